@@ -1,0 +1,91 @@
+"""Bayesian logistic and probit regression on data too large for MCMC.
+
+The pipeline, in the order of the rooms:
+
+1. *data*: arrays, data frames and Parquet files are read block by block; `full_data` keeps all rows.
+2. *coresets*: `build_coreset` shrinks them to a few hundred weighted rows, a `Coreset`.
+3. *models*: `logistic_model` and `probit_model` are PyMC models with a weighted potential;
+   `weighted_potential` puts a coreset into a model of your own; `find_map` gives the mode.
+4. *samplers*: `sample` draws from the posterior; `predict_proba` and `log_likelihood` follow from the draws.
+5. *diagnostics*: `compare` shows with Monte Carlo errors how close two posteriors are, and writes a report.
+
+>>> import bayescore as bc
+>>> core = bc.build_coreset(X, y, size=1000, intercept=True, random_state=0)   # doctest: +SKIP
+>>> idata = bc.sample(core, random_seed=1)                                     # doctest: +SKIP
+>>> bc.compare({"coreset": idata}, reference=full).to_html("report.html")      # doctest: +SKIP
+"""
+
+import importlib
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bayescore.coresets.build import build_coreset, full_data
+    from bayescore.data.coreset import Coreset, read_coreset
+    from bayescore.diagnostics import Comparison, compare, mmd
+    from bayescore.models.graph import logistic_model, probit_model, weighted_potential
+    from bayescore.models.newton import find_map
+    from bayescore.models.priors import Cauchy, Horseshoe, Laplace, Normal, SpikeAndSlab, StudentT
+    from bayescore.samplers.predict import log_likelihood, predict_proba
+    from bayescore.samplers.sample import sample
+
+__version__ = version("bayescore")
+
+# imported on first use: PyMC and ArviZ take seconds
+_HOMES = {
+    "Cauchy": "models.priors",
+    "Comparison": "diagnostics",
+    "Coreset": "data.coreset",
+    "Horseshoe": "models.priors",
+    "Laplace": "models.priors",
+    "Normal": "models.priors",
+    "SpikeAndSlab": "models.priors",
+    "StudentT": "models.priors",
+    "build_coreset": "coresets.build",
+    "compare": "diagnostics",
+    "find_map": "models.newton",
+    "full_data": "coresets.build",
+    "log_likelihood": "samplers.predict",
+    "logistic_model": "models.graph",
+    "mmd": "diagnostics",
+    "predict_proba": "samplers.predict",
+    "probit_model": "models.graph",
+    "read_coreset": "data.coreset",
+    "sample": "samplers.sample",
+    "weighted_potential": "models.graph",
+}
+
+__all__ = [
+    "Cauchy",
+    "Comparison",
+    "Coreset",
+    "Horseshoe",
+    "Laplace",
+    "Normal",
+    "SpikeAndSlab",
+    "StudentT",
+    "build_coreset",
+    "compare",
+    "find_map",
+    "full_data",
+    "log_likelihood",
+    "logistic_model",
+    "mmd",
+    "predict_proba",
+    "probit_model",
+    "read_coreset",
+    "sample",
+    "weighted_potential",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'bayescore' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"bayescore.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -1,0 +1,21 @@
+"""The one place that configures numba: compiled, kept on disk, free of the GIL.
+
+No kernel calls BLAS: numba's np.dot takes the GIL back and keeps the machine code off the disk.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+import numba
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def jit(function: F) -> F:
+    """Compile `function` with IEEE arithmetic: a row gives the same bits whatever block it stands in."""
+    return cast(F, numba.njit(nogil=True, cache=True, error_model="numpy")(function))
+
+
+def jit_sums(function: F) -> F:
+    """Compile `function` with sums that may be reordered, so that they vectorise; for densities of fixed data."""
+    return cast(F, numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract"})(function))

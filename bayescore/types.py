@@ -1,0 +1,206 @@
+"""The few types that every room of bayescore shares.
+
+A block of a stream, a full data set and a coreset are all `WeightedData`: rows, labels in {-1, +1} and
+positive weights. Whatever takes one takes the others, so coresets compose.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+LabelArray = NDArray[np.int8]
+
+A = TypeVar("A", bound=NDArray[Any])
+
+
+def read_only(array: A) -> A:
+    """Return a view of `array` that cannot be written to."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedData:
+    """Rows of a design matrix with labels and weights; all arrays are read-only.
+
+    Parameters
+    ----------
+    X : array, shape (n, D)
+        Rows of the design matrix.
+    y : int8 array, shape (n,)
+        Labels, -1 or +1.
+    weights : array, shape (n,)
+        Positive weights: a row of weight w counts as w rows.
+    index : int64 array, shape (n,)
+        Number of each row in the data that it comes from.
+    """
+
+    X: FloatArray
+    y: LabelArray
+    weights: FloatArray
+    index: IntArray
+
+    def __post_init__(self) -> None:
+        for name in ("X", "y", "weights", "index"):
+            object.__setattr__(self, name, read_only(getattr(self, name)))
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns of the design matrix."""
+        return int(self.X.shape[1])
+
+    @property
+    def Z(self) -> FloatArray:
+        """Signed rows z_n = y_n x_n, shape (n, D): all that a symmetric likelihood sees."""
+        return self.X * self.y[:, None]
+
+    def rows(self) -> "WeightedData":
+        """Return the rows alone, without what a subclass knows about them."""
+        return WeightedData(self.X, self.y, self.weights, self.index)
+
+    def take(self, which: NDArray[Any]) -> "WeightedData":
+        """Return the rows `which` (integers or a mask), in that order."""
+        return WeightedData(self.X[which], self.y[which], self.weights[which], self.index[which])
+
+    def with_weights(self, weights: FloatArray) -> "WeightedData":
+        """Return the same rows with other weights, shape (n,)."""
+        return WeightedData(self.X, self.y, weights, self.index)
+
+
+def stack(parts: Sequence[WeightedData]) -> WeightedData:
+    """Put the rows of several data sets below each other."""
+    return WeightedData(
+        np.concatenate([part.X for part in parts]),
+        np.concatenate([part.y for part in parts]),
+        np.concatenate([part.weights for part in parts]),
+        np.concatenate([part.index for part in parts]),
+    )
+
+
+@dataclass(frozen=True)
+class Design:
+    """How raw features become the columns of a design matrix.
+
+    Column d is (raw_d - center_d) / scale_d; with `intercept`, a column of ones stands first. A coreset and
+    its posterior remember their design, so that predictions take raw features.
+    """
+
+    raw_names: tuple[str, ...]
+    intercept: bool = False
+    center: tuple[float, ...] | None = None
+    scale: tuple[float, ...] | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the design matrix's columns."""
+        return ("intercept", *self.raw_names) if self.intercept else self.raw_names
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether the design matrix is the raw matrix."""
+        return not self.intercept and self.center is None
+
+    def transform(self, raw: FloatArray) -> FloatArray:
+        """Return the design matrix, shape (n, D), of raw features, shape (n, D_raw)."""
+        if self.is_identity:
+            return raw
+        lead = int(self.intercept)
+        design = np.empty((len(raw), raw.shape[1] + lead))
+        design[:, :lead] = 1.0
+        body = design[:, lead:]
+        if self.center is None or self.scale is None:
+            body[:] = raw
+        else:
+            np.subtract(raw, self.center, out=body)
+            body /= self.scale
+        return design
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as plain JSON values."""
+        return {
+            "raw_names": list(self.raw_names),
+            "intercept": self.intercept,
+            "center": None if self.center is None else list(self.center),
+            "scale": None if self.scale is None else list(self.scale),
+        }
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> Self:
+        """Rebuild a design from `to_dict`'s value."""
+        center, scale = fields["center"], fields["scale"]
+        return cls(
+            tuple(fields["raw_names"]),
+            bool(fields["intercept"]),
+            None if center is None else tuple(center),
+            None if scale is None else tuple(scale),
+        )
+
+
+class Source(Protocol):
+    """Rows that can be read block by block, again and again.
+
+    `blocks` starts a fresh pass over the same rows in the same order each time it is called. How the rows
+    are cut into blocks is the source's own affair: no result may depend on it.
+    """
+
+    @property
+    def design(self) -> Design:
+        """How the columns of the blocks came from raw features."""
+        ...
+
+    @property
+    def classes(self) -> tuple[Any, Any]:
+        """The two labels as given; the second is +1."""
+        ...
+
+    @property
+    def label(self) -> str:
+        """Name of the label column."""
+        ...
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows of one pass."""
+        ...
+
+    def blocks(self) -> Iterator[WeightedData]:
+        """Yield all rows, in order, in blocks."""
+        ...
+
+
+class Likelihood(Protocol):
+    """A symmetric binary likelihood as three functions of eta = y (x . beta).
+
+    All three are finite, with full relative accuracy, for |eta| up to 1e4.
+    """
+
+    @property
+    def name(self) -> str:
+        """Name of the link, "logistic" or "probit"."""
+        ...
+
+    @property
+    def code(self) -> int:
+        """Number of the link inside compiled kernels."""
+        ...
+
+    def log_p(self, eta: FloatArray) -> FloatArray:
+        """Log probability of the observed label."""
+        ...
+
+    def score(self, eta: FloatArray) -> FloatArray:
+        """First derivative of `log_p`."""
+        ...
+
+    def curvature(self, eta: FloatArray) -> FloatArray:
+        """Minus the second derivative of `log_p`; never negative."""
+        ...

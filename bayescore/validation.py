@@ -1,0 +1,196 @@
+"""What enters bayescore is checked here, once, before work starts.
+
+Every message names the argument, the value met and the remedy.
+"""
+
+import operator
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayescore.types import FloatArray, LabelArray
+
+RandomState = int | np.random.Generator | np.random.SeedSequence | None
+
+
+class DataError(ValueError):
+    """The data cannot be used as they are; the message says where and what to do."""
+
+
+def check_choice(value: object, name: str, choices: Iterable[str]) -> str:
+    """Return `value` if it is one of `choices`."""
+    known = list(choices)
+    if not isinstance(value, str) or value not in known:
+        listed = ", ".join(repr(choice) for choice in known)
+        raise ValueError(f"{name}={value!r} is unknown; choose one of {listed}")
+    return value
+
+
+def check_integer(value: object, name: str, *, low: int, high: int | None = None, why: str = "") -> int:
+    """Return `value` as an int between `low` and `high`, both included."""
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"{name}={value!r} must be a whole number") from None
+    if number < low or (high is not None and number > high):
+        limits = f"at least {low}" if high is None else f"between {low} and {high}"
+        raise ValueError(f"{name}={number} must be {limits}{why}")
+    return number
+
+
+def check_positive(value: object, name: str, *, below: float = np.inf) -> float:
+    """Return `value` as a finite float above 0 and below `below`."""
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise TypeError(f"{name}={value!r} must be a number") from None
+    if not 0.0 < number < below:
+        limits = "positive and finite" if below == np.inf else f"above 0 and below {below:g}"
+        raise ValueError(f"{name}={number:g} must be {limits}")
+    return number
+
+
+def check_generator(random_state: object) -> np.random.Generator:
+    """Turn `random_state` (None, an int, a SeedSequence or a Generator) into a Generator."""
+    if random_state is None or isinstance(random_state, np.random.Generator | np.random.SeedSequence):
+        return np.random.default_rng(random_state)
+    seed = check_integer(random_state, "random_state", low=0, why="; give a seed or a numpy Generator")
+    return np.random.default_rng(seed)
+
+
+def check_seed(random_state: object, name: str = "random_state") -> int:
+    """Turn `random_state` (None, an int, a SeedSequence or a Generator) into one seed that can be recorded.
+
+    The seed of None is fresh; passing a returned seed again repeats the result.
+    """
+    if random_state is None:
+        random_state = np.random.SeedSequence()
+    if isinstance(random_state, np.random.SeedSequence):
+        return int(random_state.generate_state(1)[0])
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**32))
+    return check_integer(random_state, name, low=0, high=2**64 - 1, why="; give a seed or a numpy Generator")
+
+
+def check_output_path(path: str | Path, name: str = "path") -> Path:
+    """Return `path` if a file can be written there."""
+    target = Path(path)
+    if target.is_dir():
+        raise IsADirectoryError(f"{name}={str(target)!r} is a folder; give the name of a file")
+    folder = target.parent
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{name}={str(target)!r}: the folder {str(folder)!r} does not exist; create it")
+    try:
+        probe = folder / f".{target.name}.probe"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        reason = error.strerror or error
+        raise PermissionError(f"{name}={str(target)!r} cannot be written: {reason}; choose another folder") from None
+    return target
+
+
+@contextmanager
+def whole_file(path: str | Path, name: str = "path") -> Iterator[Path]:
+    """Yield a temporary name beside `path`; the file written there replaces `path` once it is complete."""
+    target = check_output_path(path, name)
+    partial = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        yield partial
+        os.replace(partial, target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def check_matrix(X: Any, name: str = "X", *, n_columns: int | None = None) -> NDArray[Any]:
+    """Return `X` as a non-empty 2-D array of real numbers, without a copy where it is one.
+
+    Finiteness is not checked here: a pass over the rows does that block by block.
+    """
+    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
+        raise DataError(f"{name} is a masked array with masked entries; drop such rows or impute them before building")
+    try:
+        array = np.asarray(X)
+    except ValueError:
+        raise DataError(f"{name} is no matrix: its rows differ in length") from None
+    if array.ndim == 0:
+        raise TypeError(f"{name} is a {type(X).__name__}; give a 2-D array, a data frame or the path of a Parquet file")
+    if array.ndim != 2:
+        hint = "; reshape a single feature with X.reshape(-1, 1)" if array.ndim == 1 else ""
+        raise DataError(f"{name} has shape {array.shape}; it must be 2-D, rows by features{hint}")
+    if array.shape[0] == 0 or array.shape[1] == 0:
+        raise DataError(f"{name} has shape {array.shape}; it needs at least one row and one column")
+    if array.dtype.kind not in "fiub":
+        raise DataError(
+            f"{name} has dtype {array.dtype}; it must be numeric: encode text and categories as 0/1 columns first"
+        )
+    if n_columns is not None and array.shape[1] != n_columns:
+        raise DataError(f"{name} has {array.shape[1]} columns, but {n_columns} features are expected")
+    return array
+
+
+def check_finite(block: NDArray[Any], names: tuple[str, ...], start: int, where: str = "the data") -> None:
+    """Raise if `block` (rows start, start + 1, ... of the data) holds NaN or infinity."""
+    if np.isfinite(block.sum()) or np.isfinite(block).all():
+        return
+    row, column = (int(i) for i in np.argwhere(~np.isfinite(block))[0])
+    raise DataError(
+        f"{where}: column {names[column]!r} is {block[row, column]} in row {start + row}; "
+        "drop such rows or impute them before building"
+    )
+
+
+def check_weights(weights: Any, n_rows: int, name: str = "weights", start: int = 0) -> FloatArray:
+    """Return `weights`, of rows start, start + 1, ... of the data, as positive finite floats, shape (n_rows,)."""
+    try:
+        array = np.asarray(weights, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError(f"{name} must be numbers, one for each row") from None
+    if array.shape != (n_rows,):
+        raise DataError(f"{name} has shape {array.shape}; it must be ({n_rows},), one weight for each row")
+    bad = ~(np.isfinite(array) & (array > 0.0))
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise DataError(
+            f"{name} is {array[row]:g} in row {start + row}; weights must be positive and finite: drop rows of weight 0"
+        )
+    return np.ascontiguousarray(array)
+
+
+def two_classes(found: Iterable[Any], name: str = "y") -> tuple[Any, Any]:
+    """Return the two labels in sorted order; the second becomes +1."""
+    labels = list(found)
+    if any(label is None or label != label for label in labels):
+        raise DataError(f"{name} has missing labels; drop those rows")
+    for label in labels:  # what a coreset's file can hold
+        if not isinstance(label, bool | int | float | str):
+            raise DataError(f"{name} has labels of type {type(label).__name__}; turn them into numbers or text")
+    labels = sorted(labels, key=lambda label: (isinstance(label, str), label))
+    if len(labels) == 1:
+        raise DataError(
+            f"{name} has one class only, {labels[0]!r}; both classes are needed (is the data sorted by label and cut?)"
+        )
+    if len(labels) != 2:
+        shown = ", ".join(repr(label) for label in labels[:5]) + (", ..." if len(labels) > 5 else "")
+        raise DataError(
+            f"{name} has {len(labels)} classes ({shown}); two are needed: "
+            "compare one class with the rest, or give the label column"
+        )
+    if isinstance(labels[0], str) != isinstance(labels[1], str):
+        raise DataError(f"{name} mixes numbers and text: {labels[0]!r} and {labels[1]!r}; make them alike")
+    return labels[0], labels[1]
+
+
+def signed_labels(labels: NDArray[Any], classes: tuple[Any, Any], start: int, name: str = "y") -> LabelArray:
+    """Map `labels` to -1 (first class) and +1 (second class)."""
+    positive = labels == classes[1]
+    known = positive | (labels == classes[0])
+    if not known.all():
+        row = int(np.argmin(known))
+        raise DataError(f"{name} is {labels[row]!r} in row {start + row}, neither {classes[0]!r} nor {classes[1]!r}")
+    return np.where(positive, np.int8(1), np.int8(-1))
