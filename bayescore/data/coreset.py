@@ -1,0 +1,252 @@
+"""`Coreset`: weighted rows that know what made them, and their Parquet file.
+
+The file holds the columns of the design matrix, the label as given, and `weight`, so that R, SQL or pandas
+can use it as it is; everything else is JSON in the file's metadata.
+"""
+
+import html
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bayescore.types import Design, FloatArray, WeightedData, stack
+from bayescore.validation import DataError, signed_labels, whole_file
+
+_KEY = b"bayescore"
+_INDEX_KEY = b"bayescore.index"
+_FORMAT = 1
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Coreset(WeightedData):
+    """Weighted rows that stand for a whole data set.
+
+    Parameters
+    ----------
+    X, y, weights, index : arrays
+        The rows, see `WeightedData`; X is the design matrix.
+    design : Design
+        How X came from raw features.
+    classes : tuple
+        The two labels as given; the second is +1.
+    label : str
+        Name of the label column.
+    n_total : int
+        Rows of the data that the coreset stands for.
+    weight_total : float
+        Their total weight (n_total if unweighted).
+    method, likelihood : str
+        How the rows were chosen, and for which likelihood ("any" if for all).
+    params : dict
+        What the method was given and found.
+    random_state : int
+        Seed that repeats the build.
+    version : str
+        Version of bayescore that built it.
+    """
+
+    design: Design
+    classes: tuple[Any, Any]
+    label: str
+    n_total: int
+    weight_total: float
+    method: str
+    likelihood: str
+    params: dict[str, Any]
+    random_state: int
+    version: str
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the columns of X."""
+        return self.design.names
+
+    @property
+    def weight_ess(self) -> float:
+        """Effective sample size of the weights, (sum w)^2 / sum w^2."""
+        return float(self.weights.sum() ** 2 / (self.weights**2).sum())
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the design matrix, the label as given and `weight` as a data frame, indexed by `index`."""
+        frame = pd.DataFrame(self.X, columns=list(self.feature_names), index=pd.Index(self.index, name="row"))
+        if self.label == "weight":
+            raise DataError("the label is named 'weight', as the coreset's own column; rename the label")
+        for name in (self.label, "weight"):
+            if name in frame.columns:
+                raise DataError(f"a feature is named {name!r}, as the coreset's own column; rename the feature")
+        frame[self.label] = np.where(self.y > 0, self.classes[1], self.classes[0])
+        frame["weight"] = self.weights
+        return frame
+
+    def summary(self) -> dict[str, Any]:
+        """Return what made the coreset as plain JSON values."""
+        return {
+            "method": self.method,
+            "likelihood": self.likelihood,
+            "size": len(self),
+            "n_total": self.n_total,
+            "weight_total": self.weight_total,
+            "params": self.params,
+            "random_state": self.random_state,
+            "version": self.version,
+            "label": self.label,
+            "classes": list(self.classes),
+            "design": self.design.to_dict(),
+            "feature_names": list(self.feature_names),
+        }
+
+    def to_parquet(self, path: str | Path) -> None:
+        """Write the coreset to a Parquet file that `read_coreset` reads back exactly.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be written; an earlier file of that name is then untouched.
+        """
+        table = pa.Table.from_pandas(self.to_frame(), preserve_index=False)
+        metadata = {
+            _KEY: json.dumps({"format": _FORMAT, "rows": len(self), **self.summary()}).encode(),
+            _INDEX_KEY: np.asarray(self.index, dtype="<i8").tobytes(),
+        }
+        table = table.replace_schema_metadata({**(table.schema.metadata or {}), **metadata})
+        with whole_file(path) as partial:
+            pq.write_table(table, partial)
+
+    @classmethod
+    def concat(cls, coresets: Sequence["Coreset"]) -> Self:
+        """Return the union of coresets of disjoint data: a coreset of all those data.
+
+        Raises
+        ------
+        ValueError
+            If they differ in features, design, classes or likelihood.
+        """
+        if not coresets:
+            raise ValueError("coresets is empty; give at least one")
+        first = coresets[0]
+        for other in coresets[1:]:
+            for name in ("design", "classes", "label", "likelihood"):
+                mine, theirs = getattr(first, name), getattr(other, name)
+                if mine != theirs:
+                    raise ValueError(f"coresets differ in {name}: {mine!r} and {theirs!r}; build them alike")
+        rows = stack(coresets)
+        methods = tuple(dict.fromkeys(core.method for core in coresets))
+        return cls(
+            rows.X,
+            rows.y,
+            rows.weights,
+            rows.index,
+            design=first.design,
+            classes=first.classes,
+            label=first.label,
+            n_total=sum(core.n_total for core in coresets),
+            weight_total=sum(core.weight_total for core in coresets),
+            method=methods[0] if len(methods) == 1 else "union",
+            likelihood=first.likelihood,
+            params={"parts": [core.params for core in coresets]},
+            random_state=first.random_state,
+            version=first.version,
+        )
+
+    def _lines(self) -> list[tuple[str, str]]:
+        share = len(self) / self.n_total
+        shown = {key: value for key, value in self.params.items() if isinstance(value, str | int | float | bool)}
+        return [
+            ("method", self.method),
+            ("likelihood", self.likelihood),
+            ("rows", f"{len(self):,} of {self.n_total:,} ({share:.2%})"),
+            ("features", f"{self.n_features}" + (" with intercept" if self.design.intercept else "")),
+            ("weight sum", f"{self.weights.sum():,.6g}"),
+            ("largest weight", f"{self.weights.max():,.6g}"),
+            ("weight ESS", f"{self.weight_ess:,.1f}"),
+            ("label", f"{self.label}: {self.classes[0]!r} = -1, {self.classes[1]!r} = +1"),
+            *((key, f"{value:.6g}" if isinstance(value, float) else str(value)) for key, value in shown.items()),
+            ("random_state", str(self.random_state)),
+        ]
+
+    def __repr__(self) -> str:
+        lines = self._lines()
+        width = max(len(name) for name, _ in lines)
+        return "Coreset\n" + "\n".join(f"  {name:<{width}}  {value}" for name, value in lines)
+
+    def _repr_html_(self) -> str:
+        body = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
+            f"<td style='text-align:left'>{html.escape(value)}</td></tr>"
+            for name, value in self._lines()
+        )
+        return f"<table><caption>Coreset</caption><tbody>{body}</tbody></table>"
+
+
+def read_coreset(path: str | Path) -> Coreset:
+    """Read a coreset that `Coreset.to_parquet` wrote.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    DataError
+        If the file is no coreset, is damaged, or was changed since.
+    """
+    source = Path(path)
+    if not source.is_file():
+        raise FileNotFoundError(f"path={str(source)!r}: no such file")
+    try:
+        table = pq.read_table(source)
+    except (pa.ArrowInvalid, OSError) as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise DataError(f"{str(source)!r} is not a readable Parquet file ({reason}); build the coreset again") from None
+    metadata = table.schema.metadata or {}
+    if _KEY not in metadata:
+        raise DataError(
+            f"{str(source)!r} is a Parquet file but no coreset of bayescore; read your own weighted rows with "
+            "full_data(path, label=..., weights=...)"
+        )
+    about = json.loads(metadata[_KEY])
+    if about.get("format") != _FORMAT:
+        raise DataError(f"{str(source)!r} has coreset format {about.get('format')}; this version reads {_FORMAT}")
+    names = about["feature_names"]
+    expected = {*names, about["label"], "weight"}
+    index = np.frombuffer(metadata.get(_INDEX_KEY, b""), dtype="<i8").astype(np.int64)
+    if set(table.column_names) != expected or not table.num_rows == about["rows"] == len(index):
+        raise DataError(
+            f"{str(source)!r} was changed after bayescore wrote it; read it with "
+            "full_data(path, label=..., weights=...)"
+        )
+    frame = table.to_pandas()
+    X = np.ascontiguousarray(frame[names].to_numpy(dtype=np.float64))
+    weights: FloatArray = frame["weight"].to_numpy(dtype=np.float64)
+    if not (np.isfinite(X).all() and np.isfinite(weights).all() and (weights > 0).all()):
+        raise DataError(f"{str(source)!r} holds NaN, infinity or weights that are not positive; build it again")
+    classes = (about["classes"][0], about["classes"][1])
+    kept = {field.name: about[field.name] for field in fields(Coreset) if field.name in about}
+    return Coreset(
+        X,
+        signed_labels(frame[about["label"]].to_numpy(), classes, 0, f"{str(source)!r}: column {about['label']!r}"),
+        weights,
+        index,
+        **{**kept, "design": Design.from_dict(about["design"]), "classes": classes},
+    )
+
+
+def feature_names(data: WeightedData) -> tuple[str, ...]:
+    """Return the names of the columns of X; beta_0, beta_1, ... where `data` knows none."""
+    names: Sequence[str] | None = getattr(data, "feature_names", None)
+    return tuple(names) if names is not None else tuple(f"beta_{d}" for d in range(data.n_features))
+
+
+def own_likelihood(data: WeightedData, likelihood: str | None) -> str:
+    """Return `likelihood`, or by default the one that the coreset `data` was built for."""
+    if likelihood is not None:
+        return likelihood
+    own: str | None = getattr(data, "likelihood", None)
+    if own is None or own == "any":
+        raise ValueError("likelihood is missing and the data name none; give likelihood='logistic' or 'probit'")
+    return own

@@ -1,0 +1,231 @@
+"""Published data sets: what is known of each, and a cache of downloads that notices change.
+
+A file is downloaded under a temporary name and moved into place when complete. No publisher of these files
+states a checksum, so none can vouch for the first download; what is checked is its structure, against the
+published numbers of rows, columns and positives. The sha256 of a file that passed is kept beside it, and
+every later load compares.
+"""
+
+import hashlib
+import http.client
+import os
+import shutil
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.datasets import get_data_home
+
+from bayescore.validation import DataError
+
+TIMEOUT = 60.0  # seconds without an answer
+
+
+class DownloadError(OSError):
+    """A data set could not be fetched; the message says from where to where."""
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """What has been published about a data set.
+
+    Parameters
+    ----------
+    name : str
+        Short name.
+    about : str
+        One sentence.
+    address : str
+        Where it can be downloaded.
+    feature_names : tuple of str
+        Names of the features in the file.
+    n_rows : int
+        Number of rows.
+    n_positive : (int, int)
+        Least and greatest number of positive rows that agree with what is published.
+    label : str
+        Name of the label column, where columns have names.
+    positive : int
+        Label that becomes +1.
+    negative : tuple of int
+        Labels that become -1; any other is refused.
+    """
+
+    name: str
+    about: str
+    address: str
+    feature_names: tuple[str, ...]
+    n_rows: int
+    n_positive: tuple[int, int]
+    label: str
+    positive: int
+    negative: tuple[int, ...]
+
+
+COVTYPE = DataSet(
+    name="CovType",
+    about="Forest cover type of 30 m x 30 m cells from cartographic variables; +1 is lodgepole pine (type 2).",
+    address="https://archive.ics.uci.edu/ml/machine-learning-databases/covtype/covtype.data.gz",
+    feature_names=(
+        "Elevation",
+        "Aspect",
+        "Slope",
+        "Horizontal_Distance_To_Hydrology",
+        "Vertical_Distance_To_Hydrology",
+        "Horizontal_Distance_To_Roadways",
+        "Hillshade_9am",
+        "Hillshade_Noon",
+        "Hillshade_3pm",
+        "Horizontal_Distance_To_Fire_Points",
+        *(f"Wilderness_Area_{i}" for i in range(4)),
+        *(f"Soil_Type_{i}" for i in range(40)),
+    ),
+    n_rows=581_012,
+    n_positive=(283_301, 283_301),
+    label="cover_type",
+    positive=2,
+    negative=(1, 3, 4, 5, 6, 7),
+)
+CHEMREACT = DataSet(
+    name="ChemReact",
+    about="ds1.100: chemicals by 100 principal components of their properties; +1 is reactive.",
+    address="http://komarix.org/ac/ds/ds1.100.csv.bz2",
+    feature_names=tuple(f"x{d}" for d in range(1, 101)),
+    n_rows=26_733,
+    n_positive=(804, 804),
+    label="y",
+    positive=1,
+    negative=(-1, 0),
+)
+WEBSPAM = DataSet(
+    name="Webspam",
+    about="Web pages by their normalised byte counts; +1 is spam.",
+    address="https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/webspam_wc_normalized_unigram.svm.xz",
+    feature_names=tuple(f"x{d}" for d in range(1, 255)),
+    n_rows=350_000,
+    n_positive=(206_500, 217_000),  # the source says "approximately 60%"
+    label="y",
+    positive=1,
+    negative=(-1,),
+)
+
+
+def one_line(error: BaseException) -> str:
+    """Return the first line of an error's message, or its kind if it has none."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _download(dataset: DataSet, file: Path) -> None:
+    """Fetch `dataset` to `file`; on failure, or when interrupted, nothing is left behind."""
+    partial = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with partial.open("wb") as out, urllib.request.urlopen(dataset.address, timeout=TIMEOUT) as response:
+            shutil.copyfileobj(response, out)
+            promised = response.headers.get("Content-Length")
+            if promised is not None and out.tell() != int(promised):
+                raise OSError(f"{out.tell()} of {promised} bytes arrived")
+        os.replace(partial, file)
+    except (OSError, http.client.HTTPException) as error:
+        raise DownloadError(
+            f"{dataset.name} could not be downloaded ({one_line(error)}); fetch {dataset.address} elsewhere "
+            f"and put it at {file}, or give path="
+        ) from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _record(file: Path) -> Path:
+    return file.with_name(file.name + ".sha256")
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _verify(file: Path) -> None:
+    """Compare `file` with the checksum of its first use, if there was one."""
+    record = _record(file)
+    if not record.exists():
+        return
+    found, known = _digest(file), record.read_text().split(" ")[0]
+    if found != known:
+        raise DataError(
+            f"{file} is not the file of its first use (sha256 {found[:12]}..., recorded {known[:12]}...); "
+            f"delete it, and {record.name} if the new one can be trusted, to download it again"
+        )
+
+
+def _keep_checksum(file: Path) -> None:
+    """Keep the checksum of `file` beside it, in the format of sha256sum, unless one is kept already."""
+    if not _record(file).exists():
+        _record(file).write_text(f"{_digest(file)}  {file.name}\n")
+
+
+@contextmanager
+def cached(dataset: DataSet, data_home: str | Path | None) -> Iterator[Path]:
+    """Lend the file of `dataset` from `bayescore` in scikit-learn's data folder, downloading it if needed.
+
+    Whoever reads it inside the context also judges it: a new download that meets a DataError there is
+    thrown away; the checksum of a file that passes is kept.
+
+    Raises
+    ------
+    DownloadError
+        If the file is not there and cannot be downloaded.
+    DataError
+        If the file is not the one of the first use.
+    """
+    file = Path(get_data_home(data_home)) / "bayescore" / dataset.address.rsplit("/", 1)[-1]
+    fresh = not file.exists()
+    if fresh:
+        _download(dataset, file)
+    try:
+        _verify(file)
+        yield file
+    except DataError:
+        if fresh:
+            file.unlink()
+        raise
+    _keep_checksum(file)
+
+
+def check_labels(dataset: DataSet, labels: NDArray[np.float64], origin: str) -> NDArray[np.bool_]:
+    """Return which rows are positive.
+
+    Raises
+    ------
+    DataError
+        If a label is not one of the data set's, or only one class is there.
+    """
+    known = np.isin(labels, (dataset.positive, *dataset.negative))
+    if not known.all():
+        row = int(np.argmin(known))
+        expected = ", ".join(str(label) for label in (dataset.positive, *dataset.negative))
+        raise DataError(f"{origin}: label {labels[row]:g} in row {row}; {dataset.name} has {expected}")
+    positive: NDArray[np.bool_] = labels == dataset.positive
+    if positive.all() or not positive.any():
+        raise DataError(f"{origin} has one class only; {dataset.name} needs both")
+    return positive
+
+
+def check_facts(dataset: DataSet, n_rows: int, n_positive: int, origin: str) -> None:
+    """Compare the numbers of rows and positives with the published ones.
+
+    Raises
+    ------
+    DataError
+        If they differ.
+    """
+    low, high = dataset.n_positive
+    if n_rows != dataset.n_rows:
+        raise DataError(f"{origin} has {n_rows:,} rows, {dataset.name} as published has {dataset.n_rows:,}")
+    if not low <= n_positive <= high:
+        published = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+        raise DataError(f"{origin} has {n_positive:,} positive rows, {dataset.name} as published has {published}")

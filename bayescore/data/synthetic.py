@@ -1,0 +1,247 @@
+"""Synthetic data with known coefficients: Binary5, Binary10, Mixture, probit rows and the separable circle.
+
+    binary:   x_d ~ Bern(p_d),              P(y = 1 | x) = 1 / (1 + exp(-x . theta))
+    mixture:  P(y = 1) = 1/2,               x | y ~ N(mu_y, I)
+    probit:   x_1 = 1, x_d ~ N(0, 1),       P(y = 1 | x) = Phi(x . beta)
+    circle:   points of the unit circle, each kept with probability 1/2, all labelled +1
+
+Sources: Huggins, Campbell and Broderick (2016), section 4; Peters (2021), Theorem 2.
+Use them to check a method where the truth is known, at any number of rows: a `Problem` gives all rows as
+arrays, or the same rows as a stream of blocks.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import expit
+
+from bayescore.types import FloatArray, LabelArray, read_only
+from bayescore.validation import RandomState, check_generator, check_integer
+
+Rows = tuple[FloatArray, LabelArray]
+
+CHUNK = 65_536  # rows; part of what a seed means, therefore not a parameter
+
+BINARY10_P = read_only(np.array([1.0, 0.2, 0.3, 0.5, 0.01, 0.1, 0.2, 0.007, 0.005, 0.001]))
+BINARY10_THETA = read_only(np.array([-3.0, 1.2, -0.5, 0.8, 3.0, -1.0, -0.7, 4.0, 3.5, 4.5]))
+BINARY5_P = BINARY10_P[:5]
+BINARY5_THETA = BINARY10_THETA[:5]
+MIXTURE_MEANS = read_only(np.repeat([[0.0, 1.0], [1.0, 0.0]], 5, axis=1))  # row 0: y = -1, row 1: y = +1
+# Both means have the same length, so that log P(y=1|x) / P(y=-1|x) = x . (mu_1 - mu_-1): no intercept.
+MIXTURE_THETA = read_only(MIXTURE_MEANS[1] - MIXTURE_MEANS[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A distribution of labelled rows: call it for arrays, or ask it for blocks.
+
+    Chunk i of 65,536 rows has a random stream of its own, child i of the seed, so that the stream of
+    blocks and the arrays hold the same rows, whatever has been drawn before.
+
+    Parameters
+    ----------
+    name : str
+        What the problem is called.
+    theta : array, shape (D,)
+        True coefficients.
+    feature_names : tuple of str
+        Names of the D columns.
+    draw : callable
+        Takes a Generator and m, returns X, shape (m, D), and y in {-1, +1}, shape (m,).
+    """
+
+    name: str
+    theta: FloatArray
+    feature_names: tuple[str, ...]
+    draw: Callable[[np.random.Generator, int], Rows]
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns of the design matrix."""
+        return len(self.theta)
+
+    def __call__(self, n: int, random_state: RandomState = None) -> Rows:
+        """Draw n rows; the memory needed is the result and one chunk.
+
+        Parameters
+        ----------
+        n : int
+            Number of rows.
+        random_state : None, int, SeedSequence or Generator
+            Seed.
+
+        Returns
+        -------
+        X : float64 array, shape (n, D)
+        y : int8 array, shape (n,)
+            Labels, -1 or +1.
+
+        Raises
+        ------
+        ValueError
+            If n < 1.
+        """
+        parts = self.blocks(n, random_state)
+        X, y = np.empty((n, self.n_features)), np.empty(n, dtype=np.int8)
+        start = 0
+        for X_block, y_block in parts:
+            stop = start + len(y_block)
+            X[start:stop], y[start:stop] = X_block, y_block
+            start = stop
+        return X, y
+
+    def blocks(self, n: int, random_state: RandomState = None) -> Iterator[Rows]:
+        """Yield the rows of `self(n, random_state)` in order, a chunk at a time.
+
+        Parameters
+        ----------
+        n : int
+            Number of rows in all.
+        random_state : None, int, SeedSequence or Generator
+            Seed.
+
+        Returns
+        -------
+        iterator of (X, y)
+            Shapes (m, D) and (m,); m = 65,536 but for the last block.
+
+        Raises
+        ------
+        ValueError
+            If n < 1.
+        """
+        n = check_integer(n, "n", low=1)
+        # Fresh entropy, not spawn(): spawning would change a SeedSequence that the caller may use again.
+        entropy = check_generator(random_state).integers(2**32, size=4).tolist()
+
+        def stream(i: int) -> np.random.Generator:
+            return np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(i,)))
+
+        return (self.draw(stream(i), min(CHUNK, n - i * CHUNK)) for i in range(-(-n // CHUNK)))
+
+
+def _signs(positive: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> LabelArray:
+    return np.where(positive, np.int8(1), np.int8(-1))
+
+
+def _binary(name: str, p: FloatArray, theta: FloatArray) -> Problem:
+    def draw(rng: np.random.Generator, m: int) -> Rows:
+        X = (rng.random((m, len(p))) < p).astype(np.float64)
+        return X, _signs(rng.random(m) < expit(X @ theta))
+
+    return Problem(name, theta, ("intercept", *(f"x{d}" for d in range(2, len(p) + 1))), draw)
+
+
+def _draw_mixture(rng: np.random.Generator, m: int) -> Rows:
+    component = rng.integers(2, size=m)
+    X = rng.standard_normal((m, MIXTURE_MEANS.shape[1]))
+    X += MIXTURE_MEANS[component]
+    return X, _signs(component == 1)
+
+
+binary5 = _binary("Binary5", BINARY5_P, BINARY5_THETA)
+binary10 = _binary("Binary10", BINARY10_P, BINARY10_THETA)
+mixture = Problem("Mixture", MIXTURE_THETA, tuple(f"x{d}" for d in range(1, 11)), _draw_mixture)
+
+
+def probit_problem(beta: ArrayLike) -> Problem:
+    """Return the probit model with an intercept and standard normal features as a `Problem`.
+
+    x_1 = 1, x_d ~ N(0, 1) for d > 1, and P(y = 1 | x) = Phi(x . beta).
+
+    Parameters
+    ----------
+    beta : array-like, shape (D,)
+        Coefficients, the intercept first.
+
+    Returns
+    -------
+    Problem
+
+    Raises
+    ------
+    ValueError
+        If beta is not a list of finite numbers.
+    """
+    theta = np.array(beta, dtype=np.float64)
+    if theta.ndim != 1 or theta.size == 0 or not np.isfinite(theta).all():
+        raise ValueError(f"beta={beta!r} must be a list of finite numbers, the intercept first")
+
+    def draw(rng: np.random.Generator, m: int) -> Rows:
+        X = rng.standard_normal((m, len(theta)))
+        X[:, 0] = 1.0
+        return X, _signs(rng.standard_normal(m) < X @ theta)  # P(noise < eta) = Phi(eta)
+
+    names = ("intercept", *(f"x{d}" for d in range(2, len(theta) + 1)))
+    return Problem("Probit", read_only(theta), names, draw)
+
+
+def probit(n: int, beta: ArrayLike, random_state: RandomState = None) -> Rows:
+    """Draw n rows of the probit model with coefficients beta; see `probit_problem`.
+
+    Parameters
+    ----------
+    n : int
+        Number of rows.
+    beta : array-like, shape (D,)
+        Coefficients, the intercept first.
+    random_state : None, int, SeedSequence or Generator
+        Seed.
+
+    Returns
+    -------
+    X : float64 array, shape (n, D)
+    y : int8 array, shape (n,)
+
+    Raises
+    ------
+    ValueError
+        If n < 1 or beta is not a list of finite numbers.
+    """
+    return probit_problem(beta)(n, random_state)
+
+
+def separable_circle(n: int, random_state: RandomState = None, query: int | None = None) -> Rows:
+    r"""Draw the data that have no small coreset: a random subset of n points of the unit circle.
+
+    Point j = 1, ..., n is x_j = (cos(2 pi j / n), sin(2 pi j / n), 1), kept with probability 1/2 and labelled
+    +1. With `query` = i, the points at i - 1/2 and i + 1/2 follow with label -1.
+
+    One class only: separable. With a query, separable if and only if x_i is absent or alone (the source
+    forgets the second case: x_i with no other point is separable too). Hence who has the data knows the
+    whole subset, n random bits, and a coreset needs at least order n / log n rows. The margin of the
+    separating line is about 5 / n^2: above n = 10^7 it drowns in rounding.
+
+    Parameters
+    ----------
+    n : int
+        Number of positions on the circle, at least 3; about n / 2 rows result.
+    random_state : None, int, SeedSequence or Generator
+        Seed; the points kept do not depend on `query`.
+    query : int, optional
+        Position asked for, between 1 and n.
+
+    Returns
+    -------
+    X : float64 array, shape (m, 3)
+    y : int8 array, shape (m,)
+
+    Raises
+    ------
+    ValueError
+        If n < 3 or `query` is not one of 1, ..., n.
+
+    References
+    ----------
+    Peters (2021), Theorem 2; Munteanu et al. (2018).
+    """
+    n = check_integer(n, "n", low=3)
+    around = [] if query is None else [check_integer(query, "query", low=1, high=n) + h for h in (-0.5, 0.5)]
+    kept = 1 + np.flatnonzero(check_generator(random_state).integers(2, size=n, dtype=np.bool_))
+    angle = np.concatenate([kept, around]) * (2.0 * np.pi / n)
+    X = np.ones((len(angle), 3))
+    np.cos(angle, out=X[:, 0])
+    np.sin(angle, out=X[:, 1])
+    return X, _signs(np.arange(len(angle)) < len(kept))

@@ -1,0 +1,41 @@
+"""Fixtures that every room's tests share."""
+
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+from bayescore.types import WeightedData
+
+mpl.use("Agg")
+
+SHARED = Path(__file__).resolve().parents[1].parent / "shared" / "data"
+
+
+@pytest.fixture
+def shared_data():
+    """Path of a published data set kept beside the project; where it is absent the test says so and is skipped."""
+
+    def path(name: str) -> Path:
+        found = SHARED / name
+        if not found.is_file():
+            pytest.skip(f"published data {name} not found in ../shared/data: this check did NOT run")
+        return found
+
+    return path
+
+
+def make_rows(n=60, n_features=3, seed=0, weights=True, scale=1.0):
+    """Return small weighted rows drawn from a logistic model."""
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([np.ones(n), rng.normal(size=(n, n_features - 1)) * scale])
+    y = np.where(rng.random(n) < 1 / (1 + np.exp(-X @ rng.normal(size=n_features))), 1, -1).astype(np.int8)
+    w = rng.uniform(0.05, 20.0, n) if weights else np.ones(n)
+    return WeightedData(X, y, w, np.arange(n))
+
+
+@pytest.fixture
+def rows():
+    """Sixty weighted rows of three columns."""
+    return make_rows()
