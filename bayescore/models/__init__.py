@@ -1,0 +1,1 @@
+"""Likelihoods, priors, the weighted posterior density, its mode, and the PyMC models made of them."""

@@ -1,0 +1,179 @@
+"""Priors of the coefficients, independent between coefficients.
+
+Every parameter is a number for all coefficients or a vector with one entry for each. All but the horseshoe
+have a density in closed form, which MALA, the mode and the evidence need; `Normal(0, 4)` has standard
+deviation 4.
+"""
+
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bayescore.types import FloatArray
+
+NORMAL, STUDENT_T, LAPLACE, SPIKE_AND_SLAB = range(4)
+
+
+class Prior(Protocol):
+    """A distribution of the coefficients."""
+
+    def table(self, n_features: int) -> FloatArray:
+        """Return the parameters as the compiled density takes them, shape (3, D)."""
+        ...
+
+    @property
+    def family(self) -> int | None:
+        """Number of the family in the compiled density; None without a density in closed form."""
+        ...
+
+
+def _vector(prior: object, name: str, n_features: int) -> FloatArray:
+    value = np.asarray(getattr(prior, name), dtype=np.float64)
+    if value.ndim and value.shape != (n_features,):
+        raise ValueError(
+            f"prior: {name} of {prior} has shape {value.shape}; give one number, or one for each of the "
+            f"{n_features} features (the intercept included)"
+        )
+    return np.broadcast_to(value, (n_features,))
+
+
+def _check(prior: object, *, positive: tuple[str, ...] = (), below_one: tuple[str, ...] = ()) -> None:
+    for field in fields(prior):  # type: ignore[arg-type]
+        value = getattr(prior, field.name)
+        try:
+            numbers = np.asarray(value, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise TypeError(f"prior: {field.name}={value!r} must be a number or a vector of numbers") from None
+        if not np.isfinite(numbers).all():
+            raise ValueError(f"prior: {field.name}={value!r} must be finite")
+        if field.name in positive and (numbers <= 0).any():
+            raise ValueError(f"prior: {field.name}={value!r} must be positive")
+        if field.name in below_one and (numbers >= 1).any():
+            raise ValueError(f"prior: {field.name}={value!r} must be below 1")
+        object.__setattr__(prior, field.name, value if np.ndim(value) == 0 else tuple(numbers.tolist()))
+
+
+@dataclass(frozen=True)
+class Normal:
+    """Normal prior with mean `mu` and standard deviation `sigma`."""
+
+    mu: ArrayLike = 0.0
+    sigma: ArrayLike = 4.0
+    family: ClassVar[int] = NORMAL
+
+    def __post_init__(self) -> None:
+        _check(self, positive=("sigma",))
+
+    def table(self, n_features: int) -> FloatArray:
+        """Return mean and standard deviation of each coefficient."""
+        unused = np.zeros(n_features)
+        return np.stack([_vector(self, "mu", n_features), _vector(self, "sigma", n_features), unused])
+
+
+@dataclass(frozen=True)
+class StudentT:
+    """Student t prior with `nu` degrees of freedom, location `mu` and scale `sigma`."""
+
+    nu: ArrayLike
+    mu: ArrayLike = 0.0
+    sigma: ArrayLike = 2.5
+    family: ClassVar[int] = STUDENT_T
+
+    def __post_init__(self) -> None:
+        _check(self, positive=("nu", "sigma"))
+
+    def table(self, n_features: int) -> FloatArray:
+        """Return location, scale and degrees of freedom of each coefficient."""
+        return np.stack([_vector(self, name, n_features) for name in ("mu", "sigma", "nu")])
+
+
+@dataclass(frozen=True)
+class Cauchy:
+    """Cauchy prior with location `loc` and scale `scale` (Gelman et al. 2008 use 2.5, 10 for the intercept)."""
+
+    loc: ArrayLike = 0.0
+    scale: ArrayLike = 2.5
+    family: ClassVar[int] = STUDENT_T
+
+    def __post_init__(self) -> None:
+        _check(self, positive=("scale",))
+
+    def table(self, n_features: int) -> FloatArray:
+        """Return location and scale of each coefficient, and one degree of freedom."""
+        return np.stack([_vector(self, "loc", n_features), _vector(self, "scale", n_features), np.ones(n_features)])
+
+
+@dataclass(frozen=True)
+class Laplace:
+    """Laplace (double exponential) prior with location `mu` and scale `b`: the Bayesian lasso."""
+
+    mu: ArrayLike = 0.0
+    b: ArrayLike = 1.0
+    family: ClassVar[int] = LAPLACE
+
+    def __post_init__(self) -> None:
+        _check(self, positive=("b",))
+
+    def table(self, n_features: int) -> FloatArray:
+        """Return location and scale of each coefficient."""
+        unused = np.zeros(n_features)
+        return np.stack([_vector(self, "mu", n_features), _vector(self, "b", n_features), unused])
+
+
+@dataclass(frozen=True)
+class SpikeAndSlab:
+    """Mixture of two centred normals: `spike` (sd, near 0) and `slab` (sd), `inclusion` the slab's probability.
+
+    The indicators are summed out, so the density is smooth (George and McCulloch 1993).
+    """
+
+    spike: ArrayLike = 0.1
+    slab: ArrayLike = 4.0
+    inclusion: ArrayLike = 0.5
+    family: ClassVar[int] = SPIKE_AND_SLAB
+
+    def __post_init__(self) -> None:
+        _check(self, positive=("spike", "slab", "inclusion"), below_one=("inclusion",))
+
+    def table(self, n_features: int) -> FloatArray:
+        """Return the two standard deviations and the slab's probability for each coefficient."""
+        return np.stack([_vector(self, name, n_features) for name in ("spike", "slab", "inclusion")])
+
+
+@dataclass(frozen=True)
+class Horseshoe:
+    """Horseshoe prior: beta_d = tau lambda_d z_d, tau ~ half-Cauchy(`tau`), lambda_d ~ half-Cauchy(1), z_d normal.
+
+    Its density has no closed form: NUTS samples tau, lambda and z (Carvalho, Polson and Scott 2010).
+    """
+
+    tau: ArrayLike = 1.0
+    family: ClassVar[None] = None
+
+    def __post_init__(self) -> None:
+        _check(self, positive=("tau",))
+
+    def table(self, n_features: int) -> FloatArray:
+        """Raise: there is no table for a prior without a density in closed form."""
+        raise ValueError("prior: the horseshoe has no density in closed form; use sampler='nuts' with it")
+
+
+PRIORS = (Normal, StudentT, Cauchy, Laplace, Horseshoe, SpikeAndSlab)
+
+
+def check_prior(prior: Any) -> Prior:
+    """Return `prior` if it is one of bayescore's."""
+    if not isinstance(prior, PRIORS):
+        names = ", ".join(kind.__name__ for kind in PRIORS)
+        raise TypeError(f"prior={prior!r} is not a prior of bayescore; use one of {names}")
+    return prior
+
+
+def check_density(prior: Any, purpose: str) -> Prior:
+    """Return `prior` if its density has a closed form, which `purpose` needs."""
+    checked = check_prior(prior)
+    if checked.family is None:
+        raise ValueError(f"{purpose} needs a prior with a density in closed form; {prior} has none: use sampler='nuts'")
+    return checked

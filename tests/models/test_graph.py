@@ -1,0 +1,92 @@
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+
+from bayescore.data.coreset import feature_names
+from bayescore.models.graph import log_p, logistic_model, probit_model, weighted_potential
+from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.models.posterior import posterior
+from bayescore.models.priors import Cauchy, Horseshoe, Laplace, Normal, SpikeAndSlab, StudentT
+from bayescore.validation import DataError
+from tests.conftest import make_rows
+
+MODELS = {"logistic": logistic_model, "probit": probit_model}
+
+
+@pytest.fixture(autouse=True)
+def _quick_compilation():
+    with pytensor.config.change_flags(mode="FAST_COMPILE"):  # the same expressions, without the C compiler
+        yield
+
+
+@pytest.mark.parametrize("link", LIKELIHOODS)
+def test_log_p_is_finite_with_the_right_gradient_far_out(link):
+    eta = np.concatenate([-np.geomspace(1e4, 1e-3, 60), [0.0], np.geomspace(1e-3, 1e4, 60)])
+    x = pt.dvector()
+    value = log_p(x, link)
+    compute = pytensor.function([x], [value, pytensor.grad(value.sum(), x)])
+    values, slopes = compute(eta)
+    np.testing.assert_allclose(values, LIKELIHOODS[link].log_p(eta), rtol=1e-12, atol=1e-300)
+    np.testing.assert_allclose(slopes, LIKELIHOODS[link].score(eta), rtol=1e-9, atol=1e-300)
+
+
+@pytest.mark.parametrize(
+    "prior", [Normal(0, (1, 2, 3)), StudentT(4), Cauchy(), Laplace(0.2, 0.7), SpikeAndSlab()], ids=repr
+)
+@pytest.mark.parametrize("link", LIKELIHOODS)
+def test_model_equals_the_compiled_density(rows, link, prior):
+    model = MODELS[link](rows, prior)
+    logp, dlogp = model.compile_logp(), model.compile_dlogp()
+    target = posterior(rows, link, prior)
+    for beta in np.random.default_rng(0).normal(size=(3, 3)):
+        value, gradient = target.log_density(beta)
+        assert float(logp({"beta": beta})) == pytest.approx(value, rel=1e-10)
+        np.testing.assert_allclose(dlogp({"beta": beta}), gradient, rtol=1e-8)
+
+
+def test_model_has_named_coordinates(rows):
+    model = logistic_model(rows)
+    assert tuple(model.coords["feature"]) == feature_names(rows) == ("beta_0", "beta_1", "beta_2")
+    assert [v.name for v in model.potentials] == ["log_likelihood"]
+
+
+def test_horseshoe_is_a_hierarchy():
+    model = logistic_model(make_rows(), Horseshoe(0.5))
+    assert {v.name for v in model.free_RVs} == {"tau", "lambda", "z"}
+    assert [v.name for v in model.deterministics] == ["beta"]
+
+
+def test_potential_inside_a_hierarchical_model_equals_bernoulli_copies():
+    """A user's own model: partial pooling of the slopes, an offset, and weights that are counts."""
+    data = make_rows(weights=False)
+    counts = np.arange(60) % 3 + 1
+    weighted = data.with_weights(counts.astype(float))
+    copies = data.take(np.repeat(np.arange(60), counts))
+    offset = np.linspace(-1, 1, 60)
+
+    def hierarchy():
+        mu = pm.Normal("mu", 0, 1)
+        tau = pm.HalfNormal("tau", 1)
+        return pm.Normal("slopes", mu, tau, shape=3)
+
+    with pm.Model() as ours:
+        weighted_potential("loglik", weighted, hierarchy(), "probit", offset=offset)
+    with pm.Model() as theirs:
+        slopes = hierarchy()
+        eta = pt.dot(copies.X, slopes) + np.repeat(offset, counts)
+        pm.Bernoulli("y", p=pm.math.invprobit(eta), observed=copies.y > 0)
+    point = {"mu": np.array(0.3), "tau_log__": np.array(-0.2), "slopes": np.array([0.1, -0.4, 0.5])}
+    # PyTensor's invprobit has a float32 constant, hence the tolerance
+    assert float(ours.compile_logp()(point)) == pytest.approx(float(theirs.compile_logp()(point)), rel=1e-7)
+    with ours:
+        idata = pm.sample(20, tune=20, chains=1, cores=1, random_seed=1, progressbar=False)
+    assert np.isfinite(idata.posterior["slopes"].values).all()
+
+
+def test_wrong_number_of_coefficients_is_named(rows):
+    with pm.Model():
+        beta = pm.Normal("beta", shape=4)
+        with pytest.raises(DataError, match=r"beta has shape \(4,\); the data have 3 features"):
+            weighted_potential("loglik", rows, beta)

@@ -1,0 +1,105 @@
+import numpy as np
+import pytest
+from scipy import optimize
+
+from bayescore.models.newton import find_map, find_mode
+from bayescore.models.posterior import Terms, likelihood_terms, posterior
+from bayescore.models.priors import Cauchy, Horseshoe, Laplace, Normal, SpikeAndSlab, StudentT
+from bayescore.types import WeightedData
+from tests.conftest import make_rows
+
+LINKS = ["logistic", "probit"]
+PRIORS = [Normal(0, 4), StudentT(4), Cauchy(0, 2.5), SpikeAndSlab(), Laplace(0, 1)]
+
+
+@pytest.mark.parametrize("prior", PRIORS, ids=repr)
+@pytest.mark.parametrize("link", LINKS)
+def test_kernel_equals_terms_and_finite_differences(rows, link, prior):
+    target = posterior(rows, link, prior)
+    beta = np.array([0.4, -1.1, 0.8])
+    value, gradient = target.log_density(beta)
+    terms = target.terms(beta)
+    tolerance = 1e-3 if isinstance(prior, Laplace) else 1e-11  # the mode's Laplace has its kink rounded off
+    assert value == pytest.approx(terms.value, rel=tolerance, abs=0.03 if isinstance(prior, Laplace) else 0)
+    np.testing.assert_allclose(gradient, terms.gradient, rtol=tolerance)
+    h = 1e-5
+    for d in range(3):
+        up, down = beta + h * np.eye(3)[d], beta - h * np.eye(3)[d]
+        slope = (target.log_density(up)[0] - target.log_density(down)[0]) / (2 * h)
+        assert gradient[d] == pytest.approx(slope, rel=1e-6, abs=1e-6)
+        bend = -(target.terms(up).gradient - target.terms(down).gradient) / (2 * h)
+        np.testing.assert_allclose(terms.precision[d], bend, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_terms_of_blocks_add_up(rows, link):
+    target = posterior(rows, link, Normal(0, 4))
+    beta = np.array([0.4, -1.1, 0.8])
+    whole = likelihood_terms(beta, target.Z, target.weights, target.likelihood)
+    parts = [
+        likelihood_terms(beta, target.Z[cut], target.weights[cut], target.likelihood)
+        for cut in (slice(0, 7), slice(7, 60))
+    ]
+    total = parts[0] + parts[1]
+    assert total.value == pytest.approx(whole.value, rel=1e-12)
+    np.testing.assert_allclose(total.gradient, whole.gradient, rtol=1e-10)
+    np.testing.assert_allclose(total.precision, whole.precision, rtol=1e-10)
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_integer_weight_equals_copies(link):
+    rows = make_rows(weights=False)
+    counts = np.arange(60) % 4 + 1
+    weighted = rows.with_weights(counts.astype(float))
+    copies = rows.take(np.repeat(np.arange(60), counts))
+    beta = np.array([0.3, 0.2, -0.5])
+    a, b = (posterior(data, link, Normal(0, 4)).log_density(beta) for data in (weighted, copies))
+    assert a[0] == pytest.approx(b[0], rel=1e-12)
+    np.testing.assert_allclose(a[1], b[1], rtol=1e-10)
+    np.testing.assert_allclose(find_map(weighted, link).beta, find_map(copies, link).beta, rtol=1e-7)
+    np.testing.assert_allclose(find_map(weighted, link).covariance, find_map(copies, link).covariance, rtol=1e-7)
+
+
+@pytest.mark.parametrize("prior", PRIORS, ids=repr)
+@pytest.mark.parametrize("link", LINKS)
+def test_map_is_the_mode(rows, link, prior):
+    mode = find_map(rows, link, prior)
+    target = posterior(rows, link, prior)
+    best = optimize.minimize(
+        lambda b: -target.terms(b).value, mode.beta + 0.3, jac=lambda b: -target.terms(b).gradient, tol=1e-12
+    )
+    assert mode.value >= -best.fun - 1e-7
+    assert mode.decrement < 1e-6
+    np.testing.assert_allclose(mode.covariance @ target.terms(mode.beta).precision, np.eye(3), atol=1e-8)
+
+
+@pytest.mark.parametrize("prior", [Normal(0, 4), Cauchy(0, 2.5)], ids=repr)
+@pytest.mark.parametrize("link", LINKS)
+def test_map_is_finite_on_separable_data(link, prior):
+    X = np.column_stack([np.ones(40), np.linspace(-1, 1, 40)])
+    data = WeightedData(X, np.where(X[:, 1] > 0, 1, -1).astype(np.int8), np.full(40, 1000.0), np.arange(40))
+    mode = find_map(data, link, prior)
+    assert np.isfinite(mode.beta).all()
+    assert np.isfinite(mode.sd).all()
+    assert mode.beta[1] > 5
+
+
+def test_map_on_wild_scales_and_rank_deficient_rows():
+    rows = make_rows(200, 4, seed=3)
+    X = rows.X * np.array([1.0, 1e4, 1e-3, 1.0])
+    X = np.column_stack([X, X[:, 0]])
+    mode = find_map(WeightedData(X, rows.y, rows.weights * 1e4, rows.index), "logistic")
+    assert mode.decrement < 1e-6
+    assert mode.beta[0] == pytest.approx(mode.beta[4], rel=1e-6)  # twin columns share their coefficient
+
+
+def test_mode_not_found_says_what_to_do():
+    with pytest.raises(RuntimeError, match=r"no mode found in 20 Newton steps .*standardise the features"):
+        find_mode(lambda b: Terms(float(b.sum()), np.ones(1), np.full((1, 1), 1e-9)), np.zeros(1), max_steps=20)
+
+
+def test_density_needs_a_closed_form_and_a_likelihood(rows):
+    with pytest.raises(ValueError, match="the MAP estimate needs a prior with a density in closed form"):
+        find_map(rows, "logistic", Horseshoe())
+    with pytest.raises(ValueError, match="likelihood is missing"):
+        find_map(rows)

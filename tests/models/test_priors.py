@@ -1,0 +1,74 @@
+import numpy as np
+import pytest
+from scipy import stats
+
+from bayescore.models.posterior import LAPLACE_ROUNDING, prior_part
+from bayescore.models.priors import (
+    Cauchy,
+    Horseshoe,
+    Laplace,
+    Normal,
+    SpikeAndSlab,
+    StudentT,
+    check_density,
+    check_prior,
+)
+
+BETA = np.array([-2.3, 0.04, 0.7, 5.0])
+
+DENSITIES = {
+    Normal(0.5, 2.0): stats.norm(0.5, 2.0).logpdf,
+    Normal((0, 1, 2, 3), (1, 2, 3, 4)): stats.norm([0, 1, 2, 3], [1, 2, 3, 4]).logpdf,
+    StudentT(4, 0.1, 2.5): stats.t(4, 0.1, 2.5).logpdf,
+    Cauchy(0, (10, 2.5, 2.5, 2.5)): stats.cauchy(0, [10, 2.5, 2.5, 2.5]).logpdf,
+    SpikeAndSlab(0.05, 2.0, 0.3): lambda b: np.logaddexp(
+        np.log(0.7) + stats.norm(0, 0.05).logpdf(b), np.log(0.3) + stats.norm(0, 2.0).logpdf(b)
+    ),
+}
+
+
+@pytest.mark.parametrize("prior", DENSITIES, ids=repr)
+def test_density_and_derivatives(prior):
+    part = prior_part(BETA, prior)
+    assert part.value == pytest.approx(DENSITIES[prior](BETA).sum(), rel=1e-12)
+    h = 1e-5
+    for d in range(4):
+        up, down = BETA + h * np.eye(4)[d], BETA - h * np.eye(4)[d]
+        slope = (DENSITIES[prior](up).sum() - DENSITIES[prior](down).sum()) / (2 * h)
+        assert part.gradient[d] == pytest.approx(slope, rel=1e-6, abs=1e-8)
+        bend = -(prior_part(up, prior).gradient[d] - prior_part(down, prior).gradient[d]) / (2 * h)
+        assert part.precision[d, d] == pytest.approx(bend, rel=1e-5, abs=1e-6)
+    assert np.count_nonzero(part.precision - np.diag(np.diag(part.precision))) == 0
+
+
+def test_laplace_is_rounded_only_at_its_kink():
+    part = prior_part(BETA, Laplace(0.0, 1.5))
+    assert part.value == pytest.approx(stats.laplace(0, 1.5).logpdf(BETA).sum(), abs=4 * LAPLACE_ROUNDING)
+    np.testing.assert_allclose(part.gradient[[0, 2, 3]], -np.sign(BETA[[0, 2, 3]]) / 1.5, rtol=1e-3)
+    assert prior_part(np.zeros(1), Laplace(0.0, 1.5)).gradient == 0.0
+
+
+def test_bad_parameters_are_named():
+    with pytest.raises(ValueError, match="prior: sigma=0 must be positive"):
+        Normal(0, 0)
+    with pytest.raises(ValueError, match="prior: inclusion=1 must be below 1"):
+        SpikeAndSlab(inclusion=1)
+    with pytest.raises(ValueError, match="prior: mu=nan must be finite"):
+        Normal(float("nan"), 1)
+    with pytest.raises(TypeError, match="prior: sigma='wide' must be a number"):
+        Normal(0, "wide")
+    with pytest.raises(ValueError, match=r"shape \(2,\); give one number, or one for each of the 3 features"):
+        Normal(0, [1, 2]).table(3)
+
+
+def test_prior_kinds_are_checked():
+    with pytest.raises(TypeError, match="is not a prior of bayescore; use one of Normal"):
+        check_prior("normal")
+    with pytest.raises(ValueError, match="sampler='mala' needs a prior with a density in closed form"):
+        check_density(Horseshoe(), "sampler='mala'")
+
+
+def test_vector_parameters_are_hashable_and_print():
+    prior = Normal(0, np.array([1.0, 2.0]))
+    assert prior == Normal(0, [1.0, 2.0])
+    assert repr(prior) == "Normal(mu=0, sigma=(1.0, 2.0))"
