@@ -1,0 +1,108 @@
+r"""Exact means, masses and cost of a clustering given by its centers, in one pass.
+
+The clustering of signed rows z_n assigns each to its nearest center Q_i. The normalised cost is
+I = sum_n w_n min_i |z_n - Q_i|^2 / W.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.cluster import kmeans_plusplus
+
+from bayescore.clustering.kernels import assign_block
+from bayescore.data.passes import Scan, as_integers, from_integers, map_blocks, quantum
+from bayescore.types import FloatArray, IntArray, Source, WeightedData
+from bayescore.validation import DataError
+
+
+@dataclass(frozen=True, eq=False)
+class Clustering:
+    """Non-empty clusters of signed rows.
+
+    Parameters
+    ----------
+    centers : array, shape (k, D)
+        Points that rows are assigned to by distance.
+    means : array, shape (k, D)
+        Weighted means of the clusters.
+    masses : array, shape (k,)
+        Total weights of the clusters.
+    counts : array, shape (k,)
+        Rows in the clusters.
+    cost : float
+        Normalised k-means cost of `centers`.
+    """
+
+    centers: FloatArray
+    means: FloatArray
+    masses: FloatArray
+    counts: IntArray
+    cost: float
+
+
+def distinct_rows(Z: FloatArray, enough: int) -> int:
+    """Return the number of distinct rows of Z, shape (n, D), counting no further than `enough`."""
+    seen: set[bytes] = set()
+    for row in np.ascontiguousarray(Z + 0.0):
+        seen.add(row.tobytes())
+        if len(seen) >= enough:
+            break
+    return len(seen)
+
+
+def seed_centers(sample: WeightedData, n_clusters: int, rng: np.random.Generator) -> FloatArray:
+    """Choose k centers among the signed rows of `sample` by k-means++.
+
+    Raises
+    ------
+    DataError
+        If the sample has fewer than k distinct rows.
+
+    References
+    ----------
+    Arthur and Vassilvitskii (2007), k-means++: the advantages of careful seeding.
+    """
+    Z = sample.Z
+    found = distinct_rows(Z, n_clusters)
+    if found < n_clusters:
+        raise DataError(
+            f"clusters={n_clusters}, but the data have {found} distinct signed rows; ask for clusters={found} "
+            "or fewer, or merge repeated rows with method='aggregate'"
+        )
+    seed = int(rng.integers(2**31))
+    centers, _ = kmeans_plusplus(Z, n_clusters, sample_weight=sample.weights, random_state=seed)
+    return np.ascontiguousarray(centers, dtype=np.float64)
+
+
+def assign(source: Source, centers: FloatArray, found: Scan, progressbar: bool = False) -> Clustering:
+    """Assign every row of `source` to its nearest center; clusters without rows drop out.
+
+    The sums are exact in fixed point, so the result is the same for all cuts into blocks.
+    """
+    units = quantum(found.largest * found.largest_weight)
+    weight_unit = float(quantum(np.asarray(found.largest_weight)))
+    reach = float(((found.largest + np.abs(centers).max(axis=0)) ** 2).sum())
+    cost_unit = float(quantum(np.asarray(reach * found.largest_weight)))
+    sums = np.zeros(centers.shape, dtype=object)
+    masses = np.zeros(len(centers), dtype=object)
+    counts = np.zeros(len(centers), dtype=np.int64)
+    cost = 0
+    for part in map_blocks(
+        source,
+        lambda _, block: assign_block(block.X, block.y, block.weights, centers, units, weight_unit, cost_unit),
+        description="clustering",
+        progressbar=progressbar,
+    ):
+        sums += as_integers(part[0] / units)
+        masses += as_integers(part[1] / weight_unit)
+        counts += part[2]
+        cost += int(part[3] / cost_unit)
+    kept = (counts > 0) & (masses > 0)  # a mass far below the largest weight rounds to nothing
+    mass = from_integers(masses[kept], np.asarray(weight_unit))
+    return Clustering(
+        centers=np.ascontiguousarray(centers[kept]),
+        means=np.ascontiguousarray(from_integers(sums[kept], units) / mass[:, None]),
+        masses=mass,
+        counts=counts[kept],
+        cost=float(cost) * cost_unit / found.weight_total,
+    )

@@ -1,0 +1,1 @@
+"""Coresets: scores of rows, draws by score, and `build_coreset`, the one verb."""

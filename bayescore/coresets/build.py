@@ -1,0 +1,241 @@
+"""`build_coreset`, the one verb, and `full_data`, its counterpart for the whole data."""
+
+import inspect
+import math
+import warnings
+from dataclasses import replace
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from bayescore.coresets.aggregate import aggregate
+from bayescore.coresets.sensitivity import sensitivity_coreset, uniform_coreset
+from bayescore.data.coreset import Coreset
+from bayescore.data.passes import Scan, column_moments, scan
+from bayescore.data.sources import ArraySource, ArrowSource, as_source
+from bayescore.models.likelihoods import check_likelihood
+from bayescore.types import Source, WeightedData, stack
+from bayescore.validation import DataError, RandomState, check_choice, check_integer, check_positive, check_seed
+
+METHODS = ("auto", "uniform", "sensitivity", "aggregate")
+
+
+def build_coreset(
+    data: Any,
+    y: Any = None,
+    *,
+    likelihood: str = "logistic",
+    method: str = "auto",
+    size: int | str = "auto",
+    label: str | None = None,
+    weights: Any = None,
+    intercept: bool = False,
+    standardize: bool = False,
+    random_state: RandomState = None,
+    progressbar: bool = True,
+    **options: Any,
+) -> Coreset:
+    r"""Shrink a data set to a few hundred weighted rows with nearly the same posterior.
+
+    Parameters
+    ----------
+    data : array, data frame, Arrow table, path, Coreset or Source
+        Rows: a 2-D array; a pandas, polars or Arrow table, or the path of a Parquet file or folder, with
+        `label` naming the column of the labels; or a coreset, to shrink it further.
+    y : array, shape (N,), optional
+        Labels, any two classes; the second in sorted order is +1.
+    likelihood : {"logistic", "probit"}
+        Model that the coreset is for.
+    method : {"auto", "uniform", "sensitivity", "aggregate"}
+        * ``"aggregate"`` merges identical rows: lossless, whatever their number.
+        * ``"sensitivity"`` draws by the bound of Huggins et al. (2016); logistic only.
+        * ``"uniform"`` draws rows with equal probability, without replacement.
+        * ``"auto"`` merges identical rows where at most `size` are distinct; else draws by sensitivity
+          (logistic) or uniformly (probit). ``core.method`` says which.
+    size : int or "auto"
+        Rows to draw; by sensitivity a row may be drawn more than once, so there can be fewer. "auto" is the
+        size that `epsilon` asks for where it is given, else 20 rows for each column, at least 1000, or all
+        rows if there are fewer. ``"aggregate"`` takes no size.
+    label : str, optional
+        Column of the labels.
+    weights : array or str, optional
+        Positive weights of the rows, or the name of their column.
+    intercept : bool
+        Put a column of ones, named "intercept", first.
+    standardize : bool
+        Center the columns and divide them by their (weighted, population) standard deviation; constant
+        columns stay as they are.
+    random_state : int, Generator, SeedSequence or None
+        Seed; the one used is kept as ``core.random_state``. The same seed gives the same coreset whatever
+        the source, its blocks and the number of threads.
+    progressbar : bool
+        Show progress in terminals and notebooks.
+    **options
+        For ``"sensitivity"``: `clusters` (number k; default 4 up to 10 columns, else 6), `radius` (R, or
+        "auto" for 3 / sqrt(normalised k-means cost)), `center` (theta*, shape (D,); default 0), `clustering`
+        (centers of shape (k, D) among signed rows, or a fitted scikit-learn clusterer, in place of
+        k-means++), `epsilon` and `delta` (default 0.05) for ``size="auto"``.
+
+    Returns
+    -------
+    Coreset
+
+    Raises
+    ------
+    DataError
+        If the data cannot be used; the message names the place and the remedy.
+    ValueError, TypeError
+        For arguments that are out of range, of the wrong kind, or do not fit the method.
+
+    Examples
+    --------
+    >>> import numpy as np, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+    >>> core = bc.build_coreset(X, y, method="sensitivity", size=200, intercept=True, random_state=1)
+    >>> core.n_total, core.feature_names
+    (5000, ('intercept', 'x0', 'x1'))
+    """
+    chosen = check_choice(method, "method", METHODS)
+    link = check_likelihood(likelihood).name
+    seed = check_seed(random_state)
+    _check_options(chosen, link, size, options)
+    source = _open(data, y, label, weights, intercept, standardize)
+    if size != "auto":
+        check_integer(size, "size", low=1, high=source.n_rows, why=", the rows of the data; full_data keeps them all")
+    source, found = _designed(source, intercept, standardize, progressbar)
+    n_features = len(source.design.names)
+    draws = min(found.n_rows, max(1000, 20 * n_features)) if size == "auto" else int(size)
+    rows, params = None, {}
+    if chosen in ("auto", "aggregate"):
+        rows = aggregate(source, draws if chosen == "auto" else math.inf, progressbar=progressbar)
+        if rows is None:
+            chosen = "sensitivity" if link == "logistic" else "uniform"
+        else:
+            chosen, params = "aggregate", {"lossless": True}
+    if rows is None and chosen == "sensitivity":
+        asked = None if size == "auto" and "epsilon" in options else draws
+        rows, params = sensitivity_coreset(source, found, asked, seed, progressbar, **options)
+    elif rows is None:
+        rows, params = uniform_coreset(source, found, draws, seed, progressbar)
+    return _coreset(rows, source, found, data, method=chosen, likelihood=link, params=params, random_state=seed)
+
+
+def full_data(
+    data: Any,
+    y: Any = None,
+    *,
+    likelihood: str = "logistic",
+    label: str | None = None,
+    weights: Any = None,
+    intercept: bool = False,
+    standardize: bool = False,
+    progressbar: bool = True,
+) -> Coreset:
+    """Return all rows as a `Coreset` with their own weights (1 by default), read into memory.
+
+    Models, samplers and comparisons take it as they take a coreset; it is also the door for weighted rows
+    that were made elsewhere. The arguments are those of `build_coreset`.
+    """
+    link = check_likelihood(likelihood).name
+    source = _open(data, y, label, weights, intercept, standardize)
+    source, found = _designed(source, intercept, standardize, progressbar)
+    rows = stack(list(source.blocks()))
+    return _coreset(rows, source, found, data, method="full", likelihood=link, params={}, random_state=0)
+
+
+def _check_options(method: str, link: str, size: object, options: dict[str, Any]) -> None:
+    """Raise if the options do not fit the method, or the method does not fit the likelihood or the size."""
+    if method == "sensitivity" and link != "logistic":
+        raise ValueError(
+            f"method='sensitivity' bounds the logistic likelihood only; likelihood={link!r}: use 'uniform'"
+        )
+    known = [p.name for p in inspect.signature(sensitivity_coreset).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    allowed = known if method == "sensitivity" else []
+    for name in options:
+        if name not in allowed:
+            takes = ", ".join(allowed) or "no options"
+            raise TypeError(f"{name!r} is not an option of method={method!r}, which takes {takes}")
+    if size != "auto":
+        if method == "aggregate":
+            raise ValueError(f"method='aggregate' keeps every distinct row and takes no size; size={size!r} was given")
+        check_integer(size, "size", low=1)
+        if "epsilon" in options:
+            raise ValueError(f"size={size} and epsilon={options['epsilon']} are both given; give one of them")
+    if options.get("clusters") is not None and options.get("clustering") is not None:
+        raise ValueError("clusters and clustering are both given; give one of them")
+    for name in ("epsilon", "delta"):
+        if name in options:
+            options[name] = check_positive(options[name], name, below=1.0)
+
+
+def _open(data: Any, y: Any, label: str | None, weights: Any, intercept: bool, standardize: bool) -> Source:
+    if not isinstance(data, Coreset):
+        return as_source(data, y, label=label, weights=weights)
+    for name, value in (("y", y), ("label", label), ("weights", weights)):
+        if value is not None:
+            raise ValueError(f"{name} is given, but data is a coreset, which has its own; leave it out")
+    if intercept or standardize:
+        raise ValueError("intercept and standardize belong to the raw data; the coreset's design stays as it is")
+    return ArraySource(
+        X=data.X,
+        y=data.y,
+        weights=data.weights,
+        classes=data.classes,
+        label=data.label,
+        design=data.design,
+        index=data.index,
+        designed=True,
+    )
+
+
+def _designed(source: Source, intercept: bool, standardize: bool, progressbar: bool) -> tuple[Source, Scan]:
+    """Check every row of the raw source and give the source its design."""
+    found = scan(source, progressbar)
+    design = source.design
+    names = np.asarray(design.names)[found.constant]
+    if intercept and len(names):
+        warnings.warn(
+            f"column {str(names[0])!r} is constant, as the intercept is: the prior alone tells the two apart; drop it",
+            UserWarning,
+            stacklevel=3,
+        )
+    if intercept and "intercept" in design.raw_names:
+        raise DataError("intercept=True, but the data have a column 'intercept'; drop it or leave intercept=False")
+    if standardize:
+        mean, sd = column_moments(source, found, progressbar)
+        center = np.where(found.constant, 0.0, mean)
+        scale = np.where(found.constant | (sd == 0.0), 1.0, sd)
+        design = replace(design, center=tuple(center.tolist()), scale=tuple(scale.tolist()))
+    if intercept:
+        design = replace(design, intercept=True)
+    if design is source.design:
+        return source, found
+    assert isinstance(source, ArraySource | ArrowSource)
+    return replace(source, design=design), found.through(design)
+
+
+def _coreset(rows: WeightedData, source: Source, found: Scan, data: Any, **about: Any) -> Coreset:
+    parent = data if isinstance(data, Coreset) else None
+    if len(set(rows.y.tolist())) < 2:
+        warnings.warn(
+            f"all {len(rows)} rows of the coreset have one label; the posterior will be driven by the prior: "
+            "ask for a larger size",
+            UserWarning,
+            stacklevel=3,
+        )
+    return Coreset(
+        rows.X,
+        rows.y,
+        rows.weights,
+        rows.index,
+        design=source.design,
+        classes=source.classes,
+        label=source.label,
+        n_total=parent.n_total if parent else found.n_rows,
+        weight_total=parent.weight_total if parent else found.weight_total,
+        version=version("bayescore"),
+        **about,
+    )
