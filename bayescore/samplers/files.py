@@ -1,0 +1,45 @@
+"""Posterior files: netCDF, written whole or not at all, and read with a plain word where they are not one."""
+
+from pathlib import Path
+from typing import Any
+
+import arviz as az
+
+from bayescore.validation import DataError, whole_file
+
+
+def write_posterior(idata: Any, path: str | Path) -> None:
+    """Write a posterior to a netCDF file that ArviZ reads; an earlier file stays until the new one is whole."""
+    with whole_file(path) as partial:
+        idata.to_netcdf(str(partial))
+
+
+def check_whole(idata: Any, chains: int, draws: int) -> None:
+    """Raise KeyboardInterrupt if draws are missing: `pm.sample` takes Ctrl-C for "enough" and returns what it has."""
+    if (idata.posterior.sizes["chain"], idata.posterior.sizes["draw"]) != (chains, draws):
+        raise KeyboardInterrupt
+
+
+def read_posterior(path: str | Path) -> Any:
+    """Read a posterior file.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    DataError
+        If it is no netCDF file with a posterior of `beta`.
+    """
+    source = Path(path)
+    if not source.is_file():
+        raise FileNotFoundError(f"{str(source)!r}: no such file")
+    try:
+        idata = az.from_netcdf(str(source))
+    except Exception as error:  # the readers below ArviZ raise many kinds
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DataError(
+            f"{str(source)!r} is not a posterior file ({reason}); write one with bayescore sample"
+        ) from None
+    if "posterior" not in idata.groups() or "beta" not in idata.posterior:
+        raise DataError(f"{str(source)!r} holds no posterior of 'beta'; write one with bayescore sample")
+    return idata

@@ -1,0 +1,52 @@
+"""NUTS through PyMC: the weighted model of `models.graph`, sampled by `pm.sample`."""
+
+from typing import Any
+
+import pymc as pm
+
+from bayescore.models.graph import logistic_model, probit_model
+from bayescore.models.priors import Prior
+from bayescore.types import FloatArray, WeightedData
+
+_OF_THE_STEP = ("target_accept", "max_treedepth")
+_USERS_OWN = {"step", "init", "initvals", "nuts_sampler"}
+
+
+def sample_nuts(
+    data: WeightedData,
+    likelihood: str,
+    prior: Prior,
+    laplace: tuple[FloatArray, FloatArray] | None,
+    *,
+    draws: int,
+    tune: int,
+    chains: int,
+    cores: int,
+    seed: int,
+    progressbar: bool,
+    options: dict[str, Any],
+) -> Any:
+    """Return what the installed `pm.sample` returns.
+
+    `laplace` holds a first point for each chain, shape (chains, D), and the covariance of the Laplace
+    approximation, which serves as the (dense) mass matrix: PyMC's own jitter of 1 can be hundreds of posterior
+    standard deviations where the weights sum to millions. Model and step are built afresh for each call, as a
+    step that has adapted in other processes does not adapt again. `options` go to `pm.sample`.
+    """
+    options = dict(options)
+    model = (logistic_model if likelihood == "logistic" else probit_model)(data, prior)
+    with model:
+        if laplace is not None and not options.keys() & _USERS_OWN:
+            starts, covariance = laplace
+            tuning = {name: options.pop(name) for name in _OF_THE_STEP if name in options}
+            options["step"] = pm.NUTS(scaling=covariance, is_cov=True, **tuning)
+            options["initvals"] = [{"beta": start} for start in starts]
+        return pm.sample(
+            draws=draws,
+            tune=tune,
+            chains=chains,
+            cores=cores,
+            random_seed=seed,
+            progressbar=progressbar,
+            **options,
+        )

@@ -1,0 +1,106 @@
+r"""What follows from draws: predicted probabilities, and the unweighted pointwise log-likelihood.
+
+The weighted potentials that samplers see have neither. A weighted log-likelihood is no predictive density
+and must not reach `az.loo`; `log_likelihood` here is unweighted.
+"""
+
+import json
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from numpy.typing import ArrayLike
+
+from bayescore.models.likelihoods import check_likelihood
+from bayescore.types import Design, FloatArray, WeightedData
+from bayescore.validation import DataError, check_finite, check_matrix, check_positive
+
+_CELLS = 1 << 22  # entries of a (draws, rows) block
+
+
+def _coefficients(idata: Any) -> tuple[FloatArray, tuple[str, ...], str, Design | None]:
+    """Return draws (S, D), names of the features, the likelihood and the design that a posterior remembers."""
+    try:
+        beta = idata.posterior["beta"].transpose("chain", "draw", "feature")
+        likelihood = idata.posterior.attrs["likelihood"]
+    except (AttributeError, KeyError, ValueError) as error:
+        raise DataError(f"idata is no posterior of bayescore.sample ({error!r}); sample one first") from None
+    names = tuple(str(name) for name in beta.coords["feature"].values)
+    design = idata.posterior.attrs.get("design")
+    return (
+        beta.values.reshape(-1, len(names)),
+        names,
+        likelihood,
+        None if design is None else Design.from_dict(json.loads(design)),
+    )
+
+
+def _design_matrix(X: Any, names: tuple[str, ...], design: Design | None) -> FloatArray:
+    raw_names = design.raw_names if design is not None else names
+    columns = getattr(X, "columns", None)
+    if columns is not None and {str(c) for c in columns} >= set(raw_names):
+        X = X[list(raw_names)]  # a data frame may hold its columns in any order, and others beside them
+    raw = np.asarray(check_matrix(X, "X", n_columns=len(raw_names)), dtype=np.float64)
+    check_finite(raw, raw_names, 0, "X")
+    return raw if design is None else design.transform(raw)
+
+
+def predict_proba(idata: Any, X: ArrayLike, *, ci_prob: float = 0.94) -> pd.DataFrame:
+    r"""Return the posterior of P(y = +1 | x) for new rows, from the draws.
+
+    Parameters
+    ----------
+    idata : InferenceData
+        From `sample`.
+    X : array or data frame, shape (n, D_raw)
+        Raw features, as given to `build_coreset`: the intercept and the standardisation that the coreset
+        remembers are applied here.
+    ci_prob : float
+        Probability of the equal-tailed interval.
+
+    Returns
+    -------
+    DataFrame, n rows
+        Columns `mean` (the predictive probability), `lower` and `upper`.
+    """
+    beta, names, likelihood, design = _coefficients(idata)
+    tail = 0.5 * (1.0 - check_positive(ci_prob, "ci_prob", below=1.0))
+    rows = _design_matrix(X, names, design)
+    link = check_likelihood(likelihood)
+    parts = []
+    step = max(1, _CELLS // len(beta))
+    for start in range(0, len(rows), step):
+        p = link.probability(rows[start : start + step] @ beta.T)
+        low, high = np.quantile(p, [tail, 1.0 - tail], axis=1)
+        parts.append(np.stack([p.mean(axis=1), low, high], axis=1))
+    return pd.DataFrame(np.concatenate(parts), columns=["mean", "lower", "upper"], index=getattr(X, "index", None))
+
+
+def log_likelihood(idata: Any, data: WeightedData) -> xr.DataArray:
+    r"""Return log p(y_n | x_n, beta_s) of each row of `data` under each draw, without weights.
+
+    Parameters
+    ----------
+    idata : InferenceData
+        From `sample`.
+    data : WeightedData
+        Rows of the same design matrix, for example ``full_data(...)``. For leave-one-out cross-validation
+        they must be the full data: the rows of a coreset are no random sample.
+
+    Returns
+    -------
+    DataArray, dims (chain, draw, row)
+        Memory: 8 bytes for each draw and row.
+    """
+    beta, names, likelihood, _ = _coefficients(idata)
+    if data.n_features != len(names):
+        raise DataError(f"data has {data.n_features} features, the posterior {len(names)}; use the same design")
+    values = check_likelihood(likelihood).log_p(beta @ data.Z.T)
+    sizes = idata.posterior.sizes
+    return xr.DataArray(
+        values.reshape(sizes["chain"], sizes["draw"], len(data)),
+        dims=("chain", "draw", "row"),
+        coords={"chain": idata.posterior.chain, "draw": idata.posterior.draw, "row": data.index},
+        name="y",
+    )

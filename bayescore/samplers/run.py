@@ -1,0 +1,115 @@
+"""The only chain loop: several chains of a compiled sampler in threads, reproducible from one seed.
+
+A sampler gives a compiled `advance`; see `mala`. Each chain has its own random stream, spawned from
+the seed by chain number, so that the draws do not depend on the number of threads.
+"""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from rich.progress import Progress
+from threadpoolctl import threadpool_limits
+
+from bayescore.progress import progress
+from bayescore.types import FloatArray
+
+_CHUNK = 256  # kept draws between two looks at the progress bar and at Ctrl-C
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """Draws of several chains.
+
+    Parameters
+    ----------
+    theta : array, shape (chains, draws, D)
+        Coefficients.
+    log_density, acceptance_rate : arrays, shape (chains, draws)
+        Log posterior density (not normalised), and mean acceptance probability since the draw before.
+    step_size : array, shape (chains,)
+        Step size after warm-up.
+    """
+
+    theta: FloatArray
+    log_density: FloatArray
+    acceptance_rate: FloatArray
+    step_size: FloatArray
+
+
+class Sampler(Protocol):
+    """What the chain loop needs of a sampler."""
+
+    advance: Callable[..., tuple[FloatArray, float]]
+
+
+def run_chains(
+    sampler: Sampler,
+    arguments: tuple[Any, ...],
+    starts: FloatArray,
+    factor: FloatArray,
+    log_epsilon: float,
+    *,
+    draws: int,
+    tune: int,
+    thin: int,
+    cores: int,
+    seeds: list[np.random.SeedSequence],
+    progressbar: bool,
+) -> Draws:
+    """Run one chain from each start; `draws` are kept after `tune`, each after `thin` transitions.
+
+    Parameters
+    ----------
+    sampler : Sampler
+        Module with a compiled `advance`.
+    arguments : tuple
+        What the log density takes after coefficients and gradient.
+    starts : array, shape (chains, D)
+        First points.
+    factor : array, shape (D, D)
+        Preconditioner L.
+    log_epsilon : float
+        Log step size to begin with.
+    seeds : list of SeedSequence
+        One for each chain.
+    """
+    chains, n_features = starts.shape
+    stop = threading.Event()
+    theta = np.empty((chains, draws, n_features))
+    log_density, acceptance = np.empty((chains, draws)), np.empty((chains, draws))
+    step_size = np.empty(chains)
+
+    def chain(c: int, bar: Progress, task: Any) -> None:
+        rng = np.random.default_rng(seeds[c])
+        point, log_step = starts[c], log_epsilon
+        warm = np.empty((min(_CHUNK, tune), n_features)), np.empty(min(_CHUNK, tune)), np.empty(min(_CHUNK, tune))
+        for begin in range(0, tune, _CHUNK):
+            if stop.is_set():
+                return
+            width = min(_CHUNK, tune - begin)
+            out = tuple(part[:width] for part in warm)
+            point, log_step = sampler.advance(rng, point, log_step, factor, arguments, thin, begin * thin, *out)
+            bar.advance(task, width)
+        for begin in range(0, draws, _CHUNK):
+            if stop.is_set():
+                return
+            cut = slice(begin, min(draws, begin + _CHUNK))
+            out = (theta[c, cut], log_density[c, cut], acceptance[c, cut])
+            point, log_step = sampler.advance(rng, point, log_step, factor, arguments, thin, -1, *out)
+            bar.advance(task, cut.stop - cut.start)
+        step_size[c] = np.exp(log_step)
+
+    with progress(progressbar) as bar, threadpool_limits(1), ThreadPoolExecutor(cores) as pool:
+        task = bar.add_task("sampling", total=chains * (tune + draws))
+        running = [pool.submit(chain, c, bar, task) for c in range(chains)]
+        try:
+            for future in running:
+                future.result()
+        except BaseException:
+            stop.set()
+            raise
+    return Draws(theta, log_density, acceptance, step_size)

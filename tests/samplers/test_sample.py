@@ -1,0 +1,190 @@
+import json
+
+import arviz as az
+import numpy as np
+import pytest
+
+import bayescore as bc
+from bayescore.samplers import sample as sample_module
+from bayescore.types import WeightedData
+from tests.conftest import make_rows
+
+
+@pytest.fixture(scope="module")
+def core():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 2)) * [1.0, 20.0] + [0.0, 5.0]
+    y = np.where(rng.random(3000) < 1 / (1 + np.exp(1 - X[:, 0])), "yes", "no")
+    return bc.build_coreset(
+        X, y, method="sensitivity", size=150, intercept=True, standardize=True, random_state=3, progressbar=False
+    )
+
+
+def quick(core, **options):
+    settings = {"draws": 200, "tune": 200, "chains": 2, "random_seed": 7, "progressbar": False}
+    return bc.sample(core, **{**settings, **options})
+
+
+@pytest.mark.parametrize("likelihood", ["logistic", "probit"])
+@pytest.mark.parametrize("sampler", ["nuts", "mala"])
+def test_what_comes_back(core, sampler, likelihood):
+    idata = quick(core, sampler=sampler, likelihood=likelihood)
+    assert isinstance(idata, az.InferenceData)
+    beta = idata.posterior["beta"]
+    assert beta.dims == ("chain", "draw", "feature")
+    assert beta.shape == (2, 200, 3)
+    assert list(beta.coords["feature"].values) == ["intercept", "x0", "x1"]
+    assert {"lp", "acceptance_rate", "step_size"} <= set(idata.sample_stats)
+    assert idata.sample_stats["lp"].shape == (2, 200)
+    constants = idata.constant_data
+    for name, values in {"X": core.X, "y": core.y, "weights": core.weights, "row": core.index}.items():
+        np.testing.assert_array_equal(constants[name].values, values)
+    attrs = idata.posterior.attrs
+    assert attrs["likelihood"] == likelihood
+    assert attrs["sampler"] == sampler
+    assert attrs["prior"] == "Normal(mu=0.0, sigma=4.0)"
+    assert attrs["random_seed"] == "7"
+    assert attrs["sampling_time"] > 0
+    assert json.loads(attrs["coreset"])["n_total"] == 3000
+    assert json.loads(attrs["design"])["intercept"] is True
+    assert "log_likelihood" not in idata.groups()  # a weighted one must never reach loo
+
+
+@pytest.mark.parametrize("sampler", ["nuts", "mala"])
+def test_same_draws_whatever_the_cores(core, sampler):
+    one, two = (quick(core, sampler=sampler, cores=cores).posterior["beta"].values for cores in (1, 2))
+    np.testing.assert_array_equal(one, two)
+
+
+def test_seeds_repeat_and_differ(core):
+    a, b, c = (quick(core, sampler="mala", random_seed=seed) for seed in (1, 1, 2))
+    assert (a.posterior["beta"].values == b.posterior["beta"].values).all()
+    assert not (a.posterior["beta"].values == c.posterior["beta"].values).any()
+    fresh = quick(core, sampler="mala", random_seed=None)
+    again = quick(core, sampler="mala", random_seed=int(fresh.posterior.attrs["random_seed"]))
+    assert (fresh.posterior["beta"].values == again.posterior["beta"].values).all()
+
+
+@pytest.mark.parametrize("preconditioner", ["laplace", "identity"])
+def test_mala_moves_under_both_preconditioners(core, preconditioner):
+    idata = quick(core, sampler="mala", preconditioner=preconditioner, draws=1000, tune=1000)
+    assert 0.4 < float(idata.sample_stats["acceptance_rate"].mean()) < 0.75
+
+
+def test_weights_count_as_copies():
+    """Same density, same noise: the chains agree until rounding flips a decision."""
+    rows = make_rows(weights=False)
+    counts = np.arange(60) % 3 + 1
+    weighted = rows.with_weights(counts.astype(float))
+    copies = rows.take(np.repeat(np.arange(60), counts))
+    a, b = (quick(d, likelihood="probit", sampler="mala", tune=0, draws=20, thin=1) for d in (weighted, copies))
+    np.testing.assert_allclose(a.posterior["beta"].values, b.posterior["beta"].values, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"sampler": "hmc"}, ValueError, "sampler='hmc' is unknown"),
+        ({"likelihood": "cloglog"}, ValueError, "likelihood='cloglog' is unknown"),
+        ({"prior": 4.0}, TypeError, "prior=4.0 is not a prior of bayescore"),
+        ({"prior": bc.Normal(0, [1, 2])}, ValueError, r"shape \(2,\).* 3 features"),
+        ({"prior": bc.Horseshoe(), "sampler": "mala"}, ValueError, "use sampler='nuts'"),
+        ({"draws": 0}, ValueError, "draws=0 must be at least 1"),
+        ({"chains": 1.5}, TypeError, "chains=1.5 must be a whole number"),
+        ({"tune": -1}, ValueError, "tune=-1 must be at least 0"),
+        ({"cores": 0}, ValueError, "cores=0 must be at least 1"),
+        ({"random_seed": -3}, ValueError, "random_seed=-3 must be at least 0"),
+        ({"sampler": "mala", "target_accept": 0.9}, TypeError, "'target_accept' is not an option of sampler='mala'"),
+        ({"sampler": "mala", "thin": 0}, ValueError, "thin=0 must be at least 1"),
+    ],
+)
+def test_bad_arguments_fail_before_work(core, options, error, message, monkeypatch):
+    monkeypatch.setattr(sample_module, "run_chains", None)
+    with pytest.raises(error, match=message):
+        quick(core, **options)
+
+
+def test_nutpie_missing_is_said(core, monkeypatch):
+    monkeypatch.setattr(sample_module.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r"pip install 'bayescore\[nutpie\]'"):
+        quick(core, nuts_sampler="nutpie")
+
+
+def test_nutpie_when_asked_for(core):
+    idata = quick(core, nuts_sampler="nutpie")
+    assert idata.posterior["beta"].sizes["feature"] == 3
+    assert abs(float(idata.posterior["beta"].mean()) - float(quick(core).posterior["beta"].mean())) < 0.2
+
+
+def test_nuts_options_reach_the_step(core):
+    idata = quick(core, target_accept=0.97, max_treedepth=4)
+    assert float(idata.sample_stats["acceptance_rate"].mean()) > 0.9
+    assert int(idata.sample_stats["tree_depth"].max()) <= 4
+
+
+def test_horseshoe_samples_with_nuts():
+    idata = quick(make_rows(), likelihood="logistic", prior=bc.Horseshoe(), draws=50, tune=100)
+    assert {"beta", "tau", "lambda"} <= set(idata.posterior)
+
+
+def test_predictions_take_raw_features(core):
+    idata = quick(core, sampler="mala")
+    raw = np.array([[0.3, 8.0], [-2.0, 40.0]])
+    p = bc.predict_proba(idata, raw, ci_prob=0.8)
+    beta = idata.posterior["beta"].values.reshape(-1, 3)
+    design = np.column_stack([np.ones(2), (raw - core.design.center) / core.design.scale])
+    manual = 1 / (1 + np.exp(-design @ beta.T))
+    np.testing.assert_allclose(p["mean"], manual.mean(axis=1))
+    np.testing.assert_allclose(p["lower"], np.quantile(manual, 0.1, axis=1))
+    np.testing.assert_allclose(p["upper"], np.quantile(manual, 0.9, axis=1))
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(raw[:, ::-1], columns=["x1", "x0"], index=["a", "b"]).assign(other="text")
+    again = bc.predict_proba(idata, frame, ci_prob=0.8)
+    np.testing.assert_allclose(again["mean"], p["mean"])
+    assert list(again.index) == ["a", "b"]
+
+
+def test_prediction_errors(core):
+    idata = quick(core, sampler="mala", draws=20, tune=20)
+    with pytest.raises(ValueError, match="X has 3 columns, but 2 features are expected"):
+        bc.predict_proba(idata, np.zeros((1, 3)))
+    with pytest.raises(ValueError, match=r"X: column 'x1' is nan in row 1"):
+        bc.predict_proba(idata, [[0, 0], [0, np.nan]])
+    with pytest.raises(ValueError, match="ci_prob=2 must be above 0 and below 1"):
+        bc.predict_proba(idata, [[0, 0]], ci_prob=2)
+    with pytest.raises(ValueError, match=r"no posterior of bayescore\.sample"):
+        bc.predict_proba("draws", [[0, 0]])
+
+
+def test_pointwise_log_likelihood_is_unweighted(core):
+    idata = quick(core, sampler="mala", likelihood="probit", draws=20, tune=20)
+    values = bc.log_likelihood(idata, core)
+    assert values.dims == ("chain", "draw", "row")
+    ones = bc.log_likelihood(idata, core.with_weights(np.ones(len(core))))
+    np.testing.assert_array_equal(values, ones)
+    from scipy.stats import norm
+
+    beta = idata.posterior["beta"].values
+    np.testing.assert_allclose(values[1, 3], norm.logcdf(core.Z @ beta[1, 3]))
+    with pytest.raises(ValueError, match="data has 2 features, the posterior 3"):
+        bc.log_likelihood(idata, WeightedData(core.X[:, :2], core.y, core.weights, core.index))
+
+
+def test_posterior_files(core, tmp_path):
+    from bayescore.samplers.files import read_posterior, write_posterior
+
+    idata = quick(core, sampler="mala", draws=20, tune=20)
+    path = tmp_path / "posterior.nc"
+    write_posterior(idata, path)
+    back = read_posterior(path)
+    np.testing.assert_array_equal(back.posterior["beta"], idata.posterior["beta"])
+    assert back.posterior.attrs["coreset"] == idata.posterior.attrs["coreset"]
+    assert [p.name for p in tmp_path.iterdir()] == ["posterior.nc"]
+    with pytest.raises(FileNotFoundError, match="no such file"):
+        read_posterior(tmp_path / "none.nc")
+    (tmp_path / "text.nc").write_text("not a posterior")
+    with pytest.raises(ValueError, match="is not a posterior file"):
+        read_posterior(tmp_path / "text.nc")
+    path.write_bytes(path.read_bytes()[:5000])
+    with pytest.raises(ValueError, match="is not a posterior file"):
+        read_posterior(path)
