@@ -1,0 +1,212 @@
+"""Is a coreset posterior the reference posterior? Errors in words, numbers and pictures.
+
+Every error comes with its Monte Carlo error, and a noise floor shows what two runs of the reference itself differ
+by, so that "no difference" is told from "too few draws". Use it where a reference (a run on the full data, or on a
+much larger coreset) can be afforded.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+
+from bayescore.diagnostics import plots, report
+from bayescore.diagnostics.draws import Posterior, is_posterior, read_posterior
+from bayescore.diagnostics.errors import Moments, negative_log_likelihood
+from bayescore.diagnostics.health import Health, health
+from bayescore.diagnostics.metrics import Row, measure, mmd_row, moment_errors, moment_row, noise_floor
+from bayescore.diagnostics.verdict import Verdict, verdict
+from bayescore.models.likelihoods import LIKELIHOODS, check_likelihood
+from bayescore.types import WeightedData
+from bayescore.validation import DataError, check_integer
+
+NOISE_FLOOR = "noise floor"
+REFERENCE = "reference"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison:
+    """Candidates compared with a reference; `compare` makes it.
+
+    Parameters
+    ----------
+    metrics : data frame
+        A row for each candidate and "noise floor". Columns, each followed by its Monte Carlo standard error
+        `<name>_mcse`: `mmd_whitened` and `mmd` (see `mmd`; whitened by the reference, and in the coordinates'
+        units), the largest absolute errors over coordinates `mean_error_sd` (in reference sds), `sd_error`
+        (relative), `correlation_error` and `tail_error_sd` (2.5% and 97.5% quantiles, in reference sds), and with
+        test rows `nll` (nats per row). The noise floor is what two independent runs as long as the reference
+        differ by (`metrics.noise_floor` says how); its `nll` is the reference's own.
+    coordinates : data frame
+        A row for each candidate and feature; its errors are signed.
+    verdicts : dict
+        Name of a candidate to its `Verdict`; the module `verdict` documents the limits.
+    health : dict
+        Name of a candidate, or "reference", to the `Health` of its chains.
+    candidates, reference : dict of Posterior, Posterior
+        The draws compared, coordinates in the reference's order.
+    max_draws : int
+        Draws used for the MMD at most.
+    """
+
+    metrics: pd.DataFrame
+    coordinates: pd.DataFrame
+    verdicts: dict[str, Verdict]
+    health: dict[str, Health]
+    candidates: dict[str, Posterior]
+    reference: Posterior
+    max_draws: int
+
+    def plot_forest(self) -> Axes:
+        """Plot means and 94% equal-tailed intervals of each coordinate, the reference and candidates side by side."""
+        return plots.forest(plt.figure(), self)
+
+    def plot_marginals(self) -> NDArray[Any]:
+        """Plot the marginal densities of the coordinates with the largest errors."""
+        return plots.marginals(plt.figure(), self)
+
+    def plot_mmd(self) -> Axes:
+        """Plot the whitened MMD of each candidate above the noise floor, against coreset size where that varies."""
+        return plots.mmd(plt.figure(), self)
+
+    def to_html(self, path: str | Path) -> None:
+        """Write the report to one HTML file, see `report.write_report`."""
+        report.write_report(self, path)
+
+    def __repr__(self) -> str:
+        return report.as_text(self)
+
+    def _repr_html_(self) -> str:
+        return report.as_fragment(self)
+
+
+def compare(
+    candidates: object, reference: object, *, test: WeightedData | None = None, max_draws: int = 4000
+) -> Comparison:
+    """Compare posteriors with a reference posterior of the same coefficients.
+
+    Parameters
+    ----------
+    candidates : InferenceData or dict of them
+        Posteriors to judge, by name. Features are matched with the reference's by name, whatever their order.
+    reference : InferenceData
+        Posterior taken for the truth.
+    test : WeightedData, optional
+        Rows of the design matrix, columns in the reference's order, for the negative log-likelihood; each
+        posterior then needs the attribute `likelihood`.
+    max_draws : int
+        Draws used for the MMD, whose cost is their square times D; thinned evenly.
+
+    Returns
+    -------
+    Comparison
+        Tables, verdicts, plots and the report.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not an InferenceData, or a name not a string.
+    ValueError
+        If the features differ, a posterior cannot be used, or a name is taken.
+    """
+    max_draws = check_integer(max_draws, "max_draws", low=100)
+    truth = _check_reference(read_posterior(reference, REFERENCE))
+    others = _check_candidates(candidates, truth.features)
+    if test is not None:
+        _check_test(test, [truth, *others.values()])
+    base = measure(truth, max_draws)
+    rows: dict[str, Row] = {}
+    verdicts, tables = {}, []
+    for name, candidate in others.items():
+        difference, mcse, noisier = moment_errors(candidate, base)
+        rows[name] = {**mmd_row(candidate, base, max_draws), **moment_row(difference, mcse)}
+        verdicts[name] = verdict(difference, mcse, truth.features, noisier)
+        tables.append(_coordinates(name, candidate, truth, difference, mcse))
+    rows[NOISE_FLOOR] = noise_floor(base)
+    if test is not None:
+        for name, posterior in [*others.items(), (NOISE_FLOOR, truth)]:
+            likelihood = check_likelihood(posterior.attrs["likelihood"])
+            rows[name]["nll"] = negative_log_likelihood(posterior.draws, test, likelihood)
+    return Comparison(
+        _table(rows),
+        pd.concat(tables, ignore_index=True),
+        verdicts,
+        {name: health(posterior) for name, posterior in [(REFERENCE, truth), *others.items()]},
+        others,
+        truth,
+        max_draws,
+    )
+
+
+def _check_reference(reference: Posterior) -> Posterior:
+    fixed = np.ptp(reference.draws, axis=(0, 1)) == 0.0
+    if fixed.any():
+        raise DataError(
+            f"reference: {reference.features[int(fixed.argmax())]!r} has the same value in all draws, so errors in its "
+            "sds mean nothing; sample the reference again"
+        )
+    return reference
+
+
+def _check_candidates(candidates: object, features: tuple[str, ...]) -> dict[str, Posterior]:
+    if is_posterior(candidates):
+        candidates = {"candidate": candidates}
+    if not isinstance(candidates, Mapping):
+        raise TypeError(
+            f"candidates is of type {type(candidates).__name__}; give an arviz.InferenceData or a dict of them by name"
+        )
+    if not candidates:
+        raise ValueError("candidates is empty; give at least one posterior")
+    for name in candidates:
+        if not isinstance(name, str):
+            raise TypeError(f"candidates has the name {name!r}; names must be strings")
+        if name in (NOISE_FLOOR, REFERENCE):
+            raise ValueError(f"candidates has the name {name!r}, which the tables use; choose another")
+    return {
+        name: read_posterior(idata, f"candidates[{name!r}]").aligned(features) for name, idata in candidates.items()
+    }
+
+
+def _check_test(test: object, posteriors: list[Posterior]) -> None:
+    if not isinstance(test, WeightedData):
+        raise TypeError(f"test is of type {type(test).__name__}; give WeightedData, such as bayescore.full_data(X, y)")
+    n_features = len(posteriors[0].features)
+    if test.n_features != n_features:
+        raise DataError(f"test has {test.n_features} columns, but the posteriors have {n_features} features")
+    for posterior in posteriors:
+        if posterior.attrs.get("likelihood") not in LIKELIHOODS:
+            raise DataError(
+                f"{posterior.name}: test needs its likelihood; set "
+                f"idata.posterior.attrs['likelihood'] to one of {', '.join(map(repr, LIKELIHOODS))}"
+            )
+
+
+def _table(rows: dict[str, Row]) -> pd.DataFrame:
+    records = {
+        name: {column: pair[i] for metric, pair in row.items() for i, column in enumerate((metric, f"{metric}_mcse"))}
+        for name, row in rows.items()
+    }
+    return pd.DataFrame.from_dict(records, orient="index").rename_axis("candidate")
+
+
+def _coordinates(name: str, own: Posterior, reference: Posterior, difference: Moments, mcse: Moments) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "candidate": name,
+            "feature": list(reference.features),
+            "mean": own.flat.mean(axis=0),
+            "sd": own.flat.std(axis=0, ddof=1),
+            "reference_mean": reference.flat.mean(axis=0),
+            "reference_sd": reference.flat.std(axis=0, ddof=1),
+            "mean_error_sd": difference.mean,
+            "mean_error_sd_mcse": mcse.mean,
+            "sd_error": difference.sd,
+            "sd_error_mcse": mcse.sd,
+        }
+    )

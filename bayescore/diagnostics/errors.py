@@ -1,0 +1,134 @@
+r"""Errors of one posterior against another, each with its Monte Carlo standard error.
+
+======================  =============================================  ===================================
+error                   definition                                     standard error
+======================  =============================================  ===================================
+mean                    (m - m_ref) / sd_ref                           sd / sqrt(ESS) of both sides
+sd                      sd / sd_ref - 1                                delta method, both sides
+correlation             r - r_ref                                      delta method, both sides
+tail                    (q - q_ref) / sd_ref, q at 2.5% and 97.5%      ESS of the quantile, both sides
+negative log-lik.       -mean over test rows of log E[p(y | x)]        delta method
+======================  =============================================  ===================================
+
+The two posteriors are independent runs, so variances add. Reference: Vehtari et al. (2021), Rank-normalization,
+folding, and localization, Bayesian Analysis 16, 667-718.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bayescore.diagnostics.draws import ess_mean, mcse_mean, mcse_quantile, mcse_sd
+from bayescore.types import FloatArray, Likelihood, WeightedData
+
+TAILS = (0.025, 0.975)
+_BLOCK = 2**22
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """What is compared of a posterior, or the standard errors of the same.
+
+    Parameters
+    ----------
+    mean, sd : arrays, shape (D,)
+        Mean and standard deviation of each coordinate.
+    correlation : array, shape (D, D)
+        Correlations; 0 for a constant coordinate.
+    tail : array, shape (2, D)
+        Quantiles at 2.5% and 97.5%.
+    """
+
+    mean: FloatArray
+    sd: FloatArray
+    correlation: FloatArray
+    tail: FloatArray
+
+
+def moments(draws: FloatArray) -> Moments:
+    """Return the moments of draws, shape (n, D)."""
+    mean, sd = draws.mean(axis=0), draws.std(axis=0, ddof=1)
+    standard = (draws - mean) / np.where(sd > 0.0, sd, 1.0)
+    correlation = standard.T @ standard / (len(draws) - 1)
+    np.fill_diagonal(correlation, 1.0)
+    return Moments(mean, sd, correlation, np.quantile(draws, TAILS, axis=0))
+
+
+def moments_mcse(draws: FloatArray) -> Moments:
+    """Return the Monte Carlo standard errors of the moments of draws, shape (chain, draw, D)."""
+    tail = np.stack([mcse_quantile(draws, prob) for prob in TAILS])
+    return Moments(mcse_mean(draws), mcse_sd(draws), _correlation_mcse(draws), tail)
+
+
+def errors(candidate: Moments, reference: Moments, *, scale: FloatArray) -> Moments:
+    """Return the signed errors of a candidate's moments, those of location and sd in units of `scale`, shape (D,)."""
+    return Moments(
+        (candidate.mean - reference.mean) / scale,
+        (candidate.sd - reference.sd) / scale,
+        candidate.correlation - reference.correlation,
+        (candidate.tail - reference.tail) / scale,
+    )
+
+
+def errors_mcse(candidate: Moments, candidate_mcse: Moments, reference: Moments, reference_mcse: Moments) -> Moments:
+    """Return the standard errors of `errors`, from the moments of both sides and their standard errors."""
+    ratio = candidate.sd / reference.sd
+    return Moments(
+        np.hypot(candidate_mcse.mean, reference_mcse.mean) / reference.sd,
+        np.hypot(candidate_mcse.sd, ratio * reference_mcse.sd) / reference.sd,
+        np.hypot(candidate_mcse.correlation, reference_mcse.correlation),
+        np.hypot(candidate_mcse.tail, reference_mcse.tail) / reference.sd,
+    )
+
+
+def negative_log_likelihood(draws: FloatArray, test: WeightedData, likelihood: Likelihood) -> tuple[float, float]:
+    r"""Return the mean negative log predictive density of test rows and its Monte Carlo standard error.
+
+    .. math:: -\frac{1}{\sum_i w_i} \sum_i w_i \log \Big( \frac{1}{S} \sum_s p(y_i \mid x_i, \beta_s) \Big)
+
+    Parameters
+    ----------
+    draws : array, shape (chain, draw, D)
+        Posterior draws.
+    test : WeightedData
+        Rows of the design matrix, labels in {-1, +1} and weights.
+    likelihood : Likelihood
+        Gives log p(eta).
+
+    Returns
+    -------
+    tuple of float
+        Nats per row; the error is that of the mean over s of sum_i w_i p_i(beta_s) / E[p_i], the first-order
+        influence of a draw.
+    """
+    flat = draws.reshape(-1, draws.shape[2])
+    share = test.weights / test.weights.sum()
+    Z = test.Z
+    total, influence = 0.0, np.zeros(len(flat))
+    step = max(_BLOCK // len(flat), 1)
+    for start in range(0, len(Z), step):
+        rows = slice(start, start + step)
+        log_p = likelihood.log_p(Z[rows] @ flat.T)
+        top = log_p.max(axis=1, keepdims=True)
+        relative = np.exp(log_p - top)
+        mean = relative.mean(axis=1, keepdims=True)
+        total -= float(share[rows] @ (top + np.log(mean))[:, 0])
+        influence += share[rows] @ (relative / mean)
+    return total, float(mcse_mean(influence.reshape(*draws.shape[:2], 1))[0])
+
+
+def _correlation_mcse(draws: FloatArray) -> FloatArray:
+    # influence of a draw on r_ij: z_i z_j - r_ij (z_i^2 + z_j^2) / 2, whose variance is spelt out in moments of z;
+    # products of coordinates mix like their squares, so the smaller ESS of the two squares stands for the pair
+    sd = draws.std(axis=(0, 1), ddof=1)
+    standard = (draws - draws.mean(axis=(0, 1))) / np.where(sd > 0.0, sd, 1.0)
+    ess = ess_mean(standard**2)
+    z = standard.reshape(-1, draws.shape[2])
+    r = z.T @ z / len(z)
+    cross = (z**3).T @ z / len(z)
+    fourth = (z**4).mean(axis=0)
+    both = (z**2).T @ (z**2) / len(z)
+    variance = both - r * (cross + cross.T) + r**2 / 4.0 * (fourth[:, None] + fourth + 2.0 * both)
+    result: FloatArray = np.sqrt(np.maximum(variance, 0.0) / np.minimum(ess[:, None], ess))
+    np.fill_diagonal(result, 0.0)
+    return result

@@ -1,0 +1,95 @@
+"""Did the chains themselves work? Checked for every posterior before its errors are believed.
+
+Limits: R-hat at most 1.01, bulk and tail effective sample size at least 400, no divergences.
+
+Reference: Vehtari et al. (2021), Bayesian Analysis 16, 667-718.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bayescore.diagnostics.draws import Posterior, ess, rhat
+from bayescore.types import FloatArray
+
+MAX_RHAT = 1.01
+MIN_ESS = 400
+
+
+@dataclass(frozen=True)
+class Health:
+    """State of the chains of one posterior.
+
+    Parameters
+    ----------
+    chains, draws : int
+        Number of chains, and of draws in each.
+    rhat : float
+        Largest rank-normalised split R-hat over coordinates.
+    ess_bulk, ess_tail : float
+        Smallest effective sample sizes over coordinates.
+    divergences : int, optional
+        Divergent transitions; None if the sampler reports none.
+    acceptance_rate : float, optional
+        Mean acceptance rate.
+    sampling_time : float, optional
+        Seconds.
+    text : str
+        What is wrong and what to do; empty if nothing is.
+    """
+
+    chains: int
+    draws: int
+    rhat: float
+    ess_bulk: float
+    ess_tail: float
+    divergences: int | None
+    acceptance_rate: float | None
+    sampling_time: float | None
+    text: str
+
+    @property
+    def ess_per_second(self) -> float | None:
+        """Smallest bulk ESS for each second of sampling."""
+        return self.ess_bulk / self.sampling_time if self.sampling_time else None
+
+
+def health(posterior: Posterior) -> Health:
+    """Return the state of a posterior's chains."""
+    r, bulk, tail = rhat(posterior.draws), ess(posterior.draws, "bulk"), ess(posterior.draws, "tail")
+    time = posterior.attrs.get("sampling_time")
+    return Health(
+        chains=posterior.draws.shape[0],
+        draws=posterior.draws.shape[1],
+        rhat=float(np.fmax.reduce(r)),
+        ess_bulk=float(bulk.min()),
+        ess_tail=float(tail.min()),
+        divergences=posterior.divergences,
+        acceptance_rate=posterior.acceptance_rate,
+        sampling_time=None if time is None else float(time),
+        text=_text(posterior, r, bulk, tail),
+    )
+
+
+def _text(posterior: Posterior, r: FloatArray, bulk: FloatArray, tail: FloatArray) -> str:
+    found = []
+    if np.isnan(r).any():
+        found.append(
+            f"{posterior.features[int(np.isnan(r).argmax())]!r} never moves: the chains are stuck; tune longer."
+        )
+    if (r > MAX_RHAT).any():
+        i = int(np.nanargmax(r))
+        found.append(
+            f"R-hat of {posterior.features[i]!r} is {r[i]:.3f}, above {MAX_RHAT}: the chains disagree; run them longer."
+        )
+    low = np.minimum(bulk, tail)
+    if (low < MIN_ESS).any():
+        i = int(low.argmin())
+        found.append(
+            f"The effective sample size of {posterior.features[i]!r} is {low[i]:.0f}, below {MIN_ESS}: draw more."
+        )
+    if posterior.divergences:
+        found.append(
+            f"{posterior.divergences} transitions diverged: raise target_accept, or use a prior with lighter tails."
+        )
+    return " ".join(found)

@@ -1,0 +1,162 @@
+"""The metrics of a candidate against a reference, and the reference against itself.
+
+A row of metrics maps each name to its value and Monte Carlo standard error. Errors over coordinates are the
+largest in absolute value, with the standard error at that place. What concerns the reference alone is computed
+once, in `Reference`.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayescore.diagnostics.draws import Posterior
+from bayescore.diagnostics.errors import Moments, errors, errors_mcse, moments, moments_mcse
+from bayescore.diagnostics.mmd import Kernel, batch_edges, block_sums, mmd_of_sums, root_of_sums, whitening
+from bayescore.types import FloatArray, IntArray
+
+Row = dict[str, tuple[float, float]]
+
+MAX_SPLITS = 10
+_KERNEL = Kernel()
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """A reference with all that its comparisons share.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        Its draws.
+    moments, mcse : Moments
+        Moments of all draws and their standard errors.
+    maps : mapping
+        MMD's name to the map of draws in which it is computed: whitened by the reference, or as they are.
+    edges : array
+        Edges of the batches of the thinned draws.
+    rows, sums : mappings
+        MMD's name to the mapped thinned draws and their block sums.
+    """
+
+    posterior: Posterior
+    moments: Moments
+    mcse: Moments
+    maps: Mapping[str, Callable[[FloatArray], FloatArray]]
+    edges: IntArray
+    rows: Mapping[str, FloatArray]
+    sums: Mapping[str, FloatArray]
+
+
+def measure(reference: Posterior, max_draws: int) -> Reference:
+    """Return the reference with its moments and the kernel sums of at most `max_draws` of its draws."""
+    thinned = reference.thinned(max_draws)
+    edges = batch_edges(*thinned.shape[:2])
+    maps: dict[str, Callable[[FloatArray], FloatArray]] = {
+        "mmd_whitened": whitening(reference.flat),
+        "mmd": lambda draws: draws,
+    }
+    rows = {name: change(thinned.reshape(-1, thinned.shape[2])) for name, change in maps.items()}
+    sums = {name: block_sums(x, x, edges, edges, _KERNEL) for name, x in rows.items()}
+    return Reference(reference, moments(reference.flat), moments_mcse(reference.draws), maps, edges, rows, sums)
+
+
+def mmd_row(candidate: Posterior, reference: Reference, max_draws: int) -> Row:
+    """Return both MMDs, from at most `max_draws` draws, and their jackknife errors."""
+    thinned = candidate.thinned(max_draws)
+    edges = batch_edges(*thinned.shape[:2])
+    row = {}
+    for name, change in reference.maps.items():
+        x = change(thinned.reshape(-1, thinned.shape[2]))
+        row[name] = mmd_of_sums(
+            block_sums(x, x, edges, edges, _KERNEL),
+            reference.sums[name],
+            block_sums(x, reference.rows[name], edges, reference.edges, _KERNEL),
+            np.diff(edges),
+            np.diff(reference.edges),
+        )
+    return row
+
+
+def moment_errors(candidate: Posterior, reference: Reference) -> tuple[Moments, Moments, str]:
+    """Return the errors of a candidate's moments, their standard errors, and the side with the larger share."""
+    own, own_mcse = moments(candidate.flat), moments_mcse(candidate.draws)
+    noisier = "candidate" if (own_mcse.mean > reference.mcse.mean).mean() > 0.5 else "reference"
+    difference = errors(own, reference.moments, scale=reference.moments.sd)
+    return difference, errors_mcse(own, own_mcse, reference.moments, reference.mcse), noisier
+
+
+def moment_row(difference: Moments, mcse: Moments) -> Row:
+    """Return the largest error of each kind with its standard error."""
+    spread = _kinds(mcse)
+    return {name: _largest(error, spread[name]) for name, error in _kinds(difference).items()}
+
+
+def noise_floor(reference: Reference) -> Row:
+    r"""Return the metrics that two independent runs as long as the reference would show.
+
+    The chains are split in two halves (a single chain into its first and second half of draws) in every way, or in
+    10 random ways where there are more; the metrics of the halves of n_1 and n_2 out of n draws are averaged and
+    multiplied by :math:`\sqrt{2 n_1 n_2} / n`, that is :math:`1/\sqrt 2` for equal halves: two runs of n draws differ
+    by that much less than two halves. Their standard error is that over the splits, NaN for a single split.
+    The halves belong to the very draws that define the whitening, so the whitened MMD's floor is a few per cent low
+    unless the effective sample size is large against D.
+    """
+    draws = reference.posterior.draws
+    batches = len(reference.edges) - 1
+    if len(draws) == 1:
+        half = draws.shape[1] // 2
+        draws = np.concatenate([draws[:, :half], draws[:, -half:]])
+    sizes = np.diff(reference.edges)
+    values = []
+    for first in _splits(len(draws)):
+        mine = np.zeros(len(draws), dtype=np.bool_)
+        mine[list(first)] = True
+        halves = [moments(draws[side].reshape(-1, draws.shape[2])) for side in (mine, ~mine)]
+        blocks = mine[np.arange(batches) * len(draws) // batches]
+        row = {name: _split_mmd(sums, sizes, blocks) for name, sums in reference.sums.items()}
+        difference = errors(*halves, scale=reference.moments.sd)
+        row.update({name: float(np.abs(error).max()) for name, error in _kinds(difference).items()})
+        scale = math.sqrt(2.0 * mine.sum() * (~mine).sum()) / len(mine)
+        values.append({name: scale * value for name, value in row.items()})
+    return {name: _mean_over_splits(np.array([row[name] for row in values])) for name in values[0]}
+
+
+def _kinds(errors_or_mcse: Moments) -> dict[str, FloatArray]:
+    return {
+        "mean_error_sd": errors_or_mcse.mean,
+        "sd_error": errors_or_mcse.sd,
+        "correlation_error": errors_or_mcse.correlation,
+        "tail_error_sd": errors_or_mcse.tail,
+    }
+
+
+def _split_mmd(sums: FloatArray, sizes: IntArray, first: NDArray[np.bool_]) -> float:
+    a, b = first, ~first
+    return float(
+        root_of_sums(sums[a][:, a].sum(), sums[b][:, b].sum(), sums[a][:, b].sum(), sizes[a].sum(), sizes[b].sum())
+    )
+
+
+def _mean_over_splits(values: FloatArray) -> tuple[float, float]:
+    spread = float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
+    return float(values.mean()), spread
+
+
+def _splits(n_chains: int) -> list[tuple[int, ...]]:
+    half = n_chains // 2
+    # a half and its complement are one split: with an even number of chains, chain 0 stands in the first half
+    twice = 2 if n_chains % 2 == 0 else 1
+    if math.comb(n_chains, half) // twice > MAX_SPLITS:
+        rng = np.random.default_rng(0)
+        return [tuple(rng.permutation(n_chains)[:half].tolist()) for _ in range(MAX_SPLITS)]
+    every = list(itertools.combinations(range(n_chains), half))
+    return every[: len(every) // twice]
+
+
+def _largest(error: FloatArray, mcse: FloatArray) -> tuple[float, float]:
+    place = np.unravel_index(np.abs(error).argmax(), error.shape)
+    return float(np.abs(error[place])), float(mcse[place])
