@@ -1,0 +1,234 @@
+"""Command line: ``bayescore build``, ``sample``, ``compare`` and ``demo``.
+
+Exit status 0 on success, 2 with one line on bad input, 130 on Ctrl-C; ``--verbose`` shows the traceback.
+"""
+
+import argparse
+import re
+import shlex
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NoReturn
+
+from rich.console import Console
+from rich.table import Table
+
+from bayescore.validation import check_output_path
+
+_PRIOR = re.compile(r"\s*([a-z_]+)\s*\(([^()]*)\)\s*")
+
+
+def parse_prior(text: str) -> Any:
+    """Return the prior that `text` names, such as "normal(0, 4)" or "cauchy(0, 2.5)"."""
+    from bayescore.models.priors import PRIORS
+
+    kinds = {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower(): kind for kind in PRIORS}
+    match = _PRIOR.fullmatch(text.lower())
+    if match is None or match[1] not in kinds:
+        raise ValueError(f"--prior {text!r} is unknown; write one of {', '.join(kinds)} with numbers: normal(0,4)")
+    try:
+        numbers = [float(part) for part in match[2].split(",") if part.strip()]
+    except ValueError as error:
+        raise ValueError(f"--prior {text!r}: {error}; write normal(0,4)") from None
+    try:
+        return kinds[match[1]](*numbers)
+    except TypeError:
+        raise ValueError(f"--prior {text!r} has the wrong number of parameters") from None
+
+
+def check_output(output: Path, *inputs: Path) -> None:
+    """Raise unless `output` can be written and is none of `inputs`, which it would replace."""
+    check_output_path(output, "--output")
+    if output.exists():
+        for path in inputs:
+            if path.exists() and output.samefile(path):
+                raise ValueError(f"--output={str(output)!r} is also an input; give another name")
+
+
+def build(args: argparse.Namespace, console: Console) -> None:
+    """Run ``bayescore build``."""
+    from bayescore.coresets.build import build_coreset
+
+    check_output(args.output, args.rows)
+    core = build_coreset(
+        args.rows,
+        label=args.label,
+        weights=args.weights,
+        likelihood=args.likelihood,
+        method=args.method,
+        size=args.size,
+        intercept=args.intercept,
+        standardize=args.standardize,
+        random_state=args.seed,
+        progressbar=not args.quiet,
+    )
+    core.to_parquet(args.output)
+    console.print(repr(core), highlight=False)
+    console.print(f"wrote {args.output}", highlight=False)
+
+
+def sample(args: argparse.Namespace, console: Console) -> None:
+    """Run ``bayescore sample``."""
+    from bayescore.data.coreset import read_coreset
+    from bayescore.diagnostics.draws import read_posterior
+    from bayescore.diagnostics.health import health
+    from bayescore.samplers.files import check_whole, write_posterior
+    from bayescore.samplers.sample import sample as draw
+
+    check_output(args.output, args.core)
+    prior = parse_prior(args.prior)
+    core = read_coreset(args.core)
+    idata = draw(
+        core,
+        prior=prior,
+        sampler=args.sampler,
+        draws=args.draws,
+        tune=args.tune,
+        chains=args.chains,
+        random_seed=args.seed,
+        progressbar=not args.quiet,
+    )
+    check_whole(idata, args.chains, args.draws)
+    write_posterior(idata, args.output)
+    state = health(read_posterior(idata, "posterior"))
+    console.print(
+        f"R-hat at most {state.rhat:.3f}, effective sample size at least {state.ess_bulk:.0f}", highlight=False
+    )
+    if state.text:
+        console.print(state.text, highlight=False)
+    console.print(f"wrote {args.output}", highlight=False)
+
+
+def compare(args: argparse.Namespace, console: Console) -> None:
+    """Run ``bayescore compare``."""
+    from bayescore.diagnostics import compare as against
+    from bayescore.diagnostics.report import write_report
+    from bayescore.samplers.files import read_posterior
+
+    check_output(args.output, args.reference, *args.posteriors)
+    stems = [path.stem for path in args.posteriors]
+    names = stems if len(set(stems)) == len(stems) else [str(path) for path in args.posteriors]
+    reference = read_posterior(args.reference)
+    candidates = {name: read_posterior(path) for name, path in zip(names, args.posteriors, strict=True)}
+    result = against(candidates, reference)
+    words = ["bayescore", "compare", *map(str, args.posteriors), "--reference", str(args.reference)]
+    write_report(result, args.output, command=shlex.join([*words, "-o", str(args.output)]))
+    show(result, console)
+    console.print(f"wrote {args.output}", highlight=False)
+
+
+def demo(args: argparse.Namespace, console: Console) -> None:
+    """Run ``bayescore demo``."""
+    from bayescore.demo import run_demo
+
+    result = run_demo(args.rows, args.output, args.seed, not args.quiet, console)
+    show(result, console)
+    console.print(f"wrote {args.output / 'report.html'}", highlight=False)
+
+
+def show(result: Any, console: Console) -> None:
+    """Print the verdicts of a comparison and its main figures."""
+    from bayescore.diagnostics.wording import number
+
+    table = Table(box=None)
+    table.add_column("posterior", no_wrap=True)
+    for heading in ("whitened MMD", "mean error (sd)", "sd error (%)"):
+        table.add_column(heading, justify="right")
+    table.add_column("verdict", no_wrap=True)
+    for name, row in result.metrics.iterrows():
+        verdict = result.verdicts.get(name)
+        figures = (row["mmd_whitened"], row["mean_error_sd"], 100.0 * row["sd_error"])
+        table.add_row(str(name), *map(number, figures), verdict.level if verdict else "")
+    console.print(table)
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, as all others of the command line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with status 2 and the message."""
+        self.exit(2, f"bayescore: error: {message}; see {self.prog} --help\n")
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--quiet", action="store_true", help="no progress bars")
+    common.add_argument("--verbose", action="store_true", help="show the traceback of an error")
+    seeded = argparse.ArgumentParser(add_help=False)
+    seeded.add_argument("--seed", type=int, default=0, help="random seed (default: %(default)s)")
+    main = Parser(prog="bayescore", description="Bayesian logistic and probit regression on coresets of large data.")
+    main.add_argument("--version", action="version", version=f"bayescore {version('bayescore')}")
+    commands = main.add_subparsers(required=True, metavar="COMMAND")
+
+    p = commands.add_parser("demo", parents=[common, seeded], help="the main job on built-in data, with a report")
+    p.add_argument("--rows", type=int, default=1_000_000, help="rows of Binary10 (default: %(default)s)")
+    p.add_argument("-o", "--output", type=Path, default=Path("demo"), help="folder to write (default: %(default)s)")
+    p.set_defaults(run=demo)
+
+    p = commands.add_parser("build", parents=[common, seeded], help="shrink a Parquet file to a coreset")
+    p.add_argument("rows", type=Path, help="Parquet file, or folder of them")
+    p.add_argument("--label", required=True, help="column of the labels")
+    p.add_argument("--weights", help="column of the weights")
+    p.add_argument("--likelihood", default="logistic", help="logistic or probit (default: %(default)s)")
+    p.add_argument("--method", default="auto", help="auto, uniform, sensitivity or aggregate (default: %(default)s)")
+    p.add_argument("--size", type=_size, default="auto", help="rows to draw, or auto (default: %(default)s)")
+    p.add_argument("--intercept", action="store_true", help="add a column of ones")
+    p.add_argument("--standardize", action="store_true", help="center and scale the columns")
+    p.add_argument("-o", "--output", type=Path, required=True, help="Parquet file to write")
+    p.set_defaults(run=build)
+
+    p = commands.add_parser("sample", parents=[common, seeded], help="sample the posterior of a coreset")
+    p.add_argument("core", type=Path, help="coreset that build wrote")
+    p.add_argument("--sampler", default="nuts", help="nuts or mala (default: %(default)s)")
+    p.add_argument("--prior", default="normal(0,4)", help="prior of each coefficient (default: %(default)s)")
+    p.add_argument("--draws", type=int, default=1000, help="draws of each chain (default: %(default)s)")
+    p.add_argument("--tune", type=int, default=1000, help="draws of warm-up (default: %(default)s)")
+    p.add_argument("--chains", type=int, default=4, help="chains (default: %(default)s)")
+    p.add_argument("-o", "--output", type=Path, required=True, help="netCDF file to write")
+    p.set_defaults(run=sample)
+
+    p = commands.add_parser("compare", parents=[common], help="compare posteriors, write an HTML report")
+    p.add_argument("posteriors", type=Path, nargs="+", help="posteriors that sample wrote")
+    p.add_argument("--reference", type=Path, required=True, help="posterior to compare with")
+    p.add_argument("-o", "--output", type=Path, required=True, help="HTML file to write")
+    p.set_defaults(run=compare)
+    return main
+
+
+def _size(text: str) -> int | str:
+    try:
+        return text if text == "auto" else int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a whole number nor auto") from None
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit status."""
+    args = parser().parse_args(argv)
+    console, errors = Console(), Console(stderr=True)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"\s*ArviZ is undergoing a major refactor", category=FutureWarning)
+        warnings.filterwarnings("ignore", message="PyTensor could not link to a BLAS", category=UserWarning)
+        warnings.showwarning = lambda message, *_, **__: errors.print(f"bayescore: warning: {message}", highlight=False)
+        try:
+            args.run(args, console)
+        except KeyboardInterrupt:
+            errors.print("bayescore: interrupted; unfinished files were removed")
+            return 130
+        except Exception as error:
+            if args.verbose:
+                raise
+            if not isinstance(error, ValueError | TypeError | OSError | ImportError | RuntimeError):
+                raise
+            text = str(error) or type(error).__name__
+            errors.print(f"bayescore: error: {text}", highlight=False, markup=False, soft_wrap=True)
+            return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
