@@ -155,10 +155,10 @@ class Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    common = argparse.ArgumentParser(add_help=False)
+    common = Parser(add_help=False)
     common.add_argument("--quiet", action="store_true", help="no progress bars")
     common.add_argument("--verbose", action="store_true", help="show the traceback of an error")
-    seeded = argparse.ArgumentParser(add_help=False)
+    seeded = Parser(add_help=False)
     seeded.add_argument("--seed", type=int, default=0, help="random seed (default: %(default)s)")
     main = Parser(prog="bayescore", description="Bayesian logistic and probit regression on coresets of large data.")
     main.add_argument("--version", action="version", version=f"bayescore {version('bayescore')}")

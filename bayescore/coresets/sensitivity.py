@@ -173,6 +173,8 @@ def sensitivity_coreset(
     else:
         centers = check_centers(clustering, n_features)
     part = assign(source, centers, found, progressbar)
+    if not math.isfinite(part.cost):
+        raise DataError("columns are too large for squared distances; build with standardize=True")
     # with cost 0 every row sits on a center: the distances in the bound vanish, and any radius will do
     R = 3.0 / math.sqrt(part.cost or 1.0) if radius == "auto" else check_positive(radius, "radius")
     per_weight = found.n_rows / found.weight_total

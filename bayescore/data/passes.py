@@ -15,6 +15,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from bayescore.compiled import jit
 from bayescore.progress import progress
 from bayescore.types import Design, FloatArray, Source, WeightedData
 from bayescore.validation import check_finite
@@ -134,6 +135,19 @@ class Scan:
         return replace(self, low=low, high=high)
 
 
+@jit
+def _column_range(X: FloatArray, low: FloatArray, high: FloatArray) -> bool:
+    """Widen `low` and `high` to the range of each column; return whether every entry is finite."""
+    total = np.zeros(X.shape[1])
+    for n in range(X.shape[0]):
+        for d in range(X.shape[1]):
+            x = X[n, d]
+            low[d] = min(low[d], x)
+            high[d] = max(high[d], x)
+            total[d] += x - x  # NaN for NaN and infinity
+    return not np.isnan(total.sum())
+
+
 def scan(source: Source, progressbar: bool = False) -> Scan:
     """Check the rows of `source` and return their count, range and total weight.
 
@@ -145,8 +159,8 @@ def scan(source: Source, progressbar: bool = False) -> Scan:
     names = source.design.names
 
     def summary(start: int, block: WeightedData) -> tuple[int, int, bool, float, FloatArray, FloatArray]:
-        low, high = block.X.min(axis=0), block.X.max(axis=0)
-        if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        low, high = block.X[0].copy(), block.X[0].copy()
+        if not _column_range(block.X, low, high):
             check_finite(block.X, names, start)
         heaviest = float(block.weights.max())
         unit = heaviest == 1.0 and float(block.weights.min()) == 1.0

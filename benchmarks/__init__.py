@@ -1,0 +1,1 @@
+"""Benchmarks: one file a question, each a command that prints a table and writes it to ``results/``."""

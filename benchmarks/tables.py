@@ -1,0 +1,15 @@
+"""Print a table and keep it as CSV."""
+
+from pathlib import Path
+
+import pandas as pd
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def publish(name: str, rows: list[dict]) -> None:
+    """Print `rows` and write them to ``results/<name>.csv``."""
+    frame = pd.DataFrame(rows)
+    print(frame.to_string(index=False, float_format=lambda value: f"{value:.4g}"))
+    RESULTS.mkdir(exist_ok=True)
+    frame.to_csv(RESULTS / f"{name}.csv", index=False, float_format="%.6g")
