@@ -152,9 +152,9 @@ def mmd(figure: Figure, comparison: "Comparison") -> Axes:
                 color=colour, marker=marker, ls=dash, label=method, **style,
             )  # fmt: skip
         axes.set(xlabel="coreset size (rows)", ylabel="whitened MMD", xscale="log", yscale="log")
+        axes.set_ylim(bottom=low)
         _plain_ticks(axes.xaxis)
         _plain_ticks(axes.yaxis)
-        axes.set_ylim(bottom=low)
     else:
         far = np.sort(np.argsort(-value, kind="stable")[:MAX_ROWS])
         y = np.arange(len(far))
@@ -164,8 +164,8 @@ def mmd(figure: Figure, comparison: "Comparison") -> Axes:
         if len(far) < len(value):
             axes.set_title(f"the {len(far)} of {len(value)} candidates farthest away", fontsize=9, loc="left")
         axes.set(xlabel="whitened MMD, ± one standard error", xscale="log")
-        _plain_ticks(axes.xaxis)
         axes.set_xlim(left=low)
+        _plain_ticks(axes.xaxis)
     _clean(axes)
     axes.legend(frameon=False, fontsize=9)
     return axes
@@ -217,6 +217,9 @@ def _legend(figure: Figure, axes: Axes, n_entries: int) -> None:
 
 
 def _plain_ticks(axis: Axis) -> None:
+    low, high = axis.get_view_interval()
+    if high > 1e4 * low:  # powers of ten, matplotlib's default, read better over many decades
+        return
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: number(value, 1)))
     axis.set_minor_formatter(NullFormatter())
