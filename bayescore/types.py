@@ -6,7 +6,7 @@ positive weights. Whatever takes one takes the others, so coresets compose.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,8 +67,8 @@ class WeightedData:
         """Return the rows alone, without what a subclass knows about them."""
         return WeightedData(self.X, self.y, self.weights, self.index)
 
-    def take(self, which: NDArray[Any]) -> "WeightedData":
-        """Return the rows `which` (integers or a mask), in that order."""
+    def take(self, which: NDArray[Any] | slice) -> "WeightedData":
+        """Return the rows `which` (integers, a mask or a slice), in that order."""
         return WeightedData(self.X[which], self.y[which], self.weights[which], self.index[which])
 
     def with_weights(self, weights: FloatArray) -> "WeightedData":
@@ -145,6 +145,7 @@ class Design:
         )
 
 
+@runtime_checkable
 class Source(Protocol):
     """Rows that can be read block by block, again and again.
 

@@ -96,7 +96,7 @@ def assign(source: Source, centers: FloatArray, found: Scan, progressbar: bool =
         sums += as_integers(part[0] / units)
         masses += as_integers(part[1] / weight_unit)
         counts += part[2]
-        cost += int(part[3] / cost_unit)
+        cost += (int(part[3] / cost_unit) << 36) + int(part[4] / (cost_unit * 2.0**-36))
     kept = (counts > 0) & (masses > 0)  # a mass far below the largest weight rounds to nothing
     mass = from_integers(masses[kept], np.asarray(weight_unit))
     return Clustering(
@@ -104,5 +104,5 @@ def assign(source: Source, centers: FloatArray, found: Scan, progressbar: bool =
         means=np.ascontiguousarray(from_integers(sums[kept], units) / mass[:, None]),
         masses=mass,
         counts=counts[kept],
-        cost=float(cost) * cost_unit / found.weight_total,
+        cost=float(cost) * 2.0**-36 * cost_unit / found.weight_total,
     )

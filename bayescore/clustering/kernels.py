@@ -56,7 +56,7 @@ def assign_block(
     units: FloatArray,
     weight_unit: float,
     cost_unit: float,
-) -> tuple[FloatArray, FloatArray, NDArray[np.int64], float]:
+) -> tuple[FloatArray, FloatArray, NDArray[np.int64], float, float]:
     """Assign each signed row of a block to its nearest center.
 
     Returns
@@ -67,19 +67,20 @@ def assign_block(
         Weights of the clusters, in multiples of `weight_unit`.
     counts : array, shape (k,)
         Rows in the clusters.
-    cost : float
-        Weighted sum of squared distances to the centers, a multiple of `cost_unit`.
+    cost, cost_rest : float
+        Weighted sum of squared distances to the centers: multiples of `cost_unit`, and of 2^-36 of it.
     """
     k, n_features = centers.shape
     sums, masses = np.zeros((k, n_features)), np.zeros(k)
     counts = np.zeros(k, dtype=np.int64)
-    cost = 0.0
+    cost, cost_rest = 0.0, 0.0
     tile = np.zeros((n_features, TILE))
     scratch, best = np.empty(TILE), np.empty(TILE)
     which = np.empty(TILE, dtype=np.int64)
     shifts = units * 6755399441055744.0  # 1.5 * 2^52
     weight_shift = weight_unit * 6755399441055744.0
     cost_shift = cost_unit * 6755399441055744.0
+    rest_shift = cost_shift * 2.0**-36
     for start in range(0, len(y), TILE):
         width = min(TILE, len(y) - start)
         load_tile(X, y, start, width, tile)
@@ -92,5 +93,7 @@ def assign_block(
                 sums[i, d] += (signed * X[start + lane, d] + shifts[d]) - shifts[d]
             masses[i] += (weight + weight_shift) - weight_shift
             counts[i] += 1
-            cost += (weight * best[lane] + cost_shift) - cost_shift
-    return sums, masses, counts, cost
+            whole = (weight * best[lane] + cost_shift) - cost_shift
+            cost += whole
+            cost_rest += ((weight * best[lane] - whole) + rest_shift) - rest_shift
+    return sums, masses, counts, cost, cost_rest

@@ -13,7 +13,7 @@ from bayescore.coresets.aggregate import aggregate
 from bayescore.coresets.sensitivity import sensitivity_coreset, uniform_coreset
 from bayescore.data.coreset import Coreset
 from bayescore.data.passes import Scan, column_moments, scan
-from bayescore.data.sources import ArraySource, ArrowSource, as_source
+from bayescore.data.sources import ArraySource, DesignedSource, as_source
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.types import Source, WeightedData, stack
 from bayescore.validation import DataError, RandomState, check_choice, check_integer, check_positive, check_seed
@@ -108,7 +108,8 @@ def build_coreset(
     source, found = _designed(source, intercept, standardize, progressbar)
     n_features = len(source.design.names)
     draws = min(found.n_rows, max(1000, 20 * n_features)) if size == "auto" else int(size)
-    rows, params = None, {}
+    rows: WeightedData | None = None
+    params: dict[str, Any] = {}
     if chosen in ("auto", "aggregate"):
         rows = aggregate(source, draws if chosen == "auto" else math.inf, progressbar=progressbar)
         if rows is None:
@@ -120,6 +121,7 @@ def build_coreset(
         rows, params = sensitivity_coreset(source, found, asked, seed, progressbar, **options)
     elif rows is None:
         rows, params = uniform_coreset(source, found, draws, seed, progressbar)
+    params = {**params, "passes": source.n_passes}
     return _coreset(rows, source, found, data, method=chosen, likelihood=link, params=params, random_state=seed)
 
 
@@ -187,14 +189,19 @@ def _open(data: Any, y: Any, label: str | None, weights: Any, intercept: bool, s
         label=data.label,
         design=data.design,
         index=data.index,
-        designed=True,
     )
 
 
-def _designed(source: Source, intercept: bool, standardize: bool, progressbar: bool) -> tuple[Source, Scan]:
+def _designed(raw: Source, intercept: bool, standardize: bool, progressbar: bool) -> tuple[DesignedSource, Scan]:
     """Check every row of the raw source and give the source its design."""
+    design = raw.design
+    if intercept and "intercept" in (*design.raw_names, raw.label):
+        raise DataError("intercept=True, but the data have a column 'intercept'; drop it or leave intercept=False")
+    for name in ("weight", raw.label):
+        if name in design.names:
+            raise DataError(f"a feature is named {name!r}, as a column of the coreset's file; rename the feature")
+    source = DesignedSource(raw, design)
     found = scan(source, progressbar)
-    design = source.design
     names = np.asarray(design.names)[found.constant]
     if intercept and len(names):
         warnings.warn(
@@ -202,8 +209,6 @@ def _designed(source: Source, intercept: bool, standardize: bool, progressbar: b
             UserWarning,
             stacklevel=3,
         )
-    if intercept and "intercept" in design.raw_names:
-        raise DataError("intercept=True, but the data have a column 'intercept'; drop it or leave intercept=False")
     if standardize:
         mean, sd = column_moments(source, found, progressbar)
         center = np.where(found.constant, 0.0, mean)
@@ -211,10 +216,9 @@ def _designed(source: Source, intercept: bool, standardize: bool, progressbar: b
         design = replace(design, center=tuple(center.tolist()), scale=tuple(scale.tolist()))
     if intercept:
         design = replace(design, intercept=True)
-    if design is source.design:
+    if design is raw.design:
         return source, found
-    assert isinstance(source, ArraySource | ArrowSource)
-    return replace(source, design=design), found.through(design)
+    return DesignedSource(raw, design, design, source.n_passes), found.through(design)
 
 
 def _coreset(rows: WeightedData, source: Source, found: Scan, data: Any, **about: Any) -> Coreset:

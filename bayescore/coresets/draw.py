@@ -44,6 +44,24 @@ def hash_uniform(seed: np.uint64, position: np.uint64, arrival: np.uint64) -> fl
 
 
 @jit
+def _hash_uniforms(start: int, seed: np.uint64, out: FloatArray) -> None:
+    for n in range(out.size):
+        out[n] = hash_uniform(seed, np.uint64(start + n), np.uint64(0))
+
+
+def hash_uniforms(start: int, n: int, seed: int) -> FloatArray:
+    """Return the uniform numbers of the rows start, ..., start + n - 1, shape (n,)."""
+    out = np.empty(n)
+    _hash_uniforms(start, np.uint64(seed), out)
+    return out
+
+
+def equal_rates(block: WeightedData) -> IntArray:
+    """Return rate 1 for each row."""
+    return np.ones(len(block), dtype=np.int64)
+
+
+@jit
 def arrivals_before(
     rates: IntArray, start: int, seed: np.uint64, horizon: float, most: int, times: FloatArray, rows: IntArray
 ) -> int:
@@ -164,7 +182,8 @@ def draw(
     pending: list[Draw] = []
     for part in map_blocks(source, one, description=description, progressbar=progressbar):
         pending.append(part)
-        if late == math.inf or sum(len(p.times) for p in pending) > size:
+        held = sum(len(p.times) for p in pending) + (len(kept.times) if kept else 0)
+        if held >= (size if late == math.inf else 2 * size):
             kept = merge([*([kept] if kept else []), *pending], size)
             pending = []
             if len(kept.times) == size:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bayescore.clustering.assignment import Clustering, assign, seed_centers
-from bayescore.coresets.draw import collect, draw
+from bayescore.coresets.draw import collect, draw, equal_rates
 from bayescore.coresets.kernels import sensitivity_block
 from bayescore.data.passes import Scan, map_blocks, scan
 from bayescore.data.sources import ArraySource
@@ -95,7 +95,7 @@ def sensitivity_size(mean_sensitivity: float, n_features: int, epsilon: float, d
     Huggins, Campbell and Broderick (2016), Theorem 3.2 and Algorithm 1.
     """
     epsilon, delta = check_positive(epsilon, "epsilon", below=1.0), check_positive(delta, "delta", below=1.0)
-    bracket = (n_features + 1) * math.log(mean_sensitivity) + math.log(1.0 / delta)
+    bracket = (n_features + 1) * math.log(max(mean_sensitivity, 1.0)) + math.log(1.0 / delta)
     return math.ceil(check_positive(c, "c") * mean_sensitivity / epsilon**2 * bracket)
 
 
@@ -121,7 +121,9 @@ def _seeding(source: Source, clusters: int | None, n_rows: int, progressbar: boo
     size = min(n_rows, max(min(1000 * k, n_rows // 40), 20 * k))
     seed = int(rng.integers(2**63))
     while True:
-        sample = draw(source, _equal, size, seed, replace=False, description="subsample", progressbar=progressbar).rows
+        sample = draw(
+            source, equal_rates, size, seed, replace=False, description="subsample", progressbar=progressbar
+        ).rows
         try:
             return seed_centers(sample, k, rng)
         except DataError:
@@ -131,10 +133,6 @@ def _seeding(source: Source, clusters: int | None, n_rows: int, progressbar: boo
                 k -= 1
             else:
                 raise
-
-
-def _equal(block: WeightedData) -> IntArray:
-    return np.ones(len(block), dtype=np.int64)
 
 
 def sensitivity_coreset(
@@ -159,7 +157,7 @@ def sensitivity_coreset(
         The coreset.
     params : dict
         clusters, radius, cost (normalised k-means cost), mean_sensitivity (rounded up by at most 1/1024),
-        draws, passes over the data.
+        draws; center, clustering, epsilon and delta where they were given.
     """
     n_features = len(source.design.names)
     rng = np.random.default_rng(seed)
@@ -173,8 +171,6 @@ def sensitivity_coreset(
     else:
         centers = check_centers(clustering, n_features)
     part = assign(source, centers, found, progressbar)
-    if not math.isfinite(part.cost):
-        raise DataError("columns are too large for squared distances; build with standardize=True")
     # with cost 0 every row sits on a center: the distances in the bound vanish, and any radius will do
     R = 3.0 / math.sqrt(part.cost or 1.0) if radius == "auto" else check_positive(radius, "radius")
     per_weight = found.n_rows / found.weight_total
@@ -183,12 +179,13 @@ def sensitivity_coreset(
         bounds = bounds_of(block, part, R, theta, found.weight_total)
         return np.ceil(RESOLUTION * per_weight * block.weights * bounds).astype(np.int64)
 
-    passes = 3
     if size is None:
         assert epsilon is not None
-        total = sum(map_blocks(source, lambda _, block: int(rates(block).sum()), description="scores"))
+        sums = map_blocks(
+            source, lambda _, block: int(rates(block).sum()), description="scores", progressbar=progressbar
+        )
+        total = sum(sums)
         size = sensitivity_size(total / (RESOLUTION * found.n_rows), n_features, epsilon, delta)
-        passes += 1
         if size > found.n_rows:
             raise ValueError(
                 f"epsilon={epsilon:g} needs {size} draws, more than the {found.n_rows} rows; "
@@ -203,8 +200,11 @@ def sensitivity_coreset(
         "radius": R,
         "cost": part.cost,
         "mean_sensitivity": drawn.total / (RESOLUTION * found.n_rows),
-        "passes": passes,
     }
+    if center is not None:
+        params["center"] = theta.tolist()
+    if clustering is not None:
+        params["clustering"] = centers.tolist()
     if epsilon is not None:
         params |= {"epsilon": epsilon, "delta": delta}
     return rows.with_weights(weights), params
@@ -214,7 +214,7 @@ def uniform_coreset(
     source: Source, found: Scan, size: int, seed: int, progressbar: bool
 ) -> tuple[WeightedData, dict[str, Any]]:
     """Draw `size` different rows with equal probability; each stands for N / M rows."""
-    rows = draw(source, _equal, size, seed, replace=False, progressbar=progressbar).rows
+    rows = draw(source, equal_rates, size, seed, replace=False, progressbar=progressbar).rows
     order = np.argsort(rows.index, kind="stable")
     rows = rows.take(order)
-    return rows.with_weights(rows.weights * (found.n_rows / size)), {"passes": 1}
+    return rows.with_weights(rows.weights * (found.n_rows / size)), {}

@@ -209,7 +209,10 @@ def read_coreset(path: str | Path) -> Coreset:
             f"{str(source)!r} is a Parquet file but no coreset of bayescore; read your own weighted rows with "
             "full_data(path, label=..., weights=...)"
         )
-    about = json.loads(metadata[_KEY])
+    try:
+        about = json.loads(metadata[_KEY])
+    except ValueError:
+        raise DataError(f"{str(source)!r} has damaged metadata; build the coreset again") from None
     if about.get("format") != _FORMAT:
         raise DataError(f"{str(source)!r} has coreset format {about.get('format')}; this version reads {_FORMAT}")
     names = about["feature_names"]

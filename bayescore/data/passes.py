@@ -9,21 +9,36 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
 from bayescore.compiled import jit
 from bayescore.progress import progress
-from bayescore.types import Design, FloatArray, Source, WeightedData
-from bayescore.validation import check_finite
+from bayescore.types import Design, FloatArray, Source, WeightedData, stack
+from bayescore.validation import DataError, check_finite
 
 R = TypeVar("R")
 
 MAX_BLOCK_ROWS = 1 << 16
+MAX_ENTRY = 1e100  # squared distances and their fixed-point sums stay finite
 _FIXED_POINT_BITS = 36  # 2^16 rows of 2^36 quanta add without rounding in a float64
+
+
+def available_cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@lru_cache(maxsize=1)
+def _blas() -> ThreadpoolController:
+    # blocks run in parallel already: BLAS threads on top would fight for the cores
+    return ThreadpoolController()
 
 
 def block_rows(n_columns: int) -> int:
@@ -37,6 +52,7 @@ def map_blocks(
     *,
     description: str = "",
     progressbar: bool = False,
+    canonical: bool = False,
 ) -> Iterator[R]:
     """Yield ``function(start, block)`` for each block of `source`, in order.
 
@@ -51,14 +67,17 @@ def map_blocks(
         Text of the progress bar.
     progressbar : bool
         Whether to show one.
+    canonical : bool
+        Whether to cut the rows anew at multiples of `block_rows`: then BLAS and sums in block order give the
+        same bits for every source.
     """
-    workers = os.cpu_count() or 1
+    workers = available_cores()
     waiting: deque[tuple[int, Future[R]]] = deque()
-    with ThreadPoolExecutor(workers) as pool:
+    with _blas().limit(limits=1, user_api="blas") if canonical else nullcontext(), ThreadPoolExecutor(workers) as pool:
 
         def results() -> Iterator[tuple[int, R]]:
             start = 0
-            for block in source.blocks():
+            for block in _recut(source) if canonical else source.blocks():
                 waiting.append((len(block), pool.submit(function, start, block)))
                 start += len(block)
                 while len(waiting) > 2 * workers:  # bounds the memory
@@ -73,6 +92,24 @@ def map_blocks(
         finally:
             for _, future in waiting:
                 future.cancel()
+
+
+def _recut(source: Source) -> Iterator[WeightedData]:
+    size = block_rows(len(source.design.names))
+    parts: list[WeightedData] = []
+    held = 0
+    for block in source.blocks():
+        if held == 0 and len(block) == size:
+            yield block
+            continue
+        parts.append(block)
+        held += len(block)
+        while held >= size:
+            rows = stack(parts) if len(parts) > 1 else parts[0]
+            yield rows.take(slice(0, size))
+            parts, held = [rows.take(slice(size, None))], held - size
+    if held:
+        yield stack(parts)
 
 
 def _tracked(results: Iterator[tuple[int, R]], total: int, description: str, enabled: bool) -> Iterator[R]:
@@ -172,6 +209,9 @@ def scan(source: Source, progressbar: bool = False) -> Scan:
     heaviest = max(part[3] for part in parts)
     low = np.min([part[4] for part in parts], axis=0)
     high = np.max([part[5] for part in parts], axis=0)
+    if max(float(high.max()), -float(low.min())) > MAX_ENTRY:
+        d = int(np.argmax(np.maximum(high, -low)))
+        raise DataError(f"column {names[d]!r} has entries above {MAX_ENTRY:g} in size; rescale it: squares overflow")
     total = float(n_rows)
     if not unit_weights:
         unit_of_weight = quantum(np.float64(heaviest))  # type: ignore[arg-type]

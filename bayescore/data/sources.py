@@ -2,7 +2,7 @@
 
 `as_source` is the one door. It checks types, shapes, labels and weights before any work; `scan` in
 `passes` then checks every entry during the first pass. Nothing is copied as a whole: blocks are cut,
-converted to float64 and put through the `Design` one at a time.
+converted to float64 and, by `DesignedSource`, put through the `Design` one at a time.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,6 @@ class ArraySource:
     label: str
     design: Design
     index: IntArray | None = None
-    designed: bool = False  # X is a design matrix already
 
     @property
     def n_rows(self) -> int:
@@ -48,8 +47,7 @@ class ArraySource:
             cut = slice(start, start + step)
             raw = np.ascontiguousarray(self.X[cut], dtype=np.float64)
             rows = np.arange(start, start + len(raw)) if self.index is None else self.index[cut]
-            X = raw if self.designed else self.design.transform(raw)
-            yield WeightedData(X, self.y[cut], np.ascontiguousarray(self.weights[cut]), rows)
+            yield WeightedData(raw, self.y[cut], np.ascontiguousarray(self.weights[cut]), rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +78,7 @@ class ArrowSource:
             y = self._signs(batch.column(self.label), start)
             index = np.arange(start, start + batch.num_rows)
             start += batch.num_rows
-            yield WeightedData(self.design.transform(raw), y, weights, index)
+            yield WeightedData(raw, y, weights, index)
 
     def _signs(self, column: pa.Array, start: int) -> LabelArray:
         if pa.types.is_dictionary(column.type):
@@ -96,6 +94,40 @@ class ArrowSource:
         """Columns that are read."""
         extra = [self.label] if self.weight_column is None else [self.label, self.weight_column]
         return [*self.design.raw_names, *extra]
+
+
+@dataclass(eq=False)
+class DesignedSource:
+    """Another source's rows, put through `transform`; counts the passes made over them."""
+
+    source: Source
+    design: Design
+    transform: Design | None = None
+    n_passes: int = 0
+
+    @property
+    def classes(self) -> tuple[Any, Any]:
+        """The two labels as given."""
+        return self.source.classes
+
+    @property
+    def label(self) -> str:
+        """Name of the label column."""
+        return self.source.label
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return self.source.n_rows
+
+    def blocks(self) -> Iterator[WeightedData]:
+        """Yield the rows in order."""
+        self.n_passes += 1
+        for block in self.source.blocks():
+            if self.transform is None:
+                yield block
+            else:
+                yield WeightedData(self.transform.transform(block.X), block.y, block.weights, block.index)
 
 
 def as_source(data: Any, y: Any = None, *, label: str | None = None, weights: Any = None) -> Source:
@@ -121,7 +153,12 @@ def as_source(data: Any, y: Any = None, *, label: str | None = None, weights: An
     TypeError
         For data of another kind.
     """
-    if isinstance(data, ArraySource | ArrowSource):
+    if isinstance(data, Source):
+        for name, value in (("y", y), ("label", label), ("weights", weights)):
+            if value is not None:
+                raise DataError(
+                    f"{name} is given, but data is a {type(data).__name__}, which has its own; leave it out"
+                )
         return data
     if isinstance(data, str | Path):
         return _from_parquet(Path(data), y, label, weights)
@@ -144,7 +181,7 @@ def _from_arrays(data: Any, y: Any, label: str | None, weights: Any) -> ArraySou
         raise DataError(f"label={label!r} names a column, but data is an array; give the labels as y")
     if y is None:
         raise DataError("y is missing: give the labels, one for each row of data")
-    labels = np.asarray(y)
+    labels = np.asarray(y, dtype=object if isinstance(y, list | tuple) else None)
     if labels.shape != (len(X),):
         raise DataError(f"y has shape {labels.shape}; it must be ({len(X)},), one label for each row of data")
     if isinstance(weights, str):

@@ -27,8 +27,8 @@ class Mode:
         The mode (MAP estimate).
     covariance : array, shape (D, D)
         Inverse of minus the Hessian there (Laplace approximation).
-    value : float
-        Log density at the mode, not normalised.
+    terms : Terms
+        Log density (not normalised), gradient and minus the Hessian there.
     decrement : float
         Newton decrement: distance left to the mode in posterior standard deviations.
     n_steps : int
@@ -37,9 +37,14 @@ class Mode:
 
     beta: FloatArray
     covariance: FloatArray
-    value: float
+    terms: Terms
     decrement: float
     n_steps: int
+
+    @property
+    def factor(self) -> FloatArray:
+        """Lower triangular L with L L' the covariance, shape (D, D)."""
+        return np.asarray(linalg.cholesky(self.covariance, lower=True), dtype=np.float64)
 
     @property
     def sd(self) -> FloatArray:
@@ -52,8 +57,9 @@ def find_mode(
 ) -> Mode:
     """Climb to the mode of a log density.
 
-    Each step solves (H + ridge I) step = gradient, the ridge being raised until the matrix is positive
-    definite and the density does not fall.
+    A step goes along the Newton direction, (H + ridge I)^-1 gradient, the ridge 0 unless H is not positive
+    definite; where the density falls, the step is shortened to where the slope, taken as linear, vanishes,
+    and the next one begins with three times that length.
 
     Parameters
     ----------
@@ -73,41 +79,41 @@ def find_mode(
     """
     beta = np.asarray(start, dtype=np.float64)
     here = terms(beta)
-    ridge = 0.0
-    decrement = np.inf
-    for n_steps in range(1, max_steps):
-        factor, ridge = _factor(here.precision, ridge)
-        step = linalg.cho_solve(factor, here.gradient)
-        decrement = math.sqrt(max(float(here.gradient @ step), 0.0))
-        # at the rounding error of the value no step can be seen to climb
+    decrement, length = math.inf, 1.0
+    n_steps = 1
+    while n_steps < max_steps:
+        factor, ridge = _factor(here.precision)
+        direction = linalg.cho_solve(factor, here.gradient)
+        slope = float(here.gradient @ direction)
+        decrement = math.sqrt(max(slope, 0.0))
+        # below the rounding error of the value no step can be seen to climb
         blind = 1e-14 * max(1.0, abs(here.value))
-        if ridge == 0.0 and (decrement < tolerance or 0.5 * decrement**2 < blind):
+        if ridge == 0.0 and (decrement < tolerance or 0.5 * slope < blind):
             covariance = linalg.cho_solve(factor, np.eye(len(beta)))
-            return Mode(beta, 0.5 * (covariance + covariance.T), here.value, decrement, n_steps)
-        there = terms(beta + step)
-        if there.value >= here.value - blind:
-            beta, here = beta + step, there
-            ridge = ridge / 10.0 if ridge > 1e-12 * _size(here.precision) else 0.0
-        else:
-            ridge = max(4.0 * ridge, 1e-3 * _size(here.precision))
+            return Mode(beta, 0.5 * (covariance + covariance.T), here, decrement, n_steps)
+        length = min(1.0, 3.0 * length)
+        while n_steps < max_steps:
+            there = terms(beta + length * direction)
+            n_steps += 1
+            if there.value >= here.value - blind:
+                beta, here = beta + length * direction, there
+                break
+            end = float(there.gradient @ direction)
+            length *= min(max(slope / (slope - end), 0.1), 0.5) if end < 0.0 else 0.5
     raise RuntimeError(
         f"no mode found in {max_steps} Newton steps (decrement {decrement:.2g} sd): standardise the features, "
         "or use a prior with lighter tails"
     )
 
 
-def _size(matrix: FloatArray) -> float:
-    return float(np.abs(np.diag(matrix)).mean())
-
-
-def _factor(precision: FloatArray, ridge: float) -> tuple[tuple[FloatArray, bool], float]:
-    """Return the Cholesky factor of precision + ridge I, raising the ridge until there is one."""
-    identity = np.eye(len(precision))
+def _factor(precision: FloatArray) -> tuple[tuple[FloatArray, bool], float]:
+    """Return the Cholesky factor of precision + ridge I with the smallest ridge tried for which there is one."""
+    ridge = 0.0
     while True:
         try:
-            return linalg.cho_factor(precision + ridge * identity, lower=True), ridge
+            return linalg.cho_factor(precision + ridge * np.eye(len(precision)), lower=True), ridge
         except linalg.LinAlgError:
-            ridge = max(10.0 * ridge, 1e-6 * _size(precision) + 1e-300)
+            ridge = max(10.0 * ridge, 1e-6 * float(np.abs(np.diag(precision)).mean()) + 1e-300)
 
 
 def find_map(data: WeightedData, likelihood: str | None = None, prior: Prior | None = None) -> Mode:

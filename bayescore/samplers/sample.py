@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import math
-import os
 import time
 from importlib.metadata import version
 from typing import Any
@@ -11,9 +10,9 @@ from typing import Any
 import arviz as az
 import numpy as np
 import xarray as xr
-from scipy import linalg
 
 from bayescore.data.coreset import Coreset, feature_names, own_likelihood
+from bayescore.data.passes import available_cores
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.newton import find_mode
 from bayescore.models.posterior import Posterior, posterior
@@ -88,7 +87,7 @@ def sample(
     check_integer(chains, "chains", low=1)
     if cores is not None:
         check_integer(cores, "cores", low=1)
-    workers = min(chains, cores or os.cpu_count() or 1)
+    workers = min(chains, cores or available_cores())
     seed = check_seed(random_seed, "random_seed")
     streams = np.random.SeedSequence(seed).spawn(chains + 1)
     begin = time.perf_counter()
@@ -145,7 +144,7 @@ def _starts(target: Posterior, chains: int, stream: np.random.SeedSequence) -> t
     The points spread 1.5 times as wide as the posterior, so that R-hat means something.
     """
     mode = find_mode(target.terms, np.zeros(target.n_features))
-    spread: FloatArray = linalg.cholesky(mode.covariance, lower=True)
+    spread = mode.factor
     noise = np.random.default_rng(stream).standard_normal((chains, target.n_features))
     return mode.beta + 1.5 * noise @ spread.T, spread
 

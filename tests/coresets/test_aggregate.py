@@ -1,0 +1,114 @@
+"""Merging identical rows loses nothing, whatever the blocks and even when hashes collide."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from bayescore.coresets import aggregate as module
+from bayescore.coresets.aggregate import aggregate
+from bayescore.data import passes, sources
+from bayescore.data.sources import as_source
+from bayescore.models.likelihoods import check_likelihood
+
+N = 2000
+
+
+def data(seed=0, n=N):
+    rng = np.random.default_rng(seed)
+    return (rng.random((n, 5)) < [0.5, 0.3, 0.1, 0.02, 0.5]).astype(float), rng.integers(0, 2, n)
+
+
+def test_weights_are_counts_in_order_of_first_appearance():
+    X, y = data()
+    rows = aggregate(as_source(X, y))
+    keys = [(*x, s) for x, s in zip(X.tolist(), y.tolist(), strict=True)]
+    counts = Counter(keys)  # remembers the order
+    assert [(*x, int(s > 0)) for x, s in zip(rows.X.tolist(), rows.y.tolist(), strict=True)] == list(counts)
+    np.testing.assert_array_equal(rows.weights, list(counts.values()))
+    np.testing.assert_array_equal(rows.index, [keys.index(key) for key in counts])
+    assert len(rows) < 2**6 + 1
+
+
+@pytest.mark.parametrize("link", ["logistic", "probit"])
+def test_the_log_likelihood_is_that_of_all_rows(link):
+    X, y = data()
+    w = np.random.default_rng(1).uniform(0.1, 3.0, N)
+    source = as_source(X, y, weights=w)
+    rows, model = aggregate(source), check_likelihood(link)
+    for seed in range(5):
+        beta = np.random.default_rng(seed).normal(size=5) * 3.0
+        full = w @ model.log_p((X * source.y[:, None]) @ beta)
+        assert rows.weights @ model.log_p(rows.Z @ beta) == pytest.approx(full, rel=1e-12)
+
+
+def test_cuts_and_threads_do_not_matter_even_for_real_weights(monkeypatch):
+    X, y = data()
+    source = as_source(X, y, weights=np.random.default_rng(1).uniform(0.1, 3.0, N))
+    whole = aggregate(source)
+    for step, workers in ((1, 2), (7, 1), (100, 6), (1999, 2), (333, 3)):
+        monkeypatch.setattr(sources, "block_rows", lambda n_columns, step=step: step)
+        monkeypatch.setattr(passes, "available_cores", lambda workers=workers: workers)
+        part = aggregate(source)
+        for name in ("X", "y", "weights", "index"):
+            np.testing.assert_array_equal(getattr(part, name), getattr(whole, name))
+
+
+def test_a_whole_weight_equals_that_many_copies_exactly():
+    X, y = data(n=300)
+    w = np.random.default_rng(2).integers(1, 9, 300)
+    once = aggregate(as_source(X, y, weights=w))
+    copies = aggregate(as_source(np.repeat(X, w, axis=0), np.repeat(y, w)))
+    for name in ("X", "y", "weights"):
+        np.testing.assert_array_equal(getattr(once, name), getattr(copies, name))
+
+
+def test_minus_zero_is_zero_but_close_numbers_and_labels_differ():
+    X = [[0.0, 1.0], [-0.0, 1.0], [0.0, np.nextafter(1.0, 2.0)], [0.0, 1.0], [5e-324, 1.0]]
+    rows = aggregate(as_source(X, [1, 1, 1, 0, 1]))
+    np.testing.assert_array_equal(rows.index, [0, 2, 3, 4])
+    np.testing.assert_array_equal(rows.weights, [2, 1, 1, 1])
+    assert not np.signbit(rows.X).any()
+
+
+@pytest.mark.parametrize("step", [1, 5, 1000])
+def test_none_when_more_than_the_limit_are_distinct(monkeypatch, step):
+    monkeypatch.setattr(sources, "block_rows", lambda n_columns: step)
+    X, y = np.repeat(np.arange(30.0), 2)[:, None], np.tile([0, 0, 1, 1], 15)
+    assert len(aggregate(as_source(X, y), 30)) == 30
+    assert aggregate(as_source(X, y), 29) is None
+    assert aggregate(as_source(X, y), 0) is None
+
+
+def test_many_distinct_rows_outgrow_the_first_table(monkeypatch):
+    monkeypatch.setattr(sources, "block_rows", lambda n_columns: 700)
+    X = np.tile(np.random.default_rng(0).normal(size=(3000, 2)), (2, 1))
+    rows = aggregate(as_source(X, np.tile(np.arange(3000) % 2, 2)))
+    np.testing.assert_array_equal(rows.index, np.arange(3000))
+    np.testing.assert_array_equal(rows.weights, np.full(3000, 2.0))
+
+
+@pytest.mark.parametrize("step", [1, 50, N], ids=["found across blocks", "found in both", "found within a block"])
+@pytest.mark.parametrize("what", ["rows", "labels"])
+def test_colliding_hashes_are_noticed_and_another_salt_is_taken(monkeypatch, step, what):
+    X, y = data()
+    exact, true_hash, salts = aggregate(as_source(X, y)), module.hash_rows, []
+
+    def colliding(bits, labels, salt, out):
+        salts.append(int(salt))
+        true_hash(bits, labels, salt, out)
+        if salt == 0 and what == "labels":  # the two labels of one row share their first hash
+            blind = out.copy()
+            true_hash(bits, np.ones_like(labels), salt, blind)
+            out[:, 0] = blind[:, 0]
+        elif salt == 0:  # different rows do
+            out[:, 0] %= np.uint64(3)
+        elif salt == 1:
+            out[:, 0] = 0
+
+    monkeypatch.setattr(module, "hash_rows", colliding)
+    monkeypatch.setattr(sources, "block_rows", lambda n_columns: step)
+    rows = aggregate(as_source(X, y))
+    assert set(salts) == {0, 1, 2}
+    for name in ("X", "y", "weights", "index"):
+        np.testing.assert_array_equal(getattr(rows, name), getattr(exact, name))

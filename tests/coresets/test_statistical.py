@@ -1,0 +1,192 @@
+"""The laws of the draws and the unbiasedness of the coresets, each beside a wrong law that must be rejected.
+
+Every p-value is compared with ALARM = 1e-4, every z-score with the matching 3.89; some 40 comparisons, so a
+fresh choice of seeds raises a false alarm in less than 4 cases of 1000. The seeds are fixed.
+"""
+
+import numpy as np
+import pytest
+from scipy.stats import chi2, norm
+
+from bayescore.coresets.draw import collect, draw
+from bayescore.coresets.sensitivity import sensitivity_coreset, uniform_coreset
+from bayescore.data.passes import scan
+from bayescore.data.sources import as_source
+
+pytestmark = pytest.mark.statistical
+
+ALARM = 1e-4
+LIMIT = norm.isf(ALARM / 2.0)
+RATES = np.array([1, 1, 2, 5, 10, 40, 3, 1000, 350, 20, 7, 90])
+
+
+def source_of(n):
+    return as_source(np.arange(float(n))[:, None], np.arange(n) % 2)
+
+
+def rates_of(block):
+    return RATES[block.index]
+
+
+def equal(block):
+    return np.ones(len(block), dtype=np.int64)
+
+
+def fit(counts, expected):
+    """p-value of Pearson's chi-squared, cells of less than 5 expected pooled into one."""
+    counts, expected = np.ravel(counts), np.ravel(expected)
+    rare = expected < 5.0
+    if rare.any():
+        counts = np.append(counts[~rare], counts[rare].sum())
+        expected = np.append(expected[~rare], expected[rare].sum())
+    return float(chi2.sf(((counts - expected) ** 2 / expected).sum(), len(counts) - 1))
+
+
+@pytest.fixture(scope="module")
+def multinomial_counts():
+    """Counts of the rows in 300 draws of 150 with replacement, shape (300, 12)."""
+    source = source_of(len(RATES))
+    draws = [draw(source, rates_of, 150, seed).positions for seed in range(300)]
+    return np.array([np.bincount(positions, minlength=len(RATES)) for positions in draws])
+
+
+def test_draws_with_replacement_follow_the_rates(multinomial_counts):
+    total, p = multinomial_counts.sum(axis=0), RATES / RATES.sum()
+    assert fit(total, total.sum() * p) > ALARM
+    wrong = (RATES + 1) / (RATES + 1).sum()  # rates off by one
+    assert fit(total, total.sum() * wrong) < ALARM
+
+
+def test_counts_vary_as_multinomial_counts_do(multinomial_counts):
+    p = RATES / RATES.sum()
+
+    def dispersion(counts):
+        """Two-sided p-value of the variances and covariances: a sum of Pearson statistics, one a draw."""
+        expected = counts.sum(axis=1, keepdims=True) * p
+        statistics = ((counts - expected) ** 2 / expected).sum(axis=1)
+        m = counts.sum(axis=1)[0]
+        variance = 2.0 * (len(p) - 1) + ((1.0 / p).sum() - len(p) ** 2 - 2.0 * len(p) + 2.0) / m  # Haldane 1937
+        z = (statistics.mean() - (len(p) - 1)) / np.sqrt(variance / len(counts))
+        return 2.0 * norm.sf(abs(z))
+
+    assert dispersion(multinomial_counts) > ALARM
+    assert dispersion(np.repeat(multinomial_counts[:150], 2, axis=0) * 2) < ALARM  # each draw taken twice
+    even = np.rint(multinomial_counts.mean(axis=0) + 0.3 * (multinomial_counts - multinomial_counts.mean(axis=0)))
+    assert dispersion(even[np.abs(even.sum(axis=1) - 150) < 1]) < ALARM  # too regular
+
+
+def test_successive_draws_are_independent():
+    n = 6
+    positions = draw(source_of(n), rates_of, 60_000, 12).positions
+    p = RATES[:n] / RATES[:n].sum()
+
+    def pairs(order):
+        return np.histogram2d(order[::2], order[1::2], bins=np.arange(n + 1))[0]
+
+    expected = 30_000 * np.outer(p, p)
+    assert fit(pairs(positions), expected) > ALARM
+    sticky = np.where(np.arange(60_000) % 40 == 1, np.roll(positions, 1), positions)  # one in 40 repeats the last
+    assert fit(pairs(sticky), expected) < ALARM
+    first = [draw(source_of(n), rates_of, 2, seed).positions for seed in range(500)]  # and over neighbouring seeds
+    assert fit(pairs(np.concatenate(first)), 500 * np.outer(p, p)) > ALARM
+    across = np.array(first)[:, 0]
+    assert fit(pairs(across), 250 * np.outer(p, p)) > ALARM
+
+
+def test_draws_without_replacement_include_every_row_and_pair_alike():
+    n, size, repeats = 30, 9, 500
+
+    def inclusions(rates):
+        taken = np.zeros((repeats, n))
+        for seed in range(repeats):
+            positions = draw(source_of(n), rates, size, seed, replace=False).positions
+            assert len(np.unique(positions)) == size
+            taken[seed, positions] = 1.0
+        return taken
+
+    def p_values(taken):
+        share = size / n
+        excess = taken.sum(axis=0) - repeats * share
+        rows = chi2.sf((excess**2).sum() / (repeats * share * (1.0 - share)) * (n - 1) / n, n - 1)
+        both = share * (size - 1) / (n - 1)
+        together = taken[:, ::2] * taken[:, 1::2]
+        z = (together.mean() - both) / (together.mean(axis=1).std() / np.sqrt(repeats))
+        return float(rows), 2.0 * float(norm.sf(abs(z)))
+
+    assert min(p_values(inclusions(equal))) > ALARM
+    lopsided = p_values(inclusions(lambda block: np.where(block.index < 5, 3, 2)))
+    assert lopsided[0] < ALARM
+
+
+# --- unbiasedness ------------------------------------------------------------------------------------------
+
+N, M, REPEATS = 300, 50, 200
+BETAS = [(0.0, 0.0, 0.0), (0.5, 1.0, -1.0), (-2.0, 3.0, 0.5)]
+
+
+def problem(weighted):
+    rng = np.random.default_rng(8)
+    X = np.column_stack([np.ones(N), rng.normal(size=(N, 2)) + 3.0 * (rng.random((N, 1)) < 0.05)])
+    y = X[:, 1] + rng.logistic(size=N) > 0.5
+    source = as_source(X, y, weights=rng.uniform(0.2, 5.0, N) if weighted else None)
+    return source, scan(source), X * source.y[:, None]
+
+
+def z_scores(values, truth):
+    return (values.mean(axis=0) - truth) / (values.std(axis=0, ddof=1) / np.sqrt(len(values)))
+
+
+def log_likelihoods(Z, weights):
+    """Weighted log-likelihood at BETAS, then the sum of the weights."""
+    return np.append(-weights @ np.logaddexp(0.0, -Z @ np.transpose(BETAS)), weights.sum())
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_sensitivity_coresets_are_unbiased(weighted):
+    source, found, Z = problem(weighted)
+    right, wrong = [], []
+    for seed in range(REPEATS):
+        rows, _ = sensitivity_coreset(source, found, M, seed, False, clustering=Z[:4], radius=1.0)
+        right.append(log_likelihoods(rows.Z, rows.weights))
+        # without the division by p: every draw stands for an equal share of the total weight
+        wrong.append(log_likelihoods(rows.Z, np.full(len(rows), found.weight_total / len(rows))))
+    truth = log_likelihoods(Z, source.weights)
+    assert truth[-1] == pytest.approx(found.weight_total)
+    assert (np.abs(z_scores(np.array(right), truth)) < LIMIT).all()
+    assert np.abs(z_scores(np.array(wrong), truth)[2]) > LIMIT
+    assert np.std(np.array(right)[:, -1]) > 0.0  # the sum of the weights is W on average only
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_uniform_coresets_are_unbiased(weighted):
+    source, found, Z = problem(weighted)
+    right, wrong = [], []
+    for seed in range(REPEATS):
+        rows, _ = uniform_coreset(source, found, M, seed, False)
+        right.append(log_likelihoods(rows.Z, rows.weights))
+        near = draw(source, lambda block: 1 + (np.abs(block.X[:, 1]) > 1.0), M, seed, replace=False).rows
+        wrong.append(log_likelihoods(near.Z, near.weights * (N / M)))  # drawn by score, weighed as if not
+    truth = log_likelihoods(Z, source.weights)
+    right, wrong = np.array(right), np.array(wrong)
+    if not weighted:
+        np.testing.assert_allclose(right[:, [0, -1]], np.tile(truth[[0, -1]], (REPEATS, 1)), rtol=1e-12)
+        right, truth, wrong = right[:, 1:-1], truth[1:-1], wrong[:, 1:-1]
+    assert (np.abs(z_scores(right, truth)) < LIMIT).all()
+    assert np.abs(z_scores(wrong, truth)).max() > LIMIT
+
+
+def test_the_variance_of_a_sensitivity_coreset_is_that_of_the_multinomial():
+    """Var = (sum f^2 / p - (sum f)^2) / M for f = w log p(y): neither the weights nor the counts are shrunk."""
+    source, _, Z = problem(weighted=True)
+    f = -source.weights * np.logaddexp(0.0, -Z @ np.array(BETAS[1]))
+    rates = np.random.default_rng(0).integers(1000, 9000, N)
+    p = rates / rates.sum()
+    values = []
+    for seed in range(REPEATS):
+        drawn = draw(source, lambda block: rates[block.index], M, seed)
+        rows, counts, rate = collect(drawn)
+        values.append((f[rows.index] * counts * (drawn.total / (rate * float(M)))).sum())
+    variance = ((f**2 / p).sum() - f.sum() ** 2) / M
+    squares = (np.array(values) - f.sum()) ** 2
+    for claimed, accepted in ((variance, True), (variance / 2.0, False), (variance * 2.0, False)):
+        assert (abs(z_scores(squares, claimed)) < LIMIT) == accepted

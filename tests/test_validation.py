@@ -1,0 +1,197 @@
+"""Checks at the public edge: each names the argument, the value met and the remedy."""
+
+import os
+
+import numpy as np
+import pytest
+
+from bayescore import validation as v
+from bayescore.validation import DataError
+
+
+def test_choices():
+    assert v.check_choice("b", "method", ("a", "b")) == "b"
+    for wrong in ("c", None, 3, ["a"]):
+        with pytest.raises(ValueError, match=r"method=.* is unknown; choose one of 'a', 'b'"):
+            v.check_choice(wrong, "method", ("a", "b"))
+
+
+def test_integers():
+    assert v.check_integer(np.int32(4), "size", low=1) == 4
+    assert type(v.check_integer(np.int32(4), "size", low=1)) is int
+    for wrong in (1.0, "3", None, np.float64(2)):
+        with pytest.raises(TypeError, match=r"size=.* must be a whole number"):
+            v.check_integer(wrong, "size", low=1)
+    with pytest.raises(ValueError, match="size=0 must be at least 1, because"):
+        v.check_integer(0, "size", low=1, why=", because")
+    with pytest.raises(ValueError, match="size=9 must be between 1 and 8"):
+        v.check_integer(9, "size", low=1, high=8)
+
+
+def test_positive_numbers():
+    assert v.check_positive(np.float32(0.5), "radius") == 0.5
+    assert type(v.check_positive(np.float32(0.5), "radius")) is float
+    for wrong in (0.0, -1, np.nan, np.inf):
+        with pytest.raises(ValueError, match=r"radius=.* must be positive and finite"):
+            v.check_positive(wrong, "radius")
+    with pytest.raises(ValueError, match="delta=1 must be above 0 and below 1"):
+        v.check_positive(1.0, "delta", below=1.0)
+    for wrong in ("much", None, [1, 2]):
+        with pytest.raises(TypeError, match="must be a number"):
+            v.check_positive(wrong, "radius")
+
+
+def test_seeds_repeat_and_generators_move_on():
+    assert v.check_seed(5) == v.check_seed(np.int64(5)) == 5
+    assert v.check_seed(None) != v.check_seed(None)
+    sequence = np.random.SeedSequence(3)
+    assert v.check_seed(sequence) == v.check_seed(np.random.SeedSequence(3))
+    generator = np.random.default_rng(1)
+    first, second = v.check_seed(generator), v.check_seed(generator)
+    assert first != second
+    assert first == v.check_seed(np.random.default_rng(1))
+    assert v.check_seed(2**64 - 1) == 2**64 - 1
+    for wrong in (-1, 2**64):
+        with pytest.raises(ValueError, match=r"random_seed=.* must be between 0"):
+            v.check_seed(wrong, "random_seed")
+    for wrong in (1.5, "0", np.random.RandomState(0)):
+        with pytest.raises(TypeError, match="random_state"):
+            v.check_seed(wrong)
+
+
+def test_generators():
+    assert v.check_generator(3).random() == np.random.default_rng(3).random()
+    given = np.random.default_rng(0)
+    assert v.check_generator(given) is given
+    assert v.check_generator(None).random() != v.check_generator(None).random()
+    with pytest.raises(ValueError, match="random_state=-2"):
+        v.check_generator(-2)
+    with pytest.raises(TypeError, match="whole number"):
+        v.check_generator("seed")
+
+
+def test_output_paths(tmp_path):
+    assert v.check_output_path(str(tmp_path / "new.parquet")) == tmp_path / "new.parquet"
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(IsADirectoryError, match="is a folder; give the name of a file"):
+        v.check_output_path(tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"output='.*missing.*does not exist; create it"):
+        v.check_output_path(tmp_path / "missing" / "x.parquet", "output")
+
+
+def test_an_unwritable_folder_is_found_out_before_work(tmp_path, monkeypatch):
+    def refuse(self):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(v.Path, "touch", refuse)
+    with pytest.raises(PermissionError, match=r"x\.parquet' cannot be written: Read-only file system"):
+        v.check_output_path(tmp_path / "x.parquet")
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write everywhere")
+def test_folders_without_permission(tmp_path):
+    tmp_path.chmod(0o500)
+    try:
+        with pytest.raises(PermissionError, match="cannot be written"):
+            v.check_output_path(tmp_path / "x.parquet")
+    finally:
+        tmp_path.chmod(0o700)
+
+
+def test_files_are_written_whole_or_not_at_all(tmp_path):
+    target = tmp_path / "x.txt"
+    with v.whole_file(target) as partial:
+        partial.write_text("one")
+        assert not target.exists()
+        assert partial.parent == tmp_path
+    assert target.read_text() == "one"
+
+    def fail(error):
+        with v.whole_file(target) as partial:
+            partial.write_text("half")
+            raise error
+
+    for error in (OSError("disk full"), KeyboardInterrupt()):
+        with pytest.raises(type(error)):
+            fail(error)
+        assert target.read_text() == "one"
+        assert list(tmp_path.iterdir()) == [target]
+    with v.whole_file(target) as partial:
+        partial.write_text("two")
+    assert target.read_text() == "two"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_matrices():
+    X = np.ones((2, 3))
+    assert v.check_matrix(X) is X
+    assert v.check_matrix([[True, False]]).shape == (1, 2)
+    assert v.check_matrix(np.ma.masked_array(X)).shape == (2, 3)
+    for wrong, message in (
+        (np.ones(3), r"L has shape \(3,\); it must be 2-D.*reshape\(-1, 1\)"),
+        (np.ones((1, 2, 3)), r"shape \(1, 2, 3\); it must be 2-D, rows by features$"),
+        (np.ones((0, 3)), "at least one row and one column"),
+        ([[1, "a"]], "must be numeric"),
+        (np.array([[1, None]]), "dtype object"),
+        ([[1], [2, 3]], "differ in length"),
+        (np.ma.masked_array(X, mask=X > 0), "masked entries"),
+    ):
+        with pytest.raises(DataError, match=message):
+            v.check_matrix(wrong, "L")
+    with pytest.raises(DataError, match="X has 3 columns, but 2 features are expected"):
+        v.check_matrix(X, n_columns=2)
+    with pytest.raises(TypeError, match="X is a dict"):
+        v.check_matrix({})
+
+
+def test_finiteness_survives_sums_that_overflow_or_cancel():
+    names = ("a", "b")
+    with np.errstate(over="ignore", invalid="ignore"):
+        v.check_finite(np.full((4, 2), 1e308), names, 0)
+        bad = np.array([[1.0, np.inf], [1.0, -np.inf]])
+        with pytest.raises(DataError, match="the rows: column 'b' is inf in row 100; drop such rows or impute"):
+            v.check_finite(bad, names, 100, "the rows")
+
+
+def test_weights():
+    w = np.array([1.0, 2.0])
+    assert v.check_weights(w, 2) is w
+    assert v.check_weights([1, 2], 2).dtype == np.float64
+    for wrong, message in (
+        ([1.0], r"shape \(1,\); it must be \(2,\)"),
+        ([[1.0, 2.0]], r"shape \(1, 2\)"),
+        ([1.0, -0.5], "w is -0.5 in row 11; weights must be positive and finite"),
+        ([0.0, 1.0], "w is 0 in row 10"),
+        ([1.0, np.nan], "w is nan in row 11"),
+        ([1.0, np.inf], "w is inf in row 11"),
+        (["a", "b"], "w must be numbers"),
+        ([1.0, None], "w is nan in row 11"),
+    ):
+        with pytest.raises(DataError, match=message):
+            v.check_weights(wrong, 2, "w", 10)
+
+
+def test_classes_come_in_sorted_order():
+    assert v.two_classes([1, 0]) == (0, 1)
+    assert v.two_classes(["yes", "no"], "y") == ("no", "yes")
+    assert v.two_classes([True, False]) == (False, True)
+    for wrong, message in (
+        ([3], "y has one class only, 3"),
+        ([1, 2, 3], r"y has 3 classes \(1, 2, 3\)"),
+        (range(8), r"8 classes \(0, 1, 2, 3, 4, \.\.\.\)"),
+        ([1, "a", 2], "3 classes"),
+        ([1, None], "missing labels"),
+        ([1.0, float("nan")], "missing labels"),
+        ([1, "a"], "mixes numbers and text: 1 and 'a'"),
+        ([b"a", b"b"], "labels of type bytes"),
+    ):
+        with pytest.raises(DataError, match=message):
+            v.two_classes(wrong)
+
+
+def test_labels_become_signs():
+    signs = v.signed_labels(np.array(["a", "b", "a"]), ("a", "b"), 0)
+    assert signs.tolist() == [-1, 1, -1]
+    assert signs.dtype == np.int8
+    with pytest.raises(DataError, match="y is 'c' in row 41, neither 'a' nor 'b'"):
+        v.signed_labels(np.array(["a", "c"], dtype=object), ("a", "b"), 40)
