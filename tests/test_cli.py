@@ -1,0 +1,313 @@
+import argparse
+import functools
+import html
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import arviz as az
+import numpy as np
+import pandas as pd
+import pytest
+
+import bayescore as bc
+from bayescore import cli, demo
+from bayescore.coresets.build import build_coreset
+from bayescore.data import coreset as coreset_file
+from bayescore.samplers import sample as sampling
+from bayescore.samplers.files import write_posterior
+
+README = Path(__file__).resolve().parents[1] / "README.md"
+FAST = ("--sampler", "mala", "--draws", "100", "--tune", "100", "--chains", "2", "--quiet")
+
+
+def frame(columns: str = "abc") -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame(rng.normal(size=(600, len(columns))), columns=list(columns))
+    rows["y"] = np.where(rows[columns[0]] + rng.logistic(size=600) > 0, "yes", "no")
+    return rows
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with good and bad inputs; tests copy it."""
+    folder = tmp_path_factory.mktemp("made")
+    for name, columns in (("", "abc"), ("other_", "abd")):
+        rows = frame(columns)
+        rows.to_parquet(folder / f"{name}rows.parquet")
+        core = build_coreset(rows, label="y", method="uniform", size=100, random_state=0, progressbar=False)
+        core.to_parquet(folder / f"{name}core.parquet")
+        idata = bc.sample(core, sampler="mala", draws=500, tune=200, chains=2, random_seed=0, progressbar=False)
+        write_posterior(idata, folder / f"{name}posterior.nc")
+    whole = (folder / "rows.parquet").read_bytes()
+    (folder / "cut.parquet").write_bytes(whole[: len(whole) // 2])
+    (folder / "empty.parquet").touch()
+    idata.posterior.rename(beta="gamma").to_netcdf(folder / "no_beta.nc")
+    (folder / "text.nc").write_text("no draws here\n")
+    (folder / "folder").mkdir()
+    return folder
+
+
+@pytest.fixture
+def inputs(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "work"
+    shutil.copytree(made, folder)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def files() -> dict[str, bytes | None]:
+    return {str(path): path.read_bytes() if path.is_file() else None for path in sorted(Path().rglob("*"))}
+
+
+def status(argv: list[str]) -> int:
+    """Return the exit status, also where argparse ends the program itself."""
+    try:
+        return cli.main(argv)
+    except SystemExit as end:
+        return int(end.code or 0)
+
+
+def test_build_sample_compare(inputs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for argv in (
+        ["build", "rows.parquet", "--label", "y", "--size", "150", "--intercept", "--standardize", "-o", "c.parquet"],
+        ["sample", "c.parquet", *FAST, "--prior", "student_t(4, 0, 2.5)", "--seed", "1", "-o", "p.nc"],
+        ["sample", "c.parquet", *FAST, "--seed", "2", "-o", "q.nc"],
+        ["compare", "p.nc", "--reference", "q.nc", "-o", "report.html"],
+    ):
+        assert cli.main(argv) == 0
+        output = capsys.readouterr()
+        assert f"wrote {argv[-1]}" in output.out
+        assert output.err == ""
+    core = bc.read_coreset("c.parquet")
+    assert core.feature_names == ("intercept", "a", "b", "c")
+    assert core.classes == ("no", "yes")
+    idata = az.from_netcdf("p.nc")
+    assert idata.posterior.attrs["prior"].startswith("StudentT")
+    assert idata.posterior.sizes == {"chain": 2, "draw": 100, "feature": 4}
+    report = Path("report.html").read_text(encoding="utf-8")
+    assert re.search("indistinguishable|close|differs", report)
+    assert "bayescore compare p.nc --reference q.nc -o report.html" in report
+
+
+def reported(report: str, posterior: str) -> bool:
+    """Tell whether the report has the verdict that `compare` finds."""
+    name = Path(posterior).stem
+    verdict = bc.compare({name: az.from_netcdf(posterior)}, az.from_netcdf("posterior.nc")).verdicts[name]
+    text = html.unescape(Path(report).read_text(encoding="utf-8"))
+    return verdict.level in text and verdict.text in text
+
+
+def test_the_verdict_is_printed_and_reported(inputs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["compare", "posterior.nc", "--reference", "posterior.nc", "-o", "same.html"]) == 0
+    assert "indistinguishable" in capsys.readouterr().out
+    assert reported("same.html", "posterior.nc")
+    # negative control: the posterior of another label
+    rows = frame().assign(y=np.where(frame()["b"] > 0, "yes", "no"))
+    core = bc.full_data(rows, label="y", progressbar=False)
+    wrong = bc.sample(core, sampler="mala", draws=500, tune=200, chains=2, random_seed=0, progressbar=False)
+    write_posterior(wrong, "wrong.nc")
+    assert cli.main(["compare", "wrong.nc", "--reference", "posterior.nc", "-o", "wrong.html"]) == 0
+    printed = capsys.readouterr().out
+    assert "differs" in printed
+    assert "indistinguishable" not in printed
+    assert reported("wrong.html", "wrong.nc")
+    assert not reported("wrong.html", "posterior.nc")
+
+
+def test_same_seed_same_files(inputs: Path) -> None:
+    for name in ("one", "two"):
+        assert cli.main(["build", "rows.parquet", "--label", "y", "--size", "80", "--quiet", "-o", name]) == 0
+    pd.testing.assert_frame_equal(pd.read_parquet("one"), pd.read_parquet("two"))
+
+
+def test_posteriors_of_one_file_name_keep_their_folders(inputs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copy("posterior.nc", "folder/posterior.nc")
+    argv = ["compare", "posterior.nc", "folder/posterior.nc", "--reference", "posterior.nc", "-o", "report.html"]
+    assert cli.main(argv) == 0
+    printed = capsys.readouterr().out
+    assert " posterior.nc" in printed
+    assert " folder/posterior.nc" in printed
+
+
+BUILD = "build rows.parquet --label y --quiet"
+SAMPLE = "sample core.parquet --sampler mala --draws 50 --tune 50 --quiet"
+BAD = {
+    "data file missing": ("build nothing.parquet --label y -o new", "nothing.parquet"),
+    "Parquet cut off": ("build cut.parquet --label y -o new", "cut.parquet"),
+    "Parquet empty": ("build empty.parquet --label y -o new", "empty.parquet"),
+    "folder without Parquet": ("build folder --label y -o new", "folder"),
+    "label is no column": ("build rows.parquet --label z -o new", "'z'"),
+    "label left out": ("build rows.parquet -o new", "--label"),
+    "weights are no column": (f"{BUILD} --weights w -o new", "'w'"),
+    "output is a folder": (f"{BUILD} -o folder", "--output='folder'"),
+    "output's folder missing": (f"{BUILD} -o absent/new", "'absent'"),
+    "output is the input": (f"{BUILD} -o rows.parquet", "--output='rows.parquet'"),
+    "size 0": (f"{BUILD} --size 0 -o new", "size=0"),
+    "size above the rows": (f"{BUILD} --size 601 -o new", "601"),
+    "size in words": (f"{BUILD} --size many -o new", "'many'"),
+    "method unknown": (f"{BUILD} --method magic -o new", "'magic'"),
+    "likelihood unknown": (f"{BUILD} --likelihood cauchit -o new", "'cauchit'"),
+    "method against likelihood": (f"{BUILD} --likelihood probit --method sensitivity -o new", "'probit'"),
+    "seed negative": (f"{BUILD} --seed -1 -o new", "-1"),
+    "option unknown": (f"{BUILD} --fast -o new", "--fast"),
+    "coreset missing": ("sample nothing.parquet -o new", "nothing.parquet"),
+    "coreset is raw rows": ("sample rows.parquet -o new", "rows.parquet"),
+    "coreset is a posterior": ("sample posterior.nc -o new", "posterior.nc"),
+    "coreset cut off": ("sample cut.parquet -o new", "cut.parquet"),
+    "sampler unknown": ("sample core.parquet --sampler hmc -o new", "'hmc'"),
+    "prior not closed": (f"{SAMPLE} --prior normal(0 -o new", "'normal(0'"),
+    "prior unknown": (f"{SAMPLE} --prior gauss(0,1) -o new", "'gauss(0,1)'"),
+    "prior out of range": (f"{SAMPLE} --prior normal(0,-1) -o new", "-1"),
+    "prior not of numbers": (f"{SAMPLE} --prior normal(0,x) -o new", "'x'"),
+    "prior of three numbers": (f"{SAMPLE} --prior normal(0,1,2) -o new", "normal(0,1,2)"),
+    "prior MALA cannot take": (f"{SAMPLE} --prior horseshoe(1) -o new", "nuts"),
+    "no draws": (f"{SAMPLE} --draws 0 -o new", "draws=0"),
+    "no chains": (f"{SAMPLE} --chains 0 -o new", "chains=0"),
+    "output is the coreset": (f"{SAMPLE} -o core.parquet", "--output='core.parquet'"),
+    "posterior missing": ("compare nothing.nc --reference posterior.nc -o new", "nothing.nc"),
+    "posterior is text": ("compare text.nc --reference posterior.nc -o new", "text.nc"),
+    "posterior is a coreset": ("compare core.parquet --reference posterior.nc -o new", "core.parquet"),
+    "posterior without beta": ("compare no_beta.nc --reference posterior.nc -o new", "no_beta.nc"),
+    "reference missing": ("compare posterior.nc --reference nothing.nc -o new", "nothing.nc"),
+    "features differ": ("compare other_posterior.nc --reference posterior.nc -o new", "'d'"),
+    "report replaces a posterior": ("compare posterior.nc --reference posterior.nc -o posterior.nc", "posterior.nc"),
+    "demo of few rows": ("demo --rows 10 -o new", "rows=10"),
+    "demo into a file": ("demo -o rows.parquet", "rows.parquet"),
+    "command unknown": ("shrink rows.parquet", "shrink"),
+    "command left out": ("", "COMMAND"),
+}
+
+
+@pytest.mark.parametrize(("command", "told"), BAD.values(), ids=BAD.keys())
+def test_bad_input(inputs: Path, capsys: pytest.CaptureFixture[str], command: str, told: str) -> None:
+    before = files()
+    assert status(command.split()) == 2
+    output = capsys.readouterr()
+    assert output.out == ""
+    lines = output.err.splitlines()
+    assert len(lines) == 1, output.err
+    assert lines[0].startswith("bayescore: error: ")
+    assert told in lines[0]
+    assert len(lines[0]) > len("bayescore: error: ") + len(told)  # more than the value alone
+    assert files() == before
+
+
+def test_verbose_raises(inputs: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"nothing\.parquet"):
+        cli.main(["build", "nothing.parquet", "--label", "y", "--verbose", "-o", "new"])
+
+
+def test_a_defect_is_not_passed_off_as_bad_input(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bayescore.coresets.build.build_coreset", lambda *_, **__: {}["defect"])
+    with pytest.raises(KeyError, match="defect"):
+        cli.main(["build", "rows.parquet", "--label", "y", "-o", "new"])
+
+
+def half_then_interrupt(path_of: Callable[..., str | Path]) -> Callable[..., None]:
+    def write(*args: object, **kwargs: object) -> None:
+        Path(path_of(*args)).write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    return write
+
+
+@pytest.mark.parametrize("earlier", [False, True], ids=["no earlier file", "earlier file"])
+@pytest.mark.parametrize("command", ["build", "sample", "compare"])
+def test_interrupted_while_writing(
+    inputs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str, earlier: bool
+) -> None:
+    if earlier:
+        Path("new").write_text("of yesterday")
+    before = files()
+    monkeypatch.setattr(coreset_file.pq, "write_table", half_then_interrupt(lambda table, path: path))
+    monkeypatch.setattr(az.InferenceData, "to_netcdf", half_then_interrupt(lambda idata, path: path))
+    monkeypatch.setattr(Path, "write_text", half_then_interrupt(lambda path, text: path))
+    argv = {
+        "build": ["build", "rows.parquet", "--label", "y", "--size", "50", "--quiet"],
+        "sample": ["sample", "core.parquet", *FAST],
+        "compare": ["compare", "posterior.nc", "--reference", "posterior.nc"],
+    }[command]
+    assert cli.main([*argv, "-o", "new"]) == 130
+    assert capsys.readouterr().err == "bayescore: interrupted; unfinished files were removed\n"
+    assert files() == before
+
+
+def test_draws_cut_short_count_as_interrupted(
+    inputs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # pm.sample returns the draws it has on Ctrl-C, without an exception
+    monkeypatch.setattr(sampling, "sample", lambda *_, **__: az.from_netcdf("posterior.nc"))
+    before = files()
+    assert cli.main(["sample", "core.parquet", "--draws", "5000", "--chains", "2", "-o", "new"]) == 130
+    assert "interrupted" in capsys.readouterr().err
+    assert files() == before
+    assert cli.main(["sample", "core.parquet", "--draws", "500", "--chains", "2", "-o", "new"]) == 0
+
+
+def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "SIZES", (300, 1000))
+    monkeypatch.setattr(demo, "sample", functools.partial(bc.sample, draws=250, tune=250))
+    folder = tmp_path / "new" / "demo"
+    assert cli.main(["demo", "--rows", "20000", "--quiet", "-o", str(folder)]) == 0
+    assert {path.name for path in folder.iterdir()} == {"report.html", "metrics.csv", "core.parquet", "posterior.nc"}
+    verdicts = [line for line in capsys.readouterr().out.splitlines() if line.strip().startswith("full data, MALA")]
+    assert len(verdicts) == 1
+    assert "indistinguishable" in verdicts[0]
+    metrics = pd.read_csv(folder / "metrics.csv", index_col="candidate")
+    coresets = [f"{method} {size}" for method in ("uniform", "sensitivity") for size in (300, 1000)]
+    assert list(metrics.index) == ["full data, MALA", *coresets, "noise floor"]
+    assert (metrics.loc[coresets, "mmd_whitened"] > metrics.loc["full data, MALA", "mmd_whitened"]).all()
+    core = bc.read_coreset(folder / "core.parquet")
+    assert (core.method, core.n_total) == ("sensitivity", 20_000)
+    assert "bayescore demo --rows 20000" in (folder / "report.html").read_text(encoding="utf-8")
+    before = (folder / "report.html").read_bytes()
+    assert cli.main(["compare", str(folder / "posterior.nc"), "--reference", str(folder / "posterior.nc"),
+                     "-o", str(folder / "again.html")]) == 0  # fmt: skip
+    assert (folder / "report.html").read_bytes() == before
+
+
+def commands() -> dict[str, argparse.ArgumentParser]:
+    action = next(a for a in cli.parser()._actions if isinstance(a, argparse._SubParsersAction))
+    assert {choice.dest: choice.help for choice in action._choices_actions}.keys() == action.choices.keys()
+    assert all(choice.help for choice in action._choices_actions)
+    return dict(action.choices)
+
+
+@pytest.mark.parametrize("name", commands())
+def test_every_option_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for action in commands()[name]._actions:
+        assert action.help, action.dest
+        if action.default not in (None, False, argparse.SUPPRESS):
+            assert "%(default)s" in action.help, f"{action.dest}: the default is not told"
+    assert status([name, "--help"]) == 0
+    assert f"usage: bayescore {name}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", commands())
+def test_every_command_is_in_the_readme(name: str) -> None:
+    assert f"bayescore {name}" in README.read_text(encoding="utf-8")
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert status(["--version"]) == 0
+    assert capsys.readouterr().out == f"bayescore {bc.__version__}\n"
+
+
+def shell(*argv: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "bayescore.cli", *argv], capture_output=True, text=True, timeout=120)
+
+
+def test_as_a_program(inputs: Path) -> None:
+    done = shell("build", "rows.parquet", "--label", "y", "--size", "100", "-o", "new.parquet")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(bc.read_coreset("new.parquet")) <= 100
+    done = shell("build", "cut.parquet", "--label", "y", "-o", "newer.parquet")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("bayescore: error: 'cut.parquet'")
+    assert len(done.stderr.splitlines()) == 1
+    assert not Path("newer.parquet").exists()
