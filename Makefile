@@ -19,7 +19,7 @@ lint: $(READY)
 	$(BIN)/lint-imports
 
 unit: $(READY)
-	$(BIN)/pytest -n 2 --dist loadgroup
+	$(BIN)/pytest -n 2 --ignore tests/notebooks
 
 notebooks: $(READY)
 	$(BIN)/pytest tests/notebooks

@@ -7,7 +7,8 @@ The pipeline, in the order of the rooms:
 3. *models*: `logistic_model` and `probit_model` are PyMC models with a weighted potential;
    `weighted_potential` puts a coreset into a model of your own; `find_map` gives the mode.
 4. *samplers*: `sample` draws from the posterior; `predict_proba` and `log_likelihood` follow from the draws.
-5. *diagnostics*: `compare` shows with Monte Carlo errors how close two posteriors are, and writes a report.
+5. *diagnostics*: `certify` checks a coreset's posterior against the full data in one pass; `compare` shows with Monte
+   Carlo errors how close posteriors are, and writes a report.
 
 >>> import bayescore as bc
 >>> core = bc.build_coreset(X, y, size=1000, intercept=True, random_state=0)   # doctest: +SKIP
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from bayescore.coresets.build import build_coreset, full_data
     from bayescore.data.coreset import Coreset, read_coreset
     from bayescore.diagnostics import Comparison, compare, mmd
+    from bayescore.diagnostics.certificate import certify
     from bayescore.models.graph import logistic_model, probit_model, weighted_potential
     from bayescore.models.newton import find_map
     from bayescore.models.priors import Cauchy, Horseshoe, Laplace, Normal, SpikeAndSlab, StudentT
@@ -42,6 +44,7 @@ _HOMES = {
     "SpikeAndSlab": "models.priors",
     "StudentT": "models.priors",
     "build_coreset": "coresets.build",
+    "certify": "diagnostics.certificate",
     "compare": "diagnostics",
     "find_map": "models.newton",
     "full_data": "coresets.build",
@@ -65,6 +68,7 @@ __all__ = [
     "SpikeAndSlab",
     "StudentT",
     "build_coreset",
+    "certify",
     "compare",
     "find_map",
     "full_data",

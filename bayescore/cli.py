@@ -1,4 +1,4 @@
-"""Command line: ``bayescore build``, ``sample``, ``compare`` and ``demo``.
+"""Command line: ``bayescore build``, ``sample``, ``certify``, ``compare`` and ``demo``.
 
 Exit status 0 on success, 2 with one line on bad input, 130 on Ctrl-C; ``--verbose`` shows the traceback.
 """
@@ -120,6 +120,27 @@ def compare(args: argparse.Namespace, console: Console) -> None:
     console.print(f"wrote {args.output}", highlight=False)
 
 
+def certify(args: argparse.Namespace, console: Console) -> None:
+    """Run ``bayescore certify``."""
+    from bayescore.data.coreset import read_coreset
+    from bayescore.diagnostics.certificate import certify as check
+    from bayescore.diagnostics.wording import number
+    from bayescore.samplers.files import read_posterior
+
+    core = read_coreset(args.core)
+    idata = read_posterior(args.posterior)
+    found = check(idata, core, args.rows, label=args.label, weights=args.weights, progressbar=not args.quiet)
+    table = Table("feature", box=None)
+    for heading in ("mean", "sd", "corrected mean", "corrected sd", "error of mean (sd)"):
+        table.add_column(heading, justify="right")
+    for feature, row in found.coordinates.iterrows():
+        figures = [number(row[name]) for name in ("mean", "sd", "corrected_mean", "corrected_sd")]
+        error = f"{row['mean_error_sd']:.3f} ± {row['mean_error_sd_mcse']:.3f}"
+        table.add_row(str(feature), *figures, error)
+    console.print(table)
+    console.print(f"{found.level}: {found.text}", highlight=False)
+
+
 def demo(args: argparse.Namespace, console: Console) -> None:
     """Run ``bayescore demo``."""
     from bayescore.demo import run_demo
@@ -174,7 +195,9 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--label", required=True, help="column of the labels")
     p.add_argument("--weights", help="column of the weights")
     p.add_argument("--likelihood", default="logistic", help="logistic or probit (default: %(default)s)")
-    p.add_argument("--method", default="auto", help="auto, uniform, sensitivity or aggregate (default: %(default)s)")
+    p.add_argument(
+        "--method", default="auto", help="auto, calibrated, sensitivity, uniform, aggregate (default: %(default)s)"
+    )
     p.add_argument("--size", type=_size, default="auto", help="rows to draw, or auto (default: %(default)s)")
     p.add_argument("--intercept", action="store_true", help="add a column of ones")
     p.add_argument("--standardize", action="store_true", help="center and scale the columns")
@@ -190,6 +213,14 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--chains", type=int, default=4, help="chains (default: %(default)s)")
     p.add_argument("-o", "--output", type=Path, required=True, help="netCDF file to write")
     p.set_defaults(run=sample)
+
+    p = commands.add_parser("certify", parents=[common], help="check a coreset's posterior against the full data")
+    p.add_argument("posterior", type=Path, help="posterior that sample wrote")
+    p.add_argument("core", type=Path, help="coreset that it was sampled from")
+    p.add_argument("rows", type=Path, help="Parquet file, or folder, that the coreset was built from")
+    p.add_argument("--label", required=True, help="column of the labels")
+    p.add_argument("--weights", help="column of the weights")
+    p.set_defaults(run=certify)
 
     p = commands.add_parser("compare", parents=[common], help="compare posteriors, write an HTML report")
     p.add_argument("posteriors", type=Path, nargs="+", help="posteriors that sample wrote")

@@ -1,4 +1,4 @@
-"""The main job on built-in data: a million rows, two kinds of coresets, and how close each posterior comes.
+"""The main job on built-in data: a million rows, three kinds of coresets, and how close each posterior comes.
 
 The full-data posterior is exact and cheap here: the data are binary, so merging identical rows loses nothing.
 """
@@ -18,7 +18,7 @@ from bayescore.samplers.sample import sample
 from bayescore.validation import check_integer
 
 SIZES = (100, 300, 1000, 3000)
-METHODS = ("uniform", "sensitivity")
+METHODS = ("uniform", "sensitivity", "calibrated")
 
 
 def run_demo(rows: int, folder: Path, seed: int, progressbar: bool, console: Console) -> Comparison:

@@ -5,7 +5,7 @@ positive weights. Whatever takes one takes the others, so coresets compose.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
@@ -63,17 +63,13 @@ class WeightedData:
         """Signed rows z_n = y_n x_n, shape (n, D): all that a symmetric likelihood sees."""
         return self.X * self.y[:, None]
 
-    def rows(self) -> "WeightedData":
-        """Return the rows alone, without what a subclass knows about them."""
-        return WeightedData(self.X, self.y, self.weights, self.index)
-
-    def take(self, which: NDArray[Any] | slice) -> "WeightedData":
+    def take(self, which: NDArray[Any] | slice) -> Self:
         """Return the rows `which` (integers, a mask or a slice), in that order."""
-        return WeightedData(self.X[which], self.y[which], self.weights[which], self.index[which])
+        return replace(self, X=self.X[which], y=self.y[which], weights=self.weights[which], index=self.index[which])
 
-    def with_weights(self, weights: FloatArray) -> "WeightedData":
+    def with_weights(self, weights: FloatArray) -> Self:
         """Return the same rows with other weights, shape (n,)."""
-        return WeightedData(self.X, self.y, weights, self.index)
+        return replace(self, weights=weights)
 
 
 def stack(parts: Sequence[WeightedData]) -> WeightedData:

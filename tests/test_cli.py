@@ -258,7 +258,7 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: p
     assert len(verdicts) == 1
     assert "indistinguishable" in verdicts[0]
     metrics = pd.read_csv(folder / "metrics.csv", index_col="candidate")
-    coresets = [f"{method} {size}" for method in ("uniform", "sensitivity") for size in (300, 1000)]
+    coresets = [f"{method} {size}" for method in ("uniform", "sensitivity", "calibrated") for size in (300, 1000)]
     assert list(metrics.index) == ["full data, MALA", *coresets, "noise floor"]
     assert (metrics.loc[coresets, "mmd_whitened"] > metrics.loc["full data, MALA", "mmd_whitened"]).all()
     core = bc.read_coreset(folder / "core.parquet")

@@ -16,10 +16,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from bayescore.data.sources import CORESET_KEY, ArraySource
 from bayescore.types import Design, FloatArray, WeightedData, stack
 from bayescore.validation import DataError, signed_labels, whole_file
 
-_KEY = b"bayescore"
 _INDEX_KEY = b"bayescore.index"
 _FORMAT = 1
 
@@ -73,6 +73,10 @@ class Coreset(WeightedData):
         """Effective sample size of the weights, (sum w)^2 / sum w^2."""
         return float(self.weights.sum() ** 2 / (self.weights**2).sum())
 
+    def as_source(self) -> ArraySource:
+        """Return the rows as a source of their own design."""
+        return ArraySource(self.X, self.y, self.weights, self.classes, self.label, self.design, self.index)
+
     def to_frame(self) -> pd.DataFrame:
         """Return the design matrix, the label as given and `weight` as a data frame, indexed by `index`."""
         frame = pd.DataFrame(self.X, columns=list(self.feature_names), index=pd.Index(self.index, name="row"))
@@ -112,7 +116,7 @@ class Coreset(WeightedData):
         """
         table = pa.Table.from_pandas(self.to_frame(), preserve_index=False)
         metadata = {
-            _KEY: json.dumps({"format": _FORMAT, "rows": len(self), **self.summary()}).encode(),
+            CORESET_KEY: json.dumps({"format": _FORMAT, "rows": len(self), **self.summary()}).encode(),
             _INDEX_KEY: np.asarray(self.index, dtype="<i8").tobytes(),
         }
         table = table.replace_schema_metadata({**(table.schema.metadata or {}), **metadata})
@@ -204,13 +208,13 @@ def read_coreset(path: str | Path) -> Coreset:
         reason = str(error).splitlines()[0].rstrip(".")
         raise DataError(f"{str(source)!r} is not a readable Parquet file ({reason}); build the coreset again") from None
     metadata = table.schema.metadata or {}
-    if _KEY not in metadata:
+    if CORESET_KEY not in metadata:
         raise DataError(
             f"{str(source)!r} is a Parquet file but no coreset of bayescore; read your own weighted rows with "
             "full_data(path, label=..., weights=...)"
         )
     try:
-        about = json.loads(metadata[_KEY])
+        about = json.loads(metadata[CORESET_KEY])
     except ValueError:
         raise DataError(f"{str(source)!r} has damaged metadata; build the coreset again") from None
     if about.get("format") != _FORMAT:
@@ -245,8 +249,11 @@ def feature_names(data: WeightedData) -> tuple[str, ...]:
     return tuple(names) if names is not None else tuple(f"beta_{d}" for d in range(data.n_features))
 
 
-def own_likelihood(data: WeightedData, likelihood: str | None) -> str:
+def own_likelihood(data: object, likelihood: str | None) -> str:
     """Return `likelihood`, or by default the one that the coreset `data` was built for."""
+    if not isinstance(data, WeightedData):
+        kind = type(data).__name__
+        raise TypeError(f"data is a {kind}; give a coreset from build_coreset, or full_data(...) for all the rows")
     if likelihood is not None:
         return likelihood
     own: str | None = getattr(data, "likelihood", None)

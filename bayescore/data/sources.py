@@ -17,9 +17,11 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bayescore.data.passes import block_rows
+from bayescore.data.tables import as_floats, as_table, check_numeric, is_table
 from bayescore.types import Design, FloatArray, IntArray, LabelArray, Source, WeightedData
 from bayescore.validation import DataError, check_matrix, check_weights, signed_labels, two_classes
 
+CORESET_KEY = b"bayescore"  # of the metadata of a coreset's Parquet file
 _MANY = 6  # distinct labels after which the count no longer matters
 
 
@@ -69,12 +71,12 @@ class ArrowSource:
         for batch in _batches(self.table, self.files, self.columns, block_rows(len(names))):
             raw = np.empty((batch.num_rows, len(names)))
             for j, name in enumerate(names):
-                raw[:, j] = _as_floats(batch.column(name))
+                raw[:, j] = as_floats(batch.column(name))
             if self.weight_column is None:
                 weights = np.ones(batch.num_rows)
             else:
                 where = f"weights (column {self.weight_column!r})"
-                weights = check_weights(_as_floats(batch.column(self.weight_column)), batch.num_rows, where, start)
+                weights = check_weights(as_floats(batch.column(self.weight_column)), batch.num_rows, where, start)
             y = self._signs(batch.column(self.label), start)
             index = np.arange(start, start + batch.num_rows)
             start += batch.num_rows
@@ -162,8 +164,7 @@ def as_source(data: Any, y: Any = None, *, label: str | None = None, weights: An
         return data
     if isinstance(data, str | Path):
         return _from_parquet(Path(data), y, label, weights)
-    two_dimensional = len(getattr(data, "shape", (0, 0))) == 2  # a Series goes to the check of arrays
-    if isinstance(data, pd.DataFrame) or (hasattr(data, "__arrow_c_stream__") and two_dimensional):
+    if is_table(data):
         return _from_table(data, y, label, weights)
     if hasattr(data, "dask") or hasattr(data, "__next__"):
         raise TypeError(
@@ -183,7 +184,7 @@ def _from_arrays(data: Any, y: Any, label: str | None, weights: Any) -> ArraySou
         raise DataError("y is missing: give the labels, one for each row of data")
     labels = np.asarray(y, dtype=object if isinstance(y, list | tuple) else None)
     if labels.shape != (len(X),):
-        raise DataError(f"y has shape {labels.shape}; it must be ({len(X)},), one label for each row of data")
+        raise DataError(f"y has shape {labels.shape}; it must be ({len(X)},), one label for each row (np.ravel?)")
     if isinstance(weights, str):
         raise DataError(f"weights={weights!r} names a column, but data is an array; give the weights as an array")
     unit = np.broadcast_to(np.float64(1.0), len(X))
@@ -200,24 +201,19 @@ def _from_arrays(data: Any, y: Any, label: str | None, weights: Any) -> ArraySou
 
 
 def _from_table(data: Any, y: Any, label: str | None, weights: Any) -> ArrowSource:
-    try:
-        if isinstance(data, pd.DataFrame):
-            repeated = data.columns[data.columns.duplicated()]
-            if len(repeated):
-                raise DataError(f"column {repeated[0]!r} stands more than once in data; rename one")
-            table = pa.Table.from_pandas(data, preserve_index=False)
-            label = None if label is None else str(label)  # as Arrow names the columns
-        else:
-            table = pa.table(data)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise DataError(f"data has a column of mixed types ({error}); convert it to numbers") from None
+    table = as_table(data)
+    if isinstance(data, pd.DataFrame) and label is not None:
+        label = str(label)  # as Arrow names the columns
     if table.num_rows == 0:
         raise DataError("data is an empty table; it needs at least one row")
     if y is not None:
         if label is not None:
             raise DataError(f"y and label={label!r} are both given; give one of them")
-        name = getattr(y, "name", None)
-        label = str(name) if name is not None and str(name) not in table.column_names else "y"
+        label = str(getattr(y, "name", None) or "y")
+        if label in table.column_names:
+            raise DataError(
+                f"data has a column {label!r} as y has: drop it from data, or leave y out and give label={label!r}"
+            )
         table = _appended(table, label, y, "y")
     if weights is not None and not isinstance(weights, str):
         table = _appended(table, "weight", check_weights(weights, table.num_rows), "weights")
@@ -260,6 +256,8 @@ def _from_parquet(path: Path, y: Any, label: str | None, weights: Any) -> ArrowS
             raise DataError(f"{str(file)!r} is not a readable Parquet file ({reason}); write it again") from None
     if n_rows == 0:
         raise DataError(f"{str(path)!r} holds no rows")
+    if CORESET_KEY in ((schema and schema.metadata) or {}) and weights is None:
+        raise DataError(f"{str(path)!r} is a coreset; read it with read_coreset, or name its weights: weights='weight'")
     return _checked(ArrowSource(None, files, n_rows, (0, 1), label or "", weights, Design(())), schema)
 
 
@@ -280,10 +278,7 @@ def _checked(source: ArrowSource, schema: pa.Schema) -> ArrowSource:
     features = tuple(name for name in names if name not in (source.label, source.weight_column, *stored))
     if not features:
         raise DataError(f"the data have no feature columns beside {source.label!r}")
-    text = [name for name in features if not _is_numeric(schema.field(name).type)]
-    if text:
-        shown = ", ".join(f"{name!r} ({schema.field(name).type})" for name in text[:5])
-        raise DataError(f"columns are not numeric: {shown}; encode them as 0/1 columns or drop them")
+    check_numeric(schema, features)
     found: dict[Any, None] = {}
     for batch in _batches(source.table, source.files, [source.label], 1 << 20):
         found.update(dict.fromkeys(batch.column(0).unique().to_pylist()))
@@ -306,14 +301,3 @@ def _batches(
         except (pa.ArrowInvalid, OSError) as error:
             reason = str(error).splitlines()[0].rstrip(".")
             raise DataError(f"{str(file)!r} is damaged ({reason}); write it again") from None
-
-
-def _is_numeric(kind: pa.DataType) -> bool:
-    types = pa.types
-    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind))
-
-
-def _as_floats(column: pa.Array) -> FloatArray:
-    if not pa.types.is_floating(column.type):
-        column = column.cast(pa.float64(), safe=False)
-    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)

@@ -117,7 +117,7 @@ def compare(
     """
     max_draws = check_integer(max_draws, "max_draws", low=100)
     truth = _check_reference(read_posterior(reference, REFERENCE))
-    others = _check_candidates(candidates, truth.features)
+    others = _check_candidates(candidates, truth)
     if test is not None:
         _check_test(test, [truth, *others.values()])
     base = measure(truth, max_draws)
@@ -154,7 +154,7 @@ def _check_reference(reference: Posterior) -> Posterior:
     return reference
 
 
-def _check_candidates(candidates: object, features: tuple[str, ...]) -> dict[str, Posterior]:
+def _check_candidates(candidates: object, reference: Posterior) -> dict[str, Posterior]:
     if is_posterior(candidates):
         candidates = {"candidate": candidates}
     if not isinstance(candidates, Mapping):
@@ -168,9 +168,18 @@ def _check_candidates(candidates: object, features: tuple[str, ...]) -> dict[str
             raise TypeError(f"candidates has the name {name!r}; names must be strings")
         if name in (NOISE_FLOOR, REFERENCE):
             raise ValueError(f"candidates has the name {name!r}, which the tables use; choose another")
-    return {
-        name: read_posterior(idata, f"candidates[{name!r}]").aligned(features) for name, idata in candidates.items()
+    read = {
+        name: read_posterior(idata, f"candidates[{name!r}]").aligned(reference.features)
+        for name, idata in candidates.items()
     }
+    for own in read.values():
+        designs = {about["design"] for about in (own.attrs, reference.attrs) if "design" in about}
+        if len(designs) > 1:
+            raise DataError(
+                f"{own.name}: its design matrix is not that of the reference (intercept, centers or scales differ), so "
+                "the coefficients mean different things; build both with the same intercept and standardize"
+            )
+    return read
 
 
 def _check_test(test: object, posteriors: list[Posterior]) -> None:

@@ -91,7 +91,7 @@ def verdict(errors: Moments, mcse: Moments, features: tuple[str, ...], noisier: 
         return Verdict(
             "differs",
             f"The largest error is {family.phrase(int(values.argmax()))}: above {TOLERANCE:g} and more than Monte "
-            "Carlo error explains. Build a larger coreset.",
+            "Carlo error explains. Build a larger coreset, or use method='calibrated'.",
         )
     if hidden:
         i = int(noisy.mcse.argmax())

@@ -80,6 +80,9 @@ def probit_rows(eta: FloatArray, log_p: FloatArray) -> None:
         eta[n] = density / (1.0 - tail if x > 0.0 else tail)
 
 
+LINKED_ROWS = (logistic_rows, probit_rows)  # by the likelihood's code
+
+
 @jit
 def prior_terms(beta: FloatArray, family: int, table: FloatArray, gradient: FloatArray, curvature: FloatArray) -> float:
     """Return the log prior density; write its gradient and minus its second derivatives, shape (D,) each.

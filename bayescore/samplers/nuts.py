@@ -34,6 +34,8 @@ def sample_nuts(
     step that has adapted in other processes does not adapt again. `options` go to `pm.sample`.
     """
     options = dict(options)
+    if laplace is None and not options.keys() & _USERS_OWN:
+        options.setdefault("target_accept", 0.95)  # hierarchies such as the horseshoe's have funnels
     model = (logistic_model if likelihood == "logistic" else probit_model)(data, prior)
     with model:
         if laplace is not None and not options.keys() & _USERS_OWN:

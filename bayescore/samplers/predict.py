@@ -12,9 +12,10 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike
 
+from bayescore.data.tables import feature_matrix
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.types import Design, FloatArray, WeightedData
-from bayescore.validation import DataError, check_finite, check_matrix, check_positive
+from bayescore.validation import DataError, check_positive
 
 _CELLS = 1 << 22  # entries of a (draws, rows) block
 
@@ -34,16 +35,6 @@ def _coefficients(idata: Any) -> tuple[FloatArray, tuple[str, ...], str, Design 
         likelihood,
         None if design is None else Design.from_dict(json.loads(design)),
     )
-
-
-def _design_matrix(X: Any, names: tuple[str, ...], design: Design | None) -> FloatArray:
-    raw_names = design.raw_names if design is not None else names
-    columns = getattr(X, "columns", None)
-    if columns is not None and {str(c) for c in columns} >= set(raw_names):
-        X = X[list(raw_names)]  # a data frame may hold its columns in any order, and others beside them
-    raw = np.asarray(check_matrix(X, "X", n_columns=len(raw_names)), dtype=np.float64)
-    check_finite(raw, raw_names, 0, "X")
-    return raw if design is None else design.transform(raw)
 
 
 def predict_proba(idata: Any, X: ArrayLike, *, ci_prob: float = 0.94) -> pd.DataFrame:
@@ -66,7 +57,8 @@ def predict_proba(idata: Any, X: ArrayLike, *, ci_prob: float = 0.94) -> pd.Data
     """
     beta, names, likelihood, design = _coefficients(idata)
     tail = 0.5 * (1.0 - check_positive(ci_prob, "ci_prob", below=1.0))
-    rows = _design_matrix(X, names, design)
+    raw = feature_matrix(X, names if design is None else design.raw_names)
+    rows = raw if design is None else design.transform(raw)
     link = check_likelihood(likelihood)
     parts = []
     step = max(1, _CELLS // len(beta))

@@ -128,9 +128,9 @@ def test_auto_is_lossless_where_it_can_be_and_says_what_it_did():
     assert build(*few).method == "aggregate"
     assert build(*few, size=100).params == {"lossless": True, "passes": 2}
     assert build(*few, size=100).weights.sum() == N
-    assert build(X, Y, size=60).method == "sensitivity"
-    assert build(X, Y, size=60, likelihood="probit").method == "uniform"
-    assert build(X, Y).method == "aggregate"  # "auto" never asks for more rows than there are
+    assert build(X, Y, size=60).method == "calibrated"
+    assert build(X, Y, size=60, likelihood="probit").method == "calibrated"
+    assert build(X, Y).method == "aggregate"  # not more rows than the limit
 
 
 def test_sizes_asked_and_default():

@@ -234,12 +234,16 @@ def test_arrays_and_fields_are_read_only():
     given[0] = 5.0  # the caller's own array stays writable
 
 
+def bare(core):
+    return WeightedData(core.X, core.y, core.weights, core.index)
+
+
 def test_parts_and_signed_rows():
     core = make()
     np.testing.assert_array_equal(core.Z, core.X * core.y[:, None])
     some = core.take(core.y > 0)
     np.testing.assert_array_equal(some.index, core.index[core.y > 0])
-    assert type(core.rows()) is WeightedData
+    assert type(core.take(slice(2))) is type(core.with_weights(core.weights * 2)) is Coreset
     np.testing.assert_array_equal(core.with_weights(core.weights * 2.0).weights, 2.0 * core.weights)
     assert len(core) == 40
     assert core.n_features == 3
@@ -248,11 +252,11 @@ def test_parts_and_signed_rows():
 def test_names_and_likelihood_of_rows_that_know_none():
     core = make()
     assert feature_names(core) == core.feature_names == ("intercept", "age", "a.b")
-    assert feature_names(core.rows()) == ("beta_0", "beta_1", "beta_2")
+    assert feature_names(bare(core)) == ("beta_0", "beta_1", "beta_2")
     assert own_likelihood(core, None) == "logistic"
     assert own_likelihood(core, "probit") == "probit"
     with pytest.raises(ValueError, match="likelihood is missing"):
-        own_likelihood(core.rows(), None)
+        own_likelihood(bare(core), None)
 
 
 def test_design_puts_the_intercept_first_and_scales_the_rest():

@@ -123,7 +123,7 @@ def test_a_frame_and_a_series_go_together_by_position():
     assert source.label == "outcome"
     assert_rows(source, W)
     assert as_source(FRAME[list(NAMES)], Y).label == "y"
-    assert_rows(as_source(pl.from_pandas(FRAME[list(NAMES)]), pl.Series("a", Y)))
+    assert_rows(as_source(pl.from_pandas(FRAME[list(NAMES)]), pl.Series("b2", Y)))
 
 
 def test_numbers_as_column_names_become_text():
@@ -273,7 +273,7 @@ BAD_TABLES = {
     "y of another length": (FRAME, {"y": Y[1:]}, r"y has shape \(202,\)"),
     "mixed y": (FRAME, {"y": np.array(["a", 1] * 101 + ["a"], dtype=object)}, "y holds values of mixed types"),
     "missing y": (FRAME[["a"]], {"y": pd.Series(np.where(Y == "yes", "t", None), dtype="str")}, "missing labels"),
-    "a column y beside y": (FRAME.rename(columns={"a": "y"}), {"y": Y}, "column 'y' beside y"),
+    "a column y beside y": (FRAME.rename(columns={"a": "y"}), {"y": Y}, "data has a column 'y' as y has: drop it"),
     "a column weight beside weights": (
         FRAME.rename(columns={"a": "weight"}),
         {"label": "label", "weights": W},

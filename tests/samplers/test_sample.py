@@ -93,7 +93,7 @@ def test_weights_count_as_copies():
         ({"chains": 1.5}, TypeError, "chains=1.5 must be a whole number"),
         ({"tune": -1}, ValueError, "tune=-1 must be at least 0"),
         ({"cores": 0}, ValueError, "cores=0 must be at least 1"),
-        ({"random_seed": -3}, ValueError, "random_seed=-3 must be at least 0"),
+        ({"random_seed": -3}, ValueError, "random_seed=-3 must be between 0"),
         ({"sampler": "mala", "target_accept": 0.9}, TypeError, "'target_accept' is not an option of sampler='mala'"),
         ({"sampler": "mala", "thin": 0}, ValueError, "thin=0 must be at least 1"),
     ],

@@ -1,0 +1,71 @@
+"""Tables of any kind (pandas, polars, Arrow, whatever exports Arrow) as Arrow tables, and columns as floats."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from bayescore.types import FloatArray
+from bayescore.validation import DataError, check_finite, check_matrix
+
+
+def is_table(data: Any) -> bool:
+    """Whether `data` is a data frame or table (a single column is not)."""
+    two_dimensional = len(getattr(data, "shape", (0, 0))) == 2
+    return isinstance(data, pd.DataFrame) or (hasattr(data, "__arrow_c_stream__") and two_dimensional)
+
+
+def as_table(data: Any, name: str = "data") -> pa.Table:
+    """Return `data` as an Arrow table, without a pandas index."""
+    try:
+        if not isinstance(data, pd.DataFrame):
+            return pa.table(data)
+        repeated = data.columns[data.columns.duplicated()]
+        if len(repeated):
+            raise DataError(f"column {repeated[0]!r} stands more than once in {name}; rename one")
+        return pa.Table.from_pandas(data, preserve_index=False)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise DataError(f"{name} has a column of mixed types ({error}); convert it to numbers") from None
+
+
+def check_numeric(schema: pa.Schema, columns: tuple[str, ...]) -> None:
+    """Raise if one of the columns is not numeric."""
+    text = [name for name in columns if not _is_numeric(schema.field(name).type)]
+    if text:
+        shown = ", ".join(f"{name!r} ({schema.field(name).type})" for name in text[:5])
+        raise DataError(f"columns are not numeric: {shown}; encode them as 0/1 columns or drop them")
+
+
+def as_floats(column: pa.Array) -> FloatArray:
+    """Return a numeric column as floats, missing values as NaN."""
+    if not pa.types.is_floating(column.type):
+        column = column.cast(pa.float64(), safe=False)
+    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def _is_numeric(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind))
+
+
+def feature_matrix(X: Any, names: tuple[str, ...]) -> FloatArray:
+    """Return raw features, shape (n, D): an array by position, the columns of a table by name.
+
+    Raises
+    ------
+    DataError
+        If columns are missing, not numeric, or hold NaN or infinity.
+    """
+    if not is_table(X):
+        raw = np.asarray(check_matrix(X, "X", n_columns=len(names)), dtype=np.float64)
+    else:
+        table = as_table(X, "X")
+        missing = [name for name in names if name not in table.column_names]
+        if missing:
+            has = ", ".join(table.column_names[:10])
+            raise DataError(f"X lacks the column {missing[0]!r}; it has {has}: give the features of the coreset")
+        check_numeric(table.schema, names)
+        raw = np.column_stack([as_floats(table.column(name)) for name in names])
+    check_finite(raw, names, 0, "X")
+    return raw

@@ -1,0 +1,182 @@
+"""Calibrated coresets: the fit of weights, the fixed-size draw, and the accuracy of the whole."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import optimize
+
+import bayescore as bc
+from bayescore.coresets.calibrated import Candidates, choose
+from bayescore.coresets.draw import hash_uniforms
+from bayescore.coresets.weights import fit_weights
+from bayescore.data import sources
+from bayescore.types import WeightedData
+
+N, D = 20_000, 6
+
+
+def make(seed=0, n=N, shift=-2.0):
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([rng.standard_t(4, size=(n, D - 2)), rng.random(n) < 0.01])
+    p = 1 / (1 + np.exp(-shift - X @ np.array([1.0, -0.5, 0.3, 0.0, 2.0])))
+    return X, np.where(rng.random(n) < p, 1, 0)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make()
+
+
+def build(X, y, **options):
+    settings = {"method": "calibrated", "size": 20 * D, "intercept": True, "random_state": 0, "progressbar": False}
+    return bc.build_coreset(X, y, **{**settings, **options})
+
+
+def errors(core, X, y, **options):
+    """Return the largest error of the mode in posterior sds, and the largest relative error of an sd."""
+    full = bc.find_map(bc.full_data(X, y, intercept=True, likelihood=core.likelihood, progressbar=False), **options)
+    own = bc.find_map(core, **options)
+    return np.abs((own.beta - full.beta) / full.sd).max(), np.abs(own.sd / full.sd - 1).max()
+
+
+@pytest.mark.parametrize("likelihood", ["logistic", "probit"])
+def test_mode_and_curvature_of_the_full_data_at_20_rows_a_column(data, likelihood):
+    for seed in range(5):
+        core = build(*data, likelihood=likelihood, random_state=seed)
+        mean, sd = errors(core, *data)
+        assert mean < 0.01
+        assert sd < 0.03
+        assert len(core) == 20 * D - core.params["dropped"]
+        assert core.params["residual_mean"] < 0.01
+        assert core.weights.sum() == pytest.approx(N, rel=0.3)
+
+
+def test_the_same_draw_without_calibration_fails(data):
+    """Negative control: the sample's own weights miss the mode by several sds."""
+    core = build(*data)
+    drawn = core.with_weights(np.full(len(core), N / len(core)))
+    assert errors(drawn, *data)[0] > 1.0
+
+
+def test_posterior_matches_the_full_data_in_sampling(data):
+    core = build(*data)
+    full = bc.full_data(*data, intercept=True, progressbar=False)
+    settings = {"sampler": "mala", "draws": 2000, "random_seed": 1, "progressbar": False}
+    result = bc.compare({"calibrated": bc.sample(core, **settings)}, bc.sample(full, **settings, thin=3))
+    assert result.verdicts["calibrated"].level in ("close", "indistinguishable")
+
+
+def test_same_coreset_from_every_source_and_cut(data, tmp_path, monkeypatch):
+    X, y = data
+    core = build(X, y)
+    frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(D - 1)]).assign(y=y)
+    frame.to_parquet(tmp_path / "rows.parquet", row_group_size=777)
+    others = [build(tmp_path / "rows.parquet", None, label="y"), build(frame, None, label="y")]
+    monkeypatch.setattr(sources, "block_rows", lambda n_columns: 1234)
+    others.append(build(X, y))
+    for other in others:
+        for name in ("X", "y", "weights", "index"):
+            np.testing.assert_array_equal(getattr(core, name), getattr(other, name))
+
+
+def test_weighted_rows_and_coresets_of_coresets(data):
+    X, y = data
+    weights = np.random.default_rng(1).uniform(0.2, 5, N)
+    core = build(X, y, weights=weights)
+    full = bc.find_map(bc.full_data(X, y, weights=weights, intercept=True, progressbar=False))
+    own = bc.find_map(core)
+    assert np.abs((own.beta - full.beta) / full.sd).max() < 0.01
+    first = build(X, y, size=1000)
+    second = bc.build_coreset(first, method="calibrated", size=20 * D, random_state=1, progressbar=False)
+    assert second.n_total == N
+    assert errors(second, X, y)[0] < 0.02
+
+
+def test_a_prior_of_ones_own_moves_the_mode_that_is_matched(data):
+    prior = bc.Normal(0, 0.05)
+    core = build(*data, prior=prior)
+    assert core.params["prior"] == repr(prior)
+    assert errors(core, *data, prior=prior)[0] < 0.01
+    with pytest.raises(ValueError, match="method='calibrated' needs a prior with a density in closed form"):
+        build(*data, prior=bc.Horseshoe())
+
+
+def test_auto_calibrates_and_size_auto_is_20_rows_a_column(data):
+    core = bc.build_coreset(*data, random_state=0, progressbar=False)
+    assert core.method == "calibrated"
+    assert 150 <= len(core) <= 200
+    assert core.params["passes"] <= 16
+
+
+def test_few_rows_are_all_kept():
+    X, y = make(n=80)
+    core = build(X[:, :3], y, size="auto")
+    assert len(core) == 80
+    np.testing.assert_allclose(core.weights, 1.0)
+
+
+def test_too_few_rows_for_the_totals_are_said(data):
+    with pytest.warns(UserWarning, match=r"no weights on these 8 rows meet the full data: .* ask for size=16"):
+        build(*data, size=8)
+
+
+def test_separable_data_build():
+    X = np.linspace(-1, 1, 3000)[:, None]
+    core = build(X, X[:, 0] > 0.1, size=60)
+    assert errors(core, X, X[:, 0] > 0.1)[0] < 0.05
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_fit_is_the_minimum(seed):
+    rng = np.random.default_rng(seed)
+    shares, totals, ridge = rng.normal(size=(5, 30)) * 10.0 ** rng.integers(-2, 3, (5, 1)), rng.normal(size=5), 1e-2
+    fit = fit_weights(shares, totals, ridge)
+
+    def loss(u):
+        return 0.5 * ridge * ((u - 1) ** 2).sum() + 0.5 * ((shares @ u - totals) ** 2).sum()
+
+    def slope(u):
+        return ridge * (u - 1) + shares.T @ (shares @ u - totals)
+
+    best = optimize.minimize(loss, np.ones(30), jac=slope, bounds=[(0, None)] * 30, options={"maxiter": 10_000})
+    assert (fit.factors >= 0).all()
+    assert loss(fit.factors) <= best.fun * (1 + 1e-6) + 1e-9
+    # the conditions of the minimum: no slope where a factor is positive, upward slope where it is 0
+    gradient = slope(fit.factors)
+    scale = np.abs(shares).max() * max(1, np.abs(totals).max())
+    assert np.abs(gradient[fit.factors > 0]).max() < 1e-6 * scale
+    assert (gradient[fit.factors == 0] > -1e-6 * scale).all()
+    np.testing.assert_allclose(fit.residual, totals - shares @ fit.factors)
+
+
+@pytest.mark.statistical
+def test_inclusion_probabilities_of_the_fixed_size_draw():
+    """Each row's frequency over 4000 draws against pi; largest of 40 z below 4.5: false alarm 3e-4.
+
+    Sequential Poisson sampling meets pi only up to O(1/M), hence 3% are allowed on top. Negative control: equal pi.
+    """
+    n, size, runs = 40, 15, 4000
+    p = np.random.default_rng(0).gamma(0.7, size=n) + 0.02
+    p /= p.sum()
+    rows = WeightedData(np.zeros((n, 1)), np.ones(n, np.int8), np.ones(n), np.arange(n))
+    counts, weight_sum, certain = np.zeros(n), np.zeros(n), 0
+    for seed in range(runs):
+        chosen, certain = choose(Candidates(p, hash_uniforms(0, n, seed) / p, np.arange(n), rows), size, 1.0)
+        assert len(chosen) == size
+        counts[chosen.index] += 1
+        weight_sum[chosen.index] += chosen.weights
+    order = np.argsort(-p)
+    left = 1 - p[order[:certain]].sum()
+    pi = np.minimum(1.0, p * (size - certain) / left)
+    pi[order[:certain]] = 1.0
+    assert pi.sum() == pytest.approx(size)
+    assert (counts[order[:certain]] == runs).all()
+
+    def surprise(expected):
+        error = np.sqrt(expected * (1 - expected) / runs) + 1e-12
+        return (np.maximum(np.abs(counts / runs - expected) - 0.03 * expected, 0) / error).max()
+
+    assert certain >= 1
+    assert surprise(pi) < 4.5
+    assert surprise(np.full(n, size / n)) > 4.5
+    np.testing.assert_allclose(weight_sum / runs, 1.0, atol=0.25)

@@ -1,0 +1,105 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+import bayescore as bc
+from bayescore.diagnostics.certificate import log_likelihoods
+
+N, D = 12_000, 5
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, D - 1)) * [1, 5, 1, 1]
+    p = 1 / (1 + np.exp(1.5 - X @ np.array([1.0, -0.2, 0.3, 0.0])))
+    return pd.DataFrame(X, columns=list("abcd")), np.where(rng.random(N) < p, "yes", "no")
+
+
+def posterior(data, method, size, likelihood="logistic", seed=0):
+    core = bc.build_coreset(
+        *data,
+        method=method,
+        size=size,
+        likelihood=likelihood,
+        intercept=True,
+        standardize=True,
+        random_state=seed,
+        progressbar=False,
+    )
+    return core, bc.sample(core, sampler="mala", random_seed=1, progressbar=False)
+
+
+def full_of(data, likelihood="logistic"):
+    return bc.full_data(*data, likelihood=likelihood, intercept=True, standardize=True, progressbar=False)
+
+
+@pytest.mark.parametrize("likelihood", ["logistic", "probit"])
+def test_a_calibrated_coreset_is_certified(data, likelihood):
+    core, idata = posterior(data, "calibrated", 200, likelihood)
+    cert = bc.certify(idata, core, *data, progressbar=False)
+    assert cert.level == "certified"
+    assert cert.pareto_k < 0.7
+    assert cert.epsilon < 0.01
+    assert cert.n_draws == 500
+    assert cert.ess > 300
+    assert list(cert.coordinates.index) == ["intercept", *"abcd"]
+    assert "Pareto k-hat" in repr(cert)
+
+
+def test_a_subsample_far_off_is_not(data):
+    core, idata = posterior(data, "uniform", 300)
+    cert = bc.certify(idata, core, *data, progressbar=False)
+    assert cert.level == "not certified"
+    assert "method='calibrated'" in cert.text
+
+
+def test_the_predicted_error_is_the_true_one_and_the_correction_repairs_it(data):
+    """A coreset that lacks 1% of the rows: off by a fraction of an sd, which the correction must find."""
+    core, idata = posterior(data, "uniform", int(0.99 * N))
+    cert = bc.certify(idata, core, *data, max_draws=2000, progressbar=False)
+    truth, own = bc.find_map(full_of(data)), bc.find_map(core)
+    error = (own.beta - truth.beta) / truth.sd
+    table = cert.coordinates
+    assert np.abs(error).max() > 0.05
+    assert (np.abs(table["mean_error_sd"] - error) < 4 * table["mean_error_sd_mcse"] + 0.05).all()
+    assert np.abs(table["corrected_sd"] / truth.sd - 1).max() < 0.15
+    assert (
+        (table["corrected_q03"] < table["corrected_mean"]) & (table["corrected_mean"] < table["corrected_q97"])
+    ).all()
+    exact = full_of(data)
+    same = bc.certify(bc.sample(exact, sampler="mala", draws=200, progressbar=False), exact, *data, progressbar=False)
+    assert same.level == "certified"
+    assert same.log_ratio_sd < 1e-6
+
+
+def test_log_likelihoods_are_the_weighted_sums(data):
+    core, idata = posterior(data, "uniform", 300)
+    draws = idata.posterior["beta"].values.reshape(-1, D)[:7]
+    pointwise = bc.log_likelihood(idata, core).values.reshape(-1, 300)[:7]
+    from bayescore.models.likelihoods import logistic
+
+    np.testing.assert_allclose(log_likelihoods(draws, core, logistic), pointwise @ core.weights, rtol=1e-10)
+
+
+def test_full_data_may_come_as_a_coreset_and_gives_the_same(data):
+    core, idata = posterior(data, "calibrated", 200)
+    a = bc.certify(idata, core, *data, progressbar=False)
+    b = bc.certify(idata, core, full_of(data), progressbar=False)
+    assert a.pareto_k == pytest.approx(b.pareto_k, abs=1e-6)
+
+
+def test_mismatches_are_named(data):
+    core, idata = posterior(data, "uniform", 300)
+    frame, y = data
+    with pytest.raises(ValueError, match="data has the features a, b, c, the coreset was built from a, b, c, d"):
+        bc.certify(idata, core, frame[["a", "b", "c"]], y, progressbar=False)
+    other = bc.build_coreset(frame[["a"]], y, method="uniform", size=50, random_state=0, progressbar=False)
+    with pytest.raises(ValueError, match="certify the posterior of this coreset"):
+        bc.certify(idata, other, frame[["a"]], y, progressbar=False)
+    with pytest.raises(ValueError, match="data has another design than the coreset"):
+        bc.certify(idata, core, bc.full_data(frame, y, progressbar=False), progressbar=False)
+    with pytest.raises(ValueError, match=r"data has the labels \(0, 1\)"):
+        bc.certify(idata, core, frame, np.where(y == "yes", 1, 0), progressbar=False)
+    with pytest.raises(ValueError, match="max_draws=5 must be at least 100"):
+        bc.certify(idata, core, frame, y, max_draws=5, progressbar=False)
