@@ -1,5 +1,5 @@
 # `make demo` and `make test` do all the set-up: they need Python 3.11 and make, nothing else.
-PYTHON ?= python3
+PYTHON ?= $(shell command -v python3.11 || echo python3)
 VENV ?= .venv
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready

@@ -4,6 +4,7 @@ Exit status 0 on success, 2 with one line on bad input, 130 on Ctrl-C; ``--verbo
 """
 
 import argparse
+import logging
 import re
 import shlex
 import sys
@@ -66,8 +67,8 @@ def build(args: argparse.Namespace, console: Console) -> None:
         progressbar=not args.quiet,
     )
     core.to_parquet(args.output)
-    console.print(repr(core), highlight=False)
-    console.print(f"wrote {args.output}", highlight=False)
+    console.print(repr(core))
+    console.print(f"wrote {args.output}")
 
 
 def sample(args: argparse.Namespace, console: Console) -> None:
@@ -98,8 +99,8 @@ def sample(args: argparse.Namespace, console: Console) -> None:
         f"R-hat at most {state.rhat:.3f}, effective sample size at least {state.ess_bulk:.0f}", highlight=False
     )
     if state.text:
-        console.print(state.text, highlight=False)
-    console.print(f"wrote {args.output}", highlight=False)
+        console.print(state.text)
+    console.print(f"wrote {args.output}")
 
 
 def compare(args: argparse.Namespace, console: Console) -> None:
@@ -117,7 +118,7 @@ def compare(args: argparse.Namespace, console: Console) -> None:
     words = ["bayescore", "compare", *map(str, args.posteriors), "--reference", str(args.reference)]
     write_report(result, args.output, command=shlex.join([*words, "-o", str(args.output)]))
     show(result, console)
-    console.print(f"wrote {args.output}", highlight=False)
+    console.print(f"wrote {args.output}")
 
 
 def certify(args: argparse.Namespace, console: Console) -> None:
@@ -138,7 +139,7 @@ def certify(args: argparse.Namespace, console: Console) -> None:
         error = f"{row['mean_error_sd']:.3f} ± {row['mean_error_sd_mcse']:.3f}"
         table.add_row(str(feature), *figures, error)
     console.print(table)
-    console.print(f"{found.level}: {found.text}", highlight=False)
+    console.print(f"{found.level}: {found.text}")
 
 
 def demo(args: argparse.Namespace, console: Console) -> None:
@@ -147,7 +148,7 @@ def demo(args: argparse.Namespace, console: Console) -> None:
 
     result = run_demo(args.rows, args.output, args.seed, not args.quiet, console)
     show(result, console)
-    console.print(f"wrote {args.output / 'report.html'}", highlight=False)
+    console.print(f"wrote {args.output / 'report.html'}")
 
 
 def show(result: Any, console: Console) -> None:
@@ -240,11 +241,15 @@ def _size(text: str) -> int | str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     args = parser().parse_args(argv)
-    console, errors = Console(), Console(stderr=True)
+    # users' names and paths are no markup, and a message is one line
+    console = Console(markup=False, highlight=False, soft_wrap=True)
+    errors = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
+    if args.quiet:
+        logging.getLogger("pymc").setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"\s*ArviZ is undergoing a major refactor", category=FutureWarning)
         warnings.filterwarnings("ignore", message="PyTensor could not link to a BLAS", category=UserWarning)
-        warnings.showwarning = lambda message, *_, **__: errors.print(f"bayescore: warning: {message}", highlight=False)
+        warnings.showwarning = lambda message, *_, **__: errors.print(f"bayescore: warning: {message}")
         try:
             args.run(args, console)
         except KeyboardInterrupt:
@@ -256,7 +261,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             if not isinstance(error, ValueError | TypeError | OSError | ImportError | RuntimeError):
                 raise
             text = str(error) or type(error).__name__
-            errors.print(f"bayescore: error: {text}", highlight=False, markup=False, soft_wrap=True)
+            errors.print(f"bayescore: error: {text}")
             return 2
     return 0
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from benchmarks import build_speed, demo_table, mala_speed, mean_sensitivity, references
+from benchmarks import build_speed, calibrated, demo_table, mala_speed, mean_sensitivity, references
 
 BENCHMARKS = {
     "mean_sensitivity": mean_sensitivity.main,
@@ -10,6 +10,7 @@ BENCHMARKS = {
     "mala_speed": mala_speed.main,
     "references": references.main,
     "demo_table": demo_table.main,
+    "calibrated": calibrated.main,
 }
 
 if __name__ == "__main__":

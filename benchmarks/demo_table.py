@@ -4,9 +4,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import matplotlib as mpl
-from bayescore.demo import run_demo
 from rich.console import Console
 
+from bayescore.demo import run_demo
 from benchmarks.tables import RESULTS, publish
 
 

@@ -260,9 +260,9 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: p
     metrics = pd.read_csv(folder / "metrics.csv", index_col="candidate")
     coresets = [f"{method} {size}" for method in ("uniform", "sensitivity", "calibrated") for size in (300, 1000)]
     assert list(metrics.index) == ["full data, MALA", *coresets, "noise floor"]
-    assert (metrics.loc[coresets, "mmd_whitened"] > metrics.loc["full data, MALA", "mmd_whitened"]).all()
+    assert (metrics.loc[coresets[:4], "mmd_whitened"] > metrics.loc["full data, MALA", "mmd_whitened"]).all()
     core = bc.read_coreset(folder / "core.parquet")
-    assert (core.method, core.n_total) == ("sensitivity", 20_000)
+    assert (core.method, core.n_total) == ("calibrated", 20_000)
     assert "bayescore demo --rows 20000" in (folder / "report.html").read_text(encoding="utf-8")
     before = (folder / "report.html").read_bytes()
     assert cli.main(["compare", str(folder / "posterior.nc"), "--reference", str(folder / "posterior.nc"),

@@ -17,7 +17,7 @@ from bayescore.data.passes import Scan, column_moments, scan
 from bayescore.data.sources import DesignedSource, as_source
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.priors import check_density
-from bayescore.types import Source, WeightedData, stack
+from bayescore.types import Design, Source, WeightedData, stack
 from bayescore.validation import DataError, RandomState, check_choice, check_integer, check_positive, check_seed
 
 METHODS = ("auto", "uniform", "sensitivity", "calibrated", "aggregate")
@@ -27,7 +27,7 @@ def build_coreset(
     data: Any,
     y: Any = None,
     *,
-    likelihood: str = "logistic",
+    likelihood: str | None = None,
     method: str = "auto",
     size: int | str = "auto",
     label: str | None = None,
@@ -47,8 +47,8 @@ def build_coreset(
         `label` naming the column of the labels; or a coreset, to shrink it further.
     y : array, shape (N,), optional
         Labels, any two classes; the second in sorted order is +1.
-    likelihood : {"logistic", "probit"}
-        Model that the coreset is for.
+    likelihood : {"logistic", "probit"}, optional
+        Model that the coreset is for; by default that of `data` where it is a coreset, else "logistic".
     method : {"auto", "uniform", "sensitivity", "calibrated", "aggregate"}
         * ``"aggregate"`` merges identical rows: lossless, whatever their number.
         * ``"calibrated"`` draws by score and curvature at the full data's mode and fits the weights so that mode
@@ -105,7 +105,7 @@ def build_coreset(
     (5000, ('intercept', 'x0', 'x1'))
     """
     chosen = check_choice(method, "method", METHODS)
-    link = check_likelihood(likelihood).name
+    link = _likelihood_of(data, likelihood)
     seed = check_seed(random_state)
     _check_options(chosen, link, size, options)
     source = _open(data, y, label, weights, intercept, standardize)
@@ -138,23 +138,41 @@ def full_data(
     data: Any,
     y: Any = None,
     *,
-    likelihood: str = "logistic",
+    likelihood: str | None = None,
     label: str | None = None,
     weights: Any = None,
     intercept: bool = False,
     standardize: bool = False,
+    design: Design | None = None,
     progressbar: bool = True,
 ) -> Coreset:
     """Return all rows as a `Coreset` with their own weights (1 by default), read into memory.
 
     Models, samplers and comparisons take it as they take a coreset; it is also the door for weighted rows
-    that were made elsewhere. The arguments are those of `build_coreset`.
+    that were made elsewhere. The arguments are those of `build_coreset`, and for test rows `design`: with
+    ``design=core.design`` they get the coreset's intercept, centers and scales in place of their own.
     """
-    link = check_likelihood(likelihood).name
-    source = _open(data, y, label, weights, intercept, standardize)
-    source, found = _designed(source, intercept, standardize, progressbar)
+    link = _likelihood_of(data, likelihood)
+    raw = _open(data, y, label, weights, intercept, standardize)
+    if design is None:
+        source, found = _designed(raw, intercept, standardize, progressbar)
+    else:
+        if intercept or standardize:
+            raise ValueError("design brings its own intercept and scales; leave out intercept and standardize")
+        if raw.design.raw_names != design.raw_names:
+            raise DataError(
+                f"data has the features {', '.join(raw.design.raw_names[:5])}, the design "
+                f"{', '.join(design.raw_names[:5])}; give the same columns in the same order"
+            )
+        source = DesignedSource(raw, design, design)
+        found = scan(source, progressbar)
     rows = stack(list(source.blocks()))
     return _coreset(rows, source, found, data, method="full", likelihood=link, params={}, random_state=0)
+
+
+def _likelihood_of(data: Any, likelihood: str | None) -> str:
+    inherited = data.likelihood if isinstance(data, Coreset) else "logistic"
+    return check_likelihood(inherited if likelihood is None else likelihood).name
 
 
 def _check_options(method: str, link: str, size: object, options: dict[str, Any]) -> None:
@@ -179,6 +197,8 @@ def _check_options(method: str, link: str, size: object, options: dict[str, Any]
         raise ValueError("clusters and clustering are both given; give one of them")
     if options.get("prior") is not None:
         check_density(options["prior"], f"method={method!r}")
+    if "delta" in options and "epsilon" not in options:
+        raise ValueError(f"delta={options['delta']} is given without epsilon; give both, or a size")
     for name in ("epsilon", "delta"):
         if name in options:
             options[name] = check_positive(options[name], name, below=1.0)

@@ -65,6 +65,8 @@ def fit_weights(shares: FloatArray, totals: FloatArray, ridge: float = 1e-4, max
         hessian[np.diag_indices(q)] += 1.0
         direction = -linalg.solve(hessian, gradient, assume_a="pos")
         slope = float(gradient @ direction)
+        if -slope <= 1e-14 * max(1.0, abs(value)):  # at the rounding error of the value
+            return Fit(factors, totals - shares @ factors, step)
         length = 1.0
         while True:
             there = dual(r + length * direction)
@@ -72,7 +74,7 @@ def fit_weights(shares: FloatArray, totals: FloatArray, ridge: float = 1e-4, max
                 break
             length *= 0.5
             if length < 1e-12:
-                return Fit(factors, totals - shares @ factors, step)  # at the rounding error of the value
+                return Fit(factors, totals - shares @ factors, step)
         r = r + length * direction
         value, gradient, factors = there
     raise RuntimeError(f"the weights were not fitted in {max_steps} Newton steps (left {math.sqrt(-slope):.2g})")

@@ -43,7 +43,7 @@ class Coreset(WeightedData):
     weight_total : float
         Their total weight (n_total if unweighted).
     method, likelihood : str
-        How the rows were chosen, and for which likelihood ("any" if for all).
+        How the rows were chosen, and for which likelihood.
     params : dict
         What the method was given and found.
     random_state : int
@@ -257,6 +257,24 @@ def own_likelihood(data: object, likelihood: str | None) -> str:
     if likelihood is not None:
         return likelihood
     own: str | None = getattr(data, "likelihood", None)
-    if own is None or own == "any":
+    if own is None:
         raise ValueError("likelihood is missing and the data name none; give likelihood='logistic' or 'probit'")
     return own
+
+
+def check_same_design(data: WeightedData, names: tuple[str, ...], design: Design | None, argument: str) -> None:
+    """Raise unless the columns of `data` are those of a posterior with features `names` and design `design`."""
+    if data.n_features != len(names):
+        raise DataError(f"{argument} has {data.n_features} features, the posterior {len(names)}; use the same design")
+    if not isinstance(data, Coreset):
+        return
+    if data.feature_names != names:
+        raise DataError(
+            f"{argument} has the features {', '.join(data.feature_names[:5])}, the posterior {', '.join(names[:5])}; "
+            "give the same columns in the same order"
+        )
+    if design is not None and data.design != design:
+        raise DataError(
+            f"{argument} has another design (intercept, centers or scales) than the posterior; build it with "
+            "full_data(..., design=core.design)"
+        )

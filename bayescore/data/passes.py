@@ -149,8 +149,6 @@ class Scan:
     """What the first pass over a source learns, having checked that every entry is finite."""
 
     n_rows: int
-    n_positive: int
-    unit_weights: bool
     low: FloatArray
     high: FloatArray
     largest_weight: float
@@ -195,20 +193,20 @@ def scan(source: Source, progressbar: bool = False) -> Scan:
     """
     names = source.design.names
 
-    def summary(start: int, block: WeightedData) -> tuple[int, int, bool, float, FloatArray, FloatArray]:
+    def summary(start: int, block: WeightedData) -> tuple[int, bool, float, FloatArray, FloatArray]:
         low, high = block.X[0].copy(), block.X[0].copy()
         if not _column_range(block.X, low, high):
             check_finite(block.X, names, start)
         heaviest = float(block.weights.max())
         unit = heaviest == 1.0 and float(block.weights.min()) == 1.0
-        return len(block), int(np.count_nonzero(block.y > 0)), unit, heaviest, low, high
+        return len(block), unit, heaviest, low, high
 
     parts = list(map_blocks(source, summary, description="checking rows", progressbar=progressbar))
     n_rows = sum(part[0] for part in parts)
-    unit_weights = all(part[2] for part in parts)
-    heaviest = max(part[3] for part in parts)
-    low = np.min([part[4] for part in parts], axis=0)
-    high = np.max([part[5] for part in parts], axis=0)
+    unit_weights = all(part[1] for part in parts)
+    heaviest = max(part[2] for part in parts)
+    low = np.min([part[3] for part in parts], axis=0)
+    high = np.max([part[4] for part in parts], axis=0)
     if max(float(high.max()), -float(low.min())) > MAX_ENTRY:
         d = int(np.argmax(np.maximum(high, -low)))
         raise DataError(f"column {names[d]!r} has entries above {MAX_ENTRY:g} in size; rescale it: squares overflow")
@@ -219,8 +217,6 @@ def scan(source: Source, progressbar: bool = False) -> Scan:
         total = float(from_integers(sum(sums), unit_of_weight))  # type: ignore[arg-type]
     return Scan(
         n_rows=n_rows,
-        n_positive=sum(part[1] for part in parts),
-        unit_weights=unit_weights,
         low=low,
         high=high,
         largest_weight=heaviest,

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from bayescore.data.passes import block_rows
+from bayescore.data.passes import MAX_BLOCK_ROWS, block_rows
 from bayescore.data.tables import as_floats, as_table, check_numeric, is_table
 from bayescore.types import Design, FloatArray, IntArray, LabelArray, Source, WeightedData
 from bayescore.validation import DataError, check_matrix, check_weights, signed_labels, two_classes
@@ -126,10 +126,10 @@ class DesignedSource:
         """Yield the rows in order."""
         self.n_passes += 1
         for block in self.source.blocks():
-            if self.transform is None:
-                yield block
-            else:
-                yield WeightedData(self.transform.transform(block.X), block.y, block.weights, block.index)
+            for start in range(0, len(block), MAX_BLOCK_ROWS):  # exact sums need short blocks
+                part = block if len(block) <= MAX_BLOCK_ROWS else block.take(slice(start, start + MAX_BLOCK_ROWS))
+                X = np.ascontiguousarray(part.X, dtype=np.float64)
+                yield replace(part, X=X if self.transform is None else self.transform.transform(X))
 
 
 def as_source(data: Any, y: Any = None, *, label: str | None = None, weights: Any = None) -> Source:
@@ -162,6 +162,9 @@ def as_source(data: Any, y: Any = None, *, label: str | None = None, weights: An
                     f"{name} is given, but data is a {type(data).__name__}, which has its own; leave it out"
                 )
         return data
+    if isinstance(data, WeightedData):
+        design = Design(tuple(f"x{j}" for j in range(data.n_features)))
+        return ArraySource(data.X, data.y, data.weights, (-1, 1), "y", design, data.index)
     if isinstance(data, str | Path):
         return _from_parquet(Path(data), y, label, weights)
     if is_table(data):

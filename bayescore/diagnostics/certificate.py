@@ -32,6 +32,7 @@ from bayescore.validation import DataError, check_integer
 
 MAX_K = 0.7
 MIN_ESS_SHARE = 0.2
+EQUAL = 1e-4  # sd of the log ratio below which the weights are equal but for rounding
 MAX_SPREAD = 1.0
 TOLERANCE = 0.25  # of a predicted error plus two standard errors, in sds
 
@@ -170,7 +171,8 @@ def _judge(draws: FloatArray, features: tuple[str, ...], full: FloatArray, own: 
     ratio = full - own
     ratio -= ratio.max()
     smoothed, k = az.psislw(ratio)
-    pareto_k = float(k)
+    spread = float(ratio.std())
+    pareto_k = float(k) if spread > EQUAL else 0.0  # no tail to fit where the weights are equal
     w = np.exp(np.asarray(smoothed, dtype=np.float64))
     w /= w.sum()
     mean, sd = draws.mean(axis=0), draws.std(axis=0, ddof=1)
@@ -198,7 +200,6 @@ def _judge(draws: FloatArray, features: tuple[str, ...], full: FloatArray, own: 
     )
     upper = np.abs(shift) + 2.0 * mcse
     worst = int(np.argmax(upper))
-    spread = float(ratio.std())
     error = f"the mean of {features[worst]!r} is off by {number(abs(shift[worst]), 2)} ± {number(mcse[worst], 1)} sd"
     ess = float(1.0 / (w**2).sum())
     if not (pareto_k < MAX_K and ess >= MIN_ESS_SHARE * len(w)):

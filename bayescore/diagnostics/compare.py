@@ -5,6 +5,7 @@ by, so that "no difference" is told from "too few draws". Use it where a referen
 much larger coreset) can be afforded.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
+from bayescore.data.coreset import check_same_design
 from bayescore.diagnostics import plots, report
 from bayescore.diagnostics.draws import Posterior, is_posterior, read_posterior
 from bayescore.diagnostics.errors import Moments, negative_log_likelihood
@@ -23,7 +25,7 @@ from bayescore.diagnostics.health import Health, health
 from bayescore.diagnostics.metrics import Row, measure, mmd_row, moment_errors, moment_row, noise_floor
 from bayescore.diagnostics.verdict import Verdict, verdict
 from bayescore.models.likelihoods import LIKELIHOODS, check_likelihood
-from bayescore.types import WeightedData
+from bayescore.types import Design, WeightedData
 from bayescore.validation import DataError, check_integer
 
 NOISE_FLOOR = "noise floor"
@@ -185,9 +187,9 @@ def _check_candidates(candidates: object, reference: Posterior) -> dict[str, Pos
 def _check_test(test: object, posteriors: list[Posterior]) -> None:
     if not isinstance(test, WeightedData):
         raise TypeError(f"test is of type {type(test).__name__}; give WeightedData, such as bayescore.full_data(X, y)")
-    n_features = len(posteriors[0].features)
-    if test.n_features != n_features:
-        raise DataError(f"test has {test.n_features} columns, but the posteriors have {n_features} features")
+    own = posteriors[0].attrs.get("design")
+    design = None if own is None else Design.from_dict(json.loads(own))
+    check_same_design(test, posteriors[0].features, design, "test")
     for posterior in posteriors:
         if posterior.attrs.get("likelihood") not in LIKELIHOODS:
             raise DataError(

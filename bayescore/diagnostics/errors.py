@@ -3,10 +3,10 @@ r"""Errors of one posterior against another, each with its Monte Carlo standard 
 ======================  =============================================  ===================================
 error                   definition                                     standard error
 ======================  =============================================  ===================================
-mean                    (m - m_ref) / sd_ref                           sd / sqrt(ESS) of both sides
+mean                    (m - m_ref) / sd_ref                           delta method: both means and sd_ref
 sd                      sd / sd_ref - 1                                delta method, both sides
 correlation             r - r_ref                                      delta method, both sides
-tail                    (q - q_ref) / sd_ref, q at 2.5% and 97.5%      ESS of the quantile, both sides
+tail                    (q - q_ref) / sd_ref, q at 2.5% and 97.5%      delta method: both quantiles, sd_ref
 negative log-lik.       -mean over test rows of log E[p(y | x)]        delta method
 ======================  =============================================  ===================================
 
@@ -73,11 +73,18 @@ def errors(candidate: Moments, reference: Moments, *, scale: FloatArray) -> Mome
 def errors_mcse(candidate: Moments, candidate_mcse: Moments, reference: Moments, reference_mcse: Moments) -> Moments:
     """Return the standard errors of `errors`, from the moments of both sides and their standard errors."""
     ratio = candidate.sd / reference.sd
+
+    def of_location(name: str) -> FloatArray:
+        own, theirs = getattr(candidate, name), getattr(reference, name)
+        scale_mcse = np.abs(own - theirs) / reference.sd * reference_mcse.sd  # the unit, sd_ref, is noisy too
+        both = getattr(candidate_mcse, name) ** 2 + getattr(reference_mcse, name) ** 2
+        return np.asarray(np.sqrt(both + scale_mcse**2) / reference.sd)
+
     return Moments(
-        np.hypot(candidate_mcse.mean, reference_mcse.mean) / reference.sd,
+        of_location("mean"),
         np.hypot(candidate_mcse.sd, ratio * reference_mcse.sd) / reference.sd,
         np.hypot(candidate_mcse.correlation, reference_mcse.correlation),
-        np.hypot(candidate_mcse.tail, reference_mcse.tail) / reference.sd,
+        of_location("tail"),
     )
 
 

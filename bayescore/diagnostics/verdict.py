@@ -13,7 +13,8 @@ too few draws         otherwise: some errors are real, and an error above 0.1 ma
 ====================  ==================================================================================
 
 Where the Monte Carlo error of some mean or sd is 0.1 or more, effective sample sizes are about 100 or less and
-standard errors poor themselves; an error then counts as significant only against the largest of its kind.
+standard errors poor themselves; an error then counts as significant only against the largest of its kind, and
+correlations are not judged.
 
 Reference: Sidak (1967), JASA 62, 626-633.
 """
@@ -85,9 +86,10 @@ def verdict(errors: Moments, mcse: Moments, features: tuple[str, ...], noisier: 
     moving = families[:2]
     noisy = max(moving, key=lambda f: f.mcse.max())
     hidden = not noisy.mcse.max() < TOLERANCE
-    off = [np.where(f.significant(hidden), np.abs(f.error), 0.0) for f in families]
+    judged = moving if hidden else families
+    off = [np.where(f.significant(hidden), np.abs(f.error), 0.0) for f in judged]
     if max(values.max(initial=0.0) for values in off) > TOLERANCE:
-        family, values = max(zip(families, off, strict=True), key=lambda pair: pair[1].max(initial=0.0))
+        family, values = max(zip(judged, off, strict=True), key=lambda pair: pair[1].max(initial=0.0))
         return Verdict(
             "differs",
             f"The largest error is {family.phrase(int(values.argmax()))}: above {TOLERANCE:g} and more than Monte "

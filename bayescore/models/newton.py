@@ -53,13 +53,13 @@ class Mode:
 
 
 def find_mode(
-    terms: Callable[[FloatArray], Terms], start: FloatArray, *, tolerance: float = 1e-8, max_steps: int = 200
+    terms: Callable[[FloatArray], Terms], start: FloatArray, *, tolerance: float = 1e-8, max_steps: int = 500
 ) -> Mode:
     """Climb to the mode of a log density.
 
-    A step goes along the Newton direction, (H + ridge I)^-1 gradient, the ridge 0 unless H is not positive
-    definite; where the density falls, the step is shortened to where the slope, taken as linear, vanishes,
-    and the next one begins with three times that length.
+    A step solves (H + mu S) step = gradient: mu is 0 while Newton's own steps succeed, and follows the ratio of actual
+    to predicted gain where they do not (Levenberg-Marquardt); S is the largest diagonal of H met so far, so that
+    directions whose curvature has died away far out do not run off.
 
     Parameters
     ----------
@@ -79,41 +79,46 @@ def find_mode(
     """
     beta = np.asarray(start, dtype=np.float64)
     here = terms(beta)
-    decrement, length = math.inf, 1.0
+    scale = np.abs(np.diagonal(here.precision))
+    mu, growth, decrement = 0.0, 2.0, math.inf
     n_steps = 1
     while n_steps < max_steps:
-        factor, ridge = _factor(here.precision)
-        direction = linalg.cho_solve(factor, here.gradient)
-        slope = float(here.gradient @ direction)
-        decrement = math.sqrt(max(slope, 0.0))
         # below the rounding error of the value no step can be seen to climb
         blind = 1e-14 * max(1.0, abs(here.value))
-        if ridge == 0.0 and (decrement < tolerance or 0.5 * slope < blind):
-            covariance = linalg.cho_solve(factor, np.eye(len(beta)))
-            return Mode(beta, 0.5 * (covariance + covariance.T), here, decrement, n_steps)
-        length = min(1.0, 3.0 * length)
-        while n_steps < max_steps:
-            there = terms(beta + length * direction)
-            n_steps += 1
-            if there.value >= here.value - blind:
-                beta, here = beta + length * direction, there
-                break
-            end = float(there.gradient @ direction)
-            length *= min(max(slope / (slope - end), 0.1), 0.5) if end < 0.0 else 0.5
+        factor = _factor(here.precision)
+        if factor is not None:
+            decrement = math.sqrt(max(float(here.gradient @ linalg.cho_solve(factor, here.gradient)), 0.0))
+            if decrement < tolerance or 0.5 * decrement**2 < blind:
+                covariance = linalg.cho_solve(factor, np.eye(len(beta)))
+                return Mode(beta, 0.5 * (covariance + covariance.T), here, decrement, n_steps)
+        factor = factor if mu == 0.0 else _factor(here.precision + np.diag(mu * scale))
+        if factor is None:
+            mu = max(10.0 * mu, 1e-6)
+            continue
+        step = linalg.cho_solve(factor, here.gradient)
+        predicted = float(here.gradient @ step - 0.5 * step @ here.precision @ step)
+        there = terms(beta + step)
+        n_steps += 1
+        gain = (there.value - here.value) / predicted
+        if gain > 1e-4 or predicted < blind:
+            beta, here = beta + step, there
+            scale = np.maximum(scale, np.abs(np.diagonal(here.precision)))
+            mu *= max(0.1, 1.0 - (2.0 * min(gain, 1.0) - 1.0) ** 3)
+            mu, growth = (0.0 if mu < 1e-9 else mu), 2.0
+        else:
+            mu, growth = max(growth * mu, 1e-3 if mu == 0.0 else 0.0), 2.0 * growth
     raise RuntimeError(
         f"no mode found in {max_steps} Newton steps (decrement {decrement:.2g} sd): standardise the features, "
         "or use a prior with lighter tails"
     )
 
 
-def _factor(precision: FloatArray) -> tuple[tuple[FloatArray, bool], float]:
-    """Return the Cholesky factor of precision + ridge I with the smallest ridge tried for which there is one."""
-    ridge = 0.0
-    while True:
-        try:
-            return linalg.cho_factor(precision + ridge * np.eye(len(precision)), lower=True), ridge
-        except linalg.LinAlgError:
-            ridge = max(10.0 * ridge, 1e-6 * float(np.abs(np.diag(precision)).mean()) + 1e-300)
+def _factor(matrix: FloatArray) -> tuple[FloatArray, bool] | None:
+    """Return the Cholesky factor of `matrix`; None if it is not positive definite."""
+    try:
+        return linalg.cho_factor(matrix, lower=True)
+    except linalg.LinAlgError:
+        return None
 
 
 def find_map(data: WeightedData, likelihood: str | None = None, prior: Prior | None = None) -> Mode:
@@ -138,7 +143,8 @@ def find_map(data: WeightedData, likelihood: str | None = None, prior: Prior | N
 
     References
     ----------
-    Nocedal and Wright (2006), Numerical Optimization, section 3.4.
+    Moré (1978), The Levenberg-Marquardt algorithm: implementation and theory; Nielsen (1999), Damping parameter in
+    Marquardt's method.
     """
     target = posterior(data, own_likelihood(data, likelihood), prior or Normal(0.0, 4.0), "the MAP estimate")
     return find_mode(target.terms, np.zeros(target.n_features))

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from bayescore.types import FloatArray
 
 NORMAL, STUDENT_T, LAPLACE, SPIKE_AND_SLAB = range(4)
+SMOOTH = (NORMAL, STUDENT_T)  # families whose curvature at the mode says how wide the posterior is
 
 
 class Prior(Protocol):

@@ -9,7 +9,7 @@ from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, WeightedData
 
 _OF_THE_STEP = ("target_accept", "max_treedepth")
-_USERS_OWN = {"step", "init", "initvals", "nuts_sampler"}
+OWN_START = {"step", "init", "initvals", "nuts_sampler"}  # who gives one of these chooses starts and mass matrix
 
 
 def sample_nuts(
@@ -30,15 +30,16 @@ def sample_nuts(
 
     `laplace` holds a first point for each chain, shape (chains, D), and the covariance of the Laplace
     approximation, which serves as the (dense) mass matrix: PyMC's own jitter of 1 can be hundreds of posterior
-    standard deviations where the weights sum to millions. Model and step are built afresh for each call, as a
-    step that has adapted in other processes does not adapt again. `options` go to `pm.sample`.
+    standard deviations where the weights sum to millions. None leaves starts and mass matrix to PyMC. Model and
+    step are built afresh for each call, as a step that has adapted in other processes does not adapt again.
+    `options` go to `pm.sample`.
     """
     options = dict(options)
-    if laplace is None and not options.keys() & _USERS_OWN:
+    if prior.family is None and not options.keys() & OWN_START:
         options.setdefault("target_accept", 0.95)  # hierarchies such as the horseshoe's have funnels
     model = (logistic_model if likelihood == "logistic" else probit_model)(data, prior)
     with model:
-        if laplace is not None and not options.keys() & _USERS_OWN:
+        if laplace is not None:
             starts, covariance = laplace
             tuning = {name: options.pop(name) for name in _OF_THE_STEP if name in options}
             options["step"] = pm.NUTS(scaling=covariance, is_cov=True, **tuning)

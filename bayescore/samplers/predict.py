@@ -12,6 +12,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike
 
+from bayescore.data.coreset import check_same_design
 from bayescore.data.tables import feature_matrix
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.types import Design, FloatArray, WeightedData
@@ -66,7 +67,11 @@ def predict_proba(idata: Any, X: ArrayLike, *, ci_prob: float = 0.94) -> pd.Data
         p = link.probability(rows[start : start + step] @ beta.T)
         low, high = np.quantile(p, [tail, 1.0 - tail], axis=1)
         parts.append(np.stack([p.mean(axis=1), low, high], axis=1))
-    return pd.DataFrame(np.concatenate(parts), columns=["mean", "lower", "upper"], index=getattr(X, "index", None))
+    return pd.DataFrame(
+        np.concatenate(parts),
+        columns=["mean", "lower", "upper"],
+        index=X.index if isinstance(X, pd.DataFrame) else None,
+    )
 
 
 def log_likelihood(idata: Any, data: WeightedData) -> xr.DataArray:
@@ -85,9 +90,8 @@ def log_likelihood(idata: Any, data: WeightedData) -> xr.DataArray:
     DataArray, dims (chain, draw, row)
         Memory: 8 bytes for each draw and row.
     """
-    beta, names, likelihood, _ = _coefficients(idata)
-    if data.n_features != len(names):
-        raise DataError(f"data has {data.n_features} features, the posterior {len(names)}; use the same design")
+    beta, names, likelihood, design = _coefficients(idata)
+    check_same_design(data, names, design, "data")
     values = check_likelihood(likelihood).log_p(beta @ data.Z.T)
     sizes = idata.posterior.sizes
     return xr.DataArray(

@@ -10,13 +10,14 @@ from typing import Any
 import arviz as az
 import numpy as np
 import xarray as xr
+from scipy import linalg
 
 from bayescore.data.coreset import Coreset, feature_names, own_likelihood
 from bayescore.data.passes import available_cores
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.newton import find_mode
-from bayescore.models.posterior import Posterior, posterior
-from bayescore.models.priors import Normal, Prior, check_density, check_prior
+from bayescore.models.posterior import Posterior, likelihood_terms, posterior
+from bayescore.models.priors import LAPLACE, SMOOTH, SPIKE_AND_SLAB, Normal, Prior, check_density, check_prior
 from bayescore.samplers import mala
 from bayescore.samplers.run import Draws, run_chains
 from bayescore.types import FloatArray, WeightedData
@@ -50,7 +51,7 @@ def sample(
         Prior of the coefficients; 4 is the standard deviation.
     sampler : {"nuts", "mala"}
         * ``"nuts"``: the No-U-Turn sampler through `pm.sample`; any prior.
-        * ``"mala"``: adaptive Metropolis-adjusted Langevin, compiled; priors with a density in closed form.
+        * ``"mala"``: adaptive Metropolis-adjusted Langevin, compiled; smooth or Laplace priors.
     draws, tune, chains : int
         Draws kept of each chain, draws of warm-up before them, and chains.
     cores : int, optional
@@ -92,12 +93,12 @@ def sample(
     streams = np.random.SeedSequence(seed).spawn(chains + 1)
     begin = time.perf_counter()
     if chosen == "nuts":
-        from bayescore.samplers.nuts import sample_nuts  # PyMC takes seconds to import
+        from bayescore.samplers.nuts import OWN_START, sample_nuts  # PyMC takes seconds to import
 
         if options.get("nuts_sampler") == "nutpie" and importlib.util.find_spec("nutpie") is None:
             raise ImportError("nuts_sampler='nutpie' needs the package nutpie: pip install 'bayescore[nutpie]'")
         laplace = None
-        if prior.family is not None:
+        if prior.family in SMOOTH and not options.keys() & OWN_START:
             starts, spread = _starts(posterior(core, link, prior), chains, streams[-1])
             laplace = starts, spread @ spread.T
         idata = sample_nuts(
@@ -115,7 +116,9 @@ def sample(
         )
     else:
         thin, preconditioner = _mala_options(options)
-        target = posterior(core, link, check_density(prior, "sampler='mala'"))
+        if check_density(prior, "sampler='mala'").family == SPIKE_AND_SLAB:
+            raise ValueError("sampler='mala' cannot cross between spike and slab; use sampler='nuts'")
+        target = posterior(core, link, prior)
         starts, spread = _starts(target, chains, streams[-1])
         log_epsilon = mala.first_step_size(target.n_features)
         if preconditioner == "identity":
@@ -145,6 +148,10 @@ def _starts(target: Posterior, chains: int, stream: np.random.SeedSequence) -> t
     """
     mode = find_mode(target.terms, np.zeros(target.n_features))
     spread = mode.factor
+    if target.prior.family == LAPLACE:  # the kink's curvature says nothing of the prior's width, its variance does
+        own = likelihood_terms(mode.beta, target.Z, target.weights, target.likelihood).precision
+        variance = 2.0 * target.prior.table(target.n_features)[1] ** 2
+        spread = np.asarray(linalg.cholesky(linalg.inv(own + np.diag(1.0 / variance)), lower=True))
     noise = np.random.default_rng(stream).standard_normal((chains, target.n_features))
     return mode.beta + 1.5 * noise @ spread.T, spread
 

@@ -255,7 +255,7 @@ REFUSED = {
     ),
     "size of aggregate": ({"method": "aggregate", "size": 5}, ValueError, "takes no size; size=5 was given"),
     "epsilon": ({"method": "sensitivity", "epsilon": 1.5}, ValueError, "epsilon=1.5 must be above 0 and below 1"),
-    "delta": ({"method": "sensitivity", "delta": 0}, ValueError, "delta=0 must be above 0 and below 1"),
+    "delta": ({"method": "sensitivity", "epsilon": 0.5, "delta": 0}, ValueError, "delta=0 must be above 0 and below 1"),
     "probit": ({"method": "sensitivity", "likelihood": "probit"}, ValueError, "bounds the logistic likelihood only"),
     "clusterings": (
         {"method": "sensitivity", "clusters": 2, "clustering": X[:2]},

@@ -167,7 +167,7 @@ def test_bad_arguments_are_named(posterior, reference):
 def test_bad_test_rows_are_named(posterior, reference):
     with pytest.raises(TypeError, match="test is of type ndarray"):
         compare(posterior(1), reference, test=np.zeros((3, 3)))
-    with pytest.raises(ValueError, match="test has 2 columns, but the posteriors have 3"):
+    with pytest.raises(ValueError, match="test has 2 features, the posterior 3"):
         compare(posterior(1), reference, test=rows(n_features=2))
     foreign = posterior(1)
     del foreign.posterior.attrs["likelihood"]

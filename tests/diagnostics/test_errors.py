@@ -77,3 +77,22 @@ def test_exact_candidates_seldom_differ(rho):
             alarms[i] += verdict(difference, spread, ("a", "b"), "candidate").level != "indistinguishable"
     assert alarms[0] < 7
     assert alarms[1] >= 7
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("offset", [0.0, 1.0, 50.0])
+def test_standard_error_of_the_mean_error_at_any_distance(offset):
+    """The unit, the reference's sd, is noisy too. Empirical sd over 200 repeats within 25% of the mean standard error.
+
+    The relative standard error of an empirical sd over 200 repeats is 5%: false alarm below 1e-5.
+    """
+    rng = np.random.default_rng(3)
+    values, stated = [], []
+    for _ in range(200):
+        own, reference = rng.normal(offset, 1, (4, 250, 1)), rng.normal(size=(4, 250, 1))
+        m, r = moments(own.reshape(-1, 1)), moments(reference.reshape(-1, 1))
+        values.append(errors(m, r, scale=r.sd).mean[0])
+        stated.append(errors_mcse(m, moments_mcse(own), r, moments_mcse(reference)).mean[0])
+    assert np.std(values) == pytest.approx(np.mean(stated), rel=0.25)
+    if offset == 50.0:  # negative control: without the unit's noise the error is far too small
+        assert np.std(values) > 5 * np.sqrt(2 / 1000)
