@@ -22,7 +22,6 @@ PROBLEMS = (
     "covtype_cover2v4",
     "kddcup99_10pct",
     "phishing_libsvm",
-    "w8a_train",
 )
 SEEDS = 10
 
