@@ -108,7 +108,7 @@ def root_of_sums(
 
 
 def mmd_of_sums(aa: FloatArray, bb: FloatArray, ab: FloatArray, n: FloatArray, m: FloatArray) -> tuple[float, float]:
-    """Return the MMD and its jackknife standard error from block sums.
+    """Return the MMD and its jackknife standard error, given the whitening, from block sums.
 
     Parameters
     ----------

@@ -32,7 +32,8 @@ METRICS: dict[str, tuple[str, float, str]] = {
     "mmd_whitened": (
         "MMD, whitened",
         1.0,
-        "Distance between the two sets of draws over all moments up to the third, in the reference's own scale.",
+        "Distance between the two sets of draws over all moments up to the third, in the reference's own scale; "
+        "its ± takes that scale as known, and is too small where the distance is large.",
     ),
     "mmd": ("MMD", 1.0, "The same in the units of the coefficients; comparable within this report only."),
     "mean_error_sd": ("Mean (sd)", 1.0, "Largest error of a posterior mean, in reference sds."),
