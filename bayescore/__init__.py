@@ -7,8 +7,9 @@ The pipeline, in the order of the rooms:
 3. *models*: `logistic_model` and `probit_model` are PyMC models with a weighted potential;
    `weighted_potential` puts a coreset into a model of your own; `find_map` gives the mode.
 4. *samplers*: `sample` draws from the posterior; `predict_proba` and `log_likelihood` follow from the draws.
-5. *diagnostics*: `certify` checks a coreset's posterior against the full data in one pass; `compare` shows with Monte
-   Carlo errors how close posteriors are, and writes a report.
+5. *diagnostics*: `certify` checks a coreset's posterior against the full data in one pass, and gives their elpd;
+   `log_evidence` gives the marginal likelihood of both; `compare` shows with Monte Carlo errors how close posteriors
+   are, and writes a report.
 
 >>> import bayescore as bc
 >>> core = bc.build_coreset(X, y, size=1000, intercept=True, random_state=0)   # doctest: +SKIP
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from bayescore.data.coreset import Coreset, read_coreset
     from bayescore.diagnostics import Comparison, compare, mmd
     from bayescore.diagnostics.certificate import certify
+    from bayescore.diagnostics.evidence import log_evidence
     from bayescore.models.graph import logistic_model, probit_model, weighted_potential
     from bayescore.models.newton import find_map
     from bayescore.models.priors import Cauchy, Horseshoe, Laplace, Normal, SpikeAndSlab, StudentT
@@ -48,6 +50,7 @@ _HOMES = {
     "compare": "diagnostics",
     "find_map": "models.newton",
     "full_data": "coresets.build",
+    "log_evidence": "diagnostics.evidence",
     "log_likelihood": "samplers.predict",
     "logistic_model": "models.graph",
     "mmd": "diagnostics",
@@ -72,6 +75,7 @@ __all__ = [
     "compare",
     "find_map",
     "full_data",
+    "log_evidence",
     "log_likelihood",
     "logistic_model",
     "mmd",

@@ -9,7 +9,7 @@ import re
 import shlex
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn
@@ -125,9 +125,12 @@ def certify(args: argparse.Namespace, console: Console) -> None:
     """Run ``bayescore certify``."""
     from bayescore.data.coreset import read_coreset
     from bayescore.diagnostics.certificate import certify as check
+    from bayescore.diagnostics.certificate_report import write_certificate
     from bayescore.diagnostics.wording import number
     from bayescore.samplers.files import read_posterior
 
+    if args.output:
+        check_output(args.output, args.posterior, args.core, args.rows)
     core = read_coreset(args.core)
     idata = read_posterior(args.posterior)
     found = check(idata, core, args.rows, label=args.label, weights=args.weights, progressbar=not args.quiet)
@@ -139,31 +142,42 @@ def certify(args: argparse.Namespace, console: Console) -> None:
         error = f"{row['mean_error_sd']:.3f} ± {row['mean_error_sd_mcse']:.3f}"
         table.add_row(str(feature), *figures, error)
     console.print(table)
-    console.print(f"{found.level}: {found.text}")
+    console.print(repr(found))
+    if args.output:
+        words = ["bayescore", "certify", str(args.posterior), str(args.core), str(args.rows), "--label", args.label]
+        words += ["--weights", args.weights] if args.weights else []
+        command = shlex.join([*words, "-o", str(args.output)])
+        write_certificate(found, idata, core, args.output, command=command)
+        console.print(f"wrote {args.output}")
 
 
 def demo(args: argparse.Namespace, console: Console) -> None:
     """Run ``bayescore demo``."""
     from bayescore.demo import run_demo
 
-    result = run_demo(args.rows, args.output, args.seed, not args.quiet, console)
-    show(result, console)
+    result, certificates = run_demo(args.rows, args.output, args.seed, not args.quiet, console)
+    show(result, console, certificates)
     console.print(f"wrote {args.output / 'report.html'}")
 
 
-def show(result: Any, console: Console) -> None:
-    """Print the verdicts of a comparison and its main figures."""
+def show(result: Any, console: Console, certificates: Mapping[str, Any] | None = None) -> None:
+    """Print the verdicts of a comparison, the certificates' beside them, and its main figures."""
     from bayescore.diagnostics.wording import number
 
-    table = Table(box=None)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))  # fits a terminal of 80
     table.add_column("posterior", no_wrap=True)
-    for heading in ("whitened MMD", "mean error (sd)", "sd error (%)"):
-        table.add_column(heading, justify="right")
+    for heading, width in (("whitened MMD", 9), ("mean error (sd)", 6), ("sd error (%)", 6)):
+        table.add_column(heading, justify="right", min_width=width)
     table.add_column("verdict", no_wrap=True)
+    if certificates:
+        table.add_column("certificate", no_wrap=True)
     for name, row in result.metrics.iterrows():
         verdict = result.verdicts.get(name)
         figures = (row["mmd_whitened"], row["mean_error_sd"], 100.0 * row["sd_error"])
-        table.add_row(str(name), *map(number, figures), verdict.level if verdict else "")
+        levels = [verdict.level if verdict else ""]
+        if certificates:
+            levels.append(certificates[name].level if name in certificates else "")
+        table.add_row(str(name), *map(number, figures), *levels)
     console.print(table)
 
 
@@ -221,6 +235,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("rows", type=Path, help="Parquet file, or folder, that the coreset was built from")
     p.add_argument("--label", required=True, help="column of the labels")
     p.add_argument("--weights", help="column of the weights")
+    p.add_argument("-o", "--output", type=Path, help="HTML file to write")
     p.set_defaults(run=certify)
 
     p = commands.add_parser("compare", parents=[common], help="compare posteriors, write an HTML report")

@@ -89,7 +89,7 @@ def test_build_sample_compare(inputs: Path, capsys: pytest.CaptureFixture[str]) 
     assert idata.posterior.attrs["prior"].startswith("StudentT")
     assert idata.posterior.sizes == {"chain": 2, "draw": 100, "feature": 4}
     report = Path("report.html").read_text(encoding="utf-8")
-    assert re.search("indistinguishable|close|differs", report)
+    assert re.search("<strong>p: (indistinguishable|close|differs|too few draws)</strong>", report)
     assert "bayescore compare p.nc --reference q.nc -o report.html" in report
 
 
@@ -118,6 +118,42 @@ def test_the_verdict_is_printed_and_reported(inputs: Path, capsys: pytest.Captur
     assert not reported("wrong.html", "posterior.nc")
 
 
+CERTIFY = "certify posterior.nc core.parquet rows.parquet --label y --quiet"
+
+
+def test_certify_prints_and_reports_the_verdict(inputs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = files()
+    assert cli.main(CERTIFY.split()) == 0
+    printed = capsys.readouterr().out
+    core = bc.read_coreset("core.parquet")
+    found = bc.certify(az.from_netcdf("posterior.nc"), core, frame(), label="y", progressbar=False)
+    assert f"Certificate: {found.level}\n  {found.text}\n" in printed
+    assert files() == before
+    assert cli.main([*CERTIFY.split(), "-o", "c e.html"]) == 0
+    assert "wrote c e.html" in capsys.readouterr().out
+    text = html.unescape(Path("c e.html").read_text(encoding="utf-8"))
+    assert found.text in text
+    assert f"uniform {len(core)}: {found.level}" in text
+    assert "bayescore certify posterior.nc core.parquet rows.parquet --label y -o 'c e.html'" in text
+
+
+@pytest.mark.parametrize(("method", "level"), [("calibrated", "certified"), ("uniform", "not certified")])
+def test_certify_exits_0_whatever_the_verdict(
+    inputs: Path, capsys: pytest.CaptureFixture[str], method: str, level: str
+) -> None:
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame(rng.normal(size=(20_000, 2)), columns=["a", "b"])
+    rows["y"] = rows["a"] + rng.logistic(size=20_000) > 0
+    rows.to_parquet("many.parquet")
+    core = build_coreset(rows, label="y", method=method, size=200, random_state=0, progressbar=False)
+    core.to_parquet("c.parquet")
+    write_posterior(bc.sample(core, sampler="mala", draws=250, random_seed=0, progressbar=False), "p.nc")
+    argv = ["certify", "p.nc", "c.parquet", "many.parquet", "--label", "y", "--quiet", "-o", "c.html"]
+    assert cli.main(argv) == 0
+    assert f"Certificate: {level}\n" in capsys.readouterr().out
+    assert f": {level}</strong>" in Path("c.html").read_text(encoding="utf-8")
+
+
 def test_same_seed_same_files(inputs: Path) -> None:
     for name in ("one", "two"):
         assert cli.main(["build", "rows.parquet", "--label", "y", "--size", "80", "--quiet", "-o", name]) == 0
@@ -128,9 +164,8 @@ def test_posteriors_of_one_file_name_keep_their_folders(inputs: Path, capsys: py
     shutil.copy("posterior.nc", "folder/posterior.nc")
     argv = ["compare", "posterior.nc", "folder/posterior.nc", "--reference", "posterior.nc", "-o", "report.html"]
     assert cli.main(argv) == 0
-    printed = capsys.readouterr().out
-    assert " posterior.nc" in printed
-    assert " folder/posterior.nc" in printed
+    first = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert {"posterior.nc", "folder/posterior.nc"} <= set(first)
 
 
 BUILD = "build rows.parquet --label y --quiet"
@@ -175,6 +210,23 @@ BAD = {
     "reference missing": ("compare posterior.nc --reference nothing.nc -o new", "nothing.nc"),
     "features differ": ("compare other_posterior.nc --reference posterior.nc -o new", "'d'"),
     "report replaces a posterior": ("compare posterior.nc --reference posterior.nc -o posterior.nc", "posterior.nc"),
+    "certified posterior missing": ("certify nothing.nc core.parquet rows.parquet --label y -o new", "nothing.nc"),
+    "certified coreset missing": ("certify posterior.nc nothing rows.parquet --label y -o new", "nothing"),
+    "certified rows missing": ("certify posterior.nc core.parquet nothing --label y -o new", "nothing"),
+    "certified rows differ": (f"{CERTIFY.replace(' rows', ' other_rows')} -o new", "a, b, d"),
+    "certified coreset differs": (f"{CERTIFY.replace(' core', ' other_core')} -o new", "a, b, d"),
+    # before work: the posterior is missing too
+    "certificate is a folder": (
+        "certify nothing.nc core.parquet rows.parquet --label y -o folder",
+        "--output='folder'",
+    ),
+    "certificate's folder missing": (
+        "certify nothing.nc core.parquet rows.parquet --label y -o absent/new",
+        "'absent'",
+    ),
+    "certificate replaces the rows": (f"{CERTIFY} -o rows.parquet", "--output='rows.parquet'"),
+    "certificate replaces the coreset": (f"{CERTIFY} -o core.parquet", "--output='core.parquet'"),
+    "certificate replaces the posterior": (f"{CERTIFY} -o posterior.nc", "--output='posterior.nc'"),
     "demo of few rows": ("demo --rows 10 -o new", "rows=10"),
     "demo into a file": ("demo -o rows.parquet", "rows.parquet"),
     "command unknown": ("shrink rows.parquet", "shrink"),
@@ -216,7 +268,7 @@ def half_then_interrupt(path_of: Callable[..., str | Path]) -> Callable[..., Non
 
 
 @pytest.mark.parametrize("earlier", [False, True], ids=["no earlier file", "earlier file"])
-@pytest.mark.parametrize("command", ["build", "sample", "compare"])
+@pytest.mark.parametrize("command", ["build", "sample", "compare", "certify"])
 def test_interrupted_while_writing(
     inputs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str, earlier: bool
 ) -> None:
@@ -230,6 +282,7 @@ def test_interrupted_while_writing(
         "build": ["build", "rows.parquet", "--label", "y", "--size", "50", "--quiet"],
         "sample": ["sample", "core.parquet", *FAST],
         "compare": ["compare", "posterior.nc", "--reference", "posterior.nc"],
+        "certify": CERTIFY.split(),
     }[command]
     assert cli.main([*argv, "-o", "new"]) == 130
     assert capsys.readouterr().err == "bayescore: interrupted; unfinished files were removed\n"
@@ -254,16 +307,22 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: p
     folder = tmp_path / "new" / "demo"
     assert cli.main(["demo", "--rows", "20000", "--quiet", "-o", str(folder)]) == 0
     assert {path.name for path in folder.iterdir()} == {"report.html", "metrics.csv", "core.parquet", "posterior.nc"}
-    verdicts = [line for line in capsys.readouterr().out.splitlines() if line.strip().startswith("full data, MALA")]
-    assert len(verdicts) == 1
-    assert "indistinguishable" in verdicts[0]
+    printed = capsys.readouterr().out.splitlines()
+    lines = {name: line.split() for line in printed if (name := line[:16].strip()) and ";" not in line}
+    assert lines["full data, MALA"][-1] == "indistinguishable"
+    assert lines["calibrated 1000"][-2:] == ["indistinguishable", "certified"]
+    assert lines["uniform 300"][-3:] == ["differs", "not", "certified"]
     metrics = pd.read_csv(folder / "metrics.csv", index_col="candidate")
     coresets = [f"{method} {size}" for method in ("uniform", "sensitivity", "calibrated") for size in (300, 1000)]
     assert list(metrics.index) == ["full data, MALA", *coresets, "noise floor"]
     assert (metrics.loc[coresets[:4], "mmd_whitened"] > metrics.loc["full data, MALA", "mmd_whitened"]).all()
     core = bc.read_coreset(folder / "core.parquet")
     assert (core.method, core.n_total) == ("calibrated", 20_000)
-    assert "bayescore demo --rows 20000" in (folder / "report.html").read_text(encoding="utf-8")
+    report = (folder / "report.html").read_text(encoding="utf-8")
+    assert "bayescore demo --rows 20000" in report
+    told = re.search(r"Of the (\d) certificates whose correction can be trusted, the predictions of (\d) agree", report)
+    assert told
+    assert told[1] == told[2] >= "2"
     before = (folder / "report.html").read_bytes()
     assert cli.main(["compare", str(folder / "posterior.nc"), "--reference", str(folder / "posterior.nc"),
                      "-o", str(folder / "again.html")]) == 0  # fmt: skip

@@ -58,9 +58,10 @@ def build_coreset(
         * ``"auto"`` merges identical rows where at most `size` (1000 for "auto") are distinct; else it calibrates.
           ``core.method`` says which.
     size : int or "auto"
-        Rows to draw; by sensitivity a row may be drawn more than once, so there can be fewer. "auto" is the
-        size that `epsilon` asks for where it is given, else 20 rows for each column, at least 200 (1000 for
-        "sensitivity" and "uniform"), or all rows if there are fewer. ``"aggregate"`` takes no size.
+        Rows to draw; by sensitivity a row may be drawn more than once, so there can be fewer. "auto" is, for
+        ``"calibrated"``, the smallest size whose predicted error is within `tolerance` (sizes tried and their errors
+        are in ``core.params["size_curve"]``); for ``"sensitivity"`` the one that `epsilon` asks for where it is given;
+        else 1000, or 20 rows for each column if that is more. ``"aggregate"`` takes no size.
     label : str, optional
         Column of the labels.
     weights : array or str, optional
@@ -81,7 +82,8 @@ def build_coreset(
         (centers of shape (k, D) among signed rows, or a fitted scikit-learn clusterer, in place of
         k-means++), `epsilon` and `delta` (default 0.05) for ``size="auto"``. For ``"calibrated"`` and
         ``"auto"``: `prior`, under which the mode is sought (default Normal(0, 4)); only the likelihood is
-        calibrated, so that the coreset serves other priors of like strength too.
+        calibrated, so that the coreset serves other priors of like strength too; and `tolerance`, the error to aim
+        at, of means in posterior sds and of sds relatively (default 0.05).
 
     Returns
     -------
@@ -119,14 +121,19 @@ def build_coreset(
         limit = math.inf if chosen == "aggregate" else 1000 if size == "auto" else int(size)
         rows = aggregate(source, limit, progressbar=progressbar)
         chosen, params = ("calibrated", {}) if rows is None else ("aggregate", {"lossless": True})
-    least = 200 if chosen == "calibrated" else 1000
-    draws = min(found.n_rows, max(least, 20 * n_features)) if size == "auto" else int(size)
+    draws = min(found.n_rows, max(1000, 20 * n_features)) if size == "auto" else int(size)
     if rows is None and chosen == "sensitivity":
         asked = None if size == "auto" and "epsilon" in options else draws
         rows, params = sensitivity_coreset(source, found, asked, seed, progressbar, **options)
     elif rows is None and chosen == "calibrated":
         rows, params = calibrated_coreset(
-            source, found, draws, seed, progressbar, likelihood=check_likelihood(link), **options
+            source,
+            found,
+            None if size == "auto" else draws,
+            seed,
+            progressbar,
+            likelihood=check_likelihood(link),
+            **options,
         )
     elif rows is None:
         rows, params = uniform_coreset(source, found, draws, seed, progressbar)
@@ -182,7 +189,8 @@ def _check_options(method: str, link: str, size: object, options: dict[str, Any]
             f"method='sensitivity' bounds the logistic likelihood only; likelihood={link!r}: use 'calibrated'"
         )
     known = [p.name for p in inspect.signature(sensitivity_coreset).parameters.values() if p.kind is p.KEYWORD_ONLY]
-    allowed = {"sensitivity": known, "calibrated": ["prior"], "auto": ["prior"]}.get(method, [])
+    calibrated = ["prior", "tolerance"]
+    allowed = {"sensitivity": known, "calibrated": calibrated, "auto": calibrated}.get(method, [])
     for name in options:
         if name not in allowed:
             takes = ", ".join(allowed) or "no options"
@@ -191,15 +199,16 @@ def _check_options(method: str, link: str, size: object, options: dict[str, Any]
         if method == "aggregate":
             raise ValueError(f"method='aggregate' keeps every distinct row and takes no size; size={size!r} was given")
         check_integer(size, "size", low=1)
-        if "epsilon" in options:
-            raise ValueError(f"size={size} and epsilon={options['epsilon']} are both given; give one of them")
+        for name in ("epsilon", "tolerance"):
+            if name in options:
+                raise ValueError(f"size={size} and {name}={options[name]} are both given; give one of them")
     if options.get("clusters") is not None and options.get("clustering") is not None:
         raise ValueError("clusters and clustering are both given; give one of them")
     if options.get("prior") is not None:
         check_density(options["prior"], f"method={method!r}")
     if "delta" in options and "epsilon" not in options:
         raise ValueError(f"delta={options['delta']} is given without epsilon; give both, or a size")
-    for name in ("epsilon", "delta"):
+    for name in ("epsilon", "delta", "tolerance"):
         if name in options:
             options[name] = check_positive(options[name], name, below=1.0)
 

@@ -1,209 +1,177 @@
 r"""Calibrated coresets: drawn by score and curvature, then weighted so that full-data totals are met exactly.
 
-1. theta-hat, the MAP of the full data, by Newton passes from the MAP of a uniform pilot; L L' = C, the inverse
-   Hessian there.
+1. theta-hat, the MAP of the full data (`pilot.full_mode`); L L' = C, the inverse Hessian there.
 2. Rows are drawn, M of them and each at most once, with probability proportional to
    g^2 / sum g^2 + g / sum g + h / sum h + 0.1 w / W, where g = w s |zL| is the whitened score and h = w c |zL|^2
    the curvature leverage; rows whose probability reaches 1 are in for certain.
 3. `fit_weights` changes their weights w / pi as little as it can to meet, of the full data at theta-hat: the D
-   whitened scores sum w s zL, the D forms sum w c (z . C e_j)^2 / C_jj, and K random forms
-   sum w c (zL . v)^2. K is M / 3 (at least D + 20, at most 1000 or the D (D + 1) / 2 that fix the whole Hessian).
+   whitened scores sum w s zL; the D forms sum w c (z . C e_j)^2 / C_jj; K random forms sum w c (zL . v)^2, K = M / 3
+   (at least D + 20, at most 400 or the D (D + 1) / 2 that fix the whole Hessian); the D sums
+   sum w l''' |zL|^2 zL / 2, which to second order are the distance of the posterior mean from the mode; and the
+   log-likelihood itself, so that the evidence agrees too.
+4. The coreset is tried out: draws of its posterior, one pass for the full data's log-likelihood there (`trial`), and
+   importance weights give the errors of its means and sds. Where they are above the tolerance, the weights are fitted
+   once more, to meet the full data's log-likelihood at those draws as well; the better fit is kept.
 
-So the coreset has the mode of the full data and matching curvature, while the shape of the tails comes from real
-likelihood terms. When to use it: whenever the rows can be read more than once; posterior means are within a few
-hundredths of a posterior sd at M = 20 D.
+So the coreset has the mode of the full data, matching curvature and skewness, while the shape of the tails comes from
+real likelihood terms. When to use it: whenever the rows can be read more than once.
 """
 
 import math
 import warnings
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bayescore.coresets.draw import hash_uniforms
+from bayescore.coresets.fixed_size import Candidates, choose, draw_candidates
+from bayescore.coresets.pilot import MAX_PILOTS, SCORE_TOTAL, Sums, Whitened, full_mode, sums_at
+from bayescore.coresets.trial import Trial, try_out
 from bayescore.coresets.weights import fit_weights
-from bayescore.data.passes import Scan, map_blocks
+from bayescore.data.passes import Scan
 from bayescore.models.likelihoods import Logistic, Probit
-from bayescore.models.newton import Mode, find_mode
-from bayescore.models.posterior import Terms, likelihood_terms, prior_part
+from bayescore.models.posterior import Terms, prior_part
 from bayescore.models.priors import Normal, Prior, check_density
-from bayescore.types import FloatArray, IntArray, Source, WeightedData, stack
+from bayescore.types import FloatArray, Source, WeightedData
 
-MAX_FORMS = 1000  # the fit costs forms^2 x rows
-
-Probability = Callable[[WeightedData], FloatArray]
-
-
-class Whitened(NamedTuple):
-    """What the scores need: likelihood, theta-hat, and L with L L' the inverse Hessian, shape (D, D)."""
-
-    likelihood: Logistic | Probit
-    theta: FloatArray
-    factor: FloatArray
-
-    def scores(self, block: WeightedData) -> tuple[FloatArray, FloatArray]:
-        """Return the whitened score norms g and the curvature leverages h, shape (n,) each."""
-        rows = block.Z
-        eta = rows @ self.theta
-        length = np.sqrt(((rows @ self.factor) ** 2).sum(axis=1))
-        return (
-            block.weights * self.likelihood.score(eta) * length,
-            block.weights * self.likelihood.curvature(eta) * length**2,
-        )
+TOLERANCE = 0.05
+MAX_FORMS = 400  # the fit costs forms^2 x rows
+MAX_ROUNDS = 2  # a third one was never better
+LARGEST = 4  # times the size begun with
 
 
-class Candidates(NamedTuple):
-    """Rows that may be in the sample: probabilities, keys u / p, positions in the source."""
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """Rows with fitted weights, and what is known of them.
 
-    probability: FloatArray
-    key: FloatArray
-    position: IntArray
+    Parameters
+    ----------
+    rows : WeightedData
+        Rows whose weight was not fitted to zero.
+    size, certain : int
+        Rows drawn, and those of them that were in for certain.
+    residual_mean : float
+        Largest whitened score left, in posterior sds.
+    residual_curvature : float
+        Largest relative error left in a marginal curvature.
+    rounds : int
+        Times that the weights were fitted to draws.
+    mean_error, sd_error : float
+        Largest error to expect of a mean, in posterior sds, and relative error of an sd.
+    """
+
     rows: WeightedData
+    size: int
+    certain: int
+    residual_mean: float
+    residual_curvature: float
+    rounds: int
+    mean_error: float = math.inf
+    sd_error: float = math.inf
 
-    def best(self, size: int) -> "Candidates":
-        """Keep the `size` largest probabilities and the `size` smallest keys."""
-        if len(self.key) <= size:
-            return self
-        kept: NDArray[np.bool_] = np.zeros(len(self.key), dtype=np.bool_)
-        kept[np.lexsort((self.position, -self.probability))[:size]] = True
-        kept[np.lexsort((self.position, self.key))[:size]] = True
-        return Candidates(self.probability[kept], self.key[kept], self.position[kept], self.rows.take(kept))
+    @property
+    def error(self) -> float:
+        """The larger of the two errors to expect."""
+        return max(self.mean_error, self.sd_error)
 
-
-def join(parts: list[Candidates]) -> Candidates:
-    """Put candidates below each other."""
-    return Candidates(
-        np.concatenate([part.probability for part in parts]),
-        np.concatenate([part.key for part in parts]),
-        np.concatenate([part.position for part in parts]),
-        stack([part.rows for part in parts]),
-    )
+    def point(self) -> dict[str, float]:
+        """Return its point on the curve of predicted error against size."""
+        return {"size": self.size, "mean_error": self.mean_error, "sd_error": self.sd_error}
 
 
-def choose(candidates: Candidates, size: int, total: float) -> tuple[WeightedData, int]:
-    """Return `size` rows, or all there are, with weights w / pi, and how many of them are in for certain.
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """All that fits of several sizes share: one mode, one draw of candidates, one set of totals."""
 
-    pi = min(1, t p) with sum pi = M. Rows with t p >= 1 are certain; of the rest the smallest u / p are taken
-    (sequential Poisson sampling, Ohlsson 1998), so that the size is fixed.
-    """
-    if len(candidates.key) <= size:
-        return candidates.rows, len(candidates.key)
-    order = np.lexsort((candidates.position, -candidates.probability))
-    p = candidates.probability[order]
-    certain, left = 0, total
-    while certain < min(size, len(p)) and p[certain] * (size - certain) >= left:
-        left -= p[certain]
-        certain += 1
-    inside = order[:certain]
-    others = order[certain:]
-    by_key = others[np.lexsort((candidates.position[others], candidates.key[others]))][: size - certain]
-    chosen = np.concatenate([inside, by_key])
-    inclusion = np.ones(len(chosen))
-    inclusion[certain:] = candidates.probability[by_key] * ((size - certain) / left)
-    rank = np.argsort(candidates.position[chosen])
-    rows = candidates.rows.take(chosen[rank])
-    return rows.with_weights(rows.weights / inclusion[rank]), certain
+    source: Source
+    likelihood: Logistic | Probit
+    prior: Prior
+    sums: Sums
+    likelihood_part: Terms
+    candidates: Candidates
+    seed: int
+    progressbar: bool
 
-
-def fixed_size_draw(
-    source: Source, probability: Probability, total: float, size: int, seed: int, progressbar: bool
-) -> tuple[WeightedData, int]:
-    """Draw `size` rows, each at most once, in one pass; return them, and how many of them are certain.
-
-    ``probability(block)`` gives the rows' p, shape (n,), up to the factor `total`, their sum over all rows.
-    """
-
-    def candidates(start: int, block: WeightedData) -> Candidates:
-        p = probability(block)
-        u = hash_uniforms(start, len(block), seed)
-        return Candidates(p, u / p, np.arange(start, start + len(block)), block).best(size)
-
-    kept: list[Candidates] = []
-    for part in map_blocks(source, candidates, description="drawing rows", progressbar=progressbar, canonical=True):
-        kept.append(part)
-        if sum(len(c.key) for c in kept) > 8 * size + 1000:
-            kept = [join(kept).best(size)]
-    return choose(join(kept), size, total)
-
-
-def by_size(source: Source, found: Scan, progressbar: bool) -> Probability:
-    """Return p = (1/2 + |x / rms|^2 / (2 D)) w / W: half at random, half by the size of the scaled row; one pass.
-
-    Rows of rare categories are large once their columns are scaled, so a pilot drawn so sees every column.
-    """
-    parts = map_blocks(
-        source,
-        lambda _, block: block.weights @ block.X**2,
-        description="sizes of rows",
-        progressbar=progressbar,
-        canonical=True,
-    )
-    squares: FloatArray = np.maximum(sum(parts), np.finfo(float).tiny)
-    scale = 0.5 / (squares * len(squares))
-    return lambda block: block.weights * (0.5 / found.weight_total + block.X**2 @ scale)
-
-
-def by_score(source: Source, found: Scan, white: Whitened, progressbar: bool) -> Probability:
-    """Return p of step 2 of the module's docstring, which sums to 3.1; one pass."""
-
-    def sums(_: int, block: WeightedData) -> FloatArray:
-        g, h = white.scores(block)
-        return np.array([g @ g, g.sum(), h.sum()])
-
-    parts = map_blocks(source, sums, description="scores", progressbar=progressbar, canonical=True)
-    squares, norms, leverages = sum(parts)  # type: ignore[misc]
-
-    def probability(block: WeightedData) -> FloatArray:
-        g, h = white.scores(block)
-        return np.asarray(g**2 / squares + g / norms + h / leverages + 0.1 * block.weights / found.weight_total)
-
-    return probability
-
-
-def full_mode(
-    source: Source, found: Scan, likelihood: Logistic | Probit, prior: Prior, seeds: list[int], progressbar: bool
-) -> Mode:
-    """Return the MAP of the full data to 0.01 posterior sd.
-
-    Newton steps start from the MAP of a pilot drawn by score at the MAP of a pilot drawn by size: a plain uniform
-    pilot knows nothing of rare columns, and Newton's method can need 30 passes from where it ends.
-    """
-    n_features = len(source.design.names)
-    size = min(found.n_rows, max(5000, 100 * n_features))
-
-    def pilot_mode(probability: Probability, total: float, seed: int, start: FloatArray) -> Mode:
-        rows, _ = fixed_size_draw(source, probability, total, size, seed, progressbar)
-        Z = rows.Z
-        return find_mode(
-            lambda beta: likelihood_terms(beta, Z, rows.weights, likelihood) + prior_part(beta, prior),
-            start,
-            tolerance=1e-3,
+    def fit(self, size: int, rounds: int = 0, trial: Trial | None = None) -> Fitted:
+        """Fit the weights of `size` rows, to the draws of `trial` too where it is given."""
+        rows, certain = choose(self.candidates, size, SCORE_TOTAL)
+        rng = np.random.default_rng([self.seed, size])
+        shares, totals = shares_and_totals(rows, self.sums, self.likelihood_part, rng)
+        if trial is not None:
+            more, wanted = trial.shares_and_totals(rows)
+            shares, totals = np.concatenate([shares, more]), np.concatenate([totals, wanted])
+        fit = fit_weights(shares, totals)
+        kept = fit.factors > 0.0
+        D = rows.n_features
+        return Fitted(
+            rows.take(kept).with_weights((rows.weights * fit.factors)[kept]),
+            size,
+            certain,
+            float(np.abs(fit.residual[:D]).max()),
+            float(np.abs(fit.residual[D : 2 * D] / 3.0).max()),
+            rounds,
         )
 
-    def full_terms(beta: FloatArray) -> Terms:
-        total = prior_part(beta, prior)
-        for part in map_blocks(
-            source,
-            lambda _, block: likelihood_terms(beta, block.Z, block.weights, likelihood),
-            description="Newton pass",
-            progressbar=progressbar,
-            canonical=True,
-        ):
-            total = total + part
-        return total
+    def judged(self, fitted: Fitted, trial: Trial) -> Fitted:
+        """Return `fitted` with the errors that `trial` predicts."""
+        mean_error, sd_error = trial.errors(fitted.rows)
+        return replace(fitted, mean_error=mean_error, sd_error=sd_error)
 
-    first = pilot_mode(by_size(source, found, progressbar), 1.0, seeds[0], np.zeros(n_features))
-    white = Whitened(likelihood, first.beta, first.factor)
-    second = pilot_mode(by_score(source, found, white, progressbar), 3.1, seeds[1], first.beta)
-    return find_mode(full_terms, second.beta, tolerance=0.01)
+    def refine(self, size: int, tolerance: float) -> tuple[Fitted, Trial]:
+        """Return the best of up to 1 + `MAX_ROUNDS` fits of `size` rows, and its trial; a pass for each."""
+        best: tuple[Fitted, Trial] | None = None
+        trial = None
+        for rounds in range(1 + MAX_ROUNDS):
+            fitted = self.fit(size, rounds, trial)
+            trial = try_out(
+                self.source,
+                fitted.rows,
+                self.likelihood,
+                self.prior,
+                self.sums.white.theta,
+                self.seed + rounds,
+                self.progressbar,
+            )
+            fitted = self.judged(fitted, trial)
+            if best is None or fitted.error < best[0].error:
+                best = fitted, trial
+            if best[0].error <= tolerance:
+                break
+        assert best is not None
+        return best
+
+    def search(self, start: int, largest: int, tolerance: float) -> list[Fitted]:
+        """Return fits of the sizes tried from `start` on, down or up, one of which should meet the tolerance.
+
+        Smaller sizes are judged by the draws at hand, larger ones tried out themselves.
+        """
+        fitted, trial = self.refine(start, tolerance)
+        curve = [fitted]
+        if fitted.error > tolerance:
+            while fitted.error > tolerance and fitted.size < largest:
+                fitted, _ = self.refine(min(2 * fitted.size, largest), tolerance)
+                curve.append(fitted)
+        elif fitted.rounds == 0:
+            smallest = max(50, 5 * self.candidates.rows.n_features)
+            while fitted.error <= tolerance and (size := round(fitted.size / math.sqrt(2.0))) >= smallest:
+                fitted = self.judged(self.fit(size), trial)
+                curve.append(fitted)
+        return curve
+
+    def asked(self, size: int, largest: int, tolerance: float) -> list[Fitted]:
+        """Return the fit of the size asked for, and where that is far off, larger ones to tell which would do."""
+        fitted, trial = self.refine(size, tolerance)
+        curve = [fitted]
+        while curve[-1].error > 2.0 * tolerance and curve[-1].size < largest:
+            curve.append(self.judged(self.fit(min(2 * curve[-1].size, largest)), trial))
+        return curve
 
 
 def shares_and_totals(
-    rows: WeightedData, white: Whitened, likelihood_part: Terms, rng: np.random.Generator
+    rows: WeightedData, sums: Sums, likelihood_part: Terms, rng: np.random.Generator
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the rows' shares in the totals, shape (q, m), and the full data's totals, shape (q,)."""
+    """Return the rows' shares in the totals of step 3, shape (q, m), and the full data's totals, shape (q,)."""
+    white = sums.white
     L = white.factor
     D = len(L)
     covariance = L @ L.T
@@ -216,22 +184,31 @@ def shares_and_totals(
     eta = Z @ white.theta
     score = rows.weights * white.likelihood.score(eta)
     curvature = rows.weights * white.likelihood.curvature(eta)
-    shares = np.concatenate([(score[:, None] * (Z @ L)).T, (curvature[:, None] * (Z @ directions) ** 2).T])
-    totals = np.concatenate(
-        [L.T @ likelihood_part.gradient, ((likelihood_part.precision @ directions) * directions).sum(axis=0)]
-    )
-    return shares, totals
+    shares = [
+        (score[:, None] * (Z @ L)).T,
+        (curvature[:, None] * (Z @ directions) ** 2).T,
+        white.pulls(rows),
+        (rows.weights * white.likelihood.log_p(eta))[None],
+    ]
+    totals = [
+        L.T @ likelihood_part.gradient,
+        ((likelihood_part.precision @ directions) * directions).sum(axis=0),
+        sums.pull,
+        np.array([likelihood_part.value]),
+    ]
+    return np.concatenate(shares), np.concatenate(totals)
 
 
 def calibrated_coreset(
     source: Source,
     found: Scan,
-    size: int,
+    size: int | None,
     seed: int,
     progressbar: bool,
     *,
     likelihood: Logistic | Probit,
     prior: Prior | None = None,
+    tolerance: float = TOLERANCE,
 ) -> tuple[WeightedData, dict[str, Any]]:
     """Build a calibrated coreset; see `build_coreset` for the options.
 
@@ -240,37 +217,51 @@ def calibrated_coreset(
     rows : WeightedData
         The coreset; rows whose weight was fitted to zero are left out.
     params : dict
-        prior, residual_mean (largest error left in a whitened score, in posterior sds), residual_curvature
-        (largest relative error left in a marginal curvature), certain (rows in for certain), dropped.
+        prior; mean_error and sd_error, the errors to expect under it; residual_mean and residual_curvature, what the
+        weights miss; certain, dropped, rounds; size_curve, for each size tried a dict of size, mean_error, sd_error.
     """
     weak = Normal(0.0, 4.0) if prior is None else check_density(prior, "method='calibrated'")
-    rng = np.random.default_rng(seed)
-    seeds = rng.integers(2**63, size=3).tolist()
-    mode = full_mode(source, found, likelihood, weak, seeds[:2], progressbar)
+    seeds = np.random.default_rng(seed).integers(2**62, size=MAX_PILOTS + 2).tolist()
+    mode = full_mode(source, found, likelihood, weak, seeds[:MAX_PILOTS], progressbar)
     white = Whitened(likelihood, mode.beta, mode.factor)
-    rows, certain = fixed_size_draw(
-        source, by_score(source, found, white, progressbar), 3.1, size, seeds[2], progressbar
-    )
+    sums = sums_at(source, found, white, progressbar)
+    start = min(found.n_rows, max(100, 20 * len(mode.beta)) if size is None else size)
+    largest = min(found.n_rows, LARGEST * start)
+    candidates = draw_candidates(source, sums.probability, largest, seeds[-2], progressbar)
     own = prior_part(mode.beta, weak)
     part = Terms(mode.terms.value - own.value, mode.terms.gradient - own.gradient, mode.terms.precision - own.precision)
-    shares, totals = shares_and_totals(rows, white, part, rng)
-    fit = fit_weights(shares, totals)
-    kept = fit.factors > 0.0
-    D = len(mode.beta)
-    mean_left = float(np.abs(fit.residual[:D]).max())
-    curvature_left = float(np.abs(fit.residual[D : 2 * D] / 3.0).max())
+    calibration = Calibration(source, likelihood, weak, sums, part, candidates, seeds[-1], progressbar)
+    if start == found.n_rows:
+        curve = [replace(calibration.fit(start), mean_error=0.0, sd_error=0.0)]  # all rows, with their own weights
+    elif size is None:
+        curve = calibration.search(start, largest, tolerance)
+    else:
+        curve = calibration.asked(start, largest, tolerance)
+    best = min(curve, key=lambda fitted: (max(fitted.error, tolerance), fitted.size)) if size is None else curve[0]
     params = {
         "prior": repr(weak),
-        "residual_mean": mean_left,
-        "residual_curvature": curvature_left,
-        "certain": certain,
-        "dropped": int(np.count_nonzero(~kept)),
+        "mean_error": best.mean_error,
+        "sd_error": best.sd_error,
+        "residual_mean": best.residual_mean,
+        "residual_curvature": best.residual_curvature,
+        "certain": best.certain,
+        "dropped": best.size - len(best.rows),
+        "rounds": best.rounds,
+        "size_curve": [fitted.point() for fitted in sorted(curve, key=lambda fitted: fitted.size)],
     }
-    if mean_left > 0.05 or curvature_left > 0.1:
+    if best.error > 2.0 * tolerance:
+        enough = [fitted.size for fitted in curve if fitted.error <= tolerance]
+        remedy = (
+            f"size={min(enough)} would do"
+            if enough
+            else "size='auto' looks for one that does"
+            if size is not None
+            else f"no size up to {largest} does, its posterior is not normal enough; see what certify says"
+        )
         warnings.warn(
-            f"no weights on these {size} rows meet the full data: expect errors of {mean_left:.2g} sd in means and "
-            f"{curvature_left:.0%} in variances; ask for size={2 * size}",
+            f"no weights on these {best.size} rows meet the full data: expect errors of up to {best.mean_error:.2g} sd "
+            f"in means and {best.sd_error:.0%} in sds; {remedy}",
             UserWarning,
             stacklevel=3,
         )
-    return rows.take(kept).with_weights((rows.weights * fit.factors)[kept]), params
+    return best.rows, params

@@ -172,8 +172,14 @@ class Coreset(WeightedData):
             ("weight ESS", f"{self.weight_ess:,.1f}"),
             ("label", f"{self.label}: {self.classes[0]!r} = -1, {self.classes[1]!r} = +1"),
             *((key, f"{value:.6g}" if isinstance(value, float) else str(value)) for key, value in shown.items()),
+            *self._size_curve(),
             ("random_state", str(self.random_state)),
         ]
+
+    def _size_curve(self) -> list[tuple[str, str]]:
+        curve = self.params.get("size_curve", [])
+        points = [f"{point['size']}: {max(point['mean_error'], point['sd_error']):.2g}" for point in curve]
+        return [("error at size", ", ".join(points))] if len(points) > 1 else []
 
     def __repr__(self) -> str:
         lines = self._lines()

@@ -11,9 +11,14 @@ cover the full-data posterior and that the correction holds. What
 the correction moves is the error of the coreset.
 
 max |r_s - mean r| bounds, and its sd predicts, the error: below 0.3 the two posteriors are close, above 1 they are not.
+
+The same pass gives the full data's expected log pointwise predictive density, see `elpd`.
 """
 
-from dataclasses import dataclass
+import math
+from dataclasses import asdict, dataclass
+from functools import reduce
+from operator import add
 from typing import Any
 
 import arviz as az
@@ -22,19 +27,18 @@ import pandas as pd
 
 from bayescore.data.coreset import Coreset
 from bayescore.data.passes import map_blocks
-from bayescore.data.sources import DesignedSource, as_source
 from bayescore.diagnostics.draws import read_posterior
-from bayescore.diagnostics.wording import number
-from bayescore.models.kernels import LINKED_ROWS
-from bayescore.models.likelihoods import check_likelihood
-from bayescore.types import FloatArray, Likelihood, WeightedData
+from bayescore.diagnostics.elpd import EQUAL, MAX_K, Elpd, PassSums, elpd_loo, pass_sums
+from bayescore.diagnostics.full_pass import full_source
+from bayescore.diagnostics.wording import number, with_error
+from bayescore.models.likelihoods import Logistic, Probit, check_likelihood
+from bayescore.models.posterior import log_likelihoods
+from bayescore.types import FloatArray
 from bayescore.validation import DataError, check_integer
 
-MAX_K = 0.7
 MIN_ESS_SHARE = 0.2
-EQUAL = 1e-4  # sd of the log ratio below which the weights are equal but for rounding
-MAX_SPREAD = 1.0
-TOLERANCE = 0.25  # of a predicted error plus two standard errors, in sds
+MAX_SPREAD = 0.5
+TOLERANCE = 0.25  # of a predicted error plus two standard errors: of means in sds, of sds relatively
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +62,18 @@ class Certificate:
     log_ratio_sd : float
         Standard deviation of the log ratio r.
     coordinates : DataFrame
-        A row for each feature: mean, sd, the corrected mean, sd and 3% and 97% quantiles, the predicted error of the
-        mean in sds (own minus corrected) and its Monte Carlo error.
+        A row for each feature: mean, sd, the corrected mean, sd and 3% and 97% quantiles, the predicted errors of the
+        mean in sds (own minus corrected) and of the sd (relative), each with its Monte Carlo error.
+    elpd_loo : float
+        Expected log pointwise predictive density of the full data by leave-one-out cross-validation, a row of weight w
+        being w copies of which one is left out: see `elpd`. NaN unless the weights can be trusted.
+    elpd_loo_se : float
+        Its standard error as a property of future data: sqrt(W var e) over the W copies, ArviZ's `se`.
+    elpd_loo_mcse : float
+        Numerical error of `elpd_loo`: the standard error from sampled rows and from finitely many draws.
+    elpd_loo_rows, elpd_loo_bad_k : int
+        Rows whose own k-hat was computed, a uniform sample of all, and how many of them exceed 0.7. Where more
+        than a few in a hundred do, `elpd_loo` is too optimistic.
     """
 
     level: str
@@ -70,23 +84,21 @@ class Certificate:
     epsilon: float
     log_ratio_sd: float
     coordinates: pd.DataFrame
+    elpd_loo: float = math.nan
+    elpd_loo_se: float = math.nan
+    elpd_loo_mcse: float = math.nan
+    elpd_loo_rows: int = 0
+    elpd_loo_bad_k: int = 0
 
     def __repr__(self) -> str:
-        return f"Certificate: {self.level}\n  {self.text}"
-
-
-def log_likelihoods(draws: FloatArray, data: WeightedData, likelihood: Likelihood) -> FloatArray:
-    """Return the weighted log-likelihood of `data` at each draw, shape (S,); draws have shape (S, D)."""
-    fill = LINKED_ROWS[likelihood.code]
-    total = np.zeros(len(draws))
-    step = max(1, (1 << 17) // len(draws))
-    Z = data.Z
-    for start in range(0, len(data), step):
-        eta = (Z[start : start + step] @ draws.T).ravel()
-        log_p = np.empty_like(eta)
-        fill(eta, log_p)
-        total += data.weights[start : start + step] @ log_p.reshape(-1, len(draws))
-    return total
+        lines = [f"Certificate: {self.level}", f"  {self.text}"]
+        if self.elpd_loo_rows:
+            value, error = with_error(self.elpd_loo, self.elpd_loo_se)
+            lines.append(
+                f"  elpd_loo {value} ± {error} (numerical error {number(self.elpd_loo_mcse, 2)}; "
+                f"k-hat above {MAX_K} in {self.elpd_loo_bad_k} of {self.elpd_loo_rows} rows)"
+            )
+        return "\n".join(lines)
 
 
 def certify(
@@ -127,7 +139,8 @@ def certify(
 
     References
     ----------
-    Vehtari, Simpson, Gelman, Yao and Gabry (2024), Pareto smoothed importance sampling, JMLR 25.
+    Vehtari, Simpson, Gelman, Yao and Gabry (2024), Pareto smoothed importance sampling, JMLR 25. Magnusson, Vehtari,
+    Jonasson and Andersen (2020), Leave-one-out cross-validation for Bayesian model comparison in large data, AISTATS.
     """
     posterior = read_posterior(idata, "idata")
     check_integer(max_draws, "max_draws", low=100)
@@ -137,37 +150,26 @@ def certify(
             f"{', '.join(core.feature_names[:5])}; certify the posterior of this coreset"
         )
     likelihood = check_likelihood(posterior.attrs.get("likelihood", core.likelihood))
-    source = _full_source(core, data, y, label, weights)
-    draws = posterior.thinned(max_draws).reshape(-1, len(posterior.features))
-    full = np.zeros(len(draws))
-    for part in map_blocks(
-        source,
-        lambda _, block: log_likelihoods(draws, block, likelihood),
-        description="certifying",
-        progressbar=progressbar,
-        canonical=True,
-    ):
-        full += part
-    return _judge(draws, posterior.features, full, log_likelihoods(draws, core, likelihood))
+    source = full_source(core, data, y, label, weights)
+    draws = posterior.thinned(max_draws)
+    flat = draws.reshape(-1, len(posterior.features))
+    sums = reduce(
+        add,
+        map_blocks(
+            source,
+            lambda start, block: pass_sums(flat, start, block, likelihood),
+            description="certifying",
+            progressbar=progressbar,
+            canonical=True,
+        ),
+    )
+    return _judge(draws, posterior.features, sums, log_likelihoods(flat, core, likelihood), likelihood)
 
 
-def _full_source(core: Coreset, data: Any, y: Any, label: str | None, weights: Any) -> DesignedSource:
-    if isinstance(data, Coreset):
-        if data.design != core.design:
-            raise DataError("data has another design than the coreset; build both with the same intercept and scaling")
-        return DesignedSource(data.as_source(), core.design)
-    raw = as_source(data, y, label=label, weights=weights)
-    if raw.design.raw_names != core.design.raw_names:
-        raise DataError(
-            f"data has the features {', '.join(raw.design.raw_names[:5])}, the coreset was built from "
-            f"{', '.join(core.design.raw_names[:5])}; give the data it was built from"
-        )
-    if tuple(raw.classes) != tuple(core.classes):
-        raise DataError(f"data has the labels {raw.classes}, the coreset {core.classes}; give the data it came from")
-    return DesignedSource(raw, core.design, core.design)
-
-
-def _judge(draws: FloatArray, features: tuple[str, ...], full: FloatArray, own: FloatArray) -> Certificate:
+def _judge(
+    chains: FloatArray, features: tuple[str, ...], sums: PassSums, own: FloatArray, likelihood: Logistic | Probit
+) -> Certificate:
+    full, draws = sums.log_likelihood, chains.reshape(len(own), -1)
     ratio = full - own
     ratio -= ratio.max()
     smoothed, k = az.psislw(ratio)
@@ -175,32 +177,8 @@ def _judge(draws: FloatArray, features: tuple[str, ...], full: FloatArray, own: 
     pareto_k = float(k) if spread > EQUAL else 0.0  # no tail to fit where the weights are equal
     w = np.exp(np.asarray(smoothed, dtype=np.float64))
     w /= w.sum()
-    mean, sd = draws.mean(axis=0), draws.std(axis=0, ddof=1)
-    better = w @ draws
-    shift = (mean - better) / sd
-    change = (w - 1.0 / len(w))[:, None]
-    mcse = np.sqrt((change**2 * (draws - better) ** 2).sum(axis=0)) / sd
-    order = np.argsort(draws, axis=0)
-    quantiles = []
-    for q in (0.03, 0.97):
-        place = (np.cumsum(w[order], axis=0) < q).sum(axis=0).clip(max=len(w) - 1)
-        quantiles.append(draws[order[place, range(draws.shape[1])], range(draws.shape[1])])
-    coordinates = pd.DataFrame(
-        {
-            "mean": mean,
-            "sd": sd,
-            "corrected_mean": better,
-            "corrected_sd": np.sqrt(w @ (draws - better) ** 2),
-            "corrected_q03": quantiles[0],
-            "corrected_q97": quantiles[1],
-            "mean_error_sd": shift,
-            "mean_error_sd_mcse": mcse,
-        },
-        index=pd.Index(features, name="feature"),
-    )
-    upper = np.abs(shift) + 2.0 * mcse
-    worst = int(np.argmax(upper))
-    error = f"the mean of {features[worst]!r} is off by {number(abs(shift[worst]), 2)} ± {number(mcse[worst], 1)} sd"
+    coordinates = _coordinates(draws, w, features)
+    upper, error = _worst(coordinates)
     ess = float(1.0 / (w**2).sum())
     if not (pareto_k < MAX_K and ess >= MIN_ESS_SHARE * len(w)):
         level = "not certified"
@@ -209,15 +187,17 @@ def _judge(draws: FloatArray, features: tuple[str, ...], full: FloatArray, own: 
             f"(limit {MIN_ESS_SHARE:.0%}): the coreset's posterior does not cover the full data's, and no correction "
             "can be trusted. Use method='calibrated', or a larger size."
         )
-    elif upper[worst] < TOLERANCE and spread < MAX_SPREAD:
+    elif upper < TOLERANCE and spread < MAX_SPREAD:
         level = "certified"
         text = f"Pareto k-hat is {number(pareto_k, 2)} and at worst {error}."
     else:
         level = "correct it"
+        reason = error if upper >= TOLERANCE else f"the log ratio varies by {number(spread, 2)} (limit {MAX_SPREAD})"
         text = (
-            f"Pareto k-hat is {number(pareto_k, 2)}, so the corrected moments can be used, but {error} before "
-            "correction. Use the corrected figures, or a larger size."
+            f"Pareto k-hat is {number(pareto_k, 2)}, so the corrected moments can be used, but {reason}. "
+            "Use the corrected figures, or a larger size."
         )
+    elpd = Elpd() if level == "not certified" else elpd_loo(sums, ratio, w, chains, likelihood)
     return Certificate(
         level=level,
         text=text,
@@ -227,4 +207,45 @@ def _judge(draws: FloatArray, features: tuple[str, ...], full: FloatArray, own: 
         epsilon=float(np.max(np.abs(full - own) / np.abs(full))),
         log_ratio_sd=spread,
         coordinates=coordinates,
+        **asdict(elpd),
     )
+
+
+def _coordinates(draws: FloatArray, w: FloatArray, features: tuple[str, ...]) -> pd.DataFrame:
+    mean, sd = draws.mean(axis=0), draws.std(axis=0)
+    better = w @ draws
+    better_sd = np.sqrt(w @ (draws - better) ** 2)
+    change = (w - 1.0 / len(w))[:, None]
+    order = np.argsort(draws, axis=0)
+    quantiles = []
+    for q in (0.03, 0.97):
+        place = (np.cumsum(w[order], axis=0) < q).sum(axis=0).clip(max=len(w) - 1)
+        quantiles.append(draws[order[place, range(draws.shape[1])], range(draws.shape[1])])
+    return pd.DataFrame(
+        {
+            "mean": mean,
+            "sd": sd,
+            "corrected_mean": better,
+            "corrected_sd": better_sd,
+            "corrected_q03": quantiles[0],
+            "corrected_q97": quantiles[1],
+            "mean_error_sd": (mean - better) / sd,
+            "mean_error_sd_mcse": np.sqrt((change**2 * (draws - better) ** 2).sum(axis=0)) / sd,
+            "sd_error": sd / better_sd - 1.0,
+            # of the variance, halved
+            "sd_error_mcse": 0.5 * np.sqrt((change**2 * ((draws - better) ** 2 / better_sd**2 - 1.0) ** 2).sum(axis=0)),
+        },
+        index=pd.Index(features, name="feature"),
+    )
+
+
+def _worst(coordinates: pd.DataFrame) -> tuple[float, str]:
+    """Return the largest predicted error with two standard errors on top, and a clause that names it."""
+    candidates = []
+    for error, quantity, unit, factor in (("mean_error_sd", "mean", " sd", 1.0), ("sd_error", "sd", "%", 100.0)):
+        size, mcse = coordinates[error].abs(), coordinates[f"{error}_mcse"]
+        row = int(np.argmax(size + 2.0 * mcse))
+        value, spread = float(size.iloc[row]), float(mcse.iloc[row])
+        figures = f"{number(factor * value, 2)} ± {number(factor * spread, 1)}{unit}"
+        candidates.append((value + 2.0 * spread, f"the {quantity} of {coordinates.index[row]!r} is off by {figures}"))
+    return max(candidates)

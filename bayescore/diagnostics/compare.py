@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from bayescore.data.coreset import check_same_design
 from bayescore.diagnostics import plots, report
+from bayescore.diagnostics.certificate import Certificate
 from bayescore.diagnostics.draws import Posterior, is_posterior, read_posterior
 from bayescore.diagnostics.errors import Moments, negative_log_likelihood
 from bayescore.diagnostics.health import Health, health
@@ -77,9 +78,9 @@ class Comparison:
         """Plot the whitened MMD of each candidate above the noise floor, against coreset size where that varies."""
         return plots.mmd(plt.figure(), self)
 
-    def to_html(self, path: str | Path) -> None:
-        """Write the report to one HTML file, see `report.write_report`."""
-        report.write_report(self, path)
+    def to_html(self, path: str | Path, *, certificates: Mapping[str, Certificate] | None = None) -> None:
+        """Write the report to one HTML file, with what `certify` told of the candidates, see `report.write_report`."""
+        report.write_report(self, path, certificates=certificates)
 
     def __repr__(self) -> str:
         return report.as_text(self)

@@ -4,24 +4,17 @@ Verdicts first, then numbers with their Monte Carlo errors, pictures, what the c
 to repeat it. `report.html.j2` holds the order and the look; this module prepares what it shows.
 """
 
-import base64
-import io
-import platform
 from collections import Counter
-from collections.abc import Callable, Hashable
-from importlib.metadata import version
-from importlib.resources import files
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
-from jinja2 import Environment, StrictUndefined
-from matplotlib.figure import Figure
 
-from bayescore.diagnostics import plots
-from bayescore.diagnostics.draws import Posterior
-from bayescore.diagnostics.wording import number, with_error
+from bayescore.diagnostics import certificate_tables, page, plots
+from bayescore.diagnostics.certificate import Certificate
+from bayescore.diagnostics.wording import with_error
+from bayescore.types import FloatArray
 from bayescore.validation import whole_file
 
 if TYPE_CHECKING:
@@ -46,22 +39,23 @@ METRICS: dict[str, tuple[str, float, str]] = {
         "Mean negative log predictive density of the test rows, in nats per row; the last row is the reference's.",
     ),
 }
-_MAX_ROWS = 2000
-_WORST = 40
-_PROVENANCE = {
-    "likelihood": "Likelihood",
-    "prior": "Prior",
-    "sampler": "Sampler",
-    "random_seed": "Seed",
-    "tuning_steps": "Warm-up",
-    "inference_library": "Library",
-    "inference_library_version": "Its version",
-    "bayescore_version": "bayescore",
+TERMS = {
+    "Noise floor": "The same metrics between halves of the reference's chains, scaled to two runs of full length.",
+    "Indistinguishable": "No mean, sd or correlation is off by more than Monte Carlo error explains, over all "
+    "coefficients together at the 1% level.",
+    "Close": "Differences are real, but every mean is within 0.1 sd and every sd within 10%.",
+    "Differs": "Some mean, sd or correlation is off by more than 0.1 and by more than Monte Carlo error explains.",
+    "Too few draws": "Monte Carlo error is too large to tell.",
 }
 
 
 def write_report(
-    comparison: "Comparison", path: str | Path, *, title: str = "Posterior comparison", command: str | None = None
+    comparison: "Comparison",
+    path: str | Path,
+    *,
+    certificates: Mapping[str, Certificate] | None = None,
+    title: str = "Posterior comparison",
+    command: str | None = None,
 ) -> None:
     """Write the report to `path`, replacing a file of that name only once the new one is complete.
 
@@ -71,6 +65,9 @@ def write_report(
         What `compare` returned.
     path : str or Path
         The HTML file.
+    certificates : dict of Certificate, optional
+        What `certify` returned, by name of the candidate; the report then shows what each predicted beside what the
+        reference tells.
     title : str
         Heading of the page.
     command : str, optional
@@ -78,11 +75,14 @@ def write_report(
 
     Raises
     ------
+    ValueError, TypeError
+        If a certificate is none of a candidate's, before anything is written.
     OSError
         If the file cannot be written; an earlier file of that name is then untouched.
     """
+    certified = certificate_tables.check_certificates(certificates or {}, comparison)
     with whole_file(path) as partial:
-        partial.write_text(_render(comparison, Path(path).name, title, command), encoding="utf-8")
+        partial.write_text(_render(comparison, certified, Path(path).name, title, command), encoding="utf-8")
 
 
 def as_text(comparison: "Comparison") -> str:
@@ -97,43 +97,46 @@ def as_fragment(comparison: "Comparison") -> str:
         "<div><p>Comparison of {{ scope }}</p><ul>{% for name, verdict in verdicts.items() %}"
         "<li><strong>{{ name }}: {{ verdict.level }}.</strong> {{ verdict.text }}</li>{% endfor %}</ul></div>"
     )
-    words = _environment().from_string(template).render(scope=_scope(comparison), verdicts=comparison.verdicts)
+    words = page.environment().from_string(template).render(scope=_scope(comparison), verdicts=comparison.verdicts)
     return words + _frame(comparison).to_html(border=0)
 
 
-def _environment() -> Environment:
-    return Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-
-
-def _render(comparison: "Comparison", file_name: str, title: str, command: str | None) -> str:
-    template = _environment().from_string((files(__package__) / "report.html.j2").read_text(encoding="utf-8"))
+def _render(
+    comparison: "Comparison", certificates: dict[str, Certificate], file_name: str, title: str, command: str | None
+) -> str:
     shown = [name for name in METRICS if name in comparison.metrics]
     everyone = {"reference": comparison.reference, **comparison.candidates}
-    return template.render(
+    coresets = {name: posterior for name, posterior in comparison.candidates.items() if posterior.coreset}
+    return page.render(
+        "report.html.j2",
         title=title,
         scope=_scope(comparison),
         counts=Counter(verdict.level for verdict in comparison.verdicts.values()),
         verdicts=comparison.verdicts,
         health=comparison.health,
-        metrics={name: METRICS[name] for name in shown},
+        certificates=certificates,
+        **certificate_tables.section(comparison, certificates),
+        metric_labels=[METRICS[name][0] for name in shown],
         metric_rows=_metric_rows(comparison, shown),
         pictures=[
-            ("MMD", _picture(plots.mmd, comparison), "Whitened MMD of each candidate and the noise floor"),
-            ("Coefficients", _picture(plots.forest, comparison), "Means and 94% intervals of each coefficient"),
-            ("Marginal densities", _picture(plots.marginals, comparison), "Marginal densities of the coefficients"),
+            ("MMD", page.picture(plots.mmd, comparison), "Whitened MMD of each candidate and the noise floor"),
+            ("Coefficients", page.picture(plots.forest, comparison), "Means and 94% intervals of each coefficient"),
+            ("Marginal densities", page.picture(plots.marginals, comparison), "Densities of the coefficients"),
         ],
-        coresets={name: _coreset(posterior) for name, posterior in comparison.candidates.items() if posterior.coreset},
+        coresets={name: _coreset(posterior.coreset, posterior.weights) for name, posterior in coresets.items()},
+        size_curves={name: curve for name, own in coresets.items() if (curve := page.size_curve(own.coreset))},
         coordinates=_coordinates(comparison.coordinates),
-        provenance=_PROVENANCE,
         attrs={name: posterior.attrs for name, posterior in everyone.items()},
-        versions={
-            "Python": platform.python_version(),
-            **{name: version(name) for name in ("arviz", "numpy", "scipy")},
-        },
+        terms={METRICS[name][0]: METRICS[name][2] for name in shown}
+        | TERMS
+        | (
+            certificate_tables.FIGURES | certificate_tables.AGREEMENT | certificate_tables.LEVELS
+            if certificates
+            else {}
+        )
+        | page.HEALTH_TERMS,
         command=command,
-        snippet=_snippet(comparison, file_name),
-        number=number,
-        with_error=with_error,
+        snippet=_snippet(comparison, certificates, file_name),
     )
 
 
@@ -162,63 +165,39 @@ def _frame(comparison: "Comparison") -> pd.DataFrame:
     return pd.DataFrame(cells, index=list(rows), columns=[METRICS[name][0] for name in shown])
 
 
-def _picture(draw: Callable[[Figure, "Comparison"], Any], comparison: "Comparison") -> dict[str, Any]:
-    figure = Figure()
-    draw(figure, comparison)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=192, metadata={"Software": None})
-    return {"png": base64.b64encode(buffer.getvalue()).decode("ascii"), "width": round(96 * figure.get_figwidth())}
-
-
-def _coreset(posterior: Posterior) -> dict[str, str]:
-    about, weights = posterior.coreset, posterior.weights
-    size, n_total = about.get("size"), about.get("n_total")
-    params = about.get("params") or {}
-    row = {
-        "Method": str(about.get("method", "–")),
-        "Rows": "–" if size is None else f"{size:,}",
-        "Share": "–" if size is None or not n_total else f"{number(100 * size / n_total, 2)}%",
-        "Weight ESS": "–",
-        "Largest weights": "–",
-        "Sum of weights": "–",
-        "Data rows": "–" if n_total is None else f"{n_total:,}",
-        "Seed": str(about.get("random_state", "–")),
-        "Parameters": ", ".join(f"{key} = {_short(value)}" for key, value in params.items()) or "–",
-    }
-    if weights is not None and len(weights):
-        total = float(weights.sum())
-        row["Weight ESS"] = f"{total**2 / float((weights**2).sum()):,.1f}"
-        row["Largest weights"] = ", ".join(f"{100 * w / total:.2g}%" for w in np.sort(weights)[::-1][:3])
-        row["Sum of weights"] = f"{total:,.6g}"
-    return row
-
-
-def _short(value: object) -> str:
-    text = f"{value:.6g}" if isinstance(value, float) else str(value)
-    return text if len(text) <= 60 else text[:59] + "…"
+def _coreset(about: Mapping[str, Any], weights: FloatArray | None) -> dict[str, str]:
+    listed = ", ".join(f"{key} = {value}" for key, value in page.parameters(about).items())
+    return page.coreset_facts(about, weights) | {"Parameters": listed or "–"}
 
 
 def _coordinates(table: pd.DataFrame) -> dict[str, tuple[list[dict[Hashable, Any]], str]]:
     shown = {}
     for name, rows in table.groupby("candidate", sort=False):
-        note = ""
-        if len(table) > _MAX_ROWS and len(rows) > _WORST:
-            size = rows[["mean_error_sd", "sd_error"]].abs().max(axis=1)
-            note = f"the {_WORST} of {len(rows)} with the largest errors; Comparison.coordinates has all"
-            rows = rows.loc[size.sort_values(ascending=False).index[:_WORST]]
+        size = rows[["mean_error_sd", "sd_error"]].abs().max(axis=1)
+        rows, note = page.worst(rows, size, len(table), "Comparison.coordinates")
         shown[str(name)] = (rows.to_dict(orient="records"), note)
     return shown
 
 
-def _snippet(comparison: "Comparison", file_name: str) -> str:
+def _snippet(comparison: "Comparison", certificates: dict[str, Certificate], file_name: str) -> str:
     names = list(comparison.candidates)
-    listed = "\n".join(f"    {name!r}: az.from_netcdf({f'{name}.nc'!r})," for name in names[:5])
-    more = f"\n    # and {len(names) - 5} more" if len(names) > 5 else ""
     test = ", test=test" if "nll" in comparison.metrics else ""
+    certify = "    {0!r}: bc.certify(candidates[{0!r}], bc.read_coreset({1!r}), rows, label=label),"
+    certified = ", certificates=certificates" if certificates else ""
     return (
         "import arviz as az\nimport bayescore as bc\n\n"
-        f"candidates = {{\n{listed}{more}\n}}\n"
-        'reference = az.from_netcdf("reference.nc")\n'
+        + _dict("candidates", [f"    {name!r}: az.from_netcdf({f'{name}.nc'!r})," for name in names])
+        + 'reference = az.from_netcdf("reference.nc")\n'
         f"comparison = bc.compare(candidates, reference{test}, max_draws={comparison.max_draws})\n"
-        f"comparison.to_html({file_name!r})\n"
+        + (
+            _dict("certificates", [certify.format(name, f"{name}.parquet") for name in certificates])
+            if certified
+            else ""
+        )
+        + f"comparison.to_html({file_name!r}{certified})\n"
     )
+
+
+def _dict(name: str, entries: list[str]) -> str:
+    more = [f"    # and {len(entries) - 5} more"] if len(entries) > 5 else []
+    return "\n".join([f"{name} = {{", *entries[:5], *more, "}\n"])

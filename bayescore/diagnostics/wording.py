@@ -24,4 +24,4 @@ def with_error(value: float, mcse: float, *, signed: bool = False) -> tuple[str,
     if decimals > 6 or abs(value) >= 1e7:
         return f"{value:{'+' if signed else ''}.3g}".replace("-", "−"), f"{mcse:.2g}"
     decimals = max(decimals, 0)
-    return f"{value:{'+' if signed else ''},.{decimals}f}".replace("-", "−"), f"{mcse:,.{decimals}f}"
+    return f"{value:{'+' if signed else ''}z,.{decimals}f}".replace("-", "−"), f"{mcse:,.{decimals}f}"

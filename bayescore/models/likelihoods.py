@@ -7,6 +7,8 @@ logistic  -log(1 + exp(-eta))     1 / (1 + exp(eta))                  s (1 - s)
 probit    log Phi(eta)            phi(eta) / Phi(eta)                 s (s + eta)
 ========  ======================  ==================================  =====================
 
+The third derivative of log p is c (1 - 2 s) for the logistic and c (2 s + eta) - s for the probit link.
+
 Both are log-concave. Nothing here forms Phi, 1 - Phi or exp(eta) on its own, so all values are finite for
 abs(eta) up to 1e4 and beyond; the probit tail uses the scaled complementary error function,
 phi / Phi = sqrt(2 / pi) / erfcx(-eta / sqrt(2)).
@@ -46,6 +48,10 @@ class Logistic:
         """Return sigmoid(eta) sigmoid(-eta)."""
         return np.asarray(special.expit(-eta) * special.expit(eta))
 
+    def third(self, eta: FloatArray) -> FloatArray:
+        """Return the third derivative c (1 - 2 s) of log p."""
+        return np.asarray(self.curvature(eta) * np.tanh(0.5 * eta))
+
     def probability(self, eta: FloatArray) -> FloatArray:
         """Return P(y = +1) for the linear predictor eta = x . beta."""
         return np.asarray(special.expit(eta))
@@ -76,6 +82,13 @@ class Probit:
         inverse_square = 1.0 / np.minimum(eta, _PROBIT_TAIL) ** 2
         tail = 1.0 - inverse_square * (1.0 - 6.0 * inverse_square * (1.0 - 50.0 / 6.0 * inverse_square))
         return np.asarray(np.where(eta < _PROBIT_TAIL, tail, score * (score + eta)))
+
+    def third(self, eta: FloatArray) -> FloatArray:
+        """Return the third derivative c (2 s + eta) - s of log p, to 1e-12 in absolute terms."""
+        eta = np.asarray(eta, dtype=np.float64)
+        score = self.score(eta)
+        # far out it is 2 / |eta|^3, below the rounding error of the difference
+        return np.asarray(np.where(eta < _PROBIT_TAIL, 0.0, self.curvature(eta) * (2.0 * score + eta) - score))
 
     def probability(self, eta: FloatArray) -> FloatArray:
         """Return P(y = +1) for the linear predictor eta = x . beta."""

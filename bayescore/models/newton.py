@@ -53,7 +53,12 @@ class Mode:
 
 
 def find_mode(
-    terms: Callable[[FloatArray], Terms], start: FloatArray, *, tolerance: float = 1e-8, max_steps: int = 500
+    terms: Callable[[FloatArray], Terms],
+    start: FloatArray,
+    *,
+    first: Terms | None = None,
+    tolerance: float = 1e-8,
+    max_steps: int = 500,
 ) -> Mode:
     """Climb to the mode of a log density.
 
@@ -67,6 +72,8 @@ def find_mode(
         beta -> `Terms`.
     start : array, shape (D,)
         Where to begin.
+    first : Terms, optional
+        ``terms(start)`` where it is known already.
     tolerance : float
         Newton decrement to stop at.
     max_steps : int
@@ -78,7 +85,7 @@ def find_mode(
         If the mode is not reached in `max_steps` evaluations.
     """
     beta = np.asarray(start, dtype=np.float64)
-    here = terms(beta)
+    here = terms(beta) if first is None else first
     scale = np.abs(np.diagonal(here.precision))
     mu, growth, decrement = 0.0, 2.0, math.inf
     n_steps = 1

@@ -6,11 +6,12 @@ The likelihood's part is additive over blocks of rows, so that the same `likelih
 in memory and a pass over a large source.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from bayescore.models.kernels import DensityArguments, log_density, prior_terms
+from bayescore.models.kernels import LINKED_ROWS, DensityArguments, log_density, prior_terms
 from bayescore.models.likelihoods import Logistic, Probit, check_likelihood
 from bayescore.models.priors import LAPLACE, Prior, check_density
 from bayescore.types import FloatArray, Likelihood, WeightedData
@@ -46,6 +47,29 @@ def likelihood_terms(beta: FloatArray, Z: FloatArray, weights: FloatArray, likel
             (w * likelihood.score(eta)) @ rows,
             (rows * (w * likelihood.curvature(eta))[:, None]).T @ rows,
         )
+    return total
+
+
+def log_likelihood_tiles(
+    draws: FloatArray, data: WeightedData, likelihood: Likelihood
+) -> Iterator[tuple[slice, FloatArray]]:
+    """Yield some rows of `data` at a time and their unweighted log p, shape (rows, S); draws have shape (S, D)."""
+    fill = LINKED_ROWS[likelihood.code]
+    step = max(1, _CACHE // len(draws))
+    Z = data.Z
+    for start in range(0, len(data), step):
+        rows = slice(start, start + step)
+        eta = (Z[rows] @ draws.T).ravel()
+        log_p = np.empty_like(eta)
+        fill(eta, log_p)
+        yield rows, log_p.reshape(-1, len(draws))
+
+
+def log_likelihoods(draws: FloatArray, data: WeightedData, likelihood: Likelihood) -> FloatArray:
+    """Return the weighted log-likelihood of `data` at each draw, shape (S,); draws have shape (S, D)."""
+    total = np.zeros(len(draws))
+    for rows, log_p in log_likelihood_tiles(draws, data, likelihood):
+        total += data.weights[rows] @ log_p
     return total
 
 

@@ -10,17 +10,16 @@ from typing import Any
 import arviz as az
 import numpy as np
 import xarray as xr
-from scipy import linalg
 
 from bayescore.data.coreset import Coreset, feature_names, own_likelihood
 from bayescore.data.passes import available_cores
 from bayescore.models.likelihoods import check_likelihood
-from bayescore.models.newton import find_mode
-from bayescore.models.posterior import Posterior, likelihood_terms, posterior
-from bayescore.models.priors import LAPLACE, SMOOTH, SPIKE_AND_SLAB, Normal, Prior, check_density, check_prior
+from bayescore.models.posterior import posterior
+from bayescore.models.priors import SMOOTH, SPIKE_AND_SLAB, Normal, Prior, check_density, check_prior
 from bayescore.samplers import mala
 from bayescore.samplers.run import Draws, run_chains
-from bayescore.types import FloatArray, WeightedData
+from bayescore.samplers.start import laplace_starts
+from bayescore.types import WeightedData
 from bayescore.validation import RandomState, check_choice, check_integer, check_seed
 
 SAMPLERS = ("nuts", "mala")
@@ -99,7 +98,7 @@ def sample(
             raise ImportError("nuts_sampler='nutpie' needs the package nutpie: pip install 'bayescore[nutpie]'")
         laplace = None
         if prior.family in SMOOTH and not options.keys() & OWN_START:
-            starts, spread = _starts(posterior(core, link, prior), chains, streams[-1])
+            starts, spread = laplace_starts(posterior(core, link, prior), chains, streams[-1])
             laplace = starts, spread @ spread.T
         idata = sample_nuts(
             core,
@@ -119,7 +118,7 @@ def sample(
         if check_density(prior, "sampler='mala'").family == SPIKE_AND_SLAB:
             raise ValueError("sampler='mala' cannot cross between spike and slab; use sampler='nuts'")
         target = posterior(core, link, prior)
-        starts, spread = _starts(target, chains, streams[-1])
+        starts, spread = laplace_starts(target, chains, streams[-1])
         log_epsilon = mala.first_step_size(target.n_features)
         if preconditioner == "identity":
             log_epsilon += math.log(float(np.linalg.norm(spread, axis=1).min()))
@@ -139,21 +138,6 @@ def sample(
         )
         idata = _to_inference_data(drawn, core)
     return _with_story(idata, core, link, prior, chosen, seed, tune, time.perf_counter() - begin)
-
-
-def _starts(target: Posterior, chains: int, stream: np.random.SeedSequence) -> tuple[FloatArray, FloatArray]:
-    """Return a first point for each chain, and the Cholesky factor of the Laplace covariance.
-
-    The points spread 1.5 times as wide as the posterior, so that R-hat means something.
-    """
-    mode = find_mode(target.terms, np.zeros(target.n_features))
-    spread = mode.factor
-    if target.prior.family == LAPLACE:  # the kink's curvature says nothing of the prior's width, its variance does
-        own = likelihood_terms(mode.beta, target.Z, target.weights, target.likelihood).precision
-        variance = 2.0 * target.prior.table(target.n_features)[1] ** 2
-        spread = np.asarray(linalg.cholesky(linalg.inv(own + np.diag(1.0 / variance)), lower=True))
-    noise = np.random.default_rng(stream).standard_normal((chains, target.n_features))
-    return mode.beta + 1.5 * noise @ spread.T, spread
 
 
 def _mala_options(options: dict[str, Any]) -> tuple[int, str]:

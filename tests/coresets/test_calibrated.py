@@ -6,10 +6,11 @@ import pytest
 from scipy import optimize
 
 import bayescore as bc
-from bayescore.coresets.calibrated import Candidates, choose
 from bayescore.coresets.draw import hash_uniforms
+from bayescore.coresets.fixed_size import Candidates, choose
 from bayescore.coresets.weights import fit_weights
 from bayescore.data import sources
+from bayescore.models.likelihoods import logistic
 from bayescore.types import WeightedData
 
 N, D = 20_000, 6
@@ -101,11 +102,77 @@ def test_a_prior_of_ones_own_moves_the_mode_that_is_matched(data):
         build(*data, prior=bc.Horseshoe())
 
 
-def test_auto_calibrates_and_size_auto_is_20_rows_a_column(data):
+def test_auto_calibrates_and_finds_the_smallest_size_within_the_tolerance(data):
     core = bc.build_coreset(*data, random_state=0, progressbar=False)
     assert core.method == "calibrated"
-    assert 150 <= len(core) <= 200
-    assert core.params["passes"] <= 16
+    assert core.params["passes"] <= 14
+    curve = core.params["size_curve"]
+    sizes = [point["size"] for point in curve]
+    worst = [max(point["mean_error"], point["sd_error"]) for point in curve]
+    assert sizes == sorted(sizes)
+    assert sizes[-1] == 20 * (D - 1)
+    within = [size for size, error in zip(sizes, worst, strict=True) if error <= 0.05]
+    assert len(core) + core.params["dropped"] == min(within)
+    assert max(core.params["mean_error"], core.params["sd_error"]) <= 0.05
+    assert f"{sizes[0]}: {worst[0]:.2g}, {sizes[1]}: {worst[1]:.2g}" in repr(core)
+    tight = bc.build_coreset(*data, random_state=0, tolerance=0.005, progressbar=False)
+    assert len(tight) > len(core)
+    with pytest.raises(ValueError, match=r"tolerance=1\.5"):
+        bc.build_coreset(*data, tolerance=1.5)
+
+
+def heavy_tails(n=20_000):
+    """Return rows of t_2 features with few positives: a skewed posterior."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_t(2, size=(n, 5))
+    b = np.array([3.0, -2.0, 1.0, 0.5, 0.0])
+    return X, rng.random(n) < 1 / (1 + np.exp(np.clip(15 - X @ b, -500, 500)))
+
+
+def test_a_skewed_posterior_is_met_and_the_predicted_errors_hold():
+    """Predicted errors against long runs on all data, whose Monte Carlo sd is about 0.015."""
+    X, y = heavy_tails()
+    settings = {"intercept": True, "standardize": True, "progressbar": False}
+    full = bc.full_data(X, y, **settings)
+    truth = bc.sample(full, sampler="mala", draws=3000, random_seed=1, progressbar=False)
+    truth = truth.posterior["beta"].to_numpy().reshape(-1, 6)
+    mode = bc.find_map(full).beta
+    core = bc.build_coreset(X, y, method="calibrated", size=120, random_state=3, **settings)
+    own = bc.sample(core, sampler="mala", draws=3000, random_seed=2, progressbar=False)
+    own = own.posterior["beta"].to_numpy().reshape(-1, 6)
+    mean_error = np.abs((own.mean(0) - truth.mean(0)) / truth.std(0)).max()
+    sd_error = np.abs(own.std(0) / truth.std(0) - 1).max()
+    assert mean_error < 0.1
+    assert sd_error < 0.15
+    assert abs(mean_error - core.params["mean_error"]) < 0.07
+    assert abs(sd_error - core.params["sd_error"]) < 0.1
+    # negative control: the Laplace approximation of the full data's own posterior
+    assert np.abs((mode - truth.mean(0)) / truth.std(0)).max() > 0.2
+
+
+def test_the_log_likelihood_of_the_full_data_at_the_mode_is_met(data):
+    X, y = data
+    full = bc.full_data(X, y, intercept=True, progressbar=False)
+    beta = bc.find_map(full).beta
+    values = [float(rows.weights @ logistic.log_p(rows.Z @ beta)) for rows in (full, build(X, y))]
+    assert values[0] == pytest.approx(values[1], abs=0.05)
+
+
+def test_a_rare_category_is_seen_by_the_pilot():
+    """Two positives among 40 rows of a category carry its coefficient; Newton's method still ends in few passes."""
+    rng = np.random.default_rng(5)
+    X, y = make(5)
+    rare = np.zeros(N)
+    rare[rng.choice(N, 40, replace=False)] = 1.0
+    y[rare > 0] = 0
+    y[np.flatnonzero(rare)[:2]] = 1
+    X = np.column_stack([X, rare])
+    full = bc.find_map(bc.full_data(X, y, intercept=True, standardize=True, progressbar=False))
+    for seed in range(5):
+        core = build(X, y, size=140, standardize=True, random_state=seed)
+        own = bc.find_map(core)
+        assert np.abs((own.beta - full.beta) / full.sd).max() < 0.02
+        assert core.params["passes"] <= 18
 
 
 def test_few_rows_are_all_kept():
@@ -116,7 +183,7 @@ def test_few_rows_are_all_kept():
 
 
 def test_too_few_rows_for_the_totals_are_said(data):
-    with pytest.warns(UserWarning, match=r"no weights on these 8 rows meet the full data: .* ask for size=16"):
+    with pytest.warns(UserWarning, match=r"no weights on these 8 rows meet .* size='auto' looks for one"):
         build(*data, size=8)
 
 

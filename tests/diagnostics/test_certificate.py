@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 import bayescore as bc
-from bayescore.diagnostics.certificate import log_likelihoods
+from bayescore.models.posterior import log_likelihoods
 
 N, D = 12_000, 5
 

@@ -1,0 +1,93 @@
+r"""Draws of a fixed number of rows without replacement, with unequal probabilities, in one pass.
+
+Row n gets a number u_n in (0, 1), a hash of (seed, position). With inclusion probabilities pi_n = min(1, t p_n),
+sum pi = M, the rows with t p >= 1 are in for certain, and of the others those with the smallest u / p. Keeping the
+largest p and the smallest u / p is associative, and the candidates for M rows hold those for every smaller M.
+
+References
+----------
+Ohlsson (1998), Sequential Poisson sampling, Journal of Official Statistics 14.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayescore.coresets.draw import hash_uniforms
+from bayescore.data.passes import map_blocks
+from bayescore.types import FloatArray, IntArray, Source, WeightedData, stack
+
+Probability = Callable[[WeightedData], FloatArray]
+
+
+class Candidates(NamedTuple):
+    """Rows that may be in the sample: probabilities, keys u / p, positions in the source."""
+
+    probability: FloatArray
+    key: FloatArray
+    position: IntArray
+    rows: WeightedData
+
+    def best(self, size: int) -> "Candidates":
+        """Keep the `size` largest probabilities and the `size` smallest keys."""
+        if len(self.key) <= size:
+            return self
+        kept: NDArray[np.bool_] = np.zeros(len(self.key), dtype=np.bool_)
+        kept[np.lexsort((self.position, -self.probability))[:size]] = True
+        kept[np.lexsort((self.position, self.key))[:size]] = True
+        return Candidates(self.probability[kept], self.key[kept], self.position[kept], self.rows.take(kept))
+
+
+def join(parts: list[Candidates]) -> Candidates:
+    """Put candidates below each other."""
+    return Candidates(
+        np.concatenate([part.probability for part in parts]),
+        np.concatenate([part.key for part in parts]),
+        np.concatenate([part.position for part in parts]),
+        stack([part.rows for part in parts]),
+    )
+
+
+def choose(candidates: Candidates, size: int, total: float) -> tuple[WeightedData, int]:
+    """Return `size` rows, or all there are, with weights w / pi, and how many of them are in for certain.
+
+    `total` is the sum of p over all rows of the source.
+    """
+    if len(candidates.key) <= size:
+        return candidates.rows, len(candidates.key)
+    order = np.lexsort((candidates.position, -candidates.probability))
+    p = candidates.probability[order]
+    certain, left = 0, total
+    while certain < min(size, len(p)) and p[certain] * (size - certain) >= left:
+        left -= p[certain]
+        certain += 1
+    inside = order[:certain]
+    others = order[certain:]
+    by_key = others[np.lexsort((candidates.position[others], candidates.key[others]))][: size - certain]
+    chosen = np.concatenate([inside, by_key])
+    inclusion = np.ones(len(chosen))
+    inclusion[certain:] = candidates.probability[by_key] * ((size - certain) / left)
+    rank = np.argsort(candidates.position[chosen])
+    rows = candidates.rows.take(chosen[rank])
+    return rows.with_weights(rows.weights / inclusion[rank]), certain
+
+
+def draw_candidates(source: Source, probability: Probability, size: int, seed: int, progressbar: bool) -> Candidates:
+    """Return in one pass all rows that a draw of at most `size` rows may need; see `choose`.
+
+    ``probability(block)`` gives the rows' p, shape (n,), up to a factor.
+    """
+
+    def candidates(start: int, block: WeightedData) -> Candidates:
+        p = probability(block)
+        u = hash_uniforms(start, len(block), seed)
+        return Candidates(p, u / p, np.arange(start, start + len(block)), block).best(size)
+
+    kept: list[Candidates] = []
+    for part in map_blocks(source, candidates, description="drawing rows", progressbar=progressbar, canonical=True):
+        kept.append(part)
+        if sum(len(c.key) for c in kept) > 8 * size + 1000:
+            kept = [join(kept).best(size)]
+    return join(kept).best(size)

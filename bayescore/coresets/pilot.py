@@ -1,0 +1,150 @@
+"""The mode of the full data in few passes, and what a draw by score and curvature needs to know there.
+
+Newton's method on the full data starts from the mode of a *pilot*, some thousands of rows: first drawn by the size of
+the row, then by score at the mode of the first. A plain uniform pilot knows nothing of rare columns, and Newton's
+method can need 30 passes from where it ends. A pilot that turns out to have missed something is drawn anew.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import linalg
+
+from bayescore.coresets.fixed_size import Probability, choose, draw_candidates
+from bayescore.data.passes import Scan, map_blocks
+from bayescore.models.likelihoods import Logistic, Probit
+from bayescore.models.newton import Mode, find_mode
+from bayescore.models.posterior import Terms, likelihood_terms, prior_part
+from bayescore.models.priors import Prior
+from bayescore.types import FloatArray, Source, WeightedData
+
+MAX_PILOTS = 5
+SCORE_TOTAL = 3.1  # sum over all rows of `Sums.probability`
+
+
+@dataclass(frozen=True, eq=False)
+class Whitened:
+    """A point theta, shape (D,), and the scale L, shape (D, D), in which it is one posterior sd to the next."""
+
+    likelihood: Logistic | Probit
+    theta: FloatArray
+    factor: FloatArray
+
+    def scores(self, block: WeightedData) -> tuple[FloatArray, FloatArray]:
+        """Return the whitened score norms g = w s |zL| and the curvature leverages h = w c |zL|^2, shape (n,) each."""
+        rows = block.Z
+        eta = rows @ self.theta
+        length = np.sqrt(((rows @ self.factor) ** 2).sum(axis=1))
+        return (
+            block.weights * self.likelihood.score(eta) * length,
+            block.weights * self.likelihood.curvature(eta) * length**2,
+        )
+
+    def pulls(self, block: WeightedData) -> FloatArray:
+        r"""Return each row's part of the mean's distance from the mode, in posterior sds, shape (D, n).
+
+        To second order E[theta] - mode = L sum_n w_n l'''_n |z_n L|^2 (z_n L) / 2 (Tierney and Kadane 1986).
+        """
+        rows = block.Z
+        white = rows @ self.factor
+        third = block.weights * self.likelihood.third(rows @ self.theta)
+        return np.asarray((0.5 * third * (white**2).sum(axis=1)) * white.T)
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """Sums over all rows at a point: g^2, g, h, w, and the pulls, shape (D,)."""
+
+    white: Whitened
+    squares: float
+    norms: float
+    leverages: float
+    weights: float
+    pull: FloatArray
+
+    def probability(self, block: WeightedData) -> FloatArray:
+        """Return p = g^2 / sum g^2 + g / sum g + h / sum h + 0.1 w / W, shape (n,)."""
+        g, h = self.white.scores(block)
+        return np.asarray(
+            g**2 / self.squares + g / self.norms + h / self.leverages + 0.1 * block.weights / self.weights
+        )
+
+
+def sums_at(source: Source, found: Scan, white: Whitened, progressbar: bool) -> Sums:
+    """Return the sums at `white`; one pass."""
+
+    def sums(_: int, block: WeightedData) -> FloatArray:
+        g, h = white.scores(block)
+        return np.array([g @ g, g.sum(), h.sum(), *white.pulls(block).sum(axis=1)])
+
+    parts = map_blocks(source, sums, description="scores", progressbar=progressbar, canonical=True)
+    total = np.sum(list(parts), axis=0)
+    squares, norms, leverages = total[:3].tolist()
+    return Sums(white, squares, norms, leverages, found.weight_total, total[3:])
+
+
+def by_size(source: Source, found: Scan, progressbar: bool) -> Probability:
+    """Return p = (1/2 + |x / rms|^2 / (2 D)) w / W, which sums to 1; one pass.
+
+    Rows of rare categories are large once their columns are scaled, so a pilot drawn so sees every column.
+    """
+    parts = map_blocks(
+        source,
+        lambda _, block: block.weights @ block.X**2,
+        description="sizes of rows",
+        progressbar=progressbar,
+        canonical=True,
+    )
+    squares: FloatArray = np.maximum(sum(parts), np.finfo(float).tiny)
+    scale = 0.5 / (squares * len(squares))
+    return lambda block: block.weights * (0.5 / found.weight_total + block.X**2 @ scale)
+
+
+def full_mode(
+    source: Source, found: Scan, likelihood: Logistic | Probit, prior: Prior, seeds: list[int], progressbar: bool
+) -> Mode:
+    """Return the MAP of the full data to 0.01 posterior sd; `seeds` has `MAX_PILOTS` entries."""
+    n_features = len(source.design.names)
+    size = min(found.n_rows, max(5000, 30 * n_features))
+
+    def pilot(probability: Probability, total: float, seed: int, start: FloatArray) -> tuple[WeightedData, Whitened]:
+        rows, _ = choose(draw_candidates(source, probability, size, seed, progressbar), size, total)
+        Z = rows.Z
+        mode = find_mode(
+            lambda beta: likelihood_terms(beta, Z, rows.weights, likelihood) + prior_part(beta, prior),
+            start,
+            tolerance=1e-3,
+        )
+        return rows, Whitened(likelihood, mode.beta, mode.factor)
+
+    def full_terms(beta: FloatArray) -> Terms:
+        total = prior_part(beta, prior)
+        for part in map_blocks(
+            source,
+            lambda _, block: likelihood_terms(beta, block.Z, block.weights, likelihood),
+            description="Newton pass",
+            progressbar=progressbar,
+            canonical=True,
+        ):
+            total = total + part
+        return total
+
+    _, white = pilot(by_size(source, found, progressbar), 1.0, seeds[0], np.zeros(n_features))
+    for seed in seeds[1:]:
+        sums = sums_at(source, found, white, progressbar)
+        rows, white = pilot(sums.probability, SCORE_TOTAL, seed, white.theta)
+        here = full_terms(white.theta)
+        # a pilot that saw everything ends where the full score is no larger than the pilot's own standard error
+        if _length(here) <= math.sqrt(float((white.scores(rows)[0] ** 2).sum())):
+            break
+    return find_mode(full_terms, white.theta, first=here, tolerance=0.01)
+
+
+def _length(terms: Terms) -> float:
+    """Return the Newton decrement, infinite where the Hessian is not positive definite."""
+    try:
+        factor = linalg.cho_factor(terms.precision, lower=True)
+    except linalg.LinAlgError:
+        return math.inf
+    return math.sqrt(float(terms.gradient @ linalg.cho_solve(factor, terms.gradient)))

@@ -1,0 +1,119 @@
+"""What the pictures share: colours, intervals row by row, legends and ticks.
+
+Colours are Okabe and Ito's, told apart by colour-blind readers; markers and dashes tell them apart in grey.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from bayescore.diagnostics.wording import number
+from bayescore.types import FloatArray
+
+INTERVAL = 0.94
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7A5195", "#8C6D1F")
+MARKERS = ("o", "s", "^", "D", "v", "<", ">", "p")
+DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (2, 1)), (0, (6, 1.5, 1, 1.5)))
+INK = "#222222"
+GREY = "#9a9a9a"
+BAND = "#e6e6e6"
+# raw units read best unless one coordinate is this many times wider, or lies this many sds away
+_MAX_SPREAD = 15.0
+
+
+@dataclass(frozen=True, eq=False)
+class Intervals:
+    """One posterior of a forest: means and ends of the 94% intervals of the coordinates, each of shape (D,)."""
+
+    name: str
+    mean: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+    @classmethod
+    def of(cls, name: str, draws: FloatArray) -> "Intervals":
+        """Return the means and equal-tailed intervals of draws of shape (S, D)."""
+        low, high = np.quantile(draws, [(1 - INTERVAL) / 2, (1 + INTERVAL) / 2], axis=0)
+        return cls(name, draws.mean(axis=0), low, high)
+
+
+def intervals(figure: Figure, base: Intervals, scale: FloatArray, others: list[Intervals], features: list[str]) -> Axes:
+    """Draw the intervals of each coordinate, `base` in black on top of each group.
+
+    In the coordinates' own units where the sds `scale` of `base`, shape (D,), and its means are of like size; else
+    in those sds from its mean.
+    """
+    raw = scale.max() <= _MAX_SPREAD * scale.min() and np.ptp(base.mean) <= 4.0 * _MAX_SPREAD * float(np.median(scale))
+    shift, unit = (np.zeros_like(scale), np.ones_like(scale)) if raw else (base.mean, scale)
+    step = 1.0 / (len(others) + 2)
+    figure.set_layout_engine("constrained")
+    figure.set_size_inches(8.0, max(2.6, 1.3 + len(features) * max(0.3, 0.085 * (len(others) + 2))))
+    axes = figure.add_subplot()
+    rows = np.arange(len(features), dtype=np.float64)
+    for row in range(0, len(features), 2):
+        axes.axhspan(row - 0.5, row + 0.5, color="#f4f4f4", lw=0, zorder=0)
+    looks = [(INK, "o", 2.2), *((COLOURS[i], MARKERS[i], 1.3) for i in range(len(others)))]
+    for i, (one, (colour, marker, width)) in enumerate(zip([base, *others], looks, strict=True)):
+        y = rows - 0.5 + step * (i + 1)
+        axes.hlines(y, (one.low - shift) / unit, (one.high - shift) / unit, color=colour, lw=width, zorder=2)
+        axes.plot((one.mean - shift) / unit, y, color=colour, marker=marker, ls="none", ms=4.5, zorder=3)
+        axes.plot([], [], color=colour, marker=marker, lw=width, ms=4.5, label=one.name)
+    axes.axvline(0.0, color=GREY, lw=0.7, zorder=1)
+    axes.set_ylim(len(features) - 0.5, -0.5)
+    axes.set_yticks(rows, [short(name, 28) for name in features])
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel(
+        f"mean and {INTERVAL:.0%} interval of the coefficient"
+        if raw
+        else f"mean and {INTERVAL:.0%} interval, in {base.name} sds from the {base.name} mean"
+    )
+    clean(axes, left=False)
+    legend(figure, axes, len(others) + 1)
+    return axes
+
+
+def short(name: str, length: int) -> str:
+    """Return `name` cut to `length` characters, without matplotlib's mathematics."""
+    cut = name if len(name) <= length else name[: length - 1] + "…"
+    return cut.replace("$", r"\$")
+
+
+def clean(axes: Axes, *, left: bool = True) -> None:
+    """Leave the axes that carry numbers."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines["left"].set_visible(left)
+
+
+def legend(figure: Figure, axes: Axes, n_entries: int) -> None:
+    """Put the legend of `axes` above the picture."""
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(
+        handles, [short(label, 28) for label in labels], loc="outside upper left", ncols=min(n_entries, 5),
+        frameon=False, fontsize=9,
+    )  # fmt: skip
+
+
+def note(axes: Axes, *parts: str) -> None:
+    """Write what is left out above the axes."""
+    axes.set_title(sentence(*parts), fontsize=9, loc="left", color="#555555")
+
+
+def plain_ticks(axis: Axis) -> None:
+    """Label a logarithmic axis of a few decades with plain numbers."""
+    low, high = axis.get_view_interval()
+    if high > 1e4 * low:  # powers of ten, matplotlib's default, read better over many decades
+        return
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: number(value, 1)))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def sentence(*parts: str) -> str:
+    """Join the parts that say something."""
+    return "; ".join(part for part in parts if part)

@@ -1,0 +1,172 @@
+r"""Expected log pointwise predictive density of the full data, from the coreset's draws and the certificate's pass.
+
+Row n stands for w_n copies. Leaving one copy out turns the draws' weights into W_s / p_n(theta_s), so that the full
+data's
+
+.. math:: \mathrm{elpd} = \sum_n w_n e_n, \qquad
+          e_n = \log \sum_s v_{ns} p_n(\theta_s), \quad v_{ns} \propto W_s / p_n(\theta_s),
+
+W_s = exp(r_s) the importance weights from the coreset's to the full data's posterior (see `certificate`), v smoothed
+by PSIS. With integer weights this is leave-one-out cross-validation of the data with each row written out w_n times.
+(`az.loo` on a coreset's own rows is no estimate of it: they are no random sample, and their weights no part of p_n.)
+
+PSIS on every row would cost as much again as the pass. Instead (Magnusson et al. 2020) all rows get the first
+two cumulants of -log sum_s W_s / p_n(theta_s), a uniform sample of m rows gets e_n, and the difference estimator
+
+.. math:: \sum_n w_n c_n + \frac{N}{m} \sum_{j\ \mathrm{sampled}} w_j (e_j - c_j), \qquad
+          c_n = \mathrm E_W \ell_n - \tfrac12 \mathrm{var}\, \ell_n
+
+is unbiased for sum_n w_n e_n whatever c is. The weights W are known only after the pass, but the first cumulants add
+up to sum_s W_s L(theta_s), which they weight then; the variances stay those of the coreset's draws.
+
+References
+----------
+Magnusson, Vehtari, Jonasson and Andersen (2020), Leave-one-out cross-validation for Bayesian model comparison in large
+data, AISTATS. Vehtari, Gelman and Gabry (2017), Practical Bayesian model evaluation, Statistics and Computing 27.
+"""
+
+import math
+from dataclasses import dataclass
+
+import arviz as az
+import numpy as np
+from scipy.special import logsumexp
+
+from bayescore.coresets.draw import Draw, hash_uniforms, merge
+from bayescore.diagnostics.draws import ess_mean
+from bayescore.models.posterior import log_likelihood_tiles
+from bayescore.types import FloatArray, Likelihood, WeightedData
+
+MAX_K = 0.7
+EQUAL = 1e-4  # sd of log weights below which the weights are equal but for rounding
+ROWS = 1000  # sampled for exact PSIS-LOO
+_SEED = 2020  # of the rows' hash: the same data give the same rows
+
+
+@dataclass(frozen=True, eq=False)
+class PassSums:
+    """What the pass keeps of some rows.
+
+    Parameters
+    ----------
+    log_likelihood : array, shape (S,)
+        Weighted log-likelihood L(theta_s).
+    variance : float
+        sum_n w_n var l_n, over equally weighted draws.
+    square : float
+        sum_n w_n (mean l_n - var l_n / 2)^2.
+    weight : float
+        sum_n w_n.
+    sample : Draw
+        The rows with the smallest hashes.
+    """
+
+    log_likelihood: FloatArray
+    variance: float
+    square: float
+    weight: float
+    sample: Draw
+
+    def __add__(self, other: "PassSums") -> "PassSums":
+        return PassSums(
+            self.log_likelihood + other.log_likelihood,
+            self.variance + other.variance,
+            self.square + other.square,
+            self.weight + other.weight,
+            merge([self.sample, other.sample], ROWS),
+        )
+
+
+def pass_sums(draws: FloatArray, start: int, block: WeightedData, likelihood: Likelihood) -> PassSums:
+    """Return the sums of a block, its first row at position `start` of the data; draws have shape (S, D)."""
+    total = np.zeros(len(draws))
+    variance = square = 0.0
+    for rows, log_p in log_likelihood_tiles(draws, block, likelihood):
+        w = block.weights[rows]
+        total += w @ log_p
+        mean, var = _moments(log_p)
+        variance += float(w @ var)
+        square += float(w @ (mean - 0.5 * var) ** 2)
+    hashes = hash_uniforms(start, len(block), _SEED)
+    first = np.argpartition(hashes, ROWS)[:ROWS] if len(block) > ROWS else np.arange(len(block))
+    sample = Draw(hashes[first], start + first, np.ones_like(first), block.take(first), len(block))
+    return PassSums(total, variance, square, float(block.weights.sum()), sample)
+
+
+def _moments(log_p: FloatArray) -> tuple[FloatArray, FloatArray]:
+    n_draws = log_p.shape[1]
+    mean = log_p @ np.full(n_draws, 1.0 / n_draws)  # BLAS: twice as fast as mean and einsum
+    return mean, np.maximum(np.vecdot(log_p, log_p) / n_draws - mean**2, 0.0)
+
+
+@dataclass(frozen=True)
+class Elpd:
+    """Leave-one-out predictive density of the full data; the fields are those of `Certificate`."""
+
+    elpd_loo: float = math.nan
+    elpd_loo_se: float = math.nan
+    elpd_loo_mcse: float = math.nan
+    elpd_loo_rows: int = 0
+    elpd_loo_bad_k: int = 0
+
+
+def elpd_loo(
+    sums: PassSums, log_ratio: FloatArray, weights: FloatArray, draws: FloatArray, likelihood: Likelihood
+) -> Elpd:
+    """Return the full data's elpd.
+
+    Parameters
+    ----------
+    sums : PassSums
+        Of all rows.
+    log_ratio, weights : arrays, shape (S,)
+        r_s, and the smoothed importance weights, which sum to 1.
+    draws : array, shape (chain, draw, D)
+        The S draws.
+    likelihood : Likelihood
+        The link.
+    """
+    flat = draws.reshape(len(weights), -1)
+    rows, n_rows = sums.sample.rows, sums.sample.total
+    scale = n_rows / len(rows)
+    log_p = np.concatenate([tile for _, tile in log_likelihood_tiles(flat, rows, likelihood)])
+    exact, k = psis_loo(log_p, log_ratio)
+    mean, var = _moments(log_p)
+    centre = log_p @ weights
+    difference = rows.weights * (exact - centre + 0.5 * var)
+    elpd = float(weights @ sums.log_likelihood - 0.5 * sums.variance + scale * difference.sum())
+    square = sums.square + scale * float(rows.weights @ (exact**2 - (mean - 0.5 * var) ** 2))
+    sampling = 0.0 if scale == 1.0 else n_rows * (scale - 1.0) * float(difference.var(ddof=1))
+    return Elpd(
+        elpd_loo=elpd,
+        elpd_loo_se=math.sqrt(max(square - elpd**2 / sums.weight, 0.0)),
+        elpd_loo_mcse=math.sqrt(sampling + _draws_variance(sums, weights, draws, scale, log_p - centre[:, None])),
+        elpd_loo_rows=len(rows),
+        elpd_loo_bad_k=int(np.count_nonzero(k > MAX_K)),
+    )
+
+
+def psis_loo(log_p: FloatArray, log_ratio: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return e_n and its Pareto k-hat, shape (n,) each, of rows with log p of shape (n, S)."""
+    log_weights = log_ratio - log_p
+    log_weights -= log_weights.max(axis=1, keepdims=True)
+    k = np.zeros(len(log_p))
+    varied = log_weights.std(axis=1) > EQUAL  # the others have no tail to fit
+    if varied.any():
+        log_weights[varied], k[varied] = az.psislw(log_weights[varied])
+    return logsumexp(log_weights + log_p, axis=1) - logsumexp(log_weights, axis=1), k
+
+
+def _draws_variance(
+    sums: PassSums, weights: FloatArray, draws: FloatArray, scale: float, deviation: FloatArray
+) -> float:
+    """Return the Monte Carlo variance of the elpd: what a draw more or less would change, in the two cumulants.
+
+    The second cumulant's part is estimated from the sampled rows: a sum of squares, it needs few of them.
+    """
+    own = sums.log_likelihood - weights @ sums.log_likelihood
+    spread = scale * (sums.sample.rows.weights @ deviation**2)
+    influence = own - 0.5 * (spread - weights @ spread)
+    size = float(ess_mean(sums.log_likelihood.reshape(*draws.shape[:2], 1))[0])
+    efficiency = min(size / len(weights), 1.0) if size > 0.0 else 1.0  # NaN where chains are too short to tell
+    return float((weights**2) @ influence**2) / efficiency

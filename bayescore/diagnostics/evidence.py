@@ -1,0 +1,238 @@
+r"""Log marginal likelihood of a coreset, and of the full data from the same draws in one pass over them.
+
+.. math:: \ln E = \ln \int e^{L(\beta)} \pi_0(\beta)\, d\beta \approx \ln \frac1S \sum_s u_s, \qquad
+          u_s = \frac{e^{L(\beta_s)} \pi_0(\beta_s)}{q(\beta_s)}, \quad L(\beta) = \sum_n w_n \log p(z_n \cdot \beta)
+
+for draws beta_s of q, a multivariate Student t at the coreset's MAP (see `proposal`). The mean of u is unbiased for E;
+its logarithm has standard error sd(u) / (mean(u) sqrt(S)) (delta method).
+
+The full data's likelihood at the same draws gives their ln E, and the difference of the two: the common draws cancel
+most of its error. It need not be small where the posteriors are alike: a constant in L - L~ moves the evidence and not
+the posterior, and calibrated weights meet the score and the curvature of L, not its value. Compare models by the full
+data's ln E. Proposition 2.1 of Huggins et al. (2016) bounds it: if |L - L~| <= eps |L| wherever there is
+posterior mass, then |ln E - ln E~| <= eps |ln E|, so that for eps < 1
+
+.. math:: \frac{\ln \tilde E}{1 - \epsilon} \le \ln E \le \frac{\ln \tilde E}{1 + \epsilon} .
+
+References
+----------
+Huggins, Campbell and Broderick (2016), Coresets for scalable Bayesian logistic regression, Proposition 2.1. Vehtari,
+Simpson, Gelman, Yao and Gabry (2024), Pareto smoothed importance sampling, JMLR 25.
+"""
+
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import arviz as az
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from bayescore.data.coreset import Coreset, own_likelihood
+from bayescore.data.passes import map_blocks
+from bayescore.diagnostics.elpd import EQUAL, MAX_K
+from bayescore.diagnostics.full_pass import full_source
+from bayescore.diagnostics.proposal import propose
+from bayescore.diagnostics.wording import number, with_error
+from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.posterior import log_likelihoods
+from bayescore.models.priors import Normal, Prior, check_prior
+from bayescore.types import FloatArray, WeightedData
+from bayescore.validation import RandomState, check_generator, check_integer
+
+MIN_ESS = 100.0  # below it the logarithm is no longer straight over the error, and the delta method fails
+CARRIED = 0.999  # share of either posterior that epsilon looks at
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What `log_evidence` found; the fields from `full` on are NaN without full data.
+
+    Parameters
+    ----------
+    log_evidence, se : float
+        ln E~ of the coreset and its standard error.
+    pareto_k, ess : float
+        k-hat of the importance weights u and their effective sample size. Above 0.7, or below 100, the standard error
+        is too small.
+    n_draws : int
+        Draws used.
+    full, full_se : float
+        ln E of the full data and its standard error.
+    full_pareto_k, full_ess : float
+        The same for the full data. A bad k-hat says that the coreset's posterior does not cover the full data's.
+    difference, difference_se : float
+        ln E - ln E~ and its standard error, from common draws.
+    epsilon : float
+        Largest |L - L~| / |L| over the draws that carry 99.9% of the weight of the coreset's posterior or of the full
+        data's. It is an estimate on these draws, not a bound over a ball of coefficients.
+    interval : tuple of two floats
+        Where Proposition 2.1 with that epsilon puts ln E, given the coreset's `log_evidence`. Monte Carlo errors
+        are not in it.
+    """
+
+    log_evidence: float
+    se: float
+    pareto_k: float
+    ess: float
+    n_draws: int
+    full: float = math.nan
+    full_se: float = math.nan
+    full_pareto_k: float = math.nan
+    full_ess: float = math.nan
+    difference: float = math.nan
+    difference_se: float = math.nan
+    epsilon: float = math.nan
+    interval: tuple[float, float] = (math.nan, math.nan)
+
+    def __repr__(self) -> str:
+        lines = [f"Evidence: ln E = {_figures(self.log_evidence, self.se, self.pareto_k, self.ess, self.n_draws)}"]
+        if not math.isnan(self.full):
+            low, high = (number(end, 8) for end in self.interval)
+            lines += [
+                f"  full data   {_figures(self.full, self.full_se, self.full_pareto_k, self.full_ess, self.n_draws)}",
+                f"  difference  {_plus_minus(self.difference, self.difference_se)}",
+                f"  epsilon     {number(self.epsilon, 2)} on the draws: ln E between {low} and {high}",
+            ]
+        return "\n".join(lines)
+
+
+def _plus_minus(value: float, se: float) -> str:
+    shown, error = with_error(value, se)
+    return f"{shown} ± {error}" if error else shown
+
+
+def _figures(value: float, se: float, k: float, ess: float, n_draws: int) -> str:
+    return f"{_plus_minus(value, se)} (k-hat {number(k, 2)}, effective draws {ess:.0f} of {n_draws})"
+
+
+def log_evidence(
+    core: WeightedData,
+    data: Any = None,
+    y: Any = None,
+    *,
+    likelihood: str | None = None,
+    prior: Prior | None = None,
+    label: str | None = None,
+    weights: Any = None,
+    draws: int = 2000,
+    random_state: RandomState = None,
+    progressbar: bool = True,
+) -> Evidence:
+    r"""Estimate the log marginal likelihood of a coreset and, in one pass, of the full data.
+
+    Differences between the ln E of two models of the same data are log Bayes factors.
+
+    Parameters
+    ----------
+    core : WeightedData
+        A coreset or `full_data`.
+    data, y, label, weights
+        The full data, as given to `certify`; without them only the coreset's evidence is estimated.
+    likelihood : {"logistic", "probit"}, optional
+        By default the coreset's own.
+    prior : prior, default Normal(0, 4)
+        Any with a density in closed form; its normalising constant is part of the evidence. With `SpikeAndSlab` the
+        posterior may have 2^D modes, which one Student t covers for few coefficients only: heed the warning.
+    draws : int
+        Draws of the Student t. The pass over the full data costs a log-likelihood for each draw and row.
+    random_state : int, Generator or SeedSequence, optional
+        Seed of the draws.
+    progressbar : bool
+        Show progress.
+
+    Returns
+    -------
+    Evidence
+
+    Warns
+    -----
+    UserWarning
+        If Pareto k-hat exceeds 0.7 or fewer than 100 draws are effective: the standard error cannot be trusted.
+
+    Raises
+    ------
+    ValueError
+        If the prior has no density in closed form, or posterior and full data have different features.
+    """
+    link = check_likelihood(own_likelihood(core, likelihood))
+    chosen = check_prior(prior or Normal(0.0, 4.0))
+    if chosen.family is None:
+        raise ValueError(
+            f"prior={chosen} has no density in closed form, which the evidence needs; use Normal, StudentT, Cauchy, "
+            "Laplace or SpikeAndSlab"
+        )
+    check_integer(draws, "draws", low=100)
+    if data is None and not (y is None and label is None and weights is None):
+        raise TypeError("y, label and weights belong to the full data, but data is missing; give data too")
+    if data is not None and not isinstance(core, Coreset):
+        raise TypeError(f"core is a {type(core).__name__}; with full data it must be a Coreset, which knows its design")
+    source = None if data is None else full_source(core, data, y, label, weights)  # type: ignore[arg-type]
+    beta, log_base = propose(core, link, chosen, draws, check_generator(random_state))
+    own = log_likelihoods(beta, core, link)
+    value, se, k, ess, u = _estimate(own + log_base)
+    if k > MAX_K or ess < MIN_ESS:
+        _warn("coreset", k, ess, draws, "ask for more draws, or use a prior with lighter tails")
+    if source is None:
+        return Evidence(value, se, k, ess, draws)
+    full = np.zeros(draws)
+    for part in map_blocks(
+        source,
+        lambda _, block: log_likelihoods(beta, block, link),
+        description="log evidence",
+        progressbar=progressbar,
+        canonical=True,
+    ):
+        full += part
+    full_value, full_se, full_k, full_ess, full_u = _estimate(full + log_base)
+    if full_k > MAX_K or full_ess < MIN_ESS:
+        remedy = "the coreset's posterior does not cover the full data's: use method='calibrated', or a larger size"
+        _warn("full data", full_k, full_ess, draws, remedy)
+    carried = _carrying(u) | _carrying(full_u)
+    epsilon = float(np.max(np.abs((full - own)[carried] / full[carried])))
+    return Evidence(
+        value,
+        se,
+        k,
+        ess,
+        draws,
+        full=full_value,
+        full_se=full_se,
+        full_pareto_k=full_k,
+        full_ess=full_ess,
+        difference=full_value - value,
+        difference_se=_standard_error(full_u - u),
+        epsilon=epsilon,
+        interval=(value / (1.0 - epsilon) if epsilon < 1.0 else -math.inf, value / (1.0 + epsilon)),
+    )
+
+
+def _estimate(log_u: FloatArray) -> tuple[float, float, float, float, FloatArray]:
+    """Return ln mean u, its standard error, k-hat, the effective sample size, and u / mean u."""
+    value = float(logsumexp(log_u)) - math.log(len(log_u))
+    u = np.exp(log_u - value)
+    k = float(az.psislw(log_u - log_u.max())[1]) if log_u.std() > EQUAL else 0.0
+    return value, _standard_error(u), k, float(len(u) ** 2 / (u @ u)), u
+
+
+def _standard_error(terms: FloatArray) -> float:
+    return float(terms.std(ddof=1)) / math.sqrt(len(terms))
+
+
+def _carrying(u: FloatArray) -> NDArray[np.bool_]:
+    """Return which draws make up `CARRIED` of the total weight, the heaviest first."""
+    order = np.argsort(-u)
+    kept = np.zeros(len(u), dtype=bool)
+    kept[order[: 1 + int(np.searchsorted(np.cumsum(u[order]), CARRIED * u.sum()))]] = True
+    return kept
+
+
+def _warn(what: str, k: float, ess: float, draws: int, remedy: str) -> None:
+    warnings.warn(
+        f"the standard error of the {what}'s log evidence cannot be trusted: Pareto k-hat is {number(k, 2)} (limit "
+        f"{MAX_K}), effective draws are {ess:.0f} of {draws} (at least {MIN_ESS:.0f} needed); {remedy}",
+        UserWarning,
+        stacklevel=3,
+    )

@@ -1,0 +1,119 @@
+"""What the two HTML pages share: the templates, pictures inside the file, and what coresets and chains were.
+
+`base.html.j2` holds the look, `pieces.html.j2` the tables; a page has no script and needs no network.
+"""
+
+import base64
+import io
+import platform
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from matplotlib.figure import Figure
+
+from bayescore.diagnostics.wording import number, with_error
+from bayescore.types import FloatArray
+
+MAX_ROWS = 2000  # of all tables of coefficients together; beyond, each shows its WORST
+WORST = 40
+# name in a posterior's attributes: label
+PROVENANCE = {
+    "likelihood": "Likelihood",
+    "prior": "Prior",
+    "sampler": "Sampler",
+    "random_seed": "Seed",
+    "tuning_steps": "Warm-up",
+    "inference_library": "Library",
+    "inference_library_version": "Its version",
+    "bayescore_version": "bayescore",
+}
+HEALTH_TERMS = {
+    "R-hat": "How much the chains disagree with each other; 1 when they do not.",
+    "ESS": "Effective sample size: independent draws that would tell as much of the centre (bulk) or the tails.",
+}
+# a level of a verdict or certificate: the colour of its line
+LOOKS = {
+    "indistinguishable": "good",
+    "close": "fair",
+    "differs": "bad",
+    "too few draws": "unknown",
+    "certified": "good",
+    "correct it": "fair",
+    "not certified": "bad",
+}
+
+
+def environment() -> Environment:
+    """Return the templates' environment: everything is escaped, a name left out is an error."""
+    found = Environment(
+        loader=PackageLoader("bayescore", "diagnostics"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.globals |= {"number": number, "with_error": with_error, "looks": LOOKS, "provenance": PROVENANCE}
+    return found
+
+
+def render(template: str, **shown: Any) -> str:
+    """Return the page that `template` makes of `shown`."""
+    versions = {"Python": platform.python_version()} | {name: version(name) for name in ("arviz", "numpy", "scipy")}
+    return environment().get_template(template).render(versions=versions, **shown)
+
+
+def picture(draw: Callable[..., Any], *shown: Any) -> dict[str, Any]:
+    """Return what `draw(figure, *shown)` draws as PNG text and its width in CSS pixels."""
+    figure = Figure()
+    draw(figure, *shown)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=192, metadata={"Software": None})
+    return {"png": base64.b64encode(buffer.getvalue()).decode("ascii"), "width": round(96 * figure.get_figwidth())}
+
+
+def worst(rows: pd.DataFrame, size: pd.Series, total: int, source: str) -> tuple[pd.DataFrame, str]:
+    """Return the rows of the largest `size` and a note, where the page's `total` rows are too many to read."""
+    if total <= MAX_ROWS or len(rows) <= WORST:
+        return rows, ""
+    order = np.argsort(-size.abs().to_numpy(), kind="stable")[:WORST]
+    return rows.iloc[order], f"the {WORST} of {len(rows)} with the largest errors; {source} has all"
+
+
+def coreset_facts(about: Mapping[str, Any], weights: FloatArray | None) -> dict[str, str]:
+    """Return what `Coreset.summary` told of a coreset, and its weights, as text by label."""
+    size, n_total = about.get("size"), about.get("n_total")
+    row = {
+        "Method": str(about.get("method", "–")),
+        "Rows": "–" if size is None else f"{size:,}",
+        "Share": "–" if size is None or not n_total else f"{number(100 * size / n_total, 2)}%",
+        "Weight ESS": "–",
+        "Largest weights": "–",
+        "Sum of weights": "–",
+        "Data rows": "–" if n_total is None else f"{n_total:,}",
+        "Seed": str(about.get("random_state", "–")),
+    }
+    if weights is not None and len(weights):
+        total = float(weights.sum())
+        row["Weight ESS"] = f"{total**2 / float((weights**2).sum()):,.1f}"
+        row["Largest weights"] = ", ".join(f"{100 * w / total:.2g}%" for w in np.sort(weights)[::-1][:3])
+        row["Sum of weights"] = f"{total:,.6g}"
+    return row
+
+
+def parameters(about: Mapping[str, Any]) -> dict[str, str]:
+    """Return a coreset's parameters as short text by name, without the curve of errors, which has its own table."""
+    return {key: _short(value) for key, value in (about.get("params") or {}).items() if key != "size_curve"}
+
+
+def size_curve(about: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the predicted error for each size that the builder tried; empty where the size was given."""
+    return (about.get("params") or {}).get("size_curve") or []
+
+
+def _short(value: object) -> str:
+    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= 60 else text[:59] + "…"

