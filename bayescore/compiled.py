@@ -12,8 +12,12 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def jit(function: F) -> F:
-    """Compile `function` with IEEE arithmetic: a row gives the same bits whatever block it stands in."""
-    return cast(F, numba.njit(nogil=True, cache=True, error_model="numpy")(function))
+    """Compile `function` so that a row gives the same bits whatever block it stands in.
+
+    Sums keep their order; a product and a sum may become one operation. The flags are named because a function without
+    any takes over those of whatever caller is compiled first.
+    """
+    return cast(F, numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})(function))
 
 
 def jit_sums(function: F) -> F:

@@ -2,7 +2,18 @@
 
 import sys
 
-from benchmarks import build_speed, calibrated, demo_table, mala_speed, mean_sensitivity, references
+from benchmarks import (
+    build_speed,
+    calibrated,
+    demo_table,
+    mala_speed,
+    mean_sensitivity,
+    posteriors,
+    priors,
+    references,
+    rivals,
+    wall_time,
+)
 
 BENCHMARKS = {
     "mean_sensitivity": mean_sensitivity.main,
@@ -11,6 +22,10 @@ BENCHMARKS = {
     "references": references.main,
     "demo_table": demo_table.main,
     "calibrated": calibrated.main,
+    "posteriors": posteriors.main,
+    "priors": priors.main,
+    "rivals": rivals.main,
+    "wall_time": wall_time.main,
 }
 
 if __name__ == "__main__":

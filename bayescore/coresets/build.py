@@ -59,9 +59,10 @@ def build_coreset(
           ``core.method`` says which.
     size : int or "auto"
         Rows to draw; by sensitivity a row may be drawn more than once, so there can be fewer. "auto" is, for
-        ``"calibrated"``, the smallest size whose predicted error is within `tolerance` (sizes tried and their errors
-        are in ``core.params["size_curve"]``); for ``"sensitivity"`` the one that `epsilon` asks for where it is given;
-        else 1000, or 20 rows for each column if that is more. ``"aggregate"`` takes no size.
+        ``"calibrated"``, the smallest size from max(50, 5 D) on whose predicted error is within `tolerance` (sizes
+        tried and their errors are in ``core.params["size_curve"]``); for ``"sensitivity"`` the one that `epsilon`
+        asks for where it is given; else 1000, or 20 rows for each column if that is more. ``"aggregate"`` takes no
+        size.
     label : str, optional
         Column of the labels.
     weights : array or str, optional

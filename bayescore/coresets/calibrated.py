@@ -19,12 +19,13 @@ real likelihood terms. When to use it: whenever the rows can be read more than o
 
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from bayescore.coresets.fixed_size import Candidates, choose, draw_candidates
+from bayescore.coresets.fixed_size import Candidates, choose, distinct, draw_candidates
 from bayescore.coresets.pilot import MAX_PILOTS, SCORE_TOTAL, Sums, Whitened, full_mode, sums_at
 from bayescore.coresets.trial import Trial, try_out
 from bayescore.coresets.weights import fit_weights
@@ -90,15 +91,27 @@ class Calibration:
     likelihood_part: Terms
     candidates: Candidates
     seed: int
+    draw_seed: int
     progressbar: bool
 
-    def fit(self, size: int, rounds: int = 0, trial: Trial | None = None) -> Fitted:
-        """Fit the weights of `size` rows, to the draws of `trial` too where it is given."""
-        rows, certain = choose(self.candidates, size, SCORE_TOTAL)
+    def drawn(self, size: int, trials: Sequence[Trial]) -> tuple[WeightedData, int]:
+        """Return `size` rows, drawn by score and curvature and by what moved the log-likelihood in `trials`."""
+        if not trials:
+            return choose(self.candidates, size, SCORE_TOTAL)
+        known = distinct([self.candidates, *(trial.candidates for trial in trials)])
+        p = self.sums.probability(known.rows) / SCORE_TOTAL
+        for trial in trials:
+            p += trial.probability(known.rows) / (trial.total * len(trials))
+        u = known.key * known.probability
+        return choose(Candidates(p, u / p, known.position, known.rows), size, 2.0)
+
+    def fit(self, size: int, trials: Sequence[Trial] = ()) -> Fitted:
+        """Fit the weights of `size` rows, to the draws of the last of `trials` too."""
+        rows, certain = self.drawn(size, trials)
         rng = np.random.default_rng([self.seed, size])
         shares, totals = shares_and_totals(rows, self.sums, self.likelihood_part, rng)
-        if trial is not None:
-            more, wanted = trial.shares_and_totals(rows)
+        if trials:
+            more, wanted = trials[-1].shares_and_totals(rows)
             shares, totals = np.concatenate([shares, more]), np.concatenate([totals, wanted])
         fit = fit_weights(shares, totals)
         kept = fit.factors > 0.0
@@ -109,7 +122,7 @@ class Calibration:
             certain,
             float(np.abs(fit.residual[:D]).max()),
             float(np.abs(fit.residual[D : 2 * D] / 3.0).max()),
-            rounds,
+            len(trials),
         )
 
     def judged(self, fitted: Fitted, trial: Trial) -> Fitted:
@@ -120,9 +133,9 @@ class Calibration:
     def refine(self, size: int, tolerance: float) -> tuple[Fitted, Trial]:
         """Return the best of up to 1 + `MAX_ROUNDS` fits of `size` rows, and its trial; a pass for each."""
         best: tuple[Fitted, Trial] | None = None
-        trial = None
+        trials: list[Trial] = []
         for rounds in range(1 + MAX_ROUNDS):
-            fitted = self.fit(size, rounds, trial)
+            fitted = self.fit(size, trials)
             trial = try_out(
                 self.source,
                 fitted.rows,
@@ -130,8 +143,11 @@ class Calibration:
                 self.prior,
                 self.sums.white.theta,
                 self.seed + rounds,
+                self.draw_seed,
+                len(self.candidates.key),
                 self.progressbar,
             )
+            trials.append(trial)
             fitted = self.judged(fitted, trial)
             if best is None or fitted.error < best[0].error:
                 best = fitted, trial
@@ -184,17 +200,18 @@ def shares_and_totals(
     eta = Z @ white.theta
     score = rows.weights * white.likelihood.score(eta)
     curvature = rows.weights * white.likelihood.curvature(eta)
+    level = 100.0 / max(1.0, abs(likelihood_part.value))  # as large as the other totals, or the fit is ill-conditioned
     shares = [
         (score[:, None] * (Z @ L)).T,
         (curvature[:, None] * (Z @ directions) ** 2).T,
         white.pulls(rows),
-        (rows.weights * white.likelihood.log_p(eta))[None],
+        (level * rows.weights * white.likelihood.log_p(eta))[None],
     ]
     totals = [
         L.T @ likelihood_part.gradient,
         ((likelihood_part.precision @ directions) * directions).sum(axis=0),
         sums.pull,
-        np.array([likelihood_part.value]),
+        np.array([level * likelihood_part.value]),
     ]
     return np.concatenate(shares), np.concatenate(totals)
 
@@ -230,7 +247,7 @@ def calibrated_coreset(
     candidates = draw_candidates(source, sums.probability, largest, seeds[-2], progressbar)
     own = prior_part(mode.beta, weak)
     part = Terms(mode.terms.value - own.value, mode.terms.gradient - own.gradient, mode.terms.precision - own.precision)
-    calibration = Calibration(source, likelihood, weak, sums, part, candidates, seeds[-1], progressbar)
+    calibration = Calibration(source, likelihood, weak, sums, part, candidates, seeds[-1], seeds[-2], progressbar)
     if start == found.n_rows:
         curve = [replace(calibration.fit(start), mean_error=0.0, sd_error=0.0)]  # all rows, with their own weights
     elif size is None:

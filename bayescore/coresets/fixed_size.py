@@ -50,6 +50,13 @@ def join(parts: list[Candidates]) -> Candidates:
     )
 
 
+def distinct(parts: list[Candidates]) -> Candidates:
+    """Put candidates below each other, each row once."""
+    whole = join(parts)
+    _, first = np.unique(whole.position, return_index=True)
+    return Candidates(whole.probability[first], whole.key[first], whole.position[first], whole.rows.take(first))
+
+
 def choose(candidates: Candidates, size: int, total: float) -> tuple[WeightedData, int]:
     """Return `size` rows, or all there are, with weights w / pi, and how many of them are in for certain.
 

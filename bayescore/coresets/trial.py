@@ -6,17 +6,20 @@ weighted rows follow from the same draws, by weights exp(L'(theta_s) - L~(theta_
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from bayescore.coresets.draw import hash_uniforms
+from bayescore.coresets.fixed_size import Candidates, join
 from bayescore.data.passes import available_cores, map_blocks
 from bayescore.models.likelihoods import Logistic, Probit
 from bayescore.models.posterior import log_likelihood_tiles, log_likelihoods, posterior
 from bayescore.models.priors import Prior
 from bayescore.samplers import mala
 from bayescore.samplers.run import run_chains
-from bayescore.samplers.start import laplace_starts
+from bayescore.samplers.start import mode_and_scale
 from bayescore.types import FloatArray, Source, WeightedData
 
 N_DRAWS = 500
@@ -32,37 +35,55 @@ class Trial:
     draws: FloatArray
     own: FloatArray
     full: FloatArray
+    candidates: Candidates
+    total: float
 
-    @property
-    def importance(self) -> FloatArray:
-        """Weights that turn the draws into draws of the full-data posterior, shape (S,)."""
-        return importance(self.full - self.own)
+    def probability(self, rows: WeightedData) -> FloatArray:
+        """Return w sd_s l(theta_s), shape (n,): how much each row moves the log-likelihood over the draws."""
+        return np.concatenate([moves for _, _, moves in _moves(self.draws, rows, self.likelihood)])
 
     def errors(self, rows: WeightedData) -> tuple[float, float]:
-        """Return the largest error of a mean, in posterior sds, and the largest relative error of an sd.
+        """Return to first order the largest error of a mean, in posterior sds, and relative error of an sd.
 
-        Where the draws do not cover both posteriors, the sd of the difference of the log-likelihoods stands for both:
-        for normal posteriors it is at least either error.
+        Both are shrunk by the share of Monte Carlo noise in all coordinates' errors (James and Stein 1961), but are
+        never said to be below that noise. Where the draws do not cover both posteriors, the sd of the difference of
+        the log-likelihoods stands for both: for normal posteriors it is at least either error.
         """
         theirs = log_likelihoods(self.draws, rows, self.likelihood)
-        here, there = importance(theirs - self.own), self.importance
+        here, there = importance(theirs - self.own), importance(self.full - self.own)
         if min(_ess(here), _ess(there)) < MIN_ESS * len(self.draws):
             spread = float((self.full - theirs).std())
             return spread, spread
-        mean, sd = _moments(self.draws, here)
-        true_mean, true_sd = _moments(self.draws, there)
-        return float(np.abs((mean - true_mean) / true_sd).max()), float(np.abs(sd / true_sd - 1.0).max())
+        mean = there @ self.draws
+        squares = (self.draws - mean) ** 2
+        sd = np.sqrt(there @ squares)
+        change = here - there
+        return (
+            _largest(change, (self.draws - mean) / sd),
+            # of the variance, halved
+            _largest(change, 0.5 * (squares / sd**2 - 1.0)),
+        )
 
     def shares_and_totals(self, rows: WeightedData) -> tuple[FloatArray, FloatArray]:
         """Return the rows' shares in the centred log-likelihoods at the draws, shape (S, m), and the full data's.
 
         Draws count by their importance, so that far-off ones do not rule the fit.
         """
-        u = self.importance
+        u = tempered(self.full - self.own)
         scale = 6.0 * np.sqrt(u)
         each = np.concatenate([part for _, part in log_likelihood_tiles(self.draws, rows, self.likelihood)])
         each = rows.weights[:, None] * (each - (each @ u)[:, None])
         return (each * scale).T, scale * (self.full - self.full @ u)
+
+
+def _moves(
+    draws: FloatArray, rows: WeightedData, likelihood: Logistic | Probit
+) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
+    """Yield for some rows at a time their weights, their log p, shape (n, S), and w times its sd over the draws."""
+    for part, log_p in log_likelihood_tiles(draws, rows, likelihood):
+        w = rows.weights[part]
+        variance = np.vecdot(log_p, log_p) / log_p.shape[1] - log_p.mean(axis=1) ** 2
+        yield w, log_p, w * np.sqrt(np.maximum(variance, 1e-200))
 
 
 def importance(log_ratio: FloatArray) -> FloatArray:
@@ -72,13 +93,24 @@ def importance(log_ratio: FloatArray) -> FloatArray:
     return np.asarray(weights / weights.sum())
 
 
+def tempered(log_ratio: FloatArray) -> FloatArray:
+    """Return `importance` of the largest power of the ratio at which `MIN_ESS` of the draws still count."""
+    power = 1.0
+    while _ess(weights := importance(power * log_ratio)) < MIN_ESS * len(log_ratio):
+        power *= 0.7
+    return weights
+
+
 def _ess(weights: FloatArray) -> float:
     return float(1.0 / (weights**2).sum())
 
 
-def _moments(draws: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-    mean = weights @ draws
-    return mean, np.sqrt(weights @ (draws - mean) ** 2)
+def _largest(change: FloatArray, values: FloatArray) -> float:
+    """Return the largest change of a mean of `values`, shape (S, D), less its noise, if the weights change so."""
+    errors = change @ values
+    noise = float((change**2 @ values**2).mean())
+    share = min(1.0, noise / max(float((errors**2).mean()), 1e-300))
+    return max(float(np.abs(errors).max()) * (1.0 - share), math.sqrt(noise))
 
 
 def try_out(
@@ -88,33 +120,44 @@ def try_out(
     prior: Prior,
     guess: FloatArray,
     seed: int,
+    draw_seed: int,
+    size: int,
     progressbar: bool,
 ) -> Trial:
     """Draw from the posterior of `rows` by MALA, from about `guess`, and evaluate the full data there; one pass."""
     target = posterior(rows, likelihood, prior)
-    *streams, last = np.random.SeedSequence(seed).spawn(_CHAINS + 1)
-    starts, factor = laplace_starts(target, _CHAINS, last, guess)
+    mode, scale = mode_and_scale(target, guess)
     drawn = run_chains(
         mala,
         target.arguments(),
-        starts,
-        np.ascontiguousarray(factor),
+        np.tile(mode, (_CHAINS, 1)),  # far-off starts can take long to come in, and nobody looks at R-hat here
+        np.ascontiguousarray(scale),
         mala.first_step_size(target.n_features),
         draws=N_DRAWS // _CHAINS,
         tune=100,
         thin=10,
         cores=min(_CHAINS, available_cores()),
-        seeds=streams,
+        seeds=np.random.SeedSequence(seed).spawn(_CHAINS),
         progressbar=False,
     )
     draws = drawn.theta.reshape(N_DRAWS, -1)
-    full = np.zeros(N_DRAWS)
-    for part in map_blocks(
-        source,
-        lambda _, block: log_likelihoods(draws, block, likelihood),
-        description="trying the coreset out",
-        progressbar=progressbar,
-        canonical=True,
+
+    def look(start: int, block: WeightedData) -> tuple[FloatArray, float, Candidates]:
+        total, parts = np.zeros(N_DRAWS), []
+        for w, log_p, moves in _moves(draws, block, likelihood):
+            total += w @ log_p
+            parts.append(moves)
+        p = np.concatenate(parts)
+        u = hash_uniforms(start, len(block), draw_seed)
+        return total, float(p.sum()), Candidates(p, u / p, np.arange(start, start + len(block)), block).best(size)
+
+    full, total, kept = np.zeros(N_DRAWS), 0.0, []
+    for part, moves, found in map_blocks(
+        source, look, description="trying the coreset out", progressbar=progressbar, canonical=True
     ):
         full += part
-    return Trial(likelihood, draws, log_likelihoods(draws, rows, likelihood), full)
+        total += moves
+        kept.append(found)
+        if sum(len(c.key) for c in kept) > 8 * size + 1000:
+            kept = [join(kept).best(size)]
+    return Trial(likelihood, draws, log_likelihoods(draws, rows, likelihood), full, join(kept).best(size), total)

@@ -62,8 +62,8 @@ def fit_weights(shares: FloatArray, totals: FloatArray, ridge: float = 1e-4, max
             return Fit(factors, totals - shares @ factors, step)
         active = shares[:, factors > 0.0]
         hessian = active @ active.T / ridge
-        hessian[np.diag_indices(q)] += 1.0
-        direction = -linalg.solve(hessian, gradient, assume_a="pos")
+        hessian[np.diag_indices(q)] += 1.0 + 1e-13 * hessian.max()  # positive definite in spite of rounding
+        direction = -linalg.cho_solve(linalg.cho_factor(hessian, lower=True), gradient)
         slope = float(gradient @ direction)
         if -slope <= 1e-14 * max(1.0, abs(value)):  # at the rounding error of the value
             return Fit(factors, totals - shares @ factors, step)

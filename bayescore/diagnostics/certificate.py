@@ -10,7 +10,8 @@ corrected moments; k-hat below 0.7 with an effective sample size of a fifth of t
 cover the full-data posterior and that the correction holds. What
 the correction moves is the error of the coreset.
 
-max |r_s - mean r| bounds, and its sd predicts, the error: below 0.3 the two posteriors are close, above 1 they are not.
+The sd of r predicts the error: below 0.3 the two posteriors are close, above 1 they are not. "certified" is said of
+means and sds; correlations are not judged.
 
 The same pass gives the full data's expected log pointwise predictive density, see `elpd`.
 """
@@ -28,7 +29,7 @@ import pandas as pd
 from bayescore.data.coreset import Coreset
 from bayescore.data.passes import map_blocks
 from bayescore.diagnostics.draws import read_posterior
-from bayescore.diagnostics.elpd import EQUAL, MAX_K, Elpd, PassSums, elpd_loo, pass_sums
+from bayescore.diagnostics.elpd import MAX_K, Elpd, PassSums, elpd_loo, pass_sums
 from bayescore.diagnostics.full_pass import full_source
 from bayescore.diagnostics.wording import number, with_error
 from bayescore.models.likelihoods import Logistic, Probit, check_likelihood
@@ -38,6 +39,7 @@ from bayescore.validation import DataError, check_integer
 
 MIN_ESS_SHARE = 0.2
 MAX_SPREAD = 0.5
+NEARLY_EQUAL = 0.05  # sd of the log ratio below which the shape of the weights' tail tells nothing
 TOLERANCE = 0.25  # of a predicted error plus two standard errors: of means in sds, of sds relatively
 
 
@@ -174,7 +176,7 @@ def _judge(
     ratio -= ratio.max()
     smoothed, k = az.psislw(ratio)
     spread = float(ratio.std())
-    pareto_k = float(k) if spread > EQUAL else 0.0  # no tail to fit where the weights are equal
+    pareto_k = float(k) if spread > NEARLY_EQUAL else 0.0
     w = np.exp(np.asarray(smoothed, dtype=np.float64))
     w /= w.sum()
     coordinates = _coordinates(draws, w, features)
@@ -185,7 +187,7 @@ def _judge(
         text = (
             f"Pareto k-hat is {number(pareto_k, 2)} (limit {MAX_K}), the effective sample size {ess:.0f} of {len(w)} "
             f"(limit {MIN_ESS_SHARE:.0%}): the coreset's posterior does not cover the full data's, and no correction "
-            "can be trusted. Use method='calibrated', or a larger size."
+            "can be trusted. Use method='calibrated', or a larger size if it was."
         )
     elif upper < TOLERANCE and spread < MAX_SPREAD:
         level = "certified"
@@ -215,7 +217,8 @@ def _coordinates(draws: FloatArray, w: FloatArray, features: tuple[str, ...]) ->
     mean, sd = draws.mean(axis=0), draws.std(axis=0)
     better = w @ draws
     better_sd = np.sqrt(w @ (draws - better) ** 2)
-    change = (w - 1.0 / len(w))[:, None]
+    change = (w - 1.0 / len(w))[:, None] ** 2
+    squares = (draws - better) ** 2
     order = np.argsort(draws, axis=0)
     quantiles = []
     for q in (0.03, 0.97):
@@ -230,10 +233,12 @@ def _coordinates(draws: FloatArray, w: FloatArray, features: tuple[str, ...]) ->
             "corrected_q03": quantiles[0],
             "corrected_q97": quantiles[1],
             "mean_error_sd": (mean - better) / sd,
-            "mean_error_sd_mcse": np.sqrt((change**2 * (draws - better) ** 2).sum(axis=0)) / sd,
-            "sd_error": sd / better_sd - 1.0,
-            # of the variance, halved
-            "sd_error_mcse": 0.5 * np.sqrt((change**2 * ((draws - better) ** 2 / better_sd**2 - 1.0) ** 2).sum(axis=0)),
+            "mean_error_sd_mcse": np.sqrt((change * squares).sum(axis=0)) / sd,
+            "sd_error": 1.0 - better_sd / sd,
+            # that of the variance, halved
+            "sd_error_mcse": 0.5
+            * np.sqrt((change**2 * ((draws - better) ** 2 - better_sd**2) ** 2).sum(axis=0))
+            / sd**2,
         },
         index=pd.Index(features, name="feature"),
     )

@@ -8,7 +8,7 @@ its logarithm has standard error sd(u) / (mean(u) sqrt(S)) (delta method).
 
 The full data's likelihood at the same draws gives their ln E, and the difference of the two: the common draws cancel
 most of its error. It need not be small where the posteriors are alike: a constant in L - L~ moves the evidence and not
-the posterior, and calibrated weights meet the score and the curvature of L, not its value. Compare models by the full
+the posterior. Calibrated coresets meet the value of L at the mode as well, others do not: compare models by the full
 data's ln E. Proposition 2.1 of Huggins et al. (2016) bounds it: if |L - L~| <= eps |L| wherever there is
 posterior mass, then |ln E - ln E~| <= eps |ln E|, so that for eps < 1
 

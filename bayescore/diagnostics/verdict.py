@@ -93,7 +93,7 @@ def verdict(errors: Moments, mcse: Moments, features: tuple[str, ...], noisier: 
         return Verdict(
             "differs",
             f"The largest error is {family.phrase(int(values.argmax()))}: above {TOLERANCE:g} and more than Monte "
-            "Carlo error explains. Build a larger coreset, or use method='calibrated'.",
+            "Carlo error explains. Use method='calibrated', or a larger coreset if it was.",
         )
     if hidden:
         i = int(noisy.mcse.argmax())

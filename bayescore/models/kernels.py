@@ -12,13 +12,28 @@ from numpy.typing import NDArray
 from bayescore.compiled import jit, jit_sums
 from bayescore.types import FloatArray
 
-_SQRT2 = math.sqrt(2.0)
-_LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
-_PROBIT_ASYMPTOTIC = -30.0  # erfc still has full relative accuracy here, the series has error < 1e-13
-
+_LOG2 = math.log(2.0)
+_SQRT_2PI = math.sqrt(2.0 * math.pi)
+_LOG_SQRT_2PI = math.log(_SQRT_2PI)
+_HALF_OCTAVE = 0x95F6200000000  # 1.0 less sqrt(1/2), both read as integers; rounded
+_TILE = 1024  # rows whose scratch stays in cache
 
 _ATANH = np.array([1.0 / (2 * j + 1) for j in range(16, -1, -1)])
 _EXP = np.array([1.0 / math.factorial(j) for j in range(13, -1, -1)])
+
+# Phi(-x) exp(x^2 / 2) / t as a polynomial of degree 20 in u = 2 t - 1, t = 5 / (5 + x), for all x >= 0: its Chebyshev
+# series, computed with 60 digits, cut (relative error 9e-16) and rewritten in powers of u; three powers to a line.
+_TAIL = np.array(
+    [
+        [9.910260041502261e-10, 4.742201499568934e-10, -1.1431400798773756e-08],
+        [-5.973650280642188e-09, 8.394135902952392e-08, 6.471542988396613e-08],
+        [-5.514807821171256e-07, -7.944255950769179e-07, 3.334942057572293e-06],
+        [9.951790245059091e-06, -1.1874695374551138e-05, -0.0001089795938532396],
+        [-0.0001595739760406926, 0.0005986753159936601, 0.004159013371958206],
+        [0.01382372774495829, 0.033004073233313946, 0.06270663133409482],
+        [0.09906112319401422, 0.13307650057801357, 0.1538386099500125],
+    ]
+)
 
 
 @jit
@@ -45,13 +60,13 @@ def exp_minus(x: FloatArray, powers: FloatArray, bits: NDArray[np.int64]) -> Non
 
 
 @jit
-def logistic_rows(eta: FloatArray, log_p: FloatArray) -> None:
-    """Write the logistic log p(eta) of each row, and replace eta by the score; vectorised.
+def logistic_tile(eta: FloatArray, log_p: FloatArray, t: FloatArray, powers: FloatArray) -> None:
+    """Do the work of `logistic_rows` for at most `_TILE` rows; the last two arguments are scratch.
 
     With t = exp(-abs(eta)): log(1 + t) = 2 atanh(s), s = t / (2 + t) <= 1/3, by its series to 1e-16.
     """
-    t = np.abs(eta)
-    powers = np.empty(eta.size)
+    for n in range(eta.size):
+        t[n] = abs(eta[n])
     exp_minus(t, powers, powers.view(np.int64))
     for n in range(eta.size):
         s = t[n] / (2.0 + t[n])
@@ -64,20 +79,72 @@ def logistic_rows(eta: FloatArray, log_p: FloatArray) -> None:
 
 
 @jit
+def logistic_rows(eta: FloatArray, log_p: FloatArray) -> None:
+    """Write the logistic log p(eta) of each row, and replace eta by the score; vectorised."""
+    t, powers = np.empty(min(eta.size, _TILE)), np.empty(min(eta.size, _TILE))
+    for start in range(0, eta.size, _TILE):
+        stop = min(start + _TILE, eta.size)
+        logistic_tile(eta[start:stop], log_p[start:stop], t[: stop - start], powers)
+
+
+@jit
+def probit_tile(
+    eta: FloatArray, log_p: FloatArray, root: FloatArray, scale: FloatArray, bits: NDArray[np.int64], octave: FloatArray
+) -> None:
+    """Do the work of `probit_rows` for at most `_TILE` rows; the last four arguments are scratch.
+
+    With x = abs(eta) and h = Phi(-x) exp(x^2 / 2) by its polynomial, p = h for eta < 0 and 1 - h exp(-x^2 / 2) else:
+    log Phi = log p - min(eta, 0)^2 / 2, score = (1 for eta < 0 and exp(-x^2 / 2) else) / (sqrt(2 pi) p).
+    Choices between the two sides are sums, as compilers turn some conditions into masked stores, which are slow.
+    """
+    for n in range(eta.size):  # root: exp(-x^2 / 4), whose square underflows no sooner than Phi(-x)
+        x = min(abs(eta[n]), 40.0)
+        high = (x + 6442450944.0) - 6442450944.0  # x in steps of 2^-20: its square is exact
+        low = 0.25 * (x - high) * (x + high)
+        root[n] = 0.25 * high * high
+        log_p[n] = 1.0 - low * (1.0 - 0.5 * low)
+    exp_minus(root, scale, bits)
+    for n in range(eta.size):  # log_p: h; scale: p
+        t = 5.0 / (5.0 + abs(eta[n]))
+        u = 2.0 * t - 1.0
+        cube = u * u * u
+        a, b, c = _TAIL[0, 0], _TAIL[0, 1], _TAIL[0, 2]
+        for j in range(1, 7):  # three sums side by side: a single one would wait for itself
+            a = a * cube + _TAIL[j, 0]
+            b = b * cube + _TAIL[j, 1]
+            c = c * cube + _TAIL[j, 2]
+        root[n] *= log_p[n]
+        log_p[n] = t * ((a * u + b) * u + c)
+        scale[n] = log_p[n] if eta[n] < 0.0 else 1.0 - root[n] * log_p[n] * root[n]
+    for n in range(eta.size):  # p = 2^octave m, sqrt(1/2) <= m < sqrt(2), of which scale keeps 2^-octave
+        exponent = (bits[n] + _HALF_OCTAVE) >> 52
+        octave[n] = exponent - 1023
+        bits[n] = (2046 - exponent) << 52
+    for n in range(eta.size):  # log m = 2 atanh(s); m - 1 is formed from the tail, which 1 - tail would round
+        left = 1.0 if eta[n] < 0.0 else 0.0
+        right = 1.0 - left
+        below = min(eta[n], 0.0)
+        tail = right * (root[n] * log_p[n] * root[n])
+        whole = left * log_p[n] + right
+        m_minus_1 = (whole * scale[n] - 1.0) - tail * scale[n]
+        s = m_minus_1 / (2.0 + m_minus_1)
+        square = s * s
+        total = _ATANH[7]
+        for j in range(8, 17):
+            total = total * square + _ATANH[j]
+        log_p[n] = 2.0 * s * total + octave[n] * _LOG2 - 0.5 * below * below
+        eta[n] = (left + right * root[n] * root[n]) / (_SQRT_2PI * (whole - tail))
+
+
+@jit
 def probit_rows(eta: FloatArray, log_p: FloatArray) -> None:
-    """Write the probit log p(eta) of each row, and replace eta by the score."""
-    for n in range(eta.size):
-        x = eta[n]
-        if x < _PROBIT_ASYMPTOTIC:
-            r = 1.0 / (x * x)
-            series = 1.0 - r * (1.0 - 3.0 * r * (1.0 - 5.0 * r * (1.0 - 7.0 * r * (1.0 - 9.0 * r))))
-            log_p[n] = -0.5 * x * x - _LOG_SQRT_2PI - math.log(-x) + math.log(series)
-            eta[n] = -x / series
-            continue
-        density = math.exp(-0.5 * x * x - _LOG_SQRT_2PI)
-        tail = 0.5 * math.erfc(abs(x) / _SQRT2)
-        log_p[n] = math.log1p(-tail) if x > 0.0 else math.log(tail)
-        eta[n] = density / (1.0 - tail if x > 0.0 else tail)
+    """Write the probit log p(eta) of each row, and replace eta by the score; vectorised, relative errors 2e-15."""
+    width = min(eta.size, _TILE)
+    root, scale, octave = np.empty(width), np.empty(width), np.empty(width)
+    bits = scale.view(np.int64)
+    for start in range(0, eta.size, _TILE):
+        stop = min(start + _TILE, eta.size)
+        probit_tile(eta[start:stop], log_p[start:stop], root[: stop - start], scale, bits, octave)
 
 
 LINKED_ROWS = (logistic_rows, probit_rows)  # by the likelihood's code

@@ -18,7 +18,7 @@ from bayescore.models.posterior import posterior
 from bayescore.models.priors import SMOOTH, SPIKE_AND_SLAB, Normal, Prior, check_density, check_prior
 from bayescore.samplers import mala
 from bayescore.samplers.run import Draws, run_chains
-from bayescore.samplers.start import laplace_starts
+from bayescore.samplers.start import spread_starts
 from bayescore.types import WeightedData
 from bayescore.validation import RandomState, check_choice, check_integer, check_seed
 
@@ -98,7 +98,7 @@ def sample(
             raise ImportError("nuts_sampler='nutpie' needs the package nutpie: pip install 'bayescore[nutpie]'")
         laplace = None
         if prior.family in SMOOTH and not options.keys() & OWN_START:
-            starts, spread = laplace_starts(posterior(core, link, prior), chains, streams[-1])
+            starts, spread = spread_starts(posterior(core, link, prior), chains, streams[-1])
             laplace = starts, spread @ spread.T
         idata = sample_nuts(
             core,
@@ -118,7 +118,7 @@ def sample(
         if check_density(prior, "sampler='mala'").family == SPIKE_AND_SLAB:
             raise ValueError("sampler='mala' cannot cross between spike and slab; use sampler='nuts'")
         target = posterior(core, link, prior)
-        starts, spread = laplace_starts(target, chains, streams[-1])
+        starts, spread = spread_starts(target, chains, streams[-1])
         log_epsilon = mala.first_step_size(target.n_features)
         if preconditioner == "identity":
             log_epsilon += math.log(float(np.linalg.norm(spread, axis=1).min()))

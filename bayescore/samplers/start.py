@@ -9,19 +9,23 @@ from bayescore.models.priors import LAPLACE
 from bayescore.types import FloatArray
 
 
-def laplace_starts(
-    target: Posterior, chains: int, stream: np.random.SeedSequence, guess: FloatArray | None = None
-) -> tuple[FloatArray, FloatArray]:
-    """Return a first point for each chain, shape (chains, D), and the Cholesky factor of the Laplace covariance.
-
-    The points spread 1.5 times as wide as the posterior, so that R-hat means something. The mode is sought from
-    `guess`, by default from zero.
-    """
+def mode_and_scale(target: Posterior, guess: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
+    """Return the mode, shape (D,), sought from `guess` or from zero, and the Cholesky factor L of the scale."""
     mode = find_mode(target.terms, np.zeros(target.n_features) if guess is None else guess)
-    spread = mode.factor
-    if target.prior.family == LAPLACE:  # the kink's curvature says nothing of the prior's width, its variance does
-        own = likelihood_terms(mode.beta, target.Z, target.weights, target.likelihood).precision
-        variance = 2.0 * target.prior.table(target.n_features)[1] ** 2
-        spread = np.asarray(linalg.cholesky(linalg.inv(own + np.diag(1.0 / variance)), lower=True))
+    if target.prior.family != LAPLACE:
+        return mode.beta, mode.factor
+    # the kink's curvature says nothing of the prior's width, its variance does
+    own = likelihood_terms(mode.beta, target.Z, target.weights, target.likelihood).precision
+    variance = 2.0 * target.prior.table(target.n_features)[1] ** 2
+    scale = linalg.cholesky(linalg.inv(own + np.diag(1.0 / variance)), lower=True)
+    return mode.beta, np.asarray(scale, dtype=np.float64)
+
+
+def spread_starts(target: Posterior, chains: int, stream: np.random.SeedSequence) -> tuple[FloatArray, FloatArray]:
+    """Return a first point for each chain, shape (chains, D), and the factor L of the scale.
+
+    The points spread 1.5 times as wide as the posterior, so that R-hat means something.
+    """
+    mode, scale = mode_and_scale(target)
     noise = np.random.default_rng(stream).standard_normal((chains, target.n_features))
-    return mode.beta + 1.5 * noise @ spread.T, spread
+    return mode + 1.5 * noise @ scale.T, scale

@@ -1,0 +1,106 @@
+"""The data sets of the benchmarks: published ones, read from ../shared/data, and made ones, drawn from a fixed seed.
+
+`load` returns raw columns without an intercept; the benchmarks add one and standardise.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy.special import expit
+
+from bayescore.data.synthetic import binary10, mixture
+
+SHARED = Path(__file__).resolve().parents[1].parent / "shared" / "data"
+RARE = 0.001  # levels of a category with a smaller share of the rows are merged
+Table = tuple[pd.DataFrame, np.ndarray]
+
+
+def _published(name: str, *, categories: tuple[str, ...] = ()) -> Table:
+    """Read the numeric columns, then a 0/1 column for each level of `categories` but the most frequent.
+
+    Levels in less than 0.1% of the rows become one level, "rare"; constant columns are left out.
+    """
+    frame = pd.read_parquet(SHARED / f"{name}.parquet")
+    y = frame.pop("y").to_numpy()
+    parts = [frame.drop(columns=["cover_type", "label", "split"], errors="ignore").select_dtypes("number")]
+    for category in categories:
+        shares = frame[category].value_counts(normalize=True)
+        level = frame[category].where(frame[category].map(shares) >= RARE, "rare")
+        parts.append(pd.get_dummies(level, prefix=category).drop(columns=f"{category}_{shares.index[0]}"))
+    table = pd.concat(parts, axis=1).astype(float)
+    return table.loc[:, table.nunique() > 1], y
+
+
+def _named(X: np.ndarray, y: np.ndarray) -> Table:
+    return pd.DataFrame(X, columns=[f"x{d}" for d in range(1, X.shape[1] + 1)]), y
+
+
+def _binary10() -> Table:
+    X, y = binary10(1_000_000, random_state=0)
+    return _named(X[:, 1:], y)  # its first column is the intercept
+
+
+def _quasi_separated() -> Table:
+    """Draw 20,000 rows, x ~ N(0, I_10), with 35 positives that a plane cuts off but for 8 rows: a skewed posterior."""
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((20_000, 10))
+    normal = np.linspace(1.0, -0.8, 10)
+    eta = 200.0 * (X @ normal / np.linalg.norm(normal) - 3.0)
+    return _named(X, np.where(rng.random(len(X)) < expit(eta), 1, -1))
+
+
+def _gauss() -> Table:
+    """Draw 100,000 rows, x ~ N(0, I_10), logistic labels with coefficients from -1 to 1 and intercept -1."""
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((100_000, 10))
+    return _named(X, np.where(rng.random(len(X)) < expit(X @ np.linspace(-1.0, 1.0, 10) - 1.0), 1, -1))
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A data set: where its rows come from, and how to get them."""
+
+    origin: str
+    read: Callable[[], Table]
+    published: bool = True
+
+
+PROBLEMS = {
+    "chemreact_ds1_10": Problem("AutonLab ds1.10, life sciences", lambda: _published("chemreact_ds1_10")),
+    "covtype_ramp16pct": Problem("UCI Covertype, 16% of the rows", lambda: _published("covtype_ramp16pct")),
+    "covtype_cover2v4": Problem("UCI Covertype, class 4 against 2", lambda: _published("covtype_cover2v4")),
+    "kddcup99_10pct": Problem("UCI KDD Cup 1999, 10%, numeric columns", lambda: _published("kddcup99_10pct")),
+    "kddcup99_10pct categories": Problem(
+        "the same with protocol_type, service and flag as 0/1 columns, levels below 0.1% merged",
+        lambda: _published("kddcup99_10pct", categories=("protocol_type", "service", "flag")),
+    ),
+    "w8a_train": Problem("LIBSVM w8a, web pages, 300 keywords", lambda: _published("w8a_train")),
+    "phishing_libsvm": Problem("UCI Phishing Websites, LIBSVM's encoding", lambda: _published("phishing_libsvm")),
+    "Binary10": Problem("bayescore.data.synthetic.binary10, N = 1e6", _binary10, published=False),
+    "Mixture": Problem(
+        "bayescore.data.synthetic.mixture, N = 1e6",
+        lambda: _named(*mixture(1_000_000, random_state=0)),
+        published=False,
+    ),
+    "quasi-separated": Problem("made here: few rows overlap", _quasi_separated, published=False),
+    "gauss": Problem("made here: normal rows", _gauss, published=False),
+}
+
+
+def load(name: str) -> Table:
+    """Return the raw columns (not constant, no intercept) and the labels of one of `PROBLEMS`."""
+    return PROBLEMS[name].read()
+
+
+def readable(names: Iterable[str]) -> list[str]:
+    """Return those `names` whose rows can be had here; say which others are left out."""
+    names = list(names)
+    if SHARED.is_dir():
+        return names
+    absent = [name for name in names if PROBLEMS[name].published]
+    if absent:
+        print(f"not run: ../shared/data is absent ({', '.join(absent)})")
+    return [name for name in names if name not in absent]
