@@ -236,9 +236,7 @@ def _coordinates(draws: FloatArray, w: FloatArray, features: tuple[str, ...]) ->
             "mean_error_sd_mcse": np.sqrt((change * squares).sum(axis=0)) / sd,
             "sd_error": 1.0 - better_sd / sd,
             # that of the variance, halved
-            "sd_error_mcse": 0.5
-            * np.sqrt((change**2 * ((draws - better) ** 2 - better_sd**2) ** 2).sum(axis=0))
-            / sd**2,
+            "sd_error_mcse": 0.5 * np.sqrt((change * (squares - better_sd**2) ** 2).sum(axis=0)) / sd**2,
         },
         index=pd.Index(features, name="feature"),
     )
