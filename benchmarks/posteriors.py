@@ -61,7 +61,7 @@ def coreset_draws(core: bc.Coreset, link: str, prior: Any, seed: int) -> Any:
     )
 
 
-def _candidates(name: str, link: str, X: pd.DataFrame, y: np.ndarray, data: bc.Coreset) -> Iterator[dict[str, Any]]:
+def _candidates(link: str, X: pd.DataFrame, y: np.ndarray, data: bc.Coreset) -> Iterator[dict[str, Any]]:
     """Yield method, size, seed, coreset and its draws."""
     D = data.n_features
     for method in METHODS[link]:
@@ -103,7 +103,7 @@ def study(name: str, link: str) -> tuple[dict[str, Any], Rows]:
         **{f"Laplace {key}": value for key, value in laplace.items()},
     }
     rows = []
-    for found in _candidates(name, link, X, y, data):
+    for found in _candidates(link, X, y, data):
         core, draws = found.pop("core"), found.pop("draws")
         certificate = bc.certify(draws, core, data, progressbar=False)
         rows.append(
