@@ -8,6 +8,7 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from bayescore.coresets.aggregate import aggregate
 from bayescore.coresets.calibrated import calibrated_coreset
@@ -16,7 +17,7 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.passes import Scan, column_moments, scan
 from bayescore.data.sources import DesignedSource, as_source
 from bayescore.models.likelihoods import check_likelihood
-from bayescore.models.priors import check_density
+from bayescore.models.priors import SPIKE_AND_SLAB, check_prior
 from bayescore.types import Design, Source, WeightedData, stack
 from bayescore.validation import DataError, RandomState, check_choice, check_integer, check_positive, check_seed
 
@@ -59,10 +60,10 @@ def build_coreset(
           ``core.method`` says which.
     size : int or "auto"
         Rows to draw; by sensitivity a row may be drawn more than once, so there can be fewer. "auto" is, for
-        ``"calibrated"``, the smallest size from max(50, 5 D) on whose predicted error is within `tolerance` (sizes
-        tried and their errors are in ``core.params["size_curve"]``); for ``"sensitivity"`` the one that `epsilon`
-        asks for where it is given; else 1000, or 20 rows for each column if that is more. ``"aggregate"`` takes no
-        size.
+        ``"calibrated"``, the smallest of the sizes tried, from max(50, 5 D) to 80 D, whose predicted error is within
+        `tolerance` (they and their errors are in ``core.params["size_curve"]``); for ``"sensitivity"`` the one that
+        `epsilon` asks for where it is given; else 1000, or 20 rows for each column if that is more.
+        ``"aggregate"`` takes no size.
     label : str, optional
         Column of the labels.
     weights : array or str, optional
@@ -127,15 +128,16 @@ def build_coreset(
         asked = None if size == "auto" and "epsilon" in options else draws
         rows, params = sensitivity_coreset(source, found, asked, seed, progressbar, **options)
     elif rows is None and chosen == "calibrated":
-        rows, params = calibrated_coreset(
-            source,
-            found,
-            None if size == "auto" else draws,
-            seed,
-            progressbar,
-            likelihood=check_likelihood(link),
-            **options,
-        )
+        with threadpool_limits(1):  # sums of BLAS depend on its threads
+            rows, params = calibrated_coreset(
+                source,
+                found,
+                None if size == "auto" else draws,
+                seed,
+                progressbar,
+                likelihood=check_likelihood(link),
+                **options,
+            )
     elif rows is None:
         rows, params = uniform_coreset(source, found, draws, seed, progressbar)
     params = {**params, "passes": source.n_passes}
@@ -205,8 +207,11 @@ def _check_options(method: str, link: str, size: object, options: dict[str, Any]
                 raise ValueError(f"size={size} and {name}={options[name]} are both given; give one of them")
     if options.get("clusters") is not None and options.get("clustering") is not None:
         raise ValueError("clusters and clustering are both given; give one of them")
-    if options.get("prior") is not None:
-        check_density(options["prior"], f"method={method!r}")
+    if options.get("prior") is not None and check_prior(options["prior"]).family in (None, SPIKE_AND_SLAB):
+        raise ValueError(
+            f"prior={options['prior']} has more than one mode or no density in closed form; leave prior out: only the "
+            "likelihood is calibrated, and the coreset serves other priors"
+        )
     if "delta" in options and "epsilon" not in options:
         raise ValueError(f"delta={options['delta']} is given without epsilon; give both, or a size")
     for name in ("epsilon", "delta", "tolerance"):

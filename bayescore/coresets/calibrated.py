@@ -6,12 +6,13 @@ r"""Calibrated coresets: drawn by score and curvature, then weighted so that ful
    the curvature leverage; rows whose probability reaches 1 are in for certain.
 3. `fit_weights` changes their weights w / pi as little as it can to meet, of the full data at theta-hat: the D
    whitened scores sum w s zL; the D forms sum w c (z . C e_j)^2 / C_jj; K random forms sum w c (zL . v)^2, K = M / 3
-   (at least D + 20, at most 400 or the D (D + 1) / 2 that fix the whole Hessian); the D sums
+   (at most 400 or the D (D + 1) / 2 that fix the whole Hessian, but at least D + 20); the D sums
    sum w l''' |zL|^2 zL / 2, which to second order are the distance of the posterior mean from the mode; and the
    log-likelihood itself, so that the evidence agrees too.
 4. The coreset is tried out: draws of its posterior, one pass for the full data's log-likelihood there (`trial`), and
-   importance weights give the errors of its means and sds. Where they are above the tolerance, the weights are fitted
-   once more, to meet the full data's log-likelihood at those draws as well; the better fit is kept.
+   importance weights give the errors of its means and sds. Where they are above the tolerance, rows are drawn anew,
+   with equal shares for step 2 and for the sd of w log p over the draws, and their weights meet the full data's
+   log-likelihood at the draws as well: rows that say nothing at the mode can rule the tails. The better fit is kept.
 
 So the coreset has the mode of the full data, matching curvature and skewness, while the shape of the tails comes from
 real likelihood terms. When to use it: whenever the rows can be read more than once.
@@ -32,7 +33,7 @@ from bayescore.coresets.weights import fit_weights
 from bayescore.data.passes import Scan
 from bayescore.models.likelihoods import Logistic, Probit
 from bayescore.models.posterior import Terms, prior_part
-from bayescore.models.priors import Normal, Prior, check_density
+from bayescore.models.priors import Normal, Prior
 from bayescore.types import FloatArray, Source, WeightedData
 
 TOLERANCE = 0.05
@@ -56,7 +57,7 @@ class Fitted:
     residual_curvature : float
         Largest relative error left in a marginal curvature.
     rounds : int
-        Times that the weights were fitted to draws.
+        Times that rows were drawn and fitted anew.
     mean_error, sd_error : float
         Largest error to expect of a mean, in posterior sds, and relative error of an sd.
     """
@@ -92,6 +93,7 @@ class Calibration:
     candidates: Candidates
     seed: int
     draw_seed: int
+    largest: int
     progressbar: bool
 
     def drawn(self, size: int, trials: Sequence[Trial]) -> tuple[WeightedData, int]:
@@ -144,7 +146,7 @@ class Calibration:
                 self.sums.white.theta,
                 self.seed + rounds,
                 self.draw_seed,
-                len(self.candidates.key),
+                self.largest,
                 self.progressbar,
             )
             trials.append(trial)
@@ -156,7 +158,7 @@ class Calibration:
         assert best is not None
         return best
 
-    def search(self, start: int, largest: int, tolerance: float) -> list[Fitted]:
+    def search(self, start: int, tolerance: float) -> list[Fitted]:
         """Return fits of the sizes tried from `start` on, down or up, one of which should meet the tolerance.
 
         Smaller sizes are judged by the draws at hand, larger ones tried out themselves.
@@ -164,8 +166,8 @@ class Calibration:
         fitted, trial = self.refine(start, tolerance)
         curve = [fitted]
         if fitted.error > tolerance:
-            while fitted.error > tolerance and fitted.size < largest:
-                fitted, _ = self.refine(min(2 * fitted.size, largest), tolerance)
+            while fitted.error > tolerance and fitted.size < self.largest:
+                fitted, _ = self.refine(min(2 * fitted.size, self.largest), tolerance)
                 curve.append(fitted)
         elif fitted.rounds == 0:
             smallest = max(50, 5 * self.candidates.rows.n_features)
@@ -174,12 +176,12 @@ class Calibration:
                 curve.append(fitted)
         return curve
 
-    def asked(self, size: int, largest: int, tolerance: float) -> list[Fitted]:
+    def asked(self, size: int, tolerance: float) -> list[Fitted]:
         """Return the fit of the size asked for, and where that is far off, larger ones to tell which would do."""
         fitted, trial = self.refine(size, tolerance)
         curve = [fitted]
-        while curve[-1].error > 2.0 * tolerance and curve[-1].size < largest:
-            curve.append(self.judged(self.fit(min(2 * curve[-1].size, largest)), trial))
+        while curve[-1].error > 2.0 * tolerance and curve[-1].size < self.largest:
+            curve.append(self.judged(self.fit(min(2 * curve[-1].size, self.largest)), trial))
         return curve
 
 
@@ -237,7 +239,8 @@ def calibrated_coreset(
         prior; mean_error and sd_error, the errors to expect under it; residual_mean and residual_curvature, what the
         weights miss; certain, dropped, rounds; size_curve, for each size tried a dict of size, mean_error, sd_error.
     """
-    weak = Normal(0.0, 4.0) if prior is None else check_density(prior, "method='calibrated'")
+    weak = Normal(0.0, 4.0) if prior is None else prior
+    weak.table(len(source.design.names))  # shapes
     seeds = np.random.default_rng(seed).integers(2**62, size=MAX_PILOTS + 2).tolist()
     mode = full_mode(source, found, likelihood, weak, seeds[:MAX_PILOTS], progressbar)
     white = Whitened(likelihood, mode.beta, mode.factor)
@@ -247,13 +250,15 @@ def calibrated_coreset(
     candidates = draw_candidates(source, sums.probability, largest, seeds[-2], progressbar)
     own = prior_part(mode.beta, weak)
     part = Terms(mode.terms.value - own.value, mode.terms.gradient - own.gradient, mode.terms.precision - own.precision)
-    calibration = Calibration(source, likelihood, weak, sums, part, candidates, seeds[-1], seeds[-2], progressbar)
+    calibration = Calibration(
+        source, likelihood, weak, sums, part, candidates, seeds[-1], seeds[-2], largest, progressbar
+    )
     if start == found.n_rows:
         curve = [replace(calibration.fit(start), mean_error=0.0, sd_error=0.0)]  # all rows, with their own weights
     elif size is None:
-        curve = calibration.search(start, largest, tolerance)
+        curve = calibration.search(start, tolerance)
     else:
-        curve = calibration.asked(start, largest, tolerance)
+        curve = calibration.asked(start, tolerance)
     best = min(curve, key=lambda fitted: (max(fitted.error, tolerance), fitted.size)) if size is None else curve[0]
     params = {
         "prior": repr(weak),
@@ -266,19 +271,21 @@ def calibrated_coreset(
         "rounds": best.rounds,
         "size_curve": [fitted.point() for fitted in sorted(curve, key=lambda fitted: fitted.size)],
     }
-    if best.error > 2.0 * tolerance:
+    if not best.error <= 2.0 * tolerance:
         enough = [fitted.size for fitted in curve if fitted.error <= tolerance]
         remedy = (
             f"size={min(enough)} would do"
             if enough
             else "size='auto' looks for one that does"
             if size is not None
-            else f"no size up to {largest} does, its posterior is not normal enough; see what certify says"
+            else f"no size up to {largest} comes within tolerance={tolerance:g}; see what certify says"
+        )
+        errors = (
+            f"expect errors of up to {best.mean_error:.2g} sd in means and {100.0 * best.sd_error:.2g}% in sds"
+            if best.error < 1.0
+            else "their posterior does not cover that of the full data"
         )
         warnings.warn(
-            f"no weights on these {best.size} rows meet the full data: expect errors of up to {best.mean_error:.2g} sd "
-            f"in means and {best.sd_error:.0%} in sds; {remedy}",
-            UserWarning,
-            stacklevel=3,
+            f"no weights on these {best.size} rows meet the full data: {errors}; {remedy}", UserWarning, stacklevel=3
         )
     return best.rows, params

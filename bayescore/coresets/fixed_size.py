@@ -31,7 +31,11 @@ class Candidates(NamedTuple):
     rows: WeightedData
 
     def best(self, size: int) -> "Candidates":
-        """Keep the `size` largest probabilities and the `size` smallest keys."""
+        """Keep the `size` largest probabilities and the `size` smallest keys, and one more of each.
+
+        So no more than `size` are kept only where there are no more.
+        """
+        size += 1
         if len(self.key) <= size:
             return self
         kept: NDArray[np.bool_] = np.zeros(len(self.key), dtype=np.bool_)
@@ -48,6 +52,12 @@ def join(parts: list[Candidates]) -> Candidates:
         np.concatenate([part.position for part in parts]),
         stack([part.rows for part in parts]),
     )
+
+
+def keep(kept: list[Candidates], part: Candidates, size: int) -> list[Candidates]:
+    """Add `part` to what is kept, and thin that out where it has grown; bounds the memory."""
+    kept = [*kept, part]
+    return [join(kept).best(size)] if sum(len(c.key) for c in kept) > 4 * size + 1000 else kept
 
 
 def distinct(parts: list[Candidates]) -> Candidates:
@@ -94,7 +104,5 @@ def draw_candidates(source: Source, probability: Probability, size: int, seed: i
 
     kept: list[Candidates] = []
     for part in map_blocks(source, candidates, description="drawing rows", progressbar=progressbar, canonical=True):
-        kept.append(part)
-        if sum(len(c.key) for c in kept) > 8 * size + 1000:
-            kept = [join(kept).best(size)]
+        kept = keep(kept, part, size)
     return join(kept).best(size)

@@ -80,7 +80,7 @@ def sums_at(source: Source, found: Scan, white: Whitened, progressbar: bool) -> 
 
     parts = map_blocks(source, sums, description="scores", progressbar=progressbar, canonical=True)
     total = np.sum(list(parts), axis=0)
-    squares, norms, leverages = total[:3].tolist()
+    squares, norms, leverages = np.maximum(total[:3], np.finfo(float).tiny).tolist()  # columns may all be zero
     return Sums(white, squares, norms, leverages, found.weight_total, total[3:])
 
 

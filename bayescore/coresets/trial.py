@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bayescore.coresets.draw import hash_uniforms
-from bayescore.coresets.fixed_size import Candidates, join
+from bayescore.coresets.fixed_size import Candidates, join, keep
 from bayescore.data.passes import available_cores, map_blocks
 from bayescore.models.likelihoods import Logistic, Probit
 from bayescore.models.posterior import log_likelihood_tiles, log_likelihoods, posterior
@@ -47,7 +47,7 @@ class Trial:
 
         Both are shrunk by the share of Monte Carlo noise in all coordinates' errors (James and Stein 1961), but are
         never said to be below that noise. Where the draws do not cover both posteriors, the sd of the difference of
-        the log-likelihoods stands for both: for normal posteriors it is at least either error.
+        the log-likelihoods stands for both: it tells that they are far apart, not how far.
         """
         theirs = log_likelihoods(self.draws, rows, self.likelihood)
         here, there = importance(theirs - self.own), importance(self.full - self.own)
@@ -151,13 +151,12 @@ def try_out(
         u = hash_uniforms(start, len(block), draw_seed)
         return total, float(p.sum()), Candidates(p, u / p, np.arange(start, start + len(block)), block).best(size)
 
-    full, total, kept = np.zeros(N_DRAWS), 0.0, []
+    full, total = np.zeros(N_DRAWS), 0.0
+    kept: list[Candidates] = []
     for part, moves, found in map_blocks(
         source, look, description="trying the coreset out", progressbar=progressbar, canonical=True
     ):
         full += part
         total += moves
-        kept.append(found)
-        if sum(len(c.key) for c in kept) > 8 * size + 1000:
-            kept = [join(kept).best(size)]
+        kept = keep(kept, found, size)
     return Trial(likelihood, draws, log_likelihoods(draws, rows, likelihood), full, join(kept).best(size), total)

@@ -17,7 +17,7 @@ The same pass gives the full data's expected log pointwise predictive density, s
 """
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from operator import add
 from typing import Any
@@ -30,7 +30,8 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.passes import map_blocks
 from bayescore.diagnostics.draws import read_posterior
 from bayescore.diagnostics.elpd import MAX_K, Elpd, PassSums, elpd_loo, pass_sums
-from bayescore.diagnostics.full_pass import full_source
+from bayescore.diagnostics.full_pass import check_weight, full_source
+from bayescore.diagnostics.health import health
 from bayescore.diagnostics.wording import number, with_error
 from bayescore.models.likelihoods import Logistic, Probit, check_likelihood
 from bayescore.models.posterior import log_likelihoods
@@ -39,6 +40,7 @@ from bayescore.validation import DataError, check_integer
 
 MIN_ESS_SHARE = 0.2
 MAX_SPREAD = 0.5
+MAX_RHAT = 1.1
 NEARLY_EQUAL = 0.05  # sd of the log ratio below which the shape of the weights' tail tells nothing
 TOLERANCE = 0.25  # of a predicted error plus two standard errors: of means in sds, of sds relatively
 
@@ -137,13 +139,15 @@ def certify(
     Raises
     ------
     DataError
-        If posterior, coreset and data have different features.
+        If posterior, coreset and data have different features, or the data are not those of the coreset.
 
     References
     ----------
     Vehtari, Simpson, Gelman, Yao and Gabry (2024), Pareto smoothed importance sampling, JMLR 25. Magnusson, Vehtari,
     Jonasson and Andersen (2020), Leave-one-out cross-validation for Bayesian model comparison in large data, AISTATS.
     """
+    if not isinstance(core, Coreset):
+        raise TypeError(f"core is a {type(core).__name__}; give the coreset whose posterior idata is")
     posterior = read_posterior(idata, "idata")
     check_integer(max_draws, "max_draws", low=100)
     if posterior.features != core.feature_names:
@@ -165,7 +169,12 @@ def certify(
             canonical=True,
         ),
     )
-    return _judge(draws, posterior.features, sums, log_likelihoods(flat, core, likelihood), likelihood)
+    check_weight(core, sums.weight)
+    found = _judge(draws, posterior.features, sums, log_likelihoods(flat, core, likelihood), likelihood)
+    state = health(posterior)
+    if not state.rhat <= MAX_RHAT:  # draws that are none of the posterior certify nothing
+        return replace(found, level="not certified", text=f"{state.text} Then certify again. {found.text}")
+    return found
 
 
 def _judge(

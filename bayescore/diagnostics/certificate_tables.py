@@ -33,7 +33,7 @@ LEVELS = {
     "Certified": f"k-hat is below {MAX_K}, at least {MIN_ESS_SHARE:.0%} of the draws are left, the sd of the log ratio "
     f"is below {MAX_SPREAD:g} and no predicted error plus two standard errors reaches {TOLERANCE:g} sd in a mean or "
     f"{TOLERANCE:.0%} in an sd.",
-    "Correct it": "The corrected figures can be used; the coreset's own are off by more.",
+    "Correct it": "The corrected figures can be used; the coreset's own may be off by more.",
     "Not certified": "The coreset's posterior does not cover the full data's, and no correction can be trusted.",
 }
 # of a comparison, beside FIGURES

@@ -33,7 +33,7 @@ from scipy.special import logsumexp
 from bayescore.data.coreset import Coreset, own_likelihood
 from bayescore.data.passes import map_blocks
 from bayescore.diagnostics.elpd import EQUAL, MAX_K
-from bayescore.diagnostics.full_pass import full_source
+from bayescore.diagnostics.full_pass import check_weight, full_source
 from bayescore.diagnostics.proposal import propose
 from bayescore.diagnostics.wording import number, with_error
 from bayescore.models.likelihoods import check_likelihood
@@ -177,15 +177,17 @@ def log_evidence(
         _warn("coreset", k, ess, draws, "ask for more draws, or use a prior with lighter tails")
     if source is None:
         return Evidence(value, se, k, ess, draws)
-    full = np.zeros(draws)
-    for part in map_blocks(
+    full, weight = np.zeros(draws), 0.0
+    for part, own_weight in map_blocks(
         source,
-        lambda _, block: log_likelihoods(beta, block, link),
+        lambda _, block: (log_likelihoods(beta, block, link), float(block.weights.sum())),
         description="log evidence",
         progressbar=progressbar,
         canonical=True,
     ):
         full += part
+        weight += own_weight
+    check_weight(core, weight)  # type: ignore[arg-type]
     full_value, full_se, full_k, full_ess, full_u = _estimate(full + log_base)
     if full_k > MAX_K or full_ess < MIN_ESS:
         remedy = "the coreset's posterior does not cover the full data's: use method='calibrated', or a larger size"

@@ -1,5 +1,6 @@
 """The full data of a coreset, as the passes of certificate and evidence read them."""
 
+import math
 from typing import Any
 
 from bayescore.data.coreset import Coreset
@@ -14,8 +15,17 @@ def full_source(core: Coreset, data: Any, y: Any, label: str | None, weights: An
     ------
     DataError
         If they have other features or labels than the data that `core` was built from.
+    ValueError
+        If y, label or weights are given beside a `Coreset`, which has its own.
     """
     if isinstance(data, Coreset):
+        for name, value in (("y", y), ("label", label), ("weights", weights)):
+            if value is not None:
+                raise ValueError(f"{name} is given, but data is a Coreset, which has its own; leave it out")
+        if tuple(data.classes) != tuple(core.classes):
+            raise DataError(
+                f"data has the labels {data.classes}, the coreset {core.classes}; give the data it came from"
+            )
         if data.design != core.design:
             raise DataError("data has another design than the coreset; build both with the same intercept and scaling")
         return DesignedSource(data.as_source(), core.design)
@@ -28,3 +38,12 @@ def full_source(core: Coreset, data: Any, y: Any, label: str | None, weights: An
     if tuple(raw.classes) != tuple(core.classes):
         raise DataError(f"data has the labels {raw.classes}, the coreset {core.classes}; give the data it came from")
     return DesignedSource(raw, core.design, core.design)
+
+
+def check_weight(core: Coreset, weight: float) -> None:
+    """Raise `DataError` unless the data that were passed over weigh as much as those that `core` stands for."""
+    if not math.isclose(weight, core.weight_total, rel_tol=1e-6):
+        raise DataError(
+            f"data has the total weight {weight:,.10g}, the coreset stands for {core.weight_total:,.10g}; give the "
+            "rows that it was built from, with their weights"
+        )

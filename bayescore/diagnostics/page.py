@@ -110,8 +110,9 @@ def parameters(about: Mapping[str, Any]) -> dict[str, str]:
 
 
 def size_curve(about: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the predicted error for each size that the builder tried; empty where the size was given."""
-    return (about.get("params") or {}).get("size_curve") or []
+    """Return the predicted error for each size that the builder tried; empty where only one was."""
+    curve = (about.get("params") or {}).get("size_curve") or []
+    return curve if len(curve) > 1 else []
 
 
 def _short(value: object) -> str:

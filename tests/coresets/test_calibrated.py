@@ -1,15 +1,19 @@
 """Calibrated coresets: the fit of weights, the fixed-size draw, and the accuracy of the whole."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import optimize
+from threadpoolctl import threadpool_limits
 
 import bayescore as bc
+from bayescore.coresets import calibrated
 from bayescore.coresets.draw import hash_uniforms
 from bayescore.coresets.fixed_size import Candidates, choose
 from bayescore.coresets.weights import fit_weights
-from bayescore.data import sources
+from bayescore.data import passes, sources
 from bayescore.models.likelihoods import logistic
 from bayescore.types import WeightedData
 
@@ -78,6 +82,16 @@ def test_same_coreset_from_every_source_and_cut(data, tmp_path, monkeypatch):
     for other in others:
         for name in ("X", "y", "weights", "index"):
             np.testing.assert_array_equal(getattr(core, name), getattr(other, name))
+    monkeypatch.setattr(passes, "block_rows", lambda n_columns: 1500)  # many canonical blocks: other sums, same rows
+    other = build(X, y)
+    np.testing.assert_array_equal(core.index, other.index)
+    np.testing.assert_allclose(core.weights, other.weights, rtol=1e-9)
+
+
+def test_same_coreset_for_every_number_of_threads(data):
+    with threadpool_limits(1):
+        one = build(*data)
+    np.testing.assert_array_equal(one.weights, build(*data).weights)
 
 
 def test_weighted_rows_and_coresets_of_coresets(data):
@@ -98,7 +112,7 @@ def test_a_prior_of_ones_own_moves_the_mode_that_is_matched(data):
     core = build(*data, prior=prior)
     assert core.params["prior"] == repr(prior)
     assert errors(core, *data, prior=prior)[0] < 0.01
-    with pytest.raises(ValueError, match="method='calibrated' needs a prior with a density in closed form"):
+    with pytest.raises(ValueError, match="leave prior out: only the likelihood is calibrated"):
         build(*data, prior=bc.Horseshoe())
 
 
@@ -148,6 +162,28 @@ def test_a_skewed_posterior_is_met_and_the_predicted_errors_hold():
     assert abs(sd_error - core.params["sd_error"]) < 0.1
     # negative control: the Laplace approximation of the full data's own posterior
     assert np.abs((mode - truth.mean(0)) / truth.std(0)).max() > 0.2
+
+
+def test_rows_drawn_anew_mend_a_posterior_that_its_mode_says_little_of(monkeypatch):
+    """Without the second stage (negative control) the log-likelihoods differ far more over the posterior."""
+    rng = np.random.default_rng(0)
+    X, b = rng.standard_t(2, size=(8000, 20)), rng.normal(size=20)
+    y = rng.random(8000) < 1 / (1 + np.exp(np.clip(8 - X @ b, -500, 500)))
+    settings = {"size": 420, "standardize": True, "random_state": 3, "tolerance": None}
+    del settings["tolerance"]
+    full = bc.full_data(X, y, intercept=True, standardize=True, progressbar=False)
+    spread = {}
+    for rounds in (2, 0):
+        monkeypatch.setattr(calibrated, "MAX_ROUNDS", rounds)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # what is left may be above twice the tolerance
+            core = build(X, y, **settings)
+        assert core.params["rounds"] == min(rounds, core.params["rounds"])
+        assert (core.params["rounds"] > 0) == (rounds > 0)
+        idata = bc.sample(core, sampler="mala", random_seed=1, progressbar=False)
+        certificate = bc.certify(idata, core, full, progressbar=False)
+        spread[rounds] = certificate.log_ratio_sd
+    assert spread[2] < 0.7 * spread[0]
 
 
 def test_the_log_likelihood_of_the_full_data_at_the_mode_is_met(data):

@@ -103,3 +103,30 @@ def test_mismatches_are_named(data):
         bc.certify(idata, core, frame, np.where(y == "yes", 1, 0), progressbar=False)
     with pytest.raises(ValueError, match="max_draws=5 must be at least 100"):
         bc.certify(idata, core, frame, y, max_draws=5, progressbar=False)
+
+
+def test_other_data_than_the_coresets_are_refused(data):
+    core, idata = posterior(data, "calibrated", 200)
+    X, y = data
+    with pytest.raises(bc.validation.DataError, match="total weight 11,900, the coreset stands for 12,000"):
+        bc.certify(idata, core, X[:-100], y[:-100], progressbar=False)
+    with pytest.raises(bc.validation.DataError, match="total weight 24,000"):
+        bc.certify(idata, core, X, y, weights=np.full(N, 2.0), progressbar=False)
+    with pytest.raises(bc.validation.DataError, match="total weight"):
+        bc.log_evidence(core, X[:-100], y[:-100], random_state=0, progressbar=False)
+    with pytest.raises(ValueError, match="y is given, but data is a Coreset"):
+        bc.certify(idata, core, full_of(data), y, progressbar=False)
+    with pytest.raises(TypeError, match="core is a DataFrame"):
+        bc.certify(idata, X, X, y, progressbar=False)
+
+
+def test_chains_that_disagree_certify_nothing(data):
+    core, idata = posterior(data, "calibrated", 200)
+    stuck = idata.copy()
+    first = stuck.posterior["beta"].isel(draw=[0])
+    stuck.posterior["beta"] = first.isel(draw=np.zeros(idata.posterior.sizes["draw"], int)).assign_coords(
+        draw=idata.posterior["draw"]
+    )
+    cert = bc.certify(stuck, core, full_of(data), progressbar=False)
+    assert cert.level == "not certified"
+    assert "chains" in cert.text
