@@ -20,6 +20,7 @@ import math
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from operator import add
+from pathlib import Path
 from typing import Any
 
 import arviz as az
@@ -103,6 +104,18 @@ class Certificate:
                 f"k-hat above {MAX_K} in {self.elpd_loo_bad_k} of {self.elpd_loo_rows} rows)"
             )
         return "\n".join(lines)
+
+    def to_html(self, path: str | Path, idata: Any, core: Coreset) -> None:
+        """Write a report of one HTML file: the verdict, own and corrected figures, the chains and the coreset.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be written; an earlier file of that name is then untouched.
+        """
+        from bayescore.diagnostics.certificate_report import write_certificate  # which imports this module
+
+        write_certificate(self, idata, core, path)
 
 
 def certify(

@@ -35,7 +35,7 @@ def full_of(data, likelihood="logistic"):
 
 
 @pytest.mark.parametrize("likelihood", ["logistic", "probit"])
-def test_a_calibrated_coreset_is_certified(data, likelihood):
+def test_a_calibrated_coreset_is_certified(data, likelihood, tmp_path):
     core, idata = posterior(data, "calibrated", 200, likelihood)
     cert = bc.certify(idata, core, *data, progressbar=False)
     assert cert.level == "certified"
@@ -45,6 +45,8 @@ def test_a_calibrated_coreset_is_certified(data, likelihood):
     assert cert.ess > 300
     assert list(cert.coordinates.index) == ["intercept", *"abcd"]
     assert "Pareto k-hat" in repr(cert)
+    cert.to_html(tmp_path / "certificate.html", idata, core)
+    assert cert.text.split(" at worst")[0] in (tmp_path / "certificate.html").read_text(encoding="utf-8")
 
 
 def test_a_subsample_far_off_is_not(data):
