@@ -5,8 +5,8 @@ N(0, 1); the nine columns of 500 rows are shifted by 5. Both N = 1e5, prior vari
 variance 4, only 365 rows distinct, so that "aggregate" is exact and small. "uncalibrated" is the calibrated draw before
 its weights are fitted, "uniform + calibrated" a uniform draw with the first fit of "calibrated", which may draw and
 fit anew. GIGA and quasi-Newton coresets are our implementations from the papers (rival_methods.py); M is GIGA's number
-of iterations; they have 2 seeds, the others 5. "earlier figure" was measured elsewhere, on other data of these laws, with
-the authors' code for the rivals; a slash parts the two sizes.
+of iterations; they have 2 seeds, the others 5. "earlier figure" was measured elsewhere, on other data of these laws,
+with the authors' code for the rivals; a slash parts the two sizes.
 "seconds" is the build, reading of the data included; GIGA's for both sizes, which share one run.
 """
 
