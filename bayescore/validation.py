@@ -107,6 +107,13 @@ def whole_file(path: str | Path, name: str = "path") -> Iterator[Path]:
         partial.unlink(missing_ok=True)
 
 
+def check_alone(what: str, **given: object) -> None:
+    """Raise `DataError` if any of the arguments `given` is not None: the data, which are `what`, have their own."""
+    for name, value in given.items():
+        if value is not None:
+            raise DataError(f"{name} is given, but data is {what}, which has its own; leave it out")
+
+
 def check_matrix(X: Any, name: str = "X", *, n_columns: int | None = None) -> NDArray[Any]:
     """Return `X` as a non-empty 2-D array of real numbers, without a copy where it is one.
 

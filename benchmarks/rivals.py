@@ -26,7 +26,7 @@ from bayescore.data.sources import as_source
 from bayescore.data.synthetic import binary10
 from bayescore.models.likelihoods import logistic
 from bayescore.models.newton import Mode
-from bayescore.models.posterior import Terms, prior_part
+from bayescore.models.posterior import prior_part
 from bayescore.types import WeightedData
 from benchmarks.rival_methods import giga, quasi_newton
 from benchmarks.tables import publish
@@ -96,8 +96,7 @@ def one_half_of_calibration(
     if not uniform:
         return choose(draw_candidates(source, sums.probability, size, seeds[-1], False), size, SCORE_TOTAL)[0]
     rows = built("uniform", X, y, prior, size, seed)
-    own = prior_part(mode.beta, prior)
-    part = Terms(mode.terms.value - own.value, mode.terms.gradient - own.gradient, mode.terms.precision - own.precision)
+    part = mode.terms - prior_part(mode.beta, prior)
     factors = fit_weights(*shares_and_totals(rows, sums, part, rng)).factors
     kept = factors > 0.0
     return rows.take(kept).with_weights((rows.weights * factors)[kept])

@@ -19,7 +19,15 @@ from bayescore.data.sources import DesignedSource, as_source
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.priors import SPIKE_AND_SLAB, check_prior
 from bayescore.types import Design, Source, WeightedData, stack
-from bayescore.validation import DataError, RandomState, check_choice, check_integer, check_positive, check_seed
+from bayescore.validation import (
+    DataError,
+    RandomState,
+    check_alone,
+    check_choice,
+    check_integer,
+    check_positive,
+    check_seed,
+)
 
 METHODS = ("auto", "uniform", "sensitivity", "calibrated", "aggregate")
 
@@ -222,9 +230,7 @@ def _check_options(method: str, link: str, size: object, options: dict[str, Any]
 def _open(data: Any, y: Any, label: str | None, weights: Any, intercept: bool, standardize: bool) -> Source:
     if not isinstance(data, Coreset):
         return as_source(data, y, label=label, weights=weights)
-    for name, value in (("y", y), ("label", label), ("weights", weights)):
-        if value is not None:
-            raise ValueError(f"{name} is given, but data is a coreset, which has its own; leave it out")
+    check_alone("a coreset", y=y, label=label, weights=weights)
     if intercept or standardize:
         raise ValueError("intercept and standardize belong to the raw data; the coreset's design stays as it is")
     return data.as_source()

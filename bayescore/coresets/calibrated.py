@@ -248,8 +248,7 @@ def calibrated_coreset(
     start = min(found.n_rows, max(100, 20 * len(mode.beta)) if size is None else size)
     largest = min(found.n_rows, LARGEST * start)
     candidates = draw_candidates(source, sums.probability, largest, seeds[-2], progressbar)
-    own = prior_part(mode.beta, weak)
-    part = Terms(mode.terms.value - own.value, mode.terms.gradient - own.gradient, mode.terms.precision - own.precision)
+    part = mode.terms - prior_part(mode.beta, weak)
     calibration = Calibration(
         source, likelihood, weak, sums, part, candidates, seeds[-1], seeds[-2], largest, progressbar
     )

@@ -54,6 +54,12 @@ def join(parts: list[Candidates]) -> Candidates:
     )
 
 
+def candidates(p: FloatArray, start: int, block: WeightedData, size: int, seed: int) -> Candidates:
+    """Return the rows of a block, its first at position `start`, that a draw of at most `size` rows may need."""
+    u = hash_uniforms(start, len(block), seed)
+    return Candidates(p, u / p, np.arange(start, start + len(block)), block).best(size)
+
+
 def keep(kept: list[Candidates], part: Candidates, size: int) -> list[Candidates]:
     """Add `part` to what is kept, and thin that out where it has grown; bounds the memory."""
     kept = [*kept, part]
@@ -96,13 +102,13 @@ def draw_candidates(source: Source, probability: Probability, size: int, seed: i
 
     ``probability(block)`` gives the rows' p, shape (n,), up to a factor.
     """
-
-    def candidates(start: int, block: WeightedData) -> Candidates:
-        p = probability(block)
-        u = hash_uniforms(start, len(block), seed)
-        return Candidates(p, u / p, np.arange(start, start + len(block)), block).best(size)
-
     kept: list[Candidates] = []
-    for part in map_blocks(source, candidates, description="drawing rows", progressbar=progressbar, canonical=True):
+    for part in map_blocks(
+        source,
+        lambda start, block: candidates(probability(block), start, block, size, seed),
+        description="drawing rows",
+        progressbar=progressbar,
+        canonical=True,
+    ):
         kept = keep(kept, part, size)
     return join(kept).best(size)

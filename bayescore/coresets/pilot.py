@@ -9,13 +9,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import linalg
 
 from bayescore.coresets.fixed_size import Probability, choose, draw_candidates
 from bayescore.data.passes import Scan, map_blocks
 from bayescore.models.likelihoods import Logistic, Probit
-from bayescore.models.newton import Mode, find_mode
-from bayescore.models.posterior import Terms, likelihood_terms, prior_part
+from bayescore.models.newton import Mode, cholesky_and_decrement, find_mode
+from bayescore.models.posterior import Terms, likelihood_terms, posterior, prior_part
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, Source, WeightedData
 
@@ -110,12 +109,7 @@ def full_mode(
 
     def pilot(probability: Probability, total: float, seed: int, start: FloatArray) -> tuple[WeightedData, Whitened]:
         rows, _ = choose(draw_candidates(source, probability, size, seed, progressbar), size, total)
-        Z = rows.Z
-        mode = find_mode(
-            lambda beta: likelihood_terms(beta, Z, rows.weights, likelihood) + prior_part(beta, prior),
-            start,
-            tolerance=1e-3,
-        )
+        mode = find_mode(posterior(rows, likelihood, prior).terms, start, tolerance=1e-3)
         return rows, Whitened(likelihood, mode.beta, mode.factor)
 
     def full_terms(beta: FloatArray) -> Terms:
@@ -136,15 +130,6 @@ def full_mode(
         rows, white = pilot(sums.probability, SCORE_TOTAL, seed, white.theta)
         here = full_terms(white.theta)
         # a pilot that saw everything ends where the full score is no larger than the pilot's own standard error
-        if _length(here) <= math.sqrt(float((white.scores(rows)[0] ** 2).sum())):
+        if cholesky_and_decrement(here)[1] <= math.sqrt(float((white.scores(rows)[0] ** 2).sum())):
             break
     return find_mode(full_terms, white.theta, first=here, tolerance=0.01)
-
-
-def _length(terms: Terms) -> float:
-    """Return the Newton decrement, infinite where the Hessian is not positive definite."""
-    try:
-        factor = linalg.cho_factor(terms.precision, lower=True)
-    except linalg.LinAlgError:
-        return math.inf
-    return math.sqrt(float(terms.gradient @ linalg.cho_solve(factor, terms.gradient)))

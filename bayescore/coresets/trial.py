@@ -11,11 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bayescore.coresets.draw import hash_uniforms
-from bayescore.coresets.fixed_size import Candidates, join, keep
+from bayescore.coresets.fixed_size import Candidates, candidates, join, keep
 from bayescore.data.passes import available_cores, map_blocks
 from bayescore.models.likelihoods import Logistic, Probit
-from bayescore.models.posterior import log_likelihood_tiles, log_likelihoods, posterior
+from bayescore.models.posterior import log_likelihood_tiles, log_likelihoods, moments_over_draws, posterior
 from bayescore.models.priors import Prior
 from bayescore.samplers import mala
 from bayescore.samplers.run import run_chains
@@ -82,8 +81,7 @@ def _moves(
     """Yield for some rows at a time their weights, their log p, shape (n, S), and w times its sd over the draws."""
     for part, log_p in log_likelihood_tiles(draws, rows, likelihood):
         w = rows.weights[part]
-        variance = np.vecdot(log_p, log_p) / log_p.shape[1] - log_p.mean(axis=1) ** 2
-        yield w, log_p, w * np.sqrt(np.maximum(variance, 1e-200))
+        yield w, log_p, w * np.sqrt(np.maximum(moments_over_draws(log_p)[1], 1e-200))
 
 
 def importance(log_ratio: FloatArray) -> FloatArray:
@@ -148,8 +146,7 @@ def try_out(
             total += w @ log_p
             parts.append(moves)
         p = np.concatenate(parts)
-        u = hash_uniforms(start, len(block), draw_seed)
-        return total, float(p.sum()), Candidates(p, u / p, np.arange(start, start + len(block)), block).best(size)
+        return total, float(p.sum()), candidates(p, start, block, size, draw_seed)
 
     full, total = np.zeros(N_DRAWS), 0.0
     kept: list[Candidates] = []

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from bayescore.data.passes import MAX_BLOCK_ROWS, block_rows
 from bayescore.data.tables import as_floats, as_table, check_numeric, is_table
 from bayescore.types import Design, FloatArray, IntArray, LabelArray, Source, WeightedData
-from bayescore.validation import DataError, check_matrix, check_weights, signed_labels, two_classes
+from bayescore.validation import DataError, check_alone, check_matrix, check_weights, signed_labels, two_classes
 
 CORESET_KEY = b"bayescore"  # of the metadata of a coreset's Parquet file
 _MANY = 6  # distinct labels after which the count no longer matters
@@ -156,11 +156,7 @@ def as_source(data: Any, y: Any = None, *, label: str | None = None, weights: An
         For data of another kind.
     """
     if isinstance(data, Source):
-        for name, value in (("y", y), ("label", label), ("weights", weights)):
-            if value is not None:
-                raise DataError(
-                    f"{name} is given, but data is a {type(data).__name__}, which has its own; leave it out"
-                )
+        check_alone(f"a {type(data).__name__}", y=y, label=label, weights=weights)
         return data
     if isinstance(data, WeightedData):
         design = Design(tuple(f"x{j}" for j in range(data.n_features)))

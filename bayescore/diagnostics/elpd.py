@@ -34,7 +34,7 @@ from scipy.special import logsumexp
 
 from bayescore.coresets.draw import Draw, hash_uniforms, merge
 from bayescore.diagnostics.draws import ess_mean
-from bayescore.models.posterior import log_likelihood_tiles
+from bayescore.models.posterior import log_likelihood_tiles, moments_over_draws
 from bayescore.types import FloatArray, Likelihood, WeightedData
 
 MAX_K = 0.7
@@ -84,19 +84,13 @@ def pass_sums(draws: FloatArray, start: int, block: WeightedData, likelihood: Li
     for rows, log_p in log_likelihood_tiles(draws, block, likelihood):
         w = block.weights[rows]
         total += w @ log_p
-        mean, var = _moments(log_p)
+        mean, var = moments_over_draws(log_p)
         variance += float(w @ var)
         square += float(w @ (mean - 0.5 * var) ** 2)
     hashes = hash_uniforms(start, len(block), _SEED)
     first = np.argpartition(hashes, ROWS)[:ROWS] if len(block) > ROWS else np.arange(len(block))
     sample = Draw(hashes[first], start + first, np.ones_like(first), block.take(first), len(block))
     return PassSums(total, variance, square, float(block.weights.sum()), sample)
-
-
-def _moments(log_p: FloatArray) -> tuple[FloatArray, FloatArray]:
-    n_draws = log_p.shape[1]
-    mean = log_p @ np.full(n_draws, 1.0 / n_draws)  # BLAS: twice as fast as mean and einsum
-    return mean, np.maximum(np.vecdot(log_p, log_p) / n_draws - mean**2, 0.0)
 
 
 @dataclass(frozen=True)
@@ -131,7 +125,7 @@ def elpd_loo(
     scale = n_rows / len(rows)
     log_p = np.concatenate([tile for _, tile in log_likelihood_tiles(flat, rows, likelihood)])
     exact, k = psis_loo(log_p, log_ratio)
-    mean, var = _moments(log_p)
+    mean, var = moments_over_draws(log_p)
     centre = log_p @ weights
     difference = rows.weights * (exact - centre + 0.5 * var)
     elpd = float(weights @ sums.log_likelihood - 0.5 * sums.variance + scale * difference.sum())

@@ -5,7 +5,7 @@ from typing import Any
 
 from bayescore.data.coreset import Coreset
 from bayescore.data.sources import DesignedSource, as_source
-from bayescore.validation import DataError
+from bayescore.validation import DataError, check_alone
 
 
 def full_source(core: Coreset, data: Any, y: Any, label: str | None, weights: Any) -> DesignedSource:
@@ -14,30 +14,25 @@ def full_source(core: Coreset, data: Any, y: Any, label: str | None, weights: An
     Raises
     ------
     DataError
-        If they have other features or labels than the data that `core` was built from.
-    ValueError
-        If y, label or weights are given beside a `Coreset`, which has its own.
+        If they have other features or labels than the data that `core` was built from, or if y, label or weights
+        are given beside a `Coreset`, which has its own.
     """
     if isinstance(data, Coreset):
-        for name, value in (("y", y), ("label", label), ("weights", weights)):
-            if value is not None:
-                raise ValueError(f"{name} is given, but data is a Coreset, which has its own; leave it out")
-        if tuple(data.classes) != tuple(core.classes):
-            raise DataError(
-                f"data has the labels {data.classes}, the coreset {core.classes}; give the data it came from"
-            )
+        check_alone("a Coreset", y=y, label=label, weights=weights)
         if data.design != core.design:
             raise DataError("data has another design than the coreset; build both with the same intercept and scaling")
-        return DesignedSource(data.as_source(), core.design)
-    raw = as_source(data, y, label=label, weights=weights)
-    if raw.design.raw_names != core.design.raw_names:
-        raise DataError(
-            f"data has the features {', '.join(raw.design.raw_names[:5])}, the coreset was built from "
-            f"{', '.join(core.design.raw_names[:5])}; give the data it was built from"
-        )
-    if tuple(raw.classes) != tuple(core.classes):
-        raise DataError(f"data has the labels {raw.classes}, the coreset {core.classes}; give the data it came from")
-    return DesignedSource(raw, core.design, core.design)
+        found = DesignedSource(data.as_source(), core.design)
+    else:
+        raw = as_source(data, y, label=label, weights=weights)
+        if raw.design.raw_names != core.design.raw_names:
+            raise DataError(
+                f"data has the features {', '.join(raw.design.raw_names[:5])}, the coreset was built from "
+                f"{', '.join(core.design.raw_names[:5])}; give the data it was built from"
+            )
+        found = DesignedSource(raw, core.design, core.design)
+    if tuple(found.classes) != tuple(core.classes):
+        raise DataError(f"data has the labels {found.classes}, the coreset {core.classes}; give the data it came from")
+    return found
 
 
 def check_weight(core: Coreset, weight: float) -> None:

@@ -92,9 +92,9 @@ def find_mode(
     while n_steps < max_steps:
         # below the rounding error of the value no step can be seen to climb
         blind = 1e-14 * max(1.0, abs(here.value))
-        factor = _factor(here.precision)
+        factor, left = cholesky_and_decrement(here)
         if factor is not None:
-            decrement = math.sqrt(max(float(here.gradient @ linalg.cho_solve(factor, here.gradient)), 0.0))
+            decrement = left
             if decrement < tolerance or 0.5 * decrement**2 < blind:
                 covariance = linalg.cho_solve(factor, np.eye(len(beta)))
                 return Mode(beta, 0.5 * (covariance + covariance.T), here, decrement, n_steps)
@@ -118,6 +118,14 @@ def find_mode(
         f"no mode found in {max_steps} Newton steps (decrement {decrement:.2g} sd): standardise the features, "
         "or use a prior with lighter tails"
     )
+
+
+def cholesky_and_decrement(terms: Terms) -> tuple[tuple[FloatArray, bool] | None, float]:
+    """Return the Cholesky factor of the precision and the Newton decrement; None and inf if not positive definite."""
+    factor = _factor(terms.precision)
+    if factor is None:
+        return None, math.inf
+    return factor, math.sqrt(max(float(terms.gradient @ linalg.cho_solve(factor, terms.gradient)), 0.0))
 
 
 def _factor(matrix: FloatArray) -> tuple[FloatArray, bool] | None:

@@ -31,6 +31,9 @@ class Terms:
     def __add__(self, other: "Terms") -> "Terms":
         return Terms(self.value + other.value, self.gradient + other.gradient, self.precision + other.precision)
 
+    def __sub__(self, other: "Terms") -> "Terms":
+        return Terms(self.value - other.value, self.gradient - other.gradient, self.precision - other.precision)
+
 
 def likelihood_terms(beta: FloatArray, Z: FloatArray, weights: FloatArray, likelihood: Likelihood) -> Terms:
     """Return the weighted log-likelihood of signed rows Z, shape (n, D), and its derivatives at `beta`.
@@ -63,6 +66,13 @@ def log_likelihood_tiles(
         log_p = np.empty_like(eta)
         fill(eta, log_p)
         yield rows, log_p.reshape(-1, len(draws))
+
+
+def moments_over_draws(log_p: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return mean and variance over the draws of each row of a tile of shape (n, S), shape (n,) each."""
+    n_draws = log_p.shape[1]
+    mean = log_p @ np.full(n_draws, 1.0 / n_draws)  # BLAS: twice as fast as mean and einsum
+    return mean, np.maximum(np.vecdot(log_p, log_p) / n_draws - mean**2, 0.0)
 
 
 def log_likelihoods(draws: FloatArray, data: WeightedData, likelihood: Likelihood) -> FloatArray:
