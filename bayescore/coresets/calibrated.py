@@ -12,7 +12,8 @@ r"""Calibrated coresets: drawn by score and curvature, then weighted so that ful
 4. The coreset is tried out: draws of its posterior, one pass for the full data's log-likelihood there (`trial`), and
    importance weights give the errors of its means and sds. Where they are above the tolerance, rows are drawn anew,
    with equal shares for step 2 and for the sd of w log p over the draws, and their weights meet the full data's
-   log-likelihood at the draws as well: rows that say nothing at the mode can rule the tails. The better fit is kept.
+   log-likelihood at the draws as well (the scores count ten times then, and keep the mode): rows that say nothing at
+   the mode can rule the tails. The better fit is kept.
 
 So the coreset has the mode of the full data, matching curvature and skewness, while the shape of the tails comes from
 real likelihood terms. When to use it: whenever the rows can be read more than once.
@@ -39,6 +40,7 @@ from bayescore.types import FloatArray, Source, WeightedData
 TOLERANCE = 0.05
 MAX_FORMS = 400  # the fit costs forms^2 x rows
 MAX_ROUNDS = 2  # a third one was never better
+SCORE_FACTOR = 10.0  # on the scores where there are draws to meet too, which would outvote the mode
 LARGEST = 4  # times the size begun with
 
 
@@ -112,17 +114,20 @@ class Calibration:
         rows, certain = self.drawn(size, trials)
         rng = np.random.default_rng([self.seed, size])
         shares, totals = shares_and_totals(rows, self.sums, self.likelihood_part, rng)
+        D = rows.n_features
+        score_factor = SCORE_FACTOR if trials else 1.0
         if trials:
+            shares[:D] *= score_factor
+            totals[:D] *= score_factor
             more, wanted = trials[-1].shares_and_totals(rows)
             shares, totals = np.concatenate([shares, more]), np.concatenate([totals, wanted])
         fit = fit_weights(shares, totals)
         kept = fit.factors > 0.0
-        D = rows.n_features
         return Fitted(
             rows.take(kept).with_weights((rows.weights * fit.factors)[kept]),
             size,
             certain,
-            float(np.abs(fit.residual[:D]).max()),
+            float(np.abs(fit.residual[:D]).max() / score_factor),
             float(np.abs(fit.residual[D : 2 * D] / 3.0).max()),
             len(trials),
         )
