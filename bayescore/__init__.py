@@ -5,11 +5,13 @@ The pipeline, in the order of the rooms:
 1. *data*: arrays, data frames and Parquet files are read block by block; `full_data` keeps all rows.
 2. *coresets*: `build_coreset` shrinks them to a few hundred weighted rows, a `Coreset`.
 3. *models*: `logistic_model` and `probit_model` are PyMC models with a weighted potential;
-   `weighted_potential` puts a coreset into a model of your own; `find_map` gives the mode.
+   `weighted_potential` puts a coreset into a model of your own; `find_map` gives the mode,
+   `find_mle` the maximum likelihood estimate.
 4. *samplers*: `sample` draws from the posterior; `predict_proba` and `log_likelihood` follow from the draws.
 5. *diagnostics*: `certify` checks a coreset's posterior against the full data in one pass, and gives their elpd;
    `log_evidence` gives the marginal likelihood of both; `compare` shows with Monte Carlo errors how close posteriors
    are, and writes a report.
+6. *estimators*: `CoresetLogisticRegression` and `CoresetProbitRegression` are scikit-learn classifiers.
 
 >>> import bayescore as bc
 >>> core = bc.build_coreset(X, y, size=1000, intercept=True, random_state=0)   # doctest: +SKIP
@@ -27,8 +29,9 @@ if TYPE_CHECKING:
     from bayescore.diagnostics import Comparison, compare, mmd
     from bayescore.diagnostics.certificate import certify
     from bayescore.diagnostics.evidence import log_evidence
+    from bayescore.estimators import CoresetLogisticRegression, CoresetProbitRegression
     from bayescore.models.graph import logistic_model, probit_model, weighted_potential
-    from bayescore.models.newton import find_map
+    from bayescore.models.newton import find_map, find_mle
     from bayescore.models.priors import Cauchy, Horseshoe, Laplace, Normal, SpikeAndSlab, StudentT
     from bayescore.samplers.predict import log_likelihood, predict_proba
     from bayescore.samplers.sample import sample
@@ -40,6 +43,8 @@ _HOMES = {
     "Cauchy": "models.priors",
     "Comparison": "diagnostics",
     "Coreset": "data.coreset",
+    "CoresetLogisticRegression": "estimators",
+    "CoresetProbitRegression": "estimators",
     "Horseshoe": "models.priors",
     "Laplace": "models.priors",
     "Normal": "models.priors",
@@ -49,6 +54,7 @@ _HOMES = {
     "certify": "diagnostics.certificate",
     "compare": "diagnostics",
     "find_map": "models.newton",
+    "find_mle": "models.newton",
     "full_data": "coresets.build",
     "log_evidence": "diagnostics.evidence",
     "log_likelihood": "samplers.predict",
@@ -65,6 +71,8 @@ __all__ = [
     "Cauchy",
     "Comparison",
     "Coreset",
+    "CoresetLogisticRegression",
+    "CoresetProbitRegression",
     "Horseshoe",
     "Laplace",
     "Normal",
@@ -74,6 +82,7 @@ __all__ = [
     "certify",
     "compare",
     "find_map",
+    "find_mle",
     "full_data",
     "log_evidence",
     "log_likelihood",

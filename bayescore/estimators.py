@@ -1,0 +1,192 @@
+r"""The scikit-learn face: classifiers that build a coreset, sample its posterior, and predict with all draws.
+
+`CoresetLogisticRegression` and `CoresetProbitRegression` put `build_coreset`, `sample` and `predict_proba` behind `fit`
+and `predict`, so that they work in pipelines, cross-validation and searches. For reports use the three directly: what
+they return is kept in ``coreset_`` and ``idata_``, and `certify` takes both.
+"""
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from bayescore.coresets.build import build_coreset
+from bayescore.models.priors import Prior
+from bayescore.samplers.predict import predict_proba
+from bayescore.samplers.sample import sample
+from bayescore.types import FloatArray
+
+
+class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Bayesian regression with two classes on a coreset."""
+
+    _likelihood: ClassVar[str]
+
+    def __init__(
+        self,
+        *,
+        size: int | str = "auto",
+        method: str = "auto",
+        prior: Prior | None = None,
+        fit_intercept: bool = True,
+        standardize: bool = True,
+        sampler: str = "mala",
+        draws: int = 1000,
+        tune: int = 1000,
+        chains: int = 4,
+        random_state: Any = None,
+    ) -> None:
+        self.size = size
+        self.method = method
+        self.prior = prior
+        self.fit_intercept = fit_intercept
+        self.standardize = standardize
+        self.sampler = sampler
+        self.draws = draws
+        self.tune = tune
+        self.chains = chains
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Build a coreset of the rows and sample its posterior.
+
+        Parameters
+        ----------
+        X : array or data frame, shape (n, D)
+            Raw features.
+        y : array, shape (n,)
+            Labels, any two classes; the second in sorted order is +1.
+        sample_weight : array, shape (n,), optional
+            Weights: a row of weight w counts as w rows, one of weight 0 not at all.
+
+        Raises
+        ------
+        ValueError, TypeError
+            As `build_coreset` and `sample` do.
+        """
+        X, y = (np.asarray(part) for part in validate_data(self, X, y, dtype=np.float64))
+        check_classification_targets(y)
+        kind = type_of_target(y, input_name="y", raise_unknown=True)
+        if kind not in ("binary", "multiclass") or len(np.unique(y)) > 2:
+            raise ValueError(f"Only binary classification is supported. The type of the target is {kind}.")
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        used = weights > 0.0
+        rng = np.random.default_rng(self._seed())
+        self.coreset_ = build_coreset(
+            X[used],
+            y[used],
+            weights=weights[used],
+            likelihood=self._likelihood,
+            method=self.method,
+            size=self.size,
+            intercept=self.fit_intercept,
+            standardize=self.standardize,
+            random_state=rng,
+            progressbar=False,
+        )
+        self.idata_ = sample(
+            self.coreset_,
+            prior=self.prior,
+            sampler=self.sampler,
+            draws=self.draws,
+            tune=self.tune,
+            chains=self.chains,
+            random_seed=rng,
+            progressbar=False,
+        )
+        self.classes_ = np.unique(y[used])
+        self._set_coefficients()
+        return self
+
+    def _seed(self) -> Any:
+        """Return the seed; of scikit-learn's own RandomState, which it passes around, one is drawn."""
+        if isinstance(self.random_state, np.random.RandomState):
+            return int(self.random_state.randint(2**31))
+        return self.random_state
+
+    def _set_coefficients(self) -> None:
+        design = self.coreset_.design
+        mean = self.idata_.posterior["beta"].mean(("chain", "draw")).to_numpy()
+        slopes, level = (mean[1:], mean[0]) if design.intercept else (mean, 0.0)
+        if design.center is not None:
+            slopes = slopes / np.asarray(design.scale)
+            level = level - float(slopes @ np.asarray(design.center))
+        self.coef_ = slopes[None]
+        self.intercept_ = np.array([level])
+
+    def predict_proba(self, X: ArrayLike) -> FloatArray:
+        """Return the posterior means of the classes' probabilities, shape (n, 2), over all draws."""
+        check_is_fitted(self)
+        raw = np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
+        p = predict_proba(self.idata_, raw)["mean"].to_numpy()
+        return np.stack([1.0 - p, p], axis=1)
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Return the class of larger predictive probability, shape (n,)."""
+        p = self.predict_proba(X)
+        return np.asarray(self.classes_[(p[:, 1] > 0.5).astype(int)])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+
+_PARAMETERS = """
+
+    Parameters
+    ----------
+    size, method
+        As in `build_coreset`: with "auto" the smallest coreset whose predicted error is within 0.05 posterior sd, or
+        the merged rows where few are distinct.
+    prior : prior, default Normal(0, 4)
+        Prior of the coefficients, of standardised columns if `standardize`.
+    fit_intercept : bool
+        Whether to add an intercept.
+    standardize : bool
+        Whether to center the columns and divide them by their standard deviation.
+    sampler, draws, tune, chains
+        As in `sample`.
+    random_state : int, Generator, RandomState or None
+        Seed.
+
+    Attributes
+    ----------
+    classes_ : array, shape (2,)
+        The labels; the second is +1.
+    coef_, intercept_ : arrays, shapes (1, D) and (1,)
+        Posterior means of the coefficients in units of the raw columns.
+    coreset_ : Coreset
+        From `build_coreset`.
+    idata_ : InferenceData
+        From `sample`; `certify`, `compare` and `predict_proba` take it.
+    n_features_in_, feature_names_in_
+        Columns seen by `fit`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.model_selection import cross_val_score
+    >>> import bayescore as bc
+    >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    >>> model = bc.CoresetLogisticRegression(random_state=0)
+    >>> cross_val_score(model, X, y, scoring="neg_log_loss").mean() > -0.2  # doctest: +SKIP
+    True
+    """
+
+
+class CoresetLogisticRegression(_CoresetClassifier):
+    """Bayesian logistic regression on a coreset, as a scikit-learn classifier."""
+
+    __doc__ += _PARAMETERS
+    _likelihood = "logistic"
+
+
+class CoresetProbitRegression(_CoresetClassifier):
+    """Bayesian probit regression on a coreset, as a scikit-learn classifier."""
+
+    __doc__ += _PARAMETERS
+    _likelihood = "probit"

@@ -1,0 +1,93 @@
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import bayescore as bc
+
+QUICK = {"draws": 300, "tune": 100, "chains": 2, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def rows() -> tuple[pd.DataFrame, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"age": rng.normal(50, 10, 4000), "dose": rng.exponential(0.01, 4000), "x": rng.normal(size=4000)})
+    eta = 0.05 * (X["age"] - 50) + 80 * X["dose"] - 0.5 * X["x"] - 1
+    return X, np.where(eta + rng.logistic(size=4000) > 0, "yes", "no")
+
+
+@parametrize_with_checks([bc.CoresetLogisticRegression(**QUICK), bc.CoresetProbitRegression(**QUICK)])
+@pytest.mark.filterwarnings("ignore:column .* is constant:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*of the coreset have one label:UserWarning")
+def test_keeps_scikit_learns_conventions(estimator: Any, check: Any) -> None:
+    if check.func.__name__.startswith("check_sample_weight_equivalence"):
+        pytest.skip("wants equal draws; see test_weights_count_as_copies")
+    check(estimator)
+
+
+def test_weights_count_as_copies() -> None:
+    rng = np.random.default_rng(1)
+    X, y, w = rng.normal(size=(300, 2)).round(1), rng.integers(2, size=300), rng.integers(4, size=300)
+    weighted = bc.CoresetProbitRegression(**QUICK).fit(X, y, sample_weight=w)
+    repeated = bc.CoresetProbitRegression(**QUICK).fit(X.repeat(w, axis=0), y.repeat(w))
+    modes = [bc.find_map(model.coreset_).beta for model in (weighted, repeated)]
+    np.testing.assert_allclose(*modes, rtol=1e-9)  # the draws differ: rows come in another order, with other rounding
+
+
+def test_coefficients_are_in_raw_units(rows: tuple[pd.DataFrame, np.ndarray]) -> None:
+    X, y = rows
+    model = bc.CoresetLogisticRegression(size=400, **QUICK).fit(X, y)
+    scale = X.std().to_numpy()
+    plain = LogisticRegression(C=np.inf, max_iter=1000).fit((X - X.mean()) / scale, y)
+    # a posterior sd is about 0.04 of these units
+    np.testing.assert_allclose(model.coef_ * scale, plain.coef_, atol=0.08)
+    np.testing.assert_allclose(model.intercept_ + model.coef_ @ X.mean().to_numpy(), plain.intercept_, atol=0.08)
+    assert list(model.feature_names_in_) == ["age", "dose", "x"]
+
+
+@pytest.mark.parametrize("kind", [bc.CoresetLogisticRegression, bc.CoresetProbitRegression])
+def test_predicts_as_the_functions_do(kind: Any, rows: tuple[pd.DataFrame, np.ndarray]) -> None:
+    X, y = rows
+    model = kind(size=400, **QUICK).fit(X, y)
+    assert model.coreset_.likelihood in kind.__name__.lower()
+    p = bc.predict_proba(model.idata_, X.to_numpy())["mean"]
+    np.testing.assert_array_equal(model.predict_proba(X)[:, 1], p)
+    assert set(model.predict(X)) == {"no", "yes"}
+    assert abs((model.predict_proba(X)[:, 1]).mean() - (y == "yes").mean()) < 0.02
+    assert bc.certify(model.idata_, model.coreset_, X.to_numpy(), y, progressbar=False).level == "certified"
+
+
+def test_works_in_pipelines_and_searches(rows: tuple[pd.DataFrame, np.ndarray]) -> None:
+    X, y = rows
+    pipeline = make_pipeline(PolynomialFeatures(2, include_bias=False), bc.CoresetLogisticRegression(size=500, **QUICK))
+    score = cross_val_score(pipeline, X, y, cv=2, scoring="neg_log_loss").mean()
+    share = (y == "yes").mean()
+    assert score > share * np.log(share) + (1 - share) * np.log1p(-share)
+    search = GridSearchCV(
+        bc.CoresetLogisticRegression(size=300, **QUICK),
+        {"prior": [bc.Normal(0, 4), bc.Normal(0, 0.01)]},
+        cv=2,
+        scoring="neg_log_loss",
+    ).fit(X, y)
+    assert search.best_params_["prior"] == bc.Normal(0, 4)
+
+
+def test_weights_of_zero_leave_rows_out(rows: tuple[pd.DataFrame, np.ndarray]) -> None:
+    X, y = rows
+    first = np.arange(len(y)) < 2000
+    weighted = bc.CoresetProbitRegression(size=300, **QUICK).fit(X, y, sample_weight=first)
+    alone = bc.CoresetProbitRegression(size=300, **QUICK).fit(X[first], y[first])
+    np.testing.assert_array_equal(weighted.coef_, alone.coef_)
+
+
+def test_wrong_settings_are_named(rows: tuple[pd.DataFrame, np.ndarray]) -> None:
+    with pytest.raises(ValueError, match="method"):
+        bc.CoresetLogisticRegression(method="best").fit(*rows)
+    with pytest.raises(ValueError, match="Only binary classification"):
+        bc.CoresetLogisticRegression().fit(rows[0], np.arange(4000) % 3)
