@@ -251,6 +251,18 @@ def test_fit_is_the_minimum(seed):
     np.testing.assert_allclose(fit.residual, totals - shares @ fit.factors)
 
 
+def test_a_fit_that_takes_too_long_tells_what_it_misses():
+    rng = np.random.default_rng(0)
+    shares = rng.normal(size=(300, 200)) * np.exp(rng.normal(size=200) * 2) * 100  # more totals than rows, far apart
+    totals = shares @ rng.exponential(size=200) * (1 + 1e-3 * rng.standard_normal(300))
+    fit = fit_weights(shares, totals, max_steps=3)
+    assert fit.n_steps == 3
+    assert (fit.factors >= 0).all()
+    np.testing.assert_array_equal(fit.residual, totals - shares @ fit.factors)
+    better = fit_weights(shares, totals)
+    assert np.abs(better.residual).max() < np.abs(fit.residual).max()
+
+
 @pytest.mark.statistical
 def test_inclusion_probabilities_of_the_fixed_size_draw():
     """Each row's frequency over 4000 draws against pi; largest of 40 z below 4.5: false alarm 3e-4.
