@@ -141,18 +141,28 @@ class Design:
         )
 
 
-@runtime_checkable
-class Source(Protocol):
-    """Rows that can be read block by block, again and again.
+class Rows(Protocol):
+    """Rows that come block by block, in order; perhaps once only.
 
-    `blocks` starts a fresh pass over the same rows in the same order each time it is called. How the rows
-    are cut into blocks is the source's own affair: no result may depend on it.
+    How the rows are cut into blocks is the source's own affair: no result may depend on it.
     """
 
     @property
     def design(self) -> Design:
         """How the columns of the blocks came from raw features."""
         ...
+
+    def blocks(self) -> Iterator[WeightedData]:
+        """Yield all rows, in order, in blocks."""
+        ...
+
+
+@runtime_checkable
+class Source(Rows, Protocol):
+    """Rows that can be read block by block, again and again.
+
+    `blocks` starts a fresh pass over the same rows in the same order each time it is called.
+    """
 
     @property
     def classes(self) -> tuple[Any, Any]:
@@ -167,10 +177,6 @@ class Source(Protocol):
     @property
     def n_rows(self) -> int:
         """Number of rows of one pass."""
-        ...
-
-    def blocks(self) -> Iterator[WeightedData]:
-        """Yield all rows, in order, in blocks."""
         ...
 
 

@@ -22,6 +22,14 @@ class DataError(ValueError):
     """The data cannot be used as they are; the message says where and what to do."""
 
 
+class RowError(DataError):
+    """One row cannot be used; `row` is its position, so that whoever knows the files can name one."""
+
+    def __init__(self, message: str, row: int = -1) -> None:  # with a default the error can be pickled
+        super().__init__(message)
+        self.row = row
+
+
 def check_choice(value: object, name: str, choices: Iterable[str]) -> str:
     """Return `value` if it is one of `choices`."""
     known = list(choices)
@@ -146,9 +154,10 @@ def check_finite(block: NDArray[Any], names: tuple[str, ...], start: int, where:
     if np.isfinite(block.sum()) or np.isfinite(block).all():
         return
     row, column = (int(i) for i in np.argwhere(~np.isfinite(block))[0])
-    raise DataError(
+    raise RowError(
         f"{where}: column {names[column]!r} is {block[row, column]} in row {start + row}; "
-        "drop such rows or impute them before building"
+        "drop such rows or impute them before building",
+        start + row,
     )
 
 
@@ -163,21 +172,28 @@ def check_weights(weights: Any, n_rows: int, name: str = "weights", start: int =
     bad = ~(np.isfinite(array) & (array > 0.0))
     if bad.any():
         row = int(np.argmax(bad))
-        raise DataError(
-            f"{name} is {array[row]:g} in row {start + row}; weights must be positive and finite: drop rows of weight 0"
+        raise RowError(
+            f"{name} is {array[row]:g} in row {start + row}; "
+            "weights must be positive and finite: drop rows of weight 0",
+            start + row,
         )
     return np.ascontiguousarray(array)
 
 
-def two_classes(found: Iterable[Any], name: str = "y") -> tuple[Any, Any]:
-    """Return the two labels in sorted order; the second becomes +1."""
+def sorted_labels(found: Iterable[Any], name: str = "y") -> list[Any]:
+    """Return distinct labels in sorted order, numbers before text; raise if any is missing or of another type."""
     labels = list(found)
     if any(label is None or label != label for label in labels):
         raise DataError(f"{name} has missing labels; drop those rows")
     for label in labels:  # what a coreset's file can hold
         if not isinstance(label, bool | int | float | str):
             raise DataError(f"{name} has labels of type {type(label).__name__}; turn them into numbers or text")
-    labels = sorted(labels, key=lambda label: (isinstance(label, str), label))
+    return sorted(labels, key=lambda label: (isinstance(label, str), label))
+
+
+def two_classes(found: Iterable[Any], name: str = "y") -> tuple[Any, Any]:
+    """Return the two labels in sorted order; the second becomes +1."""
+    labels = sorted_labels(found, name)
     if len(labels) == 1:
         raise DataError(
             f"{name} has one class only, {labels[0]!r}; both classes are needed (is the data sorted by label and cut?)"
@@ -199,5 +215,7 @@ def signed_labels(labels: NDArray[Any], classes: tuple[Any, Any], start: int, na
     known = positive | (labels == classes[0])
     if not known.all():
         row = int(np.argmin(known))
-        raise DataError(f"{name} is {labels[row]!r} in row {start + row}, neither {classes[0]!r} nor {classes[1]!r}")
+        raise RowError(
+            f"{name} is {labels[row]!r} in row {start + row}, neither {classes[0]!r} nor {classes[1]!r}", start + row
+        )
     return np.where(positive, np.int8(1), np.int8(-1))

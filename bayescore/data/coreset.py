@@ -16,7 +16,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bayescore.data.sources import CORESET_KEY, ArraySource
+from bayescore.data.parquet import CORESET_KEY
+from bayescore.data.sources import ArraySource
 from bayescore.types import Design, FloatArray, WeightedData, stack
 from bayescore.validation import DataError, signed_labels, whole_file
 

@@ -7,21 +7,21 @@ fixed point, where addition is associative (`exact_sum`).
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
 
 from bayescore.compiled import jit
+from bayescore.data.tasks import Future, Task, division_of, plan, recut
+from bayescore.data.threads import ONE_BLAS_THREAD
 from bayescore.progress import progress
-from bayescore.types import Design, FloatArray, Source, WeightedData, stack
-from bayescore.validation import DataError, check_finite
+from bayescore.types import Design, FloatArray, Rows, Source, WeightedData
+from bayescore.validation import DataError, RowError, check_finite
 
 R = TypeVar("R")
 
@@ -35,10 +35,9 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-@lru_cache(maxsize=1)
-def _blas() -> ThreadpoolController:
-    # blocks run in parallel already: BLAS threads on top would fight for the cores
-    return ThreadpoolController()
+def one_blas_thread() -> AbstractContextManager[object]:
+    """Return a context in which BLAS uses one thread: its sums depend on their number, which is the whole process's."""
+    return ONE_BLAS_THREAD
 
 
 def block_rows(n_columns: int) -> int:
@@ -47,22 +46,28 @@ def block_rows(n_columns: int) -> int:
 
 
 def map_blocks(
-    source: Source,
+    source: Rows,
     function: Callable[[int, WeightedData], R],
     *,
     description: str = "",
     progressbar: bool = False,
     canonical: bool = False,
+    here: bool = False,
 ) -> Iterator[R]:
     """Yield ``function(start, block)`` for each block of `source`, in order.
 
+    This is the one place that knows who runs a pass. Rows that come in pieces are read *and* mapped by the workers:
+    threads of this process, or those of the source's own pool, to which descriptors of the rows travel, and `function`.
+    Others are read in the calling thread and mapped in threads.
+
     Parameters
     ----------
-    source : Source
-        Rows; read in the calling thread.
+    source : Rows
+        Rows.
     function : callable
-        Called as ``function(start, block)`` in worker threads; `start` is the position of the block's first
-        row. To run in parallel it must release the GIL, as numba kernels and NumPy do.
+        Called as ``function(start, block)`` in workers; `start` is the position of the block's first row. To run in
+        parallel it must release the GIL, as numba kernels and NumPy do. What it refers to and what it returns travel
+        to and from the workers of a pool: neither should be as large as a block.
     description : str
         Text of the progress bar.
     progressbar : bool
@@ -70,50 +75,69 @@ def map_blocks(
     canonical : bool
         Whether to cut the rows anew at multiples of `block_rows`: then BLAS and sums in block order give the
         same bits for every source.
+    here : bool
+        Whether to read the rows in the calling thread in any case, for results that are as large as the rows.
+
+    Raises
+    ------
+    DataError
+        If a row cannot be used; the message says where it is to be found.
     """
-    workers = available_cores()
-    waiting: deque[tuple[int, Future[R]]] = deque()
-    with _blas().limit(limits=1, user_api="blas") if canonical else nullcontext(), ThreadPoolExecutor(workers) as pool:
+    step = block_rows(len(source.design.names)) if canonical else None
+    division = None if here else division_of(source)
+    cores = available_cores()
+    waiting: deque[Future] = deque()
+    # blocks run in parallel already: BLAS threads on top would also fight for the cores
+    with one_blas_thread() if canonical else nullcontext(), ThreadPoolExecutor(cores, "pass") as threads:
+        submit: Callable[..., Future] = threads.submit
+        ahead = 2 * cores
+        if division is not None and division.pool is not None:
+            submit, ahead = division.pool.submit, 3 * division.pool.n_workers
+
+        def futures() -> Iterator[Future]:
+            if division is not None:
+                for task in plan(division, step):
+                    yield submit(_run_task, task, function, step)
+                return
+            start = 0
+            for block in source.blocks() if step is None else recut(source.blocks(), step):
+                yield submit(_run, [block], start, function)
+                start += len(block)
 
         def results() -> Iterator[tuple[int, R]]:
-            start = 0
-            for block in _recut(source) if canonical else source.blocks():
-                waiting.append((len(block), pool.submit(function, start, block)))
-                start += len(block)
-                while len(waiting) > 2 * workers:  # bounds the memory
-                    n_rows, future = waiting.popleft()
-                    yield n_rows, future.result()
+            for future in futures():
+                waiting.append(future)
+                while len(waiting) > ahead:  # bounds the memory
+                    yield from waiting.popleft().result()
             while waiting:
-                n_rows, future = waiting.popleft()
-                yield n_rows, future.result()
+                yield from waiting.popleft().result()
 
         try:
-            yield from _tracked(results(), source.n_rows, description, progressbar)
+            total = source.n_rows if isinstance(source, Source) else None
+            yield from _tracked(results(), total, description, progressbar)
+        except RowError as error:
+            place = "" if division is None else division.place(error.row)
+            raise (DataError(f"{error} ({place})") if place else error) from None
         finally:
-            for _, future in waiting:
+            for future in waiting:
                 future.cancel()
 
 
-def _recut(source: Source) -> Iterator[WeightedData]:
-    size = block_rows(len(source.design.names))
-    parts: list[WeightedData] = []
-    held = 0
-    for block in source.blocks():
-        if held == 0 and len(block) == size:
-            yield block
-            continue
-        parts.append(block)
-        held += len(block)
-        while held >= size:
-            rows = stack(parts) if len(parts) > 1 else parts[0]
-            yield rows.take(slice(0, size))
-            parts, held = [rows.take(slice(size, None))], held - size
-    if held:
-        yield stack(parts)
+def _run(blocks: Iterable[WeightedData], start: int, function: Callable[[int, WeightedData], R]) -> list[tuple[int, R]]:
+    done = []
+    for block in blocks:
+        done.append((len(block), function(start, block)))
+        start += len(block)
+    return done
 
 
-def _tracked(results: Iterator[tuple[int, R]], total: int, description: str, enabled: bool) -> Iterator[R]:
-    with progress(enabled) as bar:
+def _run_task(task: Task, function: Callable[[int, WeightedData], R], step: int | None) -> list[tuple[int, R]]:
+    with nullcontext() if step is None else one_blas_thread():
+        return _run(task.blocks(step), task.start, function)
+
+
+def _tracked(results: Iterator[tuple[int, R]], total: int | None, description: str, enabled: bool) -> Iterator[R]:
+    with progress(enabled, "rows") as bar:
         task = bar.add_task(description, total=total)
         for n_rows, result in results:
             bar.advance(task, n_rows)
@@ -151,6 +175,7 @@ class Scan:
     n_rows: int
     low: FloatArray
     high: FloatArray
+    smallest_weight: float
     largest_weight: float
     weight_total: float
 
@@ -183,6 +208,15 @@ def _column_range(X: FloatArray, low: FloatArray, high: FloatArray) -> bool:
     return not np.isnan(total.sum())
 
 
+def check_reach(low: FloatArray, high: FloatArray, names: tuple[str, ...], where: str = "the data") -> None:
+    """Raise if a column with this range, shapes (D,), has entries whose squares overflow."""
+    if max(float(high.max()), -float(low.min())) > MAX_ENTRY:
+        d = int(np.argmax(np.maximum(high, -low)))
+        raise DataError(
+            f"{where}: column {names[d]!r} has entries above {MAX_ENTRY:g} in size; rescale it: squares overflow"
+        )
+
+
 def scan(source: Source, progressbar: bool = False) -> Scan:
     """Check the rows of `source` and return their count, range and total weight.
 
@@ -193,35 +227,43 @@ def scan(source: Source, progressbar: bool = False) -> Scan:
     """
     names = source.design.names
 
-    def summary(start: int, block: WeightedData) -> tuple[int, bool, float, FloatArray, FloatArray]:
+    def summary(start: int, block: WeightedData) -> tuple[int, float, float, FloatArray, FloatArray, int]:
         low, high = block.X[0].copy(), block.X[0].copy()
         if not _column_range(block.X, low, high):
             check_finite(block.X, names, start)
-        heaviest = float(block.weights.max())
-        unit = heaviest == 1.0 and float(block.weights.min()) == 1.0
-        return len(block), unit, heaviest, low, high
+        w = block.weights
+        return len(block), float(w.min()), float(w.max()), low, high, exact_weight(w)
 
     parts = list(map_blocks(source, summary, description="checking rows", progressbar=progressbar))
-    n_rows = sum(part[0] for part in parts)
-    unit_weights = all(part[1] for part in parts)
-    heaviest = max(part[2] for part in parts)
     low = np.min([part[3] for part in parts], axis=0)
     high = np.max([part[4] for part in parts], axis=0)
-    if max(float(high.max()), -float(low.min())) > MAX_ENTRY:
-        d = int(np.argmax(np.maximum(high, -low)))
-        raise DataError(f"column {names[d]!r} has entries above {MAX_ENTRY:g} in size; rescale it: squares overflow")
-    total = float(n_rows)
-    if not unit_weights:
-        unit_of_weight = quantum(np.float64(heaviest))  # type: ignore[arg-type]
-        sums = map_blocks(source, lambda _, block: exact_sum(block.weights, unit_of_weight))
-        total = float(from_integers(sum(sums), unit_of_weight))  # type: ignore[arg-type]
+    check_reach(low, high, names)
     return Scan(
-        n_rows=n_rows,
+        n_rows=sum(part[0] for part in parts),
         low=low,
         high=high,
-        largest_weight=heaviest,
-        weight_total=total,
+        smallest_weight=min(part[1] for part in parts),
+        largest_weight=max(part[2] for part in parts),
+        weight_total=total_weight(part[5] for part in parts),
     )
+
+
+def exact_weight(weights: FloatArray) -> int:
+    """Return the exact sum of weights, at most `MAX_BLOCK_ROWS` of them, in units of 2^-1126; see `total_weight`."""
+    if (weights == 1.0).all():
+        return len(weights) << 1126
+    fraction, exponent = np.frexp(weights)  # the exponent is -1073 or more
+    digits = np.ldexp(fraction, 53).astype(np.int64)
+    total = 0
+    for e in np.unique(exponent).tolist():
+        own = digits[exponent == e]  # in halves, or 2^11 of them overflow
+        total += ((int((own >> 27).sum()) << 27) + int((own & ((1 << 27) - 1)).sum())) << (e + 1073)
+    return total
+
+
+def total_weight(parts: Iterable[int]) -> float:
+    """Return the sum of exact sums, rounded once: the same for every order and every cut into blocks."""
+    return sum(parts) / (1 << 1126)
 
 
 def column_moments(source: Source, found: Scan, progressbar: bool = False) -> tuple[FloatArray, FloatArray]:

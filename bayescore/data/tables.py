@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from bayescore.types import FloatArray
 from bayescore.validation import DataError, check_finite, check_matrix
@@ -14,6 +15,11 @@ def is_table(data: Any) -> bool:
     """Whether `data` is a data frame or table (a single column is not)."""
     two_dimensional = len(getattr(data, "shape", (0, 0))) == 2
     return isinstance(data, pd.DataFrame) or (hasattr(data, "__arrow_c_stream__") and two_dimensional)
+
+
+def is_dask(data: Any) -> bool:
+    """Whether `data` is a collection of Dask's."""
+    return hasattr(data, "__dask_graph__") and not isinstance(data, type)
 
 
 def as_table(data: Any, name: str = "data") -> pa.Table:
@@ -37,11 +43,16 @@ def check_numeric(schema: pa.Schema, columns: tuple[str, ...]) -> None:
         raise DataError(f"columns are not numeric: {shown}; encode them as 0/1 columns or drop them")
 
 
-def as_floats(column: pa.Array) -> FloatArray:
-    """Return a numeric column as floats, missing values as NaN."""
+def as_numbers(column: pa.Array) -> NDArray[Any]:
+    """Return a numeric column as floats of any width, missing values as NaN."""
     if not pa.types.is_floating(column.type):
         column = column.cast(pa.float64(), safe=False)
-    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)
+    return np.asarray(column.to_numpy(zero_copy_only=False))
+
+
+def as_floats(column: pa.Array) -> FloatArray:
+    """Return a numeric column as float64, missing values as NaN."""
+    return np.asarray(as_numbers(column), dtype=np.float64)
 
 
 def _is_numeric(kind: pa.DataType) -> bool:

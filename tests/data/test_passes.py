@@ -33,7 +33,7 @@ def cut(monkeypatch, step, workers=2):
 
 
 def pool_threads():
-    return [t for t in threading.enumerate() if t.name.startswith("ThreadPoolExecutor")]
+    return [t for t in threading.enumerate() if t.name.startswith("pass_")]
 
 
 @pytest.mark.parametrize("workers", [1, 2, 7])
@@ -194,6 +194,13 @@ def test_scan_learns_the_range_and_the_total_weight(rng, monkeypatch, step, weig
 def test_whole_weights_add_up_exactly(rng):
     w = rng.integers(1, 1000, N).astype(float)
     assert scan_rows(source_of(rng, weights=w)).weight_total == w.sum()
+
+
+def test_weights_add_up_exactly_in_every_order(rng):
+    w = np.exp(rng.normal(scale=150.0, size=passes.MAX_BLOCK_ROWS))
+    for values in (w, np.array([5e-324, 1.0, 1e100]), np.full(passes.MAX_BLOCK_ROWS, np.nextafter(2.0, 0.0))):
+        for parts in ([values], np.array_split(rng.permutation(values), 3)):
+            assert passes.total_weight(map(passes.exact_weight, parts)) == math.fsum(values)
 
 
 def test_constant_columns_are_found_and_a_design_moves_the_range(rng):

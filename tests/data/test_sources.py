@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from scipy import sparse
 
-from bayescore.data import sources
+from bayescore.data import parquet as parquet_files
+from bayescore.data import sources, table_source
 from bayescore.data.passes import scan
 from bayescore.data.sources import as_source
 from bayescore.types import stack
@@ -26,6 +27,12 @@ Y = np.where(_rng.random(N) < 0.4, "yes", "no")
 W = _rng.uniform(0.5, 3.0, N)
 SHUFFLED = _rng.permutation(N)  # no arithmetic progression: pandas stores those as a plain range
 FRAME = pd.DataFrame(X, columns=list(NAMES)).assign(label=Y, w=W)
+
+
+def cut(monkeypatch, step):
+    """Let sources cut their rows into blocks of `step`."""
+    for module in (sources, table_source, parquet_files):
+        monkeypatch.setattr(module, "block_rows", lambda n_columns: step)
 
 
 def everything(source):
@@ -111,7 +118,7 @@ def stored_index(tmp_path, frame, name):
 @pytest.mark.parametrize("step", [None, 8], ids=["one block", "blocks of 8"])
 def test_tables_and_files_give_the_rows_of_the_array(kind, step, tmp_path, monkeypatch):
     if step is not None:
-        monkeypatch.setattr(sources, "block_rows", lambda n_columns: step)
+        cut(monkeypatch, step)
     source = as_source(TABLES[kind](tmp_path, FRAME), label="label", weights="w")
     assert_rows(source, W)
     assert_rows(source, W)  # a source can be read again
@@ -187,7 +194,7 @@ def test_booleans_decimals_and_small_types_are_features():
 
 
 def test_blocks_follow_block_rows_and_a_ready_source_passes_through(monkeypatch):
-    monkeypatch.setattr(sources, "block_rows", lambda n_columns: 50)
+    cut(monkeypatch, 50)
     source = as_source(X, Y)
     assert [len(block) for block in source.blocks()] == [50, 50, 50, 50, 3]
     assert as_source(source) is source
@@ -240,9 +247,6 @@ def test_bad_arrays_are_refused_with_the_reason(kind):
 
 BAD_KINDS = {
     "sparse": (sparse.csr_array(X), "sparse.*toarray"),
-    "iterator": (iter([(X, Y)]), "one-shot iterators"),
-    "generator": (((x, y) for x, y in zip(X, Y, strict=True)), "one-shot iterators"),
-    "dask": (type("FakeDask", (), {"dask": {}})(), "Dask collections"),
     "polars lazy": (pl.from_pandas(FRAME).lazy(), "data is a LazyFrame"),
     "None": (None, "data is a NoneType"),
     "dict": ({"a": X[:, 0]}, "data is a dict"),
@@ -304,7 +308,7 @@ def test_bad_tables_are_refused_with_the_reason(kind):
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_entries_that_are_not_finite_are_named_by_column_and_row(value, tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "block_rows", lambda n_columns: 10)
+    cut(monkeypatch, 10)
     b = np.where(np.arange(N) == 137, value, 0.0)
     frame = changed(b=b)
     named = re.escape(f"column 'b' is {value} in row 137")
@@ -318,7 +322,7 @@ def test_entries_that_are_not_finite_are_named_by_column_and_row(value, tmp_path
 
 @pytest.mark.parametrize("value", [-1.0, 0.0, np.nan, np.inf])
 def test_bad_weights_of_a_column_are_named_by_row(value, monkeypatch):
-    monkeypatch.setattr(sources, "block_rows", lambda n_columns: 10)
+    cut(monkeypatch, 10)
     frame = changed(w=np.where(np.arange(N) == 137, value, W))
     with pytest.raises(DataError, match=re.escape(f"column 'w') is {value:g} in row 137")):
         scan(as_source(frame, label="label", weights="w"))
@@ -334,10 +338,10 @@ def test_bad_files_are_refused(tmp_path):
         as_source(text, label="label")
     whole = path.read_bytes()
     for kept in (0, 3, len(whole) // 2, len(whole) - 1):
-        cut = tmp_path / "cut.parquet"
-        cut.write_bytes(whole[:kept])
+        part = tmp_path / "cut.parquet"
+        part.write_bytes(whole[:kept])
         with pytest.raises(DataError, match=r"cut\.parquet' is not a readable Parquet file"):
-            as_source(cut, label="label")
+            as_source(part, label="label")
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match=r"holds no \.parquet files"):
         as_source(tmp_path / "empty", label="label")

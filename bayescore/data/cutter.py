@@ -1,0 +1,29 @@
+"""`Cutter`: blocks of any length, cut anew, so that results do not depend on how rows arrive."""
+
+from bayescore.types import WeightedData, stack
+
+
+class Cutter:
+    """Cuts blocks of any length anew, into canonical blocks of `size` rows."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._parts: list[WeightedData] = []
+        self._held = 0
+
+    def cut(self, block: WeightedData) -> list[WeightedData]:
+        """Return the blocks that `block` completes; keep the rows left over."""
+        self._parts = [*self._parts, block]  # a copy of the cutter keeps its own
+        self._held += len(block)
+        if self._held < self.size:
+            return []
+        rows = self._parts[0] if len(self._parts) == 1 else stack(self._parts)
+        whole = len(rows) // self.size * self.size
+        self._parts = [rows.take(slice(whole, None))] if whole < len(rows) else []
+        self._held = len(rows) - whole
+        return [rows.take(slice(start, start + self.size)) for start in range(0, whole, self.size)]
+
+    @property
+    def rest(self) -> WeightedData | None:
+        """The rows left over, if any."""
+        return stack(self._parts) if self._parts else None

@@ -1,0 +1,191 @@
+"""Builders on a Parquet file of D = 10 float32 columns, written for the purpose and deleted; rows/s and peak memory.
+
+`sources_builders`: each builder in a process of its own, at N and N / 4: seconds, rows per second, and the process's
+peak memory, all told and beyond the imports. `sources_passes`: each pass beside the bare cost of decoding the same
+columns with as many threads (median of 5). `sources_processes`: one Dask process against two, from the same file.
+N is 2e7; ``python -m benchmarks.sources builders 1000000`` and so on take another.
+"""
+
+import multiprocessing
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import bayescore as bc
+from bayescore.clustering.assignment import assign
+from bayescore.coresets.draw import draw, equal_rates
+from bayescore.coresets.factor import data_factor, sketch_factor, whitening
+from bayescore.coresets.leverage_coreset import rates_of
+from bayescore.coresets.online import online_pass
+from bayescore.coresets.pilot import Whitened, sums_at
+from bayescore.data.passes import available_cores, map_blocks, scan
+from bayescore.data.sources import as_source
+from bayescore.models.likelihoods import check_likelihood
+from benchmarks.tables import publish
+
+N, D, GROUP = 20_000_000, 10, 1 << 20
+BUILDERS: dict[str, dict[str, Any]] = {
+    "uniform": {},
+    "online": {},
+    "leverage": {},
+    "leverage, sketch": {"method": "leverage", "scores": "sketch"},
+    "sensitivity": {},
+    "calibrated": {"size": 200},
+}
+
+
+@contextmanager
+def rows_file(n: int) -> Iterator[Path]:
+    """Write n rows, a row group at a time; the file is deleted at the end."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.parquet"
+        names = [f"x{j}" for j in range(D)]
+        schema = pa.schema([*((name, pa.float32()) for name in names), ("y", pa.int8())])
+        rng = np.random.default_rng(0)
+        with pq.ParquetWriter(path, schema) as file:
+            for start in range(0, n, GROUP):
+                X = rng.standard_normal((min(GROUP, n - start), D), dtype=np.float32)
+                y = (X[:, 0] + rng.logistic(size=len(X)) > 1.0).astype(np.int8)
+                file.write_table(pa.table([*X.T, y], schema=schema), row_group_size=GROUP)
+        yield path
+
+
+def peak_mb() -> float:
+    """Return the peak memory of this process in MB."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) / 1024
+
+
+def built(data: Any, name: str) -> float:
+    """Return the seconds of a build."""
+    options = {"method": name, "size": 1000, **BUILDERS[name]}
+    begin = time.perf_counter()
+    bc.build_coreset(data, label="y", random_state=0, progressbar=False, **options)
+    return time.perf_counter() - begin
+
+
+def measured(path: Path, warm: Path, name: str) -> tuple[float, float, float]:
+    """Build in this fresh process, once to compile and once for the clock; peaks before and after."""
+    warnings.simplefilter("ignore", UserWarning)
+    built(warm, name)
+    before = peak_mb()
+    return built(path, name), before, peak_mb()
+
+
+def alone(work: Callable[..., Any], *arguments: Any) -> Any:
+    """Return ``work(*arguments)`` of a fresh process."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(work, *arguments).result()
+
+
+def builders(n: int = N) -> None:
+    rows = []
+    with rows_file(100_000) as warm:
+        for size in (n // 4, n):
+            with rows_file(size) as path:
+                for name in BUILDERS:
+                    seconds, before, peak = alone(measured, path, warm, name)
+                    rows.append(
+                        {
+                            "builder": name,
+                            "N": size,
+                            "seconds": seconds,
+                            "rows/s": size / seconds,
+                            "peak MB": peak,
+                            "of it imports and a small build": before,
+                        }
+                    )
+    publish("sources_builders", rows)
+
+
+def bare(path: Path) -> None:
+    """Decode every column of every row group, with as many threads as a pass has."""
+    groups = range(pq.read_metadata(path).num_row_groups)
+
+    def decode(group: int) -> None:
+        with pq.ParquetFile(path) as file:
+            for _ in file.iter_batches(1 << 16, [group], use_threads=False):
+                pass
+
+    with ThreadPoolExecutor(available_cores()) as pool:
+        list(pool.map(decode, groups))
+
+
+def timed(work: Callable[[], object]) -> tuple[float, float]:
+    """Return the medians of the wall and processor seconds of five runs, after one that compiles."""
+    work()
+    times = []
+    for _ in range(5):
+        wall, cpu = time.perf_counter(), time.process_time()
+        work()
+        times.append((time.perf_counter() - wall, time.process_time() - cpu))
+    return tuple(np.median(times, axis=0).tolist())
+
+
+def passes(n: int = N) -> None:
+    with rows_file(n) as path:
+        source = as_source(path, label="y")
+        found = scan(source)
+        white = whitening(data_factor(source))
+        mode = Whitened(check_likelihood("logistic"), np.eye(D)[0], np.eye(D) / np.sqrt(n))
+        centers = np.eye(4, D)
+        work: dict[str, Callable[[], object]] = {
+            "bare decoding": lambda: bare(path),
+            "rows in blocks": lambda: list(map_blocks(source, lambda _, block: len(block))),
+            "check of the rows": lambda: scan(source),
+            "uniform draw": lambda: draw(source, equal_rates, 1000, 0, replace=False),
+            "clustering": lambda: assign(source, centers, found),
+            "QR": lambda: data_factor(source),
+            "count sketch": lambda: sketch_factor(source, 0),
+            "leverage draw": lambda: draw(
+                source, lambda block: rates_of(white.leverage(block), block.weights, n), 1000, 0, canonical=True
+            ),
+            "on-line": lambda: online_pass(source, 1000, 0, False),
+            "scores at the mode": lambda: sums_at(source, found, mode, False),
+        }
+        rows = []
+        for name, run in work.items():
+            wall, cpu = timed(run)
+            rows.append({"pass": name, "seconds": wall, "processor seconds": cpu, "rows/s": n / wall})
+            rows[-1]["times bare"] = wall / rows[0]["seconds"]
+    publish("sources_passes", rows)
+
+
+def on_cluster(path: Path, n_workers: int) -> dict[str, float]:
+    """Return the seconds of map-bound passes on a cluster of this machine; after one that compiles."""
+    import dask.dataframe as dd
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster),
+    ):
+        source = as_source(dd.read_parquet(path), label="y")
+        found = scan(source)
+        work: dict[str, Callable[[], object]] = {
+            "check of the rows": lambda: scan(source),
+            "clustering": lambda: assign(source, np.eye(4, D), found),
+            "QR": lambda: data_factor(source),
+        }
+        return {name: timed(run)[0] for name, run in work.items()}
+
+
+def processes(n: int = N) -> None:
+    with rows_file(n) as path:
+        one, two = (alone(on_cluster, path, n_workers) for n_workers in (1, 2))
+    rows = [{"pass": name, "one process": one[name], "two": two[name], "gain": one[name] / two[name]} for name in one]
+    publish("sources_processes", rows)
+
+
+if __name__ == "__main__":
+    {"builders": builders, "passes": passes, "processes": processes}[sys.argv[1]](int(sys.argv[2]))

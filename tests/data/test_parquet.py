@@ -1,0 +1,111 @@
+"""Parquet: order of files, Hive columns, row groups as pieces, and what an error names."""
+
+import pickle
+import re
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from bayescore.data import parquet
+from bayescore.data.passes import scan
+from bayescore.data.sources import as_source
+from bayescore.types import stack
+from bayescore.validation import DataError
+
+N = 240
+_rng = np.random.default_rng(8)
+FRAME = pd.DataFrame({"a": _rng.normal(size=N), "b": _rng.integers(0, 9, N), "y": _rng.integers(0, 2, N)})
+
+
+def write(frame, path, rows=10):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), path, row_group_size=rows)
+    return path
+
+
+def rows_of(source):
+    return stack(list(source.blocks()))
+
+
+def test_files_are_read_in_natural_order_and_hidden_ones_are_not(tmp_path):
+    for i, part in enumerate(np.array_split(np.arange(N), 12)):
+        write(FRAME.iloc[part], tmp_path / "f" / f"part-{i}.parquet")
+    for name in ("_old.parquet", ".part.parquet", "_temporary/part-1.parquet"):
+        write(FRAME, tmp_path / "f" / name)
+    source = as_source(tmp_path / "f", label="y")
+    assert source.n_rows == N
+    np.testing.assert_array_equal(rows_of(source).X, FRAME[["a", "b"]])
+
+
+def hive(tmp_path, values, name="k"):
+    for i, (value, part) in enumerate(zip(values, np.array_split(np.arange(N), len(values)), strict=True)):
+        write(FRAME.iloc[part], tmp_path / f"{name}={value}" / f"z={i % 2}" / f"{i}.parquet")
+    return tmp_path
+
+
+def test_folders_named_by_hive_are_columns(tmp_path):
+    source = as_source(hive(tmp_path, [2, 10, 11]), label="y")  # in this order: the names are numbers
+    assert source.design.raw_names == ("a", "b", "k", "z")
+    np.testing.assert_array_equal(rows_of(source).X[:, 2], np.repeat([2.0, 10.0, 11.0], N // 3))
+    np.testing.assert_array_equal(rows_of(source).X[:, 3], np.repeat([0.0, 1.0, 0.0], N // 3))
+    np.testing.assert_array_equal(rows_of(source).X[:, :2], FRAME[["a", "b"]])
+
+
+def test_a_hive_column_may_be_the_label_or_the_weights(tmp_path):
+    source = as_source(hive(tmp_path / "label", ["no", "yes%20sir"]), label="k")
+    assert source.classes == ("no", "yes sir")
+    assert source.design.raw_names == ("a", "b", "y", "z")
+    np.testing.assert_array_equal(rows_of(source).y, np.repeat([-1, 1], N // 2))
+    source = as_source(hive(tmp_path / "weights", ["0.5", "2"]), label="y", weights="k")
+    np.testing.assert_array_equal(rows_of(source).weights, np.repeat([0.5, 2.0], N // 2))
+
+
+def test_hive_columns_that_cannot_be_features_are_refused(tmp_path):
+    with pytest.raises(DataError, match=r"not numeric: 'k' \(string\)"):
+        as_source(hive(tmp_path / "text", ["north", "south"]), label="y")
+    with pytest.raises(DataError, match=r"column 'k' is nan in row 120.*row 0 of row group 0 of .*DEFAULT"):
+        scan(as_source(hive(tmp_path / "null", ["1", "__HIVE_DEFAULT_PARTITION__"]), label="y"))
+    folder = hive(tmp_path / "mixed", ["1", "2"])
+    write(FRAME, folder / "x.parquet")
+    with pytest.raises(DataError, match=r"x\.parquet' has other partition columns than"):
+        as_source(folder, label="y")
+
+
+def test_pieces_are_row_groups_or_several_small_ones_and_small_when_pickled(tmp_path, monkeypatch):
+    monkeypatch.setattr(parquet, "block_rows", lambda n_columns: 25)
+    write(FRAME.iloc[:100], tmp_path / "0.parquet", 10)
+    write(FRAME.iloc[100:], tmp_path / "1.parquet", 60)
+    source = as_source(tmp_path, label="y")
+    pieces = source.division().pieces
+    assert [piece.n_rows for piece in pieces] == [20, 20, 20, 20, 20, 60, 60, 20]
+    assert max(len(pickle.dumps(piece)) for piece in pieces) < 2000
+    for piece, start in zip(pieces, np.cumsum([0, *(p.n_rows for p in pieces[:-1])]), strict=True):
+        for low, high in ((0, piece.n_rows), (3, 17), (12, 13)):
+            found = stack(list(piece.read(low, high)))
+            np.testing.assert_array_equal(found.X, FRAME[["a", "b"]].iloc[start + low : start + high])
+            np.testing.assert_array_equal(found.index, np.arange(start + low, start + high))
+
+
+@pytest.mark.parametrize("step", [10, 1000])
+def test_an_error_names_the_file_and_the_row_group(step, tmp_path, monkeypatch):
+    monkeypatch.setattr(parquet, "block_rows", lambda n_columns: step)
+    bad = FRAME.assign(a=np.where(np.arange(N) == 137, np.nan, FRAME["a"]), w=1.0)
+    write(bad.iloc[:100], tmp_path / "f" / "0.parquet")
+    path = write(bad.iloc[100:], tmp_path / "f" / "1.parquet")
+    where = re.escape(f"(row 7 of row group 3 of {str(path)!r})")
+    with pytest.raises(DataError, match="column 'a' is nan in row 137; drop such rows .*" + where):
+        scan(as_source(tmp_path / "f", label="y", weights="w"))
+    write(FRAME.assign(w=np.where(np.arange(N) == 137, -1.0, 1.0)).iloc[100:], path)
+    write(FRAME.assign(w=1.0).iloc[:100], tmp_path / "f" / "0.parquet")
+    with pytest.raises(DataError, match="column 'w'.* is -1 in row 137; .*" + where):
+        scan(as_source(tmp_path / "f", label="y", weights="w"))
+
+
+def test_only_the_columns_asked_for_are_read(tmp_path):
+    path = write(FRAME.assign(name="text"), tmp_path / "x.parquet")
+    source = parquet.parquet_source(path, "y", None, only=["b", "y"])
+    assert source.design.raw_names == ("b",)
+    np.testing.assert_array_equal(rows_of(source).X, FRAME[["b"]])
