@@ -1,1 +1,32 @@
-"""Clusterings of signed rows: seeding, and the exact means, sizes and cost of a given clustering."""
+"""Clusterings of rows: k-variates++ and its forms, and the exact means, sizes and cost of a given clustering."""
+
+from bayescore.clustering.densities import Noisy, PointMasses, Uniform
+from bayescore.clustering.divergences import ITAKURA_SAITO, KULLBACK_LEIBLER, SQUARED_EUCLIDEAN, total_jensen
+from bayescore.clustering.estimator import KVariates
+from bayescore.clustering.guarantee import Guarantee, guarantee
+from bayescore.clustering.peers import d_means, ol_means, s_means
+from bayescore.clustering.private import pd_means, private_k_variates
+from bayescore.clustering.spread import spread, spread_calibrated
+from bayescore.clustering.variates import Seeding, k_variates
+
+__all__ = [
+    "ITAKURA_SAITO",
+    "KULLBACK_LEIBLER",
+    "SQUARED_EUCLIDEAN",
+    "Guarantee",
+    "KVariates",
+    "Noisy",
+    "PointMasses",
+    "Seeding",
+    "Uniform",
+    "d_means",
+    "guarantee",
+    "k_variates",
+    "ol_means",
+    "pd_means",
+    "private_k_variates",
+    "s_means",
+    "spread",
+    "spread_calibrated",
+    "total_jensen",
+]

@@ -5,11 +5,14 @@ I = sum_n w_n min_i |z_n - Q_i|^2 / W.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from sklearn.cluster import kmeans_plusplus
+from sklearn.base import clone
 
+from bayescore.clustering.checks import check_trials, distinct_rows
 from bayescore.clustering.kernels import assign_block
+from bayescore.clustering.variates import Rows, seed
 from bayescore.data.passes import Scan, as_integers, from_integers, map_blocks, quantum
 from bayescore.types import FloatArray, IntArray, Source, WeightedData
 from bayescore.validation import DataError
@@ -40,18 +43,8 @@ class Clustering:
     cost: float
 
 
-def distinct_rows(Z: FloatArray, enough: int) -> int:
-    """Return the number of distinct rows of Z, shape (n, D), counting no further than `enough`."""
-    seen: set[bytes] = set()
-    for row in np.ascontiguousarray(Z + 0.0):
-        seen.add(row.tobytes())
-        if len(seen) >= enough:
-            break
-    return len(seen)
-
-
 def seed_centers(sample: WeightedData, n_clusters: int, rng: np.random.Generator) -> FloatArray:
-    """Choose k centers among the signed rows of `sample` by k-means++.
+    """Choose k centers among the signed rows of `sample` by greedy k-means++.
 
     Raises
     ------
@@ -69,9 +62,16 @@ def seed_centers(sample: WeightedData, n_clusters: int, rng: np.random.Generator
             f"clusters={n_clusters}, but the data have {found} distinct signed rows; ask for clusters={found} "
             "or fewer, or merge repeated rows with method='aggregate'"
         )
-    seed = int(rng.integers(2**31))
-    centers, _ = kmeans_plusplus(Z, n_clusters, sample_weight=sample.weights, random_state=seed)
-    return np.ascontiguousarray(centers, dtype=np.float64)
+    rows = Rows(Z, sample.weights, n_local_trials=check_trials(None, n_clusters), name="the signed rows")
+    return seed([rows], n_clusters, rng)[0]
+
+
+def fit_centers(clusterer: Any, sample: WeightedData, rng: np.random.Generator) -> Any:
+    """Return a copy of a scikit-learn clusterer, fitted to the signed rows of `sample`; without a seed it gets one."""
+    fresh = clone(clusterer)
+    if fresh.get_params().get("random_state", 0) is None:
+        fresh.set_params(random_state=int(rng.integers(2**31)))
+    return fresh.fit(sample.Z, sample_weight=sample.weights)
 
 
 def assign(source: Source, centers: FloatArray, found: Scan, progressbar: bool = False) -> Clustering:

@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bayescore.clustering.assignment import Clustering, assign, seed_centers
-from bayescore.coresets.draw import collect, draw, equal_rates
+from bayescore.clustering.assignment import Clustering, assign, fit_centers, seed_centers
+from bayescore.coresets.draw import draw, equal_rates, weighted
 from bayescore.coresets.kernels import sensitivity_block
 from bayescore.data.passes import Scan, map_blocks, scan
-from bayescore.data.sources import ArraySource
-from bayescore.types import Design, FloatArray, IntArray, Source, WeightedData
-from bayescore.validation import DataError, check_integer, check_matrix, check_positive, check_weights
+from bayescore.data.sources import unlabelled
+from bayescore.types import FloatArray, IntArray, Rows, Source, WeightedData
+from bayescore.validation import DataError, check_integer, check_matrix, check_positive
 
 RESOLUTION = 1024  # rates are w m in units of mean weight / 1024, rounded up
 
@@ -70,14 +70,11 @@ def sensitivity_bounds(
     ----------
     Huggins, Campbell and Broderick (2016), Lemma 3.1 and Lemma B.5.
     """
-    matrix = np.ascontiguousarray(check_matrix(Z, "Z"), dtype=np.float64)
-    n_rows, n_features = matrix.shape
-    w = np.ones(n_rows) if weights is None else check_weights(weights, n_rows)
+    source = unlabelled(Z, weights, "Z")
+    n_features = source.X.shape[1]
     points = check_centers(centers, n_features)
     theta = check_theta(center, n_features)
     R = check_positive(radius, "radius")
-    design = Design(tuple(f"z{d}" for d in range(n_features)))
-    source = ArraySource(matrix, np.ones(n_rows, dtype=np.int8), w, (-1, 1), "y", design)
     found = scan(source)
     part = assign(source, points, found)
     parts = map_blocks(source, lambda _, block: bounds_of(block, part, R, theta, found.weight_total))
@@ -99,9 +96,10 @@ def sensitivity_size(mean_sensitivity: float, n_features: int, epsilon: float, d
     return math.ceil(check_positive(c, "c") * mean_sensitivity / epsilon**2 * bracket)
 
 
-def check_centers(centers: Any, n_features: int) -> FloatArray:
-    """Return the centers of a clustering, shape (k, D), given as an array or a fitted scikit-learn clusterer."""
-    points = check_matrix(getattr(centers, "cluster_centers_", centers), "clustering", n_columns=n_features)
+def check_centers(clustering: Any, n_features: int) -> FloatArray:
+    """Return the centers of a clustering, shape (k, D): an array, a seeding, or a fitted scikit-learn clusterer."""
+    centers = getattr(clustering, "cluster_centers_", getattr(clustering, "centers", clustering))
+    points = check_matrix(centers, "clustering", n_columns=n_features)
     if not np.isfinite(points).all():
         raise DataError("clustering has centers with NaN or infinity")
     return np.ascontiguousarray(points, dtype=np.float64)
@@ -115,8 +113,10 @@ def check_theta(center: ArrayLike | None, n_features: int) -> FloatArray:
     return np.ascontiguousarray(theta)
 
 
-def _seeding(source: Source, clusters: int | None, n_rows: int, progressbar: bool, rng: np.random.Generator) -> Any:
-    """Seed on a uniform subsample of min(1000 k, N / 40) rows, enlarged until it has k distinct rows."""
+def _seeding(
+    source: Source, clusters: int | None, clusterer: Any, n_rows: int, progressbar: bool, rng: np.random.Generator
+) -> Any:
+    """Seed (or fit the clusterer) on a uniform subsample of min(1000 k, N / 40) rows, enlarged till k are distinct."""
     k = (4 if len(source.design.names) <= 10 else 6) if clusters is None else clusters
     size = min(n_rows, max(min(1000 * k, n_rows // 40), 20 * k))
     seed = int(rng.integers(2**63))
@@ -125,7 +125,7 @@ def _seeding(source: Source, clusters: int | None, n_rows: int, progressbar: boo
             source, equal_rates, size, seed, replace=False, description="subsample", progressbar=progressbar
         ).rows
         try:
-            return seed_centers(sample, k, rng)
+            return seed_centers(sample, k, rng) if clusterer is None else fit_centers(clusterer, sample, rng)
         except DataError:
             if size < n_rows:
                 size = min(n_rows, 8 * size)
@@ -166,10 +166,11 @@ def sensitivity_coreset(
         clusters = check_integer(clusters, "clusters", low=1)
         if clusters > found.n_rows:
             raise DataError(f"clusters={clusters} exceeds the {found.n_rows} rows; ask for fewer")
-    if clustering is None:
-        centers = _seeding(source, clusters, found.n_rows, progressbar, rng)
-    else:
-        centers = check_centers(clustering, n_features)
+    fitted = clustering
+    if clustering is None or (hasattr(clustering, "fit") and not hasattr(clustering, "cluster_centers_")):
+        clusters = getattr(clustering, "n_clusters", clusters)
+        fitted = _seeding(source, clusters, clustering, found.n_rows, progressbar, rng)
+    centers = check_centers(fitted, n_features)
     part = assign(source, centers, found, progressbar)
     # with cost 0 every row sits on a center: the distances in the bound vanish, and any radius will do
     R = 3.0 / math.sqrt(part.cost or 1.0) if radius == "auto" else check_positive(radius, "radius")
@@ -192,8 +193,6 @@ def sensitivity_coreset(
                 "give a larger epsilon, a smaller radius, or a size"
             )
     drawn = draw(source, rates, size, int(rng.integers(2**63)), progressbar=progressbar)
-    rows, counts, rate = collect(drawn)
-    weights = rows.weights * counts * (drawn.total / (rate * float(size)))
     params = {
         "draws": size,
         "clusters": len(part.centers),
@@ -207,14 +206,11 @@ def sensitivity_coreset(
         params["clustering"] = centers.tolist()
     if epsilon is not None:
         params |= {"epsilon": epsilon, "delta": delta}
-    return rows.with_weights(weights), params
+    return weighted(drawn, size), params
 
 
-def uniform_coreset(
-    source: Source, found: Scan, size: int, seed: int, progressbar: bool
-) -> tuple[WeightedData, dict[str, Any]]:
-    """Draw `size` different rows with equal probability; each stands for N / M rows."""
-    rows = draw(source, equal_rates, size, seed, replace=False, progressbar=progressbar).rows
-    order = np.argsort(rows.index, kind="stable")
-    rows = rows.take(order)
-    return rows.with_weights(rows.weights * (found.n_rows / size)), {}
+def uniform_coreset(source: Rows, size: int, seed: int, progressbar: bool) -> tuple[WeightedData, dict[str, Any]]:
+    """Draw `size` different rows, or all if they are fewer, with equal probability; each stands for N / M rows."""
+    drawn = draw(source, equal_rates, size, seed, replace=False, progressbar=progressbar)
+    rows = drawn.rows.take(np.argsort(drawn.rows.index, kind="stable"))
+    return rows.with_weights(rows.weights * (drawn.total / len(rows))), {}

@@ -1,0 +1,172 @@
+r"""The spread-calibrated noise of Theorem 12, and delta_w and delta_s, which it rests on (Nock et al. 2016).
+
+With phi(N) = sum_a min_{c in N} |a - c|^2 and rows in the L1 ball of radius R, whose diameter is 2 R,
+
+.. math:: \delta_w = \max_{N} \frac{(2R)^2}{\phi(N) - \max_a \min_{c \in N} |a - c|^2}, \quad |N| = k - 1, \qquad
+          1 + \delta_s = \max_{N, x} \frac{\phi(N)}{\phi(N \cup \{x\})}, \quad 1 \le |N| \le k - 1,
+
+N and x among the rows. delta_w leaves out the farthest row, because a neighbouring data set may lack any one.
+Definition 8 asks for the second ratio over "packed" N only; like the source's own computation this takes all N, which
+can only make delta_s larger. Both are maxima over sets: exact by enumeration where these are few, else over random sets
+as in the source, and then *too small* (Definitions 7 and 8).
+
+When to use it: to repeat the source, or where delta_w and delta_s are public. Computed from the private rows themselves
+they make the noise a function of what it should hide: that is NOT differential privacy.
+"""
+
+import math
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain, combinations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bayescore.clustering.checks import check_rows
+from bayescore.clustering.densities import PointMasses
+from bayescore.clustering.divergences import SQUARED_EUCLIDEAN
+from bayescore.clustering.mechanisms import LaplaceMechanism, clip_to_ball, laplace
+from bayescore.clustering.nearest import divergences
+from bayescore.clustering.private import PrivateSeeding, check_private, seed_private
+from bayescore.validation import RandomState, check_generator, check_integer, check_positive
+
+_MOST_SETS = 20_000
+_MOST_ROWS = 1_000
+
+
+@dataclass(frozen=True)
+class Spread:
+    """delta_w and delta_s, and whether they are the exact maxima."""
+
+    delta_w: float
+    delta_s: float
+    exact: bool
+
+
+def spread(
+    X: ArrayLike, n_clusters: int, *, radius: float, samples: int = 1_000, random_state: RandomState = None
+) -> Spread:
+    """Return delta_w and delta_s of rows: exact for small data, else estimated from random sets of rows.
+
+    Parameters
+    ----------
+    X : array, shape (n, D)
+        Rows, clipped to the ball.
+    n_clusters : int
+        Number k of centers, at least 2.
+    radius : float
+        R of the ball |x|_1 <= R.
+    samples : int
+        Random sets to estimate with, where there are more than 20,000 sets or 1,000 rows.
+    random_state : int, Generator, SeedSequence or None
+        Seed of the random sets.
+
+    Raises
+    ------
+    DataError
+        If X cannot be used.
+    ValueError, TypeError
+        If n_clusters < 2 or exceeds the number of rows, or radius is not positive.
+    """
+    ball = check_positive(radius, "radius")
+    rows, _ = clip_to_ball(check_rows(X, "X"), ball)
+    n = len(rows)
+    k = check_integer(n_clusters, "n_clusters", low=2, high=n, why=", the rows of X")
+    size = k - 1
+    exact = n <= _MOST_ROWS and sum(math.comb(n, j) for j in range(1, k)) <= _MOST_SETS
+    rng = check_generator(random_state)
+    every: Iterable[tuple[int, ...]] = (
+        chain.from_iterable(combinations(range(n), j) for j in range(1, k))
+        if exact
+        else (tuple(rng.choice(n, size, replace=False)) for _ in range(check_integer(samples, "samples", low=1)))
+    )
+    between = divergences(rows, rows, SQUARED_EUCLIDEAN) if exact else None
+    delta_w, fall = 0.0, 1.0
+    for N in every:
+        if between is None:
+            added = rng.integers(n, size=1)
+            near, extra = (divergences(rows, rows[list(of)], SQUARED_EUCLIDEAN) for of in (N, added))
+            near = near.min(axis=1)
+        else:
+            near, extra = between[:, N].min(axis=1), between
+        total = near.sum()
+        least = np.minimum(near[:, None], extra).sum(axis=0).min()
+        fall = max(fall, _ratio(total, least))
+        if len(N) == size:
+            delta_w = max(delta_w, _ratio((2.0 * ball) ** 2, total - near.max()))
+    return Spread(delta_w, fall - 1.0, exact)
+
+
+def _ratio(above: float, below: float) -> float:
+    return float(above / below) if below > 0.0 else math.inf if above > 0.0 else 1.0
+
+
+def spread_calibrated(
+    X: ArrayLike,
+    n_clusters: int,
+    *,
+    epsilon: float,
+    radius: float,
+    delta_w: float,
+    delta_s: float,
+    f: float = 1.0,
+    random_state: RandomState = None,
+) -> PrivateSeeding:
+    r"""Seed k centers with the noise of Theorem 12. NOT differentially private unless delta_w and delta_s are public.
+
+    The likelihood ratio of Theorem 9, with noise of scale b = 2 R / epsilon~ on rows of the ball, is at most
+
+    .. math:: (1 + \delta_w)^{k-1} + f(k) \, \delta_w (1 + \delta_s)^{k-1} e^{2R/b} = e^\epsilon, \qquad
+              \tilde\epsilon = \log \frac{e^\epsilon - (1 + \delta_w)^{k-1}}{f(k) \, \delta_w (1 + \delta_s)^{k-1}} .
+
+    delta_w and delta_s are properties of the very rows to be protected: noise set by them gives the rows away, and
+    another data set has others. The source leaves the function f open: f = 1 is a convention, not a guarantee.
+
+    Parameters
+    ----------
+    X, n_clusters, epsilon, radius, random_state
+        See `private_k_variates`.
+    delta_w, delta_s : float
+        Spread and monotonicity of the rows, see `spread`.
+    f : float
+        f(k).
+
+    Raises
+    ------
+    ValueError
+        If the spread is too large for this epsilon; also as `private_k_variates`.
+
+    Warns
+    -----
+    UserWarning
+        Always: this is not differential privacy.
+
+    References
+    ----------
+    Nock, Canyasse, Boreli and Nielsen (2016), Theorem 9 and Theorem 12.
+    """
+    k, _, R = check_private(n_clusters, epsilon, radius)
+    noise = calibrated_noise(k, epsilon, R, delta_w, delta_s, f)
+    warnings.warn(
+        "spread_calibrated is not differentially private: its noise is set by delta_w and delta_s, which come from the "
+        "data themselves; release it only where the two are public, else use private_k_variates",
+        UserWarning,
+        stacklevel=2,
+    )
+    return seed_private([X], k, epsilon, None, R, noise, PointMasses, 1, random_state)
+
+
+def calibrated_noise(
+    n_clusters: int, epsilon: float, radius: float, delta_w: float, delta_s: float, f: float = 1.0
+) -> LaplaceMechanism:
+    """Return the mechanism of Theorem 12; its `epsilon` is epsilon~. See `spread_calibrated`."""
+    w, s = check_positive(delta_w, "delta_w"), check_positive(1.0 + delta_s, "1 + delta_s")
+    room = math.exp(epsilon) - (1.0 + w) ** (n_clusters - 1)
+    equivalent = math.log(room / (check_positive(f, "f") * w * s ** (n_clusters - 1))) if room > 0.0 else -math.inf
+    if not equivalent > 0.0:
+        raise ValueError(
+            f"delta_w={delta_w:g} and delta_s={delta_s:g} are too large for epsilon={epsilon:g} and "
+            f"n_clusters={n_clusters}; take a larger epsilon or fewer clusters, or private_k_variates"
+        )
+    return laplace(2.0 * radius, equivalent)

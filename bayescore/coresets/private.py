@@ -1,0 +1,177 @@
+r"""Private coreset: private centers with noisy counts for each label, as weighted rows.
+
+Rows are clipped to the ball |x|_1 <= R, seeded by `private_k_variates`, and cut into the cells of the centers; released
+are noisy counts of the cells for each label, and the cells' noisy means:
+
+.. math:: c_{jy} = \mathrm{count}_{jy} + \mathrm{Lap}(1/\epsilon_2), \qquad
+          p_j = \frac{\sum_{a \in \mathrm{cell}_j} a + \mathrm{Lap}(R/\epsilon_3)^D}{\max(\sum_y c_{jy}, 1)},
+
+p_j drawn back into the ball; (p_j, y) with weight c_jy is a row where c_jy > 0. The centers hide any row and are
+therefore very noisy; counts and sums change by 1 and R only when one row comes or goes, so the means mend most of that.
+Cells and means are those of both labels together: means of each label's own rows would pull the labels apart and make
+every coefficient too large.
+
+What is protected: every single row, label included, in this sense: for data sets that differ by *one row added or
+removed*, the probability of any coreset differs by a factor exp(epsilon) at most, epsilon = epsilon_1 + epsilon_2 +
+epsilon_3; a row replaced by another counts twice. What follows from the coreset (posteriors, predictions) is protected
+alike.
+
+What is not: the names of columns and labels, the radius and the scale of the features, which must be public; that both
+labels occur; several rows of one person (their losses add up). Every other coreset of this package consists of real
+rows and protects nothing, also where its clustering was private.
+
+When to use it: to fit a model where the rows must not leave, and n is in the thousands at least. The coefficients are
+those of data rounded to the cells: certificates and credible intervals do not know of that.
+"""
+
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bayescore.clustering.checks import check_rows
+from bayescore.clustering.divergences import SQUARED_EUCLIDEAN
+from bayescore.clustering.mechanisms import clip_to_ball, laplace
+from bayescore.clustering.nearest import Nearest
+from bayescore.clustering.private import private_k_variates
+from bayescore.coresets.finish import check_names, finish
+from bayescore.data.coreset import Coreset
+from bayescore.data.sources import as_source
+from bayescore.models.likelihoods import check_likelihood
+from bayescore.types import Design, FloatArray, IntArray, LabelArray, WeightedData, stack
+from bayescore.validation import DataError, RandomState, check_integer, check_positive, check_seed
+
+NEIGHBOURS = "one row added or removed"
+
+
+def private_coreset(
+    data: Any,
+    y: Any = None,
+    *,
+    n_clusters: int,
+    epsilon: float,
+    radius: float,
+    shares: Sequence[float] = (0.1, 0.3, 0.6),
+    label: str | None = None,
+    intercept: bool = False,
+    likelihood: str = "logistic",
+    random_state: RandomState = None,
+) -> Coreset:
+    """Build a differentially private weighted data set of at most 2 k rows.
+
+    Parameters
+    ----------
+    data, y, label
+        Rows and labels, as in `build_coreset`; weights are not taken. Center and scale the features with public
+        numbers only.
+    n_clusters : int
+        Centers k: the more, the finer the cells and the smaller their counts against the noise.
+    epsilon : float
+        Privacy loss in all, for one row added or removed.
+    radius : float
+        R of the ball |x|_1 <= R that rows are clipped to; a public number.
+    shares : three floats
+        Shares of epsilon for centers, counts and means; they sum to 1. With 0 for the means the centers themselves are
+        released.
+    intercept : bool
+        Put a column of ones, named "intercept", first.
+    likelihood : {"logistic", "probit"}
+        Model that the coreset is for.
+    random_state : int, Generator, SeedSequence or None
+        Seed of the rows picked; OpenDP's noise cannot be seeded, so that the coreset is another each time.
+
+    Returns
+    -------
+    Coreset
+        Its params hold the budget. `n_total` and `weight_total` are the sum of the noisy counts, and `index` numbers
+        the coreset's own rows: it has no row of the data.
+
+    Raises
+    ------
+    ImportError
+        If OpenDP is not installed.
+    DataError
+        If the data cannot be used, or noise leaves no cell with a positive count.
+    ValueError, TypeError
+        If n_clusters, epsilon, radius or shares are out of range.
+
+    Warns
+    -----
+    UserWarning
+        If rows were clipped: how many, which is not for release.
+
+    References
+    ----------
+    Dwork, McSherry, Nissim and Smith (2006), Calibrating noise to sensitivity in private data analysis.
+    Nock, Canyasse, Boreli and Nielsen (2016), Theorem 12 (Laplace mechanism).
+    """
+    k, R = check_integer(n_clusters, "n_clusters", low=1), check_positive(radius, "radius")
+    budget = _budget(check_positive(epsilon, "epsilon"), shares)
+    link, seed = check_likelihood(likelihood).name, check_seed(random_state)
+    source = as_source(data, y, label=label)
+    design = Design(source.design.raw_names, intercept=intercept)
+    check_names(design, source.label, intercept)
+    rows = stack(list(source.blocks()))
+    clipped, outside = clip_to_ball(check_rows(rows.X, "data"), R)
+    if outside:
+        warnings.warn(
+            f"{outside:,} of {len(clipped):,} rows lie outside |x|_1 <= {R:g} and were clipped (this count is for the "
+            "owner of the data, not for release); a larger radius clips less and needs more noise",
+            UserWarning,
+            stacklevel=2,
+        )
+    points, counts = _released(clipped, rows.y, k, R, budget, np.random.default_rng(seed))
+    cell, sign = np.nonzero(counts > 0)
+    if not len(cell):
+        raise DataError(f"epsilon={epsilon:g}: noise leaves no cell with a positive count; take a larger epsilon")
+    weights = counts[cell, sign].astype(np.float64)
+    return finish(
+        WeightedData(design.transform(points[cell]), (2 * sign - 1).astype(np.int8), weights, np.arange(len(cell))),
+        design=design,
+        classes=source.classes,
+        label=source.label,
+        n_total=int(weights.sum()),
+        weight_total=float(weights.sum()),
+        method="private",
+        likelihood=link,
+        params={
+            "clusters": k,
+            "epsilon": float(epsilon),
+            "epsilon_centers": budget[0],
+            "epsilon_counts": budget[1],
+            "epsilon_means": budget[2],
+            "neighbours": NEIGHBOURS,
+            "radius": R,
+        },
+        random_state=seed,
+    )
+
+
+def _budget(epsilon: float, shares: Sequence[float]) -> tuple[float, float, float]:
+    parts = [float(share) for share in shares]
+    if len(parts) != 3 or min(parts) < 0.0 or min(parts[:2]) == 0.0 or not math.isclose(sum(parts), 1.0):
+        raise ValueError(
+            f"shares={tuple(shares)!r} must be three shares of epsilon for centers, counts and means that sum to 1; "
+            "only the last may be 0"
+        )
+    centers, counts = parts[0] * epsilon, parts[1] * epsilon
+    return centers, counts, max(epsilon - centers - counts, 0.0) if parts[2] else 0.0
+
+
+def _released(
+    X: FloatArray, y: LabelArray, k: int, radius: float, budget: tuple[float, float, float], rng: np.random.Generator
+) -> tuple[FloatArray, IntArray]:
+    """Return the points of the k cells, shape (k, D), and their noisy counts for each label, shape (k, 2)."""
+    seeding = private_k_variates(X, k, epsilon=budget[0], radius=radius, random_state=rng)
+    points, _ = clip_to_ball(seeding.centers, radius)
+    cell = Nearest(X, np.ones(len(X)), SQUARED_EUCLIDEAN, points).owner
+    exact = np.bincount(2 * cell + (y > 0), minlength=2 * k)
+    counts = np.array(laplace(1.0, budget[1], whole=True).measure(exact.tolist())).reshape(k, 2)
+    if budget[2]:
+        sums = np.zeros_like(points)
+        np.add.at(sums, cell, X)
+        noisy = laplace(radius, budget[2])(sums.ravel(), rng).reshape(sums.shape)
+        points, _ = clip_to_ball(noisy / np.maximum(counts.sum(axis=1), 1)[:, None], radius)
+    return points, counts

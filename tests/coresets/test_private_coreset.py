@@ -1,0 +1,105 @@
+"""Private coresets: what they hold, that both models take them, and an audit of their counts."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import beta
+
+import bayescore as bc
+from bayescore.coresets.private import private_coreset
+from bayescore.validation import DataError
+
+pytest.importorskip("opendp", reason="opendp is not installed: private coresets were NOT checked")
+
+OPTIONS = {"n_clusters": 12, "epsilon": 20.0, "radius": 8.0}
+
+
+def problem(n=20_000, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2))
+    return X, np.where(X @ [1.0, -0.5] - 0.5 + rng.logistic(size=n) > 0, "yes", "no")
+
+
+def test_it_is_a_weighted_data_set_that_both_models_take(tmp_path):
+    X, y = problem()
+    core = private_coreset(X, y, **OPTIONS, intercept=True, random_state=1)
+    assert 12 < len(core) <= 24
+    assert core.method == "private"
+    assert core.feature_names == ("intercept", "x0", "x1")
+    assert core.classes == ("no", "yes")
+    assert core.weight_total == core.weights.sum() == core.n_total
+    assert core.n_total == pytest.approx(len(X), abs=100.0)  # 24 noises of scale 1/6, cells without rows left out
+    for sign, name in ((-1, "no"), (1, "yes")):
+        assert core.weights[core.y == sign].sum() == pytest.approx((y == name).sum(), abs=100.0)
+    assert (np.abs(core.X[:, 1:]).sum(axis=1) <= 8.0 * (1 + 1e-9)).all()
+    for link in ("logistic", "probit"):
+        full = bc.find_map(bc.full_data(X, y, intercept=True, progressbar=False), link).beta
+        assert np.abs(bc.find_map(core, link).beta - full).max() < 0.3 * np.abs(full).max()
+    core.to_parquet(tmp_path / "core.parquet")
+    np.testing.assert_array_equal(bc.read_coreset(tmp_path / "core.parquet").weights, core.weights)
+
+
+def test_the_budget_is_split_as_stated_and_kept():
+    X, y = problem(2000)
+    core = private_coreset(X, y, **{**OPTIONS, "epsilon": 4.0}, shares=(0.25, 0.25, 0.5))
+    params = core.params
+    assert [params[f"epsilon_{part}"] for part in ("centers", "counts", "means")] == [1.0, 1.0, 2.0]
+    assert params["neighbours"] == "one row added or removed"
+    assert "epsilon" in repr(core)
+
+
+def test_no_real_row_is_released():
+    X, y = problem(500)
+    core = private_coreset(X, y, **OPTIONS, shares=(0.5, 0.5, 0.0))
+    assert not {tuple(x) for x in core.X} & {tuple(x) for x in X}
+
+
+def least_epsilon(a, b, n):
+    return math.log(beta.ppf(5e-5, a, n - a + 1) / beta.isf(5e-5, b + 1, n - b))
+
+
+@pytest.mark.statistical
+def test_an_audit_of_the_counts():
+    """Data sets that differ by one row; false-alarm rate 1e-4. Counts with a third of the noise are rejected."""
+    X, y = np.zeros((60, 1)), np.repeat([0, 1], 30)
+    runs = 250
+
+    def hits(rows, epsilon):
+        def count():
+            core = private_coreset(
+                X[:rows], y[:rows], n_clusters=1, epsilon=epsilon, radius=1.0, shares=(0.001, 0.999, 0.0)
+            )
+            return core.weights[core.y > 0].sum()
+
+        return sum(count() >= 30 for _ in range(runs))
+
+    assert least_epsilon(hits(60, 1.0), hits(59, 1.0), runs) <= 1.0
+    assert least_epsilon(hits(60, 3.0), hits(59, 3.0), runs) > 1.0
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"epsilon": 0.0}, ValueError, "epsilon=0 must be positive"),
+        ({"radius": math.nan}, ValueError, "radius=nan must be positive"),
+        ({"n_clusters": 0}, ValueError, "n_clusters=0 must be at least 1"),
+        ({"shares": (0.5, 0.5)}, ValueError, r"shares=\(0.5, 0.5\) must be three shares"),
+        ({"shares": (0.0, 0.5, 0.5)}, ValueError, "only the last may be 0"),
+        ({"shares": (0.5, 0.5, 0.5)}, ValueError, "sum to 1"),
+        ({"likelihood": "poisson"}, ValueError, "poisson"),
+    ],
+)
+def test_bad_input(change, error, message):
+    X, y = problem(50)
+    with pytest.raises(error, match=message):
+        private_coreset(X, y, **{**OPTIONS, **change})
+
+
+def test_clipping_is_reported_and_bad_rows_are_named():
+    X, y = problem(200)
+    with pytest.warns(UserWarning, match=r"of 200 rows lie outside \|x\|_1 <= 0.5 and were clipped .* not for release"):
+        private_coreset(X, y, **{**OPTIONS, "radius": 0.5})
+    X[3, 1] = np.nan
+    with pytest.raises(DataError, match="data is nan in row 3, column 1"):
+        private_coreset(X, y, **OPTIONS)
