@@ -1,10 +1,8 @@
 """`build_coreset`, the one verb, and `full_data`, its counterpart for the whole data."""
 
-import inspect
 import math
 import warnings
 from dataclasses import replace
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -12,12 +10,18 @@ from threadpoolctl import threadpool_limits
 
 from bayescore.coresets.aggregate import aggregate
 from bayescore.coresets.calibrated import calibrated_coreset
+from bayescore.coresets.finish import check_names, finish
+from bayescore.coresets.leverage_coreset import leverage_coreset
+from bayescore.coresets.one_pass import check_stream, stream_coreset
+from bayescore.coresets.online import online_coreset
+from bayescore.coresets.options import METHODS, check_options
 from bayescore.coresets.sensitivity import sensitivity_coreset, uniform_coreset
+from bayescore.coresets.separability import warn_if_separable
+from bayescore.data.blocks import is_stream
 from bayescore.data.coreset import Coreset
 from bayescore.data.passes import Scan, column_moments, scan
 from bayescore.data.sources import DesignedSource, as_source
 from bayescore.models.likelihoods import check_likelihood
-from bayescore.models.priors import SPIKE_AND_SLAB, check_prior
 from bayescore.types import Design, Source, WeightedData, stack
 from bayescore.validation import (
     DataError,
@@ -25,11 +29,8 @@ from bayescore.validation import (
     check_alone,
     check_choice,
     check_integer,
-    check_positive,
     check_seed,
 )
-
-METHODS = ("auto", "uniform", "sensitivity", "calibrated", "aggregate")
 
 
 def build_coreset(
@@ -51,27 +52,32 @@ def build_coreset(
 
     Parameters
     ----------
-    data : array, data frame, Arrow table, path, Coreset or Source
-        Rows: a 2-D array; a pandas, polars or Arrow table, or the path of a Parquet file or folder, with
-        `label` naming the column of the labels; or a coreset, to shrink it further.
+    data : array, data frame, Arrow table, path, Dask collection, callable, iterator, Coreset or Source
+        Rows: a 2-D array; a pandas, polars, Arrow or Dask table, or the path of a Parquet file or folder, with
+        `label` naming the column of the labels; a callable that returns a fresh iterator of blocks, (X, y) or
+        (X, y, weights), each time; such an iterator, which is read once; or a coreset, to shrink it further.
+        `bayescore.data.sources` says which method goes with which.
     y : array, shape (N,), optional
         Labels, any two classes; the second in sorted order is +1.
     likelihood : {"logistic", "probit"}, optional
         Model that the coreset is for; by default that of `data` where it is a coreset, else "logistic".
-    method : {"auto", "uniform", "sensitivity", "calibrated", "aggregate"}
+    method : {"auto", "uniform", "sensitivity", "leverage", "online", "calibrated", "aggregate"}
         * ``"aggregate"`` merges identical rows: lossless, whatever their number.
         * ``"calibrated"`` draws by score and curvature at the full data's mode and fits the weights so that mode
           and curvature of the full data are met: by far the most accurate where rows do not repeat.
         * ``"sensitivity"`` draws by the bound of Huggins et al. (2016); logistic only.
+        * ``"leverage"`` draws by leverage scores (Peters 2021), in two passes after the check of the rows that every
+          method makes; unbiased for both likelihoods, its guarantee is for the probit.
+        * ``"online"`` does so in one pass, by scores against the rows so far; `OnlineCoreset` takes a stream.
         * ``"uniform"`` draws rows with equal probability, without replacement.
-        * ``"auto"`` merges identical rows where at most `size` (1000 for "auto") are distinct; else it calibrates.
-          ``core.method`` says which.
+        * ``"auto"`` merges identical rows where at most `size` (1000 for "auto") are distinct; else it calibrates. Of
+          an iterator, whose rows come once, it is ``"online"``. ``core.method`` says which.
     size : int or "auto"
-        Rows to draw; by sensitivity a row may be drawn more than once, so there can be fewer. "auto" is, for
+        Rows to draw; by scores a row may be drawn more than once, so there can be fewer. "auto" is, for
         ``"calibrated"``, the smallest of the sizes tried, from max(50, 5 D) to 80 D, whose predicted error is within
-        `tolerance` (they and their errors are in ``core.params["size_curve"]``); for ``"sensitivity"`` the one that
-        `epsilon` asks for where it is given; else 1000, or 20 rows for each column if that is more.
-        ``"aggregate"`` takes no size.
+        `tolerance` (they and their errors are in ``core.params["size_curve"]``); for ``"sensitivity"`` and
+        ``"leverage"`` the one that `epsilon` asks for where it is given; else 1000, or 20 rows for each column if that
+        is more. ``"aggregate"`` takes no size.
     label : str, optional
         Column of the labels.
     weights : array or str, optional
@@ -90,7 +96,9 @@ def build_coreset(
         For ``"sensitivity"``: `clusters` (number k; default 4 up to 10 columns, else 6), `radius` (R, or
         "auto" for 3 / sqrt(normalised k-means cost)), `center` (theta*, shape (D,); default 0), `clustering`
         (centers of shape (k, D) among signed rows, or a fitted scikit-learn clusterer, in place of
-        k-means++), `epsilon` and `delta` (default 0.05) for ``size="auto"``. For ``"calibrated"`` and
+        k-means++), `epsilon` and `delta` (default 0.05) for ``size="auto"``. For ``"leverage"``: `scores`, "exact" or
+        "sketch" (estimates, for which there is no guarantee), `project` (see `leverage_scores`), `epsilon`, `delta`
+        and `mu`, the complexity of the data, for ``size="auto"`` (see `leverage_size`). For ``"calibrated"`` and
         ``"auto"``: `prior`, under which the mode is sought (default Normal(0, 4)); only the likelihood is
         calibrated, so that the coreset serves other priors of like strength too; and `tolerance`, the error to aim
         at, of means in posterior sds and of sds relatively (default 0.05).
@@ -119,7 +127,10 @@ def build_coreset(
     chosen = check_choice(method, "method", METHODS)
     link = _likelihood_of(data, likelihood)
     seed = check_seed(random_state)
-    _check_options(chosen, link, size, options)
+    check_options(chosen, link, size, options)
+    if is_stream(data):
+        chosen = check_stream(chosen, standardize, y=y, label=label, weights=weights)
+        return stream_coreset(data, chosen, link, size, intercept, seed, progressbar)
     source = _open(data, y, label, weights, intercept, standardize)
     if size != "auto":
         check_integer(size, "size", low=1, high=source.n_rows, why=", the rows of the data; full_data keeps them all")
@@ -132,9 +143,12 @@ def build_coreset(
         rows = aggregate(source, limit, progressbar=progressbar)
         chosen, params = ("calibrated", {}) if rows is None else ("aggregate", {"lossless": True})
     draws = min(found.n_rows, max(1000, 20 * n_features)) if size == "auto" else int(size)
-    if rows is None and chosen == "sensitivity":
+    if rows is None and chosen in ("sensitivity", "leverage"):
         asked = None if size == "auto" and "epsilon" in options else draws
-        rows, params = sensitivity_coreset(source, found, asked, seed, progressbar, **options)
+        builder = sensitivity_coreset if chosen == "sensitivity" else leverage_coreset
+        rows, params = builder(source, found, asked, seed, progressbar, **options)
+    elif rows is None and chosen == "online":
+        rows, params = online_coreset(source, draws, seed, progressbar)
     elif rows is None and chosen == "calibrated":
         with threadpool_limits(1):  # sums of BLAS depend on its threads
             rows, params = calibrated_coreset(
@@ -147,9 +161,12 @@ def build_coreset(
                 **options,
             )
     elif rows is None:
-        rows, params = uniform_coreset(source, found, draws, seed, progressbar)
+        rows, params = uniform_coreset(source, draws, seed, progressbar)
+    if chosen in ("leverage", "online"):  # what their guarantee needs is a finite mu
+        warn_if_separable(source, found, rows, seed, progressbar)
     params = {**params, "passes": source.n_passes}
-    return _coreset(rows, source, found, data, method=chosen, likelihood=link, params=params, random_state=seed)
+    about = _about(source, found, data)
+    return finish(rows, method=chosen, likelihood=link, params=params, random_state=seed, **about)
 
 
 def full_data(
@@ -185,46 +202,13 @@ def full_data(
         source = DesignedSource(raw, design, design)
         found = scan(source, progressbar)
     rows = stack(list(source.blocks()))
-    return _coreset(rows, source, found, data, method="full", likelihood=link, params={}, random_state=0)
+    about = _about(source, found, data)
+    return finish(rows, method="full", likelihood=link, params={}, random_state=0, **about)
 
 
 def _likelihood_of(data: Any, likelihood: str | None) -> str:
     inherited = data.likelihood if isinstance(data, Coreset) else "logistic"
     return check_likelihood(inherited if likelihood is None else likelihood).name
-
-
-def _check_options(method: str, link: str, size: object, options: dict[str, Any]) -> None:
-    """Raise if the options do not fit the method, or the method does not fit the likelihood or the size."""
-    if method == "sensitivity" and link != "logistic":
-        raise ValueError(
-            f"method='sensitivity' bounds the logistic likelihood only; likelihood={link!r}: use 'calibrated'"
-        )
-    known = [p.name for p in inspect.signature(sensitivity_coreset).parameters.values() if p.kind is p.KEYWORD_ONLY]
-    calibrated = ["prior", "tolerance"]
-    allowed = {"sensitivity": known, "calibrated": calibrated, "auto": calibrated}.get(method, [])
-    for name in options:
-        if name not in allowed:
-            takes = ", ".join(allowed) or "no options"
-            raise TypeError(f"{name!r} is not an option of method={method!r}, which takes {takes}")
-    if size != "auto":
-        if method == "aggregate":
-            raise ValueError(f"method='aggregate' keeps every distinct row and takes no size; size={size!r} was given")
-        check_integer(size, "size", low=1)
-        for name in ("epsilon", "tolerance"):
-            if name in options:
-                raise ValueError(f"size={size} and {name}={options[name]} are both given; give one of them")
-    if options.get("clusters") is not None and options.get("clustering") is not None:
-        raise ValueError("clusters and clustering are both given; give one of them")
-    if options.get("prior") is not None and check_prior(options["prior"]).family in (None, SPIKE_AND_SLAB):
-        raise ValueError(
-            f"prior={options['prior']} has more than one mode or no density in closed form; leave prior out: only the "
-            "likelihood is calibrated, and the coreset serves other priors"
-        )
-    if "delta" in options and "epsilon" not in options:
-        raise ValueError(f"delta={options['delta']} is given without epsilon; give both, or a size")
-    for name in ("epsilon", "delta", "tolerance"):
-        if name in options:
-            options[name] = check_positive(options[name], name, below=1.0)
 
 
 def _open(data: Any, y: Any, label: str | None, weights: Any, intercept: bool, standardize: bool) -> Source:
@@ -239,11 +223,7 @@ def _open(data: Any, y: Any, label: str | None, weights: Any, intercept: bool, s
 def _designed(raw: Source, intercept: bool, standardize: bool, progressbar: bool) -> tuple[DesignedSource, Scan]:
     """Check every row of the raw source and give the source its design."""
     design = raw.design
-    if intercept and "intercept" in (*design.raw_names, raw.label):
-        raise DataError("intercept=True, but the data have a column 'intercept'; drop it or leave intercept=False")
-    for name in ("weight", raw.label):
-        if name in design.names:
-            raise DataError(f"a feature is named {name!r}, as a column of the coreset's file; rename the feature")
+    check_names(design, raw.label, intercept)
     source = DesignedSource(raw, design)
     found = scan(source, progressbar)
     names = np.asarray(design.names)[found.constant]
@@ -265,25 +245,13 @@ def _designed(raw: Source, intercept: bool, standardize: bool, progressbar: bool
     return DesignedSource(raw, design, design, source.n_passes), found.through(design)
 
 
-def _coreset(rows: WeightedData, source: Source, found: Scan, data: Any, **about: Any) -> Coreset:
-    parent = data if isinstance(data, Coreset) else None
-    if len(set(rows.y.tolist())) < 2:
-        warnings.warn(
-            f"all {len(rows)} rows of the coreset have one label; the posterior will be driven by the prior: "
-            "ask for a larger size",
-            UserWarning,
-            stacklevel=3,
-        )
-    return Coreset(
-        rows.X,
-        rows.y,
-        rows.weights,
-        rows.index,
-        design=source.design,
-        classes=source.classes,
-        label=source.label,
-        n_total=parent.n_total if parent else found.n_rows,
-        weight_total=parent.weight_total if parent else found.weight_total,
-        version=version("bayescore"),
-        **about,
-    )
+def _about(source: Source, found: Scan, data: Any) -> dict[str, Any]:
+    """Return what the data say of a coreset; the coreset of a coreset stands for the first one's data."""
+    whole: Any = data if isinstance(data, Coreset) else None
+    return {
+        "design": source.design,
+        "classes": source.classes,
+        "label": source.label,
+        "n_total": whole.n_total if whole else found.n_rows,
+        "weight_total": whole.weight_total if whole else found.weight_total,
+    }

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from bayescore.compiled import jit
 from bayescore.data.passes import map_blocks
-from bayescore.types import FloatArray, IntArray, Source, WeightedData, stack
+from bayescore.types import FloatArray, IntArray, Rows, WeightedData, stack
 
 Rates = Callable[[WeightedData], IntArray]
 
@@ -114,6 +114,10 @@ class Draw:
         order = np.lexsort((self.positions, self.times))[:size]
         return Draw(self.times[order], self.positions[order], self.rates[order], self.rows.take(order), self.total)
 
+    def horizon(self, size: int) -> float:
+        """Return the time from which on no arrival can be among the `size` earliest; only speed depends on it."""
+        return float(self.times[-1]) * (1.0 + 1e-12) if len(self.times) == size else math.inf
+
 
 def merge(draws: Iterable[Draw], size: int) -> Draw:
     """Return the `size` earliest arrivals of several draws of disjoint rows."""
@@ -127,7 +131,20 @@ def merge(draws: Iterable[Draw], size: int) -> Draw:
     ).earliest(size)
 
 
-def _block_draw(block: WeightedData, start: int, rates: IntArray, size: int, seed: int, most: int, late: float) -> Draw:
+def block_draw(
+    block: WeightedData,
+    start: int,
+    rates: IntArray,
+    size: int,
+    seed: int,
+    *,
+    most: int = 1 << 62,
+    late: float = math.inf,
+) -> Draw:
+    """Return the `size` earliest arrivals before `late` of a block's rows, at most `most` a row.
+
+    The first row stands at position `start` of the data.
+    """
     total = int(rates.sum())
     # expected to hold the size earliest arrivals of the block; doubled until it does
     horizon = (size + 6.0 * math.sqrt(size) + 20.0) / total
@@ -148,12 +165,13 @@ def _block_draw(block: WeightedData, start: int, rates: IntArray, size: int, see
 
 
 def draw(
-    source: Source,
+    source: Rows,
     rates: Rates,
     size: int,
     seed: int,
     *,
     replace: bool = True,
+    canonical: bool = False,
     description: str = "drawing rows",
     progressbar: bool = False,
 ) -> Draw:
@@ -161,7 +179,7 @@ def draw(
 
     Parameters
     ----------
-    source : Source
+    source : Rows
         Rows.
     rates : callable
         Block -> int64 rates >= 1, shape (n,), row by row.
@@ -171,23 +189,23 @@ def draw(
         Below 2^64.
     replace : bool
         Whether a row may be drawn more than once. Without replacement the rates must all be equal.
+    canonical : bool
+        Whether the rates come from BLAS and need canonical blocks; see `map_blocks`.
     """
     most = 1 << 62 if replace else 1
-    late = math.inf  # no arrival after the size-th so far matters; only speed depends on it
+    late = math.inf
 
     def one(start: int, block: WeightedData) -> Draw:
-        return _block_draw(block, start, rates(block), size, seed, most, late)
+        return block_draw(block, start, rates(block), size, seed, most=most, late=late)
 
     kept: Draw | None = None
     pending: list[Draw] = []
-    for part in map_blocks(source, one, description=description, progressbar=progressbar):
+    for part in map_blocks(source, one, description=description, progressbar=progressbar, canonical=canonical):
         pending.append(part)
         held = sum(len(p.times) for p in pending) + (len(kept.times) if kept else 0)
         if held >= (size if late == math.inf else 2 * size):
             kept = merge([*([kept] if kept else []), *pending], size)
-            pending = []
-            if len(kept.times) == size:
-                late = float(kept.times[-1]) * (1.0 + 1e-12)
+            pending, late = [], kept.horizon(size)
     if pending or kept is None:
         kept = merge([*([kept] if kept else []), *pending], size)
     return kept
@@ -197,3 +215,12 @@ def collect(drawn: Draw) -> tuple[WeightedData, NDArray[np.int64], IntArray]:
     """Return the distinct rows of a draw in order of position, how often each was drawn, and their rates."""
     _, first, counts = np.unique(drawn.positions, return_index=True, return_counts=True)
     return drawn.rows.take(first), counts, drawn.rates[first]
+
+
+def weighted(drawn: Draw, size: int) -> WeightedData:
+    """Return the distinct rows of a draw of `size` with replacement, with weights w_n K_n T / (q_n M).
+
+    So every weighted sum over the rows has the sum over all data as its expectation.
+    """
+    rows, counts, rates = collect(drawn)
+    return rows.with_weights(rows.weights * counts * (drawn.total / (rates * float(size))))

@@ -127,9 +127,8 @@ def try_out(
     mode, scale = mode_and_scale(target, guess)
     drawn = run_chains(
         mala,
-        target.arguments(),
+        (np.ascontiguousarray(scale), target.arguments()),
         np.tile(mode, (_CHAINS, 1)),  # far-off starts can take long to come in, and nobody looks at R-hat here
-        np.ascontiguousarray(scale),
         mala.first_step_size(target.n_features),
         draws=N_DRAWS // _CHAINS,
         tune=100,

@@ -1,20 +1,26 @@
 """Mode of a log density by damped Newton steps, and the Laplace approximation there.
 
 With a proper prior the mode is finite even where the data are separable and the maximum likelihood estimate
-does not exist. The method only sees a function beta -> `Terms`, so a step may as well be a pass over a file.
+does not exist; without a prior, `find_mle` says so. The method only sees a function beta -> `Terms`, so a step may as
+well be a pass over a file.
 """
 
 import math
+import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import linalg
 
 from bayescore.data.coreset import own_likelihood
-from bayescore.models.posterior import Terms, posterior
+from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.posterior import Terms, likelihood_terms, posterior
 from bayescore.models.priors import Normal, Prior
 from bayescore.types import FloatArray, WeightedData
+from bayescore.validation import DataError
+
+MLE_TOLERANCE = 1e-6  # standard errors
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +58,14 @@ class Mode:
         return np.asarray(np.sqrt(np.diagonal(self.covariance)))
 
 
+class NoModeError(RuntimeError):
+    """The steps allowed did not reach the mode; `reached` is where they ended, None if it is flat there."""
+
+    def __init__(self, message: str, reached: Mode | None) -> None:
+        super().__init__(message)
+        self.reached = reached
+
+
 def find_mode(
     terms: Callable[[FloatArray], Terms],
     start: FloatArray,
@@ -81,7 +95,7 @@ def find_mode(
 
     Raises
     ------
-    RuntimeError
+    NoModeError
         If the mode is not reached in `max_steps` evaluations.
     """
     beta = np.asarray(start, dtype=np.float64)
@@ -96,8 +110,7 @@ def find_mode(
         if factor is not None:
             decrement = left
             if decrement < tolerance or 0.5 * decrement**2 < blind:
-                covariance = linalg.cho_solve(factor, np.eye(len(beta)))
-                return Mode(beta, 0.5 * (covariance + covariance.T), here, decrement, n_steps)
+                return _mode(beta, factor, here, decrement, n_steps)
         factor = factor if mu == 0.0 else _factor(here.precision + np.diag(mu * scale))
         if factor is None:
             mu = max(10.0 * mu, 1e-6)
@@ -114,10 +127,17 @@ def find_mode(
             mu, growth = (0.0 if mu < 1e-9 else mu), 2.0
         else:
             mu, growth = max(growth * mu, 1e-3 if mu == 0.0 else 0.0), 2.0 * growth
-    raise RuntimeError(
+    factor, decrement = cholesky_and_decrement(here)
+    raise NoModeError(
         f"no mode found in {max_steps} Newton steps (decrement {decrement:.2g} sd): standardise the features, "
-        "or use a prior with lighter tails"
+        "or use a prior with lighter tails",
+        None if factor is None else _mode(beta, factor, here, decrement, n_steps),
     )
+
+
+def _mode(beta: FloatArray, factor: tuple[FloatArray, bool], here: Terms, decrement: float, n_steps: int) -> Mode:
+    covariance = linalg.cho_solve(factor, np.eye(len(beta)))
+    return Mode(beta, 0.5 * (covariance + covariance.T), here, decrement, n_steps)
 
 
 def cholesky_and_decrement(terms: Terms) -> tuple[tuple[FloatArray, bool] | None, float]:
@@ -163,3 +183,88 @@ def find_map(data: WeightedData, likelihood: str | None = None, prior: Prior | N
     """
     target = posterior(data, own_likelihood(data, likelihood), prior or Normal(0.0, 4.0), "the MAP estimate")
     return find_mode(target.terms, np.zeros(target.n_features))
+
+
+def find_mle(data: WeightedData, likelihood: str | None = None) -> Mode:
+    r"""Return the maximum likelihood estimate of a weighted data set and its asymptotic covariance.
+
+    .. math:: \hat\beta = \arg\max_\beta \sum_n w_n \log p(z_n \cdot \beta)
+
+    It exists if and only if no direction has z_n . direction >= 0 in all rows and > 0 in one. Where such a direction
+    does exist the log-likelihood rises along it for ever; a warning then says so, and the coefficients returned are
+    those at which the rise is lost in rounding: finite, but no estimate.
+
+    Parameters
+    ----------
+    data : WeightedData
+        A coreset or full data.
+    likelihood : {"logistic", "probit"}, optional
+        By default the coreset's own.
+
+    Returns
+    -------
+    Mode
+        Where columns depend on each other many coefficients fit equally well: `beta` is the shortest of them once each
+        column of sqrt(w) x has largest entry 1, and `covariance`, then singular, is that of what the data do tell.
+
+    Raises
+    ------
+    DataError
+        If all entries of X are 0.
+    NoModeError
+        If the mode is not reached, as where a few rows all but fail to overlap.
+
+    Warns
+    -----
+    UserWarning
+        If the labels are separated: how, and how many rows move on.
+
+    References
+    ----------
+    Albert and Anderson (1984), On the existence of maximum likelihood estimates in logistic regression models.
+    """
+    link = check_likelihood(own_likelihood(data, likelihood))
+    Z, weights = data.Z, data.weights
+    basis = _span(Z * np.sqrt(weights)[:, None])
+    rows = Z @ basis
+    failure: NoModeError | None = None
+    try:
+        mode = find_mode(
+            lambda beta: likelihood_terms(beta, rows, weights, link), np.zeros(rows.shape[1]), tolerance=MLE_TOLERANCE
+        )
+    except NoModeError as error:  # a long way to infinity, perhaps
+        if error.reached is None:
+            raise
+        failure, mode = error, error.reached
+    eta, rise = rows @ mode.beta, rows @ (mode.covariance @ mode.terms.gradient)
+    # near a maximum the next Newton step is nothing; towards infinity it adds 1 to the least eta that grows (logistic),
+    # or 1 / eta (probit), without end. Of a row far out eta has a large sd and rises by some of that: by 6e-4 of itself
+    # at most where labels overlap, by 0.01 or more where they do not
+    growing = (rise > 0.05) & (rise > 3e-3 * np.abs(eta))
+    if not growing[rise.argmax()] or rise.min() <= -1e-6 * rise.max():
+        if failure is not None and not mode.decrement < 1e-3:
+            raise failure
+    else:
+        how = "completely" if (eta > 0.0).all() else "quasi-completely"
+        warnings.warn(
+            f"the labels are {how} separated, the maximum likelihood estimate does not exist: of {len(eta)} rows "
+            f"{int(growing.sum())} go ever farther to the side of their label, and the log-likelihood, now "
+            f"{mode.terms.value:.3g}, rises for ever. The coefficients returned, with eta from {eta.min():.3g} to "
+            f"{eta.max():.3g}, are merely where that is lost in rounding. Use find_map, which has a prior",
+            UserWarning,
+            stacklevel=2,
+        )
+    beta = basis @ mode.beta
+    covariance = basis @ mode.covariance @ basis.T
+    return replace(mode, beta=beta, covariance=covariance, terms=likelihood_terms(beta, Z, weights, link))
+
+
+def _span(rows: FloatArray) -> FloatArray:
+    """Return B, shape (D, r), r the rank, such that the columns of `rows` B are orthonormal."""
+    scale = np.abs(rows).max(axis=0)
+    if not scale.any():
+        raise DataError("all entries of X are 0: the likelihood does not depend on the coefficients; check the columns")
+    scale[scale == 0.0] = 1.0
+    _, values, directions = np.linalg.svd(np.linalg.qr(rows / scale, mode="r"))
+    rank = int((values > 1e-12 * values[0]).sum())
+    return np.asarray(directions[:rank].T / values[:rank] / scale[:, None])

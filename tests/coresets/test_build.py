@@ -10,7 +10,7 @@ import pytest
 
 from bayescore import Coreset, build_coreset, full_data, read_coreset
 from bayescore.coresets import aggregate, sensitivity
-from bayescore.data import passes, sources
+from bayescore.data import parquet, passes, sources, table_source
 from bayescore.validation import DataError
 
 pl = pytest.importorskip("polars")
@@ -25,6 +25,9 @@ FRAME = pd.DataFrame(X, columns=["a", "b", "c"]).assign(label=Y)
 METHODS = {
     "uniform": {"size": 60},
     "sensitivity": {"size": 60},
+    "leverage": {"size": 60},
+    "sketch": {"method": "leverage", "scores": "sketch", "size": 60},
+    "online": {"size": 60},
     "epsilon": {"method": "sensitivity", "epsilon": 0.8, "radius": 0.05},
     "aggregate": {},
     "auto": {"size": 60},
@@ -64,7 +67,8 @@ def named(method, design, weighted):
     return {"method": method, **METHODS[method], **DESIGNS[design]}, {"weights": W} if weighted else {}
 
 
-CASES = [(m, d, w) for m in ("uniform", "sensitivity", "aggregate") for d in DESIGNS for w in (False, True)]
+BUILDERS = ("uniform", "sensitivity", "leverage", "sketch", "online", "aggregate")
+CASES = [(m, d, w) for m in BUILDERS for d in DESIGNS for w in (False, True)]
 
 
 @pytest.mark.parametrize(("method", "design", "weighted"), [*CASES, ("epsilon", "raw", True), ("auto", "raw", False)])
@@ -92,7 +96,8 @@ def test_neither_blocks_nor_threads_change_the_coreset(method, design, weighted,
     pq.write_table(pa.Table.from_pandas(FRAME.assign(w=W)), path, row_group_size=53)
     columns = {"label": "label", "weights": "w"} if weighted else None
     for step, workers in ((1, 2), (7, 1), (128, 5), (129, 2), (500, 3), (10**6, 1)):
-        monkeypatch.setattr(sources, "block_rows", lambda n_columns, step=step: step)
+        for module in (sources, table_source, parquet):
+            monkeypatch.setattr(module, "block_rows", lambda n_columns, step=step: step)
         monkeypatch.setattr(passes, "available_cores", lambda workers=workers: workers)
         assert_identical(build(X, Y, **options, **weights), core)
         if columns and step > 1:
@@ -160,7 +165,7 @@ def test_the_design_is_that_of_the_weighted_population():
         np.testing.assert_allclose(np.average(full.X**2, axis=0, weights=weights), 1.0, rtol=1e-9)
 
 
-@pytest.mark.parametrize("method", ["uniform", "sensitivity", "auto"])
+@pytest.mark.parametrize("method", ["uniform", "sensitivity", "leverage", "online", "auto"])
 def test_constant_and_collinear_columns(method):
     data = np.column_stack([X, X[:, 0], X[:, 0] + X[:, 1], np.full(N, 5.0)])
     with pytest.warns(UserWarning, match="column 'x5' is constant, as the intercept is.*drop it") as caught:
@@ -182,7 +187,7 @@ def test_standardising_keeps_columns_far_from_zero():
 # --- coresets of coresets, unions, all rows ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["uniform", "sensitivity", "aggregate"])
+@pytest.mark.parametrize("method", ["uniform", "sensitivity", "leverage", "online", "aggregate"])
 def test_a_coreset_of_a_coreset_remembers_the_data(method):
     first = build(X, Y, method="uniform", size=300, weights=W, intercept=True, standardize=True)
     second = build(first, method=method, **({} if method == "aggregate" else {"size": 50}))
@@ -316,7 +321,8 @@ INNER = {"sensitivity": (sensitivity, "bounds_of"), "aggregate": (aggregate, "_g
 
 @pytest.mark.parametrize("method", INNER)
 def test_an_interrupted_build_leaves_nothing_running_and_no_file(method, tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "block_rows", lambda n_columns: 10)
+    for cut in (sources, passes):
+        monkeypatch.setattr(cut, "block_rows", lambda n_columns: 10)
     module, name = INNER[method]
     original, calls = getattr(module, name), []
 
@@ -330,5 +336,5 @@ def test_an_interrupted_build_leaves_nothing_running_and_no_file(method, tmp_pat
     with pytest.raises(KeyboardInterrupt):
         build(X, Y, method=method).to_parquet(tmp_path / "core.parquet")
     assert 20 <= len(calls) < 40
-    assert not [t for t in threading.enumerate() if t.name.startswith("ThreadPoolExecutor")]
+    assert not [t for t in threading.enumerate() if t.name.startswith("pass_")]
     assert list(tmp_path.iterdir()) == []

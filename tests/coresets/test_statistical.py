@@ -1,7 +1,7 @@
 """The laws of the draws and the unbiasedness of the coresets, each beside a wrong law that must be rejected.
 
-Every p-value is compared with ALARM = 1e-4, every z-score with the matching 3.89; some 40 comparisons, so a
-fresh choice of seeds raises a false alarm in less than 4 cases of 1000. The seeds are fixed.
+Every p-value is compared with ALARM = 1e-4, every z-score with the matching 3.89; some 80 comparisons, so a
+fresh choice of seeds raises a false alarm in less than 8 cases of 1000. The seeds are fixed.
 """
 
 import numpy as np
@@ -9,7 +9,12 @@ import pytest
 from scipy.stats import chi2, norm
 
 from bayescore.coresets.draw import collect, draw
+from bayescore.coresets.leverage import leverage_scores
+from bayescore.coresets.leverage_coreset import leverage_coreset
+from bayescore.coresets.leverage_coreset import rates_of as leverage_rates
+from bayescore.coresets.online import online_coreset
 from bayescore.coresets.sensitivity import sensitivity_coreset, uniform_coreset
+from bayescore.data import passes
 from bayescore.data.passes import scan
 from bayescore.data.sources import as_source
 
@@ -158,11 +163,48 @@ def test_sensitivity_coresets_are_unbiased(weighted):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_uniform_coresets_are_unbiased(weighted):
+@pytest.mark.parametrize("scores", ["exact", "sketch", "online"])
+def test_leverage_coresets_are_unbiased(scores, weighted, monkeypatch):
+    monkeypatch.setattr(passes, "block_rows", lambda n_columns: 40)
     source, found, Z = problem(weighted)
     right, wrong = [], []
     for seed in range(REPEATS):
-        rows, _ = uniform_coreset(source, found, M, seed, False)
+        if scores == "online":
+            rows, _ = online_coreset(source, M, seed, False)
+        else:
+            rows, _ = leverage_coreset(source, found, M, seed, False, scores=scores)
+        right.append(log_likelihoods(rows.Z, rows.weights))
+        wrong.append(log_likelihoods(rows.Z, np.full(len(rows), found.weight_total / len(rows))))
+    truth = log_likelihoods(Z, source.weights)
+    assert (np.abs(z_scores(np.array(right), truth)) < LIMIT).all()
+    assert np.abs(z_scores(np.array(wrong), truth)[:-1]).max() > LIMIT
+
+
+@pytest.mark.parametrize(("rule", "accepted"), [(np.less_equal, True), (np.greater_equal, False)])
+def test_the_reservoirs_of_the_source_have_the_law_of_the_draw_once_their_rule_is_turned(rule, accepted):
+    """M size-1 reservoirs take row n when U <= s_n / S_n; Peters (2021) prints ">="."""
+    source, found, Z = problem(weighted=True)
+    w, rng = source.weights, np.random.default_rng(2)
+    s = leverage_rates(leverage_scores(Z, w), w, found.weight_total)
+    values, taken = [], np.zeros(N)
+    for _ in range(REPEATS):
+        replaced = rule(rng.random((N, M)), (s / s.cumsum())[:, None])
+        replaced[0] = True
+        last = N - 1 - np.argmax(replaced[::-1], axis=0)
+        values.append(log_likelihoods(Z[last], w[last] * s.sum() / (s[last] * M)))
+        taken += np.bincount(last, minlength=N)
+    assert (np.abs(z_scores(np.array(values), log_likelihoods(Z, w))) < LIMIT).all() == accepted
+    assert (fit(taken, REPEATS * M * s / s.sum()) > ALARM) == accepted
+    positions = np.concatenate([draw(source, lambda _: s, M, seed).positions for seed in range(REPEATS)])
+    assert fit(np.bincount(positions, minlength=N), REPEATS * M * s / s.sum()) > ALARM
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_uniform_coresets_are_unbiased(weighted):
+    source, _, Z = problem(weighted)
+    right, wrong = [], []
+    for seed in range(REPEATS):
+        rows, _ = uniform_coreset(source, M, seed, False)
         right.append(log_likelihoods(rows.Z, rows.weights))
         near = draw(source, lambda block: 1 + (np.abs(block.X[:, 1]) > 1.0), M, seed, replace=False).rows
         wrong.append(log_likelihoods(near.Z, near.weights * (N / M)))  # drawn by score, weighed as if not

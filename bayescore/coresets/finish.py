@@ -1,0 +1,30 @@
+"""What every builder ends with: checked names, and a `Coreset` of the rows that were chosen."""
+
+import warnings
+from importlib.metadata import version
+from typing import Any
+
+from bayescore.data.coreset import Coreset
+from bayescore.types import Design, WeightedData
+from bayescore.validation import DataError
+
+
+def check_names(design: Design, label: str, intercept: bool) -> None:
+    """Raise if a column has a name that the coreset needs for one of its own."""
+    if intercept and "intercept" in (*design.raw_names, label):
+        raise DataError("intercept=True, but the data have a column 'intercept'; drop it or leave intercept=False")
+    for name in ("weight", label):
+        if name in design.names:
+            raise DataError(f"a feature is named {name!r}, as a column of the coreset's file; rename the feature")
+
+
+def finish(rows: WeightedData, **about: Any) -> Coreset:
+    """Return `rows` as a coreset with the fields `about`; warn, two calls up, where they are of one class only."""
+    if len(set(rows.y.tolist())) < 2:
+        warnings.warn(
+            f"all {len(rows)} rows of the coreset have one label; the posterior will be driven by the prior: "
+            "ask for a larger size",
+            UserWarning,
+            stacklevel=3,
+        )
+    return Coreset(rows.X, rows.y, rows.weights, rows.index, version=version("bayescore"), **about)

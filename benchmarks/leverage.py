@@ -1,0 +1,170 @@
+"""Leverage coresets: sketched scores, speed and memory of each pass, and the loss ratio of Peters (2021).
+
+`leverage_sketch`: share of the rows whose sketched score is within a factor 2 of the exact one, over 21 seeds.
+`leverage_speed`: rows per second of each pass, D = 10, and peak memory above the data, over N; each in a process of
+its own, from a source that hands out one array of a million rows again and again.
+`leverage_loss`: probit loss of the full data at the coreset's mode over that at the full data's, median of 21 seeds;
+intercept and standardised columns; beside the published medians of maximum likelihood (51 runs, of other rows and
+encodings). Both data sets are quasi-separated and have no maximum likelihood estimate: the modes here are those under
+N(0, 100^2) priors.
+"""
+
+import multiprocessing
+import resource
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+import bayescore as bc
+from bayescore.coresets.draw import draw
+from bayescore.coresets.factor import data_factor, sketch_factor, whitening
+from bayescore.coresets.leverage import leverage_scores
+from bayescore.coresets.leverage_coreset import rates_of
+from bayescore.coresets.online import online_coreset
+from bayescore.data.passes import scan
+from bayescore.models.likelihoods import check_likelihood
+from bayescore.types import Design, WeightedData
+from benchmarks.problems import load, readable
+from benchmarks.tables import publish
+
+COVTYPE, KDD = "covtype_ramp16pct", "kddcup99_10pct categories"
+SEEDS = 21
+# (leverage, uniform) of the source's repository, by data and size
+PUBLISHED = {
+    COVTYPE: {500: (3.32, 1.85), 2000: (1.30, 1.14), 5000: (1.024, 1.035), 15000: (1.004, 1.006)},
+    KDD: {2000: (1.57, 3.6e6), 10000: (1.29, 1433.0)},
+}
+
+
+def full(name: str) -> bc.Coreset:
+    """Return all rows of a problem with an intercept and standardised columns."""
+    frame, y = load(name)
+    return bc.full_data(frame, y, likelihood="probit", intercept=True, standardize=True, progressbar=False)
+
+
+def sketch() -> None:
+    rows = []
+    for name in readable(PUBLISHED):
+        X = full(name).X
+        exact = leverage_scores(X)
+        for project in (False, True):
+            ratios = [
+                leverage_scores(X, None, "sketch", project=project, random_state=seed) / exact for seed in range(SEEDS)
+            ]
+            shares = [float(((ratio >= 0.5) & (ratio <= 2.0)).mean()) for ratio in ratios]
+            rows.append(
+                {
+                    "data": name,
+                    "D": X.shape[1],
+                    "projected": project,
+                    "share within 2, median": float(np.median(shares)),
+                    "share within 2, worst": min(shares),
+                    "smallest ratio": float(min(ratio.min() for ratio in ratios)),
+                    "largest ratio": float(max(ratio.max() for ratio in ratios)),
+                }
+            )
+    publish("leverage_sketch", rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Repeated:
+    """A source of `n_rows` rows that repeats the same ones, so that memory is free of N."""
+
+    rows: WeightedData
+    n_rows: int
+    classes: tuple[Any, Any] = (-1, 1)
+    label: str = "y"
+
+    @property
+    def design(self) -> Design:
+        """Plain columns."""
+        return Design(tuple(f"x{d}" for d in range(self.rows.n_features)))
+
+    def blocks(self) -> Iterator[WeightedData]:
+        """Yield the rows in blocks of 50,000."""
+        for start in range(0, self.n_rows, 50_000):
+            low = start % len(self.rows)
+            yield self.rows.take(slice(low, min(low + 50_000, low + self.n_rows - start)))
+
+
+def passes(source: Repeated) -> dict[str, Callable[[], object]]:
+    """Return the passes over a source, each as a function without arguments."""
+
+    def scored(factor: Callable[[], np.ndarray]) -> Callable[[], object]:
+        white = whitening(factor())
+        total = float(source.n_rows)
+        return lambda: draw(source, lambda b: rates_of(white.leverage(b), b.weights, total), 1000, 1, canonical=True)
+
+    small = replace(source, n_rows=100_000)
+    return {
+        "check of the rows": lambda: scan(source),
+        "leverage, exact: QR": lambda: data_factor(source),
+        "leverage, sketch: count sketch": lambda: sketch_factor(source, 0),
+        "leverage: scores and draw": scored(lambda: data_factor(small)),
+        "online: QR, scores and draw": lambda: online_coreset(source, 1000, 1, False),
+    }
+
+
+def one_pass(name: str, n_rows: int) -> dict[str, Any]:
+    """Time one pass, compiled before, and its memory above what it began with."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((1_000_000, 10))
+    y = np.where(rng.random(len(X)) < 1 / (1 + np.exp(1 - X[:, 0])), 1, -1).astype(np.int8)
+    rows = WeightedData(X, y, np.ones(len(X)), np.arange(len(X)))
+    passes(Repeated(rows, 10_000))[name]()
+    work = passes(Repeated(rows, n_rows))[name]
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    begin = time.perf_counter()
+    work()
+    seconds = time.perf_counter() - begin
+    extra = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    return {
+        "pass": name,
+        "N": n_rows,
+        "seconds": seconds,
+        "million rows per second": n_rows / seconds / 1e6,
+        "memory above, MB": extra,
+    }
+
+
+def speed() -> None:
+    names = list(passes(Repeated(WeightedData(np.eye(10), np.ones(10, np.int8), np.ones(10), np.arange(10)), 10)))
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context, max_tasks_per_child=1) as pool:
+        rows = [pool.submit(one_pass, name, n).result() for name in names for n in (1_000_000, 10_000_000)]
+    publish("leverage_speed", rows)
+
+
+def loss_rows(name: str, sizes: list[int], n_seeds: int) -> Iterator[dict[str, Any]]:
+    """Yield the loss ratios of one data set, a row for each size."""
+    data, probit = full(name), check_likelihood("probit")
+
+    def fitted_loss(fit_to: WeightedData) -> float:
+        """Return the full data's loss at the mode of `fit_to`."""
+        return float(-probit.log_p(data.Z @ bc.find_map(fit_to, "probit", bc.Normal(0, 100)).beta).sum())
+
+    best = fitted_loss(data)
+    print(f"{name}: N = {len(data)}, D = {data.n_features}, loss {best:.6g}", flush=True)
+    for size in sizes:
+        row: dict[str, Any] = {"data": name, "size": size}
+        for method in ("leverage", "online", "uniform"):
+            losses = []
+            for seed in range(n_seeds):
+                core = bc.build_coreset(data, method=method, size=size, random_state=seed, progressbar=False)
+                losses.append(fitted_loss(core))
+            row[method] = float(np.median(losses) / best)
+        row["leverage, published"], row["uniform, published"] = PUBLISHED[name][size]
+        yield row
+
+
+def loss() -> None:
+    warnings.filterwarnings("ignore", message="(quasi-)?complete separation|all .* one label")
+    publish(
+        "leverage_loss",
+        [row for name in readable(PUBLISHED) for row in loss_rows(name, list(PUBLISHED[name]), SEEDS)],
+    )

@@ -1,0 +1,217 @@
+"""The same seed gives the same rows and weights from every source; a killed worker changes nothing."""
+
+import os
+import signal
+import warnings
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import bayescore as bc
+from bayescore.coresets import online
+from bayescore.data import dask_source, parquet, passes, sources, table_source
+
+dask = pytest.importorskip("dask")
+da = pytest.importorskip("dask.array")
+dd = pytest.importorskip("dask.dataframe")
+distributed = pytest.importorskip("distributed")
+
+pytestmark = pytest.mark.filterwarnings("ignore:The inplace keyword")  # of pandas, used by Dask
+
+N = 1200
+_rng = np.random.default_rng(5)
+X = np.column_stack([np.round(4.0 * _rng.normal(size=N)) / 4.0, _rng.normal(size=N), _rng.integers(0, 3, N)])
+Y = np.where(X[:, 0] + _rng.logistic(size=N) > 0, "yes", "no")
+W = _rng.uniform(0.1, 6.0, N)
+FRAME = pd.DataFrame(X, columns=["x0", "x1", "x2"]).assign(label=Y, w=W)
+
+METHODS = {
+    "uniform": {"size": 60},
+    "sensitivity": {"size": 60},
+    "leverage": {"size": 60},
+    "sketch": {"method": "leverage", "scores": "sketch", "size": 60},
+    "online": {"size": 60},
+    "calibrated": {"size": 90},
+    "aggregate": {},
+}
+ONE_PASS = ("uniform", "online", "aggregate")
+DESIGN = {"intercept": True, "standardize": True}
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    """Canonical blocks of 128 rows, so that a thousand rows are many."""
+    for module in (passes, online, sources, table_source, parquet, dask_source):
+        monkeypatch.setattr(module, "block_rows", lambda n_columns: 128)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as workers:
+            yield workers
+
+
+def build(data, y=None, method="uniform", **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of calibrated coresets as small as these
+        given = {"random_state": 7, "progressbar": False, "method": method, **METHODS[method], **options}
+        return bc.build_coreset(data, y, **given)
+
+
+def assert_same(core, expected):
+    for name in ("X", "y", "weights", "index"):
+        np.testing.assert_array_equal(getattr(core, name), getattr(expected, name))
+    for name in ("n_total", "weight_total", "classes", "random_state"):
+        assert getattr(core, name) == getattr(expected, name)
+    params = {name: value for name, value in core.params.items() if name != "passes"}
+    assert params == {name: value for name, value in expected.params.items() if name != "passes"}
+
+
+CUTS = ([600], [1, 2, 3, 700], list(range(128, N, 128)), list(range(100, N, 100)), [N - 1])
+
+
+def blocks(cut, weighted):
+    parts = np.split(np.arange(N), cut)
+    return ((X[i], Y[i], W[i]) if weighted else (X[i], Y[i]) for i in parts)
+
+
+def files(folder, frame, cut, rows):
+    folder.mkdir()
+    for i, part in enumerate(np.split(np.arange(N), cut)):
+        table = pa.Table.from_pandas(frame.iloc[part], preserve_index=False)
+        pq.write_table(table, folder / f"{i}.parquet", row_group_size=rows)
+    return folder
+
+
+def frame_of(weighted):
+    return (FRAME, {"label": "label", "weights": "w"}) if weighted else (FRAME.drop(columns="w"), {"label": "label"})
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("method", METHODS)
+def test_rows_and_weights_are_those_of_the_array(method, weighted, tmp_path):
+    weights = W if weighted else None
+    expected = build(X, Y, method, weights=weights, **DESIGN)
+    frame, columns = frame_of(weighted)
+    for i, cut in enumerate(CUTS):
+        assert_same(build(lambda cut=cut: blocks(cut, weighted), None, method, **DESIGN), expected)
+        folder = files(tmp_path / str(i), frame, cut, (1000, 7, 128, 30, 500)[i])
+        assert_same(build(folder, None, method, **columns, **DESIGN), expected)
+        collection = dd.concat(
+            [dd.from_pandas(frame.iloc[part], npartitions=1) for part in np.split(np.arange(N), cut)]
+        )
+        if i < 2:
+            assert_same(build(collection, None, method, **columns, **DESIGN), expected)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("method", ONE_PASS)
+@pytest.mark.parametrize("cut", CUTS)
+def test_a_stream_gives_the_rows_of_the_array_in_one_pass(method, weighted, cut):
+    expected = build(X, Y, method, weights=W if weighted else None, intercept=True)
+    core = build(blocks(cut, weighted), None, method, intercept=True)
+    assert_same(core, expected)
+    assert core.params["passes"] == 1
+    assert core.feature_names == ("intercept", "x0", "x1", "x2")
+
+
+@pytest.mark.parametrize("method", ONE_PASS)
+def test_labels_are_settled_at_the_end_of_a_stream(method):
+    order = np.argsort(Y)[::-1]  # "yes", the second in sorted order, is met first
+    expected = build(X[order], Y[order], method)
+    core = build(iter([(X[order][i : i + 50], Y[order][i : i + 50]) for i in range(0, N, 50)]), None, method)
+    np.testing.assert_array_equal(core.y, np.where(Y[order][core.index] == "yes", 1, -1))
+    assert_same(core, expected)
+
+
+def test_sizes_of_a_stream():
+    for method in ("uniform", "online"):
+        auto = build(blocks([5], False), None, method, size="auto")
+        assert_same(auto, build(X, Y, method, size="auto"))
+        short = build(iter([(X[:300], Y[:300])]), None, method, size="auto")
+        assert_same(short, build(X[:300], Y[:300], method, size="auto"))
+        with pytest.raises(ValueError, match="size=1201 must be between 1 and 1200, the rows of the data"):
+            build(blocks([5], False), None, method, size=1201)
+
+
+def test_auto_takes_what_fits_a_stream():
+    assert bc.build_coreset(blocks([5], False), size=60, progressbar=False).method == "online"
+
+
+REFUSED = {
+    "calibrated": ({"method": "calibrated"}, "method='calibrated' reads the rows more than once.*online.*uniform.*agg"),
+    "sensitivity": ({"method": "sensitivity"}, "method='sensitivity' reads the rows more than once.*callable"),
+    "leverage": ({"method": "leverage"}, "method='leverage' reads the rows more than once"),
+    "standardize": ({"method": "online", "standardize": True}, "standardize=True reads the rows more than once"),
+    "y": ({"method": "online", "y": Y}, "y is given, but data is an iterator of blocks"),
+    "weights": ({"method": "online", "weights": W}, "weights is given, but data is an iterator"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_a_stream_cannot_do_is_said_before_a_row_is_read(kind):
+    options, message = REFUSED[kind]
+    stream = blocks([5], False)
+    with pytest.raises(ValueError, match=message):
+        build(stream, **options)
+    assert len(list(stream)) == 2
+
+
+# --- clusters -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS)
+def test_two_processes_give_the_rows_of_the_array(method, tmp_path, cluster):
+    expected = build(X, Y, method, weights=W, **DESIGN)
+    frame, columns = frame_of(True)
+    folder = files(tmp_path / "files", frame, CUTS[3], 30)
+    with distributed.Client(cluster):
+        given = [
+            (dd.read_parquet(folder), None, columns),
+            (dd.from_pandas(frame, npartitions=7).persist(), None, columns),
+            (da.from_array(X, chunks=(500, 2)), da.from_array(Y, chunks=210), {"weights": da.from_array(W)}),
+        ]
+        for data, y, options in given:
+            assert_same(build(data, y, method, **options, **DESIGN), expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["files", "partitions"])
+def test_a_killed_worker_changes_nothing(kind, tmp_path, cluster, monkeypatch):
+    frame, columns = frame_of(True)
+    expected = build(X, Y, "sensitivity", weights=W)
+    folder = files(tmp_path / "files", frame, CUTS[3], 30)
+    with distributed.Client(cluster) as client:
+        data = dd.read_parquet(folder) if kind == "files" else dd.from_pandas(frame, npartitions=12)
+        source = sources.as_source(data, **columns)
+        pids, submitted = list(client.run(os.getpid).values()), []
+        original = dask_source.ClusterPool.submit
+
+        def submit(self, *arguments):
+            submitted.append(original(self, *arguments))
+            if len(submitted) == 18:  # in the middle of the second pass
+                os.kill(pids[0], signal.SIGKILL)
+            return submitted[-1]
+
+        monkeypatch.setattr(dask_source.ClusterPool, "submit", submit)
+        assert_same(build(source, None, "sensitivity"), expected)
+        assert len(submitted) > 18
+        with pytest.raises(ProcessLookupError):
+            os.kill(pids[0], 0)
+
+
+@pytest.mark.slow
+def test_an_error_on_a_worker_names_file_and_row_group(tmp_path, cluster):
+    frame, columns = frame_of(True)
+    folder = files(tmp_path / "files", frame.assign(x1=np.where(np.arange(N) == 137, np.nan, X[:, 1])), [100], 30)
+    with (
+        distributed.Client(cluster),
+        pytest.raises(ValueError, match=r"column 'x1' is nan in row 137.*row 7 of row group 1 of .*1\.parquet"),
+    ):
+        build(dd.read_parquet(folder), **columns)
