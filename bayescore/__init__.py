@@ -3,7 +3,8 @@
 The pipeline, in the order of the rooms:
 
 1. *data*: arrays, data frames and Parquet files are read block by block; `full_data` keeps all rows.
-2. *coresets*: `build_coreset` shrinks them to a few hundred weighted rows, a `Coreset`.
+2. *coresets*: `build_coreset` shrinks them to a few hundred weighted rows, a `Coreset`; `OnlineCoreset` does it for a
+   stream.
 3. *models*: `logistic_model` and `probit_model` are PyMC models with a weighted potential;
    `weighted_potential` puts a coreset into a model of your own; `find_map` gives the mode,
    `find_mle` the maximum likelihood estimate.
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bayescore.coresets.build import build_coreset, full_data
+    from bayescore.coresets.online import OnlineCoreset
     from bayescore.data.coreset import Coreset, read_coreset
     from bayescore.diagnostics import Comparison, compare, mmd
     from bayescore.diagnostics.certificate import certify
@@ -32,7 +34,15 @@ if TYPE_CHECKING:
     from bayescore.estimators import CoresetLogisticRegression, CoresetProbitRegression
     from bayescore.models.graph import logistic_model, probit_model, weighted_potential
     from bayescore.models.newton import find_map, find_mle
-    from bayescore.models.priors import Cauchy, Horseshoe, Laplace, Normal, SpikeAndSlab, StudentT
+    from bayescore.models.priors import (
+        Cauchy,
+        Horseshoe,
+        Laplace,
+        MultivariateNormal,
+        Normal,
+        SpikeAndSlab,
+        StudentT,
+    )
     from bayescore.samplers.predict import log_likelihood, predict_proba
     from bayescore.samplers.sample import sample
 
@@ -47,7 +57,9 @@ _HOMES = {
     "CoresetProbitRegression": "estimators",
     "Horseshoe": "models.priors",
     "Laplace": "models.priors",
+    "MultivariateNormal": "models.priors",
     "Normal": "models.priors",
+    "OnlineCoreset": "coresets.online",
     "SpikeAndSlab": "models.priors",
     "StudentT": "models.priors",
     "build_coreset": "coresets.build",
@@ -75,7 +87,9 @@ __all__ = [
     "CoresetProbitRegression",
     "Horseshoe",
     "Laplace",
+    "MultivariateNormal",
     "Normal",
+    "OnlineCoreset",
     "SpikeAndSlab",
     "StudentT",
     "build_coreset",

@@ -86,7 +86,8 @@ def sample(args: argparse.Namespace, console: Console) -> None:
     core = read_coreset(args.core)
     idata = draw(
         core,
-        prior=prior,
+        args.likelihood,
+        prior,
         sampler=args.sampler,
         draws=args.draws,
         tune=args.tune,
@@ -225,7 +226,8 @@ def parser() -> argparse.ArgumentParser:
 
     p = commands.add_parser("sample", parents=[common, seeded], help="sample the posterior of a coreset")
     p.add_argument("core", type=Path, help="coreset that build wrote")
-    p.add_argument("--sampler", default="nuts", help="nuts or mala (default: %(default)s)")
+    p.add_argument("--sampler", default="nuts", help="nuts, mala, gibbs, polya_gamma (default: %(default)s)")
+    p.add_argument("--likelihood", help="logistic or probit (default: the coreset's own)")
     p.add_argument("--prior", default="normal(0,4)", help="prior of each coefficient (default: %(default)s)")
     p.add_argument("--draws", type=int, default=1000, help="draws of each chain (default: %(default)s)")
     p.add_argument("--tune", type=int, default=1000, help="draws of warm-up (default: %(default)s)")

@@ -38,9 +38,8 @@ def main() -> None:
         def chain(transitions: int, mode=mode, arguments=arguments) -> None:
             run_chains(
                 mala,
-                arguments,
+                (mode.factor, arguments),
                 mode.beta[None, :],
-                np.linalg.cholesky(mode.covariance),
                 mala.first_step_size(D),
                 draws=transitions // 10,
                 tune=0,

@@ -93,6 +93,18 @@ def test_build_sample_compare(inputs: Path, capsys: pytest.CaptureFixture[str]) 
     assert "bayescore compare p.nc --reference q.nc -o report.html" in report
 
 
+def test_samplers_by_data_augmentation(inputs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fast = ["--draws", "100", "--tune", "10", "--chains", "2", "--quiet", "-o", "p.nc"]
+    for sampler, likelihood in (("gibbs", "probit"), ("polya_gamma", "logistic")):
+        argv = ["sample", "core.parquet", "--sampler", sampler, "--likelihood", likelihood, *fast]
+        assert cli.main(argv) == 0
+        attrs = az.from_netcdf("p.nc").posterior.attrs
+        assert (attrs["sampler"], attrs["likelihood"]) == (sampler, likelihood)
+    capsys.readouterr()
+    assert cli.main(["sample", "core.parquet", "--sampler", "gibbs", *fast]) == 2  # a logistic coreset
+    assert "use sampler='polya_gamma'" in capsys.readouterr().err
+
+
 def reported(report: str, posterior: str) -> bool:
     """Tell whether the report has the verdict that `compare` finds."""
     name = Path(posterior).stem

@@ -12,7 +12,17 @@ import pytensor.tensor as pt
 
 from bayescore.data.coreset import feature_names
 from bayescore.models.likelihoods import check_likelihood
-from bayescore.models.priors import Cauchy, Horseshoe, Laplace, Normal, Prior, SpikeAndSlab, StudentT, check_prior
+from bayescore.models.priors import (
+    Cauchy,
+    Horseshoe,
+    Laplace,
+    MultivariateNormal,
+    Normal,
+    Prior,
+    SpikeAndSlab,
+    StudentT,
+    check_prior,
+)
 from bayescore.types import Likelihood, WeightedData
 from bayescore.validation import DataError
 
@@ -77,6 +87,11 @@ def coefficients(prior: Prior, dims: str, n_features: int) -> Any:
 def _normal(prior: Normal, dims: str, n_features: int) -> Any:
     mu, sigma, _ = prior.table(n_features)
     return pm.Normal("beta", mu, sigma, dims=dims)
+
+
+@coefficients.register
+def _multivariate_normal(prior: MultivariateNormal, dims: str, n_features: int) -> Any:
+    return pm.MvNormal("beta", mu=prior.table(n_features)[0], cov=np.array(prior.covariance), dims=dims)
 
 
 @coefficients.register(StudentT)

@@ -157,6 +157,14 @@ def prior_terms(beta: FloatArray, family: int, table: FloatArray, gradient: Floa
     `table`, shape (3, D), holds the parameters of each coefficient, see `priors`.
     """
     total = 0.0
+    if family == 4:  # multivariate normal: mean, log density there, precision
+        for d in range(beta.size):
+            gradient[d] = 0.0
+            for j in range(beta.size):
+                gradient[d] -= table[2 + d, j] * (beta[j] - table[0, j])
+            total += 0.5 * gradient[d] * (beta[d] - table[0, d])
+            curvature[d] = table[2 + d, d]
+        return total + float(table[1, 0])
     for d in range(beta.size):
         if family == 0:  # normal: mean, sd
             sd = table[1, d]

@@ -13,7 +13,7 @@ import numpy as np
 
 from bayescore.models.kernels import LINKED_ROWS, DensityArguments, log_density, prior_terms
 from bayescore.models.likelihoods import Logistic, Probit, check_likelihood
-from bayescore.models.priors import LAPLACE, Prior, check_density
+from bayescore.models.priors import LAPLACE, MULTIVARIATE_NORMAL, Prior, check_density
 from bayescore.types import FloatArray, Likelihood, WeightedData
 
 _CACHE = 1 << 17  # entries of a tile of rows: 1 MB
@@ -129,7 +129,7 @@ def prior_part(beta: FloatArray, prior: Prior) -> Terms:
     if family == LAPLACE:
         table[2] = LAPLACE_ROUNDING
     value = prior_terms(beta, family, table, gradient, curvature)
-    return Terms(value, gradient, np.diag(curvature))
+    return Terms(value, gradient, table[2:] if family == MULTIVARIATE_NORMAL else np.diag(curvature))
 
 
 def posterior(data: WeightedData, likelihood: str | Likelihood, prior: Prior, purpose: str = "this") -> Posterior:

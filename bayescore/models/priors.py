@@ -1,4 +1,4 @@
-"""Priors of the coefficients, independent between coefficients.
+"""Priors of the coefficients, independent between coefficients but for `MultivariateNormal`.
 
 Every parameter is a number for all coefficients or a vector with one entry for each. All but the horseshoe
 have a density in closed form, which MALA, the mode and the evidence need; `Normal(0, 4)` has standard
@@ -13,15 +13,16 @@ from numpy.typing import ArrayLike
 
 from bayescore.types import FloatArray
 
-NORMAL, STUDENT_T, LAPLACE, SPIKE_AND_SLAB = range(4)
-SMOOTH = (NORMAL, STUDENT_T)  # families whose curvature at the mode says how wide the posterior is
+NORMAL, STUDENT_T, LAPLACE, SPIKE_AND_SLAB, MULTIVARIATE_NORMAL = range(5)
+GAUSSIAN = (NORMAL, MULTIVARIATE_NORMAL)
+SMOOTH = (*GAUSSIAN, STUDENT_T)  # families whose curvature at the mode says how wide the posterior is
 
 
 class Prior(Protocol):
     """A distribution of the coefficients."""
 
     def table(self, n_features: int) -> FloatArray:
-        """Return the parameters as the compiled density takes them, shape (3, D)."""
+        """Return the parameters as the compiled density takes them, shape (3, D); D + 2 rows for MultivariateNormal."""
         ...
 
     @property
@@ -40,8 +41,12 @@ def _vector(prior: object, name: str, n_features: int) -> FloatArray:
     return np.broadcast_to(value, (n_features,))
 
 
-def _check(prior: object, *, positive: tuple[str, ...] = (), below_one: tuple[str, ...] = ()) -> None:
+def _check(
+    prior: object, *, positive: tuple[str, ...] = (), below_one: tuple[str, ...] = (), matrix: str | None = None
+) -> None:
     for field in fields(prior):  # type: ignore[arg-type]
+        if field.name == matrix:
+            continue
         value = getattr(prior, field.name)
         try:
             numbers = np.asarray(value, dtype=np.float64)
@@ -71,6 +76,55 @@ class Normal:
         """Return mean and standard deviation of each coefficient."""
         unused = np.zeros(n_features)
         return np.stack([_vector(self, "mu", n_features), _vector(self, "sigma", n_features), unused])
+
+
+@dataclass(frozen=True)
+class MultivariateNormal:
+    """Normal prior with mean `mu` and a full `covariance` matrix, shape (D, D), such as an earlier posterior's."""
+
+    mu: ArrayLike
+    covariance: ArrayLike
+    family: ClassVar[int] = MULTIVARIATE_NORMAL
+
+    def __post_init__(self) -> None:
+        _check(self, matrix="covariance")
+        try:
+            values = np.asarray(self.covariance, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise TypeError(f"prior: covariance={self.covariance!r} must be a matrix of numbers") from None
+        if values.ndim != 2 or values.shape[0] != values.shape[1]:
+            raise ValueError(f"prior: covariance has shape {values.shape}, not (D, D); for sds alone use Normal")
+        if not np.isfinite(values).all():
+            raise ValueError("prior: covariance has NaN or infinite entries; they must all be finite")
+        uneven, sd = np.abs(values - values.T), np.sqrt(np.abs(np.diagonal(values)))
+        if (uneven > 1e-8 * np.outer(sd, sd)).any():
+            i, j = (int(k) for k in np.argwhere(uneven == uneven.max())[0])
+            raise ValueError(
+                f"prior: covariance is not symmetric, with {values[i, j]:g} at ({i}, {j}) and {values[j, i]:g} at "
+                f"({j}, {i}); give C with C = C'"
+            )
+        values = 0.5 * (values + values.T)
+        try:
+            np.linalg.cholesky(values)
+        except np.linalg.LinAlgError:
+            least = float(np.linalg.eigvalsh(values)[0])
+            raise ValueError(
+                f"prior: covariance is not positive definite, its smallest eigenvalue is {least:.3g}; every direction "
+                "needs a positive variance"
+            ) from None
+        object.__setattr__(self, "covariance", tuple(map(tuple, values.tolist())))
+
+    def table(self, n_features: int) -> FloatArray:
+        """Return the mean, the log density there (repeated), and the precision matrix, D + 2 rows in all."""
+        covariance = np.array(self.covariance)
+        if len(covariance) != n_features:
+            raise ValueError(
+                f"prior: covariance has shape {covariance.shape}; give one row and column for each of the {n_features} "
+                "features (the intercept included)"
+            )
+        precision = np.linalg.inv(covariance)
+        peak = -0.5 * float(np.linalg.slogdet(2.0 * np.pi * covariance)[1])
+        return np.vstack([_vector(self, "mu", n_features), np.full(n_features, peak), 0.5 * (precision + precision.T)])
 
 
 @dataclass(frozen=True)
@@ -161,7 +215,7 @@ class Horseshoe:
         raise ValueError("prior: the horseshoe has no density in closed form; use sampler='nuts' with it")
 
 
-PRIORS = (Normal, StudentT, Cauchy, Laplace, Horseshoe, SpikeAndSlab)
+PRIORS = (Normal, MultivariateNormal, StudentT, Cauchy, Laplace, Horseshoe, SpikeAndSlab)
 
 
 def check_prior(prior: Any) -> Prior:

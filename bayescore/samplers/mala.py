@@ -26,6 +26,7 @@ import numpy as np
 
 from bayescore.compiled import jit
 from bayescore.models.kernels import DensityArguments, log_density
+from bayescore.samplers import linear
 from bayescore.types import FloatArray
 
 TARGET = 0.574
@@ -48,24 +49,6 @@ def init(theta: FloatArray, arguments: DensityArguments) -> State:
 
 
 @jit
-def _times(lower: FloatArray, vector: FloatArray) -> FloatArray:
-    product = np.zeros(vector.size)
-    for i in range(vector.size):
-        for j in range(i + 1):
-            product[i] += lower[i, j] * vector[j]
-    return product
-
-
-@jit
-def _times_transposed(lower: FloatArray, vector: FloatArray) -> FloatArray:
-    product = np.zeros(vector.size)
-    for i in range(vector.size):
-        for j in range(i + 1):
-            product[j] += lower[i, j] * vector[i]
-    return product
-
-
-@jit
 def step(
     noise: FloatArray,
     uniform: float,
@@ -80,11 +63,11 @@ def step(
     (D, D); `arguments` belong to `log_density`.
     """
     epsilon = math.exp(log_epsilon)
-    drift = _times_transposed(factor, state.gradient)
-    theta = state.theta + epsilon * _times(factor, noise + 0.5 * epsilon * drift)
+    drift = linear.transposed_times(factor, state.gradient)
+    theta = state.theta + epsilon * linear.times(factor, noise + 0.5 * epsilon * drift)
     gradient = np.empty(theta.size)
     value = log_density(theta, gradient, *arguments)
-    back = noise + 0.5 * epsilon * (drift + _times_transposed(factor, gradient))
+    back = noise + 0.5 * epsilon * (drift + linear.transposed_times(factor, gradient))
     log_ratio = value - state.value + 0.5 * ((noise * noise).sum() - (back * back).sum())
     if not log_ratio > -math.inf:  # NaN too
         return state, 0.0
@@ -132,8 +115,7 @@ def advance(
     rng: np.random.Generator,
     theta: FloatArray,
     log_epsilon: float,
-    factor: FloatArray,
-    arguments: DensityArguments,
+    arguments: tuple[FloatArray, DensityArguments],
     thin: int,
     iteration: int,
     draws: FloatArray,
@@ -142,12 +124,13 @@ def advance(
 ) -> tuple[FloatArray, float]:
     """Fill `draws`, `values` and `acceptance` from `theta` on, `thin` transitions each.
 
-    `iteration` counts the transitions of warm-up so far; negative after warm-up, when nothing adapts.
-    Returns the last point and log epsilon.
+    `arguments` are L and what the log density takes after coefficients and gradient. `iteration` counts the
+    transitions of warm-up so far; negative after warm-up, when nothing adapts. Returns the last point and log epsilon.
     """
     n, n_features = draws.shape
     normals, uniforms = rng.standard_normal((n, thin, n_features)), rng.random((n, thin))
-    return _advance(normals, uniforms, theta, log_epsilon, factor, arguments, iteration, draws, values, acceptance)
+    factor, density = arguments
+    return _advance(normals, uniforms, theta, log_epsilon, factor, density, iteration, draws, values, acceptance)
 
 
 def first_step_size(n_features: int) -> float:

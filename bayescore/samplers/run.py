@@ -1,6 +1,6 @@
 """The only chain loop: several chains of a compiled sampler in threads, reproducible from one seed.
 
-A sampler gives a compiled `advance`; see `mala`. Each chain has its own random stream, spawned from
+A sampler gives an `advance`; see `mala`, `gibbs` and `polya_gamma`. Each chain has its own random stream, spawned from
 the seed by chain number, so that the draws do not depend on the number of threads.
 """
 
@@ -30,28 +30,27 @@ class Draws:
         Coefficients.
     log_density, acceptance_rate : arrays, shape (chains, draws)
         Log posterior density (not normalised), and mean acceptance probability since the draw before.
-    step_size : array, shape (chains,)
-        Step size after warm-up.
+    tuning : list
+        What each chain's warm-up ended with.
     """
 
     theta: FloatArray
     log_density: FloatArray
     acceptance_rate: FloatArray
-    step_size: FloatArray
+    tuning: list[Any]
 
 
 class Sampler(Protocol):
     """What the chain loop needs of a sampler."""
 
-    advance: Callable[..., tuple[FloatArray, float]]
+    advance: Callable[..., tuple[FloatArray, Any]]
 
 
 def run_chains(
     sampler: Sampler,
     arguments: tuple[Any, ...],
     starts: FloatArray,
-    factor: FloatArray,
-    log_epsilon: float,
+    tuning: Any,
     *,
     draws: int,
     tune: int,
@@ -65,15 +64,15 @@ def run_chains(
     Parameters
     ----------
     sampler : Sampler
-        Module with a compiled `advance`.
+        Module with an `advance` (rng, point, tuning, arguments, thin, iteration, draws, values, acceptance) that fills
+        the last three and returns the last point and what `tuning` has become. `iteration` counts the transitions of
+        warm-up so far; it is negative after warm-up, when nothing may adapt.
     arguments : tuple
-        What the log density takes after coefficients and gradient.
+        What the sampler knows of the posterior.
     starts : array, shape (chains, D)
         First points.
-    factor : array, shape (D, D)
-        Preconditioner L.
-    log_epsilon : float
-        Log step size to begin with.
+    tuning : object
+        What warm-up adapts, to begin with; None if nothing.
     seeds : list of SeedSequence
         One for each chain.
     """
@@ -81,27 +80,27 @@ def run_chains(
     stop = threading.Event()
     theta = np.empty((chains, draws, n_features))
     log_density, acceptance = np.empty((chains, draws)), np.empty((chains, draws))
-    step_size = np.empty(chains)
+    tuned: list[Any] = [tuning] * chains
 
     def chain(c: int, bar: Progress, task: Any) -> None:
         rng = np.random.default_rng(seeds[c])
-        point, log_step = starts[c], log_epsilon
+        point, own = starts[c], tuning
         warm = np.empty((min(_CHUNK, tune), n_features)), np.empty(min(_CHUNK, tune)), np.empty(min(_CHUNK, tune))
         for begin in range(0, tune, _CHUNK):
             if stop.is_set():
                 return
             width = min(_CHUNK, tune - begin)
             out = tuple(part[:width] for part in warm)
-            point, log_step = sampler.advance(rng, point, log_step, factor, arguments, thin, begin * thin, *out)
+            point, own = sampler.advance(rng, point, own, arguments, thin, begin * thin, *out)
             bar.advance(task, width)
         for begin in range(0, draws, _CHUNK):
             if stop.is_set():
                 return
             cut = slice(begin, min(draws, begin + _CHUNK))
             out = (theta[c, cut], log_density[c, cut], acceptance[c, cut])
-            point, log_step = sampler.advance(rng, point, log_step, factor, arguments, thin, -1, *out)
+            point, own = sampler.advance(rng, point, own, arguments, thin, -1, *out)
             bar.advance(task, cut.stop - cut.start)
-        step_size[c] = np.exp(log_step)
+        tuned[c] = own
 
     with progress(progressbar) as bar, threadpool_limits(1), ThreadPoolExecutor(cores) as pool:
         task = bar.add_task("sampling", total=chains * (tune + draws))
@@ -112,4 +111,4 @@ def run_chains(
         except BaseException:
             stop.set()
             raise
-    return Draws(theta, log_density, acceptance, step_size)
+    return Draws(theta, log_density, acceptance, tuned)

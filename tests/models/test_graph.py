@@ -8,7 +8,15 @@ from bayescore.data.coreset import feature_names
 from bayescore.models.graph import log_p, logistic_model, probit_model, weighted_potential
 from bayescore.models.likelihoods import LIKELIHOODS
 from bayescore.models.posterior import posterior
-from bayescore.models.priors import Cauchy, Horseshoe, Laplace, Normal, SpikeAndSlab, StudentT
+from bayescore.models.priors import (
+    Cauchy,
+    Horseshoe,
+    Laplace,
+    MultivariateNormal,
+    Normal,
+    SpikeAndSlab,
+    StudentT,
+)
 from bayescore.validation import DataError
 from tests.conftest import make_rows
 
@@ -33,7 +41,16 @@ def test_log_p_is_finite_with_the_right_gradient_far_out(link):
 
 
 @pytest.mark.parametrize(
-    "prior", [Normal(0, (1, 2, 3)), StudentT(4), Cauchy(), Laplace(0.2, 0.7), SpikeAndSlab()], ids=repr
+    "prior",
+    [
+        Normal(0, (1, 2, 3)),
+        MultivariateNormal((0, 1, 2), np.eye(3) + 0.5),
+        StudentT(4),
+        Cauchy(),
+        Laplace(0.2, 0.7),
+        SpikeAndSlab(),
+    ],
+    ids=repr,
 )
 @pytest.mark.parametrize("link", LIKELIHOODS)
 def test_model_equals_the_compiled_density(rows, link, prior):

@@ -4,12 +4,21 @@ from scipy import optimize
 
 from bayescore.models.newton import find_map, find_mode
 from bayescore.models.posterior import Terms, likelihood_terms, posterior
-from bayescore.models.priors import Cauchy, Horseshoe, Laplace, Normal, SpikeAndSlab, StudentT
+from bayescore.models.priors import (
+    Cauchy,
+    Horseshoe,
+    Laplace,
+    MultivariateNormal,
+    Normal,
+    SpikeAndSlab,
+    StudentT,
+)
 from bayescore.types import WeightedData
 from tests.conftest import make_rows
 
 LINKS = ["logistic", "probit"]
-PRIORS = [Normal(0, 4), StudentT(4), Cauchy(0, 2.5), SpikeAndSlab(), Laplace(0, 1)]
+CORRELATED = MultivariateNormal((0.5, 0, -1), [[2, 0.5, 0], [0.5, 1, -0.3], [0, -0.3, 3]])
+PRIORS = [Normal(0, 4), CORRELATED, StudentT(4), Cauchy(0, 2.5), SpikeAndSlab(), Laplace(0, 1)]
 
 
 @pytest.mark.parametrize("prior", PRIORS, ids=repr)

@@ -7,6 +7,7 @@ from bayescore.models.priors import (
     Cauchy,
     Horseshoe,
     Laplace,
+    MultivariateNormal,
     Normal,
     SpikeAndSlab,
     StudentT,
@@ -41,6 +42,36 @@ def test_density_and_derivatives(prior):
     assert np.count_nonzero(part.precision - np.diag(np.diag(part.precision))) == 0
 
 
+def test_multivariate_normal():
+    covariance = np.array([[4.0, 1.0, 0.0], [1.0, 2.0, -0.5], [0.0, -0.5, 1.0]])
+    mean, beta = np.array([0.5, 0.0, -1.0]), np.array([-2.3, 0.04, 0.7])
+    prior = MultivariateNormal(mean, covariance)
+    part = prior_part(beta, prior)
+    assert part.value == pytest.approx(stats.multivariate_normal(mean, covariance).logpdf(beta), rel=1e-12)
+    np.testing.assert_allclose(part.gradient, np.linalg.solve(covariance, mean - beta), rtol=1e-12)
+    np.testing.assert_allclose(part.precision, np.linalg.inv(covariance), rtol=1e-12)
+    assert prior == MultivariateNormal(list(mean), covariance.tolist())
+    assert hash(prior) == hash(MultivariateNormal(mean, covariance))
+    diagonal, same = prior_part(beta, MultivariateNormal(0, 4 * np.eye(3))), prior_part(beta, Normal(0, 2))
+    assert diagonal.value == pytest.approx(same.value, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("covariance", "error", "message"),
+    [
+        (4.0, ValueError, r"covariance has shape \(\), not \(D, D\)"),
+        ([[1.0, 0.0]], ValueError, r"covariance has shape \(1, 2\), not \(D, D\)"),
+        ([[1.0, 0.5], [0.4, 1.0]], ValueError, "covariance is not symmetric"),
+        ([[1.0, 2.0], [2.0, 1.0]], ValueError, "covariance is not positive definite"),
+        ([[1.0, np.nan], [np.nan, 1.0]], ValueError, "covariance has NaN or infinite entries"),
+        ([["a"]], TypeError, "must be a matrix of numbers"),
+    ],
+)
+def test_bad_covariances_are_named(covariance, error, message):
+    with pytest.raises(error, match=message):
+        MultivariateNormal(0, covariance)
+
+
 def test_laplace_is_rounded_only_at_its_kink():
     part = prior_part(BETA, Laplace(0.0, 1.5))
     assert part.value == pytest.approx(stats.laplace(0, 1.5).logpdf(BETA).sum(), abs=4 * LAPLACE_ROUNDING)
@@ -72,3 +103,9 @@ def test_vector_parameters_are_hashable_and_print():
     prior = Normal(0, np.array([1.0, 2.0]))
     assert prior == Normal(0, [1.0, 2.0])
     assert repr(prior) == "Normal(mu=0, sigma=(1.0, 2.0))"
+
+
+def test_a_covariance_may_be_symmetric_up_to_rounding() -> None:
+    covariance = np.array([[2.0, 0.5, 0.1], [0.5, 2.0, 1e-17], [0.1, 0.0, 2.0]])
+    stored = np.array(MultivariateNormal(0.0, covariance).covariance)
+    np.testing.assert_array_equal(stored, stored.T)

@@ -50,15 +50,14 @@ def test_step_size_adapts_to_the_target_acceptance():
     target, mode = target_of("probit")
     drawn = chains(target, mode, cores=2, draws=2000, tune=500)
     assert drawn.acceptance_rate.mean() == pytest.approx(mala.TARGET, abs=0.05)
-    assert (drawn.step_size > 0.5).all()
+    assert (np.exp(drawn.tuning) > 0.5).all()
 
 
 def chains(target, mode, *, cores, draws=300, tune=100, seed=5, sampler=mala):
     return run_chains(
         sampler,
-        target.arguments(),
+        (np.linalg.cholesky(mode.covariance), target.arguments()),
         np.tile(mode.beta, (3, 1)),
-        np.linalg.cholesky(mode.covariance),
         mala.first_step_size(3),
         draws=draws,
         tune=tune,
@@ -72,8 +71,8 @@ def chains(target, mode, *, cores, draws=300, tune=100, seed=5, sampler=mala):
 def test_draws_do_not_depend_on_the_number_of_threads():
     target, mode = target_of()
     one, three = (chains(target, mode, cores=cores) for cores in (1, 3))
-    for name in ("theta", "log_density", "acceptance_rate", "step_size"):
-        assert (getattr(one, name) == getattr(three, name)).all()
+    for name in ("theta", "log_density", "acceptance_rate", "tuning"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(three, name))
     assert not (one.theta == chains(target, mode, cores=1, seed=6).theta).any()
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import bayescore as bc
-from bayescore.samplers import sample as sample_module
+from bayescore.samplers import methods
 from bayescore.types import WeightedData
 from tests.conftest import make_rows
 
@@ -25,8 +25,17 @@ def quick(core, **options):
     return bc.sample(core, **{**settings, **options})
 
 
-@pytest.mark.parametrize("likelihood", ["logistic", "probit"])
-@pytest.mark.parametrize("sampler", ["nuts", "mala"])
+@pytest.mark.parametrize(
+    ("sampler", "likelihood"),
+    [
+        ("nuts", "logistic"),
+        ("nuts", "probit"),
+        ("mala", "logistic"),
+        ("mala", "probit"),
+        ("gibbs", "probit"),
+        ("polya_gamma", "logistic"),
+    ],
+)
 def test_what_comes_back(core, sampler, likelihood):
     idata = quick(core, sampler=sampler, likelihood=likelihood)
     assert isinstance(idata, az.InferenceData)
@@ -34,7 +43,8 @@ def test_what_comes_back(core, sampler, likelihood):
     assert beta.dims == ("chain", "draw", "feature")
     assert beta.shape == (2, 200, 3)
     assert list(beta.coords["feature"].values) == ["intercept", "x0", "x1"]
-    assert {"lp", "acceptance_rate", "step_size"} <= set(idata.sample_stats)
+    assert {"lp", "acceptance_rate"} <= set(idata.sample_stats)
+    assert ("step_size" in idata.sample_stats) == (sampler in ("nuts", "mala"))
     assert idata.sample_stats["lp"].shape == (2, 200)
     constants = idata.constant_data
     for name, values in {"X": core.X, "y": core.y, "weights": core.weights, "row": core.index}.items():
@@ -50,9 +60,14 @@ def test_what_comes_back(core, sampler, likelihood):
     assert "log_likelihood" not in idata.groups()  # a weighted one must never reach loo
 
 
-@pytest.mark.parametrize("sampler", ["nuts", "mala"])
-def test_same_draws_whatever_the_cores(core, sampler):
-    one, two = (quick(core, sampler=sampler, cores=cores).posterior["beta"].values for cores in (1, 2))
+@pytest.mark.parametrize(
+    ("sampler", "likelihood"),
+    [("nuts", "logistic"), ("mala", "logistic"), ("gibbs", "probit"), ("polya_gamma", "logistic")],
+)
+def test_same_draws_whatever_the_cores(core, sampler, likelihood):
+    one, two = (
+        quick(core, sampler=sampler, likelihood=likelihood, cores=cores).posterior["beta"].values for cores in (1, 2)
+    )
     np.testing.assert_array_equal(one, two)
 
 
@@ -96,16 +111,27 @@ def test_weights_count_as_copies():
         ({"random_seed": -3}, ValueError, "random_seed=-3 must be between 0"),
         ({"sampler": "mala", "target_accept": 0.9}, TypeError, "'target_accept' is not an option of sampler='mala'"),
         ({"sampler": "mala", "thin": 0}, ValueError, "thin=0 must be at least 1"),
+        ({"sampler": "gibbs"}, ValueError, "this one is logistic; use sampler='polya_gamma'"),
+        ({"sampler": "polya_gamma", "likelihood": "probit"}, ValueError, "this one is probit; use sampler='gibbs'"),
+        ({"sampler": "gibbs", "likelihood": "probit", "prior": bc.Cauchy()}, ValueError, "needs a Gaussian prior"),
+        (
+            {"sampler": "polya_gamma", "prior": bc.Horseshoe()},
+            ValueError,
+            "needs a Gaussian prior.* use sampler='nuts'",
+        ),
+        ({"sampler": "gibbs", "preconditioner": "laplace"}, TypeError, "'preconditioner' is not an option of sampler"),
+        ({"sampler": "polya_gamma", "thin": 0}, ValueError, "thin=0 must be at least 1"),
+        ({"prior": bc.MultivariateNormal(0, [[1]])}, ValueError, r"covariance has shape \(1, 1\).* 3 features"),
     ],
 )
 def test_bad_arguments_fail_before_work(core, options, error, message, monkeypatch):
-    monkeypatch.setattr(sample_module, "run_chains", None)
+    monkeypatch.setattr(methods, "run_chains", None)
     with pytest.raises(error, match=message):
         quick(core, **options)
 
 
 def test_nutpie_missing_is_said(core, monkeypatch):
-    monkeypatch.setattr(sample_module.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(methods.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"pip install 'bayescore\[nutpie\]'"):
         quick(core, nuts_sampler="nutpie")
 

@@ -1,0 +1,87 @@
+"""What tells whether a sampler draws from the posterior, for all tests of samplers.
+
+`check` compares means and sds with a reference, `rank_p_values` is simulation-based calibration. Both must reject
+deliberately wrong kernels: every file of tests that uses one shows it.
+"""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from bayescore.diagnostics.draws import ess_mean, mcse_mean
+from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.models.posterior import prior_part
+from bayescore.models.priors import Normal
+from bayescore.types import WeightedData
+
+MIN_ESS = 5000
+
+
+def weighted(X, y, weights=None):
+    w = np.ones(len(X)) if weights is None else np.asarray(weights, dtype=float)
+    return WeightedData(np.ascontiguousarray(X, dtype=float), np.asarray(y, dtype=np.int8), w, np.arange(len(X)))
+
+
+def check(draws, mean, mean_error, sd):
+    """Assert that draws, shape (chain, draw, D), have the reference's means and sds.
+
+    Every mean must lie within 4 standard errors (ours and the reference's) and every sd within 5%. False-alarm rate of
+    one mean: 6e-5; of one sd with the ESS asked for (5000, so a standard error of 1%): below 1e-5.
+    """
+    sizes, errors = ess_mean(draws), mcse_mean(draws)
+    assert sizes.min() > MIN_ESS
+    for d in range(draws.shape[-1]):
+        own = draws[..., d]
+        error = math.hypot(errors[d], mean_error[d])
+        assert abs(own.mean() - mean[d]) < 4 * error, f"mean {d}: {own.mean()} against {mean[d]}, error {error}"
+        assert own.std() == pytest.approx(sd[d], rel=0.05), f"sd {d}"
+
+
+def problem(link, positive, seed=0):
+    """Return M = 200 rows of D = 10 features with weights from 0.05 to 5000, some of them 1.
+
+    A hundred points of the design are there with both labels, the weight being shared as the model has it, so that the
+    data are not separable; `positive` is about the share of the positive label.
+    """
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([np.ones(100), rng.normal(size=(100, 9))])
+    beta = np.concatenate([[0.0], rng.normal(size=9) / 6])
+    beta[0] = -special.logit(1 - positive) if link == "logistic" else special.ndtri(positive)
+    p = LIKELIHOODS[link].probability(X @ beta)
+    total = np.exp(rng.uniform(math.log(0.2), math.log(5000), 100))
+    weights = np.clip(np.concatenate([total * p, total * (1 - p)]), 0.05, 5000)
+    weights[::20], weights[1::20], weights[2] = 1.0, 0.05, 5000.0
+    return weighted(np.vstack([X, X]), np.repeat([1, -1], 100), weights)
+
+
+def rank_p_values(sampler, link, counts, n_sims=600, seed=0):
+    """Return the p-value of each coefficient's rank histogram in simulation-based calibration, shape (3,).
+
+    Coefficients from the prior and labels from the model are a draw of the joint distribution. Put at a random place of
+    a chain of 32 draws that leaves its posterior invariant, the true coefficient has a uniform rank among them, however
+    slowly the chain mixes (Gandy and Scott 2020). As the samplers are reversible, both arms of the chain run forward.
+    `counts` are the numbers of trials at each point of the design; the rows' weights are their successes and failures.
+    Chi-squared test of 16 bins.
+    """
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([np.ones(len(counts)), rng.normal(size=(len(counts), 2))])
+    prior = prior_part(np.zeros(3), Normal((0.5, 0.0, 0.0), (1.0, 1.0, 2.0)))
+    ranks = np.empty((n_sims, 3))
+    for i in range(n_sims):
+        beta = rng.normal([0.5, 0.0, 0.0], [1.0, 1.0, 2.0])
+        hits = rng.binomial(counts, LIKELIHOODS[link].probability(X @ beta))
+        weights = np.concatenate([hits, counts - hits]).astype(float)
+        kept = weights > 0
+        arguments = sampler.prepare(np.vstack([X, -X])[kept], weights[kept], prior)
+        ahead = rng.integers(32)
+        below = np.zeros(3)
+        for n in (ahead, 31 - ahead):
+            draws = np.empty((n, 3))
+            if n:
+                sampler.advance(rng, beta, None, arguments, 3, -1, draws, np.empty(n), np.empty(n))
+            below += (draws < beta).sum(axis=0)
+        ranks[i] = below
+    found = np.stack([np.bincount(column.astype(int) // 2, minlength=16) for column in ranks.T])
+    return stats.chisquare(found, axis=1).pvalue

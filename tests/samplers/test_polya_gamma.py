@@ -1,0 +1,136 @@
+"""Polya-Gamma Gibbs sampling. False-alarm rate of the file: below 0.5%.
+
+(60 means at 6e-5 each, see `exactness.check`; 6 rank histograms at 1e-4; 108 z-scores of omega at 1e-5.)
+"""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from polyagamma import random_polyagamma
+
+import bayescore as bc
+from bayescore.diagnostics.draws import mcse_mean
+from bayescore.models.posterior import posterior, prior_part
+from bayescore.models.priors import MultivariateNormal, Normal
+from bayescore.samplers import polya_gamma
+from bayescore.samplers.run import run_chains
+from tests.conftest import make_rows
+from tests.samplers.exactness import check, problem, rank_p_values
+
+ETA = (0.0, 0.09, 0.11, -1.5, 6.0, 25.0)
+COUNTS = {"unit": np.ones(30, dtype=int), "integer": np.arange(30) % 5 * 4 + 1}
+
+
+def chains(data, prior, sampler=polya_gamma, *, draws=3000, thin=2, seed=0, cores=2):
+    target = posterior(data, "logistic", prior)
+    arguments = sampler.prepare(target.Z, target.weights, prior_part(np.zeros(data.n_features), prior))
+    return run_chains(
+        sampler,
+        arguments,
+        np.tile(bc.find_map(data, "logistic", prior).beta, (4, 1)),
+        None,
+        draws=draws,
+        tune=50,
+        thin=thin,
+        cores=cores,
+        seeds=np.random.SeedSequence(seed).spawn(4),
+        progressbar=False,
+    )
+
+
+def z_scores(omega, w, eta):
+    """Return by how many standard errors mean, variance and Laplace transform of draws of PG(w, eta) are off.
+
+    The sampler needs E exp(-s omega) at s = (eta'^2 - eta^2) / 2; eta' is one larger here, less for large weights.
+    """
+    mean, variance = (w * moment for moment in polya_gamma.moments(eta))
+    s = min(abs(eta) + 0.5, 1.0 / np.sqrt(variance))
+    figures = [omega - mean, (omega - mean) ** 2 - variance]
+    log_laplace = w * (np.log(np.cosh(0.5 * eta)) - np.log(np.cosh(np.sqrt(0.25 * eta * eta + 0.5 * s))))
+    figures.append(np.exp(s * (mean - omega)) - np.exp(s * mean + log_laplace))
+    return [figure.mean() / figure.std() * np.sqrt(len(omega)) for figure in figures]
+
+
+def test_moments():
+    for eta in (1e-3, 0.098, 0.102, 2.0, 30.0):
+        mean, variance = polya_gamma.moments(eta)
+        assert mean == pytest.approx(np.tanh(eta / 2) / (2 * eta), rel=1e-9)
+        h = 1e-3 * max(eta, 0.1)  # the variance is minus the derivative of the mean by eta^2 / 2
+        slope = (polya_gamma.moments(eta + h)[0] - polya_gamma.moments(abs(eta - h))[0]) / (2 * h * eta)
+        assert variance == pytest.approx(-slope, rel=1e-4)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("w", [0.05, 0.6, 1.0, 2.7, 4.0, 5000.3])
+def test_omega(w):
+    n = 100_000
+    for eta in ETA:
+        rng = np.random.default_rng(4)
+        omega = polya_gamma.draw_omega(rng, np.full(n, w), np.full(n, eta), n if w in (1.0, 4.0) else 0)
+        assert np.abs(z_scores(omega, w, eta)).max() < 4.4, eta
+
+
+@pytest.mark.statistical
+def test_the_package_s_default_would_fail_the_same_test():
+    """Why not random_polyagamma as it is: negative control, and a notice should a later version be right."""
+    omega = random_polyagamma(2.7, 0.11, size=400_000, random_state=np.random.default_rng(0))
+    assert np.abs(z_scores(omega, 2.7, 0.11)).max() > 4.4
+
+
+def test_omega_is_finite_far_out():
+    rng = np.random.default_rng(0)
+    eta = np.array([-1e4, 1e4, -800.0, 1e4, 0.0, 1e-9])
+    omega = polya_gamma.draw_omega(rng, np.array([1.0, 3.0, 0.05, 5000.0, 1e7, 0.3]), eta, 2)
+    assert np.isfinite(omega).all()
+    assert (omega > 0).all()
+
+
+def test_log_density_and_threads():
+    rows, prior = make_rows(), MultivariateNormal([0.5, 0, 0], [[2, 0.5, 0], [0.5, 1, -0.3], [0, -0.3, 3]])
+    data = rows.with_weights(np.where(np.arange(60) % 3 == 0, 2.0, rows.weights))
+    one, three = (chains(data, prior, draws=100, cores=cores) for cores in (1, 3))
+    np.testing.assert_array_equal(one.theta, three.theta)
+    value, _ = posterior(data, "logistic", prior).log_density(one.theta[1, 7])
+    assert one.log_density[1, 7] == pytest.approx(value, rel=1e-10)
+
+
+# weights as precisions, p(sqrt(w) eta) for p(eta)^w
+SQRT = SimpleNamespace(
+    prepare=lambda Z, w, prior: polya_gamma.prepare(Z * np.sqrt(w)[:, None], np.ones(len(w)), prior),
+    advance=polya_gamma.advance,
+)
+
+
+@pytest.mark.statistical
+@pytest.mark.slow
+@pytest.mark.parametrize("positive", [0.5, 0.03])
+def test_against_nuts(positive):
+    data, prior = problem("logistic", positive), Normal(0, 4)
+    reference = bc.sample(data, "logistic", prior, draws=700, tune=300, random_seed=1, progressbar=False)
+    beta = reference.posterior["beta"].values
+    figures = beta.mean(axis=(0, 1)), mcse_mean(beta), beta.std(axis=(0, 1))
+    check(chains(data, prior, thin=8 if positive < 0.5 else 1).theta, *figures)
+    with pytest.raises(AssertionError, match=r"mean|sd"):
+        check(chains(data, prior, SQRT).theta, *figures)
+
+
+@pytest.mark.statistical
+def test_weight_w_equals_w_copies():
+    rows = make_rows(weights=False)
+    counts = np.arange(60) % 6 + 1
+    copies = chains(rows.take(np.repeat(np.arange(60), counts)), Normal(0, 2), seed=1).theta
+    figures = copies.mean(axis=(0, 1)), mcse_mean(copies), copies.std(axis=(0, 1))
+    check(chains(rows.with_weights(counts.astype(float)), Normal(0, 2), seed=2).theta, *figures)
+
+
+@pytest.mark.statistical
+@pytest.mark.slow
+@pytest.mark.parametrize("weights", COUNTS)
+def test_ranks_are_uniform(weights):
+    assert rank_p_values(polya_gamma, "logistic", COUNTS[weights]).min() > 1e-4
+
+
+@pytest.mark.statistical
+def test_a_wrong_kernel_has_other_ranks():
+    assert rank_p_values(SQRT, "logistic", COUNTS["integer"], n_sims=300).min() < 1e-4

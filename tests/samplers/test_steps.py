@@ -1,0 +1,109 @@
+"""Step methods in PyMC against NUTS on all variables, and against the samplers of their own."""
+
+import math
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import bayescore as bc
+from bayescore.diagnostics.draws import ess_mean, mcse_mean
+from bayescore.samplers.steps import AlbertChibGibbs, PolyaGammaGibbs
+from bayescore.validation import DataError
+from tests.conftest import make_rows
+
+STEPS = {"probit": AlbertChibGibbs, "logistic": PolyaGammaGibbs}
+
+
+def hierarchy(data, likelihood):
+    """Partial pooling: location and scale of the coefficients are random, the scale is sampled as its logarithm."""
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 1)
+        tau = pm.LogNormal("tau", -0.5, 0.5)
+        beta = pm.Normal("beta", mu, tau, shape=data.n_features)
+        bc.weighted_potential("loglik", data, beta, likelihood)
+    return model
+
+
+def run(model, draws, seed, **options):
+    with model:
+        idata = pm.sample(draws, tune=500, chains=2, cores=1, random_seed=seed, progressbar=False, **options)
+    return np.concatenate(
+        [idata.posterior[name].values.reshape(2, draws, -1) for name in ("mu", "tau", "beta")], axis=-1
+    )
+
+
+@pytest.mark.statistical
+@pytest.mark.slow
+@pytest.mark.parametrize("likelihood", STEPS)
+def test_hierarchy_against_nuts(likelihood):
+    """Means within 4 standard errors, sds within 15% at an ESS of 500 (3.2% standard error); 14 means: below 0.1%."""
+    data = make_rows(60, 5)
+    model = hierarchy(data, likelihood)
+    with model:
+        step = STEPS[likelihood](model["beta"], data)
+    ours, theirs = run(model, 1500, 1, step=step), run(model, 1500, 2, target_accept=0.95)
+    errors = np.hypot(mcse_mean(ours), mcse_mean(theirs))
+    assert min(ess_mean(ours).min(), ess_mean(theirs).min()) > 500
+    assert np.abs((ours.mean(axis=(0, 1)) - theirs.mean(axis=(0, 1))) / errors).max() < 4
+    np.testing.assert_allclose(ours.std(axis=(0, 1)), theirs.std(axis=(0, 1)), rtol=0.15)
+
+
+def test_prior_is_taken_at_the_current_hyperparameters():
+    data = make_rows()
+    model = hierarchy(data, "probit")
+    with model:
+        step = AlbertChibGibbs([model["beta"]], data)
+    prior = step.prior_at({"mu": np.array(0.3), "tau_log__": np.array(-1.0), "beta": np.zeros(3)})
+    assert prior == bc.Normal([0.3] * 3, [math.exp(-1.0)] * 3)
+
+
+def test_full_covariance_and_several_processes():
+    """A fixed prior: the step's chain is that of `sample`, but for its random numbers."""
+    data, covariance = make_rows(), np.eye(3) + 0.5
+    with pm.Model():
+        beta = pm.MvNormal("beta", np.zeros(3), covariance)
+        bc.weighted_potential("loglik", data, beta, "probit")
+        idata = pm.sample(
+            500, tune=20, chains=2, cores=2, step=AlbertChibGibbs(beta, data), random_seed=1, progressbar=False
+        )
+    draws = idata.posterior["beta"].values
+    assert not (draws[0] == draws[1]).any()
+    assert 0.9 < float(idata.sample_stats["accept"].mean()) <= 1
+    prior = bc.MultivariateNormal(0, covariance)
+    own = bc.sample(data, "probit", prior, "gibbs", thin=10, random_seed=2, progressbar=False).posterior["beta"].values
+    errors = np.hypot(mcse_mean(draws), mcse_mean(own))
+    assert np.abs((draws.mean(axis=(0, 1)) - own.mean(axis=(0, 1))) / errors).max() < 4
+
+
+@pytest.mark.parametrize(
+    ("prior", "link", "offset", "error", "message"),
+    [
+        (lambda: pm.StudentT("beta", 4, shape=3), "probit", None, TypeError, "AlbertChibGibbs needs pm.Normal"),
+        (lambda: pm.Normal("beta", shape=3), "logistic", None, ValueError, "is not its prior times the probit"),
+        (lambda: pm.Normal("beta", shape=3), "probit", np.linspace(-1, 1, 60), ValueError, "without offset"),
+    ],
+    ids=["prior", "likelihood", "offset"],
+)
+def test_models_that_do_not_fit(prior, link, offset, error, message):
+    data = make_rows()
+    with pm.Model():
+        beta = prior()
+        bc.weighted_potential("loglik", data, beta, link, offset=offset)
+        with pytest.raises(error, match=message):
+            AlbertChibGibbs(beta, data)
+
+
+def test_data_and_variables_that_do_not_fit():
+    data = make_rows()
+    with pm.Model():
+        beta, other = pm.Normal("beta", shape=3), pm.Normal("other", shape=3)
+        bc.weighted_potential("loglik", data, beta)
+        with pytest.raises(DataError, match=r"beta has shape \(3,\); the data have 4 features"):
+            PolyaGammaGibbs(beta, make_rows(n_features=4))
+        with pytest.raises(ValueError, match="is not its prior times the logistic likelihood of data"):
+            PolyaGammaGibbs(beta, data.with_weights(2 * data.weights))
+        with pytest.raises(ValueError, match="vars has 2 variables; give the one vector"):
+            PolyaGammaGibbs([beta, other], data)
+        with pytest.raises(ValueError, match="sweeps=0 must be at least 1"):
+            PolyaGammaGibbs(beta, data, sweeps=0)
