@@ -20,7 +20,7 @@ from bayescore.models.priors import Normal
 from bayescore.samplers import gibbs, linear, mala, polya_gamma
 from bayescore.types import WeightedData
 from benchmarks.tables import publish
-from tests.samplers.exactness import problem
+from tests.samplers.problems import problem
 
 M, D, N = 200, 10, 20_000
 PRIOR = Normal(0, 4)

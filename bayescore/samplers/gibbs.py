@@ -66,7 +66,7 @@ def prepare(Z: FloatArray, weights: FloatArray, prior: Terms) -> Arguments:
     rows, w = Z[order], weights[order]
     # by QR of the stacked square roots: Z'WZ itself would lose what nearly collinear columns leave to the prior
     stacked = np.vstack([rows * np.sqrt(w)[:, None], linalg.cholesky(prior.precision)])
-    factor = np.ascontiguousarray(np.linalg.qr(stacked, mode="r").T)
+    factor = np.ascontiguousarray(np.asarray(np.linalg.qr(stacked, mode="r")).T)
     columns = np.ascontiguousarray(linalg.solve_triangular(factor, rows.T, lower=True))
     shift = linalg.solve_triangular(factor, prior.gradient, lower=True)
     summed = np.ascontiguousarray(w[: np.count_nonzero(w != 1.0)])

@@ -2,6 +2,7 @@
 
 import importlib.util
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -13,10 +14,15 @@ from bayescore.data.coreset import feature_names
 from bayescore.models.posterior import Posterior, posterior, prior_part
 from bayescore.models.priors import GAUSSIAN, SMOOTH, SPIKE_AND_SLAB, Prior, check_density
 from bayescore.samplers import gibbs, mala, polya_gamma
-from bayescore.samplers.run import Draws, Sampler, run_chains
+from bayescore.samplers.run import CHUNK, Draws, Sampler, run_chains
 from bayescore.samplers.start import spread_starts
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import check_choice, check_integer
+
+_WORK = 2e7  # entries of X read between two looks at Ctrl-C: some tenths of a second
+_MIN_DRAWS = 100  # fewer in a chain tell nothing of mixing
+_MIN_ESS = 100  # of a chain, and a tenth of its draws where they are fewer than 1000
+_MAX_RHAT = 1.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +58,7 @@ class Task:
             cores=self.cores,
             seeds=self.streams[:-1],
             progressbar=self.progressbar,
+            chunk=max(1, min(CHUNK, int(_WORK // (thin * self.data.X.size)))),
         )
 
     def chosen_options(self, sampler: str, **known: Any) -> dict[str, Any]:
@@ -127,7 +134,7 @@ def _augmented(task: Task, sampler: Any, name: str, likelihood: str) -> Any:
     if task.prior.family not in GAUSSIAN:
         raise ValueError(
             f"sampler={name!r} needs a Gaussian prior, Normal or MultivariateNormal; {task.prior} is none: "
-            "use sampler='nuts'"
+            "use sampler='nuts', or 'mala' if it is StudentT, Cauchy or Laplace"
         )
     target = posterior(task.data, task.likelihood, task.prior)
     starts, _ = task.starts(target)
@@ -150,3 +157,30 @@ def _to_inference_data(drawn: Draws, data: WeightedData, **stats: FloatArray) ->
         coords={"feature": list(feature_names(data))},
         dims={"beta": ["feature"]},
     )
+
+
+def warn_unless_mixed(idata: Any, sampler: str) -> None:
+    """Warn where the smallest effective sample size or the largest R-hat says that the chains have not mixed.
+
+    Both are rank-normalised (Vehtari et al. 2021). R-hat is looked at from 1000 draws on, as it is noisy before.
+    """
+    beta = idata.posterior["beta"]
+    chains, draws, _ = beta.shape
+    if draws < _MIN_DRAWS:
+        return
+    with np.errstate(all="ignore"):  # a chain that stood still
+        sizes = az.ess(beta)["beta"].values
+        ratios = az.rhat(beta)["beta"].values if chains > 1 and draws >= 1000 else np.ones_like(sizes)
+    found = []
+    if not sizes.min() >= chains * min(_MIN_ESS, draws / 10):
+        name = beta["feature"].values[np.argmin(sizes)]
+        found.append(f"the effective sample size of {name} is {sizes.min():.0f} of {chains * draws} draws")
+    if not ratios.max() <= _MAX_RHAT:
+        found.append(f"R-hat of {beta['feature'].values[np.argmax(ratios)]} is {ratios.max():.3g}")
+    if found:
+        others = "'nuts'" if sampler == "mala" else "'mala' or 'nuts'"
+        warnings.warn(
+            f"the chains have not mixed, {' and '.join(found)}: take more draws, a larger thin, or sampler={others}",
+            UserWarning,
+            stacklevel=3,
+        )

@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 from bayescore.progress import progress
 from bayescore.types import FloatArray
 
-_CHUNK = 256  # kept draws between two looks at the progress bar and at Ctrl-C
+CHUNK = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +58,7 @@ def run_chains(
     cores: int,
     seeds: list[np.random.SeedSequence],
     progressbar: bool,
+    chunk: int = CHUNK,
 ) -> Draws:
     """Run one chain from each start; `draws` are kept after `tune`, each after `thin` transitions.
 
@@ -75,6 +76,9 @@ def run_chains(
         What warm-up adapts, to begin with; None if nothing.
     seeds : list of SeedSequence
         One for each chain.
+    chunk : int
+        Kept draws between two looks at the progress bar and at Ctrl-C. Samplers that draw their noise a chunk at a time
+        give other draws with another chunk, so let it depend on data and options alone, not on cores or the clock.
     """
     chains, n_features = starts.shape
     stop = threading.Event()
@@ -85,18 +89,18 @@ def run_chains(
     def chain(c: int, bar: Progress, task: Any) -> None:
         rng = np.random.default_rng(seeds[c])
         point, own = starts[c], tuning
-        warm = np.empty((min(_CHUNK, tune), n_features)), np.empty(min(_CHUNK, tune)), np.empty(min(_CHUNK, tune))
-        for begin in range(0, tune, _CHUNK):
+        warm = np.empty((min(chunk, tune), n_features)), np.empty(min(chunk, tune)), np.empty(min(chunk, tune))
+        for begin in range(0, tune, chunk):
             if stop.is_set():
                 return
-            width = min(_CHUNK, tune - begin)
+            width = min(chunk, tune - begin)
             out = tuple(part[:width] for part in warm)
             point, own = sampler.advance(rng, point, own, arguments, thin, begin * thin, *out)
             bar.advance(task, width)
-        for begin in range(0, draws, _CHUNK):
+        for begin in range(0, draws, chunk):
             if stop.is_set():
                 return
-            cut = slice(begin, min(draws, begin + _CHUNK))
+            cut = slice(begin, min(draws, begin + chunk))
             out = (theta[c, cut], log_density[c, cut], acceptance[c, cut])
             point, own = sampler.advance(rng, point, own, arguments, thin, -1, *out)
             bar.advance(task, cut.stop - cut.start)

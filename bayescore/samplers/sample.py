@@ -12,7 +12,7 @@ from bayescore.data.coreset import Coreset, feature_names, own_likelihood
 from bayescore.data.passes import available_cores
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.priors import Normal, Prior, check_prior
-from bayescore.samplers.methods import SAMPLERS, Task
+from bayescore.samplers.methods import SAMPLERS, Task, warn_unless_mixed
 from bayescore.types import WeightedData
 from bayescore.validation import RandomState, check_choice, check_integer, check_seed
 
@@ -71,6 +71,11 @@ def sample(
     ------
     ValueError, TypeError
         For arguments that are out of range or do not fit the sampler, before sampling starts.
+
+    Warns
+    -----
+    UserWarning
+        If the chains have not mixed: an effective sample size below 100 a chain, or R-hat above 1.01.
     """
     chosen = check_choice(sampler, "sampler", SAMPLERS)
     link = check_likelihood(own_likelihood(core, likelihood)).name
@@ -88,7 +93,10 @@ def sample(
     begin = time.perf_counter()
     task = Task(core, link, prior, draws, tune, chains, workers, seed, streams, progressbar, options)
     idata = SAMPLERS[chosen](task)
-    return _with_story(idata, core, link, prior, chosen, seed, tune, time.perf_counter() - begin)
+    taken = time.perf_counter() - begin
+    if chosen != "nuts":  # PyMC has warnings of its own
+        warn_unless_mixed(idata, chosen)
+    return _with_story(idata, core, link, prior, chosen, seed, tune, taken)
 
 
 def _with_story(

@@ -124,10 +124,20 @@ class AugmentationStep(BlockedStep):  # type: ignore[misc]
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         """Draw the coefficients given all else."""
         name = self.vars[0].name
-        prior = prior_part(np.zeros(self.data.n_features), self.prior_at(point))
-        arguments = self.sampler.prepare(self.data.Z, self.data.weights, prior)
+        # A proposal of extreme hyperparameters can leave no prior in floating point (a scale that underflows to 0, a
+        # covariance that rounding makes indefinite). Whether it does depends on them alone, so that to leave the
+        # coefficients where they are keeps their conditional density invariant; the next step may move on.
+        stay = {**point}, [{"accept": 0.0}]
+        with np.errstate(all="ignore"):
+            try:
+                prior = prior_part(np.zeros(self.data.n_features), self.prior_at(point))
+                arguments = self.sampler.prepare(self.data.Z, self.data.weights, prior)
+            except ValueError:  # LinAlgError too
+                return stay
         draws, values, acceptance = np.empty((1, self.data.n_features)), np.empty(1), np.empty(1)
         self.sampler.advance(self.rng, point[name], None, arguments, self.sweeps, -1, draws, values, acceptance)
+        if not np.isfinite(draws).all():
+            return stay
         return {**point, name: draws[0]}, [{"accept": acceptance[0]}]
 
 

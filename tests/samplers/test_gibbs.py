@@ -1,6 +1,7 @@
 """Albert and Chib's sampler: latents, the Metropolis-Hastings step, exactness. False-alarm rate: below 0.5%.
 
-(80 means at 6e-5 each, see `exactness.check`; 6 rank histograms at 1e-4; 12 Kolmogorov-Smirnov tests at 1e-5.)
+(23 means at 6e-5 and 23 sds at 1e-5, see `exactness.check`; 6 rank histograms at 1e-4; 12
+Kolmogorov-Smirnov tests at 1e-5.)
 """
 
 import math
@@ -12,13 +13,13 @@ from scipy import special, stats
 
 import bayescore as bc
 from bayescore.compiled import jit
-from bayescore.diagnostics.draws import mcse_mean
 from bayescore.models.posterior import posterior, prior_part
 from bayescore.models.priors import MultivariateNormal, Normal
-from bayescore.samplers import gibbs, linear
+from bayescore.samplers import gibbs, linear, methods
 from bayescore.samplers.run import run_chains
 from tests.conftest import make_rows
-from tests.samplers.exactness import check, problem, rank_p_values, weighted
+from tests.samplers.exactness import check, figures_of, rank_p_values, reference, weighted
+from tests.samplers.problems import problem
 
 FAR = np.array([-1e4, -300.0, -37.5, -5.0, -1.0, 0.0, 0.7, 3.0, 8.5, 40.0, 1e3, 1e4])
 COUNTS = {"unit": np.ones(30, dtype=int), "integer": np.arange(30) % 5 * 4 + 1}
@@ -144,6 +145,27 @@ def test_many_rows_of_unit_weight_split_the_random_numbers():
     assert abs(drawn.theta[..., 1].mean() - bc.find_map(data, "probit").beta[1]) < 0.1
 
 
+def test_chains_that_have_not_mixed_are_told():
+    """Weights of 5000 and 0.4 with one label: nearly all of the posterior is where a sweep hardly moves."""
+    data = weighted([[1.0], [2.0]], [1, 1], [5000.0, 0.4])
+    with pytest.warns(UserWarning, match=r"not mixed, the effective sample size of .* of 4000 draws and R-hat of"):
+        bc.sample(data, "probit", sampler="gibbs", random_seed=0, progressbar=False)
+
+
+@pytest.mark.parametrize(("n_rows", "thin", "chunk"), [(60, 10, 256), (20_000, 10, 33), (20_000, 10**6, 1)])
+def test_large_data_look_at_interrupts_more_often(monkeypatch, n_rows, thin, chunk):
+    seen = []
+
+    def spy(*_, **options):
+        seen.append(options["chunk"])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(methods, "run_chains", spy)
+    with pytest.raises(KeyboardInterrupt):
+        bc.sample(make_rows(n_rows), "probit", sampler="gibbs", thin=thin, progressbar=False)
+    assert seen == [chunk]
+
+
 @jit
 def _leave_out_the_proposal(normals, uniforms, theta, arguments, draws):
     factor = arguments[3]
@@ -180,9 +202,7 @@ WRONG_RATIO = SimpleNamespace(
 @pytest.mark.parametrize("positive", [0.5, 0.03])
 def test_against_nuts(positive):
     data, prior = problem("probit", positive), Normal(0, 4)
-    reference = bc.sample(data, "probit", prior, draws=700, tune=300, random_seed=1, progressbar=False)
-    beta = reference.posterior["beta"].values
-    figures = beta.mean(axis=(0, 1)), mcse_mean(beta), beta.std(axis=(0, 1))
+    figures = reference(data, "probit", prior)
     check(chains(data, prior, thin=20).theta, *figures)
     for wrong in (SQRT, WRONG_RATIO):
         with pytest.raises(AssertionError, match=r"mean|sd"):
@@ -193,8 +213,8 @@ def test_against_nuts(positive):
 def test_weight_w_equals_w_copies():
     rows = make_rows(weights=False)
     counts = np.arange(60) % 4 + 1
-    copies = chains(rows.take(np.repeat(np.arange(60), counts)), Normal(0, 2), seed=1).theta
-    figures = copies.mean(axis=(0, 1)), mcse_mean(copies), copies.std(axis=(0, 1))
+    copies = chains(rows.take(np.repeat(np.arange(60), counts)), Normal(0, 2), seed=1, draws=12_000).theta
+    figures = figures_of(copies)
     data = rows.with_weights(counts.astype(float))
     check(chains(data, Normal(0, 2), seed=2).theta, *figures)
     with pytest.raises(AssertionError, match=r"mean|sd"):

@@ -21,7 +21,7 @@ from bayescore.samplers.run import run_chains
 from tests.samplers.exactness import check, weighted
 
 SETTINGS = {
-    "nuts": {"draws": 3000, "tune": 1000, "chains": 4},
+    "nuts": {"draws": 5000, "tune": 1000, "chains": 4},
     "mala": {"draws": 4000, "tune": 1000, "chains": 4, "thin": 20},
 }
 FEW_ROWS = {**SETTINGS, "polya_gamma": {"draws": 3000, "tune": 200, "chains": 4, "thin": 10}}

@@ -58,6 +58,35 @@ def test_prior_is_taken_at_the_current_hyperparameters():
     assert prior == bc.Normal([0.3] * 3, [math.exp(-1.0)] * 3)
 
 
+@pytest.mark.parametrize("log_tau", [-800.0, -400.0, 800.0], ids=["tau = 0", "1 / tau^2 = inf", "tau = inf"])
+@pytest.mark.parametrize("likelihood", STEPS)
+def test_no_prior_at_extreme_hyperparameters(likelihood, log_tau):
+    data = make_rows()
+    model = hierarchy(data, likelihood)
+    with model:
+        step = STEPS[likelihood]([model["beta"]], data, rng=np.random.default_rng(0))
+    beta = np.array([0.1, 0.2, 0.3])
+    point, (stats,) = step.step({"mu": np.array(0.3), "tau_log__": np.array(log_tau), "beta": beta})
+    assert (point["beta"] == beta).all()
+    assert stats["accept"] == 0
+    point, (stats,) = step.step({**point, "tau_log__": np.array(0.0)})
+    assert (point["beta"] != beta).all()
+    assert stats["accept"] > 0.5
+
+
+def test_no_prior_where_the_covariance_is_indefinite():
+    data = make_rows()
+    with pm.Model():
+        scale = pm.HalfNormal("scale", 1, initval=0.5)
+        beta = pm.MvNormal("beta", np.zeros(3), pm.math.stack([[1, 0, 0], [0, 1, scale], [0, scale, 1]]))
+        bc.weighted_potential("loglik", data, beta, "probit")
+        step = AlbertChibGibbs(beta, data, rng=np.random.default_rng(0))
+    here = {"scale_log__": np.array(1.0), "beta": np.zeros(3)}
+    point, (stats,) = step.step(here)
+    assert (point["beta"] == 0).all()
+    assert stats["accept"] == 0
+
+
 def test_full_covariance_and_several_processes():
     """A fixed prior: the step's chain is that of `sample`, but for its random numbers."""
     data, covariance = make_rows(), np.eye(3) + 0.5
