@@ -213,9 +213,8 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--label", required=True, help="column of the labels")
     p.add_argument("--weights", help="column of the weights")
     p.add_argument("--likelihood", default="logistic", help="logistic or probit (default: %(default)s)")
-    p.add_argument(
-        "--method", default="auto", help="auto, calibrated, sensitivity, uniform, aggregate (default: %(default)s)"
-    )
+    methods = "auto, calibrated, sensitivity, leverage, online, uniform, aggregate"
+    p.add_argument("--method", default="auto", help=f"{methods} (default: %(default)s)")
     p.add_argument("--size", type=_size, default="auto", help="rows to draw, or auto (default: %(default)s)")
     p.add_argument("--tolerance", type=float, help="error that calibrated --size auto aims at, in sds (default: 0.05)")
     p.add_argument("--prior", help="prior whose mode calibrated seeks (default: normal(0,4))")

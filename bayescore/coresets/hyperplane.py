@@ -18,6 +18,10 @@ TOLERANCE = 1e-9  # cosine that counts as 0; the solver's own tolerance is 1e-10
 CUTS = 500  # rows that a pass brings back
 
 
+class UnsolvedError(RuntimeError):
+    """The linear program was not solved."""
+
+
 def unit_rows(block: WeightedData, white: Whitening) -> tuple[FloatArray, FloatArray]:
     """Return signed rows at unit length, shape (n, r), rows of zeros as such, and their rounding errors, shape (n,).
 
@@ -40,7 +44,7 @@ def widest_margin(unit: FloatArray, error: FloatArray) -> FloatArray | None:
 
     Raises
     ------
-    RuntimeError
+    UnsolvedError
         If the solver fails.
     """
     n_rows, rank = unit.shape
@@ -60,7 +64,7 @@ def widest_margin(unit: FloatArray, error: FloatArray) -> FloatArray | None:
         options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
     )
     if not result.success:
-        raise RuntimeError(f"the linear program was not solved: {result.message}; standardise the columns")
+        raise UnsolvedError(f"the linear program was not solved: {result.message}; standardise the columns")
     direction = np.asarray(result.x)[:-1]
     return np.asarray(direction / np.abs(direction).max())
 

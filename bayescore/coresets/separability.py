@@ -37,7 +37,7 @@ import numpy as np
 
 from bayescore.coresets.draw import draw, weighted
 from bayescore.coresets.factor import Whitening, block_factor, data_factor, whitening
-from bayescore.coresets.hyperplane import TOLERANCE, against, unit_rows, widest_margin
+from bayescore.coresets.hyperplane import TOLERANCE, UnsolvedError, against, unit_rows, widest_margin
 from bayescore.coresets.leverage_coreset import check_rank, rates_of
 from bayescore.data.passes import Scan, one_blas_thread, scan
 from bayescore.data.sources import DesignedSource, as_source
@@ -129,6 +129,8 @@ def separability(
     ------
     DataError
         If the data cannot be used, or all their entries are 0; the message names the place and the remedy.
+    RuntimeError
+        If a linear program is not solved.
 
     References
     ----------
@@ -161,7 +163,8 @@ def warn_if_separable(source: DesignedSource, found: Scan, rows: WeightedData, s
     Warns
     -----
     UserWarning
-        If the maximum likelihood estimate does not exist: then no bound on the coreset's error holds.
+        If the maximum likelihood estimate does not exist: then no bound on the coreset's error holds. Also if the
+        linear program is not solved.
     """
     with one_blas_thread():
         white = whitening(block_factor(rows))
@@ -169,7 +172,11 @@ def warn_if_separable(source: DesignedSource, found: Scan, rows: WeightedData, s
             white = data_whitening(source, progressbar)
             if not _spans(rows, white):
                 rows = stack([rows, first_rows(source, found, white, seed, progressbar)])
-        answer, _ = separate(source, rows, white, progressbar)
+        try:
+            answer, _ = separate(source, rows, white, progressbar)
+        except UnsolvedError as error:  # the coreset is there; do not lose it
+            warnings.warn(f"whether the labels are separated is not known: {error}", UserWarning, stacklevel=3)
+            return
     if not answer.mle_exists:
         warnings.warn(f"{answer}. {_VOID}", UserWarning, stacklevel=3)
 
@@ -180,10 +187,14 @@ def warn_if_rows_separable(rows: WeightedData) -> None:
     Warns
     -----
     UserWarning
-        If a hyperplane separates them.
+        If a hyperplane separates them, or the linear program is not solved.
     """
     with one_blas_thread():
-        separated = separating(rows, whitening(block_factor(rows))) is not None
+        try:
+            separated = separating(rows, whitening(block_factor(rows))) is not None
+        except UnsolvedError as error:
+            warnings.warn(f"whether the labels are separated is not known: {error}", UserWarning, stacklevel=3)
+            return
     if separated:
         warnings.warn(
             f"a hyperplane separates the labels of the coreset's {len(rows)} rows, and perhaps those of the whole "

@@ -192,7 +192,8 @@ def find_mle(data: WeightedData, likelihood: str | None = None) -> Mode:
 
     It exists if and only if no direction has z_n . direction >= 0 in all rows and > 0 in one. Where such a direction
     does exist the log-likelihood rises along it for ever; a warning then says so, and the coefficients returned are
-    those at which the rise is lost in rounding: finite, but no estimate.
+    those at which the rise is lost in rounding: finite, but no estimate. This judges by the last Newton step;
+    `separability` decides by a proof, and where rows overlap by angles below 1e-9 the two may differ.
 
     Parameters
     ----------

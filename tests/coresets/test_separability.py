@@ -268,3 +268,19 @@ def test_separable_data_are_warned_of_and_the_posterior_is_still_there(method):
         assert np.isfinite(find_map(core).beta).all()
     for name in (OVERLAP, "one row"):
         build_coreset(large(name), method=method, likelihood="probit", size=300, random_state=1, progressbar=False)
+
+
+@pytest.mark.parametrize("method", ["leverage", "online"])
+def test_a_program_that_is_not_solved_costs_no_coreset(method, monkeypatch):
+    """HiGHS gives up after one step of the simplex method."""
+
+    def one_step(*args, options, **kwargs):
+        return linprog(*args, options={**options, "maxiter": 1}, **kwargs)
+
+    monkeypatch.setattr(hyperplane, "linprog", one_step)
+    rows = large(QUASI)
+    with pytest.warns(UserWarning, match=r"separated is not known: the linear program was not solved: .*limit"):
+        core = build_coreset(rows, method=method, likelihood="probit", size=300, random_state=1, progressbar=False)
+    assert core.weights.sum() == pytest.approx(len(rows), rel=0.5)
+    with pytest.raises(RuntimeError, match="not solved"):
+        kind(rows)
