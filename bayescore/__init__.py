@@ -3,8 +3,8 @@
 The pipeline, in the order of the rooms:
 
 1. *data*: arrays, data frames and Parquet files are read block by block; `full_data` keeps all rows.
-2. *coresets*: `build_coreset` shrinks them to a few hundred weighted rows, a `Coreset`; `OnlineCoreset` does it for a
-   stream.
+2. *coresets*: `build_coreset` shrinks them to a few hundred weighted rows, a `Coreset`; `StreamingCoreset`
+   and `OnlineCoreset` do it for a stream.
 3. *models*: `logistic_model` and `probit_model` are PyMC models with a weighted potential;
    `weighted_potential` puts a coreset into a model of your own; `find_map` gives the mode,
    `find_mle` the maximum likelihood estimate.
@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bayescore.coresets.build import build_coreset, full_data
     from bayescore.coresets.online import OnlineCoreset
+    from bayescore.coresets.streaming import StreamingCoreset
     from bayescore.data.coreset import Coreset, read_coreset
     from bayescore.diagnostics import Comparison, compare, mmd
     from bayescore.diagnostics.certificate import certify
@@ -61,6 +62,7 @@ _HOMES = {
     "Normal": "models.priors",
     "OnlineCoreset": "coresets.online",
     "SpikeAndSlab": "models.priors",
+    "StreamingCoreset": "coresets.streaming",
     "StudentT": "models.priors",
     "build_coreset": "coresets.build",
     "certify": "diagnostics.certificate",
@@ -91,6 +93,7 @@ __all__ = [
     "Normal",
     "OnlineCoreset",
     "SpikeAndSlab",
+    "StreamingCoreset",
     "StudentT",
     "build_coreset",
     "certify",

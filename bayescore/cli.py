@@ -213,7 +213,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--label", required=True, help="column of the labels")
     p.add_argument("--weights", help="column of the weights")
     p.add_argument("--likelihood", default="logistic", help="logistic or probit (default: %(default)s)")
-    methods = "auto, calibrated, sensitivity, leverage, online, uniform, aggregate"
+    methods = "auto, calibrated, sensitivity, leverage, online, merge_reduce, uniform, aggregate"
     p.add_argument("--method", default="auto", help=f"{methods} (default: %(default)s)")
     p.add_argument("--size", type=_size, default="auto", help="rows to draw, or auto (default: %(default)s)")
     p.add_argument("--tolerance", type=float, help="error that calibrated --size auto aims at, in sds (default: 0.05)")

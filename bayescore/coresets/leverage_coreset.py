@@ -103,10 +103,18 @@ def leverage_size(
         if not check_positive(value, name) >= 1.0:
             raise ValueError(f"{name}={value:g} must be at least 1, as for all data")
     scores = 2.0 * (n_features + 1) if total is None else total
-    sensitivity = (80.0 + 16.0 * mu) * scores
+    return math.ceil(check_positive(c, "c") * _draws(n_features, delta, mu, weight_span, scores) / epsilon**2)
+
+
+def leverage_epsilon(n_features: int, size: int, delta: float, mu: float, weight_span: float, total: float) -> float:
+    """Return the epsilon of `size` draws, by `leverage_size` with c = 1; from 1/2 on it promises nothing."""
+    return math.sqrt(_draws(n_features, delta, mu, weight_span, total) / size)
+
+
+def _draws(n_features: int, delta: float, mu: float, weight_span: float, total: float) -> float:
+    sensitivity = (80.0 + 16.0 * mu) * total
     vc_dimension = (n_features + 1) * (3.0 + math.log2(weight_span))
-    bracket = vc_dimension * math.log(sensitivity) + math.log(1.0 / delta)
-    return math.ceil(check_positive(c, "c") * sensitivity / epsilon**2 * bracket)
+    return sensitivity * (vc_dimension * math.log(sensitivity) + math.log(1.0 / delta))
 
 
 def leverage_coreset(

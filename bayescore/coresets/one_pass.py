@@ -9,6 +9,7 @@ from typing import Any
 
 from bayescore.coresets.aggregate import aggregate
 from bayescore.coresets.finish import check_names, finish
+from bayescore.coresets.merge_reduce import tree_coreset
 from bayescore.coresets.online import online_pass
 from bayescore.coresets.sensitivity import uniform_coreset
 from bayescore.coresets.separability import warn_if_rows_separable
@@ -16,11 +17,11 @@ from bayescore.data.blocks import LABEL, Stream
 from bayescore.data.coreset import Coreset
 from bayescore.validation import check_alone, check_integer
 
-ONE_PASS = ("online", "uniform", "aggregate")
+ONE_PASS = ("merge_reduce", "online", "uniform", "aggregate")
 
 
 def check_stream(method: str, standardize: bool, **beside: object) -> str:
-    """Return the method for rows that come once, "online" for "auto"; no row is read.
+    """Return the method for rows that come once, "merge_reduce" for "auto"; no row is read.
 
     Raises
     ------
@@ -37,11 +38,18 @@ def check_stream(method: str, standardize: bool, **beside: object) -> str:
             f"{asked} reads the rows more than once, and an iterator gives them once: the methods {fit} fit, with "
             "standardize=False; or give a callable that returns a fresh iterator each time, or a Parquet file"
         )
-    return "online" if method == "auto" else method
+    return "merge_reduce" if method == "auto" else method
 
 
 def stream_coreset(
-    data: Iterator[Any], method: str, link: str, size: int | str, intercept: bool, seed: int, progressbar: bool
+    data: Iterator[Any],
+    method: str,
+    link: str,
+    size: int | str,
+    intercept: bool,
+    seed: int,
+    progressbar: bool,
+    options: dict[str, Any],
 ) -> Coreset:
     """Build a coreset of an iterator of blocks; see `build_coreset`, and `check_stream` for the methods.
 
@@ -64,9 +72,12 @@ def stream_coreset(
         chosen, params = merged, {"lossless": True}
     elif method == "uniform":
         chosen, params = uniform_coreset(rows, draws, seed, progressbar)
+    elif method == "merge_reduce":
+        chosen, params = tree_coreset(rows, draws, seed, progressbar, likelihood=link, **options)
     else:
         stream = online_pass(rows, draws, seed, progressbar)
         chosen, params = stream.cut(min(draws, stream.n_rows)).result()
+    if method == "online" or params.get("reduce") == "leverage":
         warn_if_rows_separable(chosen)
     found = rows.intake
     if method != "aggregate" and size != "auto":

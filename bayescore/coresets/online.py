@@ -12,7 +12,6 @@ When to use it: rows that come once and are not kept. Where they can be read twi
 """
 
 from collections.abc import Iterable
-from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -20,16 +19,12 @@ import numpy as np
 
 from bayescore.coresets.draw import Draw, block_draw, merge, weighted
 from bayescore.coresets.factor import block_factor, join, whitening
-from bayescore.coresets.finish import check_names, finish
+from bayescore.coresets.incremental import BlockStream, rows_from_arrays, rows_to_arrays
 from bayescore.coresets.leverage_coreset import check_rank, rates_of, score_total
-from bayescore.coresets.separability import warn_if_rows_separable
-from bayescore.data.blocks import LABEL, Intake
-from bayescore.data.coreset import Coreset
-from bayescore.data.cutter import Cutter
-from bayescore.data.passes import block_rows, map_blocks, one_blas_thread
-from bayescore.models.likelihoods import check_likelihood
-from bayescore.types import Design, FloatArray, Rows, WeightedData
-from bayescore.validation import DataError, RandomState, check_integer, check_seed, two_classes
+from bayescore.data.checkpoint import Arrays
+from bayescore.data.passes import block_rows, map_blocks
+from bayescore.types import FloatArray, Rows, WeightedData
+from bayescore.validation import RandomState
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +94,7 @@ def online_coreset(source: Rows, size: int, seed: int, progressbar: bool) -> tup
     return online_pass(source, size, seed, progressbar).result()
 
 
-class OnlineCoreset:
+class OnlineCoreset(BlockStream[Stream]):
     """A coreset of a stream: feed it blocks of rows, ask for the coreset at any moment, and go on.
 
     The coreset is that of ``build_coreset(..., method="online")`` over the rows so far, however they were cut into
@@ -133,6 +128,8 @@ class OnlineCoreset:
     (5000, 'online')
     """
 
+    method = "online"
+
     def __init__(
         self,
         size: int,
@@ -142,87 +139,44 @@ class OnlineCoreset:
         intercept: bool = False,
         classes: Iterable[Any] | None = None,
     ) -> None:
-        self.size = check_integer(size, "size", low=1)
-        self.likelihood = check_likelihood(likelihood).name
-        self.random_state = check_seed(random_state)
-        self.intercept = intercept
-        self._intake = Intake(met=() if classes is None else two_classes(classes, "classes"))
-        self._design: Design | None = None
-        self._cutter: Cutter
-        self._stream: Stream
+        super().__init__(size, likelihood, random_state, intercept, classes)
 
-    def partial_fit(self, X: Any, y: Any, weights: Any = None) -> Self:
-        """Add a block of rows.
+    def _block_rows(self, n_features: int) -> int:
+        return block_rows(n_features)
 
-        Parameters
-        ----------
-        X : array or data frame, shape (n, D)
-            Rows, at least one. A data frame names the columns.
-        y : array, shape (n,)
-            Labels.
-        weights : array, shape (n,), optional
-            Positive weights, 1 by default.
+    def _empty(self, n_features: int) -> Stream:
+        return empty_stream(self.size, self.random_state, n_features)
 
-        Raises
-        ------
-        DataError
-            If the block cannot be used; blocks and their rows are counted from 0. The stream is then as it was.
-        """
-        intake, raw = self._intake.take(X, y, weights)
-        assert intake.names is not None
-        if self._design is None:
-            design = Design(intake.names, self.intercept)
-            check_names(design, LABEL, self.intercept)
-            cutter = Cutter(block_rows(len(design.names)))
-            stream = empty_stream(self.size, self.random_state, len(design.names))
-        else:
-            design, cutter, stream = self._design, copy(self._cutter), self._stream
-        for full in cutter.cut(replace(raw, X=design.transform(raw.X))):
-            stream = _absorbed(stream, full)
-        # last of all, so that an interrupt leaves the stream as it was
-        self._intake, self._design, self._cutter, self._stream = intake, design, cutter, stream
-        return self
+    def _absorbed(self, state: Stream, block: WeightedData) -> Stream:
+        return state.absorb(block, block_factor(block))
 
-    def coreset(self) -> Coreset:
-        """Return the coreset of the rows so far; more rows may follow.
+    def _answer(self, state: Stream, rest: WeightedData | None) -> tuple[WeightedData, dict[str, Any]]:
+        return (state if rest is None else self._absorbed(state, rest)).result()
 
-        Raises
-        ------
-        RuntimeError
-            Before the first block.
-        DataError
-            If one label only has been met and `classes` was not given, or if every entry so far is 0.
+    @property
+    def _needs_overlap(self) -> bool:
+        return True
 
-        Warns
-        -----
-        UserWarning
-            If a hyperplane separates the labels of the coreset's rows, and so perhaps those of all.
-        """
-        if self._design is None:
-            raise RuntimeError("no block has come yet: call partial_fit(X, y) before coreset()")
-        known = self._intake
-        if len(known.met) == 1:
-            raise DataError(
-                f"only the label {known.met[0]!r} has been met in {known.n_rows} rows; add rows of the other class, or "
-                "name both in OnlineCoreset(..., classes=)"
-            )
-        stream = self._stream if (rest := self._cutter.rest) is None else _absorbed(self._stream, rest)
-        rows, params = stream.result()
-        warn_if_rows_separable(rows)
-        return finish(
-            known.settled(rows),
-            design=self._design,
-            classes=known.classes,
-            label=LABEL,
-            n_total=known.n_rows,
-            weight_total=known.weight_total,
-            method="online",
-            likelihood=self.likelihood,
-            params=params,
-            random_state=self.random_state,
-        )
+    def _options(self) -> dict[str, Any]:
+        return {
+            "size": self.size,
+            "likelihood": self.likelihood,
+            "random_state": self.random_state,
+            "intercept": self.intercept,
+        }
 
+    def _to_arrays(self, state: Stream) -> Arrays:
+        counts = {"n_rows": np.array(state.n_rows), "weight": np.array(state.weight), "factor": state.factor}
+        if (drawn := state.drawn) is None:
+            return counts
+        own = {"times": drawn.times, "positions": drawn.positions, "rates": drawn.rates}
+        total = np.array(str(drawn.total))  # may be above 2^63
+        return {**counts, **own, "total": total, **rows_to_arrays("drawn", drawn.rows)}
 
-def _absorbed(stream: Stream, block: WeightedData) -> Stream:
-    with one_blas_thread():
-        return stream.absorb(block, block_factor(block))
+    def _from_arrays(self, arrays: Arrays) -> Stream:
+        drawn = None
+        if "times" in arrays:
+            rows, total = rows_from_arrays("drawn", arrays), int(str(arrays["total"]))
+            drawn = Draw(arrays["times"], arrays["positions"], arrays["rates"], rows, total)
+        n_rows, weight = int(arrays["n_rows"]), float(arrays["weight"])
+        return Stream(self.size, self.random_state, arrays["factor"], weight, n_rows, drawn)

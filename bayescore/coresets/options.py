@@ -5,11 +5,12 @@ from typing import Any
 
 from bayescore.coresets.leverage import SCORES, check_project
 from bayescore.coresets.leverage_coreset import leverage_coreset
-from bayescore.coresets.sensitivity import sensitivity_coreset
+from bayescore.coresets.reduce import check_reduction
+from bayescore.coresets.sensitivity import D_MEANS, sensitivity_coreset
 from bayescore.models.priors import SPIKE_AND_SLAB, check_prior
 from bayescore.validation import check_choice, check_integer, check_positive
 
-METHODS = ("auto", "uniform", "sensitivity", "leverage", "online", "calibrated", "aggregate")
+METHODS = ("auto", "uniform", "sensitivity", "leverage", "online", "merge_reduce", "calibrated", "aggregate")
 
 
 def _keywords(builder: Any) -> list[str]:
@@ -26,6 +27,7 @@ def check_options(method: str, link: str, size: object, options: dict[str, Any])
     allowed = {
         "sensitivity": _keywords(sensitivity_coreset),
         "leverage": _keywords(leverage_coreset),
+        "merge_reduce": ["reduce", "mu", "leaf_rows"],
         "calibrated": calibrated,
         "auto": calibrated,
     }.get(method, [])
@@ -40,7 +42,10 @@ def check_options(method: str, link: str, size: object, options: dict[str, Any])
         for name in ("epsilon", "tolerance"):
             if name in options:
                 raise ValueError(f"size={size} and {name}={options[name]} are both given; give one of them")
-    if options.get("clusters") is not None and options.get("clustering") is not None:
+    clustering = options.get("clustering")
+    if isinstance(clustering, str):
+        check_choice(clustering, "clustering", [D_MEANS])
+    elif options.get("clusters") is not None and clustering is not None:
         raise ValueError("clusters and clustering are both given; give one of them")
     if options.get("prior") is not None and check_prior(options["prior"]).family in (None, SPIKE_AND_SLAB):
         raise ValueError(
@@ -48,13 +53,17 @@ def check_options(method: str, link: str, size: object, options: dict[str, Any])
             "likelihood is calibrated, and the coreset serves other priors"
         )
     for name in ("delta", "mu"):
-        if name in options and "epsilon" not in options:
+        if name in options and "epsilon" not in options and method != "merge_reduce":
             raise ValueError(f"{name}={options[name]} is given without epsilon; give both, or a size")
     for name in ("epsilon", "delta", "tolerance"):
         if name in options:
             options[name] = check_positive(options[name], name, below=0.5 if method == "leverage" else 1.0)
     if method == "leverage":
         _check_leverage(link, options)
+    elif method == "merge_reduce":
+        check_reduction(options.get("reduce", "calibrated"), link, 1, options.get("mu"))
+        if options.get("leaf_rows") is not None:
+            options["leaf_rows"] = check_integer(options["leaf_rows"], "leaf_rows", low=1)
 
 
 def _check_leverage(link: str, options: dict[str, Any]) -> None:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bayescore.clustering.assignment import Clustering, assign, fit_centers, seed_centers
+from bayescore.clustering.partitions import d_means_partitions
 from bayescore.coresets.draw import draw, equal_rates, weighted
 from bayescore.coresets.kernels import sensitivity_block
 from bayescore.data.passes import Scan, map_blocks, scan
@@ -27,6 +28,7 @@ from bayescore.data.sources import unlabelled
 from bayescore.types import FloatArray, IntArray, Rows, Source, WeightedData
 from bayescore.validation import DataError, check_integer, check_matrix, check_positive
 
+D_MEANS = "d-means++"  # the clustering that is named, not given
 RESOLUTION = 1024  # rates are w m in units of mean weight / 1024, rounded up
 
 
@@ -92,13 +94,26 @@ def sensitivity_size(mean_sensitivity: float, n_features: int, epsilon: float, d
     Huggins, Campbell and Broderick (2016), Theorem 3.2 and Algorithm 1.
     """
     epsilon, delta = check_positive(epsilon, "epsilon", below=1.0), check_positive(delta, "delta", below=1.0)
-    bracket = (n_features + 1) * math.log(max(mean_sensitivity, 1.0)) + math.log(1.0 / delta)
-    return math.ceil(check_positive(c, "c") * mean_sensitivity / epsilon**2 * bracket)
+    return math.ceil(check_positive(c, "c") * _draws(mean_sensitivity, n_features, delta) / epsilon**2)
+
+
+def sensitivity_epsilon(mean_sensitivity: float, n_features: int, size: int, delta: float) -> float:
+    """Return the epsilon of `size` draws, by `sensitivity_size` with c = 1; from 1 on it promises nothing."""
+    return math.sqrt(_draws(mean_sensitivity, n_features, delta) / size)
+
+
+def _draws(mean_sensitivity: float, n_features: int, delta: float) -> float:
+    return mean_sensitivity * ((n_features + 1) * math.log(max(mean_sensitivity, 1.0)) + math.log(1.0 / delta))
 
 
 def check_centers(clustering: Any, n_features: int) -> FloatArray:
     """Return the centers of a clustering, shape (k, D): an array, a seeding, or a fitted scikit-learn clusterer."""
     centers = getattr(clustering, "cluster_centers_", getattr(clustering, "centers", clustering))
+    if hasattr(centers, "fit"):
+        raise TypeError(
+            f"clustering is a {type(centers).__name__}, which has no cluster_centers_; give a clusterer that has them, "
+            "such as KMeans or KVariates, or an array of centers"
+        )
     points = check_matrix(centers, "clustering", n_columns=n_features)
     if not np.isfinite(points).all():
         raise DataError("clustering has centers with NaN or infinity")
@@ -113,11 +128,15 @@ def check_theta(center: ArrayLike | None, n_features: int) -> FloatArray:
     return np.ascontiguousarray(theta)
 
 
+def _default_clusters(source: Source) -> int:
+    return 4 if len(source.design.names) <= 10 else 6
+
+
 def _seeding(
     source: Source, clusters: int | None, clusterer: Any, n_rows: int, progressbar: bool, rng: np.random.Generator
 ) -> Any:
     """Seed (or fit the clusterer) on a uniform subsample of min(1000 k, N / 40) rows, enlarged till k are distinct."""
-    k = (4 if len(source.design.names) <= 10 else 6) if clusters is None else clusters
+    k = _default_clusters(source) if clusters is None else clusters
     size = min(n_rows, max(min(1000 * k, n_rows // 40), 20 * k))
     seed = int(rng.integers(2**63))
     while True:
@@ -167,7 +186,10 @@ def sensitivity_coreset(
         if clusters > found.n_rows:
             raise DataError(f"clusters={clusters} exceeds the {found.n_rows} rows; ask for fewer")
     fitted = clustering
-    if clustering is None or (hasattr(clustering, "fit") and not hasattr(clustering, "cluster_centers_")):
+    if isinstance(clustering, str):
+        k = _default_clusters(source) if clusters is None else clusters
+        fitted = d_means_partitions(source, k, random_state=rng, progressbar=progressbar)
+    elif clustering is None or (hasattr(clustering, "fit") and not hasattr(clustering, "cluster_centers_")):
         clusters = getattr(clustering, "n_clusters", clusters)
         fitted = _seeding(source, clusters, clustering, found.n_rows, progressbar, rng)
     centers = check_centers(fitted, n_features)

@@ -16,13 +16,14 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from bayescore.data.checkpoint import digest
 from bayescore.data.parquet import CORESET_KEY
 from bayescore.data.sources import ArraySource
-from bayescore.types import Design, FloatArray, WeightedData, stack
+from bayescore.types import Design, WeightedData, stack
 from bayescore.validation import DataError, signed_labels, whole_file
 
 _INDEX_KEY = b"bayescore.index"
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -107,6 +108,9 @@ class Coreset(WeightedData):
             "feature_names": list(self.feature_names),
         }
 
+    def _digest(self) -> str:
+        return digest(self.summary(), {"X": self.X, "y": self.y, "weights": self.weights, "index": self.index})
+
     def to_parquet(self, path: str | Path) -> None:
         """Write the coreset to a Parquet file that `read_coreset` reads back exactly.
 
@@ -117,7 +121,7 @@ class Coreset(WeightedData):
         """
         table = pa.Table.from_pandas(self.to_frame(), preserve_index=False)
         metadata = {
-            CORESET_KEY: json.dumps({"format": _FORMAT, "rows": len(self), **self.summary()}).encode(),
+            CORESET_KEY: json.dumps({"format": _FORMAT, "sha256": self._digest(), **self.summary()}).encode(),
             _INDEX_KEY: np.asarray(self.index, dtype="<i8").tobytes(),
         }
         table = table.replace_schema_metadata({**(table.schema.metadata or {}), **metadata})
@@ -226,28 +230,27 @@ def read_coreset(path: str | Path) -> Coreset:
         raise DataError(f"{str(source)!r} has damaged metadata; build the coreset again") from None
     if about.get("format") != _FORMAT:
         raise DataError(f"{str(source)!r} has coreset format {about.get('format')}; this version reads {_FORMAT}")
-    names = about["feature_names"]
-    expected = {*names, about["label"], "weight"}
-    index = np.frombuffer(metadata.get(_INDEX_KEY, b""), dtype="<i8").astype(np.int64)
-    if set(table.column_names) != expected or not table.num_rows == about["rows"] == len(index):
-        raise DataError(
-            f"{str(source)!r} was changed after bayescore wrote it; read it with "
-            "full_data(path, label=..., weights=...)"
-        )
-    frame = table.to_pandas()
-    X = np.ascontiguousarray(frame[names].to_numpy(dtype=np.float64))
-    weights: FloatArray = frame["weight"].to_numpy(dtype=np.float64)
-    if not (np.isfinite(X).all() and np.isfinite(weights).all() and (weights > 0).all()):
-        raise DataError(f"{str(source)!r} holds NaN, infinity or weights that are not positive; build it again")
-    classes = (about["classes"][0], about["classes"][1])
-    kept = {field.name: about[field.name] for field in fields(Coreset) if field.name in about}
-    return Coreset(
-        X,
-        signed_labels(frame[about["label"]].to_numpy(), classes, 0, f"{str(source)!r}: column {about['label']!r}"),
-        weights,
-        index,
-        **{**kept, "design": Design.from_dict(about["design"]), "classes": classes},
+    changed = DataError(
+        f"{str(source)!r} was changed after bayescore wrote it, or is damaged; build it again, or read your own "
+        "weighted rows with full_data(path, label=..., weights=...)"
     )
+    try:
+        frame = table.to_pandas()
+        classes = (about["classes"][0], about["classes"][1])
+        kept = {field.name: about[field.name] for field in fields(Coreset) if field.name in about}
+        core = Coreset(
+            np.ascontiguousarray(frame[about["feature_names"]].to_numpy(dtype=np.float64)),
+            signed_labels(frame[about["label"]].to_numpy(), classes, 0),
+            frame["weight"].to_numpy(dtype=np.float64),
+            np.frombuffer(metadata[_INDEX_KEY], dtype="<i8").astype(np.int64),
+            **{**kept, "design": Design.from_dict(about["design"]), "classes": classes},
+        )
+        whole = table.num_columns == core.n_features + 2 and core._digest() == about["sha256"]
+    except (KeyError, IndexError, TypeError, ValueError):  # columns or facts that are not there, or of another kind
+        raise changed from None
+    if not whole:
+        raise changed
+    return core
 
 
 def feature_names(data: WeightedData) -> tuple[str, ...]:

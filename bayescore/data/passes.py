@@ -51,7 +51,7 @@ def map_blocks(
     *,
     description: str = "",
     progressbar: bool = False,
-    canonical: bool = False,
+    canonical: bool | int = False,
     here: bool = False,
 ) -> Iterator[R]:
     """Yield ``function(start, block)`` for each block of `source`, in order.
@@ -72,9 +72,9 @@ def map_blocks(
         Text of the progress bar.
     progressbar : bool
         Whether to show one.
-    canonical : bool
-        Whether to cut the rows anew at multiples of `block_rows`: then BLAS and sums in block order give the
-        same bits for every source.
+    canonical : bool or int
+        Whether to cut the rows anew at multiples of `block_rows`, or of a number of rows: then BLAS and sums in block
+        order give the same bits for every source.
     here : bool
         Whether to read the rows in the calling thread in any case, for results that are as large as the rows.
 
@@ -83,7 +83,7 @@ def map_blocks(
     DataError
         If a row cannot be used; the message says where it is to be found.
     """
-    step = block_rows(len(source.design.names)) if canonical else None
+    step = block_rows(len(source.design.names)) if canonical is True else canonical or None
     division = None if here else division_of(source)
     cores = available_cores()
     waiting: deque[Future] = deque()
@@ -114,7 +114,7 @@ def map_blocks(
 
         try:
             total = source.n_rows if isinstance(source, Source) else None
-            yield from _tracked(results(), total, description, progressbar)
+            yield from tracked(results(), total, description, progressbar)
         except RowError as error:
             place = "" if division is None else division.place(error.row)
             raise (DataError(f"{error} ({place})") if place else error) from None
@@ -136,7 +136,8 @@ def _run_task(task: Task, function: Callable[[int, WeightedData], R], step: int 
         return _run(task.blocks(step), task.start, function)
 
 
-def _tracked(results: Iterator[tuple[int, R]], total: int | None, description: str, enabled: bool) -> Iterator[R]:
+def tracked(results: Iterator[tuple[int, R]], total: int | None, description: str, enabled: bool) -> Iterator[R]:
+    """Yield results that come with their numbers of rows, under a progress bar."""
     with progress(enabled, "rows") as bar:
         task = bar.add_task(description, total=total)
         for n_rows, result in results:

@@ -12,7 +12,7 @@ Parquet file or folder (Hive columns too)  row groups, in threads  all; never th
 Dask DataFrame of local Parquet            row groups, by workers  all; file names travel, rows do not
 Dask DataFrame or Array                    partitions, by workers  all; heads of partitions move between workers
 callable that returns a fresh iterator     here, mapped in threads all; one pass more, for labels and number of rows
-iterator of blocks                         once, mapped in threads online, uniform, aggregate; "auto" is online
+iterator of blocks                         once, mapped in threads merge_reduce ("auto"), online, uniform, aggregate
 coreset                                    in memory               all
 =========================================  ======================  ================================================
 

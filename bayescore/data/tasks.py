@@ -124,11 +124,16 @@ class Pool(Protocol):
 
 @dataclass(frozen=True)
 class Division:
-    """The rows of a source in pieces; read by threads of this process unless there is a `pool`."""
+    """The rows of a source in pieces; read by threads of this process unless there is a `pool`.
+
+    A pass goes over the rows low, ..., high - 1, all by default.
+    """
 
     pieces: Sequence[Piece]
     pool: Pool | None = None
     transform: Design | None = None
+    low: int = 0
+    high: int | None = None
 
     def place(self, row: int) -> str:
         """Say where a row of the source is to be found."""
@@ -154,13 +159,14 @@ def division_of(rows: Rows) -> Division | None:
 
 
 def plan(division: Division, step: int | None) -> list[Task]:
-    """Cut the rows into tasks of whole blocks of `step` rows, or of whole pieces if it is None."""
+    """Cut the rows into tasks of whole blocks of `step` rows from `low` on, or of whole pieces if it is None."""
     ends = np.cumsum([piece.n_rows for piece in division.pieces])
     starts = np.concatenate([[0], ends[:-1]])
     whole = 1 if step is None else step
-    bounds = np.unique(np.minimum(-(-ends // whole) * whole, ends[-1]))
+    end = ends[-1] if division.high is None else min(division.high, ends[-1])
+    bounds = np.unique(np.minimum(-(-ends // whole) * whole, end))
     tasks = []
-    for low, high in pairwise([0, *bounds[bounds > 0].tolist()]):
+    for low, high in pairwise([division.low, *bounds[bounds > division.low].tolist()]):
         first, last = np.searchsorted(ends, low, "right"), np.searchsorted(starts, high, "left")
         cuts = [(i, max(low - int(starts[i]), 0), min(high, int(ends[i])) - int(starts[i])) for i in range(first, last)]
         parts = [Part(division.pieces[i], a, b) for i, a, b in cuts if a < b]

@@ -34,10 +34,13 @@ METHODS = {
     "leverage": {"size": 60},
     "sketch": {"method": "leverage", "scores": "sketch", "size": 60},
     "online": {"size": 60},
+    "merge_reduce": {"size": 16, "leaf_rows": 128},
+    "plain tree": {"method": "merge_reduce", "reduce": "sensitivity", "size": 16, "leaf_rows": 128},
+    "leverage tree": {"method": "merge_reduce", "reduce": "leverage", "size": 16, "leaf_rows": 128},
     "calibrated": {"size": 90},
     "aggregate": {},
 }
-ONE_PASS = ("uniform", "online", "aggregate")
+ONE_PASS = ("uniform", "online", "merge_reduce", "plain tree", "leverage tree", "aggregate")
 DESIGN = {"intercept": True, "standardize": True}
 
 
@@ -140,7 +143,7 @@ def test_sizes_of_a_stream():
 
 
 def test_auto_takes_what_fits_a_stream():
-    assert bc.build_coreset(blocks([5], False), size=60, progressbar=False).method == "online"
+    assert bc.build_coreset(blocks([5], False), size=60, progressbar=False).method == "merge_reduce"
 
 
 REFUSED = {
@@ -182,10 +185,12 @@ def test_two_processes_give_the_rows_of_the_array(method, tmp_path, cluster):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["files", "partitions"])
-def test_a_killed_worker_changes_nothing(kind, tmp_path, cluster, monkeypatch):
+@pytest.mark.parametrize(
+    ("kind", "method"), [("files", "sensitivity"), ("partitions", "sensitivity"), ("files", "merge_reduce")]
+)
+def test_a_killed_worker_changes_nothing(kind, method, tmp_path, cluster, monkeypatch):
     frame, columns = frame_of(True)
-    expected = build(X, Y, "sensitivity", weights=W)
+    expected = build(X, Y, method, weights=W)
     folder = files(tmp_path / "files", frame, CUTS[3], 30)
     with distributed.Client(cluster) as client:
         data = dd.read_parquet(folder) if kind == "files" else dd.from_pandas(frame, npartitions=12)
@@ -200,7 +205,7 @@ def test_a_killed_worker_changes_nothing(kind, tmp_path, cluster, monkeypatch):
             return submitted[-1]
 
         monkeypatch.setattr(dask_source.ClusterPool, "submit", submit)
-        assert_same(build(source, None, "sensitivity"), expected)
+        assert_same(build(source, None, method), expected)
         assert len(submitted) > 18
         with pytest.raises(ProcessLookupError):
             os.kill(pids[0], 0)

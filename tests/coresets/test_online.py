@@ -93,9 +93,9 @@ def test_rates_are_known_when_the_row_is_seen(weighted):
 
 def test_memory_is_a_block_and_the_rows_drawn():
     stream = streamed(list(range(1, N)))
-    assert len(stream._stream.drawn.times) == 60
+    assert len(stream._state.drawn.times) == 60
     assert len(stream._cutter.rest) == N % 128
-    assert stream._stream.factor.shape == (3, 3)
+    assert stream._state.factor.shape == (3, 3)
 
 
 def test_the_caller_may_reuse_its_arrays():

@@ -99,7 +99,10 @@ def column(table, name, values):
 
 
 CHANGES = {
-    "rows dropped": (lambda t: t.slice(1), "was changed after bayescore wrote it; read it with full_data"),
+    "rows dropped": (
+        lambda t: t.slice(1),
+        "was changed after bayescore wrote it, or is damaged; build it again, or read .* full_data",
+    ),
     "a column dropped": (lambda t: t.drop_columns(["age"]), "was changed"),
     "a column added": (lambda t: t.append_column("new", pa.array(range(40))), "was changed"),
     "a column renamed": (
@@ -110,10 +113,18 @@ CHANGES = {
         lambda t: t.replace_schema_metadata({b"bayescore": t.schema.metadata[b"bayescore"]}),
         "was changed",
     ),
-    "a newer format": (lambda t: metadata(t, format=2), "has coreset format 2; this version reads 1"),
-    "a NaN": (lambda t: column(t, "age", np.where(np.arange(40) == 3, np.nan, 1.0)), "holds NaN"),
-    "a weight of 0": (lambda t: column(t, "weight", np.arange(40.0)), "weights that are not positive"),
-    "a third label": (lambda t: column(t, "bought", ["maybe"] * 40), "'bought' is 'maybe' in row 0, neither 'no' nor"),
+    "a newer format": (lambda t: metadata(t, format=3), "has coreset format 3; this version reads 2"),
+    "a NaN": (lambda t: column(t, "age", np.where(np.arange(40) == 3, np.nan, 1.0)), "was changed"),
+    "a weight of 0": (lambda t: column(t, "weight", np.arange(40.0)), "was changed"),
+    "a third label": (lambda t: column(t, "bought", ["maybe"] * 40), "was changed"),
+    "one weight": (
+        lambda t: column(t, "weight", t["weight"].to_numpy() * np.where(np.arange(40) == 3, 1.01, 1.0)),
+        "was changed",
+    ),
+    "two rows exchanged": (lambda t: t.take([1, 0, *range(2, 40)]), "was changed"),
+    "another likelihood": (lambda t: metadata(t, likelihood="probit"), "was changed"),
+    "text for numbers": (lambda t: column(t, "age", ["x"] * 40), "was changed"),
+    "no classes": (lambda t: metadata(t, classes=None), "was changed"),
     "no metadata": (lambda t: t.replace_schema_metadata(None), "is a Parquet file but no coreset"),
 }
 

@@ -1,0 +1,148 @@
+"""Coresets by merge and reduce, of a source or a stream: one pass that grows a tree (`tree`), and its answer."""
+
+import math
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from typing import Any
+
+from bayescore.coresets.calibrated import TOLERANCE, calibrated_coreset
+from bayescore.coresets.drift import mode_error
+from bayescore.coresets.reduce import Reduced, check_reduction
+from bayescore.coresets.tree import DELTA, Tree, node_delta, node_seed, total_error
+from bayescore.data.passes import block_rows, map_blocks, one_blas_thread, scan, tracked
+from bayescore.data.sources import as_source
+from bayescore.data.tasks import Division, division_of, recut
+from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.types import Design, Rows, Source, WeightedData, stack
+
+NODE_FACTOR = 4  # nodes hold so many times the rows asked for
+_TOP = 64  # level of the answer's own reduction, for its random numbers
+
+
+def leaf_size(size: int, n_features: int) -> int:
+    """Return the rows of a leaf, for a coreset of `size` rows: a canonical block, or more where nodes are large."""
+    return max(block_rows(n_features), 4 * NODE_FACTOR * size)
+
+
+@dataclass(frozen=True, eq=False)
+class _Generation:
+    """Leaves that have one anchor, as rows to pass over."""
+
+    design: Design
+    part: Division | None
+    leaves: Iterator[WeightedData]
+
+    def division(self) -> Division | None:
+        return self.part
+
+    def blocks(self) -> Iterator[WeightedData]:
+        return self.leaves
+
+
+def _reduce_leaf(tree: Tree, offset: int, step: int, start: int, block: WeightedData) -> Reduced | WeightedData:
+    """Return a leaf reduced, or the last rows of all as they are, fewer than a leaf."""
+    return block if len(block) < step else tree.reduced_leaf(offset + start // step, block)
+
+
+def grow(rows: Rows, tree: Tree, step: int, progressbar: bool) -> tuple[Tree, WeightedData | None]:
+    """Absorb all rows of a source, or of a stream, in leaves of `step` rows; return the rows left over too.
+
+    One pass: leaves are reduced by the source's workers, other nodes here.
+    """
+    division = division_of(rows)
+    leaves = iter(()) if division is not None else recut(rows.blocks(), step)
+    rest: WeightedData | None = None
+
+    def results() -> Iterator[tuple[int, None]]:
+        nonlocal tree, rest
+        n_leaves = count = 1
+        while n_leaves == count and rest is None:
+            first, count = tree.n_leaves, max(1, tree.n_leaves)
+            if division is None:
+                generation = _Generation(rows.design, None, islice(leaves, count))
+            else:
+                part = replace(division, low=first * step, high=(first + count) * step)
+                generation = _Generation(rows.design, part, leaves)
+            # what travels to the workers knows the anchor, and none of the nodes
+            work = partial(_reduce_leaf, replace(tree, nodes=()), first if division is None else 0, step)
+            n_leaves = 0
+            for leaf in map_blocks(generation, work, canonical=step):
+                if isinstance(leaf, WeightedData):
+                    rest = leaf
+                    yield len(leaf), None
+                else:
+                    tree, n_leaves = tree.absorb(leaf), n_leaves + 1
+                    yield step, None
+
+    total = rows.n_rows if isinstance(rows, Source) else None
+    for _ in tracked(results(), total, "merge and reduce", progressbar):
+        pass
+    return tree, rest
+
+
+def tree_coreset(
+    rows: Rows,
+    size: int,
+    seed: int,
+    progressbar: bool,
+    *,
+    likelihood: str,
+    reduce: str = "calibrated",
+    mu: float | None = None,
+    leaf_rows: int | None = None,
+) -> tuple[WeightedData, dict[str, Any]]:
+    """Build a coreset of a source or a stream by merge and reduce, in one pass; see `StreamingCoreset`."""
+    step = leaf_size(size, len(rows.design.names)) if leaf_rows is None else leaf_rows
+    with one_blas_thread():
+        tree = Tree(check_reduction(reduce, likelihood, NODE_FACTOR * size, mu), seed)
+        return answer(*grow(rows, tree, step, progressbar), size)
+
+
+def answer(tree: Tree, rest: WeightedData | None, size: int) -> tuple[WeightedData, dict[str, Any]]:
+    """Return a coreset of `size` rows of all leaves so far and the rows left over, and what is known of it."""
+    method = tree.reducer.method
+    rows = stack([*(node.rows for node in tree.nodes), *([] if rest is None else [rest])])
+    seed = node_seed(tree.seed, _TOP, tree.n_leaves)
+    name = "residual" if method == "calibrated" else "epsilon"
+    params: dict[str, Any] = {
+        "reduce": method,
+        "leaves": tree.n_leaves,
+        "node_size": tree.reducer.size,
+    }
+    if not any(map(math.isnan, tree.losses)):
+        params["levels"] = [{"level": level, name: loss} for level, loss in enumerate(tree.losses)]
+    if method == "calibrated":
+        # a stream may not know yet which label is +1, and draws from a mirrored posterior are other draws
+        sign = rows.y[0]
+        source = as_source(replace(rows, y=rows.y * sign))
+        link = LIKELIHOODS[tree.reducer.likelihood]
+        chosen, more = calibrated_coreset(source, scan(source), size, seed, False, likelihood=link)
+        params |= more
+        mode = tree.reducer.mode(rows)
+        error = total_error([tree.error_at(node, mode.beta) for node in tree.nodes])
+        if error is not None:
+            below = mode_error(error, mode.terms.precision)
+            params["mean_error"], params["tree_error"] = math.hypot(more["mean_error"], below), below
+            _warn_of_drift(below)
+        return replace(chosen, y=chosen.y * sign), params
+    own = replace(tree.reducer, size=size)(rows, seed, node_delta(_TOP, tree.n_leaves))
+    epsilon = tree.composed(max(tree.losses, default=0.0), own.loss)
+    if not math.isnan(epsilon):
+        params |= {"epsilon": epsilon, "delta": DELTA}
+    radius = min([own.radius, *(node.radius for node in tree.nodes)])
+    return own.rows, params | ({} if math.isinf(radius) else {"radius": radius})
+
+
+def _warn_of_drift(error: float) -> None:
+    if not error <= 2.0 * TOLERANCE:
+        expected = "cannot be told, the size is too small" if math.isnan(error) else f"is about {error:.2g} sd"
+        warnings.warn(
+            "the mode moved while the rows came (are they sorted?), or the size is too small: the error that the tree "
+            f"brings to posterior means {expected}; shuffle the rows, or give a larger size, or method='calibrated', "
+            "which reads them more than once",
+            UserWarning,
+            stacklevel=4,
+        )
