@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from scipy import special, stats
+from sklearn.datasets import load_iris
 
 import bayescore as bc
 from bayescore.compiled import jit
@@ -231,3 +232,13 @@ def test_ranks_are_uniform(weights):
 @pytest.mark.parametrize("wrong", [SQRT, WRONG_RATIO], ids=["sqrt(w)", "ratio"])
 def test_wrong_kernels_have_other_ranks(wrong):
     assert rank_p_values(wrong, "probit", COUNTS["integer"]).min() < 1e-4
+
+
+def test_iris():
+    """Versicolor against the rest, no intercept: the figures of a public test suite, means within 0.15."""
+    X, species = load_iris(return_X_y=True)
+    data = weighted(X, np.where(species == 1, 1, -1))
+    mle = bc.find_mle(data, "probit").beta
+    np.testing.assert_allclose(mle, [0.42272, -1.11533, 0.64250, -1.71604], atol=2e-5)
+    idata = bc.sample(data, "probit", Normal(mle, 10.0), "gibbs", random_seed=0, progressbar=False)
+    np.testing.assert_allclose(idata.posterior["beta"].mean(("chain", "draw")), mle, atol=0.15)
