@@ -2,7 +2,14 @@
 
 Intercept, 1000 draws, k = 6, covtype standardised, the radius of the default clustering for all. "error" is the largest
 error of the mode over coefficients, in posterior standard deviations of the full data, median over the seeds;
-"cost" the k-means cost over that of k-means with Lloyd steps. Synopses are a uniform coreset's rows.
+"cost" the k-means cost over that of k-means with Lloyd steps. Peers and minibatches are blocks of consecutive rows,
+which are in random order: the worst case for d-means++. Synopses are a uniform coreset's rows.
+
+What was found: it matters on Binary10 only, whose rows lie in tight clusters of unequal size. A clustering without a
+center among the rare label has up to thirteen times the mean sensitivity there, and several times the error. Greedy
+k-means++ (the default), and with Lloyd steps, never lacked one in 20 seeds; the others did at times, mixed peers often.
+On the continuous data the error of 1000 draws is the same for all clusterings, one cluster included: it is that of
+importance draws, not of the bound.
 """
 
 import warnings
@@ -43,7 +50,7 @@ def clusterings(Z: np.ndarray) -> dict[str, Callable[[int], np.ndarray]]:
     }
 
 
-def main(seeds: int = 10, most_rows: int = MOST_ROWS) -> None:
+def main(seeds: int = 20, most_rows: int = MOST_ROWS) -> None:
     table = []
     for name in readable(STANDARDIZED):
         X, y = load(name)

@@ -4,6 +4,7 @@ from bayescore.clustering.densities import Noisy, PointMasses, Uniform
 from bayescore.clustering.divergences import ITAKURA_SAITO, KULLBACK_LEIBLER, SQUARED_EUCLIDEAN, total_jensen
 from bayescore.clustering.estimator import KVariates
 from bayescore.clustering.guarantee import Guarantee, guarantee
+from bayescore.clustering.partitions import d_means_partitions
 from bayescore.clustering.peers import d_means, ol_means, s_means
 from bayescore.clustering.private import pd_means, private_k_variates
 from bayescore.clustering.spread import spread, spread_calibrated
@@ -20,6 +21,7 @@ __all__ = [
     "Seeding",
     "Uniform",
     "d_means",
+    "d_means_partitions",
     "guarantee",
     "k_variates",
     "ol_means",

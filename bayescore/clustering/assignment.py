@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.utils.validation import has_fit_parameter
 
 from bayescore.clustering.checks import check_trials, distinct_rows
+from bayescore.clustering.coordinator import Held, seed
 from bayescore.clustering.kernels import assign_block
-from bayescore.clustering.variates import Rows, seed
+from bayescore.clustering.variates import Rows
 from bayescore.data.passes import Scan, as_integers, from_integers, map_blocks, quantum
 from bayescore.types import FloatArray, IntArray, Source, WeightedData
 from bayescore.validation import DataError
@@ -63,15 +65,19 @@ def seed_centers(sample: WeightedData, n_clusters: int, rng: np.random.Generator
             "or fewer, or merge repeated rows with method='aggregate'"
         )
     rows = Rows(Z, sample.weights, n_local_trials=check_trials(None, n_clusters), name="the signed rows")
-    return seed([rows], n_clusters, rng)[0]
+    return seed(Held([rows]), n_clusters, rng)[0]
 
 
 def fit_centers(clusterer: Any, sample: WeightedData, rng: np.random.Generator) -> Any:
-    """Return a copy of a scikit-learn clusterer, fitted to the signed rows of `sample`; without a seed it gets one."""
+    """Return a copy of a scikit-learn clusterer, fitted to the signed rows of `sample`; without a seed it gets one.
+
+    Weights go to clusterers that take them: the bound holds for any clustering.
+    """
     fresh = clone(clusterer)
     if fresh.get_params().get("random_state", 0) is None:
         fresh.set_params(random_state=int(rng.integers(2**31)))
-    return fresh.fit(sample.Z, sample_weight=sample.weights)
+    weights = {"sample_weight": sample.weights} if has_fit_parameter(fresh, "sample_weight") else {}
+    return fresh.fit(sample.Z, **weights)
 
 
 def assign(source: Source, centers: FloatArray, found: Scan, progressbar: bool = False) -> Clustering:

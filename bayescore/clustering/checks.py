@@ -1,6 +1,7 @@
 """What enters a seeding is checked here, before work starts."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,21 @@ def check_rows(X: Any, name: str, divergence: Divergence = SQUARED_EUCLIDEAN) ->
         )
     divergence.check(matrix, name)
     return matrix
+
+
+def check_peers(peers: Sequence[Any], divergence: Divergence = SQUARED_EUCLIDEAN) -> list[FloatArray]:
+    """Return the rows of each peer, shapes (n_i, D): at least one peer, none of them empty, all of one D."""
+    if not len(peers):
+        raise DataError("peers is empty; give at least one peer")
+    held: list[FloatArray] = []
+    for i, X in enumerate(peers):
+        if not len(np.atleast_1d(X)):
+            raise DataError(f"peers[{i}] is empty; leave peers without rows out")
+        held.append(check_rows(X, f"peers[{i}]", divergence))
+        here, first = held[i].shape[1], held[0].shape[1]
+        if here != first:
+            raise DataError(f"peers[{i}] has {here} columns, peers[0] has {first}; give all the same features")
+    return held
 
 
 def check_masses(weights: Any, n_rows: int, name: str = "X") -> FloatArray:

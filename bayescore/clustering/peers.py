@@ -3,7 +3,8 @@ r"""k-variates++ where nobody holds all rows: on peers, on synopses of a stream,
 *d-means++*: the coordinator picks a peer with probability proportional to its sum of D_t (its weight at t = 1), and the
 peer answers with a uniform draw of its own rows. Rows never move: a round costs one center to each peer and one
 number back. Phi = 10 phi_opt + 6 phi_s, phi_s the spread of the peers (Nock et al. 2016, Theorem 4), so it is good
-where peers hold rows that lie together. *pd-means++* is the same with noisy answers, see `private`.
+where peers hold rows that lie together. `partitions` has it over Dask partitions and files. *pd-means++* is the same
+with noisy answers, see `private`.
 
 *s-means++*: synopses s_j with masses m_j stand for a stream, and are seeded with m_j D_t(s_j) (Theorem 5).
 
@@ -17,35 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bayescore.clustering.checks import check_peers
+from bayescore.clustering.coordinator import Held, seed
 from bayescore.clustering.densities import Densities, Uniform
 from bayescore.clustering.divergences import SQUARED_EUCLIDEAN, Divergence, check_divergence
-from bayescore.clustering.variates import Peer, Rows, Seeding, k_variates, seed
+from bayescore.clustering.variates import Rows, Seeding, k_variates
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError, RandomState, check_alone, check_generator, check_integer
-
-
-class Counted:
-    """A peer behind a wire: what passes is counted, in bytes of float64."""
-
-    def __init__(self, peer: Peer) -> None:
-        self.peer = peer
-        self.sent, self.received = 0, 0
-
-    def total(self) -> float:
-        """Fetch the peer's sum."""
-        self.received += 8
-        return self.peer.total()
-
-    def answer(self, rng: np.random.Generator) -> FloatArray:
-        """Fetch a center."""
-        center = self.peer.answer(rng)
-        self.received += center.nbytes
-        return center
-
-    def add(self, center: FloatArray) -> None:
-        """Send a center."""
-        self.sent += center.nbytes
-        self.peer.add(center)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +38,8 @@ class PeerSeeding:
     cost : float
         Potential of all rows, the sum of the peers' sums.
     sent, received : int
-        Bytes sent to all peers, and received from them: 8 m k D and 8 (m (k + 1) + k D) for m peers.
+        Bytes of float64 sent to all peers, and received from them: of `d_means` 8 m k D and 8 (m (k + 1) + k D) for m
+        peers, of `d_means_partitions` as it says.
     """
 
     centers: FloatArray
@@ -108,22 +88,16 @@ def d_means(
     """
     k = check_integer(n_clusters, "n_clusters", low=1)
     rng, d = check_generator(random_state), check_divergence(divergence)
-    if not len(peers):
-        raise DataError("peers is empty; give at least one peer")
-    if weights is not None and len(weights) != len(peers):
-        raise DataError(f"weights has {len(weights)} entries for {len(peers)} peers; give one array for each peer")
-    held: list[Rows] = []
-    for i, X in enumerate(peers):
-        if not len(np.atleast_1d(X)):
-            raise DataError(f"peers[{i}] is empty; leave peers without rows out")
-        w = None if weights is None else weights[i]
-        held.append(Rows(X, w, density=density, divergence=d, name=f"peers[{i}]"))
-        here, first = held[i].X.shape[1], held[0].X.shape[1]
-        if here != first:
-            raise DataError(f"peers[{i}] has {here} columns, peers[0] has {first}; give all the same features")
-    wires = [Counted(rows) for rows in held]
+    held = check_peers(peers, d)
+    if weights is not None and len(weights) != len(held):
+        raise DataError(f"weights has {len(weights)} entries for {len(held)} peers; give one array for each peer")
+    rows = [
+        Rows(X, None if weights is None else weights[i], density=density, divergence=d, name=f"peers[{i}]")
+        for i, X in enumerate(held)
+    ]
+    wires = Held(rows)
     centers, cost = seed(wires, k, rng)
-    return PeerSeeding(centers, cost, sum(wire.sent for wire in wires), sum(wire.received for wire in wires))
+    return PeerSeeding(centers, cost, wires.sent, wires.received)
 
 
 def s_means(
@@ -139,7 +113,8 @@ def s_means(
     Parameters
     ----------
     synopses : array, shape (m, D), or WeightedData
-        Points that stand for the stream; of a coreset, the signed rows are taken, with its weights as masses.
+        Points that stand for the stream; of a coreset, the signed rows are taken, with its weights as masses: after
+        ``stream.coreset()`` of an `OnlineCoreset` or a `StreamingCoreset` the rows of the stream are not needed.
     n_clusters : int
         Number k of centers.
     masses : array, shape (m,), optional
@@ -162,6 +137,19 @@ def s_means(
     References
     ----------
     Nock, Canyasse, Boreli and Nielsen (2016), Algorithm 2 and Theorem 5.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayescore import OnlineCoreset
+    >>> from bayescore.clustering import s_means
+    >>> rng = np.random.default_rng(0)
+    >>> stream = OnlineCoreset(size=200, random_state=1)
+    >>> for _ in range(50):
+    ...     X = rng.normal(size=(100, 2))
+    ...     stream = stream.partial_fit(X, X[:, 0] + rng.normal(size=100) > 0)
+    >>> s_means(stream.coreset(), 4, random_state=2).centers.shape
+    (4, 2)
     """
     if not isinstance(synopses, WeightedData):
         points: ArrayLike = synopses

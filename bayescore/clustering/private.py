@@ -24,12 +24,13 @@ from functools import partial
 
 from numpy.typing import ArrayLike
 
-from bayescore.clustering.checks import check_rows, check_trials
+from bayescore.clustering.checks import check_peers, check_rows, check_trials
+from bayescore.clustering.coordinator import Held, seed
 from bayescore.clustering.densities import Densities, Noisy, PointMasses, Uniform
 from bayescore.clustering.mechanisms import LaplaceMechanism, clip_to_ball, laplace
-from bayescore.clustering.variates import Rows, seed
+from bayescore.clustering.variates import Rows
 from bayescore.types import FloatArray
-from bayescore.validation import DataError, RandomState, check_generator, check_integer, check_positive
+from bayescore.validation import RandomState, check_generator, check_integer, check_positive
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -115,7 +116,9 @@ def private_k_variates(
     """
     k, each, R = check_private(n_clusters, epsilon, radius)
     noise, trials = laplace(2.0 * R, each), check_trials(n_local_trials, k)
-    return seed_private([X], k, epsilon, noise.epsilon * k, R, noise, PointMasses, trials, random_state)
+    return seed_private(
+        [check_rows(X, "X")], k, epsilon, noise.epsilon * k, R, noise, PointMasses, trials, random_state
+    )
 
 
 def pd_means(
@@ -133,15 +136,19 @@ def pd_means(
     n_clusters, epsilon, radius, random_state
         See `private_k_variates`.
 
+    Raises
+    ------
+    DataError
+        If a peer is empty or cannot be used, or peers differ in columns; also as `private_k_variates`.
+
     References
     ----------
     Nock, Canyasse, Boreli and Nielsen (2016), Algorithm 1 (private version).
     """
     k, each, R = check_private(n_clusters, epsilon, radius)
-    if not len(peers):
-        raise DataError("peers is empty; give at least one peer")
+    held = check_peers(peers)
     noise = laplace(2.0 * R, each)
-    return seed_private(peers, k, epsilon, noise.epsilon * k, R, noise, Uniform, 1, random_state)
+    return seed_private(held, k, epsilon, noise.epsilon * k, R, noise, Uniform, 1, random_state)
 
 
 def check_private(n_clusters: int, epsilon: float, radius: float) -> tuple[int, float, float]:
@@ -152,7 +159,7 @@ def check_private(n_clusters: int, epsilon: float, radius: float) -> tuple[int, 
 
 
 def seed_private(
-    peers: Sequence[ArrayLike],
+    peers: Sequence[FloatArray],
     k: int,
     epsilon: float,
     spent: float | None,
@@ -164,11 +171,9 @@ def seed_private(
 ) -> PrivateSeeding:
     """Clip each peer's rows and seed with this noise on top of the density `below`."""
     rng = check_generator(random_state)
-    clipped = [
-        clip_to_ball(check_rows(X, f"peers[{i}]" if len(peers) > 1 else "X"), radius) for i, X in enumerate(peers)
-    ]
+    clipped = [clip_to_ball(X, radius) for X in peers]
     density = partial(Noisy, noise=noise, density=below)
-    centers, _ = seed([Rows(X, density=density, n_local_trials=trials) for X, _ in clipped], k, rng)
+    centers, _ = seed(Held([Rows(X, density=density, n_local_trials=trials) for X, _ in clipped]), k, rng)
     return PrivateSeeding(
         centers,
         float(epsilon),

@@ -154,7 +154,7 @@ def spread_calibrated(
         UserWarning,
         stacklevel=2,
     )
-    return seed_private([X], k, epsilon, None, R, noise, PointMasses, 1, random_state)
+    return seed_private([check_rows(X, "X")], k, epsilon, None, R, noise, PointMasses, 1, random_state)
 
 
 def calibrated_noise(

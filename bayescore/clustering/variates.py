@@ -4,7 +4,7 @@ For t = 1, ..., k a row a is drawn with probability proportional to
 
 .. math:: w_a D_t(a), \qquad D_t(a) = \min_{c \in C} d(\wp_t(a), c), \qquad D_1 = 1,
 
-and the center from the density p_a attached to it. The one loop is `seed`, a coordinator that asks peers; what differs
+and the center from the density p_a attached to it. The one loop is `coordinator.seed`, which asks peers; what differs
 between the algorithms of the paper are values:
 
 ==============  =========================  =============  ==============================================
@@ -23,64 +23,21 @@ When to use it: to start Lloyd's algorithm, or for a clustering good enough for 
 the bound on the expected cost.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bayescore.clustering.checks import check_masses, check_rows, check_trials, distinct_rows, too_few
+from bayescore.clustering.coordinator import Held, seed
 from bayescore.clustering.densities import Densities, PointMasses
 from bayescore.clustering.divergences import SQUARED_EUCLIDEAN, Divergence, check_divergence
-from bayescore.clustering.nearest import Nearest, pick
+from bayescore.clustering.nearest import Nearest
 from bayescore.types import FloatArray
 from bayescore.validation import DataError, RandomState, check_generator, check_integer
 
 Probe = Callable[[FloatArray, FloatArray], FloatArray]
-
-
-class Peer(Protocol):
-    """Who holds rows and answers; a coordinator sees its centers and sums only."""
-
-    def total(self) -> float:
-        """Return the sum of w D_t over the rows, before the first center the sum of w."""
-        ...
-
-    def answer(self, rng: np.random.Generator) -> FloatArray:
-        """Draw a row by w D_t and return a center, shape (D,), drawn from its density."""
-        ...
-
-    def add(self, center: FloatArray) -> None:
-        """Take note of a new center, shape (D,)."""
-        ...
-
-
-def seed(peers: Sequence[Peer], n_clusters: int, rng: np.random.Generator) -> tuple[FloatArray, float]:
-    """Choose k centers among the rows of all peers.
-
-    Returns
-    -------
-    centers : array, shape (k, D)
-    potential : float
-        Sum of w D over all peers once they know all centers.
-
-    Raises
-    ------
-    DataError
-        If every row coincides with a center before there are k.
-    """
-    centers: list[FloatArray] = []
-    totals = np.array([peer.total() for peer in peers])
-    for _ in range(n_clusters):
-        if not totals.sum() > 0.0:
-            raise DataError(too_few(n_clusters, len(centers)))
-        center = peers[pick(totals, rng)[0]].answer(rng)
-        for peer in peers:
-            peer.add(center)
-        totals = np.array([peer.total() for peer in peers])
-        centers.append(center)
-    return np.array(centers), float(totals.sum())
 
 
 class Rows:
@@ -226,6 +183,6 @@ def k_variates(
     found = distinct_rows(rows.X if rows.weights.all() else rows.X[rows.weights > 0.0], k)
     if found < k:
         raise DataError(too_few(k, found))
-    centers, _ = seed([rows], k, rng)
+    centers, _ = seed(Held([rows]), k, rng)
     nearest = rows.nearest if probe is None else Nearest(rows.X, rows.weights, d, centers)
     return Seeding(centers, nearest.owner, nearest.total)

@@ -177,9 +177,9 @@ def dask_source(data: Any, y: Any, label: str | None, weights: Any) -> Source:
             raise DataError(f"data has a column {name!r} beside the one given; rename it, or name it as label")
     empty = _frame(_meta(data), names, {name: _meta(other) for name, other in beside.items()}, 0)
     columns = chosen_columns(pa.Schema.from_pandas(empty, preserve_index=False), label, weights, None)
-    frames = _partitions(data if is_frame else data.rechunk({1: -1}))
-    others = {name: _partitions_beside(other, data, len(frames), name) for name, other in beside.items()}
-    labels = others.get(columns.label) or _partitions(data[[label]])
+    frames = partitions(data if is_frame else data.rechunk({1: -1}))
+    others = {name: partitions_beside(other, data, len(frames), name) for name, other in beside.items()}
+    labels = others.get(columns.label) or partitions(data[[label]])
     surveys = compute(*[delayed(_survey)(part, columns.label) for part in labels])
     found: dict[Any, None] = {}
     any(add_labels(found, own) for _, own in surveys)
@@ -216,14 +216,15 @@ def _survey(part: Any, label: str) -> tuple[int, pa.Array]:
     return len(frame), pa.chunked_array(as_table(frame).column(label)).unique()
 
 
-def _partitions(collection: Any) -> list[Delayed]:
+def partitions(collection: Any) -> list[Delayed]:
     """Return the partitions of a collection in order, each with the part of the graph that it needs."""
     parts = np.ravel(collection.to_delayed()).tolist()
     graph = dict(parts[0].dask)
     return [Delayed(part.key, cull(graph, [part.key])[0]) for part in parts]
 
 
-def _partitions_beside(collection: Any, data: Any, n_partitions: int, name: str) -> list[Delayed]:
+def partitions_beside(collection: Any, data: Any, n_partitions: int, name: str) -> list[Delayed]:
+    """Return the partitions of labels or weights beside a collection of `n_partitions`."""
     if not hasattr(collection, "__dask_graph__") or getattr(collection, "ndim", 1) != 1:
         raise DataError(
             f"{name!r} beside a Dask collection is a {type(collection).__name__}; give a one-dimensional Dask "
@@ -234,7 +235,7 @@ def _partitions_beside(collection: Any, data: Any, n_partitions: int, name: str)
         if sum(known[0]) != sum(collection.chunks[0]):
             raise DataError(f"{name!r} has {sum(collection.chunks[0])} entries; data have {sum(known[0])} rows")
         collection = collection.rechunk((known[0],))
-    parts = _partitions(collection)
+    parts = partitions(collection)
     if len(parts) != n_partitions:
         raise DataError(f"{name!r} has {len(parts)} partitions and data {n_partitions}; make them alike")
     return parts

@@ -70,6 +70,10 @@ def test_a_coreset_s_signed_rows_and_weights_are_synopses():
         s_means(core, 3, masses=core.weights)
     with pytest.raises(DataError, match="weights of X sum to 0"):
         s_means(X, 3, masses=np.zeros(300))
+    with pytest.raises(DataError, match="n_clusters=2, but the data have 1 distinct rows; ask for n_clusters=1"):
+        s_means(np.ones((9, 2)), 2)
+    with pytest.raises(ValueError, match="n_clusters=0 must be at least 1"):
+        s_means(X, 0)
 
 
 def test_each_minibatch_gives_one_center():
@@ -89,6 +93,8 @@ def test_each_minibatch_gives_one_center():
         ol_means(PARTS, 5)
     with pytest.raises(DataError, match=r"minibatch 1 has shape \(0, 2\)"):
         ol_means([X, X[:0]], 2)
+    with pytest.raises(ValueError, match="n_clusters=0 must be at least 1"):
+        ol_means(PARTS, 0)
 
 
 @pytest.mark.statistical

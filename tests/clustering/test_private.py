@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import beta, kstest, laplace
 
+from bayescore import build_coreset
 from bayescore.clustering.mechanisms import clip_to_ball, opendp
 from bayescore.clustering.mechanisms import laplace as mechanism
 from bayescore.clustering.private import pd_means, private_k_variates
@@ -87,6 +88,19 @@ def test_rows_outside_the_ball_are_clipped_to_its_border():
     assert outside == 1
 
 
+def test_private_centers_feed_the_sensitivity_bound():
+    """The coreset's rows are real ones, and not private."""
+    y = np.arange(300) % 2
+    for seeded in (
+        private_k_variates(X, 3, epsilon=50.0, radius=1.0, random_state=0),
+        pd_means([X[:200], X[200:]], 3, epsilon=50.0, radius=1.0, random_state=0),
+    ):
+        options = {"method": "sensitivity", "size": 50, "progressbar": False, "random_state": 3}
+        core = build_coreset(X, y, clustering=seeded, **options)
+        np.testing.assert_array_equal(core.weights, build_coreset(X, y, clustering=seeded.centers, **options).weights)
+        assert {tuple(x) for x in core.X} <= {tuple(x) for x in X}
+
+
 def test_noise_is_fresh_even_with_a_seed():
     a, b = (private_k_variates(X, 2, epsilon=1.0, radius=1.0, random_state=0).centers for _ in range(2))
     assert (a != b).all()
@@ -96,6 +110,7 @@ def test_noise_is_fresh_even_with_a_seed():
     ("change", "error", "message"),
     [
         ({"epsilon": 0.0}, ValueError, "epsilon=0 must be positive"),
+        ({"epsilon": -1.0}, ValueError, "epsilon=-1 must be positive"),
         ({"epsilon": math.inf}, ValueError, "epsilon=inf must be positive and finite"),
         ({"radius": -1.0}, ValueError, "radius=-1 must be positive"),
         ({"n_clusters": 0}, ValueError, "n_clusters=0"),
@@ -106,6 +121,20 @@ def test_bad_input(change, error, message):
     options = {"X": X, "n_clusters": 2, "epsilon": 1.0, "radius": 1.0, **change}
     with pytest.raises(error, match=message):
         private_k_variates(options.pop("X"), options.pop("n_clusters"), **options)
+
+
+@pytest.mark.parametrize(
+    ("peers", "message"),
+    [
+        ([], "peers is empty; give at least one peer"),
+        ([X, X[:0]], r"peers\[1\] is empty; leave peers without rows out"),
+        ([X, X[:, :1]], r"peers\[1\] has 1 columns, peers\[0\] has 2"),
+        ([X, X * np.nan], r"peers\[1\] is nan in row 0, column 0"),
+    ],
+)
+def test_bad_peers(peers, message):
+    with pytest.raises(DataError, match=message):
+        pd_means(peers, 2, epsilon=1.0, radius=1.0)
 
 
 def test_without_opendp_the_error_says_what_to_install(monkeypatch):
@@ -132,6 +161,8 @@ def test_theorem_12_s_noise_is_its_formula_and_warned_of():
         calibrated_noise(k, eps, 2.0, 1.0, 0.0)
     with pytest.raises(ValueError, match="delta_w=0 must be positive"):
         calibrated_noise(k, eps, 2.0, 0.0, 0.0)
+    with pytest.raises(ValueError, match="epsilon=0 must be positive"):
+        spread_calibrated(X, k, epsilon=0.0, radius=2.0, delta_w=w, delta_s=s)
 
 
 def test_exact_spread_is_its_definition():

@@ -6,8 +6,9 @@ from scipy.stats import chisquare
 from sklearn.cluster import kmeans_plusplus
 
 from bayescore.clustering import SQUARED_EUCLIDEAN, PointMasses, Uniform, k_variates
+from bayescore.clustering.coordinator import Held, seed
 from bayescore.clustering.nearest import BLOCK, Nearest
-from bayescore.clustering.variates import Rows, seed
+from bayescore.clustering.variates import Rows
 from bayescore.validation import DataError
 from tests.clustering.helpers import DATA, blobs, cost, differ
 
@@ -106,7 +107,7 @@ def test_probes_that_move_are_measured_anew():
         return X + 100.0 * len(centers)
 
     rows = Rows(X, probe=probe)
-    centers, potential = seed([rows], 3, np.random.default_rng(0))
+    centers, potential = seed(Held([rows]), 3, np.random.default_rng(0))
     assert seen == [1, 2, 3]
     assert potential == pytest.approx(cost(X + 300.0, centers))
 

@@ -1,0 +1,179 @@
+r"""d-means++ where the rows stay in pieces: partitions of a Dask collection, row groups of files.
+
+Each piece is a peer. A worker reads its rows, where they are, and answers with a sum of w D, or with a center; no other
+row travels. Nothing is kept on a worker between two requests, so that a lost worker changes
+nothing and the pieces need not fit in memory together. The price: each request brings all centers so far, and k centers
+take k + 1 passes over the rows, with k (k + 1) / 2 divergences for each.
+
+When to use it: rows that cannot, or must not, be gathered. The law is that of `peers.d_means` on the same peers, and so
+are the centers for the same seed.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from bayescore.clustering.checks import check_rows
+from bayescore.clustering.coordinator import seed
+from bayescore.clustering.densities import Uniform
+from bayescore.clustering.divergences import SQUARED_EUCLIDEAN, Divergence, check_divergence
+from bayescore.clustering.nearest import Nearest
+from bayescore.clustering.peers import PeerSeeding
+from bayescore.clustering.variates import Rows
+from bayescore.data.passes import map_blocks
+from bayescore.data.tables import is_dask
+from bayescore.data.tasks import Division, division_of
+from bayescore.types import Design, FloatArray, Source, WeightedData
+from bayescore.types import Rows as AnyRows
+from bayescore.validation import DataError, RandomState, check_alone, check_finite, check_generator, check_integer
+
+
+def d_means_partitions(
+    data: Any,
+    n_clusters: int,
+    *,
+    weights: Any = None,
+    divergence: Divergence | str = SQUARED_EUCLIDEAN,
+    random_state: RandomState = None,
+    progressbar: bool = False,
+) -> PeerSeeding:
+    """Seed k centers over the partitions of a Dask collection, or the pieces of a source, which keep their rows.
+
+    Parameters
+    ----------
+    data : dask.dataframe.DataFrame, dask.array.Array or Source
+        Rows; each partition that has any is a peer. Of a `Source` (``as_source(path, label="y")``) row groups,
+        partitions or blocks are peers, and its signed rows are clustered, with its weights.
+    n_clusters : int
+        Number k of centers.
+    weights : dask Series or Array, optional
+        Positive weights of a collection's rows, in the same partitions.
+    divergence : Divergence or str
+        D.
+    random_state : int, Generator, SeedSequence or None
+        Seed; its state travels with the requests for a center.
+    progressbar : bool
+        Whether to show progress of the passes.
+
+    Returns
+    -------
+    PeerSeeding
+        ``sent`` is 8 D (m k (k + 1) / 2 + k (k - 1) / 2) bytes for m peers, ``received`` 8 (m (k + 1) + k D), and 8
+        more in each pass for each further block that a piece is read in. What Dask adds to requests is not counted.
+
+    Raises
+    ------
+    DataError
+        If the rows cannot be used or do not come in pieces, or coincide with fewer than k centers.
+    ValueError, TypeError
+        If n_clusters is no positive integer, the divergence is unknown, or data is of another kind.
+
+    References
+    ----------
+    Nock, Canyasse, Boreli and Nielsen (2016), Algorithm 1 and Theorem 4.
+    """
+    k = check_integer(n_clusters, "n_clusters", low=1)
+    rng, d = check_generator(random_state), check_divergence(divergence)
+    peers = Partitions(_rows_of(data, weights), d, progressbar)
+    centers, cost = seed(peers, k, rng)
+    return PeerSeeding(centers, cost, peers.sent, peers.received)
+
+
+def _rows_of(data: Any, weights: Any) -> AnyRows:
+    if is_dask(data):
+        from bayescore.data.dask_rows import dask_rows  # Dask is optional
+
+        return dask_rows(data, weights)
+    if not isinstance(data, Source):
+        raise TypeError(
+            f"data is a {type(data).__name__}; give a Dask collection or a Source (see as_source), or give d_means the "
+            "rows of each peer"
+        )
+    check_alone("a Source", weights=weights)
+    return data
+
+
+@dataclass(frozen=True, eq=False)
+class _OnePiece:
+    """The rows of one piece, to pass over."""
+
+    design: Design
+    part: Division
+
+    def division(self) -> Division:
+        return self.part
+
+    def blocks(self) -> Iterator[WeightedData]:
+        (piece,) = self.part.pieces
+        return piece.read(0, piece.n_rows)
+
+
+class Partitions:
+    """The pieces of rows as peers, see `coordinator.Peers`.
+
+    Attributes
+    ----------
+    sent, received : int
+        Bytes of float64 that passed.
+    """
+
+    def __init__(self, rows: AnyRows, divergence: Divergence, progressbar: bool = False) -> None:
+        division = division_of(rows)
+        if division is None:
+            raise DataError(
+                "data come in one stream, and d-means++ needs peers: give a Dask collection, a Parquet file or an "
+                "array, or take ol_means over the blocks"
+            )
+        self.rows, self.divergence, self.progressbar = rows, divergence, progressbar
+        self.division = replace(division, pieces=[piece for piece in division.pieces if piece.n_rows])
+        self.centers = np.empty((0, len(rows.design.names)))
+        self.sent, self.received = 0, 0
+        self._ends = np.cumsum([piece.n_rows for piece in self.division.pieces])
+
+    def totals(self) -> FloatArray:
+        """Make a pass over the rows of all peers; return their sums of w D, shape (m,)."""
+        sums = np.zeros(len(self._ends))
+        ask = partial(_sum, self.centers, self.divergence, self.rows.design.names)
+        for start, total in map_blocks(self.rows, ask, description="d-means++", progressbar=self.progressbar):
+            sums[np.searchsorted(self._ends, start, side="right")] += total
+            self.received += 8
+        self.sent += len(sums) * self.centers.nbytes
+        return sums
+
+    def answer(self, which: int, rng: np.random.Generator) -> FloatArray:
+        """Fetch a uniform draw from a peer."""
+        piece = self.division.pieces[which]
+        one = _OnePiece(self.rows.design, replace(self.division, pieces=[piece]))
+        ask = partial(_drawn, self.centers, self.divergence, rng)
+        ((center, advanced),) = map_blocks(one, ask, canonical=piece.n_rows)
+        rng.bit_generator.state = advanced.bit_generator.state  # a worker elsewhere has drawn from a copy
+        self.sent += self.centers.nbytes
+        self.received += center.nbytes
+        return center
+
+    def add(self, center: FloatArray) -> None:
+        """Take note of a new center; requests bring all of them."""
+        self.centers = np.vstack([self.centers, center])
+
+
+def _sum(
+    centers: FloatArray, divergence: Divergence, names: tuple[str, ...], start: int, block: WeightedData
+) -> tuple[int, float]:
+    """Return where a block starts and its sum of w D, before the first center of w."""
+    if not len(centers):
+        check_finite(block.X, names, start)
+        check_rows(block.Z, f"the block from row {start} on", divergence)
+    return start, Nearest(block.Z, block.weights, divergence, centers).total
+
+
+def _drawn(
+    centers: FloatArray, divergence: Divergence, rng: np.random.Generator, _: int, block: WeightedData
+) -> tuple[FloatArray, np.random.Generator]:
+    """Return what a peer with these rows answers, and the generator that it has drawn from."""
+    peer = Rows(block.Z, block.weights, density=Uniform, divergence=divergence)
+    for center in centers:
+        peer.add(center)
+    return peer.answer(rng), rng
