@@ -21,5 +21,14 @@ def jit(function: F) -> F:
 
 
 def jit_sums(function: F) -> F:
-    """Compile `function` with sums that may be reordered, so that they vectorise; for densities of fixed data."""
-    return cast(F, numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract"})(function))
+    """Compile `function` with sums that may be reordered, so that they vectorise; for densities of fixed data.
+
+    It becomes part of each compiled caller: else there would be two copies with sums in two orders, and which one runs
+    would depend on whether the caller was compiled now or read from the disk.
+    """
+    return cast(
+        F,
+        numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract"}, forceinline=True)(
+            function
+        ),
+    )

@@ -11,6 +11,8 @@ from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from bayescore.compiled import jit
+
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 LabelArray = NDArray[np.int8]
@@ -82,6 +84,16 @@ def stack(parts: Sequence[WeightedData]) -> WeightedData:
     )
 
 
+@jit
+def _scale(raw: FloatArray, center: FloatArray, scale: FloatArray, design: FloatArray) -> None:
+    lead = design.shape[1] - raw.shape[1]
+    for n in range(raw.shape[0]):
+        for d in range(lead):
+            design[n, d] = 1.0
+        for d in range(raw.shape[1]):
+            design[n, lead + d] = (raw[n, d] - center[d]) / scale[d]
+
+
 @dataclass(frozen=True)
 class Design:
     """How raw features become the columns of a design matrix.
@@ -109,15 +121,11 @@ class Design:
         """Return the design matrix, shape (n, D), of raw features, shape (n, D_raw)."""
         if self.is_identity:
             return raw
-        lead = int(self.intercept)
-        design = np.empty((len(raw), raw.shape[1] + lead))
-        design[:, :lead] = 1.0
-        body = design[:, lead:]
-        if self.center is None or self.scale is None:
-            body[:] = raw
-        else:
-            np.subtract(raw, self.center, out=body)
-            body /= self.scale
+        n_raw = len(self.raw_names)
+        center = np.zeros(n_raw) if self.center is None else np.array(self.center)
+        scale = np.ones(n_raw) if self.scale is None else np.array(self.scale)
+        design = np.empty((len(raw), len(self.names)))
+        _scale(np.asarray(raw, dtype=np.float64), center, scale, design)
         return design
 
     def to_dict(self) -> dict[str, Any]:

@@ -195,3 +195,10 @@ def test_labels_become_signs():
     assert signs.dtype == np.int8
     with pytest.raises(DataError, match="y is 'c' in row 41, neither 'a' nor 'b'"):
         v.signed_labels(np.array(["a", "c"], dtype=object), ("a", "b"), 40)
+
+
+def test_labels_beyond_64_bits_are_refused():
+    assert v.two_classes([-(2**63), 2**63 - 1]) == (-(2**63), 2**63 - 1)
+    for label in (2**63, -(2**63) - 1):
+        with pytest.raises(DataError, match=r"y has the label -?\d+, beyond 64 bits with a sign; turn .* into text"):
+            v.two_classes([0, label])

@@ -1,14 +1,18 @@
 """Clusterings of rows: k-variates++ and its forms, and the exact means, sizes and cost of a given clustering."""
 
+from typing import TYPE_CHECKING, Any
+
 from bayescore.clustering.densities import Noisy, PointMasses, Uniform
 from bayescore.clustering.divergences import ITAKURA_SAITO, KULLBACK_LEIBLER, SQUARED_EUCLIDEAN, total_jensen
-from bayescore.clustering.estimator import KVariates
 from bayescore.clustering.guarantee import Guarantee, guarantee
 from bayescore.clustering.partitions import d_means_partitions
 from bayescore.clustering.peers import d_means, ol_means, s_means
 from bayescore.clustering.private import pd_means, private_k_variates
 from bayescore.clustering.spread import spread, spread_calibrated
 from bayescore.clustering.variates import Seeding, k_variates
+
+if TYPE_CHECKING:
+    from bayescore.clustering.estimator import KVariates
 
 __all__ = [
     "ITAKURA_SAITO",
@@ -32,3 +36,11 @@ __all__ = [
     "spread_calibrated",
     "total_jensen",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "KVariates":
+        raise AttributeError(f"module 'bayescore.clustering' has no attribute {name!r}")
+    from bayescore.clustering.estimator import KVariates  # scikit-learn takes a second, which workers do without
+
+    return KVariates

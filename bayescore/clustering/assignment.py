@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
-from sklearn.utils.validation import has_fit_parameter
 
 from bayescore.clustering.checks import check_trials, distinct_rows
 from bayescore.clustering.coordinator import Held, seed
@@ -73,6 +71,9 @@ def fit_centers(clusterer: Any, sample: WeightedData, rng: np.random.Generator) 
 
     Weights go to clusterers that take them: the bound holds for any clustering.
     """
+    from sklearn.base import clone  # it takes a second, which workers do without
+    from sklearn.utils.validation import has_fit_parameter
+
     fresh = clone(clusterer)
     if fresh.get_params().get("random_state", 0) is None:
         fresh.set_params(random_state=int(rng.integers(2**31)))

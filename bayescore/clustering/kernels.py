@@ -9,18 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayescore.compiled import jit
+from bayescore.data.tiles import TILE, load_tile
 from bayescore.types import FloatArray, IntArray, LabelArray
-
-TILE = 128
-
-
-@jit
-def load_tile(X: FloatArray, y: LabelArray, start: int, width: int, tile: FloatArray) -> None:
-    """Write the signed rows start, ..., start + width - 1 as the columns of `tile`, shape (D, TILE)."""
-    for lane in range(width):
-        sign = float(y[start + lane])
-        for d in range(X.shape[1]):
-            tile[d, lane] = sign * X[start + lane, d]
 
 
 @jit

@@ -12,47 +12,76 @@ from numpy.typing import NDArray
 from bayescore.compiled import jit
 from bayescore.coresets.draw import mix
 from bayescore.data.passes import map_blocks
+from bayescore.data.tiles import TILE
 from bayescore.types import FloatArray, IntArray, LabelArray, Rows, WeightedData, stack
 
 
 @jit
-def hash_rows(bits: NDArray[np.uint64], y: LabelArray, salt: np.uint64, out: NDArray[np.uint64]) -> None:
+def hash_rows(X: FloatArray, y: LabelArray, salt: np.uint64, out: NDArray[np.uint64]) -> None:
     """Write two independent 64-bit hashes, shape (n, 2), of each row's bits, shape (n, D), and label."""
-    for n in range(len(y)):
-        g = mix(salt + np.uint64(y[n] + 2))
-        h = mix(~g)
-        for d in range(bits.shape[1]):
-            g = mix(g ^ bits[n, d])
-            h = mix(h + bits[n, d])
-        out[n, 0] = g
-        out[n, 1] = h
+    values = np.empty(TILE)
+    bits, g, h = values.view(np.uint64), np.empty(TILE, dtype=np.uint64), np.empty(TILE, dtype=np.uint64)
+    for start in range(0, len(y), TILE):
+        width = min(TILE, len(y) - start)
+        for lane in range(width):
+            g[lane] = mix(salt + np.uint64(y[start + lane] + 2))
+            h[lane] = mix(~g[lane])
+        for d in range(X.shape[1]):
+            for lane in range(width):
+                values[lane] = X[start + lane, d] + 0.0  # -0.0 and 0.0 are the same number
+            for lane in range(TILE):
+                g[lane] = mix(g[lane] ^ bits[lane])
+                h[lane] = mix(h[lane] + bits[lane])
+        for lane in range(width):
+            out[start + lane, 0] = g[lane]
+            out[start + lane, 1] = h[lane]
 
 
 @jit
-def add_in_order(total: FloatArray, group: IntArray, weights: FloatArray) -> None:
-    """Add each weight to the total of its group, in the order of the rows."""
-    for n in range(len(group)):
-        total[group[n]] += weights[n]
+def group_rows(keys: NDArray[np.uint64], weights: FloatArray, first: IntArray, total: FloatArray) -> int:
+    """Write the first row of each group of like hashes, and its weights added up in order; return the number of groups.
+
+    It is -1 if hashes agree in the first part only.
+    """
+    slots = 1
+    while slots < 2 * len(keys):
+        slots *= 2
+    table = np.full(slots, -1)
+    count = 0
+    for n in range(len(keys)):
+        slot = np.int64(keys[n, 0] & np.uint64(slots - 1))
+        while table[slot] >= 0 and keys[first[table[slot]], 0] != keys[n, 0]:
+            slot = (slot + 1) & (slots - 1)
+        group = table[slot]
+        if group < 0:
+            group = table[slot] = count
+            first[group], total[group] = n, 0.0
+            count += 1
+        elif keys[first[group], 1] != keys[n, 1]:
+            return -1
+        total[group] += weights[n]
+    return count
 
 
 class _CollisionError(Exception):
     """Two different rows agree in the first hash; try another salt."""
 
 
-def _group(block: WeightedData, salt: int, limit: float) -> tuple[WeightedData, NDArray[np.uint64]] | None:
-    """Return a block's distinct rows in order, their weights added up, and hashes; None if they are too many."""
-    X = block.X + 0.0  # -0.0 and 0.0 are the same number
+class _TooManyError(Exception):
+    """More rows are distinct than may be."""
+
+
+def _group(block: WeightedData, salt: int, limit: float) -> tuple[WeightedData, NDArray[np.uint64]]:
+    """Return a block's distinct rows in order, their weights added up, and hashes."""
     keys = np.empty((len(block), 2), dtype=np.uint64)
-    hash_rows(X.view(np.uint64), block.y, np.uint64(salt), keys)
-    _, first, group = np.unique(keys[:, 0], return_index=True, return_inverse=True)
-    if not (keys[first[group], 1] == keys[:, 1]).all():
+    hash_rows(block.X, block.y, np.uint64(salt), keys)
+    first, total = np.empty(len(block), dtype=np.int64), np.empty(len(block))
+    count = group_rows(keys, block.weights, first, total)
+    if count < 0:
         raise _CollisionError
-    if len(first) > limit:
-        return None
-    total = np.zeros(len(first))
-    add_in_order(total, group, block.weights)
-    order = np.argsort(first)
-    return block.take(first[order]).with_weights(total[order]), keys[first[order]]
+    if count > limit:
+        raise _TooManyError  # so that a worker goes no further
+    return block.take(first[:count]).with_weights(total[:count]), keys[first[:count]]
 
 
 def aggregate(source: Rows, limit: float = math.inf, *, progressbar: bool = False) -> WeightedData | None:
@@ -66,28 +95,27 @@ def aggregate(source: Rows, limit: float = math.inf, *, progressbar: bool = Fals
             return _aggregate(source, limit, salt, progressbar)
         except _CollisionError:
             salt += 1
+        except _TooManyError:
+            return None
 
 
-def _aggregate(source: Rows, limit: float, salt: int, progressbar: bool) -> WeightedData | None:
+def _aggregate(source: Rows, limit: float, salt: int, progressbar: bool) -> WeightedData:
     number: dict[int, tuple[int, int]] = {}  # first hash -> place among the distinct rows, second hash
     kept: list[WeightedData] = []
     total = np.zeros(1024)
-    for part in map_blocks(
+    for rows, hashes in map_blocks(
         source,
         lambda _, block: _group(block, salt, limit),
         description="merging rows",
         progressbar=progressbar,
         canonical=True,  # weights are added in the order of the blocks
     ):
-        if part is None:
-            return None
-        rows, hashes = part
         pairs = hashes.tolist()
         fresh = np.array([i for i, (g, _) in enumerate(pairs) if g not in number], dtype=np.int64)
         for i in fresh.tolist():
             number[pairs[i][0]] = (len(number), pairs[i][1])
         if len(number) > limit:
-            return None
+            raise _TooManyError
         kept.append(rows.take(fresh))
         found = [number[g] for g, _ in pairs]
         if any(h != second for (_, h), (_, second) in zip(pairs, found, strict=True)):

@@ -233,8 +233,9 @@ def calibrated_coreset(
     likelihood: Logistic | Probit,
     prior: Prior | None = None,
     tolerance: float = TOLERANCE,
+    advise: bool = True,
 ) -> tuple[WeightedData, dict[str, Any]]:
-    """Build a calibrated coreset; see `build_coreset` for the options.
+    """Build a calibrated coreset; see `build_coreset` for the options. Without `advise` nobody is warned.
 
     Returns
     -------
@@ -275,7 +276,7 @@ def calibrated_coreset(
         "rounds": best.rounds,
         "size_curve": [fitted.point() for fitted in sorted(curve, key=lambda fitted: fitted.size)],
     }
-    if not best.error <= 2.0 * tolerance:
+    if advise and not best.error <= 2.0 * tolerance:
         enough = [fitted.size for fitted in curve if fitted.error <= tolerance]
         remedy = (
             f"size={min(enough)} would do"

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from bayescore.compiled import jit
 from bayescore.data.passes import map_blocks
+from bayescore.data.tiles import TILE
 from bayescore.types import FloatArray, IntArray, Rows, WeightedData, stack
 
 Rates = Callable[[WeightedData], IntArray]
@@ -70,11 +71,14 @@ def arrivals_before(
     Writing stops, counting goes on, when `times` and `rows` are full.
     """
     count = 0
+    first = np.empty(TILE)
     for n in range(rates.size):
-        rate = float(rates[n])
-        time = 0.0
-        for j in range(most):
-            u = hash_uniform(seed, np.uint64(start + n), np.uint64(j))
+        lane = n % TILE
+        if lane == 0:  # those of many rows at once, in a loop that vectorises
+            for i in range(TILE):
+                first[i] = hash_uniform(seed, np.uint64(start + n + i), np.uint64(0))
+        rate, time, u = float(rates[n]), 0.0, first[lane]
+        for j in range(1, most + 1):
             if u <= 1.0 - rate * (horizon - time):  # -log u >= 1 - u: too late, no logarithm needed
                 break
             time -= math.log(u) / rate
@@ -84,6 +88,7 @@ def arrivals_before(
                 times[count] = time
                 rows[count] = n
             count += 1
+            u = hash_uniform(seed, np.uint64(start + n), np.uint64(j))
     return count
 
 

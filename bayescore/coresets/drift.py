@@ -7,11 +7,16 @@ scores y_n at theta, regressed on their shares x_n in the totals, its covariance
 .. math:: E = \frac{m}{m - q} \sum_n e_n e_n', \qquad e_n = y_n - \hat B x_n,
 
 the variance of the generalised regression estimator of survey sampling, m rows and q totals (Deville and Sarndal 1992,
-section 3). A node below has half as many rows behind each of its own, and a quarter of the variance; there are two, and
-so on down: all levels that were calibrated at a have together twice that.
+section 3). Identical rows count as one: they say nothing of what others would.
+
+Children of a node that were calibrated at the same point have weights half as large, and each a fourth of its variance.
+What came from earlier points is carried, and grows as the node's own rows say that it would have.
 
 The mode that the rows give is then off by about H^-1 times an error of the score with covariance E.
 """
+
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import linalg
@@ -22,41 +27,122 @@ from bayescore.models.likelihoods import Logistic, Probit
 from bayescore.models.posterior import Terms, likelihood_terms, prior_part
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, WeightedData
+from bayescore.validation import DataError
+
+
+@dataclass(frozen=True, eq=False)
+class Carried:
+    """Covariance, shape (D, D), of the error at `at` of the score of rows calibrated at `anchor`, shapes (D,)."""
+
+    anchor: FloatArray
+    at: FloatArray
+    covariance: FloatArray
+
+
+def root(precision: FloatArray) -> FloatArray:
+    """Return L with L L' the inverse of `precision`, whatever the scales of the columns.
+
+    Raises
+    ------
+    DataError
+        If it is not positive definite in floating point.
+    """
+    scale = 1.0 / np.sqrt(np.diagonal(precision))
+    try:
+        upper = linalg.cholesky(precision * scale * scale[:, None])
+    except linalg.LinAlgError:
+        raise DataError(
+            "columns depend on each other, at scales such that the prior cannot tell them apart in floating point: "
+            "standardise them, or drop one of them"
+        ) from None
+    return np.asarray(scale[:, None] * linalg.solve_triangular(upper, np.eye(len(scale))))
 
 
 def whitened(
     rows: WeightedData, theta: FloatArray, likelihood: Logistic | Probit, prior: Prior
 ) -> tuple[Whitened, Terms]:
     """Return the scale in which the posterior of `rows` is round at theta, and the terms of their log-likelihood."""
-    part = likelihood_terms(theta, rows.Z, rows.weights, likelihood)
-    covariance = linalg.inv((part + prior_part(theta, prior)).precision)
-    factor = linalg.cholesky(0.5 * (covariance + covariance.T), lower=True)
-    return Whitened(likelihood, theta, factor), part
+    part = likelihood_terms(theta, rows.X, rows.weights, likelihood, rows.y)
+    return Whitened(likelihood, theta, root((part + prior_part(theta, prior)).precision)), part
 
 
 def score_covariance(
     rows: WeightedData, anchor: FloatArray, theta: FloatArray, likelihood: Logistic | Probit, prior: Prior
 ) -> FloatArray:
-    """Return the covariance, shape (D, D), of the error at theta of the score of rows that were calibrated at `anchor`.
+    """Return the covariance, shape (D, D), of the error at theta of the score of rows calibrated at `anchor`.
 
     NaN where there are too few rows to tell.
     """
+    D = rows.n_features
     white, part = whitened(rows, anchor, likelihood, prior)
-    nothing = Sums(white, 1.0, 1.0, 1.0, 1.0, np.zeros(rows.n_features))
+    nothing = Sums(white, 1.0, 1.0, 1.0, 1.0, np.zeros(D))
     shares, _ = shares_and_totals(rows, nothing, part, np.random.default_rng(0))
-    q, m = shares.shape
-    if m <= q:
-        return np.full((rows.n_features, rows.n_features), np.nan)
     Z = rows.Z
     scores = (rows.weights * likelihood.score(Z @ theta))[:, None] * Z
-    scale = np.maximum(np.abs(shares).max(axis=1), np.finfo(float).tiny)
-    x = (shares / scale[:, None]).T
-    residuals = scores - x @ linalg.lstsq(x, scores)[0]
-    return np.asarray(2.0 * m / (m - q) * residuals.T @ residuals)
+    both = np.concatenate([shares, scores.T]).T
+    _, group = np.unique(Z, axis=0, return_inverse=True)
+    m = int(group.max()) + 1
+    if m < len(rows):
+        summed = np.zeros((m, both.shape[1]))
+        np.add.at(summed, group.ravel(), both)
+        both = summed
+    forms = len(shares) - 3 * D - 1
+    used = min(forms, m // 2 - 3 * D - 1)  # of the forms, which are last but for the pulls and the log-likelihood
+    if used < 0:
+        return np.full((D, D), np.nan)
+    x = np.concatenate([both[:, : 2 * D + used], both[:, 2 * D + forms : len(shares)]], axis=1)
+    x /= np.maximum(np.abs(x).max(axis=0), np.finfo(float).tiny)
+    residuals = both[:, len(shares) :]
+    residuals = residuals - x @ linalg.lstsq(x, residuals)[0]
+    return np.asarray(m / (m - x.shape[1]) * residuals.T @ residuals)
 
 
-def mode_error(covariance: FloatArray, precision: FloatArray) -> float:
-    """Return two standard errors of the worst coordinate of the mode, in posterior sds."""
-    inverse = linalg.inv(precision)
-    variance = np.diagonal(inverse @ covariance @ inverse) / np.diagonal(inverse)
+def errors_at(
+    theta: FloatArray,
+    rows: WeightedData,
+    anchor: FloatArray,
+    share: float,
+    carried: Iterable[Carried],
+    likelihood: Logistic | Probit,
+    prior: Prior,
+) -> tuple[Carried, ...]:
+    """Return the errors of a node's score at theta: of its own calibration, `share` times, and of earlier ones.
+
+    `rows` are the node's, calibrated at `anchor`, and `carried` what it has of earlier points.
+    """
+
+    def size(at: FloatArray, point: FloatArray) -> float:
+        return float(np.trace(scale.T @ score_covariance(rows, at, point, likelihood, prior) @ scale))
+
+    found = []
+    if share > 0.0 and not np.array_equal(anchor, theta):
+        covariance = share * score_covariance(rows, anchor, theta, likelihood, prior)
+        found.append(Carried(anchor, theta, covariance))
+    scale = whitened(rows, theta, likelihood, prior)[0].factor
+    for part in carried:
+        if np.array_equal(part.at, theta):
+            found.append(part)
+            continue
+        growth = size(part.anchor, theta) / max(size(part.anchor, part.at), 1e-300)
+        found.append(Carried(part.anchor, theta, part.covariance * min(max(growth, 1.0), 1e4)))
+    return tuple(found)
+
+
+def joined(parts: Iterable[Carried]) -> tuple[Carried, ...]:
+    """Add up errors at one point that have an anchor in common."""
+    by_anchor: dict[bytes, Carried] = {}
+    for part in parts:
+        key = part.anchor.tobytes()
+        before = by_anchor.get(key)
+        total = part.covariance if before is None else before.covariance + part.covariance
+        by_anchor[key] = Carried(part.anchor, part.at, total)
+    return tuple(by_anchor.values())
+
+
+def mode_error(parts: Iterable[Carried], precision: FloatArray) -> float:
+    """Return two standard errors of the worst coordinate of the mode, in posterior sds; 0 without errors."""
+    factor = root(precision)
+    inverse = factor @ factor.T
+    total = sum((part.covariance for part in parts), np.zeros_like(precision))
+    variance = np.diagonal(inverse @ total @ inverse) / np.diagonal(inverse)
     return 2.0 * float(np.sqrt(np.maximum(variance, 0.0).max()))

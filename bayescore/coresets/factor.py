@@ -12,38 +12,77 @@ Demmel, Grigori, Hoemmen and Langou (2012), Communication-optimal parallel and s
 Clarkson and Woodruff (2017), Low-rank approximation and regression in input sparsity time, J. ACM 63(6).
 """
 
+import math
 from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bayescore.compiled import jit
+from bayescore.compiled import jit, jit_sums
 from bayescore.coresets.draw import hash_uniform
+from bayescore.coresets.kernels import leverage_rows
 from bayescore.data.passes import map_blocks
-from bayescore.types import FloatArray, Source, WeightedData
+from bayescore.data.tiles import TILE, load_tile, new_tile
+from bayescore.types import FloatArray, LabelArray, Source, WeightedData
 
 # Columns of unit length count as dependent below this singular value, relative to the largest: rounding leaves about
 # 1e-15 of a dependent column; a direction of 1e-13 has leverages of three digits.
 RANK_TOLERANCE = 1e-13
 _OUTSIDE = 1e-8  # null directions are known to RANK_TOLERANCE over the smallest singular value kept
 _LEAST = 20  # square root of the least number of buckets
-_CHUNK = 1024  # rows that stay in the cache
+
+
+@jit_sums
+def _absorb(tile: FloatArray, factor: FloatArray) -> None:
+    """Replace `factor`, upper triangular, by that of its rows and those of `tile`: Householder reflections in place."""
+    for j in range(tile.shape[0]):
+        column = tile[j]
+        square = 0.0
+        for lane in range(TILE):
+            square += column[lane] * column[lane]
+        if square == 0.0:
+            continue
+        pivot = factor[j, j]
+        length = -math.copysign(math.sqrt(pivot * pivot + square), pivot)
+        share, first = (length - pivot) / length, 1.0 / (pivot - length)  # the reflection is of (1, first * column)
+        factor[j, j] = length
+        for k in range(j + 1, tile.shape[0]):
+            other = tile[k]
+            product = 0.0
+            for lane in range(TILE):
+                product += column[lane] * other[lane]
+            step = share * (factor[j, k] + first * product)
+            factor[j, k] -= step
+            step *= first
+            for lane in range(TILE):
+                other[lane] -= step * column[lane]
+
+
+@jit
+def _triangle(X: FloatArray, y: LabelArray, weights: FloatArray) -> FloatArray:
+    tile, root, factor = new_tile(X.shape[1]), np.empty(TILE), np.zeros((X.shape[1], X.shape[1]))
+    for start in range(0, len(y), TILE):
+        width = min(TILE, len(y) - start)
+        load_tile(X, y, start, width, tile)
+        for lane in range(width):
+            root[lane] = math.sqrt(weights[start + lane])
+        root[width:] = 0.0
+        for d in range(X.shape[1]):
+            for lane in range(TILE):
+                tile[d, lane] *= root[lane]
+        _absorb(tile, factor)
+    return factor
+
+
+def block_factor(block: WeightedData) -> FloatArray:
+    """Return R of the QR decomposition of a block's weighted rows, sqrt(w_n) x_n, shape (min(n, D), D)."""
+    return _triangle(block.X, block.y, block.weights)[: len(block)]
 
 
 def r_factor(rows: FloatArray) -> FloatArray:
     """Return R of the QR decomposition of `rows`, shape (n, D), as an array of shape (min(n, D), D)."""
-    n, n_features = rows.shape
-    whole = n // _CHUNK * _CHUNK
-    if whole and n_features < _CHUNK:  # D columns pass through the cache once, not D times
-        parts = np.asarray(np.linalg.qr(rows[:whole].reshape(-1, _CHUNK, n_features), mode="r"))
-        rows = np.concatenate([parts.reshape(-1, n_features), rows[whole:]])
     return np.asarray(np.linalg.qr(rows, mode="r"))
-
-
-def block_factor(block: WeightedData) -> FloatArray:
-    """Return the factor of a block's weighted rows, sqrt(w_n) x_n."""
-    return r_factor(np.sqrt(block.weights)[:, None] * block.X)
 
 
 def join(first: FloatArray, second: FloatArray) -> FloatArray:
@@ -88,8 +127,7 @@ class Whitening:
 
     def leverage(self, block: WeightedData) -> FloatArray:
         """Return w_n x_n'(X'WX)^+ x_n, at most 1, shape (n,)."""
-        white = block.X @ self.basis
-        return np.asarray(np.minimum(block.weights * np.einsum("nr,nr->n", white, white), 1.0))
+        return leverage_rows(block.X, block.y, block.weights, self.basis)
 
     def outside(self, block: WeightedData) -> NDArray[np.bool_]:
         """Return which rows leave the span, by more than rounding, shape (n,)."""
@@ -117,34 +155,41 @@ def whitening(factor: FloatArray) -> Whitening:
     _, values, directions = np.linalg.svd(factor * scale)
     rank = int((values > RANK_TOLERANCE * values[0]).sum())
     basis = scale[:, None] * directions[:rank].T / values[:rank]
-    return Whitening(basis, directions[rank:].T, scale)
+    turned = np.ascontiguousarray(r_factor(basis.T).T)  # any turn will do, and half of this one is zeros
+    return Whitening(turned, directions[rank:].T, scale)
 
 
 @jit
-def _choose_buckets(start: int, seed: np.uint64, n_buckets: int, bucket: NDArray[np.int64], factor: FloatArray) -> None:
-    """Write the bucket of each row, the first at position `start`, and turn the sign of its factor or leave it."""
-    for n in range(len(bucket)):
+def _sketch(
+    start: int, X: FloatArray, weights: FloatArray, seed: np.uint64, n_buckets: int, kept: NDArray[np.int64]
+) -> tuple[int, FloatArray]:
+    """Add each row, the first at position `start`, to its bucket; write the buckets met to `kept`, return their number.
+
+    Their sums have no more rows than the block.
+    """
+    place = np.full(n_buckets, -1)
+    sums = np.zeros((min(n_buckets, len(weights)), X.shape[1]))
+    count = 0
+    for n in range(len(weights)):
         position = np.uint64(start + n)
-        bucket[n] = int(hash_uniform(seed, position, np.uint64(0)) * n_buckets)
+        bucket = int(hash_uniform(seed, position, np.uint64(0)) * n_buckets)
+        if place[bucket] < 0:
+            place[bucket], kept[count] = count, bucket
+            count += 1
+        factor = math.sqrt(weights[n])
         if hash_uniform(seed, position, np.uint64(1)) < 0.5:
-            factor[n] = -factor[n]
-
-
-@jit
-def _add_rows(X: FloatArray, factor: FloatArray, place: NDArray[np.int64], out: FloatArray) -> None:
-    for n in range(X.shape[0]):
+            factor = -factor
+        row = sums[place[bucket]]
         for d in range(X.shape[1]):
-            out[place[n], d] += factor[n] * X[n, d]
+            row[d] += factor * X[n, d]
+    return count, sums
 
 
 def _block_sketch(start: int, block: WeightedData, seed: int, n_buckets: int) -> tuple[NDArray[np.int64], FloatArray]:
     """Return the buckets that a block's rows fall into, and their sums: never larger than the block."""
-    bucket, factor = np.empty(len(block), dtype=np.int64), np.sqrt(block.weights)
-    _choose_buckets(start, np.uint64(seed), n_buckets, bucket, factor)
-    kept, place = np.unique(bucket, return_inverse=True)
-    sums = np.zeros((len(kept), block.n_features))
-    _add_rows(block.X, factor, place, sums)
-    return kept, sums
+    kept = np.empty(min(n_buckets, len(block)), dtype=np.int64)
+    count, sums = _sketch(start, block.X, block.weights, np.uint64(seed), n_buckets, kept)
+    return kept[:count], sums[:count]
 
 
 def sketch_factor(source: Source, seed: int, progressbar: bool = False) -> FloatArray:

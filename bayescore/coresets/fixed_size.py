@@ -9,6 +9,7 @@ References
 Ohlsson (1998), Sequential Poisson sampling, Journal of Official Statistics 14.
 """
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ Probability = Callable[[WeightedData], FloatArray]
 
 
 class Candidates(NamedTuple):
-    """Rows that may be in the sample: probabilities, keys u / p, positions in the source."""
+    """Rows that may be in the sample, in order: probabilities, keys u / p, positions in the source."""
 
     probability: FloatArray
     key: FloatArray
@@ -38,10 +39,17 @@ class Candidates(NamedTuple):
         size += 1
         if len(self.key) <= size:
             return self
-        kept: NDArray[np.bool_] = np.zeros(len(self.key), dtype=np.bool_)
-        kept[np.lexsort((self.position, -self.probability))[:size]] = True
-        kept[np.lexsort((self.position, self.key))[:size]] = True
+        kept = np.flatnonzero(_smallest(-self.probability, size) | _smallest(self.key, size))
         return Candidates(self.probability[kept], self.key[kept], self.position[kept], self.rows.take(kept))
+
+
+def _smallest(values: FloatArray, size: int) -> NDArray[np.bool_]:
+    """Return which are the `size` smallest, of equal ones the first."""
+    bound = np.partition(values, size - 1)[size - 1]
+    chosen = values < bound
+    ties = np.flatnonzero(values == bound)
+    chosen[ties[: size - np.count_nonzero(chosen)]] = True
+    return np.asarray(chosen)
 
 
 def join(parts: list[Candidates]) -> Candidates:
@@ -54,16 +62,39 @@ def join(parts: list[Candidates]) -> Candidates:
     )
 
 
-def candidates(p: FloatArray, start: int, block: WeightedData, size: int, seed: int) -> Candidates:
-    """Return the rows of a block, its first at position `start`, that a draw of at most `size` rows may need."""
-    u = hash_uniforms(start, len(block), seed)
-    return Candidates(p, u / p, np.arange(start, start + len(block)), block).best(size)
+class Bar(NamedTuple):
+    """What a row must exceed, or come below, to be among the candidates of all rows so far."""
+
+    probability: float = 0.0
+    key: float = math.inf
+
+
+def candidates(
+    p: FloatArray, start: int, block: WeightedData, size: int, seed: int, bar: Bar | None = None
+) -> Candidates:
+    """Return the rows of a block, its first at position `start`, that a draw of at most `size` rows may need.
+
+    Only speed depends on the `bar` of rows before the block.
+    """
+    bar = bar or Bar()
+    key = hash_uniforms(start, len(block), seed) / p
+    rows = np.flatnonzero((p > bar.probability) | (key < bar.key))
+    if len(rows) == len(block):
+        return Candidates(p, key, np.arange(start, start + len(block)), block).best(size)
+    return Candidates(p[rows], key[rows], start + rows, block.take(rows)).best(size)
 
 
 def keep(kept: list[Candidates], part: Candidates, size: int) -> list[Candidates]:
     """Add `part` to what is kept, and thin that out where it has grown; bounds the memory."""
     kept = [*kept, part]
     return [join(kept).best(size)] if sum(len(c.key) for c in kept) > 4 * size + 1000 else kept
+
+
+def bar_of(kept: Candidates, size: int) -> Bar:
+    """Return the bar that rows after those of `kept` must pass."""
+    if len(kept.key) <= size:
+        return Bar()
+    return Bar(-float(np.partition(-kept.probability, size)[size]), float(np.partition(kept.key, size)[size]))
 
 
 def distinct(parts: list[Candidates]) -> Candidates:
@@ -100,15 +131,16 @@ def choose(candidates: Candidates, size: int, total: float) -> tuple[WeightedDat
 def draw_candidates(source: Source, probability: Probability, size: int, seed: int, progressbar: bool) -> Candidates:
     """Return in one pass all rows that a draw of at most `size` rows may need; see `choose`.
 
-    ``probability(block)`` gives the rows' p, shape (n,), up to a factor.
+    ``probability(block)`` gives the rows' p, shape (n,), up to a factor, row by row.
     """
     kept: list[Candidates] = []
-    for part in map_blocks(
-        source,
-        lambda start, block: candidates(probability(block), start, block, size, seed),
-        description="drawing rows",
-        progressbar=progressbar,
-        canonical=True,
-    ):
+    bar = Bar()
+
+    def one(start: int, block: WeightedData) -> Candidates:
+        return candidates(probability(block), start, block, size, seed, bar)
+
+    for part in map_blocks(source, one, description="drawing rows", progressbar=progressbar):
         kept = keep(kept, part, size)
+        if len(kept) == 1:
+            bar = bar_of(kept[0], size)
     return join(kept).best(size)

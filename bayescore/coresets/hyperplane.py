@@ -4,15 +4,19 @@ Rows are taken in coordinates in which X'WX is the identity, and at unit length:
 cosine of an angle, whatever the scales of columns and rows.
 """
 
+import math
 from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
 from scipy.optimize import linprog
 
+from bayescore.compiled import jit
 from bayescore.coresets.factor import Whitening
 from bayescore.data.passes import map_blocks
-from bayescore.types import FloatArray, Source, WeightedData, stack
+from bayescore.data.tiles import TILE, load_tile, new_tile
+from bayescore.models.terms import predictor, squared_lengths
+from bayescore.types import FloatArray, LabelArray, Source, WeightedData, stack
 
 TOLERANCE = 1e-9  # cosine that counts as 0; the solver's own tolerance is 1e-10, the least that HiGHS takes
 CUTS = 500  # rows that a pass brings back
@@ -32,6 +36,29 @@ def unit_rows(block: WeightedData, white: Whitening) -> tuple[FloatArray, FloatA
     error = block.n_features * np.finfo(float).eps * (np.abs(block.X) @ np.abs(white.basis).sum(axis=1))
     inverse = np.divide(1.0, length, out=np.zeros_like(length), where=length > error)
     return rows * inverse[:, None], error * inverse
+
+
+@jit
+def _margins(
+    X: FloatArray, y: LabelArray, basis: FloatArray, normal: FloatArray, reach: FloatArray, out: FloatArray
+) -> None:
+    """Write z . normal over abs(z' basis), and the rounding errors of `unit_rows`, shape (2, n)."""
+    tile, eps = new_tile(X.shape[1]), X.shape[1] * 2.220446049250313e-16
+    margin, squares, size = np.empty(TILE), np.empty(TILE), np.empty(TILE)
+    for start in range(0, len(y), TILE):
+        width = min(TILE, len(y) - start)
+        load_tile(X, y, start, width, tile)
+        squared_lengths(tile, basis, size, squares)
+        predictor(tile, normal, margin)
+        size[:] = 0.0
+        for d in range(X.shape[1]):
+            for lane in range(TILE):
+                size[lane] += abs(tile[d, lane]) * reach[d]
+        for lane in range(width):
+            length, error = math.sqrt(squares[lane]), eps * size[lane]
+            inverse = 1.0 / length if length > error else 0.0
+            out[0, start + lane] = margin[lane] * inverse
+            out[1, start + lane] = error * inverse
 
 
 def widest_margin(unit: FloatArray, error: FloatArray) -> FloatArray | None:
@@ -88,13 +115,15 @@ class Against:
 
 def against(source: Source, white: Whitening, direction: FloatArray, strict: bool, progressbar: bool) -> Against:
     """Find the rows on the wrong side of a direction, or if `strict` on its hyperplane; one pass."""
+    normal, size = white.basis @ direction, np.abs(white.basis).sum(axis=1)
 
     def one(_: int, block: WeightedData) -> Against:
-        unit, error = unit_rows(block, white)
-        margins, reach = unit @ direction, TOLERANCE + error
+        found = np.empty((2, len(block)))
+        _margins(block.X, block.y, white.basis, normal, size, found)
+        margins, reach = found[0], TOLERANCE + found[1]
         wrong = np.flatnonzero(margins <= reach if strict else margins < -reach)
         worst = wrong[np.argsort(margins[wrong], kind="stable")[:CUTS]]
         return Against(len(wrong), int((np.abs(margins) <= reach).sum()), block.take(worst), margins[worst])
 
-    parts = map_blocks(source, one, description="trying the direction", progressbar=progressbar, canonical=True)
+    parts = map_blocks(source, one, description="trying the direction", progressbar=progressbar)
     return reduce(Against.join, parts)

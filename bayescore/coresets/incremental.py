@@ -4,12 +4,16 @@ Blocks are checked as they come and cut anew into canonical ones; labels are fou
 to a checkpoint and read back, after which all goes on as if nothing had happened.
 """
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from copy import copy
 from dataclasses import asdict, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
+
+import numpy as np
 
 from bayescore.coresets.finish import check_names, finish
 from bayescore.coresets.separability import warn_if_rows_separable
@@ -36,7 +40,9 @@ class BlockStream(ABC, Generic[State]):
         self.size = check_integer(size, "size", low=1)
         self.likelihood = check_likelihood(likelihood).name
         self.random_state = check_seed(random_state)
-        self.intercept = intercept
+        if not isinstance(intercept, bool | np.bool_):
+            raise TypeError(f"intercept={intercept!r} must be True or False")
+        self.intercept = bool(intercept)
         self._intake = Intake(met=() if classes is None else two_classes(classes, "classes"))
         self._design: Design | None = None
         self._cutter: Cutter
@@ -127,7 +133,7 @@ class BlockStream(ABC, Generic[State]):
         -----
         UserWarning
             If a hyperplane separates the labels of the coreset's rows, and so perhaps those of all, where that voids a
-            guarantee; if calibrated weights do not meet what they should.
+            guarantee; if the posterior's means or sds are expected to be off by more than 0.1 sd, or 10%.
         """
         if self._design is None:
             raise RuntimeError("no block has come yet: call partial_fit(X, y) before coreset()")
@@ -169,7 +175,13 @@ class BlockStream(ABC, Generic[State]):
         if self._design is None:
             raise RuntimeError("no block has come yet, there is nothing to save")
         rest = self._cutter.rest
-        header = {"options": self._options(), "intake": asdict(self._intake), "design": self._design.to_dict()}
+        header = {
+            "options": self._options(),
+            "intake": asdict(self._intake),
+            "design": self._design.to_dict(),
+            "block_rows": self._cutter.size,
+            "version": version("bayescore"),
+        }
         arrays = {**self._to_arrays(self._state), **({} if rest is None else rows_to_arrays("rest", rest))}
         write_checkpoint(path, type(self).__name__, header, arrays)
 
@@ -183,13 +195,25 @@ class BlockStream(ABC, Generic[State]):
             If there is no such file.
         DataError
             If the file is damaged, or no checkpoint of such a stream.
+
+        Warns
+        -----
+        UserWarning
+            If another version of bayescore wrote it.
         """
         header, arrays = read_checkpoint(path, cls.__name__)
         stream = cls(**header["options"])
         intake = header["intake"]
         stream._intake = Intake(**{**intake, "names": tuple(intake["names"]), "met": tuple(intake["met"])})
         stream._design = Design.from_dict(header["design"])
-        stream._cutter = Cutter(stream._block_rows(len(stream._design.names)))
+        stream._cutter = Cutter(header["block_rows"])
+        if header["version"] != version("bayescore"):
+            warnings.warn(
+                f"{str(path)!r} was written by bayescore {header['version']}: from here on the coreset may differ from "
+                "that of one version in its last digits, or in its draws",
+                UserWarning,
+                stacklevel=2,
+            )
         if "rest_X" in arrays:
             stream._cutter.cut(rows_from_arrays("rest", arrays))
         stream._state = stream._from_arrays(arrays)

@@ -27,13 +27,14 @@ from bayescore.validation import DataError, check_integer, check_positive
 # so rates are exact as floats and a block of 2^16 rows adds up below 2^62. Of unit weights, powers of two themselves,
 # the s_n are whole multiples; others are rounded up by less than one part in 2^44 w_n / W.
 RATE_BITS = 44
+_MANTISSA = (1 << 52) - 1
 
 
 def rates_of(leverage: FloatArray, weights: FloatArray, weight_total: float) -> IntArray:
     """Return s_n as whole multiples of 2^-44, shape (n,)."""
-    fraction, exponent = np.frexp((leverage + weights / weight_total) / weights)
-    exponent -= fraction == 0.5  # a power of two stays as it is
-    return np.asarray(np.ceil(np.ldexp(weights, exponent + RATE_BITS)), dtype=np.int64)
+    bits = ((leverage + weights / weight_total) / weights).view(np.int64)
+    power = ((bits + _MANTISSA) & ~_MANTISSA).view(np.float64)  # rounded up; a power of two stays as it is
+    return np.asarray(np.ceil(weights * power * 2.0**RATE_BITS), dtype=np.int64)
 
 
 def score_total(total: int) -> float:

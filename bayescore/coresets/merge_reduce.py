@@ -11,7 +11,7 @@ from typing import Any
 from bayescore.coresets.calibrated import TOLERANCE, calibrated_coreset
 from bayescore.coresets.drift import mode_error
 from bayescore.coresets.reduce import Reduced, check_reduction
-from bayescore.coresets.tree import DELTA, Tree, node_delta, node_seed, total_error
+from bayescore.coresets.tree import DELTA, Tree, node_delta, node_seed
 from bayescore.data.passes import block_rows, map_blocks, one_blas_thread, scan, tracked
 from bayescore.data.sources import as_source
 from bayescore.data.tasks import Division, division_of, recut
@@ -119,14 +119,13 @@ def answer(tree: Tree, rest: WeightedData | None, size: int) -> tuple[WeightedDa
         sign = rows.y[0]
         source = as_source(replace(rows, y=rows.y * sign))
         link = LIKELIHOODS[tree.reducer.likelihood]
-        chosen, more = calibrated_coreset(source, scan(source), size, seed, False, likelihood=link)
-        params |= more
+        chosen, more = calibrated_coreset(source, scan(source), size, seed, False, likelihood=link, advise=False)
         mode = tree.reducer.mode(rows)
-        error = total_error([tree.error_at(node, mode.beta) for node in tree.nodes])
-        if error is not None:
-            below = mode_error(error, mode.terms.precision)
-            params["mean_error"], params["tree_error"] = math.hypot(more["mean_error"], below), below
-            _warn_of_drift(below)
+        errors = [error for node in tree.nodes for error in tree.errors_at(node, mode.beta)]
+        below = mode_error(errors, mode.terms.precision)
+        mean_error = math.hypot(more["mean_error"], below)
+        _warn_of(mean_error, more["sd_error"], below)
+        params |= {**more, "mean_error": mean_error, "sd_error": max(more["sd_error"], below), "tree_error": below}
         return replace(chosen, y=chosen.y * sign), params
     own = replace(tree.reducer, size=size)(rows, seed, node_delta(_TOP, tree.n_leaves))
     epsilon = tree.composed(max(tree.losses, default=0.0), own.loss)
@@ -136,13 +135,18 @@ def answer(tree: Tree, rest: WeightedData | None, size: int) -> tuple[WeightedDa
     return own.rows, params | ({} if math.isinf(radius) else {"radius": radius})
 
 
-def _warn_of_drift(error: float) -> None:
-    if not error <= 2.0 * TOLERANCE:
-        expected = "cannot be told, the size is too small" if math.isnan(error) else f"is about {error:.2g} sd"
-        warnings.warn(
-            "the mode moved while the rows came (are they sorted?), or the size is too small: the error that the tree "
-            f"brings to posterior means {expected}; shuffle the rows, or give a larger size, or method='calibrated', "
-            "which reads them more than once",
-            UserWarning,
-            stacklevel=4,
+def _warn_of(mean_error: float, sd_error: float, below: float) -> None:
+    if not max(mean_error, sd_error) <= 2.0 * TOLERANCE:
+        if math.isnan(below):
+            what, remedy = "what the tree loses cannot be told from so few rows", "give a larger size"
+        elif below > 2.0 * TOLERANCE:
+            what = f"the mode moved while the rows came (are they sorted?), which costs about {below:.2g} sd"
+            remedy = "shuffle the rows, give a larger size, or method='calibrated', which reads the rows more than once"
+        else:
+            what, remedy = "the size is too small for these data", "give a larger size"
+        expected = (
+            f"errors of {mean_error:.2g} sd in posterior means and {100.0 * sd_error:.2g}% in sds"
+            if max(mean_error, sd_error) < 1.0
+            else "a posterior far from that of all rows"
         )
+        warnings.warn(f"expect {expected}: {what}; {remedy}", UserWarning, stacklevel=4)

@@ -80,7 +80,7 @@ def stream_coreset(
     if method == "online" or params.get("reduce") == "leverage":
         warn_if_rows_separable(chosen)
     found = rows.intake
-    if method != "aggregate" and size != "auto":
+    if method in ("online", "uniform") and size != "auto":
         check_integer(size, "size", low=1, high=found.n_rows, why=", the rows of the data")
     return finish(
         found.settled(chosen),

@@ -5,7 +5,7 @@ from typing import Any
 
 from bayescore.coresets.leverage import SCORES, check_project
 from bayescore.coresets.leverage_coreset import leverage_coreset
-from bayescore.coresets.reduce import check_reduction
+from bayescore.coresets.reduce import MAX_LEAF, check_reduction
 from bayescore.coresets.sensitivity import D_MEANS, sensitivity_coreset
 from bayescore.models.priors import SPIKE_AND_SLAB, check_prior
 from bayescore.validation import check_choice, check_integer, check_positive
@@ -63,7 +63,7 @@ def check_options(method: str, link: str, size: object, options: dict[str, Any])
     elif method == "merge_reduce":
         check_reduction(options.get("reduce", "calibrated"), link, 1, options.get("mu"))
         if options.get("leaf_rows") is not None:
-            options["leaf_rows"] = check_integer(options["leaf_rows"], "leaf_rows", low=1)
+            options["leaf_rows"] = check_integer(options["leaf_rows"], "leaf_rows", low=1, high=MAX_LEAF)
 
 
 def _check_leverage(link: str, options: dict[str, Any]) -> None:

@@ -7,10 +7,12 @@ method can need 30 passes from where it ends. A pilot that turns out to have mis
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from bayescore.coresets.fixed_size import Probability, choose, draw_candidates
+from bayescore.coresets.kernels import column_squares, leverage_rows, score_rows, score_sums
 from bayescore.data.passes import Scan, map_blocks
 from bayescore.models.likelihoods import Logistic, Probit
 from bayescore.models.newton import Mode, cholesky_and_decrement, find_mode
@@ -32,13 +34,8 @@ class Whitened:
 
     def scores(self, block: WeightedData) -> tuple[FloatArray, FloatArray]:
         """Return the whitened score norms g = w s |zL| and the curvature leverages h = w c |zL|^2, shape (n,) each."""
-        rows = block.Z
-        eta = rows @ self.theta
-        length = np.sqrt(((rows @ self.factor) ** 2).sum(axis=1))
-        return (
-            block.weights * self.likelihood.score(eta) * length,
-            block.weights * self.likelihood.curvature(eta) * length**2,
-        )
+        g, h = score_rows(*self._arguments(block))
+        return g, h
 
     def pulls(self, block: WeightedData) -> FloatArray:
         r"""Return each row's part of the mean's distance from the mode, in posterior sds, shape (D, n).
@@ -49,6 +46,15 @@ class Whitened:
         white = rows @ self.factor
         third = block.weights * self.likelihood.third(rows @ self.theta)
         return np.asarray((0.5 * third * (white**2).sum(axis=1)) * white.T)
+
+    def sums(self, block: WeightedData) -> FloatArray:
+        """Return the sums over rows of g^2, g, h and the pulls, shape (3 + D,)."""
+        totals = score_sums(*self._arguments(block))
+        return np.concatenate([totals[:3], totals[3:] @ self.factor])
+
+    def _arguments(self, block: WeightedData) -> tuple[Any, ...]:
+        factor = np.ascontiguousarray(self.factor)
+        return block.X, block.y, block.weights, self.theta, factor, self.likelihood.code
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,19 +71,15 @@ class Sums:
     def probability(self, block: WeightedData) -> FloatArray:
         """Return p = g^2 / sum g^2 + g / sum g + h / sum h + 0.1 w / W, shape (n,)."""
         g, h = self.white.scores(block)
-        return np.asarray(
-            g**2 / self.squares + g / self.norms + h / self.leverages + 0.1 * block.weights / self.weights
-        )
+        rest = h * (1.0 / self.leverages) + block.weights * (0.1 / self.weights)
+        return np.asarray(g * (g * (1.0 / self.squares) + 1.0 / self.norms) + rest)
 
 
 def sums_at(source: Source, found: Scan, white: Whitened, progressbar: bool) -> Sums:
     """Return the sums at `white`; one pass."""
-
-    def sums(_: int, block: WeightedData) -> FloatArray:
-        g, h = white.scores(block)
-        return np.array([g @ g, g.sum(), h.sum(), *white.pulls(block).sum(axis=1)])
-
-    parts = map_blocks(source, sums, description="scores", progressbar=progressbar, canonical=True)
+    parts = map_blocks(
+        source, lambda _, block: white.sums(block), description="scores", progressbar=progressbar, canonical=True
+    )
     total = np.sum(list(parts), axis=0)
     squares, norms, leverages = np.maximum(total[:3], np.finfo(float).tiny).tolist()  # columns may all be zero
     return Sums(white, squares, norms, leverages, found.weight_total, total[3:])
@@ -90,14 +92,15 @@ def by_size(source: Source, found: Scan, progressbar: bool) -> Probability:
     """
     parts = map_blocks(
         source,
-        lambda _, block: block.weights @ block.X**2,
+        lambda _, block: column_squares(block.X, block.weights),
         description="sizes of rows",
         progressbar=progressbar,
         canonical=True,
     )
     squares: FloatArray = np.maximum(sum(parts), np.finfo(float).tiny)
-    scale = 0.5 / (squares * len(squares))
-    return lambda block: block.weights * (0.5 / found.weight_total + block.X**2 @ scale)
+    share = 0.5 / found.weight_total
+    scaled = np.diag(np.sqrt(0.5 / (squares * len(squares))))
+    return lambda block: leverage_rows(block.X, block.y, block.weights, scaled) + block.weights * share
 
 
 def full_mode(
@@ -116,7 +119,7 @@ def full_mode(
         total = prior_part(beta, prior)
         for part in map_blocks(
             source,
-            lambda _, block: likelihood_terms(beta, block.Z, block.weights, likelihood),
+            lambda _, block: likelihood_terms(beta, block.X, block.weights, likelihood, block.y),
             description="Newton pass",
             progressbar=progressbar,
             canonical=True,
@@ -129,7 +132,7 @@ def full_mode(
         sums = sums_at(source, found, white, progressbar)
         rows, white = pilot(sums.probability, SCORE_TOTAL, seed, white.theta)
         here = full_terms(white.theta)
-        # a pilot that saw everything ends where the full score is no larger than the pilot's own standard error
-        if cholesky_and_decrement(here)[1] <= math.sqrt(float((white.scores(rows)[0] ** 2).sum())):
+        # a pilot that saw everything ends where the full score is about as large as the pilot's own standard error
+        if cholesky_and_decrement(here)[1] <= 2.0 * math.sqrt(float((white.scores(rows)[0] ** 2).sum())):
             break
     return find_mode(full_terms, white.theta, first=here, tolerance=0.01)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bayescore.coresets.aggregate import aggregate
 from bayescore.coresets.calibrated import Calibration
 from bayescore.coresets.drift import whitened
 from bayescore.coresets.fixed_size import draw_candidates
@@ -30,6 +31,7 @@ from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import check_choice, check_positive
 
 REDUCTIONS = ("calibrated", "sensitivity", "leverage")
+MAX_LEAF = 1 << 31
 WEAK = Normal(0.0, 4.0)  # under which calibrated reductions seek the mode
 
 
@@ -42,7 +44,7 @@ class Reduced:
     rows : WeightedData
         The rows.
     loss : float
-        Epsilon; of a calibrated reduction the whitened length of the score that the weights miss, in posterior sds.
+        Epsilon; of a calibrated reduction the largest whitened score that the weights miss, in posterior sds.
     radius : float
         Radius of the ball that epsilon holds on, for "sensitivity"; else infinite.
     anchor : array, shape (D,), optional
@@ -62,7 +64,7 @@ class Reduced:
 class Reducer:
     """How rows are reduced: "sensitivity", "leverage" or "calibrated", to how many, for which likelihood.
 
-    `mu` is the complexity of the data, for the epsilons of "leverage".
+    `mu`, for the epsilons of "leverage", is a bound of the complexity of every leaf and node.
     """
 
     method: str
@@ -72,6 +74,10 @@ class Reducer:
 
     def __call__(self, rows: WeightedData, seed: int, delta: float, anchor: FloatArray | None = None) -> Reduced:
         """Return at most `size` rows in place of `rows`; their epsilon fails with probability delta."""
+        # identical rows are one with their weights: nothing is lost, and what is left can be told apart
+        few = max(self.size, len(rows) // 4)
+        if len(rows) > self.size and (merged := aggregate(as_source(rows), few)) is not None:
+            rows = merged
         if len(rows) <= self.size:
             needed = anchor is None and self.method == "calibrated"
             return Reduced(rows, 0.0, anchor=self.mode(rows).beta if needed else anchor, kept=True)
@@ -84,7 +90,7 @@ class Reducer:
             return Reduced(chosen, epsilon, params["radius"])
         if self.method == "leverage":
             chosen, params = leverage_coreset(source, found, self.size, seed, False)
-            if self.mu is None:
+            if self.mu is None or abs(int(rows.y.sum(dtype=np.int64))) == len(rows):  # of one label mu is infinite
                 return Reduced(chosen, math.nan)
             span = found.weight_total / found.smallest_weight
             epsilon = leverage_epsilon(rows.n_features, self.size, delta, self.mu, span, params["score_total"])

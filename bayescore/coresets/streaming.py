@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from bayescore.coresets.drift import Carried
 from bayescore.coresets.incremental import BlockStream, rows_from_arrays, rows_to_arrays
 from bayescore.coresets.merge_reduce import NODE_FACTOR, answer, leaf_size
-from bayescore.coresets.reduce import check_reduction
+from bayescore.coresets.reduce import MAX_LEAF, check_reduction
 from bayescore.coresets.tree import Node, Tree
 from bayescore.data.checkpoint import Arrays
 from bayescore.types import WeightedData
@@ -33,7 +34,8 @@ class StreamingCoreset(BlockStream[Tree]):
     random_state : int, Generator, SeedSequence or None
         Seed; the one used is kept as ``core.random_state``.
     mu : float, optional
-        Complexity of the data (`mu_complexity`), with which ``"leverage"`` tells its epsilon.
+        Bound of the complexity (`mu_complexity`) of every leaf and node, not only of all rows, with which
+        ``"leverage"`` tells its epsilon.
     leaf_rows : int, optional
         Rows of a leaf; by default those of about 8 MB, but 16 `size` at least.
     intercept : bool
@@ -44,9 +46,13 @@ class StreamingCoreset(BlockStream[Tree]):
 
     Notes
     -----
-    ``core.params["levels"]`` has for each level of the tree what was lost up to there: the largest epsilon, by the
-    sizes' theorems with their constant c = 1 and all failures together of probability delta = 0.05, which from 1 on
-    promises nothing; or, of calibrated nodes, the whitened score that the weights missed, in posterior sds.
+    Of a calibrated tree ``core.params`` has `mean_error`, the error to expect of a posterior mean in sds: that of the
+    last reduction and `tree_error`, two standard errors of what the nodes miss because the mode moved after they were
+    calibrated (`drift`). It is right within a factor of 2 or so while it is below 0.3; `sd_error`, at least as large as
+    `tree_error`, is mostly too careful. ``core.params["levels"]`` has for each level of the tree what was lost up to
+    there: the largest epsilon, by the sizes' theorems with their constant c = 1 and all failures together of
+    probability delta = 0.05, which from 1 on promises nothing; or, of calibrated nodes, about the whitened score that
+    the weights missed, in posterior sds.
 
     Examples
     --------
@@ -78,7 +84,7 @@ class StreamingCoreset(BlockStream[Tree]):
     ) -> None:
         super().__init__(size, likelihood, random_state, intercept, classes)
         self._reducer = check_reduction(reduce, self.likelihood, NODE_FACTOR * self.size, mu)
-        self._leaf_rows = None if leaf_rows is None else check_integer(leaf_rows, "leaf_rows", low=1)
+        self._leaf_rows = None if leaf_rows is None else check_integer(leaf_rows, "leaf_rows", low=1, high=MAX_LEAF)
 
     def _block_rows(self, n_features: int) -> int:
         return leaf_size(self.size, n_features) if self._leaf_rows is None else self._leaf_rows
@@ -114,24 +120,35 @@ class StreamingCoreset(BlockStream[Tree]):
             "level": np.array([node.level for node in state.nodes], dtype=np.int64),
             "loss": np.array([node.loss for node in state.nodes]),
             "radius": np.array([node.radius for node in state.nodes]),
+            "share": np.array([node.share for node in state.nodes]),
         }
-        found = {"anchor": state.anchor}
+        if state.anchor is not None:
+            arrays["anchor"] = state.anchor
         for i, node in enumerate(state.nodes):
-            found |= rows_to_arrays(f"node{i}", node.rows) | {f"anchor{i}": node.anchor, f"error{i}": node.error}
-        return arrays | {name: array for name, array in found.items() if array is not None}
+            arrays |= rows_to_arrays(f"node{i}", node.rows)
+            if node.anchor is not None:
+                arrays[f"node{i}_anchor"] = node.anchor
+            for k, error in enumerate(node.carried):
+                own = {"anchor": error.anchor, "at": error.at, "covariance": error.covariance}
+                arrays |= {f"node{i}_carried{k}_{name}": array for name, array in own.items()}
+        return arrays
 
     def _from_arrays(self, arrays: Arrays) -> Tree:
-        about = zip(*(arrays[name].tolist() for name in ("level", "loss", "radius")), strict=True)
+        def carried(i: int, k: int) -> Carried:
+            return Carried(*(arrays[f"node{i}_carried{k}_{name}"] for name in ("anchor", "at", "covariance")))
+
+        about = zip(*(arrays[name].tolist() for name in ("level", "loss", "radius", "share")), strict=True)
         nodes = tuple(
             Node(
                 level,
                 rows_from_arrays(f"node{i}", arrays),
                 loss,
                 radius,
-                arrays.get(f"anchor{i}"),
-                arrays.get(f"error{i}"),
+                arrays.get(f"node{i}_anchor"),
+                share,
+                tuple(carried(i, k) for k in range(64) if f"node{i}_carried{k}_at" in arrays),
             )
-            for i, (level, loss, radius) in enumerate(about)
+            for i, (level, loss, radius, share) in enumerate(about)
         )
         losses = tuple(arrays["losses"].tolist())
         return Tree(self._reducer, self.random_state, nodes, int(arrays["n_leaves"]), losses, arrays.get("anchor"))

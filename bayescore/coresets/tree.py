@@ -23,7 +23,7 @@ from typing import Self
 
 import numpy as np
 
-from bayescore.coresets.drift import score_covariance
+from bayescore.coresets.drift import Carried, errors_at, joined
 from bayescore.coresets.reduce import WEAK, Reduced, Reducer
 from bayescore.models.likelihoods import LIKELIHOODS
 from bayescore.types import FloatArray, WeightedData, stack
@@ -44,9 +44,11 @@ class Node:
     loss, radius : float
         What was lost up to here, and where epsilon holds; see `Reduced`.
     anchor : array, shape (D,), optional
-        Where calibrated rows meet the totals; None for rows that are all there.
-    error : array, shape (D, D), optional
-        Covariance of the error of the score there, of the nodes below (`drift`); None for none.
+        Where calibrated rows meet the totals.
+    share : float
+        Variance of all calibrations at the anchor, in units of that of the node's own; 0 for rows that are all there.
+    carried : tuple of Carried
+        Errors there of calibrations at earlier points (`drift`).
     """
 
     level: int
@@ -54,7 +56,8 @@ class Node:
     loss: float
     radius: float = math.inf
     anchor: FloatArray | None = None
-    error: FloatArray | None = None
+    share: float = 0.0
+    carried: tuple[Carried, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +90,7 @@ class Tree:
     def absorb(self, leaf: Reduced) -> Self:
         """Return the tree with the next leaf, which `reduced_leaf` reduced at this tree's anchor."""
         nodes, losses, anchor = list(self.nodes), list(self.losses), leaf.anchor
-        node = Node(0, leaf.rows, leaf.loss, leaf.radius, None if leaf.kept else leaf.anchor)
+        node = Node(0, leaf.rows, leaf.loss, leaf.radius, leaf.anchor, 0.0 if leaf.kept else 1.0)
         while True:
             losses += [0.0] * (node.level + 1 - len(losses))
             losses[node.level] = float(np.maximum(losses[node.level], node.loss))  # NaN stays
@@ -98,10 +101,8 @@ class Tree:
             merged = self._reduce(stack([left.rows, node.rows]), level, self.n_leaves, self.anchor if nodes else None)
             anchor = merged.anchor
             loss = self.composed(float(np.maximum(left.loss, node.loss)), merged.loss)
-            exact = merged.kept and left.anchor is None and node.anchor is None
-            error = total_error([self.error_at(part, merged.anchor) for part in (left, node)])
             radius = min(left.radius, node.radius, merged.radius)
-            node = Node(level, merged.rows, loss, radius, None if exact else merged.anchor, error)
+            node = Node(level, merged.rows, loss, radius, anchor, *self._errors(left, node, merged))
         return replace(
             self,
             nodes=(*nodes, node),
@@ -117,22 +118,25 @@ class Tree:
         """Return leaf number `index`, of this tree's generation, reduced."""
         return self._reduce(block, 0, index, self.anchor)
 
-    def error_at(self, node: Node, theta: FloatArray | None) -> FloatArray | None:
-        """Return the covariance of the error of a node's score at theta."""
-        if node.anchor is None or theta is None or np.array_equal(node.anchor, theta):
-            return node.error
+    def _errors(self, left: Node, right: Node, merged: Reduced) -> tuple[float, tuple[Carried, ...]]:
+        """Return share and carried errors of the node merged of two."""
+        if merged.anchor is None:
+            return 0.0, ()
+        at = merged.anchor.tobytes()
+        same = [part.share for part in (left, right) if part.anchor is not None and part.anchor.tobytes() == at]
+        share = 0.5 * sum(same) if merged.kept else 1.0 + 0.25 * sum(same)
+        return share, joined(e for part in (left, right) for e in self.errors_at(part, merged.anchor))
+
+    def errors_at(self, node: Node, theta: FloatArray) -> tuple[Carried, ...]:
+        """Return the errors of a calibrated node's score at theta."""
+        if node.anchor is None or (node.share == 0.0 and not node.carried):
+            return ()
         link = LIKELIHOODS[self.reducer.likelihood]
-        return total_error([node.error, score_covariance(node.rows, node.anchor, theta, link, WEAK)])
+        return errors_at(theta, node.rows, node.anchor, node.share, node.carried, link, WEAK)
 
     def composed(self, below: float, own: float) -> float:
         """Return the loss of a reduction of what has a loss already."""
         return below + own if self.reducer.method == "calibrated" else (1.0 + below) * (1.0 + own) - 1.0
-
-
-def total_error(parts: list[FloatArray | None]) -> FloatArray | None:
-    """Return the sum of covariances, None being 0."""
-    found = [part for part in parts if part is not None]
-    return sum(found[1:], found[0]) if found else None
 
 
 def node_seed(seed: int, level: int, last: int) -> int:

@@ -89,6 +89,9 @@ class Intake:
 
     def _names_of(self, X: Any, n_columns: int, where: str) -> tuple[str, ...]:
         names = tuple(str(name) for name in getattr(X, "columns", (f"x{d}" for d in range(n_columns))))
+        if len(set(names)) < len(names):
+            twice = next(name for i, name in enumerate(names) if name in names[:i])
+            raise DataError(f"{where} has several columns named {twice!r}; rename them")
         if self.names is None or names == self.names:
             return names
         if len(names) != len(self.names):

@@ -9,6 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bayescore.data.tables import as_floats, as_numbers, check_numeric
+from bayescore.data.tiles import rows_of
 from bayescore.types import Design, LabelArray, WeightedData
 from bayescore.validation import DataError, check_weights, signed_labels, two_classes
 
@@ -47,9 +48,7 @@ class Columns:
         RowError
             If a weight is not positive, or a label is of neither class.
         """
-        X = np.empty((batch.num_rows, len(self.features)))
-        for j, name in enumerate(self.features):
-            X[:, j] = as_numbers(batch.column(name))
+        X = rows_of([as_numbers(batch.column(name)) for name in self.features])
         weights = np.ones(batch.num_rows)
         if self.weights is not None:
             where = f"weights (column {self.weights!r})"

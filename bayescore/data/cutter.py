@@ -1,5 +1,7 @@
 """`Cutter`: blocks of any length, cut anew, so that results do not depend on how rows arrive."""
 
+import numpy as np
+
 from bayescore.types import WeightedData, stack
 
 
@@ -16,10 +18,14 @@ class Cutter:
         self._parts = [*self._parts, block]  # a copy of the cutter keeps its own
         self._held += len(block)
         if self._held < self.size:
+            # parts of like size are put together, so that there are few however small the blocks
+            while len(self._parts) > 1 and len(self._parts[-2]) <= len(self._parts[-1]):
+                self._parts[-2:] = [stack(self._parts[-2:])]
             return []
         rows = self._parts[0] if len(self._parts) == 1 else stack(self._parts)
         whole = len(rows) // self.size * self.size
-        self._parts = [rows.take(slice(whole, None))] if whole < len(rows) else []
+        # a copy, or the few rows left over would keep all of them in memory
+        self._parts = [rows.take(np.arange(whole, len(rows)))] if whole < len(rows) else []
         self._held = len(rows) - whole
         return [rows.take(slice(start, start + self.size)) for start in range(0, whole, self.size)]
 

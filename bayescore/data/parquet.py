@@ -6,8 +6,10 @@ A folder is read in the natural order of its paths (part-2 before part-10); file
 
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -99,9 +101,13 @@ class ParquetSource(ColumnSource):
         return Division(pieces, self.pool)
 
     def blocks(self) -> Iterator[WeightedData]:
-        """Yield the rows in order."""
-        for piece in self.division().pieces:
-            yield from piece.read(0, piece.n_rows)
+        """Yield the rows in order; a thread reads one block ahead."""
+        blocks = chain.from_iterable(piece.read(0, piece.n_rows) for piece in self.division().pieces)
+        with ThreadPoolExecutor(1, "read") as reader:
+            ahead = reader.submit(next, blocks, None)
+            while (block := ahead.result()) is not None:
+                ahead = reader.submit(next, blocks, None)
+                yield block
 
 
 def parquet_source(

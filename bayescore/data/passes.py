@@ -41,8 +41,8 @@ def one_blas_thread() -> AbstractContextManager[object]:
 
 
 def block_rows(n_columns: int) -> int:
-    """Rows of a block of about 8 MB, at most `MAX_BLOCK_ROWS`."""
-    return max(256, min(MAX_BLOCK_ROWS, (1 << 20) // n_columns))
+    """Rows of a block of 4 to 8 MB, at most `MAX_BLOCK_ROWS`: a power of two, for row groups are multiples of one."""
+    return max(256, min(MAX_BLOCK_ROWS, 1 << ((1 << 20) // n_columns).bit_length() >> 1))
 
 
 def map_blocks(
@@ -151,12 +151,28 @@ def quantum(largest: FloatArray) -> FloatArray:
     return np.asarray(np.ldexp(1.0, np.maximum(exponent, -900) - _FIXED_POINT_BITS), dtype=np.float64)
 
 
-def exact_sum(values: FloatArray, unit: FloatArray) -> NDArray[np.object_]:
-    """Sum `values`, at most `MAX_BLOCK_ROWS` of them, over the first axis in whole multiples of `unit`.
+@jit
+def _add_exactly(
+    X: FloatArray, weights: FloatArray, origin: FloatArray, square: bool, shift: FloatArray, total: FloatArray
+) -> None:
+    for n in range(X.shape[0]):
+        for d in range(X.shape[1]):
+            gap = X[n, d] - origin[d]
+            value = weights[n] * (gap * gap if square else gap)
+            total[d] += (value + shift[d]) - shift[d]
 
-    The sums are Python integers: adding them up gives the same total in every order.
+
+def exact_sum(
+    X: FloatArray, weights: FloatArray, origin: FloatArray, unit: FloatArray, *, square: bool = False
+) -> NDArray[np.object_]:
+    """Sum w (x - origin), or w (x - origin)^2, over at most `MAX_BLOCK_ROWS` rows in whole multiples of `unit`.
+
+    The sums, shape (D,), are Python integers: adding them up gives the same total in every order. Adding and
+    subtracting 1.5 * 2^52 * unit rounds a number to a multiple of `unit`, and multiples add exactly.
     """
-    return as_integers(np.rint(values / unit).sum(axis=0))
+    total = np.zeros(X.shape[1])
+    _add_exactly(X, weights, origin, square, unit * 6755399441055744.0, total)
+    return as_integers(total / unit)
 
 
 def as_integers(whole: FloatArray) -> NDArray[np.object_]:
@@ -273,7 +289,7 @@ def column_moments(source: Source, found: Scan, progressbar: bool = False) -> tu
     unit = quantum(reach * found.largest_weight)
     sums = map_blocks(
         source,
-        lambda _, block: exact_sum((block.X - found.low) * block.weights[:, None], unit),
+        lambda _, block: exact_sum(block.X, block.weights, found.low, unit),
         description="means of columns",
         progressbar=progressbar,
     )
@@ -282,7 +298,7 @@ def column_moments(source: Source, found: Scan, progressbar: bool = False) -> tu
     spread = quantum(reach**2 * found.largest_weight)
     squares = map_blocks(
         source,
-        lambda _, block: exact_sum((block.X - mean) ** 2 * block.weights[:, None], spread),
+        lambda _, block: exact_sum(block.X, block.weights, mean, spread, square=True),
         description="spread of columns",
         progressbar=progressbar,
     )

@@ -26,7 +26,7 @@ LOGISTIC = 0
 PROBIT = 1
 
 # below this the difference s + eta cancels; the series of c in 1/eta^2 has relative error < 1e-12 there
-_PROBIT_TAIL = -200.0
+PROBIT_TAIL = -200.0
 
 
 @dataclass(frozen=True)
@@ -79,16 +79,16 @@ class Probit:
         """Return s (s + eta), between 0 and 1."""
         eta = np.asarray(eta, dtype=np.float64)
         score = self.score(eta)
-        inverse_square = 1.0 / np.minimum(eta, _PROBIT_TAIL) ** 2
+        inverse_square = 1.0 / np.minimum(eta, PROBIT_TAIL) ** 2
         tail = 1.0 - inverse_square * (1.0 - 6.0 * inverse_square * (1.0 - 50.0 / 6.0 * inverse_square))
-        return np.asarray(np.where(eta < _PROBIT_TAIL, tail, score * (score + eta)))
+        return np.asarray(np.where(eta < PROBIT_TAIL, tail, score * (score + eta)))
 
     def third(self, eta: FloatArray) -> FloatArray:
         """Return the third derivative c (2 s + eta) - s of log p, to 1e-12 in absolute terms."""
         eta = np.asarray(eta, dtype=np.float64)
         score = self.score(eta)
         # far out it is 2 / |eta|^3, below the rounding error of the difference
-        return np.asarray(np.where(eta < _PROBIT_TAIL, 0.0, self.curvature(eta) * (2.0 * score + eta) - score))
+        return np.asarray(np.where(eta < PROBIT_TAIL, 0.0, self.curvature(eta) * (2.0 * score + eta) - score))
 
     def probability(self, eta: FloatArray) -> FloatArray:
         """Return P(y = +1) for the linear predictor eta = x . beta."""

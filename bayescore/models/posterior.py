@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bayescore.models.kernels import LINKED_ROWS, DensityArguments, log_density, prior_terms
+from bayescore.models.kernels import DensityArguments, log_density, prior_terms
 from bayescore.models.likelihoods import Logistic, Probit, check_likelihood
 from bayescore.models.priors import LAPLACE, MULTIVARIATE_NORMAL, Prior, check_density
-from bayescore.types import FloatArray, Likelihood, WeightedData
+from bayescore.models.terms import add_terms, log_p_near
+from bayescore.types import FloatArray, LabelArray, Likelihood, WeightedData
 
 _CACHE = 1 << 17  # entries of a tile of rows: 1 MB
 LAPLACE_ROUNDING = 0.01  # |r| becomes sqrt(r^2 + 0.01^2) - 0.01 where a mode is sought; samplers see |r|
@@ -35,37 +36,37 @@ class Terms:
         return Terms(self.value - other.value, self.gradient - other.gradient, self.precision - other.precision)
 
 
-def likelihood_terms(beta: FloatArray, Z: FloatArray, weights: FloatArray, likelihood: Likelihood) -> Terms:
-    """Return the weighted log-likelihood of signed rows Z, shape (n, D), and its derivatives at `beta`.
+def likelihood_terms(
+    beta: FloatArray, X: FloatArray, weights: FloatArray, likelihood: Likelihood, y: LabelArray | None = None
+) -> Terms:
+    """Return the weighted log-likelihood of rows X, shape (n, D), and its derivatives at `beta`.
 
-    Rows are taken some thousands at a time, so that value, gradient and Hessian come from one reading of Z.
+    Without labels `y`, shape (n,), the rows are signed ones.
     """
-    total = Terms(0.0, np.zeros(len(beta)), np.zeros((len(beta), len(beta))))
-    step = max(256, _CACHE // max(len(beta), 1))
-    for start in range(0, len(Z), step):
-        rows, w = Z[start : start + step], weights[start : start + step]
-        eta = rows @ beta
-        total = total + Terms(
-            float(w @ likelihood.log_p(eta)),
-            (w * likelihood.score(eta)) @ rows,
-            (rows * (w * likelihood.curvature(eta))[:, None]).T @ rows,
-        )
-    return total
+    gradient, precision = np.zeros(len(beta)), np.zeros((len(beta), len(beta)))
+    signs = np.ones(len(X), dtype=np.int8) if y is None else y
+    rows, w = np.ascontiguousarray(X), np.ascontiguousarray(weights)
+    value = add_terms(rows, signs, w, np.asarray(beta), likelihood.code, gradient, precision)
+    return Terms(value, gradient, np.tril(precision) + np.tril(precision, -1).T)
 
 
 def log_likelihood_tiles(
     draws: FloatArray, data: WeightedData, likelihood: Likelihood
 ) -> Iterator[tuple[slice, FloatArray]]:
-    """Yield some rows of `data` at a time and their unweighted log p, shape (rows, S); draws have shape (S, D)."""
-    fill = LINKED_ROWS[likelihood.code]
+    """Yield some rows of `data` at a time and their unweighted log p at each draw, shape (rows, S), to 2e-10.
+
+    Draws have shape (S, D).
+    The more rows the draws come from, the less they move each row's eta about its mean (`log_p_near`).
+    """
+    center = draws.mean(axis=0)
+    moves = (draws - center).T
     step = max(1, _CACHE // len(draws))
-    Z = data.Z
     for start in range(0, len(data), step):
         rows = slice(start, start + step)
-        eta = (Z[rows] @ draws.T).ravel()
-        log_p = np.empty_like(eta)
-        fill(eta, log_p)
-        yield rows, log_p.reshape(-1, len(draws))
+        Z = data.X[rows] * data.y[rows, None]
+        log_p = Z @ moves
+        log_p_near(Z @ center, likelihood.code, log_p)
+        yield rows, log_p
 
 
 def moments_over_draws(log_p: FloatArray) -> tuple[FloatArray, FloatArray]:

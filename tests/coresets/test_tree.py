@@ -5,13 +5,14 @@
 
 import math
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import bayescore as bc
 from bayescore import OnlineCoreset, StreamingCoreset, find_map
-from bayescore.coresets import merge_reduce
+from bayescore.coresets import merge_reduce, online
 from bayescore.coresets.incremental import BlockStream
 from bayescore.coresets.merge_reduce import grow, leaf_size
 from bayescore.coresets.reduce import Reduced, Reducer, check_reduction
@@ -21,8 +22,7 @@ from bayescore.types import WeightedData, stack
 from bayescore.validation import DataError
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:no weights on these .* rows meet the full data"),  # of coresets of 16 rows
-    pytest.mark.filterwarnings("ignore:the mode moved while the rows came"),
+    pytest.mark.filterwarnings("ignore:expect "),  # of coresets of 16 rows
     pytest.mark.filterwarnings("ignore:a hyperplane separates"),
 ]
 
@@ -212,6 +212,15 @@ def test_a_checkpoint_keeps_labels_and_names(tmp_path):
         OnlineCoreset.load(tmp_path / "s")
 
 
+def test_a_checkpoint_of_another_version_is_told(tmp_path, monkeypatch):
+    stream = fed(stream_of("calibrated"), 0, 250, 50)
+    monkeypatch.setattr("bayescore.coresets.incremental.version", lambda name: "0.0.1")
+    stream.save(tmp_path / "s")
+    monkeypatch.undo()
+    with pytest.warns(UserWarning, match=r"was written by bayescore 0\.0\.1"):
+        StreamingCoreset.load(tmp_path / "s")
+
+
 def test_a_block_that_cannot_be_used_leaves_the_stream_as_it_was():
     stream = fed(stream_of("calibrated"), 0, 730, 50)
     before = stream.coreset()
@@ -235,7 +244,7 @@ def test_refusals(tmp_path):
         ({"mu": 3.0}, "mu=3.0 serves the epsilon of reduce='leverage' with likelihood='probit'.* leave it out"),
         ({"reduce": "leverage", "mu": 3.0}, "mu=3.0 serves the epsilon"),
         ({"likelihood": "probit", "reduce": "leverage", "mu": 0.5}, "mu=0.5 must be at least 1"),
-        ({"leaf_rows": 0}, "leaf_rows=0 must be at least 1"),
+        ({"leaf_rows": 0}, "leaf_rows=0 must be between 1 and 2147483648"),
         ({"size": 0}, "size=0 must be at least 1"),
         ({"likelihood": "cloglog"}, "likelihood='cloglog' is unknown"),
     ):
@@ -249,7 +258,9 @@ def test_refusals(tmp_path):
         TypeError, match=r"'tolerance' is not an option of method='merge_reduce', which takes reduce, mu,"
     ):
         bc.build_coreset(X, Y, method="merge_reduce", tolerance=0.1, progressbar=False)
-    stream = StreamingCoreset("logistic", 10)
+    with pytest.raises(TypeError, match="intercept='no' must be True or False"):
+        StreamingCoreset("logistic", 10, intercept="no")
+    stream = StreamingCoreset("logistic", 10, intercept=np.True_)
     for verb in (stream.coreset, lambda: stream.save(tmp_path / "s")):
         with pytest.raises(RuntimeError, match="no block has come yet"):
             verb()
@@ -337,7 +348,7 @@ def test_what_the_tree_loses_is_predicted(order, likelihood):
             full, method="merge_reduce", leaf_rows=1000, size=100, random_state=2, progressbar=False
         )
     found, expected = errors(core, full)[0], core.params["mean_error"]
-    assert any("the mode moved while the rows came" in str(w.message) for w in caught) == (expected > 0.1)
+    assert any(str(w.message).startswith("expect ") for w in caught) == (expected > 0.1)
     if found > 0.3:  # so far off no linear theory holds
         assert expected > 0.3
     else:
@@ -348,8 +359,98 @@ def test_what_the_tree_loses_is_predicted(order, likelihood):
 
 def test_too_few_rows_to_predict_from():
     rows, labels = large(4000)
-    with pytest.warns(UserWarning, match="error that the tree brings to posterior means cannot be told"):
+    with pytest.warns(UserWarning, match="what the tree loses cannot be told from so few rows"):
         bc.build_coreset(rows, labels, method="merge_reduce", leaf_rows=500, size=5, random_state=2, progressbar=False)
+
+
+def drifting(n=32_000):
+    """The first slope moves by 2 from the first row to the last."""
+    rows, _ = large(n)
+    eta = rows @ np.array([-2.0, 1.0, -0.5, 0.3, 1.0]) + 2.0 * (np.linspace(0, 1, n) - 0.5) * rows[:, 1]
+    return rows, np.where(eta + np.random.default_rng(1).logistic(size=n) > 0, 1, 0)
+
+
+def sparse(n=32_000):
+    """Indicators of 1%, so that rows repeat."""
+    rng = np.random.default_rng(3)
+    rows = np.column_stack([np.ones(n), rng.random((n, 12)) < 0.02])
+    return rows, np.where(rows @ np.linspace(-1, 1, 13) + rng.logistic(size=n) > 0, 1, 0)
+
+
+def z_scores(rows, labels, leaf_rows, forget=False):
+    """Return errors of the modes of 12 trees' nodes over what they predict for each coordinate."""
+    full = bc.full_data(rows, labels, progressbar=False)
+    truth, found = find_map(full), []
+    for seed in range(12):
+        state, rest = grow(full.as_source(), Tree(Reducer("calibrated", 400, "logistic"), seed), leaf_rows, False)
+        union = stack([*(node.rows for node in state.nodes), *([] if rest is None else [rest])])
+        mode = find_map(union, "logistic")
+        nodes = [replace(node, carried=()) if forget else node for node in state.nodes]
+        covariance = sum(part.covariance for node in nodes for part in state.errors_at(node, mode.beta))
+        found.append((mode.beta - truth.beta) / np.sqrt(np.diagonal(mode.covariance @ covariance @ mode.covariance)))
+    return np.array(found)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("leaves", [32, 63])
+def test_predicted_errors_have_the_right_size(leaves):
+    """Root mean squares of z over 12 seeds and 5 coordinates; without what nodes carry they are too small."""
+    rows, labels = drifting()
+    z = z_scores(rows, labels, 32_000 // leaves)
+    assert 0.5 < np.sqrt((z**2).mean()) < 1.5
+    forgotten = z_scores(rows, labels, 32_000 // leaves, forget=True)
+    assert np.sqrt((forgotten**2).mean()) > 1.5
+
+
+def test_identical_rows_are_merged_and_nothing_is_lost():
+    rows, labels = sparse()
+    full = bc.full_data(rows, labels, progressbar=False)
+    core = bc.build_coreset(full, method="merge_reduce", leaf_rows=1000, size=260, random_state=0, progressbar=False)
+    assert errors(core, full)[0] < 2 * core.params["mean_error"] + 0.01
+    few = bc.full_data(np.round(rows[:, :6]), labels, progressbar=False)
+    exact = bc.build_coreset(few, method="merge_reduce", leaf_rows=1000, size=120, random_state=0, progressbar=False)
+    assert errors(exact, few)[0] < 1e-6
+    assert exact.params["tree_error"] == 0.0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_leaves_of_zeros(kind):
+    rows, labels = X.copy(), Y.copy()
+    rows[:600] = 0.0
+    stream = StreamingCoreset("logistic", 16, kind, 3, leaf_rows=100)
+    core = stream.partial_fit(rows, labels).coreset()
+    assert N / 5 < core.weights.sum() < 5 * N
+
+
+@pytest.mark.parametrize("kind", ["calibrated", "online"])
+def test_an_interrupt_leaves_the_stream_as_it_was(kind, monkeypatch):
+    stream, twin = fed(stream_of(kind), 0, 730, 50), fed(stream_of(kind), 0, 730, 50)
+    absorbed, calls = type(stream)._absorbed, []
+
+    def interrupted(self, state, block):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return absorbed(self, state, block)
+
+    if kind == "online":
+        monkeypatch.setattr(online, "block_rows", lambda n_columns: 100)
+        stream, twin = fed(stream_of(kind), 0, 730, 50), fed(stream_of(kind), 0, 730, 50)
+    monkeypatch.setattr(type(stream), "_absorbed", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fed(stream, 730, N, 700)
+    monkeypatch.undo()
+    assert stream.n_rows == 730
+    assert_identical(fed(stream, 730, N, 90).coreset(), fed(twin, 730, N, 90).coreset())
+
+
+def test_unscaled_columns():
+    rng = np.random.default_rng(5)
+    rows = np.column_stack([np.ones(4000), rng.integers(1990, 2010, 4000), rng.uniform(5e5, 6e5, 4000)])
+    labels = rng.random(4000) < 0.4
+    full = bc.full_data(rows, labels, progressbar=False)
+    core = bc.build_coreset(full, method="merge_reduce", leaf_rows=500, size=60, random_state=0, progressbar=False)
+    assert errors(core, full)[0] < 0.3
 
 
 @pytest.mark.parametrize(

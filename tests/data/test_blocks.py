@@ -82,6 +82,11 @@ BAD = {
         DataError,
         "block 37 has the columns a, b, c, the blocks before it x0, x1, x2",
     ),
+    "a name twice": (
+        spoilt(37, (pd.DataFrame(X[:5], columns=list("aba")), Y[:5])),
+        DataError,
+        "block 37 has several columns named 'a'; rename them",
+    ),
     "third class": (spoilt(37, (X[:2], ["no", "maybe"])), DataError, "block 37: y is 'maybe' in row 1, neither"),
     "NaN": (spoilt(37, (np.full((2, 3), np.nan), Y[:2])), DataError, "block 37: column 'x0' is nan in row 0"),
     "labels": (spoilt(37, (X[:5], Y[:4])), DataError, r"block 37: y has shape \(4,\)"),

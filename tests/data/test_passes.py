@@ -131,8 +131,9 @@ def test_a_pass_given_up_early_stops(rng, monkeypatch):
     assert not pool_threads()
 
 
-def test_blocks_are_about_8_megabytes_and_never_too_long_for_exact_sums():
+def test_blocks_are_a_power_of_two_of_at_most_8_megabytes_and_never_too_long_for_exact_sums():
     assert block_rows(1) == passes.MAX_BLOCK_ROWS
+    assert block_rows(20) == block_rows(21) == 32768
     assert block_rows(128) == 8192
     assert block_rows(10**6) == 256
 
@@ -149,26 +150,28 @@ def test_the_quantum_is_a_power_of_two_and_36_bits_below():
     np.testing.assert_array_equal(quantum(np.array([1.0, 8.0])), [quantum(np.float64(1.0)), 8 * quantum(np.float64(1))])
 
 
-def test_exact_sums_do_not_depend_on_order_or_cut(rng):
-    values = rng.normal(size=(5000, 2)) * np.array([1.0, 1e9])
-    unit = quantum(np.abs(values).max(axis=0))
-    whole = exact_sum(values, unit)
+@pytest.mark.parametrize("square", [False, True])
+def test_exact_sums_do_not_depend_on_order_or_cut(rng, square):
+    X = rng.normal(size=(5000, 2)) * np.array([1.0, 1e9])
+    w, origin = rng.uniform(0.1, 2.0, len(X)), np.array([0.25, -1e8])
+    terms = w[:, None] * (X - origin) ** (2 if square else 1)
+    unit = quantum(np.abs(terms).max(axis=0))
+    whole = exact_sum(X, w, origin, unit, square=square)
     for _ in range(5):
-        mixed = rng.permutation(values)
-        cuts = np.sort(rng.integers(0, len(values), 6))
-        assert (sum(exact_sum(part, unit) for part in np.split(mixed, cuts)) == whole).all()
-    assert values[:, 0].sum() != values[::-1, 0].sum()  # plain sums do depend on it
-    for column, total in zip(values.T, from_integers(whole, unit), strict=True):
+        order = rng.permutation(len(X))
+        cuts = np.split(order, np.sort(rng.integers(0, len(X), 6)))
+        assert (sum(exact_sum(X[i], w[i], origin, unit, square=square) for i in cuts) == whole).all()
+    assert (sum(terms) != sum(terms[::-1])).any()  # plain sums do depend on it
+    for column, total in zip(terms.T, from_integers(whole, unit), strict=True):
         largest = np.abs(column).max()
-        assert abs(total - math.fsum(column)) <= len(column) * largest * 2.0**-36
         assert abs(total - math.fsum(column)) <= 6 * math.sqrt(len(column)) * largest * 2.0**-36
 
 
 def test_a_full_block_of_largest_values_adds_without_rounding():
-    values = np.full(passes.MAX_BLOCK_ROWS, np.nextafter(1.0, 0.0))
-    unit = quantum(np.float64(1.0))
-    total = sum(exact_sum(values, unit) for _ in range(50))
-    assert int(total) == 50 * len(values) * int(np.rint(values[0] / unit))
+    values = np.full((passes.MAX_BLOCK_ROWS, 1), np.nextafter(1.0, 0.0))
+    unit = quantum(np.ones(1))
+    total = sum(exact_sum(values, np.ones(len(values)), np.zeros(1), unit)[0] for _ in range(50))
+    assert int(total) == 50 * len(values) * int(np.rint(values[0, 0] / unit[0]))
     assert as_integers(np.array([2.0**52])).tolist() == [2**52]
 
 

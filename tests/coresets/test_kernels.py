@@ -1,0 +1,133 @@
+"""Compiled scores of rows against the plain formulas, the same bits wherever a row stands, and exact selections."""
+
+import numpy as np
+import pytest
+
+from bayescore.coresets import fixed_size, hyperplane
+from bayescore.coresets.factor import block_factor, data_factor, whitening
+from bayescore.coresets.fixed_size import candidates, draw_candidates
+from bayescore.coresets.kernels import column_squares, leverage_rows
+from bayescore.coresets.pilot import Whitened, by_size
+from bayescore.data.passes import scan
+from bayescore.data.sources import as_source
+from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.types import WeightedData
+
+LINKS = pytest.mark.parametrize("likelihood", LIKELIHOODS.values(), ids=LIKELIHOODS)
+
+
+def data(n=1000, n_features=5, seed=0):
+    rng = np.random.default_rng(seed)
+    y = np.where(rng.random(n) < 0.4, 1, -1).astype(np.int8)
+    return WeightedData(rng.normal(size=(n, n_features)), y, rng.uniform(0.1, 5.0, n), np.arange(n))
+
+
+def whitened(likelihood, n_features=5):
+    rng = np.random.default_rng(1)
+    return Whitened(likelihood, rng.normal(size=n_features), np.tril(rng.normal(size=(n_features, n_features))))
+
+
+@LINKS
+def test_scores_and_their_sums(likelihood):
+    rows, white = data(), whitened(likelihood)
+    eta, length = rows.Z @ white.theta, np.linalg.norm(rows.Z @ white.factor, axis=1)
+    g, h = white.scores(rows)
+    np.testing.assert_allclose(g, rows.weights * likelihood.score(eta) * length, rtol=1e-11)
+    np.testing.assert_allclose(h, rows.weights * likelihood.curvature(eta) * length**2, rtol=1e-10)
+    sums = white.sums(rows)
+    np.testing.assert_allclose(sums[:3], [g @ g, g.sum(), h.sum()], rtol=1e-11)
+    np.testing.assert_allclose(sums[3:], white.pulls(rows).sum(axis=1), rtol=1e-9, atol=1e-9 * np.abs(sums[3:]).max())
+
+
+@LINKS
+def test_a_row_has_the_same_score_in_any_block(likelihood):
+    rows, white, basis = data(), whitened(likelihood), np.random.default_rng(2).normal(size=(5, 3))
+    g, h = white.scores(rows)
+    leverage = leverage_rows(rows.X, rows.y, rows.weights, basis)
+    for low in range(0, len(rows), 37):
+        part = rows.take(slice(low, low + 37))
+        np.testing.assert_array_equal(white.scores(part), (g[low : low + 37], h[low : low + 37]))
+        np.testing.assert_array_equal(leverage_rows(part.X, part.y, part.weights, basis), leverage[low : low + 37])
+
+
+def test_leverages_and_squares():
+    rows, basis = data(), np.random.default_rng(2).normal(size=(5, 3)) / 5.0
+    plain = np.minimum(rows.weights * ((rows.X @ basis) ** 2).sum(axis=1), 1.0)
+    assert plain.max() == 1.0
+    np.testing.assert_allclose(leverage_rows(rows.X, rows.y, rows.weights, basis), plain, rtol=1e-12)
+    np.testing.assert_allclose(column_squares(rows.X, rows.weights), rows.weights @ rows.X**2, rtol=1e-12)
+
+
+def test_sizes_of_rows_sum_to_one():
+    rows = data()
+    source = as_source(rows)
+    size = by_size(source, scan(source), False)(rows)
+    spread = rows.X**2 @ (1.0 / (rows.weights @ rows.X**2))
+    np.testing.assert_allclose(size, rows.weights * (0.5 / rows.weights.sum() + 0.1 * spread), rtol=1e-11)
+    assert size.sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("n", [1, 3, 128, 1000])
+@pytest.mark.parametrize("scale", [1.0, 1e-140, 1e90])
+def test_the_factor_of_a_block_is_that_of_lapack(n, scale):
+    rows = data(n)
+    X = rows.X * np.array([scale, 1.0, 1.0, 1.0, 1.0])
+    X[:, 3] = X[:, 2]
+    X[:, 4] = 0.0
+    factor = block_factor(WeightedData(X, rows.y, rows.weights, rows.index))
+    exact = np.linalg.qr(np.sqrt(rows.weights)[:, None] * X, mode="r")
+    assert factor.shape == exact.shape == (min(n, 5), 5)
+    assert (np.tril(factor, -1) == 0.0).all()
+    length = np.linalg.norm(exact, axis=0) + (np.arange(5) == 4)
+    np.testing.assert_allclose(
+        (factor / length).T @ (factor / length), (exact / length).T @ (exact / length), atol=1e-13
+    )
+
+
+def test_whitenings_are_triangular_and_white():
+    rows = data(3000)
+    white = whitening(data_factor(as_source(rows)))
+    assert (np.triu(white.basis, 1) == 0.0).all()
+    inside = rows.X @ white.basis
+    np.testing.assert_allclose((inside.T * rows.weights) @ inside, np.eye(5), atol=1e-12)
+
+
+def test_margins_are_those_of_rows_at_unit_length():
+    rows, rng = data(), np.random.default_rng(4)
+    X = rows.X.copy()
+    X[7] = 0.0
+    source = as_source(WeightedData(X, rows.y, rows.weights, rows.index))
+    white, direction = whitening(data_factor(source)), rng.uniform(-1.0, 1.0, 5)
+    unit, error = hyperplane.unit_rows(next(iter(source.blocks())), white)
+    found = hyperplane.against(source, white, direction, False, False)
+    margins = unit @ direction
+    wrong = np.flatnonzero(margins < -hyperplane.TOLERANCE - error)
+    assert found.n_rows == len(wrong)
+    assert found.n_on_plane == 1  # the row of zeros
+    np.testing.assert_allclose(found.margins, np.sort(margins[wrong])[: hyperplane.CUTS], rtol=1e-9)
+
+
+@pytest.mark.parametrize("levels", [None, 5], ids=["no ties", "ties"])
+@pytest.mark.parametrize("step", [40, 128, 1000])
+def test_candidates_are_the_best_of_all_rows(monkeypatch, levels, step):
+    """Whatever the blocks, and whatever the bar of the blocks before has kept out."""
+    n, size, seed = 6000, 30, 5
+    rng = np.random.default_rng(0)
+    p = rng.gamma(0.5, size=n) + 1e-3 if levels is None else rng.integers(1, levels, n) / levels
+    rows = WeightedData(p[:, None], np.ones(n, np.int8), np.ones(n), np.arange(n))
+    monkeypatch.setattr("bayescore.data.sources.block_rows", lambda n_columns: step)
+    passed, plain = [], candidates
+
+    def counted(*arguments):
+        part = plain(*arguments)
+        passed.append(len(part.key))
+        return part
+
+    monkeypatch.setattr(fixed_size, "candidates", counted)
+    found = draw_candidates(as_source(rows), lambda block: block.X[:, 0].copy(), size, seed, False)
+    assert sum(passed) < n / 2  # most rows of most blocks
+    key = fixed_size.hash_uniforms(0, n, seed) / p
+    best = set(np.lexsort((np.arange(n), -p))[: size + 1]) | set(np.lexsort((np.arange(n), key))[: size + 1])
+    assert found.position.tolist() == sorted(best)
+    np.testing.assert_array_equal(found.key, key[found.position])
+    np.testing.assert_array_equal(found.rows.index, found.position)
