@@ -189,10 +189,7 @@ class Source(Rows, Protocol):
 
 
 class Likelihood(Protocol):
-    """A symmetric binary likelihood as three functions of eta = y (x . beta).
-
-    All three are finite, with full relative accuracy, for |eta| up to 1e4.
-    """
+    """A symmetric binary likelihood as functions of eta = y (x . beta), finite for |eta| up to 1e4."""
 
     @property
     def name(self) -> str:
@@ -214,4 +211,12 @@ class Likelihood(Protocol):
 
     def curvature(self, eta: FloatArray) -> FloatArray:
         """Minus the second derivative of `log_p`; never negative."""
+        ...
+
+    def third(self, eta: FloatArray) -> FloatArray:
+        """Third derivative of `log_p`."""
+        ...
+
+    def probability(self, eta: FloatArray) -> FloatArray:
+        """P(y = +1) for the linear predictor eta = x . beta."""
         ...

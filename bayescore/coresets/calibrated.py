@@ -32,10 +32,9 @@ from bayescore.coresets.pilot import MAX_PILOTS, SCORE_TOTAL, Sums, Whitened, fu
 from bayescore.coresets.trial import Trial, try_out
 from bayescore.coresets.weights import fit_weights
 from bayescore.data.passes import Scan
-from bayescore.models.likelihoods import Logistic, Probit
 from bayescore.models.posterior import Terms, prior_part
 from bayescore.models.priors import Normal, Prior
-from bayescore.types import FloatArray, Source, WeightedData
+from bayescore.types import FloatArray, Likelihood, Source, WeightedData
 
 TOLERANCE = 0.05
 MAX_FORMS = 400  # the fit costs forms^2 x rows
@@ -88,7 +87,7 @@ class Calibration:
     """All that fits of several sizes share: one mode, one draw of candidates, one set of totals."""
 
     source: Source
-    likelihood: Logistic | Probit
+    likelihood: Likelihood
     prior: Prior
     sums: Sums
     likelihood_part: Terms
@@ -230,7 +229,7 @@ def calibrated_coreset(
     seed: int,
     progressbar: bool,
     *,
-    likelihood: Logistic | Probit,
+    likelihood: Likelihood,
     prior: Prior | None = None,
     tolerance: float = TOLERANCE,
     advise: bool = True,

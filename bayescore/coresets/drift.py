@@ -23,10 +23,9 @@ from scipy import linalg
 
 from bayescore.coresets.calibrated import shares_and_totals
 from bayescore.coresets.pilot import Sums, Whitened
-from bayescore.models.likelihoods import Logistic, Probit
 from bayescore.models.posterior import Terms, likelihood_terms, prior_part
 from bayescore.models.priors import Prior
-from bayescore.types import FloatArray, WeightedData
+from bayescore.types import FloatArray, Likelihood, WeightedData
 from bayescore.validation import DataError
 
 
@@ -58,16 +57,14 @@ def root(precision: FloatArray) -> FloatArray:
     return np.asarray(scale[:, None] * linalg.solve_triangular(upper, np.eye(len(scale))))
 
 
-def whitened(
-    rows: WeightedData, theta: FloatArray, likelihood: Logistic | Probit, prior: Prior
-) -> tuple[Whitened, Terms]:
+def whitened(rows: WeightedData, theta: FloatArray, likelihood: Likelihood, prior: Prior) -> tuple[Whitened, Terms]:
     """Return the scale in which the posterior of `rows` is round at theta, and the terms of their log-likelihood."""
     part = likelihood_terms(theta, rows.X, rows.weights, likelihood, rows.y)
     return Whitened(likelihood, theta, root((part + prior_part(theta, prior)).precision)), part
 
 
 def score_covariance(
-    rows: WeightedData, anchor: FloatArray, theta: FloatArray, likelihood: Logistic | Probit, prior: Prior
+    rows: WeightedData, anchor: FloatArray, theta: FloatArray, likelihood: Likelihood, prior: Prior
 ) -> FloatArray:
     """Return the covariance, shape (D, D), of the error at theta of the score of rows calibrated at `anchor`.
 
@@ -103,7 +100,7 @@ def errors_at(
     anchor: FloatArray,
     share: float,
     carried: Iterable[Carried],
-    likelihood: Logistic | Probit,
+    likelihood: Likelihood,
     prior: Prior,
 ) -> tuple[Carried, ...]:
     """Return the errors of a node's score at theta: of its own calibration, `share` times, and of earlier ones.

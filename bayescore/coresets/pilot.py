@@ -14,11 +14,10 @@ import numpy as np
 from bayescore.coresets.fixed_size import Probability, choose, draw_candidates
 from bayescore.coresets.kernels import column_squares, leverage_rows, score_rows, score_sums
 from bayescore.data.passes import Scan, map_blocks
-from bayescore.models.likelihoods import Logistic, Probit
 from bayescore.models.newton import Mode, cholesky_and_decrement, find_mode
 from bayescore.models.posterior import Terms, likelihood_terms, posterior, prior_part
 from bayescore.models.priors import Prior
-from bayescore.types import FloatArray, Source, WeightedData
+from bayescore.types import FloatArray, Likelihood, Source, WeightedData
 
 MAX_PILOTS = 5
 SCORE_TOTAL = 3.1  # sum over all rows of `Sums.probability`
@@ -28,7 +27,7 @@ SCORE_TOTAL = 3.1  # sum over all rows of `Sums.probability`
 class Whitened:
     """A point theta, shape (D,), and the scale L, shape (D, D), in which it is one posterior sd to the next."""
 
-    likelihood: Logistic | Probit
+    likelihood: Likelihood
     theta: FloatArray
     factor: FloatArray
 
@@ -104,7 +103,7 @@ def by_size(source: Source, found: Scan, progressbar: bool) -> Probability:
 
 
 def full_mode(
-    source: Source, found: Scan, likelihood: Logistic | Probit, prior: Prior, seeds: list[int], progressbar: bool
+    source: Source, found: Scan, likelihood: Likelihood, prior: Prior, seeds: list[int], progressbar: bool
 ) -> Mode:
     """Return the MAP of the full data to 0.01 posterior sd; `seeds` has `MAX_PILOTS` entries."""
     n_features = len(source.design.names)

@@ -13,13 +13,12 @@ import numpy as np
 
 from bayescore.coresets.fixed_size import Candidates, candidates, join, keep
 from bayescore.data.passes import available_cores, map_blocks
-from bayescore.models.likelihoods import Logistic, Probit
 from bayescore.models.posterior import log_likelihood_tiles, log_likelihoods, moments_over_draws, posterior
 from bayescore.models.priors import Prior
 from bayescore.samplers import mala
 from bayescore.samplers.run import run_chains
 from bayescore.samplers.start import mode_and_scale
-from bayescore.types import FloatArray, Source, WeightedData
+from bayescore.types import FloatArray, Likelihood, Source, WeightedData
 
 N_DRAWS = 500
 MIN_ESS = 0.2  # share of the draws below which importance weights are not trusted
@@ -30,7 +29,7 @@ _CHAINS = 2
 class Trial:
     """Draws of a coreset's posterior, shape (S, D), and the log-likelihoods there, shape (S,) each."""
 
-    likelihood: Logistic | Probit
+    likelihood: Likelihood
     draws: FloatArray
     own: FloatArray
     full: FloatArray
@@ -76,7 +75,7 @@ class Trial:
 
 
 def _moves(
-    draws: FloatArray, rows: WeightedData, likelihood: Logistic | Probit
+    draws: FloatArray, rows: WeightedData, likelihood: Likelihood
 ) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
     """Yield for some rows at a time their weights, their log p, shape (n, S), and w times its sd over the draws."""
     for part, log_p in log_likelihood_tiles(draws, rows, likelihood):
@@ -114,7 +113,7 @@ def _largest(change: FloatArray, values: FloatArray) -> float:
 def try_out(
     source: Source,
     rows: WeightedData,
-    likelihood: Logistic | Probit,
+    likelihood: Likelihood,
     prior: Prior,
     guess: FloatArray,
     seed: int,

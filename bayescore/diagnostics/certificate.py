@@ -34,9 +34,9 @@ from bayescore.diagnostics.elpd import MAX_K, Elpd, PassSums, elpd_loo, pass_sum
 from bayescore.diagnostics.full_pass import check_weight, full_source
 from bayescore.diagnostics.health import health
 from bayescore.diagnostics.wording import number, with_error
-from bayescore.models.likelihoods import Logistic, Probit, check_likelihood
+from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.posterior import log_likelihoods
-from bayescore.types import FloatArray
+from bayescore.types import FloatArray, Likelihood
 from bayescore.validation import DataError, check_integer
 
 MIN_ESS_SHARE = 0.2
@@ -191,7 +191,7 @@ def certify(
 
 
 def _judge(
-    chains: FloatArray, features: tuple[str, ...], sums: PassSums, own: FloatArray, likelihood: Logistic | Probit
+    chains: FloatArray, features: tuple[str, ...], sums: PassSums, own: FloatArray, likelihood: Likelihood
 ) -> Certificate:
     full, draws = sums.log_likelihood, chains.reshape(len(own), -1)
     ratio = full - own

@@ -11,17 +11,16 @@ from scipy import linalg
 from scipy.special import gammaln
 
 from bayescore.models.kernels import prior_terms
-from bayescore.models.likelihoods import Logistic, Probit
 from bayescore.models.newton import find_map
 from bayescore.models.posterior import Terms, likelihood_terms
 from bayescore.models.priors import LAPLACE, SPIKE_AND_SLAB, Normal, Prior
-from bayescore.types import FloatArray, WeightedData
+from bayescore.types import FloatArray, Likelihood, WeightedData
 
 DF = 5.0
 
 
 def propose(
-    core: WeightedData, link: Logistic | Probit, prior: Prior, n_draws: int, rng: np.random.Generator
+    core: WeightedData, link: Likelihood, prior: Prior, n_draws: int, rng: np.random.Generator
 ) -> tuple[FloatArray, FloatArray]:
     """Return draws of the Student t, shape (S, D), and log prior minus log q there, shape (S,)."""
     D = core.n_features

@@ -98,10 +98,10 @@ class Probit:
 logistic = Logistic()
 probit = Probit()
 
-LIKELIHOODS: dict[str, Logistic | Probit] = {"logistic": logistic, "probit": probit}
+LIKELIHOODS: dict[str, Likelihood] = {"logistic": logistic, "probit": probit}
 
 
-def check_likelihood(likelihood: "str | Likelihood", name: str = "likelihood") -> Logistic | Probit:
+def check_likelihood(likelihood: "str | Likelihood", name: str = "likelihood") -> Likelihood:
     """Return the likelihood of that name."""
     if isinstance(likelihood, Logistic | Probit):
         return likelihood

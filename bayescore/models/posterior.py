@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bayescore.models.kernels import DensityArguments, log_density, prior_terms
-from bayescore.models.likelihoods import Logistic, Probit, check_likelihood
+from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.priors import LAPLACE, MULTIVARIATE_NORMAL, Prior, check_density
 from bayescore.models.terms import add_terms, log_p_near
 from bayescore.types import FloatArray, LabelArray, Likelihood, WeightedData
@@ -90,7 +90,7 @@ class Posterior:
 
     Z: FloatArray
     weights: FloatArray
-    likelihood: Logistic | Probit
+    likelihood: Likelihood
     prior: Prior
 
     @property
