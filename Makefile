@@ -1,10 +1,17 @@
-# `make demo` and `make test` do all the set-up: they need Python 3.11 and make, nothing else.
-PYTHON ?= $(shell command -v python3.11 || echo python3)
+# `make demo` and `make test` do all the set-up: they need Python 3.11 or later and make, nothing else.
+# `make PYTHON=python3.13` chooses an interpreter; by default it is the first of these that runs and is new enough.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
+ifeq ($(VERSION),)
+$(error PYTHON='$(PYTHON)' does not run, or no Python 3.11 or later was found: install one, or name it as make PYTHON=...)
+endif
+CONSTRAINTS = $(if $(filter 3.11,$(VERSION)),constraints.txt,constraints-313.txt)
 VENV ?= .venv
 BIN = $(VENV)/bin
-READY = $(VENV)/.ready
+READY = $(VENV)/.ready-$(VERSION)
 
-.PHONY: demo test lint unit notebooks bench clean
+.PHONY: demo test lint unit notebooks bench lowest clean
 
 demo: $(READY)
 	$(BIN)/bayescore demo -o demo
@@ -24,15 +31,22 @@ unit: $(READY)
 notebooks: $(READY)
 	$(BIN)/pytest tests/notebooks
 
+# the lowest versions that pyproject.toml declares, on the oldest Python: they install and pass the quick tests
+lowest: $(READY)
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv venv --quiet --clear --python $(PYTHON) $(VENV)-lowest
+	$(BIN)/uv pip install --quiet --python $(VENV)-lowest --resolution lowest-direct --editable ".[all,test]"
+	$(VENV)-lowest/bin/pytest -n 2 -m "not slow" --ignore tests/notebooks --ignore tests/golden
+
 bench: $(READY)
 	$(BIN)/python -m benchmarks
 
-$(READY): pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[all,dev]"
+$(READY): pyproject.toml $(CONSTRAINTS)
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --editable ".[all,dev]"
 	touch $(READY)
 
 clean:
-	rm -rf $(VENV) demo .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) $(VENV)-lowest demo .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -110,7 +110,7 @@ def whole_file(path: str | Path, name: str = "path") -> Iterator[Path]:
     partial = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         yield partial
-        with partial.open("rb") as written:  # on the disk before it gets its name, or a power cut leaves it empty
+        with partial.open("r+b") as written:  # on the disk before it gets its name, or a power cut leaves it empty
             os.fsync(written.fileno())
         os.replace(partial, target)
     finally:

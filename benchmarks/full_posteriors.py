@@ -27,11 +27,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import arviz as az
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 import bayescore as bc
+from bayescore import compat
+from bayescore.diagnostics.draws import ess, rhat
 from bayescore.models.kernels import LINKED_ROWS, prior_terms
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.posterior import log_likelihoods, posterior
@@ -187,12 +188,12 @@ def kept(name: str, key: str, make: Callable[[], Any]) -> Any:
     """Return what `make` returned when it was first called for this `key`; `name` begins the file's name."""
     path = FOLDER / f"{name.replace(' ', '_')}-{hashlib.sha256(key.encode()).hexdigest()[:12]}.nc"
     if not path.is_file():
-        posterior = make().posterior
-        posterior.attrs["key"] = key
+        idata = make()
+        idata.posterior.attrs["key"] = key
         FOLDER.mkdir(exist_ok=True)
         with whole_file(path) as partial:
-            az.InferenceData(posterior=posterior).to_netcdf(str(partial))
-    return az.from_netcdf(str(path))
+            compat.write_inference_data(idata, str(partial))
+    return compat.read_inference_data(str(path))
 
 
 def reference(name: str, data: bc.Coreset, link: str, prior: Any) -> Any:
@@ -221,9 +222,9 @@ def reference(name: str, data: bc.Coreset, link: str, prior: Any) -> Any:
             "likelihoods": likelihoods,
             "acceptance": acceptance,
             "seconds": time.perf_counter() - begin,
-            "ess": float(az.ess(idata, method="mean").beta.min()),
-            "ess_sd": float(az.ess(idata, method="sd").beta.min()),
-            "rhat": float(az.rhat(idata).beta.max()),
+            "ess": float(ess(beta, "mean").min()),
+            "ess_sd": float(ess(beta, "sd").min()),
+            "rhat": float(rhat(beta).max()),
         }
         return idata
 
@@ -232,8 +233,8 @@ def reference(name: str, data: bc.Coreset, link: str, prior: Any) -> Any:
 
 def as_idata(beta: FloatArray, data: bc.Coreset, link: str) -> Any:
     """Return draws, shape (chains, draws, D), as `bc.compare` and `bc.certify` take them."""
-    idata = az.from_dict(
-        posterior={"beta": beta}, coords={"feature": list(data.feature_names)}, dims={"beta": ["feature"]}
+    idata = compat.inference_data(
+        {"posterior": {"beta": beta}}, coords={"feature": list(data.feature_names)}, dims={"beta": ["feature"]}
     )
     idata.posterior.attrs |= {"likelihood": link, "design": json.dumps(data.design.to_dict())}
     return idata

@@ -8,13 +8,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import arviz as az
 import numpy as np
 import pandas as pd
 import pytest
 
 import bayescore as bc
-from bayescore import cli, demo
+from bayescore import cli, compat, demo
 from bayescore.coresets.build import build_coreset
 from bayescore.data import coreset as coreset_file
 from bayescore.samplers import sample as sampling
@@ -45,7 +44,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     whole = (folder / "rows.parquet").read_bytes()
     (folder / "cut.parquet").write_bytes(whole[: len(whole) // 2])
     (folder / "empty.parquet").touch()
-    idata.posterior.rename(beta="gamma").to_netcdf(folder / "no_beta.nc")
+    gamma = {"posterior": {"gamma": idata.posterior["beta"].to_numpy()}}
+    compat.write_inference_data(compat.inference_data(gamma), str(folder / "no_beta.nc"))
     (folder / "text.nc").write_text("no draws here\n")
     (folder / "folder").mkdir()
     return folder
@@ -85,7 +85,7 @@ def test_build_sample_compare(inputs: Path, capsys: pytest.CaptureFixture[str]) 
     core = bc.read_coreset("c.parquet")
     assert core.feature_names == ("intercept", "a", "b", "c")
     assert core.classes == ("no", "yes")
-    idata = az.from_netcdf("p.nc")
+    idata = compat.read_inference_data("p.nc")
     assert idata.posterior.attrs["prior"].startswith("StudentT")
     assert idata.posterior.sizes == {"chain": 2, "draw": 100, "feature": 4}
     report = Path("report.html").read_text(encoding="utf-8")
@@ -98,7 +98,7 @@ def test_samplers_by_data_augmentation(inputs: Path, capsys: pytest.CaptureFixtu
     for sampler, likelihood in (("gibbs", "probit"), ("polya_gamma", "logistic")):
         argv = ["sample", "core.parquet", "--sampler", sampler, "--likelihood", likelihood, *fast]
         assert cli.main(argv) == 0
-        attrs = az.from_netcdf("p.nc").posterior.attrs
+        attrs = compat.read_inference_data("p.nc").posterior.attrs
         assert (attrs["sampler"], attrs["likelihood"]) == (sampler, likelihood)
     capsys.readouterr()
     assert cli.main(["sample", "core.parquet", "--sampler", "gibbs", *fast]) == 2  # a logistic coreset
@@ -108,7 +108,9 @@ def test_samplers_by_data_augmentation(inputs: Path, capsys: pytest.CaptureFixtu
 def reported(report: str, posterior: str) -> bool:
     """Tell whether the report has the verdict that `compare` finds."""
     name = Path(posterior).stem
-    verdict = bc.compare({name: az.from_netcdf(posterior)}, az.from_netcdf("posterior.nc")).verdicts[name]
+    verdict = bc.compare(
+        {name: compat.read_inference_data(posterior)}, compat.read_inference_data("posterior.nc")
+    ).verdicts[name]
     text = html.unescape(Path(report).read_text(encoding="utf-8"))
     return verdict.level in text and verdict.text in text
 
@@ -138,7 +140,7 @@ def test_certify_prints_and_reports_the_verdict(inputs: Path, capsys: pytest.Cap
     assert cli.main(CERTIFY.split()) == 0
     printed = capsys.readouterr().out
     core = bc.read_coreset("core.parquet")
-    found = bc.certify(az.from_netcdf("posterior.nc"), core, frame(), label="y", progressbar=False)
+    found = bc.certify(compat.read_inference_data("posterior.nc"), core, frame(), label="y", progressbar=False)
     assert f"Certificate: {found.level}\n  {found.text}\n" in printed
     assert files() == before
     assert cli.main([*CERTIFY.split(), "-o", "c e.html"]) == 0
@@ -288,7 +290,7 @@ def test_interrupted_while_writing(
         Path("new").write_text("of yesterday")
     before = files()
     monkeypatch.setattr(coreset_file.pq, "write_table", half_then_interrupt(lambda table, path: path))
-    monkeypatch.setattr(az.InferenceData, "to_netcdf", half_then_interrupt(lambda idata, path: path))
+    monkeypatch.setattr(compat.POSTERIOR_TYPE, "to_netcdf", half_then_interrupt(lambda idata, path: path))
     monkeypatch.setattr(Path, "write_text", half_then_interrupt(lambda path, text: path))
     argv = {
         "build": ["build", "rows.parquet", "--label", "y", "--size", "50", "--quiet"],
@@ -305,7 +307,7 @@ def test_draws_cut_short_count_as_interrupted(
     inputs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # pm.sample returns the draws it has on Ctrl-C, without an exception
-    monkeypatch.setattr(sampling, "sample", lambda *_, **__: az.from_netcdf("posterior.nc"))
+    monkeypatch.setattr(sampling, "sample", lambda *_, **__: compat.read_inference_data("posterior.nc"))
     before = files()
     assert cli.main(["sample", "core.parquet", "--draws", "5000", "--chains", "2", "-o", "new"]) == 130
     assert "interrupted" in capsys.readouterr().err

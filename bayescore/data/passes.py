@@ -252,8 +252,8 @@ def scan(source: Source, progressbar: bool = False) -> Scan:
         return len(block), float(w.min()), float(w.max()), low, high, exact_weight(w)
 
     parts = list(map_blocks(source, summary, description="checking rows", progressbar=progressbar))
-    low = np.min([part[3] for part in parts], axis=0)
-    high = np.max([part[4] for part in parts], axis=0)
+    low: FloatArray = np.stack([part[3] for part in parts]).min(axis=0)
+    high: FloatArray = np.stack([part[4] for part in parts]).max(axis=0)
     check_reach(low, high, names)
     return Scan(
         n_rows=sum(part[0] for part in parts),

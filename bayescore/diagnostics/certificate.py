@@ -23,10 +23,10 @@ from operator import add
 from pathlib import Path
 from typing import Any
 
-import arviz as az
 import numpy as np
 import pandas as pd
 
+from bayescore.compat import psislw
 from bayescore.data.coreset import Coreset
 from bayescore.data.passes import map_blocks
 from bayescore.diagnostics.draws import read_posterior
@@ -196,7 +196,7 @@ def _judge(
     full, draws = sums.log_likelihood, chains.reshape(len(own), -1)
     ratio = full - own
     ratio -= ratio.max()
-    smoothed, k = az.psislw(ratio)
+    smoothed, k = psislw(ratio)
     spread = float(ratio.std())
     pareto_k = float(k) if spread > NEARLY_EQUAL else 0.0
     w = np.exp(np.asarray(smoothed, dtype=np.float64))

@@ -162,7 +162,7 @@ def _check_candidates(candidates: object, reference: Posterior) -> dict[str, Pos
         candidates = {"candidate": candidates}
     if not isinstance(candidates, Mapping):
         raise TypeError(
-            f"candidates is of type {type(candidates).__name__}; give an arviz.InferenceData or a dict of them by name"
+            f"candidates is of type {type(candidates).__name__}; give InferenceData or a dict of them by name"
         )
     if not candidates:
         raise ValueError("candidates is empty; give at least one posterior")

@@ -1,6 +1,6 @@
-"""Posterior draws as arrays: the only file that knows ArviZ.
+"""Posterior draws as arrays, and their Monte Carlo errors.
 
-What it reads of an `arviz.InferenceData`: `posterior["beta"]` with dims (chain, draw, feature), and where they
+What it reads of InferenceData: `posterior["beta"]` with dims (chain, draw, feature), and where they
 exist the sampler's statistics, the weights in `constant_data` and the attributes of `posterior`.
 """
 
@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import arviz as az
 import numpy as np
 
+from bayescore.compat import effective_size, is_inference_data, mcse_of_quantile, split_rhat
 from bayescore.types import FloatArray
 from bayescore.validation import DataError
 
@@ -83,8 +83,8 @@ class Posterior:
         return self.draws[:, np.linspace(0, self.draws.shape[1] - 1, kept).round().astype(np.int64)]
 
 
-def read_posterior(idata: object, name: str) -> Posterior:
-    """Read the posterior of the coefficients out of an `arviz.InferenceData`.
+def read_posterior(idata: Any, name: str) -> Posterior:
+    """Read the posterior of the coefficients out of InferenceData.
 
     Raises
     ------
@@ -93,14 +93,13 @@ def read_posterior(idata: object, name: str) -> Posterior:
     DataError
         If it holds no `beta`, too few draws or values that are not finite.
     """
-    if not isinstance(idata, az.InferenceData):
+    if not is_posterior(idata):
         raise TypeError(
-            f"{name} is of type {type(idata).__name__}; give an arviz.InferenceData, as bayescore.sample returns "
+            f"{name} is of type {type(idata).__name__}; give InferenceData, as bayescore.sample returns "
             "or arviz.from_netcdf reads"
         )
-    groups = idata.groups()
-    if "posterior" not in groups or "beta" not in idata["posterior"]:
-        found = list(idata["posterior"].data_vars) if "posterior" in groups else []
+    if "posterior" not in idata or "beta" not in idata["posterior"]:
+        found = list(idata["posterior"].data_vars) if "posterior" in idata else []
         raise DataError(
             f"{name} has no posterior draws of 'beta' (found: {_listed(found) or 'nothing'}); "
             "name the vector of coefficients 'beta'"
@@ -122,8 +121,7 @@ def read_posterior(idata: object, name: str) -> Posterior:
             "sample again, or drop the broken chain"
         )
     attrs = dict(idata["posterior"].attrs)
-    stats = idata["sample_stats"] if "sample_stats" in groups else {}
-    constant = idata["constant_data"] if "constant_data" in groups else {}
+    stats, constant = idata.get("sample_stats", {}), idata.get("constant_data", {})
     return Posterior(
         name,
         draws,
@@ -138,12 +136,12 @@ def read_posterior(idata: object, name: str) -> Posterior:
 
 def is_posterior(value: object) -> bool:
     """Whether `value` is one posterior rather than a dict of several."""
-    return isinstance(value, az.InferenceData)
+    return is_inference_data(value)
 
 
 def ess_mean(draws: FloatArray) -> FloatArray:
     """Return the effective sample size of each coordinate's mean, shape (D,)."""
-    return _each(draws, lambda x: az.ess(x, method="mean"))
+    return _each(draws, lambda x: effective_size(x, "mean"))
 
 
 def mcse_mean(draws: FloatArray) -> FloatArray:
@@ -166,7 +164,7 @@ def mcse_sd(draws: FloatArray) -> FloatArray:
 
 def mcse_quantile(draws: FloatArray, prob: float) -> FloatArray:
     """Return the Monte Carlo standard error of each coordinate's quantile `prob`, shape (D,)."""
-    return _each(draws, lambda x: az.mcse(x, method="quantile", prob=prob)) * _scale(draws)
+    return _each(draws, lambda x: mcse_of_quantile(x, prob)) * _scale(draws)
 
 
 def rhat(draws: FloatArray) -> FloatArray:
@@ -180,12 +178,12 @@ def rhat(draws: FloatArray) -> FloatArray:
     if draws.shape[1] < MIN_DRAWS:
         return np.full(draws.shape[2], np.nan)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return _each(draws, az.rhat)
+        return _each(draws, split_rhat)
 
 
 def ess(draws: FloatArray, method: str) -> FloatArray:
     """Return the effective sample size ("bulk" or "tail") of each coordinate, shape (D,)."""
-    return _each(draws, lambda x: az.ess(x, method=method))
+    return _each(draws, lambda x: effective_size(x, method))
 
 
 def _scale(draws: FloatArray) -> FloatArray:
@@ -193,10 +191,10 @@ def _scale(draws: FloatArray) -> FloatArray:
     return np.where(sd > 0.0, sd, 1.0)
 
 
-def _each(draws: FloatArray, statistic: Callable[[FloatArray], Any]) -> FloatArray:
+def _each(draws: FloatArray, statistic: Callable[[FloatArray], float]) -> FloatArray:
     # unit scale: ArviZ calls a coordinate constant when its range is below 1e-15
     standard = (draws - draws.mean(axis=(0, 1))) / _scale(draws)
-    return np.array([float(statistic(standard[:, :, d])) for d in range(draws.shape[2])])
+    return np.array([statistic(standard[:, :, d]) for d in range(draws.shape[2])])
 
 
 def _listed(names: Any) -> str:

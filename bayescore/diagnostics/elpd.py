@@ -28,10 +28,10 @@ data, AISTATS. Vehtari, Gelman and Gabry (2017), Practical Bayesian model evalua
 import math
 from dataclasses import dataclass
 
-import arviz as az
 import numpy as np
 from scipy.special import logsumexp
 
+from bayescore.compat import psislw
 from bayescore.coresets.draw import Draw, hash_uniforms, merge
 from bayescore.diagnostics.draws import ess_mean
 from bayescore.models.posterior import log_likelihood_tiles, moments_over_draws
@@ -147,7 +147,7 @@ def psis_loo(log_p: FloatArray, log_ratio: FloatArray) -> tuple[FloatArray, Floa
     k = np.zeros(len(log_p))
     varied = log_weights.std(axis=1) > EQUAL  # the others have no tail to fit
     if varied.any():
-        log_weights[varied], k[varied] = az.psislw(log_weights[varied])
+        log_weights[varied], k[varied] = psislw(log_weights[varied])
     return logsumexp(log_weights + log_p, axis=1) - logsumexp(log_weights, axis=1), k
 
 

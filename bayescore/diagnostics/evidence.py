@@ -25,11 +25,11 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
-import arviz as az
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from bayescore.compat import psislw
 from bayescore.data.coreset import Coreset, own_likelihood
 from bayescore.data.passes import map_blocks
 from bayescore.diagnostics.elpd import EQUAL, MAX_K
@@ -215,7 +215,7 @@ def _estimate(log_u: FloatArray) -> tuple[float, float, float, float, FloatArray
     """Return ln mean u, its standard error, k-hat, the effective sample size, and u / mean u."""
     value = float(logsumexp(log_u)) - math.log(len(log_u))
     u = np.exp(log_u - value)
-    k = float(az.psislw(log_u - log_u.max())[1]) if log_u.std() > EQUAL else 0.0
+    k = float(psislw(log_u - log_u.max())[1]) if log_u.std() > EQUAL else 0.0
     return value, _standard_error(u), k, float(len(u) ** 2 / (u @ u)), u
 
 

@@ -14,6 +14,7 @@ Reference: Gretton et al. (2012), A kernel two-sample test, JMLR 13, 723-773.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -99,10 +100,8 @@ def block_sums(a: FloatArray, b: FloatArray, edges_a: IntArray, edges_b: IntArra
     return sums
 
 
-def root_of_sums(
-    aa: FloatArray, bb: FloatArray, ab: FloatArray, n: FloatArray | int, m: FloatArray | int
-) -> FloatArray:
-    """Return the MMD from sums of the kernel over pairs of n and m draws; any argument may be an array."""
+def root_of_sums(aa: Any, bb: Any, ab: Any, n: Any, m: Any) -> Any:
+    """Return the MMD from sums of the kernel over pairs of n and m draws; any argument may be a number or an array."""
     # rounding can leave a tiny negative square where the two sets agree
     return np.sqrt(np.maximum(aa / n**2 + bb / m**2 - 2.0 * ab / (n * m), 0.0))
 

@@ -151,7 +151,7 @@ def cholesky_and_decrement(terms: Terms) -> tuple[tuple[FloatArray, bool] | None
 def _factor(matrix: FloatArray) -> tuple[FloatArray, bool] | None:
     """Return the Cholesky factor of `matrix`; None if it is not positive definite."""
     try:
-        return linalg.cho_factor(matrix, lower=True)
+        return linalg.cho_factor(matrix, lower=True)[0], True
     except linalg.LinAlgError:
         return None
 

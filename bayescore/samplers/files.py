@@ -3,15 +3,14 @@
 from pathlib import Path
 from typing import Any
 
-import arviz as az
-
+from bayescore.compat import read_inference_data, write_inference_data
 from bayescore.validation import DataError, whole_file
 
 
 def write_posterior(idata: Any, path: str | Path) -> None:
     """Write a posterior to a netCDF file that ArviZ reads; an earlier file stays until the new one is whole."""
     with whole_file(path) as partial:
-        idata.to_netcdf(str(partial))
+        write_inference_data(idata, str(partial))
 
 
 def check_whole(idata: Any, chains: int, draws: int) -> None:
@@ -34,12 +33,12 @@ def read_posterior(path: str | Path) -> Any:
     if not source.is_file():
         raise FileNotFoundError(f"{str(source)!r}: no such file")
     try:
-        idata = az.from_netcdf(str(source))
+        idata = read_inference_data(str(source))
     except Exception as error:  # the readers below ArviZ raise many kinds
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise DataError(
             f"{str(source)!r} is not a posterior file ({reason}); write one with bayescore sample"
         ) from None
-    if "posterior" not in idata.groups() or "beta" not in idata.posterior:
+    if "posterior" not in idata or "beta" not in idata["posterior"]:
         raise DataError(f"{str(source)!r} holds no posterior of 'beta'; write one with bayescore sample")
     return idata

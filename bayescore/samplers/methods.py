@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import arviz as az
 import numpy as np
 
+from bayescore.compat import effective_size, inference_data, split_rhat
 from bayescore.data.coreset import feature_names
 from bayescore.models.posterior import Posterior, posterior, prior_part
 from bayescore.models.priors import GAUSSIAN, SMOOTH, SPIKE_AND_SLAB, Prior, check_density
@@ -151,9 +151,11 @@ SAMPLERS: dict[str, Callable[[Task], Any]] = {
 
 
 def _to_inference_data(drawn: Draws, data: WeightedData, **stats: FloatArray) -> Any:
-    return az.from_dict(
-        posterior={"beta": drawn.theta},
-        sample_stats={"lp": drawn.log_density, "acceptance_rate": drawn.acceptance_rate, **stats},
+    return inference_data(
+        {
+            "posterior": {"beta": drawn.theta},
+            "sample_stats": {"lp": drawn.log_density, "acceptance_rate": drawn.acceptance_rate, **stats},
+        },
         coords={"feature": list(feature_names(data))},
         dims={"beta": ["feature"]},
     )
@@ -169,8 +171,9 @@ def warn_unless_mixed(idata: Any, sampler: str) -> None:
     if draws < _MIN_DRAWS:
         return
     with np.errstate(all="ignore"):  # a chain that stood still
-        sizes = az.ess(beta)["beta"].values
-        ratios = az.rhat(beta)["beta"].values if chains > 1 and draws >= 1000 else np.ones_like(sizes)
+        each = np.moveaxis(beta.values, 2, 0)
+        sizes = np.array([effective_size(one, "bulk") for one in each])
+        ratios = np.array([split_rhat(one) if chains > 1 and draws >= 1000 else 1.0 for one in each])
     found = []
     if not sizes.min() >= chains * min(_MIN_ESS, draws / 10):
         name = beta["feature"].values[np.argmin(sizes)]

@@ -4,6 +4,7 @@ from typing import Any
 
 import pymc as pm
 
+from bayescore.compat import with_pymc_names
 from bayescore.models.graph import logistic_model, probit_model
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, WeightedData
@@ -26,17 +27,19 @@ def sample_nuts(
     progressbar: bool,
     options: dict[str, Any],
 ) -> Any:
-    """Return what the installed `pm.sample` returns.
+    """Return what the installed `pm.sample` returns, statistics under PyMC's names whatever its `nuts_sampler`.
 
     `laplace` holds a first point for each chain, shape (chains, D), and the covariance of the Laplace
     approximation, which serves as the (dense) mass matrix: PyMC's own jitter of 1 can be hundreds of posterior
     standard deviations where the weights sum to millions. None leaves starts and mass matrix to PyMC. Model and
     step are built afresh for each call, as a step that has adapted in other processes does not adapt again.
-    `options` go to `pm.sample`.
+    `options` go to `pm.sample`. Unless they name a ``nuts_sampler`` it is PyMC's own: nutpie, which PyMC 6 prefers
+    where it is installed, takes neither starts nor mass matrix.
     """
     options = dict(options)
     if prior.family is None and not options.keys() & OWN_START:
         options.setdefault("target_accept", 0.95)  # hierarchies such as the horseshoe's have funnels
+    options.setdefault("nuts_sampler", "pymc")
     model = (logistic_model if likelihood == "logistic" else probit_model)(data, prior)
     with model:
         if laplace is not None:
@@ -44,7 +47,7 @@ def sample_nuts(
             tuning = {name: options.pop(name) for name in _OF_THE_STEP if name in options}
             options["step"] = pm.NUTS(scaling=covariance, is_cov=True, **tuning)
             options["initvals"] = [{"beta": start} for start in starts]
-        return pm.sample(
+        idata = pm.sample(
             draws=draws,
             tune=tune,
             chains=chains,
@@ -53,3 +56,4 @@ def sample_nuts(
             progressbar=progressbar,
             **options,
         )
+    return with_pymc_names(idata)

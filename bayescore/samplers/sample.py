@@ -108,7 +108,7 @@ def _with_story(
         {"X": (("row", "feature"), data.X), "y": ("row", data.y), "weights": ("row", data.weights)},
         coords={"row": data.index, **features},
     )
-    idata.add_groups(constant_data=constants)
+    idata["constant_data"] = constants
     story: dict[str, Any] = {
         "likelihood": likelihood,
         "prior": repr(prior),

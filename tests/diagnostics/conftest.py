@@ -2,11 +2,12 @@
 
 import json
 
-import arviz as az
 import matplotlib as mpl
 import numpy as np
 import pytest
 from scipy.signal import lfilter
+
+from bayescore import compat
 
 mpl.use("Agg")
 
@@ -22,11 +23,11 @@ def make_posterior(
     stats = {"acceptance_rate": np.full((chains, draws), 0.9)}
     if sampler == "nuts":
         stats["diverging"] = np.zeros((chains, draws), dtype=bool)
-    constant = None if coreset is None else {"weights": np.arange(1.0, coreset["size"] + 1.0)}
-    idata = az.from_dict(
-        posterior={"beta": mean + sd * z},
-        sample_stats=stats,
-        constant_data=constant,
+    groups = {"posterior": {"beta": mean + sd * z}, "sample_stats": stats}
+    if coreset is not None:
+        groups["constant_data"] = {"weights": np.arange(1.0, coreset["size"] + 1.0)}
+    idata = compat.inference_data(
+        groups,
         coords={"feature": list(features)},
         dims={"beta": ["feature"], "weights": ["row"]},
     )

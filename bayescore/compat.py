@@ -1,0 +1,122 @@
+"""The only file that knows which ArviZ runs: 0.23 (InferenceData, with PyMC 5) or 1 (xarray's DataTree, with PyMC 6).
+
+It can go when ArviZ 0.23 is no longer supported, which is when Python 3.11 is not: ArviZ 1 needs 3.12. The rest of
+bayescore, and code of users that is to run on both, reads ``idata.posterior["beta"]``, asks ``"posterior" in idata``
+and adds a group by ``idata["constant_data"] = dataset``, all of which mean the same on both.
+"""
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from importlib.metadata import version
+from typing import Any
+
+import arviz as az
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike
+
+from bayescore.types import FloatArray
+
+ARVIZ_1 = int(version("arviz").split(".")[0]) >= 1
+POSTERIOR_TYPE = xr.DataTree if ARVIZ_1 else az.InferenceData
+_TAIL = (0.05, 0.95)  # quantiles of the "tail" effective sample size (Vehtari et al. 2021)
+# nutpie's names of what PyMC's NUTS reports too
+_NUTPIE = {
+    "logp": "lp",
+    "mean_tree_accept": "acceptance_rate",
+    "depth": "tree_depth",
+    "maxdepth_reached": "reached_max_treedepth",
+}
+
+
+def is_inference_data(value: object) -> bool:
+    """Whether `value` is what the installed ArviZ keeps posteriors in."""
+    return isinstance(value, POSTERIOR_TYPE)
+
+
+def inference_data(
+    groups: Mapping[str, Mapping[str, ArrayLike]],
+    *,
+    coords: Mapping[str, Sequence[Any]] | None = None,
+    dims: Mapping[str, Sequence[str]] | None = None,
+) -> Any:
+    """Return groups of arrays by name, each of shape (chain, draw, ...), as the installed ArviZ's InferenceData."""
+    about: dict[str, Any] = {"coords": coords, "dims": dims}
+    return az.from_dict(groups, **about) if ARVIZ_1 else az.from_dict(**{**about, **groups})
+
+
+def read_inference_data(path: str) -> Any:
+    """Return the groups of a netCDF file, in memory, whichever ArviZ wrote it; the file is closed."""
+    idata = az.from_netcdf(path, engine="h5netcdf")
+    try:
+        return idata.load()  # values are read when they are asked for, when the file may be another
+    finally:
+        idata.close()
+
+
+def write_inference_data(idata: Any, path: str) -> None:
+    """Write all groups to a netCDF file that either ArviZ reads."""
+    idata.to_netcdf(path, engine="h5netcdf")
+
+
+def with_pymc_names(idata: Any) -> Any:
+    """Return a posterior with nutpie's statistics under the names that PyMC's NUTS gives them."""
+    if "sample_stats" not in idata:
+        return idata
+    stats = idata["sample_stats"].to_dataset() if ARVIZ_1 else idata["sample_stats"]
+    names = {old: new for old, new in _NUTPIE.items() if old in stats and new not in stats}
+    if names:
+        idata["sample_stats"] = stats.rename(names)
+    return idata
+
+
+def psislw(log_weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return Pareto smoothed log weights that sum to one along the last axis, and k-hat of each row.
+
+    Parameters
+    ----------
+    log_weights : array, shape (..., S)
+        Log importance weights of S draws, up to a constant for each row.
+
+    Returns
+    -------
+    log_weights : array, shape (..., S)
+        Smoothed and normalised; only normalised where no tail can be fitted.
+    k : array, shape (...)
+        Shape of the fitted generalised Pareto tail: infinite where none can be fitted.
+
+    References
+    ----------
+    Vehtari et al. (2024), Journal of Machine Learning Research 25(72), 1-58.
+    """
+    log_weights = np.asarray(log_weights, dtype=np.float64)
+    if not ARVIZ_1:
+        smoothed, k = az.psislw(log_weights)
+        return np.asarray(smoothed), np.asarray(k, dtype=np.float64)
+    array_stats = import_module("arviz_stats.base").array_stats
+
+    rows = log_weights.reshape(-1, log_weights.shape[-1])
+    smoothed, k = np.empty_like(rows), np.empty(len(rows))
+    for i, row in enumerate(rows):
+        try:
+            smoothed[i], k[i] = array_stats.psislw(-row)  # it takes log likelihoods, whose inverse is the weight
+        except ValueError:  # too few draws for a tail, or a tail of equal ones
+            k[i] = np.nan
+        if np.isnan(k[i]):
+            smoothed[i], k[i] = row - np.logaddexp.reduce(row), np.inf
+    return smoothed.reshape(log_weights.shape), k.reshape(log_weights.shape[:-1])
+
+
+def effective_size(draws: ArrayLike, method: str) -> float:
+    """Return the effective sample size of draws of shape (chain, draw) for "mean", "sd", "bulk" or "tail"."""
+    return float(az.ess(np.asarray(draws), method=method, **({"prob": _TAIL} if method == "tail" else {})))
+
+
+def split_rhat(draws: ArrayLike) -> float:
+    """Return the rank-normalised split R-hat of draws of shape (chain, draw)."""
+    return float(az.rhat(np.asarray(draws)))
+
+
+def mcse_of_quantile(draws: ArrayLike, prob: float) -> float:
+    """Return the Monte Carlo standard error of a quantile of draws of shape (chain, draw)."""
+    return float(az.mcse(np.asarray(draws), method="quantile", prob=prob))

@@ -1,0 +1,86 @@
+"""One behaviour on both stacks: statistics are those of ArviZ 0.23, posteriors of either are read by both."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import bayescore as bc
+from bayescore import compat
+from bayescore.samplers.files import read_posterior
+from tests.stacks import make
+
+OLD = json.loads((make.FOLDER / "arviz-0.json").read_text())
+
+
+@pytest.mark.parametrize("name", OLD["smoothed"])
+def test_smoothed_weights_are_those_of_arviz_0(name):
+    # ArviZ 1 fits the tail to floor(3 sqrt(S)) draws, 0.23 to one more, and to none where most weights underflow
+    found, old = make.smoothed(make.log_weights()[name]), OLD["smoothed"][name]
+    if not compat.ARVIZ_1:
+        assert found == pytest.approx(old, rel=1e-9)
+    elif name == "far below":
+        assert found[0] == np.inf
+    else:
+        assert found[0] == pytest.approx(old[0], abs=0.005)
+        assert found[1:] == pytest.approx(old[1:], rel=0.01)
+
+
+def test_a_turned_sign_would_be_noticed():
+    values = make.log_weights()["k of 0.7"]
+    assert abs(make.smoothed(-values)[0] - OLD["smoothed"]["k of 0.7"][0]) > 0.5
+
+
+def test_rows_are_smoothed_one_by_one():
+    rows = np.stack([values for values in make.log_weights().values() if len(values) == 1000])
+    log_w, k = compat.psislw(rows)
+    assert log_w.shape == rows.shape
+    np.testing.assert_allclose(np.exp(log_w).sum(axis=1), 1.0)
+    np.testing.assert_array_equal(k, [compat.psislw(row)[1] for row in rows])
+
+
+@pytest.mark.parametrize("kind", OLD["chains"])
+@pytest.mark.parametrize("name", make.STATISTICS)
+def test_statistics_of_chains_are_those_of_arviz_0(name, kind):
+    assert make.STATISTICS[name](make.chains(kind)) == pytest.approx(OLD["chains"][kind][name], rel=1e-6)
+
+
+@pytest.mark.parametrize("arviz", [0, 1])
+def test_files_of_either_stack_are_read(arviz):
+    idata, made = read_posterior(make.FOLDER / f"posterior-arviz-{arviz}.nc"), make.small_posterior()
+    assert compat.is_inference_data(idata)
+    np.testing.assert_allclose(idata.posterior["beta"], made.posterior["beta"], rtol=1e-5)
+    for group in ("posterior", "sample_stats", "constant_data"):
+        assert set(idata[group].data_vars) == set(made[group].data_vars)
+    changing = {"created_at", "sampling_time", "arviz_version"}
+    own = {key for key in made.posterior.attrs if not key.startswith("creation_")} - changing
+    for key in own - {"sample_dims", "bayescore_version", "inference_library_version"}:
+        assert idata.posterior.attrs.get(key) == made.posterior.attrs[key]
+    X = np.array([[0.2, 0.4], [0.9, 0.1]])
+    np.testing.assert_allclose(bc.predict_proba(idata, X), bc.predict_proba(made, X), rtol=1e-5)
+
+
+def test_a_file_read_is_in_memory_and_closed(tmp_path):
+    path = tmp_path / "posterior.nc"
+    compat.write_inference_data(make.small_posterior(), str(path))
+    idata = compat.read_inference_data(str(path))
+    os.truncate(path, 100)
+    assert np.isfinite(idata.posterior["beta"].to_numpy()).all()
+
+
+def test_nutpies_statistics_get_pymcs_names():
+    stats = {"logp": np.zeros((2, 5)), "mean_tree_accept": np.full((2, 5), 0.9), "diverging": np.zeros((2, 5), bool)}
+    idata = compat.inference_data({"posterior": {"beta": np.zeros((2, 5, 1))}, "sample_stats": stats})
+    renamed = compat.with_pymc_names(idata)
+    assert set(renamed["sample_stats"].data_vars) == {"lp", "acceptance_rate", "diverging"}
+    assert set(compat.with_pymc_names(renamed)["sample_stats"].data_vars) == {"lp", "acceptance_rate", "diverging"}
+
+
+def test_groups_are_added_and_asked_for_in_one_way():
+    idata = compat.inference_data({"posterior": {"beta": np.zeros((2, 5, 1))}})
+    assert "constant_data" not in idata
+    idata["constant_data"] = xr.Dataset({"weights": ("row", np.ones(3))})
+    assert "constant_data" in idata
+    assert float(idata["constant_data"]["weights"].sum()) == 3.0
