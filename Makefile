@@ -36,7 +36,8 @@ lowest: $(READY)
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv venv --quiet --clear --python $(PYTHON) $(VENV)-lowest
 	$(BIN)/uv pip install --quiet --python $(VENV)-lowest --resolution lowest-direct --editable ".[all,test]"
-	$(VENV)-lowest/bin/pytest -n 2 -m "not slow" --ignore tests/notebooks --ignore tests/golden
+	$(VENV)-lowest/bin/pytest -n 2 -m "not slow" -W ignore::DeprecationWarning -W ignore::FutureWarning \
+		--ignore tests/notebooks --ignore tests/golden
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks

@@ -5,6 +5,7 @@ import sys
 from benchmarks import (
     build_speed,
     calibrated,
+    cold_start,
     demo_table,
     gibbs,
     leverage,
@@ -17,6 +18,7 @@ from benchmarks import (
     rivals,
     separability,
     sources,
+    stacks,
     variates_coresets,
     variates_peers,
     variates_private,
@@ -25,6 +27,8 @@ from benchmarks import (
 )
 
 BENCHMARKS = {
+    "stacks": stacks.main,
+    "cold_start": cold_start.main,
     "mean_sensitivity": mean_sensitivity.main,
     "build_speed": build_speed.main,
     "mala_speed": mala_speed.main,

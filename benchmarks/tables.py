@@ -7,9 +7,9 @@ import pandas as pd
 RESULTS = Path(__file__).parent / "results"
 
 
-def publish(name: str, rows: list[dict]) -> None:
-    """Print `rows` and write them to ``results/<name>.csv``."""
+def publish(name: str, rows: list[dict], digits: int = 6) -> None:
+    """Print `rows` and write them to ``results/<name>.csv`` with that many digits."""
     frame = pd.DataFrame(rows)
     print(frame.to_string(index=False, float_format=lambda value: f"{value:.4g}"))
     RESULTS.mkdir(exist_ok=True)
-    frame.to_csv(RESULTS / f"{name}.csv", index=False, float_format="%.6g")
+    frame.to_csv(RESULTS / f"{name}.csv", index=False, float_format=f"%.{digits}g")
