@@ -1,9 +1,6 @@
 """Maximum likelihood against other solvers and published estimates; separated and rank-deficient data."""
 
-import json
-
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import optimize
 from sklearn.linear_model import LogisticRegression
@@ -13,6 +10,7 @@ from bayescore.models.likelihoods import LIKELIHOODS
 from bayescore.models.priors import Normal
 from bayescore.types import WeightedData
 from bayescore.validation import DataError
+from tests import published
 from tests.conftest import make_rows
 
 LINKS = ["logistic", "probit"]
@@ -129,24 +127,21 @@ def test_one_overlapping_row_is_enough_for_an_estimate(link):
         assert np.abs(rows.Z.T @ LIKELIHOODS[link].score(rows.Z @ mode.beta)).max() < 1e-6
 
 
-def test_finneys_vasoconstriction(shared_data):
+def test_finneys_vasoconstriction():
     """Pregibon (1981), Logistic regression diagnostics, Annals of Statistics 9: logit on log volume and log rate."""
-    frame = pd.read_parquet(shared_data("vaso_finney1947.parquet"))
-    X = np.column_stack([np.ones(39), np.log(frame["volume"]), np.log(frame["rate"])])
-    mle = find_mle(data(X, np.where(frame["y"] == 1, 1, -1)), "logistic")
-    np.testing.assert_allclose(mle.beta, [-2.875, 5.179, 4.562], atol=5e-4)
-    np.testing.assert_allclose(mle.sd, [1.321, 1.865, 1.838], atol=5e-4)
+    rows, facts = published.vaso()
+    mle = find_mle(rows, "logistic")
+    np.testing.assert_allclose(mle.beta, facts["mle"]["beta"], atol=5e-4)
+    np.testing.assert_allclose(mle.sd, facts["mle"]["sd"], atol=5e-4)
 
 
-def test_bliss_beetles(shared_data):
+def test_bliss_beetles():
     """Dobson (1990), An introduction to generalized linear models, with glmlab's digits: 481 beetles in 15 rows."""
-    groups = json.loads(shared_data("beetles_bliss1935.json").read_text())
-    dose, n, killed = (np.array(groups[key], dtype=float) for key in ("x", "n", "r"))
-    X = np.column_stack([np.ones(16), np.tile(dose, 2)])
-    counts = np.concatenate([killed, n - killed])
-    mle = find_mle(data(X[counts > 0], np.repeat([1, -1], 8)[counts > 0], counts[counts > 0]), "logistic")
-    np.testing.assert_allclose(mle.beta, [-60.717455, 34.270326], atol=1e-6)
-    np.testing.assert_allclose(mle.sd, [5.180701, 2.912134], atol=2e-5)  # of glmlab's last step but one
+    rows, facts = published.beetles()
+    assert (len(rows), rows.weights.sum()) == (15, 481)
+    mle = find_mle(rows, "logistic")
+    np.testing.assert_allclose(mle.beta, facts["mle"]["beta"], atol=1e-6)
+    np.testing.assert_allclose(mle.sd, facts["mle"]["sd"], atol=2e-5)  # of glmlab's last step but one
 
 
 def test_refusals(rows):
