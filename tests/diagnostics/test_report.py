@@ -65,8 +65,6 @@ def page(comparison, tmp_path_factory):
 
 
 def test_sections_stand_in_the_order_of_reading(page):
-    places = [page.index(f'<section id="{name}">') for name in re.findall(r'<section id="(\w+)">', page)]
-    assert places == sorted(places)
     names = ["verdict", "metrics", "plots", "coresets", "health", "coordinates", "reproduce", "glossary"]
     assert re.findall(r'<section id="(\w+)">', page) == names
     assert page.index("far: differs") < page.index("<table>")
