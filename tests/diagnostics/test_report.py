@@ -11,7 +11,7 @@ from bayescore.diagnostics import page as page_module
 from bayescore.diagnostics.certificate import Certificate
 from bayescore.diagnostics.certificate_report import write_certificate
 from bayescore.diagnostics.certificate_tables import agreement, predicted_error
-from bayescore.diagnostics.wording import number, with_error
+from bayescore.diagnostics.wording import with_error
 
 CORESET = {
     "method": "calibrated",
@@ -134,16 +134,6 @@ def test_notebooks_and_terminals_show_verdicts_first(comparison):
     assert text.index("far: differs") < text.index("MMD, whitened")
     assert fragment.index("far: differs") < fragment.index("<table")
     assert "<b>bold" not in fragment
-
-
-def test_numbers_have_the_digits_their_error_allows():
-    assert with_error(0.12345, 0.0321) == ("0.123", "0.032")
-    assert with_error(-1234.4, 12.0, signed=True) == ("−1,234", "12")
-    assert with_error(0.5, float("nan")) == ("0.500", "")
-    assert number(None) == "–"
-    assert number(123456.0) == "123,456"
-    assert number(1e-9) == "1e−09"
-    assert with_error(-0.00001, 0.0018, signed=True) == ("+0.0000", "0.0018")
 
 
 @pytest.fixture(scope="module")

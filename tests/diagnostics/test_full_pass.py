@@ -1,0 +1,55 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+import bayescore as bc
+from bayescore.diagnostics.full_pass import check_weight, full_source
+from bayescore.types import stack
+from bayescore.validation import DataError
+
+X = np.random.default_rng(0).normal(3.0, 2.0, size=(40, 2))
+Y = np.repeat(["no", "yes"], 20)
+OPTIONS = {"intercept": True, "standardize": True, "progressbar": False}
+
+
+@pytest.fixture(scope="module")
+def core():
+    return bc.build_coreset(X, Y, method="uniform", size=10, random_state=0, **OPTIONS)
+
+
+def test_the_full_data_come_in_the_coresets_design(core):
+    whole = bc.full_data(X, Y, **OPTIONS)
+    for source in (full_source(core, X, Y, None, None), full_source(core, whole, None, None, None)):
+        rows = stack(list(source.blocks()))
+        np.testing.assert_allclose(rows.X, whole.X, rtol=1e-12)
+        np.testing.assert_array_equal(rows.y, whole.y)
+        check_weight(core, float(rows.weights.sum()))
+    assert not np.allclose(rows.X[:, 1:], X)  # which is not that of the raw data
+
+
+def test_a_weight_off_by_a_millionth_is_told(core):
+    check_weight(core, 40.0 * (1 + 5e-7))
+    with pytest.raises(DataError, match=r"total weight 40\.0001, the coreset stands for 40;"):
+        check_weight(core, 40.0001)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"data": X[:, :1]}, "data has the features x0, the coreset was built from x0, x1"),
+        ({"y": np.repeat([0, 1], 20)}, r"data has the labels \(0, 1\), the coreset \('no', 'yes'\)"),
+        ({"data": bc.full_data(X, Y, progressbar=False), "y": None}, "another design than the coreset"),
+        ({"data": bc.full_data(X, Y, **OPTIONS)}, "y is given, but data is a Coreset"),
+    ],
+)
+def test_other_data_are_told(core, change, told):
+    given = {"data": X, "y": Y, **change}
+    with pytest.raises((DataError, TypeError), match=told):
+        full_source(core, given["data"], given["y"], None, None)
+
+
+def test_labels_of_a_coreset_count_too(core):
+    other = dataclasses.replace(bc.full_data(X, Y, **OPTIONS), classes=("a", "b"))
+    with pytest.raises(DataError, match="data has the labels"):
+        full_source(core, other, None, None, None)

@@ -1,0 +1,57 @@
+import numpy as np
+import pytest
+
+from bayescore.diagnostics.draws import read_posterior
+from bayescore.diagnostics.health import health
+
+
+def state(idata):
+    return health(read_posterior(idata, "idata"))
+
+
+def test_good_chains_have_nothing_to_say(posterior):
+    found = state(posterior(0))
+    assert (found.chains, found.draws, found.divergences, found.text) == (4, 500, 0, "")
+    assert found.ess_per_second == pytest.approx(found.ess_bulk / 2.0)
+    assert found.acceptance_rate == pytest.approx(0.9)
+
+
+def test_what_the_sampler_does_not_report_is_none(posterior):
+    foreign = posterior(1, sampler="mala")
+    del foreign.posterior.attrs["sampling_time"]
+    found = state(foreign)
+    assert found.divergences is found.sampling_time is found.ess_per_second is None
+
+
+def test_few_effective_draws_are_told_of_the_worst_coordinate(posterior):
+    idata = posterior(1, draws=200)
+    slow = posterior(2, draws=200, rho=0.9).posterior["beta"].values
+    idata.posterior["beta"].values[..., 1] = slow[..., 1]
+    found = state(idata)
+    assert "effective sample size of 'b'" in found.text
+    assert "below 400: draw more" in found.text
+    assert found.ess_bulk < 400
+
+
+def test_divergences_are_counted(posterior):
+    diverging = posterior(2)
+    diverging.sample_stats["diverging"].values[0, :7] = True
+    assert "7 transitions diverged: raise target_accept" in state(diverging).text
+
+
+def test_chains_apart_disagree(posterior):
+    apart = posterior(1)
+    apart.posterior["beta"].values[0, :, 2] += 2.0
+    found = state(apart)
+    assert f"R-hat of 'c' is {found.rhat:.3f}, above 1.01: the chains disagree" in found.text
+    drifting = posterior(1, chains=1)
+    drifting.posterior["beta"].values[:, 250:] += 2.0
+    assert state(drifting).rhat > 1.1
+
+
+def test_a_coordinate_that_never_moves_is_named(posterior):
+    stuck = posterior(1)
+    stuck.posterior["beta"].values[..., 0] = 3.0
+    found = state(stuck)
+    assert found.text.startswith("'a' never moves")
+    assert np.isfinite(found.rhat)  # of the others
