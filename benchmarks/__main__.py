@@ -24,6 +24,7 @@ from benchmarks import (
     variates_private,
     variates_speed,
     wall_time,
+    write_results,
 )
 
 BENCHMARKS = {
@@ -52,6 +53,7 @@ BENCHMARKS = {
     "variates_peers": variates_peers.main,
     "variates_private": variates_private.main,
     "variates_coresets": variates_coresets.main,
+    "results": write_results.main,
 }
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The demo at N = 1e6: both kinds of coresets against the exact full-data posterior; also draws README's picture."""
+"""The demo at N = 1e6: coresets against the exact full-data posterior, merged identical rows; also draws a picture."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory

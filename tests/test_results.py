@@ -1,0 +1,65 @@
+"""The figures in README.md and benchmarks/RESULTS.md are those of the CSVs that the benchmarks wrote."""
+
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from benchmarks import write_results
+from benchmarks.write_results import rows_of, short, table
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+NUMBER = r"\d+(?:[.,]\d+)*"
+MEASURED = rf"{NUMBER}(?:e\d+)? ?(?:s|ms|µs|seconds|minutes|[kMG]B|times|%|sds?)\b"
+
+
+def section(title):
+    return README.split(f"## {title}\n")[1].split("\n## ")[0]
+
+
+def prose(text):
+    """Text without code, and of links and pictures only what is shown."""
+    text = re.sub(r"```.*?```|`[^`]*`", "", text, flags=re.DOTALL)
+    return re.sub(r"\]\([^)]*\)", "]", text)
+
+
+def test_results_are_those_of_the_tables():
+    """Change figures by running a benchmark, words in RESULTS.md.j2; then: python -m benchmarks results."""
+    assert write_results.PAGE.read_text(encoding="utf-8") == write_results.render()
+
+
+def test_every_table_of_results_is_shown():
+    page = write_results.render()
+    assert [path.name for path in write_results.RESULTS.glob("*.csv") if f"results/{path.name}" not in page] == []
+
+
+def test_readme_quotes_no_figure_that_results_do_not_have():
+    known = set(re.findall(NUMBER, write_results.render()))
+    quoted = re.findall(NUMBER, prose(section("What to expect")))
+    assert len(quoted) > 5
+    assert [figure for figure in quoted if figure not in known] == []
+
+
+def test_readme_quotes_figures_in_one_section_only():
+    elsewhere = prose(README.replace(section("What to expect"), ""))
+    assert re.findall(MEASURED, elsewhere) == []
+    assert re.search(MEASURED, prose(section("What to expect")))  # the pattern finds what it is to find
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(3, "3"), (1234567, "1,234,567"), (0.04464, "0.045"), (99.4, "99"), (1667.6, "1,670"), (0.0, "0"),
+     (3.19e7, "3.19e7"), (6.1e-5, "6.1e-5"), (float("nan"), ""), (float("inf"), "∞"), (True, "yes"),
+     ("gauss", "normal (made)")],
+)  # fmt: skip
+def test_figures_have_two_digits_or_three(value, text):
+    assert short(value) == text
+
+
+def test_tables_are_markdown_and_missing_rows_an_error():
+    shown = table(pd.DataFrame({"k-means||": ["a", "b"], "cost": [0.5, float("nan")]}))
+    assert shown.splitlines() == ["| k-means\\|\\| | cost |", "| --- | ---: |", "| a | 0.50 |", "| b |  |"]
+    with pytest.raises(ValueError, match=r"results/gibbs.csv has no row with \{'sampler': 'hmc'\}"):
+        rows_of("gibbs", {"sampler": "hmc"})
