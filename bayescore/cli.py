@@ -128,7 +128,7 @@ def certify(args: argparse.Namespace, console: Console) -> None:
     """Run ``bayescore certify``."""
     from bayescore.data.coreset import read_coreset
     from bayescore.diagnostics.certificate import certify as check
-    from bayescore.diagnostics.certificate_report import write_certificate
+    from bayescore.diagnostics.report import write_certificate
     from bayescore.diagnostics.wording import number
     from bayescore.samplers.files import read_posterior
 

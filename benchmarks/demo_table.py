@@ -7,8 +7,8 @@ import matplotlib as mpl
 from rich.console import Console
 
 from bayescore.demo import run_demo
+from bayescore.diagnostics.agreement import predicted_error
 from bayescore.diagnostics.certificate import Certificate
-from bayescore.diagnostics.certificate_tables import predicted_error
 from benchmarks.tables import RESULTS, publish
 
 
@@ -16,8 +16,7 @@ def told(certificate: Certificate | None) -> dict[str, object]:
     """Return a certificate's level, k-hat and largest predicted error of a mean; blank where there is none."""
     if certificate is None:
         return dict.fromkeys(("certificate", "pareto_k", "predicted_error_sd", "predicted_error_sd_mcse"))
-    trusted = certificate.level != "not certified"
-    error, mcse = predicted_error(certificate) if trusted else (None, None)
+    error, mcse = predicted_error(certificate) if certificate.trusted else (None, None)
     return {
         "certificate": certificate.level,
         "pareto_k": certificate.pareto_k,

@@ -16,7 +16,6 @@ means and sds; correlations are not judged.
 The same pass gives the full data's expected log pointwise predictive density, see `elpd`.
 """
 
-import math
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from operator import add
@@ -30,70 +29,22 @@ from bayescore.compat import psislw
 from bayescore.data.coreset import Coreset
 from bayescore.data.passes import map_blocks
 from bayescore.diagnostics.draws import read_posterior
-from bayescore.diagnostics.elpd import MAX_K, Elpd, PassSums, elpd_loo, pass_sums
+from bayescore.diagnostics.elpd import Elpd, PassSums, elpd_loo, pass_sums
 from bayescore.diagnostics.full_pass import check_weight, full_source
 from bayescore.diagnostics.health import health
+from bayescore.diagnostics.report import write_certificate
+from bayescore.diagnostics.results import CertificateData, Level
 from bayescore.diagnostics.wording import number, with_error
+from bayescore.limits import CERTIFIED, MAX_K, MAX_LOG_RATIO_SD, MAX_RHAT_CERTIFIED, MIN_ESS_SHARE, NEARLY_EQUAL
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.posterior import log_likelihoods
 from bayescore.types import FloatArray, Likelihood
 from bayescore.validation import DataError, check_integer
 
-MIN_ESS_SHARE = 0.2
-MAX_SPREAD = 0.5
-MAX_RHAT = 1.1
-NEARLY_EQUAL = 0.05  # sd of the log ratio below which the shape of the weights' tail tells nothing
-TOLERANCE = 0.25  # of a predicted error plus two standard errors: of means in sds, of sds relatively
 
-
-@dataclass(frozen=True, eq=False)
-class Certificate:
-    """What `certify` found.
-
-    Parameters
-    ----------
-    level : {"certified", "correct it", "not certified"}
-        Verdict.
-    text : str
-        The verdict in words, with its reason and the remedy.
-    pareto_k : float
-        k-hat of the importance weights; below 0.7 they can be trusted.
-    ess : float
-        Effective sample size of the smoothed weights, of `n_draws`.
-    n_draws : int
-        Draws used.
-    epsilon : float
-        Largest |L - L~| / |L| over the draws: the epsilon that the coreset realises there.
-    log_ratio_sd : float
-        Standard deviation of the log ratio r.
-    coordinates : DataFrame
-        A row for each feature: mean, sd, the corrected mean, sd and 3% and 97% quantiles, the predicted errors of the
-        mean in sds (own minus corrected) and of the sd (relative), each with its Monte Carlo error.
-    elpd_loo : float
-        Expected log pointwise predictive density of the full data by leave-one-out cross-validation, a row of weight w
-        being w copies of which one is left out: see `elpd`. NaN unless the weights can be trusted.
-    elpd_loo_se : float
-        Its standard error as a property of future data: sqrt(W var e) over the W copies, ArviZ's `se`.
-    elpd_loo_mcse : float
-        Numerical error of `elpd_loo`: the standard error from sampled rows and from finitely many draws.
-    elpd_loo_rows, elpd_loo_bad_k : int
-        Rows whose own k-hat was computed, a uniform sample of all, and how many of them exceed 0.7. Where more
-        than a few in a hundred do, `elpd_loo` is too optimistic.
-    """
-
-    level: str
-    text: str
-    pareto_k: float
-    ess: float
-    n_draws: int
-    epsilon: float
-    log_ratio_sd: float
-    coordinates: pd.DataFrame
-    elpd_loo: float = math.nan
-    elpd_loo_se: float = math.nan
-    elpd_loo_mcse: float = math.nan
-    elpd_loo_rows: int = 0
-    elpd_loo_bad_k: int = 0
+@dataclass(frozen=True, eq=False, repr=False)
+class Certificate(CertificateData):
+    """What `certify` found, with its figures in `CertificateData`; prints itself and writes a page."""
 
     def __repr__(self) -> str:
         lines = [f"Certificate: {self.level}", f"  {self.text}"]
@@ -113,8 +64,6 @@ class Certificate:
         OSError
             If the file cannot be written; an earlier file of that name is then untouched.
         """
-        from bayescore.diagnostics.certificate_report import write_certificate  # which imports this module
-
         write_certificate(self, idata, core, path)
 
 
@@ -185,8 +134,8 @@ def certify(
     check_weight(core, sums.weight)
     found = _judge(draws, posterior.features, sums, log_likelihoods(flat, core, likelihood), likelihood)
     state = health(posterior)
-    if not state.rhat <= MAX_RHAT:  # draws that are none of the posterior certify nothing
-        return replace(found, level="not certified", text=f"{state.text} Then certify again. {found.text}")
+    if not state.rhat <= MAX_RHAT_CERTIFIED:  # draws that are none of the posterior certify nothing
+        return replace(found, level=Level.NOT_CERTIFIED, text=f"{state.text} Then certify again. {found.text}")
     return found
 
 
@@ -205,23 +154,25 @@ def _judge(
     upper, error = _worst(coordinates)
     ess = float(1.0 / (w**2).sum())
     if not (pareto_k < MAX_K and ess >= MIN_ESS_SHARE * len(w)):
-        level = "not certified"
+        level = Level.NOT_CERTIFIED
         text = (
             f"Pareto k-hat is {number(pareto_k, 2)} (limit {MAX_K}), the effective sample size {ess:.0f} of {len(w)} "
             f"(limit {MIN_ESS_SHARE:.0%}): the coreset's posterior does not cover the full data's, and no correction "
             "can be trusted. Use method='calibrated', or a larger size if it was."
         )
-    elif upper < TOLERANCE and spread < MAX_SPREAD:
-        level = "certified"
+    elif upper < CERTIFIED and spread < MAX_LOG_RATIO_SD:
+        level = Level.CERTIFIED
         text = f"Pareto k-hat is {number(pareto_k, 2)} and at worst {error}."
     else:
-        level = "correct it"
-        reason = error if upper >= TOLERANCE else f"the log ratio varies by {number(spread, 2)} (limit {MAX_SPREAD})"
+        level = Level.CORRECT_IT
+        reason = (
+            error if upper >= CERTIFIED else f"the log ratio varies by {number(spread, 2)} (limit {MAX_LOG_RATIO_SD})"
+        )
         text = (
             f"Pareto k-hat is {number(pareto_k, 2)}, so the corrected moments can be used, but {reason}. "
             "Use the corrected figures, or a larger size."
         )
-    elpd = Elpd() if level == "not certified" else elpd_loo(sums, ratio, w, chains, likelihood)
+    elpd = Elpd() if level is Level.NOT_CERTIFIED else elpd_loo(sums, ratio, w, chains, likelihood)
     return Certificate(
         level=level,
         text=text,

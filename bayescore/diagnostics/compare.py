@@ -18,13 +18,13 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from bayescore.data.coreset import check_same_design
-from bayescore.diagnostics import plots, report
-from bayescore.diagnostics.certificate import Certificate
 from bayescore.diagnostics.draws import Posterior, is_posterior, read_posterior
 from bayescore.diagnostics.errors import Moments, negative_log_likelihood
-from bayescore.diagnostics.health import Health, health
+from bayescore.diagnostics.health import health
 from bayescore.diagnostics.metrics import Row, measure, mmd_row, moment_errors, moment_row, noise_floor
-from bayescore.diagnostics.verdict import Verdict, verdict
+from bayescore.diagnostics.report import as_fragment, as_text, plots, write_report
+from bayescore.diagnostics.results import CertificateData, ComparisonData
+from bayescore.diagnostics.verdict import verdict
 from bayescore.models.likelihoods import LIKELIHOODS, check_likelihood
 from bayescore.types import Design, WeightedData
 from bayescore.validation import DataError, check_integer
@@ -34,37 +34,8 @@ REFERENCE = "reference"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Comparison:
-    """Candidates compared with a reference; `compare` makes it.
-
-    Parameters
-    ----------
-    metrics : data frame
-        A row for each candidate and "noise floor". Columns, each followed by its Monte Carlo standard error
-        `<name>_mcse`: `mmd_whitened` and `mmd` (see `mmd`; whitened by the reference, and in the coordinates'
-        units), the largest absolute errors over coordinates `mean_error_sd` (in reference sds), `sd_error`
-        (relative), `correlation_error` and `tail_error_sd` (2.5% and 97.5% quantiles, in reference sds), and with
-        test rows `nll` (nats per row). The noise floor is what two independent runs as long as the reference
-        differ by (`metrics.noise_floor` says how); its `nll` is the reference's own.
-    coordinates : data frame
-        A row for each candidate and feature; its errors are signed.
-    verdicts : dict
-        Name of a candidate to its `Verdict`; the module `verdict` documents the limits.
-    health : dict
-        Name of a candidate, or "reference", to the `Health` of its chains.
-    candidates, reference : dict of Posterior, Posterior
-        The draws compared, coordinates in the reference's order.
-    max_draws : int
-        Draws used for the MMD at most.
-    """
-
-    metrics: pd.DataFrame
-    coordinates: pd.DataFrame
-    verdicts: dict[str, Verdict]
-    health: dict[str, Health]
-    candidates: dict[str, Posterior]
-    reference: Posterior
-    max_draws: int
+class Comparison(ComparisonData):
+    """Candidates compared with a reference, with their tables in `ComparisonData`; prints itself, draws and reports."""
 
     def plot_forest(self) -> Axes:
         """Plot means and 94% equal-tailed intervals of each coordinate, the reference and candidates side by side."""
@@ -78,15 +49,15 @@ class Comparison:
         """Plot the whitened MMD of each candidate above the noise floor, against coreset size where that varies."""
         return plots.mmd(plt.figure(), self)
 
-    def to_html(self, path: str | Path, *, certificates: Mapping[str, Certificate] | None = None) -> None:
+    def to_html(self, path: str | Path, *, certificates: Mapping[str, CertificateData] | None = None) -> None:
         """Write the report to one HTML file, with what `certify` told of the candidates, see `report.write_report`."""
-        report.write_report(self, path, certificates=certificates)
+        write_report(self, path, certificates=certificates)
 
     def __repr__(self) -> str:
-        return report.as_text(self)
+        return as_text(self)
 
     def _repr_html_(self) -> str:
-        return report.as_fragment(self)
+        return as_fragment(self)
 
 
 def compare(

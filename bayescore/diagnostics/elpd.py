@@ -34,11 +34,10 @@ from scipy.special import logsumexp
 from bayescore.compat import psislw
 from bayescore.coresets.draw import Draw, hash_uniforms, merge
 from bayescore.diagnostics.draws import ess_mean
+from bayescore.limits import EQUAL, MAX_K
 from bayescore.models.posterior import log_likelihood_tiles, moments_over_draws
 from bayescore.types import FloatArray, Likelihood, WeightedData
 
-MAX_K = 0.7
-EQUAL = 1e-4  # sd of log weights below which the weights are equal but for rounding
 ROWS = 1000  # sampled for exact PSIS-LOO
 _SEED = 2020  # of the rows' hash: the same data give the same rows
 

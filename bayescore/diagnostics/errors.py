@@ -17,8 +17,10 @@ folding, and localization, Bayesian Analysis 16, 667-718.
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import stats
 
 from bayescore.diagnostics.draws import ess_mean, mcse_mean, mcse_quantile, mcse_sd
+from bayescore.limits import ALARM
 from bayescore.types import FloatArray, Likelihood, WeightedData
 
 TAILS = (0.025, 0.975)
@@ -86,6 +88,14 @@ def errors_mcse(candidate: Moments, candidate_mcse: Moments, reference: Moments,
         np.hypot(candidate_mcse.correlation, reference_mcse.correlation),
         of_location("tail"),
     )
+
+
+def sidak_quantile(count: int) -> float:
+    """Return how many standard errors one of `count` exact figures exceeds with probability `ALARM`, in either sense.
+
+    Two-sided and normal: the chance of each is 1 - (1 - alpha)^(1/count). Reference: Sidak (1967), JASA 62, 626-633.
+    """
+    return float(stats.norm.isf(-np.expm1(np.log1p(-ALARM) / count) / 2.0))
 
 
 def negative_log_likelihood(draws: FloatArray, test: WeightedData, likelihood: Likelihood) -> tuple[float, float]:

@@ -32,17 +32,16 @@ from scipy.special import logsumexp
 from bayescore.compat import psislw
 from bayescore.data.coreset import Coreset, own_likelihood
 from bayescore.data.passes import map_blocks
-from bayescore.diagnostics.elpd import EQUAL, MAX_K
 from bayescore.diagnostics.full_pass import check_weight, full_source
 from bayescore.diagnostics.proposal import propose
 from bayescore.diagnostics.wording import number, with_error
+from bayescore.limits import EQUAL, MAX_K, MIN_ESS_EVIDENCE
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.posterior import log_likelihoods
 from bayescore.models.priors import Normal, Prior, check_prior
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import RandomState, check_generator, check_integer
 
-MIN_ESS = 100.0  # below it the logarithm is no longer straight over the error, and the delta method fails
 CARRIED = 0.999  # share of either posterior that epsilon looks at
 
 
@@ -173,7 +172,7 @@ def log_evidence(
     beta, log_base = propose(core, link, chosen, draws, check_generator(random_state))
     own = log_likelihoods(beta, core, link)
     value, se, k, ess, u = _estimate(own + log_base)
-    if k > MAX_K or ess < MIN_ESS:
+    if k > MAX_K or ess < MIN_ESS_EVIDENCE:
         _warn("coreset", k, ess, draws, "ask for more draws, or use a prior with lighter tails")
     if source is None:
         return Evidence(value, se, k, ess, draws)
@@ -189,7 +188,7 @@ def log_evidence(
         weight += own_weight
     check_weight(core, weight)  # type: ignore[arg-type]
     full_value, full_se, full_k, full_ess, full_u = _estimate(full + log_base)
-    if full_k > MAX_K or full_ess < MIN_ESS:
+    if full_k > MAX_K or full_ess < MIN_ESS_EVIDENCE:
         remedy = "the coreset's posterior does not cover the full data's: use method='calibrated', or a larger size"
         _warn("full data", full_k, full_ess, draws, remedy)
     carried = _carrying(u) | _carrying(full_u)
@@ -234,7 +233,7 @@ def _carrying(u: FloatArray) -> NDArray[np.bool_]:
 def _warn(what: str, k: float, ess: float, draws: int, remedy: str) -> None:
     warnings.warn(
         f"the standard error of the {what}'s log evidence cannot be trusted: Pareto k-hat is {number(k, 2)} (limit "
-        f"{MAX_K}), effective draws are {ess:.0f} of {draws} (at least {MIN_ESS:.0f} needed); {remedy}",
+        f"{MAX_K}), effective draws are {ess:.0f} of {draws} (at least {MIN_ESS_EVIDENCE:.0f} needed); {remedy}",
         UserWarning,
         stacklevel=3,
     )

@@ -1,6 +1,6 @@
 """Did the chains themselves work? Checked for every posterior before its errors are believed.
 
-Limits: R-hat at most 1.01, bulk and tail effective sample size at least 400, no divergences.
+Limits, in `limits`: R-hat at most 1.01, bulk and tail effective sample size at least 400; no divergences.
 
 Reference: Vehtari et al. (2021), Bayesian Analysis 16, 667-718.
 """
@@ -10,10 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from bayescore.diagnostics.draws import Posterior, ess, rhat
+from bayescore.limits import MAX_RHAT, MIN_ESS
 from bayescore.types import FloatArray
-
-MAX_RHAT = 1.01
-MIN_ESS = 400
 
 
 @dataclass(frozen=True)

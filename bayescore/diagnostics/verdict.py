@@ -20,28 +20,15 @@ Reference: Sidak (1967), JASA 62, 626-633.
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
-from bayescore.diagnostics.errors import Moments
+from bayescore.diagnostics.errors import Moments, sidak_quantile
+from bayescore.diagnostics.results import Level, Verdict
 from bayescore.diagnostics.wording import with_error
+from bayescore.limits import CLOSE
 from bayescore.types import FloatArray
-
-TOLERANCE = 0.1
-LEVEL = 0.01
-
-Level = Literal["indistinguishable", "close", "differs", "too few draws"]
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """A word on a candidate and the numbers behind it."""
-
-    level: Level
-    text: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,20 +72,20 @@ def verdict(errors: Moments, mcse: Moments, features: tuple[str, ...], noisier: 
     families = _families(errors, mcse, features)
     moving = families[:2]
     noisy = max(moving, key=lambda f: f.mcse.max())
-    hidden = not noisy.mcse.max() < TOLERANCE
+    hidden = not noisy.mcse.max() < CLOSE
     judged = moving if hidden else families
     off = [np.where(f.significant(hidden), np.abs(f.error), 0.0) for f in judged]
-    if max(values.max(initial=0.0) for values in off) > TOLERANCE:
+    if max(values.max(initial=0.0) for values in off) > CLOSE:
         family, values = max(zip(judged, off, strict=True), key=lambda pair: pair[1].max(initial=0.0))
         return Verdict(
-            "differs",
-            f"The largest error is {family.phrase(int(values.argmax()))}: above {TOLERANCE:g} and more than Monte "
+            Level.DIFFERS,
+            f"The largest error is {family.phrase(int(values.argmax()))}: above {CLOSE:g} and more than Monte "
             "Carlo error explains. Use method='calibrated', or a larger coreset if it was.",
         )
     if hidden:
         i = int(noisy.mcse.argmax())
         return Verdict(
-            "too few draws",
+            Level.TOO_FEW_DRAWS,
             f"The Monte Carlo error of the {noisy.names[i]} is {noisy.mcse[i]:.2g} sd, too large to tell; it comes "
             f"mostly from the {noisier}. Run that about {_factor(noisy.mcse[i])} times as long.",
         )
@@ -107,18 +94,18 @@ def verdict(errors: Moments, mcse: Moments, features: tuple[str, ...], noisier: 
     if not any(f.significant(hidden).any() for f in families):
         seen = families[0].quantile * families[0].mcse.max()
         return Verdict(
-            "indistinguishable",
+            Level.INDISTINGUISHABLE,
             "No mean, sd or correlation is off by more than Monte Carlo error explains. The largest error is "
             f"{worst.phrase(i)}; an error of {seen:.2g} sd in any mean would have shown.",
         )
-    if abs(worst.error[i]) <= TOLERANCE:
+    if abs(worst.error[i]) <= CLOSE:
         return Verdict(
-            "close",
-            f"Small but real differences: every mean is within {TOLERANCE:g} sd and every sd within {TOLERANCE:.0%}. "
+            Level.CLOSE,
+            f"Small but real differences: every mean is within {CLOSE:g} sd and every sd within {CLOSE:.0%}. "
             f"The largest error is {worst.phrase(i)}; a larger coreset lowers it.",
         )
     return Verdict(
-        "too few draws",
+        Level.TOO_FEW_DRAWS,
         f"Some differences are real, but the largest, {worst.phrase(i)}, may be chance; Monte Carlo error comes "
         f"mostly from the {noisier}. Run that about {_factor(worst.mcse[i])} times as long.",
     )
@@ -126,8 +113,7 @@ def verdict(errors: Moments, mcse: Moments, features: tuple[str, ...], noisier: 
 
 def _families(errors: Moments, mcse: Moments, features: tuple[str, ...]) -> list[_Family]:
     upper = np.triu_indices(len(features), 1)
-    tail = -np.expm1(np.log1p(-LEVEL) / (2 * len(features) + len(upper[0]))) / 2.0
-    quantile = float(stats.norm.isf(tail))
+    quantile = sidak_quantile(2 * len(features) + len(upper[0]))
     pairs = [f"correlation of {features[i]!r} and {features[j]!r}" for i, j in zip(*upper, strict=True)]
     return [
         _Family(errors.mean, mcse.mean, [f"mean of {name!r}" for name in features], " sd", quantile),
@@ -137,4 +123,4 @@ def _families(errors: Moments, mcse: Moments, features: tuple[str, ...]) -> list
 
 
 def _factor(mcse: float) -> int:
-    return max(2, int(np.ceil((mcse / (TOLERANCE / 2.0)) ** 2)))
+    return max(2, int(np.ceil((mcse / (CLOSE / 2.0)) ** 2)))

@@ -6,11 +6,13 @@ import pandas as pd
 import pytest
 
 import bayescore as bc
-from bayescore.diagnostics import compare, report
-from bayescore.diagnostics import page as page_module
+from bayescore.diagnostics import compare
+from bayescore.diagnostics.agreement import agreement, predicted_error
 from bayescore.diagnostics.certificate import Certificate
-from bayescore.diagnostics.certificate_report import write_certificate
-from bayescore.diagnostics.certificate_tables import agreement, predicted_error
+from bayescore.diagnostics.report import comparison as module
+from bayescore.diagnostics.report import page as page_module
+from bayescore.diagnostics.report import write_certificate, write_report
+from bayescore.diagnostics.results import Level
 from bayescore.diagnostics.wording import with_error
 
 CORESET = {
@@ -39,7 +41,7 @@ def certificate(features=("<script>", "b"), level="correct it", errors=(0.1, -0.
         index=pd.Index(features, name="feature"),
     )
     known = {"pareto_k": 0.31, "ess": 321.0, "n_draws": 500, "epsilon": 0.0123, "log_ratio_sd": 0.45, **figures}
-    return Certificate(level=level, text="Because <so>.", coordinates=table, **known)
+    return Certificate(level=Level(level), text="Because <so>.", coordinates=table, **known)
 
 
 def section(page, name):
@@ -60,7 +62,7 @@ def comparison(posterior):
 @pytest.fixture(scope="module")
 def page(comparison, tmp_path_factory):
     path = tmp_path_factory.mktemp("report") / "report.html"
-    report.write_report(comparison, path, title="Title & more", command="bayescore compare a.nc")
+    write_report(comparison, path, title="Title & more", command="bayescore compare a.nc")
     return path.read_text(encoding="utf-8")
 
 
@@ -122,7 +124,7 @@ def test_failure_leaves_the_old_file_and_nothing_else(comparison, tmp_path, monk
 
 
 def test_bad_path_is_refused_before_work(comparison, tmp_path, monkeypatch):
-    monkeypatch.setattr(report, "_render", None)
+    monkeypatch.setattr(module, "_render", None)
     with pytest.raises(FileNotFoundError, match="does not exist; create it"):
         comparison.to_html(tmp_path / "nowhere" / "report.html")
     with pytest.raises(IsADirectoryError, match="is a folder"):
@@ -227,7 +229,7 @@ def test_long_tables_of_certificates_are_cut(comparison, tmp_path, monkeypatch):
     ids=["name", "list", "text", "features"],
 )
 def test_wrong_certificates_are_refused_before_work(comparison, tmp_path, monkeypatch, certificates, error, told):
-    monkeypatch.setattr(report, "_render", None)
+    monkeypatch.setattr(module, "_render", None)
     with pytest.raises(error, match=told):
         comparison.to_html(tmp_path / "r.html", certificates=certificates)
     assert not list(tmp_path.iterdir())
@@ -246,7 +248,7 @@ def test_agreement_is_judged_by_coefficient_in_the_references_unit():
     assert agreement(own, measured([-0.15, 0.05], sd=2.0)) is True
     assert agreement(own, measured([0.1, -0.3])) is False  # right sizes, wrong coefficients
     assert agreement(own, measured([-0.3, np.nan])) is False
-    assert agreement(dataclasses.replace(own, level="not certified"), measured([-0.3, 0.1])) is None
+    assert agreement(dataclasses.replace(own, level=Level.NOT_CERTIFIED), measured([-0.3, 0.1])) is None
 
 
 def test_agreement_is_refused_to_exact_predictions_once_in_a_hundred():
@@ -306,7 +308,7 @@ def test_certificate_has_a_page_of_its_own(core, posterior, tmp_path):
     assert page.index("uniform 50: correct it") < page.index("<table>")
     for text in ("<title>A &amp; b</title>", "Because &lt;so&gt;.", "50 of 300 rows, 2 coefficients", "321 of 500",
                  "above 0.7 in 4 of 1,000 rows", "<dt>rounds</dt><dd>7</dd>", "2,400", "4 × 500",
-                 "bayescore certify p.nc", "write_certificate("):  # fmt: skip
+                 "bayescore certify p.nc", "certificate.to_html("):  # fmt: skip
         assert text in page, text
     assert re.findall(r'class="name">([^<]+)<', section(page, "coefficients")) == ["b", "&lt;script&gt;"]
     head = re.findall(r'class="num">([^<]+)</th>', section(page, "verdict"))

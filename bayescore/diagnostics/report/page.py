@@ -15,7 +15,9 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
 
+from bayescore.diagnostics.results import Level
 from bayescore.diagnostics.wording import number, with_error
+from bayescore.limits import ALARM, CERTIFIED, CLOSE, MAX_K, MAX_LOG_RATIO_SD, MAX_RHAT, MIN_ESS, MIN_ESS_SHARE
 from bayescore.types import FloatArray
 
 MAX_ROWS = 2000  # of all tables of coefficients together; beyond, each shows its WORST
@@ -35,28 +37,60 @@ HEALTH_TERMS = {
     "R-hat": "How much the chains disagree with each other; 1 when they do not.",
     "ESS": "Effective sample size: independent draws that would tell as much of the centre (bulk) or the tails.",
 }
-# a level of a verdict or certificate: the colour of its line
-LOOKS = {
-    "indistinguishable": "good",
-    "close": "fair",
-    "differs": "bad",
-    "too few draws": "unknown",
-    "certified": "good",
-    "correct it": "fair",
-    "not certified": "bad",
+# a level: the look of its line, and what it means
+VERDICTS = {
+    Level.INDISTINGUISHABLE: (
+        "good",
+        "No mean, sd or correlation is off by more than Monte Carlo error explains, over all coefficients together at "
+        f"the {ALARM:.0%} level.",
+    ),
+    Level.CLOSE: (
+        "fair",
+        f"Differences are real, but every mean is within {CLOSE:g} sd and every sd within {CLOSE:.0%}.",
+    ),
+    Level.DIFFERS: (
+        "bad",
+        f"Some mean, sd or correlation is off by more than {CLOSE:g} and by more than Monte Carlo error explains.",
+    ),
+    Level.TOO_FEW_DRAWS: ("unknown", "Monte Carlo error is too large to tell."),
 }
+CERTIFICATES = {
+    Level.CERTIFIED: (
+        "good",
+        f"k-hat is below {MAX_K}, at least {MIN_ESS_SHARE:.0%} of the draws are left, the sd of the log ratio is below "
+        f"{MAX_LOG_RATIO_SD:g} and no predicted error plus two standard errors reaches {CERTIFIED:g} sd in a mean or "
+        f"{CERTIFIED:.0%} in an sd.",
+    ),
+    Level.CORRECT_IT: ("fair", "The corrected figures can be used; the coreset's own may be off by more."),
+    Level.NOT_CERTIFIED: (
+        "bad",
+        "The coreset's posterior does not cover the full data's, and no correction can be trusted.",
+    ),
+}
+
+
+def terms(levels: Mapping[Level, tuple[str, str]]) -> dict[str, str]:
+    """Return the glossary of some levels."""
+    return {level.capitalize(): meaning for level, (_, meaning) in levels.items()}
 
 
 def environment() -> Environment:
     """Return the templates' environment: everything is escaped, a name left out is an error."""
     found = Environment(
-        loader=PackageLoader("bayescore", "diagnostics"),
+        loader=PackageLoader("bayescore", "diagnostics/report/templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.globals |= {"number": number, "with_error": with_error, "looks": LOOKS, "provenance": PROVENANCE}
+    found.globals |= {
+        "number": number,
+        "with_error": with_error,
+        "looks": {level: look for level, (look, _) in (VERDICTS | CERTIFICATES).items()},
+        "provenance": PROVENANCE,
+        "max_rhat": MAX_RHAT,
+        "min_ess": MIN_ESS,
+    }
     return found
 
 

@@ -7,18 +7,15 @@ to repeat it. `report.html.j2` holds the order and the look; this module prepare
 from collections import Counter
 from collections.abc import Hashable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
-from bayescore.diagnostics import certificate_tables, page, plots
-from bayescore.diagnostics.certificate import Certificate
+from bayescore.diagnostics.report import page, plots, tables
+from bayescore.diagnostics.results import CertificateData, ComparisonData
 from bayescore.diagnostics.wording import with_error
 from bayescore.types import FloatArray
 from bayescore.validation import whole_file
-
-if TYPE_CHECKING:
-    from bayescore.diagnostics.compare import Comparison
 
 # name: label, factor to the label's unit, meaning
 METRICS: dict[str, tuple[str, float, str]] = {
@@ -39,21 +36,14 @@ METRICS: dict[str, tuple[str, float, str]] = {
         "Mean negative log predictive density of the test rows, in nats per row; the last row is the reference's.",
     ),
 }
-TERMS = {
-    "Noise floor": "The same metrics between halves of the reference's chains, scaled to two runs of full length.",
-    "Indistinguishable": "No mean, sd or correlation is off by more than Monte Carlo error explains, over all "
-    "coefficients together at the 1% level.",
-    "Close": "Differences are real, but every mean is within 0.1 sd and every sd within 10%.",
-    "Differs": "Some mean, sd or correlation is off by more than 0.1 and by more than Monte Carlo error explains.",
-    "Too few draws": "Monte Carlo error is too large to tell.",
-}
+NOISE_FLOOR = "The same metrics between halves of the reference's chains, scaled to two runs of full length."
 
 
 def write_report(
-    comparison: "Comparison",
+    comparison: ComparisonData,
     path: str | Path,
     *,
-    certificates: Mapping[str, Certificate] | None = None,
+    certificates: Mapping[str, CertificateData] | None = None,
     title: str = "Posterior comparison",
     command: str | None = None,
 ) -> None:
@@ -61,11 +51,11 @@ def write_report(
 
     Parameters
     ----------
-    comparison : Comparison
+    comparison : ComparisonData
         What `compare` returned.
     path : str or Path
         The HTML file.
-    certificates : dict of Certificate, optional
+    certificates : dict of CertificateData, optional
         What `certify` returned, by name of the candidate; the report then shows what each predicted beside what the
         reference tells.
     title : str
@@ -80,18 +70,18 @@ def write_report(
     OSError
         If the file cannot be written; an earlier file of that name is then untouched.
     """
-    certified = certificate_tables.check_certificates(certificates or {}, comparison)
+    certified = tables.check_certificates(certificates or {}, comparison)
     with whole_file(path) as partial:
         partial.write_text(_render(comparison, certified, Path(path).name, title, command), encoding="utf-8")
 
 
-def as_text(comparison: "Comparison") -> str:
+def as_text(comparison: ComparisonData) -> str:
     """Return the verdicts and metrics as plain text."""
     lines = [f"  {name}: {verdict.level}. {verdict.text}" for name, verdict in comparison.verdicts.items()]
     return "\n".join([f"Comparison of {_scope(comparison)}", *lines, "", _frame(comparison).to_string()])
 
 
-def as_fragment(comparison: "Comparison") -> str:
+def as_fragment(comparison: ComparisonData) -> str:
     """Return the verdicts and metrics as HTML for a notebook."""
     template = (
         "<div><p>Comparison of {{ scope }}</p><ul>{% for name, verdict in verdicts.items() %}"
@@ -102,7 +92,11 @@ def as_fragment(comparison: "Comparison") -> str:
 
 
 def _render(
-    comparison: "Comparison", certificates: dict[str, Certificate], file_name: str, title: str, command: str | None
+    comparison: ComparisonData,
+    certificates: dict[str, CertificateData],
+    file_name: str,
+    title: str,
+    command: str | None,
 ) -> str:
     shown = [name for name in METRICS if name in comparison.metrics]
     everyone = {"reference": comparison.reference, **comparison.candidates}
@@ -115,7 +109,7 @@ def _render(
         verdicts=comparison.verdicts,
         health=comparison.health,
         certificates=certificates,
-        **certificate_tables.section(comparison, certificates),
+        **tables.section(comparison, certificates),
         metric_labels=[METRICS[name][0] for name in shown],
         metric_rows=_metric_rows(comparison, shown),
         pictures=[
@@ -127,20 +121,19 @@ def _render(
         size_curves={name: curve for name, own in coresets.items() if (curve := page.size_curve(own.coreset))},
         coordinates=_coordinates(comparison.coordinates),
         attrs={name: posterior.attrs for name, posterior in everyone.items()},
-        terms={METRICS[name][0]: METRICS[name][2] for name in shown}
-        | TERMS
-        | (
-            certificate_tables.FIGURES | certificate_tables.AGREEMENT | certificate_tables.LEVELS
-            if certificates
-            else {}
-        )
-        | page.HEALTH_TERMS,
+        terms={
+            **{METRICS[name][0]: METRICS[name][2] for name in shown},
+            "Noise floor": NOISE_FLOOR,
+            **page.terms(page.VERDICTS),
+            **(tables.FIGURES | tables.AGREEMENT | page.terms(page.CERTIFICATES) if certificates else {}),
+            **page.HEALTH_TERMS,
+        },
         command=command,
         snippet=_snippet(comparison, certificates, file_name),
     )
 
 
-def _scope(comparison: "Comparison") -> str:
+def _scope(comparison: ComparisonData) -> str:
     count = len(comparison.candidates)
     chains, draws, features = comparison.reference.draws.shape
     return (
@@ -149,7 +142,7 @@ def _scope(comparison: "Comparison") -> str:
     )
 
 
-def _metric_rows(comparison: "Comparison", shown: list[str]) -> dict[str, list[tuple[str, str]]]:
+def _metric_rows(comparison: ComparisonData, shown: list[str]) -> dict[str, list[tuple[str, str]]]:
     return {
         str(name): [
             with_error(METRICS[metric][1] * row[metric], METRICS[metric][1] * row[f"{metric}_mcse"]) for metric in shown
@@ -158,7 +151,7 @@ def _metric_rows(comparison: "Comparison", shown: list[str]) -> dict[str, list[t
     }
 
 
-def _frame(comparison: "Comparison") -> pd.DataFrame:
+def _frame(comparison: ComparisonData) -> pd.DataFrame:
     shown = [name for name in METRICS if name in comparison.metrics]
     rows = _metric_rows(comparison, shown)
     cells = [[f"{value} ± {error}" if error else value for value, error in row] for row in rows.values()]
@@ -179,7 +172,7 @@ def _coordinates(table: pd.DataFrame) -> dict[str, tuple[list[dict[Hashable, Any
     return shown
 
 
-def _snippet(comparison: "Comparison", certificates: dict[str, Certificate], file_name: str) -> str:
+def _snippet(comparison: ComparisonData, certificates: dict[str, CertificateData], file_name: str) -> str:
     names = list(comparison.candidates)
     test = ", test=test" if "nll" in comparison.metrics else ""
     certify = "    {0!r}: bc.certify(candidates[{0!r}], bc.read_coreset({1!r}), rows, label=label),"

@@ -1,20 +1,16 @@
 """A certificate's figures as text: for the page of its own and for its section in a report of a comparison."""
 
 from collections.abc import Hashable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-import pandas as pd
-from scipy import stats
 
-from bayescore.diagnostics import page
-from bayescore.diagnostics.certificate import MAX_SPREAD, MIN_ESS_SHARE, TOLERANCE, Certificate
-from bayescore.diagnostics.elpd import MAX_K
+from bayescore.diagnostics.agreement import agreement, predicted_error
+from bayescore.diagnostics.report import page
+from bayescore.diagnostics.results import CertificateData, ComparisonData
 from bayescore.diagnostics.wording import number, with_error
+from bayescore.limits import MAX_K
 from bayescore.validation import DataError
-
-if TYPE_CHECKING:
-    from bayescore.diagnostics.compare import Comparison
 
 # label: meaning; the hyphen of k-hat is one that no line breaks at
 FIGURES = {
@@ -29,13 +25,6 @@ FIGURES = {
     "Full-data elpd": "Expected log predictive density of as many new rows as the full data have, in nats, estimated "
     "leave-one-out; ± is one standard error over rows. A dash where the weights cannot be trusted.",
 }
-LEVELS = {
-    "Certified": f"k-hat is below {MAX_K}, at least {MIN_ESS_SHARE:.0%} of the draws are left, the sd of the log ratio "
-    f"is below {MAX_SPREAD:g} and no predicted error plus two standard errors reaches {TOLERANCE:g} sd in a mean or "
-    f"{TOLERANCE:.0%} in an sd.",
-    "Correct it": "The corrected figures can be used; the coreset's own may be off by more.",
-    "Not certified": "The coreset's posterior does not cover the full data's, and no correction can be trusted.",
-}
 # of a comparison, beside FIGURES
 AGREEMENT = {
     "Measured error (sd)": "Largest error of a mean against the reference, in sds of the reference: what the "
@@ -43,10 +32,9 @@ AGREEMENT = {
     "Agree": "Whether the predicted errors of all means are the measured ones but for Monte Carlo error, at the 1% "
     "level.",
 }
-ALARM = 0.01  # chance that an exact prediction is said to disagree
 
 
-def check_certificates(certificates: object, comparison: "Comparison") -> dict[str, Certificate]:
+def check_certificates(certificates: object, comparison: ComparisonData) -> dict[str, CertificateData]:
     """Return the certificates in the candidates' order; raise unless each is one of a candidate's."""
     if not isinstance(certificates, Mapping):
         raise TypeError(f"certificates is of type {type(certificates).__name__}; give a dict of them by candidate")
@@ -62,7 +50,7 @@ def check_certificates(certificates: object, comparison: "Comparison") -> dict[s
 
 def check_certificate(certificate: object, features: tuple[str, ...], name: str) -> None:
     """Raise unless `certificate` is one of a posterior with these features."""
-    if not isinstance(certificate, Certificate):
+    if not isinstance(certificate, CertificateData):
         raise TypeError(f"{name} is of type {type(certificate).__name__}; give what bayescore.certify returned")
     if set(certificate.coordinates.index) != set(features):
         raise DataError(
@@ -71,7 +59,7 @@ def check_certificate(certificate: object, features: tuple[str, ...], name: str)
         )
 
 
-def figures(certificate: Certificate) -> list[tuple[str, str]]:
+def figures(certificate: CertificateData) -> list[tuple[str, str]]:
     """Return the certificate's figures and their standard errors as text, in the order of FIGURES."""
     return [
         (number(certificate.pareto_k, 2), ""),
@@ -79,22 +67,12 @@ def figures(certificate: Certificate) -> list[tuple[str, str]]:
         (number(certificate.epsilon, 2), ""),
         (number(certificate.log_ratio_sd, 2), ""),
         # a figure would look like one to rely on
-        ("–", "") if certificate.level == "not certified" else with_error(*predicted_error(certificate)),
+        with_error(*predicted_error(certificate)) if certificate.trusted else ("–", ""),
         with_error(certificate.elpd_loo, certificate.elpd_loo_se),
     ]
 
 
-def predicted_error(certificate: Certificate) -> tuple[float, float]:
-    """Return the largest predicted error of a mean, in sds, and its Monte Carlo standard error.
-
-    Largest when two standard errors are added, which is the one that the certificate's text names.
-    """
-    errors = certificate.coordinates[["mean_error_sd", "mean_error_sd_mcse"]].abs().to_numpy()
-    error, mcse = errors[int(np.argmax(errors @ [1.0, 2.0]))]
-    return float(error), float(mcse)
-
-
-def coefficients(certificate: Certificate, total: int) -> tuple[list[dict[Hashable, Any]], str]:
+def coefficients(certificate: CertificateData, total: int) -> tuple[list[dict[Hashable, Any]], str]:
     """Return the rows of the table of coefficients, largest errors first, and what is left out of it."""
     table = certificate.coordinates.rename_axis("feature").reset_index()
     order = np.argsort(-table["mean_error_sd"].abs().to_numpy(), kind="stable")
@@ -103,30 +81,7 @@ def coefficients(certificate: Certificate, total: int) -> tuple[list[dict[Hashab
     return rows.to_dict(orient="records"), note
 
 
-def agreement(certificate: Certificate, measured: pd.DataFrame) -> bool | None:
-    """Return whether the predicted errors of the means are the measured ones but for Monte Carlo error.
-
-    For each coefficient, z = (predicted - measured) / (their standard errors together), judged by the Sidak quantile
-    of all coefficients at 1%. None where the certificate's prediction is not to be trusted.
-
-    Parameters
-    ----------
-    certificate : Certificate
-        Its errors are in sds of the coreset's posterior.
-    measured : data frame
-        The candidate's rows of `Comparison.coordinates`; errors in sds of the reference.
-    """
-    if certificate.level == "not certified":
-        return None
-    table = certificate.coordinates.loc[measured["feature"]]
-    unit = table["sd"].to_numpy() / measured["reference_sd"].to_numpy()
-    gap = unit * table["mean_error_sd"].to_numpy() - measured["mean_error_sd"].to_numpy()
-    spread = np.hypot(unit * table["mean_error_sd_mcse"].to_numpy(), measured["mean_error_sd_mcse"].to_numpy())
-    quantile = stats.norm.isf(-np.expm1(np.log1p(-ALARM) / len(table)) / 2.0)
-    return bool((np.abs(gap) <= quantile * spread).all())
-
-
-def section(comparison: "Comparison", certificates: dict[str, Certificate]) -> dict[str, Any]:
+def section(comparison: ComparisonData, certificates: dict[str, CertificateData]) -> dict[str, Any]:
     """Return what the section on certificates shows: figures beside the measured errors, and coefficients."""
     measured = dict(list(comparison.coordinates.groupby("candidate", sort=False)))
     rows, agree = {}, {}

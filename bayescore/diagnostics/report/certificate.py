@@ -1,25 +1,24 @@
 """The report of a certificate: one HTML file for those who have no posterior of the full data.
 
 Verdict, own and corrected coefficients, what the chains and the coreset were, and how to repeat it.
-`certificate.html.j2` holds the order, `certificate_tables` the figures.
+`certificate.html.j2` holds the order, `tables` the figures.
 """
 
 from pathlib import Path
 from typing import Any
 
 from bayescore.data.coreset import Coreset
-from bayescore.diagnostics import certificate_tables as tables
-from bayescore.diagnostics import page, plots
-from bayescore.diagnostics.certificate import Certificate
 from bayescore.diagnostics.draws import Posterior, read_posterior
-from bayescore.diagnostics.elpd import MAX_K
 from bayescore.diagnostics.health import health
+from bayescore.diagnostics.report import page, plots, tables
+from bayescore.diagnostics.results import CertificateData
 from bayescore.diagnostics.wording import number
+from bayescore.limits import MAX_K
 from bayescore.validation import whole_file
 
 
 def write_certificate(
-    certificate: Certificate,
+    certificate: CertificateData,
     idata: Any,
     core: Coreset,
     path: str | Path,
@@ -31,7 +30,7 @@ def write_certificate(
 
     Parameters
     ----------
-    certificate : Certificate
+    certificate : CertificateData
         What `certify` returned for `idata` and `core`.
     idata : InferenceData
         The posterior.
@@ -58,7 +57,7 @@ def write_certificate(
 
 
 def _render(
-    certificate: Certificate, posterior: Posterior, core: Coreset, file_name: str, title: str, command: str | None
+    certificate: CertificateData, posterior: Posterior, core: Coreset, file_name: str, title: str, command: str | None
 ) -> str:
     rows, note = tables.coefficients(certificate, len(certificate.coordinates))
     about, name = core.summary(), f"{core.method} {len(core):,}"
@@ -68,7 +67,7 @@ def _render(
         title=title,
         scope=f"{len(core):,} of {core.n_total:,} rows, {count} coefficient{'s' * (count > 1)}",
         verdicts={name: certificate},
-        trusted=certificate.level != "not certified",
+        trusted=certificate.trusted,
         figure_labels=list(tables.FIGURES),
         figure_rows={name: tables.figures(certificate)},
         elpd_note=_elpd_note(certificate),
@@ -79,13 +78,13 @@ def _render(
         facts=page.coreset_facts(about, core.weights) | page.parameters(about),
         size_curves={name: curve} if curve else {},
         attrs={"posterior": posterior.attrs},
-        terms=tables.FIGURES | tables.LEVELS | page.HEALTH_TERMS,
+        terms=tables.FIGURES | page.terms(page.CERTIFICATES) | page.HEALTH_TERMS,
         command=command,
         snippet=_snippet(certificate, core, file_name),
     )
 
 
-def _elpd_note(certificate: Certificate) -> str:
+def _elpd_note(certificate: CertificateData) -> str:
     if not certificate.elpd_loo_rows:
         return ""
     return (
@@ -94,13 +93,12 @@ def _elpd_note(certificate: Certificate) -> str:
     )
 
 
-def _snippet(certificate: Certificate, core: Coreset, file_name: str) -> str:
+def _snippet(certificate: CertificateData, core: Coreset, file_name: str) -> str:
     return (
-        "import arviz as az\nimport bayescore as bc\n"
-        "from bayescore.diagnostics.certificate_report import write_certificate\n\n"
+        "import arviz as az\nimport bayescore as bc\n\n"
         'idata = az.from_netcdf("posterior.nc")\n'
         'core = bc.read_coreset("core.parquet")\n'
         f'certificate = bc.certify(idata, core, "rows.parquet", label={core.label!r}, '
         f"max_draws={max(certificate.n_draws, 100)})\n"
-        f"write_certificate(certificate, idata, core, {file_name!r})\n"
+        f"certificate.to_html({file_name!r}, idata, core)\n"
     )

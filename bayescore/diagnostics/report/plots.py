@@ -1,7 +1,7 @@
 """The pictures of a comparison and of a certificate, each drawn into a matplotlib figure that the caller gives."""
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -9,14 +9,11 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy import stats
 
-from bayescore.diagnostics import drawing
-from bayescore.diagnostics.drawing import Intervals
 from bayescore.diagnostics.draws import Posterior
+from bayescore.diagnostics.report import drawing
+from bayescore.diagnostics.report.drawing import Intervals
+from bayescore.diagnostics.results import CertificateData, ComparisonData
 from bayescore.types import FloatArray
-
-if TYPE_CHECKING:
-    from bayescore.diagnostics.certificate import Certificate
-    from bayescore.diagnostics.compare import Comparison
 
 MAX_COORDINATES = 40
 MAX_PANELS = 12
@@ -25,7 +22,7 @@ MAX_ROWS = 60
 _KDE_DRAWS = 1500
 
 
-def forest(figure: Figure, comparison: "Comparison") -> Axes:
+def forest(figure: Figure, comparison: ComparisonData) -> Axes:
     """Draw means and 94% equal-tailed intervals of each coordinate, the reference on top of each group.
 
     In the coordinates' own units where their sds and means are of like size; else in reference sds from the
@@ -45,7 +42,7 @@ def forest(figure: Figure, comparison: "Comparison") -> Axes:
     return axes
 
 
-def corrected(figure: Figure, certificate: "Certificate", posterior: Posterior) -> Axes:
+def corrected(figure: Figure, certificate: CertificateData, posterior: Posterior) -> Axes:
     """Draw means and 94% intervals of a coreset's posterior, and below each the corrected ones.
 
     Both from the draws that the certificate used, so that they differ by the importance weights alone. More than 40
@@ -57,7 +54,7 @@ def corrected(figure: Figure, certificate: "Certificate", posterior: Posterior) 
     order = ranked[:MAX_COORDINATES] if cut else sorted(ranked)
     own = posterior.thinned(certificate.n_draws).reshape(-1, len(table))[:, order]
     mean, low, high = table.loc[order, ["corrected_mean", "corrected_q03", "corrected_q97"]].to_numpy().T
-    label = "corrected, not to be trusted" if certificate.level == "not certified" else "corrected"
+    label = "corrected" if certificate.trusted else "corrected, not to be trusted"
     axes = drawing.intervals(
         figure,
         Intervals.of("coreset", own),
@@ -69,7 +66,7 @@ def corrected(figure: Figure, certificate: "Certificate", posterior: Posterior) 
     return axes
 
 
-def marginals(figure: Figure, comparison: "Comparison") -> NDArray[Any]:
+def marginals(figure: Figure, comparison: ComparisonData) -> NDArray[Any]:
     """Draw densities of the coordinates with the largest errors: the reference filled, candidates as lines.
 
     At most 12 coordinates and 8 candidates; returns the array of Axes.
@@ -106,7 +103,7 @@ def marginals(figure: Figure, comparison: "Comparison") -> NDArray[Any]:
     return np.asarray(panels)
 
 
-def mmd(figure: Figure, comparison: "Comparison") -> Axes:
+def mmd(figure: Figure, comparison: ComparisonData) -> Axes:
     """Draw the whitened MMD with its standard error on a log scale; the grey band is the noise floor.
 
     Against coreset size, a line for each method, where all candidates are coresets of more than one size; else a
@@ -159,7 +156,7 @@ def mmd(figure: Figure, comparison: "Comparison") -> Axes:
     return axes
 
 
-def _coordinates_shown(comparison: "Comparison", limit: int, *, worst_first: bool = False) -> tuple[list[int], str]:
+def _coordinates_shown(comparison: ComparisonData, limit: int, *, worst_first: bool = False) -> tuple[list[int], str]:
     table = comparison.coordinates
     names = list(comparison.reference.features)
     # rows of `coordinates` are candidate by candidate, features in the reference's order
@@ -170,7 +167,7 @@ def _coordinates_shown(comparison: "Comparison", limit: int, *, worst_first: boo
     return ranked[:limit], f"the {limit} of {len(names)} coordinates with the largest errors"
 
 
-def _candidates_shown(comparison: "Comparison") -> tuple[list[str], str]:
+def _candidates_shown(comparison: ComparisonData) -> tuple[list[str], str]:
     names = list(comparison.candidates)
     more = f"the first {MAX_CANDIDATES} of {len(names)} candidates" if len(names) > MAX_CANDIDATES else ""
     return names[:MAX_CANDIDATES], more

@@ -1,0 +1,46 @@
+r"""Was a certificate right? What it predicted, and whether a reference agrees.
+
+For each coefficient the predicted and the measured error of the mean, and
+
+.. math:: z = (\mathrm{predicted} - \mathrm{measured}) / \mathrm{se},
+
+se their two standard errors together; they agree where no |z| exceeds the Sidak quantile of all coefficients.
+Use it where a reference was sampled after all.
+"""
+
+import numpy as np
+import pandas as pd
+
+from bayescore.diagnostics.errors import sidak_quantile
+from bayescore.diagnostics.results import CertificateData
+
+
+def predicted_error(certificate: CertificateData) -> tuple[float, float]:
+    """Return the largest predicted error of a mean, in sds, and its Monte Carlo standard error.
+
+    Largest when two standard errors are added, which is the one that the certificate's text names.
+    """
+    errors = certificate.coordinates[["mean_error_sd", "mean_error_sd_mcse"]].abs().to_numpy()
+    error, mcse = errors[int(np.argmax(errors @ [1.0, 2.0]))]
+    return float(error), float(mcse)
+
+
+def agreement(certificate: CertificateData, measured: pd.DataFrame) -> bool | None:
+    """Return whether the predicted errors of the means are the measured ones but for Monte Carlo error.
+
+    Exact predictions disagree with probability `limits.ALARM`. None where the certificate is not to be trusted.
+
+    Parameters
+    ----------
+    certificate : CertificateData
+        Its errors are in sds of the coreset's posterior.
+    measured : data frame
+        The candidate's rows of `Comparison.coordinates`; errors in sds of the reference.
+    """
+    if not certificate.trusted:
+        return None
+    table = certificate.coordinates.loc[measured["feature"]]
+    unit = table["sd"].to_numpy() / measured["reference_sd"].to_numpy()
+    gap = unit * table["mean_error_sd"].to_numpy() - measured["mean_error_sd"].to_numpy()
+    spread = np.hypot(unit * table["mean_error_sd_mcse"].to_numpy(), measured["mean_error_sd_mcse"].to_numpy())
+    return bool((np.abs(gap) <= sidak_quantile(len(table)) * spread).all())

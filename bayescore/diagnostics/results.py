@@ -1,0 +1,134 @@
+"""What comparisons and certificates find: words with their numbers, without rendering.
+
+A `Level` is the one word; `Verdict` and `CertificateData` say why, `ComparisonData` has the tables behind verdicts.
+The classes that `compare` and `certify` return add pictures and pages to these; `report` reads these alone.
+"""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+import pandas as pd
+
+from bayescore.diagnostics.draws import Posterior
+from bayescore.diagnostics.health import Health
+
+
+class Level(StrEnum):
+    """The verdicts: of a candidate beside a reference, and of a certificate. Equal to their words.
+
+    >>> Level("differs") == "differs"
+    True
+    """
+
+    INDISTINGUISHABLE = "indistinguishable"
+    """No error of the candidate is larger than Monte Carlo error explains."""
+    CLOSE = "close"
+    """Errors are real and small."""
+    DIFFERS = "differs"
+    """Some error is real and large."""
+    TOO_FEW_DRAWS = "too few draws"
+    """Monte Carlo error is too large to tell."""
+    CERTIFIED = "certified"
+    """The coreset's posterior can be used for the full data's."""
+    CORRECT_IT = "correct it"
+    """The corrected figures can be used."""
+    NOT_CERTIFIED = "not certified"
+    """Neither can."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A word on a candidate and the numbers behind it."""
+
+    level: Level
+    text: str
+
+
+@dataclass(frozen=True, eq=False)
+class CertificateData:
+    """What `certify` found.
+
+    Parameters
+    ----------
+    level : Level
+        "certified", "correct it" or "not certified".
+    text : str
+        The verdict in words, with its reason and the remedy.
+    pareto_k : float
+        k-hat of the importance weights; below 0.7 they can be trusted.
+    ess : float
+        Effective sample size of the smoothed weights, of `n_draws`.
+    n_draws : int
+        Draws used.
+    epsilon : float
+        Largest |L - L~| / |L| over the draws: the epsilon that the coreset realises there.
+    log_ratio_sd : float
+        Standard deviation of the log ratio r.
+    coordinates : DataFrame
+        A row for each feature: mean, sd, the corrected mean, sd and 3% and 97% quantiles, the predicted errors of the
+        mean in sds (own minus corrected) and of the sd (relative), each with its Monte Carlo error.
+    elpd_loo : float
+        Expected log pointwise predictive density of the full data by leave-one-out cross-validation, a row of weight w
+        being w copies of which one is left out: see `elpd`. NaN unless the weights can be trusted.
+    elpd_loo_se : float
+        Its standard error as a property of future data: sqrt(W var e) over the W copies, ArviZ's `se`.
+    elpd_loo_mcse : float
+        Numerical error of `elpd_loo`: the standard error from sampled rows and from finitely many draws.
+    elpd_loo_rows, elpd_loo_bad_k : int
+        Rows whose own k-hat was computed, a uniform sample of all, and how many of them exceed 0.7. Where more
+        than a few in a hundred do, `elpd_loo` is too optimistic.
+    """
+
+    level: Level
+    text: str
+    pareto_k: float
+    ess: float
+    n_draws: int
+    epsilon: float
+    log_ratio_sd: float
+    coordinates: pd.DataFrame
+    elpd_loo: float = math.nan
+    elpd_loo_se: float = math.nan
+    elpd_loo_mcse: float = math.nan
+    elpd_loo_rows: int = 0
+    elpd_loo_bad_k: int = 0
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the corrected figures can be used."""
+        return self.level != Level.NOT_CERTIFIED
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ComparisonData:
+    """Candidates compared with a reference; `compare` makes it.
+
+    Parameters
+    ----------
+    metrics : data frame
+        A row for each candidate and "noise floor". Columns, each followed by its Monte Carlo standard error
+        `<name>_mcse`: `mmd_whitened` and `mmd` (see `mmd`; whitened by the reference, and in the coordinates'
+        units), the largest absolute errors over coordinates `mean_error_sd` (in reference sds), `sd_error`
+        (relative), `correlation_error` and `tail_error_sd` (2.5% and 97.5% quantiles, in reference sds), and with
+        test rows `nll` (nats per row). The noise floor is what two independent runs as long as the reference
+        differ by (`metrics.noise_floor` says how); its `nll` is the reference's own.
+    coordinates : data frame
+        A row for each candidate and feature; its errors are signed.
+    verdicts : dict
+        Name of a candidate to its `Verdict`; the module `verdict` documents the limits.
+    health : dict
+        Name of a candidate, or "reference", to the `Health` of its chains.
+    candidates, reference : dict of Posterior, Posterior
+        The draws compared, coordinates in the reference's order.
+    max_draws : int
+        Draws used for the MMD at most.
+    """
+
+    metrics: pd.DataFrame
+    coordinates: pd.DataFrame
+    verdicts: dict[str, Verdict]
+    health: dict[str, Health]
+    candidates: dict[str, Posterior]
+    reference: Posterior
+    max_draws: int

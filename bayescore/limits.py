@@ -1,0 +1,49 @@
+"""The limits that decide verdicts, certificates and warnings: each once, with its unit and its reason.
+
+Rooms import them from here, so that a word in a report, a warning of a sampler and the text that explains them cannot
+disagree. Tolerances of algorithms (of a solver, of a rank) stand with their algorithm.
+
+References: Vehtari, Gelman, Simpson, Carpenter and Bürkner (2021), Bayesian Analysis 16, 667-718 (R-hat, effective
+sample sizes); Vehtari, Simpson, Gelman, Yao and Gabry (2024), JMLR 25 (k-hat).
+"""
+
+MAX_RHAT = 1.01
+"""Rank-normalised split R-hat above which chains have not mixed (Vehtari et al. 2021)."""
+
+MAX_RHAT_CERTIFIED = 1.1
+"""R-hat above which draws are taken for none of the posterior and certify nothing. Looser than `MAX_RHAT`: chains that
+are merely short leave larger errors, which the certificate counts in."""
+
+MIN_ESS = 400
+"""Effective draws of all chains together, bulk and tail, below which R-hat and quantiles are noise themselves."""
+
+MIN_ESS_A_CHAIN = 100
+"""Effective draws of one chain that a sampler warns below: `MIN_ESS` over the usual four chains."""
+
+MIN_ESS_EVIDENCE = 100.0
+"""Effective importance draws below which the logarithm is not straight over the evidence's error (delta method)."""
+
+MIN_ESS_SHARE = 0.2
+"""Share of the draws that importance weights must leave effective for a correction to be trusted."""
+
+MAX_K = 0.7
+"""Pareto k-hat above which importance weights cannot be trusted (Vehtari et al. 2024)."""
+
+EQUAL = 1e-4
+"""Sd of log weights below which they are equal but for rounding, and have no tail to fit."""
+
+NEARLY_EQUAL = 0.05
+"""Sd of log weights below which the shape of their tail, fitted all the same, tells nothing of a posterior."""
+
+MAX_LOG_RATIO_SD = 0.5
+"""Sd of the log ratio of two posteriors from which they are not said to be the same: 0.3 is close, 1 far."""
+
+CLOSE = 0.1
+"""Error of a mean in reference sds, of an sd relatively, or of a correlation that a reader need not mind."""
+
+CERTIFIED = 0.25
+"""Predicted error of a mean in sds, or of an sd relatively, with two standard errors on top, that is not certified any
+more. Larger than `CLOSE`, which is said of the error alone."""
+
+ALARM = 0.01
+"""Probability that exact draws, or an exact prediction, are said to be off, over all coefficients together."""
