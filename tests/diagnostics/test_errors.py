@@ -3,7 +3,14 @@ import pytest
 from scipy import special
 from scipy.signal import lfilter
 
-from bayescore.diagnostics.errors import errors, errors_mcse, moments, moments_mcse, negative_log_likelihood
+from bayescore.diagnostics.errors import (
+    errors,
+    errors_mcse,
+    moments,
+    moments_mcse,
+    negative_log_likelihood,
+    sidak_quantile,
+)
 from bayescore.diagnostics.verdict import verdict
 from bayescore.models.likelihoods import logistic, probit
 from bayescore.types import WeightedData
@@ -38,6 +45,14 @@ def test_standard_errors_match_replications(rho):
         shuffled = [moments_mcse(rng.permutation(x.reshape(-1, 2)).reshape(x.shape)).mean for x in runs[:50]]
         spread = np.std([m.mean for m in found], axis=0, ddof=1)
         assert (np.mean(shuffled, axis=0) / spread < 0.7).all()
+
+
+@pytest.mark.parametrize("count", [1, 10, 1000])
+def test_exact_figures_stay_together_within_the_quantile(count):
+    """All of them with probability 0.99; 2.5758 is the two-sided quantile of one."""
+    within = special.ndtr(sidak_quantile(count)) - special.ndtr(-sidak_quantile(count))
+    assert within**count == pytest.approx(0.99, abs=1e-9)
+    assert sidak_quantile(1) == pytest.approx(2.5758, abs=1e-4)
 
 
 @pytest.mark.parametrize("likelihood", [logistic, probit])

@@ -1,0 +1,41 @@
+"""A certificate made up for its tests, and parts of a page."""
+
+import numpy as np
+import pandas as pd
+
+from bayescore.diagnostics.certificate import Certificate
+from bayescore.diagnostics.results import Level
+
+CORESET = {
+    "method": "calibrated",
+    "size": 4,
+    "n_total": 1000,
+    "weight_total": 1000.0,
+    "params": {"radius": 3.0},
+    "random_state": 7,
+}
+CURVE = [{"size": 1200, "mean_error": 0.4321, "sd_error": 0.1}, {"size": 2400, "mean_error": 0.09, "sd_error": 0.0123}]
+
+
+def certificate(features=("<script>", "b"), level="correct it", errors=(0.1, -0.3), **figures):
+    errors = np.array(errors)
+    table = pd.DataFrame(
+        {
+            "mean": errors,
+            "sd": 1.0,
+            "corrected_mean": 0.0,
+            "corrected_sd": 0.987,
+            "corrected_q03": -1.88,
+            "corrected_q97": 1.89,
+            "mean_error_sd": errors,
+            "mean_error_sd_mcse": 0.01,
+        },
+        index=pd.Index(features, name="feature"),
+    )
+    known = {"pareto_k": 0.31, "ess": 321.0, "n_draws": 500, "epsilon": 0.0123, "log_ratio_sd": 0.45, **figures}
+    return Certificate(level=Level(level), text="Because <so>.", coordinates=table, **known)
+
+
+def section(page, name):
+    start = page.index(f'<section id="{name}">')
+    return page[start : page.index("</section>", start)]

@@ -1,0 +1,61 @@
+import dataclasses
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bayescore as bc
+from bayescore.diagnostics.report import write_certificate
+from tests.diagnostics.helpers import CURVE, certificate, section
+
+
+@pytest.fixture(scope="module")
+def core():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(300, 2)), columns=["<script>", "b"])
+    y = np.where(rng.random(300) < 0.5, "no", "yes")
+    return bc.build_coreset(X, y, method="uniform", size=50, random_state=3, progressbar=False)
+
+
+def one_page(path, core, posterior, own, **options):
+    write_certificate(own, posterior(1, features=("<script>", "b")), core, path, **options)
+    return path.read_text(encoding="utf-8")
+
+
+def test_certificate_has_a_page_of_its_own(core, posterior, tmp_path):
+    core = dataclasses.replace(core, params={**core.params, "rounds": 7, "size_curve": CURVE})
+    own = certificate(elpd_loo=-1234.5, elpd_loo_se=12.0, elpd_loo_mcse=0.3, elpd_loo_rows=1000, elpd_loo_bad_k=4)
+    page = one_page(tmp_path / "c.html", core, posterior, own, title="A & b", command="bayescore certify p.nc")
+    names = ["verdict", "coefficients", "health", "coreset", "reproduce", "glossary"]
+    assert re.findall(r'<section id="(\w+)">', page) == names
+    assert page.index("uniform 50: correct it") < page.index("<table>")
+    for text in ("<title>A &amp; b</title>", "Because &lt;so&gt;.", "50 of 300 rows, 2 coefficients", "321 of 500",
+                 "above 0.7 in 4 of 1,000 rows", "<dt>rounds</dt><dd>7</dd>", "2,400", "4 × 500",
+                 "bayescore certify p.nc", "certificate.to_html("):  # fmt: skip
+        assert text in page, text
+    assert re.findall(r'class="name">([^<]+)<', section(page, "coefficients")) == ["b", "&lt;script&gt;"]
+    head = re.findall(r'class="num">([^<]+)</th>', section(page, "verdict"))
+    assert set(head) <= set(re.findall(r"<dt>([^<]+)</dt>", section(page, "glossary")))
+    assert "size_curve" not in page
+    assert "http" not in page
+    assert not re.search(r"<(script|link|iframe)|url\(", page)
+    assert re.findall(r'src="(.{10})', page) == ["data:image"]
+    assert "not to be trusted" not in page
+
+
+def test_page_of_a_failed_certificate_warns_of_its_figures(core, posterior, tmp_path):
+    page = one_page(tmp_path / "c.html", core, posterior, certificate(level="not certified", pareto_k=np.inf))
+    assert "uniform 50: not certified" in page
+    assert "No correction can be trusted here" in page
+    assert "0.300" not in section(page, "verdict")
+
+
+def test_certificate_of_another_posterior_is_refused(core, posterior, tmp_path):
+    with pytest.raises(ValueError, match="certificate has the features a, b, the posterior <script>, b"):
+        one_page(tmp_path / "c.html", core, posterior, certificate(("a", "b")))
+    with pytest.raises(TypeError, match="idata is of type int"):
+        write_certificate(certificate(), 3, core, tmp_path / "c.html")
+    with pytest.raises(FileNotFoundError, match="does not exist; create it"):
+        one_page(tmp_path / "nowhere" / "c.html", core, posterior, certificate())
+    assert not list(tmp_path.iterdir())

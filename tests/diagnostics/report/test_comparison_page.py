@@ -1,0 +1,97 @@
+import re
+
+import pytest
+
+from bayescore.diagnostics import compare
+from bayescore.diagnostics.report import comparison as module
+from bayescore.diagnostics.report import page as page_module
+from tests.diagnostics.helpers import CORESET, CURVE, section
+
+
+def test_sections_stand_in_the_order_of_reading(page):
+    names = ["verdict", "metrics", "plots", "coresets", "health", "coordinates", "reproduce", "glossary"]
+    assert re.findall(r'<section id="(\w+)">', page) == names
+    assert page.index("far: differs") < page.index("<table>")
+
+
+def test_page_needs_no_network(page):
+    assert "http" not in page
+    assert "url(" not in page
+    assert not re.search(r"<(script|link|iframe)", page)
+    assert re.findall(r'src="(.{10})', page) == ["data:image"] * 3
+
+
+def test_names_are_escaped(page):
+    assert "&lt;script&gt;" in page
+    assert "<b>bold" not in page
+    assert "<title>Title &amp; more</title>" in page
+
+
+def test_page_tells_what_the_coreset_and_the_chains_were(page):
+    for text in ("0.40%", "3.3", "40%, 30%, 20%", "radius = 3", "noise floor", "bayescore compare a.nc", "bc.compare("):
+        assert text in page
+
+
+def test_foreign_posteriors_have_no_coreset_section(posterior, tmp_path):
+    candidate = posterior(1)
+    candidate.posterior.attrs.clear()
+    path = tmp_path / "r.html"
+    compare(candidate, posterior(0)).to_html(path)
+    assert '<section id="coresets">' not in path.read_text(encoding="utf-8")
+
+
+def test_long_tables_show_the_worst_and_say_so(posterior, tmp_path, monkeypatch):
+    monkeypatch.setattr(page_module, "MAX_ROWS", 2)
+    monkeypatch.setattr(page_module, "WORST", 1)
+    compare({"x": posterior(1, mean=[0.0, 0.0, 1.0])}, posterior(0)).to_html(tmp_path / "r.html")
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    shown = section(page, "coordinates")
+    assert "the 1 of 3 with the largest errors" in shown
+    assert re.findall(r'class="name">(\w+)<', shown) == ["c"]
+
+
+def test_failure_leaves_the_old_file_and_nothing_else(comparison, tmp_path, monkeypatch):
+    path = tmp_path / "report.html"
+    path.write_text("old")
+
+    def fail(source, target):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(page_module, "picture", lambda *_: {"png": "", "width": 1})
+    monkeypatch.setattr("bayescore.validation.os.replace", fail)
+    with pytest.raises(OSError, match="disk full"):
+        comparison.to_html(path)
+    assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
+    assert path.read_text() == "old"
+
+
+def test_bad_path_is_refused_before_work(comparison, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_render", None)
+    with pytest.raises(FileNotFoundError, match="does not exist; create it"):
+        comparison.to_html(tmp_path / "nowhere" / "report.html")
+    with pytest.raises(IsADirectoryError, match="is a folder"):
+        comparison.to_html(tmp_path)
+
+
+def test_notebooks_and_terminals_show_verdicts_first(comparison):
+    text, fragment = repr(comparison), comparison._repr_html_()
+    assert text.index("far: differs") < text.index("MMD, whitened")
+    assert fragment.index("far: differs") < fragment.index("<table")
+    assert "<b>bold" not in fragment
+
+
+def test_predicted_error_against_size_has_a_table_of_its_own(posterior, tmp_path):
+    about = {**CORESET, "params": {"size_curve": CURVE, "skew": 0.25, "rounds": 3}}
+    compare({"x": posterior(1, coreset=about), "y": posterior(2, coreset=CORESET)}, posterior(0)).to_html(
+        tmp_path / "r.html"
+    )
+    shown = section((tmp_path / "r.html").read_text(encoding="utf-8"), "coresets")
+    own, curve = shown.split("Predicted error against size")
+    assert "skew = 0.25, rounds = 3" in own
+    assert "size_curve" not in shown
+    assert re.findall(r'"num">([^<]+)</td>', curve) == ["1,200", "0.43", "10", "2,400", "0.090", "1.2"]
+    assert re.findall(r'class="name">([^<]*)<', curve) == ["x", ""]
+
+
+def test_no_curve_no_heading(page):
+    assert "Predicted error against size" not in page
