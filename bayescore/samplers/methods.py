@@ -11,6 +11,7 @@ import numpy as np
 
 from bayescore.compat import effective_size, inference_data, split_rhat
 from bayescore.data.coreset import feature_names
+from bayescore.limits import MAX_RHAT, MIN_ESS_A_CHAIN
 from bayescore.models.posterior import Posterior, posterior, prior_part
 from bayescore.models.priors import GAUSSIAN, SMOOTH, SPIKE_AND_SLAB, Prior, check_density
 from bayescore.samplers import gibbs, mala, polya_gamma
@@ -21,8 +22,6 @@ from bayescore.validation import check_choice, check_integer
 
 _WORK = 2e7  # entries of X read between two looks at Ctrl-C: some tenths of a second
 _MIN_DRAWS = 100  # fewer in a chain tell nothing of mixing
-_MIN_ESS = 100  # of a chain, and a tenth of its draws where they are fewer than 1000
-_MAX_RHAT = 1.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +163,8 @@ def _to_inference_data(drawn: Draws, data: WeightedData, **stats: FloatArray) ->
 def warn_unless_mixed(idata: Any, sampler: str) -> None:
     """Warn where the smallest effective sample size or the largest R-hat says that the chains have not mixed.
 
-    Both are rank-normalised (Vehtari et al. 2021). R-hat is looked at from 1000 draws on, as it is noisy before.
+    Both are rank-normalised (Vehtari et al. 2021). R-hat is looked at from 1000 draws on, as it is noisy before;
+    of fewer than 1000 draws a tenth must be effective.
     """
     beta = idata.posterior["beta"]
     chains, draws, _ = beta.shape
@@ -175,10 +175,10 @@ def warn_unless_mixed(idata: Any, sampler: str) -> None:
         sizes = np.array([effective_size(one, "bulk") for one in each])
         ratios = np.array([split_rhat(one) if chains > 1 and draws >= 1000 else 1.0 for one in each])
     found = []
-    if not sizes.min() >= chains * min(_MIN_ESS, draws / 10):
+    if not sizes.min() >= chains * min(MIN_ESS_A_CHAIN, draws / 10):
         name = beta["feature"].values[np.argmin(sizes)]
         found.append(f"the effective sample size of {name} is {sizes.min():.0f} of {chains * draws} draws")
-    if not ratios.max() <= _MAX_RHAT:
+    if not ratios.max() <= MAX_RHAT:
         found.append(f"R-hat of {beta['feature'].values[np.argmax(ratios)]} is {ratios.max():.3g}")
     if found:
         others = "'nuts'" if sampler == "mala" else "'mala' or 'nuts'"
