@@ -76,9 +76,9 @@ def build(args: argparse.Namespace, console: Console) -> None:
 def sample(args: argparse.Namespace, console: Console) -> None:
     """Run ``bayescore sample``."""
     from bayescore.data.coreset import read_coreset
-    from bayescore.diagnostics.draws import read_posterior
     from bayescore.diagnostics.health import health
     from bayescore.samplers.files import check_whole, write_posterior
+    from bayescore.samplers.inference_data import read_posterior
     from bayescore.samplers.sample import sample as draw
 
     check_output(args.output, args.core)
@@ -110,13 +110,13 @@ def compare(args: argparse.Namespace, console: Console) -> None:
     """Run ``bayescore compare``."""
     from bayescore.diagnostics import compare as against
     from bayescore.diagnostics.report import write_report
-    from bayescore.samplers.files import read_posterior
+    from bayescore.samplers.files import load_posterior
 
     check_output(args.output, args.reference, *args.posteriors)
     stems = [path.stem for path in args.posteriors]
     names = stems if len(set(stems)) == len(stems) else [str(path) for path in args.posteriors]
-    reference = read_posterior(args.reference)
-    candidates = {name: read_posterior(path) for name, path in zip(names, args.posteriors, strict=True)}
+    reference = load_posterior(args.reference)
+    candidates = {name: load_posterior(path) for name, path in zip(names, args.posteriors, strict=True)}
     result = against(candidates, reference)
     words = ["bayescore", "compare", *map(str, args.posteriors), "--reference", str(args.reference)]
     write_report(result, args.output, command=shlex.join([*words, "-o", str(args.output)]))
@@ -130,12 +130,12 @@ def certify(args: argparse.Namespace, console: Console) -> None:
     from bayescore.diagnostics.certificate import certify as check
     from bayescore.diagnostics.report import write_certificate
     from bayescore.diagnostics.wording import number
-    from bayescore.samplers.files import read_posterior
+    from bayescore.samplers.files import load_posterior
 
     if args.output:
         check_output(args.output, args.posterior, args.core, args.rows)
     core = read_coreset(args.core)
-    idata = read_posterior(args.posterior)
+    idata = load_posterior(args.posterior)
     found = check(idata, core, args.rows, label=args.label, weights=args.weights, progressbar=not args.quiet)
     table = Table("feature", box=None)
     for heading in ("mean", "sd", "corrected mean", "corrected sd", "error of mean (sd)"):

@@ -14,6 +14,9 @@ MAX_RHAT_CERTIFIED = 1.1
 """R-hat above which draws are taken for none of the posterior and certify nothing. Looser than `MAX_RHAT`: chains that
 are merely short leave larger errors, which the certificate counts in."""
 
+MIN_DRAWS = 4
+"""Draws of a chain below which R-hat and effective sample sizes are not defined: halves need two each."""
+
 MIN_ESS = 400
 """Effective draws of all chains together, bulk and tail, below which R-hat and quantiles are noise themselves."""
 

@@ -28,7 +28,6 @@ import pandas as pd
 from bayescore.compat import psislw
 from bayescore.data.coreset import Coreset
 from bayescore.data.passes import map_blocks
-from bayescore.diagnostics.draws import read_posterior
 from bayescore.diagnostics.elpd import Elpd, PassSums, elpd_loo, pass_sums
 from bayescore.diagnostics.full_pass import check_weight, full_source
 from bayescore.diagnostics.health import health
@@ -38,6 +37,7 @@ from bayescore.diagnostics.wording import number, with_error
 from bayescore.limits import CERTIFIED, MAX_K, MAX_LOG_RATIO_SD, MAX_RHAT_CERTIFIED, MIN_ESS_SHARE, NEARLY_EQUAL
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.posterior import log_likelihoods
+from bayescore.samplers.inference_data import read_posterior
 from bayescore.types import FloatArray, Likelihood
 from bayescore.validation import DataError, check_integer
 

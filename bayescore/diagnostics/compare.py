@@ -5,7 +5,6 @@ by, so that "no difference" is told from "too few draws". Use it where a referen
 much larger coreset) can be afforded.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,15 +17,15 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from bayescore.data.coreset import check_same_design
-from bayescore.diagnostics.draws import Posterior, is_posterior, read_posterior
 from bayescore.diagnostics.errors import Moments, negative_log_likelihood
 from bayescore.diagnostics.health import health
 from bayescore.diagnostics.metrics import Row, measure, mmd_row, moment_errors, moment_row, noise_floor
 from bayescore.diagnostics.report import as_fragment, as_text, plots, write_report
 from bayescore.diagnostics.results import CertificateData, ComparisonData
 from bayescore.diagnostics.verdict import verdict
-from bayescore.models.likelihoods import LIKELIHOODS, check_likelihood
-from bayescore.types import Design, WeightedData
+from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.samplers.inference_data import Posterior, is_posterior, read_posterior
+from bayescore.types import WeightedData
 from bayescore.validation import DataError, check_integer
 
 NOISE_FLOOR = "noise floor"
@@ -105,8 +104,7 @@ def compare(
     rows[NOISE_FLOOR] = noise_floor(base)
     if test is not None:
         for name, posterior in [*others.items(), (NOISE_FLOOR, truth)]:
-            likelihood = check_likelihood(posterior.attrs["likelihood"])
-            rows[name]["nll"] = negative_log_likelihood(posterior.draws, test, likelihood)
+            rows[name]["nll"] = negative_log_likelihood(posterior.draws, test, posterior.likelihood)
     return Comparison(
         _table(rows),
         pd.concat(tables, ignore_index=True),
@@ -159,9 +157,7 @@ def _check_candidates(candidates: object, reference: Posterior) -> dict[str, Pos
 def _check_test(test: object, posteriors: list[Posterior]) -> None:
     if not isinstance(test, WeightedData):
         raise TypeError(f"test is of type {type(test).__name__}; give WeightedData, such as bayescore.full_data(X, y)")
-    own = posteriors[0].attrs.get("design")
-    design = None if own is None else Design.from_dict(json.loads(own))
-    check_same_design(test, posteriors[0].features, design, "test")
+    check_same_design(test, posteriors[0].features, posteriors[0].design, "test")
     for posterior in posteriors:
         if posterior.attrs.get("likelihood") not in LIKELIHOODS:
             raise DataError(

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bayescore.diagnostics.draws import Posterior, ess, rhat
+from bayescore.diagnostics.draws import ess, rhat
 from bayescore.limits import MAX_RHAT, MIN_ESS
+from bayescore.samplers.inference_data import Posterior
 from bayescore.types import FloatArray
 
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bayescore.diagnostics.draws import Posterior
 from bayescore.diagnostics.errors import Moments, errors, errors_mcse, moments, moments_mcse
 from bayescore.diagnostics.mmd import Kernel, batch_edges, block_sums, mmd_of_sums, root_of_sums, whitening
+from bayescore.samplers.inference_data import Posterior
 from bayescore.types import FloatArray, IntArray
 
 Row = dict[str, tuple[float, float]]

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescore.diagnostics.draws import is_posterior, read_posterior
+from bayescore.samplers.inference_data import is_posterior, read_posterior
 from bayescore.types import FloatArray, IntArray
 from bayescore.validation import check_integer, check_matrix, check_positive
 

@@ -10,8 +10,8 @@ from enum import StrEnum
 
 import pandas as pd
 
-from bayescore.diagnostics.draws import Posterior
 from bayescore.diagnostics.health import Health
+from bayescore.samplers.inference_data import Posterior
 
 
 class Level(StrEnum):

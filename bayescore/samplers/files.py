@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from bayescore.compat import read_inference_data, write_inference_data
+from bayescore.samplers.inference_data import read_posterior
 from bayescore.validation import DataError, whole_file
 
 
@@ -19,15 +20,15 @@ def check_whole(idata: Any, chains: int, draws: int) -> None:
         raise KeyboardInterrupt
 
 
-def read_posterior(path: str | Path) -> Any:
-    """Read a posterior file.
+def load_posterior(path: str | Path) -> Any:
+    """Read a posterior file, and look whether the posterior in it is whole.
 
     Raises
     ------
     FileNotFoundError
         If there is no such file.
     DataError
-        If it is no netCDF file with a posterior of `beta`.
+        If it is no netCDF file with a posterior that `read_posterior` takes.
     """
     source = Path(path)
     if not source.is_file():
@@ -39,6 +40,5 @@ def read_posterior(path: str | Path) -> Any:
         raise DataError(
             f"{str(source)!r} is not a posterior file ({reason}); write one with bayescore sample"
         ) from None
-    if "posterior" not in idata or "beta" not in idata["posterior"]:
-        raise DataError(f"{str(source)!r} holds no posterior of 'beta'; write one with bayescore sample")
+    read_posterior(idata, repr(str(source)))
     return idata

@@ -4,7 +4,6 @@ The weighted potentials that samplers see have neither. A weighted log-likelihoo
 and must not reach `az.loo`; `log_likelihood` here is unweighted.
 """
 
-import json
 from typing import Any
 
 import numpy as np
@@ -14,28 +13,11 @@ from numpy.typing import ArrayLike
 
 from bayescore.data.coreset import check_same_design
 from bayescore.data.tables import feature_matrix
-from bayescore.models.likelihoods import check_likelihood
-from bayescore.types import Design, FloatArray, WeightedData
-from bayescore.validation import DataError, check_positive
+from bayescore.samplers.inference_data import read_posterior
+from bayescore.types import WeightedData
+from bayescore.validation import check_positive
 
 _CELLS = 1 << 22  # entries of a (draws, rows) block
-
-
-def _coefficients(idata: Any) -> tuple[FloatArray, tuple[str, ...], str, Design | None]:
-    """Return draws (S, D), names of the features, the likelihood and the design that a posterior remembers."""
-    try:
-        beta = idata.posterior["beta"].transpose("chain", "draw", "feature")
-        likelihood = idata.posterior.attrs["likelihood"]
-    except (AttributeError, KeyError, ValueError) as error:
-        raise DataError(f"idata is no posterior of bayescore.sample ({error!r}); sample one first") from None
-    names = tuple(str(name) for name in beta.coords["feature"].values)
-    design = idata.posterior.attrs.get("design")
-    return (
-        beta.values.reshape(-1, len(names)),
-        names,
-        likelihood,
-        None if design is None else Design.from_dict(json.loads(design)),
-    )
 
 
 def predict_proba(idata: Any, X: ArrayLike, *, ci_prob: float = 0.94) -> pd.DataFrame:
@@ -55,12 +37,17 @@ def predict_proba(idata: Any, X: ArrayLike, *, ci_prob: float = 0.94) -> pd.Data
     -------
     DataFrame, n rows
         Columns `mean` (the predictive probability), `lower` and `upper`.
+
+    Raises
+    ------
+    TypeError, DataError
+        If `idata` is no posterior, or does not tell its likelihood.
     """
-    beta, names, likelihood, design = _coefficients(idata)
+    posterior = read_posterior(idata, "idata", min_draws=1)
+    beta, link, design = posterior.flat, posterior.likelihood, posterior.design
     tail = 0.5 * (1.0 - check_positive(ci_prob, "ci_prob", below=1.0))
-    raw = feature_matrix(X, names if design is None else design.raw_names)
+    raw = feature_matrix(X, posterior.features if design is None else design.raw_names)
     rows = raw if design is None else design.transform(raw)
-    link = check_likelihood(likelihood)
     parts = []
     step = max(1, _CELLS // len(beta))
     for start in range(0, len(rows), step):
@@ -90,12 +77,10 @@ def log_likelihood(idata: Any, data: WeightedData) -> xr.DataArray:
     DataArray, dims (chain, draw, row)
         Memory: 8 bytes for each draw and row.
     """
-    beta, names, likelihood, design = _coefficients(idata)
-    check_same_design(data, names, design, "data")
-    values = check_likelihood(likelihood).log_p(beta @ data.Z.T)
-    sizes = idata.posterior.sizes
+    posterior = read_posterior(idata, "idata", min_draws=1)
+    check_same_design(data, posterior.features, posterior.design, "data")
     return xr.DataArray(
-        values.reshape(sizes["chain"], sizes["draw"], len(data)),
+        posterior.likelihood.log_p(posterior.draws @ data.Z.T),
         dims=("chain", "draw", "row"),
         coords={"chain": idata.posterior.chain, "draw": idata.posterior.draw, "row": data.index},
         name="y",

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from bayescore.diagnostics.draws import read_posterior
 from bayescore.diagnostics.health import health
+from bayescore.samplers.inference_data import read_posterior
 
 
 def state(idata):

@@ -198,8 +198,11 @@ def test_prediction_errors(core):
         bc.predict_proba(idata, [[0, 0], [0, np.nan]])
     with pytest.raises(ValueError, match="ci_prob=2 must be above 0 and below 1"):
         bc.predict_proba(idata, [[0, 0]], ci_prob=2)
-    with pytest.raises(ValueError, match=r"no posterior of bayescore\.sample"):
+    with pytest.raises(TypeError, match=r"idata is of type str; give .* as bayescore\.sample returns"):
         bc.predict_proba("draws", [[0, 0]])
+    del idata.posterior.attrs["likelihood"]
+    with pytest.raises(ValueError, match="idata does not tell its likelihood; set"):
+        bc.predict_proba(idata, [[0, 0]])
 
 
 def test_pointwise_log_likelihood_is_unweighted(core):
@@ -217,23 +220,27 @@ def test_pointwise_log_likelihood_is_unweighted(core):
 
 
 def test_posterior_files(core, tmp_path):
-    from bayescore.samplers.files import read_posterior, write_posterior
+    from bayescore.samplers.files import load_posterior, write_posterior
 
     idata = quick(core, sampler="mala", draws=20, tune=20)
     path = tmp_path / "posterior.nc"
     write_posterior(idata, path)
-    back = read_posterior(path)
+    back = load_posterior(path)
     np.testing.assert_array_equal(back.posterior["beta"], idata.posterior["beta"])
     assert back.posterior.attrs["coreset"] == idata.posterior.attrs["coreset"]
     assert [p.name for p in tmp_path.iterdir()] == ["posterior.nc"]
     with pytest.raises(FileNotFoundError, match="no such file"):
-        read_posterior(tmp_path / "none.nc")
+        load_posterior(tmp_path / "none.nc")
     (tmp_path / "text.nc").write_text("not a posterior")
     with pytest.raises(ValueError, match="is not a posterior file"):
-        read_posterior(tmp_path / "text.nc")
+        load_posterior(tmp_path / "text.nc")
+    idata.posterior["beta"].values[0, 3, 1] = np.nan
+    write_posterior(idata, tmp_path / "nan.nc")
+    with pytest.raises(ValueError, match=r"nan\.nc': draws of 'x0' are NaN or infinite"):
+        load_posterior(tmp_path / "nan.nc")
     path.write_bytes(path.read_bytes()[:5000])
     with pytest.raises(ValueError, match="is not a posterior file"):
-        read_posterior(path)
+        load_posterior(path)
 
 
 def test_test_rows_take_the_design_of_the_coreset(core):

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from bayescore.data.coreset import Coreset
-from bayescore.diagnostics.draws import Posterior, read_posterior
 from bayescore.diagnostics.health import health
 from bayescore.diagnostics.report import page, plots, tables
 from bayescore.diagnostics.results import CertificateData
 from bayescore.diagnostics.wording import number
 from bayescore.limits import MAX_K
+from bayescore.samplers.inference_data import Posterior, read_posterior
 from bayescore.validation import whole_file
 
 

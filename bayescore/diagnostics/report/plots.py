@@ -9,10 +9,10 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy import stats
 
-from bayescore.diagnostics.draws import Posterior
 from bayescore.diagnostics.report import drawing
 from bayescore.diagnostics.report.drawing import Intervals
 from bayescore.diagnostics.results import CertificateData, ComparisonData
+from bayescore.samplers.inference_data import Posterior
 from bayescore.types import FloatArray
 
 MAX_COORDINATES = 40

@@ -3,9 +3,9 @@ import pytest
 from matplotlib.figure import Figure
 
 from bayescore.diagnostics import compare
-from bayescore.diagnostics.draws import read_posterior
 from bayescore.diagnostics.report import plots
 from bayescore.diagnostics.results import Level
+from bayescore.samplers.inference_data import read_posterior
 from tests.diagnostics.helpers import certificate
 
 NAMES = ("<script>", "b")

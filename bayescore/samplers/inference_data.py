@@ -1,0 +1,166 @@
+"""Posterior draws as arrays: the one reader of InferenceData.
+
+What it reads: `posterior["beta"]` with dims (chain, draw, feature), and where they
+exist the sampler's statistics, the weights in `constant_data` and the attributes of `posterior`. Predictions, files
+and all diagnostics read posteriors here, so that a bad one is told in the same words.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from bayescore.compat import is_inference_data
+from bayescore.limits import MIN_DRAWS
+from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.types import Design, FloatArray, Likelihood
+from bayescore.validation import DataError
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """Draws of the coefficients and what is known of their making.
+
+    Parameters
+    ----------
+    name : str
+        What error messages call it.
+    draws : array, shape (chain, draw, D)
+        Draws of beta.
+    features : tuple of str
+        Names of the D coordinates.
+    divergences : int, optional
+        Number of divergent transitions; None if the sampler reports none.
+    acceptance_rate : float, optional
+        Mean acceptance rate.
+    weights : array, shape (rows,), optional
+        Weights of the rows that the posterior was drawn from.
+    attrs : mapping
+        Attributes of the posterior: sampler, seed, versions, prior, ...
+    coreset : mapping
+        What made the coreset; empty for a foreign posterior.
+    """
+
+    name: str
+    draws: FloatArray
+    features: tuple[str, ...]
+    divergences: int | None = None
+    acceptance_rate: float | None = None
+    weights: FloatArray | None = None
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    coreset: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def likelihood(self) -> Likelihood:
+        """Likelihood of the rows that it was drawn from.
+
+        Raises
+        ------
+        DataError
+            If it does not tell.
+        """
+        if self.attrs.get("likelihood") not in LIKELIHOODS:
+            raise DataError(
+                f"{self.name} does not tell its likelihood; set idata.posterior.attrs['likelihood'] to one of "
+                f"{', '.join(map(repr, LIKELIHOODS))}, or sample by bayescore.sample"
+            )
+        return LIKELIHOODS[self.attrs["likelihood"]]
+
+    @property
+    def design(self) -> Design | None:
+        """How raw features become its coordinates; None for a foreign posterior."""
+        return Design.from_dict(json.loads(self.attrs["design"])) if "design" in self.attrs else None
+
+    @property
+    def flat(self) -> FloatArray:
+        """Draws of all chains below each other, shape (chain * draw, D)."""
+        return self.draws.reshape(-1, self.draws.shape[2])
+
+    def aligned(self, features: tuple[str, ...]) -> "Posterior":
+        """Return the same draws with coordinates in the order of `features`.
+
+        Raises
+        ------
+        DataError
+            If the two sets of names differ.
+        """
+        if self.features == features:
+            return self
+        missing = [name for name in features if name not in self.features]
+        extra = [name for name in self.features if name not in features]
+        if missing or extra:
+            parts = [f"lacks {_listed(missing)}"] * bool(missing) + [f"has the extra {_listed(extra)}"] * bool(extra)
+            raise DataError(
+                f"{self.name}: {len(self.features)} features where {len(features)} are expected; "
+                f"it {' and '.join(parts)}: compare posteriors of the same design matrix"
+            )
+        order = [self.features.index(name) for name in features]
+        return replace(self, draws=self.draws[:, :, order], features=features)
+
+    def thinned(self, max_draws: int) -> FloatArray:
+        """Return at most `max_draws` draws, evenly spaced within each chain, shape (chain, draw, D)."""
+        kept = min(self.draws.shape[1], max(max_draws // len(self.draws), 1))
+        return self.draws[:, np.linspace(0, self.draws.shape[1] - 1, kept).round().astype(np.int64)]
+
+
+def read_posterior(idata: Any, name: str, *, min_draws: int = MIN_DRAWS) -> Posterior:
+    """Read the posterior of the coefficients out of InferenceData.
+
+    Raises
+    ------
+    TypeError
+        If `idata` is something else.
+    DataError
+        If it holds no `beta`, fewer than `min_draws` draws a chain or values that are not finite.
+    """
+    if not is_posterior(idata):
+        raise TypeError(
+            f"{name} is of type {type(idata).__name__}; give InferenceData, as bayescore.sample returns "
+            "or arviz.from_netcdf reads"
+        )
+    if "posterior" not in idata or "beta" not in idata["posterior"]:
+        found = list(idata["posterior"].data_vars) if "posterior" in idata else []
+        raise DataError(
+            f"{name} has no posterior draws of 'beta' (found: {_listed(found) or 'nothing'}); "
+            "name the vector of coefficients 'beta'"
+        )
+    beta = idata["posterior"]["beta"]
+    if len(beta.dims) != 3 or beta.dims[:2] != ("chain", "draw"):
+        raise DataError(f"{name}: 'beta' has dims {beta.dims}; they must be (chain, draw, feature)")
+    draws = np.ascontiguousarray(beta.values, dtype=np.float64)
+    dim = beta.dims[2]
+    features = tuple(str(value) for value in (beta[dim].values if dim in beta.coords else range(draws.shape[2])))
+    if draws.shape[1] < min_draws or 0 in draws.shape:
+        raise DataError(f"{name}: 'beta' has shape {draws.shape}; at least {min_draws} draws a chain are needed")
+    if len(set(features)) < len(features):
+        raise DataError(f"{name} has two features of the same name among {_listed(features)}; rename one")
+    bad = ~np.isfinite(draws).all(axis=(0, 1))
+    if bad.any():
+        raise DataError(
+            f"{name}: draws of {_listed(np.array(features)[bad])} are NaN or infinite; "
+            "sample again, or drop the broken chain"
+        )
+    attrs = dict(idata["posterior"].attrs)
+    stats, constant = idata.get("sample_stats", {}), idata.get("constant_data", {})
+    return Posterior(
+        name,
+        draws,
+        features,
+        divergences=int(stats["diverging"].sum()) if "diverging" in stats else None,
+        acceptance_rate=float(stats["acceptance_rate"].mean()) if "acceptance_rate" in stats else None,
+        weights=np.asarray(constant["weights"].values, dtype=np.float64) if "weights" in constant else None,
+        attrs=attrs,
+        coreset=json.loads(attrs.get("coreset", "{}")),
+    )
+
+
+def is_posterior(value: object) -> bool:
+    """Whether `value` is one posterior rather than a dict of several."""
+    return is_inference_data(value)
+
+
+def _listed(names: Any) -> str:
+    shown = [repr(str(name)) for name in names]
+    return ", ".join(shown[:5]) + (f" and {len(shown) - 5} more" if len(shown) > 5 else "")

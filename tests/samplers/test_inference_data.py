@@ -1,0 +1,87 @@
+"""Posteriors out of InferenceData, for predictions, files and diagnostics alike."""
+
+import json
+
+import numpy as np
+import pytest
+
+from bayescore.limits import MIN_DRAWS
+from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.samplers.inference_data import is_posterior
+from bayescore.samplers.inference_data import read_posterior as read
+from bayescore.types import Design
+from bayescore.validation import DataError
+from tests.diagnostics.conftest import make_posterior
+
+
+def test_all_that_is_known_of_a_posterior_is_read():
+    idata = make_posterior(3, coreset={"method": "uniform", "size": 4})
+    found = read(idata, "it")
+    np.testing.assert_array_equal(found.draws, idata.posterior["beta"].values)
+    assert (found.name, found.features, found.divergences) == ("it", ("a", "b", "c"), 0)
+    assert found.coreset == {"method": "uniform", "size": 4}
+    np.testing.assert_array_equal(found.weights, [1, 2, 3, 4])
+    assert found.attrs["random_seed"] == "3"
+    assert is_posterior(idata)
+    assert not is_posterior({"it": idata})
+
+
+def test_foreign_posteriors_need_beta_only():
+    idata = make_posterior(3)
+    del idata.sample_stats
+    found = read(idata, "it")
+    assert found.divergences is found.acceptance_rate is found.weights is None
+    assert found.coreset == {}
+
+
+def test_other_dims_are_refused():
+    idata = make_posterior(3)
+    idata.posterior["beta"] = idata.posterior["beta"].transpose("draw", "chain", "feature")
+    with pytest.raises(DataError, match=r"it: 'beta' has dims .*; they must be \(chain, draw, feature\)"):
+        read(idata, "it")
+
+
+def test_thinned_draws_are_spread_over_each_chain():
+    found = read(make_posterior(3, draws=100), "it")
+    kept = found.thinned(20)
+    np.testing.assert_array_equal(kept, found.draws[:, [0, 25, 50, 74, 99]])
+    np.testing.assert_array_equal(found.thinned(10**6), found.draws)
+    assert found.thinned(1).shape == (4, 1, 3)
+
+
+def test_coordinates_follow_their_names():
+    found = read(make_posterior(3), "it")
+    np.testing.assert_array_equal(found.aligned(("c", "a", "b")).draws, found.draws[:, :, [2, 0, 1]])
+    with pytest.raises(DataError, match="it: 3 features where 2 are expected; it has the extra 'c'"):
+        found.aligned(("a", "b"))
+
+
+def test_too_few_draws_to_judge_are_enough_to_predict():
+    short = make_posterior(3, chains=2, draws=MIN_DRAWS - 1)
+    with pytest.raises(DataError, match=r"it: 'beta' has shape \(2, 3, 3\); at least 4 draws a chain are needed"):
+        read(short, "it")
+    assert read(short, "it", min_draws=1).draws.shape == (2, 3, 3)
+    with pytest.raises(DataError, match="at least 1 draws"):
+        read(short.isel(draw=[]), "it", min_draws=1)
+
+
+def test_the_likelihood_is_the_registered_one_or_asked_for():
+    idata = make_posterior(3)
+    assert read(idata, "it").likelihood is LIKELIHOODS["logistic"]
+    for attrs in ({}, {"likelihood": "cloglog"}):
+        idata.posterior.attrs = attrs
+        with pytest.raises(DataError, match=r"it does not tell its likelihood; set .* to one of 'logistic', 'probit'"):
+            _ = read(idata, "it").likelihood
+
+
+def test_the_design_is_that_of_the_coreset():
+    idata = make_posterior(3)
+    assert read(idata, "it").design is None
+    design = Design(("a", "b"), intercept=True, center=(1.0, 2.0), scale=(3.0, 4.0))
+    idata.posterior.attrs["design"] = json.dumps(design.to_dict())
+    assert read(idata, "it").design == design
+
+
+def test_other_things_are_named():
+    with pytest.raises(TypeError, match="it is of type dict; give"):
+        read({"posterior": {}}, "it")
