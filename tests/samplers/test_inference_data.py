@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from bayescore.compat import inference_data
 from bayescore.limits import MIN_DRAWS
 from bayescore.models.likelihoods import LIKELIHOODS
 from bayescore.samplers.inference_data import is_posterior
@@ -27,9 +28,8 @@ def test_all_that_is_known_of_a_posterior_is_read():
 
 
 def test_foreign_posteriors_need_beta_only():
-    idata = make_posterior(3)
-    del idata.sample_stats
-    found = read(idata, "it")
+    found = read(inference_data({"posterior": {"beta": make_posterior(3).posterior["beta"].to_numpy()}}), "it")
+    assert found.features == ("0", "1", "2")
     assert found.divergences is found.acceptance_rate is found.weights is None
     assert found.coreset == {}
 
