@@ -28,6 +28,11 @@ def test_the_glossary_states_the_limits_that_decide():
         assert limit in words["Certified"]
 
 
+def test_health_is_marked_by_the_limits_that_decide():
+    pieces = page.environment().from_string('{% import "pieces.html.j2" as p %}{{ p.health_section({}) }}')
+    assert f"R-hat above {limits.MAX_RHAT}, an ESS below {limits.MIN_ESS}," in " ".join(pieces.render().split())
+
+
 def test_what_a_template_is_not_given_is_an_error():
     with pytest.raises(jinja2.UndefinedError):
         page.environment().from_string("{{ nothing }}").render()
