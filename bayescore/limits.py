@@ -11,14 +11,15 @@ MAX_RHAT = 1.01
 """Rank-normalised split R-hat above which chains have not mixed (Vehtari et al. 2021)."""
 
 MAX_RHAT_CERTIFIED = 1.1
-"""R-hat above which draws are taken for none of the posterior and certify nothing. Looser than `MAX_RHAT`: chains that
-are merely short leave larger errors, which the certificate counts in."""
+"""R-hat above which draws are taken for none of the posterior and certify nothing. Looser than `MAX_RHAT`, of
+which the chains' health warns all the same."""
 
 MIN_DRAWS = 4
 """Draws of a chain below which R-hat and effective sample sizes are not defined: halves need two each."""
 
 MIN_ESS = 400
-"""Effective draws of all chains together, bulk and tail, below which R-hat and quantiles are noise themselves."""
+"""Effective draws of all chains together, bulk and tail, below which R-hat and standard errors cannot be relied on
+(Vehtari et al. 2021)."""
 
 MIN_ESS_A_CHAIN = 100
 """Effective draws of one chain that a sampler warns below: `MIN_ESS` over the usual four chains."""
