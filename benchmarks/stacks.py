@@ -1,12 +1,10 @@
 """The same draws on every stack? Means, sds and last draws of each sampler, from one coreset (N = 20,000, D = 5).
 
-Run it on each Python; rows of other stacks stay in the table, and each is compared with the first. Samplers of our own
-repeat their draws to rounding, so that their last draws are compared; NUTS is PyMC's, whose versions draw other
-numbers, and its means and sds are compared in standard errors of the difference (ESS by ArviZ; of 20 figures, 99% of
-the largest z are below 3.7).
+Run it on each Python; rows of other stacks stay in the table, and each is compared with the first. Last draws are
+compared in posterior sds, to show rounding; means and sds in standard errors of the difference, for a version that draws
+other numbers (of 60 figures, 99% of the largest z are below 3.8).
 """
 
-import math
 import platform
 from importlib.metadata import version
 
@@ -76,9 +74,7 @@ def compared(table: pd.DataFrame) -> list[dict]:
                 "mean_difference_sd": ((b["mean"] - a["mean"]).abs() / a["sd"]).max(),
                 "mean_z": ((b["mean"] - a["mean"]).abs() / np.hypot(a["mean_mcse"], b["mean_mcse"])).max(),
                 "sd_z": ((b["sd"] - a["sd"]).abs() / np.hypot(a["sd_mcse"], b["sd_mcse"])).max(),
-                "last_draw_difference_sd": math.nan
-                if sampler == "nuts"
-                else ((b["last_draw"] - a["last_draw"]).abs() / a["sd"]).max(),
+                "last_draw_difference_sd": ((b["last_draw"] - a["last_draw"]).abs() / a["sd"]).max(),
             }
         )
     return [row for row in rows if row["stack"] != first]
