@@ -4,9 +4,10 @@ A block of a stream, a full data set and a coreset are all `WeightedData`: rows,
 positive weights. Whatever takes one takes the others, so coresets compose.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -188,35 +189,62 @@ class Source(Rows, Protocol):
         ...
 
 
-class Likelihood(Protocol):
-    """A symmetric binary likelihood as functions of eta = y (x . beta), finite for |eta| up to 1e4."""
+@jit
+def _no_higher(eta: float, score: float, curvature: float, third: float) -> tuple[float, float]:  # noqa: ARG001
+    return 0.0, 0.0
 
-    @property
-    def name(self) -> str:
-        """Name of the link, "logistic" or "probit"."""
-        ...
 
-    @property
-    def code(self) -> int:
-        """Number of the link inside compiled kernels."""
-        ...
+class Likelihood(ABC):
+    """A symmetric binary likelihood, 1 - p(eta) = p(-eta), as functions of eta = y (x . beta): the whole contract.
 
+    All are finite for abs(eta) up to 1e4. A subclass is a frozen dataclass without fields, in a file of its own, whose
+    one instance is given to `bayescore.models.likelihoods.register`. Sampling, modes, coresets and diagnostics of a
+    registered likelihood need nothing else. Compiled functions are module-level ones, decorated with
+    `bayescore.compiled.jit`; they agree with the NumPy formulas.
+
+    Attributes
+    ----------
+    name : str
+        Name of the link.
+    rows : compiled function (eta, log_p) -> None
+        Writes log p(eta), shape (n,), and replaces eta by the score.
+    derivatives : compiled function (eta, out, scratch) -> None
+        Writes log p, score, curvature and third derivative at eta, shape (TILE,), to the rows of `out`, shape
+        (4, TILE); scratch has shape (3, TILE) (`data.tiles`).
+    higher : compiled function (eta, score, curvature, third) -> (fourth, fifth)
+        Fourth and fifth derivative of log p, for the series below; not needed where `near` is 0.
+    near : float
+        Moves of eta up to which the series of degree 5 is within 2e-10 of log p: (720 2e-10 / m)^(1/6), with m a bound
+        of the sixth derivative. With 0, the default, log p over draws is evaluated anew at each, in three times the
+        time.
+    """
+
+    name: ClassVar[str]
+    rows: "ClassVar[staticmethod[[FloatArray, FloatArray], None]]"
+    derivatives: "ClassVar[staticmethod[[FloatArray, FloatArray, FloatArray], None]]"
+    higher: "ClassVar[staticmethod[[float, float, float, float], tuple[float, float]]]" = staticmethod(_no_higher)
+    near: ClassVar[float] = 0.0
+
+    @abstractmethod
     def log_p(self, eta: FloatArray) -> FloatArray:
         """Log probability of the observed label."""
-        ...
 
+    @abstractmethod
     def score(self, eta: FloatArray) -> FloatArray:
         """First derivative of `log_p`."""
-        ...
 
+    @abstractmethod
     def curvature(self, eta: FloatArray) -> FloatArray:
-        """Minus the second derivative of `log_p`; never negative."""
-        ...
+        """Minus the second derivative of `log_p`; negative only where log p is not concave."""
 
+    @abstractmethod
     def third(self, eta: FloatArray) -> FloatArray:
         """Third derivative of `log_p`."""
-        ...
 
+    @abstractmethod
     def probability(self, eta: FloatArray) -> FloatArray:
         """P(y = +1) for the linear predictor eta = x . beta."""
-        ...
+
+    @abstractmethod
+    def log_p_graph(self, eta: Any) -> Any:
+        """`log_p` as a PyTensor expression with finite value and gradient; PyTensor is imported here, not above."""

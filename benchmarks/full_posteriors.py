@@ -33,7 +33,7 @@ from threadpoolctl import threadpool_limits
 import bayescore as bc
 from bayescore import compat
 from bayescore.diagnostics.draws import ess, rhat
-from bayescore.models.kernels import LINKED_ROWS, prior_terms
+from bayescore.models.density import prior_terms
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.posterior import log_likelihoods, posterior
 from bayescore.samplers import mala
@@ -54,7 +54,7 @@ class Density:
 
     def __init__(self, data: WeightedData, link: str, prior: Any) -> None:
         self.target = posterior(data, link, prior)
-        self.link = LINKED_ROWS[self.target.likelihood.code]
+        self.link = self.target.likelihood.rows
         self.table = prior.table(data.n_features)
         mode = bc.find_map(data, link, prior)
         self.whiten(mode.beta, mode.factor)

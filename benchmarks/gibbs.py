@@ -14,7 +14,7 @@ import numpy as np
 import bayescore as bc
 from bayescore.compiled import jit
 from bayescore.diagnostics.draws import ess_mean, mcse_mean
-from bayescore.models.kernels import probit_rows
+from bayescore.models.likelihoods.probit import probit_rows
 from bayescore.models.posterior import posterior, prior_part
 from bayescore.models.priors import Normal
 from bayescore.samplers import gibbs, linear, mala, polya_gamma

@@ -5,7 +5,7 @@ import time
 import numpy as np
 
 from bayescore.compiled import jit
-from bayescore.models.kernels import log_density
+from bayescore.models.density import log_density
 from bayescore.models.newton import find_map
 from bayescore.models.posterior import posterior
 from bayescore.models.priors import Normal

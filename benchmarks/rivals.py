@@ -24,7 +24,7 @@ from bayescore.coresets.weights import fit_weights
 from bayescore.data.passes import scan
 from bayescore.data.sources import as_source
 from bayescore.data.synthetic import binary10
-from bayescore.models.likelihoods import logistic
+from bayescore.models.likelihoods import LIKELIHOODS
 from bayescore.models.newton import Mode
 from bayescore.models.posterior import prior_part
 from bayescore.types import WeightedData
@@ -91,6 +91,7 @@ def one_half_of_calibration(
     found = scan(source)
     rng = np.random.default_rng(seed)
     seeds = rng.integers(2**62, size=MAX_PILOTS + 1).tolist()
+    logistic = LIKELIHOODS["logistic"]
     mode = full_mode(source, found, logistic, prior, seeds[:-1], False)
     sums = sums_at(source, found, Whitened(logistic, mode.beta, mode.factor), False)
     if not uniform:

@@ -34,9 +34,9 @@ from bayescore.coresets.pilot import Whitened, by_size, sums_at
 from bayescore.coresets.sensitivity import bounds_of
 from bayescore.data.passes import available_cores, column_moments, map_blocks, scan
 from bayescore.data.sources import as_source
-from bayescore.models.likelihoods import Logistic, Probit, check_likelihood
+from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.posterior import Terms, likelihood_terms
-from bayescore.types import IntArray, WeightedData
+from bayescore.types import IntArray, Likelihood, WeightedData
 from benchmarks.tables import publish
 
 N, D, GROUP = 20_000_000, 10, 1 << 20
@@ -153,7 +153,7 @@ def passes(n: int = N) -> None:
         def sensitivities(block: WeightedData) -> IntArray:
             return np.ceil(1024.0 * bounds_of(block, clusters, 1.0, theta, n)).astype(np.int64)
 
-        def newton(likelihood: Logistic | Probit) -> list[Terms]:
+        def newton(likelihood: Likelihood) -> list[Terms]:
             return list(
                 map_blocks(
                     source,

@@ -10,13 +10,13 @@ SCRIPT = """
 import hashlib
 import numpy as np
 from bayescore.coresets.factor import block_factor
-from bayescore.models.likelihoods import logistic
+from bayescore.models.likelihoods import LIKELIHOODS
 from bayescore.models.posterior import likelihood_terms
 from bayescore.types import WeightedData
 
 rng = np.random.default_rng(0)
 rows = WeightedData(rng.normal(size=(1000, 4)), np.ones(1000, np.int8), rng.uniform(0.1, 5.0, 1000), np.arange(1000))
-terms = likelihood_terms(np.ones(4), rows.X, rows.weights, logistic, rows.y)
+terms = likelihood_terms(np.ones(4), rows.X, rows.weights, LIKELIHOODS["logistic"], rows.y)
 print(block_factor(rows).tobytes().hex(), terms.precision.tobytes().hex(), terms.value.hex())
 """
 

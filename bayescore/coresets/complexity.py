@@ -39,7 +39,7 @@ from bayescore.coresets.separability import (
     separate,
 )
 from bayescore.data.passes import map_blocks, one_blas_thread, scan
-from bayescore.models.likelihoods import probit
+from bayescore.models.likelihoods import LIKELIHOODS
 from bayescore.models.newton import find_mode
 from bayescore.models.posterior import likelihood_terms
 from bayescore.types import FloatArray, WeightedData, stack
@@ -141,6 +141,7 @@ def two_sides(rows: FloatArray, weights: FloatArray, directions: FloatArray) -> 
 def local_maxima(data: WeightedData, white: Whitening, rng: np.random.Generator) -> FloatArray:
     """Return directions, in coordinates of `white`, that are local maxima of the quotient over `data`, shape (r, K)."""
     rows, weights = data.Z @ white.basis, data.weights
+    probit = LIKELIHOODS["probit"]
     mle = find_mode(lambda beta: likelihood_terms(beta, rows, weights, probit), np.zeros(rows.shape[1]), tolerance=1e-3)
     candidates = np.column_stack(
         [

@@ -7,9 +7,9 @@ import numpy as np
 from bayescore.clustering.kernels import nearest, squared_distances
 from bayescore.compiled import jit, jit_sums
 from bayescore.data.tiles import TILE, load_tile, new_tile
-from bayescore.models.kernels import exp_minus
-from bayescore.models.terms import derivatives, predictor, squared_lengths
-from bayescore.types import FloatArray, IntArray, LabelArray
+from bayescore.models.elementary import exp_minus
+from bayescore.models.terms import predictor, squared_lengths
+from bayescore.types import FloatArray, IntArray, LabelArray, Likelihood
 
 
 @jit
@@ -99,13 +99,13 @@ def column_squares(X: FloatArray, weights: FloatArray) -> FloatArray:
 
 @jit
 def _score_tile(
-    tile: FloatArray, weights: FloatArray, theta: FloatArray, factor: FloatArray, link: int, work: FloatArray
+    tile: FloatArray, weights: FloatArray, theta: FloatArray, factor: FloatArray, link: Likelihood, work: FloatArray
 ) -> None:
     """Turn the first three of nine rows of `work` into g, h and w l''' abs(zL)^2 / 2; see `pilot.Whitened`."""
     g, h, pull, eta, squares = work[0], work[1], work[2], work[3], work[4]
     squared_lengths(tile, factor, eta, squares)
     predictor(tile, theta, eta)
-    derivatives(link, eta, work[5:9], work[0:3])
+    link.derivatives(eta, work[5:9], work[0:3])
     for lane in range(TILE):
         w, square = weights[lane], squares[lane]
         g[lane] = w * work[6, lane] * math.sqrt(square)
@@ -115,7 +115,7 @@ def _score_tile(
 
 @jit
 def score_rows(
-    X: FloatArray, y: LabelArray, weights: FloatArray, theta: FloatArray, factor: FloatArray, link: int
+    X: FloatArray, y: LabelArray, weights: FloatArray, theta: FloatArray, factor: FloatArray, link: Likelihood
 ) -> FloatArray:
     """Return g and h of each row, shape (2, n)."""
     out = np.empty((2, len(y)))
@@ -149,7 +149,7 @@ def _add_scores(tile: FloatArray, work: FloatArray, totals: FloatArray) -> None:
 
 @jit
 def score_sums(
-    X: FloatArray, y: LabelArray, weights: FloatArray, theta: FloatArray, factor: FloatArray, link: int
+    X: FloatArray, y: LabelArray, weights: FloatArray, theta: FloatArray, factor: FloatArray, link: Likelihood
 ) -> FloatArray:
     """Return sums over rows of g^2, g and h, and of w l''' abs(zL)^2 / 2 times the signed row, shape (3 + D,)."""
     totals = np.zeros(3 + X.shape[1])

@@ -53,7 +53,7 @@ class Whitened:
 
     def _arguments(self, block: WeightedData) -> tuple[Any, ...]:
         factor = np.ascontiguousarray(self.factor)
-        return block.X, block.y, block.weights, self.theta, factor, self.likelihood.code
+        return block.X, block.y, block.weights, self.theta, factor, self.likelihood
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import linalg
 from scipy.special import gammaln
 
-from bayescore.models.kernels import prior_terms
+from bayescore.models.density import prior_terms
 from bayescore.models.newton import find_map
 from bayescore.models.posterior import Terms, likelihood_terms
 from bayescore.models.priors import LAPLACE, SPIKE_AND_SLAB, Normal, Prior

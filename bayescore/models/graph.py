@@ -26,18 +26,6 @@ from bayescore.models.priors import (
 from bayescore.types import Likelihood, WeightedData
 from bayescore.validation import DataError
 
-_SQRT2 = np.sqrt(2.0)  # a NumPy constant: pt.sqrt(2.0) would be a float32
-
-
-def log_p(eta: Any, likelihood: str | Likelihood) -> Any:
-    """Return log p(eta) as a PyTensor expression with finite value and gradient for abs(eta) up to 1e4."""
-    if check_likelihood(likelihood).name == "logistic":
-        return -pt.softplus(-eta)
-    # both branches are evaluated: each gets arguments on which it is finite
-    left, right = pt.minimum(eta, -1.0), pt.maximum(eta, -1.0)
-    tail = pt.log(0.5 * pt.erfcx(-left / _SQRT2)) - 0.5 * left**2
-    return pt.switch(eta < -1.0, tail, pt.log1p(-0.5 * pt.erfc(right / _SQRT2)))
-
 
 def weighted_potential(
     name: str, data: WeightedData, beta: Any, likelihood: str | Likelihood = "logistic", offset: Any = None
@@ -52,8 +40,8 @@ def weighted_potential(
         A coreset or any weighted rows.
     beta : tensor, shape (D,)
         Coefficients, with any prior or hierarchy the model gives them.
-    likelihood : {"logistic", "probit"}
-        Link.
+    likelihood : str
+        Name of a registered likelihood, such as "logistic" or "probit".
     offset : tensor, shape (n,), optional
         Added to the linear predictor x . beta of each row.
 
@@ -67,6 +55,7 @@ def weighted_potential(
     A Potential has no pointwise log-likelihood and no posterior predictive: see `log_likelihood` and
     `predict_proba`.
     """
+    link = check_likelihood(likelihood)
     beta = pt.as_tensor_variable(beta)
     static = beta.type.shape
     if len(static) != 1 or static[0] not in (None, data.n_features):
@@ -74,7 +63,7 @@ def weighted_potential(
     eta = pt.dot(pt.as_tensor_variable(np.ascontiguousarray(data.Z)), beta)
     if offset is not None:
         eta = eta + data.y.astype(np.float64) * offset
-    return pm.Potential(name, pt.dot(data.weights, log_p(eta, likelihood)))
+    return pm.Potential(name, pt.dot(data.weights, link.log_p_graph(eta)))
 
 
 @singledispatch
@@ -121,7 +110,18 @@ def _horseshoe(prior: Horseshoe, dims: str, n_features: int) -> Any:
     return pm.Deterministic("beta", tau * local * pm.Normal("z", 0.0, 1.0, dims=dims), dims=dims)
 
 
-def _model(data: WeightedData, likelihood: str | Likelihood, prior: Prior | None) -> pm.Model:
+def regression_model(data: WeightedData, likelihood: str | Likelihood, prior: Prior | None = None) -> pm.Model:
+    """Return the regression of `data` under a registered likelihood as a `pm.Model`; use it in a `with` block.
+
+    Parameters
+    ----------
+    data : WeightedData
+        A coreset, full data or any weighted rows.
+    likelihood : str or Likelihood
+        A registered one, or its name.
+    prior : prior, default Normal(0, 4)
+        Prior of the coefficients `beta`, dims "feature".
+    """
     chosen = check_prior(Normal(0.0, 4.0) if prior is None else prior)
     with pm.Model(coords={"feature": feature_names(data)}) as model:
         beta = coefficients(chosen, "feature", data.n_features)
@@ -130,18 +130,10 @@ def _model(data: WeightedData, likelihood: str | Likelihood, prior: Prior | None
 
 
 def logistic_model(data: WeightedData, prior: Prior | None = None) -> pm.Model:
-    """Return the logistic regression of `data` as a `pm.Model`; use it in a `with` block.
-
-    Parameters
-    ----------
-    data : WeightedData
-        A coreset, full data or any weighted rows.
-    prior : prior, default Normal(0, 4)
-        Prior of the coefficients `beta`, dims "feature".
-    """
-    return _model(data, "logistic", prior)
+    """Return the logistic regression of `data`; see `regression_model`."""
+    return regression_model(data, "logistic", prior)
 
 
 def probit_model(data: WeightedData, prior: Prior | None = None) -> pm.Model:
-    """Return the probit regression of `data` as a `pm.Model`; see `logistic_model`."""
-    return _model(data, "probit", prior)
+    """Return the probit regression of `data`; see `regression_model`."""
+    return regression_model(data, "probit", prior)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bayescore.models.kernels import DensityArguments, log_density, prior_terms
+from bayescore.models.density import DensityArguments, log_density, prior_terms
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.priors import LAPLACE, MULTIVARIATE_NORMAL, Prior, check_density
 from bayescore.models.terms import add_terms, log_p_near
@@ -46,7 +46,7 @@ def likelihood_terms(
     gradient, precision = np.zeros(len(beta)), np.zeros((len(beta), len(beta)))
     signs = np.ones(len(X), dtype=np.int8) if y is None else y
     rows, w = np.ascontiguousarray(X), np.ascontiguousarray(weights)
-    value = add_terms(rows, signs, w, np.asarray(beta), likelihood.code, gradient, precision)
+    value = add_terms(rows, signs, w, np.asarray(beta), likelihood, gradient, precision)
     return Terms(value, gradient, np.tril(precision) + np.tril(precision, -1).T)
 
 
@@ -65,7 +65,7 @@ def log_likelihood_tiles(
         rows = slice(start, start + step)
         Z = data.X[rows] * data.y[rows, None]
         log_p = Z @ moves
-        log_p_near(Z @ center, likelihood.code, log_p)
+        log_p_near(Z @ center, likelihood, likelihood.near, log_p)
         yield rows, log_p
 
 
@@ -109,7 +109,7 @@ class Posterior:
         return (
             np.ascontiguousarray(self.Z.T),
             self.weights,
-            self.likelihood.code,
+            self.likelihood,
             family,
             self.prior.table(self.n_features),
         )

@@ -1,18 +1,13 @@
 """Compiled likelihoods of the rows of a block, tile by tile (`data.tiles`): a pass reads each row once, with no copy.
 
-The formulas are those of `likelihoods`. The logistic ones start from the score at abs(eta), at most 1/2, so that 1 - s
-keeps its relative accuracy where s is near 1.
+The likelihood is an argument, and calls of its functions are compiled for it: see `likelihoods.dispatch`.
 """
 
 import numpy as np
 
 from bayescore.compiled import jit, jit_sums
 from bayescore.data.tiles import TILE, load_tile, new_tile
-from bayescore.models.kernels import logistic_rows, logistic_tile, probit_rows, probit_tile
-from bayescore.models.likelihoods import PROBIT_TAIL
-from bayescore.types import FloatArray, LabelArray
-
-NEAR = 0.08
+from bayescore.types import FloatArray, LabelArray, Likelihood
 
 
 @jit
@@ -37,33 +32,6 @@ def squared_lengths(tile: FloatArray, basis: FloatArray, scratch: FloatArray, ou
                     scratch[lane] += entry * tile[d, lane]
         for lane in range(TILE):
             out[lane] += scratch[lane] * scratch[lane]
-
-
-@jit
-def derivatives(link: int, eta: FloatArray, out: FloatArray, scratch: FloatArray) -> None:
-    """Write log p and its derivatives s, c and l''' at eta, shape (TILE,), to the rows of `out`; scratch has 3 rows."""
-    log_p, score, curvature, third = out[0], out[1], out[2], out[3]
-    if link == 0:
-        for lane in range(TILE):
-            score[lane] = abs(eta[lane])
-        logistic_tile(score, log_p, scratch[0], scratch[1])
-        for lane in range(TILE):
-            small = score[lane]
-            left = 1.0 if eta[lane] < 0.0 else 0.0  # choices are sums, as in `kernels`
-            log_p[lane] += min(eta[lane], 0.0)
-            score[lane] = left * (1.0 - small) + (1.0 - left) * small
-            curvature[lane] = small * (1.0 - small)
-            third[lane] = curvature[lane] * ((1.0 - 2.0 * left) * (1.0 - 2.0 * small))
-        return
-    score[:] = eta
-    probit_tile(score, log_p, scratch[0], scratch[1], scratch[1].view(np.int64), scratch[2])
-    for lane in range(TILE):
-        x, s = eta[lane], score[lane]
-        far = min(x, PROBIT_TAIL) ** -2
-        tail = 1.0 - far * (1.0 - 6.0 * far * (1.0 - 50.0 / 6.0 * far))
-        left = 1.0 if x < PROBIT_TAIL else 0.0
-        curvature[lane] = left * tail + (1.0 - left) * (s * (s + x))
-        third[lane] = (1.0 - left) * (curvature[lane] * (2.0 * s + x) - s)
 
 
 @jit_sums
@@ -97,7 +65,7 @@ def add_terms(
     y: LabelArray,
     weights: FloatArray,
     beta: FloatArray,
-    link: int,
+    link: Likelihood,
     gradient: FloatArray,
     precision: FloatArray,
 ) -> float:
@@ -111,17 +79,17 @@ def add_terms(
         own[:width] = weights[start : start + width]
         own[width:] = 0.0
         predictor(tile, beta, eta)
-        derivatives(link, eta, terms, scratch)
+        link.derivatives(eta, terms, scratch)
         value += _add(tile, own, terms, gradient, precision)
     return value
 
 
 @jit
-def log_p_near(eta: FloatArray, link: int, moves: FloatArray) -> None:
+def log_p_near(eta: FloatArray, link: Likelihood, near: float, moves: FloatArray) -> None:
     """Replace moves of eta, shape (n, S), by log p(eta + move); eta has shape (n,).
 
-    Of a row that moves by at most `NEAR` by its Taylor series of degree 5, in a third of the time: the sixth derivative
-    of log p is below 0.5, so the error is below 2e-10.
+    Of a row that moves by at most `near`, the likelihood's own limit, by its Taylor series of degree 5, in a third of
+    the time and to 2e-10.
     """
     n_draws = moves.shape[1]
     tile, terms, scratch = np.zeros(TILE), np.empty((4, TILE)), np.empty((3, TILE))
@@ -129,29 +97,19 @@ def log_p_near(eta: FloatArray, link: int, moves: FloatArray) -> None:
     for start in range(0, len(eta), TILE):
         width = min(TILE, len(eta) - start)
         tile[:width] = eta[start : start + width]
-        derivatives(link, tile, terms, scratch)
+        link.derivatives(tile, terms, scratch)
         for lane in range(width):
             row, far = moves[start + lane], 0
             for i in range(n_draws):
-                far += abs(row[i]) > NEAR
+                far += abs(row[i]) > near
             if far:
                 for i in range(n_draws):
                     row[i] += tile[lane]
-                if link == 0:
-                    logistic_rows(row, exact)
-                else:
-                    probit_rows(row, exact)
+                link.rows(row, exact)
                 row[:] = exact
                 continue
             log_p, s, c, third = terms[0, lane], terms[1, lane], terms[2, lane], terms[3, lane]
-            if link == 0:
-                fourth, fifth = c * (6.0 * c - 1.0), third * (1.0 - 12.0 * c)
-            elif tile[lane] < PROBIT_TAIL:
-                fourth, fifth = 0.0, 0.0
-            else:
-                m = 2.0 * s + tile[lane]
-                fourth = 2.0 * c * (1.0 - c) - third * m
-                fifth = -3.0 * third * (1.0 - 2.0 * c) - fourth * m
+            fourth, fifth = link.higher(tile[lane], s, c, third)
             for i in range(n_draws):
                 x = row[i]
                 rest = third / 6.0 + x * (fourth / 24.0 + x * (fifth / 120.0))

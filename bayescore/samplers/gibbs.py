@@ -32,7 +32,7 @@ import numpy as np
 from scipy import linalg
 
 from bayescore.compiled import jit
-from bayescore.models.kernels import probit_rows
+from bayescore.models.likelihoods.probit import probit_rows
 from bayescore.models.posterior import Terms
 from bayescore.samplers import linear
 from bayescore.types import FloatArray

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescore.compiled import jit
-from bayescore.models.kernels import DensityArguments, log_density
+from bayescore.models.density import DensityArguments, log_density
 from bayescore.samplers import linear
 from bayescore.types import FloatArray
 

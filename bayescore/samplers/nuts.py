@@ -5,7 +5,7 @@ from typing import Any
 import pymc as pm
 
 from bayescore.compat import with_pymc_names
-from bayescore.models.graph import logistic_model, probit_model
+from bayescore.models.graph import regression_model
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, WeightedData
 
@@ -40,8 +40,7 @@ def sample_nuts(
     if prior.family is None and not options.keys() & OWN_START:
         options.setdefault("target_accept", 0.95)  # hierarchies such as the horseshoe's have funnels
     options.setdefault("nuts_sampler", "pymc")
-    model = (logistic_model if likelihood == "logistic" else probit_model)(data, prior)
-    with model:
+    with regression_model(data, likelihood, prior):
         if laplace is not None:
             starts, covariance = laplace
             tuning = {name: options.pop(name) for name in _OF_THE_STEP if name in options}

@@ -23,7 +23,7 @@ import numpy as np
 from polyagamma import random_polyagamma
 
 from bayescore.compiled import jit
-from bayescore.models.kernels import logistic_rows
+from bayescore.models.likelihoods.logistic import logistic_rows
 from bayescore.models.posterior import Terms
 from bayescore.samplers import linear
 from bayescore.types import FloatArray

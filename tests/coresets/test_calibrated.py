@@ -14,8 +14,10 @@ from bayescore.coresets.draw import hash_uniforms
 from bayescore.coresets.fixed_size import Candidates, choose
 from bayescore.coresets.weights import fit_weights
 from bayescore.data import passes, sources
-from bayescore.models.likelihoods import logistic
+from bayescore.models.likelihoods import LIKELIHOODS
 from bayescore.types import WeightedData
+
+logistic = LIKELIHOODS["logistic"]
 
 N, D = 20_000, 6
 

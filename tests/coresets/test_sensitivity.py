@@ -8,7 +8,7 @@ from sklearn.cluster import KMeans
 
 from bayescore import build_coreset
 from bayescore.coresets.sensitivity import sensitivity_bounds, sensitivity_size
-from bayescore.models.kernels import exp_minus
+from bayescore.models.elementary import exp_minus
 from bayescore.validation import DataError
 
 

@@ -7,10 +7,12 @@ from bayescore.coresets.draw import hash_uniforms
 from bayescore.coresets.fixed_size import Candidates, distinct, draw_candidates
 from bayescore.coresets.trial import MIN_ESS, N_DRAWS, Trial, importance, tempered, try_out
 from bayescore.data.sources import as_source
-from bayescore.models.likelihoods import logistic
+from bayescore.models.likelihoods import LIKELIHOODS
 from bayescore.models.posterior import log_likelihoods
 from bayescore.models.priors import Normal
 from bayescore.types import WeightedData, stack
+
+logistic = LIKELIHOODS["logistic"]
 
 
 def normal_trial(shift, scale, seed=0, n=20_000):

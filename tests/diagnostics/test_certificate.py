@@ -79,9 +79,11 @@ def test_log_likelihoods_are_the_weighted_sums(data):
     core, idata = posterior(data, "uniform", 300)
     draws = idata.posterior["beta"].values.reshape(-1, D)[:7]
     pointwise = bc.log_likelihood(idata, core).values.reshape(-1, 300)[:7]
-    from bayescore.models.likelihoods import logistic
+    from bayescore.models.likelihoods import LIKELIHOODS
 
-    np.testing.assert_allclose(log_likelihoods(draws, core, logistic), pointwise @ core.weights, rtol=1e-10)
+    np.testing.assert_allclose(
+        log_likelihoods(draws, core, LIKELIHOODS["logistic"]), pointwise @ core.weights, rtol=1e-10
+    )
 
 
 def test_full_data_may_come_as_a_coreset_and_gives_the_same(data):

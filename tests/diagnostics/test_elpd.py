@@ -20,9 +20,11 @@ import bayescore as bc
 from bayescore import compat
 from bayescore.compat import psislw
 from bayescore.diagnostics import elpd
-from bayescore.models.likelihoods import logistic, probit
+from bayescore.models.likelihoods import LIKELIHOODS
 from bayescore.models.posterior import log_likelihoods
 from bayescore.types import WeightedData
+
+logistic, probit = LIKELIHOODS["logistic"], LIKELIHOODS["probit"]
 
 
 def some_rows(n, n_features, seed=0, weights=False):

@@ -12,8 +12,10 @@ from bayescore.diagnostics.errors import (
     sidak_quantile,
 )
 from bayescore.diagnostics.verdict import verdict
-from bayescore.models.likelihoods import logistic, probit
+from bayescore.models.likelihoods import LIKELIHOODS
 from bayescore.types import WeightedData
+
+logistic, probit = LIKELIHOODS["logistic"], LIKELIHOODS["probit"]
 
 FIELDS = ("mean", "sd", "correlation", "tail")
 

@@ -2,8 +2,11 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from bayescore.models.kernels import logistic_rows, probit_rows
-from bayescore.models.likelihoods import LIKELIHOODS, check_likelihood, logistic, probit
+from bayescore.models.likelihoods import LIKELIHOODS, check_likelihood
+from bayescore.models.likelihoods.logistic import logistic_rows
+from bayescore.models.likelihoods.probit import probit_rows
+
+logistic, probit = LIKELIHOODS["logistic"], LIKELIHOODS["probit"]
 
 ETA = np.concatenate([-np.geomspace(1e4, 1e-3, 200), [0.0], np.geomspace(1e-3, 1e4, 200)])
 
@@ -80,7 +83,7 @@ def test_derivatives_match_finite_differences(likelihood):
 @pytest.mark.parametrize("likelihood", LIKELIHOODS.values(), ids=LIKELIHOODS)
 def test_compiled_kernel_is_the_same_function(likelihood):
     score, log_p = ETA.copy(), np.empty(ETA.size)
-    {"logistic": logistic_rows, "probit": probit_rows}[likelihood.name](score, log_p)
+    likelihood.rows(score, log_p)
     np.testing.assert_allclose(log_p, likelihood.log_p(ETA), rtol=2e-12, atol=1e-300)
     np.testing.assert_allclose(score, likelihood.score(ETA), rtol=2e-12, atol=1e-300)
 

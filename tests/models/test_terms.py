@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from bayescore.data.tiles import TILE
-from bayescore.models.likelihoods import LIKELIHOODS, probit
+from bayescore.models.likelihoods import LIKELIHOODS
 from bayescore.models.posterior import likelihood_terms, log_likelihood_tiles
-from bayescore.models.terms import NEAR, derivatives, log_p_near
+from bayescore.models.terms import log_p_near
 from bayescore.types import WeightedData
 
 LINKS = pytest.mark.parametrize("likelihood", LIKELIHOODS.values(), ids=LIKELIHOODS)
@@ -15,7 +15,7 @@ ETA = np.concatenate([np.linspace(-690.0, 690.0, 80), np.linspace(-30.0, 30.0, 4
 
 def derived(likelihood, eta):
     out = np.empty((4, TILE))
-    derivatives(likelihood.code, eta, out, np.empty((3, TILE)))
+    likelihood.derivatives(eta, out, np.empty((3, TILE)))
     return out
 
 
@@ -57,16 +57,17 @@ def test_the_series_is_as_near_as_it_says(likelihood, spread):
     eta = np.concatenate([ETA, [-150.0, 5.0]])
     moves = np.random.default_rng(0).uniform(-spread, spread, (len(eta), 60))
     exact = likelihood.log_p(eta[:, None] + moves)
-    log_p_near(eta, likelihood.code, moves)
+    log_p_near(eta, likelihood, likelihood.near, moves)
     np.testing.assert_allclose(moves, exact, rtol=1e-14, atol=2e-10)
 
 
 def test_the_series_is_used_up_to_its_limit_and_no_further():
     """At the limit it is the series of degree 5 and not log p: its error, seen only where log p is small, is there."""
+    probit = LIKELIHOODS["probit"]
     eta = np.full(1, 1.95)  # where the sixth derivative is largest
-    for move, low, high in ((NEAR, 2e-12, 2e-10), (1.01 * NEAR, 0.0, 1e-15)):
+    for move, low, high in ((probit.near, 2e-12, 2e-10), (1.01 * probit.near, 0.0, 1e-15)):
         moves = np.full((1, 8), move)
-        log_p_near(eta, probit.code, moves)
+        log_p_near(eta, probit, probit.near, moves)
         error = np.abs(moves - probit.log_p(eta + move)).max()
         assert low <= error <= high
 
