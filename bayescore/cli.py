@@ -194,6 +194,8 @@ class Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
+    from bayescore.models.likelihoods import LIKELIHOODS
+
     common = Parser(add_help=False)
     common.add_argument("--quiet", action="store_true", help="no progress bars")
     common.add_argument("--verbose", action="store_true", help="show the traceback of an error")
@@ -203,6 +205,7 @@ def parser() -> argparse.ArgumentParser:
     main.add_argument("--version", action="version", version=f"bayescore {version('bayescore')}")
     commands = main.add_subparsers(required=True, metavar="COMMAND")
 
+    links = ", ".join(LIKELIHOODS)
     p = commands.add_parser("demo", parents=[common, seeded], help="the main job on built-in data, with a report")
     p.add_argument("--rows", type=int, default=1_000_000, help="rows of Binary10 (default: %(default)s)")
     p.add_argument("-o", "--output", type=Path, default=Path("demo"), help="folder to write (default: %(default)s)")
@@ -212,7 +215,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("rows", type=Path, help="Parquet file, or folder of them")
     p.add_argument("--label", required=True, help="column of the labels")
     p.add_argument("--weights", help="column of the weights")
-    p.add_argument("--likelihood", default="logistic", help="logistic or probit (default: %(default)s)")
+    p.add_argument("--likelihood", default="logistic", help=f"{links} (default: %(default)s)")
     methods = "auto, calibrated, sensitivity, leverage, online, merge_reduce, uniform, aggregate"
     p.add_argument("--method", default="auto", help=f"{methods} (default: %(default)s)")
     p.add_argument("--size", type=_size, default="auto", help="rows to draw, or auto (default: %(default)s)")
@@ -226,7 +229,7 @@ def parser() -> argparse.ArgumentParser:
     p = commands.add_parser("sample", parents=[common, seeded], help="sample the posterior of a coreset")
     p.add_argument("core", type=Path, help="coreset that build wrote")
     p.add_argument("--sampler", default="nuts", help="nuts, mala, gibbs, polya_gamma (default: %(default)s)")
-    p.add_argument("--likelihood", help="logistic or probit (default: the coreset's own)")
+    p.add_argument("--likelihood", help=f"{links} (default: the coreset's own)")
     p.add_argument("--prior", default="normal(0,4)", help="prior of each coefficient (default: %(default)s)")
     p.add_argument("--draws", type=int, default=1000, help="draws of each chain (default: %(default)s)")
     p.add_argument("--tune", type=int, default=1000, help="draws of warm-up (default: %(default)s)")

@@ -60,7 +60,7 @@ def build_coreset(
         `bayescore.data.sources` says which method goes with which.
     y : array, shape (N,), optional
         Labels, any two classes; the second in sorted order is +1.
-    likelihood : {"logistic", "probit"}, optional
+    likelihood : name of a registered likelihood, such as "probit", optional
         Model that the coreset is for; by default that of `data` where it is a coreset, else "logistic".
     method : {"auto", "uniform", "sensitivity", "leverage", "online", "merge_reduce", "calibrated", "aggregate"}
         * ``"aggregate"`` merges identical rows: lossless, whatever their number.
@@ -68,7 +68,7 @@ def build_coreset(
           and curvature of the full data are met: by far the most accurate where rows do not repeat.
         * ``"sensitivity"`` draws by the bound of Huggins et al. (2016); logistic only.
         * ``"leverage"`` draws by leverage scores (Peters 2021), in two passes after the check of the rows that every
-          method makes; unbiased for both likelihoods, its guarantee is for the probit.
+          method makes; unbiased for every likelihood, its guarantee is for the probit.
         * ``"online"`` does so in one pass, by scores against the rows so far; `OnlineCoreset` takes a stream.
         * ``"merge_reduce"`` calibrates in one pass, block by block, and puts blocks together in a tree: nearly as
           accurate as ``"calibrated"``; `StreamingCoreset` takes a stream.

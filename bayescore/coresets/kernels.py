@@ -109,7 +109,7 @@ def _score_tile(
     for lane in range(TILE):
         w, square = weights[lane], squares[lane]
         g[lane] = w * work[6, lane] * math.sqrt(square)
-        h[lane] = w * work[7, lane] * square
+        h[lane] = w * abs(work[7, lane]) * square  # some likelihoods are not log-concave
         pull[lane] = 0.5 * w * work[8, lane] * square
 
 

@@ -104,7 +104,7 @@ class OnlineCoreset(BlockStream[Stream]):
     ----------
     size : int
         Rows to draw, with replacement: the coreset can have fewer.
-    likelihood : {"probit", "logistic"}
+    likelihood : name of a registered likelihood
         Model that the coreset is for; the guarantee (`leverage_size`) is for the probit.
     random_state : int, Generator, SeedSequence or None
         Seed; the one used is kept as ``core.random_state``.

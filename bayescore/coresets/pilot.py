@@ -32,7 +32,7 @@ class Whitened:
     factor: FloatArray
 
     def scores(self, block: WeightedData) -> tuple[FloatArray, FloatArray]:
-        """Return the whitened score norms g = w s |zL| and the curvature leverages h = w c |zL|^2, shape (n,) each."""
+        """Return whitened score norms g = w s |zL| and curvature leverages h = w |c| |zL|^2, shape (n,) each."""
         g, h = score_rows(*self._arguments(block))
         return g, h
 

@@ -77,7 +77,7 @@ def private_coreset(
         released.
     intercept : bool
         Put a column of ones, named "intercept", first.
-    likelihood : {"logistic", "probit"}
+    likelihood : name of a registered likelihood
         Model that the coreset is for.
     random_state : int, Generator, SeedSequence or None
         Seed of the rows picked; OpenDP's noise cannot be seeded, so that the coreset is another each time.

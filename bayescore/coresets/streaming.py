@@ -24,7 +24,7 @@ class StreamingCoreset(BlockStream[Tree]):
 
     Parameters
     ----------
-    likelihood : {"logistic", "probit"}
+    likelihood : name of a registered likelihood
         Model that the coreset is for.
     size : int
         Rows of the coreset, at most.

@@ -268,7 +268,7 @@ def own_likelihood(data: object, likelihood: str | None) -> str:
         return likelihood
     own: str | None = getattr(data, "likelihood", None)
     if own is None:
-        raise ValueError("likelihood is missing and the data name none; give likelihood='logistic' or 'probit'")
+        raise ValueError("likelihood is missing and the data name none; give one, such as likelihood='logistic'")
     return own
 
 

@@ -130,7 +130,7 @@ def log_evidence(
         A coreset or `full_data`.
     data, y, label, weights
         The full data, as given to `certify`; without them only the coreset's evidence is estimated.
-    likelihood : {"logistic", "probit"}, optional
+    likelihood : name of a registered likelihood, optional
         By default the coreset's own.
     prior : prior, default Normal(0, 4)
         Any with a density in closed form; its normalising constant is part of the evidence. With `SpikeAndSlab` the

@@ -163,8 +163,8 @@ def find_map(data: WeightedData, likelihood: str | None = None, prior: Prior | N
     ----------
     data : WeightedData
         A coreset or full data.
-    likelihood : {"logistic", "probit"}, optional
-        By default the coreset's own.
+    likelihood : str, optional
+        Name of a registered likelihood, such as "logistic" or "probit"; by default the coreset's own.
     prior : prior, default Normal(0, 4)
         Any prior with a density in closed form.
 
@@ -199,8 +199,8 @@ def find_mle(data: WeightedData, likelihood: str | None = None) -> Mode:
     ----------
     data : WeightedData
         A coreset or full data.
-    likelihood : {"logistic", "probit"}, optional
-        By default the coreset's own.
+    likelihood : str, optional
+        Name of a registered likelihood, such as "logistic" or "probit"; by default the coreset's own.
 
     Returns
     -------

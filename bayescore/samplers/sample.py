@@ -36,8 +36,9 @@ def sample(
     ----------
     core : WeightedData
         A coreset or full data.
-    likelihood : {"logistic", "probit"}, optional
-        By default the one that the coreset was built for.
+    likelihood : str, optional
+        Name of a registered likelihood, such as "logistic" or "probit"; by default the one that the coreset was built
+        for.
     prior : prior, default Normal(0, 4)
         Prior of the coefficients; 4 is the standard deviation.
     sampler : {"nuts", "mala", "gibbs", "polya_gamma"}

@@ -29,17 +29,6 @@ def _quick_compilation():
         yield
 
 
-@pytest.mark.parametrize("link", LIKELIHOODS)
-def test_log_p_is_finite_with_the_right_gradient_far_out(link):
-    eta = np.concatenate([-np.geomspace(1e4, 1e-3, 60), [0.0], np.geomspace(1e-3, 1e4, 60)])
-    x = pt.dvector()
-    value = LIKELIHOODS[link].log_p_graph(x)
-    compute = pytensor.function([x], [value, pytensor.grad(value.sum(), x)])
-    values, slopes = compute(eta)
-    np.testing.assert_allclose(values, LIKELIHOODS[link].log_p(eta), rtol=1e-12, atol=1e-300)
-    np.testing.assert_allclose(slopes, LIKELIHOODS[link].score(eta), rtol=1e-9, atol=1e-300)
-
-
 @pytest.mark.parametrize(
     "prior",
     [

@@ -70,24 +70,6 @@ def test_finite_and_in_range_far_out(likelihood):
     assert (curvature <= 1).all()
 
 
-@pytest.mark.parametrize("likelihood", LIKELIHOODS.values(), ids=LIKELIHOODS)
-def test_derivatives_match_finite_differences(likelihood):
-    eta = np.linspace(-40, 8, 97)
-    h = 1e-5
-    slope = (likelihood.log_p(eta + h) - likelihood.log_p(eta - h)) / (2 * h)
-    np.testing.assert_allclose(likelihood.score(eta), slope, rtol=1e-6, atol=1e-9)
-    bend = -(likelihood.score(eta + h) - likelihood.score(eta - h)) / (2 * h)
-    np.testing.assert_allclose(likelihood.curvature(eta), bend, rtol=1e-5, atol=1e-9)
-
-
-@pytest.mark.parametrize("likelihood", LIKELIHOODS.values(), ids=LIKELIHOODS)
-def test_compiled_kernel_is_the_same_function(likelihood):
-    score, log_p = ETA.copy(), np.empty(ETA.size)
-    likelihood.rows(score, log_p)
-    np.testing.assert_allclose(log_p, likelihood.log_p(ETA), rtol=2e-12, atol=1e-300)
-    np.testing.assert_allclose(score, likelihood.score(ETA), rtol=2e-12, atol=1e-300)
-
-
 def test_probit_kernel_matches_high_precision_values():
     score = np.array(list(KERNEL_TABLE))
     log_p = np.empty(score.size)

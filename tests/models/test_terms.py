@@ -13,23 +13,6 @@ LINKS = pytest.mark.parametrize("likelihood", LIKELIHOODS.values(), ids=LIKELIHO
 ETA = np.concatenate([np.linspace(-690.0, 690.0, 80), np.linspace(-30.0, 30.0, 47), [0.0]])
 
 
-def derived(likelihood, eta):
-    out = np.empty((4, TILE))
-    likelihood.derivatives(eta, out, np.empty((3, TILE)))
-    return out
-
-
-@LINKS
-def test_derivatives_are_those_of_the_likelihood(likelihood):
-    log_p, score, curvature, third = derived(likelihood, ETA)
-    np.testing.assert_allclose(log_p, likelihood.log_p(ETA), rtol=2e-12, atol=1e-300)
-    np.testing.assert_allclose(score, likelihood.score(ETA), rtol=2e-12, atol=1e-300)
-    np.testing.assert_allclose(curvature, likelihood.curvature(ETA), rtol=5e-10, atol=1e-300)
-    near = ETA > -50.0  # further out the probit's is a difference of numbers of the size of eta
-    np.testing.assert_allclose(third[near], likelihood.third(ETA)[near], rtol=1e-8, atol=1e-9)
-    assert np.isfinite(derived(likelihood, np.linspace(-1e4, 1e4, TILE))).all()
-
-
 def data(n, n_features, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, n_features)) * 3.0

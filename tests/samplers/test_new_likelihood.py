@@ -1,0 +1,107 @@
+"""A likelihood registered from a file of its own gets modes, samplers, coresets and certificates, all of them right.
+
+Against quadrature in two dimensions. A probit analysis of the same rows, which must be rejected, is the control: a link
+that some file forgot would be another link's.
+"""
+
+import numpy as np
+import pytest
+from scipy import optimize
+
+import bayescore as bc
+from bayescore.diagnostics.draws import ess, mcse_mean
+from bayescore.models.likelihoods import LIKELIHOODS, register
+from bayescore.types import WeightedData
+from tests.models.cauchit import Cauchit
+
+N = 2000
+PRIOR = bc.Normal(0, 4)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _cauchit():
+    register(Cauchit())
+    yield
+    del LIKELIHOODS["cauchit"]
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = np.column_stack([np.ones(N), rng.standard_t(3, N)])
+    y = np.where(X @ [0.5, 1.5] + rng.standard_cauchy(N) > 0, 1, -1).astype(np.int8)
+    return WeightedData(X, y, np.ones(N), np.arange(N))
+
+
+def log_posterior(data, link, beta):
+    """Return the log posterior density at points, shape (S, 2), by the NumPy formulas."""
+    return np.array([data.weights @ LIKELIHOODS[link].log_p(data.Z @ b) for b in beta]) - (beta**2).sum(axis=1) / 32
+
+
+def quadrature(data, link):
+    """Return mode, means and sds of the posterior on a grid of 6 sds on each side, refined once."""
+    mode = optimize.minimize(lambda b: -log_posterior(data, link, b[None])[0], np.zeros(2), method="BFGS").x
+    centre, width = mode, np.full(2, 0.5)
+    for _ in range(2):
+        axes = [np.linspace(c - w, c + w, 81) for c, w in zip(centre, width, strict=True)]
+        grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
+        log_p = log_posterior(data, link, grid)
+        p = np.exp(log_p - log_p.max())
+        p /= p.sum()
+        centre = p @ grid
+        sd = np.sqrt(p @ (grid - centre) ** 2)
+        width = 6 * sd
+    return mode, centre, sd
+
+
+@pytest.fixture(scope="module")
+def truth(data):
+    return quadrature(data, "cauchit")
+
+
+def test_the_rows_make_the_log_likelihood_bend_upwards(data, truth):
+    assert (LIKELIHOODS["cauchit"].curvature(data.Z @ truth[0]) < -0.05).sum() > 20
+
+
+def test_find_map(data, truth):
+    mode, _, sd = truth
+    found = bc.find_map(data, "cauchit", PRIOR)
+    np.testing.assert_allclose(found.beta, mode, atol=1e-4 * sd.min())
+    np.testing.assert_allclose(found.sd, sd, rtol=0.05)
+    assert np.abs(bc.find_map(data, "probit", PRIOR).beta - mode).max() > 3 * sd.min()
+
+
+def check(draws, truth):
+    """Means within 4 standard errors (false-alarm rate 1e-4), sds within 10% at an ESS above 1000 (below 1e-4)."""
+    _, mean, sd = truth
+    assert min(ess(draws, "mean").min(), ess(draws, "sd").min()) > 1000
+    assert (np.abs(draws.mean(axis=(0, 1)) - mean) < 4 * mcse_mean(draws)).all()
+    np.testing.assert_allclose(draws.std(axis=(0, 1)), sd, rtol=0.1)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("sampler", ["mala", "nuts"])
+def test_samplers(sampler, data, truth):
+    options = {"random_seed": 1, "progressbar": False}
+    check(bc.sample(data, "cauchit", PRIOR, sampler, **options).posterior["beta"].values, truth)
+    if sampler == "mala":
+        with pytest.raises(AssertionError):
+            check(bc.sample(data, "probit", PRIOR, sampler, **options).posterior["beta"].values, truth)
+
+
+def test_a_calibrated_coreset_and_its_certificate(data, truth):
+    _, mean, sd = truth
+    options = {"likelihood": "cauchit", "random_state": 2, "progressbar": False}
+    core = bc.build_coreset(data.X, data.y, size=100, **options)
+    assert core.likelihood == "cauchit"
+    _, own_mean, own_sd = quadrature(core, "cauchit")
+    assert (np.abs(own_mean - mean) < 0.15 * sd).all()
+    np.testing.assert_allclose(own_sd, sd, rtol=0.1)
+    idata = bc.sample(core, prior=PRIOR, sampler="mala", random_seed=1, progressbar=False)
+    certificate = bc.certify(idata, core, data.X, data.y, progressbar=False)
+    assert certificate.level == "certified"
+    # 500 draws: 0.2 sd are four standard errors of a mean
+    assert (np.abs(certificate.coordinates["corrected_mean"] - mean) < 0.2 * sd).all()
+    np.testing.assert_allclose(certificate.coordinates["corrected_sd"], sd, rtol=0.15)
+    flipped = np.where(np.arange(N) % 20 == 0, -data.y, data.y)
+    assert bc.certify(idata, core, data.X, flipped, progressbar=False).level == "not certified"
