@@ -7,10 +7,10 @@ normal (of the draws 84% are effective at D = 5, 40% at D = 50, 17% at D = 300) 
 import math
 
 import numpy as np
-from scipy import linalg
 from scipy.special import gammaln
 
 from bayescore.models.density import prior_terms
+from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.newton import find_map
 from bayescore.models.posterior import Terms, likelihood_terms
 from bayescore.models.priors import LAPLACE, SPIKE_AND_SLAB, Normal, Prior
@@ -50,4 +50,4 @@ def _laplace_factor(beta: FloatArray, terms: Terms, table: FloatArray) -> FloatA
     """
     mu, b = table[0], table[1]
     rate = np.maximum(1.0 / b - np.abs(terms.gradient), 1.0 / (2.0 * b + np.abs(beta - mu)))
-    return np.asarray(linalg.cholesky(linalg.inv(terms.precision + np.diag(0.5 * rate**2)), lower=True))
+    return factor_of_inverse(terms.precision + np.diag(0.5 * rate**2))

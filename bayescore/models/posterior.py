@@ -85,7 +85,7 @@ def log_likelihoods(draws: FloatArray, data: WeightedData, likelihood: Likelihoo
 
 
 @dataclass(frozen=True, eq=False)
-class Posterior:
+class TargetDensity:
     """The posterior density of one weighted data set: what modes and samplers see."""
 
     Z: FloatArray
@@ -133,9 +133,9 @@ def prior_part(beta: FloatArray, prior: Prior) -> Terms:
     return Terms(value, gradient, table[2:] if family == MULTIVARIATE_NORMAL else np.diag(curvature))
 
 
-def posterior(data: WeightedData, likelihood: str | Likelihood, prior: Prior, purpose: str = "this") -> Posterior:
+def posterior(data: WeightedData, likelihood: str | Likelihood, prior: Prior, purpose: str = "this") -> TargetDensity:
     """Return the posterior density of `data`; the prior must have a density in closed form."""
     check_density(prior, purpose).table(data.n_features)
-    return Posterior(
+    return TargetDensity(
         np.ascontiguousarray(data.Z), np.ascontiguousarray(data.weights), check_likelihood(likelihood), prior
     )

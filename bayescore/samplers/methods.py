@@ -12,7 +12,7 @@ import numpy as np
 from bayescore.compat import effective_size, inference_data, split_rhat
 from bayescore.data.coreset import feature_names
 from bayescore.limits import MAX_RHAT, MIN_ESS_A_CHAIN
-from bayescore.models.posterior import Posterior, posterior, prior_part
+from bayescore.models.posterior import TargetDensity, posterior, prior_part
 from bayescore.models.priors import GAUSSIAN, SMOOTH, SPIKE_AND_SLAB, Prior, check_density
 from bayescore.samplers import gibbs, mala, polya_gamma
 from bayescore.samplers.run import CHUNK, Draws, Sampler, run_chains
@@ -40,7 +40,7 @@ class Task:
     progressbar: bool
     options: dict[str, Any]
 
-    def starts(self, target: Posterior) -> tuple[FloatArray, FloatArray]:
+    def starts(self, target: TargetDensity) -> tuple[FloatArray, FloatArray]:
         """Return a first point for each chain, shape (chains, D), and the factor L of the posterior's scale."""
         return spread_starts(target, self.chains, self.streams[-1])
 

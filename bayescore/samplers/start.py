@@ -1,44 +1,26 @@
 """Where chains start and how far they step: the Laplace approximation of the posterior."""
 
 import numpy as np
-from scipy import linalg
 
+from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.newton import find_mode
-from bayescore.models.posterior import Posterior, likelihood_terms
+from bayescore.models.posterior import TargetDensity, likelihood_terms
 from bayescore.models.priors import LAPLACE
 from bayescore.types import FloatArray
-from bayescore.validation import DataError
 
 
-def mode_and_scale(target: Posterior, guess: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
+def mode_and_scale(target: TargetDensity, guess: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
     """Return the mode, shape (D,), sought from `guess` or from zero, and the Cholesky factor L of the scale."""
     mode = find_mode(target.terms, np.zeros(target.n_features) if guess is None else guess)
     if target.prior.family != LAPLACE:
-        return mode.beta, _factor_of_inverse(mode.terms.precision)
+        return mode.beta, factor_of_inverse(mode.terms.precision)
     # the kink's curvature says nothing of the prior's width, its variance does
     own = likelihood_terms(mode.beta, target.Z, target.weights, target.likelihood).precision
     variance = 2.0 * target.prior.table(target.n_features)[1] ** 2
-    return mode.beta, _factor_of_inverse(own + np.diag(1.0 / variance))
+    return mode.beta, factor_of_inverse(own + np.diag(1.0 / variance))
 
 
-def _factor_of_inverse(precision: FloatArray) -> FloatArray:
-    """Return lower triangular L with L L' the inverse of `precision`.
-
-    With the coordinates in reverse order, precision = K K' and the inverse is K'^-1 K^-1, of which K'^-1, upper
-    triangular, is lower triangular in the first order: nothing is inverted and then factorised again.
-    """
-    try:
-        reverse = linalg.cholesky(precision[::-1, ::-1], lower=True)
-    except linalg.LinAlgError as error:
-        raise DataError(
-            "X has columns that are nearly collinear, the posterior's precision is not positive definite in floating "
-            "point: standardise the columns, or drop one of two collinear ones"
-        ) from error
-    scale = linalg.solve_triangular(reverse, np.eye(len(precision)), lower=True).T[::-1, ::-1]
-    return np.ascontiguousarray(scale, dtype=np.float64)
-
-
-def spread_starts(target: Posterior, chains: int, stream: np.random.SeedSequence) -> tuple[FloatArray, FloatArray]:
+def spread_starts(target: TargetDensity, chains: int, stream: np.random.SeedSequence) -> tuple[FloatArray, FloatArray]:
     """Return a first point for each chain, shape (chains, D), and the factor L of the scale.
 
     The points spread 1.5 times as wide as the posterior, so that R-hat means something.
