@@ -62,7 +62,7 @@ def cold_seconds(sampler: str) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         code = (
             "import time; begin = time.perf_counter(); import json, warnings; warnings.simplefilter('ignore')\n"
-            "from benchmarks.wall_time import coreset_and, data; import bayescore.samplers.nuts\n"
+            "from benchmarks.wall_time import coreset_and, data; import bayescore.models.graph\n"
             "imports = time.perf_counter() - begin; X, y = data()\n"
             f"taken = coreset_and({sampler!r}, X, y)[2]\n"
             "print(json.dumps({**taken, 'imports': imports, 'seconds': taken['seconds'] + imports}))"

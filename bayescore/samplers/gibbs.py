@@ -26,6 +26,7 @@ Albert and Chib (1993), JASA 88; Johndrow, Smith, Pillai and Dunson (2019), MCMC
 """
 
 import math
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -34,8 +35,11 @@ from scipy import linalg
 from bayescore.compiled import jit
 from bayescore.models.likelihoods.probit import probit_rows
 from bayescore.models.posterior import Terms
+from bayescore.models.priors import MultivariateNormal, Normal
 from bayescore.samplers import linear
+from bayescore.samplers.method import ChainSampler, Option, augmentation
 from bayescore.types import FloatArray
+from bayescore.validation import check_integer
 
 _LOG_HALF = -math.log(2.0)
 _BLOCK = 1 << 17  # random numbers made ready at a time: 1 MB
@@ -199,3 +203,15 @@ def advance(
         _advance(normals, uniforms, rng.standard_exponential((*size, n_own)), theta, arguments, *out)
         theta = out[0][-1]
     return theta, tuning
+
+
+GIBBS = ChainSampler(
+    name="gibbs",
+    about="Albert and Chib's sampler, compiled",
+    likelihoods=("probit",),
+    priors=(Normal, MultivariateNormal),
+    because="needs a Gaussian prior",
+    options={"thin": Option(1, partial(check_integer, low=1))},
+    prepare=augmentation(prepare),
+    advance=advance,
+)

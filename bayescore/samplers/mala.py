@@ -8,7 +8,7 @@ and accept with probability min(1, exp(log pi(theta') - log pi(theta) + (|xi|^2 
 xi' = -(xi + epsilon (L'g + L'g') / 2) is the noise of the way back. Invariant density: pi. During warm-up
 log epsilon follows the acceptance probability to 0.574, its best value in high dimension (Robbins-Monro).
 
-A sampler of bayescore is a State with `init`, `step` and `adapt`, and `advance`, which loops over them; `run`
+Here are a State with `init`, `step` and `adapt`, `advance`, which loops over them, and what the sampler declares; `run`
 makes chains of it. The log density is the posterior's compiled one: numba keeps no machine code of functions
 that are passed functions or generators, so it is bound here and the noise comes ready made. C = I is the
 sampler of Huggins et al. (2016); C = inverse Hessian at the mode mixes far better.
@@ -20,14 +20,19 @@ Rosenthal (1998), JRSS B 60.
 """
 
 import math
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from bayescore.compiled import jit
 from bayescore.models.density import DensityArguments, log_density
+from bayescore.models.priors import Cauchy, Laplace, MultivariateNormal, Normal, StudentT
 from bayescore.samplers import linear
+from bayescore.samplers.method import ChainSampler, Option, Prepared, Request
+from bayescore.samplers.run import Draws
 from bayescore.types import FloatArray
+from bayescore.validation import check_choice, check_integer
 
 TARGET = 0.574
 
@@ -136,3 +141,34 @@ def advance(
 def first_step_size(n_features: int) -> float:
     """Return log epsilon to begin with: 1.65 D^(-1/6) is right for a normal density with covariance C."""
     return math.log(1.65) - math.log(n_features) / 6.0
+
+
+def prepare(request: Request) -> Prepared:
+    """Start chains around the mode, with C the inverse Hessian there, or the identity."""
+    target = request.target()
+    starts, spread = request.starts(target)
+    log_epsilon = first_step_size(target.n_features)
+    if request.options["preconditioner"] == "identity":
+        log_epsilon += math.log(float(np.linalg.norm(spread, axis=1).min()))
+        spread = np.eye(target.n_features)
+    return Prepared((np.ascontiguousarray(spread), target.arguments()), starts, log_epsilon)
+
+
+def step_sizes(drawn: Draws) -> dict[str, FloatArray]:
+    """Return epsilon of each chain, shape (chains, draws)."""
+    return {"step_size": np.repeat(np.exp(drawn.tuning)[:, None], drawn.theta.shape[1], axis=1)}
+
+
+MALA = ChainSampler(
+    name="mala",
+    about="adaptive Metropolis-adjusted Langevin, compiled",
+    priors=(Normal, MultivariateNormal, StudentT, Cauchy, Laplace),
+    because="needs a density in closed form and cannot cross between spike and slab",
+    options={
+        "thin": Option(10, partial(check_integer, low=1)),
+        "preconditioner": Option("laplace", partial(check_choice, choices=("laplace", "identity"))),
+    },
+    prepare=prepare,
+    advance=advance,
+    statistics=step_sizes,
+)

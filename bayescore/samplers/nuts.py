@@ -1,58 +1,80 @@
-"""NUTS through PyMC: the weighted model of `models.graph`, sampled by `pm.sample`."""
+"""NUTS through PyMC: the weighted model of `models.graph`, sampled by `pm.sample`.
 
+For every likelihood and prior, hierarchies included. PyMC takes seconds to import, and is so only when drawing.
+"""
+
+import importlib.util
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
-import pymc as pm
-
 from bayescore.compat import with_pymc_names
-from bayescore.models.graph import regression_model
-from bayescore.models.priors import Prior
-from bayescore.types import FloatArray, WeightedData
+from bayescore.models.priors import SMOOTH
+from bayescore.samplers.method import Request, Sampler
 
 _OF_THE_STEP = ("target_accept", "max_treedepth")
-OWN_START = {"step", "init", "initvals", "nuts_sampler"}  # who gives one of these chooses starts and mass matrix
+_OWN_START = {"step", "init", "initvals", "nuts_sampler"}  # who gives one of these chooses starts and mass matrix
 
 
-def sample_nuts(
-    data: WeightedData,
-    likelihood: str,
-    prior: Prior,
-    laplace: tuple[FloatArray, FloatArray] | None,
-    *,
-    draws: int,
-    tune: int,
-    chains: int,
-    cores: int,
-    seed: int,
-    progressbar: bool,
-    options: dict[str, Any],
-) -> Any:
-    """Return what the installed `pm.sample` returns, statistics under PyMC's names whatever its `nuts_sampler`.
+def _in_c() -> AbstractContextManager[Any]:
+    """Return a context in which PyTensor compiles by C, where it has a compiler and nobody has chosen a linker.
 
-    `laplace` holds a first point for each chain, shape (chains, D), and the covariance of the Laplace
-    approximation, which serves as the (dense) mass matrix: PyMC's own jitter of 1 can be hundreds of posterior
-    standard deviations where the weights sum to millions. None leaves starts and mass matrix to PyMC. Model and
-    step are built afresh for each call, as a step that has adapted in other processes does not adapt again.
-    `options` go to `pm.sample`. Unless they name a ``nuts_sampler`` it is PyMC's own: nutpie, which PyMC 6 prefers
-    where it is installed, takes neither starts nor mass matrix.
+    PyTensor 3 would take numba: a minute of compiling the first time in place of ten seconds, and gradients of a coreset
+    in two thirds of the time, which is less than a second of 4 x 1000 draws (`python -m benchmarks cold_start`).
     """
-    options = dict(options)
-    if prior.family is None and not options.keys() & OWN_START:
-        options.setdefault("target_accept", 0.95)  # hierarchies such as the horseshoe's have funnels
-    options.setdefault("nuts_sampler", "pymc")
-    with regression_model(data, likelihood, prior):
-        if laplace is not None:
-            starts, covariance = laplace
-            tuning = {name: options.pop(name) for name in _OF_THE_STEP if name in options}
-            options["step"] = pm.NUTS(scaling=covariance, is_cov=True, **tuning)
-            options["initvals"] = [{"beta": start} for start in starts]
-        idata = pm.sample(
-            draws=draws,
-            tune=tune,
-            chains=chains,
-            cores=cores,
-            random_seed=seed,
-            progressbar=progressbar,
-            **options,
-        )
-    return with_pymc_names(idata)
+    from pytensor import config
+
+    chosen = config.linker != "auto" or not config.cxx
+    return nullcontext() if chosen else config.change_flags(linker="cvm")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PymcSampler(Sampler):
+    """A sampler that is `pm.sample`; it takes all options that `pm.sample` takes, and warns of poor mixing itself."""
+
+    def checked_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return all options given, once nutpie is there if it is asked for."""
+        if given.get("nuts_sampler") == "nutpie" and importlib.util.find_spec("nutpie") is None:
+            raise ImportError("nuts_sampler='nutpie' needs the package nutpie: pip install 'bayescore[nutpie]'")
+        return dict(given)
+
+    def draw(self, request: Request) -> Any:
+        """Return what the installed `pm.sample` returns, statistics under PyMC's names whatever its `nuts_sampler`.
+
+        Unless one is asked for it is PyMC's own: nutpie, which PyMC 6 prefers where it is installed, takes neither
+        starts nor mass matrix.
+
+        Where Laplace's approximation tells the posterior's width, chains start from it and it serves as the (dense)
+        mass matrix: PyMC's own jitter of 1 can be hundreds of posterior standard deviations where the weights sum to
+        millions. Model and step are built afresh for each call, as a step that has adapted in other processes does not
+        adapt again.
+        """
+        import pymc as pm
+
+        from bayescore.models.graph import regression_model
+
+        options = dict(request.options)
+        own_start = bool(options.keys() & _OWN_START)
+        if request.prior.family is None and not own_start:
+            options.setdefault("target_accept", 0.95)  # hierarchies such as the horseshoe's have funnels
+        options.setdefault("nuts_sampler", "pymc")
+        with _in_c(), regression_model(request.data, request.likelihood, request.prior):
+            if request.prior.family in SMOOTH and not own_start:
+                starts, spread = request.starts(request.target())
+                tuning = {name: options.pop(name) for name in _OF_THE_STEP if name in options}
+                options["step"] = pm.NUTS(scaling=spread @ spread.T, is_cov=True, **tuning)
+                options["initvals"] = [{"beta": start} for start in starts]
+            idata = pm.sample(
+                draws=request.draws,
+                tune=request.tune,
+                chains=request.chains,
+                cores=request.cores,
+                random_seed=request.seed,
+                progressbar=request.progressbar,
+                **options,
+            )
+        return with_pymc_names(idata)
+
+
+NUTS = PymcSampler(name="nuts", about="the No-U-Turn sampler through `pm.sample`", reports_itself=True)

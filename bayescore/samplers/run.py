@@ -40,14 +40,17 @@ class Draws:
     tuning: list[Any]
 
 
-class Sampler(Protocol):
-    """What the chain loop needs of a sampler."""
+class Advancing(Protocol):
+    """What the chain loop needs of a sampler, be it a declared one or a module."""
 
-    advance: Callable[..., tuple[FloatArray, Any]]
+    @property
+    def advance(self) -> Callable[..., tuple[FloatArray, Any]]:
+        """Fill some draws; see `run_chains`."""
+        ...
 
 
 def run_chains(
-    sampler: Sampler,
+    sampler: Advancing,
     arguments: tuple[Any, ...],
     starts: FloatArray,
     tuning: Any,
@@ -64,8 +67,8 @@ def run_chains(
 
     Parameters
     ----------
-    sampler : Sampler
-        Module with an `advance` (rng, point, tuning, arguments, thin, iteration, draws, values, acceptance) that fills
+    sampler : Advancing
+        Has an `advance` (rng, point, tuning, arguments, thin, iteration, draws, values, acceptance) that fills
         the last three and returns the last point and what `tuning` has become. `iteration` counts the transitions of
         warm-up so far; it is negative after warm-up, when nothing may adapt.
     arguments : tuple

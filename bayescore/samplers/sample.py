@@ -12,7 +12,9 @@ from bayescore.data.coreset import Coreset, feature_names, own_likelihood
 from bayescore.data.passes import available_cores
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.priors import Normal, Prior, check_prior
-from bayescore.samplers.methods import SAMPLERS, Task, warn_unless_mixed
+from bayescore.samplers.method import Request, Sampler
+from bayescore.samplers.mixing import warn_unless_mixed
+from bayescore.samplers.registry import SAMPLERS, check_fit, described, others
 from bayescore.types import WeightedData
 from bayescore.validation import RandomState, check_choice, check_integer, check_seed
 
@@ -41,11 +43,8 @@ def sample(
         for.
     prior : prior, default Normal(0, 4)
         Prior of the coefficients; 4 is the standard deviation.
-    sampler : {"nuts", "mala", "gibbs", "polya_gamma"}
-        * ``"nuts"``: the No-U-Turn sampler through `pm.sample`; any prior.
-        * ``"mala"``: adaptive Metropolis-adjusted Langevin, compiled; smooth or Laplace priors.
-        * ``"gibbs"``: Albert and Chib's sampler, compiled; probit likelihood, Gaussian priors.
-        * ``"polya_gamma"``: Polya-Gamma Gibbs sampling; logistic likelihood, Gaussian priors.
+    sampler : str
+        {samplers}
     draws, tune, chains : int
         Draws kept of each chain, draws of warm-up before them, and chains.
     cores : int, optional
@@ -78,7 +77,7 @@ def sample(
     UserWarning
         If the chains have not mixed: an effective sample size below 100 a chain, or R-hat above 1.01.
     """
-    chosen = check_choice(sampler, "sampler", SAMPLERS)
+    chosen = SAMPLERS[check_choice(sampler, "sampler", SAMPLERS)]
     link = check_likelihood(own_likelihood(core, likelihood)).name
     prior = check_prior(Normal(0.0, 4.0) if prior is None else prior)
     if prior.family is not None:
@@ -88,22 +87,26 @@ def sample(
     check_integer(chains, "chains", low=1)
     if cores is not None:
         check_integer(cores, "cores", low=1)
+    checked = chosen.checked_options(options)
+    check_fit(chosen, link, prior)
     workers = min(chains, cores or available_cores())
     seed = check_seed(random_seed, "random_seed")
     streams = np.random.SeedSequence(seed).spawn(chains + 1)
     begin = time.perf_counter()
-    task = Task(core, link, prior, draws, tune, chains, workers, seed, streams, progressbar, options)
-    idata = SAMPLERS[chosen](task)
+    request = Request(core, link, prior, draws, tune, chains, workers, seed, streams, progressbar, checked)
+    idata = chosen.draw(request)
     taken = time.perf_counter() - begin
-    if chosen != "nuts":  # PyMC has warnings of its own
-        warn_unless_mixed(idata, chosen)
-    return _with_story(idata, core, link, prior, chosen, seed, tune, taken)
+    if not chosen.reports_itself:
+        warn_unless_mixed(idata, others(chosen, link, prior, general=True))
+    return _with_story(idata, request, chosen, taken)
 
 
-def _with_story(
-    idata: Any, data: WeightedData, likelihood: str, prior: Prior, sampler: str, seed: int, tune: int, seconds: float
-) -> Any:
+sample.__doc__ = (sample.__doc__ or "").replace("{samplers}", described())
+
+
+def _with_story(idata: Any, request: Request, sampler: Sampler, seconds: float) -> Any:
     """Add the data and what made the draws: enough to predict, report and repeat."""
+    data = request.data
     features = {"feature": list(feature_names(data))}
     constants = xr.Dataset(
         {"X": (("row", "feature"), data.X), "y": ("row", data.y), "weights": ("row", data.weights)},
@@ -111,15 +114,15 @@ def _with_story(
     )
     idata["constant_data"] = constants
     story: dict[str, Any] = {
-        "likelihood": likelihood,
-        "prior": repr(prior),
-        "sampler": sampler,
-        "random_seed": str(seed),
+        "likelihood": request.likelihood,
+        "prior": repr(request.prior),
+        "sampler": sampler.name,
+        "random_seed": str(request.seed),
         "sampling_time": seconds,
-        "tuning_steps": tune,
+        "tuning_steps": request.tune,
         "bayescore_version": version("bayescore"),
     }
-    if sampler != "nuts":
+    if not sampler.reports_itself:
         story |= {"inference_library": "bayescore", "inference_library_version": version("bayescore")}
     if isinstance(data, Coreset):
         story |= {"coreset": json.dumps(data.summary()), "design": json.dumps(data.design.to_dict())}

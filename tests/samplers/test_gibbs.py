@@ -16,7 +16,7 @@ import bayescore as bc
 from bayescore.compiled import jit
 from bayescore.models.posterior import posterior, prior_part
 from bayescore.models.priors import MultivariateNormal, Normal
-from bayescore.samplers import gibbs, linear, methods
+from bayescore.samplers import gibbs, linear, method
 from bayescore.samplers.run import run_chains
 from tests.conftest import make_rows
 from tests.samplers.exactness import check, figures_of, rank_p_values, reference, weighted
@@ -161,7 +161,7 @@ def test_large_data_look_at_interrupts_more_often(monkeypatch, n_rows, thin, chu
         seen.append(options["chunk"])
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(methods, "run_chains", spy)
+    monkeypatch.setattr(method, "run_chains", spy)
     with pytest.raises(KeyboardInterrupt):
         bc.sample(make_rows(n_rows), "probit", sampler="gibbs", thin=thin, progressbar=False)
     assert seen == [chunk]

@@ -6,7 +6,7 @@ import pytest
 
 import bayescore as bc
 from bayescore import compat
-from bayescore.samplers import methods
+from bayescore.samplers import method
 from bayescore.types import WeightedData
 from tests.conftest import make_rows
 
@@ -145,13 +145,13 @@ def test_weights_count_as_copies():
     ],
 )
 def test_bad_arguments_fail_before_work(core, options, error, message, monkeypatch):
-    monkeypatch.setattr(methods, "run_chains", None)
+    monkeypatch.setattr(method, "run_chains", None)
     with pytest.raises(error, match=message):
         quick(core, **options)
 
 
 def test_nutpie_missing_is_said(core, monkeypatch):
-    monkeypatch.setattr(methods.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"pip install 'bayescore\[nutpie\]'"):
         quick(core, nuts_sampler="nutpie")
 

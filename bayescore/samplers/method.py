@@ -1,0 +1,176 @@
+"""What a sampler declares, and how one that makes its own chains becomes draws.
+
+A sampler is one value, at the end of its own file: its name, the likelihoods and priors that it fits, its options with
+their checks, and how it draws. `registry` lists them all.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from bayescore.data.coreset import feature_names
+from bayescore.models.posterior import TargetDensity, Terms, posterior, prior_part
+from bayescore.models.priors import PRIORS, Prior
+from bayescore.samplers.run import CHUNK, Draws, run_chains
+from bayescore.samplers.start import spread_starts
+from bayescore.types import FloatArray, WeightedData
+
+_WORK = 2e7  # entries of X read between two looks at Ctrl-C: some tenths of a second
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of a sampler: its default, and what checks a value (value, name) and returns it."""
+
+    default: object
+    check: Callable[[Any, str], object]
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """What `sample` was asked for, checked; `streams` has one seed for each chain and one for their starts."""
+
+    data: WeightedData
+    likelihood: str
+    prior: Prior
+    draws: int
+    tune: int
+    chains: int
+    cores: int
+    seed: int
+    streams: list[np.random.SeedSequence]
+    progressbar: bool
+    options: dict[str, Any]
+
+    def target(self) -> TargetDensity:
+        """Return the posterior density."""
+        return posterior(self.data, self.likelihood, self.prior)
+
+    def starts(self, target: TargetDensity) -> tuple[FloatArray, FloatArray]:
+        """Return a first point for each chain, shape (chains, D), and the factor L of the posterior's scale."""
+        return spread_starts(target, self.chains, self.streams[-1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampler(ABC):
+    """A sampler of the weighted posterior, and what it declares.
+
+    Parameters
+    ----------
+    name : str
+        As in ``sample(sampler=)``.
+    about : str
+        What it is, in a few words.
+    likelihoods : tuple of str, optional
+        Names of those that it fits; by default it fits every one.
+    priors : tuple of classes
+        Those that it fits.
+    because : str
+        Why it fits no others, for the message to who asks for one.
+    options : mapping of str to Option
+        What it takes beside what all take.
+    reports_itself : bool
+        Whether it names its library in the draws, and warns of chains that have not mixed, by itself.
+    """
+
+    name: str
+    about: str
+    likelihoods: tuple[str, ...] | None = None
+    priors: tuple[type[Any], ...] = PRIORS
+    because: str = ""
+    options: Mapping[str, Option] = field(default_factory=dict)
+    reports_itself: bool = False
+
+    def checked_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a value for each option: that given, once checked, or the default."""
+        for name in given:
+            if name not in self.options:
+                known = f"which takes {', '.join(self.options)}" if self.options else "which takes none"
+                raise TypeError(f"{name!r} is not an option of sampler={self.name!r}, {known}")
+        return {name: option.check(given.get(name, option.default), name) for name, option in self.options.items()}
+
+    @abstractmethod
+    def draw(self, request: Request) -> Any:
+        """Return the draws as InferenceData: `beta` with dims (chain, draw, feature), and sample_stats."""
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """What chains start from.
+
+    `arguments` are what a sampler's `advance` needs of the posterior, `starts` the first points, shape (chains, D),
+    and `tuning` what warm-up adapts, None if nothing.
+    """
+
+    arguments: tuple[Any, ...]
+    starts: FloatArray
+    tuning: Any = None
+
+
+def _no_statistics(_drawn: Draws) -> dict[str, FloatArray]:
+    return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChainSampler(Sampler):
+    """A sampler whose chains `run.run_chains` makes; it has the option `thin`.
+
+    Parameters
+    ----------
+    prepare : callable
+        `Request` -> `Prepared`.
+    advance : callable
+        As `run.run_chains` says.
+    statistics : callable
+        `Draws` -> sample_stats of its own, shape (chains, draws) each.
+    """
+
+    prepare: Callable[[Request], Prepared]
+    advance: Callable[..., tuple[FloatArray, Any]]
+    statistics: Callable[[Draws], dict[str, FloatArray]] = _no_statistics
+
+    def draw(self, request: Request) -> Any:
+        """Return the draws of one chain from each start."""
+        from bayescore.compat import inference_data  # ArviZ is slow to import, and builders do without it
+
+        ready, thin = self.prepare(request), request.options["thin"]
+        drawn = run_chains(
+            self,
+            ready.arguments,
+            ready.starts,
+            ready.tuning,
+            draws=request.draws,
+            tune=request.tune,
+            thin=thin,
+            cores=request.cores,
+            seeds=request.streams[:-1],
+            progressbar=request.progressbar,
+            chunk=max(1, min(CHUNK, int(_WORK // (thin * request.data.X.size)))),
+        )
+        stats = {"lp": drawn.log_density, "acceptance_rate": drawn.acceptance_rate, **self.statistics(drawn)}
+        return inference_data(
+            {"posterior": {"beta": drawn.theta}, "sample_stats": stats},
+            coords={"feature": list(feature_names(request.data))},
+            dims={"beta": ["feature"]},
+        )
+
+
+def augmentation(
+    prepare: Callable[[FloatArray, FloatArray, Terms], tuple[Any, ...]],
+) -> Callable[[Request], Prepared]:
+    """Return `ChainSampler.prepare` of a sampler by data augmentation.
+
+    Its own `prepare` takes signed rows, weights and a Gaussian prior's terms at zero.
+    """
+
+    def prepared(request: Request) -> Prepared:
+        target = request.target()
+        starts, _ = request.starts(target)
+        return Prepared(
+            prepare(target.Z, target.weights, prior_part(np.zeros(target.n_features), target.prior)), starts
+        )
+
+    return prepared

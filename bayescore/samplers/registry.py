@@ -1,0 +1,48 @@
+"""The samplers that `sample` knows, and the one check that a sampler fits a likelihood and a prior."""
+
+from bayescore.models.priors import PRIORS, Prior
+from bayescore.samplers.gibbs import GIBBS
+from bayescore.samplers.mala import MALA
+from bayescore.samplers.method import Sampler
+from bayescore.samplers.nuts import NUTS
+from bayescore.samplers.polya_gamma import POLYA_GAMMA
+
+# the general ones first: messages name them last
+SAMPLERS: dict[str, Sampler] = {sampler.name: sampler for sampler in (NUTS, MALA, GIBBS, POLYA_GAMMA)}
+
+
+def fits(sampler: Sampler, likelihood: str, prior: Prior) -> bool:
+    """Say whether `sampler` declares that it fits both."""
+    return (sampler.likelihoods is None or likelihood in sampler.likelihoods) and isinstance(prior, sampler.priors)
+
+
+def others(sampler: Sampler, likelihood: str, prior: Prior, *, general: bool = False) -> str:
+    """Return the names of other samplers that fit, for a message; if `general`, of those that fit every likelihood."""
+    names = [
+        repr(other.name)
+        for other in reversed(SAMPLERS.values())
+        if other != sampler and fits(other, likelihood, prior) and not (general and other.likelihoods)
+    ]
+    return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def check_fit(sampler: Sampler, likelihood: str, prior: Prior) -> None:
+    """Raise ValueError unless `sampler` fits the likelihood and the prior; the message names those that do."""
+    if fits(sampler, likelihood, prior):
+        return
+    if sampler.likelihoods is not None and likelihood not in sampler.likelihoods:
+        reason = f"is for the {' and '.join(sampler.likelihoods)} likelihood and this one is {likelihood}"
+    else:
+        names = ", ".join(kind.__name__ for kind in sampler.priors)
+        reason = f"fits the priors {names}, and this one is {prior}: it {sampler.because}"
+    raise ValueError(f"sampler={sampler.name!r} {reason}; use sampler={others(sampler, likelihood, prior)}")
+
+
+def described() -> str:
+    """Return one line for each sampler: its name, what it is, and what it fits."""
+    lines = []
+    for name, sampler in SAMPLERS.items():
+        links = "any likelihood" if sampler.likelihoods is None else f"{', '.join(sampler.likelihoods)} likelihood"
+        priors = "any prior" if sampler.priors == PRIORS else ", ".join(kind.__name__ for kind in sampler.priors)
+        lines.append(f'* ``"{name}"``: {sampler.about}; {links}; {priors}')
+    return "\n        ".join(lines)

@@ -1,0 +1,41 @@
+"""A sampler that bayescore does not have, whole in one file: random-walk Metropolis, and what adding one takes."""
+
+from functools import partial
+
+import numpy as np
+
+from bayescore.models.priors import Normal
+from bayescore.samplers.method import ChainSampler, Option, Prepared
+from bayescore.validation import check_integer, check_positive
+
+
+def prepare(request):
+    target = request.target()
+    starts, factor = request.starts(target)
+    return Prepared((target, request.options["width"] * factor / np.sqrt(target.n_features)), starts)
+
+
+def advance(rng, theta, tuning, arguments, thin, iteration, draws, values, acceptance):
+    target, scale = arguments
+    here, _ = target.log_density(theta)
+    for i in range(len(draws)):
+        accepted = 0
+        for _ in range(thin):
+            proposal = theta + scale @ rng.standard_normal(len(theta))
+            there, _ = target.log_density(proposal)
+            if np.log(rng.random()) < there - here:
+                theta, here, accepted = proposal, there, accepted + 1
+        draws[i], values[i], acceptance[i] = theta, here, accepted / thin
+    return theta, tuning
+
+
+RANDOM_WALK = ChainSampler(
+    name="random_walk",
+    about="random-walk Metropolis",
+    likelihoods=("probit",),
+    priors=(Normal,),
+    because="was tried with normal priors only",
+    options={"thin": Option(20, partial(check_integer, low=1)), "width": Option(2.4, check_positive)},
+    prepare=prepare,
+    advance=advance,
+)

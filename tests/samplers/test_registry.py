@@ -1,0 +1,89 @@
+"""Samplers as values: what they declare drives the checks, the messages and the help; one more takes one file."""
+
+import numpy as np
+import pytest
+
+import bayescore as bc
+from bayescore.cli import parser
+from bayescore.diagnostics.draws import ess, mcse_mean
+from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.models.priors import PRIORS
+from bayescore.samplers.registry import SAMPLERS, described, fits
+from tests.conftest import make_rows
+from tests.samplers.random_walk import RANDOM_WALK
+
+DATA = make_rows(weights=False)
+
+
+@pytest.fixture
+def _random_walk(monkeypatch):
+    monkeypatch.setitem(SAMPLERS, "random_walk", RANDOM_WALK)
+
+
+def draw(sampler, likelihood="probit", **options):
+    return bc.sample(DATA, likelihood, sampler=sampler, random_seed=1, progressbar=False, **options)
+
+
+@pytest.mark.statistical
+@pytest.mark.usefixtures("_random_walk")
+def test_a_sampler_from_one_file_draws_from_the_posterior():
+    """Means within 4 standard errors of MALA's (false-alarm rate 2e-4 for three); the logistic one's must be off."""
+    own = draw("random_walk")
+    beta, mala, wrong = (idata.posterior["beta"].values for idata in (own, draw("mala"), draw("mala", "logistic")))
+    assert min(ess(beta, "mean").min(), ess(mala, "mean").min()) > 500
+    for other, agree in ((mala, True), (wrong, False)):
+        gap = np.abs(beta.mean(axis=(0, 1)) - other.mean(axis=(0, 1))) / np.hypot(mcse_mean(beta), mcse_mean(other))
+        assert (gap < 4).all() == agree
+    assert own.posterior.attrs["sampler"] == "random_walk"
+    assert own.posterior.attrs["inference_library"] == "bayescore"
+    assert 0.1 < float(own.sample_stats["acceptance_rate"].mean()) < 0.6
+
+
+@pytest.mark.usefixtures("_random_walk")
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        (
+            {"likelihood": "logistic"},
+            ValueError,
+            "'random_walk' is for the probit likelihood and this one is logistic; use "
+            "sampler='polya_gamma', 'mala' or 'nuts'",
+        ),
+        (
+            {"prior": bc.Cauchy()},
+            ValueError,
+            r"fits the priors Normal, and this one is Cauchy\(.*\): it was tried with normal priors only; use "
+            "sampler='mala' or 'nuts'",
+        ),
+        ({"width": 0}, ValueError, "width=0 must be positive"),
+        ({"step": 1}, TypeError, "'step' is not an option of sampler='random_walk', which takes thin, width"),
+    ],
+)
+def test_the_declaration_words_the_errors_and_names_alternatives(options, error, message):
+    with pytest.raises(error, match=message):
+        draw("random_walk", **options)
+    with pytest.raises(ValueError, match=r"is for the logistic likelihood.*use sampler='random_walk', 'gibbs', 'mala'"):
+        draw("polya_gamma")
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS.values(), ids=SAMPLERS)
+def test_declarations_are_of_things_that_there_are(sampler):
+    assert set(sampler.likelihoods or ()) <= set(LIKELIHOODS)
+    assert set(sampler.priors) <= set(PRIORS)
+    assert sampler.because or set(sampler.priors) == set(PRIORS)
+    assert sampler.checked_options({}) == {name: option.default for name, option in sampler.options.items()}
+
+
+def test_some_sampler_fits_everything():
+    for likelihood in LIKELIHOODS:
+        for prior in (bc.Normal(), bc.Laplace(), bc.Horseshoe(), bc.SpikeAndSlab()):
+            assert any(fits(sampler, likelihood, prior) for sampler in SAMPLERS.values())
+
+
+def test_docstring_and_command_line_name_every_sampler_and_likelihood(capsys):
+    assert described() in bc.sample.__doc__
+    with pytest.raises(SystemExit):
+        parser().parse_args(["sample", "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert ", ".join(SAMPLERS) in text
+    assert ", ".join(LIKELIHOODS) in text
