@@ -32,7 +32,6 @@ from bayescore.types import Likelihood
 COMPILED = ("rows", "derivatives", "higher")
 
 
-@cache
 def _digest(likelihood: Likelihood) -> str:
     """Return a digest of the files that hold the compiled functions of `likelihood`."""
     codes = [getattr(likelihood, name).py_func.__code__ for name in COMPILED]
@@ -51,9 +50,14 @@ class LinkType(types.Type):  # type: ignore[misc]
 register_model(LinkType)(models.OpaqueModel)
 
 
+@cache
+def _link_type(likelihood: Likelihood) -> LinkType:
+    return LinkType(likelihood.name, _digest(likelihood))
+
+
 @typeof_impl.register(Likelihood)  # type: ignore[untyped-decorator]
 def _type_of(likelihood: Likelihood, _context: Any) -> LinkType:
-    return LinkType(check_likelihood(likelihood).name, _digest(likelihood))
+    return _link_type(check_likelihood(likelihood))
 
 
 @unbox(LinkType)  # type: ignore[untyped-decorator]
