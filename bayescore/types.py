@@ -190,8 +190,8 @@ class Source(Rows, Protocol):
 
 
 @jit
-def _no_higher(eta: float, score: float, curvature: float, third: float) -> tuple[float, float]:  # noqa: ARG001
-    return 0.0, 0.0
+def _no_higher(eta: FloatArray, terms: FloatArray, out: FloatArray) -> None:  # noqa: ARG001
+    out[:] = 0.0
 
 
 class Likelihood(ABC):
@@ -211,8 +211,9 @@ class Likelihood(ABC):
     derivatives : compiled function (eta, out, scratch) -> None
         Writes log p, score, curvature and third derivative at eta, shape (TILE,), to the rows of `out`, shape
         (4, TILE); scratch has shape (3, TILE) (`data.tiles`).
-    higher : compiled function (eta, score, curvature, third) -> (fourth, fifth)
-        Fourth and fifth derivative of log p, for the series below; not needed where `near` is 0.
+    higher : compiled function (eta, terms, out) -> None
+        Writes the fourth and fifth derivative of log p to the rows of `out`, shape (2, TILE), given what `derivatives`
+        wrote to `terms`; for the series below, so not needed where `near` is 0.
     near : float
         Moves of eta up to which the series of degree 5 is within 2e-10 of log p: (720 2e-10 / m)^(1/6), with m a bound
         of the sixth derivative. With 0, the default, log p over draws is evaluated anew at each, in three times the
@@ -222,7 +223,7 @@ class Likelihood(ABC):
     name: ClassVar[str]
     rows: "ClassVar[staticmethod[[FloatArray, FloatArray], None]]"
     derivatives: "ClassVar[staticmethod[[FloatArray, FloatArray, FloatArray], None]]"
-    higher: "ClassVar[staticmethod[[float, float, float, float], tuple[float, float]]]" = staticmethod(_no_higher)
+    higher: "ClassVar[staticmethod[[FloatArray, FloatArray, FloatArray], None]]" = staticmethod(_no_higher)
     near: ClassVar[float] = 0.0
 
     @abstractmethod

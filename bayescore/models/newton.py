@@ -174,8 +174,8 @@ def find_map(data: WeightedData, likelihood: str | None = None, prior: Prior | N
 
     Notes
     -----
-    The kink of the `Laplace` prior is rounded off, see `models.posterior.LAPLACE_ROUNDING`. Under a likelihood whose log
-    p is not concave there may be several modes; this is the one that Newton's method reaches from 0.
+    The kink of the `Laplace` prior is rounded off, see `models.posterior.LAPLACE_ROUNDING`. Where log p is not
+    concave there may be several modes; this is the one that Newton's method reaches from 0.
 
     References
     ----------

@@ -93,11 +93,12 @@ def log_p_near(eta: FloatArray, link: Likelihood, near: float, moves: FloatArray
     """
     n_draws = moves.shape[1]
     tile, terms, scratch = np.zeros(TILE), np.empty((4, TILE)), np.empty((3, TILE))
-    exact = np.empty(n_draws)
+    higher, exact = np.empty((2, TILE)), np.empty(n_draws)
     for start in range(0, len(eta), TILE):
         width = min(TILE, len(eta) - start)
         tile[:width] = eta[start : start + width]
         link.derivatives(tile, terms, scratch)
+        link.higher(tile, terms, higher)
         for lane in range(width):
             row, far = moves[start + lane], 0
             for i in range(n_draws):
@@ -109,7 +110,7 @@ def log_p_near(eta: FloatArray, link: Likelihood, near: float, moves: FloatArray
                 row[:] = exact
                 continue
             log_p, s, c, third = terms[0, lane], terms[1, lane], terms[2, lane], terms[3, lane]
-            fourth, fifth = link.higher(tile[lane], s, c, third)
+            fourth, fifth = higher[0, lane], higher[1, lane]
             for i in range(n_draws):
                 x = row[i]
                 rest = third / 6.0 + x * (fourth / 24.0 + x * (fifth / 120.0))

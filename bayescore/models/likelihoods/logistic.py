@@ -64,9 +64,12 @@ def logistic_derivatives(eta: FloatArray, out: FloatArray, scratch: FloatArray) 
 
 
 @jit
-def logistic_higher(eta: float, s: float, c: float, third: float) -> tuple[float, float]:  # noqa: ARG001
-    """Return the fourth and fifth derivative of log p."""
-    return c * (6.0 * c - 1.0), third * (1.0 - 12.0 * c)
+def logistic_higher(eta: FloatArray, terms: FloatArray, out: FloatArray) -> None:  # noqa: ARG001
+    """Write the fourth and fifth derivative of log p, of which `terms` has those before, to the rows of `out`."""
+    for lane in range(TILE):
+        c, third = terms[2, lane], terms[3, lane]
+        out[0, lane] = c * (6.0 * c - 1.0)
+        out[1, lane] = third * (1.0 - 12.0 * c)
 
 
 @dataclass(frozen=True)

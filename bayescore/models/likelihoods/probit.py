@@ -117,13 +117,15 @@ def probit_derivatives(eta: FloatArray, out: FloatArray, scratch: FloatArray) ->
 
 
 @jit
-def probit_higher(eta: float, s: float, c: float, third: float) -> tuple[float, float]:
-    """Return the fourth and fifth derivative of log p."""
-    if eta < PROBIT_TAIL:
-        return 0.0, 0.0
-    m = 2.0 * s + eta
-    fourth = 2.0 * c * (1.0 - c) - third * m
-    return fourth, -3.0 * third * (1.0 - 2.0 * c) - fourth * m
+def probit_higher(eta: FloatArray, terms: FloatArray, out: FloatArray) -> None:
+    """Write the fourth and fifth derivative of log p, of which `terms` has those before, to the rows of `out`."""
+    for lane in range(TILE):
+        s, c, third = terms[1, lane], terms[2, lane], terms[3, lane]
+        m = 2.0 * s + eta[lane]
+        fourth = 2.0 * c * (1.0 - c) - third * m
+        right = 0.0 if eta[lane] < PROBIT_TAIL else 1.0
+        out[0, lane] = right * fourth
+        out[1, lane] = right * (-3.0 * third * (1.0 - 2.0 * c) - fourth * m)
 
 
 @dataclass(frozen=True)
