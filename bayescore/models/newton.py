@@ -194,8 +194,8 @@ def find_mle(data: WeightedData, likelihood: str | None = None) -> Mode:
     It exists if and only if no direction has z_n . direction >= 0 in all rows and > 0 in one. Where such a direction
     does exist the log-likelihood rises along it for ever; a warning then says so, and the coefficients returned are
     those at which the rise is lost in rounding: finite, but no estimate. This judges by the last Newton step;
-    `separability` decides by a proof, and where rows overlap by angles below 1e-9 the two may differ. All this is so for
-    likelihoods whose log p is concave, as the logistic and the probit one; under another, what is found is a local
+    `separability` decides by a proof, and where rows overlap by angles below 1e-9 the two may differ. All this is so
+    where log p is concave, as the logistic and the probit one are; under another likelihood what is found is a local
     maximum, and rows may be separated without a warning.
 
     Parameters
