@@ -20,13 +20,13 @@ _OWN_START = {"step", "init", "initvals", "nuts_sampler"}  # who gives one of th
 def _in_c() -> AbstractContextManager[Any]:
     """Return a context in which PyTensor compiles by C, where it has a compiler and nobody has chosen a linker.
 
-    PyTensor 3 would take numba: a minute of compiling the first time in place of ten seconds, and gradients of a coreset
-    in two thirds of the time, which is less than a second of 4 x 1000 draws (`python -m benchmarks cold_start`).
+    PyTensor 3 would take numba: a minute of compiling the first time in place of ten seconds, and gradients of a
+    coreset in two thirds of the time, less than a second in 4 x 1000 draws (`python -m benchmarks cold_start`).
     """
-    from pytensor import config
+    import pytensor
 
-    chosen = config.linker != "auto" or not config.cxx
-    return nullcontext() if chosen else config.change_flags(linker="cvm")
+    config = pytensor.config
+    return config.change_flags(linker="cvm") if config.linker == "auto" and config.cxx else nullcontext()
 
 
 @dataclass(frozen=True, kw_only=True)
