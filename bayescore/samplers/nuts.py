@@ -23,9 +23,8 @@ def _in_c() -> AbstractContextManager[Any]:
     PyTensor 3 would take numba: a minute of compiling the first time in place of ten seconds, and gradients of a
     coreset in two thirds of the time, less than a second in 4 x 1000 draws (`python -m benchmarks cold_start`).
     """
-    import pytensor
+    from pytensor.configdefaults import config
 
-    config = pytensor.config
     return config.change_flags(linker="cvm") if config.linker == "auto" and config.cxx else nullcontext()
 
 
