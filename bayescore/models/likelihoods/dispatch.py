@@ -39,7 +39,7 @@ def _digest(likelihood: Likelihood) -> str:
     return sha256("".join([*lines, *(code.co_code.hex() for code in codes)]).encode()).hexdigest()[:16]
 
 
-class LinkType(types.Type):  # type: ignore[misc]
+class LinkType(types.Type):
     """The numba type of one likelihood."""
 
     def __init__(self, likelihood: str, digest: str) -> None:
@@ -55,18 +55,18 @@ def _link_type(likelihood: Likelihood) -> LinkType:
     return LinkType(likelihood.name, _digest(likelihood))
 
 
-@typeof_impl.register(Likelihood)  # type: ignore[untyped-decorator]
+@typeof_impl.register(Likelihood)
 def _type_of(likelihood: Likelihood, _context: Any) -> LinkType:
     return _link_type(check_likelihood(likelihood))
 
 
-@unbox(LinkType)  # type: ignore[untyped-decorator]
+@unbox(LinkType)
 def _unbox(_type: LinkType, _value: Any, context: Any) -> NativeValue:
     return NativeValue(context.context.get_dummy_value())
 
 
 @infer_getattr
-class _Functions(AttributeTemplate):  # type: ignore[misc]
+class _Functions(AttributeTemplate):
     key = LinkType
 
     def generic_resolve(self, link: LinkType, name: str) -> Any:
@@ -74,6 +74,6 @@ class _Functions(AttributeTemplate):  # type: ignore[misc]
         return types.Dispatcher(getattr(LIKELIHOODS[link.likelihood], name)) if name in COMPILED else None
 
 
-@lower_getattr_generic(LinkType)  # type: ignore[untyped-decorator]
+@lower_getattr_generic(LinkType)
 def _get(context: Any, _builder: Any, _type: LinkType, _value: Any, _name: str) -> Any:
     return context.get_dummy_value()
