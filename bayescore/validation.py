@@ -5,6 +5,8 @@ Every message names the argument, the value met and the remedy.
 
 import operator
 import os
+import sys
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +30,14 @@ class RowError(DataError):
     def __init__(self, message: str, row: int = -1) -> None:  # with a default the error can be pickled
         super().__init__(message)
         self.row = row
+
+
+def warn(message: str) -> None:
+    """Warn, with the first line outside bayescore as the place."""
+    level, frame = 1, sys._getframe()
+    while frame.f_globals.get("__name__", "").startswith("bayescore") and frame.f_back is not None:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, UserWarning, stacklevel=level)
 
 
 def check_choice(value: object, name: str, choices: Iterable[str]) -> str:

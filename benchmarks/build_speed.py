@@ -11,7 +11,7 @@ import numpy as np
 
 import bayescore as bc
 from bayescore.coresets.sensitivity import sensitivity_coreset
-from bayescore.data.passes import scan
+from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
 from benchmarks.tables import publish
 
@@ -45,12 +45,12 @@ def main() -> None:
     bc.build_coreset(X, y, method="sensitivity", size=1000, clusters=6, random_state=0, progressbar=False)
     extra = peak_mb() - before
 
-    source = as_source(X, y)
-    found = scan(source)
+    opened = Opened(as_source(X, y))
+    _ = opened.scan
     centers = X[:6] * y[:6, None]
 
     def after_seeding() -> object:
-        return sensitivity_coreset(source, found, 1000, 1, False, clustering=centers)
+        return sensitivity_coreset(opened, 1000, 1, clustering=centers)
 
     def whole(method: str) -> Callable[[], object]:
         return lambda: bc.build_coreset(X, y, method=method, size=1000, random_state=0, progressbar=False)

@@ -26,7 +26,7 @@ from bayescore.coresets.factor import data_factor, sketch_factor, whitening
 from bayescore.coresets.leverage import leverage_scores
 from bayescore.coresets.leverage_coreset import rates_of
 from bayescore.coresets.online import online_coreset
-from bayescore.data.passes import scan
+from bayescore.data.opened import Opened
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.types import Design, WeightedData
 from benchmarks.problems import load, readable
@@ -98,15 +98,15 @@ def passes(source: Repeated) -> dict[str, Callable[[], object]]:
     def scored(factor: Callable[[], np.ndarray]) -> Callable[[], object]:
         white = whitening(factor())
         total = float(source.n_rows)
-        return lambda: draw(source, lambda b: rates_of(white.leverage(b), b.weights, total), 1000, 1, canonical=True)
+        return lambda: draw(opened, lambda b: rates_of(white.leverage(b), b.weights, total), 1000, 1, canonical=True)
 
-    small = replace(source, n_rows=100_000)
+    opened, small = Opened(source), Opened(replace(source, n_rows=100_000))
     return {
-        "check of the rows": lambda: scan(source),
-        "leverage, exact: QR": lambda: data_factor(source),
-        "leverage, sketch: count sketch": lambda: sketch_factor(source, 0),
+        "check of the rows": lambda: Opened(source).scan,
+        "leverage, exact: QR": lambda: data_factor(opened),
+        "leverage, sketch: count sketch": lambda: sketch_factor(opened, 0),
         "leverage: scores and draw": scored(lambda: data_factor(small)),
-        "online: QR, scores and draw": lambda: online_coreset(source, 1000, 1, False),
+        "online: QR, scores and draw": lambda: online_coreset(opened, 1000, 1),
     }
 
 

@@ -21,7 +21,7 @@ from bayescore.coresets.calibrated import shares_and_totals
 from bayescore.coresets.fixed_size import choose, draw_candidates
 from bayescore.coresets.pilot import MAX_PILOTS, SCORE_TOTAL, Whitened, full_mode, sums_at
 from bayescore.coresets.weights import fit_weights
-from bayescore.data.passes import scan
+from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
 from bayescore.data.synthetic import binary10
 from bayescore.models.likelihoods import LIKELIHOODS
@@ -87,15 +87,14 @@ def one_half_of_calibration(
     X: np.ndarray, y: np.ndarray, prior: bc.Normal, size: int, seed: int, uniform: bool
 ) -> WeightedData:
     """Return a uniform draw with fitted weights, or else the draw by score without: the only use of internals."""
-    source = as_source(X, y)
-    found = scan(source)
+    opened = Opened(as_source(X, y))
     rng = np.random.default_rng(seed)
     seeds = rng.integers(2**62, size=MAX_PILOTS + 1).tolist()
     logistic = LIKELIHOODS["logistic"]
-    mode = full_mode(source, found, logistic, prior, seeds[:-1], False)
-    sums = sums_at(source, found, Whitened(logistic, mode.beta, mode.factor), False)
+    mode = full_mode(opened, logistic, prior, seeds[:-1])
+    sums = sums_at(opened, Whitened(logistic, mode.beta, mode.factor))
     if not uniform:
-        return choose(draw_candidates(source, sums.probability, size, seeds[-1], False), size, SCORE_TOTAL)[0]
+        return choose(draw_candidates(opened, sums.probability, size, seeds[-1]), size, SCORE_TOTAL)[0]
     rows = built("uniform", X, y, prior, size, seed)
     part = mode.terms - prior_part(mode.beta, prior)
     factors = fit_weights(*shares_and_totals(rows, sums, part, rng)).factors

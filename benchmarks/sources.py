@@ -32,8 +32,9 @@ from bayescore.coresets.leverage_coreset import rates_of
 from bayescore.coresets.online import online_pass
 from bayescore.coresets.pilot import Whitened, by_size, sums_at
 from bayescore.coresets.sensitivity import bounds_of
-from bayescore.data.passes import available_cores, column_moments, map_blocks, scan
+from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
+from bayescore.data.threads import available_cores
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.posterior import Terms, likelihood_terms
 from bayescore.types import IntArray, Likelihood, WeightedData
@@ -144,19 +145,19 @@ def timed(work: dict[str, Callable[[], object]]) -> dict[str, tuple[float, float
 def passes(n: int = N) -> None:
     with rows_file(n) as path:
         source = as_source(path, label="y")
-        found = scan(source)
-        white = whitening(data_factor(source))
+        opened = Opened(source)
+        _ = opened.scan
+        white = whitening(data_factor(opened))
         logistic, probit = check_likelihood("logistic"), check_likelihood("probit")
         mode, theta = Whitened(logistic, np.eye(D)[0], np.linalg.cholesky(np.eye(D) + 0.1) / np.sqrt(n)), np.zeros(D)
-        sums, clusters = sums_at(source, found, mode, False), assign(source, np.eye(4, D), found)
+        sums, clusters = sums_at(opened, mode), assign(opened, np.eye(4, D))
 
         def sensitivities(block: WeightedData) -> IntArray:
             return np.ceil(1024.0 * bounds_of(block, clusters, 1.0, theta, n)).astype(np.int64)
 
         def newton(likelihood: Likelihood) -> list[Terms]:
             return list(
-                map_blocks(
-                    source,
+                opened.map(
                     lambda _, block: likelihood_terms(mode.theta, block.X, block.weights, likelihood, block.y),
                     canonical=True,
                 )
@@ -164,24 +165,24 @@ def passes(n: int = N) -> None:
 
         work: dict[str, Callable[[], object]] = {
             "bare decoding": lambda: bare(path),
-            "rows in blocks": lambda: list(map_blocks(source, lambda _, block: len(block))),
-            "check of the rows": lambda: scan(source),
-            "means and spreads of columns (two passes)": lambda: column_moments(source, found),
-            "uniform draw": lambda: draw(source, equal_rates, 1000, 0, replace=False),
-            "clustering": lambda: assign(source, np.eye(4, D), found),
-            "sensitivity draw": lambda: draw(source, sensitivities, 1000, 0),
-            "QR": lambda: data_factor(source),
-            "count sketch": lambda: sketch_factor(source, 0),
+            "rows in blocks": lambda: list(opened.map(lambda _, block: len(block))),
+            "check of the rows": lambda: Opened(source).scan,
+            "means and spreads of columns (two passes)": lambda: opened.moments(),
+            "uniform draw": lambda: draw(opened, equal_rates, 1000, 0, replace=False),
+            "clustering": lambda: assign(opened, np.eye(4, D)),
+            "sensitivity draw": lambda: draw(opened, sensitivities, 1000, 0),
+            "QR": lambda: data_factor(opened),
+            "count sketch": lambda: sketch_factor(opened, 0),
             "leverage draw": lambda: draw(
-                source, lambda block: rates_of(white.leverage(block), block.weights, n), 1000, 0
+                opened, lambda block: rates_of(white.leverage(block), block.weights, n), 1000, 0
             ),
-            "on-line": lambda: online_pass(source, 1000, 0, False),
-            "sizes of rows": lambda: by_size(source, found, False),
+            "on-line": lambda: online_pass(opened, 1000, 0),
+            "sizes of rows": lambda: by_size(opened),
             "Newton, logistic": lambda: newton(logistic),
             "Newton, probit": lambda: newton(probit),
-            "scores at the mode": lambda: sums_at(source, found, mode, False),
-            "draw by score": lambda: draw_candidates(source, sums.probability, 1000, 0, False),
-            "rows against a plane": lambda: against(source, white, np.ones(D), False, False),
+            "scores at the mode": lambda: sums_at(opened, mode),
+            "draw by score": lambda: draw_candidates(opened, sums.probability, 1000, 0),
+            "rows against a plane": lambda: against(opened, white, np.ones(D), strict=False),
         }
         spent = timed(work)
     rows = [
@@ -208,11 +209,12 @@ def on_cluster(path: Path, n_workers: int) -> dict[str, float]:
         Client(cluster),
     ):
         source = as_source(dd.read_parquet(path), label="y")
-        found = scan(source)
+        opened = Opened(source)
+        _ = opened.scan
         work: dict[str, Callable[[], object]] = {
-            "check of the rows": lambda: scan(source),
-            "clustering": lambda: assign(source, np.eye(4, D), found),
-            "QR": lambda: data_factor(source),
+            "check of the rows": lambda: Opened(source).scan,
+            "clustering": lambda: assign(opened, np.eye(4, D)),
+            "QR": lambda: data_factor(opened),
         }
         return {name: wall for name, (wall, _) in timed(work).items()}
 

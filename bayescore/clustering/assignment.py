@@ -13,8 +13,9 @@ from bayescore.clustering.checks import check_trials, distinct_rows
 from bayescore.clustering.coordinator import Held, seed
 from bayescore.clustering.kernels import assign_block
 from bayescore.clustering.variates import Rows
-from bayescore.data.passes import Scan, as_integers, from_integers, map_blocks, quantum
-from bayescore.types import FloatArray, IntArray, Source, WeightedData
+from bayescore.data.exact import as_integers, from_integers, quantum
+from bayescore.data.opened import Opened
+from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError
 
 
@@ -56,11 +57,11 @@ def seed_centers(sample: WeightedData, n_clusters: int, rng: np.random.Generator
     Arthur and Vassilvitskii (2007), k-means++: the advantages of careful seeding.
     """
     Z = sample.Z
-    found = distinct_rows(Z, n_clusters)
-    if found < n_clusters:
+    n_distinct = distinct_rows(Z, n_clusters)
+    if n_distinct < n_clusters:
         raise DataError(
-            f"clusters={n_clusters}, but the data have {found} distinct signed rows; ask for clusters={found} "
-            "or fewer, or merge repeated rows with method='aggregate'"
+            f"clusters={n_clusters}, but the data have {n_distinct} distinct signed rows; ask for "
+            f"clusters={n_distinct} or fewer, or merge repeated rows with method='aggregate'"
         )
     rows = Rows(Z, sample.weights, n_local_trials=check_trials(None, n_clusters), name="the signed rows")
     return seed(Held([rows]), n_clusters, rng)[0]
@@ -81,24 +82,23 @@ def fit_centers(clusterer: Any, sample: WeightedData, rng: np.random.Generator) 
     return fresh.fit(sample.Z, **weights)
 
 
-def assign(source: Source, centers: FloatArray, found: Scan, progressbar: bool = False) -> Clustering:
-    """Assign every row of `source` to its nearest center; clusters without rows drop out.
+def assign(opened: Opened, centers: FloatArray) -> Clustering:
+    """Assign every row to its nearest center; clusters without rows drop out.
 
     The sums are exact in fixed point, so the result is the same for all cuts into blocks.
     """
-    units = quantum(found.largest * found.largest_weight)
-    weight_unit = float(quantum(np.asarray(found.largest_weight)))
-    reach = float(((found.largest + np.abs(centers).max(axis=0)) ** 2).sum())
-    cost_unit = float(quantum(np.asarray(reach * found.largest_weight)))
+    largest, largest_weight = opened.scan.largest, opened.scan.largest_weight
+    units = quantum(largest * largest_weight)
+    weight_unit = float(quantum(np.asarray(largest_weight)))
+    reach = float(((largest + np.abs(centers).max(axis=0)) ** 2).sum())
+    cost_unit = float(quantum(np.asarray(reach * largest_weight)))
     sums = np.zeros(centers.shape, dtype=object)
     masses = np.zeros(len(centers), dtype=object)
     counts = np.zeros(len(centers), dtype=np.int64)
     cost = 0
-    for part in map_blocks(
-        source,
+    for part in opened.map(
         lambda _, block: assign_block(block.X, block.y, block.weights, centers, units, weight_unit, cost_unit),
-        description="clustering",
-        progressbar=progressbar,
+        "clustering",
     ):
         sums += as_integers(part[0] / units)
         masses += as_integers(part[1] / weight_unit)
@@ -111,5 +111,5 @@ def assign(source: Source, centers: FloatArray, found: Scan, progressbar: bool =
         means=np.ascontiguousarray(from_integers(sums[kept], units) / mass[:, None]),
         masses=mass,
         counts=counts[kept],
-        cost=float(cost) * 2.0**-36 * cost_unit / found.weight_total,
+        cost=float(cost) * 2.0**-36 * cost_unit / opened.scan.weight_total,
     )

@@ -9,8 +9,7 @@ When to use it: rows that cannot, or must not, be gathered. The law is that of `
 are the centers for the same seed.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -23,11 +22,10 @@ from bayescore.clustering.divergences import SQUARED_EUCLIDEAN, Divergence, chec
 from bayescore.clustering.nearest import Nearest
 from bayescore.clustering.peers import PeerSeeding
 from bayescore.clustering.variates import Rows
-from bayescore.data.passes import map_blocks
+from bayescore.data.opened import Opened
+from bayescore.data.passes import map_pieces
 from bayescore.data.tables import is_dask
-from bayescore.data.tasks import Division, division_of
-from bayescore.types import Design, FloatArray, Source, WeightedData
-from bayescore.types import Rows as AnyRows
+from bayescore.types import FloatArray, Source, WeightedData
 from bayescore.validation import DataError, RandomState, check_alone, check_finite, check_generator, check_integer
 
 
@@ -77,38 +75,30 @@ def d_means_partitions(
     """
     k = check_integer(n_clusters, "n_clusters", low=1)
     rng, d = check_generator(random_state), check_divergence(divergence)
-    peers = Partitions(_rows_of(data, weights), d, progressbar)
-    centers, cost = seed(peers, k, rng)
+    return seed_peers(_opened(data, weights, progressbar), k, rng, d)
+
+
+def seed_peers(
+    opened: Opened, n_clusters: int, rng: np.random.Generator, divergence: Divergence = SQUARED_EUCLIDEAN
+) -> PeerSeeding:
+    """Seed k centers over the pieces of opened rows."""
+    peers = Partitions(opened, divergence)
+    centers, cost = seed(peers, n_clusters, rng)
     return PeerSeeding(centers, cost, peers.sent, peers.received)
 
 
-def _rows_of(data: Any, weights: Any) -> AnyRows:
+def _opened(data: Any, weights: Any, progress: bool) -> Opened:
     if is_dask(data):
         from bayescore.data.dask_rows import dask_rows  # Dask is optional
 
-        return dask_rows(data, weights)
+        return Opened(dask_rows(data, weights), progress=progress)
     if not isinstance(data, Source):
         raise TypeError(
             f"data is a {type(data).__name__}; give a Dask collection or a Source (see as_source), or give d_means the "
             "rows of each peer"
         )
     check_alone("a Source", weights=weights)
-    return data
-
-
-@dataclass(frozen=True, eq=False)
-class _OnePiece:
-    """The rows of one piece, to pass over."""
-
-    design: Design
-    part: Division
-
-    def division(self) -> Division:
-        return self.part
-
-    def blocks(self) -> Iterator[WeightedData]:
-        (piece,) = self.part.pieces
-        return piece.read(0, piece.n_rows)
+    return Opened(data, progress=progress)
 
 
 class Partitions:
@@ -120,24 +110,24 @@ class Partitions:
         Bytes of float64 that passed.
     """
 
-    def __init__(self, rows: AnyRows, divergence: Divergence, progressbar: bool = False) -> None:
-        division = division_of(rows)
+    def __init__(self, opened: Opened, divergence: Divergence) -> None:
+        division = opened.division()
         if division is None:
             raise DataError(
                 "data come in one stream, and d-means++ needs peers: give a Dask collection, a Parquet file or an "
                 "array, or take ol_means over the blocks"
             )
-        self.rows, self.divergence, self.progressbar = rows, divergence, progressbar
+        self.opened, self.divergence = opened, divergence
         self.division = replace(division, pieces=[piece for piece in division.pieces if piece.n_rows])
-        self.centers = np.empty((0, len(rows.design.names)))
+        self.centers = np.empty((0, opened.n_features))
         self.sent, self.received = 0, 0
         self._ends = np.cumsum([piece.n_rows for piece in self.division.pieces])
 
     def totals(self) -> FloatArray:
         """Make a pass over the rows of all peers; return their sums of w D, shape (m,)."""
         sums = np.zeros(len(self._ends))
-        ask = partial(_sum, self.centers, self.divergence, self.rows.design.names)
-        for start, total in map_blocks(self.rows, ask, description="d-means++", progressbar=self.progressbar):
+        ask = partial(_sum, self.centers, self.divergence, self.opened.design.names)
+        for start, total in self.opened.map(ask, "d-means++"):
             sums[np.searchsorted(self._ends, start, side="right")] += total
             self.received += 8
         self.sent += len(sums) * self.centers.nbytes
@@ -146,9 +136,8 @@ class Partitions:
     def answer(self, which: int, rng: np.random.Generator) -> FloatArray:
         """Fetch a uniform draw from a peer."""
         piece = self.division.pieces[which]
-        one = _OnePiece(self.rows.design, replace(self.division, pieces=[piece]))
         ask = partial(_drawn, self.centers, self.divergence, rng)
-        ((center, advanced),) = map_blocks(one, ask, canonical=piece.n_rows)
+        ((_, (center, advanced)),) = map_pieces(replace(self.division, pieces=[piece]), ask, piece.n_rows, cores=1)
         rng.bit_generator.state = advanced.bit_generator.state  # a worker elsewhere has drawn from a copy
         self.sent += self.centers.nbytes
         self.received += center.nbytes

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from bayescore.compiled import jit
 from bayescore.coresets.draw import mix
-from bayescore.data.passes import map_blocks
+from bayescore.data.opened import Opened
 from bayescore.data.tiles import TILE
-from bayescore.types import FloatArray, IntArray, LabelArray, Rows, WeightedData, stack
+from bayescore.types import FloatArray, IntArray, LabelArray, WeightedData, stack
 
 
 @jit
@@ -84,7 +84,7 @@ def _group(block: WeightedData, salt: int, limit: float) -> tuple[WeightedData, 
     return block.take(first[:count]).with_weights(total[:count]), keys[first[:count]]
 
 
-def aggregate(source: Rows, limit: float = math.inf, *, progressbar: bool = False) -> WeightedData | None:
+def aggregate(opened: Opened, limit: float = math.inf) -> WeightedData | None:
     """Merge identical rows, in order of their first appearance; None if more than `limit` are distinct.
 
     Rows count as identical if 128 bits of hash agree: for 1e9 rows the chance of an error is 1e-21.
@@ -92,22 +92,20 @@ def aggregate(source: Rows, limit: float = math.inf, *, progressbar: bool = Fals
     salt = 0
     while True:
         try:
-            return _aggregate(source, limit, salt, progressbar)
+            return _aggregate(opened, limit, salt)
         except _CollisionError:
             salt += 1
         except _TooManyError:
             return None
 
 
-def _aggregate(source: Rows, limit: float, salt: int, progressbar: bool) -> WeightedData:
+def _aggregate(opened: Opened, limit: float, salt: int) -> WeightedData:
     number: dict[int, tuple[int, int]] = {}  # first hash -> place among the distinct rows, second hash
     kept: list[WeightedData] = []
     total = np.zeros(1024)
-    for rows, hashes in map_blocks(
-        source,
+    for rows, hashes in opened.map(
         lambda _, block: _group(block, salt, limit),
-        description="merging rows",
-        progressbar=progressbar,
+        "merging rows",
         canonical=True,  # weights are added in the order of the blocks
     ):
         pairs = hashes.tolist()
@@ -117,11 +115,11 @@ def _aggregate(source: Rows, limit: float, salt: int, progressbar: bool) -> Weig
         if len(number) > limit:
             raise _TooManyError
         kept.append(rows.take(fresh))
-        found = [number[g] for g, _ in pairs]
-        if any(h != second for (_, h), (_, second) in zip(pairs, found, strict=True)):
+        known = [number[g] for g, _ in pairs]
+        if any(h != second for (_, h), (_, second) in zip(pairs, known, strict=True)):
             raise _CollisionError
         if len(number) > len(total):
             total = np.concatenate([total, np.zeros(2 * len(number) - len(total))])
-        total[[place for place, _ in found]] += rows.weights
+        total[[place for place, _ in known]] += rows.weights
     merged = stack(kept)
     return merged.with_weights(total[: len(merged)].copy())

@@ -1,12 +1,10 @@
 """`build_coreset`, the one verb, and `full_data`, its counterpart for the whole data."""
 
 import math
-import warnings
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from bayescore.coresets.aggregate import aggregate
 from bayescore.coresets.calibrated import calibrated_coreset
@@ -20,17 +18,17 @@ from bayescore.coresets.sensitivity import sensitivity_coreset, uniform_coreset
 from bayescore.coresets.separability import warn_if_separable
 from bayescore.data.blocks import is_stream
 from bayescore.data.coreset import Coreset
-from bayescore.data.passes import Scan, column_moments, scan
-from bayescore.data.sources import DesignedSource, as_source
+from bayescore.data.opened import Opened, open_rows
+from bayescore.data.threads import one_blas_thread
 from bayescore.models.likelihoods import check_likelihood
-from bayescore.types import Design, Source, WeightedData, stack
+from bayescore.types import Design, WeightedData
 from bayescore.validation import (
     DataError,
     RandomState,
-    check_alone,
     check_choice,
     check_integer,
     check_seed,
+    warn,
 )
 
 
@@ -137,47 +135,50 @@ def build_coreset(
     check_options(chosen, link, size, options)
     if is_stream(data):
         chosen = check_stream(chosen, standardize, y=y, label=label, weights=weights)
-        return stream_coreset(data, chosen, link, size, intercept, seed, progressbar, options)
-    source = _open(data, y, label, weights, intercept, standardize)
+    opened = _open(data, y, label, weights, intercept, standardize, progressbar, once=True)
+    design = {"intercept": intercept, "standardize": standardize}
+    core = build_opened(opened, chosen, size, link, seed, design, options)
+    return _of(data, core)
+
+
+def build_opened(
+    opened: Opened, method: str, size: int | str, link: str, seed: int, asked: dict[str, bool], options: dict[str, Any]
+) -> Coreset:
+    """Build a coreset of opened rows; see `build_coreset`."""
+    if not opened.again:
+        return stream_coreset(opened, method, link, size, asked["intercept"], seed, options)
+    n_rows = opened.source.n_rows
     if size != "auto":
-        check_integer(size, "size", low=1, high=source.n_rows, why=", the rows of the data; full_data keeps them all")
-    source, found = _designed(source, intercept, standardize, progressbar)
-    n_features = len(source.design.names)
+        check_integer(size, "size", low=1, high=n_rows, why=", the rows of the data; full_data keeps them all")
+    opened = _designed(opened, **asked)
     rows: WeightedData | None = None
     params: dict[str, Any] = {}
-    if chosen in ("auto", "aggregate"):
-        limit = math.inf if chosen == "aggregate" else 1000 if size == "auto" else int(size)
-        rows = aggregate(source, limit, progressbar=progressbar)
-        chosen, params = ("calibrated", {}) if rows is None else ("aggregate", {"lossless": True})
-    draws = min(found.n_rows, max(1000, 20 * n_features)) if size == "auto" else int(size)
-    if rows is None and chosen in ("sensitivity", "leverage"):
-        asked = None if size == "auto" and "epsilon" in options else draws
-        builder = sensitivity_coreset if chosen == "sensitivity" else leverage_coreset
-        rows, params = builder(source, found, asked, seed, progressbar, **options)
-    elif rows is None and chosen == "online":
-        rows, params = online_coreset(source, draws, seed, progressbar)
-    elif rows is None and chosen == "merge_reduce":
-        rows, params = tree_coreset(source, draws, seed, progressbar, likelihood=link, **options)
-    elif rows is None and chosen == "calibrated":
-        with threadpool_limits(1):  # sums of BLAS depend on its threads
+    if method in ("auto", "aggregate"):
+        limit = math.inf if method == "aggregate" else 1000 if size == "auto" else int(size)
+        rows = aggregate(opened, limit)
+        method, params = ("calibrated", {}) if rows is None else ("aggregate", {"lossless": True})
+    draws = min(n_rows, max(1000, 20 * opened.n_features)) if size == "auto" else int(size)
+    if rows is None and method in ("sensitivity", "leverage"):
+        wanted = None if size == "auto" and "epsilon" in options else draws
+        builder = sensitivity_coreset if method == "sensitivity" else leverage_coreset
+        rows, params = builder(opened, wanted, seed, **options)
+    elif rows is None and method == "online":
+        rows, params = online_coreset(opened, draws, seed)
+    elif rows is None and method == "merge_reduce":
+        rows, params = tree_coreset(opened, draws, seed, likelihood=link, **options)
+    elif rows is None and method == "calibrated":
+        with one_blas_thread():
             rows, params = calibrated_coreset(
-                source,
-                found,
-                None if size == "auto" else draws,
-                seed,
-                progressbar,
-                likelihood=check_likelihood(link),
-                **options,
+                opened, None if size == "auto" else draws, seed, likelihood=check_likelihood(link), **options
             )
     elif rows is None:
-        rows, params = uniform_coreset(source, draws, seed, progressbar)
+        rows, params = uniform_coreset(opened, draws, seed)
     if (
-        chosen in ("leverage", "online") or params.get("reduce") == "leverage"
+        method in ("leverage", "online") or params.get("reduce") == "leverage"
     ):  # what their guarantee needs is a finite mu
-        warn_if_separable(source, found, rows, seed, progressbar)
-    params = {**params, "passes": source.n_passes}
-    about = _about(source, found, data)
-    return finish(rows, method=chosen, likelihood=link, params=params, random_state=seed, **about)
+        warn_if_separable(opened, rows, seed)
+    params = {**params, "passes": opened.n_passes}
+    return _finished(rows, opened, method=method, likelihood=link, params=params, random_state=seed)
 
 
 def full_data(
@@ -199,22 +200,21 @@ def full_data(
     ``design=core.design`` they get the coreset's intercept, centers and scales in place of their own.
     """
     link = _likelihood_of(data, likelihood)
-    raw = _open(data, y, label, weights, intercept, standardize)
+    opened = _open(data, y, label, weights, intercept, standardize, progressbar)
     if design is None:
-        source, found = _designed(raw, intercept, standardize, progressbar)
+        opened = _designed(opened, intercept, standardize)
     else:
         if intercept or standardize:
             raise ValueError("design brings its own intercept and scales; leave out intercept and standardize")
-        if raw.design.raw_names != design.raw_names:
+        names = opened.design.raw_names
+        if names != design.raw_names:
             raise DataError(
-                f"data has the features {', '.join(raw.design.raw_names[:5])}, the design "
-                f"{', '.join(design.raw_names[:5])}; give the same columns in the same order"
+                f"data has the features {', '.join(names[:5])}, the design {', '.join(design.raw_names[:5])}; give the "
+                "same columns in the same order"
             )
-        source = DesignedSource(raw, design, design)
-        found = scan(source, progressbar)
-    rows = stack(list(source.blocks()))
-    about = _about(source, found, data)
-    return finish(rows, method="full", likelihood=link, params={}, random_state=0, **about)
+        opened = Opened(opened.rows, design, progress=progressbar)
+    _ = opened.scan  # checks the rows
+    return _of(data, _finished(opened.gathered(), opened, method="full", likelihood=link, params={}, random_state=0))
 
 
 def _likelihood_of(data: Any, likelihood: str | None) -> str:
@@ -222,47 +222,55 @@ def _likelihood_of(data: Any, likelihood: str | None) -> str:
     return check_likelihood(inherited if likelihood is None else likelihood).name
 
 
-def _open(data: Any, y: Any, label: str | None, weights: Any, intercept: bool, standardize: bool) -> Source:
-    if not isinstance(data, Coreset):
-        return as_source(data, y, label=label, weights=weights)
-    check_alone("a coreset", y=y, label=label, weights=weights)
-    if intercept or standardize:
+def _open(
+    data: Any,
+    y: Any,
+    label: str | None,
+    weights: Any,
+    intercept: bool,
+    standardize: bool,
+    progress: bool,
+    once: bool = False,
+) -> Opened:
+    opened = open_rows(data, y, label=label, weights=weights, once=once, progress=progress)
+    if isinstance(data, Coreset) and (intercept or standardize):
         raise ValueError("intercept and standardize belong to the raw data; the coreset's design stays as it is")
-    return data.as_source()
+    return opened
 
 
-def _designed(raw: Source, intercept: bool, standardize: bool, progressbar: bool) -> tuple[DesignedSource, Scan]:
-    """Check every row of the raw source and give the source its design."""
-    design = raw.design
-    check_names(design, raw.label, intercept)
-    source = DesignedSource(raw, design)
-    found = scan(source, progressbar)
-    names = np.asarray(design.names)[found.constant]
+def _designed(opened: Opened, intercept: bool, standardize: bool) -> Opened:
+    """Check every row of raw data and put them through the design asked for."""
+    design = opened.design
+    check_names(design, opened.source.label, intercept)
+    constant = opened.scan.constant
+    names = np.asarray(design.names)[constant]
     if intercept and len(names):
-        warnings.warn(
-            f"column {str(names[0])!r} is constant, as the intercept is: the prior alone tells the two apart; drop it",
-            UserWarning,
-            stacklevel=3,
-        )
+        warn(f"column {str(names[0])!r} is constant, as the intercept is: the prior alone tells the two apart; drop it")
     if standardize:
-        mean, sd = column_moments(source, found, progressbar)
-        center = np.where(found.constant, 0.0, mean)
-        scale = np.where(found.constant | (sd == 0.0), 1.0, sd)
+        mean, sd = opened.moments()
+        center = np.where(constant, 0.0, mean)
+        scale = np.where(constant | (sd == 0.0), 1.0, sd)
         design = replace(design, center=tuple(center.tolist()), scale=tuple(scale.tolist()))
     if intercept:
         design = replace(design, intercept=True)
-    if design is raw.design:
-        return source, found
-    return DesignedSource(raw, design, design, source.n_passes), found.through(design)
+    return opened if design is opened.design else opened.through(design)
 
 
-def _about(source: Source, found: Scan, data: Any) -> dict[str, Any]:
-    """Return what the data say of a coreset; the coreset of a coreset stands for the first one's data."""
-    whole: Any = data if isinstance(data, Coreset) else None
-    return {
-        "design": source.design,
-        "classes": source.classes,
-        "label": source.label,
-        "n_total": whole.n_total if whole else found.n_rows,
-        "weight_total": whole.weight_total if whole else found.weight_total,
-    }
+def _finished(rows: WeightedData, opened: Opened, **about: Any) -> Coreset:
+    """Return rows as a coreset, with what the data say of it."""
+    return finish(
+        rows,
+        design=opened.design,
+        classes=opened.source.classes,
+        label=opened.source.label,
+        n_total=opened.scan.n_rows,
+        weight_total=opened.scan.weight_total,
+        **about,
+    )
+
+
+def _of(data: Any, core: Coreset) -> Coreset:
+    """Return a coreset of `data`; that of a coreset stands for the first one's data."""
+    if not isinstance(data, Coreset):
+        return core
+    return replace(core, n_total=data.n_total, weight_total=data.weight_total)

@@ -20,7 +20,6 @@ real likelihood terms. When to use it: whenever the rows can be read more than o
 """
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -31,10 +30,11 @@ from bayescore.coresets.fixed_size import Candidates, choose, distinct, draw_can
 from bayescore.coresets.pilot import MAX_PILOTS, SCORE_TOTAL, Sums, Whitened, full_mode, sums_at
 from bayescore.coresets.trial import Trial, try_out
 from bayescore.coresets.weights import fit_weights
-from bayescore.data.passes import Scan
+from bayescore.data.opened import Opened
 from bayescore.models.posterior import Terms, prior_part
 from bayescore.models.priors import Normal, Prior
-from bayescore.types import FloatArray, Likelihood, Source, WeightedData
+from bayescore.types import FloatArray, Likelihood, WeightedData
+from bayescore.validation import warn
 
 TOLERANCE = 0.05
 MAX_FORMS = 400  # the fit costs forms^2 x rows
@@ -86,7 +86,7 @@ class Fitted:
 class Calibration:
     """All that fits of several sizes share: one mode, one draw of candidates, one set of totals."""
 
-    source: Source
+    opened: Opened
     likelihood: Likelihood
     prior: Prior
     sums: Sums
@@ -95,7 +95,6 @@ class Calibration:
     seed: int
     draw_seed: int
     largest: int
-    progressbar: bool
 
     def drawn(self, size: int, trials: Sequence[Trial]) -> tuple[WeightedData, int]:
         """Return `size` rows, drawn by score and curvature and by what moved the log-likelihood in `trials`."""
@@ -143,15 +142,14 @@ class Calibration:
         for rounds in range(1 + MAX_ROUNDS):
             fitted = self.fit(size, trials)
             trial = try_out(
-                self.source,
+                self.opened,
                 fitted.rows,
                 self.likelihood,
                 self.prior,
                 self.sums.white.theta,
-                self.seed + rounds,
-                self.draw_seed,
-                self.largest,
-                self.progressbar,
+                seed=self.seed + rounds,
+                draw_seed=self.draw_seed,
+                size=self.largest,
             )
             trials.append(trial)
             fitted = self.judged(fitted, trial)
@@ -223,11 +221,9 @@ def shares_and_totals(
 
 
 def calibrated_coreset(
-    source: Source,
-    found: Scan,
+    opened: Opened,
     size: int | None,
     seed: int,
-    progressbar: bool,
     *,
     likelihood: Likelihood,
     prior: Prior | None = None,
@@ -245,19 +241,18 @@ def calibrated_coreset(
         weights miss; certain, dropped, rounds; size_curve, for each size tried a dict of size, mean_error, sd_error.
     """
     weak = Normal(0.0, 4.0) if prior is None else prior
-    weak.table(len(source.design.names))  # shapes
+    weak.table(opened.n_features)  # shapes
     seeds = np.random.default_rng(seed).integers(2**62, size=MAX_PILOTS + 2).tolist()
-    mode = full_mode(source, found, likelihood, weak, seeds[:MAX_PILOTS], progressbar)
+    mode = full_mode(opened, likelihood, weak, seeds[:MAX_PILOTS])
     white = Whitened(likelihood, mode.beta, mode.factor)
-    sums = sums_at(source, found, white, progressbar)
-    start = min(found.n_rows, max(100, 20 * len(mode.beta)) if size is None else size)
-    largest = min(found.n_rows, LARGEST * start)
-    candidates = draw_candidates(source, sums.probability, largest, seeds[-2], progressbar)
+    sums = sums_at(opened, white)
+    n_rows = opened.scan.n_rows
+    start = min(n_rows, max(100, 20 * len(mode.beta)) if size is None else size)
+    largest = min(n_rows, LARGEST * start)
+    candidates = draw_candidates(opened, sums.probability, largest, seeds[-2])
     part = mode.terms - prior_part(mode.beta, weak)
-    calibration = Calibration(
-        source, likelihood, weak, sums, part, candidates, seeds[-1], seeds[-2], largest, progressbar
-    )
-    if start == found.n_rows:
+    calibration = Calibration(opened, likelihood, weak, sums, part, candidates, seeds[-1], seeds[-2], largest)
+    if start == n_rows:
         curve = [replace(calibration.fit(start), mean_error=0.0, sd_error=0.0)]  # all rows, with their own weights
     elif size is None:
         curve = calibration.search(start, tolerance)
@@ -289,7 +284,5 @@ def calibrated_coreset(
             if best.error < 1.0
             else "their posterior does not cover that of the full data"
         )
-        warnings.warn(
-            f"no weights on these {best.size} rows meet the full data: {errors}; {remedy}", UserWarning, stacklevel=3
-        )
+        warn(f"no weights on these {best.size} rows meet the full data: {errors}; {remedy}")
     return best.rows, params

@@ -35,10 +35,10 @@ from bayescore.coresets.separability import (
     data_whitening,
     first_rows,
     leverage_sample,
-    open_source,
+    opened_source,
     separate,
 )
-from bayescore.data.passes import map_blocks, one_blas_thread, scan
+from bayescore.data.threads import one_blas_thread
 from bayescore.models.likelihoods import LIKELIHOODS
 from bayescore.models.newton import find_mode
 from bayescore.models.posterior import likelihood_terms
@@ -108,28 +108,26 @@ def mu_complexity(
         If the data cannot be used, or all their entries are 0; the message names the place and the remedy.
     """
     rng = check_generator(random_state)
-    source = open_source(data, y, label, weights, intercept)
-    found = scan(source, progressbar)
+    opened = opened_source(data, y, label=label, weights=weights, intercept=intercept, progress=progressbar)
+    _ = opened.scan  # checks the rows
     with one_blas_thread():
-        white = data_whitening(source, progressbar)
+        white = data_whitening(opened)
         seed = int(rng.integers(2**63))
-        answer, rows = separate(source, first_rows(source, found, white, seed, progressbar), white, progressbar)
+        answer, rows = separate(opened, first_rows(opened, white, seed), white)
         if answer.direction is not None:
-            return Complexity(math.inf, answer.direction, answer, source.n_passes)
-        sample = leverage_sample(source, found, white, SAMPLE, seed, progressbar)
+            return Complexity(math.inf, answer.direction, answer, opened.n_passes)
+        sample = leverage_sample(opened, white, SAMPLE, seed)
         # of one seed the longer draw holds the shorter one: with the rows that `separate` added it overlaps as well
         sample = stack([sample, rows.take(~np.isin(rows.index, sample.index))])
         directions = local_maxima(sample, white, rng)
-        parts = map_blocks(
-            source,
+        parts = opened.map(
             lambda _, block: two_sides(block.Z @ white.basis, block.weights, directions),
-            description="mu over all rows",
-            progressbar=progressbar,
+            "mu over all rows",
             canonical=True,
         )
         right, left = reduce(np.add, parts)
     best = int(np.argmax(right / left))
-    return Complexity(float(right[best] / left[best]), white.basis @ directions[:, best], answer, source.n_passes)
+    return Complexity(float(right[best] / left[best]), white.basis @ directions[:, best], answer, opened.n_passes)
 
 
 def two_sides(rows: FloatArray, weights: FloatArray, directions: FloatArray) -> FloatArray:
@@ -164,9 +162,9 @@ def local_maxima(data: WeightedData, white: Whitening, rng: np.random.Generator)
         return math.log(left / right), gradient
 
     def climb(start: FloatArray) -> FloatArray:
-        found = minimize(
+        result = minimize(
             objective, start / np.linalg.norm(start), jac=True, method="L-BFGS-B", options={"maxiter": 500}
         )
-        return np.asarray(found.x)
+        return np.asarray(result.x)
 
     return np.column_stack([climb(start) for start in candidates[:, best].T])

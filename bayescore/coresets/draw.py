@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayescore.compiled import jit
-from bayescore.data.passes import map_blocks
+from bayescore.data.opened import Opened
 from bayescore.data.tiles import TILE
-from bayescore.types import FloatArray, IntArray, Rows, WeightedData, stack
+from bayescore.types import FloatArray, IntArray, WeightedData, stack
 
 Rates = Callable[[WeightedData], IntArray]
 
@@ -170,7 +170,7 @@ def block_draw(
 
 
 def draw(
-    source: Rows,
+    opened: Opened,
     rates: Rates,
     size: int,
     seed: int,
@@ -178,13 +178,12 @@ def draw(
     replace: bool = True,
     canonical: bool = False,
     description: str = "drawing rows",
-    progressbar: bool = False,
 ) -> Draw:
     """Draw `size` rows in one pass.
 
     Parameters
     ----------
-    source : Rows
+    opened : Opened
         Rows.
     rates : callable
         Block -> int64 rates >= 1, shape (n,), row by row.
@@ -195,7 +194,7 @@ def draw(
     replace : bool
         Whether a row may be drawn more than once. Without replacement the rates must all be equal.
     canonical : bool
-        Whether the rates come from BLAS and need canonical blocks; see `map_blocks`.
+        Whether the rates come from BLAS and need canonical blocks; see `Opened.map`.
     """
     most = 1 << 62 if replace else 1
     late = math.inf
@@ -205,7 +204,7 @@ def draw(
 
     kept: Draw | None = None
     pending: list[Draw] = []
-    for part in map_blocks(source, one, description=description, progressbar=progressbar, canonical=canonical):
+    for part in opened.map(one, description, canonical=canonical):
         pending.append(part)
         held = sum(len(p.times) for p in pending) + (len(kept.times) if kept else 0)
         if held >= (size if late == math.inf else 2 * size):

@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from bayescore.compiled import jit, jit_sums
 from bayescore.coresets.draw import hash_uniform
 from bayescore.coresets.kernels import leverage_rows
-from bayescore.data.passes import map_blocks
+from bayescore.data.opened import Opened
 from bayescore.data.tiles import TILE, load_tile, new_tile
-from bayescore.types import FloatArray, LabelArray, Source, WeightedData
+from bayescore.types import FloatArray, LabelArray, WeightedData
 
 # Columns of unit length count as dependent below this singular value, relative to the largest: rounding leaves about
 # 1e-15 of a dependent column; a direction of 1e-13 has leverages of three digits.
@@ -90,16 +90,9 @@ def join(first: FloatArray, second: FloatArray) -> FloatArray:
     return r_factor(np.concatenate([first, second]))
 
 
-def data_factor(source: Source, progressbar: bool = False) -> FloatArray:
+def data_factor(opened: Opened) -> FloatArray:
     """Return the factor of all rows, shape (min(N, D), D); one pass."""
-    parts = map_blocks(
-        source,
-        lambda _, block: block_factor(block),
-        description="QR of the rows",
-        progressbar=progressbar,
-        canonical=True,
-    )
-    return reduce(join, parts)
+    return reduce(join, opened.map(lambda _, block: block_factor(block), "QR of the rows", canonical=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,22 +185,18 @@ def _block_sketch(start: int, block: WeightedData, seed: int, n_buckets: int) ->
     return kept[:count], sums[:count]
 
 
-def sketch_factor(source: Source, seed: int, progressbar: bool = False) -> FloatArray:
+def sketch_factor(opened: Opened, seed: int) -> FloatArray:
     """Return the factor of a count sketch of the weighted rows, shape (D, D); one pass.
 
     Each row is added, with a random sign, to one of D^2 buckets, 400 at least: with t of them X'WX is off by about
     2 sqrt(D / t), too much for D^2 where D is small. Bucket and sign are hashes of (seed, position), and canonical
     blocks are added in their order, so that cuts into blocks change nothing.
     """
-    n_features = len(source.design.names)
+    n_features = opened.n_features
     n_buckets = max(n_features, _LEAST) ** 2
     sketch = np.zeros((n_buckets, n_features))
-    for kept, sums in map_blocks(
-        source,
-        lambda start, block: _block_sketch(start, block, seed, n_buckets),
-        description="sketching",
-        progressbar=progressbar,
-        canonical=True,
+    for kept, sums in opened.map(
+        lambda start, block: _block_sketch(start, block, seed, n_buckets), "sketching", canonical=True
     ):
         sketch[kept] += sums
     return r_factor(sketch)

@@ -1,12 +1,11 @@
 """What every builder ends with: checked names, and a `Coreset` of the rows that were chosen."""
 
-import warnings
 from importlib.metadata import version
 from typing import Any
 
 from bayescore.data.coreset import Coreset
 from bayescore.types import Design, WeightedData
-from bayescore.validation import DataError
+from bayescore.validation import DataError, warn
 
 
 def check_names(design: Design, label: str, intercept: bool) -> None:
@@ -19,12 +18,10 @@ def check_names(design: Design, label: str, intercept: bool) -> None:
 
 
 def finish(rows: WeightedData, **about: Any) -> Coreset:
-    """Return `rows` as a coreset with the fields `about`; warn, two calls up, where they are of one class only."""
+    """Return `rows` as a coreset with the fields `about`; warn where they are of one class only."""
     if len(set(rows.y.tolist())) < 2:
-        warnings.warn(
+        warn(
             f"all {len(rows)} rows of the coreset have one label; the posterior will be driven by the prior: "
-            "ask for a larger size",
-            UserWarning,
-            stacklevel=3,
+            "ask for a larger size"
         )
     return Coreset(rows.X, rows.y, rows.weights, rows.index, version=version("bayescore"), **about)

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayescore.coresets.draw import hash_uniforms
-from bayescore.data.passes import map_blocks
-from bayescore.types import FloatArray, IntArray, Source, WeightedData, stack
+from bayescore.data.opened import Opened
+from bayescore.types import FloatArray, IntArray, WeightedData, stack
 
 Probability = Callable[[WeightedData], FloatArray]
 
@@ -128,7 +128,7 @@ def choose(candidates: Candidates, size: int, total: float) -> tuple[WeightedDat
     return rows.with_weights(rows.weights / inclusion[rank]), certain
 
 
-def draw_candidates(source: Source, probability: Probability, size: int, seed: int, progressbar: bool) -> Candidates:
+def draw_candidates(opened: Opened, probability: Probability, size: int, seed: int) -> Candidates:
     """Return in one pass all rows that a draw of at most `size` rows may need; see `choose`.
 
     ``probability(block)`` gives the rows' p, shape (n,), up to a factor, row by row.
@@ -139,7 +139,7 @@ def draw_candidates(source: Source, probability: Probability, size: int, seed: i
     def one(start: int, block: WeightedData) -> Candidates:
         return candidates(probability(block), start, block, size, seed, bar)
 
-    for part in map_blocks(source, one, description="drawing rows", progressbar=progressbar):
+    for part in opened.map(one, "drawing rows"):
         kept = keep(kept, part, size)
         if len(kept) == 1:
             bar = bar_of(kept[0], size)

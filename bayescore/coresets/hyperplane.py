@@ -13,10 +13,10 @@ from scipy.optimize import linprog
 
 from bayescore.compiled import jit
 from bayescore.coresets.factor import Whitening
-from bayescore.data.passes import map_blocks
+from bayescore.data.opened import Opened
 from bayescore.data.tiles import TILE, load_tile, new_tile
 from bayescore.models.terms import predictor, squared_lengths
-from bayescore.types import FloatArray, LabelArray, Source, WeightedData, stack
+from bayescore.types import FloatArray, LabelArray, WeightedData, stack
 
 TOLERANCE = 1e-9  # cosine that counts as 0; the solver's own tolerance is 1e-10, the least that HiGHS takes
 CUTS = 500  # rows that a pass brings back
@@ -40,9 +40,15 @@ def unit_rows(block: WeightedData, white: Whitening) -> tuple[FloatArray, FloatA
 
 @jit
 def _margins(
-    X: FloatArray, y: LabelArray, basis: FloatArray, normal: FloatArray, reach: FloatArray, out: FloatArray
+    X: FloatArray,
+    y: LabelArray,
+    basis: FloatArray,
+    normal: FloatArray,
+    reach: FloatArray,
+    margins: FloatArray,
+    errors: FloatArray,
 ) -> None:
-    """Write z . normal over abs(z' basis), and the rounding errors of `unit_rows`, shape (2, n)."""
+    """Write z . normal over abs(z' basis), and the rounding errors of `unit_rows`, shape (n,) each."""
     tile, eps = new_tile(X.shape[1]), X.shape[1] * 2.220446049250313e-16
     margin, squares, size = np.empty(TILE), np.empty(TILE), np.empty(TILE)
     for start in range(0, len(y), TILE):
@@ -57,8 +63,8 @@ def _margins(
         for lane in range(width):
             length, error = math.sqrt(squares[lane]), eps * size[lane]
             inverse = 1.0 / length if length > error else 0.0
-            out[0, start + lane] = margin[lane] * inverse
-            out[1, start + lane] = error * inverse
+            margins[start + lane] = margin[lane] * inverse
+            errors[start + lane] = error * inverse
 
 
 def widest_margin(unit: FloatArray, error: FloatArray) -> FloatArray | None:
@@ -113,17 +119,16 @@ class Against:
         return Against(self.n_rows + other.n_rows, self.n_on_plane + other.n_on_plane, worst, margins[order])
 
 
-def against(source: Source, white: Whitening, direction: FloatArray, strict: bool, progressbar: bool) -> Against:
+def against(opened: Opened, white: Whitening, direction: FloatArray, *, strict: bool) -> Against:
     """Find the rows on the wrong side of a direction, or if `strict` on its hyperplane; one pass."""
     normal, size = white.basis @ direction, np.abs(white.basis).sum(axis=1)
 
     def one(_: int, block: WeightedData) -> Against:
-        found = np.empty((2, len(block)))
-        _margins(block.X, block.y, white.basis, normal, size, found)
-        margins, reach = found[0], TOLERANCE + found[1]
+        margins, error = np.empty((2, len(block)))
+        _margins(block.X, block.y, white.basis, normal, size, margins, error)
+        reach = TOLERANCE + error
         wrong = np.flatnonzero(margins <= reach if strict else margins < -reach)
         worst = wrong[np.argsort(margins[wrong], kind="stable")[:CUTS]]
         return Against(len(wrong), int((np.abs(margins) <= reach).sum()), block.take(worst), margins[worst])
 
-    parts = map_blocks(source, one, description="trying the direction", progressbar=progressbar)
-    return reduce(Against.join, parts)
+    return reduce(Against.join, opened.map(one, "trying the direction"))

@@ -21,7 +21,7 @@ from bayescore.data.blocks import LABEL, Intake
 from bayescore.data.checkpoint import Arrays, read_checkpoint, write_checkpoint
 from bayescore.data.coreset import Coreset
 from bayescore.data.cutter import Cutter
-from bayescore.data.passes import one_blas_thread
+from bayescore.data.threads import one_blas_thread
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.types import Design, WeightedData
 from bayescore.validation import DataError, RandomState, check_integer, check_seed, two_classes

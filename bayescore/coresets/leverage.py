@@ -26,9 +26,10 @@ from bayescore.coresets.factor import (
     sketch_factor,
     whitening,
 )
-from bayescore.data.passes import map_blocks, one_blas_thread, scan
+from bayescore.data.opened import Opened
 from bayescore.data.sources import unlabelled
-from bayescore.types import FloatArray, Source, WeightedData
+from bayescore.data.threads import one_blas_thread
+from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import RandomState, check_choice, check_seed
 
 SCORES = ("exact", "sketch")
@@ -79,13 +80,17 @@ def leverage_scores(
     check_choice(scores, "scores", (*SCORES, "online"))
     check_project(project, scores)
     seed = check_seed(random_state)
-    source = unlabelled(X, weights)
-    scan(source)
+    return scores_of(Opened(unlabelled(X, weights)), scores, project=project, seed=seed)
+
+
+def scores_of(opened: Opened, scores: str, *, project: bool, seed: int) -> FloatArray:
+    """Return the leverage scores of opened rows, shape (n,); see `leverage_scores`."""
+    _ = opened.scan  # checks the rows
     with one_blas_thread():
         if scores == "online":
-            return np.concatenate([white.leverage(block) for block, white in running(source)])
-        _, score = scorer(source, scores, project, seed)
-        return np.concatenate(list(map_blocks(source, lambda _, block: score(block), canonical=True)))
+            return np.concatenate([white.leverage(block) for block, white in running(opened)])
+        _, score = scorer(opened, scores, project, seed)
+        return np.concatenate(list(opened.map(lambda _, block: score(block), canonical=True)))
 
 
 def check_project(project: bool, scores: str) -> None:
@@ -95,25 +100,25 @@ def check_project(project: bool, scores: str) -> None:
 
 
 def scorer(
-    source: Source, scores: str, project: bool, seed: int, progressbar: bool = False
+    opened: Opened, scores: str, project: bool, seed: int
 ) -> tuple[Whitening, Callable[[WeightedData], FloatArray]]:
     """Return a whitening of the rows, and their scores as a function of a block; one pass."""
     if scores == "exact":
-        white = whitening(data_factor(source, progressbar))
+        white = whitening(data_factor(opened))
         return white, white.leverage
     rng = np.random.default_rng(seed)
-    white = whitening(sketch_factor(source, int(rng.integers(2**63)), progressbar))
-    n_columns = max(1, math.ceil(math.log(source.n_rows)))
+    white = whitening(sketch_factor(opened, int(rng.integers(2**63))))
+    n_columns = max(1, math.ceil(math.log(opened.scan.n_rows)))
     if project and n_columns < white.rank:
         white = white.projected(n_columns, rng)
     # two rows that each stand alone may share a bucket: the sketch then lacks a direction, and both rows leave its span
     return white, lambda block: np.where(white.outside(block), 1.0, white.leverage(block))
 
 
-def running(source: Source) -> Iterator[tuple[WeightedData, Whitening]]:
+def running(opened: Opened) -> Iterator[tuple[WeightedData, Whitening]]:
     """Yield each block and the whitening of all rows up to its end."""
-    factor = np.empty((0, len(source.design.names)))
-    for block, part in map_blocks(source, lambda _, block: (block, block_factor(block)), canonical=True):
+    factor = np.empty((0, opened.n_features))
+    for block, part in opened.map(lambda _, block: (block, block_factor(block)), canonical=True):
         factor = join(factor, part)
         yield block, whitening(factor)
 
@@ -147,7 +152,7 @@ def online_scores_by_row(X: ArrayLike, weights: ArrayLike | None = None) -> Floa
     computes M^+ anew where u != 0.
     """
     source = unlabelled(X, weights)
-    scan(source)
+    _ = Opened(source).scan  # checks the rows
     rows = np.sqrt(source.weights)[:, None] * source.X
     length = np.linalg.norm(rows, axis=0)
     rows /= np.where(length > 0.0, length, 1.0)  # scores ignore scales of columns, rounding does not

@@ -19,8 +19,9 @@ import numpy as np
 from bayescore.coresets.draw import draw, weighted
 from bayescore.coresets.factor import Whitening
 from bayescore.coresets.leverage import scorer
-from bayescore.data.passes import Scan, one_blas_thread
-from bayescore.types import FloatArray, IntArray, Source, WeightedData
+from bayescore.data.opened import Opened
+from bayescore.data.threads import one_blas_thread
+from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, check_integer, check_positive
 
 # Rates are whole multiples of 2^-44. s_n >= w_n / W, so none is below 1 as long as W / w_n <= 2^44 = 1.8e13; s_n < 4,
@@ -119,11 +120,9 @@ def _draws(n_features: int, delta: float, mu: float, weight_span: float, total: 
 
 
 def leverage_coreset(
-    source: Source,
-    found: Scan,
+    opened: Opened,
     size: int | None,
     seed: int,
-    progressbar: bool,
     *,
     scores: str = "exact",
     project: bool = False,
@@ -148,26 +147,27 @@ def leverage_coreset(
         If `epsilon` asks for more draws than there are rows.
     """
     score_seed, draw_seed = np.random.default_rng(seed).integers(2**63, size=2).tolist()
+    scan = opened.scan
+    weight_total = scan.weight_total
     with one_blas_thread():
-        white, score = scorer(source, scores, project, score_seed, progressbar)
+        white, score = scorer(opened, scores, project, score_seed)
         check_rank(white)
         if size is None:
             assert epsilon is not None
             assert mu is not None
-            span = found.weight_total / found.smallest_weight
-            size = leverage_size(len(source.design.names), epsilon, delta, mu, span, 2.0 * (white.rank + 1))
-            if size > found.n_rows:
+            span = weight_total / scan.smallest_weight
+            size = leverage_size(opened.n_features, epsilon, delta, mu, span, 2.0 * (white.rank + 1))
+            if size > scan.n_rows:
                 raise ValueError(
-                    f"epsilon={epsilon:g} and mu={mu:g} need {size} draws, more than the {found.n_rows} rows; give a "
+                    f"epsilon={epsilon:g} and mu={mu:g} need {size} draws, more than the {scan.n_rows} rows; give a "
                     "larger epsilon, or a size"
                 )
         drawn = draw(
-            source,
-            lambda block: rates_of(score(block), block.weights, found.weight_total),
+            opened,
+            lambda block: rates_of(score(block), block.weights, weight_total),
             size,
             draw_seed,
             canonical=True,
-            progressbar=progressbar,
         )
     params = {"draws": size, "scores": scores, "rank": white.rank, "score_total": score_total(drawn.total)}
     if project:

@@ -1,9 +1,8 @@
 """Coresets by merge and reduce, of a source or a stream: one pass that grows a tree (`tree`), and its answer."""
 
 import math
-import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -12,34 +11,22 @@ from bayescore.coresets.calibrated import TOLERANCE, calibrated_coreset
 from bayescore.coresets.drift import mode_error
 from bayescore.coresets.reduce import Reduced, check_reduction
 from bayescore.coresets.tree import DELTA, Tree, node_delta, node_seed
-from bayescore.data.passes import block_rows, map_blocks, one_blas_thread, scan, tracked
+from bayescore.data.opened import Opened
+from bayescore.data.passes import map_pieces, map_stream
 from bayescore.data.sources import as_source
-from bayescore.data.tasks import Division, division_of, recut
+from bayescore.data.tasks import recut
+from bayescore.data.threads import one_blas_thread
 from bayescore.models.likelihoods import LIKELIHOODS
-from bayescore.types import Design, Rows, Source, WeightedData, stack
+from bayescore.types import WeightedData, stack
+from bayescore.validation import warn
 
 NODE_FACTOR = 4  # nodes hold so many times the rows asked for
 _TOP = 64  # level of the answer's own reduction, for its random numbers
 
 
-def leaf_size(size: int, n_features: int) -> int:
+def leaf_size(size: int, block_rows: int) -> int:
     """Return the rows of a leaf, for a coreset of `size` rows: a canonical block, or more where nodes are large."""
-    return max(block_rows(n_features), 4 * NODE_FACTOR * size)
-
-
-@dataclass(frozen=True, eq=False)
-class _Generation:
-    """Leaves that have one anchor, as rows to pass over."""
-
-    design: Design
-    part: Division | None
-    leaves: Iterator[WeightedData]
-
-    def division(self) -> Division | None:
-        return self.part
-
-    def blocks(self) -> Iterator[WeightedData]:
-        return self.leaves
+    return max(block_rows, 4 * NODE_FACTOR * size)
 
 
 def _reduce_leaf(tree: Tree, offset: int, step: int, start: int, block: WeightedData) -> Reduced | WeightedData:
@@ -47,47 +34,47 @@ def _reduce_leaf(tree: Tree, offset: int, step: int, start: int, block: Weighted
     return block if len(block) < step else tree.reduced_leaf(offset + start // step, block)
 
 
-def grow(rows: Rows, tree: Tree, step: int, progressbar: bool) -> tuple[Tree, WeightedData | None]:
+def grow(opened: Opened, tree: Tree, step: int) -> tuple[Tree, WeightedData | None]:
     """Absorb all rows of a source, or of a stream, in leaves of `step` rows; return the rows left over too.
 
     One pass: leaves are reduced by the source's workers, other nodes here.
     """
-    division = division_of(rows)
-    leaves = iter(()) if division is not None else recut(rows.blocks(), step)
+    division = opened.division()
+    leaves = iter(()) if division is not None else recut(opened.blocks(), step)
     rest: WeightedData | None = None
 
     def results() -> Iterator[tuple[int, None]]:
         nonlocal tree, rest
         n_leaves = count = 1
         while n_leaves == count and rest is None:
+            # the leaves of a generation have one anchor
             first, count = tree.n_leaves, max(1, tree.n_leaves)
-            if division is None:
-                generation = _Generation(rows.design, None, islice(leaves, count))
-            else:
-                part = replace(division, low=first * step, high=(first + count) * step)
-                generation = _Generation(rows.design, part, leaves)
             # what travels to the workers knows the anchor, and none of the nodes
             work = partial(_reduce_leaf, replace(tree, nodes=()), first if division is None else 0, step)
+            reduced = (
+                map_stream(islice(leaves, count), work, step, opened.cores)
+                if division is None
+                else map_pieces(
+                    replace(division, low=first * step, high=(first + count) * step), work, step, opened.cores
+                )
+            )
             n_leaves = 0
-            for leaf in map_blocks(generation, work, canonical=step):
+            for n_rows, leaf in reduced:
                 if isinstance(leaf, WeightedData):
                     rest = leaf
-                    yield len(leaf), None
                 else:
                     tree, n_leaves = tree.absorb(leaf), n_leaves + 1
-                    yield step, None
+                yield n_rows, None
 
-    total = rows.n_rows if isinstance(rows, Source) else None
-    for _ in tracked(results(), total, "merge and reduce", progressbar):
+    for _ in opened.tracked(results(), "merge and reduce"):
         pass
     return tree, rest
 
 
 def tree_coreset(
-    rows: Rows,
+    opened: Opened,
     size: int,
     seed: int,
-    progressbar: bool,
     *,
     likelihood: str,
     reduce: str = "calibrated",
@@ -95,10 +82,10 @@ def tree_coreset(
     leaf_rows: int | None = None,
 ) -> tuple[WeightedData, dict[str, Any]]:
     """Build a coreset of a source or a stream by merge and reduce, in one pass; see `StreamingCoreset`."""
-    step = leaf_size(size, len(rows.design.names)) if leaf_rows is None else leaf_rows
+    step = leaf_size(size, opened.block_rows) if leaf_rows is None else leaf_rows
     with one_blas_thread():
         tree = Tree(check_reduction(reduce, likelihood, NODE_FACTOR * size, mu), seed)
-        return answer(*grow(rows, tree, step, progressbar), size)
+        return answer(*grow(opened, tree, step), size)
 
 
 def answer(tree: Tree, rest: WeightedData | None, size: int) -> tuple[WeightedData, dict[str, Any]]:
@@ -117,9 +104,9 @@ def answer(tree: Tree, rest: WeightedData | None, size: int) -> tuple[WeightedDa
     if method == "calibrated":
         # a stream may not know yet which label is +1, and draws from a mirrored posterior are other draws
         sign = rows.y[0]
-        source = as_source(replace(rows, y=rows.y * sign))
+        opened = Opened(as_source(replace(rows, y=rows.y * sign)))
         link = LIKELIHOODS[tree.reducer.likelihood]
-        chosen, more = calibrated_coreset(source, scan(source), size, seed, False, likelihood=link, advise=False)
+        chosen, more = calibrated_coreset(opened, size, seed, likelihood=link, advise=False)
         mode = tree.reducer.mode(rows)
         errors = [error for node in tree.nodes for error in tree.errors_at(node, mode.beta)]
         below = mode_error(errors, mode.terms.precision)
@@ -149,4 +136,4 @@ def _warn_of(mean_error: float, sd_error: float, below: float) -> None:
             if max(mean_error, sd_error) < 1.0
             else "a posterior far from that of all rows"
         )
-        warnings.warn(f"expect {expected}: {what}; {remedy}", UserWarning, stacklevel=4)
+        warn(f"expect {expected}: {what}; {remedy}")

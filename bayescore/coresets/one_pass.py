@@ -1,10 +1,9 @@
 """Coresets of rows that come once: an iterator of blocks (X, y) or (X, y, weights).
 
-The builders are those that need no second look at the rows. Labels are found on the way, and each block is checked as
+The builders are those that need no second look at the rows. Labels are intake on the way, and each block is checked as
 it comes. Rows and weights are those that the same seed gives from any other source.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 from bayescore.coresets.aggregate import aggregate
@@ -15,6 +14,8 @@ from bayescore.coresets.sensitivity import uniform_coreset
 from bayescore.coresets.separability import warn_if_rows_separable
 from bayescore.data.blocks import LABEL, Stream
 from bayescore.data.coreset import Coreset
+from bayescore.data.opened import Opened
+from bayescore.types import Design
 from bayescore.validation import check_alone, check_integer
 
 ONE_PASS = ("merge_reduce", "online", "uniform", "aggregate")
@@ -42,13 +43,12 @@ def check_stream(method: str, standardize: bool, **beside: object) -> str:
 
 
 def stream_coreset(
-    data: Iterator[Any],
+    opened: Opened,
     method: str,
     link: str,
     size: int | str,
     intercept: bool,
     seed: int,
-    progressbar: bool,
     options: dict[str, Any],
 ) -> Coreset:
     """Build a coreset of an iterator of blocks; see `build_coreset`, and `check_stream` for the methods.
@@ -62,33 +62,36 @@ def stream_coreset(
     ValueError
         If `size` is more than there are rows.
     """
-    rows = Stream(data, intercept=intercept)
-    check_names(rows.design, LABEL, intercept)
-    draws = max(1000, 20 * len(rows.design.names)) if size == "auto" else int(size)
+    rows = opened.rows
+    assert isinstance(rows, Stream)
+    design = Design(rows.design.raw_names, intercept)
+    check_names(design, LABEL, intercept)
+    opened = opened.through(design)
+    draws = max(1000, 20 * opened.n_features) if size == "auto" else int(size)
     params: dict[str, Any]
     if method == "aggregate":
-        merged = aggregate(rows, progressbar=progressbar)
+        merged = aggregate(opened)
         assert merged is not None
         chosen, params = merged, {"lossless": True}
     elif method == "uniform":
-        chosen, params = uniform_coreset(rows, draws, seed, progressbar)
+        chosen, params = uniform_coreset(opened, draws, seed)
     elif method == "merge_reduce":
-        chosen, params = tree_coreset(rows, draws, seed, progressbar, likelihood=link, **options)
+        chosen, params = tree_coreset(opened, draws, seed, likelihood=link, **options)
     else:
-        stream = online_pass(rows, draws, seed, progressbar)
+        stream = online_pass(opened, draws, seed)
         chosen, params = stream.cut(min(draws, stream.n_rows)).result()
     if method == "online" or params.get("reduce") == "leverage":
         warn_if_rows_separable(chosen)
-    found = rows.intake
+    intake = rows.intake
     if method in ("online", "uniform") and size != "auto":
-        check_integer(size, "size", low=1, high=found.n_rows, why=", the rows of the data")
+        check_integer(size, "size", low=1, high=intake.n_rows, why=", the rows of the data")
     return finish(
-        found.settled(chosen),
-        design=rows.design,
-        classes=found.classes,
+        intake.settled(chosen),
+        design=design,
+        classes=intake.classes,
         label=LABEL,
-        n_total=found.n_rows,
-        weight_total=found.weight_total,
+        n_total=intake.n_rows,
+        weight_total=intake.weight_total,
         method=method,
         likelihood=link,
         params={**params, "passes": 1},

@@ -22,8 +22,9 @@ from bayescore.coresets.factor import block_factor, join, whitening
 from bayescore.coresets.incremental import BlockStream, rows_from_arrays, rows_to_arrays
 from bayescore.coresets.leverage_coreset import check_rank, rates_of, score_total
 from bayescore.data.checkpoint import Arrays
-from bayescore.data.passes import block_rows, map_blocks
-from bayescore.types import FloatArray, Rows, WeightedData
+from bayescore.data.cutter import block_rows
+from bayescore.data.opened import Opened
+from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import RandomState
 
 
@@ -71,27 +72,22 @@ def empty_stream(size: int, seed: int, n_features: int) -> Stream:
     return Stream(size, seed, np.empty((0, n_features)))
 
 
-def online_pass(rows: Rows, size: int, seed: int, progressbar: bool) -> Stream:
+def online_pass(opened: Opened, size: int, seed: int) -> Stream:
     """Draw on-line, in one pass.
 
     Each block is scored against all blocks before it, so the rows come to this process, wherever they are kept.
     """
-    stream = empty_stream(size, seed, len(rows.design.names))
-    for block, part in map_blocks(
-        rows,
-        lambda _, block: (block, block_factor(block)),
-        description="drawing rows",
-        progressbar=progressbar,
-        canonical=True,
-        here=True,
+    stream = empty_stream(size, seed, opened.n_features)
+    for block, part in opened.map(
+        lambda _, block: (block, block_factor(block)), "drawing rows", canonical=True, here=True
     ):
         stream = stream.absorb(block, part)
     return stream
 
 
-def online_coreset(source: Rows, size: int, seed: int, progressbar: bool) -> tuple[WeightedData, dict[str, Any]]:
+def online_coreset(opened: Opened, size: int, seed: int) -> tuple[WeightedData, dict[str, Any]]:
     """Draw a coreset on-line, in one pass over a source."""
-    return online_pass(source, size, seed, progressbar).result()
+    return online_pass(opened, size, seed).result()
 
 
 class OnlineCoreset(BlockStream[Stream]):

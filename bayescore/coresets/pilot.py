@@ -13,11 +13,11 @@ import numpy as np
 
 from bayescore.coresets.fixed_size import Probability, choose, draw_candidates
 from bayescore.coresets.kernels import column_squares, leverage_rows, score_rows, score_sums
-from bayescore.data.passes import Scan, map_blocks
+from bayescore.data.opened import Opened
 from bayescore.models.newton import Mode, cholesky_and_decrement, find_mode
 from bayescore.models.posterior import Terms, likelihood_terms, posterior, prior_part
 from bayescore.models.priors import Prior
-from bayescore.types import FloatArray, Likelihood, Source, WeightedData
+from bayescore.types import FloatArray, Likelihood, WeightedData
 
 MAX_PILOTS = 5
 SCORE_TOTAL = 3.1  # sum over all rows of `Sums.probability`
@@ -74,61 +74,48 @@ class Sums:
         return np.asarray(g * (g * (1.0 / self.squares) + 1.0 / self.norms) + rest)
 
 
-def sums_at(source: Source, found: Scan, white: Whitened, progressbar: bool) -> Sums:
+def sums_at(opened: Opened, white: Whitened) -> Sums:
     """Return the sums at `white`; one pass."""
-    parts = map_blocks(
-        source, lambda _, block: white.sums(block), description="scores", progressbar=progressbar, canonical=True
-    )
-    total = np.sum(list(parts), axis=0)
+    total = np.sum(list(opened.map(lambda _, block: white.sums(block), "scores", canonical=True)), axis=0)
     squares, norms, leverages = np.maximum(total[:3], np.finfo(float).tiny).tolist()  # columns may all be zero
-    return Sums(white, squares, norms, leverages, found.weight_total, total[3:])
+    return Sums(white, squares, norms, leverages, opened.scan.weight_total, total[3:])
 
 
-def by_size(source: Source, found: Scan, progressbar: bool) -> Probability:
+def by_size(opened: Opened) -> Probability:
     """Return p = (1/2 + |x / rms|^2 / (2 D)) w / W, which sums to 1; one pass.
 
     Rows of rare categories are large once their columns are scaled, so a pilot drawn so sees every column.
     """
-    parts = map_blocks(
-        source,
-        lambda _, block: column_squares(block.X, block.weights),
-        description="sizes of rows",
-        progressbar=progressbar,
-        canonical=True,
-    )
+    parts = opened.map(lambda _, block: column_squares(block.X, block.weights), "sizes of rows", canonical=True)
     squares: FloatArray = np.maximum(sum(parts), np.finfo(float).tiny)
-    share = 0.5 / found.weight_total
+    share = 0.5 / opened.scan.weight_total
     scaled = np.diag(np.sqrt(0.5 / (squares * len(squares))))
     return lambda block: leverage_rows(block.X, block.y, block.weights, scaled) + block.weights * share
 
 
-def full_mode(
-    source: Source, found: Scan, likelihood: Likelihood, prior: Prior, seeds: list[int], progressbar: bool
-) -> Mode:
+def full_mode(opened: Opened, likelihood: Likelihood, prior: Prior, seeds: list[int]) -> Mode:
     """Return the MAP of the full data to 0.01 posterior sd; `seeds` has `MAX_PILOTS` entries."""
-    n_features = len(source.design.names)
-    size = min(found.n_rows, max(5000, 30 * n_features))
+    n_features = opened.n_features
+    size = min(opened.scan.n_rows, max(5000, 30 * n_features))
 
     def pilot(probability: Probability, total: float, seed: int, start: FloatArray) -> tuple[WeightedData, Whitened]:
-        rows, _ = choose(draw_candidates(source, probability, size, seed, progressbar), size, total)
+        rows, _ = choose(draw_candidates(opened, probability, size, seed), size, total)
         mode = find_mode(posterior(rows, likelihood, prior).terms, start, tolerance=1e-3)
         return rows, Whitened(likelihood, mode.beta, mode.factor)
 
     def full_terms(beta: FloatArray) -> Terms:
         total = prior_part(beta, prior)
-        for part in map_blocks(
-            source,
+        for part in opened.map(
             lambda _, block: likelihood_terms(beta, block.X, block.weights, likelihood, block.y),
-            description="Newton pass",
-            progressbar=progressbar,
+            "Newton pass",
             canonical=True,
         ):
             total = total + part
         return total
 
-    _, white = pilot(by_size(source, found, progressbar), 1.0, seeds[0], np.zeros(n_features))
+    _, white = pilot(by_size(opened), 1.0, seeds[0], np.zeros(n_features))
     for seed in seeds[1:]:
-        sums = sums_at(source, found, white, progressbar)
+        sums = sums_at(opened, white)
         rows, white = pilot(sums.probability, SCORE_TOTAL, seed, white.theta)
         here = full_terms(white.theta)
         # a pilot that saw everything ends where the full score is about as large as the pilot's own standard error

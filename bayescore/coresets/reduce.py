@@ -21,8 +21,8 @@ from bayescore.coresets.fixed_size import draw_candidates
 from bayescore.coresets.leverage_coreset import leverage_coreset, leverage_epsilon
 from bayescore.coresets.pilot import sums_at
 from bayescore.coresets.sensitivity import sensitivity_coreset, sensitivity_epsilon
-from bayescore.data.passes import Scan, scan
-from bayescore.data.sources import ArraySource, as_source
+from bayescore.data.opened import Opened
+from bayescore.data.sources import as_source
 from bayescore.models.likelihoods import LIKELIHOODS
 from bayescore.models.newton import Mode, find_mode
 from bayescore.models.posterior import posterior
@@ -76,44 +76,38 @@ class Reducer:
         """Return at most `size` rows in place of `rows`; their epsilon fails with probability delta."""
         # identical rows are one with their weights: nothing is lost, and what is left can be told apart
         few = max(self.size, len(rows) // 4)
-        if len(rows) > self.size and (merged := aggregate(as_source(rows), few)) is not None:
+        if len(rows) > self.size and (merged := aggregate(Opened(as_source(rows)), few)) is not None:
             rows = merged
         if len(rows) <= self.size:
             needed = anchor is None and self.method == "calibrated"
             return Reduced(rows, 0.0, anchor=self.mode(rows).beta if needed else anchor, kept=True)
-        source = as_source(rows)
-        assert isinstance(source, ArraySource)
-        found = scan(source)
+        opened = Opened(as_source(rows))
         if self.method == "sensitivity":
-            chosen, params = sensitivity_coreset(source, found, self.size, seed, False)
+            chosen, params = sensitivity_coreset(opened, self.size, seed)
             epsilon = sensitivity_epsilon(params["mean_sensitivity"], rows.n_features, self.size, delta)
             return Reduced(chosen, epsilon, params["radius"])
         if self.method == "leverage":
-            chosen, params = leverage_coreset(source, found, self.size, seed, False)
+            chosen, params = leverage_coreset(opened, self.size, seed)
             if self.mu is None or abs(int(rows.y.sum(dtype=np.int64))) == len(rows):  # of one label mu is infinite
                 return Reduced(chosen, math.nan)
-            span = found.weight_total / found.smallest_weight
+            span = opened.scan.weight_total / opened.scan.smallest_weight
             epsilon = leverage_epsilon(rows.n_features, self.size, delta, self.mu, span, params["score_total"])
             return Reduced(chosen, epsilon)
-        return self._calibrated(source, found, rows, seed, anchor)
+        return self._calibrated(opened, rows, seed, anchor)
 
     def mode(self, rows: WeightedData) -> Mode:
         """Return the mode of the posterior of rows, to 0.01 sd."""
         target = posterior(rows, self.likelihood, WEAK)
         return find_mode(target.terms, np.zeros(rows.n_features), tolerance=0.01)
 
-    def _calibrated(
-        self, source: ArraySource, found: Scan, rows: WeightedData, seed: int, anchor: FloatArray | None
-    ) -> Reduced:
+    def _calibrated(self, opened: Opened, rows: WeightedData, seed: int, anchor: FloatArray | None) -> Reduced:
         theta = self.mode(rows).beta if anchor is None else anchor
         link = LIKELIHOODS[self.likelihood]
         white, part = whitened(rows, theta, link, WEAK)
-        sums = sums_at(source, found, white, False)
+        sums = sums_at(opened, white)
         draw_seed, own_seed = np.random.default_rng(seed).integers(2**62, size=2).tolist()
-        candidates = draw_candidates(source, sums.probability, self.size, draw_seed, False)
-        calibration = Calibration(
-            source, link, WEAK, sums, part, candidates, own_seed, draw_seed, self.size, progressbar=False
-        )
+        candidates = draw_candidates(opened, sums.probability, self.size, draw_seed)
+        calibration = Calibration(opened, link, WEAK, sums, part, candidates, own_seed, draw_seed, self.size)
         fitted = calibration.fit(self.size)
         return Reduced(fitted.rows, fitted.residual_mean, anchor=theta)
 

@@ -20,12 +20,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bayescore.clustering.assignment import Clustering, assign, fit_centers, seed_centers
-from bayescore.clustering.partitions import d_means_partitions
+from bayescore.clustering.partitions import seed_peers
 from bayescore.coresets.draw import draw, equal_rates, weighted
 from bayescore.coresets.kernels import sensitivity_block
-from bayescore.data.passes import Scan, map_blocks, scan
+from bayescore.data.opened import Opened
 from bayescore.data.sources import unlabelled
-from bayescore.types import FloatArray, IntArray, Rows, Source, WeightedData
+from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, check_integer, check_matrix, check_positive
 
 D_MEANS = "d-means++"  # the clustering that is named, not given
@@ -34,10 +34,8 @@ RESOLUTION = 1024  # rates are w m in units of mean weight / 1024, rounded up
 
 def bounds_of(block: WeightedData, clusters: Clustering, radius: float, theta: FloatArray, total: float) -> FloatArray:
     """Return the sensitivity bounds of the rows of a block, shape (n,)."""
-    found = clusters
-    return sensitivity_block(
-        block.X, block.y, block.weights, found.centers, found.means, found.masses, found.counts, radius, theta, total
-    )
+    parts = clusters.centers, clusters.means, clusters.masses, clusters.counts
+    return sensitivity_block(block.X, block.y, block.weights, *parts, radius, theta, total)
 
 
 def sensitivity_bounds(
@@ -72,15 +70,13 @@ def sensitivity_bounds(
     ----------
     Huggins, Campbell and Broderick (2016), Lemma 3.1 and Lemma B.5.
     """
-    source = unlabelled(Z, weights, "Z")
-    n_features = source.X.shape[1]
+    opened = Opened(unlabelled(Z, weights, "Z"))
+    n_features = opened.n_features
     points = check_centers(centers, n_features)
     theta = check_theta(center, n_features)
     R = check_positive(radius, "radius")
-    found = scan(source)
-    part = assign(source, points, found)
-    parts = map_blocks(source, lambda _, block: bounds_of(block, part, R, theta, found.weight_total))
-    return np.concatenate(list(parts))
+    total, clusters = opened.scan.weight_total, assign(opened, points)
+    return np.concatenate(list(opened.map(lambda _, block: bounds_of(block, clusters, R, theta, total))))
 
 
 def sensitivity_size(mean_sensitivity: float, n_features: int, epsilon: float, delta: float, c: float = 1.0) -> int:
@@ -128,21 +124,18 @@ def check_theta(center: ArrayLike | None, n_features: int) -> FloatArray:
     return np.ascontiguousarray(theta)
 
 
-def _default_clusters(source: Source) -> int:
-    return 4 if len(source.design.names) <= 10 else 6
+def _default_clusters(n_features: int) -> int:
+    return 4 if n_features <= 10 else 6
 
 
-def _seeding(
-    source: Source, clusters: int | None, clusterer: Any, n_rows: int, progressbar: bool, rng: np.random.Generator
-) -> Any:
+def _seeding(opened: Opened, clusters: int | None, clusterer: Any, rng: np.random.Generator) -> Any:
     """Seed (or fit the clusterer) on a uniform subsample of min(1000 k, N / 40) rows, enlarged till k are distinct."""
-    k = _default_clusters(source) if clusters is None else clusters
+    k = _default_clusters(opened.n_features) if clusters is None else clusters
+    n_rows = opened.scan.n_rows
     size = min(n_rows, max(min(1000 * k, n_rows // 40), 20 * k))
     seed = int(rng.integers(2**63))
     while True:
-        sample = draw(
-            source, equal_rates, size, seed, replace=False, description="subsample", progressbar=progressbar
-        ).rows
+        sample = draw(opened, equal_rates, size, seed, replace=False, description="subsample").rows
         try:
             return seed_centers(sample, k, rng) if clusterer is None else fit_centers(clusterer, sample, rng)
         except DataError:
@@ -155,11 +148,9 @@ def _seeding(
 
 
 def sensitivity_coreset(
-    source: Source,
-    found: Scan,
+    opened: Opened,
     size: int | None,
     seed: int,
-    progressbar: bool,
     *,
     clusters: int | None = None,
     radius: float | str = "auto",
@@ -178,49 +169,46 @@ def sensitivity_coreset(
         clusters, radius, cost (normalised k-means cost), mean_sensitivity (rounded up by at most 1/1024),
         draws; center, clustering, epsilon and delta where they were given.
     """
-    n_features = len(source.design.names)
+    n_features, n_rows, weight_total = opened.n_features, opened.scan.n_rows, opened.scan.weight_total
     rng = np.random.default_rng(seed)
     theta = check_theta(center, n_features)
     if clusters is not None:
         clusters = check_integer(clusters, "clusters", low=1)
-        if clusters > found.n_rows:
-            raise DataError(f"clusters={clusters} exceeds the {found.n_rows} rows; ask for fewer")
+        if clusters > n_rows:
+            raise DataError(f"clusters={clusters} exceeds the {n_rows} rows; ask for fewer")
     fitted = clustering
     if isinstance(clustering, str):
-        k = _default_clusters(source) if clusters is None else clusters
-        fitted = d_means_partitions(source, k, random_state=rng, progressbar=progressbar)
+        k = _default_clusters(n_features) if clusters is None else clusters
+        fitted = seed_peers(opened, k, rng)
     elif clustering is None or (hasattr(clustering, "fit") and not hasattr(clustering, "cluster_centers_")):
         clusters = getattr(clustering, "n_clusters", clusters)
-        fitted = _seeding(source, clusters, clustering, found.n_rows, progressbar, rng)
+        fitted = _seeding(opened, clusters, clustering, rng)
     centers = check_centers(fitted, n_features)
-    part = assign(source, centers, found, progressbar)
+    part = assign(opened, centers)
     # with cost 0 every row sits on a center: the distances in the bound vanish, and any radius will do
     R = 3.0 / math.sqrt(part.cost or 1.0) if radius == "auto" else check_positive(radius, "radius")
-    per_weight = found.n_rows / found.weight_total
+    per_weight = n_rows / weight_total
 
     def rates(block: WeightedData) -> IntArray:
-        bounds = bounds_of(block, part, R, theta, found.weight_total)
+        bounds = bounds_of(block, part, R, theta, weight_total)
         return np.ceil(RESOLUTION * per_weight * block.weights * bounds).astype(np.int64)
 
     if size is None:
         assert epsilon is not None
-        sums = map_blocks(
-            source, lambda _, block: int(rates(block).sum()), description="scores", progressbar=progressbar
-        )
-        total = sum(sums)
-        size = sensitivity_size(total / (RESOLUTION * found.n_rows), n_features, epsilon, delta)
-        if size > found.n_rows:
+        total = sum(opened.map(lambda _, block: int(rates(block).sum()), "scores"))
+        size = sensitivity_size(total / (RESOLUTION * n_rows), n_features, epsilon, delta)
+        if size > n_rows:
             raise ValueError(
-                f"epsilon={epsilon:g} needs {size} draws, more than the {found.n_rows} rows; "
+                f"epsilon={epsilon:g} needs {size} draws, more than the {n_rows} rows; "
                 "give a larger epsilon, a smaller radius, or a size"
             )
-    drawn = draw(source, rates, size, int(rng.integers(2**63)), progressbar=progressbar)
+    drawn = draw(opened, rates, size, int(rng.integers(2**63)))
     params = {
         "draws": size,
         "clusters": len(part.centers),
         "radius": R,
         "cost": part.cost,
-        "mean_sensitivity": drawn.total / (RESOLUTION * found.n_rows),
+        "mean_sensitivity": drawn.total / (RESOLUTION * n_rows),
     }
     if center is not None:
         params["center"] = theta.tolist()
@@ -231,8 +219,8 @@ def sensitivity_coreset(
     return weighted(drawn, size), params
 
 
-def uniform_coreset(source: Rows, size: int, seed: int, progressbar: bool) -> tuple[WeightedData, dict[str, Any]]:
+def uniform_coreset(opened: Opened, size: int, seed: int) -> tuple[WeightedData, dict[str, Any]]:
     """Draw `size` different rows, or all if they are fewer, with equal probability; each stands for N / M rows."""
-    drawn = draw(source, equal_rates, size, seed, replace=False, progressbar=progressbar)
+    drawn = draw(opened, equal_rates, size, seed, replace=False)
     rows = drawn.rows.take(np.argsort(drawn.rows.index, kind="stable"))
     return rows.with_weights(rows.weights * (drawn.total / len(rows))), {}

@@ -29,7 +29,6 @@ quasi-completely separated.
 When to use it: before trusting a coreset whose guarantee needs a finite mu (`complexity`), or a flat prior.
 """
 
-import warnings
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -39,10 +38,11 @@ from bayescore.coresets.draw import draw, weighted
 from bayescore.coresets.factor import Whitening, block_factor, data_factor, whitening
 from bayescore.coresets.hyperplane import TOLERANCE, UnsolvedError, against, unit_rows, widest_margin
 from bayescore.coresets.leverage_coreset import check_rank, rates_of
-from bayescore.data.passes import Scan, one_blas_thread, scan
-from bayescore.data.sources import DesignedSource, as_source
-from bayescore.types import FloatArray, Source, WeightedData, stack
-from bayescore.validation import RandomState, check_seed
+from bayescore.data.opened import Opened
+from bayescore.data.sources import as_source
+from bayescore.data.threads import one_blas_thread
+from bayescore.types import FloatArray, WeightedData, stack
+from bayescore.validation import RandomState, check_seed, warn
 
 _VOID = (
     "No guarantee of the coreset holds, for mu is infinite, and the posterior is driven by the prior: choose it with "
@@ -147,16 +147,16 @@ def separability(
     >>> print(separability(X, [0, 1, 0, 1], intercept=True))
     overlap: no hyperplane separates the labels (4 of 4 rows prove it); the maximum likelihood estimate exists
     """
-    source = open_source(data, y, label, weights, intercept)
-    found = scan(source, progressbar)
+    opened = opened_source(data, y, label=label, weights=weights, intercept=intercept, progress=progressbar)
+    _ = opened.scan  # checks the rows
     with one_blas_thread():
-        white = data_whitening(source, progressbar)
-        rows = first_rows(source, found, white, check_seed(random_state), progressbar)
-        return separate(source, rows, white, progressbar)[0]
+        white = data_whitening(opened)
+        rows = first_rows(opened, white, check_seed(random_state))
+        return separate(opened, rows, white)[0]
 
 
-def warn_if_separable(source: DesignedSource, found: Scan, rows: WeightedData, seed: int, progressbar: bool) -> None:
-    """Warn if the labels of `source` are separated; `rows`, a coreset of it, make this cheap.
+def warn_if_separable(opened: Opened, rows: WeightedData, seed: int) -> None:
+    """Warn if the labels of `opened` are separated; `rows`, a coreset of it, make this cheap.
 
     A coreset of full column rank that overlaps proves that all rows overlap: no pass over them is needed.
 
@@ -169,16 +169,16 @@ def warn_if_separable(source: DesignedSource, found: Scan, rows: WeightedData, s
     with one_blas_thread():
         white = whitening(block_factor(rows))
         if white.rank < rows.n_features:
-            white = data_whitening(source, progressbar)
+            white = data_whitening(opened)
             if not _spans(rows, white):
-                rows = stack([rows, first_rows(source, found, white, seed, progressbar)])
+                rows = stack([rows, first_rows(opened, white, seed)])
         try:
-            answer, _ = separate(source, rows, white, progressbar)
+            answer, _ = separate(opened, rows, white)
         except UnsolvedError as error:  # the coreset is there; do not lose it
-            warnings.warn(f"whether the labels are separated is not known: {error}", UserWarning, stacklevel=3)
+            warn(f"whether the labels are separated is not known: {error}")
             return
     if not answer.mle_exists:
-        warnings.warn(f"{answer}. {_VOID}", UserWarning, stacklevel=3)
+        warn(f"{answer}. {_VOID}")
 
 
 def warn_if_rows_separable(rows: WeightedData) -> None:
@@ -193,55 +193,52 @@ def warn_if_rows_separable(rows: WeightedData) -> None:
         try:
             separated = separating(rows, whitening(block_factor(rows))) is not None
         except UnsolvedError as error:
-            warnings.warn(f"whether the labels are separated is not known: {error}", UserWarning, stacklevel=3)
+            warn(f"whether the labels are separated is not known: {error}")
             return
     if separated:
-        warnings.warn(
+        warn(
             f"a hyperplane separates the labels of the coreset's {len(rows)} rows, and perhaps those of the whole "
-            f"stream. If it does: {_VOID[0].lower()}{_VOID[1:]}",
-            UserWarning,
-            stacklevel=3,
+            f"stream. If it does: {_VOID[0].lower()}{_VOID[1:]}"
         )
 
 
-def open_source(data: Any, y: Any, label: str | None, weights: Any, intercept: bool) -> DesignedSource:
-    """Return the rows of `data`, with a column of ones first if `intercept`, as a source that counts passes."""
+def opened_source(
+    data: Any, y: Any = None, *, label: str | None = None, weights: Any = None, intercept: bool, progress: bool
+) -> Opened:
+    """Return the rows of `data`, with a column of ones first if `intercept`."""
     raw = as_source(data, y, label=label, weights=weights)
-    design = replace(raw.design, intercept=True) if intercept else raw.design
-    return DesignedSource(raw, design, design if intercept else None)
+    return Opened(raw, replace(raw.design, intercept=True) if intercept else None, progress=progress)
 
 
-def data_whitening(source: Source, progressbar: bool) -> Whitening:
+def data_whitening(opened: Opened) -> Whitening:
     """Return coordinates in which X'WX of all rows is the identity; one pass."""
-    white = whitening(data_factor(source, progressbar))
+    white = whitening(data_factor(opened))
     check_rank(white)
     return white
 
 
-def first_rows(source: Source, found: Scan, white: Whitening, seed: int, progressbar: bool) -> WeightedData:
+def first_rows(opened: Opened, white: Whitening, seed: int) -> WeightedData:
     """Return the rows that the linear program sees first: they span all, and there are few enough to be fast."""
-    return leverage_sample(source, found, white, 500 + 5 * white.rank, seed, progressbar)
+    return leverage_sample(opened, white, 500 + 5 * white.rank, seed)
 
 
-def leverage_sample(
-    source: Source, found: Scan, white: Whitening, size: int, seed: int, progressbar: bool
-) -> WeightedData:
+def leverage_sample(opened: Opened, white: Whitening, size: int, seed: int) -> WeightedData:
     """Return a leverage coreset of `size` draws, or more until it spans all rows, or all rows if they are no more."""
-    while size < found.n_rows:
+    weight_total = opened.scan.weight_total
+    while size < opened.scan.n_rows:
         drawn = draw(
-            source,
-            lambda block: rates_of(white.leverage(block), block.weights, found.weight_total),
+            opened,
+            lambda block: rates_of(white.leverage(block), block.weights, weight_total),
             size,
             seed,
             canonical=True,
             description="leverage sample",
-            progressbar=progressbar,
         )
         rows = weighted(drawn, size)
         if _spans(rows, white):
             return rows
         size *= 4
-    return stack(list(source.blocks()))
+    return opened.gathered()
 
 
 def _spans(rows: WeightedData, white: Whitening) -> bool:
@@ -249,23 +246,22 @@ def _spans(rows: WeightedData, white: Whitening) -> bool:
     return int(np.linalg.matrix_rank(unit_rows(rows, white)[0], rtol=1e-6)) == white.rank
 
 
-def separate(
-    source: DesignedSource, rows: WeightedData, white: Whitening, progressbar: bool
-) -> tuple[Separability, WeightedData]:
-    """Answer for all rows of `source`, by cutting planes from `rows`, which span them; return the rows used too."""
+def separate(opened: Opened, rows: WeightedData, white: Whitening) -> tuple[Separability, WeightedData]:
+    """Answer for all rows of `opened`, by cutting planes from `rows`, which span them; return the rows used too."""
+    n_rows = opened.scan.n_rows
     while True:
         separated = separating(rows, white)
         if separated is None:
-            return Separability("overlap", None, (), source.n_rows, 0, len(rows), source.n_passes), rows
+            return Separability("overlap", None, (), n_rows, 0, len(rows), opened.n_passes), rows
         direction, complete = separated
-        found = against(source, white, direction, complete, progressbar)
-        if found.n_rows == 0:
+        wrong = against(opened, white, direction, strict=complete)
+        if wrong.n_rows == 0:
             kind: Kind = "complete separation" if complete else "quasi-complete separation"
             beta = white.basis @ direction
-            columns = _carrying(beta, white, source.design.names)
-            answer = Separability(kind, beta, columns, source.n_rows, found.n_on_plane, len(rows), source.n_passes)
+            columns = _carrying(beta, white, opened.design.names)
+            answer = Separability(kind, beta, columns, n_rows, wrong.n_on_plane, len(rows), opened.n_passes)
             return answer, rows
-        rows = stack([rows, found.worst])
+        rows = stack([rows, wrong.worst])
 
 
 def separating(rows: WeightedData, white: Whitening) -> tuple[FloatArray, bool] | None:

@@ -11,6 +11,7 @@ from bayescore.coresets.merge_reduce import NODE_FACTOR, answer, leaf_size
 from bayescore.coresets.reduce import MAX_LEAF, check_reduction
 from bayescore.coresets.tree import Node, Tree
 from bayescore.data.checkpoint import Arrays
+from bayescore.data.cutter import block_rows
 from bayescore.types import WeightedData
 from bayescore.validation import RandomState, check_integer
 
@@ -87,7 +88,7 @@ class StreamingCoreset(BlockStream[Tree]):
         self._leaf_rows = None if leaf_rows is None else check_integer(leaf_rows, "leaf_rows", low=1, high=MAX_LEAF)
 
     def _block_rows(self, n_features: int) -> int:
-        return leaf_size(self.size, n_features) if self._leaf_rows is None else self._leaf_rows
+        return leaf_size(self.size, block_rows(n_features)) if self._leaf_rows is None else self._leaf_rows
 
     def _empty(self, n_features: int) -> Tree:  # noqa: ARG002
         return Tree(self._reducer, self.random_state)

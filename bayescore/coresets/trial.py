@@ -12,13 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from bayescore.coresets.fixed_size import Candidates, candidates, join, keep
-from bayescore.data.passes import available_cores, map_blocks
+from bayescore.data.opened import Opened
+from bayescore.data.threads import available_cores
 from bayescore.models.posterior import log_likelihood_tiles, log_likelihoods, moments_over_draws, posterior
 from bayescore.models.priors import Prior
 from bayescore.samplers import mala
 from bayescore.samplers.run import run_chains
 from bayescore.samplers.start import mode_and_scale
-from bayescore.types import FloatArray, Likelihood, Source, WeightedData
+from bayescore.types import FloatArray, Likelihood, WeightedData
 
 N_DRAWS = 500
 MIN_ESS = 0.2  # share of the draws below which importance weights are not trusted
@@ -111,17 +112,20 @@ def _largest(change: FloatArray, values: FloatArray) -> float:
 
 
 def try_out(
-    source: Source,
+    opened: Opened,
     rows: WeightedData,
     likelihood: Likelihood,
     prior: Prior,
     guess: FloatArray,
+    *,
     seed: int,
     draw_seed: int,
     size: int,
-    progressbar: bool,
 ) -> Trial:
-    """Draw from the posterior of `rows` by MALA, from about `guess`, and evaluate the full data there; one pass."""
+    """Draw from the posterior of `rows` by MALA, from about `guess`, and evaluate the full data there; one pass.
+
+    `seed` is that of the posterior's draws; `draw_seed` and `size` are those of the rows that may join the coreset.
+    """
     target = posterior(rows, likelihood, prior)
     mode, scale = mode_and_scale(target, guess)
     drawn = run_chains(
@@ -148,10 +152,8 @@ def try_out(
 
     full, total = np.zeros(N_DRAWS), 0.0
     kept: list[Candidates] = []
-    for part, moves, found in map_blocks(
-        source, look, description="trying the coreset out", progressbar=progressbar, canonical=True
-    ):
+    for part, moves, more in opened.map(look, "trying the coreset out", canonical=True):
         full += part
         total += moves
-        kept = keep(kept, found, size)
+        kept = keep(kept, more, size)
     return Trial(likelihood, draws, log_likelihoods(draws, rows, likelihood), full, join(kept).best(size), total)

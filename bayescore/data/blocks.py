@@ -14,7 +14,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bayescore.data.columns import MANY
-from bayescore.data.passes import MAX_BLOCK_ROWS, check_reach, exact_weight, total_weight
+from bayescore.data.cutter import MAX_BLOCK_ROWS
+from bayescore.data.exact import exact_weight, total_weight
+from bayescore.data.scan import check_reach
 from bayescore.data.tables import is_dask, is_table
 from bayescore.types import Design, LabelArray, WeightedData
 from bayescore.validation import (
@@ -146,9 +148,9 @@ def numbered(blocks: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
 
 
 class Stream:
-    """Rows of a one-shot iterator of blocks, with `transform`; their number and labels are known at the end."""
+    """Rows of a one-shot iterator of blocks; their number and labels are known at the end."""
 
-    def __init__(self, blocks: Iterable[Any], *, intercept: bool = False) -> None:
+    def __init__(self, blocks: Iterable[Any]) -> None:
         self._blocks = numbered(blocks)
         first = next(self._blocks, None)
         if first is None:
@@ -156,7 +158,7 @@ class Stream:
         known, _ = Intake().take(*first)
         assert known.names is not None
         self._blocks = chain([first], self._blocks)
-        self.design = Design(known.names, intercept)
+        self.design = Design(known.names)
         self.intake = Intake()
 
     def blocks(self) -> Iterator[WeightedData]:
@@ -171,9 +173,7 @@ class Stream:
             raise DataError("data is an iterator, and its rows have been read: they come once")
         for given in self._blocks:
             self.intake, block = self.intake.take(*given)
-            for low in range(0, len(block), MAX_BLOCK_ROWS):
-                part = block.take(slice(low, low + MAX_BLOCK_ROWS))
-                yield replace(part, X=self.design.transform(part.X))
+            yield block
 
 
 @dataclass(frozen=True, eq=False)

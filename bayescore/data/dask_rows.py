@@ -52,8 +52,8 @@ class DaskRows:
     pieces: tuple[RowsPartition, ...]
     pool: ClusterPool | None
 
-    def division(self) -> Division:
-        """Return the partitions."""
+    def division(self, step: int) -> Division:  # noqa: ARG002
+        """Return the partitions, each of one block."""
         return Division(self.pieces, self.pool)
 
     def blocks(self) -> Iterator[WeightedData]:

@@ -22,8 +22,8 @@ from dask.delayed import Delayed, delayed
 from dask.optimization import cull
 
 from bayescore.data.columns import Columns, ColumnSource, add_labels, chosen_columns
+from bayescore.data.cutter import block_rows
 from bayescore.data.parquet import parquet_source
-from bayescore.data.passes import block_rows
 from bayescore.data.tables import as_table
 from bayescore.data.tasks import Division, Future, Part, Task
 from bayescore.types import Source, WeightedData
@@ -115,9 +115,8 @@ class DaskSource(ColumnSource):
         """Number of rows."""
         return sum(self.lengths)
 
-    def division(self) -> Division:
+    def division(self, step: int) -> Division:
         """Return the partitions."""
-        step = block_rows(len(self.columns.features))
         starts = np.cumsum([0, *self.lengths]).tolist()
         pieces = [
             Partition(frame, i, starts[i], self.lengths[i], self.columns, step) for i, frame in enumerate(self.frames)
@@ -126,7 +125,7 @@ class DaskSource(ColumnSource):
 
     def blocks(self) -> Iterator[WeightedData]:
         """Yield the rows in order, computed by the scheduler that is set and brought here."""
-        for piece in self.division().pieces:
+        for piece in self.division(block_rows(len(self.columns.features))).pieces:
             assert isinstance(piece, Partition)
             (frame,) = compute(piece.frame)
             yield from replace(piece, frame=frame).read(0, piece.n_rows)

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bayescore.data.columns import Columns, ColumnSource, add_labels, chosen_columns
-from bayescore.data.passes import block_rows
+from bayescore.data.cutter import block_rows
 from bayescore.data.tasks import Division, Pool
 from bayescore.types import WeightedData
 from bayescore.validation import DataError
@@ -85,9 +85,8 @@ class ParquetSource(ColumnSource):
         """Number of rows."""
         return sum(sum(file.groups) for file in self.files)
 
-    def division(self) -> Division:
+    def division(self, step: int) -> Division:
         """Return pieces of one row group each, or of several small ones in a row."""
-        step = block_rows(len(self.columns.features))
         pieces, start = [], 0
         for file in self.files:
             first = 0
@@ -102,7 +101,8 @@ class ParquetSource(ColumnSource):
 
     def blocks(self) -> Iterator[WeightedData]:
         """Yield the rows in order; a thread reads one block ahead."""
-        blocks = chain.from_iterable(piece.read(0, piece.n_rows) for piece in self.division().pieces)
+        pieces = self.division(block_rows(len(self.columns.features))).pieces
+        blocks = chain.from_iterable(piece.read(0, piece.n_rows) for piece in pieces)
         with ThreadPoolExecutor(1, "read") as reader:
             ahead = reader.submit(next, blocks, None)
             while (block := ahead.result()) is not None:
@@ -146,7 +146,7 @@ def parquet_source(
     keys = [_hive(file.relative_to(path)) for file in paths] if path.is_dir() else [{}]
     groups, schema = [], None
     for file, own in zip(paths, keys, strict=True):
-        with opened(file, "is not a readable Parquet file") as parquet:
+        with parquet_file(file, "is not a readable Parquet file") as parquet:
             if schema is not None and not parquet.schema_arrow.equals(schema):
                 raise DataError(f"{str(file)!r} has other columns than {str(paths[0])!r}; make them alike")
             if own.keys() != keys[0].keys():
@@ -174,7 +174,7 @@ def parquet_source(
 
 
 @contextmanager
-def opened(path: Path, problem: str) -> Iterator[pq.ParquetFile]:
+def parquet_file(path: Path, problem: str) -> Iterator[pq.ParquetFile]:
     """Open a Parquet file; what fails inside is an error of that file."""
     try:
         with pq.ParquetFile(path) as parquet:
@@ -191,7 +191,7 @@ def batches(
     fixed = [(name, value) for name, value in file.fixed if name in columns]
     stored = [name for name in columns if name not in dict(fixed)]
     which = range(len(file.groups)) if groups is None else groups
-    with opened(file.path, "is damaged") as parquet:
+    with parquet_file(file.path, "is damaged") as parquet:
         for batch in parquet.iter_batches(n_rows, list(which), stored, use_threads=threads):
             for name, value in fixed:
                 batch = batch.append_column(name, pa.repeat(value, batch.num_rows))

@@ -1,8 +1,8 @@
 """Where rows come from: whatever `build_coreset` takes becomes a `Source`.
 
-`as_source` is the one door. It checks types, shapes, labels and weights before any work; `scan` in `passes` then
-checks every entry during the first pass. Nothing is copied as a whole: blocks are cut, converted to float64 and, by
-`DesignedSource`, put through the `Design` one at a time. The same seed gives the same coreset from all of them.
+`as_source` is the one door. It checks types, shapes, labels and weights before any work; `Opened.scan` then checks
+every entry during the first pass. Nothing is copied as a whole: blocks are cut, converted to float64 and, by `Opened`,
+put through the `Design` one at a time. The same seed gives the same coreset from all of them.
 
 =========================================  ======================  ================================================
 data                                       read                    methods
@@ -21,7 +21,7 @@ it: on a cluster, ``"leverage"`` is sharper and moves nothing. ``standardize=Tru
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +29,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayescore.data.blocks import block_source, is_stream, labels_of
+from bayescore.data.cutter import block_rows
 from bayescore.data.parquet import ParquetSource, parquet_source
-from bayescore.data.passes import MAX_BLOCK_ROWS, block_rows
 from bayescore.data.table_source import table_source
 from bayescore.data.tables import is_dask, is_table
-from bayescore.data.tasks import Division, division_of, slices
+from bayescore.data.tasks import Division, slices
 from bayescore.types import Design, FloatArray, IntArray, LabelArray, Source, WeightedData
 from bayescore.validation import DataError, check_alone, check_matrix, check_weights, signed_labels, two_classes
 
@@ -55,9 +55,9 @@ class ArraySource:
         """Number of rows."""
         return len(self.y)
 
-    def division(self) -> Division:
+    def division(self, step: int) -> Division:
         """Return a piece for each block."""
-        return Division(slices(self, block_rows(self.X.shape[1])))
+        return Division(slices(self, step))
 
     def rows(self, low: int, high: int) -> Iterator[WeightedData]:
         """Yield the rows low, ..., high - 1."""
@@ -68,50 +68,8 @@ class ArraySource:
 
     def blocks(self) -> Iterator[WeightedData]:
         """Yield the rows in order."""
-        for piece in self.division().pieces:
+        for piece in self.division(block_rows(self.X.shape[1])).pieces:
             yield from piece.read(0, piece.n_rows)
-
-
-@dataclass(eq=False)
-class DesignedSource:
-    """Another source's rows, put through `transform`; counts the passes made over them."""
-
-    source: Source
-    design: Design
-    transform: Design | None = None
-    n_passes: int = 0
-
-    @property
-    def classes(self) -> tuple[Any, Any]:
-        """The two labels as given."""
-        return self.source.classes
-
-    @property
-    def label(self) -> str:
-        """Name of the label column."""
-        return self.source.label
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-        return self.source.n_rows
-
-    def division(self) -> Division | None:
-        """Return the pieces of the other source, to be put through `transform`; counts as a pass."""
-        division = division_of(self.source)
-        if division is None:
-            return None
-        self.n_passes += 1
-        return replace(division, transform=self.transform)
-
-    def blocks(self) -> Iterator[WeightedData]:
-        """Yield the rows in order."""
-        self.n_passes += 1
-        for block in self.source.blocks():
-            for start in range(0, len(block), MAX_BLOCK_ROWS):  # exact sums need short blocks
-                part = block if len(block) <= MAX_BLOCK_ROWS else block.take(slice(start, start + MAX_BLOCK_ROWS))
-                X = np.ascontiguousarray(part.X, dtype=np.float64)
-                yield replace(part, X=X if self.transform is None else self.transform.transform(X))
 
 
 def unlabelled(X: Any, weights: Any = None, name: str = "X") -> ArraySource:

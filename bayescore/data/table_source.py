@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 
 from bayescore.data.columns import Columns, ColumnSource, add_labels, chosen_columns
-from bayescore.data.passes import block_rows
+from bayescore.data.cutter import block_rows
 from bayescore.data.tables import as_table
 from bayescore.data.tasks import Division, slices
 from bayescore.types import WeightedData
@@ -28,9 +28,9 @@ class TableSource(ColumnSource):
         """Number of rows."""
         return int(self.table.num_rows)
 
-    def division(self) -> Division:
+    def division(self, step: int) -> Division:
         """Return a piece for each block."""
-        return Division(slices(self, block_rows(len(self.columns.features))))
+        return Division(slices(self, step))
 
     def rows(self, low: int, high: int) -> Iterator[WeightedData]:
         """Yield the rows low, ..., high - 1."""
@@ -41,7 +41,7 @@ class TableSource(ColumnSource):
 
     def blocks(self) -> Iterator[WeightedData]:
         """Yield the rows in order."""
-        for piece in self.division().pieces:
+        for piece in self.division(block_rows(len(self.columns.features))).pieces:
             yield from piece.read(0, piece.n_rows)
 
 

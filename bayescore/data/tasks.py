@@ -148,14 +148,14 @@ class Division:
 class Divisible(Protocol):
     """A source that can be read in pieces."""
 
-    def division(self) -> Division | None:
-        """Begin a pass: return the pieces, or None where the rows come in one stream only."""
+    def division(self, step: int) -> Division | None:
+        """Return the pieces, in blocks of at most `step` rows; or None where the rows come in one stream only."""
         ...
 
 
-def division_of(rows: Rows) -> Division | None:
+def division_of(rows: Rows, step: int) -> Division | None:
     """Return how `rows` can be divided, None if they cannot."""
-    return rows.division() if isinstance(rows, Divisible) else None
+    return rows.division(step) if isinstance(rows, Divisible) else None
 
 
 def plan(division: Division, step: int | None) -> list[Task]:

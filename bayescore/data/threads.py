@@ -1,14 +1,22 @@
-"""The number of BLAS threads, which belongs to the whole process, kept in one hand.
+"""How many threads: the cores there are, and one of BLAS where its sums count, kept in one hand.
 
-Sums of BLAS depend on it. Passes of several threads, and tasks of several threads of a worker, overlap: the first to
-begin sets it to one and the last to end puts it back. Kernels of numba run in the thread that calls them.
+The number of BLAS threads belongs to the whole process, and sums of BLAS depend on it. Passes of several threads, and
+tasks of several threads of a worker, overlap: the first to begin sets it to one and the last to end puts it back.
+Kernels of numba run in the thread that calls them.
 """
 
+import os
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from threading import Lock
 from typing import Any
 
 from threadpoolctl import ThreadpoolController
+
+
+def available_cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class _OneThread:
@@ -37,4 +45,9 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-ONE_BLAS_THREAD = _OneThread()
+_ONE_THREAD = _OneThread()
+
+
+def one_blas_thread() -> AbstractContextManager[object]:
+    """Return a context in which BLAS uses one thread; contexts of several threads may overlap."""
+    return _ONE_THREAD

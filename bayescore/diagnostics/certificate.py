@@ -27,9 +27,8 @@ import pandas as pd
 
 from bayescore.compat import psislw
 from bayescore.data.coreset import Coreset
-from bayescore.data.passes import map_blocks
 from bayescore.diagnostics.elpd import Elpd, PassSums, elpd_loo, pass_sums
-from bayescore.diagnostics.full_pass import check_weight, full_source
+from bayescore.diagnostics.full_pass import check_weight, full_rows
 from bayescore.diagnostics.health import health
 from bayescore.diagnostics.report import write_certificate
 from bayescore.diagnostics.results import CertificateData, Level
@@ -118,18 +117,12 @@ def certify(
             f"{', '.join(core.feature_names[:5])}; certify the posterior of this coreset"
         )
     likelihood = check_likelihood(posterior.attrs.get("likelihood", core.likelihood))
-    source = full_source(core, data, y, label, weights)
+    opened = full_rows(core, data, y, label=label, weights=weights, progress=progressbar)
     draws = posterior.thinned(max_draws)
     flat = draws.reshape(-1, len(posterior.features))
     sums = reduce(
         add,
-        map_blocks(
-            source,
-            lambda start, block: pass_sums(flat, start, block, likelihood),
-            description="certifying",
-            progressbar=progressbar,
-            canonical=True,
-        ),
+        opened.map(lambda start, block: pass_sums(flat, start, block, likelihood), "certifying", canonical=True),
     )
     check_weight(core, sums.weight)
     found = _judge(draws, posterior.features, sums, log_likelihoods(flat, core, likelihood), likelihood)

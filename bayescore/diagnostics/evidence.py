@@ -31,8 +31,7 @@ from scipy.special import logsumexp
 
 from bayescore.compat import psislw
 from bayescore.data.coreset import Coreset, own_likelihood
-from bayescore.data.passes import map_blocks
-from bayescore.diagnostics.full_pass import check_weight, full_source
+from bayescore.diagnostics.full_pass import check_weight, full_rows
 from bayescore.diagnostics.proposal import propose
 from bayescore.diagnostics.wording import number, with_error
 from bayescore.limits import EQUAL, MAX_K, MIN_ESS_EVIDENCE
@@ -168,20 +167,20 @@ def log_evidence(
         raise TypeError("y, label and weights belong to the full data, but data is missing; give data too")
     if data is not None and not isinstance(core, Coreset):
         raise TypeError(f"core is a {type(core).__name__}; with full data it must be a Coreset, which knows its design")
-    source = None if data is None else full_source(core, data, y, label, weights)  # type: ignore[arg-type]
+    opened = None
+    if isinstance(core, Coreset) and data is not None:
+        opened = full_rows(core, data, y, label=label, weights=weights, progress=progressbar)
     beta, log_base = propose(core, link, chosen, draws, check_generator(random_state))
     own = log_likelihoods(beta, core, link)
     value, se, k, ess, u = _estimate(own + log_base)
     if k > MAX_K or ess < MIN_ESS_EVIDENCE:
         _warn("coreset", k, ess, draws, "ask for more draws, or use a prior with lighter tails")
-    if source is None:
+    if opened is None:
         return Evidence(value, se, k, ess, draws)
     full, weight = np.zeros(draws), 0.0
-    for part, own_weight in map_blocks(
-        source,
+    for part, own_weight in opened.map(
         lambda _, block: (log_likelihoods(beta, block, link), float(block.weights.sum())),
-        description="log evidence",
-        progressbar=progressbar,
+        "log evidence",
         canonical=True,
     ):
         full += part

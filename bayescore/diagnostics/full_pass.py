@@ -4,11 +4,13 @@ import math
 from typing import Any
 
 from bayescore.data.coreset import Coreset
-from bayescore.data.sources import DesignedSource, as_source
+from bayescore.data.opened import Opened
+from bayescore.data.sources import as_source
+from bayescore.types import Source
 from bayescore.validation import DataError, check_alone
 
 
-def full_source(core: Coreset, data: Any, y: Any, label: str | None, weights: Any) -> DesignedSource:
+def full_rows(core: Coreset, data: Any, y: Any, *, label: str | None, weights: Any, progress: bool) -> Opened:
     """Return the full data in the design of `core`.
 
     Raises
@@ -21,18 +23,17 @@ def full_source(core: Coreset, data: Any, y: Any, label: str | None, weights: An
         check_alone("a Coreset", y=y, label=label, weights=weights)
         if data.design != core.design:
             raise DataError("data has another design than the coreset; build both with the same intercept and scaling")
-        found = DesignedSource(data.as_source(), core.design)
+        source: Source = data.as_source()
     else:
-        raw = as_source(data, y, label=label, weights=weights)
-        if raw.design.raw_names != core.design.raw_names:
+        source = as_source(data, y, label=label, weights=weights)
+        if source.design.raw_names != core.design.raw_names:
             raise DataError(
-                f"data has the features {', '.join(raw.design.raw_names[:5])}, the coreset was built from "
+                f"data has the features {', '.join(source.design.raw_names[:5])}, the coreset was built from "
                 f"{', '.join(core.design.raw_names[:5])}; give the data it was built from"
             )
-        found = DesignedSource(raw, core.design, core.design)
-    if tuple(found.classes) != tuple(core.classes):
-        raise DataError(f"data has the labels {found.classes}, the coreset {core.classes}; give the data it came from")
-    return found
+    if tuple(source.classes) != tuple(core.classes):
+        raise DataError(f"data has the labels {source.classes}, the coreset {core.classes}; give the data it came from")
+    return Opened(source, core.design, progress=progress)
 
 
 def check_weight(core: Coreset, weight: float) -> None:

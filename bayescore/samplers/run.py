@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 import numpy as np
 from rich.progress import Progress
-from threadpoolctl import threadpool_limits
 
+from bayescore.data.threads import one_blas_thread
 from bayescore.progress import progress
 from bayescore.types import FloatArray
 
@@ -109,7 +109,7 @@ def run_chains(
             bar.advance(task, cut.stop - cut.start)
         tuned[c] = own
 
-    with progress(progressbar) as bar, threadpool_limits(1), ThreadPoolExecutor(cores) as pool:
+    with progress(progressbar) as bar, one_blas_thread(), ThreadPoolExecutor(cores) as pool:
         task = bar.add_task("sampling", total=chains * (tune + draws))
         running = [pool.submit(chain, c, bar, task) for c in range(chains)]
         try:

@@ -7,9 +7,10 @@ import pytest
 
 from bayescore.coresets import aggregate as module
 from bayescore.coresets.aggregate import aggregate
-from bayescore.data import passes, sources
+from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
 from bayescore.models.likelihoods import check_likelihood
+from tests.cuts import Recut
 
 N = 2000
 
@@ -21,7 +22,7 @@ def data(seed=0, n=N):
 
 def test_weights_are_counts_in_order_of_first_appearance():
     X, y = data()
-    rows = aggregate(as_source(X, y))
+    rows = aggregate(Opened(as_source(X, y)))
     keys = [(*x, s) for x, s in zip(X.tolist(), y.tolist(), strict=True)]
     counts = Counter(keys)  # remembers the order
     assert [(*x, int(s > 0)) for x, s in zip(rows.X.tolist(), rows.y.tolist(), strict=True)] == list(counts)
@@ -35,21 +36,19 @@ def test_the_log_likelihood_is_that_of_all_rows(link):
     X, y = data()
     w = np.random.default_rng(1).uniform(0.1, 3.0, N)
     source = as_source(X, y, weights=w)
-    rows, model = aggregate(source), check_likelihood(link)
+    rows, model = aggregate(Opened(source)), check_likelihood(link)
     for seed in range(5):
         beta = np.random.default_rng(seed).normal(size=5) * 3.0
         full = w @ model.log_p((X * source.y[:, None]) @ beta)
         assert rows.weights @ model.log_p(rows.Z @ beta) == pytest.approx(full, rel=1e-12)
 
 
-def test_cuts_and_threads_do_not_matter_even_for_real_weights(monkeypatch):
+def test_cuts_and_threads_do_not_matter_even_for_real_weights():
     X, y = data()
     source = as_source(X, y, weights=np.random.default_rng(1).uniform(0.1, 3.0, N))
-    whole = aggregate(source)
+    whole = aggregate(Opened(source))
     for step, workers in ((1, 2), (7, 1), (100, 6), (1999, 2), (333, 3)):
-        monkeypatch.setattr(sources, "block_rows", lambda n_columns, step=step: step)
-        monkeypatch.setattr(passes, "available_cores", lambda workers=workers: workers)
-        part = aggregate(source)
+        part = aggregate(Opened(Recut(source, step), cores=workers))
         for name in ("X", "y", "weights", "index"):
             np.testing.assert_array_equal(getattr(part, name), getattr(whole, name))
 
@@ -57,33 +56,32 @@ def test_cuts_and_threads_do_not_matter_even_for_real_weights(monkeypatch):
 def test_a_whole_weight_equals_that_many_copies_exactly():
     X, y = data(n=300)
     w = np.random.default_rng(2).integers(1, 9, 300)
-    once = aggregate(as_source(X, y, weights=w))
-    copies = aggregate(as_source(np.repeat(X, w, axis=0), np.repeat(y, w)))
+    once = aggregate(Opened(as_source(X, y, weights=w)))
+    copies = aggregate(Opened(as_source(np.repeat(X, w, axis=0), np.repeat(y, w))))
     for name in ("X", "y", "weights"):
         np.testing.assert_array_equal(getattr(once, name), getattr(copies, name))
 
 
 def test_minus_zero_is_zero_but_close_numbers_and_labels_differ():
     X = [[0.0, 1.0], [-0.0, 1.0], [0.0, np.nextafter(1.0, 2.0)], [0.0, 1.0], [5e-324, 1.0]]
-    rows = aggregate(as_source(X, [1, 1, 1, 0, 1]))
+    rows = aggregate(Opened(as_source(X, [1, 1, 1, 0, 1])))
     np.testing.assert_array_equal(rows.index, [0, 2, 3, 4])
     np.testing.assert_array_equal(rows.weights, [2, 1, 1, 1])
     assert not np.signbit(rows.X).any()
 
 
 @pytest.mark.parametrize("step", [1, 5, 1000])
-def test_none_when_more_than_the_limit_are_distinct(monkeypatch, step):
-    monkeypatch.setattr(sources, "block_rows", lambda n_columns: step)
+def test_none_when_more_than_the_limit_are_distinct(step):
     X, y = np.repeat(np.arange(30.0), 2)[:, None], np.tile([0, 0, 1, 1], 15)
-    assert len(aggregate(as_source(X, y), 30)) == 30
-    assert aggregate(as_source(X, y), 29) is None
-    assert aggregate(as_source(X, y), 0) is None
+    opened = Opened(as_source(X, y), block_rows=step)
+    assert len(aggregate(opened, 30)) == 30
+    assert aggregate(opened, 29) is None
+    assert aggregate(opened, 0) is None
 
 
-def test_many_distinct_rows_outgrow_the_first_table(monkeypatch):
-    monkeypatch.setattr(sources, "block_rows", lambda n_columns: 700)
+def test_many_distinct_rows_outgrow_the_first_table():
     X = np.tile(np.random.default_rng(0).normal(size=(3000, 2)), (2, 1))
-    rows = aggregate(as_source(X, np.tile(np.arange(3000) % 2, 2)))
+    rows = aggregate(Opened(as_source(X, np.tile(np.arange(3000) % 2, 2)), block_rows=700))
     np.testing.assert_array_equal(rows.index, np.arange(3000))
     np.testing.assert_array_equal(rows.weights, np.full(3000, 2.0))
 
@@ -92,7 +90,7 @@ def test_many_distinct_rows_outgrow_the_first_table(monkeypatch):
 @pytest.mark.parametrize("what", ["rows", "labels"])
 def test_colliding_hashes_are_noticed_and_another_salt_is_taken(monkeypatch, step, what):
     X, y = data()
-    exact, true_hash, salts = aggregate(as_source(X, y)), module.hash_rows, []
+    exact, true_hash, salts = aggregate(Opened(as_source(X, y))), module.hash_rows, []
 
     def colliding(bits, labels, salt, out):
         salts.append(int(salt))
@@ -107,8 +105,7 @@ def test_colliding_hashes_are_noticed_and_another_salt_is_taken(monkeypatch, ste
             out[:, 0] = 0
 
     monkeypatch.setattr(module, "hash_rows", colliding)
-    monkeypatch.setattr(sources, "block_rows", lambda n_columns: step)
-    rows = aggregate(as_source(X, y))
+    rows = aggregate(Opened(as_source(X, y), block_rows=step))
     assert set(salts) == {0, 1, 2}
     for name in ("X", "y", "weights", "index"):
         np.testing.assert_array_equal(getattr(rows, name), getattr(exact, name))

@@ -10,8 +10,9 @@ import pytest
 
 from bayescore import Coreset, build_coreset, full_data, read_coreset
 from bayescore.coresets import aggregate, sensitivity
-from bayescore.data import parquet, passes, sources, table_source
+from bayescore.data.sources import as_source
 from bayescore.validation import DataError
+from tests.cuts import Recut, build_in_blocks
 
 pl = pytest.importorskip("polars")
 
@@ -89,19 +90,18 @@ def test_the_same_seed_gives_the_same_coreset_from_every_source(method, design, 
 
 
 @pytest.mark.parametrize(("method", "design", "weighted"), [c for c in CASES if c[1] != "intercept"])
-def test_neither_blocks_nor_threads_change_the_coreset(method, design, weighted, tmp_path, monkeypatch):
+def test_neither_blocks_nor_threads_change_the_coreset(method, design, weighted, tmp_path):
     options, weights = named(method, design, weighted)
     core = build(X, Y, **options, **weights)
     path = tmp_path / "rows.parquet"
     pq.write_table(pa.Table.from_pandas(FRAME.assign(w=W)), path, row_group_size=53)
     columns = {"label": "label", "weights": "w"} if weighted else None
     for step, workers in ((1, 2), (7, 1), (128, 5), (129, 2), (500, 3), (10**6, 1)):
-        for module in (sources, table_source, parquet):
-            monkeypatch.setattr(module, "block_rows", lambda n_columns, step=step: step)
-        monkeypatch.setattr(passes, "available_cores", lambda workers=workers: workers)
-        assert_identical(build(X, Y, **options, **weights), core)
+        cut = Recut(as_source(X, Y, **weights), step)
+        assert_identical(build_in_blocks(cut, cores=workers, **options), core)
         if columns and step > 1:
-            assert_identical(build(path, **columns, **options), core, ())
+            cut = Recut(as_source(path, **columns), step)
+            assert_identical(build_in_blocks(cut, cores=workers, **options), core, ())
 
 
 def test_seeds_decide_and_are_kept():
@@ -321,8 +321,6 @@ INNER = {"sensitivity": (sensitivity, "bounds_of"), "aggregate": (aggregate, "_g
 
 @pytest.mark.parametrize("method", INNER)
 def test_an_interrupted_build_leaves_nothing_running_and_no_file(method, tmp_path, monkeypatch):
-    for cut in (sources, passes):
-        monkeypatch.setattr(cut, "block_rows", lambda n_columns: 10)
     module, name = INNER[method]
     original, calls = getattr(module, name), []
 
@@ -334,7 +332,7 @@ def test_an_interrupted_build_leaves_nothing_running_and_no_file(method, tmp_pat
 
     monkeypatch.setattr(module, name, interrupted)
     with pytest.raises(KeyboardInterrupt):
-        build(X, Y, method=method).to_parquet(tmp_path / "core.parquet")
+        build_in_blocks(X, Y, method=method, block_rows=10).to_parquet(tmp_path / "core.parquet")
     assert 20 <= len(calls) < 40
     assert not [t for t in threading.enumerate() if t.name.startswith("pass_")]
     assert list(tmp_path.iterdir()) == []

@@ -13,9 +13,10 @@ from bayescore.coresets import calibrated
 from bayescore.coresets.draw import hash_uniforms
 from bayescore.coresets.fixed_size import Candidates, choose
 from bayescore.coresets.weights import fit_weights
-from bayescore.data import passes, sources
+from bayescore.data.sources import as_source
 from bayescore.models.likelihoods import LIKELIHOODS
 from bayescore.types import WeightedData
+from tests.cuts import Recut, build_in_blocks
 
 logistic = LIKELIHOODS["logistic"]
 
@@ -34,9 +35,11 @@ def data():
     return make()
 
 
+ASKED = {"method": "calibrated", "size": 20 * D, "intercept": True, "random_state": 0}
+
+
 def build(X, y, **options):
-    settings = {"method": "calibrated", "size": 20 * D, "intercept": True, "random_state": 0, "progressbar": False}
-    return bc.build_coreset(X, y, **{**settings, **options})
+    return bc.build_coreset(X, y, **{**ASKED, "progressbar": False, **options})
 
 
 def errors(core, X, y, **options):
@@ -73,19 +76,18 @@ def test_posterior_matches_the_full_data_in_sampling(data):
     assert result.verdicts["calibrated"].level in ("close", "indistinguishable")
 
 
-def test_same_coreset_from_every_source_and_cut(data, tmp_path, monkeypatch):
+def test_same_coreset_from_every_source_and_cut(data, tmp_path):
     X, y = data
     core = build(X, y)
     frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(D - 1)]).assign(y=y)
     frame.to_parquet(tmp_path / "rows.parquet", row_group_size=777)
     others = [build(tmp_path / "rows.parquet", None, label="y"), build(frame, None, label="y")]
-    monkeypatch.setattr(sources, "block_rows", lambda n_columns: 1234)
-    others.append(build(X, y))
+    others.append(build(Recut(as_source(X, y), 1234), None))
     for other in others:
         for name in ("X", "y", "weights", "index"):
             np.testing.assert_array_equal(getattr(core, name), getattr(other, name))
-    monkeypatch.setattr(passes, "block_rows", lambda n_columns: 1500)  # many canonical blocks: other sums, same rows
-    other = build(X, y)
+    # many canonical blocks: other sums, same rows
+    other = build_in_blocks(X, y, **ASKED, block_rows=1500)
     np.testing.assert_array_equal(core.index, other.index)
     np.testing.assert_allclose(core.weights, other.weights, rtol=1e-9)
 

@@ -5,9 +5,10 @@ import pytest
 
 from bayescore.coresets import complexity
 from bayescore.coresets.complexity import mu_complexity
-from bayescore.data import sources
+from bayescore.data.sources import as_source
 from bayescore.types import WeightedData
 from bayescore.validation import DataError
+from tests.cuts import Recut
 
 
 def data(n, n_features, seed=0, signal=1.0):
@@ -64,8 +65,7 @@ def test_the_same_seed_gives_the_same_bound_whatever_the_blocks(monkeypatch):
     monkeypatch.setattr(complexity, "SAMPLE", 1000)
     rows = data(6000, 5)
     found = mu_complexity(rows, random_state=1, progressbar=False)
-    monkeypatch.setattr(sources, "block_rows", lambda n_columns: 311)
-    other = mu_complexity(rows, random_state=1, progressbar=False)
+    other = mu_complexity(Recut(as_source(rows), 311), random_state=1, progressbar=False)
     assert (other.lower_bound, other.n_passes) == (found.lower_bound, found.n_passes)
     np.testing.assert_array_equal(other.direction, found.direction)
 

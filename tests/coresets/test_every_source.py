@@ -1,8 +1,11 @@
 """The same seed gives the same rows and weights from every source; a killed worker changes nothing."""
 
 import os
+import pickle
 import signal
 import warnings
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,13 +14,15 @@ import pyarrow.parquet as pq
 import pytest
 
 import bayescore as bc
-from bayescore.coresets import online
-from bayescore.data import dask_source, parquet, passes, sources, table_source
+from bayescore.data import dask_source, sources
+from bayescore.data.opened import Opened
+from tests.cuts import build_in_blocks
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 dd = pytest.importorskip("dask.dataframe")
 distributed = pytest.importorskip("distributed")
+cloudpickle = pytest.importorskip("cloudpickle")
 
 pytestmark = pytest.mark.filterwarnings("ignore:The inplace keyword")  # of pandas, used by Dask
 
@@ -44,13 +49,6 @@ ONE_PASS = ("uniform", "online", "merge_reduce", "plain tree", "leverage tree", 
 DESIGN = {"intercept": True, "standardize": True}
 
 
-@pytest.fixture(autouse=True)
-def small_blocks(monkeypatch):
-    """Canonical blocks of 128 rows, so that a thousand rows are many."""
-    for module in (passes, online, sources, table_source, parquet, dask_source):
-        monkeypatch.setattr(module, "block_rows", lambda n_columns: 128)
-
-
 @pytest.fixture(scope="module")
 def cluster():
     with warnings.catch_warnings():
@@ -60,10 +58,10 @@ def cluster():
 
 
 def build(data, y=None, method="uniform", **options):
+    """Build a coreset in canonical blocks of 128 rows, so that a thousand rows are many."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of calibrated coresets as small as these
-        given = {"random_state": 7, "progressbar": False, "method": method, **METHODS[method], **options}
-        return bc.build_coreset(data, y, **given)
+        return build_in_blocks(data, y, **{"block_rows": 128, "method": method, **METHODS[method], **options})
 
 
 def assert_same(core, expected):
@@ -161,8 +159,58 @@ def test_what_a_stream_cannot_do_is_said_before_a_row_is_read(kind):
     options, message = REFUSED[kind]
     stream = blocks([5], False)
     with pytest.raises(ValueError, match=message):
-        build(stream, **options)
+        bc.build_coreset(stream, progressbar=False, **options)
     assert len(list(stream)) == 2
+
+
+# --- what travels -------------------------------------------------------------------------------------------
+
+
+class Porter:
+    """A pool that notes how large what is submitted is once pickled, as it would travel, and runs what arrives."""
+
+    n_workers = 2
+
+    def __init__(self):
+        self.sizes, self.threads = [], ThreadPoolExecutor(2)
+
+    def submit(self, run, task, /, *arguments):
+        parcel = cloudpickle.dumps((run, task, *arguments))
+        self.sizes.append(len(parcel))
+        run, *rest = pickle.loads(parcel)
+        return self.threads.submit(run, *rest)
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    path = tmp_path_factory.mktemp("many") / "rows.parquet"
+    X = rng.normal(size=(20_000, 3))
+    frame = pd.DataFrame(X, columns=["x0", "x1", "x2"]).assign(label=X[:, 0] + rng.logistic(size=len(X)) > 0)
+    frame.to_parquet(path, row_group_size=2000)
+    return sources.as_source(path, label="label")
+
+
+LARGEST = 50_000  # bytes; the rows have 480,000, the draws that a calibrated coreset is tried out by 12,000
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_little_travels_to_the_workers_of_a_pool(method, many):
+    porter = Porter()
+    options = {"leaf_rows": 2000} if "leaf_rows" in METHODS[method] else {}
+    build(replace(many, pool=porter), None, method, block_rows=1000, intercept=True, **options)
+    assert len(porter.sizes) >= 10
+    assert max(porter.sizes) < LARGEST
+
+
+def test_rows_and_an_opened_would_be_noticed(many):
+    porter = Porter()
+    opened = Opened(replace(many, pool=porter), block_rows=1000)
+    rows = opened.gathered()
+    list(opened.map(lambda start, block: len(rows)))
+    assert max(porter.sizes) > LARGEST
+    with pytest.raises(TypeError, match="an Opened stays in its process"):
+        list(opened.map(lambda start, block: opened.n_features))
 
 
 # --- clusters -----------------------------------------------------------------------------------------------

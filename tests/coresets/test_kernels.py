@@ -8,7 +8,7 @@ from bayescore.coresets.factor import block_factor, data_factor, whitening
 from bayescore.coresets.fixed_size import candidates, draw_candidates
 from bayescore.coresets.kernels import column_squares, leverage_rows
 from bayescore.coresets.pilot import Whitened, by_size
-from bayescore.data.passes import scan
+from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
 from bayescore.models.likelihoods import LIKELIHOODS
 from bayescore.types import WeightedData
@@ -61,7 +61,7 @@ def test_leverages_and_squares():
 def test_sizes_of_rows_sum_to_one():
     rows = data()
     source = as_source(rows)
-    size = by_size(source, scan(source), False)(rows)
+    size = by_size(Opened(source))(rows)
     spread = rows.X**2 @ (1.0 / (rows.weights @ rows.X**2))
     np.testing.assert_allclose(size, rows.weights * (0.5 / rows.weights.sum() + 0.1 * spread), rtol=1e-11)
     assert size.sum() == pytest.approx(1.0)
@@ -86,7 +86,7 @@ def test_the_factor_of_a_block_is_that_of_lapack(n, scale):
 
 def test_whitenings_are_triangular_and_white():
     rows = data(3000)
-    white = whitening(data_factor(as_source(rows)))
+    white = whitening(data_factor(Opened(as_source(rows))))
     assert (np.triu(white.basis, 1) == 0.0).all()
     inside = rows.X @ white.basis
     np.testing.assert_allclose((inside.T * rows.weights) @ inside, np.eye(5), atol=1e-12)
@@ -97,9 +97,9 @@ def test_margins_are_those_of_rows_at_unit_length():
     X = rows.X.copy()
     X[7] = 0.0
     source = as_source(WeightedData(X, rows.y, rows.weights, rows.index))
-    white, direction = whitening(data_factor(source)), rng.uniform(-1.0, 1.0, 5)
+    white, direction = whitening(data_factor(Opened(source))), rng.uniform(-1.0, 1.0, 5)
     unit, error = hyperplane.unit_rows(next(iter(source.blocks())), white)
-    found = hyperplane.against(source, white, direction, False, False)
+    found = hyperplane.against(Opened(source), white, direction, strict=False)
     margins = unit @ direction
     wrong = np.flatnonzero(margins < -hyperplane.TOLERANCE - error)
     assert found.n_rows == len(wrong)
@@ -115,7 +115,6 @@ def test_candidates_are_the_best_of_all_rows(monkeypatch, levels, step):
     rng = np.random.default_rng(0)
     p = rng.gamma(0.5, size=n) + 1e-3 if levels is None else rng.integers(1, levels, n) / levels
     rows = WeightedData(p[:, None], np.ones(n, np.int8), np.ones(n), np.arange(n))
-    monkeypatch.setattr("bayescore.data.sources.block_rows", lambda n_columns: step)
     passed, plain = [], candidates
 
     def counted(*arguments):
@@ -124,7 +123,7 @@ def test_candidates_are_the_best_of_all_rows(monkeypatch, levels, step):
         return part
 
     monkeypatch.setattr(fixed_size, "candidates", counted)
-    found = draw_candidates(as_source(rows), lambda block: block.X[:, 0].copy(), size, seed, False)
+    found = draw_candidates(Opened(as_source(rows), block_rows=step), lambda block: block.X[:, 0].copy(), size, seed)
     assert sum(passed) < n / 2  # most rows of most blocks
     key = fixed_size.hash_uniforms(0, n, seed) / p
     best = set(np.lexsort((np.arange(n), -p))[: size + 1]) | set(np.lexsort((np.arange(n), key))[: size + 1])

@@ -8,11 +8,14 @@ import pytest
 from bayescore import build_coreset
 from bayescore.coresets import factor, leverage_coreset
 from bayescore.coresets.factor import block_factor, join, r_factor, whitening
-from bayescore.coresets.leverage import leverage_scores, online_scores_by_row, scorer
+from bayescore.coresets.leverage import leverage_scores, online_scores_by_row, scorer, scores_of
 from bayescore.coresets.leverage_coreset import RATE_BITS, leverage_size, rates_of
-from bayescore.data import passes, sources
+from bayescore.data.cutter import MAX_BLOCK_ROWS
+from bayescore.data.opened import Opened
+from bayescore.data.sources import as_source, unlabelled
 from bayescore.types import WeightedData
 from bayescore.validation import DataError
+from tests.cuts import Recut, build_in_blocks
 
 
 def dense(X, w=None, rank=None):
@@ -60,16 +63,19 @@ DESIGNS = {
 }
 
 
+def in_blocks(X, w, scores="exact", **cut):
+    return scores_of(Opened(unlabelled(X, w), **cut), scores, project=False, seed=0)
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("design", DESIGNS)
-def test_exact_scores_are_those_of_the_dense_svd(design, weighted, monkeypatch):
+def test_exact_scores_are_those_of_the_dense_svd(design, weighted):
     X, rank = DESIGNS[design]
     w = W[: len(X)] if weighted else None
     truth, found = dense(X, w)
     assert found == rank
     for step in (10**6, 700, 20):
-        monkeypatch.setattr(passes, "block_rows", lambda n_columns, step=step: step)
-        scores = leverage_scores(X, w)
+        scores = in_blocks(X, w, block_rows=step)
         assert relative(scores, truth) < 1e-10
         assert scores.sum() == pytest.approx(rank, rel=1e-10)
 
@@ -147,13 +153,12 @@ def test_sketched_scores_are_within_a_factor_2(design, weighted):
     assert (estimates < truth).any()
 
 
-def test_the_sketch_depends_on_seed_and_position_alone(monkeypatch):
+def test_the_sketch_depends_on_seed_and_position_alone():
     X, _ = DESIGNS["a level of one row"]
     whole = leverage_scores(X, W, "sketch", random_state=3)
     for step, workers in ((1, 2), (77, 1), (2048, 5)):
-        monkeypatch.setattr(sources, "block_rows", lambda n_columns, step=step: step)
-        monkeypatch.setattr(passes, "available_cores", lambda workers=workers: workers)
-        np.testing.assert_array_equal(leverage_scores(X, W, "sketch", random_state=3), whole)
+        cut = Opened(Recut(unlabelled(X, W), step), cores=workers)
+        np.testing.assert_array_equal(scores_of(cut, "sketch", project=False, seed=3), whole)
     assert not np.array_equal(leverage_scores(X, W, "sketch", random_state=4), whole)
 
 
@@ -171,11 +176,11 @@ def test_a_projection_is_used_where_it_is_smaller():
 def test_rows_that_share_a_bucket_are_not_lost(monkeypatch):
     """Two levels of one row each: where the sketch adds them up, it lacks a direction, and both leave its span."""
     monkeypatch.setattr(factor, "_LEAST", 3)
-    source = sources.unlabelled(np.column_stack([np.ones(500), np.arange(500) == 100, np.arange(500) == 300]))
+    source = unlabelled(np.column_stack([np.ones(500), np.arange(500) == 100, np.arange(500) == 300]))
     block, alone = next(source.blocks()), [100, 300]
     lost = 0
     for seed in range(60):
-        white, score = scorer(source, "sketch", project=False, seed=seed)
+        white, score = scorer(Opened(source), "sketch", project=False, seed=seed)
         assert (score(block)[alone] > 0.9).all()
         if white.rank < 3:
             lost += 1
@@ -189,9 +194,9 @@ def test_rows_that_share_a_bucket_are_not_lost(monkeypatch):
 def test_rows_that_cancel_are_not_lost(monkeypatch):
     """A level of two rows that meet in one bucket with opposite signs: its column of the sketch is all zeros."""
     monkeypatch.setattr(factor, "_LEAST", 2)
-    source = sources.unlabelled(np.column_stack([np.ones(500), np.isin(np.arange(500), [100, 300])]))
+    source = unlabelled(np.column_stack([np.ones(500), np.isin(np.arange(500), [100, 300])]))
     block = next(source.blocks())
-    scores = np.array([scorer(source, "sketch", False, seed)[1](block)[[100, 300]] for seed in range(60)])
+    scores = np.array([scorer(Opened(source), "sketch", False, seed)[1](block)[[100, 300]] for seed in range(60)])
     assert (scores > 0.2).all()
 
 
@@ -208,8 +213,7 @@ def test_online_scores_are_upper_bounds_from_the_first_row_on(design, weighted, 
     assert (by_row == 1.0).sum() == rank  # while X'X is singular
     before = by_row
     for step in (1, 10, 333, 10**6):
-        monkeypatch.setattr(passes, "block_rows", lambda n_columns, step=step: step)
-        scores = leverage_scores(X, w, "online")
+        scores = in_blocks(X, w, "online", block_rows=step)
         assert (scores >= exact - 1e-6).all()
         assert (scores <= before + 1e-6).all() or step == 333  # whole blocks first: tighter
         if step == 1:
@@ -269,7 +273,7 @@ def test_rates_are_the_scores_rounded_up_to_powers_of_two():
         np.testing.assert_allclose(np.log2(s / weights), np.rint(np.log2(s / weights)), atol=1e-8)
     assert rates_of(np.zeros(1), np.ones(1), 2.0**RATE_BITS).tolist() == [1]
     assert rates_of(np.zeros(1), np.ones(1), 2.0**20).tolist() == [2 ** (RATE_BITS - 20)]  # a power of two stays
-    most = rates_of(np.ones(passes.MAX_BLOCK_ROWS), np.full(passes.MAX_BLOCK_ROWS, 0.999), 1.0)
+    most = rates_of(np.ones(MAX_BLOCK_ROWS), np.full(MAX_BLOCK_ROWS, 0.999), 1.0)
     assert int(most.sum()) == sum(most.tolist())  # a block of the largest fits
 
 
@@ -393,14 +397,12 @@ def test_a_design_of_zeros_is_refused(options):
 
 @pytest.mark.parametrize("options", [{}, {"scores": "sketch"}, {"method": "online"}])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_cuts_within_and_across_canonical_blocks_change_nothing(options, weighted, monkeypatch):
-    monkeypatch.setattr(passes, "block_rows", lambda n_columns: 256)
+def test_cuts_within_and_across_canonical_blocks_change_nothing(options, weighted):
     weights = W if weighted else None
-    core = build(size=100, weights=weights, **options)
+    asked = {"method": "leverage", "size": 100, "block_rows": 256, **options}
+    core = build_in_blocks(as_source(NORMAL, Y, weights=weights), **asked)
     for step, workers in ((1, 2), (97, 1), (256, 5), (1000, 2)):
-        monkeypatch.setattr(sources, "block_rows", lambda n_columns, step=step: step)
-        monkeypatch.setattr(passes, "available_cores", lambda workers=workers: workers)
-        other = build(size=100, weights=weights, **options)
+        other = build_in_blocks(Recut(as_source(NORMAL, Y, weights=weights), step), cores=workers, **asked)
         for name in ("X", "y", "weights", "index"):
             np.testing.assert_array_equal(getattr(other, name), getattr(core, name))
         assert other.params == core.params

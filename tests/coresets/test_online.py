@@ -5,12 +5,12 @@ import pandas as pd
 import pytest
 
 import bayescore as bc
-from bayescore import OnlineCoreset, build_coreset
+from bayescore import build_coreset
 from bayescore.coresets import online
 from bayescore.coresets.leverage import leverage_scores
 from bayescore.coresets.leverage_coreset import RATE_BITS, rates_of
-from bayescore.data import passes
 from bayescore.validation import DataError
+from tests.cuts import build_in_blocks
 
 N = 1000
 _rng = np.random.default_rng(6)
@@ -19,11 +19,11 @@ Y = np.where(X[:, 0] + _rng.normal(size=N) > 0, "yes", "no")
 W = _rng.uniform(0.1, 6.0, N)
 
 
-@pytest.fixture(autouse=True)
-def small_blocks(monkeypatch):
-    """Canonical blocks of 128 rows, so that a thousand rows are a stream."""
-    for module in (passes, online):
-        monkeypatch.setattr(module, "block_rows", lambda n_columns: 128)
+class OnlineCoreset(bc.OnlineCoreset):
+    """One with canonical blocks of 128 rows, so that a thousand rows are a stream."""
+
+    def _block_rows(self, n_features):
+        return 128
 
 
 def streamed(cuts, rows=N, weighted=False, **options):
@@ -46,7 +46,7 @@ def assert_identical(a, b, without=()):
 @pytest.mark.parametrize("cuts", [[], list(range(1, N)), [128, 256, 999], [1, 700], list(range(100, N, 100))])
 def test_however_it_is_fed_the_coreset_is_that_of_one_pass_over_all(cuts, weighted, intercept):
     core = streamed(cuts, weighted=weighted, intercept=intercept).coreset()
-    whole = build_coreset(
+    whole = build_in_blocks(
         X,
         Y,
         weights=W if weighted else None,
@@ -54,8 +54,7 @@ def test_however_it_is_fed_the_coreset_is_that_of_one_pass_over_all(cuts, weight
         likelihood="probit",
         size=60,
         intercept=intercept,
-        random_state=7,
-        progressbar=False,
+        block_rows=128,
     )
     assert_identical(whole, core, without=("passes",))
     assert isinstance(core, bc.Coreset)
@@ -254,7 +253,6 @@ def test_an_interrupt_leaves_the_stream_as_it_was(monkeypatch):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 2))
     y = X[:, 0] + rng.normal(size=400) > 0
-    monkeypatch.setattr(online, "block_rows", lambda n_columns: 100)
     stream = OnlineCoreset(50, random_state=0).partial_fit(X[:150], y[:150])
 
     def interrupted(*_):

@@ -10,13 +10,14 @@ from bayescore import build_coreset, find_map
 from bayescore.coresets import hyperplane
 from bayescore.coresets.factor import block_factor, whitening
 from bayescore.coresets.hyperplane import TOLERANCE, against, unit_rows
-from bayescore.coresets.separability import first_rows, open_source, separability, separate
-from bayescore.data import sources
-from bayescore.data.passes import scan
+from bayescore.coresets.separability import first_rows, separability, separate
+from bayescore.data.opened import Opened
+from bayescore.data.sources import as_source
 from bayescore.data.synthetic import separable_circle
 from bayescore.models.likelihoods import LIKELIHOODS
 from bayescore.types import WeightedData
 from bayescore.validation import DataError
+from tests.cuts import Recut
 
 COMPLETE, QUASI, OVERLAP = "complete separation", "quasi-complete separation", "overlap"
 
@@ -157,15 +158,14 @@ def large(name, n=40_000):
 
 
 @pytest.mark.parametrize("name", [COMPLETE, QUASI, OVERLAP, "one row"])
-def test_cutting_planes_answer_for_all_rows_whatever_the_blocks(name, monkeypatch):
+def test_cutting_planes_answer_for_all_rows_whatever_the_blocks(name):
     rows = large(name)
     found = separability(rows, random_state=3, progressbar=False)
     assert found.kind == (OVERLAP if name == "one row" else name)
     assert found.n_tried < 4000
     if name == OVERLAP:
         assert found.n_passes == 3  # the check of the rows, the QR, the sample: nothing left to verify
-    monkeypatch.setattr(sources, "block_rows", lambda n_columns: 777)
-    other = separability(rows, random_state=3, progressbar=False)
+    other = separability(Recut(as_source(rows), 777), random_state=3, progressbar=False)
     for field in ("kind", "columns", "n_rows", "n_on_plane", "n_tried", "n_passes"):
         assert getattr(other, field) == getattr(found, field)
     np.testing.assert_array_equal(other.direction, found.direction)
@@ -175,12 +175,11 @@ def test_a_sample_that_misses_a_direction_proves_nothing():
     """Rows of four categories overlap; the fifth, of one label, is not among them."""
     rows = large(OVERLAP)
     rows = data(rows.X, np.where(rows.X[:, 5] == 1, 1, rows.y))
-    source = open_source(rows, None, None, None, False)
-    found = scan(source)
+    opened = Opened(as_source(rows))
     white = whitening(block_factor(rows))
     blind = rows.take(np.flatnonzero(rows.X[:, 5] == 0)[:500])
-    assert separate(source, blind, white, False)[0].kind == OVERLAP  # what the rank must guard against
-    assert separate(source, first_rows(source, found, white, 0, False), white, False)[0].kind == QUASI
+    assert separate(opened, blind, white)[0].kind == OVERLAP  # what the rank must guard against
+    assert separate(opened, first_rows(opened, white, 0), white)[0].kind == QUASI
 
 
 def test_rows_against_a_direction_are_all_found_and_the_worst_come_back(monkeypatch):
@@ -189,7 +188,7 @@ def test_rows_against_a_direction_are_all_found_and_the_worst_come_back(monkeypa
     white = whitening(block_factor(rows))
     direction = np.eye(white.rank)[0]
     margins = unit_rows(rows, white)[0] @ direction
-    found = against(open_source(rows, None, None, None, False), white, direction, False, False)
+    found = against(Opened(as_source(rows)), white, direction, strict=False)
     assert found.n_rows == (margins < -TOLERANCE).sum()
     np.testing.assert_array_equal(found.worst.index, np.argsort(margins, kind="stable")[:20])
 

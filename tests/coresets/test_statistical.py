@@ -14,8 +14,7 @@ from bayescore.coresets.leverage_coreset import leverage_coreset
 from bayescore.coresets.leverage_coreset import rates_of as leverage_rates
 from bayescore.coresets.online import online_coreset
 from bayescore.coresets.sensitivity import sensitivity_coreset, uniform_coreset
-from bayescore.data import passes
-from bayescore.data.passes import scan
+from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
 
 pytestmark = pytest.mark.statistical
@@ -51,7 +50,7 @@ def fit(counts, expected):
 def multinomial_counts():
     """Counts of the rows in 300 draws of 150 with replacement, shape (300, 12)."""
     source = source_of(len(RATES))
-    draws = [draw(source, rates_of, 150, seed).positions for seed in range(300)]
+    draws = [draw(Opened(source), rates_of, 150, seed).positions for seed in range(300)]
     return np.array([np.bincount(positions, minlength=len(RATES)) for positions in draws])
 
 
@@ -82,7 +81,7 @@ def test_counts_vary_as_multinomial_counts_do(multinomial_counts):
 
 def test_successive_draws_are_independent():
     n = 6
-    positions = draw(source_of(n), rates_of, 60_000, 12).positions
+    positions = draw(Opened(source_of(n)), rates_of, 60_000, 12).positions
     p = RATES[:n] / RATES[:n].sum()
 
     def pairs(order):
@@ -92,7 +91,9 @@ def test_successive_draws_are_independent():
     assert fit(pairs(positions), expected) > ALARM
     sticky = np.where(np.arange(60_000) % 40 == 1, np.roll(positions, 1), positions)  # one in 40 repeats the last
     assert fit(pairs(sticky), expected) < ALARM
-    first = [draw(source_of(n), rates_of, 2, seed).positions for seed in range(500)]  # and over neighbouring seeds
+    first = [
+        draw(Opened(source_of(n)), rates_of, 2, seed).positions for seed in range(500)
+    ]  # and over neighbouring seeds
     assert fit(pairs(np.concatenate(first)), 500 * np.outer(p, p)) > ALARM
     across = np.array(first)[:, 0]
     assert fit(pairs(across), 250 * np.outer(p, p)) > ALARM
@@ -104,7 +105,7 @@ def test_draws_without_replacement_include_every_row_and_pair_alike():
     def inclusions(rates):
         taken = np.zeros((repeats, n))
         for seed in range(repeats):
-            positions = draw(source_of(n), rates, size, seed, replace=False).positions
+            positions = draw(Opened(source_of(n)), rates, size, seed, replace=False).positions
             assert len(np.unique(positions)) == size
             taken[seed, positions] = 1.0
         return taken
@@ -134,7 +135,7 @@ def problem(weighted):
     X = np.column_stack([np.ones(N), rng.normal(size=(N, 2)) + 3.0 * (rng.random((N, 1)) < 0.05)])
     y = X[:, 1] + rng.logistic(size=N) > 0.5
     source = as_source(X, y, weights=rng.uniform(0.2, 5.0, N) if weighted else None)
-    return source, scan(source), X * source.y[:, None]
+    return source, X * source.y[:, None]
 
 
 def z_scores(values, truth):
@@ -148,15 +149,15 @@ def log_likelihoods(Z, weights):
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_sensitivity_coresets_are_unbiased(weighted):
-    source, found, Z = problem(weighted)
+    source, Z = problem(weighted)
     right, wrong = [], []
     for seed in range(REPEATS):
-        rows, _ = sensitivity_coreset(source, found, M, seed, False, clustering=Z[:4], radius=1.0)
+        rows, _ = sensitivity_coreset(Opened(source), M, seed, clustering=Z[:4], radius=1.0)
         right.append(log_likelihoods(rows.Z, rows.weights))
         # without the division by p: every draw stands for an equal share of the total weight
-        wrong.append(log_likelihoods(rows.Z, np.full(len(rows), found.weight_total / len(rows))))
+        wrong.append(log_likelihoods(rows.Z, np.full(len(rows), source.weights.sum() / len(rows))))
     truth = log_likelihoods(Z, source.weights)
-    assert truth[-1] == pytest.approx(found.weight_total)
+    assert truth[-1] == pytest.approx(Opened(source).scan.weight_total)
     assert (np.abs(z_scores(np.array(right), truth)) < LIMIT).all()
     assert np.abs(z_scores(np.array(wrong), truth)[2]) > LIMIT
     assert np.std(np.array(right)[:, -1]) > 0.0  # the sum of the weights is W on average only
@@ -164,17 +165,16 @@ def test_sensitivity_coresets_are_unbiased(weighted):
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("scores", ["exact", "sketch", "online"])
-def test_leverage_coresets_are_unbiased(scores, weighted, monkeypatch):
-    monkeypatch.setattr(passes, "block_rows", lambda n_columns: 40)
-    source, found, Z = problem(weighted)
+def test_leverage_coresets_are_unbiased(scores, weighted):
+    source, Z = problem(weighted)
     right, wrong = [], []
     for seed in range(REPEATS):
         if scores == "online":
-            rows, _ = online_coreset(source, M, seed, False)
+            rows, _ = online_coreset(Opened(source, block_rows=40), M, seed)
         else:
-            rows, _ = leverage_coreset(source, found, M, seed, False, scores=scores)
+            rows, _ = leverage_coreset(Opened(source, block_rows=40), M, seed, scores=scores)
         right.append(log_likelihoods(rows.Z, rows.weights))
-        wrong.append(log_likelihoods(rows.Z, np.full(len(rows), found.weight_total / len(rows))))
+        wrong.append(log_likelihoods(rows.Z, np.full(len(rows), source.weights.sum() / len(rows))))
     truth = log_likelihoods(Z, source.weights)
     assert (np.abs(z_scores(np.array(right), truth)) < LIMIT).all()
     assert np.abs(z_scores(np.array(wrong), truth)[:-1]).max() > LIMIT
@@ -183,9 +183,9 @@ def test_leverage_coresets_are_unbiased(scores, weighted, monkeypatch):
 @pytest.mark.parametrize(("rule", "accepted"), [(np.less_equal, True), (np.greater_equal, False)])
 def test_the_reservoirs_of_the_source_have_the_law_of_the_draw_once_their_rule_is_turned(rule, accepted):
     """M size-1 reservoirs take row n when U <= s_n / S_n; Peters (2021) prints ">="."""
-    source, found, Z = problem(weighted=True)
+    source, Z = problem(weighted=True)
     w, rng = source.weights, np.random.default_rng(2)
-    s = leverage_rates(leverage_scores(Z, w), w, found.weight_total)
+    s = leverage_rates(leverage_scores(Z, w), w, source.weights.sum())
     values, taken = [], np.zeros(N)
     for _ in range(REPEATS):
         replaced = rule(rng.random((N, M)), (s / s.cumsum())[:, None])
@@ -195,18 +195,18 @@ def test_the_reservoirs_of_the_source_have_the_law_of_the_draw_once_their_rule_i
         taken += np.bincount(last, minlength=N)
     assert (np.abs(z_scores(np.array(values), log_likelihoods(Z, w))) < LIMIT).all() == accepted
     assert (fit(taken, REPEATS * M * s / s.sum()) > ALARM) == accepted
-    positions = np.concatenate([draw(source, lambda _: s, M, seed).positions for seed in range(REPEATS)])
+    positions = np.concatenate([draw(Opened(source), lambda _: s, M, seed).positions for seed in range(REPEATS)])
     assert fit(np.bincount(positions, minlength=N), REPEATS * M * s / s.sum()) > ALARM
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_uniform_coresets_are_unbiased(weighted):
-    source, _, Z = problem(weighted)
+    source, Z = problem(weighted)
     right, wrong = [], []
     for seed in range(REPEATS):
-        rows, _ = uniform_coreset(source, M, seed, False)
+        rows, _ = uniform_coreset(Opened(source), M, seed)
         right.append(log_likelihoods(rows.Z, rows.weights))
-        near = draw(source, lambda block: 1 + (np.abs(block.X[:, 1]) > 1.0), M, seed, replace=False).rows
+        near = draw(Opened(source), lambda block: 1 + (np.abs(block.X[:, 1]) > 1.0), M, seed, replace=False).rows
         wrong.append(log_likelihoods(near.Z, near.weights * (N / M)))  # drawn by score, weighed as if not
     truth = log_likelihoods(Z, source.weights)
     right, wrong = np.array(right), np.array(wrong)
@@ -219,13 +219,13 @@ def test_uniform_coresets_are_unbiased(weighted):
 
 def test_the_variance_of_a_sensitivity_coreset_is_that_of_the_multinomial():
     """Var = (sum f^2 / p - (sum f)^2) / M for f = w log p(y): neither the weights nor the counts are shrunk."""
-    source, _, Z = problem(weighted=True)
+    source, Z = problem(weighted=True)
     f = -source.weights * np.logaddexp(0.0, -Z @ np.array(BETAS[1]))
     rates = np.random.default_rng(0).integers(1000, 9000, N)
     p = rates / rates.sum()
     values = []
     for seed in range(REPEATS):
-        drawn = draw(source, lambda block: rates[block.index], M, seed)
+        drawn = draw(Opened(source), lambda block: rates[block.index], M, seed)
         rows, counts, rate = collect(drawn)
         values.append((f[rows.index] * counts * (drawn.total / (rate * float(M)))).sum())
     variance = ((f**2 / p).sum() - f.sum() ** 2) / M

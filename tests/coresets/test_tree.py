@@ -12,11 +12,13 @@ import pytest
 
 import bayescore as bc
 from bayescore import OnlineCoreset, StreamingCoreset, find_map
-from bayescore.coresets import merge_reduce, online
+from bayescore.coresets import merge_reduce
 from bayescore.coresets.incremental import BlockStream
 from bayescore.coresets.merge_reduce import grow, leaf_size
 from bayescore.coresets.reduce import Reduced, Reducer, check_reduction
 from bayescore.coresets.tree import DELTA, Tree, node_delta, node_seed
+from bayescore.data.cutter import block_rows
+from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
 from bayescore.types import WeightedData, stack
 from bayescore.validation import DataError
@@ -34,9 +36,16 @@ W = _rng.uniform(0.1, 6.0, N)
 KINDS = ("calibrated", "sensitivity", "leverage")
 
 
+class Online(OnlineCoreset):
+    """One with canonical blocks of 100 rows."""
+
+    def _block_rows(self, n_features):
+        return 100
+
+
 def stream_of(kind, **options):
     if kind == "online":
-        return OnlineCoreset(16, "logistic", 3, **options)
+        return Online(16, "logistic", 3, **options)
     return StreamingCoreset("logistic", 16, kind, 3, leaf_rows=100, **options)
 
 
@@ -98,7 +107,7 @@ def test_shape_anchors_and_losses(method):
 def test_seeds_and_shares_do_not_depend_on_who_reduces_when():
     source = as_source(WeightedData(X, np.where(Y == "yes", 1, -1).astype(np.int8), W, np.arange(N)))
     reducer = Reducer("calibrated", 64, "logistic")
-    parallel, rest = grow(source, Tree(reducer, 3), 100, False)
+    parallel, rest = grow(Opened(source), Tree(reducer, 3), 100)
     assert rest is None
     state = Tree(reducer, 3)
     for leaf in range(15):
@@ -112,8 +121,8 @@ def test_seeds_and_shares_do_not_depend_on_who_reduces_when():
 
 
 def test_default_leaves_are_blocks_or_hold_several_nodes():
-    assert leaf_size(100, 10) == 1 << 16
-    assert leaf_size(20_000, 10) == 320_000
+    assert leaf_size(100, block_rows(10)) == 1 << 16
+    assert leaf_size(20_000, block_rows(10)) == 320_000
 
 
 # --- streams and checkpoints --------------------------------------------------------------------------------
@@ -382,7 +391,7 @@ def z_scores(rows, labels, leaf_rows, forget=False):
     full = bc.full_data(rows, labels, progressbar=False)
     truth, found = find_map(full), []
     for seed in range(12):
-        state, rest = grow(full.as_source(), Tree(Reducer("calibrated", 400, "logistic"), seed), leaf_rows, False)
+        state, rest = grow(Opened(full.as_source()), Tree(Reducer("calibrated", 400, "logistic"), seed), leaf_rows)
         union = stack([*(node.rows for node in state.nodes), *([] if rest is None else [rest])])
         mode = find_map(union, "logistic")
         nodes = [replace(node, carried=()) if forget else node for node in state.nodes]
@@ -433,9 +442,6 @@ def test_an_interrupt_leaves_the_stream_as_it_was(kind, monkeypatch):
             raise KeyboardInterrupt
         return absorbed(self, state, block)
 
-    if kind == "online":
-        monkeypatch.setattr(online, "block_rows", lambda n_columns: 100)
-        stream, twin = fed(stream_of(kind), 0, 730, 50), fed(stream_of(kind), 0, 730, 50)
     monkeypatch.setattr(type(stream), "_absorbed", interrupted)
     with pytest.raises(KeyboardInterrupt):
         fed(stream, 730, N, 700)

@@ -6,6 +6,7 @@ import pytest
 from bayescore.coresets.draw import hash_uniforms
 from bayescore.coresets.fixed_size import Candidates, distinct, draw_candidates
 from bayescore.coresets.trial import MIN_ESS, N_DRAWS, Trial, importance, tempered, try_out
+from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
 from bayescore.models.likelihoods import LIKELIHOODS
 from bayescore.models.posterior import log_likelihoods
@@ -62,7 +63,12 @@ def tried():
     source = as_source(X, X[:, 0] + rng.logistic(size=5000) > 0, label=None, weights=None)
     rows = stack(list(source.blocks()))
     few = rows.take(slice(0, 300)).with_weights(np.full(300, 5000 / 300))
-    return source, rows, few, try_out(source, few, logistic, Normal(0.0, 4.0), np.zeros(3), 0, 1, 100, False)
+    return (
+        source,
+        rows,
+        few,
+        try_out(Opened(source), few, logistic, Normal(0.0, 4.0), np.zeros(3), seed=0, draw_seed=1, size=100),
+    )
 
 
 def test_a_trial_passes_over_all_rows(tried):
@@ -89,6 +95,6 @@ def test_shares_of_all_rows_meet_the_totals(tried):
 
 def test_candidates_of_several_draws_hold_each_row_once(tried):
     source, _, _, trial = tried
-    both = distinct([trial.candidates, draw_candidates(source, lambda block: block.weights, 100, 1, False)])
+    both = distinct([trial.candidates, draw_candidates(Opened(source), lambda block: block.weights, 100, 1)])
     assert len(set(both.position.tolist())) == len(both.position) == len(both.rows)
     np.testing.assert_array_equal(both.rows.index, both.position)

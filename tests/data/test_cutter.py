@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bayescore.data.cutter import Cutter
+from bayescore.data.cutter import MAX_BLOCK_ROWS, Cutter, block_rows
 from bayescore.types import WeightedData, stack
 
 
@@ -34,3 +34,10 @@ def test_parts_are_few_and_the_rows_left_over_their_own():
     while base.base is not None:
         base = base.base
     assert base.nbytes == 3 * 3 * 8
+
+
+def test_blocks_are_a_power_of_two_of_at_most_8_megabytes_and_never_too_long_for_exact_sums():
+    assert block_rows(1) == MAX_BLOCK_ROWS
+    assert block_rows(20) == block_rows(21) == 32768
+    assert block_rows(128) == 8192
+    assert block_rows(10**6) == 256

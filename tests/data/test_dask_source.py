@@ -8,8 +8,8 @@ import pytest
 da = pytest.importorskip("dask.array")
 dd = pytest.importorskip("dask.dataframe")
 
+from bayescore.data.opened import Opened  # noqa: E402
 from bayescore.data.parquet import ParquetSource  # noqa: E402
-from bayescore.data.passes import map_blocks, scan  # noqa: E402
 from bayescore.data.sources import as_source  # noqa: E402
 from bayescore.types import stack  # noqa: E402
 from bayescore.validation import DataError  # noqa: E402
@@ -58,7 +58,7 @@ def test_collections_give_the_rows_of_the_array(kind, tmp_path):
     source = as_source(data, y, label=label, weights=weights)
     assert source.n_rows == N
     assert source.classes == ("no", "yes")
-    for rows in (stack(list(source.blocks())), stack(list(map_blocks(source, lambda _, block: block, canonical=True)))):
+    for rows in (stack(list(source.blocks())), stack(list(Opened(source).map(lambda _, block: block, canonical=True)))):
         np.testing.assert_array_equal(rows.X, X)
         np.testing.assert_array_equal(rows.y, np.where(Y == "yes", 1, -1))
         np.testing.assert_array_equal(rows.weights, W)
@@ -109,13 +109,13 @@ def test_collections_that_do_not_fit_are_refused(kind):
     given, error, message = BAD[kind]
     data, y, label = given()
     with pytest.raises(error, match=message):
-        scan(as_source(data, y, label=label))
+        _ = Opened(as_source(data, y, label=label)).scan
 
 
 def test_an_error_names_the_partition():
     bad = dd.from_pandas(FRAME.assign(a=np.where(np.arange(N) == 137, np.nan, X[:, 0])), npartitions=5)
     with pytest.raises(DataError, match=r"column 'a' is nan in row 137; .*\(row \d+ of partition 3\)"):
-        scan(as_source(bad, label="label"))
+        _ = Opened(as_source(bad, label="label")).scan
 
 
 def test_a_graph_that_gives_other_rows_the_next_time_is_caught():

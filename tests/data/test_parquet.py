@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bayescore.data import parquet
-from bayescore.data.passes import scan
+from bayescore.data.opened import Opened
+from bayescore.data.parquet import parquet_source
 from bayescore.data.sources import as_source
 from bayescore.types import stack
 from bayescore.validation import DataError
@@ -67,19 +67,18 @@ def test_hive_columns_that_cannot_be_features_are_refused(tmp_path):
     with pytest.raises(DataError, match=r"not numeric: 'k' \(string\)"):
         as_source(hive(tmp_path / "text", ["north", "south"]), label="y")
     with pytest.raises(DataError, match=r"column 'k' is nan in row 120.*row 0 of row group 0 of .*DEFAULT"):
-        scan(as_source(hive(tmp_path / "null", ["1", "__HIVE_DEFAULT_PARTITION__"]), label="y"))
+        _ = Opened(as_source(hive(tmp_path / "null", ["1", "__HIVE_DEFAULT_PARTITION__"]), label="y")).scan
     folder = hive(tmp_path / "mixed", ["1", "2"])
     write(FRAME, folder / "x.parquet")
     with pytest.raises(DataError, match=r"x\.parquet' has other partition columns than"):
         as_source(folder, label="y")
 
 
-def test_pieces_are_row_groups_or_several_small_ones_and_small_when_pickled(tmp_path, monkeypatch):
-    monkeypatch.setattr(parquet, "block_rows", lambda n_columns: 25)
+def test_pieces_are_row_groups_or_several_small_ones_and_small_when_pickled(tmp_path):
     write(FRAME.iloc[:100], tmp_path / "0.parquet", 10)
     write(FRAME.iloc[100:], tmp_path / "1.parquet", 60)
     source = as_source(tmp_path, label="y")
-    pieces = source.division().pieces
+    pieces = source.division(25).pieces
     assert [piece.n_rows for piece in pieces] == [20, 20, 20, 20, 20, 60, 60, 20]
     assert max(len(pickle.dumps(piece)) for piece in pieces) < 2000
     for piece, start in zip(pieces, np.cumsum([0, *(p.n_rows for p in pieces[:-1])]), strict=True):
@@ -90,22 +89,21 @@ def test_pieces_are_row_groups_or_several_small_ones_and_small_when_pickled(tmp_
 
 
 @pytest.mark.parametrize("step", [10, 1000])
-def test_an_error_names_the_file_and_the_row_group(step, tmp_path, monkeypatch):
-    monkeypatch.setattr(parquet, "block_rows", lambda n_columns: step)
+def test_an_error_names_the_file_and_the_row_group(step, tmp_path):
     bad = FRAME.assign(a=np.where(np.arange(N) == 137, np.nan, FRAME["a"]), w=1.0)
     write(bad.iloc[:100], tmp_path / "f" / "0.parquet")
     path = write(bad.iloc[100:], tmp_path / "f" / "1.parquet")
     where = re.escape(f"(row 7 of row group 3 of {str(path)!r})")
     with pytest.raises(DataError, match="column 'a' is nan in row 137; drop such rows .*" + where):
-        scan(as_source(tmp_path / "f", label="y", weights="w"))
+        _ = Opened(as_source(tmp_path / "f", label="y", weights="w"), block_rows=step).scan
     write(FRAME.assign(w=np.where(np.arange(N) == 137, -1.0, 1.0)).iloc[100:], path)
     write(FRAME.assign(w=1.0).iloc[:100], tmp_path / "f" / "0.parquet")
     with pytest.raises(DataError, match="column 'w'.* is -1 in row 137; .*" + where):
-        scan(as_source(tmp_path / "f", label="y", weights="w"))
+        _ = Opened(as_source(tmp_path / "f", label="y", weights="w"), block_rows=step).scan
 
 
 def test_only_the_columns_asked_for_are_read(tmp_path):
     path = write(FRAME.assign(name="text"), tmp_path / "x.parquet")
-    source = parquet.parquet_source(path, "y", None, only=["b", "y"])
+    source = parquet_source(path, "y", None, only=["b", "y"])
     assert source.design.raw_names == ("b",)
     np.testing.assert_array_equal(rows_of(source).X, FRAME[["b"]])

@@ -11,9 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from scipy import sparse
 
-from bayescore.data import parquet as parquet_files
-from bayescore.data import sources, table_source
-from bayescore.data.passes import scan
+from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
 from bayescore.types import stack
 from bayescore.validation import DataError
@@ -27,12 +25,6 @@ Y = np.where(_rng.random(N) < 0.4, "yes", "no")
 W = _rng.uniform(0.5, 3.0, N)
 SHUFFLED = _rng.permutation(N)  # no arithmetic progression: pandas stores those as a plain range
 FRAME = pd.DataFrame(X, columns=list(NAMES)).assign(label=Y, w=W)
-
-
-def cut(monkeypatch, step):
-    """Let sources cut their rows into blocks of `step`."""
-    for module in (sources, table_source, parquet_files):
-        monkeypatch.setattr(module, "block_rows", lambda n_columns: step)
 
 
 def everything(source):
@@ -116,12 +108,15 @@ def stored_index(tmp_path, frame, name):
 
 @pytest.mark.parametrize("kind", TABLES)
 @pytest.mark.parametrize("step", [None, 8], ids=["one block", "blocks of 8"])
-def test_tables_and_files_give_the_rows_of_the_array(kind, step, tmp_path, monkeypatch):
-    if step is not None:
-        cut(monkeypatch, step)
+def test_tables_and_files_give_the_rows_of_the_array(kind, step, tmp_path):
     source = as_source(TABLES[kind](tmp_path, FRAME), label="label", weights="w")
     assert_rows(source, W)
-    assert_rows(source, W)  # a source can be read again
+    if step is None:
+        assert_rows(source, W)  # a source can be read again
+    else:
+        blocks = [block for piece in source.division(step).pieces for block in piece.read(0, piece.n_rows)]
+        assert max(map(len, blocks)) <= step
+        np.testing.assert_array_equal(stack(blocks).X, everything(source).X)
 
 
 def test_a_frame_and_a_series_go_together_by_position():
@@ -193,10 +188,10 @@ def test_booleans_decimals_and_small_types_are_features():
     )
 
 
-def test_blocks_follow_block_rows_and_a_ready_source_passes_through(monkeypatch):
-    cut(monkeypatch, 50)
+def test_pieces_are_as_long_as_asked_and_a_ready_source_passes_through():
     source = as_source(X, Y)
-    assert [len(block) for block in source.blocks()] == [50, 50, 50, 50, 3]
+    assert [len(block) for block in source.blocks()] == [N]
+    assert [piece.n_rows for piece in source.division(50).pieces] == [50, 50, 50, 50, 3]
     assert as_source(source) is source
 
 
@@ -307,25 +302,23 @@ def test_bad_tables_are_refused_with_the_reason(kind):
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_entries_that_are_not_finite_are_named_by_column_and_row(value, tmp_path, monkeypatch):
-    cut(monkeypatch, 10)
+def test_entries_that_are_not_finite_are_named_by_column_and_row(value, tmp_path):
     b = np.where(np.arange(N) == 137, value, 0.0)
     frame = changed(b=b)
     named = re.escape(f"column 'b' is {value} in row 137")
     for data in (frame, pl.from_pandas(frame, nan_to_null=True), parquet(tmp_path, frame, 33)):
         shown = named if not (isinstance(data, pl.DataFrame) and np.isnan(value)) else "column 'b' is nan in row 137"
         with pytest.raises(DataError, match=shown):
-            scan(as_source(data, label="label", weights="w"))
+            _ = Opened(as_source(data, label="label", weights="w"), block_rows=10).scan
     with pytest.raises(DataError, match=re.escape(f"column 'x1' is {value} in row 137")):
-        scan(as_source(frame[list(NAMES)].to_numpy(), Y))
+        _ = Opened(as_source(frame[list(NAMES)].to_numpy(), Y), block_rows=10).scan
 
 
 @pytest.mark.parametrize("value", [-1.0, 0.0, np.nan, np.inf])
-def test_bad_weights_of_a_column_are_named_by_row(value, monkeypatch):
-    cut(monkeypatch, 10)
+def test_bad_weights_of_a_column_are_named_by_row(value):
     frame = changed(w=np.where(np.arange(N) == 137, value, W))
     with pytest.raises(DataError, match=re.escape(f"column 'w') is {value:g} in row 137")):
-        scan(as_source(frame, label="label", weights="w"))
+        _ = Opened(as_source(frame, label="label", weights="w"), block_rows=10).scan
 
 
 def test_bad_files_are_refused(tmp_path):
@@ -361,7 +354,7 @@ def test_damage_inside_a_file_is_an_error_of_that_file(tmp_path):
     content[4:900] = bytes(896)  # the footer stays whole
     path.write_bytes(bytes(content))
     with pytest.raises(DataError, match=r"rows\.parquet' is damaged"):
-        scan(as_source(path, label="label"))
+        _ = Opened(as_source(path, label="label")).scan
 
 
 def test_files_of_a_folder_must_have_the_same_columns(tmp_path):

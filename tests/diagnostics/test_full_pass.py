@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 
 import bayescore as bc
-from bayescore.diagnostics.full_pass import check_weight, full_source
-from bayescore.types import stack
+from bayescore.diagnostics.full_pass import check_weight, full_rows
 from bayescore.validation import DataError
 
 X = np.random.default_rng(0).normal(3.0, 2.0, size=(40, 2))
 Y = np.repeat(["no", "yes"], 20)
 OPTIONS = {"intercept": True, "standardize": True, "progressbar": False}
+
+
+BESIDE = {"label": None, "weights": None, "progress": False}
 
 
 @pytest.fixture(scope="module")
@@ -20,8 +22,8 @@ def core():
 
 def test_the_full_data_come_in_the_coresets_design(core):
     whole = bc.full_data(X, Y, **OPTIONS)
-    for source in (full_source(core, X, Y, None, None), full_source(core, whole, None, None, None)):
-        rows = stack(list(source.blocks()))
+    for opened in (full_rows(core, X, Y, **BESIDE), full_rows(core, whole, None, **BESIDE)):
+        rows = opened.gathered()
         np.testing.assert_allclose(rows.X, whole.X, rtol=1e-12)
         np.testing.assert_array_equal(rows.y, whole.y)
         check_weight(core, float(rows.weights.sum()))
@@ -46,10 +48,10 @@ def test_a_weight_off_by_a_millionth_is_told(core):
 def test_other_data_are_told(core, change, told):
     given = {"data": X, "y": Y, **change}
     with pytest.raises((DataError, TypeError), match=told):
-        full_source(core, given["data"], given["y"], None, None)
+        full_rows(core, given["data"], given["y"], **BESIDE)
 
 
 def test_labels_of_a_coreset_count_too(core):
     other = dataclasses.replace(bc.full_data(X, Y, **OPTIONS), classes=("a", "b"))
     with pytest.raises(DataError, match="data has the labels"):
-        full_source(core, other, None, None, None)
+        full_rows(core, other, None, **BESIDE)

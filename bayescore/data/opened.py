@@ -1,0 +1,220 @@
+"""`Opened`: rows that were opened for work: their design, what the first pass learned of them, and how passes run.
+
+``opened.map(function, "scores")`` is the one way to run a pass. What the function refers to may travel to other
+processes, so it takes numbers from an `Opened`, never an `Opened` itself, which cannot be pickled.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import Any, NoReturn, TypeVar
+
+import numpy as np
+
+from bayescore.data.blocks import Stream, is_stream
+from bayescore.data.coreset import Coreset
+from bayescore.data.cutter import MAX_BLOCK_ROWS, block_rows
+from bayescore.data.exact import exact_sum, from_integers, quantum
+from bayescore.data.passes import map_pieces, map_stream, tracked
+from bayescore.data.scan import Scan, block_range
+from bayescore.data.sources import as_source
+from bayescore.data.tasks import Division, designed, division_of
+from bayescore.data.threads import available_cores
+from bayescore.types import Design, FloatArray, Rows, Source, WeightedData, stack
+from bayescore.validation import check_alone
+
+R = TypeVar("R")
+
+
+class Opened:
+    """Rows, put through a design, and how to pass over them.
+
+    Parameters
+    ----------
+    rows : Rows
+        A `Source`, or rows that come once.
+    design : Design, optional
+        What the rows are put through; by default they stay as they are.
+    progress : bool
+        Whether passes show their progress.
+    block_rows : int, optional
+        Rows of a canonical block, and of the longest that the source cuts; by default `cutter.block_rows`.
+    cores : int, optional
+        Threads of a pass; all cores by default.
+
+    Attributes
+    ----------
+    n_passes : int
+        Passes so far.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        design: Design | None = None,
+        *,
+        progress: bool = False,
+        block_rows: int | None = None,
+        cores: int | None = None,
+    ) -> None:
+        self.rows = rows
+        self.design = rows.design if design is None else design
+        self.progress = progress
+        self.n_passes = 0
+        self.cores = cores or available_cores()
+        self._block_rows = block_rows
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an Opened stays in its process: give the function of a pass the numbers that it needs of it")
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns of the design matrix."""
+        return len(self.design.names)
+
+    @property
+    def block_rows(self) -> int:
+        """Rows of a canonical block."""
+        return self._block_rows or block_rows(self.n_features)
+
+    @property
+    def again(self) -> bool:
+        """Whether the rows can be read again and again."""
+        return isinstance(self.rows, Source)
+
+    @property
+    def source(self) -> Source:
+        """The rows, where they can be read again."""
+        assert isinstance(self.rows, Source)
+        return self.rows
+
+    @property
+    def transform(self) -> Design | None:
+        """What raw rows are put through; None if they stay as they are."""
+        return None if self.design == self.rows.design else self.design
+
+    def map(
+        self,
+        function: Callable[[int, WeightedData], R],
+        description: str = "",
+        *,
+        canonical: bool = False,
+        here: bool = False,
+    ) -> Iterator[R]:
+        """Yield ``function(start, block)`` for each block, in order; one pass.
+
+        Parameters
+        ----------
+        function : callable
+            See `passes.map_pieces`.
+        description : str
+            Text of the progress bar.
+        canonical : bool
+            Whether to cut the rows anew at multiples of `block_rows`: then BLAS and sums in block order give the same
+            bits for every source.
+        here : bool
+            Whether to read the rows in the calling thread in any case, for results that are as large as the rows.
+
+        Raises
+        ------
+        DataError
+            If a row cannot be used; the message says where it is to be found.
+        """
+        step = self.block_rows if canonical else None
+        division = None if here else self.division()
+        if division is not None:
+            results = map_pieces(division, function, step, self.cores)
+        else:
+            results = map_stream(self.blocks(), function, step, self.cores)
+        yield from self.tracked(results, description)
+
+    def tracked(self, results: Iterator[tuple[int, R]], description: str) -> Iterator[R]:
+        """Yield results that come with their numbers of rows, under a progress bar if progress is to be shown."""
+        total = self.rows.n_rows if isinstance(self.rows, Source) else None
+        return tracked(results, total, description, shown=self.progress)
+
+    def division(self) -> Division | None:
+        """Begin a pass: return the rows in pieces; None, and no pass is begun, where they come in one stream only."""
+        division = division_of(self.rows, self.block_rows)
+        if division is None:
+            return None
+        self.n_passes += 1
+        return replace(division, transform=self.transform)
+
+    def blocks(self) -> Iterator[WeightedData]:
+        """Yield the rows in order, in this thread; one pass."""
+        self.n_passes += 1
+        transform = self.transform
+        for block in self.rows.blocks():
+            for start in range(0, len(block), MAX_BLOCK_ROWS):  # exact sums need short blocks
+                part = block if len(block) <= MAX_BLOCK_ROWS else block.take(slice(start, start + MAX_BLOCK_ROWS))
+                part = replace(part, X=np.ascontiguousarray(part.X, dtype=np.float64))
+                yield part if transform is None else designed(part, transform)
+
+    def gathered(self) -> WeightedData:
+        """Return all rows, in memory; one pass."""
+        return stack(list(self.blocks()))
+
+    @cached_property
+    def scan(self) -> Scan:
+        """What the first pass learns of the rows.
+
+        Raises
+        ------
+        DataError
+            If an entry is NaN, infinite or too large; the message names its column, and its row.
+        """
+        names = self.design.names
+        return Scan.of(list(self.map(partial(block_range, names), "checking rows")), names)
+
+    def through(self, design: Design) -> "Opened":
+        """Return raw rows put through a design; what is known of them is kept, and passes go on counting."""
+        other = Opened(self.rows, design, progress=self.progress, block_rows=self._block_rows, cores=self.cores)
+        other.n_passes = self.n_passes
+        if "scan" in self.__dict__:
+            other.__dict__["scan"] = self.scan.through(design)
+        return other
+
+    def moments(self) -> tuple[FloatArray, FloatArray]:
+        """Return the weighted mean and population standard deviation of each column, shapes (D,); two passes."""
+        low, largest_weight, total = self.scan.low, self.scan.largest_weight, self.scan.weight_total
+        reach = self.scan.high - low  # not the entries themselves: a spread far below the mean keeps its digits
+        unit = quantum(reach * largest_weight)
+        sums: Any = sum(self.map(lambda _, block: exact_sum(block.X, block.weights, low, unit), "means of columns"))
+        above: FloatArray = from_integers(sums, unit) / total
+        mean: FloatArray = low + above
+        spread = quantum(reach**2 * largest_weight)
+        squares: Any = sum(
+            self.map(lambda _, block: exact_sum(block.X, block.weights, mean, spread, square=True), "spread of columns")
+        )
+        return mean, np.sqrt(from_integers(squares, spread) / total)
+
+
+def open_rows(
+    data: Any,
+    y: Any = None,
+    *,
+    label: str | None = None,
+    weights: Any = None,
+    once: bool = False,
+    progress: bool = False,
+    block_rows: int | None = None,
+    cores: int | None = None,
+) -> Opened:
+    """Open whatever `build_coreset` takes: what `as_source` takes, a `Coreset`, or if `once` an iterator of blocks.
+
+    Raises
+    ------
+    DataError, TypeError
+        As `as_source` does, or if labels or weights are given beside data that bring theirs.
+    """
+    rows: Rows
+    if isinstance(data, Coreset):
+        check_alone("a coreset", y=y, label=label, weights=weights)
+        rows = data.as_source()
+    elif once and is_stream(data):
+        check_alone("an iterator of blocks (X, y) or (X, y, weights)", y=y, label=label, weights=weights)
+        rows = Stream(data)
+    else:
+        rows = as_source(data, y, label=label, weights=weights)
+    return Opened(rows, progress=progress, block_rows=block_rows, cores=cores)

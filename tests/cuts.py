@@ -1,0 +1,29 @@
+"""Coresets of rows that are cut into other blocks than usual, or passed over by another number of threads."""
+
+from bayescore.coresets.build import build_opened
+from bayescore.coresets.options import check_options
+from bayescore.data.opened import open_rows
+from bayescore.models.likelihoods import check_likelihood
+
+
+class Recut:
+    """A source that comes in pieces of `step` rows, whatever is asked for."""
+
+    def __init__(self, source, step):
+        self.source, self.step = source, step
+
+    def __getattr__(self, name):
+        return getattr(self.source, name)
+
+    def division(self, step):
+        return self.source.division(self.step)
+
+
+def build_in_blocks(data, y=None, *, label=None, weights=None, block_rows=None, cores=None, **asked):
+    """Build a coreset as `build_coreset` does, with canonical blocks of `block_rows` and on `cores` threads."""
+    opened = open_rows(data, y, label=label, weights=weights, once=True, block_rows=block_rows, cores=cores)
+    design = {name: asked.pop(name, False) for name in ("intercept", "standardize")}
+    method, size, seed = asked.pop("method", "auto"), asked.pop("size", "auto"), asked.pop("random_state", 7)
+    link = check_likelihood(asked.pop("likelihood", "logistic")).name
+    check_options(method, link, size, asked)
+    return build_opened(opened, method, size, link, seed, design, asked)

@@ -1,0 +1,144 @@
+"""`Opened`: the scan, moments, designs, the counter of passes, and what may not travel."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from bayescore import build_coreset
+from bayescore.data.blocks import Stream
+from bayescore.data.opened import Opened, open_rows
+from bayescore.data.sources import as_source
+from bayescore.types import Design
+from bayescore.validation import DataError
+
+N = 1000
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(4)
+
+
+def source_of(rng, n=N, weights=None, scale=1.0, offset=0.0):
+    X = rng.normal(size=(n, 3)) * scale + offset
+    return as_source(X, np.arange(n) % 2, weights=weights)
+
+
+def test_passes_are_counted_and_the_scan_is_made_once(rng):
+    opened = Opened(source_of(rng), block_rows=64)
+    assert opened.n_passes == 0
+    assert opened.scan is opened.scan
+    assert opened.n_passes == 1
+    list(opened.map(lambda start, block: None))
+    list(opened.map(lambda start, block: None, here=True))
+    opened.gathered()
+    assert opened.n_passes == 4
+    other = opened.through(Design(opened.design.raw_names, intercept=True))
+    other.moments()
+    assert (other.n_passes, opened.n_passes) == (6, 4)  # its scan is that of the raw columns
+
+
+@pytest.mark.parametrize("here", [False, True])
+def test_canonical_blocks_are_of_the_length_asked_for(rng, here):
+    opened = Opened(source_of(rng), block_rows=300)
+    assert list(opened.map(lambda start, block: (start, len(block)), canonical=True, here=here)) == [
+        (0, 300),
+        (300, 300),
+        (600, 300),
+        (900, 100),
+    ]
+
+
+@pytest.mark.parametrize("here", [False, True])
+def test_rows_are_put_through_the_design_once(rng, here):
+    source, design = source_of(rng), Design(("x0", "x1", "x2"), True, (1.0, 0.0, 0.0), (2.0, 1.0, 1.0))
+    opened = Opened(source, design, block_rows=64)
+    rows = np.concatenate(list(opened.map(lambda _, block: block.X, here=here)))
+    np.testing.assert_array_equal(rows, design.transform(source.X))
+    np.testing.assert_array_equal(opened.gathered().X, rows)
+    core = build_coreset(source, method="uniform", size=50, intercept=True, progressbar=False)
+    np.testing.assert_array_equal(Opened(core.as_source(), core.design).gathered().X, core.X)
+
+
+def test_an_opened_does_not_travel(rng):
+    opened = Opened(source_of(rng))
+    with pytest.raises(TypeError, match="an Opened stays in its process: give the function of a pass the numbers"):
+        pickle.dumps(opened)
+
+
+def test_open_rows_takes_coresets_streams_and_sources(rng):
+    source = source_of(rng)
+    core = build_coreset(source, method="uniform", size=50, progressbar=False)
+    assert open_rows(core).design == core.design
+    stream = open_rows(iter([(source.X, source.y)]), once=True)
+    assert isinstance(stream.rows, Stream)
+    assert (stream.again, open_rows(source).again) == (False, True)
+    for data, what in ((core, "a coreset"), (iter([]), "an iterator of blocks")):
+        with pytest.raises(DataError, match=f"y is given, but data is {what}"):
+            open_rows(data, source.y, once=True)
+    with pytest.raises(DataError, match="whose rows come once, and they are needed more than once"):
+        open_rows(iter([(source.X, source.y)]))
+
+
+@pytest.mark.parametrize("step", [1, 13, 10**6])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_scan_learns_the_range_and_the_total_weight(rng, step, weighted):
+    w = rng.uniform(0.1, 5.0, N) if weighted else None
+    source = source_of(rng, weights=w)
+    found = Opened(source, block_rows=step).scan
+    np.testing.assert_array_equal(found.low, source.X.min(axis=0))
+    np.testing.assert_array_equal(found.high, source.X.max(axis=0))
+    np.testing.assert_array_equal(found.largest, np.abs(source.X).max(axis=0))
+    assert found.n_rows == N
+    assert found.largest_weight == (w.max() if weighted else 1.0)
+    assert found.weight_total == pytest.approx(w.sum() if weighted else N, rel=1e-10)
+    assert not found.constant.any()
+
+
+def test_whole_weights_add_up_exactly(rng):
+    w = rng.integers(1, 1000, N).astype(float)
+    assert Opened(source_of(rng, weights=w)).scan.weight_total == w.sum()
+
+
+def test_constant_columns_are_found_and_a_design_moves_the_range(rng):
+    X = np.column_stack([rng.normal(size=N), np.full(N, 0.1)])
+    found = Opened(as_source(X, np.arange(N) % 2)).scan
+    assert found.constant.tolist() == [False, True]
+    moved = found.through(Design(("a", "b"), True, (1.0, 0.0), (2.0, 1.0)))
+    np.testing.assert_array_equal(moved.low, [1.0, (X[:, 0].min() - 1.0) / 2.0, 0.1])
+    assert moved.constant.tolist() == [True, False, True]
+
+
+# the last two: a spread of 1e-7 and 1e-9 times the mean (times of day in seconds, identifiers)
+SCALES = [(1.0, 0.0), (1e-6, 0.0), (1e9, -3e9), (2.0, 2000.0), (10.0, 1e8), (1.0, 1e9)]
+
+
+@pytest.mark.parametrize(("scale", "offset"), SCALES)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_column_moments_match_numpy(rng, scale, offset, weighted):
+    w = rng.uniform(0.1, 5.0, N) if weighted else np.ones(N)
+    source = source_of(rng, weights=w, scale=scale, offset=offset)
+    results = [Opened(source, block_rows=step).moments() for step in (10**6, 7)]
+    np.testing.assert_array_equal(results[0], results[1])
+    centered = source.X - offset
+    mean = np.average(centered, axis=0, weights=w)
+    sd = np.sqrt(np.average((centered - mean) ** 2, axis=0, weights=w))
+    np.testing.assert_allclose(results[0][0] - offset, mean, rtol=0, atol=1e-6 * scale)
+    np.testing.assert_allclose(results[0][1], sd, rtol=1e-6)
+
+
+def test_moments_of_binary_columns_are_exact(rng):
+    X = (rng.random((N, 2)) < [0.3, 0.01]).astype(float)
+    source = as_source(X, np.arange(N) % 2)
+    mean, _ = Opened(source).moments()
+    np.testing.assert_array_equal(mean, X.sum(axis=0) / N)
+
+
+def test_moments_weigh_rows_as_copies(rng):
+    X, w = rng.normal(size=(200, 2)), rng.integers(1, 5, 200)
+    once = as_source(X, np.arange(200) % 2, weights=w)
+    copies = as_source(np.repeat(X, w, axis=0), np.repeat(np.arange(200) % 2, w))
+    for mine, theirs in zip(Opened(once).moments(), Opened(copies).moments(), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-9)
+    assert Opened(once).scan.weight_total == copies.n_rows
