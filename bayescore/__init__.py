@@ -3,8 +3,8 @@
 The pipeline, in the order of the rooms:
 
 1. *data*: arrays, data frames and Parquet files are read block by block; `full_data` keeps all rows.
-2. *coresets*: `build_coreset` shrinks them to a few hundred weighted rows, a `Coreset`; `StreamingCoreset`
-   and `OnlineCoreset` do it for a stream.
+2. *coresets*: `build_coreset` shrinks them to a few hundred weighted rows, a `Coreset`, by a method: `Calibrated`,
+   `Aggregate`, `Leverage`, ...; `StreamingCoreset` and `OnlineCoreset` do it for a stream.
 3. *models*: `logistic_model` and `probit_model` are PyMC models with a weighted potential;
    `weighted_potential` puts a coreset into a model of your own; `find_map` gives the mode,
    `find_mle` the maximum likelihood estimate.
@@ -25,9 +25,15 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bayescore.coresets.aggregate import Aggregate
     from bayescore.coresets.build import build_coreset, full_data
-    from bayescore.coresets.online import OnlineCoreset
+    from bayescore.coresets.calibrated import Calibrated
+    from bayescore.coresets.leverage_coreset import Leverage
+    from bayescore.coresets.merge_reduce import MergeReduce
+    from bayescore.coresets.online import Online, OnlineCoreset
+    from bayescore.coresets.sensitivity_coreset import Sensitivity
     from bayescore.coresets.streaming import StreamingCoreset
+    from bayescore.coresets.uniform import Uniform
     from bayescore.data.coreset import Coreset, read_coreset
     from bayescore.diagnostics import Comparison, compare, mmd
     from bayescore.diagnostics.certificate import certify
@@ -51,6 +57,8 @@ __version__ = version("bayescore")
 
 # imported on first use: PyMC and ArviZ take seconds
 _HOMES = {
+    "Aggregate": "coresets.aggregate",
+    "Calibrated": "coresets.calibrated",
     "Cauchy": "models.priors",
     "Comparison": "diagnostics",
     "Coreset": "data.coreset",
@@ -58,12 +66,17 @@ _HOMES = {
     "CoresetProbitRegression": "estimators",
     "Horseshoe": "models.priors",
     "Laplace": "models.priors",
+    "Leverage": "coresets.leverage_coreset",
+    "MergeReduce": "coresets.merge_reduce",
     "MultivariateNormal": "models.priors",
     "Normal": "models.priors",
+    "Online": "coresets.online",
     "OnlineCoreset": "coresets.online",
+    "Sensitivity": "coresets.sensitivity_coreset",
     "SpikeAndSlab": "models.priors",
     "StreamingCoreset": "coresets.streaming",
     "StudentT": "models.priors",
+    "Uniform": "coresets.uniform",
     "build_coreset": "coresets.build",
     "certify": "diagnostics.certificate",
     "compare": "diagnostics",
@@ -82,6 +95,8 @@ _HOMES = {
 }
 
 __all__ = [
+    "Aggregate",
+    "Calibrated",
     "Cauchy",
     "Comparison",
     "Coreset",
@@ -89,12 +104,17 @@ __all__ = [
     "CoresetProbitRegression",
     "Horseshoe",
     "Laplace",
+    "Leverage",
+    "MergeReduce",
     "MultivariateNormal",
     "Normal",
+    "Online",
     "OnlineCoreset",
+    "Sensitivity",
     "SpikeAndSlab",
     "StreamingCoreset",
     "StudentT",
+    "Uniform",
     "build_coreset",
     "certify",
     "compare",

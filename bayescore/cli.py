@@ -9,7 +9,7 @@ import re
 import shlex
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn
@@ -184,6 +184,18 @@ def show(result: Any, console: Console, certificates: Mapping[str, Any] | None =
     console.print(table)
 
 
+class _Methods:
+    """The methods' names; a class, because to know them takes a second, which most commands do without."""
+
+    def __iter__(self) -> Iterator[str]:
+        from bayescore.coresets.methods import METHODS
+
+        return iter(METHODS)
+
+    def __contains__(self, name: object) -> bool:
+        return name in list(self)
+
+
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line, as all others of the command line."""
 
@@ -217,8 +229,9 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--label", required=True, help="column of the labels")
     p.add_argument("--weights", help="column of the weights")
     p.add_argument("--likelihood", default="logistic", help=f"{links} (default: %(default)s)")
-    methods = "auto, calibrated, sensitivity, leverage, online, merge_reduce, uniform, aggregate"
-    p.add_argument("--method", default="auto", help=f"{methods} (default: %(default)s)")
+    p.add_argument(
+        "--method", default="auto", choices=_Methods(), metavar="METHOD", help="%(choices)s (default: %(default)s)"
+    )
     p.add_argument("--size", type=_size, default="auto", help="rows to draw, or auto (default: %(default)s)")
     p.add_argument("--tolerance", type=float, help="error that calibrated --size auto aims at, in sds (default: 0.05)")
     p.add_argument("--prior", help="prior whose mode calibrated seeks (default: normal(0,4))")

@@ -14,6 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from bayescore.coresets.build import build_coreset
+from bayescore.coresets.method import Method
 from bayescore.models.priors import Prior
 from bayescore.samplers.predict import predict_proba
 from bayescore.samplers.sample import sample
@@ -29,7 +30,7 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self,
         *,
         size: int | str = "auto",
-        method: str = "auto",
+        method: str | Method = "auto",
         prior: Prior | None = None,
         fit_intercept: bool = True,
         standardize: bool = True,

@@ -161,6 +161,11 @@ class Rows(Protocol):
         """How the columns of the blocks came from raw features."""
         ...
 
+    @property
+    def label(self) -> str:
+        """Name of the label column."""
+        ...
+
     def blocks(self) -> Iterator[WeightedData]:
         """Yield all rows, in order, in blocks."""
         ...
@@ -176,11 +181,6 @@ class Source(Rows, Protocol):
     @property
     def classes(self) -> tuple[Any, Any]:
         """The two labels as given; the second is +1."""
-        ...
-
-    @property
-    def label(self) -> str:
-        """Name of the label column."""
         ...
 
     @property

@@ -10,9 +10,10 @@ from collections.abc import Callable
 import numpy as np
 
 import bayescore as bc
-from bayescore.coresets.sensitivity import sensitivity_coreset
+from bayescore.coresets.sensitivity_coreset import Sensitivity
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
+from bayescore.models.likelihoods import logistic
 from benchmarks.tables import publish
 
 N, D = 10_000_000, 10
@@ -50,7 +51,7 @@ def main() -> None:
     centers = X[:6] * y[:6, None]
 
     def after_seeding() -> object:
-        return sensitivity_coreset(opened, 1000, 1, clustering=centers)
+        return Sensitivity(clustering=centers).build(opened, 1000, 1, logistic)
 
     def whole(method: str) -> Callable[[], object]:
         return lambda: bc.build_coreset(X, y, method=method, size=1000, random_state=0, progressbar=False)

@@ -25,7 +25,7 @@ from bayescore.coresets.draw import draw
 from bayescore.coresets.factor import data_factor, sketch_factor, whitening
 from bayescore.coresets.leverage import leverage_scores
 from bayescore.coresets.leverage_coreset import rates_of
-from bayescore.coresets.online import online_coreset
+from bayescore.coresets.online import online_pass
 from bayescore.data.opened import Opened
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.types import Design, WeightedData
@@ -106,7 +106,7 @@ def passes(source: Repeated) -> dict[str, Callable[[], object]]:
         "leverage, exact: QR": lambda: data_factor(opened),
         "leverage, sketch: count sketch": lambda: sketch_factor(opened, 0),
         "leverage: scores and draw": scored(lambda: data_factor(small)),
-        "online: QR, scores and draw": lambda: online_coreset(opened, 1000, 1),
+        "online: QR, scores and draw": lambda: online_pass(opened, 1000, 1).result(),
     }
 
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 import numpy as np
 
 import bayescore as bc
-from bayescore.coresets.calibrated import shares_and_totals
+from bayescore.coresets.calibration import shares_and_totals
 from bayescore.coresets.fixed_size import choose, draw_candidates
 from bayescore.coresets.pilot import MAX_PILOTS, SCORE_TOTAL, Whitened, full_mode, sums_at
 from bayescore.coresets.weights import fit_weights

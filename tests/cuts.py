@@ -1,7 +1,7 @@
 """Coresets of rows that are cut into other blocks than usual, or passed over by another number of threads."""
 
 from bayescore.coresets.build import build_opened
-from bayescore.coresets.options import check_options
+from bayescore.coresets.methods import method_of
 from bayescore.data.opened import open_rows
 from bayescore.models.likelihoods import check_likelihood
 
@@ -11,9 +11,10 @@ class Recut:
 
     def __init__(self, source, step):
         self.source, self.step = source, step
+        self.design, self.label, self.classes, self.n_rows = source.design, source.label, source.classes, source.n_rows
 
-    def __getattr__(self, name):
-        return getattr(self.source, name)
+    def blocks(self):
+        return self.source.blocks()
 
     def division(self, step):
         return self.source.division(self.step)
@@ -23,7 +24,7 @@ def build_in_blocks(data, y=None, *, label=None, weights=None, block_rows=None, 
     """Build a coreset as `build_coreset` does, with canonical blocks of `block_rows` and on `cores` threads."""
     opened = open_rows(data, y, label=label, weights=weights, once=True, block_rows=block_rows, cores=cores)
     design = {name: asked.pop(name, False) for name in ("intercept", "standardize")}
-    method, size, seed = asked.pop("method", "auto"), asked.pop("size", "auto"), asked.pop("random_state", 7)
-    link = check_likelihood(asked.pop("likelihood", "logistic")).name
-    check_options(method, link, size, asked)
-    return build_opened(opened, method, size, link, seed, design, asked)
+    link = check_likelihood(asked.pop("likelihood", "logistic"))
+    size, seed = asked.pop("size", "auto"), asked.pop("random_state", 7)
+    method = method_of(asked.pop("method", "auto"), asked)
+    return build_opened(opened, method, None if size == "auto" else size, seed, link, **design)

@@ -5,15 +5,18 @@ there is (the binary data of Huggins et al. 2016 at N = 1e6 have some 370 distin
 """
 
 import math
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bayescore.compiled import jit
 from bayescore.coresets.draw import mix
+from bayescore.coresets.method import Built, Facts, Method
 from bayescore.data.opened import Opened
 from bayescore.data.tiles import TILE
-from bayescore.types import FloatArray, IntArray, LabelArray, WeightedData, stack
+from bayescore.types import FloatArray, IntArray, LabelArray, Likelihood, WeightedData, stack
 
 
 @jit
@@ -123,3 +126,30 @@ def _aggregate(opened: Opened, limit: float, salt: int) -> WeightedData:
         total[[place for place, _ in known]] += rows.weights
     merged = stack(kept)
     return merged.with_weights(total[: len(merged)].copy())
+
+
+@dataclass(frozen=True)
+class LosslessFacts(Facts):
+    """That nothing was lost."""
+
+    lossless: bool = True
+
+
+@dataclass(frozen=True)
+class Aggregate(Method):
+    """Merges identical rows: lossless, whatever their number. No options, and no size."""
+
+    name: ClassVar[str] = "aggregate"
+    one_pass: ClassVar[bool] = True
+    takes_size: ClassVar[bool] = False
+
+    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Built[LosslessFacts]:
+        """Merge identical rows."""
+        built = self.within(opened, math.inf)
+        assert built is not None
+        return built
+
+    def within(self, opened: Opened, limit: float) -> Built[LosslessFacts] | None:
+        """Merge identical rows, unless more than `limit` are distinct."""
+        rows = aggregate(opened, limit)
+        return None if rows is None else Built(rows, LosslessFacts(), self)

@@ -19,270 +19,183 @@ So the coreset has the mode of the full data, matching curvature and skewness, w
 real likelihood terms. When to use it: whenever the rows can be read more than once.
 """
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from bayescore.coresets.fixed_size import Candidates, choose, distinct, draw_candidates
-from bayescore.coresets.pilot import MAX_PILOTS, SCORE_TOTAL, Sums, Whitened, full_mode, sums_at
-from bayescore.coresets.trial import Trial, try_out
-from bayescore.coresets.weights import fit_weights
+from bayescore.coresets.calibration import Calibration, Fitted
+from bayescore.coresets.drift import whitened
+from bayescore.coresets.fixed_size import draw_candidates
+from bayescore.coresets.method import Built, Facts, Reduced, Reducing, Reduction
+from bayescore.coresets.pilot import MAX_PILOTS, Whitened, full_mode, sums_at
 from bayescore.data.opened import Opened
-from bayescore.models.posterior import Terms, prior_part
-from bayescore.models.priors import Normal, Prior
+from bayescore.data.sources import as_source
+from bayescore.data.threads import one_blas_thread
+from bayescore.models.newton import Mode, find_mode
+from bayescore.models.posterior import posterior, prior_part
+from bayescore.models.priors import SPIKE_AND_SLAB, Normal, Prior, check_prior
 from bayescore.types import FloatArray, Likelihood, WeightedData
-from bayescore.validation import warn
+from bayescore.validation import check_positive, warn
 
-TOLERANCE = 0.05
-MAX_FORMS = 400  # the fit costs forms^2 x rows
-MAX_ROUNDS = 2  # a third one was never better
-SCORE_FACTOR = 10.0  # on the scores where there are draws to meet too, which would outvote the mode
+TOLERANCE = 0.05  # error to aim at, of means in posterior sds and of sds relatively
 LARGEST = 4  # times the size begun with
+WEAK = Normal(0.0, 4.0)  # prior under which modes are sought
 
 
-@dataclass(frozen=True, eq=False)
-class Fitted:
-    """Rows with fitted weights, and what is known of them.
+class Point(NamedTuple):
+    """A size that was tried, and the errors to expect."""
+
+    size: int
+    mean_error: float
+    sd_error: float
+
+
+@dataclass(frozen=True)
+class CalibratedFacts(Facts):
+    """The prior; errors to expect under it; what the weights miss; rows in for certain and dropped; sizes tried.
+
+    `mean_error` is that of a mean, in posterior sds, `sd_error` relative; `residual_mean` and `residual_curvature` are
+    what the weights miss; `size_curve` has for each size tried a dict of size, mean_error and sd_error.
+    """
+
+    prior: str
+    mean_error: float
+    sd_error: float
+    residual_mean: float
+    residual_curvature: float
+    certain: int
+    dropped: int
+    rounds: int
+    size_curve: list[dict[str, float]]
+
+
+@dataclass(frozen=True)
+class Calibrated(Reducing):
+    """Draws by score and curvature at the full data's mode, weighted so that its mode and curvature are met.
 
     Parameters
     ----------
-    rows : WeightedData
-        Rows whose weight was not fitted to zero.
-    size, certain : int
-        Rows drawn, and those of them that were in for certain.
-    residual_mean : float
-        Largest whitened score left, in posterior sds.
-    residual_curvature : float
-        Largest relative error left in a marginal curvature.
-    rounds : int
-        Times that rows were drawn and fitted anew.
-    mean_error, sd_error : float
-        Largest error to expect of a mean, in posterior sds, and relative error of an sd.
+    prior : prior, default Normal(0, 4)
+        Prior under which the mode is sought; only the likelihood is calibrated, so that the coreset serves other priors
+        of like strength too.
+    tolerance : float, default 0.05
+        Error to aim at with ``size="auto"``, of means in posterior sds and of sds relatively.
+
+    Notes
+    -----
+    By far the most accurate method where rows do not repeat. With ``size="auto"`` the size is the smallest of those
+    tried, from max(50, 5 D) to 80 D, whose predicted error is within `tolerance`; they and their errors are in
+    ``core.params["size_curve"]``.
     """
 
-    rows: WeightedData
-    size: int
-    certain: int
-    residual_mean: float
-    residual_curvature: float
-    rounds: int
-    mean_error: float = math.inf
-    sd_error: float = math.inf
+    prior: Prior | None = None
+    tolerance: float | None = None
 
-    @property
-    def error(self) -> float:
-        """The larger of the two errors to expect."""
-        return max(self.mean_error, self.sd_error)
+    name: ClassVar[str] = "calibrated"
+    size_options: ClassVar[tuple[str, ...]] = ("tolerance",)
+    loss: ClassVar[str] = "residual"
+    anchored: ClassVar[bool] = True
 
-    def point(self) -> dict[str, float]:
-        """Return its point on the curve of predicted error against size."""
-        return {"size": self.size, "mean_error": self.mean_error, "sd_error": self.sd_error}
-
-
-@dataclass(frozen=True, eq=False)
-class Calibration:
-    """All that fits of several sizes share: one mode, one draw of candidates, one set of totals."""
-
-    opened: Opened
-    likelihood: Likelihood
-    prior: Prior
-    sums: Sums
-    likelihood_part: Terms
-    candidates: Candidates
-    seed: int
-    draw_seed: int
-    largest: int
-
-    def drawn(self, size: int, trials: Sequence[Trial]) -> tuple[WeightedData, int]:
-        """Return `size` rows, drawn by score and curvature and by what moved the log-likelihood in `trials`."""
-        if not trials:
-            return choose(self.candidates, size, SCORE_TOTAL)
-        known = distinct([self.candidates, *(trial.candidates for trial in trials)])
-        p = self.sums.probability(known.rows) / SCORE_TOTAL
-        for trial in trials:
-            p += trial.probability(known.rows) / (trial.total * len(trials))
-        u = known.key * known.probability
-        return choose(Candidates(p, u / p, known.position, known.rows), size, 2.0)
-
-    def fit(self, size: int, trials: Sequence[Trial] = ()) -> Fitted:
-        """Fit the weights of `size` rows, to the draws of the last of `trials` too."""
-        rows, certain = self.drawn(size, trials)
-        rng = np.random.default_rng([self.seed, size])
-        shares, totals = shares_and_totals(rows, self.sums, self.likelihood_part, rng)
-        D = rows.n_features
-        score_factor = SCORE_FACTOR if trials else 1.0
-        if trials:
-            shares[:D] *= score_factor
-            totals[:D] *= score_factor
-            more, wanted = trials[-1].shares_and_totals(rows)
-            shares, totals = np.concatenate([shares, more]), np.concatenate([totals, wanted])
-        fit = fit_weights(shares, totals)
-        kept = fit.factors > 0.0
-        return Fitted(
-            rows.take(kept).with_weights((rows.weights * fit.factors)[kept]),
-            size,
-            certain,
-            float(np.abs(fit.residual[:D]).max() / score_factor),
-            float(np.abs(fit.residual[D : 2 * D] / 3.0).max()),
-            len(trials),
-        )
-
-    def judged(self, fitted: Fitted, trial: Trial) -> Fitted:
-        """Return `fitted` with the errors that `trial` predicts."""
-        mean_error, sd_error = trial.errors(fitted.rows)
-        return replace(fitted, mean_error=mean_error, sd_error=sd_error)
-
-    def refine(self, size: int, tolerance: float) -> tuple[Fitted, Trial]:
-        """Return the best of up to 1 + `MAX_ROUNDS` fits of `size` rows, and its trial; a pass for each."""
-        best: tuple[Fitted, Trial] | None = None
-        trials: list[Trial] = []
-        for rounds in range(1 + MAX_ROUNDS):
-            fitted = self.fit(size, trials)
-            trial = try_out(
-                self.opened,
-                fitted.rows,
-                self.likelihood,
-                self.prior,
-                self.sums.white.theta,
-                seed=self.seed + rounds,
-                draw_seed=self.draw_seed,
-                size=self.largest,
+    def __post_init__(self) -> None:
+        if self.prior is not None and check_prior(self.prior).family in (None, SPIKE_AND_SLAB):
+            raise ValueError(
+                f"prior={self.prior} has more than one mode or no density in closed form; leave prior out: only the "
+                "likelihood is calibrated, and the coreset serves other priors"
             )
-            trials.append(trial)
-            fitted = self.judged(fitted, trial)
-            if best is None or fitted.error < best[0].error:
-                best = fitted, trial
-            if best[0].error <= tolerance:
-                break
-        assert best is not None
-        return best
+        if self.tolerance is not None:
+            object.__setattr__(self, "tolerance", check_positive(self.tolerance, "tolerance", below=1.0))
 
-    def search(self, start: int, tolerance: float) -> list[Fitted]:
-        """Return fits of the sizes tried from `start` on, down or up, one of which should meet the tolerance.
+    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Built[CalibratedFacts]:
+        """Draw and calibrate; warn where the errors to expect are far above the tolerance."""
+        with one_blas_thread():
+            built = self.fitted(opened, size, seed, likelihood)
+        _warn_of(built, size, TOLERANCE if self.tolerance is None else self.tolerance)
+        return built
 
-        Smaller sizes are judged by the draws at hand, larger ones tried out themselves.
-        """
-        fitted, trial = self.refine(start, tolerance)
-        curve = [fitted]
-        if fitted.error > tolerance:
-            while fitted.error > tolerance and fitted.size < self.largest:
-                fitted, _ = self.refine(min(2 * fitted.size, self.largest), tolerance)
-                curve.append(fitted)
-        elif fitted.rounds == 0:
-            smallest = max(50, 5 * self.candidates.rows.n_features)
-            while fitted.error <= tolerance and (size := round(fitted.size / math.sqrt(2.0))) >= smallest:
-                fitted = self.judged(self.fit(size), trial)
-                curve.append(fitted)
-        return curve
+    def fitted(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Built[CalibratedFacts]:
+        """Draw and calibrate; rows whose weight was fitted to zero are left out."""
+        prior = WEAK if self.prior is None else self.prior
+        tolerance = TOLERANCE if self.tolerance is None else self.tolerance
+        prior.table(opened.n_features)  # shapes
+        seeds = np.random.default_rng(seed).integers(2**62, size=MAX_PILOTS + 2).tolist()
+        mode = full_mode(opened, likelihood, prior, seeds[:MAX_PILOTS])
+        sums = sums_at(opened, Whitened(likelihood, mode.beta, mode.factor))
+        n_rows = opened.scan.n_rows
+        start = min(n_rows, max(100, 20 * len(mode.beta)) if size is None else size)
+        largest = min(n_rows, LARGEST * start)
+        candidates = draw_candidates(opened, sums.probability, largest, seeds[-2])
+        part = mode.terms - prior_part(mode.beta, prior)
+        calibration = Calibration(opened, likelihood, prior, sums, part, candidates, seeds[-1], seeds[-2], largest)
+        if start == n_rows:
+            curve = [replace(calibration.fit(start), mean_error=0.0, sd_error=0.0)]  # all rows, with their own weights
+        elif size is None:
+            curve = calibration.search(start, tolerance)
+        else:
+            curve = calibration.asked(start, tolerance)
+        best = min(curve, key=lambda fit: (max(fit.error, tolerance), fit.size)) if size is None else curve[0]
+        return Built(best.rows, _facts(best, curve, prior), self)
 
-    def asked(self, size: int, tolerance: float) -> list[Fitted]:
-        """Return the fit of the size asked for, and where that is far off, larger ones to tell which would do."""
-        fitted, trial = self.refine(size, tolerance)
-        curve = [fitted]
-        while curve[-1].error > 2.0 * tolerance and curve[-1].size < self.largest:
-            curve.append(self.judged(self.fit(min(2 * curve[-1].size, self.largest)), trial))
-        return curve
+    def reduced(self, rows: WeightedData, asked: Reduction) -> Reduced:
+        """Return fewer rows that meet the totals of `rows` at the anchor, or at their own mode."""
+        opened, likelihood = Opened(as_source(rows)), asked.likelihood
+        theta = rough_mode(rows, likelihood).beta if asked.anchor is None else asked.anchor
+        white, part = whitened(rows, theta, likelihood, WEAK)
+        sums = sums_at(opened, white)
+        draw_seed, own_seed = np.random.default_rng(asked.seed).integers(2**62, size=2).tolist()
+        candidates = draw_candidates(opened, sums.probability, asked.size, draw_seed)
+        calibration = Calibration(opened, likelihood, WEAK, sums, part, candidates, own_seed, draw_seed, asked.size)
+        fitted = calibration.fit(asked.size)
+        return Reduced(fitted.rows, fitted.residual_mean, anchor=theta)
 
+    def anchor(self, rows: WeightedData, likelihood: Likelihood) -> FloatArray | None:
+        """Return the mode of the rows."""
+        return rough_mode(rows, likelihood).beta
 
-def shares_and_totals(
-    rows: WeightedData, sums: Sums, likelihood_part: Terms, rng: np.random.Generator
-) -> tuple[FloatArray, FloatArray]:
-    """Return the rows' shares in the totals of step 3, shape (q, m), and the full data's totals, shape (q,)."""
-    white = sums.white
-    L = white.factor
-    D = len(L)
-    covariance = L @ L.T
-    marginal = 3.0 * covariance / np.sqrt(np.diagonal(covariance))
-    n_forms = max(D + 20, min(D * (D + 1) // 2, len(rows) // 3, MAX_FORMS))
-    spread = L @ rng.standard_normal((D, n_forms)) * (3.0 / math.sqrt(2.0 * n_forms)) ** 0.5
-    # a form's factor multiplies (z . d)^2, hence the roots
-    directions = np.concatenate([marginal / math.sqrt(3.0), spread], axis=1)
-    Z = rows.Z
-    eta = Z @ white.theta
-    score = rows.weights * white.likelihood.score(eta)
-    curvature = rows.weights * white.likelihood.curvature(eta)
-    level = 100.0 / max(1.0, abs(likelihood_part.value))  # as large as the other totals, or the fit is ill-conditioned
-    shares = [
-        (score[:, None] * (Z @ L)).T,
-        (curvature[:, None] * (Z @ directions) ** 2).T,
-        white.pulls(rows),
-        (level * rows.weights * white.likelihood.log_p(eta))[None],
-    ]
-    totals = [
-        L.T @ likelihood_part.gradient,
-        ((likelihood_part.precision @ directions) * directions).sum(axis=0),
-        sums.pull,
-        np.array([level * likelihood_part.value]),
-    ]
-    return np.concatenate(shares), np.concatenate(totals)
+    def composed(self, below: float, own: float) -> float:
+        """Return the loss of a reduction of what has a loss already: scores missed add up."""
+        return below + own
 
 
-def calibrated_coreset(
-    opened: Opened,
-    size: int | None,
-    seed: int,
-    *,
-    likelihood: Likelihood,
-    prior: Prior | None = None,
-    tolerance: float = TOLERANCE,
-    advise: bool = True,
-) -> tuple[WeightedData, dict[str, Any]]:
-    """Build a calibrated coreset; see `build_coreset` for the options. Without `advise` nobody is warned.
+def rough_mode(rows: WeightedData, likelihood: Likelihood) -> Mode:
+    """Return the mode of the posterior of rows under a weak prior, to 0.01 sd."""
+    return find_mode(posterior(rows, likelihood, WEAK).terms, np.zeros(rows.n_features), tolerance=0.01)
 
-    Returns
-    -------
-    rows : WeightedData
-        The coreset; rows whose weight was fitted to zero are left out.
-    params : dict
-        prior; mean_error and sd_error, the errors to expect under it; residual_mean and residual_curvature, what the
-        weights miss; certain, dropped, rounds; size_curve, for each size tried a dict of size, mean_error, sd_error.
-    """
-    weak = Normal(0.0, 4.0) if prior is None else prior
-    weak.table(opened.n_features)  # shapes
-    seeds = np.random.default_rng(seed).integers(2**62, size=MAX_PILOTS + 2).tolist()
-    mode = full_mode(opened, likelihood, weak, seeds[:MAX_PILOTS])
-    white = Whitened(likelihood, mode.beta, mode.factor)
-    sums = sums_at(opened, white)
-    n_rows = opened.scan.n_rows
-    start = min(n_rows, max(100, 20 * len(mode.beta)) if size is None else size)
-    largest = min(n_rows, LARGEST * start)
-    candidates = draw_candidates(opened, sums.probability, largest, seeds[-2])
-    part = mode.terms - prior_part(mode.beta, weak)
-    calibration = Calibration(opened, likelihood, weak, sums, part, candidates, seeds[-1], seeds[-2], largest)
-    if start == n_rows:
-        curve = [replace(calibration.fit(start), mean_error=0.0, sd_error=0.0)]  # all rows, with their own weights
-    elif size is None:
-        curve = calibration.search(start, tolerance)
-    else:
-        curve = calibration.asked(start, tolerance)
-    best = min(curve, key=lambda fitted: (max(fitted.error, tolerance), fitted.size)) if size is None else curve[0]
-    params = {
-        "prior": repr(weak),
-        "mean_error": best.mean_error,
-        "sd_error": best.sd_error,
-        "residual_mean": best.residual_mean,
-        "residual_curvature": best.residual_curvature,
-        "certain": best.certain,
-        "dropped": best.size - len(best.rows),
-        "rounds": best.rounds,
-        "size_curve": [fitted.point() for fitted in sorted(curve, key=lambda fitted: fitted.size)],
-    }
-    if advise and not best.error <= 2.0 * tolerance:
-        enough = [fitted.size for fitted in curve if fitted.error <= tolerance]
-        remedy = (
-            f"size={min(enough)} would do"
-            if enough
-            else "size='auto' looks for one that does"
-            if size is not None
-            else f"no size up to {largest} comes within tolerance={tolerance:g}; see what certify says"
-        )
-        errors = (
-            f"expect errors of up to {best.mean_error:.2g} sd in means and {100.0 * best.sd_error:.2g}% in sds"
-            if best.error < 1.0
-            else "their posterior does not cover that of the full data"
-        )
-        warn(f"no weights on these {best.size} rows meet the full data: {errors}; {remedy}")
-    return best.rows, params
+
+def _facts(best: Fitted, curve: list[Fitted], prior: Prior) -> CalibratedFacts:
+    points = [Point(fit.size, fit.mean_error, fit.sd_error) for fit in sorted(curve, key=lambda fit: fit.size)]
+    return CalibratedFacts(
+        prior=repr(prior),
+        mean_error=best.mean_error,
+        sd_error=best.sd_error,
+        residual_mean=best.residual_mean,
+        residual_curvature=best.residual_curvature,
+        certain=best.certain,
+        dropped=best.size - len(best.rows),
+        rounds=best.rounds,
+        size_curve=[point._asdict() for point in points],
+    )
+
+
+def _warn_of(built: Built[CalibratedFacts], asked: int | None, tolerance: float) -> None:
+    """Warn if a coreset's error is expected to be more than twice the tolerance, and say what would do."""
+    facts = built.facts
+    error = max(facts.mean_error, facts.sd_error)
+    if error <= 2.0 * tolerance:
+        return
+    points = [Point(**point) for point in facts.size_curve]  # type: ignore[arg-type]
+    enough = [point.size for point in points if max(point.mean_error, point.sd_error) <= tolerance]
+    remedy = (
+        f"size={min(enough)} would do"
+        if enough
+        else "size='auto' looks for one that does"
+        if asked is not None
+        else f"no size up to {max(point.size for point in points)} comes within tolerance={tolerance:g}; see what "
+        "certify says"
+    )
+    errors = (
+        f"expect errors of up to {facts.mean_error:.2g} sd in means and {100.0 * facts.sd_error:.2g}% in sds"
+        if error < 1.0
+        else "their posterior does not cover that of the full data"
+    )
+    warn(f"no weights on these {len(built.rows) + facts.dropped} rows meet the full data: {errors}; {remedy}")

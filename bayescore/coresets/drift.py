@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
-from bayescore.coresets.calibrated import shares_and_totals
+from bayescore.coresets.calibration import shares_and_totals
 from bayescore.coresets.pilot import Sums, Whitened
 from bayescore.models.posterior import Terms, likelihood_terms, prior_part
 from bayescore.models.priors import Prior

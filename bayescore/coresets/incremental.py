@@ -11,11 +11,12 @@ from copy import copy
 from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 
 from bayescore.coresets.finish import check_names, finish
+from bayescore.coresets.method import Built, Method
 from bayescore.coresets.separability import warn_if_rows_separable
 from bayescore.data.blocks import LABEL, Intake
 from bayescore.data.checkpoint import Arrays, read_checkpoint, write_checkpoint
@@ -32,11 +33,17 @@ State = TypeVar("State")
 class BlockStream(ABC, Generic[State]):
     """Rows that come in blocks, of which a state of bounded size is kept."""
 
-    method: ClassVar[str]
-
     def __init__(
-        self, size: int, likelihood: str, random_state: RandomState, intercept: bool, classes: Iterable[Any] | None
+        self,
+        method: Method,
+        size: int,
+        likelihood: str,
+        random_state: RandomState,
+        *,
+        intercept: bool,
+        classes: Iterable[Any] | None,
     ) -> None:
+        self._method = method
         self.size = check_integer(size, "size", low=1)
         self.likelihood = check_likelihood(likelihood).name
         self.random_state = check_seed(random_state)
@@ -61,13 +68,8 @@ class BlockStream(ABC, Generic[State]):
         """Return the state with a canonical block more; `state` stays as it is."""
 
     @abstractmethod
-    def _answer(self, state: State, rest: WeightedData | None) -> tuple[WeightedData, dict[str, Any]]:
-        """Return the coreset of the rows absorbed and of the rest, fewer rows than a block, and its params."""
-
-    @property
-    @abstractmethod
-    def _needs_overlap(self) -> bool:
-        """Whether the coreset has a guarantee that separable data void."""
+    def _answer(self, state: State, rest: WeightedData | None) -> Built[Any]:
+        """Return the coreset of the rows absorbed and of the rest, fewer rows than a block."""
 
     @abstractmethod
     def _options(self) -> dict[str, Any]:
@@ -144,19 +146,19 @@ class BlockStream(ABC, Generic[State]):
                 f"name both in {type(self).__name__}(..., classes=)"
             )
         with one_blas_thread():
-            rows, params = self._answer(self._state, self._cutter.rest)
-        if self._needs_overlap:
-            warn_if_rows_separable(rows)
+            built = self._answer(self._state, self._cutter.rest)
+        if self._method.needs_overlap:
+            warn_if_rows_separable(built.rows)
         return finish(
-            known.settled(rows),
+            known.settled(built.rows),
             design=self._design,
             classes=known.classes,
             label=LABEL,
             n_total=known.n_rows,
             weight_total=known.weight_total,
-            method=self.method,
+            method=self._method.name,
             likelihood=self.likelihood,
-            params=params,
+            params=built.facts.params(),
             random_state=self.random_state,
         )
 

@@ -12,17 +12,20 @@ draw by importance, posterior means are off by about sqrt(N / M) posterior stand
 """
 
 import math
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from bayescore.coresets.draw import draw, weighted
 from bayescore.coresets.factor import Whitening
-from bayescore.coresets.leverage import scorer
+from bayescore.coresets.leverage import SCORES, check_project, scorer
+from bayescore.coresets.method import DELTA, Built, Facts, Reduced, Reducing, Reduction, check_epsilon
 from bayescore.data.opened import Opened
+from bayescore.data.sources import as_source
 from bayescore.data.threads import one_blas_thread
-from bayescore.types import FloatArray, IntArray, WeightedData
-from bayescore.validation import DataError, check_integer, check_positive
+from bayescore.types import FloatArray, IntArray, Likelihood, WeightedData
+from bayescore.validation import DataError, check_choice, check_integer, check_positive
 
 # Rates are whole multiples of 2^-44. s_n >= w_n / W, so none is below 1 as long as W / w_n <= 2^44 = 1.8e13; s_n < 4,
 # so rates are exact as floats and a block of 2^16 rows adds up below 2^62. Of unit weights, powers of two themselves,
@@ -119,59 +122,131 @@ def _draws(n_features: int, delta: float, mu: float, weight_span: float, total: 
     return sensitivity * (vc_dimension * math.log(sensitivity) + math.log(1.0 / delta))
 
 
-def leverage_coreset(
-    opened: Opened,
-    size: int | None,
-    seed: int,
-    *,
-    scores: str = "exact",
-    project: bool = False,
-    epsilon: float | None = None,
-    delta: float = 0.05,
-    mu: float | None = None,
-) -> tuple[WeightedData, dict[str, Any]]:
-    """Draw a coreset by leverage scores in two passes; see `build_coreset` for the options.
+@dataclass(frozen=True)
+class LeverageFacts(Facts):
+    """Draws, scores, rank of the rows, sum of the s_n, and what was given."""
 
-    Returns
-    -------
-    rows : WeightedData
-        The coreset.
-    params : dict
-        draws, scores, rank, score_total (sum of the s_n); project, epsilon, delta and mu where they were given.
+    draws: int
+    scores: str
+    rank: int
+    score_total: float
+    project: bool | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+    mu: float | None = None
 
-    Raises
-    ------
-    DataError
-        If every entry is 0.
-    ValueError
-        If `epsilon` asks for more draws than there are rows.
+
+@dataclass(frozen=True)
+class Leverage(Reducing):
+    """Draws by leverage scores (Peters 2021), in two passes after the check of the rows that every method makes.
+
+    Parameters
+    ----------
+    scores : {"exact", "sketch"}
+        Exact scores, or estimates from a sketch, for which there is no guarantee.
+    project : bool
+        With a sketch, estimate norms from random projections; see `leverage_scores`.
+    epsilon, delta : float, optional
+        For ``size="auto"``: relative error of the log-likelihood, and probability of failure (default 0.05); probit
+        only, see `leverage_size`.
+    mu : float, optional
+        Complexity of the data, which `epsilon` needs.
+
+    Notes
+    -----
+    Unbiased for every likelihood, its guarantee is for the probit. It never misses a row that alone carries a
+    direction.
     """
-    score_seed, draw_seed = np.random.default_rng(seed).integers(2**63, size=2).tolist()
-    scan = opened.scan
-    weight_total = scan.weight_total
-    with one_blas_thread():
-        white, score = scorer(opened, scores, project, score_seed)
-        check_rank(white)
-        if size is None:
-            assert epsilon is not None
-            assert mu is not None
-            span = weight_total / scan.smallest_weight
-            size = leverage_size(opened.n_features, epsilon, delta, mu, span, 2.0 * (white.rank + 1))
-            if size > scan.n_rows:
-                raise ValueError(
-                    f"epsilon={epsilon:g} and mu={mu:g} need {size} draws, more than the {scan.n_rows} rows; give a "
-                    "larger epsilon, or a size"
-                )
-        drawn = draw(
-            opened,
-            lambda block: rates_of(score(block), block.weights, weight_total),
-            size,
-            draw_seed,
-            canonical=True,
+
+    scores: str = "exact"
+    project: bool = False
+    epsilon: float | None = None
+    delta: float | None = None
+    mu: float | None = None
+
+    name: ClassVar[str] = "leverage"
+    size_options: ClassVar[tuple[str, ...]] = ("epsilon",)
+    mu_likelihoods: ClassVar[tuple[str, ...]] = ("probit",)
+
+    def __post_init__(self) -> None:
+        check_choice(self.scores, "scores", SCORES)
+        check_project(self.project, self.scores)
+        check_epsilon(self, "delta", "mu", below=0.5)
+        if self.mu is not None and not check_positive(self.mu, "mu") >= 1.0:
+            raise ValueError(f"mu={self.mu:g} must be at least 1, as for all data")
+
+    @property
+    def needs_overlap(self) -> bool:
+        """What its guarantee needs is a finite mu."""
+        return True
+
+    def check(self, size: int | None, likelihood: str) -> None:
+        """Raise unless size and likelihood fit; epsilon goes with exact scores, mu and the probit."""
+        super().check(size, likelihood)
+        if self.epsilon is None:
+            return
+        if likelihood not in self.mu_likelihoods:
+            raise ValueError(
+                f"epsilon={self.epsilon:g}: leverage scores bound the sensitivities of the probit likelihood only; "
+                f"give a size, or for likelihood={likelihood!r} method='sensitivity'"
+            )
+        if self.scores != "exact":
+            raise ValueError(
+                f"epsilon={self.epsilon:g} needs bounds, and scores={self.scores!r} are estimates; give a size"
+            )
+        if self.mu is None:
+            raise ValueError(f"epsilon={self.epsilon:g} needs mu, the complexity of the data; give both, or a size")
+
+    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Built[LeverageFacts]:
+        """Draw by the scores.
+
+        Raises
+        ------
+        DataError
+            If every entry is 0.
+        ValueError
+            If `epsilon` asks for more draws than there are rows.
+        """
+        score_seed, draw_seed = np.random.default_rng(seed).integers(2**63, size=2).tolist()
+        scan = opened.scan
+        weight_total, draws = scan.weight_total, self.draws(opened, size)
+        delta = DELTA if self.delta is None else self.delta
+        with one_blas_thread():
+            white, score = scorer(opened, self.scores, self.project, score_seed)
+            check_rank(white)
+            if self.epsilon is not None and self.mu is not None:
+                span = weight_total / scan.smallest_weight
+                draws = leverage_size(opened.n_features, self.epsilon, delta, self.mu, span, 2.0 * (white.rank + 1))
+                if draws > scan.n_rows:
+                    raise ValueError(
+                        f"epsilon={self.epsilon:g} and mu={self.mu:g} need {draws} draws, more than the {scan.n_rows} "
+                        "rows; give a larger epsilon, or a size"
+                    )
+            drawn = draw(
+                opened,
+                lambda block: rates_of(score(block), block.weights, weight_total),
+                draws,
+                draw_seed,
+                canonical=True,
+            )
+        facts = LeverageFacts(
+            draws=draws,
+            scores=self.scores,
+            rank=white.rank,
+            score_total=score_total(drawn.total),
+            project=self.project or None,
+            epsilon=self.epsilon,
+            delta=None if self.epsilon is None else delta,
+            mu=self.mu,
         )
-    params = {"draws": size, "scores": scores, "rank": white.rank, "score_total": score_total(drawn.total)}
-    if project:
-        params["project"] = True
-    if epsilon is not None:
-        params |= {"epsilon": epsilon, "delta": delta, "mu": mu}
-    return weighted(drawn, size), params
+        return Built(weighted(drawn, draws), facts, self)
+
+    def reduced(self, rows: WeightedData, asked: Reduction) -> Reduced:
+        """Return fewer rows in place of `rows`, with their epsilon if mu is known; of one label it is infinite."""
+        opened = Opened(as_source(rows))
+        built = self.build(opened, asked.size, asked.seed, asked.likelihood)
+        if asked.mu is None or abs(int(rows.y.sum(dtype=np.int64))) == len(rows):
+            return Reduced(built.rows, math.nan)
+        span, total = opened.scan.weight_total / opened.scan.smallest_weight, built.facts.score_total
+        epsilon = leverage_epsilon(rows.n_features, asked.size, asked.delta, asked.mu, span, total)
+        return Reduced(built.rows, epsilon)

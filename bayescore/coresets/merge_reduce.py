@@ -1,25 +1,28 @@
-"""Coresets by merge and reduce, of a source or a stream: one pass that grows a tree (`tree`), and its answer."""
+"""Coresets by merge and reduce: one pass over a source or a stream that grows a tree (`tree`), and its answer."""
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
-from bayescore.coresets.calibrated import TOLERANCE, calibrated_coreset
+from bayescore.coresets.calibrated import TOLERANCE, Calibrated, CalibratedFacts, rough_mode
 from bayescore.coresets.drift import mode_error
-from bayescore.coresets.reduce import Reduced, check_reduction
-from bayescore.coresets.tree import DELTA, Tree, node_delta, node_seed
+from bayescore.coresets.method import DELTA, Built, Facts, Method, Reduced, Reducing, check_serves
+from bayescore.coresets.reduce import Reducer
+from bayescore.coresets.single import SINGLE
+from bayescore.coresets.tree import Tree, node_delta, node_seed
 from bayescore.data.opened import Opened
 from bayescore.data.passes import map_pieces, map_stream
 from bayescore.data.sources import as_source
 from bayescore.data.tasks import recut
 from bayescore.data.threads import one_blas_thread
-from bayescore.models.likelihoods import LIKELIHOODS
-from bayescore.types import WeightedData, stack
-from bayescore.validation import warn
+from bayescore.types import Likelihood, WeightedData, stack
+from bayescore.validation import check_choice, check_integer, check_positive, warn
 
+REDUCTIONS = {name: method for name, method in SINGLE.items() if issubclass(method, Reducing)}
+MAX_LEAF = 1 << 31
 NODE_FACTOR = 4  # nodes hold so many times the rows asked for
 _TOP = 64  # level of the answer's own reduction, for its random numbers
 
@@ -71,55 +74,121 @@ def grow(opened: Opened, tree: Tree, step: int) -> tuple[Tree, WeightedData | No
     return tree, rest
 
 
-def tree_coreset(
-    opened: Opened,
-    size: int,
-    seed: int,
-    *,
-    likelihood: str,
-    reduce: str = "calibrated",
-    mu: float | None = None,
-    leaf_rows: int | None = None,
-) -> tuple[WeightedData, dict[str, Any]]:
-    """Build a coreset of a source or a stream by merge and reduce, in one pass; see `StreamingCoreset`."""
-    step = leaf_size(size, opened.block_rows) if leaf_rows is None else leaf_rows
-    with one_blas_thread():
-        tree = Tree(check_reduction(reduce, likelihood, NODE_FACTOR * size, mu), seed)
-        return answer(*grow(opened, tree, step), size)
+@dataclass(frozen=True)
+class TreeFacts(Facts):
+    """How the tree reduced, its leaves, rows of a node, what was lost at each level, and what the answer is known for.
+
+    `answer` has what is known of the last, calibrated reduction, its errors those of the tree included, of which
+    `tree_error` are two standard errors of what the nodes miss. Other trees have epsilon and delta, if they are known,
+    and the radius of the ball that they hold on.
+    """
+
+    reduce: str
+    leaves: int
+    node_size: int
+    levels: list[dict[str, float]] | None
+    answer: CalibratedFacts | None = None
+    tree_error: float | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+    radius: float | None = None
 
 
-def answer(tree: Tree, rest: WeightedData | None, size: int) -> tuple[WeightedData, dict[str, Any]]:
-    """Return a coreset of `size` rows of all leaves so far and the rows left over, and what is known of it."""
-    method = tree.reducer.method
-    rows = stack([*(node.rows for node in tree.nodes), *([] if rest is None else [rest])])
-    seed = node_seed(tree.seed, _TOP, tree.n_leaves)
-    name = "residual" if method == "calibrated" else "epsilon"
-    params: dict[str, Any] = {
-        "reduce": method,
-        "leaves": tree.n_leaves,
-        "node_size": tree.reducer.size,
-    }
-    if not any(map(math.isnan, tree.losses)):
-        params["levels"] = [{"level": level, name: loss} for level, loss in enumerate(tree.losses)]
-    if method == "calibrated":
-        # a stream may not know yet which label is +1, and draws from a mirrored posterior are other draws
-        sign = rows.y[0]
-        opened = Opened(as_source(replace(rows, y=rows.y * sign)))
-        link = LIKELIHOODS[tree.reducer.likelihood]
-        chosen, more = calibrated_coreset(opened, size, seed, likelihood=link, advise=False)
-        mode = tree.reducer.mode(rows)
-        errors = [error for node in tree.nodes for error in tree.errors_at(node, mode.beta)]
-        below = mode_error(errors, mode.terms.precision)
-        mean_error = math.hypot(more["mean_error"], below)
-        _warn_of(mean_error, more["sd_error"], below)
-        params |= {**more, "mean_error": mean_error, "sd_error": max(more["sd_error"], below), "tree_error": below}
-        return replace(chosen, y=chosen.y * sign), params
-    own = replace(tree.reducer, size=size)(rows, seed, node_delta(_TOP, tree.n_leaves))
-    epsilon = tree.composed(max(tree.losses, default=0.0), own.loss)
-    if not math.isnan(epsilon):
-        params |= {"epsilon": epsilon, "delta": DELTA}
-    radius = min([own.radius, *(node.radius for node in tree.nodes)])
-    return own.rows, params | ({} if math.isinf(radius) else {"radius": radius})
+@dataclass(frozen=True)
+class MergeReduce(Method):
+    """A tree of reductions, block by block in one pass: nearly as accurate as "calibrated"; see `StreamingCoreset`.
+
+    Parameters
+    ----------
+    reduce : {"calibrated", "sensitivity", "leverage"}
+        Method that makes the rows of one node of those of two: any that is fit for it (`Reducing`).
+    mu : float, optional
+        Bound of the complexity (`mu_complexity`) of every leaf and node, with which "leverage" tells its epsilon.
+    leaf_rows : int, optional
+        Rows of a leaf; by default those of about 8 MB, but 16 `size` at least.
+    """
+
+    reduce: str = "calibrated"
+    mu: float | None = None
+    leaf_rows: int | None = None
+
+    name: ClassVar[str] = "merge_reduce"
+    one_pass: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_choice(self.reduce, "reduce", REDUCTIONS)
+        if self.mu is not None:
+            if not check_positive(self.mu, "mu") >= 1.0:
+                raise ValueError(f"mu={self.mu:g} must be at least 1, as for all data")
+            object.__setattr__(self, "mu", float(self.mu))
+        if self.leaf_rows is not None:
+            check_integer(self.leaf_rows, "leaf_rows", low=1, high=MAX_LEAF)
+
+    @property
+    def method(self) -> Reducing:
+        """The method of the nodes."""
+        return REDUCTIONS[self.reduce]()
+
+    @property
+    def needs_overlap(self) -> bool:
+        """Whether the method of the nodes has a guarantee that separable labels void."""
+        return self.method.needs_overlap
+
+    def check(self, size: int | None, likelihood: str) -> None:
+        """Raise unless the method of the nodes serves the likelihood, and mu serves it."""
+        super().check(size, likelihood)
+        check_serves(self.method, likelihood, REDUCTIONS, "reduce")
+        if self.mu is not None and likelihood not in self.method.mu_likelihoods:
+            served = [(kind.name, link) for kind in REDUCTIONS.values() for link in kind.mu_likelihoods]
+            where = " or ".join(f"reduce={name!r} with likelihood={link!r}" for name, link in served)
+            raise ValueError(
+                f"mu={self.mu} serves the epsilon of {where}; with reduce={self.reduce!r} and "
+                f"likelihood={likelihood!r} leave it out"
+            )
+
+    def reducer(self, size: int, likelihood: str) -> Reducer:
+        """Return how the nodes of a tree for a coreset of `size` rows are reduced."""
+        return Reducer(self.method, NODE_FACTOR * size, likelihood, self.mu)
+
+    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Built[TreeFacts]:
+        """Grow a tree in one pass, and reduce its nodes to one."""
+        draws = self.draws(opened, size)
+        step = leaf_size(draws, opened.block_rows) if self.leaf_rows is None else self.leaf_rows
+        with one_blas_thread():
+            tree, rest = grow(opened, Tree(self.reducer(draws, likelihood.name), seed), step)
+            return self.answer(tree, rest, draws)
+
+    def answer(self, tree: Tree, rest: WeightedData | None, size: int) -> Built[TreeFacts]:
+        """Return a coreset of `size` rows of all leaves so far and the rows left over."""
+        method = tree.reducer.method
+        rows = stack([*(node.rows for node in tree.nodes), *([] if rest is None else [rest])])
+        seed = node_seed(tree.seed, _TOP, tree.n_leaves)
+        levels = [{"level": level, method.loss: loss} for level, loss in enumerate(tree.losses)]
+        known = not any(map(math.isnan, tree.losses))
+        facts = TreeFacts(method.name, tree.n_leaves, tree.reducer.size, levels if known else None)
+        if method.anchored:
+            chosen, errors = _anchored(tree, rows, size, seed)
+            return Built(chosen, replace(facts, **errors), self)
+        own = replace(tree.reducer, size=size)(rows, seed, node_delta(_TOP, tree.n_leaves))
+        epsilon = method.composed(max(tree.losses, default=0.0), own.loss)
+        radius = min([own.radius, *(node.radius for node in tree.nodes)])
+        if not math.isnan(epsilon):
+            facts = replace(facts, epsilon=epsilon, delta=DELTA)
+        return Built(own.rows, facts if math.isinf(radius) else replace(facts, radius=radius), self)
+
+
+def _anchored(tree: Tree, rows: WeightedData, size: int, seed: int) -> tuple[WeightedData, dict[str, Any]]:
+    """Return the nodes' rows calibrated once more, at their own mode, and what is known of the errors."""
+    # a stream may not know yet which label is +1, and draws from a mirrored posterior are other draws
+    sign, link = rows.y[0], tree.reducer.link
+    built = Calibrated().fitted(Opened(as_source(replace(rows, y=rows.y * sign))), size, seed, link)
+    mode = rough_mode(rows, link)
+    carried = [error for node in tree.nodes for error in tree.errors_at(node, mode.beta)]
+    below = mode_error(carried, mode.terms.precision)
+    mean_error = math.hypot(built.facts.mean_error, below)
+    _warn_of(mean_error, built.facts.sd_error, below)
+    answer = replace(built.facts, mean_error=mean_error, sd_error=max(built.facts.sd_error, below))
+    return replace(built.rows, y=built.rows.y * sign), {"answer": answer, "tree_error": below}
 
 
 def _warn_of(mean_error: float, sd_error: float, below: float) -> None:

@@ -13,7 +13,7 @@ When to use it: rows that come once and are not kept. Where they can be read twi
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -21,15 +21,25 @@ from bayescore.coresets.draw import Draw, block_draw, merge, weighted
 from bayescore.coresets.factor import block_factor, join, whitening
 from bayescore.coresets.incremental import BlockStream, rows_from_arrays, rows_to_arrays
 from bayescore.coresets.leverage_coreset import check_rank, rates_of, score_total
+from bayescore.coresets.method import Built, Facts, Method, check_enough
 from bayescore.data.checkpoint import Arrays
 from bayescore.data.cutter import block_rows
 from bayescore.data.opened import Opened
-from bayescore.types import FloatArray, WeightedData
+from bayescore.types import FloatArray, Likelihood, WeightedData
 from bayescore.validation import RandomState
 
 
+@dataclass(frozen=True)
+class OnlineFacts(Facts):
+    """Draws, rank of the rows, and sum of the s_n."""
+
+    draws: int
+    rank: int
+    score_total: float
+
+
 @dataclass(frozen=True, eq=False)
-class Stream:
+class OnlineState:
     """All that is kept of the rows so far: R factor, total weight, count, and the earliest arrivals."""
 
     size: int
@@ -40,7 +50,7 @@ class Stream:
     drawn: Draw | None = None
 
     def absorb(self, block: WeightedData, part: FloatArray) -> Self:
-        """Return the stream with another canonical block, whose R factor is `part`."""
+        """Return the state with another canonical block, whose R factor is `part`."""
         factor, weight = join(self.factor, part), self.weight + float(block.weights.sum())
         rates = rates_of(whitening(factor).leverage(block), block.weights, weight)
         before = [] if self.drawn is None else [self.drawn]
@@ -54,43 +64,61 @@ class Stream:
             drawn=merge([*before, new], self.size),
         )
 
-    def result(self) -> tuple[WeightedData, dict[str, Any]]:
-        """Return the coreset of the rows so far, and params: draws, rank, score_total (sum of the s_n)."""
+    def result(self) -> Built[OnlineFacts]:
+        """Return the coreset of the rows so far."""
         white = whitening(self.factor)
         check_rank(white)
         assert self.drawn is not None
-        params = {"draws": self.size, "rank": white.rank, "score_total": score_total(self.drawn.total)}
-        return weighted(self.drawn, self.size), params
+        facts = OnlineFacts(self.size, white.rank, score_total(self.drawn.total))
+        return Built(weighted(self.drawn, self.size), facts, Online())
 
     def cut(self, size: int) -> Self:
-        """Return the stream as it would be had `size`, no more than it has, been asked for."""
+        """Return the state as it would be had `size`, no more than it has, been asked for."""
         return replace(self, size=size, drawn=self.drawn and self.drawn.earliest(size))
 
 
-def empty_stream(size: int, seed: int, n_features: int) -> Stream:
-    """Return the stream before its first row."""
-    return Stream(size, seed, np.empty((0, n_features)))
+def empty_state(size: int, seed: int, n_features: int) -> OnlineState:
+    """Return the state before the first row."""
+    return OnlineState(size, seed, np.empty((0, n_features)))
 
 
-def online_pass(opened: Opened, size: int, seed: int) -> Stream:
+def online_pass(opened: Opened, size: int, seed: int) -> OnlineState:
     """Draw on-line, in one pass.
 
     Each block is scored against all blocks before it, so the rows come to this process, wherever they are kept.
     """
-    stream = empty_stream(size, seed, opened.n_features)
+    state = empty_state(size, seed, opened.n_features)
     for block, part in opened.map(
         lambda _, block: (block, block_factor(block)), "drawing rows", canonical=True, here=True
     ):
-        stream = stream.absorb(block, part)
-    return stream
+        state = state.absorb(block, part)
+    return state
 
 
-def online_coreset(opened: Opened, size: int, seed: int) -> tuple[WeightedData, dict[str, Any]]:
-    """Draw a coreset on-line, in one pass over a source."""
-    return online_pass(opened, size, seed).result()
+@dataclass(frozen=True)
+class Online(Method):
+    """Draws by leverage scores against the rows so far, in one pass (Peters 2021); `OnlineCoreset` takes a stream.
+
+    No options. The guarantee (`leverage_size`) is for the probit.
+    """
+
+    name: ClassVar[str] = "online"
+    one_pass: ClassVar[bool] = True
+
+    @property
+    def needs_overlap(self) -> bool:
+        """What its guarantee needs is a finite mu."""
+        return True
+
+    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Built[OnlineFacts]:
+        """Draw on-line, in one pass."""
+        draws = self.draws(opened, size)
+        state = online_pass(opened, draws, seed)
+        check_enough(size, state.n_rows)
+        return state.cut(min(draws, state.n_rows)).result()
 
 
-class OnlineCoreset(BlockStream[Stream]):
+class OnlineCoreset(BlockStream[OnlineState]):
     """A coreset of a stream: feed it blocks of rows, ask for the coreset at any moment, and go on.
 
     The coreset is that of ``build_coreset(..., method="online")`` over the rows so far, however they were cut into
@@ -124,8 +152,6 @@ class OnlineCoreset(BlockStream[Stream]):
     (5000, 'online')
     """
 
-    method = "online"
-
     def __init__(
         self,
         size: int,
@@ -135,23 +161,19 @@ class OnlineCoreset(BlockStream[Stream]):
         intercept: bool = False,
         classes: Iterable[Any] | None = None,
     ) -> None:
-        super().__init__(size, likelihood, random_state, intercept, classes)
+        super().__init__(Online(), size, likelihood, random_state, intercept=intercept, classes=classes)
 
     def _block_rows(self, n_features: int) -> int:
         return block_rows(n_features)
 
-    def _empty(self, n_features: int) -> Stream:
-        return empty_stream(self.size, self.random_state, n_features)
+    def _empty(self, n_features: int) -> OnlineState:
+        return empty_state(self.size, self.random_state, n_features)
 
-    def _absorbed(self, state: Stream, block: WeightedData) -> Stream:
+    def _absorbed(self, state: OnlineState, block: WeightedData) -> OnlineState:
         return state.absorb(block, block_factor(block))
 
-    def _answer(self, state: Stream, rest: WeightedData | None) -> tuple[WeightedData, dict[str, Any]]:
+    def _answer(self, state: OnlineState, rest: WeightedData | None) -> Built[OnlineFacts]:
         return (state if rest is None else self._absorbed(state, rest)).result()
-
-    @property
-    def _needs_overlap(self) -> bool:
-        return True
 
     def _options(self) -> dict[str, Any]:
         return {
@@ -161,7 +183,7 @@ class OnlineCoreset(BlockStream[Stream]):
             "intercept": self.intercept,
         }
 
-    def _to_arrays(self, state: Stream) -> Arrays:
+    def _to_arrays(self, state: OnlineState) -> Arrays:
         counts = {"n_rows": np.array(state.n_rows), "weight": np.array(state.weight), "factor": state.factor}
         if (drawn := state.drawn) is None:
             return counts
@@ -169,10 +191,10 @@ class OnlineCoreset(BlockStream[Stream]):
         total = np.array(str(drawn.total))  # may be above 2^63
         return {**counts, **own, "total": total, **rows_to_arrays("drawn", drawn.rows)}
 
-    def _from_arrays(self, arrays: Arrays) -> Stream:
+    def _from_arrays(self, arrays: Arrays) -> OnlineState:
         drawn = None
         if "times" in arrays:
             rows, total = rows_from_arrays("drawn", arrays), int(str(arrays["total"]))
             drawn = Draw(arrays["times"], arrays["positions"], arrays["rates"], rows, total)
         n_rows, weight = int(arrays["n_rows"]), float(arrays["weight"])
-        return Stream(self.size, self.random_state, arrays["factor"], weight, n_rows, drawn)
+        return OnlineState(self.size, self.random_state, arrays["factor"], weight, n_rows, drawn)

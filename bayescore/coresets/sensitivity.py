@@ -1,4 +1,4 @@
-r"""Logistic coresets by sensitivity sampling (Huggins, Campbell and Broderick 2016, Algorithm 1).
+r"""Bounds of sensitivities under the logistic likelihood, and how many draws they ask for.
 
 The sensitivity of row n over the ball of radius R around theta* is at most
 
@@ -6,11 +6,11 @@ The sensitivity of row n over the ball of radius R around theta* is at most
           \exp(-R\,|\bar Z_i^{(-n)} - z_n| - |(\bar Z_i^{(-n)} - z_n) \cdot \theta^*|)}
 
 for any k-clustering of the signed rows, Zbar_i and W_i the clusters' means and weights, "(-n)" without row n
-(Lemmas 3.1 and B.5; with unit weights their formula). M rows are drawn with p_n proportional to w_n m_n and
-row n, drawn K_n times, gets weight w_n K_n / (M p_n): the weighted log-likelihood is unbiased.
+(Lemmas 3.1 and B.5; with unit weights their formula). `sensitivity_coreset` draws by them.
 
-When to use it: it needs no fit of the model and has a guarantee, but its posterior means are off by about
-sqrt(N / M) posterior standard deviations.
+References
+----------
+Huggins, Campbell and Broderick (2016), Coresets for scalable Bayesian logistic regression, NeurIPS.
 """
 
 import math
@@ -19,17 +19,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bayescore.clustering.assignment import Clustering, assign, fit_centers, seed_centers
-from bayescore.clustering.partitions import seed_peers
-from bayescore.coresets.draw import draw, equal_rates, weighted
+from bayescore.clustering.assignment import Clustering, assign
 from bayescore.coresets.kernels import sensitivity_block
 from bayescore.data.opened import Opened
 from bayescore.data.sources import unlabelled
-from bayescore.types import FloatArray, IntArray, WeightedData
-from bayescore.validation import DataError, check_integer, check_matrix, check_positive
-
-D_MEANS = "d-means++"  # the clustering that is named, not given
-RESOLUTION = 1024  # rates are w m in units of mean weight / 1024, rounded up
+from bayescore.types import FloatArray, WeightedData
+from bayescore.validation import DataError, check_matrix, check_positive
 
 
 def bounds_of(block: WeightedData, clusters: Clustering, radius: float, theta: FloatArray, total: float) -> FloatArray:
@@ -122,105 +117,3 @@ def check_theta(center: ArrayLike | None, n_features: int) -> FloatArray:
     if theta.shape != (n_features,) or not np.isfinite(theta).all():
         raise ValueError(f"center has shape {theta.shape}; it must be ({n_features},), finite, one for each column")
     return np.ascontiguousarray(theta)
-
-
-def _default_clusters(n_features: int) -> int:
-    return 4 if n_features <= 10 else 6
-
-
-def _seeding(opened: Opened, clusters: int | None, clusterer: Any, rng: np.random.Generator) -> Any:
-    """Seed (or fit the clusterer) on a uniform subsample of min(1000 k, N / 40) rows, enlarged till k are distinct."""
-    k = _default_clusters(opened.n_features) if clusters is None else clusters
-    n_rows = opened.scan.n_rows
-    size = min(n_rows, max(min(1000 * k, n_rows // 40), 20 * k))
-    seed = int(rng.integers(2**63))
-    while True:
-        sample = draw(opened, equal_rates, size, seed, replace=False, description="subsample").rows
-        try:
-            return seed_centers(sample, k, rng) if clusterer is None else fit_centers(clusterer, sample, rng)
-        except DataError:
-            if size < n_rows:
-                size = min(n_rows, 8 * size)
-            elif clusters is None and k > 1:
-                k -= 1
-            else:
-                raise
-
-
-def sensitivity_coreset(
-    opened: Opened,
-    size: int | None,
-    seed: int,
-    *,
-    clusters: int | None = None,
-    radius: float | str = "auto",
-    center: ArrayLike | None = None,
-    clustering: Any = None,
-    epsilon: float | None = None,
-    delta: float = 0.05,
-) -> tuple[WeightedData, dict[str, Any]]:
-    """Draw a coreset by sensitivity; see `build_coreset` for the options.
-
-    Returns
-    -------
-    rows : WeightedData
-        The coreset.
-    params : dict
-        clusters, radius, cost (normalised k-means cost), mean_sensitivity (rounded up by at most 1/1024),
-        draws; center, clustering, epsilon and delta where they were given.
-    """
-    n_features, n_rows, weight_total = opened.n_features, opened.scan.n_rows, opened.scan.weight_total
-    rng = np.random.default_rng(seed)
-    theta = check_theta(center, n_features)
-    if clusters is not None:
-        clusters = check_integer(clusters, "clusters", low=1)
-        if clusters > n_rows:
-            raise DataError(f"clusters={clusters} exceeds the {n_rows} rows; ask for fewer")
-    fitted = clustering
-    if isinstance(clustering, str):
-        k = _default_clusters(n_features) if clusters is None else clusters
-        fitted = seed_peers(opened, k, rng)
-    elif clustering is None or (hasattr(clustering, "fit") and not hasattr(clustering, "cluster_centers_")):
-        clusters = getattr(clustering, "n_clusters", clusters)
-        fitted = _seeding(opened, clusters, clustering, rng)
-    centers = check_centers(fitted, n_features)
-    part = assign(opened, centers)
-    # with cost 0 every row sits on a center: the distances in the bound vanish, and any radius will do
-    R = 3.0 / math.sqrt(part.cost or 1.0) if radius == "auto" else check_positive(radius, "radius")
-    per_weight = n_rows / weight_total
-
-    def rates(block: WeightedData) -> IntArray:
-        bounds = bounds_of(block, part, R, theta, weight_total)
-        return np.ceil(RESOLUTION * per_weight * block.weights * bounds).astype(np.int64)
-
-    if size is None:
-        assert epsilon is not None
-        total = sum(opened.map(lambda _, block: int(rates(block).sum()), "scores"))
-        size = sensitivity_size(total / (RESOLUTION * n_rows), n_features, epsilon, delta)
-        if size > n_rows:
-            raise ValueError(
-                f"epsilon={epsilon:g} needs {size} draws, more than the {n_rows} rows; "
-                "give a larger epsilon, a smaller radius, or a size"
-            )
-    drawn = draw(opened, rates, size, int(rng.integers(2**63)))
-    params = {
-        "draws": size,
-        "clusters": len(part.centers),
-        "radius": R,
-        "cost": part.cost,
-        "mean_sensitivity": drawn.total / (RESOLUTION * n_rows),
-    }
-    if center is not None:
-        params["center"] = theta.tolist()
-    if clustering is not None:
-        params["clustering"] = centers.tolist()
-    if epsilon is not None:
-        params |= {"epsilon": epsilon, "delta": delta}
-    return weighted(drawn, size), params
-
-
-def uniform_coreset(opened: Opened, size: int, seed: int) -> tuple[WeightedData, dict[str, Any]]:
-    """Draw `size` different rows, or all if they are fewer, with equal probability; each stands for N / M rows."""
-    drawn = draw(opened, equal_rates, size, seed, replace=False)
-    rows = drawn.rows.take(np.argsort(drawn.rows.index, kind="stable"))
-    return rows.with_weights(rows.weights * (drawn.total / len(rows))), {}

@@ -7,13 +7,13 @@ import numpy as np
 
 from bayescore.coresets.drift import Carried
 from bayescore.coresets.incremental import BlockStream, rows_from_arrays, rows_to_arrays
-from bayescore.coresets.merge_reduce import NODE_FACTOR, answer, leaf_size
-from bayescore.coresets.reduce import MAX_LEAF, check_reduction
+from bayescore.coresets.merge_reduce import MergeReduce, TreeFacts, leaf_size
+from bayescore.coresets.method import Built
 from bayescore.coresets.tree import Node, Tree
 from bayescore.data.checkpoint import Arrays
 from bayescore.data.cutter import block_rows
 from bayescore.types import WeightedData
-from bayescore.validation import RandomState, check_integer
+from bayescore.validation import RandomState
 
 
 class StreamingCoreset(BlockStream[Tree]):
@@ -30,8 +30,8 @@ class StreamingCoreset(BlockStream[Tree]):
     size : int
         Rows of the coreset, at most.
     reduce : {"calibrated", "sensitivity", "leverage"}
-        How the rows of two nodes become those of one. ``"calibrated"`` keeps mode and curvature; the others draw, and
-        what each draw loses adds up.
+        How the rows of two nodes become those of one: by any method that is fit for it. ``"calibrated"`` keeps mode and
+        curvature; the others draw, and what each draw loses adds up.
     random_state : int, Generator, SeedSequence or None
         Seed; the one used is kept as ``core.random_state``.
     mu : float, optional
@@ -69,8 +69,6 @@ class StreamingCoreset(BlockStream[Tree]):
     (5000, 'merge_reduce', 5)
     """
 
-    method = "merge_reduce"
-
     def __init__(
         self,
         likelihood: str,
@@ -83,34 +81,30 @@ class StreamingCoreset(BlockStream[Tree]):
         intercept: bool = False,
         classes: Iterable[Any] | None = None,
     ) -> None:
-        super().__init__(size, likelihood, random_state, intercept, classes)
-        self._reducer = check_reduction(reduce, self.likelihood, NODE_FACTOR * self.size, mu)
-        self._leaf_rows = None if leaf_rows is None else check_integer(leaf_rows, "leaf_rows", low=1, high=MAX_LEAF)
+        self._tree = MergeReduce(reduce, mu, leaf_rows)
+        super().__init__(self._tree, size, likelihood, random_state, intercept=intercept, classes=classes)
+        self._tree.check(self.size, self.likelihood)
 
     def _block_rows(self, n_features: int) -> int:
-        return leaf_size(self.size, block_rows(n_features)) if self._leaf_rows is None else self._leaf_rows
+        return self._tree.leaf_rows or leaf_size(self.size, block_rows(n_features))
 
-    def _empty(self, n_features: int) -> Tree:  # noqa: ARG002
-        return Tree(self._reducer, self.random_state)
+    def _empty(self, n_features: int) -> Tree:
+        return Tree(self._tree.reducer(self.size, self.likelihood), self.random_state)
 
     def _absorbed(self, state: Tree, block: WeightedData) -> Tree:
         return state.absorb(state.reduced_leaf(state.n_leaves, block))
 
-    def _answer(self, state: Tree, rest: WeightedData | None) -> tuple[WeightedData, dict[str, Any]]:
-        return answer(state, rest, self.size)
-
-    @property
-    def _needs_overlap(self) -> bool:
-        return self._reducer.method == "leverage"
+    def _answer(self, state: Tree, rest: WeightedData | None) -> Built[TreeFacts]:
+        return self._tree.answer(state, rest, self.size)
 
     def _options(self) -> dict[str, Any]:
         return {
             "likelihood": self.likelihood,
             "size": self.size,
-            "reduce": self._reducer.method,
+            "reduce": self._tree.reduce,
             "random_state": self.random_state,
-            "mu": self._reducer.mu,
-            "leaf_rows": self._leaf_rows,
+            "mu": self._tree.mu,
+            "leaf_rows": self._tree.leaf_rows,
             "intercept": self.intercept,
         }
 
@@ -152,4 +146,5 @@ class StreamingCoreset(BlockStream[Tree]):
             for i, (level, loss, radius, share) in enumerate(about)
         )
         losses = tuple(arrays["losses"].tolist())
-        return Tree(self._reducer, self.random_state, nodes, int(arrays["n_leaves"]), losses, arrays.get("anchor"))
+        reducer = self._tree.reducer(self.size, self.likelihood)
+        return Tree(reducer, self.random_state, nodes, int(arrays["n_leaves"]), losses, arrays.get("anchor"))

@@ -23,12 +23,11 @@ from typing import Self
 
 import numpy as np
 
+from bayescore.coresets.calibrated import WEAK
 from bayescore.coresets.drift import Carried, errors_at, joined
-from bayescore.coresets.reduce import WEAK, Reduced, Reducer
-from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.coresets.method import DELTA, Reduced
+from bayescore.coresets.reduce import Reducer
 from bayescore.types import FloatArray, WeightedData, stack
-
-DELTA = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +99,7 @@ class Tree:
             # the node of all leaves so far renews the anchor, and is reduced there already
             merged = self._reduce(stack([left.rows, node.rows]), level, self.n_leaves, self.anchor if nodes else None)
             anchor = merged.anchor
-            loss = self.composed(float(np.maximum(left.loss, node.loss)), merged.loss)
+            loss = self.reducer.method.composed(float(np.maximum(left.loss, node.loss)), merged.loss)
             radius = min(left.radius, node.radius, merged.radius)
             node = Node(level, merged.rows, loss, radius, anchor, *self._errors(left, node, merged))
         return replace(
@@ -131,12 +130,7 @@ class Tree:
         """Return the errors of a calibrated node's score at theta."""
         if node.anchor is None or (node.share == 0.0 and not node.carried):
             return ()
-        link = LIKELIHOODS[self.reducer.likelihood]
-        return errors_at(theta, node.rows, node.anchor, node.share, node.carried, link, WEAK)
-
-    def composed(self, below: float, own: float) -> float:
-        """Return the loss of a reduction of what has a loss already."""
-        return below + own if self.reducer.method == "calibrated" else (1.0 + below) * (1.0 + own) - 1.0
+        return errors_at(theta, node.rows, node.anchor, node.share, node.carried, self.reducer.link, WEAK)
 
 
 def node_seed(seed: int, level: int, last: int) -> int:

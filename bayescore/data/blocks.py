@@ -150,6 +150,8 @@ def numbered(blocks: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
 class Stream:
     """Rows of a one-shot iterator of blocks; their number and labels are known at the end."""
 
+    label = LABEL
+
     def __init__(self, blocks: Iterable[Any]) -> None:
         self._blocks = numbered(blocks)
         first = next(self._blocks, None)

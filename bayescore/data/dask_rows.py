@@ -49,6 +49,7 @@ class DaskRows:
     """Rows of the partitions of a collection, all labels +1."""
 
     design: Design
+    label: str
     pieces: tuple[RowsPartition, ...]
     pool: ClusterPool | None
 
@@ -95,7 +96,7 @@ def dask_rows(data: Any, weights: Any = None) -> DaskRows:
         for number, (part, own, length) in enumerate(zip(parts, beside, lengths, strict=True))
         if length
     ]
-    return DaskRows(Design(names), tuple(pieces), active_pool(data))
+    return DaskRows(Design(names), "y", tuple(pieces), active_pool(data))
 
 
 def _rows(part: Any, weights: Any, number: int) -> tuple[FloatArray, FloatArray]:

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bayescore import Coreset, build_coreset, full_data, read_coreset
-from bayescore.coresets import aggregate, sensitivity
+from bayescore.coresets import aggregate, sensitivity_coreset
 from bayescore.data.sources import as_source
 from bayescore.validation import DataError
 from tests.cuts import Recut, build_in_blocks
@@ -316,7 +316,7 @@ def test_a_coreset_of_one_class_is_warned_of():
     assert caught[0].filename == __file__
 
 
-INNER = {"sensitivity": (sensitivity, "bounds_of"), "aggregate": (aggregate, "_group")}
+INNER = {"sensitivity": (sensitivity_coreset, "bounds_of"), "aggregate": (aggregate, "_group")}
 
 
 @pytest.mark.parametrize("method", INNER)

@@ -9,7 +9,7 @@ from scipy import optimize
 from threadpoolctl import threadpool_limits
 
 import bayescore as bc
-from bayescore.coresets import calibrated
+from bayescore.coresets import calibration
 from bayescore.coresets.draw import hash_uniforms
 from bayescore.coresets.fixed_size import Candidates, choose
 from bayescore.coresets.weights import fit_weights
@@ -177,7 +177,7 @@ def test_rows_drawn_anew_mend_a_posterior_that_its_mode_says_little_of(monkeypat
     full = bc.full_data(X, y, intercept=True, standardize=True, progressbar=False)
     spread = {}
     for rounds in (2, 0):
-        monkeypatch.setattr(calibrated, "MAX_ROUNDS", rounds)
+        monkeypatch.setattr(calibration, "MAX_ROUNDS", rounds)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # what is left may be above twice the tolerance
             core = build(X, y, **settings)

@@ -145,7 +145,7 @@ def test_auto_takes_what_fits_a_stream():
 
 
 REFUSED = {
-    "calibrated": ({"method": "calibrated"}, "method='calibrated' reads the rows more than once.*online.*uniform.*agg"),
+    "calibrated": ({"method": "calibrated"}, "method='calibrated' reads the rows more than once.*uniform.*online.*agg"),
     "sensitivity": ({"method": "sensitivity"}, "method='sensitivity' reads the rows more than once.*callable"),
     "leverage": ({"method": "leverage"}, "method='leverage' reads the rows more than once"),
     "standardize": ({"method": "online", "standardize": True}, "standardize=True reads the rows more than once"),

@@ -259,7 +259,7 @@ def test_an_interrupt_leaves_the_stream_as_it_was(monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(online.Stream, "absorb", interrupted)
+        patch.setattr(online.OnlineState, "absorb", interrupted)
         with pytest.raises(KeyboardInterrupt):
             stream.partial_fit(X[150:], y[150:])
     whole = OnlineCoreset(50, random_state=0).partial_fit(X, y).coreset()

@@ -10,12 +10,14 @@ from scipy.stats import chi2, norm
 
 from bayescore.coresets.draw import collect, draw
 from bayescore.coresets.leverage import leverage_scores
-from bayescore.coresets.leverage_coreset import leverage_coreset
+from bayescore.coresets.leverage_coreset import Leverage
 from bayescore.coresets.leverage_coreset import rates_of as leverage_rates
-from bayescore.coresets.online import online_coreset
-from bayescore.coresets.sensitivity import sensitivity_coreset, uniform_coreset
+from bayescore.coresets.online import Online
+from bayescore.coresets.sensitivity_coreset import Sensitivity
+from bayescore.coresets.uniform import Uniform
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
+from bayescore.models.likelihoods import logistic
 
 pytestmark = pytest.mark.statistical
 
@@ -152,7 +154,7 @@ def test_sensitivity_coresets_are_unbiased(weighted):
     source, Z = problem(weighted)
     right, wrong = [], []
     for seed in range(REPEATS):
-        rows, _ = sensitivity_coreset(Opened(source), M, seed, clustering=Z[:4], radius=1.0)
+        rows = Sensitivity(clustering=Z[:4], radius=1.0).build(Opened(source), M, seed, logistic).rows
         right.append(log_likelihoods(rows.Z, rows.weights))
         # without the division by p: every draw stands for an equal share of the total weight
         wrong.append(log_likelihoods(rows.Z, np.full(len(rows), source.weights.sum() / len(rows))))
@@ -170,9 +172,9 @@ def test_leverage_coresets_are_unbiased(scores, weighted):
     right, wrong = [], []
     for seed in range(REPEATS):
         if scores == "online":
-            rows, _ = online_coreset(Opened(source, block_rows=40), M, seed)
+            rows = Online().build(Opened(source, block_rows=40), M, seed, logistic).rows
         else:
-            rows, _ = leverage_coreset(Opened(source, block_rows=40), M, seed, scores=scores)
+            rows = Leverage(scores=scores).build(Opened(source, block_rows=40), M, seed, logistic).rows
         right.append(log_likelihoods(rows.Z, rows.weights))
         wrong.append(log_likelihoods(rows.Z, np.full(len(rows), source.weights.sum() / len(rows))))
     truth = log_likelihoods(Z, source.weights)
@@ -204,7 +206,7 @@ def test_uniform_coresets_are_unbiased(weighted):
     source, Z = problem(weighted)
     right, wrong = [], []
     for seed in range(REPEATS):
-        rows, _ = uniform_coreset(Opened(source), M, seed)
+        rows = Uniform().build(Opened(source), M, seed, logistic).rows
         right.append(log_likelihoods(rows.Z, rows.weights))
         near = draw(Opened(source), lambda block: 1 + (np.abs(block.X[:, 1]) > 1.0), M, seed, replace=False).rows
         wrong.append(log_likelihoods(near.Z, near.weights * (N / M)))  # drawn by score, weighed as if not

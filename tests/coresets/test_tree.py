@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 
 import bayescore as bc
-from bayescore import OnlineCoreset, StreamingCoreset, find_map
+from bayescore import Calibrated, MergeReduce, OnlineCoreset, StreamingCoreset, find_map
 from bayescore.coresets import merge_reduce
 from bayescore.coresets.incremental import BlockStream
 from bayescore.coresets.merge_reduce import grow, leaf_size
-from bayescore.coresets.reduce import Reduced, Reducer, check_reduction
-from bayescore.coresets.tree import DELTA, Tree, node_delta, node_seed
+from bayescore.coresets.method import DELTA, Reduced
+from bayescore.coresets.methods import METHODS
+from bayescore.coresets.reduce import Reducer
+from bayescore.coresets.tree import Tree, node_delta, node_seed
 from bayescore.data.cutter import block_rows
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
@@ -81,7 +83,7 @@ calls = []
 @pytest.mark.parametrize("method", ["sensitivity", "calibrated"])
 def test_shape_anchors_and_losses(method):
     calls.clear()
-    state, shares = Tree(Counting(method, 1, "logistic"), 5), []
+    state, shares = Tree(Counting(METHODS[method](), 1, "logistic"), 5), []
     for leaf in range(200):
         block = WeightedData(np.full((1, 1), leaf), np.ones(1, dtype=np.int8), np.ones(1), np.array([leaf]))
         state = state.absorb(state.reduced_leaf(leaf, block))
@@ -106,7 +108,7 @@ def test_shape_anchors_and_losses(method):
 
 def test_seeds_and_shares_do_not_depend_on_who_reduces_when():
     source = as_source(WeightedData(X, np.where(Y == "yes", 1, -1).astype(np.int8), W, np.arange(N)))
-    reducer = Reducer("calibrated", 64, "logistic")
+    reducer = Reducer(Calibrated(), 64, "logistic")
     parallel, rest = grow(Opened(source), Tree(reducer, 3), 100)
     assert rest is None
     state = Tree(reducer, 3)
@@ -277,7 +279,7 @@ def test_refusals(tmp_path):
     with pytest.raises(DataError, match=r"only the label 'yes' .* name both in StreamingCoreset\(..., classes=\)"):
         stream.partial_fit(X[:2], ["yes", "yes"]).coreset()
     with pytest.raises(TypeError):
-        BlockStream(10, "logistic", 0, False, None)
+        BlockStream(MergeReduce(), 10, "logistic", 0, intercept=False, classes=None)
 
 
 # --- what nodes lose ----------------------------------------------------------------------------------------
@@ -391,7 +393,7 @@ def z_scores(rows, labels, leaf_rows, forget=False):
     full = bc.full_data(rows, labels, progressbar=False)
     truth, found = find_map(full), []
     for seed in range(12):
-        state, rest = grow(Opened(full.as_source()), Tree(Reducer("calibrated", 400, "logistic"), seed), leaf_rows)
+        state, rest = grow(Opened(full.as_source()), Tree(Reducer(Calibrated(), 400, "logistic"), seed), leaf_rows)
         union = stack([*(node.rows for node in state.nodes), *([] if rest is None else [rest])])
         mode = find_map(union, "logistic")
         nodes = [replace(node, carried=()) if forget else node for node in state.nodes]
@@ -506,7 +508,7 @@ def test_epsilon_of_leverage_needs_mu():
     core = bc.build_coreset(X, Y, method="merge_reduce", reduce="leverage", size=20, leaf_rows=100, progressbar=False)
     assert "epsilon" not in core.params
     assert "levels" not in core.params
-    assert check_reduction("leverage", "probit", 10, 2).mu == 2.0
+    assert MergeReduce("leverage", mu=2).reducer(10, "probit").mu == 2.0
 
 
 def test_few_rows_are_kept_as_they_are():

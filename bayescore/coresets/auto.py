@@ -1,0 +1,37 @@
+"""The default: lossless where few rows are distinct, calibrated elsewhere."""
+
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+from bayescore.coresets.aggregate import Aggregate
+from bayescore.coresets.calibrated import Calibrated
+from bayescore.coresets.merge_reduce import MergeReduce
+from bayescore.coresets.method import DEFAULT_SIZE, Built
+from bayescore.data.opened import Opened
+from bayescore.types import Likelihood
+
+
+@dataclass(frozen=True)
+class Auto(Calibrated):
+    """Merges identical rows where at most `size` (1000 for "auto") are distinct; else it calibrates.
+
+    Of an iterator, whose rows come once, it is `MergeReduce`. ``core.method`` says which. The options are those of
+    `Calibrated`.
+    """
+
+    name: ClassVar[str] = "auto"
+    one_pass: ClassVar[bool] = True
+
+    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Built[Any]:
+        """Build by the method that fits the rows."""
+        options = {field.name: getattr(self, field.name) for field in fields(self)}
+        if not opened.again:
+            given = [name for name, value in options.items() if value is not None]
+            if given:
+                raise TypeError(
+                    f"{given[0]!r} is not an option of method={MergeReduce.name!r}, which 'auto' is where rows come "
+                    "once; leave it out"
+                )
+            return MergeReduce().build(opened, size, seed, likelihood)
+        merged = Aggregate().within(opened, DEFAULT_SIZE if size is None else size)
+        return merged or Calibrated(**options).build(opened, size, seed, likelihood)

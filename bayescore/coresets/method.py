@@ -1,0 +1,218 @@
+"""What a method of `build_coreset` is: a frozen dataclass whose fields are its options.
+
+A method declares which likelihoods it serves, whether one pass over the rows will do and what it needs, and builds
+rows with typed facts. Whoever adds one writes a file like `uniform` and a line in `single`.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Generic, TypeVar
+
+from bayescore.data.opened import Opened
+from bayescore.data.sources import as_source
+from bayescore.types import FloatArray, Likelihood, WeightedData
+from bayescore.validation import check_integer, check_positive
+
+DEFAULT_SIZE = 1000  # rows drawn where nothing says how many,
+ROWS_PER_COLUMN = 20  # or so many for each column if that is more
+DELTA = 0.05  # probability that an epsilon fails, where none is given
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a method was given and found."""
+
+    def params(self) -> dict[str, Any]:
+        """Return the fields, those of facts within and none that is None, as ``core.params`` has them."""
+        found: dict[str, Any] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Facts):
+                found |= value.params()
+            elif value is not None:
+                found[field.name] = value
+        return found
+
+
+F = TypeVar("F", bound=Facts)
+
+
+@dataclass(frozen=True, eq=False)
+class Built(Generic[F]):
+    """Rows of a coreset, what is known of them, and the method that made them."""
+
+    rows: WeightedData
+    facts: F
+    method: "Method"
+
+
+@dataclass(frozen=True)
+class Method(ABC):
+    """How rows are chosen and weighted.
+
+    Attributes
+    ----------
+    name : str
+        What `build_coreset` and the command line call it.
+    likelihoods : tuple of str, optional
+        The links that it serves; None for all.
+    one_pass : bool
+        Whether rows that come once will do.
+    takes_size : bool
+        Whether it is told how many rows to draw.
+    size_options : tuple of str
+        Options that say the size, and so do not go with one.
+    """
+
+    name: ClassVar[str]
+    likelihoods: ClassVar[tuple[str, ...] | None] = None
+    one_pass: ClassVar[bool] = False
+    takes_size: ClassVar[bool] = True
+    size_options: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def needs_overlap(self) -> bool:
+        """Whether it has a guarantee that separable labels void, so that they are looked for afterwards."""
+        return False
+
+    def check(self, size: int | None, likelihood: str) -> None:
+        """Raise unless the method, with these options, goes with a size (None for "auto") and a likelihood it serves.
+
+        Raises
+        ------
+        ValueError
+            The message names the argument, its value and the remedy.
+        """
+        if size is None:
+            return
+        if not self.takes_size:
+            raise ValueError(f"method={self.name!r} keeps what it must and takes no size; size={size!r} was given")
+        for name in self.size_options:
+            if (value := getattr(self, name)) is not None:
+                raise ValueError(f"size={size} and {name}={value} are both given; give one of them")
+
+    def draws(self, opened: Opened, size: int | None) -> int:
+        """Return the number of rows to draw, for "auto" no more than there are."""
+        if size is not None:
+            return size
+        default = max(DEFAULT_SIZE, ROWS_PER_COLUMN * opened.n_features)
+        return min(opened.scan.n_rows, default) if opened.again else default
+
+    @abstractmethod
+    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Built[Any]:
+        """Choose rows and weigh them.
+
+        Parameters
+        ----------
+        opened : Opened
+            The rows; `scan` is theirs unless they come once.
+        size : int, optional
+            Rows to draw; None for "auto".
+        seed : int
+            Seed of all that is random.
+        likelihood : Likelihood
+            One that the method serves.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class Reduced:
+    """Rows that stand for others, and what was lost.
+
+    Parameters
+    ----------
+    rows : WeightedData
+        The rows.
+    loss : float
+        Epsilon, NaN if unknown; of a calibrated reduction the largest whitened score that the weights miss, in
+        posterior sds.
+    radius : float
+        Radius of the ball that epsilon holds on; infinite if on all points.
+    anchor : array, shape (D,), optional
+        Where a calibrated reduction meets the totals.
+    kept : bool
+        Whether there were no more rows than asked for, so that all are there as they were.
+    """
+
+    rows: WeightedData
+    loss: float
+    radius: float = math.inf
+    anchor: FloatArray | None = None
+    kept: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Reduction:
+    """What a reduction is asked: how many rows, its seed, the likelihood, and what its epsilon depends on.
+
+    `delta` is the probability with which epsilon may fail, `mu` a bound of the complexity of the rows, `anchor` the
+    point where calibrated rows meet the totals; None for the mode of the rows themselves.
+    """
+
+    size: int
+    seed: int
+    likelihood: Likelihood
+    delta: float
+    mu: float | None = None
+    anchor: FloatArray | None = None
+
+
+@dataclass(frozen=True)
+class Reducing(Method):
+    """A method fit to reduce weighted rows, which may be a coreset themselves: what nodes of a tree do (`tree`).
+
+    Attributes
+    ----------
+    loss : str
+        What a node's loss is called.
+    anchored : bool
+        Whether its rows meet totals at a point, which a tree then keeps.
+    mu_likelihoods : tuple of str
+        Links for which a bound mu of the complexity gives a reduction's epsilon.
+    """
+
+    loss: ClassVar[str] = "epsilon"
+    anchored: ClassVar[bool] = False
+    mu_likelihoods: ClassVar[tuple[str, ...]] = ()
+
+    def reduced(self, rows: WeightedData, asked: Reduction) -> Reduced:
+        """Return fewer rows in place of `rows`; what that costs is not known unless the method says."""
+        built = self.build(Opened(as_source(rows)), asked.size, asked.seed, asked.likelihood)
+        return Reduced(built.rows, math.nan)
+
+    def anchor(self, rows: WeightedData, likelihood: Likelihood) -> FloatArray | None:
+        """Return the point where rows that were kept as they are would meet totals."""
+        return None
+
+    def composed(self, below: float, own: float) -> float:
+        """Return the loss of a reduction of what has a loss already."""
+        return (1.0 + below) * (1.0 + own) - 1.0
+
+
+def check_serves(method: Method, likelihood: str, known: Mapping[str, type[Method]], argument: str = "method") -> None:
+    """Raise unless a method serves a likelihood; the message names those of `known` that do."""
+    if method.likelihoods is None or likelihood in method.likelihoods:
+        return
+    fit = [kind.name for kind in known.values() if kind.likelihoods is None or likelihood in kind.likelihoods]
+    raise ValueError(
+        f"{argument}={method.name!r} bounds the {' or '.join(method.likelihoods)} likelihood only; "
+        f"likelihood={likelihood!r}: use {' or '.join(map(repr, fit))}"
+    )
+
+
+def check_enough(size: int | None, n_rows: int) -> None:
+    """Raise if `size` is more than the rows that there were: a stream tells their number at its end."""
+    if size is not None:
+        check_integer(size, "size", low=1, high=n_rows, why=", the rows of the data")
+
+
+def check_epsilon(method: Any, *beside: str, below: float = 1.0) -> None:
+    """Raise unless epsilon and delta are in range, and options that go with epsilon only are given with it."""
+    for name in beside:
+        if (value := getattr(method, name)) is not None and method.epsilon is None:
+            raise ValueError(f"{name}={value} is given without epsilon; give both, or a size")
+    for name in ("epsilon", "delta"):
+        if (value := getattr(method, name)) is not None:
+            object.__setattr__(method, name, check_positive(value, name, below=below))

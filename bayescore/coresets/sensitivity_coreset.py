@@ -1,0 +1,182 @@
+"""Logistic coresets by sensitivity sampling (Huggins, Campbell and Broderick 2016, Algorithm 1).
+
+M rows are drawn with p_n proportional to w_n m_n, m_n the bound of the sensitivity (`sensitivity`), and row n, drawn
+K_n times, gets weight w_n K_n / (M p_n): the weighted log-likelihood is unbiased.
+
+When to use it: it needs no fit of the model and has a guarantee, but its posterior means are off by about
+sqrt(N / M) posterior standard deviations.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bayescore.clustering.assignment import assign, fit_centers, seed_centers
+from bayescore.clustering.partitions import seed_peers
+from bayescore.coresets.draw import draw, equal_rates, weighted
+from bayescore.coresets.method import DELTA, Built, Facts, Reduced, Reducing, Reduction, check_epsilon
+from bayescore.coresets.sensitivity import (
+    bounds_of,
+    check_centers,
+    check_theta,
+    sensitivity_epsilon,
+    sensitivity_size,
+)
+from bayescore.data.opened import Opened
+from bayescore.data.sources import as_source
+from bayescore.types import IntArray, Likelihood, WeightedData
+from bayescore.validation import DataError, check_choice, check_integer, check_positive
+
+D_MEANS = "d-means++"  # the clustering that is named, not given
+RESOLUTION = 1024  # rates are w m in units of mean weight / 1024, rounded up
+
+
+@dataclass(frozen=True)
+class SensitivityFacts(Facts):
+    """Draws, the clustering, and what was given.
+
+    `cost` is the normalised k-means cost, `mean_sensitivity` the mean bound, rounded up by at most 1/1024.
+    """
+
+    draws: int
+    clusters: int
+    radius: float
+    cost: float
+    mean_sensitivity: float
+    center: list[float] | None = None
+    clustering: list[list[float]] | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+
+
+@dataclass(frozen=True)
+class Sensitivity(Reducing):
+    """Draws by the bound of the sensitivity under the logistic likelihood (Huggins et al. 2016, Algorithm 1).
+
+    Parameters
+    ----------
+    clusters : int, optional
+        Number k of clusters; by default 4 up to 10 columns, else 6.
+    radius : float or "auto"
+        Radius R of the ball of coefficients that the bound holds on; "auto" is 3 / sqrt(normalised k-means cost).
+    center : array, shape (D,), optional
+        Center theta* of the ball; 0 by default.
+    clustering : optional
+        Clustering of the signed rows in place of greedy k-means++ on a subsample: centers of shape (k, D); what a
+        function of `bayescore.clustering` returns; a scikit-learn clusterer with ``cluster_centers_``, fitted, or not:
+        then it is fitted to the subsample; or "d-means++", whose peers are the partitions, row groups or blocks of the
+        data: no row but the centers comes here, and the coreset then depends on how the rows are cut.
+    epsilon, delta : float, optional
+        For ``size="auto"``: relative error of the log-likelihood, and probability of failure (default 0.05); see
+        `sensitivity_size`.
+
+    Notes
+    -----
+    It needs no fit of the model and has a guarantee; its posterior means are off by about sqrt(N / M) posterior sds.
+    """
+
+    clusters: int | None = None
+    radius: float | str = "auto"
+    center: ArrayLike | None = None
+    clustering: Any = None
+    epsilon: float | None = None
+    delta: float | None = None
+
+    name: ClassVar[str] = "sensitivity"
+    likelihoods: ClassVar[tuple[str, ...]] = ("logistic",)
+    size_options: ClassVar[tuple[str, ...]] = ("epsilon",)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.clustering, str):
+            check_choice(self.clustering, "clustering", [D_MEANS])
+        elif self.clusters is not None and self.clustering is not None:
+            raise ValueError("clusters and clustering are both given; give one of them")
+        if self.clusters is not None:
+            check_integer(self.clusters, "clusters", low=1)
+        if self.radius != "auto":
+            check_positive(self.radius, "radius")
+        check_epsilon(self, "delta")
+
+    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Built[SensitivityFacts]:
+        """Draw by the bounds."""
+        n_features, n_rows, weight_total = opened.n_features, opened.scan.n_rows, opened.scan.weight_total
+        rng = np.random.default_rng(seed)
+        theta = check_theta(self.center, n_features)
+        if self.clusters is not None and self.clusters > n_rows:
+            raise DataError(f"clusters={self.clusters} exceeds the {n_rows} rows; ask for fewer")
+        centers = check_centers(self._clustering(opened, rng), n_features)
+        part = assign(opened, centers)
+        # with cost 0 every row sits on a center: the distances in the bound vanish, and any radius will do
+        R = 3.0 / math.sqrt(part.cost or 1.0) if self.radius == "auto" else float(self.radius)
+        per_weight = n_rows / weight_total
+
+        def rates(block: WeightedData) -> IntArray:
+            bounds = bounds_of(block, part, R, theta, weight_total)
+            return np.ceil(RESOLUTION * per_weight * block.weights * bounds).astype(np.int64)
+
+        delta = DELTA if self.delta is None else self.delta
+        if self.epsilon is None:
+            draws = self.draws(opened, size)
+        else:
+            total = sum(opened.map(lambda _, block: int(rates(block).sum()), "scores"))
+            draws = sensitivity_size(total / (RESOLUTION * n_rows), n_features, self.epsilon, delta)
+            if draws > n_rows:
+                raise ValueError(
+                    f"epsilon={self.epsilon:g} needs {draws} draws, more than the {n_rows} rows; "
+                    "give a larger epsilon, a smaller radius, or a size"
+                )
+        drawn = draw(opened, rates, draws, int(rng.integers(2**63)))
+        facts = SensitivityFacts(
+            draws=draws,
+            clusters=len(part.centers),
+            radius=R,
+            cost=part.cost,
+            mean_sensitivity=drawn.total / (RESOLUTION * n_rows),
+            center=None if self.center is None else theta.tolist(),
+            clustering=None if self.clustering is None else centers.tolist(),
+            epsilon=self.epsilon,
+            delta=None if self.epsilon is None else delta,
+        )
+        return Built(weighted(drawn, draws), facts, self)
+
+    def _clustering(self, opened: Opened, rng: np.random.Generator) -> Any:
+        if isinstance(self.clustering, str):
+            return seed_peers(opened, self.clusters or _default_clusters(opened.n_features), rng)
+        if self.clustering is None or (
+            hasattr(self.clustering, "fit") and not hasattr(self.clustering, "cluster_centers_")
+        ):
+            return _seeding(opened, getattr(self.clustering, "n_clusters", self.clusters), self.clustering, rng)
+        return self.clustering
+
+    def reduced(self, rows: WeightedData, asked: Reduction) -> Reduced:
+        """Return fewer rows in place of `rows`, with their epsilon on the ball."""
+        built = self.build(Opened(as_source(rows)), asked.size, asked.seed, asked.likelihood)
+        facts = built.facts
+        epsilon = sensitivity_epsilon(facts.mean_sensitivity, rows.n_features, facts.draws, asked.delta)
+        return Reduced(built.rows, epsilon, facts.radius)
+
+
+def _default_clusters(n_features: int) -> int:
+    return 4 if n_features <= 10 else 6
+
+
+def _seeding(opened: Opened, clusters: int | None, clusterer: Any, rng: np.random.Generator) -> Any:
+    """Seed (or fit the clusterer) on a uniform subsample of min(1000 k, N / 40) rows, enlarged till k are distinct."""
+    k = _default_clusters(opened.n_features) if clusters is None else clusters
+    n_rows = opened.scan.n_rows
+    size = min(n_rows, max(min(1000 * k, n_rows // 40), 20 * k))
+    seed = int(rng.integers(2**63))
+    while True:
+        sample = draw(opened, equal_rates, size, seed, replace=False, description="subsample").rows
+        try:
+            return seed_centers(sample, k, rng) if clusterer is None else fit_centers(clusterer, sample, rng)
+        except DataError:
+            if size < n_rows:
+                size = min(n_rows, 8 * size)
+            elif clusters is None and k > 1:
+                k -= 1
+            else:
+                raise

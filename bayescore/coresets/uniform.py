@@ -1,0 +1,29 @@
+"""Uniform coresets: rows drawn with equal probability, without replacement; a baseline for all others."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from bayescore.coresets.draw import draw, equal_rates
+from bayescore.coresets.method import Built, Facts, Method, check_enough
+from bayescore.data.opened import Opened
+from bayescore.types import Likelihood
+
+
+@dataclass(frozen=True)
+class Uniform(Method):
+    """Rows drawn with equal probability, without replacement; each stands for N / M rows. No options.
+
+    When to use it: as a baseline. The weighted log-likelihood is unbiased, and misses what is rare.
+    """
+
+    name: ClassVar[str] = "uniform"
+    one_pass: ClassVar[bool] = True
+
+    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Built[Facts]:
+        """Draw `size` different rows, or all if they are fewer."""
+        drawn = draw(opened, equal_rates, self.draws(opened, size), seed, replace=False)
+        check_enough(size, drawn.total)
+        rows = drawn.rows.take(np.argsort(drawn.rows.index, kind="stable"))
+        return Built(rows.with_weights(rows.weights * (drawn.total / len(rows))), Facts(), self)

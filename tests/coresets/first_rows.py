@@ -1,0 +1,42 @@
+"""A method as somebody would add one: a file like this, and a line in `coresets.single`."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from bayescore.coresets.method import Built, Facts, Reducing
+from bayescore.types import stack
+from bayescore.validation import check_integer
+
+
+@dataclass(frozen=True)
+class FirstFacts(Facts):
+    """The rows left out before the first."""
+
+    skipped: int
+
+
+@dataclass(frozen=True)
+class First(Reducing):
+    """The first rows after `skip` of them, with the weight of all."""
+
+    skip: int = 0
+
+    name: ClassVar[str] = "first"
+    likelihoods: ClassVar[tuple[str, ...]] = ("logistic",)
+    one_pass: ClassVar[bool] = True
+
+    def __post_init__(self):
+        check_integer(self.skip, "skip", low=0)
+
+    def build(self, opened, size, seed, likelihood):
+        low, high = self.skip, self.skip + self.draws(opened, size)
+
+        def inside(start, block):
+            return block.take(slice(max(low - start, 0), max(high - start, 0))), block.weights.sum()
+
+        parts, weights = zip(*opened.map(inside), strict=True)
+        rows = stack(parts)
+        scaled = rows.weights * (np.sum(weights) / rows.weights.sum())
+        return Built(rows.with_weights(scaled), FirstFacts(self.skip), self)
