@@ -17,9 +17,9 @@ from collections.abc import Iterator
 import numpy as np
 
 import bayescore as bc
-from bayescore.coresets.calibration import shares_and_totals
 from bayescore.coresets.fixed_size import choose, draw_candidates
 from bayescore.coresets.pilot import MAX_PILOTS, SCORE_TOTAL, Whitened, full_mode, sums_at
+from bayescore.coresets.totals import Totals
 from bayescore.coresets.weights import fit_weights
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
@@ -97,7 +97,8 @@ def one_half_of_calibration(
         return choose(draw_candidates(opened, sums.probability, size, seeds[-1]), size, SCORE_TOTAL)[0]
     rows = built("uniform", X, y, prior, size, seed)
     part = mode.terms - prior_part(mode.beta, prior)
-    factors = fit_weights(*shares_and_totals(rows, sums, part, rng)).factors
+    totals = Totals.at(sums.white, part, len(rows), rng)
+    factors = fit_weights(totals.shares(rows).stacked(), totals.values(sums.pull).stacked()).factors
     kept = factors > 0.0
     return rows.take(kept).with_weights((rows.weights * factors)[kept])
 

@@ -1,6 +1,6 @@
 r"""Calibrations: fits of the weights of drawn rows, for several sizes, to totals of the full data (see `calibrated`).
 
-`Calibration` holds what fits of several sizes share, and searches for a size; `shares_and_totals` are the equations.
+`Calibration` holds what fits of several sizes share, and searches for a size; `totals` has what is to be met.
 """
 
 import math
@@ -11,14 +11,14 @@ import numpy as np
 
 from bayescore.coresets.fixed_size import Candidates, choose, distinct
 from bayescore.coresets.pilot import SCORE_TOTAL, Sums
+from bayescore.coresets.totals import CURVATURE, Totals
 from bayescore.coresets.trial import Trial, try_out
 from bayescore.coresets.weights import fit_weights
 from bayescore.data.opened import Opened
 from bayescore.models.posterior import Terms
 from bayescore.models.priors import Prior
-from bayescore.types import FloatArray, Likelihood, WeightedData
+from bayescore.types import Likelihood, WeightedData
 
-MAX_FORMS = 400  # the fit costs forms^2 x rows
 MAX_ROUNDS = 2  # a third one was never better
 SCORE_FACTOR = 10.0  # on the scores where there are draws to meet too, which would outvote the mode
 
@@ -87,22 +87,21 @@ class Calibration:
         """Fit the weights of `size` rows, to the draws of the last of `trials` too."""
         rows, certain = self.drawn(size, trials)
         rng = np.random.default_rng([self.seed, size])
-        shares, totals = shares_and_totals(rows, self.sums, self.likelihood_part, rng)
-        D = rows.n_features
+        meant = Totals.at(self.sums.white, self.likelihood_part, len(rows), rng)
+        shares, totals = meant.shares(rows), meant.values(self.sums.pull)
         score_factor = SCORE_FACTOR if trials else 1.0
         if trials:
-            shares[:D] *= score_factor
-            totals[:D] *= score_factor
-            more, wanted = trials[-1].shares_and_totals(rows)
-            shares, totals = np.concatenate([shares, more]), np.concatenate([totals, wanted])
-        fit = fit_weights(shares, totals)
-        kept = fit.factors > 0.0
+            each, wanted = trials[-1].shares_and_totals(rows)
+            shares = shares._replace(scores=shares.scores * score_factor, draws=each)
+            totals = totals._replace(scores=totals.scores * score_factor, draws=wanted)
+        fit = fit_weights(shares.stacked(), totals.stacked())
+        left, kept = totals.split(fit.residual), fit.factors > 0.0
         return Fitted(
             rows.take(kept).with_weights((rows.weights * fit.factors)[kept]),
             size,
             certain,
-            float(np.abs(fit.residual[:D]).max() / score_factor),
-            float(np.abs(fit.residual[D : 2 * D] / 3.0).max()),
+            float(np.abs(left.scores).max() / score_factor),
+            float(np.abs(left.marginals / CURVATURE).max()),
             len(trials),
         )
 
@@ -161,36 +160,3 @@ class Calibration:
         while curve[-1].error > 2.0 * tolerance and curve[-1].size < self.largest:
             curve.append(self.judged(self.fit(min(2 * curve[-1].size, self.largest)), trial))
         return curve
-
-
-def shares_and_totals(
-    rows: WeightedData, sums: Sums, likelihood_part: Terms, rng: np.random.Generator
-) -> tuple[FloatArray, FloatArray]:
-    """Return the rows' shares in the totals of step 3, shape (q, m), and the full data's totals, shape (q,)."""
-    white = sums.white
-    L = white.factor
-    D = len(L)
-    covariance = L @ L.T
-    marginal = 3.0 * covariance / np.sqrt(np.diagonal(covariance))
-    n_forms = max(D + 20, min(D * (D + 1) // 2, len(rows) // 3, MAX_FORMS))
-    spread = L @ rng.standard_normal((D, n_forms)) * (3.0 / math.sqrt(2.0 * n_forms)) ** 0.5
-    # a form's factor multiplies (z . d)^2, hence the roots
-    directions = np.concatenate([marginal / math.sqrt(3.0), spread], axis=1)
-    Z = rows.Z
-    eta = Z @ white.theta
-    score = rows.weights * white.likelihood.score(eta)
-    curvature = rows.weights * white.likelihood.curvature(eta)
-    level = 100.0 / max(1.0, abs(likelihood_part.value))  # as large as the other totals, or the fit is ill-conditioned
-    shares = [
-        (score[:, None] * (Z @ L)).T,
-        (curvature[:, None] * (Z @ directions) ** 2).T,
-        white.pulls(rows),
-        (level * rows.weights * white.likelihood.log_p(eta))[None],
-    ]
-    totals = [
-        L.T @ likelihood_part.gradient,
-        ((likelihood_part.precision @ directions) * directions).sum(axis=0),
-        sums.pull,
-        np.array([level * likelihood_part.value]),
-    ]
-    return np.concatenate(shares), np.concatenate(totals)

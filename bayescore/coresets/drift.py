@@ -21,11 +21,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
-from bayescore.coresets.calibration import shares_and_totals
-from bayescore.coresets.pilot import Sums, Whitened
+from bayescore.coresets.pilot import Whitened
+from bayescore.coresets.totals import Totals
 from bayescore.models.posterior import Terms, likelihood_terms, prior_part
 from bayescore.models.priors import Prior
-from bayescore.types import FloatArray, Likelihood, WeightedData
+from bayescore.types import FloatArray, IntArray, Likelihood, WeightedData
 from bayescore.validation import DataError
 
 
@@ -72,26 +72,28 @@ def score_covariance(
     """
     D = rows.n_features
     white, part = whitened(rows, anchor, likelihood, prior)
-    nothing = Sums(white, 1.0, 1.0, 1.0, 1.0, np.zeros(D))
-    shares, _ = shares_and_totals(rows, nothing, part, np.random.default_rng(0))
+    shares = Totals.at(white, part, len(rows), np.random.default_rng(0)).shares(rows)
     Z = rows.Z
     scores = (rows.weights * likelihood.score(Z @ theta))[:, None] * Z
-    both = np.concatenate([shares, scores.T]).T
     _, group = np.unique(Z, axis=0, return_inverse=True)
     m = int(group.max()) + 1
-    if m < len(rows):
-        summed = np.zeros((m, both.shape[1]))
-        np.add.at(summed, group.ravel(), both)
-        both = summed
-    forms = len(shares) - 3 * D - 1
-    used = min(forms, m // 2 - 3 * D - 1)  # of the forms, which are last but for the pulls and the log-likelihood
+    others = len(shares.stacked()) - len(shares.forms)
+    used = min(len(shares.forms), m // 2 - others)  # as many of the random forms as leave half of the rows to tell
     if used < 0:
         return np.full((D, D), np.nan)
-    x = np.concatenate([both[:, : 2 * D + used], both[:, 2 * D + forms : len(shares)]], axis=1)
-    x /= np.maximum(np.abs(x).max(axis=0), np.finfo(float).tiny)
-    residuals = both[:, len(shares) :]
-    residuals = residuals - x @ linalg.lstsq(x, residuals)[0]
+    x = shares._replace(forms=shares.forms[:used]).stacked().T
+    if m < len(rows):
+        x, scores = _summed(x, group.ravel(), m), _summed(scores, group.ravel(), m)
+    x = x / np.maximum(np.abs(x).max(axis=0), np.finfo(float).tiny)
+    residuals = scores - x @ linalg.lstsq(x, scores)[0]
     return np.asarray(m / (m - x.shape[1]) * residuals.T @ residuals)
+
+
+def _summed(values: FloatArray, group: IntArray, n_groups: int) -> FloatArray:
+    """Return the sums of rows over groups, shape (n_groups, ...)."""
+    total = np.zeros((n_groups, values.shape[1]))
+    np.add.at(total, group, values)
+    return total
 
 
 def errors_at(

@@ -23,6 +23,7 @@ from bayescore.types import FloatArray, Likelihood, WeightedData
 
 N_DRAWS = 500
 MIN_ESS = 0.2  # share of the draws below which importance weights are not trusted
+DRAWS = 6.0  # how much the log-likelihoods at the draws count, all together, beside the other totals (`totals`)
 _CHAINS = 2
 
 
@@ -69,7 +70,7 @@ class Trial:
         Draws count by their importance, so that far-off ones do not rule the fit.
         """
         u = tempered(self.full - self.own)
-        scale = 6.0 * np.sqrt(u)
+        scale = DRAWS * np.sqrt(u)
         each = np.concatenate([part for _, part in log_likelihood_tiles(self.draws, rows, self.likelihood)])
         each = rows.weights[:, None] * (each - (each @ u)[:, None])
         return (each * scale).T, scale * (self.full - self.full @ u)

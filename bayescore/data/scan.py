@@ -56,8 +56,8 @@ class Scan:
         DataError
             If an entry is too large.
         """
-        low = np.min([block.low for block in blocks], axis=0)
-        high = np.max([block.high for block in blocks], axis=0)
+        low: FloatArray = np.stack([block.low for block in blocks]).min(axis=0)
+        high: FloatArray = np.stack([block.high for block in blocks]).max(axis=0)
         check_reach(low, high, names)
         return cls(
             n_rows=sum(block.n_rows for block in blocks),
