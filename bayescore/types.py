@@ -150,7 +150,7 @@ class Design:
         )
 
 
-class Rows(Protocol):
+class Readable(Protocol):
     """Rows that come block by block, in order; perhaps once only.
 
     How the rows are cut into blocks is the source's own affair: no result may depend on it.
@@ -172,7 +172,7 @@ class Rows(Protocol):
 
 
 @runtime_checkable
-class Source(Rows, Protocol):
+class Source(Readable, Protocol):
     """Rows that can be read block by block, again and again.
 
     `blocks` starts a fresh pass over the same rows in the same order each time it is called.

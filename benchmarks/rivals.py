@@ -18,7 +18,7 @@ import numpy as np
 
 import bayescore as bc
 from bayescore.coresets.fixed_size import choose, draw_candidates
-from bayescore.coresets.pilot import MAX_PILOTS, SCORE_TOTAL, Whitened, full_mode, sums_at
+from bayescore.coresets.pilot import MAX_PILOTS, SCORE_TOTAL, PosteriorScale, full_mode, sums_at
 from bayescore.coresets.totals import Totals
 from bayescore.coresets.weights import fit_weights
 from bayescore.data.opened import Opened
@@ -92,7 +92,7 @@ def one_half_of_calibration(
     seeds = rng.integers(2**62, size=MAX_PILOTS + 1).tolist()
     logistic = LIKELIHOODS["logistic"]
     mode = full_mode(opened, logistic, prior, seeds[:-1])
-    sums = sums_at(opened, Whitened(logistic, mode.beta, mode.factor))
+    sums = sums_at(opened, PosteriorScale(logistic, mode.beta, mode.factor))
     if not uniform:
         return choose(draw_candidates(opened, sums.probability, size, seeds[-1]), size, SCORE_TOTAL)[0]
     rows = built("uniform", X, y, prior, size, seed)

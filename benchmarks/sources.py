@@ -30,7 +30,7 @@ from bayescore.coresets.fixed_size import draw_candidates
 from bayescore.coresets.hyperplane import against
 from bayescore.coresets.leverage_coreset import rates_of
 from bayescore.coresets.online import online_pass
-from bayescore.coresets.pilot import Whitened, by_size, sums_at
+from bayescore.coresets.pilot import PosteriorScale, by_size, sums_at
 from bayescore.coresets.sensitivity import bounds_of
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
@@ -149,7 +149,10 @@ def passes(n: int = N) -> None:
         _ = opened.scan
         white = whitening(data_factor(opened))
         logistic, probit = check_likelihood("logistic"), check_likelihood("probit")
-        mode, theta = Whitened(logistic, np.eye(D)[0], np.linalg.cholesky(np.eye(D) + 0.1) / np.sqrt(n)), np.zeros(D)
+        mode, theta = (
+            PosteriorScale(logistic, np.eye(D)[0], np.linalg.cholesky(np.eye(D) + 0.1) / np.sqrt(n)),
+            np.zeros(D),
+        )
         sums, clusters = sums_at(opened, mode), assign(opened, np.eye(4, D))
 
         def sensitivities(block: WeightedData) -> IntArray:

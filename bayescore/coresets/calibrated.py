@@ -25,10 +25,10 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from bayescore.coresets.calibration import Calibration, Fitted
-from bayescore.coresets.drift import whitened
+from bayescore.coresets.drift import scale_at
 from bayescore.coresets.fixed_size import draw_candidates
 from bayescore.coresets.method import Built, Facts, Reduced, Reducing, Reduction
-from bayescore.coresets.pilot import MAX_PILOTS, Whitened, full_mode, sums_at
+from bayescore.coresets.pilot import MAX_PILOTS, PosteriorScale, full_mode, sums_at
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
 from bayescore.data.threads import one_blas_thread
@@ -120,7 +120,7 @@ class Calibrated(Reducing):
         prior.table(opened.n_features)  # shapes
         seeds = np.random.default_rng(seed).integers(2**62, size=MAX_PILOTS + 2).tolist()
         mode = full_mode(opened, likelihood, prior, seeds[:MAX_PILOTS])
-        sums = sums_at(opened, Whitened(likelihood, mode.beta, mode.factor))
+        sums = sums_at(opened, PosteriorScale(likelihood, mode.beta, mode.factor))
         n_rows = opened.scan.n_rows
         start = min(n_rows, max(100, 20 * len(mode.beta)) if size is None else size)
         largest = min(n_rows, LARGEST * start)
@@ -140,7 +140,7 @@ class Calibrated(Reducing):
         """Return fewer rows that meet the totals of `rows` at the anchor, or at their own mode."""
         opened, likelihood = Opened(as_source(rows)), asked.likelihood
         theta = rough_mode(rows, likelihood).beta if asked.anchor is None else asked.anchor
-        white, part = whitened(rows, theta, likelihood, WEAK)
+        white, part = scale_at(rows, theta, likelihood, WEAK)
         sums = sums_at(opened, white)
         draw_seed, own_seed = np.random.default_rng(asked.seed).integers(2**62, size=2).tolist()
         candidates = draw_candidates(opened, sums.probability, asked.size, draw_seed)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
-from bayescore.coresets.pilot import Whitened
+from bayescore.coresets.pilot import PosteriorScale
 from bayescore.coresets.totals import Totals
 from bayescore.models.posterior import Terms, likelihood_terms, prior_part
 from bayescore.models.priors import Prior
@@ -57,10 +57,12 @@ def root(precision: FloatArray) -> FloatArray:
     return np.asarray(scale[:, None] * linalg.solve_triangular(upper, np.eye(len(scale))))
 
 
-def whitened(rows: WeightedData, theta: FloatArray, likelihood: Likelihood, prior: Prior) -> tuple[Whitened, Terms]:
+def scale_at(
+    rows: WeightedData, theta: FloatArray, likelihood: Likelihood, prior: Prior
+) -> tuple[PosteriorScale, Terms]:
     """Return the scale in which the posterior of `rows` is round at theta, and the terms of their log-likelihood."""
     part = likelihood_terms(theta, rows.X, rows.weights, likelihood, rows.y)
-    return Whitened(likelihood, theta, root((part + prior_part(theta, prior)).precision)), part
+    return PosteriorScale(likelihood, theta, root((part + prior_part(theta, prior)).precision)), part
 
 
 def score_covariance(
@@ -71,7 +73,7 @@ def score_covariance(
     NaN where there are too few rows to tell.
     """
     D = rows.n_features
-    white, part = whitened(rows, anchor, likelihood, prior)
+    white, part = scale_at(rows, anchor, likelihood, prior)
     shares = Totals.at(white, part, len(rows), np.random.default_rng(0)).shares(rows)
     Z = rows.Z
     scores = (rows.weights * likelihood.score(Z @ theta))[:, None] * Z
@@ -117,7 +119,7 @@ def errors_at(
     if share > 0.0 and not np.array_equal(anchor, theta):
         covariance = share * score_covariance(rows, anchor, theta, likelihood, prior)
         found.append(Carried(anchor, theta, covariance))
-    scale = whitened(rows, theta, likelihood, prior)[0].factor
+    scale = scale_at(rows, theta, likelihood, prior)[0].factor
     for part in carried:
         if np.array_equal(part.at, theta):
             found.append(part)

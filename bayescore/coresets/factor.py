@@ -2,7 +2,7 @@ r"""R factors of weighted rows: small, mergeable summaries that leverage scores 
 
 With R from the QR decomposition of :math:`\sqrt{W} X`, X'WX = R'R, and the factor of two data sets below each other is
 that of their factors below each other (TSQR). So one pass and D x D numbers do, X'X with its squared condition number
-is never formed, and a fold over a stream and a tree over machines use the same `join`.
+is never formed, and a fold over a stream and a tree over machines use the same `joined_factor`.
 
 A count sketch (`sketch_factor`) takes the place of the rows where QR of all of them costs too much.
 
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from bayescore.compiled import jit, jit_sums
 from bayescore.coresets.draw import hash_uniform
-from bayescore.coresets.kernels import leverage_rows
+from bayescore.coresets.row_scores import leverage_rows
 from bayescore.data.opened import Opened
 from bayescore.data.tiles import TILE, load_tile, new_tile
 from bayescore.types import FloatArray, LabelArray, WeightedData
@@ -85,14 +85,14 @@ def r_factor(rows: FloatArray) -> FloatArray:
     return np.asarray(np.linalg.qr(rows, mode="r"))
 
 
-def join(first: FloatArray, second: FloatArray) -> FloatArray:
+def joined_factor(first: FloatArray, second: FloatArray) -> FloatArray:
     """Return the factor of two data sets below each other."""
     return r_factor(np.concatenate([first, second]))
 
 
 def data_factor(opened: Opened) -> FloatArray:
     """Return the factor of all rows, shape (min(N, D), D); one pass."""
-    return reduce(join, opened.map(lambda _, block: block_factor(block), "QR of the rows", canonical=True))
+    return reduce(joined_factor, opened.map(lambda _, block: block_factor(block), "QR of the rows", canonical=True))
 
 
 @dataclass(frozen=True, eq=False)

@@ -52,7 +52,7 @@ def _smallest(values: FloatArray, size: int) -> NDArray[np.bool_]:
     return np.asarray(chosen)
 
 
-def join(parts: list[Candidates]) -> Candidates:
+def stack_candidates(parts: list[Candidates]) -> Candidates:
     """Put candidates below each other."""
     return Candidates(
         np.concatenate([part.probability for part in parts]),
@@ -87,7 +87,7 @@ def candidates(
 def keep(kept: list[Candidates], part: Candidates, size: int) -> list[Candidates]:
     """Add `part` to what is kept, and thin that out where it has grown; bounds the memory."""
     kept = [*kept, part]
-    return [join(kept).best(size)] if sum(len(c.key) for c in kept) > 4 * size + 1000 else kept
+    return [stack_candidates(kept).best(size)] if sum(len(c.key) for c in kept) > 4 * size + 1000 else kept
 
 
 def bar_of(kept: Candidates, size: int) -> Bar:
@@ -99,7 +99,7 @@ def bar_of(kept: Candidates, size: int) -> Bar:
 
 def distinct(parts: list[Candidates]) -> Candidates:
     """Put candidates below each other, each row once."""
-    whole = join(parts)
+    whole = stack_candidates(parts)
     _, first = np.unique(whole.position, return_index=True)
     return Candidates(whole.probability[first], whole.key[first], whole.position[first], whole.rows.take(first))
 
@@ -143,4 +143,4 @@ def draw_candidates(opened: Opened, probability: Probability, size: int, seed: i
         kept = keep(kept, part, size)
         if len(kept) == 1:
             bar = bar_of(kept[0], size)
-    return join(kept).best(size)
+    return stack_candidates(kept).best(size)

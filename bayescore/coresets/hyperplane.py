@@ -111,7 +111,7 @@ class Against:
     worst: WeightedData
     margins: FloatArray
 
-    def join(self, other: "Against") -> "Against":
+    def merged(self, other: "Against") -> "Against":
         """Return the sum over two sets of rows."""
         margins = np.concatenate([self.margins, other.margins])
         order = np.argsort(margins, kind="stable")[:CUTS]
@@ -131,4 +131,4 @@ def against(opened: Opened, white: Whitening, direction: FloatArray, *, strict: 
         worst = wrong[np.argsort(margins[wrong], kind="stable")[:CUTS]]
         return Against(len(wrong), int((np.abs(margins) <= reach).sum()), block.take(worst), margins[worst])
 
-    return reduce(Against.join, opened.map(one, "trying the direction"))
+    return reduce(Against.merged, opened.map(one, "trying the direction"))

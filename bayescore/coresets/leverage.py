@@ -22,7 +22,7 @@ from bayescore.coresets.factor import (
     Whitening,
     block_factor,
     data_factor,
-    join,
+    joined_factor,
     sketch_factor,
     whitening,
 )
@@ -119,7 +119,7 @@ def running(opened: Opened) -> Iterator[tuple[WeightedData, Whitening]]:
     """Yield each block and the whitening of all rows up to its end."""
     factor = np.empty((0, opened.n_features))
     for block, part in opened.map(lambda _, block: (block, block_factor(block)), canonical=True):
-        factor = join(factor, part)
+        factor = joined_factor(factor, part)
         yield block, whitening(factor)
 
 

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from bayescore.coresets.draw import Draw, block_draw, merge, weighted
-from bayescore.coresets.factor import block_factor, join, whitening
+from bayescore.coresets.factor import block_factor, joined_factor, whitening
 from bayescore.coresets.incremental import BlockStream, rows_from_arrays, rows_to_arrays
 from bayescore.coresets.leverage_coreset import check_rank, rates_of, score_total
 from bayescore.coresets.method import Built, Facts, Method, check_enough
@@ -51,7 +51,7 @@ class OnlineState:
 
     def absorb(self, block: WeightedData, part: FloatArray) -> Self:
         """Return the state with another canonical block, whose R factor is `part`."""
-        factor, weight = join(self.factor, part), self.weight + float(block.weights.sum())
+        factor, weight = joined_factor(self.factor, part), self.weight + float(block.weights.sum())
         rates = rates_of(whitening(factor).leverage(block), block.weights, weight)
         before = [] if self.drawn is None else [self.drawn]
         late = min((drawn.horizon(self.size) for drawn in before), default=np.inf)

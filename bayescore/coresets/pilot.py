@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from bayescore.coresets.fixed_size import Probability, choose, draw_candidates
-from bayescore.coresets.kernels import column_squares, leverage_rows, score_rows, score_sums
+from bayescore.coresets.row_scores import column_squares, leverage_rows, score_rows, score_sums
 from bayescore.data.opened import Opened
 from bayescore.models.newton import Mode, cholesky_and_decrement, find_mode
 from bayescore.models.posterior import Terms, likelihood_terms, posterior, prior_part
@@ -24,7 +24,7 @@ SCORE_TOTAL = 3.1  # sum over all rows of `Sums.probability`
 
 
 @dataclass(frozen=True, eq=False)
-class Whitened:
+class PosteriorScale:
     """A point theta, shape (D,), and the scale L, shape (D, D), in which it is one posterior sd to the next."""
 
     likelihood: Likelihood
@@ -60,7 +60,7 @@ class Whitened:
 class Sums:
     """Sums over all rows at a point: g^2, g, h, w, and the pulls, shape (D,)."""
 
-    white: Whitened
+    white: PosteriorScale
     squares: float
     norms: float
     leverages: float
@@ -74,7 +74,7 @@ class Sums:
         return np.asarray(g * (g * (1.0 / self.squares) + 1.0 / self.norms) + rest)
 
 
-def sums_at(opened: Opened, white: Whitened) -> Sums:
+def sums_at(opened: Opened, white: PosteriorScale) -> Sums:
     """Return the sums at `white`; one pass."""
     total = np.sum(list(opened.map(lambda _, block: white.sums(block), "scores", canonical=True)), axis=0)
     squares, norms, leverages = np.maximum(total[:3], np.finfo(float).tiny).tolist()  # columns may all be zero
@@ -98,10 +98,12 @@ def full_mode(opened: Opened, likelihood: Likelihood, prior: Prior, seeds: list[
     n_features = opened.n_features
     size = min(opened.scan.n_rows, max(5000, 30 * n_features))
 
-    def pilot(probability: Probability, total: float, seed: int, start: FloatArray) -> tuple[WeightedData, Whitened]:
+    def pilot(
+        probability: Probability, total: float, seed: int, start: FloatArray
+    ) -> tuple[WeightedData, PosteriorScale]:
         rows, _ = choose(draw_candidates(opened, probability, size, seed), size, total)
         mode = find_mode(posterior(rows, likelihood, prior).terms, start, tolerance=1e-3)
-        return rows, Whitened(likelihood, mode.beta, mode.factor)
+        return rows, PosteriorScale(likelihood, mode.beta, mode.factor)
 
     def full_terms(beta: FloatArray) -> Terms:
         total = prior_part(beta, prior)

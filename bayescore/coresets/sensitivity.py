@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bayescore.clustering.assignment import Clustering, assign
-from bayescore.coresets.kernels import sensitivity_block
+from bayescore.coresets.row_scores import sensitivity_block
 from bayescore.data.opened import Opened
 from bayescore.data.sources import unlabelled
 from bayescore.types import FloatArray, WeightedData

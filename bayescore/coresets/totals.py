@@ -21,7 +21,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from bayescore.coresets.pilot import Whitened
+from bayescore.coresets.pilot import PosteriorScale
 from bayescore.models.posterior import Terms
 from bayescore.types import FloatArray, WeightedData
 
@@ -58,12 +58,12 @@ class Totals:
     `directions`, shape (D, D + K), has those of the marginal curvatures first.
     """
 
-    white: Whitened
+    white: PosteriorScale
     part: Terms
     directions: FloatArray
 
     @classmethod
-    def at(cls, white: Whitened, part: Terms, n_rows: int, rng: np.random.Generator) -> Self:
+    def at(cls, white: PosteriorScale, part: Terms, n_rows: int, rng: np.random.Generator) -> Self:
         """Return the totals that `n_rows` rows are to meet at a point, with random forms."""
         L = white.factor
         D = len(L)

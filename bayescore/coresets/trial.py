@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bayescore.coresets.fixed_size import Candidates, candidates, join, keep
+from bayescore.coresets.fixed_size import Candidates, candidates, keep, stack_candidates
 from bayescore.data.opened import Opened
 from bayescore.data.threads import available_cores
 from bayescore.models.posterior import log_likelihood_tiles, log_likelihoods, moments_over_draws, posterior
@@ -157,4 +157,6 @@ def try_out(
         full += part
         total += moves
         kept = keep(kept, more, size)
-    return Trial(likelihood, draws, log_likelihoods(draws, rows, likelihood), full, join(kept).best(size), total)
+    return Trial(
+        likelihood, draws, log_likelihoods(draws, rows, likelihood), full, stack_candidates(kept).best(size), total
+    )

@@ -20,7 +20,7 @@ from bayescore.data.scan import Scan, block_range
 from bayescore.data.sources import as_source
 from bayescore.data.tasks import Division, designed, division_of
 from bayescore.data.threads import available_cores
-from bayescore.types import Design, FloatArray, Rows, Source, WeightedData, stack
+from bayescore.types import Design, FloatArray, Readable, Source, WeightedData, stack
 from bayescore.validation import check_alone
 
 R = TypeVar("R")
@@ -31,7 +31,7 @@ class Opened:
 
     Parameters
     ----------
-    rows : Rows
+    rows : Readable
         A `Source`, or rows that come once.
     design : Design, optional
         What the rows are put through; by default they stay as they are.
@@ -50,7 +50,7 @@ class Opened:
 
     def __init__(
         self,
-        rows: Rows,
+        rows: Readable,
         design: Design | None = None,
         *,
         progress: bool = False,
@@ -208,7 +208,7 @@ def open_rows(
     DataError, TypeError
         As `as_source` does, or if labels or weights are given beside data that bring theirs.
     """
-    rows: Rows
+    rows: Readable
     if isinstance(data, Coreset):
         check_alone("a coreset", y=y, label=label, weights=weights)
         rows = data.as_source()

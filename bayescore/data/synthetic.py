@@ -20,7 +20,7 @@ from scipy.special import expit
 from bayescore.types import FloatArray, LabelArray, read_only
 from bayescore.validation import RandomState, check_generator, check_integer
 
-Rows = tuple[FloatArray, LabelArray]
+Labelled = tuple[FloatArray, LabelArray]
 
 CHUNK = 65_536  # rows; part of what a seed means, therefore not a parameter
 
@@ -55,14 +55,14 @@ class Problem:
     name: str
     theta: FloatArray
     feature_names: tuple[str, ...]
-    draw: Callable[[np.random.Generator, int], Rows]
+    draw: Callable[[np.random.Generator, int], Labelled]
 
     @property
     def n_features(self) -> int:
         """Number of columns of the design matrix."""
         return len(self.theta)
 
-    def __call__(self, n: int, random_state: RandomState = None) -> Rows:
+    def __call__(self, n: int, random_state: RandomState = None) -> Labelled:
         """Draw n rows; the memory needed is the result and one chunk.
 
         Parameters
@@ -92,7 +92,7 @@ class Problem:
             start = stop
         return X, y
 
-    def blocks(self, n: int, random_state: RandomState = None) -> Iterator[Rows]:
+    def blocks(self, n: int, random_state: RandomState = None) -> Iterator[Labelled]:
         """Yield the rows of `self(n, random_state)` in order, a chunk at a time.
 
         Parameters
@@ -127,14 +127,14 @@ def _signs(positive: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> LabelAr
 
 
 def _binary(name: str, p: FloatArray, theta: FloatArray) -> Problem:
-    def draw(rng: np.random.Generator, m: int) -> Rows:
+    def draw(rng: np.random.Generator, m: int) -> Labelled:
         X = (rng.random((m, len(p))) < p).astype(np.float64)
         return X, _signs(rng.random(m) < expit(X @ theta))
 
     return Problem(name, theta, ("intercept", *(f"x{d}" for d in range(2, len(p) + 1))), draw)
 
 
-def _draw_mixture(rng: np.random.Generator, m: int) -> Rows:
+def _draw_mixture(rng: np.random.Generator, m: int) -> Labelled:
     component = rng.integers(2, size=m)
     X = rng.standard_normal((m, MIXTURE_MEANS.shape[1]))
     X += MIXTURE_MEANS[component]
@@ -169,7 +169,7 @@ def probit_problem(beta: ArrayLike) -> Problem:
     if theta.ndim != 1 or theta.size == 0 or not np.isfinite(theta).all():
         raise ValueError(f"beta={beta!r} must be a list of finite numbers, the intercept first")
 
-    def draw(rng: np.random.Generator, m: int) -> Rows:
+    def draw(rng: np.random.Generator, m: int) -> Labelled:
         X = rng.standard_normal((m, len(theta)))
         X[:, 0] = 1.0
         return X, _signs(rng.standard_normal(m) < X @ theta)  # P(noise < eta) = Phi(eta)
@@ -178,7 +178,7 @@ def probit_problem(beta: ArrayLike) -> Problem:
     return Problem("Probit", read_only(theta), names, draw)
 
 
-def probit(n: int, beta: ArrayLike, random_state: RandomState = None) -> Rows:
+def probit(n: int, beta: ArrayLike, random_state: RandomState = None) -> Labelled:
     """Draw n rows of the probit model with coefficients beta; see `probit_problem`.
 
     Parameters
@@ -203,7 +203,7 @@ def probit(n: int, beta: ArrayLike, random_state: RandomState = None) -> Rows:
     return probit_problem(beta)(n, random_state)
 
 
-def separable_circle(n: int, random_state: RandomState = None, query: int | None = None) -> Rows:
+def separable_circle(n: int, random_state: RandomState = None, query: int | None = None) -> Labelled:
     r"""Draw the data that have no small coreset: a random subset of n points of the unit circle.
 
     Point j = 1, ..., n is x_j = (cos(2 pi j / n), sin(2 pi j / n), 1), kept with probability 1/2 and labelled

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from bayescore.data.cutter import Cutter
-from bayescore.types import Design, Rows, WeightedData
+from bayescore.types import Design, Readable, WeightedData
 
 
 class Piece(Protocol):
@@ -153,7 +153,7 @@ class Divisible(Protocol):
         ...
 
 
-def division_of(rows: Rows, step: int) -> Division | None:
+def division_of(rows: Readable, step: int) -> Division | None:
     """Return how `rows` can be divided, None if they cannot."""
     return rows.division(step) if isinstance(rows, Divisible) else None
 

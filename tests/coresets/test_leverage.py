@@ -7,7 +7,7 @@ import pytest
 
 from bayescore import build_coreset
 from bayescore.coresets import factor, leverage_coreset
-from bayescore.coresets.factor import block_factor, join, r_factor, whitening
+from bayescore.coresets.factor import block_factor, joined_factor, r_factor, whitening
 from bayescore.coresets.leverage import leverage_scores, online_scores_by_row, scorer, scores_of
 from bayescore.coresets.leverage_coreset import RATE_BITS, leverage_size, rates_of
 from bayescore.data.cutter import MAX_BLOCK_ROWS
@@ -103,10 +103,10 @@ def test_condition_number_1e8():
 def test_factors_merge_in_any_order():
     a, b, c = (block_factor(WeightedData(NORMAL[i::3], np.ones(1000), W[i::3], np.arange(1000))) for i in range(3))
     whole = r_factor(np.sqrt(W)[:, None] * NORMAL)
-    for merged in (join(a, join(b, c)), join(join(c, a), b)):
+    for merged in (joined_factor(a, joined_factor(b, c)), joined_factor(joined_factor(c, a), b)):
         np.testing.assert_allclose(merged.T @ merged, whole.T @ whole, rtol=1e-10)
     empty = np.empty((0, 6))
-    np.testing.assert_allclose(np.abs(join(empty, a)), np.abs(a), rtol=1e-12)
+    np.testing.assert_allclose(np.abs(joined_factor(empty, a)), np.abs(a), rtol=1e-12)
     assert whitening(r_factor(np.zeros((5, 3)))).rank == 0
 
 

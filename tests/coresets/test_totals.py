@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bayescore.coresets.pilot import Whitened, sums_at
+from bayescore.coresets.pilot import PosteriorScale, sums_at
 from bayescore.coresets.totals import CURVATURE, LEVEL, MAX_FORMS, MORE_FORMS, Totals
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
@@ -23,7 +23,7 @@ def problem(link):
     rows = WeightedData(X, y, rng.uniform(0.5, 2.0, N), np.arange(N))
     likelihood = LIKELIHOODS[link]
     mode = find_mode(posterior(rows, likelihood, Normal(0.0, 4.0)).terms, np.zeros(D))
-    white = Whitened(likelihood, mode.beta, mode.factor)
+    white = PosteriorScale(likelihood, mode.beta, mode.factor)
     return rows, white, likelihood_terms(mode.beta, rows.X, rows.weights, likelihood, rows.y)
 
 
@@ -43,7 +43,7 @@ def test_sizes_of_the_groups_and_what_they_count():
     _, white, part = problem("logistic")
     for n_rows, n_forms in ((30, D + MORE_FORMS), (10**6, D + MORE_FORMS)):
         assert Totals.at(white, part, n_rows, np.random.default_rng(0)).directions.shape == (D, D + n_forms)
-    wide = Whitened(white.likelihood, np.zeros(60), np.eye(60))
+    wide = PosteriorScale(white.likelihood, np.zeros(60), np.eye(60))
     assert Totals.at(wide, part, 10**6, np.random.default_rng(0)).directions.shape == (60, 60 + MAX_FORMS)
     totals = Totals.at(white, part, N, np.random.default_rng(0))
     values = totals.values(np.zeros(D))

@@ -113,7 +113,7 @@ def _render(
         metric_labels=[METRICS[name][0] for name in shown],
         metric_rows=_metric_rows(comparison, shown),
         pictures=[
-            ("MMD", page.picture(plots.mmd, comparison), "Whitened MMD of each candidate and the noise floor"),
+            ("MMD", page.picture(plots.mmd, comparison), "PosteriorScale MMD of each candidate and the noise floor"),
             ("Coefficients", page.picture(plots.forest, comparison), "Means and 94% intervals of each coefficient"),
             ("Marginal densities", page.picture(plots.marginals, comparison), "Densities of the coefficients"),
         ],

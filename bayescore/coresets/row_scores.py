@@ -101,7 +101,7 @@ def column_squares(X: FloatArray, weights: FloatArray) -> FloatArray:
 def _score_tile(
     tile: FloatArray, weights: FloatArray, theta: FloatArray, factor: FloatArray, link: Likelihood, work: FloatArray
 ) -> None:
-    """Turn the first three of nine rows of `work` into g, h and w l''' abs(zL)^2 / 2; see `pilot.Whitened`."""
+    """Turn the first three of nine rows of `work` into g, h and w l''' abs(zL)^2 / 2; see `pilot.PosteriorScale`."""
     g, h, pull, eta, squares = work[0], work[1], work[2], work[3], work[4]
     squared_lengths(tile, factor, eta, squares)
     predictor(tile, theta, eta)

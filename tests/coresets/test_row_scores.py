@@ -6,8 +6,8 @@ import pytest
 from bayescore.coresets import fixed_size, hyperplane
 from bayescore.coresets.factor import block_factor, data_factor, whitening
 from bayescore.coresets.fixed_size import candidates, draw_candidates
-from bayescore.coresets.kernels import column_squares, leverage_rows
-from bayescore.coresets.pilot import Whitened, by_size
+from bayescore.coresets.pilot import PosteriorScale, by_size
+from bayescore.coresets.row_scores import column_squares, leverage_rows
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
 from bayescore.models.likelihoods import LIKELIHOODS
@@ -24,7 +24,7 @@ def data(n=1000, n_features=5, seed=0):
 
 def whitened(likelihood, n_features=5):
     rng = np.random.default_rng(1)
-    return Whitened(likelihood, rng.normal(size=n_features), np.tril(rng.normal(size=(n_features, n_features))))
+    return PosteriorScale(likelihood, rng.normal(size=n_features), np.tril(rng.normal(size=(n_features, n_features))))
 
 
 @LINKS
