@@ -13,7 +13,7 @@ import bayescore as bc
 from bayescore.coresets.sensitivity_coreset import Sensitivity
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
-from bayescore.models.likelihoods import logistic
+from bayescore.models.likelihoods import LIKELIHOODS
 from benchmarks.tables import publish
 
 N, D = 10_000_000, 10
@@ -51,7 +51,7 @@ def main() -> None:
     centers = X[:6] * y[:6, None]
 
     def after_seeding() -> object:
-        return Sensitivity(clustering=centers).build(opened, 1000, 1, logistic)
+        return Sensitivity(clustering=centers).build(opened, 1000, 1, LIKELIHOODS["logistic"])
 
     def whole(method: str) -> Callable[[], object]:
         return lambda: bc.build_coreset(X, y, method=method, size=1000, random_state=0, progressbar=False)

@@ -17,7 +17,7 @@ from bayescore.coresets.sensitivity_coreset import Sensitivity
 from bayescore.coresets.uniform import Uniform
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
-from bayescore.models.likelihoods import logistic
+from bayescore.models.likelihoods import LIKELIHOODS
 
 pytestmark = pytest.mark.statistical
 
@@ -154,7 +154,7 @@ def test_sensitivity_coresets_are_unbiased(weighted):
     source, Z = problem(weighted)
     right, wrong = [], []
     for seed in range(REPEATS):
-        rows = Sensitivity(clustering=Z[:4], radius=1.0).build(Opened(source), M, seed, logistic).rows
+        rows = Sensitivity(clustering=Z[:4], radius=1.0).build(Opened(source), M, seed, LIKELIHOODS["logistic"]).rows
         right.append(log_likelihoods(rows.Z, rows.weights))
         # without the division by p: every draw stands for an equal share of the total weight
         wrong.append(log_likelihoods(rows.Z, np.full(len(rows), source.weights.sum() / len(rows))))
@@ -172,9 +172,9 @@ def test_leverage_coresets_are_unbiased(scores, weighted):
     right, wrong = [], []
     for seed in range(REPEATS):
         if scores == "online":
-            rows = Online().build(Opened(source, block_rows=40), M, seed, logistic).rows
+            rows = Online().build(Opened(source, block_rows=40), M, seed, LIKELIHOODS["logistic"]).rows
         else:
-            rows = Leverage(scores=scores).build(Opened(source, block_rows=40), M, seed, logistic).rows
+            rows = Leverage(scores=scores).build(Opened(source, block_rows=40), M, seed, LIKELIHOODS["logistic"]).rows
         right.append(log_likelihoods(rows.Z, rows.weights))
         wrong.append(log_likelihoods(rows.Z, np.full(len(rows), source.weights.sum() / len(rows))))
     truth = log_likelihoods(Z, source.weights)
@@ -206,7 +206,7 @@ def test_uniform_coresets_are_unbiased(weighted):
     source, Z = problem(weighted)
     right, wrong = [], []
     for seed in range(REPEATS):
-        rows = Uniform().build(Opened(source), M, seed, logistic).rows
+        rows = Uniform().build(Opened(source), M, seed, LIKELIHOODS["logistic"]).rows
         right.append(log_likelihoods(rows.Z, rows.weights))
         near = draw(Opened(source), lambda block: 1 + (np.abs(block.X[:, 1]) > 1.0), M, seed, replace=False).rows
         wrong.append(log_likelihoods(near.Z, near.weights * (N / M)))  # drawn by score, weighed as if not
