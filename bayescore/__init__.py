@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from bayescore.coresets.aggregate import Aggregate
     from bayescore.coresets.build import build_coreset, full_data
     from bayescore.coresets.calibrated import Calibrated
-    from bayescore.coresets.leverage_coreset import Leverage
+    from bayescore.coresets.leverage import Leverage
     from bayescore.coresets.merge_reduce import MergeReduce
     from bayescore.coresets.online import Online, OnlineCoreset
-    from bayescore.coresets.sensitivity_coreset import Sensitivity
+    from bayescore.coresets.sensitivity import Sensitivity
     from bayescore.coresets.streaming import StreamingCoreset
     from bayescore.coresets.uniform import Uniform
     from bayescore.data.coreset import Coreset, read_coreset
@@ -66,13 +66,13 @@ _HOMES = {
     "CoresetProbitRegression": "estimators",
     "Horseshoe": "models.priors",
     "Laplace": "models.priors",
-    "Leverage": "coresets.leverage_coreset",
+    "Leverage": "coresets.leverage",
     "MergeReduce": "coresets.merge_reduce",
     "MultivariateNormal": "models.priors",
     "Normal": "models.priors",
     "Online": "coresets.online",
     "OnlineCoreset": "coresets.online",
-    "Sensitivity": "coresets.sensitivity_coreset",
+    "Sensitivity": "coresets.sensitivity",
     "SpikeAndSlab": "models.priors",
     "StreamingCoreset": "coresets.streaming",
     "StudentT": "models.priors",

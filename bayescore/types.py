@@ -210,7 +210,7 @@ class Likelihood(ABC):
         Writes log p(eta), shape (n,), and replaces eta by the score.
     derivatives : compiled function (eta, out, scratch) -> None
         Writes log p, score, curvature and third derivative at eta, shape (TILE,), to the rows of `out`, shape
-        (4, TILE); scratch has shape (3, TILE) (`data.tiles`).
+        (4, TILE); scratch has shape (3, TILE) (`data.passes.tiles`).
     higher : compiled function (eta, terms, out) -> None
         Writes the fourth and fifth derivative of log p to the rows of `out`, shape (2, TILE), given what `derivatives`
         wrote to `terms`; for the series below, so not needed where `near` is 0.

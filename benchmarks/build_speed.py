@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 import bayescore as bc
-from bayescore.coresets.sensitivity_coreset import Sensitivity
+from bayescore.coresets.sensitivity import Sensitivity
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
 from bayescore.models.likelihoods import LIKELIHOODS

@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 
 import bayescore as bc
-from bayescore.coresets.draw import draw
-from bayescore.coresets.factor import data_factor, sketch_factor, whitening
-from bayescore.coresets.leverage import leverage_scores
-from bayescore.coresets.leverage_coreset import rates_of
+from bayescore.coresets.draws.draw import draw
+from bayescore.coresets.leverage import rates_of
 from bayescore.coresets.online import online_pass
+from bayescore.coresets.scores.factor import data_factor, sketch_factor, whitening
+from bayescore.coresets.scores.leverage import leverage_scores
 from bayescore.data.opened import Opened
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.types import Design, WeightedData

@@ -15,7 +15,7 @@ from scipy.optimize import nnls
 from threadpoolctl import threadpool_limits
 
 import bayescore as bc
-from bayescore.data.threads import available_cores
+from bayescore.data.passes.threads import available_cores
 from bayescore.models.newton import Mode
 from bayescore.types import FloatArray, WeightedData
 

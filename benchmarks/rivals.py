@@ -17,10 +17,10 @@ from collections.abc import Iterator
 import numpy as np
 
 import bayescore as bc
-from bayescore.coresets.fixed_size import choose, draw_candidates
-from bayescore.coresets.pilot import MAX_PILOTS, SCORE_TOTAL, PosteriorScale, full_mode, sums_at
-from bayescore.coresets.totals import Totals
-from bayescore.coresets.weights import fit_weights
+from bayescore.coresets.calibration.pilot import MAX_PILOTS, SCORE_TOTAL, PosteriorScale, full_mode, sums_at
+from bayescore.coresets.calibration.totals import Totals
+from bayescore.coresets.calibration.weights import fit_weights
+from bayescore.coresets.draws.fixed_size import choose, draw_candidates
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
 from bayescore.data.synthetic import binary10

@@ -9,8 +9,8 @@ import time
 import numpy as np
 import pandas as pd
 
-from bayescore.coresets.complexity import mu_complexity
-from bayescore.coresets.separability import separability
+from bayescore.coresets.separation.complexity import mu_complexity
+from bayescore.coresets.separation.separability import separability
 from benchmarks.problems import load, readable
 from benchmarks.tables import publish
 

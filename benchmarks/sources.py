@@ -24,17 +24,17 @@ import pyarrow.parquet as pq
 
 import bayescore as bc
 from bayescore.clustering.assignment import assign
-from bayescore.coresets.draw import draw, equal_rates
-from bayescore.coresets.factor import data_factor, sketch_factor, whitening
-from bayescore.coresets.fixed_size import draw_candidates
-from bayescore.coresets.hyperplane import against
-from bayescore.coresets.leverage_coreset import rates_of
+from bayescore.coresets.calibration.pilot import PosteriorScale, by_size, sums_at
+from bayescore.coresets.draws.draw import draw, equal_rates
+from bayescore.coresets.draws.fixed_size import draw_candidates
+from bayescore.coresets.leverage import rates_of
 from bayescore.coresets.online import online_pass
-from bayescore.coresets.pilot import PosteriorScale, by_size, sums_at
-from bayescore.coresets.sensitivity import bounds_of
+from bayescore.coresets.scores.factor import data_factor, sketch_factor, whitening
+from bayescore.coresets.scores.sensitivity import bounds_of
+from bayescore.coresets.separation.hyperplane import against
 from bayescore.data.opened import Opened
+from bayescore.data.passes.threads import available_cores
 from bayescore.data.sources import as_source
-from bayescore.data.threads import available_cores
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.posterior import Terms, likelihood_terms
 from bayescore.types import IntArray, Likelihood, WeightedData

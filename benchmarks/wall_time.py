@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 import bayescore as bc
-from bayescore.data.threads import available_cores
+from bayescore.data.passes.threads import available_cores
 from bayescore.diagnostics.draws import mcse_mean
 from bayescore.models.newton import Mode
 from benchmarks.tables import publish

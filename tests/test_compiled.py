@@ -9,7 +9,7 @@ import pytest
 SCRIPT = """
 import hashlib
 import numpy as np
-from bayescore.coresets.factor import block_factor
+from bayescore.coresets.scores.factor import block_factor
 from bayescore.models.likelihoods import LIKELIHOODS
 from bayescore.models.posterior import likelihood_terms
 from bayescore.types import WeightedData

@@ -13,8 +13,8 @@ from bayescore.clustering.checks import check_trials, distinct_rows
 from bayescore.clustering.coordinator import Held, seed
 from bayescore.clustering.kernels import assign_block
 from bayescore.clustering.variates import Rows
-from bayescore.data.exact import as_integers, from_integers, quantum
 from bayescore.data.opened import Opened
+from bayescore.data.passes.exact import as_integers, from_integers, quantum
 from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bayescore.clustering.divergences import SQUARED_EUCLIDEAN, Divergence
-from bayescore.data.scan import MAX_ENTRY
+from bayescore.data.passes.scan import MAX_ENTRY
 from bayescore.types import FloatArray
 from bayescore.validation import DataError, check_integer, check_matrix
 

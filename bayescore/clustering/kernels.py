@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayescore.compiled import jit
-from bayescore.data.tiles import TILE, load_tile
+from bayescore.data.passes.tiles import TILE, load_tile
 from bayescore.types import FloatArray, IntArray, LabelArray
 
 

@@ -23,8 +23,8 @@ from bayescore.clustering.nearest import Nearest
 from bayescore.clustering.peers import PeerSeeding
 from bayescore.clustering.variates import Rows
 from bayescore.data.opened import Opened
-from bayescore.data.passes import map_pieces
-from bayescore.data.tables import is_dask
+from bayescore.data.passes.map import map_pieces
+from bayescore.data.sources.tables import is_dask
 from bayescore.types import FloatArray, Source, WeightedData
 from bayescore.validation import DataError, RandomState, check_alone, check_finite, check_generator, check_integer
 
@@ -89,7 +89,7 @@ def seed_peers(
 
 def _opened(data: Any, weights: Any, progress: bool) -> Opened:
     if is_dask(data):
-        from bayescore.data.dask_rows import dask_rows  # Dask is optional
+        from bayescore.data.sources.dask_rows import dask_rows  # Dask is optional
 
         return Opened(dask_rows(data, weights), progress=progress)
     if not isinstance(data, Source):

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayescore.compiled import jit
-from bayescore.coresets.draw import mix
+from bayescore.coresets.draws.draw import mix
 from bayescore.coresets.method import Built, Facts, Method
 from bayescore.data.opened import Opened
-from bayescore.data.tiles import TILE
+from bayescore.data.passes.tiles import TILE
 from bayescore.types import FloatArray, IntArray, LabelArray, Likelihood, WeightedData, stack
 
 

@@ -8,10 +8,10 @@ import numpy as np
 from bayescore.coresets.finish import check_names, finish
 from bayescore.coresets.method import Method, check_serves
 from bayescore.coresets.methods import METHODS, check_once, method_of
-from bayescore.coresets.separability import warn_if_rows_separable, warn_if_separable
-from bayescore.data.blocks import Stream, is_stream
+from bayescore.coresets.separation.separability import warn_if_rows_separable, warn_if_separable
 from bayescore.data.coreset import Coreset
 from bayescore.data.opened import Opened, open_rows
+from bayescore.data.sources.blocks import Stream, is_stream
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.types import Design, Likelihood, WeightedData
 from bayescore.validation import DataError, RandomState, check_integer, check_seed, warn

@@ -24,14 +24,14 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from bayescore.coresets.calibration import Calibration, Fitted
-from bayescore.coresets.drift import scale_at
-from bayescore.coresets.fixed_size import draw_candidates
+from bayescore.coresets.calibration.drift import scale_at
+from bayescore.coresets.calibration.fits import Calibration, Fitted
+from bayescore.coresets.calibration.pilot import MAX_PILOTS, PosteriorScale, full_mode, sums_at
+from bayescore.coresets.draws.fixed_size import draw_candidates
 from bayescore.coresets.method import Built, Facts, Reduced, Reducing, Reduction
-from bayescore.coresets.pilot import MAX_PILOTS, PosteriorScale, full_mode, sums_at
 from bayescore.data.opened import Opened
+from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.sources import as_source
-from bayescore.data.threads import one_blas_thread
 from bayescore.models.newton import Mode, find_mode
 from bayescore.models.posterior import posterior, prior_part
 from bayescore.models.priors import SPIKE_AND_SLAB, Normal, Prior, check_prior

@@ -1,173 +1,253 @@
-r"""Leverage scores of weighted rows: exact, from a count sketch, and on-line.
+r"""Probit coresets drawn by leverage scores (Peters 2021, Algorithms 2 and 3).
 
-.. math:: l_n = w_n x_n' (X'WX)^+ x_n
+.. math:: a_n = l_n + w_n / W, \qquad s_n = w_n 2^{\lceil \log_2 (a_n / w_n) \rceil}
 
-is between 0 and 1, sums to the rank of X, ignores signs of rows and scales of columns, and is 1 for a row that alone
-carries a direction. Under the probit likelihood it bounds a row's sensitivity (`leverage_coreset`).
+(80 + 16 mu) a_n bounds the sensitivity of row n under the probit likelihood, mu the complexity of the data (Lemma 6).
+Rounding up to powers of two keeps the number of distinct weights, and with it the VC dimension, logarithmic in N. M
+rows are drawn with p_n proportional to s_n; row n, drawn K_n times, gets weight w_n K_n / (M p_n): the weighted
+log-likelihood is unbiased, whatever the likelihood and the scores. The guarantee is for the probit and exact scores.
 
-References
-----------
-Drineas, Magdon-Ismail, Mahoney and Woodruff (2012), Fast approximation of matrix coherence and statistical leverage.
-Cohen, Musco and Pachocki (2020), Online row sampling, Theory of Computing 16(15). Peters (2021), Algorithms 2 to 5.
+When to use it: it needs no fit of the model and never misses a row that alone carries a direction; but as with every
+draw by importance, posterior means are off by about sqrt(N / M) posterior standard deviations.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from bayescore.coresets.factor import (
-    RANK_TOLERANCE,
-    Whitening,
-    block_factor,
-    data_factor,
-    joined_factor,
-    sketch_factor,
-    whitening,
-)
+from bayescore.coresets.draws.draw import draw, weighted
+from bayescore.coresets.method import DELTA, Built, Facts, Reduced, Reducing, Reduction, check_epsilon
+from bayescore.coresets.scores.factor import Whitening
+from bayescore.coresets.scores.leverage import SCORES, check_project, scorer
+from bayescore.coresets.scores.leverage import leverage_scores as leverage_scores  # its public place
 from bayescore.data.opened import Opened
-from bayescore.data.sources import unlabelled
-from bayescore.data.threads import one_blas_thread
-from bayescore.types import FloatArray, WeightedData
-from bayescore.validation import RandomState, check_choice, check_seed
+from bayescore.data.passes.threads import one_blas_thread
+from bayescore.data.sources import as_source
+from bayescore.types import FloatArray, IntArray, Likelihood, WeightedData
+from bayescore.validation import DataError, check_choice, check_integer, check_positive
 
-SCORES = ("exact", "sketch")
-
-
-def leverage_scores(
-    X: ArrayLike,
-    weights: ArrayLike | None = None,
-    scores: str = "exact",
-    *,
-    project: bool = False,
-    random_state: RandomState = None,
-) -> FloatArray:
-    r"""Return the leverage scores of weighted rows, l_n = w_n x_n'(X'WX)^+ x_n.
-
-    Parameters
-    ----------
-    X : array, shape (n, D)
-        Rows. Dependent columns are no error: the pseudo-inverse takes care of them.
-    weights : array, shape (n,), optional
-        Positive weights, 1 by default.
-    scores : {"exact", "sketch", "online"}
-        * ``"exact"``: by QR decomposition of blocks; they sum to the rank. The relative error is about the machine
-          epsilon times the condition number of the columns once scaled to unit length.
-        * ``"sketch"``: against X'WX of a count sketch of D^2 rows, 400 at least. Estimates within a constant factor,
-          not upper bounds: no theorem holds for them unless they are inflated by it. Pays where N is far above D^2.
-        * ``"online"``: against X'WX of the rows up to the end of the row's block. Upper bounds of the exact scores,
-          because X'WX only grows with the rows to come.
-    project : bool
-        For ``"sketch"``: estimate the norms from ceil(log n) random projections where that is less than D
-        (Johnson-Lindenstrauss). Faster for many columns, with a relative error of about sqrt(2 / log n) on top.
-    random_state : int, Generator, SeedSequence or None
-        Seed of the sketch.
-
-    Returns
-    -------
-    array, shape (n,)
-        Scores between 0 and 1.
-
-    Raises
-    ------
-    DataError
-        If X or the weights cannot be used; the message names the place and the remedy.
-
-    ValueError, TypeError
-        For arguments that are out of range or do not go together.
-    """
-    check_choice(scores, "scores", (*SCORES, "online"))
-    check_project(project, scores)
-    seed = check_seed(random_state)
-    return scores_of(Opened(unlabelled(X, weights)), scores, project=project, seed=seed)
+# Rates are whole multiples of 2^-44. s_n >= w_n / W, so none is below 1 as long as W / w_n <= 2^44 = 1.8e13; s_n < 4,
+# so rates are exact as floats and a block of 2^16 rows adds up below 2^62. Of unit weights, powers of two themselves,
+# the s_n are whole multiples; others are rounded up by less than one part in 2^44 w_n / W.
+RATE_BITS = 44
+_MANTISSA = (1 << 52) - 1
 
 
-def scores_of(opened: Opened, scores: str, *, project: bool, seed: int) -> FloatArray:
-    """Return the leverage scores of opened rows, shape (n,); see `leverage_scores`."""
-    _ = opened.scan  # checks the rows
-    with one_blas_thread():
-        if scores == "online":
-            return np.concatenate([white.leverage(block) for block, white in running(opened)])
-        _, score = scorer(opened, scores, project, seed)
-        return np.concatenate(list(opened.map(lambda _, block: score(block), canonical=True)))
+def rates_of(leverage: FloatArray, weights: FloatArray, weight_total: float) -> IntArray:
+    """Return s_n as whole multiples of 2^-44, shape (n,)."""
+    bits = ((leverage + weights / weight_total) / weights).view(np.int64)
+    power = ((bits + _MANTISSA) & ~_MANTISSA).view(np.float64)  # rounded up; a power of two stays as it is
+    return np.asarray(np.ceil(weights * power * 2.0**RATE_BITS), dtype=np.int64)
 
 
-def check_project(project: bool, scores: str) -> None:
-    """Raise if a projection is asked for where there is no sketch."""
-    if project and scores != "sketch":
-        raise ValueError(f"project=True goes with scores='sketch', not scores={scores!r}; leave it out")
+def score_total(total: int) -> float:
+    """Return the sum of the s_n from that of the rates."""
+    return math.ldexp(total, -RATE_BITS)
 
 
-def scorer(
-    opened: Opened, scores: str, project: bool, seed: int
-) -> tuple[Whitening, Callable[[WeightedData], FloatArray]]:
-    """Return a whitening of the rows, and their scores as a function of a block; one pass."""
-    if scores == "exact":
-        white = whitening(data_factor(opened))
-        return white, white.leverage
-    rng = np.random.default_rng(seed)
-    white = whitening(sketch_factor(opened, int(rng.integers(2**63))))
-    n_columns = max(1, math.ceil(math.log(opened.scan.n_rows)))
-    if project and n_columns < white.rank:
-        white = white.projected(n_columns, rng)
-    # two rows that each stand alone may share a bucket: the sketch then lacks a direction, and both rows leave its span
-    return white, lambda block: np.where(white.outside(block), 1.0, white.leverage(block))
+def check_rank(white: Whitening) -> None:
+    """Raise if the rows span nothing."""
+    if white.rank == 0:
+        raise DataError("every entry of the design matrix is 0: no row has leverage; give other columns, or intercept")
 
 
-def running(opened: Opened) -> Iterator[tuple[WeightedData, Whitening]]:
-    """Yield each block and the whitening of all rows up to its end."""
-    factor = np.empty((0, opened.n_features))
-    for block, part in opened.map(lambda _, block: (block, block_factor(block)), canonical=True):
-        factor = joined_factor(factor, part)
-        yield block, whitening(factor)
+def leverage_size(
+    n_features: int,
+    epsilon: float,
+    delta: float,
+    mu: float,
+    weight_span: float,
+    total: float | None = None,
+    c: float = 1.0,
+) -> int:
+    r"""Return the number of draws that makes an epsilon-coreset for probit regression with probability 1 - delta.
 
+    .. math:: M = \lceil c S / \epsilon^2 (\Delta \log S + \log(1 / \delta)) \rceil, \qquad
+              S = (80 + 16 \mu) \sum_n s_n, \qquad \Delta = (D + 1)(3 + \log_2(W / w_{\min}))
 
-def online_scores_by_row(X: ArrayLike, weights: ArrayLike | None = None) -> FloatArray:
-    r"""Return on-line leverage scores, each row against the rows up to itself: the definition, for reference.
+    Theorem 5 for exact scores, where sum s <= 2 (D + 1) and S <= 2 * 192 mu D. *Theorem 6*, which the source leaves
+    open: Algorithms 4 and 5 return an epsilon-coreset if M is at least this with the sum of their own s_n, that is
+    M in O(mu D L / epsilon^2 (D log(W / w_min) log(mu D L) + log(1 / delta))), L the logarithm below. Proof:
 
-    With M the sum of w x x' so far, z = sqrt(w_n) x_n, k = M^+ z and u the part of z outside the span so far:
+    1. X'WX and the running W_n only grow, so on-line a_n are no less than the final ones, and (80 + 16 mu) a_n bound
+       the sensitivities (Lemma 6); rounding up at most doubles their sum.
+    2. That is at most 1 + log(W / w_1) + D + 2 D log(|sqrt(W) X| / d): of M_n = M_n-1 + w_n x_n x_n', row n takes part
+       in pdet(M_n) = pdet(M_n-1) / (1 - l_n) within the span, d_n^2 pdet(M_n-1) outside, and l <= -log(1 - l).
+    3. 1 / W <= a_n / w_n <= 2 / w_min, so s_n / w_n takes at most 3 + log2(W / w_min) values and the VC dimension is
+       at most Delta (Lemma 8); Theorem 4 gives M.
 
-    * u = 0: (M + z z')^+ = M^+ - k k' / (1 + z'k), score z'k / (1 + z'k) (Sherman and Morrison);
-    * u != 0: (M + z z')^+ = M^+ - k h' - h k' + (1 + z'k) h h' with h = u / |u|^2, score 1 (Meyer 1973).
-
-    So scores are right from the first row on, while M is singular too. O(D^2) a row, and upper bounds of
-    `leverage_scores`; the blocks of ``scores="online"`` are faster, tighter, and safe where columns are nearly
-    dependent, which squares condition numbers here.
+    Here d_n is the distance of sqrt(w_n) x_n from the span of the rows before, and d the least that is not 0. Lemma 9
+    prints the shortest row's length for d, and then fails: (1, e), (1, 2e), (1, 4e), ... are all about as long, and
+    each has an on-line score of 3/4 or more.
 
     Parameters
     ----------
-    X : array, shape (n, D)
-        Rows.
-    weights : array, shape (n,), optional
-        Positive weights, 1 by default.
-
-    Returns
-    -------
-    array, shape (n,)
+    n_features : int
+        Columns D.
+    epsilon, delta : float
+        Relative error of the log-likelihood at every beta, and probability of failure; both below 1/2.
+    mu : float
+        Complexity of the data, at least 1: sup over beta of sum w (z . beta)^2 over rows on the right side of the
+        plane, divided by the same over rows on the wrong side. It is infinite for separable data.
+    weight_span : float
+        W / w_min; N for unit weights.
+    total : float, optional
+        Sum of the s_n; by default its bound 2 (D + 1) for exact scores. For on-line scores it is `score_total` in the
+        coreset's params.
+    c : float
+        Constant of Theorem 4, which leaves it open: 1 is a convention, not a guarantee.
 
     References
     ----------
-    Meyer (1973), Generalized inversion of modified matrices, SIAM J. Appl. Math. 24; Peters (2021), Algorithm 5, which
-    computes M^+ anew where u != 0.
+    Peters (2021), Lemmas 6, 8 and 9, Theorems 4 to 6.
     """
-    source = unlabelled(X, weights)
-    _ = Opened(source).scan  # checks the rows
-    rows = np.sqrt(source.weights)[:, None] * source.X
-    length = np.linalg.norm(rows, axis=0)
-    rows /= np.where(length > 0.0, length, 1.0)  # scores ignore scales of columns, rounding does not
-    inverse = np.zeros((rows.shape[1], rows.shape[1]))
-    span = np.empty((rows.shape[1], 0))
-    scores = np.ones(len(rows))
-    for n, z in enumerate(rows):
-        k = inverse @ z
-        u = z - span @ (span.T @ z)
-        u -= span @ (span.T @ u)  # once more: rounding of the first leaves some of the span
-        if (distance := float(np.linalg.norm(u))) > RANK_TOLERANCE * float(np.linalg.norm(z)):
-            h = u / distance**2
-            inverse += (1.0 + z @ k) * np.outer(h, h) - np.outer(k, h) - np.outer(h, k)
-            span = np.column_stack([span, u / distance])
-        else:
-            inverse -= np.outer(k, k) / (1.0 + z @ k)
-            scores[n] = z @ k / (1.0 + z @ k)
-    return scores
+    epsilon, delta = check_positive(epsilon, "epsilon", below=0.5), check_positive(delta, "delta", below=0.5)
+    check_integer(n_features, "n_features", low=1)
+    for name, value in {"mu": mu, "weight_span": weight_span, "total": 1.0 if total is None else total}.items():
+        if not check_positive(value, name) >= 1.0:
+            raise ValueError(f"{name}={value:g} must be at least 1, as for all data")
+    scores = 2.0 * (n_features + 1) if total is None else total
+    return math.ceil(check_positive(c, "c") * _draws(n_features, delta, mu, weight_span, scores) / epsilon**2)
+
+
+def leverage_epsilon(n_features: int, size: int, delta: float, mu: float, weight_span: float, total: float) -> float:
+    """Return the epsilon of `size` draws, by `leverage_size` with c = 1; from 1/2 on it promises nothing."""
+    return math.sqrt(_draws(n_features, delta, mu, weight_span, total) / size)
+
+
+def _draws(n_features: int, delta: float, mu: float, weight_span: float, total: float) -> float:
+    sensitivity = (80.0 + 16.0 * mu) * total
+    vc_dimension = (n_features + 1) * (3.0 + math.log2(weight_span))
+    return sensitivity * (vc_dimension * math.log(sensitivity) + math.log(1.0 / delta))
+
+
+@dataclass(frozen=True)
+class LeverageFacts(Facts):
+    """Draws, scores, rank of the rows, sum of the s_n, and what was given."""
+
+    draws: int
+    scores: str
+    rank: int
+    score_total: float
+    project: bool | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+    mu: float | None = None
+
+
+@dataclass(frozen=True)
+class Leverage(Reducing):
+    """Draws by leverage scores (Peters 2021), in two passes after the check of the rows that every method makes.
+
+    Parameters
+    ----------
+    scores : {"exact", "sketch"}
+        Exact scores, or estimates from a sketch, for which there is no guarantee.
+    project : bool
+        With a sketch, estimate norms from random projections; see `leverage_scores`.
+    epsilon, delta : float, optional
+        For ``size="auto"``: relative error of the log-likelihood, and probability of failure (default 0.05); probit
+        only, see `leverage_size`.
+    mu : float, optional
+        Complexity of the data, which `epsilon` needs.
+
+    Notes
+    -----
+    Unbiased for every likelihood, its guarantee is for the probit. It never misses a row that alone carries a
+    direction.
+    """
+
+    scores: str = "exact"
+    project: bool = False
+    epsilon: float | None = None
+    delta: float | None = None
+    mu: float | None = None
+
+    name: ClassVar[str] = "leverage"
+    size_options: ClassVar[tuple[str, ...]] = ("epsilon",)
+    mu_likelihoods: ClassVar[tuple[str, ...]] = ("probit",)
+
+    def __post_init__(self) -> None:
+        check_choice(self.scores, "scores", SCORES)
+        check_project(self.project, self.scores)
+        check_epsilon(self, "delta", "mu", below=0.5)
+        if self.mu is not None and not check_positive(self.mu, "mu") >= 1.0:
+            raise ValueError(f"mu={self.mu:g} must be at least 1, as for all data")
+
+    @property
+    def needs_overlap(self) -> bool:
+        """What its guarantee needs is a finite mu."""
+        return True
+
+    def check(self, size: int | None, likelihood: str) -> None:
+        """Raise unless size and likelihood fit; epsilon goes with exact scores, mu and the probit."""
+        super().check(size, likelihood)
+        if self.epsilon is None:
+            return
+        if likelihood not in self.mu_likelihoods:
+            raise ValueError(
+                f"epsilon={self.epsilon:g}: leverage scores bound the sensitivities of the probit likelihood only; "
+                f"give a size, or for likelihood={likelihood!r} method='sensitivity'"
+            )
+        if self.scores != "exact":
+            raise ValueError(
+                f"epsilon={self.epsilon:g} needs bounds, and scores={self.scores!r} are estimates; give a size"
+            )
+        if self.mu is None:
+            raise ValueError(f"epsilon={self.epsilon:g} needs mu, the complexity of the data; give both, or a size")
+
+    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Built[LeverageFacts]:
+        """Draw by the scores.
+
+        Raises
+        ------
+        DataError
+            If every entry is 0.
+        ValueError
+            If `epsilon` asks for more draws than there are rows.
+        """
+        score_seed, draw_seed = np.random.default_rng(seed).integers(2**63, size=2).tolist()
+        scan = opened.scan
+        weight_total, draws = scan.weight_total, self.draws(opened, size)
+        delta = DELTA if self.delta is None else self.delta
+        with one_blas_thread():
+            white, score = scorer(opened, self.scores, self.project, score_seed)
+            check_rank(white)
+            if self.epsilon is not None and self.mu is not None:
+                span = weight_total / scan.smallest_weight
+                draws = leverage_size(opened.n_features, self.epsilon, delta, self.mu, span, 2.0 * (white.rank + 1))
+                if draws > scan.n_rows:
+                    raise ValueError(
+                        f"epsilon={self.epsilon:g} and mu={self.mu:g} need {draws} draws, more than the {scan.n_rows} "
+                        "rows; give a larger epsilon, or a size"
+                    )
+            drawn = draw(
+                opened,
+                lambda block: rates_of(score(block), block.weights, weight_total),
+                draws,
+                draw_seed,
+                canonical=True,
+            )
+        facts = LeverageFacts(
+            draws=draws,
+            scores=self.scores,
+            rank=white.rank,
+            score_total=score_total(drawn.total),
+            project=self.project or None,
+            epsilon=self.epsilon,
+            delta=None if self.epsilon is None else delta,
+            mu=self.mu,
+        )
+        return Built(weighted(drawn, draws), facts, self)
+
+    def reduced(self, rows: WeightedData, asked: Reduction) -> Reduced:
+        """Return fewer rows in place of `rows`, with their epsilon if mu is known; of one label it is infinite."""
+        opened = Opened(as_source(rows))
+        built = self.build(opened, asked.size, asked.seed, asked.likelihood)
+        if asked.mu is None or abs(int(rows.y.sum(dtype=np.int64))) == len(rows):
+            return Reduced(built.rows, math.nan)
+        span, total = opened.scan.weight_total / opened.scan.smallest_weight, built.facts.score_total
+        epsilon = leverage_epsilon(rows.n_features, asked.size, asked.delta, asked.mu, span, total)
+        return Reduced(built.rows, epsilon)

@@ -8,16 +8,16 @@ from itertools import islice
 from typing import Any, ClassVar
 
 from bayescore.coresets.calibrated import TOLERANCE, Calibrated, CalibratedFacts, rough_mode
-from bayescore.coresets.drift import mode_error
+from bayescore.coresets.calibration.drift import mode_error
 from bayescore.coresets.method import DELTA, Built, Facts, Method, Reduced, Reducing, check_serves
-from bayescore.coresets.reduce import Reducer
 from bayescore.coresets.single import SINGLE
-from bayescore.coresets.tree import Tree, node_delta, node_seed
+from bayescore.coresets.trees.reduce import Reducer
+from bayescore.coresets.trees.tree import Tree, node_delta, node_seed
 from bayescore.data.opened import Opened
-from bayescore.data.passes import map_pieces, map_stream
+from bayescore.data.passes.map import map_pieces, map_stream
+from bayescore.data.passes.tasks import recut
+from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.sources import as_source
-from bayescore.data.tasks import recut
-from bayescore.data.threads import one_blas_thread
 from bayescore.types import Likelihood, WeightedData, stack
 from bayescore.validation import check_choice, check_integer, check_positive, warn
 

@@ -17,14 +17,14 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from bayescore.coresets.draw import Draw, block_draw, merge, weighted
-from bayescore.coresets.factor import block_factor, joined_factor, whitening
-from bayescore.coresets.incremental import BlockStream, rows_from_arrays, rows_to_arrays
-from bayescore.coresets.leverage_coreset import check_rank, rates_of, score_total
+from bayescore.coresets.draws.draw import Draw, block_draw, merge, weighted
+from bayescore.coresets.leverage import check_rank, rates_of, score_total
 from bayescore.coresets.method import Built, Facts, Method, check_enough
+from bayescore.coresets.scores.factor import block_factor, joined_factor, whitening
+from bayescore.coresets.trees.incremental import BlockStream, rows_from_arrays, rows_to_arrays
 from bayescore.data.checkpoint import Arrays
-from bayescore.data.cutter import block_rows
 from bayescore.data.opened import Opened
+from bayescore.data.passes.cutter import block_rows
 from bayescore.types import FloatArray, Likelihood, WeightedData
 from bayescore.validation import RandomState
 

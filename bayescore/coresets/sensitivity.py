@@ -1,119 +1,183 @@
-r"""Bounds of sensitivities under the logistic likelihood, and how many draws they ask for.
+"""Logistic coresets by sensitivity sampling (Huggins, Campbell and Broderick 2016, Algorithm 1).
 
-The sensitivity of row n over the ball of radius R around theta* is at most
+M rows are drawn with p_n proportional to w_n m_n, m_n the bound of the sensitivity (`sensitivity`), and row n, drawn
+K_n times, gets weight w_n K_n / (M p_n): the weighted log-likelihood is unbiased.
 
-.. math:: m_n = \frac{W}{w_n + \sum_i W_i^{(-n)}
-          \exp(-R\,|\bar Z_i^{(-n)} - z_n| - |(\bar Z_i^{(-n)} - z_n) \cdot \theta^*|)}
-
-for any k-clustering of the signed rows, Zbar_i and W_i the clusters' means and weights, "(-n)" without row n
-(Lemmas 3.1 and B.5; with unit weights their formula). `sensitivity_coreset` draws by them.
-
-References
-----------
-Huggins, Campbell and Broderick (2016), Coresets for scalable Bayesian logistic regression, NeurIPS.
+When to use it: it needs no fit of the model and has a guarantee, but its posterior means are off by about
+sqrt(N / M) posterior standard deviations.
 """
 
 import math
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bayescore.clustering.assignment import Clustering, assign
-from bayescore.coresets.row_scores import sensitivity_block
+from bayescore.clustering.assignment import assign, fit_centers, seed_centers
+from bayescore.clustering.partitions import seed_peers
+from bayescore.coresets.draws.draw import draw, equal_rates, weighted
+from bayescore.coresets.method import DELTA, Built, Facts, Reduced, Reducing, Reduction, check_epsilon
+from bayescore.coresets.scores.sensitivity import (
+    bounds_of,
+    check_centers,
+    check_theta,
+    sensitivity_epsilon,
+    sensitivity_size,
+)
+from bayescore.coresets.scores.sensitivity import sensitivity_bounds as sensitivity_bounds  # its public place
 from bayescore.data.opened import Opened
-from bayescore.data.sources import unlabelled
-from bayescore.types import FloatArray, WeightedData
-from bayescore.validation import DataError, check_matrix, check_positive
+from bayescore.data.sources import as_source
+from bayescore.types import IntArray, Likelihood, WeightedData
+from bayescore.validation import DataError, check_choice, check_integer, check_positive
+
+D_MEANS = "d-means++"  # the clustering that is named, not given
+RESOLUTION = 1024  # rates are w m in units of mean weight / 1024, rounded up
 
 
-def bounds_of(block: WeightedData, clusters: Clustering, radius: float, theta: FloatArray, total: float) -> FloatArray:
-    """Return the sensitivity bounds of the rows of a block, shape (n,)."""
-    parts = clusters.centers, clusters.means, clusters.masses, clusters.counts
-    return sensitivity_block(block.X, block.y, block.weights, *parts, radius, theta, total)
+@dataclass(frozen=True)
+class SensitivityFacts(Facts):
+    """Draws, the clustering, and what was given.
+
+    `cost` is the normalised k-means cost, `mean_sensitivity` the mean bound, rounded up by at most 1/1024.
+    """
+
+    draws: int
+    clusters: int
+    radius: float
+    cost: float
+    mean_sensitivity: float
+    center: list[float] | None = None
+    clustering: list[list[float]] | None = None
+    epsilon: float | None = None
+    delta: float | None = None
 
 
-def sensitivity_bounds(
-    Z: ArrayLike,
-    weights: ArrayLike | None = None,
-    *,
-    centers: ArrayLike,
-    radius: float,
-    center: ArrayLike | None = None,
-) -> FloatArray:
-    """Return upper bounds of the sensitivities of signed rows.
+@dataclass(frozen=True)
+class Sensitivity(Reducing):
+    """Draws by the bound of the sensitivity under the logistic likelihood (Huggins et al. 2016, Algorithm 1).
 
     Parameters
     ----------
-    Z : array, shape (n, D)
-        Signed rows z_n = y_n x_n.
-    weights : array, shape (n,), optional
-        Positive weights, 1 by default.
-    centers : array, shape (k, D)
-        Points that define the clustering: each row belongs to the nearest.
-    radius : float
-        Radius R of the ball of coefficients that the bound holds on.
+    clusters : int, optional
+        Number k of clusters; by default 4 up to 10 columns, else 6.
+    radius : float or "auto"
+        Radius R of the ball of coefficients that the bound holds on; "auto" is 3 / sqrt(normalised k-means cost).
     center : array, shape (D,), optional
-        Center theta* of the ball, 0 by default.
+        Center theta* of the ball; 0 by default.
+    clustering : optional
+        Clustering of the signed rows in place of greedy k-means++ on a subsample: centers of shape (k, D); what a
+        function of `bayescore.clustering` returns; a scikit-learn clusterer with ``cluster_centers_``, fitted, or not:
+        then it is fitted to the subsample; or "d-means++", whose peers are the partitions, row groups or blocks of the
+        data: no row but the centers comes here, and the coreset then depends on how the rows are cut.
+    epsilon, delta : float, optional
+        For ``size="auto"``: relative error of the log-likelihood, and probability of failure (default 0.05); see
+        `sensitivity_size`.
 
-    Returns
-    -------
-    array, shape (n,)
-        m_n, between the sensitivity and W / w_n.
-
-    References
-    ----------
-    Huggins, Campbell and Broderick (2016), Lemma 3.1 and Lemma B.5.
+    Notes
+    -----
+    It needs no fit of the model and has a guarantee; its posterior means are off by about sqrt(N / M) posterior sds.
     """
-    opened = Opened(unlabelled(Z, weights, "Z"))
-    n_features = opened.n_features
-    points = check_centers(centers, n_features)
-    theta = check_theta(center, n_features)
-    R = check_positive(radius, "radius")
-    total, clusters = opened.scan.weight_total, assign(opened, points)
-    return np.concatenate(list(opened.map(lambda _, block: bounds_of(block, clusters, R, theta, total))))
 
+    clusters: int | None = None
+    radius: float | str = "auto"
+    center: ArrayLike | None = None
+    clustering: Any = None
+    epsilon: float | None = None
+    delta: float | None = None
 
-def sensitivity_size(mean_sensitivity: float, n_features: int, epsilon: float, delta: float, c: float = 1.0) -> int:
-    r"""Return the number of draws that makes an epsilon-coreset with probability 1 - delta.
+    name: ClassVar[str] = "sensitivity"
+    likelihoods: ClassVar[tuple[str, ...]] = ("logistic",)
+    size_options: ClassVar[tuple[str, ...]] = ("epsilon",)
 
-    M = ceil(c mbar / epsilon^2 ((D + 1) log mbar + log(1 / delta))), mbar the mean bound. The theorem leaves
-    the constant c open: c = 1 is a convention, not a guarantee.
+    def __post_init__(self) -> None:
+        if isinstance(self.clustering, str):
+            check_choice(self.clustering, "clustering", [D_MEANS])
+        elif self.clusters is not None and self.clustering is not None:
+            raise ValueError("clusters and clustering are both given; give one of them")
+        if self.clusters is not None:
+            check_integer(self.clusters, "clusters", low=1)
+        if self.radius != "auto":
+            check_positive(self.radius, "radius")
+        check_epsilon(self, "delta")
 
-    References
-    ----------
-    Huggins, Campbell and Broderick (2016), Theorem 3.2 and Algorithm 1.
-    """
-    epsilon, delta = check_positive(epsilon, "epsilon", below=1.0), check_positive(delta, "delta", below=1.0)
-    return math.ceil(check_positive(c, "c") * _draws(mean_sensitivity, n_features, delta) / epsilon**2)
+    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Built[SensitivityFacts]:
+        """Draw by the bounds."""
+        n_features, n_rows, weight_total = opened.n_features, opened.scan.n_rows, opened.scan.weight_total
+        rng = np.random.default_rng(seed)
+        theta = check_theta(self.center, n_features)
+        if self.clusters is not None and self.clusters > n_rows:
+            raise DataError(f"clusters={self.clusters} exceeds the {n_rows} rows; ask for fewer")
+        centers = check_centers(self._clustering(opened, rng), n_features)
+        part = assign(opened, centers)
+        # with cost 0 every row sits on a center: the distances in the bound vanish, and any radius will do
+        R = 3.0 / math.sqrt(part.cost or 1.0) if self.radius == "auto" else float(self.radius)
+        per_weight = n_rows / weight_total
 
+        def rates(block: WeightedData) -> IntArray:
+            bounds = bounds_of(block, part, R, theta, weight_total)
+            return np.ceil(RESOLUTION * per_weight * block.weights * bounds).astype(np.int64)
 
-def sensitivity_epsilon(mean_sensitivity: float, n_features: int, size: int, delta: float) -> float:
-    """Return the epsilon of `size` draws, by `sensitivity_size` with c = 1; from 1 on it promises nothing."""
-    return math.sqrt(_draws(mean_sensitivity, n_features, delta) / size)
-
-
-def _draws(mean_sensitivity: float, n_features: int, delta: float) -> float:
-    return mean_sensitivity * ((n_features + 1) * math.log(max(mean_sensitivity, 1.0)) + math.log(1.0 / delta))
-
-
-def check_centers(clustering: Any, n_features: int) -> FloatArray:
-    """Return the centers of a clustering, shape (k, D): an array, a seeding, or a fitted scikit-learn clusterer."""
-    centers = getattr(clustering, "cluster_centers_", getattr(clustering, "centers", clustering))
-    if hasattr(centers, "fit"):
-        raise TypeError(
-            f"clustering is a {type(centers).__name__}, which has no cluster_centers_; give a clusterer that has them, "
-            "such as KMeans or KVariates, or an array of centers"
+        delta = DELTA if self.delta is None else self.delta
+        if self.epsilon is None:
+            draws = self.draws(opened, size)
+        else:
+            total = sum(opened.map(lambda _, block: int(rates(block).sum()), "scores"))
+            draws = sensitivity_size(total / (RESOLUTION * n_rows), n_features, self.epsilon, delta)
+            if draws > n_rows:
+                raise ValueError(
+                    f"epsilon={self.epsilon:g} needs {draws} draws, more than the {n_rows} rows; "
+                    "give a larger epsilon, a smaller radius, or a size"
+                )
+        drawn = draw(opened, rates, draws, int(rng.integers(2**63)))
+        facts = SensitivityFacts(
+            draws=draws,
+            clusters=len(part.centers),
+            radius=R,
+            cost=part.cost,
+            mean_sensitivity=drawn.total / (RESOLUTION * n_rows),
+            center=None if self.center is None else theta.tolist(),
+            clustering=None if self.clustering is None else centers.tolist(),
+            epsilon=self.epsilon,
+            delta=None if self.epsilon is None else delta,
         )
-    points = check_matrix(centers, "clustering", n_columns=n_features)
-    if not np.isfinite(points).all():
-        raise DataError("clustering has centers with NaN or infinity")
-    return np.ascontiguousarray(points, dtype=np.float64)
+        return Built(weighted(drawn, draws), facts, self)
+
+    def _clustering(self, opened: Opened, rng: np.random.Generator) -> Any:
+        if isinstance(self.clustering, str):
+            return seed_peers(opened, self.clusters or _default_clusters(opened.n_features), rng)
+        if self.clustering is None or (
+            hasattr(self.clustering, "fit") and not hasattr(self.clustering, "cluster_centers_")
+        ):
+            return _seeding(opened, getattr(self.clustering, "n_clusters", self.clusters), self.clustering, rng)
+        return self.clustering
+
+    def reduced(self, rows: WeightedData, asked: Reduction) -> Reduced:
+        """Return fewer rows in place of `rows`, with their epsilon on the ball."""
+        built = self.build(Opened(as_source(rows)), asked.size, asked.seed, asked.likelihood)
+        facts = built.facts
+        epsilon = sensitivity_epsilon(facts.mean_sensitivity, rows.n_features, facts.draws, asked.delta)
+        return Reduced(built.rows, epsilon, facts.radius)
 
 
-def check_theta(center: ArrayLike | None, n_features: int) -> FloatArray:
-    """Return the center of the ball of coefficients, shape (D,)."""
-    theta = np.zeros(n_features) if center is None else np.asarray(center, dtype=np.float64)
-    if theta.shape != (n_features,) or not np.isfinite(theta).all():
-        raise ValueError(f"center has shape {theta.shape}; it must be ({n_features},), finite, one for each column")
-    return np.ascontiguousarray(theta)
+def _default_clusters(n_features: int) -> int:
+    return 4 if n_features <= 10 else 6
+
+
+def _seeding(opened: Opened, clusters: int | None, clusterer: Any, rng: np.random.Generator) -> Any:
+    """Seed (or fit the clusterer) on a uniform subsample of min(1000 k, N / 40) rows, enlarged till k are distinct."""
+    k = _default_clusters(opened.n_features) if clusters is None else clusters
+    n_rows = opened.scan.n_rows
+    size = min(n_rows, max(min(1000 * k, n_rows // 40), 20 * k))
+    seed = int(rng.integers(2**63))
+    while True:
+        sample = draw(opened, equal_rates, size, seed, replace=False, description="subsample").rows
+        try:
+            return seed_centers(sample, k, rng) if clusterer is None else fit_centers(clusterer, sample, rng)
+        except DataError:
+            if size < n_rows:
+                size = min(n_rows, 8 * size)
+            elif clusters is None and k > 1:
+                k -= 1
+            else:
+                raise

@@ -2,10 +2,10 @@
 
 from bayescore.coresets.aggregate import Aggregate
 from bayescore.coresets.calibrated import Calibrated
-from bayescore.coresets.leverage_coreset import Leverage
+from bayescore.coresets.leverage import Leverage
 from bayescore.coresets.method import Method
 from bayescore.coresets.online import Online
-from bayescore.coresets.sensitivity_coreset import Sensitivity
+from bayescore.coresets.sensitivity import Sensitivity
 from bayescore.coresets.uniform import Uniform
 
 SINGLE: dict[str, type[Method]] = {

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from bayescore.coresets.drift import Carried
-from bayescore.coresets.incremental import BlockStream, rows_from_arrays, rows_to_arrays
+from bayescore.coresets.calibration.drift import Carried
 from bayescore.coresets.merge_reduce import MergeReduce, TreeFacts, leaf_size
 from bayescore.coresets.method import Built
-from bayescore.coresets.tree import Node, Tree
+from bayescore.coresets.trees.incremental import BlockStream, rows_from_arrays, rows_to_arrays
+from bayescore.coresets.trees.tree import Node, Tree
 from bayescore.data.checkpoint import Arrays
-from bayescore.data.cutter import block_rows
+from bayescore.data.passes.cutter import block_rows
 from bayescore.types import WeightedData
 from bayescore.validation import RandomState
 

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from bayescore.coresets.draw import draw, equal_rates
+from bayescore.coresets.draws.draw import draw, equal_rates
 from bayescore.coresets.method import Built, Facts, Method, check_enough
 from bayescore.data.opened import Opened
 from bayescore.types import Likelihood

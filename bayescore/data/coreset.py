@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bayescore.data.checkpoint import digest
-from bayescore.data.parquet import CORESET_KEY
 from bayescore.data.sources import ArraySource
+from bayescore.data.sources.parquet import CORESET_KEY
 from bayescore.types import Design, WeightedData, stack
 from bayescore.validation import DataError, signed_labels, whole_file
 

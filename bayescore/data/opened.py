@@ -11,15 +11,15 @@ from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
-from bayescore.data.blocks import Stream, is_stream
 from bayescore.data.coreset import Coreset
-from bayescore.data.cutter import MAX_BLOCK_ROWS, block_rows
-from bayescore.data.exact import exact_sum, from_integers, quantum
-from bayescore.data.passes import map_pieces, map_stream, tracked
-from bayescore.data.scan import Scan, block_range
+from bayescore.data.passes.cutter import MAX_BLOCK_ROWS, block_rows
+from bayescore.data.passes.exact import exact_sum, from_integers, quantum
+from bayescore.data.passes.map import map_pieces, map_stream, tracked
+from bayescore.data.passes.scan import Scan, block_range
+from bayescore.data.passes.tasks import Division, designed, division_of
+from bayescore.data.passes.threads import available_cores
 from bayescore.data.sources import as_source
-from bayescore.data.tasks import Division, designed, division_of
-from bayescore.data.threads import available_cores
+from bayescore.data.sources.blocks import Stream, is_stream
 from bayescore.types import Design, FloatArray, Readable, Source, WeightedData, stack
 from bayescore.validation import check_alone
 

@@ -32,7 +32,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from bayescore.compat import psislw
-from bayescore.coresets.draw import Draw, hash_uniforms, merge
+from bayescore.coresets.draws.draw import Draw, hash_uniforms, merge
 from bayescore.diagnostics.draws import ess_mean
 from bayescore.limits import EQUAL, MAX_K
 from bayescore.models.posterior import log_likelihood_tiles, moments_over_draws

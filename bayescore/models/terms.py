@@ -1,4 +1,4 @@
-"""Compiled likelihoods of the rows of a block, tile by tile (`data.tiles`): a pass reads each row once, with no copy.
+"""Compiled likelihoods of the rows of a block, tile by tile (`data.passes.tiles`): each row is read once, uncopied.
 
 The likelihood is an argument, and calls of its functions are compiled for it: see `likelihoods.dispatch`.
 """
@@ -6,7 +6,7 @@ The likelihood is an argument, and calls of its functions are compiled for it: s
 import numpy as np
 
 from bayescore.compiled import jit, jit_sums
-from bayescore.data.tiles import TILE, load_tile, new_tile
+from bayescore.data.passes.tiles import TILE, load_tile, new_tile
 from bayescore.types import FloatArray, LabelArray, Likelihood
 
 

@@ -12,7 +12,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from bayescore.data.coreset import check_same_design
-from bayescore.data.tables import feature_matrix
+from bayescore.data.sources.tables import feature_matrix
 from bayescore.samplers.inference_data import read_posterior
 from bayescore.types import WeightedData
 from bayescore.validation import check_positive

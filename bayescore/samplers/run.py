@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from rich.progress import Progress
 
-from bayescore.data.threads import one_blas_thread
+from bayescore.data.passes.threads import one_blas_thread
 from bayescore.progress import progress
 from bayescore.types import FloatArray
 

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from bayescore.data.coreset import Coreset, feature_names, own_likelihood
-from bayescore.data.threads import available_cores
+from bayescore.data.passes.threads import available_cores
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.priors import Normal, Prior, check_prior
 from bayescore.samplers.method import Request, Sampler

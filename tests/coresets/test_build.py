@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from bayescore import Coreset, build_coreset, full_data, read_coreset
-from bayescore.coresets import aggregate, sensitivity_coreset
+from bayescore.coresets import aggregate
+from bayescore.coresets import sensitivity as sensitivity_coreset
 from bayescore.data.sources import as_source
 from bayescore.validation import DataError
 from tests.cuts import Recut, build_in_blocks

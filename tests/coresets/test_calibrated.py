@@ -9,10 +9,10 @@ from scipy import optimize
 from threadpoolctl import threadpool_limits
 
 import bayescore as bc
-from bayescore.coresets import calibration
-from bayescore.coresets.draw import hash_uniforms
-from bayescore.coresets.fixed_size import Candidates, choose
-from bayescore.coresets.weights import fit_weights
+from bayescore.coresets.calibration import fits as calibration
+from bayescore.coresets.calibration.weights import fit_weights
+from bayescore.coresets.draws.draw import hash_uniforms
+from bayescore.coresets.draws.fixed_size import Candidates, choose
 from bayescore.data.sources import as_source
 from bayescore.models.likelihoods import LIKELIHOODS
 from bayescore.types import WeightedData

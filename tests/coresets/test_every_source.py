@@ -14,8 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import bayescore as bc
-from bayescore.data import dask_source, sources
+from bayescore.data import sources
 from bayescore.data.opened import Opened
+from bayescore.data.sources import dask_source
 from tests.cuts import build_in_blocks
 
 dask = pytest.importorskip("dask")

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from bayescore import build_coreset
-from bayescore.coresets import factor, leverage_coreset
-from bayescore.coresets.factor import block_factor, joined_factor, r_factor, whitening
-from bayescore.coresets.leverage import leverage_scores, online_scores_by_row, scorer, scores_of
-from bayescore.coresets.leverage_coreset import RATE_BITS, leverage_size, rates_of
-from bayescore.data.cutter import MAX_BLOCK_ROWS
+from bayescore.coresets import leverage as leverage_coreset
+from bayescore.coresets.leverage import RATE_BITS, leverage_size, rates_of
+from bayescore.coresets.scores import factor
+from bayescore.coresets.scores.factor import block_factor, joined_factor, r_factor, whitening
+from bayescore.coresets.scores.leverage import leverage_scores, online_scores_by_row, scorer, scores_of
 from bayescore.data.opened import Opened
+from bayescore.data.passes.cutter import MAX_BLOCK_ROWS
 from bayescore.data.sources import as_source, unlabelled
 from bayescore.types import WeightedData
 from bayescore.validation import DataError

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from bayescore.coresets import fixed_size, hyperplane
-from bayescore.coresets.factor import block_factor, data_factor, whitening
-from bayescore.coresets.fixed_size import candidates, draw_candidates
-from bayescore.coresets.pilot import PosteriorScale, by_size
-from bayescore.coresets.row_scores import column_squares, leverage_rows
+from bayescore.coresets.calibration.pilot import PosteriorScale, by_size
+from bayescore.coresets.draws import fixed_size
+from bayescore.coresets.draws.fixed_size import candidates, draw_candidates
+from bayescore.coresets.scores.factor import block_factor, data_factor, whitening
+from bayescore.coresets.scores.row_scores import column_squares, leverage_rows
+from bayescore.coresets.separation import hyperplane
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
 from bayescore.models.likelihoods import LIKELIHOODS

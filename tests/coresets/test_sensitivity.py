@@ -7,7 +7,7 @@ import pytest
 from sklearn.cluster import KMeans
 
 from bayescore import build_coreset
-from bayescore.coresets.sensitivity import sensitivity_bounds, sensitivity_size
+from bayescore.coresets.scores.sensitivity import sensitivity_bounds, sensitivity_size
 from bayescore.models.elementary import exp_minus
 from bayescore.validation import DataError
 

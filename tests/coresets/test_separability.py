@@ -7,10 +7,10 @@ import pytest
 from scipy.optimize import linprog
 
 from bayescore import build_coreset, find_map
-from bayescore.coresets import hyperplane
-from bayescore.coresets.factor import block_factor, whitening
-from bayescore.coresets.hyperplane import TOLERANCE, against, unit_rows
-from bayescore.coresets.separability import first_rows, separability, separate
+from bayescore.coresets.scores.factor import block_factor, whitening
+from bayescore.coresets.separation import hyperplane
+from bayescore.coresets.separation.hyperplane import TOLERANCE, against, unit_rows
+from bayescore.coresets.separation.separability import first_rows, separability, separate
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
 from bayescore.data.synthetic import separable_circle

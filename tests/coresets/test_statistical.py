@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, norm
 
-from bayescore.coresets.draw import collect, draw
-from bayescore.coresets.leverage import leverage_scores
-from bayescore.coresets.leverage_coreset import Leverage
-from bayescore.coresets.leverage_coreset import rates_of as leverage_rates
+from bayescore.coresets.draws.draw import collect, draw
+from bayescore.coresets.leverage import Leverage
+from bayescore.coresets.leverage import rates_of as leverage_rates
 from bayescore.coresets.online import Online
-from bayescore.coresets.sensitivity_coreset import Sensitivity
+from bayescore.coresets.scores.leverage import leverage_scores
+from bayescore.coresets.sensitivity import Sensitivity
 from bayescore.coresets.uniform import Uniform
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source

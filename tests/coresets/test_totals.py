@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from bayescore.coresets.pilot import PosteriorScale, sums_at
-from bayescore.coresets.totals import CURVATURE, LEVEL, MAX_FORMS, MORE_FORMS, Totals
+from bayescore.coresets.calibration.pilot import PosteriorScale, sums_at
+from bayescore.coresets.calibration.totals import CURVATURE, LEVEL, MAX_FORMS, MORE_FORMS, Totals
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
 from bayescore.models.likelihoods import LIKELIHOODS

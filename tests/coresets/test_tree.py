@@ -13,14 +13,14 @@ import pytest
 import bayescore as bc
 from bayescore import Calibrated, MergeReduce, OnlineCoreset, StreamingCoreset, find_map
 from bayescore.coresets import merge_reduce
-from bayescore.coresets.incremental import BlockStream
 from bayescore.coresets.merge_reduce import grow, leaf_size
 from bayescore.coresets.method import DELTA, Reduced
 from bayescore.coresets.methods import METHODS
-from bayescore.coresets.reduce import Reducer
-from bayescore.coresets.tree import Tree, node_delta, node_seed
-from bayescore.data.cutter import block_rows
+from bayescore.coresets.trees.incremental import BlockStream
+from bayescore.coresets.trees.reduce import Reducer
+from bayescore.coresets.trees.tree import Tree, node_delta, node_seed
 from bayescore.data.opened import Opened
+from bayescore.data.passes.cutter import block_rows
 from bayescore.data.sources import as_source
 from bayescore.types import WeightedData, stack
 from bayescore.validation import DataError
@@ -225,7 +225,7 @@ def test_a_checkpoint_keeps_labels_and_names(tmp_path):
 
 def test_a_checkpoint_of_another_version_is_told(tmp_path, monkeypatch):
     stream = fed(stream_of("calibrated"), 0, 250, 50)
-    monkeypatch.setattr("bayescore.coresets.incremental.version", lambda name: "0.0.1")
+    monkeypatch.setattr("bayescore.coresets.trees.incremental.version", lambda name: "0.0.1")
     stream.save(tmp_path / "s")
     monkeypatch.undo()
     with pytest.warns(UserWarning, match=r"was written by bayescore 0\.0\.1"):

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from bayescore.coresets.draw import hash_uniforms
-from bayescore.coresets.fixed_size import Candidates, distinct, draw_candidates
-from bayescore.coresets.trial import MIN_ESS, N_DRAWS, Trial, importance, tempered, try_out
+from bayescore.coresets.calibration.trial import MIN_ESS, N_DRAWS, Trial, importance, tempered, try_out
+from bayescore.coresets.draws.draw import hash_uniforms
+from bayescore.coresets.draws.fixed_size import Candidates, distinct, draw_candidates
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
 from bayescore.models.likelihoods import LIKELIHOODS

@@ -9,8 +9,8 @@ da = pytest.importorskip("dask.array")
 dd = pytest.importorskip("dask.dataframe")
 
 from bayescore.data.opened import Opened  # noqa: E402
-from bayescore.data.parquet import ParquetSource  # noqa: E402
 from bayescore.data.sources import as_source  # noqa: E402
+from bayescore.data.sources.parquet import ParquetSource  # noqa: E402
 from bayescore.types import stack  # noqa: E402
 from bayescore.validation import DataError  # noqa: E402
 

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from bayescore.data.cutter import MAX_BLOCK_ROWS
-from bayescore.data.exact import as_integers, exact_sum, exact_weight, from_integers, quantum, total_weight
+from bayescore.data.passes.cutter import MAX_BLOCK_ROWS
+from bayescore.data.passes.exact import as_integers, exact_sum, exact_weight, from_integers, quantum, total_weight
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from bayescore import build_coreset
-from bayescore.data.blocks import Stream
 from bayescore.data.opened import Opened, open_rows
 from bayescore.data.sources import as_source
+from bayescore.data.sources.blocks import Stream
 from bayescore.types import Design
 from bayescore.validation import DataError
 

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from bayescore.data.opened import Opened
-from bayescore.data.parquet import parquet_source
 from bayescore.data.sources import as_source
+from bayescore.data.sources.parquet import parquet_source
 from bayescore.types import stack
 from bayescore.validation import DataError
 

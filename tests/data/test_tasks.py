@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from bayescore.data.passes.tasks import Division, Slice, plan
 from bayescore.data.sources import as_source
-from bayescore.data.tasks import Division, Slice, plan
 from bayescore.types import Design, stack
 
 N = 500

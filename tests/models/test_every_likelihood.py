@@ -9,8 +9,8 @@ import pytensor.tensor as pt
 import pytest
 
 import bayescore as bc
-from bayescore.coresets.pilot import PosteriorScale
-from bayescore.data.tiles import TILE
+from bayescore.coresets.calibration.pilot import PosteriorScale
+from bayescore.data.passes.tiles import TILE
 from bayescore.models.graph import regression_model
 from bayescore.models.likelihoods import LIKELIHOODS, check_likelihood, register
 from bayescore.models.likelihoods.logistic import Logistic

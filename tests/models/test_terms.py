@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bayescore.data.tiles import TILE
+from bayescore.data.passes.tiles import TILE
 from bayescore.models.likelihoods import LIKELIHOODS
 from bayescore.models.posterior import likelihood_terms, log_likelihood_tiles
 from bayescore.models.terms import log_p_near

@@ -9,7 +9,7 @@ import pytest
 from scipy import optimize
 
 import bayescore as bc
-from bayescore.coresets.pilot import Whitened
+from bayescore.coresets.calibration.pilot import Whitened
 from bayescore.diagnostics.draws import ess, mcse_mean
 from bayescore.models.likelihoods import LIKELIHOODS, register
 from bayescore.types import WeightedData

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import special
 
 from bayescore.compiled import jit
-from bayescore.data.tiles import TILE
+from bayescore.data.passes.tiles import TILE
 from bayescore.models.elementary import ATANH, ROWS, exp_minus
 from bayescore.types import FloatArray, Likelihood
 

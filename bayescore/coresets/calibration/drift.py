@@ -1,0 +1,149 @@
+r"""What calibrated rows miss once the mode has moved, estimated from the rows themselves.
+
+Rows calibrated at a point a meet the totals x there (score, curvature, ...) of all rows that they stand for. At another
+point theta their score is off by what the totals at a do not tell of it. With e_n the residuals of the rows' weighted
+scores y_n at theta, regressed on their shares x_n in the totals, its covariance is about
+
+.. math:: E = \frac{m}{m - q} \sum_n e_n e_n', \qquad e_n = y_n - \hat B x_n,
+
+the variance of the generalised regression estimator of survey sampling, m rows and q totals (Deville and Sarndal 1992,
+section 3). Identical rows count as one: they say nothing of what others would.
+
+Children of a node that were calibrated at the same point have weights half as large, and each a fourth of its variance.
+What came from earlier points is carried, and grows as the node's own rows say that it would have.
+
+The mode that the rows give is then off by about H^-1 times an error of the score with covariance E.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import linalg
+
+from bayescore.coresets.calibration.pilot import PosteriorScale
+from bayescore.coresets.calibration.totals import Totals
+from bayescore.models.posterior import Terms, likelihood_terms, prior_part
+from bayescore.models.priors import Prior
+from bayescore.types import FloatArray, IntArray, Likelihood, WeightedData
+from bayescore.validation import DataError
+
+
+@dataclass(frozen=True, eq=False)
+class Carried:
+    """Covariance, shape (D, D), of the error at `at` of the score of rows calibrated at `anchor`, shapes (D,)."""
+
+    anchor: FloatArray
+    at: FloatArray
+    covariance: FloatArray
+
+
+def root(precision: FloatArray) -> FloatArray:
+    """Return L with L L' the inverse of `precision`, whatever the scales of the columns.
+
+    Raises
+    ------
+    DataError
+        If it is not positive definite in floating point.
+    """
+    scale = 1.0 / np.sqrt(np.diagonal(precision))
+    try:
+        upper = linalg.cholesky(precision * scale * scale[:, None])
+    except linalg.LinAlgError:
+        raise DataError(
+            "columns depend on each other, at scales such that the prior cannot tell them apart in floating point: "
+            "standardise them, or drop one of them"
+        ) from None
+    return np.asarray(scale[:, None] * linalg.solve_triangular(upper, np.eye(len(scale))))
+
+
+def scale_at(
+    rows: WeightedData, theta: FloatArray, likelihood: Likelihood, prior: Prior
+) -> tuple[PosteriorScale, Terms]:
+    """Return the scale in which the posterior of `rows` is round at theta, and the terms of their log-likelihood."""
+    part = likelihood_terms(theta, rows.X, rows.weights, likelihood, rows.y)
+    return PosteriorScale(likelihood, theta, root((part + prior_part(theta, prior)).precision)), part
+
+
+def score_covariance(
+    rows: WeightedData, anchor: FloatArray, theta: FloatArray, likelihood: Likelihood, prior: Prior
+) -> FloatArray:
+    """Return the covariance, shape (D, D), of the error at theta of the score of rows calibrated at `anchor`.
+
+    NaN where there are too few rows to tell.
+    """
+    D = rows.n_features
+    white, part = scale_at(rows, anchor, likelihood, prior)
+    shares = Totals.at(white, part, len(rows), np.random.default_rng(0)).shares(rows)
+    Z = rows.Z
+    scores = (rows.weights * likelihood.score(Z @ theta))[:, None] * Z
+    _, group = np.unique(Z, axis=0, return_inverse=True)
+    m = int(group.max()) + 1
+    others = len(shares.stacked()) - len(shares.forms)
+    used = min(len(shares.forms), m // 2 - others)  # as many of the random forms as leave half of the rows to tell
+    if used < 0:
+        return np.full((D, D), np.nan)
+    x = shares._replace(forms=shares.forms[:used]).stacked().T
+    if m < len(rows):
+        x, scores = _summed(x, group.ravel(), m), _summed(scores, group.ravel(), m)
+    x = x / np.maximum(np.abs(x).max(axis=0), np.finfo(float).tiny)
+    residuals = scores - x @ linalg.lstsq(x, scores)[0]
+    return np.asarray(m / (m - x.shape[1]) * residuals.T @ residuals)
+
+
+def _summed(values: FloatArray, group: IntArray, n_groups: int) -> FloatArray:
+    """Return the sums of rows over groups, shape (n_groups, ...)."""
+    total = np.zeros((n_groups, values.shape[1]))
+    np.add.at(total, group, values)
+    return total
+
+
+def errors_at(
+    theta: FloatArray,
+    rows: WeightedData,
+    anchor: FloatArray,
+    share: float,
+    carried: Iterable[Carried],
+    likelihood: Likelihood,
+    prior: Prior,
+) -> tuple[Carried, ...]:
+    """Return the errors of a node's score at theta: of its own calibration, `share` times, and of earlier ones.
+
+    `rows` are the node's, calibrated at `anchor`, and `carried` what it has of earlier points.
+    """
+
+    def size(at: FloatArray, point: FloatArray) -> float:
+        return float(np.trace(scale.T @ score_covariance(rows, at, point, likelihood, prior) @ scale))
+
+    found = []
+    if share > 0.0 and not np.array_equal(anchor, theta):
+        covariance = share * score_covariance(rows, anchor, theta, likelihood, prior)
+        found.append(Carried(anchor, theta, covariance))
+    scale = scale_at(rows, theta, likelihood, prior)[0].factor
+    for part in carried:
+        if np.array_equal(part.at, theta):
+            found.append(part)
+            continue
+        growth = size(part.anchor, theta) / max(size(part.anchor, part.at), 1e-300)
+        found.append(Carried(part.anchor, theta, part.covariance * min(max(growth, 1.0), 1e4)))
+    return tuple(found)
+
+
+def joined(parts: Iterable[Carried]) -> tuple[Carried, ...]:
+    """Add up errors at one point that have an anchor in common."""
+    by_anchor: dict[bytes, Carried] = {}
+    for part in parts:
+        key = part.anchor.tobytes()
+        before = by_anchor.get(key)
+        total = part.covariance if before is None else before.covariance + part.covariance
+        by_anchor[key] = Carried(part.anchor, part.at, total)
+    return tuple(by_anchor.values())
+
+
+def mode_error(parts: Iterable[Carried], precision: FloatArray) -> float:
+    """Return two standard errors of the worst coordinate of the mode, in posterior sds; 0 without errors."""
+    factor = root(precision)
+    inverse = factor @ factor.T
+    total = sum((part.covariance for part in parts), np.zeros_like(precision))
+    variance = np.diagonal(inverse @ total @ inverse) / np.diagonal(inverse)
+    return 2.0 * float(np.sqrt(np.maximum(variance, 0.0).max()))

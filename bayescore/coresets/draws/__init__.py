@@ -1,0 +1,1 @@
+"""Draws of rows in one pass: with replacement by rates, and of a fixed number without."""

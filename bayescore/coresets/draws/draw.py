@@ -1,0 +1,230 @@
+r"""Draws of rows in one pass, the same for every cut into blocks, number of workers and order of finish.
+
+*With replacement.* Row n gets a Poisson process of rate q_n, its gaps from a hash of (seed, position n,
+arrival number). The first M arrivals over all rows are M independent draws with probability q_n / T,
+T = sum q_n: the superposition of the processes is Poisson of rate T, and each of its arrivals belongs to
+row n with probability q_n / T. Keeping the M smallest times is associative, and integer rates add up exactly.
+
+*Without replacement.* With one arrival a row and equal rates, the M smallest times are a uniform sample.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayescore.compiled import jit
+from bayescore.data.opened import Opened
+from bayescore.data.passes.tiles import TILE
+from bayescore.types import FloatArray, IntArray, WeightedData, stack
+
+Rates = Callable[[WeightedData], IntArray]
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX2 = np.uint64(0x94D049BB133111EB)
+_S27, _S30, _S31, _S11 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(11)
+
+
+@jit
+def mix(x: np.uint64) -> np.uint64:
+    """Return the splitmix64 finaliser of x (Steele, Lea and Flood 2014)."""
+    x = (x ^ (x >> _S30)) * _MIX1
+    x = (x ^ (x >> _S27)) * _MIX2
+    return x ^ (x >> _S31)
+
+
+@jit
+def hash_uniform(seed: np.uint64, position: np.uint64, arrival: np.uint64) -> float:
+    """Return a number in (0, 1) that is a function of seed, row position and arrival number."""
+    x = mix(seed + _GOLDEN * (position + np.uint64(1)))
+    x = mix(x + _GOLDEN * (arrival + np.uint64(1)))
+    return (float(x >> _S11) + 0.5) * 1.1102230246251565e-16  # 2^-53
+
+
+@jit
+def _hash_uniforms(start: int, seed: np.uint64, out: FloatArray) -> None:
+    for n in range(out.size):
+        out[n] = hash_uniform(seed, np.uint64(start + n), np.uint64(0))
+
+
+def hash_uniforms(start: int, n: int, seed: int) -> FloatArray:
+    """Return the uniform numbers of the rows start, ..., start + n - 1, shape (n,)."""
+    out = np.empty(n)
+    _hash_uniforms(start, np.uint64(seed), out)
+    return out
+
+
+def equal_rates(block: WeightedData) -> IntArray:
+    """Return rate 1 for each row."""
+    return np.ones(len(block), dtype=np.int64)
+
+
+@jit
+def arrivals_before(
+    rates: IntArray, start: int, seed: np.uint64, horizon: float, most: int, times: FloatArray, rows: IntArray
+) -> int:
+    """Write the arrivals before `horizon` of each row's process, at most `most` a row; return their number.
+
+    Writing stops, counting goes on, when `times` and `rows` are full.
+    """
+    count = 0
+    first = np.empty(TILE)
+    for n in range(rates.size):
+        lane = n % TILE
+        if lane == 0:  # those of many rows at once, in a loop that vectorises
+            for i in range(TILE):
+                first[i] = hash_uniform(seed, np.uint64(start + n + i), np.uint64(0))
+        rate, time, u = float(rates[n]), 0.0, first[lane]
+        for j in range(1, most + 1):
+            if u <= 1.0 - rate * (horizon - time):  # -log u >= 1 - u: too late, no logarithm needed
+                break
+            time -= math.log(u) / rate
+            if time >= horizon:
+                break
+            if count < times.size:
+                times[count] = time
+                rows[count] = n
+            count += 1
+            u = hash_uniform(seed, np.uint64(start + n), np.uint64(j))
+    return count
+
+
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """The earliest arrivals of some rows.
+
+    Parameters
+    ----------
+    times, positions : arrays, shape (m,)
+        Time and row position of each arrival, a row standing there as often as it arrived.
+    rates : array, shape (m,)
+        Rate of the row.
+    rows : WeightedData
+        The row of each arrival.
+    total : int
+        Sum of the rates of all rows seen.
+    """
+
+    times: FloatArray
+    positions: IntArray
+    rates: IntArray
+    rows: WeightedData
+    total: int
+
+    def earliest(self, size: int) -> "Draw":
+        """Keep the `size` earliest arrivals; ties go to the lower position."""
+        order = np.lexsort((self.positions, self.times))[:size]
+        return Draw(self.times[order], self.positions[order], self.rates[order], self.rows.take(order), self.total)
+
+    def horizon(self, size: int) -> float:
+        """Return the time from which on no arrival can be among the `size` earliest; only speed depends on it."""
+        return float(self.times[-1]) * (1.0 + 1e-12) if len(self.times) == size else math.inf
+
+
+def merge(draws: Iterable[Draw], size: int) -> Draw:
+    """Return the `size` earliest arrivals of several draws of disjoint rows."""
+    parts = list(draws)
+    return Draw(
+        np.concatenate([part.times for part in parts]),
+        np.concatenate([part.positions for part in parts]),
+        np.concatenate([part.rates for part in parts]),
+        stack([part.rows for part in parts]),
+        sum(part.total for part in parts),
+    ).earliest(size)
+
+
+def block_draw(
+    block: WeightedData,
+    start: int,
+    rates: IntArray,
+    size: int,
+    seed: int,
+    *,
+    most: int = 1 << 62,
+    late: float = math.inf,
+) -> Draw:
+    """Return the `size` earliest arrivals before `late` of a block's rows, at most `most` a row.
+
+    The first row stands at position `start` of the data.
+    """
+    total = int(rates.sum())
+    # expected to hold the size earliest arrivals of the block; doubled until it does
+    horizon = (size + 6.0 * math.sqrt(size) + 20.0) / total
+    if most == 1:
+        size = min(size, len(block))
+    capacity = int(2.5 * size) + 200
+    while True:
+        limit = min(horizon, late)
+        times, rows = np.empty(capacity), np.empty(capacity, dtype=np.int64)
+        count = arrivals_before(rates, start, np.uint64(seed), limit, most, times, rows)
+        if count > capacity:
+            capacity = count
+        elif count < size and limit < late:
+            horizon *= 2.0
+        else:
+            times, rows = times[:count], rows[:count]
+            return Draw(times, start + rows, rates[rows], block.take(rows), total).earliest(size)
+
+
+def draw(
+    opened: Opened,
+    rates: Rates,
+    size: int,
+    seed: int,
+    *,
+    replace: bool = True,
+    canonical: bool = False,
+    description: str = "drawing rows",
+) -> Draw:
+    """Draw `size` rows in one pass.
+
+    Parameters
+    ----------
+    opened : Opened
+        Rows.
+    rates : callable
+        Block -> int64 rates >= 1, shape (n,), row by row.
+    size : int
+        Arrivals to keep.
+    seed : int
+        Below 2^64.
+    replace : bool
+        Whether a row may be drawn more than once. Without replacement the rates must all be equal.
+    canonical : bool
+        Whether the rates come from BLAS and need canonical blocks; see `Opened.map`.
+    """
+    most = 1 << 62 if replace else 1
+    late = math.inf
+
+    def one(start: int, block: WeightedData) -> Draw:
+        return block_draw(block, start, rates(block), size, seed, most=most, late=late)
+
+    kept: Draw | None = None
+    pending: list[Draw] = []
+    for part in opened.map(one, description, canonical=canonical):
+        pending.append(part)
+        held = sum(len(p.times) for p in pending) + (len(kept.times) if kept else 0)
+        if held >= (size if late == math.inf else 2 * size):
+            kept = merge([*([kept] if kept else []), *pending], size)
+            pending, late = [], kept.horizon(size)
+    if pending or kept is None:
+        kept = merge([*([kept] if kept else []), *pending], size)
+    return kept
+
+
+def collect(drawn: Draw) -> tuple[WeightedData, NDArray[np.int64], IntArray]:
+    """Return the distinct rows of a draw in order of position, how often each was drawn, and their rates."""
+    _, first, counts = np.unique(drawn.positions, return_index=True, return_counts=True)
+    return drawn.rows.take(first), counts, drawn.rates[first]
+
+
+def weighted(drawn: Draw, size: int) -> WeightedData:
+    """Return the distinct rows of a draw of `size` with replacement, with weights w_n K_n T / (q_n M).
+
+    So every weighted sum over the rows has the sum over all data as its expectation.
+    """
+    rows, counts, rates = collect(drawn)
+    return rows.with_weights(rows.weights * counts * (drawn.total / (rates * float(size))))

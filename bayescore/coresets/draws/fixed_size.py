@@ -1,0 +1,146 @@
+r"""Draws of a fixed number of rows without replacement, with unequal probabilities, in one pass.
+
+Row n gets a number u_n in (0, 1), a hash of (seed, position). With inclusion probabilities pi_n = min(1, t p_n),
+sum pi = M, the rows with t p >= 1 are in for certain, and of the others those with the smallest u / p. Keeping the
+largest p and the smallest u / p is associative, and the candidates for M rows hold those for every smaller M.
+
+References
+----------
+Ohlsson (1998), Sequential Poisson sampling, Journal of Official Statistics 14.
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayescore.coresets.draws.draw import hash_uniforms
+from bayescore.data.opened import Opened
+from bayescore.types import FloatArray, IntArray, WeightedData, stack
+
+Probability = Callable[[WeightedData], FloatArray]
+
+
+class Candidates(NamedTuple):
+    """Rows that may be in the sample, in order: probabilities, keys u / p, positions in the source."""
+
+    probability: FloatArray
+    key: FloatArray
+    position: IntArray
+    rows: WeightedData
+
+    def best(self, size: int) -> "Candidates":
+        """Keep the `size` largest probabilities and the `size` smallest keys, and one more of each.
+
+        So no more than `size` are kept only where there are no more.
+        """
+        size += 1
+        if len(self.key) <= size:
+            return self
+        kept = np.flatnonzero(_smallest(-self.probability, size) | _smallest(self.key, size))
+        return Candidates(self.probability[kept], self.key[kept], self.position[kept], self.rows.take(kept))
+
+
+def _smallest(values: FloatArray, size: int) -> NDArray[np.bool_]:
+    """Return which are the `size` smallest, of equal ones the first."""
+    bound = np.partition(values, size - 1)[size - 1]
+    chosen = values < bound
+    ties = np.flatnonzero(values == bound)
+    chosen[ties[: size - np.count_nonzero(chosen)]] = True
+    return np.asarray(chosen)
+
+
+def stack_candidates(parts: list[Candidates]) -> Candidates:
+    """Put candidates below each other."""
+    return Candidates(
+        np.concatenate([part.probability for part in parts]),
+        np.concatenate([part.key for part in parts]),
+        np.concatenate([part.position for part in parts]),
+        stack([part.rows for part in parts]),
+    )
+
+
+class Bar(NamedTuple):
+    """What a row must exceed, or come below, to be among the candidates of all rows so far."""
+
+    probability: float = 0.0
+    key: float = math.inf
+
+
+def candidates(
+    p: FloatArray, start: int, block: WeightedData, size: int, seed: int, bar: Bar | None = None
+) -> Candidates:
+    """Return the rows of a block, its first at position `start`, that a draw of at most `size` rows may need.
+
+    Only speed depends on the `bar` of rows before the block.
+    """
+    bar = bar or Bar()
+    key = hash_uniforms(start, len(block), seed) / p
+    rows = np.flatnonzero((p > bar.probability) | (key < bar.key))
+    if len(rows) == len(block):
+        return Candidates(p, key, np.arange(start, start + len(block)), block).best(size)
+    return Candidates(p[rows], key[rows], start + rows, block.take(rows)).best(size)
+
+
+def keep(kept: list[Candidates], part: Candidates, size: int) -> list[Candidates]:
+    """Add `part` to what is kept, and thin that out where it has grown; bounds the memory."""
+    kept = [*kept, part]
+    return [stack_candidates(kept).best(size)] if sum(len(c.key) for c in kept) > 4 * size + 1000 else kept
+
+
+def bar_of(kept: Candidates, size: int) -> Bar:
+    """Return the bar that rows after those of `kept` must pass."""
+    if len(kept.key) <= size:
+        return Bar()
+    return Bar(-float(np.partition(-kept.probability, size)[size]), float(np.partition(kept.key, size)[size]))
+
+
+def distinct(parts: list[Candidates]) -> Candidates:
+    """Put candidates below each other, each row once."""
+    whole = stack_candidates(parts)
+    _, first = np.unique(whole.position, return_index=True)
+    return Candidates(whole.probability[first], whole.key[first], whole.position[first], whole.rows.take(first))
+
+
+def choose(candidates: Candidates, size: int, total: float) -> tuple[WeightedData, int]:
+    """Return `size` rows, or all there are, with weights w / pi, and how many of them are in for certain.
+
+    `total` is the sum of p over all rows of the source.
+    """
+    if len(candidates.key) <= size:
+        return candidates.rows, len(candidates.key)
+    order = np.lexsort((candidates.position, -candidates.probability))
+    p = candidates.probability[order]
+    certain, left = 0, total
+    while certain < min(size, len(p)) and p[certain] * (size - certain) >= left:
+        left -= p[certain]
+        certain += 1
+    inside = order[:certain]
+    others = order[certain:]
+    by_key = others[np.lexsort((candidates.position[others], candidates.key[others]))][: size - certain]
+    chosen = np.concatenate([inside, by_key])
+    inclusion = np.ones(len(chosen))
+    inclusion[certain:] = candidates.probability[by_key] * ((size - certain) / left)
+    rank = np.argsort(candidates.position[chosen])
+    rows = candidates.rows.take(chosen[rank])
+    return rows.with_weights(rows.weights / inclusion[rank]), certain
+
+
+def draw_candidates(opened: Opened, probability: Probability, size: int, seed: int) -> Candidates:
+    """Return in one pass all rows that a draw of at most `size` rows may need; see `choose`.
+
+    ``probability(block)`` gives the rows' p, shape (n,), up to a factor, row by row.
+    """
+    kept: list[Candidates] = []
+    bar = Bar()
+
+    def one(start: int, block: WeightedData) -> Candidates:
+        return candidates(probability(block), start, block, size, seed, bar)
+
+    for part in opened.map(one, "drawing rows"):
+        kept = keep(kept, part, size)
+        if len(kept) == 1:
+            bar = bar_of(kept[0], size)
+    return stack_candidates(kept).best(size)

@@ -1,0 +1,1 @@
+"""Scores of rows, and bounds of their sensitivities: by leverage and by clustering."""

@@ -1,0 +1,202 @@
+r"""R factors of weighted rows: small, mergeable summaries that leverage scores are read from.
+
+With R from the QR decomposition of :math:`\sqrt{W} X`, X'WX = R'R, and the factor of two data sets below each other is
+that of their factors below each other (TSQR). So one pass and D x D numbers do, X'X with its squared condition number
+is never formed, and a fold over a stream and a tree over machines use the same `joined_factor`.
+
+A count sketch (`sketch_factor`) takes the place of the rows where QR of all of them costs too much.
+
+References
+----------
+Demmel, Grigori, Hoemmen and Langou (2012), Communication-optimal parallel and sequential QR and LU factorizations.
+Clarkson and Woodruff (2017), Low-rank approximation and regression in input sparsity time, J. ACM 63(6).
+"""
+
+import math
+from dataclasses import dataclass, replace
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayescore.compiled import jit, jit_sums
+from bayescore.coresets.draws.draw import hash_uniform
+from bayescore.coresets.scores.row_scores import leverage_rows
+from bayescore.data.opened import Opened
+from bayescore.data.passes.tiles import TILE, load_tile, new_tile
+from bayescore.types import FloatArray, LabelArray, WeightedData
+
+# Columns of unit length count as dependent below this singular value, relative to the largest: rounding leaves about
+# 1e-15 of a dependent column; a direction of 1e-13 has leverages of three digits.
+RANK_TOLERANCE = 1e-13
+_OUTSIDE = 1e-8  # null directions are known to RANK_TOLERANCE over the smallest singular value kept
+_LEAST = 20  # square root of the least number of buckets
+
+
+@jit_sums
+def _absorb(tile: FloatArray, factor: FloatArray) -> None:
+    """Replace `factor`, upper triangular, by that of its rows and those of `tile`: Householder reflections in place."""
+    for j in range(tile.shape[0]):
+        column = tile[j]
+        square = 0.0
+        for lane in range(TILE):
+            square += column[lane] * column[lane]
+        if square == 0.0:
+            continue
+        pivot = factor[j, j]
+        length = -math.copysign(math.sqrt(pivot * pivot + square), pivot)
+        share, first = (length - pivot) / length, 1.0 / (pivot - length)  # the reflection is of (1, first * column)
+        factor[j, j] = length
+        for k in range(j + 1, tile.shape[0]):
+            other = tile[k]
+            product = 0.0
+            for lane in range(TILE):
+                product += column[lane] * other[lane]
+            step = share * (factor[j, k] + first * product)
+            factor[j, k] -= step
+            step *= first
+            for lane in range(TILE):
+                other[lane] -= step * column[lane]
+
+
+@jit
+def _triangle(X: FloatArray, y: LabelArray, weights: FloatArray) -> FloatArray:
+    tile, root, factor = new_tile(X.shape[1]), np.empty(TILE), np.zeros((X.shape[1], X.shape[1]))
+    for start in range(0, len(y), TILE):
+        width = min(TILE, len(y) - start)
+        load_tile(X, y, start, width, tile)
+        for lane in range(width):
+            root[lane] = math.sqrt(weights[start + lane])
+        root[width:] = 0.0
+        for d in range(X.shape[1]):
+            for lane in range(TILE):
+                tile[d, lane] *= root[lane]
+        _absorb(tile, factor)
+    return factor
+
+
+def block_factor(block: WeightedData) -> FloatArray:
+    """Return R of the QR decomposition of a block's weighted rows, sqrt(w_n) x_n, shape (min(n, D), D)."""
+    return _triangle(block.X, block.y, block.weights)[: len(block)]
+
+
+def r_factor(rows: FloatArray) -> FloatArray:
+    """Return R of the QR decomposition of `rows`, shape (n, D), as an array of shape (min(n, D), D)."""
+    return np.asarray(np.linalg.qr(rows, mode="r"))
+
+
+def joined_factor(first: FloatArray, second: FloatArray) -> FloatArray:
+    """Return the factor of two data sets below each other."""
+    return r_factor(np.concatenate([first, second]))
+
+
+def data_factor(opened: Opened) -> FloatArray:
+    """Return the factor of all rows, shape (min(N, D), D); one pass."""
+    return reduce(joined_factor, opened.map(lambda _, block: block_factor(block), "QR of the rows", canonical=True))
+
+
+@dataclass(frozen=True, eq=False)
+class Whitening:
+    """Coordinates in which X'WX is the identity on the span of the rows.
+
+    Parameters
+    ----------
+    basis : array, shape (D, r)
+        |x' basis|^2 = x'(X'WX)^+ x; r is the rank, or less after `projected`.
+    null : array, shape (D, D - rank)
+        Orthonormal directions, of columns scaled to unit length, in which the rows have no part.
+    scale : array, shape (D,)
+        One over the length of each column; 1 for a column of zeros.
+    """
+
+    basis: FloatArray
+    null: FloatArray
+    scale: FloatArray
+
+    @property
+    def rank(self) -> int:
+        """Rank of X'WX."""
+        return int(self.null.shape[0] - self.null.shape[1])
+
+    def leverage(self, block: WeightedData) -> FloatArray:
+        """Return w_n x_n'(X'WX)^+ x_n, at most 1, shape (n,)."""
+        return leverage_rows(block.X, block.y, block.weights, self.basis)
+
+    def outside(self, block: WeightedData) -> NDArray[np.bool_]:
+        """Return which rows leave the span, by more than rounding, shape (n,)."""
+        if self.null.shape[1] == 0:
+            return np.zeros(len(block), dtype=np.bool_)
+        scaled = block.X * self.scale
+        apart = np.linalg.norm(scaled @ self.null, axis=1)
+        return np.asarray(apart > _OUTSIDE * np.linalg.norm(scaled, axis=1))
+
+    def projected(self, n_columns: int, rng: np.random.Generator) -> "Whitening":
+        """Return a Johnson-Lindenstrauss projection of the basis to `n_columns` random columns."""
+        mixing = rng.standard_normal((self.basis.shape[1], n_columns)) / np.sqrt(n_columns)
+        return replace(self, basis=self.basis @ mixing)
+
+
+def whitening(factor: FloatArray) -> Whitening:
+    """Return the whitening of the rows that have the factor R, shape (m, D), by the pseudo-inverse of R.
+
+    The columns are first scaled to unit length, which changes no leverage but makes the rank a matter of angles: a
+    column in micrometres is not dependent. The error of a leverage is the machine epsilon times the condition number
+    of the scaled columns.
+    """
+    length = np.linalg.norm(factor, axis=0)
+    scale = 1.0 / np.where(length > 0.0, length, 1.0)
+    _, values, directions = np.linalg.svd(factor * scale)
+    rank = int((values > RANK_TOLERANCE * values[0]).sum())
+    basis = scale[:, None] * directions[:rank].T / values[:rank]
+    turned = np.ascontiguousarray(r_factor(basis.T).T)  # any turn will do, and half of this one is zeros
+    return Whitening(turned, directions[rank:].T, scale)
+
+
+@jit
+def _sketch(
+    start: int, X: FloatArray, weights: FloatArray, seed: np.uint64, n_buckets: int, kept: NDArray[np.int64]
+) -> tuple[int, FloatArray]:
+    """Add each row, the first at position `start`, to its bucket; write the buckets met to `kept`, return their number.
+
+    Their sums have no more rows than the block.
+    """
+    place = np.full(n_buckets, -1)
+    sums = np.zeros((min(n_buckets, len(weights)), X.shape[1]))
+    count = 0
+    for n in range(len(weights)):
+        position = np.uint64(start + n)
+        bucket = int(hash_uniform(seed, position, np.uint64(0)) * n_buckets)
+        if place[bucket] < 0:
+            place[bucket], kept[count] = count, bucket
+            count += 1
+        factor = math.sqrt(weights[n])
+        if hash_uniform(seed, position, np.uint64(1)) < 0.5:
+            factor = -factor
+        row = sums[place[bucket]]
+        for d in range(X.shape[1]):
+            row[d] += factor * X[n, d]
+    return count, sums
+
+
+def _block_sketch(start: int, block: WeightedData, seed: int, n_buckets: int) -> tuple[NDArray[np.int64], FloatArray]:
+    """Return the buckets that a block's rows fall into, and their sums: never larger than the block."""
+    kept = np.empty(min(n_buckets, len(block)), dtype=np.int64)
+    count, sums = _sketch(start, block.X, block.weights, np.uint64(seed), n_buckets, kept)
+    return kept[:count], sums[:count]
+
+
+def sketch_factor(opened: Opened, seed: int) -> FloatArray:
+    """Return the factor of a count sketch of the weighted rows, shape (D, D); one pass.
+
+    Each row is added, with a random sign, to one of D^2 buckets, 400 at least: with t of them X'WX is off by about
+    2 sqrt(D / t), too much for D^2 where D is small. Bucket and sign are hashes of (seed, position), and canonical
+    blocks are added in their order, so that cuts into blocks change nothing.
+    """
+    n_features = opened.n_features
+    n_buckets = max(n_features, _LEAST) ** 2
+    sketch = np.zeros((n_buckets, n_features))
+    for kept, sums in opened.map(
+        lambda start, block: _block_sketch(start, block, seed, n_buckets), "sketching", canonical=True
+    ):
+        sketch[kept] += sums
+    return r_factor(sketch)

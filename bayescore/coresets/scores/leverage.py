@@ -1,0 +1,173 @@
+r"""Leverage scores of weighted rows: exact, from a count sketch, and on-line.
+
+.. math:: l_n = w_n x_n' (X'WX)^+ x_n
+
+is between 0 and 1, sums to the rank of X, ignores signs of rows and scales of columns, and is 1 for a row that alone
+carries a direction. Under the probit likelihood it bounds a row's sensitivity (`leverage_coreset`).
+
+References
+----------
+Drineas, Magdon-Ismail, Mahoney and Woodruff (2012), Fast approximation of matrix coherence and statistical leverage.
+Cohen, Musco and Pachocki (2020), Online row sampling, Theory of Computing 16(15). Peters (2021), Algorithms 2 to 5.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bayescore.coresets.scores.factor import (
+    RANK_TOLERANCE,
+    Whitening,
+    block_factor,
+    data_factor,
+    joined_factor,
+    sketch_factor,
+    whitening,
+)
+from bayescore.data.opened import Opened
+from bayescore.data.passes.threads import one_blas_thread
+from bayescore.data.sources import unlabelled
+from bayescore.types import FloatArray, WeightedData
+from bayescore.validation import RandomState, check_choice, check_seed
+
+SCORES = ("exact", "sketch")
+
+
+def leverage_scores(
+    X: ArrayLike,
+    weights: ArrayLike | None = None,
+    scores: str = "exact",
+    *,
+    project: bool = False,
+    random_state: RandomState = None,
+) -> FloatArray:
+    r"""Return the leverage scores of weighted rows, l_n = w_n x_n'(X'WX)^+ x_n.
+
+    Parameters
+    ----------
+    X : array, shape (n, D)
+        Rows. Dependent columns are no error: the pseudo-inverse takes care of them.
+    weights : array, shape (n,), optional
+        Positive weights, 1 by default.
+    scores : {"exact", "sketch", "online"}
+        * ``"exact"``: by QR decomposition of blocks; they sum to the rank. The relative error is about the machine
+          epsilon times the condition number of the columns once scaled to unit length.
+        * ``"sketch"``: against X'WX of a count sketch of D^2 rows, 400 at least. Estimates within a constant factor,
+          not upper bounds: no theorem holds for them unless they are inflated by it. Pays where N is far above D^2.
+        * ``"online"``: against X'WX of the rows up to the end of the row's block. Upper bounds of the exact scores,
+          because X'WX only grows with the rows to come.
+    project : bool
+        For ``"sketch"``: estimate the norms from ceil(log n) random projections where that is less than D
+        (Johnson-Lindenstrauss). Faster for many columns, with a relative error of about sqrt(2 / log n) on top.
+    random_state : int, Generator, SeedSequence or None
+        Seed of the sketch.
+
+    Returns
+    -------
+    array, shape (n,)
+        Scores between 0 and 1.
+
+    Raises
+    ------
+    DataError
+        If X or the weights cannot be used; the message names the place and the remedy.
+
+    ValueError, TypeError
+        For arguments that are out of range or do not go together.
+    """
+    check_choice(scores, "scores", (*SCORES, "online"))
+    check_project(project, scores)
+    seed = check_seed(random_state)
+    return scores_of(Opened(unlabelled(X, weights)), scores, project=project, seed=seed)
+
+
+def scores_of(opened: Opened, scores: str, *, project: bool, seed: int) -> FloatArray:
+    """Return the leverage scores of opened rows, shape (n,); see `leverage_scores`."""
+    _ = opened.scan  # checks the rows
+    with one_blas_thread():
+        if scores == "online":
+            return np.concatenate([white.leverage(block) for block, white in running(opened)])
+        _, score = scorer(opened, scores, project, seed)
+        return np.concatenate(list(opened.map(lambda _, block: score(block), canonical=True)))
+
+
+def check_project(project: bool, scores: str) -> None:
+    """Raise if a projection is asked for where there is no sketch."""
+    if project and scores != "sketch":
+        raise ValueError(f"project=True goes with scores='sketch', not scores={scores!r}; leave it out")
+
+
+def scorer(
+    opened: Opened, scores: str, project: bool, seed: int
+) -> tuple[Whitening, Callable[[WeightedData], FloatArray]]:
+    """Return a whitening of the rows, and their scores as a function of a block; one pass."""
+    if scores == "exact":
+        white = whitening(data_factor(opened))
+        return white, white.leverage
+    rng = np.random.default_rng(seed)
+    white = whitening(sketch_factor(opened, int(rng.integers(2**63))))
+    n_columns = max(1, math.ceil(math.log(opened.scan.n_rows)))
+    if project and n_columns < white.rank:
+        white = white.projected(n_columns, rng)
+    # two rows that each stand alone may share a bucket: the sketch then lacks a direction, and both rows leave its span
+    return white, lambda block: np.where(white.outside(block), 1.0, white.leverage(block))
+
+
+def running(opened: Opened) -> Iterator[tuple[WeightedData, Whitening]]:
+    """Yield each block and the whitening of all rows up to its end."""
+    factor = np.empty((0, opened.n_features))
+    for block, part in opened.map(lambda _, block: (block, block_factor(block)), canonical=True):
+        factor = joined_factor(factor, part)
+        yield block, whitening(factor)
+
+
+def online_scores_by_row(X: ArrayLike, weights: ArrayLike | None = None) -> FloatArray:
+    r"""Return on-line leverage scores, each row against the rows up to itself: the definition, for reference.
+
+    With M the sum of w x x' so far, z = sqrt(w_n) x_n, k = M^+ z and u the part of z outside the span so far:
+
+    * u = 0: (M + z z')^+ = M^+ - k k' / (1 + z'k), score z'k / (1 + z'k) (Sherman and Morrison);
+    * u != 0: (M + z z')^+ = M^+ - k h' - h k' + (1 + z'k) h h' with h = u / |u|^2, score 1 (Meyer 1973).
+
+    So scores are right from the first row on, while M is singular too. O(D^2) a row, and upper bounds of
+    `leverage_scores`; the blocks of ``scores="online"`` are faster, tighter, and safe where columns are nearly
+    dependent, which squares condition numbers here.
+
+    Parameters
+    ----------
+    X : array, shape (n, D)
+        Rows.
+    weights : array, shape (n,), optional
+        Positive weights, 1 by default.
+
+    Returns
+    -------
+    array, shape (n,)
+
+    References
+    ----------
+    Meyer (1973), Generalized inversion of modified matrices, SIAM J. Appl. Math. 24; Peters (2021), Algorithm 5, which
+    computes M^+ anew where u != 0.
+    """
+    source = unlabelled(X, weights)
+    _ = Opened(source).scan  # checks the rows
+    rows = np.sqrt(source.weights)[:, None] * source.X
+    length = np.linalg.norm(rows, axis=0)
+    rows /= np.where(length > 0.0, length, 1.0)  # scores ignore scales of columns, rounding does not
+    inverse = np.zeros((rows.shape[1], rows.shape[1]))
+    span = np.empty((rows.shape[1], 0))
+    scores = np.ones(len(rows))
+    for n, z in enumerate(rows):
+        k = inverse @ z
+        u = z - span @ (span.T @ z)
+        u -= span @ (span.T @ u)  # once more: rounding of the first leaves some of the span
+        if (distance := float(np.linalg.norm(u))) > RANK_TOLERANCE * float(np.linalg.norm(z)):
+            h = u / distance**2
+            inverse += (1.0 + z @ k) * np.outer(h, h) - np.outer(k, h) - np.outer(h, k)
+            span = np.column_stack([span, u / distance])
+        else:
+            inverse -= np.outer(k, k) / (1.0 + z @ k)
+            scores[n] = z @ k / (1.0 + z @ k)
+    return scores

@@ -1,0 +1,119 @@
+r"""Bounds of sensitivities under the logistic likelihood, and how many draws they ask for.
+
+The sensitivity of row n over the ball of radius R around theta* is at most
+
+.. math:: m_n = \frac{W}{w_n + \sum_i W_i^{(-n)}
+          \exp(-R\,|\bar Z_i^{(-n)} - z_n| - |(\bar Z_i^{(-n)} - z_n) \cdot \theta^*|)}
+
+for any k-clustering of the signed rows, Zbar_i and W_i the clusters' means and weights, "(-n)" without row n
+(Lemmas 3.1 and B.5; with unit weights their formula). `sensitivity_coreset` draws by them.
+
+References
+----------
+Huggins, Campbell and Broderick (2016), Coresets for scalable Bayesian logistic regression, NeurIPS.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bayescore.clustering.assignment import Clustering, assign
+from bayescore.coresets.scores.row_scores import sensitivity_block
+from bayescore.data.opened import Opened
+from bayescore.data.sources import unlabelled
+from bayescore.types import FloatArray, WeightedData
+from bayescore.validation import DataError, check_matrix, check_positive
+
+
+def bounds_of(block: WeightedData, clusters: Clustering, radius: float, theta: FloatArray, total: float) -> FloatArray:
+    """Return the sensitivity bounds of the rows of a block, shape (n,)."""
+    parts = clusters.centers, clusters.means, clusters.masses, clusters.counts
+    return sensitivity_block(block.X, block.y, block.weights, *parts, radius, theta, total)
+
+
+def sensitivity_bounds(
+    Z: ArrayLike,
+    weights: ArrayLike | None = None,
+    *,
+    centers: ArrayLike,
+    radius: float,
+    center: ArrayLike | None = None,
+) -> FloatArray:
+    """Return upper bounds of the sensitivities of signed rows.
+
+    Parameters
+    ----------
+    Z : array, shape (n, D)
+        Signed rows z_n = y_n x_n.
+    weights : array, shape (n,), optional
+        Positive weights, 1 by default.
+    centers : array, shape (k, D)
+        Points that define the clustering: each row belongs to the nearest.
+    radius : float
+        Radius R of the ball of coefficients that the bound holds on.
+    center : array, shape (D,), optional
+        Center theta* of the ball, 0 by default.
+
+    Returns
+    -------
+    array, shape (n,)
+        m_n, between the sensitivity and W / w_n.
+
+    References
+    ----------
+    Huggins, Campbell and Broderick (2016), Lemma 3.1 and Lemma B.5.
+    """
+    opened = Opened(unlabelled(Z, weights, "Z"))
+    n_features = opened.n_features
+    points = check_centers(centers, n_features)
+    theta = check_theta(center, n_features)
+    R = check_positive(radius, "radius")
+    total, clusters = opened.scan.weight_total, assign(opened, points)
+    return np.concatenate(list(opened.map(lambda _, block: bounds_of(block, clusters, R, theta, total))))
+
+
+def sensitivity_size(mean_sensitivity: float, n_features: int, epsilon: float, delta: float, c: float = 1.0) -> int:
+    r"""Return the number of draws that makes an epsilon-coreset with probability 1 - delta.
+
+    M = ceil(c mbar / epsilon^2 ((D + 1) log mbar + log(1 / delta))), mbar the mean bound. The theorem leaves
+    the constant c open: c = 1 is a convention, not a guarantee.
+
+    References
+    ----------
+    Huggins, Campbell and Broderick (2016), Theorem 3.2 and Algorithm 1.
+    """
+    epsilon, delta = check_positive(epsilon, "epsilon", below=1.0), check_positive(delta, "delta", below=1.0)
+    return math.ceil(check_positive(c, "c") * _draws(mean_sensitivity, n_features, delta) / epsilon**2)
+
+
+def sensitivity_epsilon(mean_sensitivity: float, n_features: int, size: int, delta: float) -> float:
+    """Return the epsilon of `size` draws, by `sensitivity_size` with c = 1; from 1 on it promises nothing."""
+    return math.sqrt(_draws(mean_sensitivity, n_features, delta) / size)
+
+
+def _draws(mean_sensitivity: float, n_features: int, delta: float) -> float:
+    return mean_sensitivity * ((n_features + 1) * math.log(max(mean_sensitivity, 1.0)) + math.log(1.0 / delta))
+
+
+def check_centers(clustering: Any, n_features: int) -> FloatArray:
+    """Return the centers of a clustering, shape (k, D): an array, a seeding, or a fitted scikit-learn clusterer."""
+    centers = getattr(clustering, "cluster_centers_", getattr(clustering, "centers", clustering))
+    if hasattr(centers, "fit"):
+        raise TypeError(
+            f"clustering is a {type(centers).__name__}, which has no cluster_centers_; give a clusterer that has them, "
+            "such as KMeans or KVariates, or an array of centers"
+        )
+    points = check_matrix(centers, "clustering", n_columns=n_features)
+    if not np.isfinite(points).all():
+        raise DataError("clustering has centers with NaN or infinity")
+    return np.ascontiguousarray(points, dtype=np.float64)
+
+
+def check_theta(center: ArrayLike | None, n_features: int) -> FloatArray:
+    """Return the center of the ball of coefficients, shape (D,)."""
+    theta = np.zeros(n_features) if center is None else np.asarray(center, dtype=np.float64)
+    if theta.shape != (n_features,) or not np.isfinite(theta).all():
+        raise ValueError(f"center has shape {theta.shape}; it must be ({n_features},), finite, one for each column")
+    return np.ascontiguousarray(theta)

@@ -1,0 +1,1 @@
+"""Whether and how nearly rows are linearly separable."""

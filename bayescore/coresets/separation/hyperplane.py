@@ -1,0 +1,134 @@
+"""Hyperplanes through the origin and signed rows: the widest margin, and the rows that contradict a direction.
+
+Rows are taken in coordinates in which X'WX is the identity, and at unit length: z . direction / |direction| is then the
+cosine of an angle, whatever the scales of columns and rows.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+from scipy.optimize import linprog
+
+from bayescore.compiled import jit
+from bayescore.coresets.scores.factor import Whitening
+from bayescore.data.opened import Opened
+from bayescore.data.passes.tiles import TILE, load_tile, new_tile
+from bayescore.models.terms import predictor, squared_lengths
+from bayescore.types import FloatArray, LabelArray, WeightedData, stack
+
+TOLERANCE = 1e-9  # cosine that counts as 0; the solver's own tolerance is 1e-10, the least that HiGHS takes
+CUTS = 500  # rows that a pass brings back
+
+
+class UnsolvedError(RuntimeError):
+    """The linear program was not solved."""
+
+
+def unit_rows(block: WeightedData, white: Whitening) -> tuple[FloatArray, FloatArray]:
+    """Return signed rows at unit length, shape (n, r), rows of zeros as such, and their rounding errors, shape (n,).
+
+    The error is that of z . basis . direction for any direction with entries between -1 and 1.
+    """
+    rows = block.Z @ white.basis
+    length = np.linalg.norm(rows, axis=1)
+    error = block.n_features * np.finfo(float).eps * (np.abs(block.X) @ np.abs(white.basis).sum(axis=1))
+    inverse = np.divide(1.0, length, out=np.zeros_like(length), where=length > error)
+    return rows * inverse[:, None], error * inverse
+
+
+@jit
+def _margins(
+    X: FloatArray,
+    y: LabelArray,
+    basis: FloatArray,
+    normal: FloatArray,
+    reach: FloatArray,
+    margins: FloatArray,
+    errors: FloatArray,
+) -> None:
+    """Write z . normal over abs(z' basis), and the rounding errors of `unit_rows`, shape (n,) each."""
+    tile, eps = new_tile(X.shape[1]), X.shape[1] * 2.220446049250313e-16
+    margin, squares, size = np.empty(TILE), np.empty(TILE), np.empty(TILE)
+    for start in range(0, len(y), TILE):
+        width = min(TILE, len(y) - start)
+        load_tile(X, y, start, width, tile)
+        squared_lengths(tile, basis, size, squares)
+        predictor(tile, normal, margin)
+        size[:] = 0.0
+        for d in range(X.shape[1]):
+            for lane in range(TILE):
+                size[lane] += abs(tile[d, lane]) * reach[d]
+        for lane in range(width):
+            length, error = math.sqrt(squares[lane]), eps * size[lane]
+            inverse = 1.0 / length if length > error else 0.0
+            margins[start + lane] = margin[lane] * inverse
+            errors[start + lane] = error * inverse
+
+
+def widest_margin(unit: FloatArray, error: FloatArray) -> FloatArray | None:
+    r"""Return the direction, shape (r,), of the widest margin of unit rows; None if they prove overlap out of hand.
+
+    .. math:: \max_{t, \gamma} t \quad \text{subject to} \quad z_n \cdot \gamma \ge t - \text{error}_n
+              \text{ for all } n, \quad \textstyle\sum_n z_n \cdot \gamma = N
+
+    The direction is scaled to a largest entry of 1.
+
+    Raises
+    ------
+    UnsolvedError
+        If the solver fails.
+    """
+    n_rows, rank = unit.shape
+    ones = np.ones(n_rows)
+    # Positive multipliers with sum multiplier_n z_n = 0 prove overlap (Stiemke). Where rows all but cancel, the
+    # residuals of 1 regressed on them are such, while the sum in the program is 0 and it has no solution.
+    if (ones - unit @ np.linalg.lstsq(unit, ones)[0]).min() > 1e-3:
+        return None
+    result = linprog(
+        np.append(np.zeros(rank), -1.0),
+        A_ub=np.column_stack([-unit, ones]),
+        b_ub=error,
+        A_eq=np.append(unit.mean(axis=0), 0.0)[None, :],
+        b_eq=[1.0],
+        bounds=(None, None),
+        method="highs-ds",
+        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
+    )
+    if not result.success:
+        raise UnsolvedError(f"the linear program was not solved: {result.message}; standardise the columns")
+    direction = np.asarray(result.x)[:-1]
+    return np.asarray(direction / np.abs(direction).max())
+
+
+@dataclass(frozen=True, eq=False)
+class Against:
+    """Rows that contradict a direction: how many, and the worst `CUTS` with their margins; rows on its plane."""
+
+    n_rows: int
+    n_on_plane: int
+    worst: WeightedData
+    margins: FloatArray
+
+    def merged(self, other: "Against") -> "Against":
+        """Return the sum over two sets of rows."""
+        margins = np.concatenate([self.margins, other.margins])
+        order = np.argsort(margins, kind="stable")[:CUTS]
+        worst = stack([self.worst, other.worst]).take(order)
+        return Against(self.n_rows + other.n_rows, self.n_on_plane + other.n_on_plane, worst, margins[order])
+
+
+def against(opened: Opened, white: Whitening, direction: FloatArray, *, strict: bool) -> Against:
+    """Find the rows on the wrong side of a direction, or if `strict` on its hyperplane; one pass."""
+    normal, size = white.basis @ direction, np.abs(white.basis).sum(axis=1)
+
+    def one(_: int, block: WeightedData) -> Against:
+        margins, error = np.empty((2, len(block)))
+        _margins(block.X, block.y, white.basis, normal, size, margins, error)
+        reach = TOLERANCE + error
+        wrong = np.flatnonzero(margins <= reach if strict else margins < -reach)
+        worst = wrong[np.argsort(margins[wrong], kind="stable")[:CUTS]]
+        return Against(len(wrong), int((np.abs(margins) <= reach).sum()), block.take(worst), margins[worst])
+
+    return reduce(Against.merged, opened.map(one, "trying the direction"))

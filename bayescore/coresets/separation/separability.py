@@ -1,0 +1,284 @@
+r"""Does the maximum likelihood estimate exist? Linear separability of weighted data, by linear programming.
+
+With signed rows z_n = y_n x_n, a direction *separates* if z_n . direction >= 0 in all rows and > 0 in some. Directions
+with z_n . direction = 0 in all rows, as dependent columns have them, separate nothing. Then (Albert and Anderson 1984)
+
+===========================  ==============================  =============================================
+complete separation          > 0 in every row                no maximum likelihood estimate
+quasi-complete separation    some direction, but none so     no maximum likelihood estimate
+overlap                      no direction                    it exists, and is unique where X has full rank
+===========================  ==============================  =============================================
+
+for both links, and whatever the weights, which are positive. One linear program tells the three apart:
+
+.. math:: \max_{t, \beta} t \quad \text{subject to} \quad z_n \cdot \beta \ge t \text{ for all } n, \quad
+          \textstyle\sum_n z_n \cdot \beta = N.
+
+The margin t is above 0, 0, or below 0 in the three cases. Konis' program has the same cone: it maximises the sum over
+z_n . beta >= 0, -1 <= beta <= 1, and 0 means overlap. But there the solver's tolerance is magnified by one over the
+depth of the overlap, and nearly separated data look separated; here -t is that depth.
+
+*Many rows.* If some rows that span the space of all rows overlap, all rows do: that is a proof. So the program sees a
+leverage sample. A direction that separates the sample is tried on all rows in one pass, and the rows that contradict it
+most join the sample: the method of cutting planes.
+
+*Tolerance.* Margins are cosines of the angle between row and hyperplane, where X'WX is the identity (`hyperplane`).
+Those below 1e-9, or below the rounding error of the coordinates, count as 0: data that overlap by less are said to be
+quasi-completely separated.
+
+When to use it: before trusting a coreset whose guarantee needs a finite mu (`complexity`), or a flat prior.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from bayescore.coresets.draws.draw import draw, weighted
+from bayescore.coresets.leverage import check_rank, rates_of
+from bayescore.coresets.scores.factor import Whitening, block_factor, data_factor, whitening
+from bayescore.coresets.separation.hyperplane import TOLERANCE, UnsolvedError, against, unit_rows, widest_margin
+from bayescore.data.opened import Opened
+from bayescore.data.passes.threads import one_blas_thread
+from bayescore.data.sources import as_source
+from bayescore.types import FloatArray, WeightedData, stack
+from bayescore.validation import RandomState, check_seed, warn
+
+_VOID = (
+    "No guarantee of the coreset holds, for mu is infinite, and the posterior is driven by the prior: choose it with "
+    "care, or drop the columns that separate"
+)
+Kind = Literal["overlap", "quasi-complete separation", "complete separation"]
+
+
+@dataclass(frozen=True, eq=False)
+class Separability:
+    """Whether a hyperplane separates the labels.
+
+    Parameters
+    ----------
+    kind : {"overlap", "quasi-complete separation", "complete separation"}
+        What was found.
+    direction : array, shape (D,), optional
+        Coefficients, in the columns of the design matrix, that separate; None for overlap.
+    columns : tuple of str
+        Columns that the direction rests on, those of the largest part in it first.
+    n_rows : int
+        Rows of the data.
+    n_on_plane : int
+        Rows with x_n . direction = 0.
+    n_tried : int
+        Rows that the linear programs saw.
+    n_passes : int
+        Passes over the data.
+    """
+
+    kind: Kind
+    direction: FloatArray | None
+    columns: tuple[str, ...]
+    n_rows: int
+    n_on_plane: int
+    n_tried: int
+    n_passes: int
+
+    @property
+    def mle_exists(self) -> bool:
+        """Whether the maximum likelihood estimate exists."""
+        return self.kind == "overlap"
+
+    def __str__(self) -> str:
+        if self.kind == "overlap":
+            return (
+                f"overlap: no hyperplane separates the labels ({self.n_tried:,} of {self.n_rows:,} rows prove it); "
+                "the maximum likelihood estimate exists"
+            )
+        along = f" along {', '.join(map(repr, self.columns))}" if len(self.columns) <= 3 else ""
+        on_plane = f", {self.n_on_plane:,} lie on the hyperplane" if self.n_on_plane else ""
+        return (
+            f"{self.kind}{along}: none of the {self.n_rows:,} rows is on the wrong side{on_plane}; "
+            "the maximum likelihood estimate does not exist"
+        )
+
+
+def separability(
+    data: Any,
+    y: Any = None,
+    *,
+    label: str | None = None,
+    weights: Any = None,
+    intercept: bool = False,
+    random_state: RandomState = None,
+    progressbar: bool = True,
+) -> Separability:
+    """Find out whether a hyperplane separates the labels, completely or quasi-completely.
+
+    Three passes where the labels overlap, some more where they are separated, or nearly so.
+
+    Parameters
+    ----------
+    data, y, label, weights, intercept, progressbar
+        As in `build_coreset`. There is no `standardize`: with an intercept no scaling changes the answer.
+    random_state : int, Generator, SeedSequence or None
+        Seed of the leverage sample. The answer does not depend on it, only which of many directions is shown.
+
+    Returns
+    -------
+    Separability
+
+    Raises
+    ------
+    DataError
+        If the data cannot be used, or all their entries are 0; the message names the place and the remedy.
+    RuntimeError
+        If a linear program is not solved.
+
+    References
+    ----------
+    Albert and Anderson (1984), On the existence of maximum likelihood estimates in logistic regression models,
+    Biometrika 71(1). Konis (2007), Linear programming algorithms for detecting separated data in binary logistic
+    regression models, DPhil thesis, Oxford.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[1.0], [2.0], [3.0], [4.0]])
+    >>> separability(X, [0, 0, 1, 1], intercept=True).kind
+    'complete separation'
+    >>> print(separability(X, [0, 1, 0, 1], intercept=True))
+    overlap: no hyperplane separates the labels (4 of 4 rows prove it); the maximum likelihood estimate exists
+    """
+    opened = opened_source(data, y, label=label, weights=weights, intercept=intercept, progress=progressbar)
+    _ = opened.scan  # checks the rows
+    with one_blas_thread():
+        white = data_whitening(opened)
+        rows = first_rows(opened, white, check_seed(random_state))
+        return separate(opened, rows, white)[0]
+
+
+def warn_if_separable(opened: Opened, rows: WeightedData, seed: int) -> None:
+    """Warn if the labels of `opened` are separated; `rows`, a coreset of it, make this cheap.
+
+    A coreset of full column rank that overlaps proves that all rows overlap: no pass over them is needed.
+
+    Warns
+    -----
+    UserWarning
+        If the maximum likelihood estimate does not exist: then no bound on the coreset's error holds. Also if the
+        linear program is not solved.
+    """
+    with one_blas_thread():
+        white = whitening(block_factor(rows))
+        if white.rank < rows.n_features:
+            white = data_whitening(opened)
+            if not _spans(rows, white):
+                rows = stack([rows, first_rows(opened, white, seed)])
+        try:
+            answer, _ = separate(opened, rows, white)
+        except UnsolvedError as error:  # the coreset is there; do not lose it
+            warn(f"whether the labels are separated is not known: {error}")
+            return
+    if not answer.mle_exists:
+        warn(f"{answer}. {_VOID}")
+
+
+def warn_if_rows_separable(rows: WeightedData) -> None:
+    """Warn if the labels of a coreset's own rows are separated: of a stream no others are left to look at.
+
+    Warns
+    -----
+    UserWarning
+        If a hyperplane separates them, or the linear program is not solved.
+    """
+    with one_blas_thread():
+        try:
+            separated = separating(rows, whitening(block_factor(rows))) is not None
+        except UnsolvedError as error:
+            warn(f"whether the labels are separated is not known: {error}")
+            return
+    if separated:
+        warn(
+            f"a hyperplane separates the labels of the coreset's {len(rows)} rows, and perhaps those of the whole "
+            f"stream. If it does: {_VOID[0].lower()}{_VOID[1:]}"
+        )
+
+
+def opened_source(
+    data: Any, y: Any = None, *, label: str | None = None, weights: Any = None, intercept: bool, progress: bool
+) -> Opened:
+    """Return the rows of `data`, with a column of ones first if `intercept`."""
+    raw = as_source(data, y, label=label, weights=weights)
+    return Opened(raw, replace(raw.design, intercept=True) if intercept else None, progress=progress)
+
+
+def data_whitening(opened: Opened) -> Whitening:
+    """Return coordinates in which X'WX of all rows is the identity; one pass."""
+    white = whitening(data_factor(opened))
+    check_rank(white)
+    return white
+
+
+def first_rows(opened: Opened, white: Whitening, seed: int) -> WeightedData:
+    """Return the rows that the linear program sees first: they span all, and there are few enough to be fast."""
+    return leverage_sample(opened, white, 500 + 5 * white.rank, seed)
+
+
+def leverage_sample(opened: Opened, white: Whitening, size: int, seed: int) -> WeightedData:
+    """Return a leverage coreset of `size` draws, or more until it spans all rows, or all rows if they are no more."""
+    weight_total = opened.scan.weight_total
+    while size < opened.scan.n_rows:
+        drawn = draw(
+            opened,
+            lambda block: rates_of(white.leverage(block), block.weights, weight_total),
+            size,
+            seed,
+            canonical=True,
+            description="leverage sample",
+        )
+        rows = weighted(drawn, size)
+        if _spans(rows, white):
+            return rows
+        size *= 4
+    return opened.gathered()
+
+
+def _spans(rows: WeightedData, white: Whitening) -> bool:
+    # of all rows at unit length the least singular value is at least 1, of a sample it is about sqrt(size / rank)
+    return int(np.linalg.matrix_rank(unit_rows(rows, white)[0], rtol=1e-6)) == white.rank
+
+
+def separate(opened: Opened, rows: WeightedData, white: Whitening) -> tuple[Separability, WeightedData]:
+    """Answer for all rows of `opened`, by cutting planes from `rows`, which span them; return the rows used too."""
+    n_rows = opened.scan.n_rows
+    while True:
+        separated = separating(rows, white)
+        if separated is None:
+            return Separability("overlap", None, (), n_rows, 0, len(rows), opened.n_passes), rows
+        direction, complete = separated
+        wrong = against(opened, white, direction, strict=complete)
+        if wrong.n_rows == 0:
+            kind: Kind = "complete separation" if complete else "quasi-complete separation"
+            beta = white.basis @ direction
+            columns = _carrying(beta, white, opened.design.names)
+            answer = Separability(kind, beta, columns, n_rows, wrong.n_on_plane, len(rows), opened.n_passes)
+            return answer, rows
+        rows = stack([rows, wrong.worst])
+
+
+def separating(rows: WeightedData, white: Whitening) -> tuple[FloatArray, bool] | None:
+    """Return a direction, in coordinates of `white`, that separates `rows`, and whether completely; None if none."""
+    unit, error = unit_rows(rows, white)
+    direction = widest_margin(unit, error)
+    if direction is None:
+        return None
+    # a shade stricter than `against`: rows once tried do not contradict again, so that cutting planes come to an end
+    margins = unit @ direction
+    if (margins + error).min() < -0.99 * TOLERANCE:
+        return None
+    return direction, bool((margins - error).min() > 1.01 * TOLERANCE)
+
+
+def _carrying(beta: FloatArray, white: Whitening, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of the columns with a part in `beta` beyond rounding, the largest part first."""
+    part = np.abs(np.divide(beta, white.scale, out=np.zeros_like(beta), where=white.scale > 0.0))
+    order = np.argsort(-part, kind="stable")
+    return tuple(names[d] for d in order if part[d] > 1e-6 * part.max())

@@ -1,0 +1,1 @@
+"""Merge and reduce: trees of reductions over streams and sources."""

@@ -1,0 +1,144 @@
+r"""Merge and reduce: a coreset of any number of rows in one pass, from a binary tree of reductions.
+
+Leaves are blocks of a fixed number of consecutive rows. Each is reduced to a node; two nodes of one level are put
+together and reduced to one of the next, as in a binary counter, so that at most log2(leaves) + 1 nodes are alive, and a
+row goes through one reduction a level. The shape of the tree depends on the order of the rows alone, and each node has
+random numbers of its own, so that whoever reduces a leaf, and when, changes nothing.
+
+Calibrated nodes need a point at which to meet totals. It is the mode of the rows so far, renewed each time the number
+of leaves has doubled: all leaves from 2^j to 2^(j+1) - 1 use that of the first 2^j. So it is a function of the order of
+rows too, and the leaves of such a generation can be reduced in parallel.
+
+When to use it: rows that come once, and where each row should be looked at once. `online` draws from such rows too, and
+keeps them; only calibrated nodes keep the mode.
+
+References
+----------
+Bentley and Saxe (1980), Decomposable searching problems; Har-Peled and Mazumdar (2004), On coresets for k-means.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from bayescore.coresets.calibrated import WEAK
+from bayescore.coresets.calibration.drift import Carried, errors_at, joined
+from bayescore.coresets.method import DELTA, Reduced
+from bayescore.coresets.trees.reduce import Reducer
+from bayescore.types import FloatArray, WeightedData, stack
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """Rows that stand for 2^level leaves.
+
+    Parameters
+    ----------
+    level : int
+        Height above the leaves.
+    rows : WeightedData
+        The rows.
+    loss, radius : float
+        What was lost up to here, and where epsilon holds; see `Reduced`.
+    anchor : array, shape (D,), optional
+        Where calibrated rows meet the totals.
+    share : float
+        Variance of all calibrations at the anchor, in units of that of the node's own; 0 for rows that are all there.
+    carried : tuple of Carried
+        Errors there of calibrations at earlier points (`drift`).
+    """
+
+    level: int
+    rows: WeightedData
+    loss: float
+    radius: float = math.inf
+    anchor: FloatArray | None = None
+    share: float = 0.0
+    carried: tuple[Carried, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """All that is kept of the leaves so far.
+
+    Parameters
+    ----------
+    reducer : Reducer
+        How nodes are reduced; its size is that of a node.
+    seed : int
+        Seed of all nodes.
+    nodes : tuple of Node
+        Live nodes, that of the highest level first.
+    n_leaves : int
+        Leaves so far.
+    losses : tuple of float
+        Largest loss met at each level, that of the levels below included.
+    anchor : array, shape (D,), optional
+        Where calibrated nodes meet the totals.
+    """
+
+    reducer: Reducer
+    seed: int
+    nodes: tuple[Node, ...] = ()
+    n_leaves: int = 0
+    losses: tuple[float, ...] = ()
+    anchor: FloatArray | None = None
+
+    def absorb(self, leaf: Reduced) -> Self:
+        """Return the tree with the next leaf, which `reduced_leaf` reduced at this tree's anchor."""
+        nodes, losses, anchor = list(self.nodes), list(self.losses), leaf.anchor
+        node = Node(0, leaf.rows, leaf.loss, leaf.radius, leaf.anchor, 0.0 if leaf.kept else 1.0)
+        while True:
+            losses += [0.0] * (node.level + 1 - len(losses))
+            losses[node.level] = float(np.maximum(losses[node.level], node.loss))  # NaN stays
+            if not nodes or nodes[-1].level > node.level:
+                break
+            left, level = nodes.pop(), node.level + 1
+            # the node of all leaves so far renews the anchor, and is reduced there already
+            merged = self._reduce(stack([left.rows, node.rows]), level, self.n_leaves, self.anchor if nodes else None)
+            anchor = merged.anchor
+            loss = self.reducer.method.composed(float(np.maximum(left.loss, node.loss)), merged.loss)
+            radius = min(left.radius, node.radius, merged.radius)
+            node = Node(level, merged.rows, loss, radius, anchor, *self._errors(left, node, merged))
+        return replace(
+            self,
+            nodes=(*nodes, node),
+            n_leaves=self.n_leaves + 1,
+            losses=tuple(losses),
+            anchor=self.anchor if nodes else anchor,
+        )
+
+    def _reduce(self, rows: WeightedData, level: int, last: int, anchor: FloatArray | None) -> Reduced:
+        return self.reducer(rows, node_seed(self.seed, level, last), node_delta(level, last), anchor)
+
+    def reduced_leaf(self, index: int, block: WeightedData) -> Reduced:
+        """Return leaf number `index`, of this tree's generation, reduced."""
+        return self._reduce(block, 0, index, self.anchor)
+
+    def _errors(self, left: Node, right: Node, merged: Reduced) -> tuple[float, tuple[Carried, ...]]:
+        """Return share and carried errors of the node merged of two."""
+        if merged.anchor is None:
+            return 0.0, ()
+        at = merged.anchor.tobytes()
+        same = [part.share for part in (left, right) if part.anchor is not None and part.anchor.tobytes() == at]
+        share = 0.5 * sum(same) if merged.kept else 1.0 + 0.25 * sum(same)
+        return share, joined(e for part in (left, right) for e in self.errors_at(part, merged.anchor))
+
+    def errors_at(self, node: Node, theta: FloatArray) -> tuple[Carried, ...]:
+        """Return the errors of a calibrated node's score at theta."""
+        if node.anchor is None or (node.share == 0.0 and not node.carried):
+            return ()
+        return errors_at(theta, node.rows, node.anchor, node.share, node.carried, self.reducer.link, WEAK)
+
+
+def node_seed(seed: int, level: int, last: int) -> int:
+    """Return the seed of the node of a level that ends with leaf number `last`."""
+    return int(np.random.default_rng([seed, level, last]).integers(2**62))
+
+
+def node_delta(level: int, last: int) -> float:
+    """Return the node's share of delta: 6 / (pi n)^2 of it for the n-th reduction, so that all add up to delta."""
+    n = 2 * last - last.bit_count() + level + 1
+    return DELTA * 6.0 / (math.pi * n) ** 2

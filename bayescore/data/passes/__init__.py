@@ -1,0 +1,1 @@
+"""How passes over rows are run: cut, sent to workers, summed exactly."""

@@ -1,0 +1,111 @@
+"""`Scan`: what the first pass over rows learns of them, having checked every entry."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayescore.compiled import jit
+from bayescore.data.passes.exact import exact_weight, total_weight
+from bayescore.types import Design, FloatArray, WeightedData
+from bayescore.validation import DataError, check_finite
+
+MAX_ENTRY = 1e100  # squared distances and their fixed-point sums stay finite
+
+
+class BlockRange(NamedTuple):
+    """Number of rows of a block, range of its columns, shapes (D,), and of its weights, and their exact sum."""
+
+    n_rows: int
+    low: FloatArray
+    high: FloatArray
+    smallest_weight: float
+    largest_weight: float
+    weight: int
+
+
+@dataclass(frozen=True, eq=False)
+class Scan:
+    """Number of rows, range of the columns, shapes (D,), and of the weights, and their total; entries are finite."""
+
+    n_rows: int
+    low: FloatArray
+    high: FloatArray
+    smallest_weight: float
+    largest_weight: float
+    weight_total: float
+
+    @property
+    def largest(self) -> FloatArray:
+        """Largest size of an entry of each column, shape (D,)."""
+        return np.maximum(np.abs(self.low), np.abs(self.high))
+
+    @property
+    def constant(self) -> NDArray[np.bool_]:
+        """Which columns are constant, shape (D,)."""
+        return np.asarray(self.low == self.high)
+
+    @classmethod
+    def of(cls, blocks: Sequence[BlockRange], names: tuple[str, ...]) -> Self:
+        """Return the scan of rows in blocks.
+
+        Raises
+        ------
+        DataError
+            If an entry is too large.
+        """
+        low: FloatArray = np.stack([block.low for block in blocks]).min(axis=0)
+        high: FloatArray = np.stack([block.high for block in blocks]).max(axis=0)
+        check_reach(low, high, names)
+        return cls(
+            n_rows=sum(block.n_rows for block in blocks),
+            low=low,
+            high=high,
+            smallest_weight=min(block.smallest_weight for block in blocks),
+            largest_weight=max(block.largest_weight for block in blocks),
+            weight_total=total_weight(block.weight for block in blocks),
+        )
+
+    def through(self, design: Design) -> Self:
+        """Return the scan of the design matrix made of these raw columns."""
+        low, high = (design.transform(bound[None, :])[0] for bound in (self.low, self.high))
+        return replace(self, low=low, high=high)
+
+
+@jit
+def _column_range(X: FloatArray, low: FloatArray, high: FloatArray) -> bool:
+    """Widen `low` and `high` to the range of each column; return whether every entry is finite."""
+    total = np.zeros(X.shape[1])
+    for n in range(X.shape[0]):
+        for d in range(X.shape[1]):
+            x = X[n, d]
+            low[d] = min(low[d], x)
+            high[d] = max(high[d], x)
+            total[d] += x - x  # NaN for NaN and infinity
+    return not np.isnan(total.sum())
+
+
+def check_reach(low: FloatArray, high: FloatArray, names: tuple[str, ...], where: str = "the data") -> None:
+    """Raise if a column with this range, shapes (D,), has entries whose squares overflow."""
+    if max(float(high.max()), -float(low.min())) > MAX_ENTRY:
+        d = int(np.argmax(np.maximum(high, -low)))
+        raise DataError(
+            f"{where}: column {names[d]!r} has entries above {MAX_ENTRY:g} in size; rescale it: squares overflow"
+        )
+
+
+def block_range(names: tuple[str, ...], start: int, block: WeightedData) -> BlockRange:
+    """Return the range of a block with columns `names`, its first row at position `start`.
+
+    Raises
+    ------
+    DataError
+        If an entry is NaN or infinite; the message names its row and column.
+    """
+    low, high = block.X[0].copy(), block.X[0].copy()
+    if not _column_range(block.X, low, high):
+        check_finite(block.X, names, start)
+    w = block.weights
+    return BlockRange(len(block), low, high, float(w.min()), float(w.max()), exact_weight(w))

@@ -1,0 +1,228 @@
+"""Blocks of rows as their owners make them: (X, y) or (X, y, weights), from an iterator or a callable.
+
+`Intake` checks each block and remembers what the blocks before it were like. `block_source` turns a callable that
+gives a fresh iterator each time into a `Source`; a `Stream` is read once, and learns its labels on the way.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from bayescore.data.passes.cutter import MAX_BLOCK_ROWS
+from bayescore.data.passes.exact import exact_weight, total_weight
+from bayescore.data.passes.scan import check_reach
+from bayescore.data.sources.columns import MANY
+from bayescore.data.sources.tables import is_dask, is_table
+from bayescore.types import Design, LabelArray, WeightedData
+from bayescore.validation import (
+    DataError,
+    check_finite,
+    check_matrix,
+    check_weights,
+    signed_labels,
+    sorted_labels,
+    two_classes,
+)
+
+LABEL = "y"  # what the labels of blocks are called
+
+
+def labels_of(y: Any, n_rows: int, name: str = "y") -> tuple[NDArray[Any], list[Any]]:
+    """Return the labels of `n_rows` rows as an array, and the first few of the distinct ones."""
+    labels = np.asarray(y, dtype=object if isinstance(y, list | tuple) else None)
+    if labels.shape != (n_rows,):
+        raise DataError(f"{name} has shape {labels.shape}; it must be ({n_rows},), one label for each row (np.ravel?)")
+    found = pd.unique(labels)[:MANY]
+    return labels, [v.item() if isinstance(v, np.generic) else v for v in found]
+
+
+@dataclass(frozen=True)
+class Intake:
+    """What is known of the blocks so far: columns, labels in the order met, numbers of blocks and rows, weight.
+
+    Until both labels are known, the first one met is -1 and the second +1.
+    """
+
+    names: tuple[str, ...] | None = None
+    met: tuple[Any, ...] = ()
+    n_blocks: int = 0
+    n_rows: int = 0
+    weight: int = 0
+
+    @property
+    def classes(self) -> tuple[Any, Any]:
+        """The two labels, the second in sorted order being +1."""
+        return two_classes(self.met)
+
+    @property
+    def weight_total(self) -> float:
+        """Total weight of the rows so far."""
+        return total_weight([self.weight])
+
+    def settled(self, rows: WeightedData) -> WeightedData:
+        """Return rows of these blocks with +1 for the second class in sorted order."""
+        return rows if self.classes[1] == self.met[1] else replace(rows, y=-rows.y)
+
+    def take(self, X: Any, y: Any, weights: Any = None) -> tuple["Intake", WeightedData]:
+        """Return what is known after another block, and the block as weighted rows of raw features.
+
+        Raises
+        ------
+        DataError
+            If the block cannot be used; blocks and their rows are counted from 0.
+        """
+        where = f"block {self.n_blocks}"
+        matrix = check_matrix(X, f"{where}: X")
+        names = self._names_of(X, matrix.shape[1], where)
+        raw = np.array(matrix, dtype=np.float64, order="C")  # rows wait here while the caller may reuse the array
+        check_finite(raw, names, 0, where)
+        check_reach(raw.min(axis=0), raw.max(axis=0), names, where)
+        n = len(raw)
+        w = np.ones(n) if weights is None else check_weights(weights, n, f"{where}: weights").copy()
+        signs, met = self._signs(y, n, f"{where}: y")
+        weight = sum(exact_weight(w[low : low + MAX_BLOCK_ROWS]) for low in range(0, n, MAX_BLOCK_ROWS))
+        known = Intake(names, met, self.n_blocks + 1, self.n_rows + n, self.weight + weight)
+        return known, WeightedData(raw, signs, w, np.arange(self.n_rows, self.n_rows + n))
+
+    def _names_of(self, X: Any, n_columns: int, where: str) -> tuple[str, ...]:
+        names = tuple(str(name) for name in getattr(X, "columns", (f"x{d}" for d in range(n_columns))))
+        if len(set(names)) < len(names):
+            twice = next(name for i, name in enumerate(names) if name in names[:i])
+            raise DataError(f"{where} has several columns named {twice!r}; rename them")
+        if self.names is None or names == self.names:
+            return names
+        if len(names) != len(self.names):
+            raise DataError(
+                f"{where} has {len(names)} columns, the blocks before it {len(self.names)}; give the same columns in "
+                "every block, or begin anew"
+            )
+        raise DataError(
+            f"{where} has the columns {', '.join(names[:5])}, the blocks before it {', '.join(self.names[:5])}; give "
+            "the same columns in the same order"
+        )
+
+    def _signs(self, y: Any, n_rows: int, name: str) -> tuple[LabelArray, tuple[Any, ...]]:
+        """Return the labels as +1 for the second one met and -1 for the first, and the labels met."""
+        labels, found = labels_of(y, n_rows, name)
+        met = (*self.met, *(label for label in sorted_labels(found, name) if label not in self.met))
+        if len(met) == 1:
+            return np.full(n_rows, np.int8(-1)), met
+        first, second = met[:2]
+        two_classes((first, second), name)
+        return signed_labels(labels, (first, second), 0, name), (first, second)
+
+
+def is_stream(data: Any) -> bool:
+    """Whether `data` gives its rows once, as iterators and generators do."""
+    return hasattr(data, "__next__") and not is_table(data) and not is_dask(data)
+
+
+def numbered(blocks: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
+    """Yield blocks as tuples; an error inside the iterator names the block.
+
+    Raises
+    ------
+    DataError
+        If the iterator fails, with its error as the cause.
+    TypeError
+        If a block is no tuple (X, y) or (X, y, weights).
+    """
+    stream, number = iter(blocks), 0
+    while True:
+        try:
+            block = next(stream)
+        except StopIteration:
+            return
+        except Exception as error:
+            raise DataError(f"block {number} could not be read: {type(error).__name__}: {error}") from error
+        if not isinstance(block, tuple | list) or len(block) not in (2, 3):
+            found = f"{len(block)} items" if isinstance(block, tuple | list) else f"a {type(block).__name__}"
+            raise TypeError(f"block {number} is {found}; give tuples (X, y) or (X, y, weights)")
+        yield tuple(block)
+        number += 1
+
+
+class Stream:
+    """Rows of a one-shot iterator of blocks; their number and labels are known at the end."""
+
+    label = LABEL
+
+    def __init__(self, blocks: Iterable[Any]) -> None:
+        self._blocks = numbered(blocks)
+        first = next(self._blocks, None)
+        if first is None:
+            raise DataError("data is an iterator without a block: was it read before?")
+        known, _ = Intake().take(*first)
+        assert known.names is not None
+        self._blocks = chain([first], self._blocks)
+        self.design = Design(known.names)
+        self.intake = Intake()
+
+    def blocks(self) -> Iterator[WeightedData]:
+        """Yield the rows in order, once.
+
+        Raises
+        ------
+        DataError
+            If a block cannot be used, or the rows have been read.
+        """
+        if self.intake.n_blocks:
+            raise DataError("data is an iterator, and its rows have been read: they come once")
+        for given in self._blocks:
+            self.intake, block = self.intake.take(*given)
+            yield block
+
+
+@dataclass(frozen=True, eq=False)
+class BlockSource:
+    """Rows of a callable that returns a fresh iterator of the same blocks each time."""
+
+    open: Callable[[], Iterable[Any]]
+    design: Design
+    classes: tuple[Any, Any]
+    n_rows: int
+    label: str = LABEL
+
+    def blocks(self) -> Iterator[WeightedData]:
+        """Yield the rows in order.
+
+        Raises
+        ------
+        DataError
+            If they are not as many as in the first pass.
+        """
+        intake = Intake(self.design.raw_names, self.classes)
+        for given in numbered(self.open()):
+            intake, block = intake.take(*given)
+            yield block
+        if intake.n_rows != self.n_rows:
+            raise DataError(
+                f"data gave {self.n_rows} rows first and {intake.n_rows} now: the callable must return a *fresh* "
+                "iterator of the same blocks each time"
+            )
+
+
+def block_source(factory: Callable[[], Iterable[Any]]) -> BlockSource:
+    """Return a callable's blocks as a source; one pass, for the columns, the labels and the number of rows.
+
+    Raises
+    ------
+    TypeError
+        If it does not return an iterable of blocks.
+    DataError
+        If there is no block, a block cannot be used, or the labels are not of two classes.
+    """
+    given = factory()
+    if not isinstance(given, Iterable):
+        raise TypeError(f"data() returned a {type(given).__name__}; return an iterator of blocks (X, y)")
+    intake = Intake()
+    for block in numbered(given):
+        intake, _ = intake.take(*block)
+    if intake.names is None:
+        raise DataError("data() returned an iterator without a block")
+    return BlockSource(factory, Design(intake.names), intake.classes, intake.n_rows)

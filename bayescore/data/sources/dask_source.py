@@ -1,0 +1,252 @@
+"""Dask data frames and arrays as sources; workers of a cluster read and map the rows where they are.
+
+Descriptors travel, not rows: a file and row groups where the frame is read from Parquet on a shared file system, the
+partition's own graph otherwise. The head of a partition that completes a canonical block begun in the one before is
+the only part of the rows that moves between workers. A task lost with its worker runs again elsewhere, from the same
+rows with the same seed, so a killed worker changes nothing.
+
+With a `distributed` client the cluster runs the passes; without one, bayescore's own threads do, whatever local
+scheduler is set. Arithmetic is that of each worker's processor: workers of one kind give the same bits.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from dask.base import compute, get_scheduler
+from dask.delayed import Delayed, delayed
+from dask.optimization import cull
+
+from bayescore.data.passes.cutter import block_rows
+from bayescore.data.passes.tasks import Division, Future, Part, Task
+from bayescore.data.sources.columns import Columns, ColumnSource, add_labels, chosen_columns
+from bayescore.data.sources.parquet import parquet_source
+from bayescore.data.sources.tables import as_table
+from bayescore.types import Source, WeightedData
+from bayescore.validation import DataError
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Rows of a partition, from position `start` of the data on; `frame` is a promise until a worker has it."""
+
+    frame: Any
+    number: int
+    start: int
+    n_rows: int
+    columns: Columns
+    step: int
+
+    def read(self, low: int, high: int) -> Iterator[WeightedData]:
+        """Yield the rows low, ..., high - 1."""
+        frame = self.frame
+        if isinstance(frame, Delayed):
+            frame = frame.compute(scheduler="synchronous")
+        if len(frame) != self.n_rows:
+            raise DataError(
+                f"{self.place(0)} has {len(frame)} rows now and had {self.n_rows}: the graph must give the same rows "
+                "each time; persist() the collection, or write it to Parquet"
+            )
+        for a in range(low, high, self.step):
+            part = as_table(frame.iloc[a : min(a + self.step, high)], f"partition {self.number}")
+            (batch,) = part.select(self.columns.names).combine_chunks().to_batches()
+            yield self.columns.block(batch, self.start + a)
+
+    def place(self, row: int) -> str:
+        """Name the partition."""
+        return f"row {row} of partition {self.number}"
+
+    def cut(self, low: int, high: int) -> "Partition":
+        """Return a few of the rows as a partition of their own, cut out where the partition is."""
+        rows = delayed(_rows)(self.frame, low, high)
+        return replace(self, frame=rows, start=self.start + low, n_rows=high - low)
+
+
+def _rows(frame: pd.DataFrame, low: int, high: int) -> pd.DataFrame:
+    return frame.iloc[low:high]
+
+
+@dataclass(frozen=True)
+class ClusterPool:
+    """The workers of a `distributed` cluster."""
+
+    client: Any
+
+    @property
+    def n_workers(self) -> int:
+        """Number of threads of all workers."""
+        return max(1, int(sum(self.client.nthreads().values())))
+
+    def submit(self, run: Any, task: Task, /, *arguments: Any) -> Future:
+        """Run ``run(task, *arguments)`` on the worker that has most of its rows."""
+        whole, *heads = task.parts
+        cut = [
+            Part(part.piece.cut(part.low, part.high), 0, part.high - part.low)
+            if isinstance(part.piece, Partition) and part.high - part.low < part.piece.n_rows
+            else part
+            for part in heads
+        ]
+        task = replace(task, parts=[whole, *cut])
+        future: Future = self.client.compute(delayed(run, pure=False)(task, *arguments))
+        return future
+
+
+def active_pool(collection: Any) -> ClusterPool | None:
+    """Return the cluster that would compute a collection, or None."""
+    client = getattr(get_scheduler(collections=[collection]), "__self__", None)
+    return None if client is None else ClusterPool(client)
+
+
+@dataclass(frozen=True, eq=False)
+class DaskSource(ColumnSource):
+    """Rows of the partitions of a collection."""
+
+    frames: tuple[Delayed, ...]
+    lengths: tuple[int, ...]
+    columns: Columns
+    pool: ClusterPool | None
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return sum(self.lengths)
+
+    def division(self, step: int) -> Division:
+        """Return the partitions."""
+        starts = np.cumsum([0, *self.lengths]).tolist()
+        pieces = [
+            Partition(frame, i, starts[i], self.lengths[i], self.columns, step) for i, frame in enumerate(self.frames)
+        ]
+        return Division(pieces, self.pool)
+
+    def blocks(self) -> Iterator[WeightedData]:
+        """Yield the rows in order, computed by the scheduler that is set and brought here."""
+        for piece in self.division(block_rows(len(self.columns.features))).pieces:
+            assert isinstance(piece, Partition)
+            (frame,) = compute(piece.frame)
+            yield from replace(piece, frame=frame).read(0, piece.n_rows)
+
+
+def dask_source(data: Any, y: Any, label: str | None, weights: Any) -> Source:
+    """Return a Dask data frame or array as a source; reads the labels, partition by partition.
+
+    Parameters
+    ----------
+    data : dask.dataframe.DataFrame or dask.array.Array
+        Rows. Divisions may be unknown: partitions count in their order. An array is cut by its chunks of rows.
+    y : dask Series or array, optional
+        Labels beside `data`, in the same partitions.
+    label : str, optional
+        Column of the labels.
+    weights : str, dask Series or array, optional
+        Column of the weights, or the weights, in the same partitions.
+
+    Raises
+    ------
+    DataError
+        If the columns, labels, weights or partitions cannot be used.
+    TypeError
+        For a collection of another kind.
+    """
+    is_frame = hasattr(data, "columns")
+    if getattr(data, "ndim", None) != 2 or not (is_frame or hasattr(data, "chunks")):
+        raise TypeError(f"data is a Dask {type(data).__name__}; give a DataFrame, or an Array of rows by columns")
+    if y is None and not is_frame:
+        raise DataError("y is missing: give the labels as a Dask array in the chunks of data's rows")
+    if y is not None and label is not None:
+        raise DataError(f"y and label={label!r} are both given; give one of them")
+    pool = active_pool(data)
+    if is_frame and y is None and (weights is None or isinstance(weights, str)):
+        kept = _parquet_of(data)
+        if kept is not None:
+            return parquet_source(kept[0], label, weights, only=kept[1], pool=pool)
+    names = [str(name) for name in data.columns] if is_frame else [f"x{d}" for d in range(data.shape[1])]
+    beside: dict[str, Any] = {}
+    if y is not None:
+        label = str(getattr(y, "name", None) or "y") if hasattr(y, "to_frame") else "y"
+        beside[label] = y
+    if weights is not None and not isinstance(weights, str):
+        beside["weight"], weights = weights, "weight"
+    for name in beside:
+        if name in names:
+            raise DataError(f"data has a column {name!r} beside the one given; rename it, or name it as label")
+    empty = _frame(_meta(data), names, {name: _meta(other) for name, other in beside.items()}, 0)
+    columns = chosen_columns(pa.Schema.from_pandas(empty, preserve_index=False), label, weights, None)
+    frames = partitions(data if is_frame else data.rechunk({1: -1}))
+    others = {name: partitions_beside(other, data, len(frames), name) for name, other in beside.items()}
+    labels = others.get(columns.label) or partitions(data[[label]])
+    surveys = compute(*[delayed(_survey)(part, columns.label) for part in labels])
+    found: dict[Any, None] = {}
+    any(add_labels(found, own) for _, own in surveys)
+    if not sum(n_rows for n_rows, _ in surveys):
+        raise DataError("data is an empty collection; it needs at least one row")
+    if beside or not is_frame:
+        frames = [
+            delayed(_frame)(frame, names, {name: parts[i] for name, parts in others.items()}, i)
+            for i, frame in enumerate(frames)
+        ]
+    return DaskSource(tuple(frames), tuple(n for n, _ in surveys), columns.with_classes(found), pool)
+
+
+def _meta(collection: Any) -> Any:
+    """Return a collection of no rows with the types of this one; a whole array in memory as it is."""
+    if hasattr(collection, "columns") or hasattr(collection, "to_frame"):
+        return collection._meta
+    return np.empty((0, *np.shape(collection)[1:]), collection.dtype)
+
+
+def _frame(rows: Any, names: list[str], beside: dict[str, Any], number: int) -> pd.DataFrame:
+    """Return rows, and columns beside them, as one data frame."""
+    frame = pd.DataFrame(rows).set_axis(names, axis=1).reset_index(drop=True)
+    for name, values in beside.items():
+        if len(values) != len(frame):
+            raise DataError(f"partition {number} of {name!r} has {len(values)} rows, that of data {len(frame)}")
+        frame[name] = getattr(values, "array", values)
+    return frame
+
+
+def _survey(part: Any, label: str) -> tuple[int, pa.Array]:
+    """Return the number of rows of a partition, and its distinct labels."""
+    frame = part if isinstance(part, pd.DataFrame) else pd.DataFrame({label: getattr(part, "array", part)})
+    return len(frame), pa.chunked_array(as_table(frame).column(label)).unique()
+
+
+def partitions(collection: Any) -> list[Delayed]:
+    """Return the partitions of a collection in order, each with the part of the graph that it needs."""
+    parts = np.ravel(collection.to_delayed()).tolist()
+    graph = dict(parts[0].dask)
+    return [Delayed(part.key, cull(graph, [part.key])[0]) for part in parts]
+
+
+def partitions_beside(collection: Any, data: Any, n_partitions: int, name: str) -> list[Delayed]:
+    """Return the partitions of labels or weights beside a collection of `n_partitions`."""
+    if not hasattr(collection, "__dask_graph__") or getattr(collection, "ndim", 1) != 1:
+        raise DataError(
+            f"{name!r} beside a Dask collection is a {type(collection).__name__}; give a one-dimensional Dask "
+            "collection in the same partitions, or name a column of data"
+        )
+    known = getattr(data, "chunks", None)
+    if known is not None and hasattr(collection, "rechunk") and not np.isnan([*known[0], *collection.chunks[0]]).any():
+        if sum(known[0]) != sum(collection.chunks[0]):
+            raise DataError(f"{name!r} has {sum(collection.chunks[0])} entries; data have {sum(known[0])} rows")
+        collection = collection.rechunk((known[0],))
+    parts = partitions(collection)
+    if len(parts) != n_partitions:
+        raise DataError(f"{name!r} has {len(parts)} partitions and data {n_partitions}; make them alike")
+    return parts
+
+
+def _parquet_of(frame: Any) -> tuple[Path, list[str]] | None:
+    """Return path and columns of a frame that is local Parquet, read as it is; None for others."""
+    read = frame.expr.simplify()
+    if not {"path", "columns", "filters", "index", "_partitions"} <= set(getattr(read, "_parameters", ())):
+        return None
+    path = read.operand("path")
+    plain = not any(read.operand(name) for name in ("filters", "index", "_partitions"))
+    if not plain or not isinstance(path, str | Path) or not Path(path).exists():
+        return None
+    return Path(path), [str(name) for name in frame.columns]

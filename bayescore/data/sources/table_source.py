@@ -1,0 +1,82 @@
+"""Tables in memory (pandas, polars, Arrow) as sources."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from bayescore.data.passes.cutter import block_rows
+from bayescore.data.passes.tasks import Division, slices
+from bayescore.data.sources.columns import Columns, ColumnSource, add_labels, chosen_columns
+from bayescore.data.sources.tables import as_table
+from bayescore.types import WeightedData
+from bayescore.validation import DataError, check_weights
+
+
+@dataclass(frozen=True, eq=False)
+class TableSource(ColumnSource):
+    """Rows of an Arrow table in memory."""
+
+    table: pa.Table
+    columns: Columns
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return int(self.table.num_rows)
+
+    def division(self, step: int) -> Division:
+        """Return a piece for each block."""
+        return Division(slices(self, step))
+
+    def rows(self, low: int, high: int) -> Iterator[WeightedData]:
+        """Yield the rows low, ..., high - 1."""
+        start = low
+        for batch in self.table.select(self.columns.names).slice(low, high - low).to_batches():
+            yield self.columns.block(batch, start)
+            start += batch.num_rows
+
+    def blocks(self) -> Iterator[WeightedData]:
+        """Yield the rows in order."""
+        for piece in self.division(block_rows(len(self.columns.features))).pieces:
+            yield from piece.read(0, piece.n_rows)
+
+
+def table_source(data: Any, y: Any, label: str | None, weights: Any) -> TableSource:
+    """Return a table as a source; see `bayescore.data.sources.as_source`."""
+    table = as_table(data)
+    if isinstance(data, pd.DataFrame) and label is not None:
+        label = str(label)  # as Arrow names the columns
+    if table.num_rows == 0:
+        raise DataError("data is an empty table; it needs at least one row")
+    if y is not None:
+        if label is not None:
+            raise DataError(f"y and label={label!r} are both given; give one of them")
+        label = str(getattr(y, "name", None) or "y")
+        if label in table.column_names:
+            raise DataError(
+                f"data has a column {label!r} as y has: drop it from data, or leave y out and give label={label!r}"
+            )
+        table = _appended(table, label, y, "y")
+    if weights is not None and not isinstance(weights, str):
+        table = _appended(table, "weight", check_weights(weights, table.num_rows), "weights")
+        weights = "weight"
+    columns = chosen_columns(table.schema, label, weights, None)
+    found: dict[Any, None] = {}
+    any(add_labels(found, chunk) for chunk in table.column(columns.label).chunks)
+    return TableSource(table, columns.with_classes(found))
+
+
+def _appended(table: pa.Table, column: str, values: Any, argument: str) -> pa.Table:
+    array = np.asarray(values)
+    if array.shape != (table.num_rows,):
+        raise DataError(f"{argument} has shape {array.shape}; it must be ({table.num_rows},), one for each row")
+    if column in table.column_names:
+        raise DataError(f"data has a column {column!r} beside {argument}; rename it, or name it as label or weights")
+    try:
+        return table.append_column(column, pa.array(array, from_pandas=True))
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise DataError(f"{argument} holds values of mixed types ({error}); make them alike") from None
