@@ -7,7 +7,7 @@ gives a fresh iterator each time into a `Source`; a `Stream` is read once, and l
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pandas as pd
@@ -21,6 +21,7 @@ from bayescore.data.sources.tables import is_dask, is_table
 from bayescore.types import Design, LabelArray, WeightedData
 from bayescore.validation import (
     DataError,
+    check_alone,
     check_finite,
     check_matrix,
     check_weights,
@@ -226,3 +227,17 @@ def block_source(factory: Callable[[], Iterable[Any]]) -> BlockSource:
     if intake.names is None:
         raise DataError("data() returned an iterator without a block")
     return BlockSource(factory, Design(intake.names), intake.classes, intake.n_rows)
+
+
+def callable_source(data: Callable[[], Iterable[Any]], y: Any, label: str | None, weights: Any) -> BlockSource:
+    """Return a callable that gives a fresh iterator of blocks as a source; blocks bring their labels and weights."""
+    check_alone("a callable, whose blocks bring their labels and weights:", y=y, label=label, weights=weights)
+    return block_source(data)
+
+
+def refuse_stream(data: Any, *_: Any) -> NoReturn:
+    """Raise: an iterator's rows come once."""
+    raise DataError(
+        f"data is a {type(data).__name__}, whose rows come once, and they are needed more than once: give a "
+        "callable that returns a fresh iterator of blocks each time, a Parquet file, or an array"
+    )

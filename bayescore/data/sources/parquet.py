@@ -110,6 +110,15 @@ class ParquetSource(ColumnSource):
                 yield block
 
 
+def path_source(data: str | Path, y: Any, label: str | None, weights: Any) -> ParquetSource:
+    """Return the Parquet file or folder at a path as a source; labels and weights are columns of it."""
+    if y is not None:
+        raise DataError("y is given beside the path of a Parquet file; name the column of the labels as label")
+    if weights is not None and not isinstance(weights, str):
+        raise DataError("weights of a Parquet file must be the name of a column")
+    return parquet_source(Path(data), label, weights)
+
+
 def parquet_source(
     path: Path,
     label: str | None,

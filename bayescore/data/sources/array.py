@@ -1,0 +1,95 @@
+"""Arrays in memory as sources, and weighted rows that are there already."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayescore.data.passes.cutter import block_rows
+from bayescore.data.passes.tasks import Division, slices
+from bayescore.data.sources.blocks import labels_of
+from bayescore.types import Design, FloatArray, IntArray, LabelArray, WeightedData
+from bayescore.validation import DataError, check_matrix, check_weights, signed_labels, two_classes
+
+
+@dataclass(frozen=True, eq=False)
+class ArraySource:
+    """Rows held in memory as a matrix of any numeric type; blocks are cut and converted on the way."""
+
+    X: NDArray[Any]
+    y: LabelArray
+    weights: FloatArray
+    classes: tuple[Any, Any]
+    label: str
+    design: Design
+    index: IntArray | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.y)
+
+    def division(self, step: int) -> Division:
+        """Return a piece for each block."""
+        return Division(slices(self, step))
+
+    def rows(self, low: int, high: int) -> Iterator[WeightedData]:
+        """Yield the rows low, ..., high - 1."""
+        cut = slice(low, high)
+        raw = np.ascontiguousarray(self.X[cut], dtype=np.float64)
+        index = np.arange(low, high) if self.index is None else self.index[cut]
+        yield WeightedData(raw, self.y[cut], np.ascontiguousarray(self.weights[cut]), index)
+
+    def blocks(self) -> Iterator[WeightedData]:
+        """Yield the rows in order."""
+        for piece in self.division(block_rows(self.X.shape[1])).pieces:
+            yield from piece.read(0, piece.n_rows)
+
+
+def unlabelled(X: Any, weights: Any = None, name: str = "X") -> ArraySource:
+    """Return a matrix as a source whose labels are all +1, for scores that need none."""
+    matrix = np.ascontiguousarray(check_matrix(X, name), dtype=np.float64)
+    n_rows, n_columns = matrix.shape
+    w = np.ones(n_rows) if weights is None else check_weights(weights, n_rows)
+    design = Design(tuple(f"{name.lower()}{d}" for d in range(n_columns)))
+    return ArraySource(matrix, np.ones(n_rows, dtype=np.int8), w, (-1, 1), "y", design)
+
+
+def rows_source(data: WeightedData) -> ArraySource:
+    """Return weighted rows as a source whose labels are -1 and +1."""
+    design = Design(tuple(f"x{j}" for j in range(data.n_features)))
+    return ArraySource(data.X, data.y, data.weights, (-1, 1), "y", design, data.index)
+
+
+def array_source(data: Any, y: Any, label: str | None, weights: Any) -> ArraySource:
+    """Return an array of rows and one of labels as a source.
+
+    Raises
+    ------
+    TypeError
+        If `data` is sparse, or no array.
+    DataError
+        For wrong shapes, labels that are missing or not of two classes, bad weights, or names of columns.
+    """
+    if hasattr(data, "toarray"):
+        raise TypeError(f"data is a sparse {type(data).__name__}; give data.toarray()")
+    X = check_matrix(data, "data")
+    if label is not None:
+        raise DataError(f"label={label!r} names a column, but data is an array; give the labels as y")
+    if y is None:
+        raise DataError("y is missing: give the labels, one for each row of data")
+    labels, found = labels_of(y, len(X))
+    if isinstance(weights, str):
+        raise DataError(f"weights={weights!r} names a column, but data is an array; give the weights as an array")
+    unit = np.broadcast_to(np.float64(1.0), len(X))
+    classes = two_classes(found)
+    return ArraySource(
+        X=X,
+        y=signed_labels(labels, classes, 0),
+        weights=unit if weights is None else check_weights(weights, len(X)),
+        classes=classes,
+        label="y",
+        design=Design(tuple(f"x{j}" for j in range(X.shape[1]))),
+    )
