@@ -9,7 +9,7 @@ import xarray as xr
 
 import bayescore as bc
 from bayescore import compat
-from bayescore.samplers.files import read_posterior
+from bayescore.samplers.files import load_posterior
 from tests.stacks import make
 
 OLD = json.loads((make.FOLDER / "arviz-0.json").read_text())
@@ -49,7 +49,7 @@ def test_statistics_of_chains_are_those_of_arviz_0(name, kind):
 
 @pytest.mark.parametrize("arviz", [0, 1])
 def test_files_of_either_stack_are_read(arviz):
-    idata, made = read_posterior(make.FOLDER / f"posterior-arviz-{arviz}.nc"), make.small_posterior()
+    idata, made = load_posterior(make.FOLDER / f"posterior-arviz-{arviz}.nc"), make.small_posterior()
     assert compat.is_inference_data(idata)
     np.testing.assert_allclose(idata.posterior["beta"], made.posterior["beta"], rtol=1e-5)
     for group in ("posterior", "sample_stats", "constant_data"):

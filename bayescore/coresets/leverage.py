@@ -188,8 +188,8 @@ class Leverage(Reducing):
             return
         if likelihood not in self.mu_likelihoods:
             raise ValueError(
-                f"epsilon={self.epsilon:g}: leverage scores bound the sensitivities of the probit likelihood only; "
-                f"give a size, or for likelihood={likelihood!r} method='sensitivity'"
+                f"epsilon={self.epsilon:g}: leverage scores bound sensitivities under likelihood="
+                f"{' or '.join(map(repr, self.mu_likelihoods))} only, and this one is {likelihood!r}; give a size"
             )
         if self.scores != "exact":
             raise ValueError(

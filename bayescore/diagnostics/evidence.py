@@ -37,7 +37,7 @@ from bayescore.diagnostics.wording import number, with_error
 from bayescore.limits import EQUAL, MAX_K, MIN_ESS_EVIDENCE
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.posterior import log_likelihoods
-from bayescore.models.priors import Normal, Prior, check_prior
+from bayescore.models.priors import PRIORS, Normal, Prior, check_prior
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import RandomState, check_generator, check_integer
 
@@ -159,8 +159,8 @@ def log_evidence(
     chosen = check_prior(prior or Normal(0.0, 4.0))
     if chosen.family is None:
         raise ValueError(
-            f"prior={chosen} has no density in closed form, which the evidence needs; use Normal, StudentT, Cauchy, "
-            "Laplace or SpikeAndSlab"
+            f"prior={chosen} has no density in closed form, which the evidence needs; use "
+            f"{', '.join(kind.__name__ for kind in PRIORS if kind.family is not None)}"
         )
     check_integer(draws, "draws", low=100)
     if data is None and not (y is None and label is None and weights is None):

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayescore.diagnostics.errors import Moments, errors, errors_mcse, moments, moments_mcse
-from bayescore.diagnostics.mmd import Kernel, batch_edges, block_sums, mmd_of_sums, root_of_sums, whitening
+from bayescore.diagnostics.mmd import Kernel, batch_edges, block_sums, mmd_of_sums, reference_scale, root_of_sums
 from bayescore.samplers.inference_data import Posterior
 from bayescore.types import FloatArray, IntArray
 
@@ -56,7 +56,7 @@ def measure(reference: Posterior, max_draws: int) -> Reference:
     thinned = reference.thinned(max_draws)
     edges = batch_edges(*thinned.shape[:2])
     maps: dict[str, Callable[[FloatArray], FloatArray]] = {
-        "mmd_whitened": whitening(reference.flat),
+        "mmd_whitened": reference_scale(reference.flat),
         "mmd": lambda draws: draws,
     }
     rows = {name: change(thinned.reshape(-1, thinned.shape[2])) for name, change in maps.items()}

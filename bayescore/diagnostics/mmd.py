@@ -46,7 +46,7 @@ class Kernel:
 
 
 @dataclass(frozen=True, eq=False)
-class Whitening:
+class ReferenceScale:
     """Affine map x -> ((x - center) / scale) root that gives some draws mean 0 and identity covariance."""
 
     center: FloatArray
@@ -58,7 +58,7 @@ class Whitening:
         return ((x - self.center) / self.scale) @ self.root
 
 
-def whitening(draws: FloatArray) -> Whitening:
+def reference_scale(draws: FloatArray) -> ReferenceScale:
     """Return the map that whitens `draws`, shape (n, D).
 
     The root of the inverse correlation comes from its eigenvectors; directions without variance are dropped (the
@@ -70,7 +70,7 @@ def whitening(draws: FloatArray) -> Whitening:
     standard = (draws - center) / scale
     values, vectors = np.linalg.eigh(standard.T @ standard / (len(draws) - 1))
     kept = values > len(values) * np.finfo(np.float64).eps * max(values[-1], 1.0)
-    return Whitening(center, scale, vectors[:, kept] / np.sqrt(values[kept]))
+    return ReferenceScale(center, scale, vectors[:, kept] / np.sqrt(values[kept]))
 
 
 def batch_edges(n_chains: int, n_draws: int) -> IntArray:
@@ -164,7 +164,7 @@ def mmd(a: object, b: object, degree: int = 3, gamma: float = 1.0, coef0: float 
     first = _rows(a, "a", names, None)
     second = _rows(b, "b", names, first.shape[1])
     if whiten is not None:
-        white = whitening(_rows(whiten, "whiten", names, first.shape[1]))
+        white = reference_scale(_rows(whiten, "whiten", names, first.shape[1]))
         first, second = white(first), white(second)
     edges_a, edges_b = (np.append(np.arange(0, len(x), BLOCK), len(x)) for x in (first, second))
     return float(

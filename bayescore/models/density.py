@@ -54,7 +54,7 @@ def prior_terms(beta: FloatArray, family: int, table: FloatArray, gradient: Floa
             total -= size - rounding + math.log(2.0 * scale)
             gradient[d] = -r / (size * scale) if size > 0.0 else 0.0
             curvature[d] = (rounding / scale) ** 2 / size**3 if size > 0.0 else 0.0
-        else:  # spike and slab: spike sd, slab sd, probability of the slab
+        elif family == 3:  # spike and slab: spike sd, slab sd, probability of the slab
             spike, slab, p = table[0, d], table[1, d], table[2, d]
             a = math.log(p) - math.log(slab) - 0.5 * (beta[d] / slab) ** 2
             b = math.log1p(-p) - math.log(spike) - 0.5 * (beta[d] / spike) ** 2
@@ -65,6 +65,8 @@ def prior_terms(beta: FloatArray, family: int, table: FloatArray, gradient: Floa
             gap = 1.0 / (spike * spike) - 1.0 / (slab * slab)
             gradient[d] = -beta[d] * pull
             curvature[d] = pull - share * (1.0 - share) * gap * gap * beta[d] * beta[d]
+        else:  # a family that has no formula here
+            total = math.nan
     return total
 
 

@@ -9,12 +9,11 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from bayescore.compat import with_pymc_names
 from bayescore.models.priors import SMOOTH
 from bayescore.samplers.method import Request, Sampler
 
 _OF_THE_STEP = ("target_accept", "max_treedepth")
-_OWN_START = {"step", "init", "initvals", "nuts_sampler"}  # who gives one of these chooses starts and mass matrix
+_OWN_START = {"step", "init", "initvals"}  # who gives one of these chooses starts and mass matrix
 
 
 def _in_c() -> AbstractContextManager[Any]:
@@ -51,10 +50,11 @@ class PymcSampler(Sampler):
         """
         import pymc as pm
 
+        from bayescore.compat import with_pymc_names
         from bayescore.models.graph import regression_model
 
         options = dict(request.options)
-        own_start = bool(options.keys() & _OWN_START)
+        own_start = bool(options.keys() & _OWN_START) or options.get("nuts_sampler", "pymc") != "pymc"
         if request.prior.family is None and not own_start:
             options.setdefault("target_accept", 0.95)  # hierarchies such as the horseshoe's have funnels
         options.setdefault("nuts_sampler", "pymc")

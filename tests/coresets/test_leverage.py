@@ -365,7 +365,7 @@ REFUSED = {
     "epsilon of logistic": (
         {"epsilon": 0.3, "mu": 2.0},
         ValueError,
-        "bound the sensitivities of the probit likelihood only; give a size, or for likelihood='logistic' method='sens",
+        "bound sensitivities under likelihood='probit' only, and this one is 'logistic'; give a size",
     ),
     "epsilon of a sketch": (
         {"epsilon": 0.3, "mu": 2.0, "likelihood": "probit", "scores": "sketch"},

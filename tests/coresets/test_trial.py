@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from bayescore.coresets.calibration.trial import MIN_ESS, N_DRAWS, Trial, importance, tempered, try_out
+from bayescore.coresets.calibration.trial import N_DRAWS, Trial, importance, tempered, try_out
 from bayescore.coresets.draws.draw import hash_uniforms
 from bayescore.coresets.draws.fixed_size import Candidates, distinct, draw_candidates
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
+from bayescore.limits import MIN_ESS_SHARE
 from bayescore.models.likelihoods import LIKELIHOODS
 from bayescore.models.posterior import log_likelihoods
 from bayescore.models.priors import Normal
@@ -52,7 +53,7 @@ def test_importance_weights_are_cut_off_and_tempered():
     assert weights[7] < 0.2 < np.exp(6.0) / (np.exp(6.0) + 399)
     ratio[7] = 50.0
     soft = tempered(ratio)
-    assert 1 / (soft**2).sum() >= MIN_ESS * 400
+    assert 1 / (soft**2).sum() >= MIN_ESS_SHARE * 400
     np.testing.assert_allclose(tempered(np.zeros(400)), 1 / 400)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from bayescore.coresets.draws.fixed_size import Candidates, candidates, keep, stack_candidates
 from bayescore.data.opened import Opened
 from bayescore.data.passes.threads import available_cores
+from bayescore.limits import MIN_ESS_SHARE
 from bayescore.models.posterior import log_likelihood_tiles, log_likelihoods, moments_over_draws, posterior
 from bayescore.models.priors import Prior
 from bayescore.samplers import mala
@@ -22,7 +23,6 @@ from bayescore.samplers.start import mode_and_scale
 from bayescore.types import FloatArray, Likelihood, WeightedData
 
 N_DRAWS = 500
-MIN_ESS = 0.2  # share of the draws below which importance weights are not trusted
 DRAWS = 6.0  # how much the log-likelihoods at the draws count, all together, beside the other totals (`totals`)
 _CHAINS = 2
 
@@ -51,7 +51,7 @@ class Trial:
         """
         theirs = log_likelihoods(self.draws, rows, self.likelihood)
         here, there = importance(theirs - self.own), importance(self.full - self.own)
-        if min(_ess(here), _ess(there)) < MIN_ESS * len(self.draws):
+        if min(_ess(here), _ess(there)) < MIN_ESS_SHARE * len(self.draws):
             spread = float((self.full - theirs).std())
             return spread, spread
         mean = there @ self.draws
@@ -93,9 +93,9 @@ def importance(log_ratio: FloatArray) -> FloatArray:
 
 
 def tempered(log_ratio: FloatArray) -> FloatArray:
-    """Return `importance` of the largest power of the ratio at which `MIN_ESS` of the draws still count."""
+    """Return `importance` of the largest power of the ratio at which `MIN_ESS_SHARE` of the draws still count."""
     power = 1.0
-    while _ess(weights := importance(power * log_ratio)) < MIN_ESS * len(log_ratio):
+    while _ess(weights := importance(power * log_ratio)) < MIN_ESS_SHARE * len(log_ratio):
         power *= 0.7
     return weights
 

@@ -3,7 +3,7 @@ r"""Leverage scores of weighted rows: exact, from a count sketch, and on-line.
 .. math:: l_n = w_n x_n' (X'WX)^+ x_n
 
 is between 0 and 1, sums to the rank of X, ignores signs of rows and scales of columns, and is 1 for a row that alone
-carries a direction. Under the probit likelihood it bounds a row's sensitivity (`leverage_coreset`).
+carries a direction. Under the probit likelihood it bounds a row's sensitivity (`coresets.leverage`).
 
 References
 ----------

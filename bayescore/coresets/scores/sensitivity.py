@@ -6,7 +6,7 @@ The sensitivity of row n over the ball of radius R around theta* is at most
           \exp(-R\,|\bar Z_i^{(-n)} - z_n| - |(\bar Z_i^{(-n)} - z_n) \cdot \theta^*|)}
 
 for any k-clustering of the signed rows, Zbar_i and W_i the clusters' means and weights, "(-n)" without row n
-(Lemmas 3.1 and B.5; with unit weights their formula). `sensitivity_coreset` draws by them.
+(Lemmas 3.1 and B.5; with unit weights their formula). `coresets.sensitivity` draws by them.
 
 References
 ----------

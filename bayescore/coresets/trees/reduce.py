@@ -16,7 +16,7 @@ from bayescore.coresets.aggregate import aggregate
 from bayescore.coresets.method import Reduced, Reducing, Reduction
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
-from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.models.likelihoods import check_likelihood
 from bayescore.types import FloatArray, Likelihood, WeightedData
 
 
@@ -34,8 +34,8 @@ class Reducer:
 
     @property
     def link(self) -> Likelihood:
-        """The likelihood."""
-        return LIKELIHOODS[self.likelihood]
+        """The likelihood; a worker elsewhere must have registered it too."""
+        return check_likelihood(self.likelihood)
 
     def __call__(self, rows: WeightedData, seed: int, delta: float, anchor: FloatArray | None = None) -> Reduced:
         """Return at most `size` rows in place of `rows`; their epsilon fails with probability delta."""

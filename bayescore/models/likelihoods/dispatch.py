@@ -26,10 +26,8 @@ from numba.extending import (
     unbox,
 )
 
-from bayescore.models.likelihoods.registry import LIKELIHOODS, check_likelihood
+from bayescore.models.likelihoods.registry import COMPILED, LIKELIHOODS, check_likelihood
 from bayescore.types import Likelihood
-
-COMPILED = ("rows", "derivatives", "higher")
 
 
 def _digest(likelihood: Likelihood) -> str:

@@ -10,6 +10,7 @@ from bayescore.types import Likelihood
 from bayescore.validation import check_choice
 
 LIKELIHOODS: dict[str, Likelihood] = {}
+COMPILED = ("rows", "derivatives", "higher")  # what kernels call
 
 _FAR = 1e4  # abs(eta) up to which all must be finite: steps of Newton and NUTS land there
 
@@ -25,7 +26,7 @@ def register(likelihood: Likelihood) -> Likelihood:
     Raises
     ------
     TypeError
-        If it is no `Likelihood`.
+        If it is no `Likelihood`, lacks compiled functions, or two of its class are not equal.
     ValueError
         If it is not symmetric, its functions do not belong together or are not finite far out, or another one has its
         name.
@@ -37,6 +38,14 @@ def register(likelihood: Likelihood) -> Likelihood:
     if not isinstance(likelihood, Likelihood):
         raise TypeError(f"likelihood={likelihood!r} is no Likelihood; derive its class from bayescore.types.Likelihood")
     name = likelihood.name
+    missing = [part for part in COMPILED if not hasattr(getattr(likelihood, part, None), "py_func")]
+    if missing:
+        raise TypeError(f"likelihood {name!r} lacks the compiled {', '.join(missing)}; see bayescore.types.Likelihood")
+    if type(likelihood)() != likelihood:
+        raise TypeError(
+            f"likelihood {name!r} is not the same as another {type(likelihood).__name__}(), and would be unknown to "
+            "other processes; make its class a frozen dataclass without fields"
+        )
     if LIKELIHOODS.get(name, likelihood) != likelihood:
         raise ValueError(f"likelihood {name!r} is registered already, as {LIKELIHOODS[name]!r}; choose another name")
     eta = np.array([-30.0, -3.0, -0.5, 0.0, 0.5, 3.0, 30.0])

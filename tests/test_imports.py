@@ -1,0 +1,28 @@
+"""What is slow to import is not imported before it is needed."""
+
+import subprocess
+import sys
+
+import pytest
+
+SLOW = ("arviz", "matplotlib", "pymc", "pytensor", "xarray")
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        "import bayescore",
+        "from bayescore.cli import parser; parser()",
+        "import bayescore as bc; bc.build_coreset; bc.find_map; bc.read_coreset; bc.StreamingCoreset",
+    ],
+)
+def test_neither_plots_nor_pymc_are_imported_to_begin_with(work):
+    code = f"{work}\nimport sys\nprint(*sorted({set(SLOW)} & set(sys.modules)))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == []
+
+
+def test_the_check_notices_what_is_imported():
+    code = f"import bayescore as bc; bc.certify\nimport sys\nprint(*sorted({set(SLOW)} & set(sys.modules)))"
+    found = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
+    assert "arviz" in found.stdout.split()
