@@ -1,5 +1,6 @@
 """Methods as values: names, options and declarations say all that builders, streams, command line and README need."""
 
+import inspect
 import re
 from dataclasses import FrozenInstanceError, fields
 from pathlib import Path
@@ -40,9 +41,9 @@ def test_every_method_declares_itself_and_documents_its_options(name):
     assert issubclass(kind, Method)
     assert kind.name == name
     assert set(kind.size_options) <= {field.name for field in fields(kind)}
-    documented = kind.__mro__[1].__doc__ if name == "auto" else kind.__doc__
+    documented = inspect.cleandoc((kind.__mro__[1] if name == "auto" else kind).__doc__)  # 3.13 has it dedented
     for field in fields(kind):
-        assert re.search(rf"^    (\w+, )*{field.name}(, \w+)* : ", documented, re.MULTILINE), field.name
+        assert re.search(rf"^(\w+, )*{field.name}(, \w+)* : ", documented, re.MULTILINE), field.name
     with pytest.raises(FrozenInstanceError):
         kind().name = "other"
     assert name == "auto" or getattr(bc, kind.__name__) is kind
