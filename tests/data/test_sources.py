@@ -286,7 +286,7 @@ BAD_TABLES = {
     "dates as labels": (
         changed(label=pd.to_datetime(np.where(Y == "yes", "2020", "2021"))),
         {"label": "label"},
-        "datetime",
+        "datetime|Timestamp",
     ),
     "repeated columns": (pd.DataFrame(X, columns=["a", "a", "b"]), {"y": Y}, "column 'a' stands more than once"),
     "names alike as text": (pd.DataFrame(X, columns=["1", 1, 2]), {"y": Y}, "column '1' stands more than once"),
