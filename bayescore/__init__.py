@@ -8,7 +8,8 @@ The pipeline, in the order of the rooms:
 3. *models*: `logistic_model` and `probit_model` are PyMC models with a weighted potential;
    `weighted_potential` puts a coreset into a model of your own; `find_map` gives the mode,
    `find_mle` the maximum likelihood estimate.
-4. *samplers*: `sample` draws from the posterior; `predict_proba` and `log_likelihood` follow from the draws.
+4. *samplers*: `sample` draws from the posterior; `predict_proba`, `log_likelihood` and `posterior_predictive` follow
+   from the draws.
 5. *diagnostics*: `certify` checks a coreset's posterior against the full data in one pass, and gives their elpd;
    `log_evidence` gives the marginal likelihood of both; `compare` shows with Monte Carlo errors how close posteriors
    are, and writes a report.
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
         StudentT,
     )
     from bayescore.samplers.predict import log_likelihood, predict_proba
+    from bayescore.samplers.predictive import posterior_predictive
     from bayescore.samplers.sample import sample
 
 __version__ = version("bayescore")
@@ -87,6 +89,7 @@ _HOMES = {
     "log_likelihood": "samplers.predict",
     "logistic_model": "models.graph",
     "mmd": "diagnostics",
+    "posterior_predictive": "samplers.predictive",
     "predict_proba": "samplers.predict",
     "probit_model": "models.graph",
     "read_coreset": "data.coreset",
@@ -125,6 +128,7 @@ __all__ = [
     "log_likelihood",
     "logistic_model",
     "mmd",
+    "posterior_predictive",
     "predict_proba",
     "probit_model",
     "read_coreset",

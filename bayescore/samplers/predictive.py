@@ -1,0 +1,81 @@
+r"""Posterior predictive draws: labels that the model would give to rows, for checks of the model by eye.
+
+.. math:: y^{rep}_{ns} \sim \mathrm{Bernoulli}\, p(x_n \cdot \beta_s)
+
+ArviZ's predictive plots (`plot_ppc`, `plot_bpv`, `plot_separation` and their successors) read them beside the labels
+observed. `pm.sample_posterior_predictive` cannot draw them: a weighted potential has no observed variable to draw.
+"""
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from bayescore.data.coreset import check_same_design
+from bayescore.samplers.inference_data import read_posterior
+from bayescore.types import WeightedData
+from bayescore.validation import DataError, RandomState, check_integer, check_seed
+
+
+def posterior_predictive(
+    idata: Any, data: WeightedData, *, max_draws: int = 500, random_state: RandomState = None
+) -> Any:
+    """Return the posterior with replicated and observed labels of `data` added to it, for ArviZ's predictive plots.
+
+    Parameters
+    ----------
+    idata : InferenceData
+        From `sample`; it is left as it is.
+    data : WeightedData
+        Rows of the same design matrix, each of which counts once: test rows or a sample of the data, as
+        ``full_data(rows, design=core.design)``. The rows of a coreset are no random sample, and plots know no weights.
+    max_draws : int
+        Draws used, evenly spaced; a byte of memory for each of them and each row.
+    random_state : int, Generator, SeedSequence or None
+        Seed of the labels, kept in the group's attributes.
+
+    Returns
+    -------
+    InferenceData
+        All groups of `idata`, and `posterior_predictive` and `observed_data`, each with a variable ``y`` of dims
+        (chain, draw, row) and (row,): 1 for the class that is +1, 0 for the other.
+
+    Raises
+    ------
+    TypeError, DataError
+        If `idata` is no posterior or does not tell its likelihood, or `data` have another design, or weights.
+
+    References
+    ----------
+    Gelman, Meng and Stern (1996), Posterior predictive assessment of model fitness, Statistica Sinica 6, 733-807.
+
+    Examples
+    --------
+    >>> import bayescore as bc
+    >>> check = bc.posterior_predictive(idata, bc.full_data(X_test, y_test, design=core.design))   # doctest: +SKIP
+    >>> az.plot_ppc(check)                                                                         # doctest: +SKIP
+    """
+    posterior = read_posterior(idata, "idata", min_draws=1)
+    check_same_design(data, posterior.features, posterior.design, "data")
+    check_integer(max_draws, "max_draws", low=1)
+    other = np.flatnonzero(data.weights != 1.0)
+    if len(other):
+        raise DataError(
+            f"data has rows of weight other than 1, row {data.index[other[0]]} of {data.weights[other[0]]:g}: a "
+            "predictive check counts rows, so give unweighted ones, such as full_data(rows, design=core.design)"
+        )
+    seed = check_seed(random_state)
+    rng = np.random.default_rng(seed)
+    draws = posterior.thinned(max_draws)
+    labels = np.empty((*draws.shape[:2], len(data)), dtype=np.int8)
+    for place in np.ndindex(draws.shape[:2]):  # a draw at a time: 8 bytes a row beside the result
+        labels[place] = rng.random(len(data)) < posterior.likelihood.probability(data.X @ draws[place])
+    rows = {"row": data.index}
+    found = idata.copy()
+    found["posterior_predictive"] = xr.Dataset(
+        {"y": (("chain", "draw", "row"), labels)},
+        coords={"chain": np.arange(len(draws)), "draw": np.arange(draws.shape[1]), **rows},
+        attrs={"random_state": str(seed), "likelihood": posterior.likelihood.name},
+    )
+    found["observed_data"] = xr.Dataset({"y": ("row", (data.y > 0).astype(np.int8))}, coords=rows)
+    return found
