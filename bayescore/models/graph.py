@@ -52,8 +52,8 @@ def weighted_potential(
 
     Notes
     -----
-    A Potential has no pointwise log-likelihood and no posterior predictive: see `log_likelihood` and
-    `predict_proba`.
+    A Potential is no observed variable: `pm.sample_posterior_predictive` has nothing to draw and returns an empty
+    object, and there is no pointwise log-likelihood. Use `posterior_predictive`, `predict_proba` and `log_likelihood`.
     """
     link = check_likelihood(likelihood)
     beta = pt.as_tensor_variable(beta)
