@@ -118,6 +118,12 @@ class Coreset(WeightedData):
         ------
         OSError
             If the file cannot be written; an earlier file of that name is then untouched.
+
+        Notes
+        -----
+        Other programs find the columns of `to_frame`. R's ``glm`` needs ``start = numeric(D)``: from its own start it
+        may end at coefficients of 1e15 where weights are large, and say it has converged. README has the calls of
+        ``glm``, ``rstanarm`` and ``brms``.
         """
         table = pa.Table.from_pandas(self.to_frame(), preserve_index=False)
         metadata = {

@@ -1,0 +1,104 @@
+"""README's calls in R: a coreset's file, as CSV or Parquet, gives there what it gives here."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bayescore as bc
+
+README = Path(__file__).resolve().parents[2] / "README.md"
+CSV = "read.csv('core.csv')"
+STOPPED = 1e-3  # glm's own tolerance leaves 1e-4 of a probit coefficient
+READERS = {  # of R's packages that read Parquet
+    "arrow": "as.data.frame(arrow::read_parquet('core.parquet'))",
+    "nanoparquet": "as.data.frame(nanoparquet::read_parquet('core.parquet'))",
+}
+
+
+def in_r(code, folder):
+    """Return what R prints, as numbers."""
+    if shutil.which("Rscript") is None:
+        pytest.skip("Rscript not found (Debian: r-base-core): README's calls in R did NOT run")
+    done = subprocess.run(
+        ["Rscript", "-e", f"options(digits = 17); {code}"], cwd=folder, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return np.array(done.stdout.split(), dtype=float)
+
+
+def need(package, folder):
+    if not in_r(f"cat(as.integer(requireNamespace('{package}', quietly = TRUE)))", folder)[0]:
+        pytest.skip(f"R's package {package} is not installed: README's call with it did NOT run")
+
+
+def call(name):
+    """Return the line of R in README that begins so."""
+    block = re.search(r"```r\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    assert block, "README has no R"
+    (line,) = (line for line in block[1].splitlines() if line.startswith(name))
+    return line
+
+
+def prepared(read):
+    return f"core <- {read}; names(core) <- make.names(names(core)); {call('core$y <-')}\n"
+
+
+@pytest.fixture(params=range(8))
+def core(request, tmp_path):
+    """Few rows with weights of up to 1e5, for which R's own start is far off; written both ways."""
+    rng = np.random.default_rng(request.param)
+    X = np.column_stack([np.ones(60), rng.normal(size=(60, 2))])
+    y = np.where(X @ [-3.0, 1.0, -2.0] + rng.logistic(size=60) > 0, "yes", "No")  # sorted otherwise in R's locales
+    rows = pd.DataFrame(X, columns=["intercept", "dose", "a b"]).assign(y=y, w=10 ** rng.uniform(1, 5, 60))
+    core = bc.full_data(rows, label="y", weights="w", progressbar=False)
+    core.to_parquet(tmp_path / "core.parquet")
+    core.to_frame().to_csv(tmp_path / "core.csv", index=False)
+    return core
+
+
+def coefficients(read, glm):
+    return f"{prepared(read)}cat(coef(suppressWarnings({glm})))"
+
+
+@pytest.mark.parametrize("link", ["logistic", "probit"])
+def test_glm_finds_the_maximum_of_the_csv(core, link, tmp_path):
+    glm = call("glm(").replace("binomial", f"binomial('{'logit' if link == 'logistic' else link}')")
+    np.testing.assert_allclose(in_r(coefficients(CSV, glm), tmp_path), bc.find_mle(core, link).beta, rtol=STOPPED)
+
+
+@pytest.mark.parametrize("core", [1, 3, 6], indirect=True)
+def test_without_a_start_it_does_not(core, tmp_path):
+    glm = re.sub(r", start = .*\)$", ")", call("glm("))
+    assert np.abs(in_r(coefficients(CSV, glm), tmp_path)).max() > 1e10
+
+
+@pytest.mark.parametrize("core", [1], indirect=True)
+@pytest.mark.parametrize("package", READERS)
+def test_glm_finds_the_maximum_of_the_parquet_file(core, package, tmp_path):
+    need(package, tmp_path)
+    found = in_r(coefficients(READERS[package], call("glm(")), tmp_path)
+    np.testing.assert_allclose(found, bc.find_mle(core).beta, rtol=STOPPED)
+
+
+@pytest.mark.parametrize("core", [1], indirect=True)
+def test_rstanarm_has_the_same_posterior(core, tmp_path):
+    need("rstanarm", tmp_path)
+    fit = f"{call('rstanarm::stan_glm(')[:-1]}, seed = 1, refresh = 0)"
+    found = in_r(f"{prepared(CSV)}cat(colMeans(as.matrix({fit})))", tmp_path)
+    draws = bc.sample(core, sampler="mala", random_seed=0, progressbar=False).posterior["beta"]
+    error = (found - draws.mean(("chain", "draw"))) / draws.std(("chain", "draw"))
+    assert np.abs(error).max() < 0.15  # Monte Carlo errors of 0.03 at most
+
+
+@pytest.mark.parametrize("core", [1], indirect=True)
+def test_brms_sees_rows_and_weights(core, tmp_path):
+    need("brms", tmp_path)
+    rows = call("brms::brm(").replace("brm(", "make_standata(")
+    code = f"{prepared(CSV)}s <- suppressWarnings({rows}); cat(s$weights, s$Y, s$X)"
+    expected = np.concatenate([core.weights, core.y > 0, core.X.T.ravel()])
+    np.testing.assert_allclose(in_r(code, tmp_path), expected, rtol=1e-12)
