@@ -28,14 +28,14 @@ from bayescore.coresets.calibration.drift import scale_at
 from bayescore.coresets.calibration.fits import Calibration, Fitted
 from bayescore.coresets.calibration.pilot import MAX_PILOTS, PosteriorScale, full_mode, sums_at
 from bayescore.coresets.draws.fixed_size import draw_candidates
-from bayescore.coresets.method import Built, Facts, Reduced, Reducing, Reduction
+from bayescore.coresets.method import Built, Facts
+from bayescore.coresets.reducing import Anchored, Answered, Reduced, Reduction
 from bayescore.data.opened import Opened
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.sources import as_source
-from bayescore.models.newton import Mode, find_mode
-from bayescore.models.posterior import posterior, prior_part
+from bayescore.models.posterior import prior_part
 from bayescore.models.priors import SPIKE_AND_SLAB, Normal, Prior, check_prior
-from bayescore.types import FloatArray, Likelihood, WeightedData
+from bayescore.types import Likelihood, WeightedData
 from bayescore.validation import check_positive, warn
 
 TOLERANCE = 0.05  # error to aim at, of means in posterior sds and of sds relatively
@@ -71,7 +71,7 @@ class CalibratedFacts(Facts):
 
 
 @dataclass(frozen=True)
-class Calibrated(Reducing):
+class Calibrated(Anchored):
     """Draws by score and curvature at the full data's mode, weighted so that its mode and curvature are met.
 
     Parameters
@@ -94,8 +94,6 @@ class Calibrated(Reducing):
 
     name: ClassVar[str] = "calibrated"
     size_options: ClassVar[tuple[str, ...]] = ("tolerance",)
-    loss: ClassVar[str] = "residual"
-    anchored: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.prior is not None and check_prior(self.prior).family in (None, SPIKE_AND_SLAB):
@@ -106,6 +104,11 @@ class Calibrated(Reducing):
         if self.tolerance is not None:
             object.__setattr__(self, "tolerance", check_positive(self.tolerance, "tolerance", below=1.0))
 
+    @property
+    def mode_prior(self) -> Prior:
+        """The prior given, or a weak one."""
+        return WEAK if self.prior is None else self.prior
+
     def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Built[CalibratedFacts]:
         """Draw and calibrate; warn where the errors to expect are far above the tolerance."""
         with one_blas_thread():
@@ -115,7 +118,7 @@ class Calibrated(Reducing):
 
     def fitted(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Built[CalibratedFacts]:
         """Draw and calibrate; rows whose weight was fitted to zero are left out."""
-        prior = WEAK if self.prior is None else self.prior
+        prior = self.mode_prior
         tolerance = TOLERANCE if self.tolerance is None else self.tolerance
         prior.table(opened.n_features)  # shapes
         seeds = np.random.default_rng(seed).integers(2**62, size=MAX_PILOTS + 2).tolist()
@@ -139,27 +142,20 @@ class Calibrated(Reducing):
     def reduced(self, rows: WeightedData, asked: Reduction) -> Reduced:
         """Return fewer rows that meet the totals of `rows` at the anchor, or at their own mode."""
         opened, likelihood = Opened(as_source(rows)), asked.likelihood
-        theta = rough_mode(rows, likelihood).beta if asked.anchor is None else asked.anchor
-        white, part = scale_at(rows, theta, likelihood, WEAK)
+        prior = self.mode_prior
+        theta = self.mode(rows, likelihood).beta if asked.anchor is None else asked.anchor
+        white, part = scale_at(rows, theta, likelihood, prior)
         sums = sums_at(opened, white)
         draw_seed, own_seed = np.random.default_rng(asked.seed).integers(2**62, size=2).tolist()
         candidates = draw_candidates(opened, sums.probability, asked.size, draw_seed)
-        calibration = Calibration(opened, likelihood, WEAK, sums, part, candidates, own_seed, draw_seed, asked.size)
+        calibration = Calibration(opened, likelihood, prior, sums, part, candidates, own_seed, draw_seed, asked.size)
         fitted = calibration.fit(asked.size)
         return Reduced(fitted.rows, fitted.residual_mean, anchor=theta)
 
-    def anchor(self, rows: WeightedData, likelihood: Likelihood) -> FloatArray | None:
-        """Return the mode of the rows."""
-        return rough_mode(rows, likelihood).beta
-
-    def composed(self, below: float, own: float) -> float:
-        """Return the loss of a reduction of what has a loss already: scores missed add up."""
-        return below + own
-
-
-def rough_mode(rows: WeightedData, likelihood: Likelihood) -> Mode:
-    """Return the mode of the posterior of rows under a weak prior, to 0.01 sd."""
-    return find_mode(posterior(rows, likelihood, WEAK).terms, np.zeros(rows.n_features), tolerance=0.01)
+    def answered(self, rows: WeightedData, asked: Reduction) -> Answered:
+        """Return the rows calibrated once more, at their own mode, and tried out."""
+        built = self.fitted(Opened(as_source(rows)), asked.size, asked.seed, asked.likelihood)
+        return Answered(built.rows, built.facts.mean_error, built.facts.sd_error, built.facts)
 
 
 def _facts(best: Fitted, curve: list[Fitted], prior: Prior) -> CalibratedFacts:

@@ -18,7 +18,8 @@ from typing import ClassVar
 import numpy as np
 
 from bayescore.coresets.draws.draw import draw, weighted
-from bayescore.coresets.method import DELTA, Built, Facts, Reduced, Reducing, Reduction, check_epsilon
+from bayescore.coresets.method import DELTA, Built, Facts, check_epsilon
+from bayescore.coresets.reducing import Reduced, Reducing, Reduction
 from bayescore.coresets.scores.factor import Whitening
 from bayescore.coresets.scores.leverage import SCORES, check_project, scorer
 from bayescore.coresets.scores.leverage import leverage_scores as leverage_scores  # its public place
@@ -32,6 +33,7 @@ from bayescore.validation import DataError, check_choice, check_integer, check_p
 # so rates are exact as floats and a block of 2^16 rows adds up below 2^62. Of unit weights, powers of two themselves,
 # the s_n are whole multiples; others are rounded up by less than one part in 2^44 w_n / W.
 RATE_BITS = 44
+BOUNDED = ("probit",)  # links whose sensitivities exact scores bound
 _MANTISSA = (1 << 52) - 1
 
 
@@ -167,7 +169,6 @@ class Leverage(Reducing):
 
     name: ClassVar[str] = "leverage"
     size_options: ClassVar[tuple[str, ...]] = ("epsilon",)
-    mu_likelihoods: ClassVar[tuple[str, ...]] = ("probit",)
 
     def __post_init__(self) -> None:
         check_choice(self.scores, "scores", SCORES)
@@ -181,15 +182,20 @@ class Leverage(Reducing):
         """What its guarantee needs is a finite mu."""
         return True
 
+    @property
+    def mu_likelihoods(self) -> tuple[str, ...]:
+        """Exact scores bound the sensitivities of the probit."""
+        return BOUNDED if self.scores == "exact" else ()
+
     def check(self, size: int | None, likelihood: str) -> None:
         """Raise unless size and likelihood fit; epsilon goes with exact scores, mu and the probit."""
         super().check(size, likelihood)
         if self.epsilon is None:
             return
-        if likelihood not in self.mu_likelihoods:
+        if likelihood not in BOUNDED:
             raise ValueError(
                 f"epsilon={self.epsilon:g}: leverage scores bound sensitivities under likelihood="
-                f"{' or '.join(map(repr, self.mu_likelihoods))} only, and this one is {likelihood!r}; give a size"
+                f"{' or '.join(map(repr, BOUNDED))} only, and this one is {likelihood!r}; give a size"
             )
         if self.scores != "exact":
             raise ValueError(
@@ -246,7 +252,7 @@ class Leverage(Reducing):
         """Return fewer rows in place of `rows`, with their epsilon if mu is known; of one label it is infinite."""
         opened = Opened(as_source(rows))
         built = self.build(opened, asked.size, asked.seed, asked.likelihood)
-        if asked.mu is None or abs(int(rows.y.sum(dtype=np.int64))) == len(rows):
+        if asked.mu is None or not self.mu_likelihoods or abs(int(rows.y.sum(dtype=np.int64))) == len(rows):
             return Reduced(built.rows, math.nan)
         span, total = opened.scan.weight_total / opened.scan.smallest_weight, built.facts.score_total
         epsilon = leverage_epsilon(rows.n_features, asked.size, asked.delta, asked.mu, span, total)

@@ -5,11 +5,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from bayescore.coresets.calibrated import TOLERANCE, Calibrated, CalibratedFacts, rough_mode
+from bayescore.coresets.calibrated import TOLERANCE
 from bayescore.coresets.calibration.drift import mode_error
-from bayescore.coresets.method import DELTA, Built, Facts, Method, Reduced, Reducing, check_serves
+from bayescore.coresets.method import (
+    DELTA,
+    Built,
+    Facts,
+    Method,
+    check_serves,
+)
+from bayescore.coresets.reducing import Anchored, Reduced, Reducing, Reduction
 from bayescore.coresets.single import SINGLE
 from bayescore.coresets.trees.reduce import Reducer
 from bayescore.coresets.trees.tree import Tree, node_delta, node_seed
@@ -17,7 +24,6 @@ from bayescore.data.opened import Opened
 from bayescore.data.passes.map import map_pieces, map_stream
 from bayescore.data.passes.tasks import recut
 from bayescore.data.passes.threads import one_blas_thread
-from bayescore.data.sources import as_source
 from bayescore.types import Likelihood, WeightedData, stack
 from bayescore.validation import check_choice, check_integer, check_positive, warn
 
@@ -78,16 +84,18 @@ def grow(opened: Opened, tree: Tree, step: int) -> tuple[Tree, WeightedData | No
 class TreeFacts(Facts):
     """How the tree reduced, its leaves, rows of a node, what was lost at each level, and what the answer is known for.
 
-    `answer` has what is known of the last, calibrated reduction, its errors those of the tree included, of which
-    `tree_error` are two standard errors of what the nodes miss. Other trees have epsilon and delta, if they are known,
-    and the radius of the ball that they hold on.
+    Of an anchored tree `answer` has what is known of the last reduction, `mean_error` and `sd_error` are its errors and
+    the nodes', of which `tree_error` are two standard errors of what the nodes miss. Other trees have epsilon and
+    delta, if they are known, and the radius of the ball that they hold on.
     """
 
     reduce: str
     leaves: int
     node_size: int
     levels: list[dict[str, float]] | None
-    answer: CalibratedFacts | None = None
+    answer: Facts | None = None
+    mean_error: float | None = None
+    sd_error: float | None = None
     tree_error: float | None = None
     epsilon: float | None = None
     delta: float | None = None
@@ -100,15 +108,16 @@ class MergeReduce(Method):
 
     Parameters
     ----------
-    reduce : {"calibrated", "sensitivity", "leverage"}
-        Method that makes the rows of one node of those of two: any that is fit for it (`Reducing`).
+    reduce : str or Method
+        Method that makes the rows of one node of those of two: any that is fit for it (`Reducing`), by its name or
+        with its options, ``Leverage(scores="sketch")``.
     mu : float, optional
         Bound of the complexity (`mu_complexity`) of every leaf and node, with which "leverage" tells its epsilon.
     leaf_rows : int, optional
         Rows of a leaf; by default those of about 8 MB, but 16 `size` at least.
     """
 
-    reduce: str = "calibrated"
+    reduce: str | Reducing = "calibrated"
     mu: float | None = None
     leaf_rows: int | None = None
 
@@ -116,7 +125,14 @@ class MergeReduce(Method):
     one_pass: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_choice(self.reduce, "reduce", REDUCTIONS)
+        if not isinstance(self.reduce, Reducing):
+            if isinstance(self.reduce, Method):
+                fit = " or ".join(kind.__name__ for kind in REDUCTIONS.values())
+                raise ValueError(f"reduce={self.reduce!r} is not fit to reduce nodes; give {fit}")
+            check_choice(self.reduce, "reduce", REDUCTIONS)
+        for name in self.method.size_options:
+            if (value := getattr(self.method, name)) is not None:
+                raise ValueError(f"reduce={self.method.described}: nodes have a size; leave {name}={value} out")
         if self.mu is not None:
             if not check_positive(self.mu, "mu") >= 1.0:
                 raise ValueError(f"mu={self.mu:g} must be at least 1, as for all data")
@@ -127,7 +143,7 @@ class MergeReduce(Method):
     @property
     def method(self) -> Reducing:
         """The method of the nodes."""
-        return REDUCTIONS[self.reduce]()
+        return self.reduce if isinstance(self.reduce, Reducing) else REDUCTIONS[self.reduce]()
 
     @property
     def needs_overlap(self) -> bool:
@@ -139,10 +155,10 @@ class MergeReduce(Method):
         super().check(size, likelihood)
         check_serves(self.method, likelihood, REDUCTIONS, "reduce")
         if self.mu is not None and likelihood not in self.method.mu_likelihoods:
-            served = [(kind.name, link) for kind in REDUCTIONS.values() for link in kind.mu_likelihoods]
+            served = [(kind.name, link) for kind in REDUCTIONS.values() for link in kind().mu_likelihoods]
             where = " or ".join(f"reduce={name!r} with likelihood={link!r}" for name, link in served)
             raise ValueError(
-                f"mu={self.mu} serves the epsilon of {where}; with reduce={self.reduce!r} and "
+                f"mu={self.mu} serves the epsilon of {where}; with reduce={self.method.described!r} and "
                 f"likelihood={likelihood!r} leave it out"
             )
 
@@ -165,30 +181,32 @@ class MergeReduce(Method):
         seed = node_seed(tree.seed, _TOP, tree.n_leaves)
         levels = [{"level": level, method.loss: loss} for level, loss in enumerate(tree.losses)]
         known = not any(map(math.isnan, tree.losses))
-        facts = TreeFacts(method.name, tree.n_leaves, tree.reducer.size, levels if known else None)
-        if method.anchored:
-            chosen, errors = _anchored(tree, rows, size, seed)
-            return Built(chosen, replace(facts, **errors), self)
-        own = replace(tree.reducer, size=size)(rows, seed, node_delta(_TOP, tree.n_leaves))
+        delta = node_delta(_TOP, tree.n_leaves)
+        facts = TreeFacts(method.described, tree.n_leaves, tree.reducer.size, levels if known else None)
+        if isinstance(method, Anchored):
+            return self._anchored(tree, method, rows, Reduction(size, seed, tree.reducer.link, delta), facts)
+        own = replace(tree.reducer, size=size)(rows, seed, delta)
         epsilon = method.composed(max(tree.losses, default=0.0), own.loss)
         radius = min([own.radius, *(node.radius for node in tree.nodes)])
         if not math.isnan(epsilon):
             facts = replace(facts, epsilon=epsilon, delta=DELTA)
         return Built(own.rows, facts if math.isinf(radius) else replace(facts, radius=radius), self)
 
-
-def _anchored(tree: Tree, rows: WeightedData, size: int, seed: int) -> tuple[WeightedData, dict[str, Any]]:
-    """Return the nodes' rows calibrated once more, at their own mode, and what is known of the errors."""
-    # a stream may not know yet which label is +1, and draws from a mirrored posterior are other draws
-    sign, link = rows.y[0], tree.reducer.link
-    built = Calibrated().fitted(Opened(as_source(replace(rows, y=rows.y * sign))), size, seed, link)
-    mode = rough_mode(rows, link)
-    carried = [error for node in tree.nodes for error in tree.errors_at(node, mode.beta)]
-    below = mode_error(carried, mode.terms.precision)
-    mean_error = math.hypot(built.facts.mean_error, below)
-    _warn_of(mean_error, built.facts.sd_error, below)
-    answer = replace(built.facts, mean_error=mean_error, sd_error=max(built.facts.sd_error, below))
-    return replace(built.rows, y=built.rows.y * sign), {"answer": answer, "tree_error": below}
+    def _anchored(
+        self, tree: Tree, method: Anchored, rows: WeightedData, asked: Reduction, facts: TreeFacts
+    ) -> Built[TreeFacts]:
+        """Return the method's own answer, and what is known of its errors and of those of the nodes."""
+        # a stream may not know yet which label is +1, and draws from a mirrored posterior are other draws
+        sign = rows.y[0]
+        own = method.answered(replace(rows, y=rows.y * sign), asked)
+        mode = method.mode(rows, asked.likelihood)
+        carried = [error for node in tree.nodes for error in tree.errors_at(node, mode.beta)]
+        below = mode_error(carried, mode.terms.precision)
+        mean_error = math.hypot(own.mean_error, below)
+        _warn_of(mean_error, own.sd_error, below)
+        sd_error = max(own.sd_error, below)
+        facts = replace(facts, answer=own.facts, mean_error=mean_error, sd_error=sd_error, tree_error=below)
+        return Built(replace(own.rows, y=own.rows.y * sign), facts, self)
 
 
 def _warn_of(mean_error: float, sd_error: float, below: float) -> None:

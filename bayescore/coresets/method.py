@@ -4,15 +4,13 @@ A method declares which likelihoods it serves, whether one pass over the rows wi
 rows with typed facts. Whoever adds one writes a file like `uniform` and a line in `single`.
 """
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Generic, TypeVar
 
 from bayescore.data.opened import Opened
-from bayescore.data.sources import as_source
-from bayescore.types import FloatArray, Likelihood, WeightedData
+from bayescore.types import Likelihood, WeightedData
 from bayescore.validation import check_integer, check_positive
 
 DEFAULT_SIZE = 1000  # rows drawn where nothing says how many,
@@ -77,6 +75,18 @@ class Method(ABC):
         """Whether it has a guarantee that separable labels void, so that they are looked for afterwards."""
         return False
 
+    @property
+    def given(self) -> dict[str, Any]:
+        """The options that are not left at their defaults."""
+        values = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}
+        # arrays are never of the type of a default, and not to be compared
+        return {k: v for k, (v, default) in values.items() if type(v) is not type(default) or v != default}
+
+    @property
+    def described(self) -> str:
+        """Its name, with the options given."""
+        return f"{self.name}({', '.join(f'{k}={v!r}' for k, v in self.given.items())})" if self.given else self.name
+
     def check(self, size: int | None, likelihood: str) -> None:
         """Raise unless the method, with these options, goes with a size (None for "auto") and a likelihood it serves.
 
@@ -115,80 +125,6 @@ class Method(ABC):
         likelihood : Likelihood
             One that the method serves.
         """
-
-
-@dataclass(frozen=True, eq=False)
-class Reduced:
-    """Rows that stand for others, and what was lost.
-
-    Parameters
-    ----------
-    rows : WeightedData
-        The rows.
-    loss : float
-        Epsilon, NaN if unknown; of a calibrated reduction the largest whitened score that the weights miss, in
-        posterior sds.
-    radius : float
-        Radius of the ball that epsilon holds on; infinite if on all points.
-    anchor : array, shape (D,), optional
-        Where a calibrated reduction meets the totals.
-    kept : bool
-        Whether there were no more rows than asked for, so that all are there as they were.
-    """
-
-    rows: WeightedData
-    loss: float
-    radius: float = math.inf
-    anchor: FloatArray | None = None
-    kept: bool = False
-
-
-@dataclass(frozen=True, eq=False)
-class Reduction:
-    """What a reduction is asked: how many rows, its seed, the likelihood, and what its epsilon depends on.
-
-    `delta` is the probability with which epsilon may fail, `mu` a bound of the complexity of the rows, `anchor` the
-    point where calibrated rows meet the totals; None for the mode of the rows themselves.
-    """
-
-    size: int
-    seed: int
-    likelihood: Likelihood
-    delta: float
-    mu: float | None = None
-    anchor: FloatArray | None = None
-
-
-@dataclass(frozen=True)
-class Reducing(Method):
-    """A method fit to reduce weighted rows, which may be a coreset themselves: what nodes of a tree do (`tree`).
-
-    Attributes
-    ----------
-    loss : str
-        What a node's loss is called.
-    anchored : bool
-        Whether its rows meet totals at a point, which a tree then keeps.
-    mu_likelihoods : tuple of str
-        Links for which a bound mu of the complexity gives a reduction's epsilon.
-    """
-
-    loss: ClassVar[str] = "epsilon"
-    anchored: ClassVar[bool] = False
-    mu_likelihoods: ClassVar[tuple[str, ...]] = ()
-
-    def reduced(self, rows: WeightedData, asked: Reduction) -> Reduced:
-        """Return fewer rows in place of `rows`; what that costs is not known unless the method says."""
-        built = self.build(Opened(as_source(rows)), asked.size, asked.seed, asked.likelihood)
-        return Reduced(built.rows, math.nan)
-
-    def anchor(self, rows: WeightedData, likelihood: Likelihood) -> FloatArray | None:
-        """Return the point where rows that were kept as they are would meet totals."""
-        return None
-
-    def composed(self, below: float, own: float) -> float:
-        """Return the loss of a reduction of what has a loss already."""
-        return (1.0 + below) * (1.0 + own) - 1.0
 
 
 def check_serves(method: Method, likelihood: str, known: Mapping[str, type[Method]], argument: str = "method") -> None:

@@ -17,7 +17,8 @@ from numpy.typing import ArrayLike
 from bayescore.clustering.assignment import assign, fit_centers, seed_centers
 from bayescore.clustering.partitions import seed_peers
 from bayescore.coresets.draws.draw import draw, equal_rates, weighted
-from bayescore.coresets.method import DELTA, Built, Facts, Reduced, Reducing, Reduction, check_epsilon
+from bayescore.coresets.method import DELTA, Built, Facts, check_epsilon
+from bayescore.coresets.reducing import Reduced, Reducing, Reduction
 from bayescore.coresets.scores.sensitivity import (
     bounds_of,
     check_centers,
@@ -99,6 +100,13 @@ class Sensitivity(Reducing):
             check_integer(self.clusters, "clusters", low=1)
         if self.radius != "auto":
             check_positive(self.radius, "radius")
+        if self.center is not None:
+            center = np.asarray(self.center, dtype=np.float64)
+            if center.ndim != 1:
+                raise ValueError(f"center has shape {center.shape}; it must be (D,), a number for each column")
+            object.__setattr__(self, "center", tuple(center.tolist()))  # which compares, as arrays do not
+        if isinstance(self.clustering, np.ndarray) and self.clustering.ndim == 2:
+            object.__setattr__(self, "clustering", tuple(map(tuple, self.clustering.tolist())))
         check_epsilon(self, "delta")
 
     def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Built[SensitivityFacts]:

@@ -1,19 +1,51 @@
 """`StreamingCoreset`: a merge-and-reduce tree (`tree`) fed block by block."""
 
 from collections.abc import Iterable
-from typing import Any
+from dataclasses import asdict
+from typing import Any, Self
 
 import numpy as np
 
 from bayescore.coresets.calibration.drift import Carried
-from bayescore.coresets.merge_reduce import MergeReduce, TreeFacts, leaf_size
+from bayescore.coresets.merge_reduce import REDUCTIONS, MergeReduce, TreeFacts, leaf_size
 from bayescore.coresets.method import Built
+from bayescore.coresets.reducing import Reducing
 from bayescore.coresets.trees.incremental import BlockStream, rows_from_arrays, rows_to_arrays
 from bayescore.coresets.trees.tree import Node, Tree
 from bayescore.data.checkpoint import Arrays
 from bayescore.data.passes.cutter import block_rows
+from bayescore.models.priors import PRIORS
 from bayescore.types import WeightedData
-from bayescore.validation import RandomState
+from bayescore.validation import RandomState, check_choice
+
+
+def _written(method: Reducing) -> Any:
+    """Return a method as JSON has it: its name, or a pair of that and the options given."""
+    if REDUCTIONS.get(method.name) is not type(method):
+        raise TypeError(f"reduce={method!r} is not registered: a checkpoint could not be read back")
+    options: dict[str, Any] = {}
+    for name, value in method.given.items():
+        if isinstance(value, PRIORS):
+            value = {type(value).__name__: asdict(value)}
+        elif not isinstance(value, int | float | str | tuple | list):
+            raise TypeError(
+                f"reduce={method.described}: a checkpoint cannot hold {name}; give an array or a word for it"
+            )
+        options[name] = value
+    return [method.name, options] if options else method.name
+
+
+def _read(written: Any) -> str | Reducing:
+    """Return the method of `_written`."""
+    if isinstance(written, str):
+        return written
+    name, options = written
+    kinds = {kind.__name__: kind for kind in PRIORS}
+    for option, value in options.items():
+        if isinstance(value, dict):
+            [(kind, own)] = value.items()
+            options[option] = kinds[kind](**own)
+    return REDUCTIONS[check_choice(name, "reduce", REDUCTIONS)](**options)
 
 
 class StreamingCoreset(BlockStream[Tree]):
@@ -29,9 +61,9 @@ class StreamingCoreset(BlockStream[Tree]):
         Model that the coreset is for.
     size : int
         Rows of the coreset, at most.
-    reduce : {"calibrated", "sensitivity", "leverage"}
-        How the rows of two nodes become those of one: by any method that is fit for it. ``"calibrated"`` keeps mode and
-        curvature; the others draw, and what each draw loses adds up.
+    reduce : str or Method
+        How the rows of two nodes become those of one: by any method that is fit for it, by its name or with its
+        options. ``"calibrated"`` keeps mode and curvature; the others draw, and what each draw loses adds up.
     random_state : int, Generator, SeedSequence or None
         Seed; the one used is kept as ``core.random_state``.
     mu : float, optional
@@ -73,7 +105,7 @@ class StreamingCoreset(BlockStream[Tree]):
         self,
         likelihood: str,
         size: int,
-        reduce: str = "calibrated",
+        reduce: str | Reducing = "calibrated",
         random_state: RandomState = None,
         *,
         mu: float | None = None,
@@ -101,12 +133,16 @@ class StreamingCoreset(BlockStream[Tree]):
         return {
             "likelihood": self.likelihood,
             "size": self.size,
-            "reduce": self._tree.reduce,
+            "reduce": _written(self._tree.method),
             "random_state": self.random_state,
             "mu": self._tree.mu,
             "leaf_rows": self._tree.leaf_rows,
             "intercept": self.intercept,
         }
+
+    @classmethod
+    def _from_options(cls, options: dict[str, Any]) -> Self:
+        return cls(**{**options, "reduce": _read(options["reduce"])})
 
     def _to_arrays(self, state: Tree) -> Arrays:
         arrays = {

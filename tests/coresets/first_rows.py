@@ -5,7 +5,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from bayescore.coresets.method import Built, Facts, Reducing
+from bayescore.coresets.method import Built, Facts
+from bayescore.coresets.reducing import Reducing
 from bayescore.types import stack
 from bayescore.validation import check_integer
 

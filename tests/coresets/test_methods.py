@@ -12,8 +12,9 @@ import pytest
 import bayescore as bc
 from bayescore import cli
 from bayescore.coresets import merge_reduce
-from bayescore.coresets.method import Facts, Method, Reducing, check_serves
+from bayescore.coresets.method import Facts, Method, check_serves
 from bayescore.coresets.methods import METHODS, method_of
+from bayescore.coresets.reducing import Reducing
 from bayescore.coresets.single import SINGLE
 from tests.coresets.first_rows import First
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.cluster import KMeans
 
-from bayescore import build_coreset
+from bayescore import Sensitivity, build_coreset
 from bayescore.coresets.scores.sensitivity import sensitivity_bounds, sensitivity_size
 from bayescore.models.elementary import exp_minus
 from bayescore.validation import DataError
@@ -277,3 +277,14 @@ def test_seeding_looks_further_when_distinct_rows_are_rare():
     X, y = np.zeros((20_000, 2)), np.arange(20_000) % 2
     X[[5, 10_000, 19_999]] = [[1.0, 0.0], [0.0, 1.0], [3.0, 3.0]]
     assert build(X, y, size=50, clusters=4).params["clusters"] == 4
+
+
+def test_methods_with_arrays_compare_by_their_values():
+    center, clustering = np.array([0.5, -1.0]), np.eye(2)
+    method = Sensitivity(center=center, clustering=clustering)
+    assert method == Sensitivity(center=[0.5, -1.0], clustering=clustering.copy())
+    assert method != Sensitivity(center=center, clustering=2.0 * clustering)
+    assert method != Sensitivity(center=center + 1.0, clustering=clustering)
+    assert hash(method) == hash(Sensitivity(center=center.copy(), clustering=clustering))
+    with pytest.raises(ValueError, match=r"center has shape \(1, 2\); it must be \(D,\)"):
+        Sensitivity(center=[[1.0, 2.0]])

@@ -12,10 +12,12 @@ import pytest
 
 import bayescore as bc
 from bayescore import Calibrated, MergeReduce, OnlineCoreset, StreamingCoreset, find_map
+from bayescore.clustering.estimator import KVariates
 from bayescore.coresets import merge_reduce
 from bayescore.coresets.merge_reduce import grow, leaf_size
-from bayescore.coresets.method import DELTA, Reduced
+from bayescore.coresets.method import DELTA
 from bayescore.coresets.methods import METHODS
+from bayescore.coresets.reducing import Reduced
 from bayescore.coresets.trees.incremental import BlockStream
 from bayescore.coresets.trees.reduce import Reducer
 from bayescore.coresets.trees.tree import Tree, node_delta, node_seed
@@ -239,6 +241,83 @@ def test_a_block_that_cannot_be_used_leaves_the_stream_as_it_was():
         with pytest.raises(DataError, match="block 15"):
             stream.partial_fit(x, y)
     assert_identical(stream.coreset(), before)
+
+
+@pytest.mark.parametrize(
+    "reduce",
+    [
+        bc.Leverage(scores="sketch", project=True),
+        bc.Sensitivity(clusters=2, center=np.array([0.1, 0.0, -0.1])),
+        Calibrated(prior=bc.StudentT(4.0, 0.0, (0.5, 1.0, 2.0))),
+    ],
+    ids=lambda reduce: reduce.name,
+)
+def test_trees_reduce_by_a_method_with_options(reduce, tmp_path):
+    built = bc.build_coreset(
+        X, Y, method=MergeReduce(reduce, leaf_rows=100), weights=W, size=16, random_state=3, progressbar=False
+    )
+    assert built.params["reduce"].startswith(f"{reduce.name}({next(iter(reduce.given))}=")
+    assert built.index.tolist() != fed(stream_of(reduce.name), 0, N, 130).coreset().index.tolist()
+    stream = fed(StreamingCoreset("logistic", 16, reduce, 3, leaf_rows=100), 0, 730, 130)
+    stream.save(tmp_path / "s")
+    again = fed(StreamingCoreset.load(tmp_path / "s"), 730, N, 70).coreset()
+    assert_identical(again, fed(stream, 730, N, 700).coreset())
+    assert_identical(again, built)
+    plain = MergeReduce(type(reduce)(), leaf_rows=100)
+    assert_identical(
+        bc.build_coreset(X, Y, method=plain, weights=W, size=16, random_state=3, progressbar=False),
+        fed(stream_of(reduce.name), 0, N, 130).coreset(),
+    )
+
+
+class Doubting(Calibrated):
+    """Calibrated, but twice as wrong."""
+
+    def answered(self, rows, asked):
+        own = super().answered(rows, asked)
+        return replace(own, mean_error=2.0 * own.mean_error, sd_error=10.0)
+
+
+def test_the_answer_is_that_of_the_method_which_reduces():
+    narrow = Calibrated(prior=bc.Normal(0.0, 0.01))
+    tree = bc.build_coreset(X, Y, method=MergeReduce(narrow, leaf_rows=400), size=30, random_state=1, progressbar=False)
+    wide = bc.build_coreset(X, Y, method=MergeReduce(leaf_rows=400), size=30, random_state=1, progressbar=False)
+    assert tree.params["prior"] == repr(narrow.prior)
+    assert wide.params["prior"] == repr(bc.Normal(0.0, 4.0))
+
+    def miss(core, prior):
+        full = find_map(bc.full_data(X, Y, progressbar=False), prior=prior)
+        return np.abs((find_map(core, prior=prior).beta - full.beta) / full.sd).max()
+
+    assert miss(tree, narrow.prior) < 0.01 < miss(wide, narrow.prior)  # met at the mode of one prior, and not the other
+    # all rows fit one node, so that the errors are those of the answer alone
+    given = {"size": 30, "random_state": 1, "progressbar": False}
+    mine, twice = (
+        bc.build_coreset(X[:100], Y[:100], method=MergeReduce(kind()), **given) for kind in (Calibrated, Doubting)
+    )
+    assert mine.params["tree_error"] == 0.0
+    assert twice.params["mean_error"] == 2.0 * mine.params["mean_error"] > 0.0
+    assert twice.params["sd_error"] == 10.0
+    np.testing.assert_array_equal(mine.weights, twice.weights)
+
+
+def test_methods_that_no_tree_reduces_by(tmp_path):
+    for reduce, message in (
+        (bc.Uniform(), r"reduce=Uniform\(\) is not fit to reduce nodes; give Calibrated or Sensitivity or Leverage"),
+        (Calibrated(tolerance=0.1), r"reduce=calibrated\(tolerance=0.1\): nodes have a size; leave tolerance=0.1 out"),
+        (7, "reduce=7 is unknown; choose one of 'calibrated'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            MergeReduce(reduce)
+    with pytest.raises(ValueError, match=r"mu=3.0 serves the epsilon of reduce='leverage' .*'sketch'.*leave it out"):
+        StreamingCoreset("probit", 10, bc.Leverage(scores="sketch"), mu=3.0)
+    for reduce, message in (
+        (bc.Sensitivity(clustering=KVariates(3)), "a checkpoint cannot hold clustering"),
+        (Doubting(), "is not registered: a checkpoint could not be read back"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            StreamingCoreset("logistic", 10, reduce).partial_fit(X, Y).save(tmp_path / "s")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_memory_is_a_leaf_and_the_live_nodes():

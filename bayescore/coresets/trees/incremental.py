@@ -83,6 +83,11 @@ class BlockStream(ABC, Generic[State]):
     def _from_arrays(self, arrays: Arrays) -> State:
         """Return the state of `_to_arrays`."""
 
+    @classmethod
+    def _from_options(cls, options: dict[str, Any]) -> Self:
+        """Return another one, of `_options`."""
+        return cls(**options)
+
     @property
     def n_rows(self) -> int:
         """Number of rows so far."""
@@ -173,6 +178,8 @@ class BlockStream(ABC, Generic[State]):
             Before the first block.
         OSError
             If the file cannot be written; an earlier one is then untouched.
+        TypeError
+            If an option of the method that reduces is neither a number, a word, an array nor a prior.
         """
         if self._design is None:
             raise RuntimeError("no block has come yet, there is nothing to save")
@@ -204,7 +211,7 @@ class BlockStream(ABC, Generic[State]):
             If another version of bayescore wrote it.
         """
         header, arrays = read_checkpoint(path, cls.__name__)
-        stream = cls(**header["options"])
+        stream = cls._from_options(header["options"])
         intake = header["intake"]
         stream._intake = Intake(**{**intake, "names": tuple(intake["names"]), "met": tuple(intake["met"])})
         stream._design = Design.from_dict(header["design"])

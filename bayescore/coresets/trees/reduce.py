@@ -13,7 +13,7 @@ anew what the one before it left to chance.
 from dataclasses import dataclass
 
 from bayescore.coresets.aggregate import aggregate
-from bayescore.coresets.method import Reduced, Reducing, Reduction
+from bayescore.coresets.reducing import Anchored, Reduced, Reducing, Reduction
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
 from bayescore.models.likelihoods import check_likelihood
@@ -44,7 +44,7 @@ class Reducer:
         if len(rows) > self.size and (merged := aggregate(Opened(as_source(rows)), few)) is not None:
             rows = merged
         if len(rows) <= self.size:
-            return Reduced(
-                rows, 0.0, anchor=self.method.anchor(rows, self.link) if anchor is None else anchor, kept=True
-            )
+            if anchor is None and isinstance(self.method, Anchored):
+                anchor = self.method.mode(rows, self.link).beta
+            return Reduced(rows, 0.0, anchor=anchor, kept=True)
         return self.method.reduced(rows, Reduction(self.size, seed, self.link, delta, self.mu, anchor))

@@ -23,9 +23,9 @@ from typing import Self
 
 import numpy as np
 
-from bayescore.coresets.calibrated import WEAK
 from bayescore.coresets.calibration.drift import Carried, errors_at, joined
-from bayescore.coresets.method import DELTA, Reduced
+from bayescore.coresets.method import DELTA
+from bayescore.coresets.reducing import Anchored, Reduced
 from bayescore.coresets.trees.reduce import Reducer
 from bayescore.types import FloatArray, WeightedData, stack
 
@@ -128,9 +128,10 @@ class Tree:
 
     def errors_at(self, node: Node, theta: FloatArray) -> tuple[Carried, ...]:
         """Return the errors of a calibrated node's score at theta."""
-        if node.anchor is None or (node.share == 0.0 and not node.carried):
+        method = self.reducer.method
+        if not isinstance(method, Anchored) or node.anchor is None or (node.share == 0.0 and not node.carried):
             return ()
-        return errors_at(theta, node.rows, node.anchor, node.share, node.carried, self.reducer.link, WEAK)
+        return errors_at(theta, node.rows, node.anchor, node.share, node.carried, self.reducer.link, method.mode_prior)
 
 
 def node_seed(seed: int, level: int, last: int) -> int:
