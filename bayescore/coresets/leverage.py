@@ -18,7 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 from bayescore.coresets.draws.draw import draw, weighted
-from bayescore.coresets.method import DELTA, Built, Facts, check_epsilon
+from bayescore.coresets.method import DELTA, Built, Facts, check_at_least_one, check_epsilon
 from bayescore.coresets.reducing import Reduced, Reducing, Reduction
 from bayescore.coresets.scores.factor import Whitening
 from bayescore.coresets.scores.leverage import SCORES, check_project, scorer
@@ -108,8 +108,7 @@ def leverage_size(
     epsilon, delta = check_positive(epsilon, "epsilon", below=0.5), check_positive(delta, "delta", below=0.5)
     check_integer(n_features, "n_features", low=1)
     for name, value in {"mu": mu, "weight_span": weight_span, "total": 1.0 if total is None else total}.items():
-        if not check_positive(value, name) >= 1.0:
-            raise ValueError(f"{name}={value:g} must be at least 1, as for all data")
+        check_at_least_one(value, name)
     scores = 2.0 * (n_features + 1) if total is None else total
     return math.ceil(check_positive(c, "c") * _draws(n_features, delta, mu, weight_span, scores) / epsilon**2)
 
@@ -169,18 +168,14 @@ class Leverage(Reducing):
 
     name: ClassVar[str] = "leverage"
     size_options: ClassVar[tuple[str, ...]] = ("epsilon",)
+    needs_mu: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_choice(self.scores, "scores", SCORES)
         check_project(self.project, self.scores)
         check_epsilon(self, "delta", "mu", below=0.5)
-        if self.mu is not None and not check_positive(self.mu, "mu") >= 1.0:
-            raise ValueError(f"mu={self.mu:g} must be at least 1, as for all data")
-
-    @property
-    def needs_overlap(self) -> bool:
-        """What its guarantee needs is a finite mu."""
-        return True
+        if self.mu is not None:
+            check_at_least_one(self.mu, "mu")
 
     @property
     def mu_likelihoods(self) -> tuple[str, ...]:

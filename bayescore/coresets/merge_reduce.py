@@ -14,6 +14,7 @@ from bayescore.coresets.method import (
     Built,
     Facts,
     Method,
+    check_at_least_one,
     check_serves,
 )
 from bayescore.coresets.reducing import Anchored, Reduced, Reducing, Reduction
@@ -25,7 +26,7 @@ from bayescore.data.passes.map import map_pieces, map_stream
 from bayescore.data.passes.tasks import recut
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.types import Likelihood, WeightedData, stack
-from bayescore.validation import check_choice, check_integer, check_positive, warn
+from bayescore.validation import check_choice, check_integer, warn
 
 REDUCTIONS = {name: method for name, method in SINGLE.items() if issubclass(method, Reducing)}
 MAX_LEAF = 1 << 31
@@ -109,8 +110,8 @@ class MergeReduce(Method):
     Parameters
     ----------
     reduce : str or Method
-        Method that makes the rows of one node of those of two: any that is fit for it (`Reducing`), by its name or
-        with its options, ``Leverage(scores="sketch")``.
+        Method that makes the rows of one node of those of two: any that is fit for it (`Reducing`), {reductions}, or
+        one with its options, ``Leverage(scores="sketch")``.
     mu : float, optional
         Bound of the complexity (`mu_complexity`) of every leaf and node, with which "leverage" tells its epsilon.
     leaf_rows : int, optional
@@ -134,9 +135,7 @@ class MergeReduce(Method):
             if (value := getattr(self.method, name)) is not None:
                 raise ValueError(f"reduce={self.method.described}: nodes have a size; leave {name}={value} out")
         if self.mu is not None:
-            if not check_positive(self.mu, "mu") >= 1.0:
-                raise ValueError(f"mu={self.mu:g} must be at least 1, as for all data")
-            object.__setattr__(self, "mu", float(self.mu))
+            object.__setattr__(self, "mu", check_at_least_one(self.mu, "mu"))
         if self.leaf_rows is not None:
             check_integer(self.leaf_rows, "leaf_rows", low=1, high=MAX_LEAF)
 
@@ -207,6 +206,9 @@ class MergeReduce(Method):
         sd_error = max(own.sd_error, below)
         facts = replace(facts, answer=own.facts, mean_error=mean_error, sd_error=sd_error, tree_error=below)
         return Built(replace(own.rows, y=own.rows.y * sign), facts, self)
+
+
+MergeReduce.__doc__ = (MergeReduce.__doc__ or "").replace("{reductions}", ", ".join(map(repr, REDUCTIONS)))
 
 
 def _warn_of(mean_error: float, sd_error: float, below: float) -> None:

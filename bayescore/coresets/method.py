@@ -62,6 +62,8 @@ class Method(ABC):
         Whether it is told how many rows to draw.
     size_options : tuple of str
         Options that say the size, and so do not go with one.
+    needs_mu : bool
+        Whether its guarantee needs a finite complexity mu, which separable labels do not have.
     """
 
     name: ClassVar[str]
@@ -69,11 +71,12 @@ class Method(ABC):
     one_pass: ClassVar[bool] = False
     takes_size: ClassVar[bool] = True
     size_options: ClassVar[tuple[str, ...]] = ()
+    needs_mu: ClassVar[bool] = False
 
     @property
     def needs_overlap(self) -> bool:
-        """Whether it has a guarantee that separable labels void, so that they are looked for afterwards."""
-        return False
+        """Whether separable labels void a guarantee, so that they are looked for afterwards."""
+        return self.needs_mu
 
     @property
     def given(self) -> dict[str, Any]:
@@ -142,6 +145,13 @@ def check_enough(size: int | None, n_rows: int) -> None:
     """Raise if `size` is more than the rows that there were: a stream tells their number at its end."""
     if size is not None:
         check_integer(size, "size", low=1, high=n_rows, why=", the rows of the data")
+
+
+def check_at_least_one(value: object, name: str) -> float:
+    """Return a number that is no less than 1, as mu and ratios of weights are."""
+    if not (number := check_positive(value, name)) >= 1.0:
+        raise ValueError(f"{name}={number:g} must be at least 1, as for all data")
+    return number
 
 
 def check_epsilon(method: Any, *beside: str, below: float = 1.0) -> None:

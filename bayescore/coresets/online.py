@@ -104,11 +104,7 @@ class Online(Method):
 
     name: ClassVar[str] = "online"
     one_pass: ClassVar[bool] = True
-
-    @property
-    def needs_overlap(self) -> bool:
-        """What its guarantee needs is a finite mu."""
-        return True
+    needs_mu: ClassVar[bool] = True
 
     def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Built[OnlineFacts]:
         """Draw on-line, in one pass."""

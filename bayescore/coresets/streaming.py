@@ -62,8 +62,8 @@ class StreamingCoreset(BlockStream[Tree]):
     size : int
         Rows of the coreset, at most.
     reduce : str or Method
-        How the rows of two nodes become those of one: by any method that is fit for it, by its name or with its
-        options. ``"calibrated"`` keeps mode and curvature; the others draw, and what each draw loses adds up.
+        How the rows of two nodes become those of one, as in `MergeReduce`. ``"calibrated"`` keeps mode and curvature;
+        the others draw, and what each draw loses adds up.
     random_state : int, Generator, SeedSequence or None
         Seed; the one used is kept as ``core.random_state``.
     mu : float, optional

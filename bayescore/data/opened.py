@@ -196,6 +196,7 @@ def open_rows(
     *,
     label: str | None = None,
     weights: Any = None,
+    intercept: bool = False,
     once: bool = False,
     progress: bool = False,
     block_rows: int | None = None,
@@ -203,10 +204,14 @@ def open_rows(
 ) -> Opened:
     """Open whatever `build_coreset` takes: what `as_source` takes, a `Coreset`, or if `once` an iterator of blocks.
 
+    With `intercept` a column of ones stands first.
+
     Raises
     ------
     DataError, TypeError
         As `as_source` does, or if labels or weights are given beside data that bring theirs.
+    ValueError
+        If `intercept` is asked for beside a design that has its own, or its own centers.
     """
     rows: Readable
     if isinstance(data, Coreset):
@@ -217,4 +222,7 @@ def open_rows(
         rows = Stream(data)
     else:
         rows = as_source(data, y, label=label, weights=weights)
-    return Opened(rows, progress=progress, block_rows=block_rows, cores=cores)
+    if intercept and not rows.design.is_identity:
+        raise ValueError("intercept=True, but the data have a design of their own; leave it out")
+    design = replace(rows.design, intercept=True) if intercept else None
+    return Opened(rows, design, progress=progress, block_rows=block_rows, cores=cores)

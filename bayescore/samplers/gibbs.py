@@ -26,7 +26,6 @@ Albert and Chib (1993), JASA 88; Johndrow, Smith, Pillai and Dunson (2019), MCMC
 """
 
 import math
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -35,11 +34,9 @@ from scipy import linalg
 from bayescore.compiled import jit
 from bayescore.models.likelihoods.probit import probit_rows
 from bayescore.models.posterior import Terms
-from bayescore.models.priors import MultivariateNormal, Normal
 from bayescore.samplers import linear
-from bayescore.samplers.method import ChainSampler, Option, augmentation
+from bayescore.samplers.method import augmentation
 from bayescore.types import FloatArray
-from bayescore.validation import check_integer
 
 _LOG_HALF = -math.log(2.0)
 _BLOCK = 1 << 17  # random numbers made ready at a time: 1 MB
@@ -205,13 +202,4 @@ def advance(
     return theta, tuning
 
 
-GIBBS = ChainSampler(
-    name="gibbs",
-    about="Albert and Chib's sampler, compiled",
-    likelihoods=("probit",),
-    priors=(Normal, MultivariateNormal),
-    because="needs a Gaussian prior",
-    options={"thin": Option(1, partial(check_integer, low=1))},
-    prepare=augmentation(prepare),
-    advance=advance,
-)
+GIBBS = augmentation("gibbs", "Albert and Chib's sampler, compiled", "probit", prepare, advance)

@@ -29,10 +29,10 @@ from bayescore.compiled import jit
 from bayescore.models.density import DensityArguments, log_density
 from bayescore.models.priors import Cauchy, Laplace, MultivariateNormal, Normal, StudentT
 from bayescore.samplers import linear
-from bayescore.samplers.method import ChainSampler, Option, Prepared, Request
+from bayescore.samplers.method import ChainSampler, Option, Prepared, Request, thinned
 from bayescore.samplers.run import Draws
 from bayescore.types import FloatArray
-from bayescore.validation import check_choice, check_integer
+from bayescore.validation import check_choice
 
 TARGET = 0.574
 
@@ -165,8 +165,12 @@ MALA = ChainSampler(
     priors=(Normal, MultivariateNormal, StudentT, Cauchy, Laplace),
     because="needs a density in closed form and cannot cross between spike and slab",
     options={
-        "thin": Option(10, partial(check_integer, low=1)),
-        "preconditioner": Option("laplace", partial(check_choice, choices=("laplace", "identity"))),
+        "thin": thinned(10),
+        "preconditioner": Option(
+            "laplace",
+            partial(check_choice, choices=("laplace", "identity")),
+            '"laplace", the inverse Hessian at the mode, or "identity", as Huggins et al.',
+        ),
     },
     prepare=prepare,
     advance=advance,

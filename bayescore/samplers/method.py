@@ -7,26 +7,29 @@ their checks, and how it draws. `registry` lists them all.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from bayescore.data.coreset import feature_names
 from bayescore.models.posterior import TargetDensity, Terms, posterior, prior_part
-from bayescore.models.priors import PRIORS, Prior
+from bayescore.models.priors import PRIORS, MultivariateNormal, Normal, Prior
 from bayescore.samplers.run import CHUNK, Draws, run_chains
 from bayescore.samplers.start import spread_starts
 from bayescore.types import FloatArray, WeightedData
+from bayescore.validation import check_integer
 
 _WORK = 2e7  # entries of X read between two looks at Ctrl-C: some tenths of a second
 
 
 @dataclass(frozen=True)
 class Option:
-    """An option of a sampler: its default, and what checks a value (value, name) and returns it."""
+    """An option of a sampler: its default, what checks a value (value, name) and returns it, and what it is."""
 
     default: object
     check: Callable[[Any, str], object]
+    about: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +94,12 @@ class Sampler(ABC):
                 known = f"which takes {', '.join(self.options)}" if self.options else "which takes none"
                 raise TypeError(f"{name!r} is not an option of sampler={self.name!r}, {known}")
         return {name: option.check(given.get(name, option.default), name) for name, option in self.options.items()}
+
+    @property
+    def takes(self) -> str:
+        """Its options in words."""
+        each = [f"`{name}`, {own.about} (default {own.default!r})" for name, own in self.options.items()]
+        return "; ".join(each) or "none"
 
     @abstractmethod
     def draw(self, request: Request) -> Any:
@@ -158,19 +167,36 @@ class ChainSampler(Sampler):
         )
 
 
-def augmentation(
-    prepare: Callable[[FloatArray, FloatArray, Terms], tuple[Any, ...]],
-) -> Callable[[Request], Prepared]:
-    """Return `ChainSampler.prepare` of a sampler by data augmentation.
+def thinned(default: int) -> Option:
+    """Return the option of how many transitions a draw is apart from the next."""
+    return Option(default, partial(check_integer, low=1), "transitions for each draw kept")
 
-    Its own `prepare` takes signed rows, weights and a Gaussian prior's terms at zero.
+
+def augmentation(
+    name: str,
+    about: str,
+    likelihood: str,
+    prepare: Callable[[FloatArray, FloatArray, Terms], tuple[Any, ...]],
+    advance: Callable[..., tuple[FloatArray, Any]],
+) -> ChainSampler:
+    """Declare a sampler by data augmentation, which fits one likelihood and Gaussian priors.
+
+    `prepare` takes signed rows, weights and the prior's terms at zero.
     """
 
     def prepared(request: Request) -> Prepared:
         target = request.target()
         starts, _ = request.starts(target)
-        return Prepared(
-            prepare(target.Z, target.weights, prior_part(np.zeros(target.n_features), target.prior)), starts
-        )
+        terms = prior_part(np.zeros(target.n_features), target.prior)
+        return Prepared(prepare(target.Z, target.weights, terms), starts)
 
-    return prepared
+    return ChainSampler(
+        name=name,
+        about=about,
+        likelihoods=(likelihood,),
+        priors=(Normal, MultivariateNormal),
+        because="needs a Gaussian prior",
+        options={"thin": thinned(1)},
+        prepare=prepared,
+        advance=advance,
+    )

@@ -31,6 +31,11 @@ def _in_c() -> AbstractContextManager[Any]:
 class PymcSampler(Sampler):
     """A sampler that is `pm.sample`; it takes all options that `pm.sample` takes, and warns of poor mixing itself."""
 
+    @property
+    def takes(self) -> str:
+        """Its options in words."""
+        return 'anything that `pm.sample` takes, such as ``target_accept=0.95`` or ``nuts_sampler="nutpie"``'
+
     def checked_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return all options given, once nutpie is there if it is asked for."""
         if given.get("nuts_sampler") == "nutpie" and importlib.util.find_spec("nutpie") is None:

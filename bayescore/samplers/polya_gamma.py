@@ -17,7 +17,6 @@ Polson, Scott and Windle (2013), JASA 108, 1339-1349; Devroye (2009), Statistics
 """
 
 import math
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -26,11 +25,9 @@ from polyagamma import random_polyagamma
 from bayescore.compiled import jit
 from bayescore.models.likelihoods.logistic import logistic_rows
 from bayescore.models.posterior import Terms
-from bayescore.models.priors import MultivariateNormal, Normal
 from bayescore.samplers import linear
-from bayescore.samplers.method import ChainSampler, Option, augmentation
+from bayescore.samplers.method import augmentation
 from bayescore.types import FloatArray
-from bayescore.validation import check_integer
 
 # polyagamma 2.0.2 by default draws with a bias where w < 8 is no whole number (at w = 2.7 means are 1% and variances 5%
 # too large; its issue 133), and from a normal approximation above 50; its saddle point method is far off below 4. Its
@@ -156,13 +153,4 @@ def advance(
     return state.theta, tuning
 
 
-POLYA_GAMMA = ChainSampler(
-    name="polya_gamma",
-    about="Polya-Gamma Gibbs sampling",
-    likelihoods=("logistic",),
-    priors=(Normal, MultivariateNormal),
-    because="needs a Gaussian prior",
-    options={"thin": Option(1, partial(check_integer, low=1))},
-    prepare=augmentation(prepare),
-    advance=advance,
-)
+POLYA_GAMMA = augmentation("polya_gamma", "Polya-Gamma Gibbs sampling", "logistic", prepare, advance)

@@ -46,3 +46,8 @@ def described() -> str:
         priors = "any prior" if sampler.priors == PRIORS else ", ".join(kind.__name__ for kind in sampler.priors)
         lines.append(f'* ``"{name}"``: {sampler.about}; {links}; {priors}')
     return "\n        ".join(lines)
+
+
+def options_described() -> str:
+    """Return one line for each sampler: the options that it takes."""
+    return "\n        ".join(f'* ``"{name}"``: {sampler.takes}' for name, sampler in SAMPLERS.items())

@@ -14,7 +14,7 @@ from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.priors import Normal, Prior, check_prior
 from bayescore.samplers.method import Request, Sampler
 from bayescore.samplers.mixing import warn_unless_mixed
-from bayescore.samplers.registry import SAMPLERS, check_fit, described, others
+from bayescore.samplers.registry import SAMPLERS, check_fit, described, options_described, others
 from bayescore.types import WeightedData
 from bayescore.validation import RandomState, check_choice, check_integer, check_seed
 
@@ -55,10 +55,7 @@ def sample(
     progressbar : bool
         Show progress.
     **options
-        For ``"nuts"``: anything that `pm.sample` takes, such as ``target_accept=0.95`` or
-        ``nuts_sampler="nutpie"``. For ``"mala"``: `thin`, transitions for each draw kept (default 10), and
-        `preconditioner`, "laplace" (inverse Hessian at the mode, default) or "identity" (as Huggins et al.). For
-        ``"gibbs"`` and ``"polya_gamma"``: `thin` (default 1).
+        {options}
 
     Returns
     -------
@@ -101,7 +98,7 @@ def sample(
     return _with_story(idata, request, chosen, taken)
 
 
-sample.__doc__ = (sample.__doc__ or "").replace("{samplers}", described())
+sample.__doc__ = (sample.__doc__ or "").replace("{samplers}", described()).replace("{options}", options_described())
 
 
 def _with_story(idata: Any, request: Request, sampler: Sampler, seconds: float) -> Any:

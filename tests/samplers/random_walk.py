@@ -1,12 +1,10 @@
 """A sampler that bayescore does not have, whole in one file: random-walk Metropolis, and what adding one takes."""
 
-from functools import partial
-
 import numpy as np
 
 from bayescore.models.priors import Normal
-from bayescore.samplers.method import ChainSampler, Option, Prepared
-from bayescore.validation import check_integer, check_positive
+from bayescore.samplers.method import ChainSampler, Option, Prepared, thinned
+from bayescore.validation import check_positive
 
 
 def prepare(request):
@@ -35,7 +33,10 @@ RANDOM_WALK = ChainSampler(
     likelihoods=("probit",),
     priors=(Normal,),
     because="was tried with normal priors only",
-    options={"thin": Option(20, partial(check_integer, low=1)), "width": Option(2.4, check_positive)},
+    options={
+        "thin": thinned(20),
+        "width": Option(2.4, check_positive, "standard deviation of a step, in posterior sds"),
+    },
     prepare=prepare,
     advance=advance,
 )

@@ -82,6 +82,9 @@ def test_some_sampler_fits_everything():
 
 def test_docstring_and_command_line_name_every_sampler_and_likelihood(capsys):
     assert described() in bc.sample.__doc__
+    for sampler in SAMPLERS.values():
+        assert f'* ``"{sampler.name}"``: {sampler.takes}' in bc.sample.__doc__
+        assert all(f"`{name}`, {option.about}" in sampler.takes for name, option in sampler.options.items())
     with pytest.raises(SystemExit):
         parser().parse_args(["sample", "--help"])
     text = " ".join(capsys.readouterr().out.split())

@@ -35,9 +35,9 @@ from bayescore.coresets.separation.separability import (
     data_whitening,
     first_rows,
     leverage_sample,
-    opened_source,
     separate,
 )
+from bayescore.data.opened import open_rows
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.models.likelihoods import LIKELIHOODS
 from bayescore.models.newton import find_mode
@@ -108,7 +108,7 @@ def mu_complexity(
         If the data cannot be used, or all their entries are 0; the message names the place and the remedy.
     """
     rng = check_generator(random_state)
-    opened = opened_source(data, y, label=label, weights=weights, intercept=intercept, progress=progressbar)
+    opened = open_rows(data, y, label=label, weights=weights, intercept=intercept, progress=progressbar)
     _ = opened.scan  # checks the rows
     with one_blas_thread():
         white = data_whitening(opened)

@@ -29,7 +29,7 @@ quasi-completely separated.
 When to use it: before trusting a coreset whose guarantee needs a finite mu (`complexity`), or a flat prior.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -38,9 +38,8 @@ from bayescore.coresets.draws.draw import draw, weighted
 from bayescore.coresets.leverage import check_rank, rates_of
 from bayescore.coresets.scores.factor import Whitening, block_factor, data_factor, whitening
 from bayescore.coresets.separation.hyperplane import TOLERANCE, UnsolvedError, against, unit_rows, widest_margin
-from bayescore.data.opened import Opened
+from bayescore.data.opened import Opened, open_rows
 from bayescore.data.passes.threads import one_blas_thread
-from bayescore.data.sources import as_source
 from bayescore.types import FloatArray, WeightedData, stack
 from bayescore.validation import RandomState, check_seed, warn
 
@@ -147,7 +146,7 @@ def separability(
     >>> print(separability(X, [0, 1, 0, 1], intercept=True))
     overlap: no hyperplane separates the labels (4 of 4 rows prove it); the maximum likelihood estimate exists
     """
-    opened = opened_source(data, y, label=label, weights=weights, intercept=intercept, progress=progressbar)
+    opened = open_rows(data, y, label=label, weights=weights, intercept=intercept, progress=progressbar)
     _ = opened.scan  # checks the rows
     with one_blas_thread():
         white = data_whitening(opened)
@@ -200,14 +199,6 @@ def warn_if_rows_separable(rows: WeightedData) -> None:
             f"a hyperplane separates the labels of the coreset's {len(rows)} rows, and perhaps those of the whole "
             f"stream. If it does: {_VOID[0].lower()}{_VOID[1:]}"
         )
-
-
-def opened_source(
-    data: Any, y: Any = None, *, label: str | None = None, weights: Any = None, intercept: bool, progress: bool
-) -> Opened:
-    """Return the rows of `data`, with a column of ones first if `intercept`."""
-    raw = as_source(data, y, label=label, weights=weights)
-    return Opened(raw, replace(raw.design, intercept=True) if intercept else None, progress=progress)
 
 
 def data_whitening(opened: Opened) -> Whitening:
