@@ -16,6 +16,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from bayescore.coresets.build import build_coreset
 from bayescore.coresets.method import Method
 from bayescore.models.priors import Prior
+from bayescore.samplers.inference_data import coefficients
 from bayescore.samplers.predict import predict_proba
 from bayescore.samplers.sample import sample
 from bayescore.types import FloatArray
@@ -110,7 +111,7 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _set_coefficients(self) -> None:
         design = self.coreset_.design
-        mean = self.idata_.posterior["beta"].mean(("chain", "draw")).to_numpy()
+        mean = coefficients(self.idata_, "idata_")[0].mean(axis=(0, 1))
         slopes, level = (mean[1:], mean[0]) if design.intercept else (mean, 0.0)
         if design.center is not None:
             slopes = slopes / np.asarray(design.scale)

@@ -1,8 +1,8 @@
 """Posterior draws as arrays: the one reader of InferenceData.
 
-What it reads: `posterior["beta"]` with dims (chain, draw, feature), and where they
-exist the sampler's statistics, the weights in `constant_data` and the attributes of `posterior`. Predictions, files
-and all diagnostics read posteriors here, so that a bad one is told in the same words.
+What it reads: `posterior["beta"]` with dims chain, draw and feature, and where they exist the sampler's statistics, the
+weights in `constant_data` and the attributes of `posterior`. Predictions, files and all diagnostics read posteriors
+here, so that a bad one is told in the same words.
 """
 
 import json
@@ -105,15 +105,13 @@ class Posterior:
         return self.draws[:, np.linspace(0, self.draws.shape[1] - 1, kept).round().astype(np.int64)]
 
 
-def read_posterior(idata: Any, name: str, *, min_draws: int = MIN_DRAWS) -> Posterior:
-    """Read the posterior of the coefficients out of InferenceData.
+def coefficients(idata: Any, name: str) -> tuple[FloatArray, tuple[str, ...]]:
+    """Return the draws of `beta`, shape (chain, draw, D), as they are, and the names of the D coordinates.
 
     Raises
     ------
-    TypeError
-        If `idata` is something else.
-    DataError
-        If it holds no `beta`, fewer than `min_draws` draws a chain or values that are not finite.
+    TypeError, DataError
+        If `idata` is something else, or holds no `beta` of three dims.
     """
     if not is_posterior(idata):
         raise TypeError(
@@ -127,11 +125,25 @@ def read_posterior(idata: Any, name: str, *, min_draws: int = MIN_DRAWS) -> Post
             "name the vector of coefficients 'beta'"
         )
     beta = idata["posterior"]["beta"]
-    if len(beta.dims) != 3 or beta.dims[:2] != ("chain", "draw"):
-        raise DataError(f"{name}: 'beta' has dims {beta.dims}; they must be (chain, draw, feature)")
+    if len(beta.dims) != 3 or not {"chain", "draw"} < set(beta.dims):
+        raise DataError(f"{name}: 'beta' has dims {beta.dims}; they must be chain, draw and feature")
+    beta = beta.transpose("chain", "draw", ...)
     draws = np.ascontiguousarray(beta.values, dtype=np.float64)
     dim = beta.dims[2]
-    features = tuple(str(value) for value in (beta[dim].values if dim in beta.coords else range(draws.shape[2])))
+    return draws, tuple(str(value) for value in (beta[dim].values if dim in beta.coords else range(draws.shape[2])))
+
+
+def read_posterior(idata: Any, name: str, *, min_draws: int = MIN_DRAWS) -> Posterior:
+    """Read the posterior of the coefficients out of InferenceData.
+
+    Raises
+    ------
+    TypeError
+        If `idata` is something else.
+    DataError
+        If it holds no `beta`, fewer than `min_draws` draws a chain or values that are not finite.
+    """
+    draws, features = coefficients(idata, name)
     if draws.shape[1] < min_draws or 0 in draws.shape:
         raise DataError(f"{name}: 'beta' has shape {draws.shape}; at least {min_draws} draws a chain are needed")
     if len(set(features)) < len(features):

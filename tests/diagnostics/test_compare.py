@@ -150,7 +150,7 @@ def test_bad_test_rows_are_named(posterior, reference):
         compare(posterior(1), reference, test=rows(n_features=2))
     foreign = posterior(1)
     del foreign.posterior.attrs["likelihood"]
-    with pytest.raises(ValueError, match=r"candidates\['x'\]: test needs its likelihood"):
+    with pytest.raises(ValueError, match=r"candidates\['x'\] does not tell its likelihood"):
         compare({"x": foreign}, reference, test=rows())
 
 

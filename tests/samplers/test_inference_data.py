@@ -34,10 +34,15 @@ def test_foreign_posteriors_need_beta_only():
     assert found.coreset == {}
 
 
-def test_other_dims_are_refused():
-    idata = make_posterior(3)
-    idata.posterior["beta"] = idata.posterior["beta"].transpose("draw", "chain", "feature")
-    with pytest.raises(DataError, match=r"it: 'beta' has dims .*; they must be \(chain, draw, feature\)"):
+def test_dims_may_come_in_any_order_but_must_be_three():
+    idata, plain = make_posterior(3), read(make_posterior(3), "it")
+    for dims in (("draw", "chain", "feature"), ("feature", "draw", "chain")):
+        idata.posterior["beta"] = idata.posterior["beta"].transpose(*dims)
+        found = read(idata, "it")
+        np.testing.assert_array_equal(found.draws, plain.draws)
+        assert found.features == plain.features
+    idata.posterior["beta"] = idata.posterior["beta"].isel(chain=0, drop=True)
+    with pytest.raises(DataError, match=r"it: 'beta' has dims .*; they must be chain, draw and feature"):
         read(idata, "it")
 
 
