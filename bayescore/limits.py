@@ -10,10 +10,6 @@ sample sizes); Vehtari, Simpson, Gelman, Yao and Gabry (2024), JMLR 25 (k-hat).
 MAX_RHAT = 1.01
 """Rank-normalised split R-hat above which chains have not mixed (Vehtari et al. 2021)."""
 
-MAX_RHAT_CERTIFIED = 1.1
-"""R-hat above which draws are taken for none of the posterior and certify nothing. Looser than `MAX_RHAT`, of
-which the chains' health warns all the same."""
-
 MIN_DRAWS = 4
 """Draws of a chain below which R-hat and effective sample sizes are not defined: halves need two each."""
 
@@ -46,8 +42,19 @@ CLOSE = 0.1
 """Error of a mean in reference sds, of an sd relatively, or of a correlation that a reader need not mind."""
 
 CERTIFIED = 0.25
-"""Predicted error of a mean in sds, or of an sd relatively, with two standard errors on top, that is not certified any
-more. Larger than `CLOSE`, which is said of the error alone."""
+"""Error of a mean in sds, of an sd relatively, of a correlation, or of a tail quantile relative to its distance from
+the median, that is not certified any more."""
+
+RISK = 1e-3
+"""Chance that some mean, sd or correlation of certified, or corrected, draws is off by more than `CERTIFIED`, by the
+stated standard errors: half of one in 500, as these are estimates."""
+
+SETTLED = 0.02
+"""What importance weights may change beyond noise, in the units of `CERTIFIED`, in moved draws that are left as they
+are: a twelfth of what is not certified, below what 2,000 draws can tell."""
+
+MAX_TAIL_K = 0.5
+"""Pareto k-hat of a coordinate's own tail above which its variance does not exist; above 1, nor does its mean."""
 
 ALARM = 0.01
 """Probability that exact draws, or an exact prediction, are said to be off, over all coefficients together."""

@@ -108,6 +108,11 @@ class Coreset(WeightedData):
             "feature_names": list(self.feature_names),
         }
 
+    @property
+    def rows_digest(self) -> str:
+        """SHA-256 of rows, labels and weights: what a posterior depends on."""
+        return digest({}, {"X": self.X, "y": self.y, "weights": self.weights})
+
     def _digest(self) -> str:
         return digest(self.summary(), {"X": self.X, "y": self.y, "weights": self.weights, "index": self.index})
 

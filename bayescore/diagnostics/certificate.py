@@ -1,44 +1,48 @@
-r"""The certificate: how far a coreset's posterior is from the full data's, from one pass and without MCMC on them.
+r"""The certificate: can a coreset's draws be used for the full data's posterior? From a few passes, without MCMC on them.
 
-For draws theta_s of the coreset's posterior, with L the full data's log-likelihood and L~ the coreset's,
+A Newton pass and the affine transport correct the draws, importance weights tell what is left (see `correction`), and the
+errors of the draws as they are, with the Monte Carlo errors of both, follow (see `figures`). In this order:
 
-.. math:: r_s = L(\theta_s) - \tilde L(\theta_s)
+=============  =========================================================================================================
+not certified  the draws are none of the coreset's posterior (`origin`), too few, or of chains that disagree (`health`)
+not certified  k-hat of the weights is 0.7 or more, or less than a fifth of the draws is left effective
+certified      the chance that any mean, sd or correlation of the draws is off by more than 0.25 is at most one in a
+               thousand by the stated errors, no tail quantile is off by a quarter of its distance from the median, and
+               the log weights' sd is below 0.5
+corrected      the same is true of the corrected draws, `Certificate.idata`
+not certified  otherwise: more draws are needed, and the text says how many
+=============  =========================================================================================================
 
-is, up to a constant, the log of the importance weight that turns the coreset's posterior into the full data's: the
-prior cancels. Pareto smoothing of the weights (Vehtari et al. 2024) gives k-hat, an effective sample size, and
-corrected moments; k-hat below 0.7 with an effective sample size of a fifth of the draws says that they
-cover the full-data posterior and that the correction holds. What
-the correction moves is the error of the coreset.
-
-The sd of r predicts the error: below 0.3 the two posteriors are close, above 1 they are not. "certified" is said of
-means and sds; correlations are not judged.
-
-The same pass gives the full data's expected log pointwise predictive density, see `elpd`.
+The last pass gives the full data's expected log pointwise predictive density too, see `elpd`.
 """
 
-from dataclasses import asdict, dataclass, replace
-from functools import reduce
-from operator import add
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from bayescore.compat import psislw
 from bayescore.data.coreset import Coreset
-from bayescore.diagnostics.elpd import Elpd, PassSums, elpd_loo, pass_sums
-from bayescore.diagnostics.full_pass import check_weight, full_rows
-from bayescore.diagnostics.health import health
+from bayescore.diagnostics.corrected import corrected_idata
+from bayescore.diagnostics.correction import Correction, Weighted
+from bayescore.diagnostics.elpd import Elpd, elpd_loo
+from bayescore.diagnostics.figures import Errors, errors_left, families, own_errors, risk, settled, table, worst
+from bayescore.diagnostics.full_pass import full_rows
+from bayescore.diagnostics.health import unfit
+from bayescore.diagnostics.origin import Origin, origin_of, stein_trouble
 from bayescore.diagnostics.report import write_certificate
 from bayescore.diagnostics.results import CertificateData, Level
 from bayescore.diagnostics.wording import number, with_error
-from bayescore.limits import CERTIFIED, MAX_K, MAX_LOG_RATIO_SD, MAX_RHAT_CERTIFIED, MIN_ESS_SHARE, NEARLY_EQUAL
+from bayescore.limits import MAX_K, MAX_LOG_RATIO_SD, MIN_ESS_SHARE, RISK
 from bayescore.models.likelihoods import check_likelihood
-from bayescore.models.posterior import log_likelihoods
 from bayescore.samplers.inference_data import read_posterior
-from bayescore.types import FloatArray, Likelihood
 from bayescore.validation import DataError, check_integer
+
+_FOREIGN = (
+    "The draws were not made by bayescore.sample: they are the coreset's posterior under a prior that matters little, and "
+    "are certified as that."
+)
+_TIMES = (1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -47,6 +51,8 @@ class Certificate(CertificateData):
 
     def __repr__(self) -> str:
         lines = [f"Certificate: {self.level}", f"  {self.text}"]
+        if self.n_passes:
+            lines.append(f"  {self.n_passes} passes over the full data")
         if self.elpd_loo_rows:
             value, error = with_error(self.elpd_loo, self.elpd_loo_se)
             lines.append(
@@ -116,105 +122,69 @@ def certify(
             f"idata has the features {', '.join(posterior.features[:5])}, the coreset "
             f"{', '.join(core.feature_names[:5])}; certify the posterior of this coreset"
         )
-    likelihood = check_likelihood(posterior.attrs.get("likelihood", core.likelihood))
+    link = check_likelihood(posterior.attrs.get("likelihood", core.likelihood))
     opened = full_rows(core, data, y, label=label, weights=weights, progress=progressbar)
-    draws = posterior.thinned(max_draws)
-    flat = draws.reshape(-1, len(posterior.features))
-    sums = reduce(
-        add,
-        opened.map(lambda start, block: pass_sums(flat, start, block, likelihood), "certifying", canonical=True),
-    )
-    check_weight(core, sums.weight)
-    found = _judge(draws, posterior.features, sums, log_likelihoods(flat, core, likelihood), likelihood)
-    state = health(posterior)
-    if not state.rhat <= MAX_RHAT_CERTIFIED:  # draws that are none of the posterior certify nothing
-        return replace(found, level=Level.NOT_CERTIFIED, text=f"{state.text} Then certify again. {found.text}")
-    return found
-
-
-def _judge(
-    chains: FloatArray, features: tuple[str, ...], sums: PassSums, own: FloatArray, likelihood: Likelihood
-) -> Certificate:
-    full, draws = sums.log_likelihood, chains.reshape(len(own), -1)
-    ratio = full - own
-    ratio -= ratio.max()
-    smoothed, k = psislw(ratio)
-    spread = float(ratio.std())
-    pareto_k = float(k) if spread > NEARLY_EQUAL else 0.0
-    w = np.exp(np.asarray(smoothed, dtype=np.float64))
-    w /= w.sum()
-    coordinates = _coordinates(draws, w, features)
-    upper, error = _worst(coordinates)
-    ess = float(1.0 / (w**2).sum())
-    if not (pareto_k < MAX_K and ess >= MIN_ESS_SHARE * len(w)):
-        level = Level.NOT_CERTIFIED
-        text = (
-            f"Pareto k-hat is {number(pareto_k, 2)} (limit {MAX_K}), the effective sample size {ess:.0f} of {len(w)} "
-            f"(limit {MIN_ESS_SHARE:.0%}): the coreset's posterior does not cover the full data's, and no correction "
-            "can be trusted. Use method='calibrated', or a larger size if it was."
-        )
-    elif upper < CERTIFIED and spread < MAX_LOG_RATIO_SD:
-        level = Level.CERTIFIED
-        text = f"Pareto k-hat is {number(pareto_k, 2)} and at worst {error}."
-    else:
-        level = Level.CORRECT_IT
-        reason = (
-            error if upper >= CERTIFIED else f"the log ratio varies by {number(spread, 2)} (limit {MAX_LOG_RATIO_SD})"
-        )
-        text = (
-            f"Pareto k-hat is {number(pareto_k, 2)}, so the corrected moments can be used, but {reason}. "
-            "Use the corrected figures, or a larger size."
-        )
-    elpd = Elpd() if level is Level.NOT_CERTIFIED else elpd_loo(sums, ratio, w, chains, likelihood)
+    origin = origin_of(posterior, core, link)
+    passes = Correction(core, opened, link, origin.prior)
+    chains = posterior.thinned(max_draws)
+    flat = chains.reshape(-1, chains.shape[2])
+    weighted = passes.best(flat, np.median(posterior.flat, axis=0))
+    trouble = origin.trouble or unfit(posterior)
+    if not trouble and (origin.prior is not None or not origin.ours):
+        trouble = stein_trouble(posterior, core, link, origin.prior, weighted.move.covariance)
+    found, resampled, whole = families(posterior, flat, weighted), False, weighted
+    if weighted.good and not trouble and not settled(found):  # a correction by the weights needs all draws' own
+        whole = passes.weigh(posterior.flat, weighted.move)
+        found, resampled = families(posterior, posterior.flat, whole), True
+    raw, left = own_errors(found), errors_left(found, whole, resampled=resampled)
+    level, text = _verdict(weighted if weighted.good and not whole.good else whole, raw, left, origin, trouble)
+    trusted = level is not Level.NOT_CERTIFIED
+    shape = weighted.move(chains)
+    elpd = elpd_loo(weighted.sums, weighted.log_ratio, weighted.weights, shape, link) if trusted else Elpd()
     return Certificate(
         level=level,
         text=text,
-        pareto_k=pareto_k,
-        ess=ess,
-        n_draws=len(draws),
-        epsilon=float(np.max(np.abs(full - own) / np.abs(full))),
-        log_ratio_sd=spread,
-        coordinates=coordinates,
+        pareto_k=weighted.pareto_k,
+        ess=weighted.ess,
+        n_draws=len(flat),
+        epsilon=weighted.epsilon,
+        log_ratio_sd=weighted.spread,
+        coordinates=table(posterior, found, posterior.flat if resampled else flat, whole),
+        risk=risk(raw),
+        corrected_risk=risk(left),
+        transported=weighted.move.map is not None,
+        n_passes=opened.n_passes,
+        idata=corrected_idata(idata, posterior, whole, resampled=resampled) if trusted else None,
         **asdict(elpd),
     )
 
 
-def _coordinates(draws: FloatArray, w: FloatArray, features: tuple[str, ...]) -> pd.DataFrame:
-    mean, sd = draws.mean(axis=0), draws.std(axis=0)
-    better = w @ draws
-    better_sd = np.sqrt(w @ (draws - better) ** 2)
-    change = (w - 1.0 / len(w))[:, None] ** 2
-    squares = (draws - better) ** 2
-    order = np.argsort(draws, axis=0)
-    quantiles = []
-    for q in (0.03, 0.97):
-        place = (np.cumsum(w[order], axis=0) < q).sum(axis=0).clip(max=len(w) - 1)
-        quantiles.append(draws[order[place, range(draws.shape[1])], range(draws.shape[1])])
-    return pd.DataFrame(
-        {
-            "mean": mean,
-            "sd": sd,
-            "corrected_mean": better,
-            "corrected_sd": better_sd,
-            "corrected_q03": quantiles[0],
-            "corrected_q97": quantiles[1],
-            "mean_error_sd": (mean - better) / sd,
-            "mean_error_sd_mcse": np.sqrt((change * squares).sum(axis=0)) / sd,
-            "sd_error": 1.0 - better_sd / sd,
-            # that of the variance, halved
-            "sd_error_mcse": 0.5 * np.sqrt((change * (squares - better_sd**2) ** 2).sum(axis=0)) / sd**2,
-        },
-        index=pd.Index(features, name="feature"),
+def _verdict(
+    weighted: Weighted, raw: list[Errors], left: list[Errors], origin: Origin, trouble: str
+) -> tuple[Level, str]:
+    if trouble:
+        return Level.NOT_CERTIFIED, f"{trouble} Then certify again."
+    k = f"Pareto k-hat is {number(weighted.pareto_k, 2)}"
+    if not weighted.good:
+        return Level.NOT_CERTIFIED, (
+            f"{k} (limit {MAX_K}), the effective sample size {weighted.ess:.0f} of {len(weighted.weights)} (limit "
+            f"{MIN_ESS_SHARE:.0%}): the coreset's posterior does not cover the full data's, and no correction can be "
+            "trusted. Use method='calibrated', or a larger size if it was."
+        )
+    scope = "" if origin.prior is not None or origin.ours else f" {_FOREIGN}"
+    if risk(raw) <= RISK and weighted.spread < MAX_LOG_RATIO_SD:
+        return Level.CERTIFIED, f"{k} and at worst {worst(raw)}.{scope}"
+    if risk(left) <= RISK:
+        return Level.CORRECTED, (
+            f"{k}, but of the draws as they are {worst(raw)}. Use the corrected draws (Certificate.idata), of which at "
+            f"worst {worst(left)}, or a larger size.{scope}"
+        )
+    times = next((factor for factor in _TIMES if risk(left, shrink=factor**-0.5) <= RISK), None)
+    if times is None:
+        return Level.NOT_CERTIFIED, (
+            f"{k}, but even of the corrected draws {worst(left)}. Use method='calibrated', or a larger size if it was."
+        )
+    return Level.NOT_CERTIFIED, (
+        f"Too few draws to tell: {worst(left)} even of the corrected ones, Monte Carlo error included. About {times:g} times "
+        "as many would do."
     )
-
-
-def _worst(coordinates: pd.DataFrame) -> tuple[float, str]:
-    """Return the largest predicted error with two standard errors on top, and a clause that names it."""
-    candidates = []
-    for error, quantity, unit, factor in (("mean_error_sd", "mean", " sd", 1.0), ("sd_error", "sd", "%", 100.0)):
-        size, mcse = coordinates[error].abs(), coordinates[f"{error}_mcse"]
-        row = int(np.argmax(size + 2.0 * mcse))
-        value, spread = float(size.iloc[row]), float(mcse.iloc[row])
-        figures = f"{number(factor * value, 2)} ± {number(factor * spread, 1)}{unit}"
-        candidates.append((value + 2.0 * spread, f"the {quantity} of {coordinates.index[row]!r} is off by {figures}"))
-    return max(candidates)

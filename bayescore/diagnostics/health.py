@@ -5,12 +5,14 @@ Limits, in `limits`: R-hat at most 1.01, bulk and tail effective sample size at 
 Reference: Vehtari et al. (2021), Bayesian Analysis 16, 667-718.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import stats
 
 from bayescore.diagnostics.draws import ess, rhat
-from bayescore.limits import MAX_RHAT, MIN_ESS
+from bayescore.limits import ALARM, MAX_RHAT, MIN_DRAWS, MIN_ESS
 from bayescore.samplers.inference_data import Posterior
 from bayescore.types import FloatArray
 
@@ -92,3 +94,34 @@ def _text(posterior: Posterior, r: FloatArray, bulk: FloatArray, tail: FloatArra
             f"{posterior.divergences} transitions diverged: raise target_accept, or use a prior with lighter tails."
         )
     return " ".join(found)
+
+
+def unfit(posterior: Posterior) -> str:
+    """Return why draws are too few, or chains too far apart, for any verdict; empty if they are not.
+
+    Of D coordinates at the least ESS a verdict needs, some R-hat exceeds 1.01 by chance: of m split chains, R-hat^2 - 1
+    is about chi^2_(m-1) m / ((m - 1) ESS). Chains disagree where an R-hat is above 1.01 and above what that explains at the
+    level of `ALARM`, over all coordinates.
+    """
+    r, low = rhat(posterior.draws), np.minimum(ess(posterior.draws, "bulk"), ess(posterior.draws, "tail"))
+    chains, n, D = posterior.draws.shape
+    if n >= MIN_DRAWS and np.isnan(r).any():
+        name = posterior.features[int(np.isnan(r).argmax())]
+        return f"{name!r} never moves: the chains are stuck; tune longer, and sample again."
+    low = np.minimum(np.where(np.isnan(low), 0.0, low), chains * n)
+    if (low < MIN_ESS).any():
+        i = int(low.argmin())
+        needed = math.ceil(1.2 * n * MIN_ESS / max(low[i], 1.0) / 10.0) * 10
+        return (
+            f"Too few draws: the effective sample size of {posterior.features[i]!r} is {low[i]:.0f}, below {MIN_ESS}; "
+            f"about {needed:,} draws a chain in place of {n:,} would do."
+        )
+    halves = 2 * chains
+    chance = np.sqrt(1.0 + stats.chi2.isf(ALARM / D, halves - 1) * halves / ((halves - 1) * low))
+    if (r > np.maximum(MAX_RHAT, chance)).any():
+        i = int(np.argmax(r - chance))
+        return (
+            f"R-hat of {posterior.features[i]!r} is {r[i]:.3f}, above {MAX_RHAT} and more than chance explains: the "
+            "chains disagree; run them longer."
+        )
+    return ""

@@ -7,6 +7,7 @@ The classes that `compare` and `certify` return add pictures and pages to these;
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import pandas as pd
 
@@ -30,9 +31,9 @@ class Level(StrEnum):
     TOO_FEW_DRAWS = "too few draws"
     """Monte Carlo error is too large to tell."""
     CERTIFIED = "certified"
-    """The coreset's posterior can be used for the full data's."""
-    CORRECT_IT = "correct it"
-    """The corrected figures can be used."""
+    """The draws can be used as draws of the full data's posterior."""
+    CORRECTED = "corrected"
+    """The draws cannot; the corrected ones, `CertificateData.idata`, can."""
     NOT_CERTIFIED = "not certified"
     """Neither can."""
 
@@ -52,22 +53,33 @@ class CertificateData:
     Parameters
     ----------
     level : Level
-        "certified", "correct it" or "not certified".
+        "certified", "corrected" or "not certified".
     text : str
         The verdict in words, with its reason and the remedy.
     pareto_k : float
-        k-hat of the importance weights; below 0.7 they can be trusted.
+        k-hat of the importance weights of the moved draws; below 0.7 they can be trusted.
     ess : float
         Effective sample size of the smoothed weights, of `n_draws`.
     n_draws : int
         Draws used.
     epsilon : float
-        Largest |L - L~| / |L| over the draws: the epsilon that the coreset realises there.
+        Largest |L - L~| / |L| over those draws: the epsilon that the coreset realises there.
     log_ratio_sd : float
-        Standard deviation of the log ratio r.
+        Standard deviation of the log weights: what the affine map leaves of the difference between the two posteriors.
     coordinates : DataFrame
         A row for each feature: mean, sd, the corrected mean, sd and 3% and 97% quantiles, the predicted errors of the
-        mean in sds (own minus corrected) and of the sd (relative), each with its Monte Carlo error.
+        mean in sds (own minus corrected) and of the sd (relative), each with its numerical error (`_mcse`), and the
+        Monte Carlo errors of the draws' own mean (`mean_mcse_sd`, in sds) and sd (`sd_mcse`, relative). Of a coordinate
+        that has no moments, "mean" is the median, and the rest but the quantiles NaN.
+    risk : float
+        Bound of the chance that a mean, sd or correlation of the draws is off by more than a quarter (sd, relative, or
+        correlation), by these errors; `corrected_risk` that of the corrected draws.
+    transported : bool
+        Whether the corrected draws were moved by the affine map to the full posterior's mode and scale.
+    n_passes : int
+        Passes over the full data.
+    idata : InferenceData, optional
+        The corrected draws, chain by chain; None where no correction can be trusted.
     elpd_loo : float
         Expected log pointwise predictive density of the full data by leave-one-out cross-validation, a row of weight w
         being w copies of which one is left out: see `elpd`. NaN unless the weights can be trusted.
@@ -88,6 +100,11 @@ class CertificateData:
     epsilon: float
     log_ratio_sd: float
     coordinates: pd.DataFrame
+    risk: float = math.nan
+    corrected_risk: float = math.nan
+    transported: bool = False
+    n_passes: int = 0
+    idata: Any = None
     elpd_loo: float = math.nan
     elpd_loo_se: float = math.nan
     elpd_loo_mcse: float = math.nan
@@ -96,7 +113,7 @@ class CertificateData:
 
     @property
     def trusted(self) -> bool:
-        """Whether the corrected figures can be used."""
+        """Whether the corrected draws and figures can be used."""
         return self.level != Level.NOT_CERTIFIED
 
 

@@ -5,7 +5,8 @@ have a density in closed form, which MALA, the mode and the evidence need; `Norm
 deviation 4.
 """
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -232,3 +233,25 @@ def check_density(prior: Any, purpose: str) -> Prior:
     if checked.family is None:
         raise ValueError(f"{purpose} needs a prior with a density in closed form; {prior} has none: use sampler='nuts'")
     return checked
+
+
+def prior_to_dict(prior: Prior) -> dict[str, Any]:
+    """Return a prior's class and parameters as plain JSON values."""
+    values = {name: np.asarray(value).tolist() for name, value in asdict(prior).items()}  # type: ignore[call-overload]
+    return {"kind": type(prior).__name__, **values}
+
+
+def prior_from_dict(stored: Mapping[str, Any]) -> Prior:
+    """Return the prior that `prior_to_dict` told of.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If it is none of bayescore's, or its parameters do not fit.
+    """
+    kinds = {kind.__name__: kind for kind in PRIORS}
+    parameters = {name: value for name, value in stored.items() if name != "kind"}
+    if stored.get("kind") not in kinds:
+        raise ValueError(f"prior {stored.get('kind')!r} is unknown; one of {', '.join(kinds)} was expected")
+    prior: Prior = kinds[stored["kind"]](**parameters)
+    return prior

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from bayescore.compat import is_inference_data
+from bayescore.data.checkpoint import digest
 from bayescore.limits import MIN_DRAWS
 from bayescore.models.likelihoods import LIKELIHOODS
 from bayescore.types import Design, FloatArray, Likelihood
@@ -41,6 +42,8 @@ class Posterior:
         Attributes of the posterior: sampler, seed, versions, prior, ...
     coreset : mapping
         What made the coreset; empty for a foreign posterior.
+    log_density : array, shape (chain, draw), optional
+        The sampler's log posterior density of each draw, up to a constant.
     """
 
     name: str
@@ -51,6 +54,7 @@ class Posterior:
     weights: FloatArray | None = None
     attrs: Mapping[str, Any] = field(default_factory=dict)
     coreset: Mapping[str, Any] = field(default_factory=dict)
+    log_density: FloatArray | None = None
 
     @property
     def likelihood(self) -> Likelihood:
@@ -165,7 +169,18 @@ def read_posterior(idata: Any, name: str, *, min_draws: int = MIN_DRAWS) -> Post
         weights=np.asarray(constant["weights"].values, dtype=np.float64) if "weights" in constant else None,
         attrs=attrs,
         coreset=json.loads(attrs.get("coreset", "{}")),
+        log_density=_log_density(stats, draws.shape[:2]),
     )
+
+
+def _log_density(stats: Any, shape: tuple[int, ...]) -> FloatArray | None:
+    values = np.asarray(stats["lp"].values, dtype=np.float64) if "lp" in stats else None
+    return values if values is not None and values.shape == shape else None
+
+
+def draws_digest(draws: Any) -> str:
+    """Return a SHA-256 of draws: `sample` keeps it, `certify` sees by it whether they were changed since."""
+    return digest({}, {"draws": np.asarray(draws, dtype=np.float64)})
 
 
 def is_posterior(value: object) -> bool:

@@ -11,7 +11,8 @@ import xarray as xr
 from bayescore.data.coreset import Coreset, feature_names, own_likelihood
 from bayescore.data.passes.threads import available_cores
 from bayescore.models.likelihoods import check_likelihood
-from bayescore.models.priors import Normal, Prior, check_prior
+from bayescore.models.priors import Normal, Prior, check_prior, prior_to_dict
+from bayescore.samplers.inference_data import draws_digest
 from bayescore.samplers.method import Request, Sampler
 from bayescore.samplers.mixing import warn_unless_mixed
 from bayescore.samplers.registry import SAMPLERS, check_fit, described, options_described, others
@@ -123,5 +124,13 @@ def _with_story(idata: Any, request: Request, sampler: Sampler, seconds: float) 
         story |= {"inference_library": "bayescore", "inference_library_version": version("bayescore")}
     if isinstance(data, Coreset):
         story |= {"coreset": json.dumps(data.summary()), "design": json.dumps(data.design.to_dict())}
+        story["posterior_of"] = json.dumps(
+            {
+                "rows": data.rows_digest,
+                "prior": prior_to_dict(request.prior),
+                "likelihood": request.likelihood,
+                "draws": draws_digest(idata.posterior["beta"].values),
+            }
+        )
     idata.posterior.attrs.update(story)
     return idata

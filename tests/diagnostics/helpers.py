@@ -17,7 +17,7 @@ CORESET = {
 CURVE = [{"size": 1200, "mean_error": 0.4321, "sd_error": 0.1}, {"size": 2400, "mean_error": 0.09, "sd_error": 0.0123}]
 
 
-def certificate(features=("<script>", "b"), level="correct it", errors=(0.1, -0.3), **figures):
+def certificate(features=("<script>", "b"), level="corrected", errors=(0.1, -0.3), **figures):
     errors = np.array(errors)
     table = pd.DataFrame(
         {

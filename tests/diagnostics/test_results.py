@@ -23,7 +23,7 @@ def test_words_that_are_no_level_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("level", "trusted"), [(Level.CERTIFIED, True), (Level.CORRECT_IT, True), (Level.NOT_CERTIFIED, False)]
+    ("level", "trusted"), [(Level.CERTIFIED, True), (Level.CORRECTED, True), (Level.NOT_CERTIFIED, False)]
 )
 def test_what_is_not_certified_is_not_trusted(level, trusted):
     assert certificate(level=level).trusted is trusted
@@ -33,7 +33,7 @@ def test_certificates_are_plain_data_that_print_their_verdict():
     own = certificate(elpd_loo=-1234.5, elpd_loo_se=12.0, elpd_loo_mcse=0.3, elpd_loo_rows=1000, elpd_loo_bad_k=4)
     assert isinstance(own, CertificateData)
     assert repr(own).splitlines() == [
-        "Certificate: correct it",
+        "Certificate: corrected",
         "  Because <so>.",
         "  elpd_loo −1,234 ± 12 (numerical error 0.30; k-hat above 0.7 in 4 of 1000 rows)",
     ]

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from bayescore.diagnostics.results import Level
 from bayescore.diagnostics.wording import number, with_error
-from bayescore.limits import ALARM, CERTIFIED, CLOSE, MAX_K, MAX_LOG_RATIO_SD, MAX_RHAT, MIN_ESS, MIN_ESS_SHARE
+from bayescore.limits import ALARM, CERTIFIED, CLOSE, MAX_RHAT, MIN_ESS, RISK
 from bayescore.types import FloatArray
 
 MAX_ROWS = 2000  # of all tables of coefficients together; beyond, each shows its WORST
@@ -57,14 +57,16 @@ VERDICTS = {
 CERTIFICATES = {
     Level.CERTIFIED: (
         "good",
-        f"k-hat is below {MAX_K}, at least {MIN_ESS_SHARE:.0%} of the draws are left, the sd of the log ratio is below "
-        f"{MAX_LOG_RATIO_SD:g} and no predicted error plus two standard errors reaches {CERTIFIED:g} sd in a mean or "
-        f"{CERTIFIED:.0%} in an sd.",
+        "The draws can be used for the full data's posterior: the chance that any mean, sd or correlation is off by more "
+        f"than {CERTIFIED:g} (sds, relative, or of a correlation) is at most {RISK:g}, their own Monte Carlo error included.",
     ),
-    Level.CORRECT_IT: ("fair", "The corrected figures can be used; the coreset's own may be off by more."),
+    Level.CORRECTED: (
+        "fair",
+        "The same holds of the corrected draws, Certificate.idata, not of the draws as they are.",
+    ),
     Level.NOT_CERTIFIED: (
         "bad",
-        "The coreset's posterior does not cover the full data's, and no correction can be trusted.",
+        "The draws are too few, or none of the coreset's posterior, or that does not cover the full data's.",
     ),
 }
 

@@ -23,7 +23,7 @@ def test_certificates_stand_after_the_verdict_with_their_words(certified_page):
     names = re.findall(r'<section id="(\w+)">', certified_page)
     assert names[:3] == ["verdict", "certificates", "metrics"]
     words = section(certified_page, "certificates")
-    assert words.index("&lt;b&gt;bold&lt;/b&gt;: correct it") < words.index("far: not certified")  # as the candidates
+    assert words.index("&lt;b&gt;bold&lt;/b&gt;: corrected") < words.index("far: not certified")  # as the candidates
     assert words.index("far: not certified") < words.index("<table>")
     assert "Because &lt;so&gt;." in words
 
@@ -54,7 +54,7 @@ def test_corrected_coefficients_are_sorted_and_only_of_trusted_candidates(certif
 def test_every_column_of_certificates_is_in_the_glossary(certified_page, page):
     head = re.findall(r'class="num">([^<]+)</th>', section(certified_page, "certificates").split("</thead>")[0])
     terms = re.findall(r"<dt>([^<]+)</dt>", section(certified_page, "glossary"))
-    assert {*head, "Certified", "Correct it", "Not certified"} <= set(terms)
+    assert {*head, "Certified", "Corrected", "Not certified"} <= set(terms)
     assert "Pareto" not in page  # of a report without certificates
 
 

@@ -17,7 +17,7 @@ def means(axes):
     return [points for points in drawn if len(points) == len(NAMES)]
 
 
-@pytest.mark.parametrize(("level", "label"), [(Level.CORRECT_IT, "corrected"), (Level.NOT_CERTIFIED, "corrected, not")])
+@pytest.mark.parametrize(("level", "label"), [(Level.CORRECTED, "corrected"), (Level.NOT_CERTIFIED, "corrected, not")])
 def test_corrected_intervals_stand_below_the_coresets_own(posterior, level, label):
     own = read_posterior(posterior(1, features=NAMES), "idata")
     axes = plots.corrected(Figure(), certificate(level=level), own)
