@@ -1,6 +1,6 @@
-r"""The certificate: can a coreset's draws be used for the full data's posterior? From a few passes, without MCMC on them.
+r"""The certificate: can a coreset's draws be used for the full data's posterior? From a few passes over them.
 
-A Newton pass and the affine transport correct the draws, importance weights tell what is left (see `correction`), and the
+A Newton pass and the affine transport correct the draws, importance weights tell what is left (`correction`), and the
 errors of the draws as they are, with the Monte Carlo errors of both, follow (see `figures`). In this order:
 
 =============  =========================================================================================================
@@ -29,18 +29,20 @@ from bayescore.diagnostics.elpd import Elpd, elpd_loo
 from bayescore.diagnostics.figures import Errors, errors_left, families, own_errors, risk, settled, table, worst
 from bayescore.diagnostics.full_pass import full_rows
 from bayescore.diagnostics.health import unfit
-from bayescore.diagnostics.origin import Origin, origin_of, stein_trouble
+from bayescore.diagnostics.origin import Origin, miss, origin_of
 from bayescore.diagnostics.report import write_certificate
 from bayescore.diagnostics.results import CertificateData, Level
 from bayescore.diagnostics.wording import number, with_error
 from bayescore.limits import MAX_K, MAX_LOG_RATIO_SD, MIN_ESS_SHARE, RISK
 from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.prior_ratio import OfModel
 from bayescore.samplers.inference_data import read_posterior
+from bayescore.types import Likelihood
 from bayescore.validation import DataError, check_integer
 
 _FOREIGN = (
-    "The draws were not made by bayescore.sample: they are the coreset's posterior under a prior that matters little, and "
-    "are certified as that."
+    "The draws are not as bayescore.sample made them: they are those of the coreset's posterior under a prior that "
+    "matters little, and are judged as that."
 )
 _TIMES = (1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 
@@ -80,10 +82,11 @@ def certify(
     *,
     label: str | None = None,
     weights: Any = None,
+    model: Any = None,
     max_draws: int = 500,
     progressbar: bool = True,
 ) -> Certificate:
-    """Check a coreset's posterior against the full data, in one pass over them.
+    """Check a coreset's posterior against the full data, in a few passes over them, and correct it.
 
     Parameters
     ----------
@@ -94,8 +97,12 @@ def certify(
     data, y, label, weights
         The full data, as given to `build_coreset`; raw features, to which the coreset's design is applied. Or the
         full data as a `Coreset` from `full_data`, of the same design.
+    model : pm.Model, optional
+        The user's own model that the draws are of, with `weighted_potential` of the coreset and the coefficients named
+        "beta". Without it, draws that `sample` did not make are certified only if the prior matters little.
     max_draws : int
-        Draws used, evenly spaced. The pass costs a log-likelihood for each draw and row.
+        Draws that are weighed, evenly spaced: a log-likelihood for each of them and each row. All draws are, in one
+        more pass, where a correction by the affine map alone would not do.
     progressbar : bool
         Show progress.
 
@@ -106,7 +113,8 @@ def certify(
     Raises
     ------
     DataError
-        If posterior, coreset and data have different features, or the data are not those of the coreset.
+        If posterior, coreset and data have different features, the data are not those of the coreset, or `model` has
+        no potential of it.
 
     References
     ----------
@@ -125,31 +133,32 @@ def certify(
     link = check_likelihood(posterior.attrs.get("likelihood", core.likelihood))
     opened = full_rows(core, data, y, label=label, weights=weights, progress=progressbar)
     origin = origin_of(posterior, core, link)
-    passes = Correction(core, opened, link, origin.prior)
-    chains = posterior.thinned(max_draws)
-    flat = chains.reshape(-1, chains.shape[2])
-    weighted = passes.best(flat, np.median(posterior.flat, axis=0))
-    trouble = origin.trouble or unfit(posterior)
-    if not trouble and (origin.prior is not None or not origin.ours):
-        trouble = stein_trouble(posterior, core, link, origin.prior, weighted.move.covariance)
-    found, resampled, whole = families(posterior, flat, weighted), False, weighted
-    if weighted.good and not trouble and not settled(found):  # a correction by the weights needs all draws' own
-        whole = passes.weigh(posterior.flat, weighted.move)
-        found, resampled = families(posterior, posterior.flat, whole), True
+    if model is not None and not origin.trouble:
+        origin = Origin(_of_model(model, idata, core, link), ours=False)
+    movable = origin.prior if not isinstance(origin.prior, OfModel) or origin.prior.moves else None
+    passes = Correction(core, opened, link, posterior.flat, movable)
+    chosen, every = posterior.positions(max_draws), np.arange(len(posterior.flat))
+    weighted = passes.best(chosen)
+    trouble = origin.trouble or unfit(posterior) or miss(posterior, core, link, origin)
+    found = families(posterior, posterior.flat[chosen], weighted)
+    whole, resampled = weighted, not trouble and weighted.good and not settled(found)
+    if resampled:  # a correction by the weights needs those of all draws
+        whole, chosen = passes.weigh(every, weighted.move), every
+        found = families(posterior, posterior.flat, whole)
     raw, left = own_errors(found), errors_left(found, whole, resampled=resampled)
-    level, text = _verdict(weighted if weighted.good and not whole.good else whole, raw, left, origin, trouble)
+    level, text = _verdict(whole, raw, left, origin, trouble)
     trusted = level is not Level.NOT_CERTIFIED
-    shape = weighted.move(chains)
-    elpd = elpd_loo(weighted.sums, weighted.log_ratio, weighted.weights, shape, link) if trusted else Elpd()
+    moved = weighted.move(posterior.thinned(max_draws))
+    elpd = elpd_loo(weighted.sums, weighted.log_ratio, weighted.weights, moved, link) if trusted else Elpd()
     return Certificate(
         level=level,
         text=text,
         pareto_k=weighted.pareto_k,
         ess=weighted.ess,
-        n_draws=len(flat),
+        n_draws=len(weighted.weights),
         epsilon=weighted.epsilon,
         log_ratio_sd=weighted.spread,
-        coordinates=table(posterior, found, posterior.flat if resampled else flat, whole),
+        coordinates=table(posterior, found, posterior.flat[chosen], whole),
         risk=risk(raw),
         corrected_risk=risk(left),
         transported=weighted.move.map is not None,
@@ -157,6 +166,15 @@ def certify(
         idata=corrected_idata(idata, posterior, whole, resampled=resampled) if trusted else None,
         **asdict(elpd),
     )
+
+
+def _of_model(model: Any, idata: Any, core: Coreset, link: Likelihood) -> OfModel:
+    """Return the prior that a user's model gives to its draws."""
+    source = idata["posterior"]
+    draws = {str(name): each.values.reshape(-1, *each.shape[2:]) for name, each in source.data_vars.items()}
+    found = OfModel(model, draws, core, link)
+    found.check()
+    return found
 
 
 def _verdict(
@@ -185,6 +203,6 @@ def _verdict(
             f"{k}, but even of the corrected draws {worst(left)}. Use method='calibrated', or a larger size if it was."
         )
     return Level.NOT_CERTIFIED, (
-        f"Too few draws to tell: {worst(left)} even of the corrected ones, Monte Carlo error included. About {times:g} times "
-        "as many would do."
+        f"Too few draws to tell: {worst(left)} even of the corrected ones, Monte Carlo error included. About {times:g} "
+        "times as many would do."
     )

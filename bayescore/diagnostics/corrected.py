@@ -23,7 +23,7 @@ def systematic(weights: FloatArray) -> IntArray:
     """
     edges = np.cumsum(weights)
     points = (np.arange(len(weights)) + 0.5) / len(weights) * edges[-1]
-    return np.searchsorted(edges, points).astype(np.int64)
+    return np.asarray(np.searchsorted(edges, points), dtype=np.int64)
 
 
 def corrected_idata(idata: Any, posterior: Posterior, weighted: Weighted, *, resampled: bool) -> Any:

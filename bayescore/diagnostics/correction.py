@@ -1,4 +1,4 @@
-r"""From draws of a coreset's posterior to weighted draws of the full data's: Newton pass, transport, importance weights.
+r"""From draws of a coreset's posterior to weighted draws of the full data's: Newton step, transport, weights.
 
 One pass over the full data at the mode of the coreset's posterior gives gradient and Hessian there and, by a Newton
 step, the mode t and the Hessian H of the full posterior (more passes where the step is long). `Transport` moves the
@@ -7,16 +7,17 @@ draws from the coreset's mode and Hessian to those, and a second pass weighs the
 .. math:: \log w = L(\theta') + \log\pi_0(\theta') - \tilde L(\theta) - \log\pi_0(\theta)
 
 The affine map carries what differs in location and scale, in any number of columns; the weights carry the rest, the
-shape. Without a smooth prior the draws stay where they are (theta' = theta, and the prior cancels); they are moved
-where that leaves the weights bad, and stay where moving does.
+shape. Where the prior is not smooth the draws stay where they are (theta' = theta, and the prior cancels) unless the
+weights are bad; where it is not known they do in any case.
 
 References
 ----------
-See `models.transport`, and Vehtari, Simpson, Gelman, Yao and Gabry (2024), Pareto smoothed importance sampling, JMLR 25.
+See `models.transport`. Vehtari, Simpson, Gelman, Yao and Gabry (2024), Pareto smoothed importance sampling, JMLR 25.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from operator import add
 
 import numpy as np
@@ -26,13 +27,12 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.opened import Opened
 from bayescore.diagnostics.elpd import PassSums, pass_sums
 from bayescore.diagnostics.full_pass import check_weight
-from bayescore.diagnostics.origin import log_prior
 from bayescore.limits import MAX_K, MAX_LOG_RATIO_SD, MIN_ESS_SHARE, NEARLY_EQUAL
 from bayescore.models.newton import NoModeError, find_mode
 from bayescore.models.posterior import Terms, likelihood_terms, log_likelihoods, posterior, prior_part
-from bayescore.models.priors import SMOOTH, Prior
+from bayescore.models.prior_ratio import PriorRatio
 from bayescore.models.transport import Transport
-from bayescore.types import FloatArray, Likelihood, WeightedData
+from bayescore.types import FloatArray, IntArray, Likelihood, WeightedData
 from bayescore.validation import DataError
 
 NEAR = 0.1  # Newton decrement in sds, all coordinates together, after which one more step lands on the mode
@@ -47,12 +47,9 @@ class Move:
     ----------
     map : Transport, optional
         None leaves them where they are.
-    covariance : array, shape (D, D), optional
-        Inverse of minus the Hessian of the coreset's log posterior at its mode, where that is known.
     """
 
     map: Transport | None = None
-    covariance: FloatArray | None = None
 
     def __call__(self, draws: FloatArray) -> FloatArray:
         """Return moved draws, shape (..., D)."""
@@ -114,14 +111,17 @@ class Correction:
         The full data.
     link : Likelihood
         The likelihood.
-    prior : prior, optional
-        The posterior's prior; None where it is not known.
+    draws : array, shape (S, D)
+        The coreset's posterior; `at` below are positions in it.
+    prior : PriorRatio, optional
+        The prior of the draws; None where it is not known, and draws cannot be moved.
     """
 
     core: Coreset
     opened: Opened
     link: Likelihood
-    prior: Prior | None
+    draws: FloatArray
+    prior: PriorRatio | None
 
     def terms(self, beta: FloatArray) -> Terms:
         """Return the full data's log-likelihood and its derivatives; one pass."""
@@ -132,41 +132,64 @@ class Correction:
 
         return reduce(add, self.opened.map(of_block, "Newton pass", canonical=True))
 
-    def transport(self, guess: FloatArray) -> Move:
-        """Return the map from the coreset's mode, sought from `guess`, to the full posterior's; still if there is none."""
-        prior = self.prior
-        if prior is None or prior.family not in SMOOTH:
-            return Move()
+    def best(self, at: IntArray) -> Weighted:
+        """Return weights of some draws: moved or not, as leaves better ones.
+
+        Where the prior is smooth they are moved first, elsewhere only if the weights are bad as they are.
+        """
+        smooth = self.prior is not None and self.prior.prior is not None
+        first = self.weigh(at, self.transport(at) if smooth else Move())
+        if self.prior is None or (first.good and first.spread < MAX_LOG_RATIO_SD):
+            return first
+        other = Move() if smooth else self.transport(at)
+        if (other.map is None) == (first.move.map is None):  # there is but one way
+            return first
+        return min(first, self.weigh(at, other), key=lambda each: (not each.good, each.spread))
+
+    def transport(self, at: IntArray) -> Move:
+        """Return the map from the coreset's mode and Hessian to the full posterior's; none where one is missing.
+
+        Where the prior's own curvature says nothing of its width, a normal one stands in, with the slope that the
+        prior's gradient has over the draws; the map then starts from their median.
+        """
+        assert self.prior is not None
+        guess, rows = np.median(self.draws, axis=0), self.core
+        density: Callable[[FloatArray], Terms]
         try:
-            own = find_mode(posterior(self.core, self.link, prior).terms, guess, max_steps=100)
-            full = find_mode(
-                lambda beta: self.terms(beta) + prior_part(beta, prior), own.beta, tolerance=NEAR, max_steps=MAX_STEPS
-            )
+            if self.prior.prior is not None:
+                density = partial(prior_part, prior=self.prior.prior)
+                mode = find_mode(posterior(rows, self.link, self.prior.prior).terms, guess, max_steps=100)
+                start, own = mode.beta, mode.terms.precision
+            else:
+                here = likelihood_terms(guess, rows.X, rows.weights, self.link, rows.y)
+                density = _stand_in(self.draws[at], self.prior.gradient(at, self.draws[at]), guess, here.gradient)
+                start, own = guess, here.precision + density(guess).precision
+            full = find_mode(lambda beta: self.terms(beta) + density(beta), start, tolerance=NEAR, max_steps=MAX_STEPS)
             end = full.beta + full.covariance @ full.terms.gradient
-            return Move(Transport.between(own.beta, own.terms.precision, end, full.terms.precision), own.covariance)
+            return Move(Transport.between(start, own, end, full.terms.precision))
         except (NoModeError, DataError):  # no mode, or none with a scale
             return Move()
 
-    def weigh(self, draws: FloatArray, move: Move) -> Weighted:
-        """Return weights of draws of shape (S, D) after a move; one pass.
+    def weigh(self, at: IntArray, move: Move) -> Weighted:
+        """Return weights of some draws after a move; one pass.
 
         Raises
         ------
         DataError
             If the data weigh something else than what the coreset stands for.
         """
-        moved, link = move(draws), self.link
+        draws, link = self.draws[at], self.link
+        moved = move(draws)
         sums = reduce(
             add,
             self.opened.map(lambda start, block: pass_sums(moved, start, block, link), "certifying", canonical=True),
         )
         check_weight(self.core, sums.weight)
         full, own = sums.log_likelihood, log_likelihoods(draws, self.core, link)
-        there = own
-        ratio = full - own
+        ratio, there = full - own, own
         if move.map is not None and self.prior is not None:
             there = log_likelihoods(moved, self.core, link)
-            ratio = ratio + log_prior(moved, self.prior) - log_prior(draws, self.prior)
+            ratio = ratio + self.prior.log_ratio(at, draws, moved)
         ratio = ratio - ratio.max()
         smoothed, k = psislw(ratio)
         weights = np.exp(np.asarray(smoothed, dtype=np.float64))
@@ -179,10 +202,21 @@ class Correction:
             sums,
         )
 
-    def best(self, draws: FloatArray, guess: FloatArray) -> Weighted:
-        """Return weights after the transport, or without it where that leaves better ones."""
-        moved = self.weigh(draws, self.transport(guess))
-        if moved.move.map is None or (moved.good and moved.spread < MAX_LOG_RATIO_SD):
-            return moved
-        still = self.weigh(draws, Move(None, moved.move.covariance))
-        return min(moved, still, key=lambda each: (not each.good, each.spread))
+
+def _stand_in(
+    draws: FloatArray, gradients: FloatArray, center: FloatArray, score: FloatArray
+) -> Callable[[FloatArray], Terms]:
+    """Return a normal log prior of independent coefficients: its slope that of the gradients over the draws.
+
+    At `center` it balances the coreset's `score`, which makes that the coreset's mode.
+    """
+    moves = draws - draws.mean(axis=0)
+    slope = -(moves * gradients).sum(axis=0) / np.maximum((moves**2).sum(axis=0), 1e-300)
+    precision = np.maximum(slope, 0.0)
+
+    def terms(beta: FloatArray) -> Terms:
+        step = beta - center
+        gradient = -score - precision * step
+        return Terms(float(-score @ step - 0.5 * precision @ step**2), gradient, np.diag(precision))
+
+    return terms

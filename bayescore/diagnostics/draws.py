@@ -49,7 +49,9 @@ def mcse_quantile(draws: FloatArray, prob: float) -> FloatArray:
     """
     size = _by_columns(draws, lambda x: _quantile_sizes(x, prob))
     flat = np.sort(draws.reshape(-1, draws.shape[2]), axis=0)
-    ranks = stats.beta.ppf(special.ndtr([[-1.0], [1.0]]), size * prob + 1.0, size * (1.0 - prob) + 1.0)
+    ranks: FloatArray = np.asarray(
+        stats.beta.ppf(special.ndtr([[-1.0], [1.0]]), size * prob + 1.0, size * (1.0 - prob) + 1.0)
+    )
     low = np.floor(np.fmax(ranks[0] * len(flat) - 1.0, 0.0)).astype(np.int64)
     high = np.ceil(np.fmin(ranks[1] * len(flat) - 1.0, len(flat) - 1.0)).astype(np.int64)
     each = np.arange(flat.shape[1])

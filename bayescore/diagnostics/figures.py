@@ -5,7 +5,7 @@ With moved draws theta' (all of them) and importance weights w of a subset,
 .. math:: \text{corrected} = m(\theta') + \big[m_w(\theta'_\text{sub}) - m(\theta'_\text{sub})\big], \qquad
           \text{error of the coreset} = m(\theta) - \text{corrected}
 
-for m a mean, sd, correlation or quantile: all three are of the same draws, so that their noise cancels. To the error's own
+for m a mean, sd, correlation or quantile: all are of the same draws, so that their noise cancels. To the error's own
 numerical error comes the Monte Carlo error of the draws, from their effective sample size: together the standard
 error s with which a figure x of the draws is known to be off by e. The *risk* is the bound
 
@@ -13,7 +13,7 @@ error s with which a figure x of the draws is known to be off by e. The *risk* i
 
 (sds in a mean, relative in an sd, a correlation's own unit) of the chance that any of them is off by more.
 
-A coordinate whose draws have a Pareto tail of k-hat above 0.5 on either side has no sd that draws could tell, and above 1
+A coordinate whose draws have a Pareto tail of k-hat above 0.5 on either side has no sd that draws could tell, above 1
 no mean: median and quartiles are judged in their place, in units of the interquartile range / 1.349.
 
 References
@@ -31,10 +31,10 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from bayescore.compat import psislw
 from bayescore.diagnostics.correction import Weighted
 from bayescore.diagnostics.draws import mcse_quantile
 from bayescore.diagnostics.errors import TAILS, Moments, moments, moments_mcse
+from bayescore.diagnostics.tails import quantile_change, tail_k
 from bayescore.diagnostics.wording import number
 from bayescore.limits import CERTIFIED, MAX_TAIL_K, SETTLED
 from bayescore.samplers.inference_data import Posterior
@@ -43,9 +43,6 @@ from bayescore.types import FloatArray, IntArray
 QUARTILES = (0.25, 0.5, 0.75)
 SHOWN = (0.03, 0.97)  # ends of the intervals that reports show
 _IQR = 1.349  # of a standard normal
-_LONG = (
-    2.5  # (q99.5 - median) / (q90 - median) below which a tail is none of Pareto's with k 0.5: 2.0 if normal, 5.3 if t2
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,8 +173,9 @@ def families(posterior: Posterior, chosen: FloatArray, weighted: Weighted) -> li
     gap = (correlation - _correlation(before.values, before.weights))[i, j]
 
     def each(kind: str, size: Callable[[Moments], FloatArray], parts: tuple[FloatArray, ...], **about: Any) -> Family:
-        figures = [size(own), size(there), *parts]
-        return Family(kind, [f"{kind} of {names[d]!r}" for d in fit], *(part[fit] for part in figures), **about)
+        a, b, gain, gain_mcse, still, own_noise = (part[fit] for part in (size(own), size(there), *parts))
+        words = [f"{kind} of {names[d]!r}" for d in fit]
+        return Family(kind, words, a, b, gain, gain_mcse, still, own_noise, **about)
 
     return [
         each("mean", lambda m: (m.mean - own.mean) / sd, (mean, mean_mcse, steady * noise.mean / sd, noise.mean / sd)),
@@ -210,60 +208,26 @@ def _quantiles(
 ) -> Family:
     """Return quantiles of some coordinates, tails in sds and quartiles in interquartile ranges."""
     if not len(which):
-        return Family(kind, [], *(np.empty(0) for _ in range(6)))
+        none = np.empty(0)
+        return Family(kind, [], none, none, none, none, none, none)
     chains, x, w = posterior.draws[:, :, which], weighted[0][:, which], weighted[1]
     raw, there = chains.reshape(-1, len(which)), moved[:, which]
     middle = np.median(raw, axis=0)
     unit = sd[which] if kind == "tail" else np.ptp(np.quantile(raw, QUARTILES, axis=0), axis=0) / _IQR
-    found: list[list[FloatArray]] = [[], [], [], [], [], [], []]
-    names: list[str] = []
+    share = np.minimum((raw - there).std(axis=0) / _positive(raw.std(axis=0)), 1.0)
+    rows, words = [], []
     for prob in probs:
-        own, other = np.quantile(raw, prob, axis=0), np.quantile(there, prob, axis=0)
-        part, part_mcse = quantile_change(x, w, prob)
-        noise = mcse_quantile(chains, prob)
-        share = np.minimum((raw - there).std(axis=0) / _positive(raw.std(axis=0)), 1.0)
-        rows = (
-            (own - middle),
-            other - middle,
-            part,
-            part_mcse,
-            share * noise,
-            noise,
-            np.maximum(np.abs(own - middle), unit),
+        own, other, noise = (
+            np.quantile(raw, prob, axis=0),
+            np.quantile(there, prob, axis=0),
+            mcse_quantile(chains, prob),
         )
-        for values, row in zip(found, rows, strict=True):
-            values.append(row / unit)
-        names += [f"{100 * prob:g}% quantile of {posterior.features[d]!r}" for d in which]
-    *parts, distance = (np.concatenate(values) for values in found)
-    return Family(kind, names, *parts, limit=CERTIFIED * distance if kind == "tail" else CERTIFIED)
-
-
-def quantile_change(x: FloatArray, w: FloatArray, prob: float) -> tuple[FloatArray, FloatArray]:
-    """Return what weights change in a quantile of each column of x, shape (S, D), and the numerical error of that."""
-    order = np.argsort(x, axis=0)
-    values = np.take_along_axis(x, order, axis=0)
-    even = (np.arange(len(w)) + 0.5) / len(w)
-    places = np.cumsum(w[order], axis=0) - 0.5 * w[order]
-    half = 0.5 * min(prob, 1.0 - prob)
-    columns = range(x.shape[1])
-    after = np.array([np.interp(prob, places[:, d], values[:, d]) for d in columns])
-    before, low, high = (
-        np.array([np.interp(at, even, values[:, d]) for d in columns]) for at in (prob, prob - half, prob + half)
-    )
-    below = ((x <= after) - prob) ** 2
-    return after - before, np.sqrt((w - 1.0 / len(w)) ** 2 @ below) * (high - low) / (2.0 * half)
-
-
-def tail_k(draws: FloatArray) -> FloatArray:
-    """Return the larger Pareto k-hat of both tails of each column of draws, shape (S, D); -inf where tails are short."""
-    middle = np.median(draws, axis=0)
-    found = np.full(draws.shape[1], -np.inf)
-    for side in (1.0, -1.0):
-        far, near = (np.quantile(side * (draws - middle), prob, axis=0) for prob in (0.995, 0.9))
-        for d in np.flatnonzero(far > _LONG * near):
-            distance = np.maximum(side * (draws[:, d] - middle[d]), 1e-300)
-            found[d] = max(found[d], float(psislw(np.log(distance))[1]))
-    return found
+        parts = [own - middle, other - middle, *quantile_change(x, w, prob), share * noise, noise]
+        rows.append(np.array(parts) / unit)
+        words += [f"{100 * prob:g}% quantile of {posterior.features[d]!r}" for d in which]
+    own, other, change, change_mcse, steady, noise = np.concatenate(rows, axis=1)
+    limit = CERTIFIED * np.maximum(np.abs(own), 1.0) if kind == "tail" else CERTIFIED
+    return Family(kind, words, own, other, change, change_mcse, steady, noise, limit)
 
 
 @dataclass(frozen=True, eq=False)

@@ -99,9 +99,9 @@ def _text(posterior: Posterior, r: FloatArray, bulk: FloatArray, tail: FloatArra
 def unfit(posterior: Posterior) -> str:
     """Return why draws are too few, or chains too far apart, for any verdict; empty if they are not.
 
-    Of D coordinates at the least ESS a verdict needs, some R-hat exceeds 1.01 by chance: of m split chains, R-hat^2 - 1
-    is about chi^2_(m-1) m / ((m - 1) ESS). Chains disagree where an R-hat is above 1.01 and above what that explains at the
-    level of `ALARM`, over all coordinates.
+    Of D coordinates at the least ESS that a verdict needs, some R-hat exceeds 1.01 by chance: of m split chains,
+    R-hat^2 - 1 is about chi^2_(m-1) m / ((m - 1) ESS). Chains disagree where an R-hat is above 1.01 and above what that
+    explains at the level of `ALARM`, over all coordinates.
     """
     r, low = rhat(posterior.draws), np.minimum(ess(posterior.draws, "bulk"), ess(posterior.draws, "tail"))
     chains, n, D = posterior.draws.shape

@@ -16,7 +16,7 @@ from bayescore.compat import is_inference_data
 from bayescore.data.checkpoint import digest
 from bayescore.limits import MIN_DRAWS
 from bayescore.models.likelihoods import LIKELIHOODS
-from bayescore.types import Design, FloatArray, Likelihood
+from bayescore.types import Design, FloatArray, IntArray, Likelihood
 from bayescore.validation import DataError
 
 
@@ -105,8 +105,16 @@ class Posterior:
 
     def thinned(self, max_draws: int) -> FloatArray:
         """Return at most `max_draws` draws, evenly spaced within each chain, shape (chain, draw, D)."""
+        return self.draws[:, self._kept(max_draws)]
+
+    def positions(self, max_draws: int) -> IntArray:
+        """Return where in `flat` the draws of `thinned` stand, shape (S,)."""
+        first = np.arange(len(self.draws), dtype=np.int64)[:, None] * self.draws.shape[1]
+        return np.asarray((first + self._kept(max_draws)).ravel(), dtype=np.int64)
+
+    def _kept(self, max_draws: int) -> IntArray:
         kept = min(self.draws.shape[1], max(max_draws // len(self.draws), 1))
-        return self.draws[:, np.linspace(0, self.draws.shape[1] - 1, kept).round().astype(np.int64)]
+        return np.asarray(np.linspace(0, self.draws.shape[1] - 1, kept).round(), dtype=np.int64)
 
 
 def coefficients(idata: Any, name: str) -> tuple[FloatArray, tuple[str, ...]]:

@@ -57,8 +57,9 @@ VERDICTS = {
 CERTIFICATES = {
     Level.CERTIFIED: (
         "good",
-        "The draws can be used for the full data's posterior: the chance that any mean, sd or correlation is off by more "
-        f"than {CERTIFIED:g} (sds, relative, or of a correlation) is at most {RISK:g}, their own Monte Carlo error included.",
+        "The draws can be used for the full data's posterior: the chance that any mean, sd or correlation is off by "
+        f"more than {CERTIFIED:g} (sds, relative, or of a correlation) is at most {RISK:g}, their own Monte Carlo "
+        "error included.",
     ),
     Level.CORRECTED: (
         "fair",

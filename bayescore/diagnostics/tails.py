@@ -1,0 +1,40 @@
+"""Quantiles under importance weights, and tails of draws too long for moments."""
+
+import numpy as np
+
+from bayescore.compat import psislw
+from bayescore.types import FloatArray
+
+# (q99.5 - median) / (q90 - median) below which a tail is none of Pareto's with k-hat 0.5: 2.0 if normal, 5.3 if t2
+_LONG = 2.5
+
+
+def quantile_change(x: FloatArray, w: FloatArray, prob: float) -> tuple[FloatArray, FloatArray]:
+    """Return what weights change in a quantile of each column of x, shape (S, D), and the numerical error of that."""
+    order = np.argsort(x, axis=0)
+    values = np.take_along_axis(x, order, axis=0)
+    even = (np.arange(len(w)) + 0.5) / len(w)
+    places = np.cumsum(w[order], axis=0) - 0.5 * w[order]
+    half = 0.5 * min(prob, 1.0 - prob)
+    columns = range(x.shape[1])
+    after = np.array([np.interp(prob, places[:, d], values[:, d]) for d in columns])
+    before, low, high = (
+        np.array([np.interp(at, even, values[:, d]) for d in columns]) for at in (prob, prob - half, prob + half)
+    )
+    below = ((x <= after) - prob) ** 2
+    return after - before, np.sqrt((w - 1.0 / len(w)) ** 2 @ below) * (high - low) / (2.0 * half)
+
+
+def tail_k(draws: FloatArray) -> FloatArray:
+    """Return the larger Pareto k-hat of both tails of each column of draws, shape (S, D); -inf if both are short.
+
+    Reference: Vehtari, Simpson, Gelman, Yao and Gabry (2024), JMLR 25.
+    """
+    middle = np.median(draws, axis=0)
+    found = np.full(draws.shape[1], -np.inf)
+    for side in (1.0, -1.0):
+        far, near = (np.quantile(side * (draws - middle), prob, axis=0) for prob in (0.995, 0.9))
+        for d in np.flatnonzero(far > _LONG * near):
+            distance = np.maximum(side * (draws[:, d] - middle[d]), 1e-300)
+            found[d] = max(found[d], float(psislw(np.log(distance))[1]))
+    return found

@@ -1,0 +1,181 @@
+r"""What the prior adds when draws are moved: its log ratio and its gradient, in closed form or from a user's own model.
+
+For a `pm.Model` with parameters h beside beta, the conditional prior of beta is what the model's log density has beyond
+the coreset's weighted log-likelihood L~,
+
+.. math:: \log\pi(\beta' | h) - \log\pi(\beta | h)
+          = [\log p(\beta', h) - \tilde L(\beta')] - [\log p(\beta, h) - \tilde L(\beta)],
+
+at values of h that each draw has, which are kept. PyMC itself is not imported: the model brings its compiled functions.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from bayescore.models.density import prior_terms
+from bayescore.models.posterior import log_likelihoods
+from bayescore.models.priors import SMOOTH, Prior
+from bayescore.types import FloatArray, IntArray, Likelihood, WeightedData
+from bayescore.validation import DataError
+
+_LOOKED_AT = 7  # draws at which a potential is compared with the coreset's log-likelihood
+
+
+class PriorRatio(Protocol):
+    """The prior of draws, as far as moving them needs it; `at` are their positions among all draws."""
+
+    @property
+    def prior(self) -> Prior | None:
+        """The prior, where its curvature at the mode says how wide it is."""
+        ...
+
+    def log_ratio(self, at: IntArray, draws: FloatArray, moved: FloatArray) -> FloatArray:
+        """Return log prior of `moved` minus that of `draws`, shape (S,)."""
+        ...
+
+    def gradient(self, at: IntArray, draws: FloatArray) -> FloatArray:
+        """Return the gradient of the log prior at draws, both of shape (S, D)."""
+        ...
+
+
+@dataclass(frozen=True)
+class ClosedForm:
+    """A prior whose density has a closed form."""
+
+    density: Prior
+
+    @property
+    def prior(self) -> Prior | None:
+        """The prior if it is smooth."""
+        return self.density if self.density.family in SMOOTH else None
+
+    def log_ratio(self, at: IntArray, draws: FloatArray, moved: FloatArray) -> FloatArray:  # noqa: ARG002
+        """Return log prior of `moved` minus that of `draws`."""
+        return self._values(moved)[0] - self._values(draws)[0]
+
+    def log_density(self, draws: FloatArray) -> FloatArray:
+        """Return the log prior density at draws of shape (S, D)."""
+        return self._values(draws)[0]
+
+    def gradient(self, at: IntArray, draws: FloatArray) -> FloatArray:  # noqa: ARG002
+        """Return the gradient of the log prior."""
+        return self._values(draws)[1]
+
+    def _values(self, draws: FloatArray) -> tuple[FloatArray, FloatArray]:
+        family = self.density.family
+        assert family is not None
+        table, scratch = self.density.table(draws.shape[1]), np.empty(draws.shape[1])
+        values, gradients = np.empty(len(draws)), np.empty_like(draws)
+        for i, point in enumerate(np.ascontiguousarray(draws)):
+            values[i] = prior_terms(point, family, table, gradients[i], scratch)
+        return values, gradients
+
+
+@dataclass(frozen=True, eq=False)
+class OfModel:
+    """The conditional prior of `beta` in a user's own model.
+
+    Parameters
+    ----------
+    model : pm.Model
+        With `weighted_potential` of the coreset.
+    draws : mapping of str to array, shape (S, ...)
+        Draws of its variables, chains below each other.
+    data : WeightedData
+        The coreset.
+    link : Likelihood
+        Its likelihood.
+    """
+
+    model: Any
+    draws: Mapping[str, FloatArray]
+    data: WeightedData
+    link: Likelihood
+    prior: None = None
+
+    @property
+    def moves(self) -> bool:
+        """Whether beta is a variable of its own, as it is, rather than a function of others."""
+        free = [rv for rv in self.model.free_RVs if rv.name == "beta"]
+        return bool(free) and self.model.rvs_to_transforms[free[0]] is None
+
+    @cached_property
+    def points(self) -> list[dict[str, FloatArray]]:
+        """The draws as the model's compiled functions take them, transformed where the model transforms."""
+        model = self.model
+        missing = [rv.name for rv in model.free_RVs if rv.name not in self.draws]
+        if missing:
+            raise DataError(f"idata has no draws of {', '.join(missing)}, which model= has; give the model's own draws")
+        inside = []
+        for rv in model.free_RVs:
+            transform = model.rvs_to_transforms[rv]
+            inside.append(rv if transform is None else transform.forward(rv, *rv.owner.inputs))
+        change = model.compile_fn(inside, inputs=model.free_RVs, point_fn=False, on_unused_input="ignore")
+        names = [model.rvs_to_values[rv].name for rv in model.free_RVs]
+        columns = [self.draws[rv.name] for rv in model.free_RVs]
+        return [dict(zip(names, change(*each), strict=True)) for each in zip(*columns, strict=True)]
+
+    @cached_property
+    def _log_density(self) -> Any:
+        return self.model.compile_logp()
+
+    def log_ratio(self, at: IntArray, draws: FloatArray, moved: FloatArray) -> FloatArray:
+        """Return log prior of `moved` minus that of `draws`, given the draws' other parameters."""
+        each = [self.points[i] for i in at]
+        after = [self._log_density({**point, "beta": beta}) for point, beta in zip(each, moved, strict=True)]
+        before = [self._log_density({**point, "beta": beta}) for point, beta in zip(each, draws, strict=True)]
+        own = log_likelihoods(moved, self.data, self.link) - log_likelihoods(draws, self.data, self.link)
+        return np.asarray(np.array(after, dtype=np.float64) - np.array(before, dtype=np.float64) - own)
+
+    def gradient(self, at: IntArray, draws: FloatArray) -> FloatArray:
+        """Return the gradient of the log prior with respect to beta."""
+        beta = next(rv for rv in self.model.free_RVs if rv.name == "beta")
+        slope = self.model.compile_dlogp(vars=[beta])
+        total = [slope({**self.points[i], "beta": point}) for i, point in zip(at, draws, strict=True)]
+        return np.array(total, dtype=np.float64) - score(draws, self.data, self.link)
+
+    def joint(self, at: IntArray) -> tuple[FloatArray, FloatArray, list[str], slice]:
+        """Return all parameters of some draws, on the unbounded scale, their gradients, names, and the place of beta.
+
+        The place is empty where beta is no variable of its own.
+        """
+        slope, order = self.model.compile_dlogp(), [value.name for value in self.model.value_vars]
+        points = [self.points[i] for i in at]
+        values = np.array([np.concatenate([np.ravel(point[name]) for name in order]) for point in points])
+        names = [f"{name}[{i}]" if np.size(points[0][name]) > 1 else name for name in order
+                 for i in range(np.size(points[0][name]))]  # fmt: skip
+        first = names.index("beta[0]") if "beta[0]" in names else names.index("beta") if "beta" in names else 0
+        place = slice(first, first + self.data.n_features if self.moves else first)
+        return values, np.array([slope(point) for point in points]), names, place
+
+    def check(self) -> None:
+        """Raise `DataError` unless one of the model's potentials is the coreset's weighted log-likelihood."""
+        model = self.model
+        at = np.linspace(0, len(self.points) - 1, _LOOKED_AT).round().astype(np.int64)
+        potentials = model.compile_fn(
+            model.replace_rvs_by_values(model.potentials), inputs=model.value_vars, on_unused_input="ignore"
+        )
+        values = np.array([[float(np.sum(part)) for part in potentials(self.points[i])] for i in at])
+        own = log_likelihoods(self.draws["beta"][at], self.data, self.link)
+        if values.size:
+            gap = np.ptp(values - own[:, None], axis=0)
+            if (gap <= 1e-6 * max(1.0, float(np.abs(own).max()))).any():
+                return
+        raise DataError(
+            "no potential of model= is the coreset's weighted log-likelihood at the draws; give the model that has "
+            "weighted_potential(..., core, beta) of this coreset, and its own draws"
+        )
+
+
+def score(draws: FloatArray, data: WeightedData, link: Likelihood) -> FloatArray:
+    """Return the gradient of the weighted log-likelihood at draws, both of shape (S, D)."""
+    total, Z = np.zeros_like(draws), data.Z
+    step = max(1, (1 << 22) // len(draws))
+    for start in range(0, len(Z), step):
+        rows = slice(start, start + step)
+        total += (link.score(draws @ Z[rows].T) * data.weights[rows]) @ Z[rows]
+    return total
