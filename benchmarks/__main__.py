@@ -1,10 +1,14 @@
-"""Run the benchmarks: ``python -m benchmarks [NAME ...]``; all of them without a name."""
+"""Run the benchmarks: ``python -m benchmarks [NAME ...] [--trials N] [--workers N]``; all of them without a name."""
 
+import argparse
+import inspect
 import sys
 
 from benchmarks import (
     build_speed,
     calibrated,
+    certificate_checks,
+    certificates,
     cold_start,
     demo_table,
     gibbs,
@@ -53,14 +57,24 @@ BENCHMARKS = {
     "variates_peers": variates_peers.main,
     "variates_private": variates_private.main,
     "variates_coresets": variates_coresets.main,
+    "certificates": certificates.main,
+    "certificate_defaults": certificate_checks.defaults,
+    "certificate_corrections": certificate_checks.corrections,
     "results": write_results.main,
 }
 
 if __name__ == "__main__":
-    names = sys.argv[1:] or list(BENCHMARKS)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Run the benchmarks.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"all by default; of {', '.join(BENCHMARKS)}")
+    parser.add_argument("--trials", type=int, help="how many, of benchmarks that count them")
+    parser.add_argument("--workers", type=int, help="processes, of benchmarks that share their work out")
+    asked = vars(parser.parse_args())
+    names = asked.pop("names") or list(BENCHMARKS)
     unknown = [name for name in names if name not in BENCHMARKS]
     if unknown:
         sys.exit(f"unknown benchmark {unknown[0]!r}; choose from {', '.join(BENCHMARKS)}")
+    options = {name: value for name, value in asked.items() if value is not None}
     for name in names:
         print(f"\n## {name}\n{sys.modules[BENCHMARKS[name].__module__].__doc__}")
-        BENCHMARKS[name]()
+        taken = inspect.signature(BENCHMARKS[name]).parameters
+        BENCHMARKS[name](**{option: value for option, value in options.items() if option in taken})

@@ -146,8 +146,9 @@ def surrogate_transitions(
     core = bc.build_coreset(
         data, method="calibrated", size=min(20 * D, len(data)), likelihood=link, random_state=0, progressbar=False
     )
-    mode, arguments = bc.find_map(core, link, prior), posterior(core, link, prior).arguments()
+    mode = bc.find_map(core, link, prior)
     factor = np.ascontiguousarray(mode.factor)
+    arguments = factor, posterior(core, link, prior).arguments()
     theta = mode.beta + 1.5 * rng.standard_normal((CHAINS, D)) @ factor.T
     log_epsilon = np.full(CHAINS, mala.first_step_size(D))
 
@@ -156,7 +157,7 @@ def surrogate_transitions(
         for c in range(CHAINS):
             unused = np.empty(1), np.empty(1)
             _, log_epsilon[c] = mala.advance(
-                rng, start[c], log_epsilon[c], factor, arguments, INNER, iteration, ends[c], *unused
+                rng, start[c], log_epsilon[c], arguments, INNER, iteration, ends[c], *unused
             )
         return ends[:, 0]
 
