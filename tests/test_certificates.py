@@ -51,12 +51,21 @@ def test_upper_end_is_clopper_and_pearsons():
 
 
 def test_errors_are_those_beyond_three_standard_errors_of_the_reference():
-    truth = references.Figures(np.array([1.0, 0.0]), np.array([2.0, 1.0]), np.array([0.5]))
-    error = references.Figures(np.array([0.2, 0.0]), np.array([0.0, 0.1]), np.array([0.01]))
-    found = references.Figures(np.array([2.0, 0.0]), np.array([2.0, 1.5]), np.array([0.1]))
-    sizes, beyond = errors(found, truth, error)
+    pair = np.array([[-1.0, -1.0], [1.0, 1.0]] * 50)  # means 0, sds 1, correlation 1; medians 0, quartiles -1 and 1
+
+    def figures(mean, sd, correlation):
+        return references.Figures(np.array([mean, 0.0]), np.array(sd), np.array([correlation]))
+
+    truth = references.Reference(
+        figures(1.0, [2.0, 1.0], 0.6), figures(0.2, [0.0, 0.1], 0.01), figures(0.0, [1.0, 1.0], 0.0),
+        figures(0.0, [0.0, 0.0], 0.0), "made", np.nan,
+    )  # fmt: skip
+    sizes, beyond = errors(pair, truth, np.array([False, False]))
     assert sizes == pytest.approx({"mean": 0.5, "sd": 0.5, "correlation": 0.4})
-    assert beyond == pytest.approx(0.4 - 0.03)
+    assert beyond == pytest.approx(0.5)  # of the sd, which is known exactly: that of the mean is 0.5 - 0.3
+    sizes, beyond = errors(pair, truth, np.array([True, False]))
+    assert sizes == pytest.approx({"mean": 0.0, "sd": 2.0 / 1.349 - 1.0, "correlation": 0.0})
+    assert beyond == pytest.approx(2.0 / 1.349 - 1.0)
 
 
 def test_horseshoe_is_a_density_and_that_of_its_draws():
