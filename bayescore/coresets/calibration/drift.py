@@ -23,10 +23,10 @@ from scipy import linalg
 
 from bayescore.coresets.calibration.pilot import PosteriorScale
 from bayescore.coresets.calibration.totals import Totals
+from bayescore.models.gaussian import upper_factor_of_inverse
 from bayescore.models.posterior import Terms, likelihood_terms, prior_part
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, IntArray, Likelihood, WeightedData
-from bayescore.validation import DataError
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,31 +38,12 @@ class Carried:
     covariance: FloatArray
 
 
-def root(precision: FloatArray) -> FloatArray:
-    """Return L with L L' the inverse of `precision`, whatever the scales of the columns.
-
-    Raises
-    ------
-    DataError
-        If it is not positive definite in floating point.
-    """
-    scale = 1.0 / np.sqrt(np.diagonal(precision))
-    try:
-        upper = linalg.cholesky(precision * scale * scale[:, None])
-    except linalg.LinAlgError:
-        raise DataError(
-            "columns depend on each other, at scales such that the prior cannot tell them apart in floating point: "
-            "standardise them, or drop one of them"
-        ) from None
-    return np.asarray(scale[:, None] * linalg.solve_triangular(upper, np.eye(len(scale))))
-
-
 def scale_at(
     rows: WeightedData, theta: FloatArray, likelihood: Likelihood, prior: Prior
 ) -> tuple[PosteriorScale, Terms]:
     """Return the scale in which the posterior of `rows` is round at theta, and the terms of their log-likelihood."""
     part = likelihood_terms(theta, rows.X, rows.weights, likelihood, rows.y)
-    return PosteriorScale(likelihood, theta, root((part + prior_part(theta, prior)).precision)), part
+    return PosteriorScale(likelihood, theta, upper_factor_of_inverse((part + prior_part(theta, prior)).precision)), part
 
 
 def score_covariance(
@@ -142,7 +123,7 @@ def joined(parts: Iterable[Carried]) -> tuple[Carried, ...]:
 
 def mode_error(parts: Iterable[Carried], precision: FloatArray) -> float:
     """Return two standard errors of the worst coordinate of the mode, in posterior sds; 0 without errors."""
-    factor = root(precision)
+    factor = upper_factor_of_inverse(precision)
     inverse = factor @ factor.T
     total = sum((part.covariance for part in parts), np.zeros_like(precision))
     variance = np.diagonal(inverse @ total @ inverse) / np.diagonal(inverse)
