@@ -35,6 +35,8 @@ METHODS = {
     "merge_reduce by leverage": {"method": "merge_reduce", "reduce": "leverage", "size": 32, "leaf_rows": 20_000},
     "calibrated": {"size": 80},
     "aggregate": {},
+    "auto": {"size": 80},
+    "auto of a stream": {"method": "auto", "size": 32},
 }
 ONE_PASS = ("uniform", "online", "merge_reduce", "aggregate")
 SOURCES = ("array", "parquet", "dask", "stream")
@@ -74,6 +76,10 @@ def cases():
     for name, likelihood, source in product(METHODS, ("logistic", "probit"), SOURCES):
         if likelihood == "probit" and "sensitivity" in name:
             continue  # its bound is the logistic likelihood's
+        if name.startswith("auto"):  # what it chooses is above; here that it goes on to choose so
+            if (likelihood, source) == ("logistic", "stream" if name.endswith("stream") else "array"):
+                yield name, likelihood, source
+            continue
         if source == "stream" and METHODS[name].get("method", name) not in ONE_PASS:
             continue
         yield name, likelihood, source
