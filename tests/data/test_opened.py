@@ -113,3 +113,14 @@ def test_moments_weigh_rows_as_copies(rng):
     for mine, theirs in zip(Opened(once).moments(), Opened(copies).moments(), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-9)
     assert Opened(once).scan.weight_total == copies.n_rows
+
+
+def test_a_column_of_ones_is_put_before_raw_rows_only():
+    raw = np.random.default_rng(0).normal(size=(40, 2))
+    labels = np.arange(40) % 2
+    rows = open_rows(raw, labels, intercept=True).gathered()
+    np.testing.assert_array_equal(rows.X, np.column_stack([np.ones(40), raw]))
+    with_own = build_coreset(raw, labels, method="uniform", size=20, intercept=True, progressbar=False)
+    with pytest.raises(ValueError, match="intercept=True, but the data have a design of their own; leave it out"):
+        open_rows(with_own, intercept=True)
+    assert open_rows(with_own).design.names == ("intercept", "x0", "x1")
