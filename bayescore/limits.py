@@ -29,6 +29,12 @@ MIN_ESS_SHARE = 0.2
 MAX_K = 0.7
 """Pareto k-hat above which importance weights cannot be trusted (Vehtari et al. 2024)."""
 
+FINITE_K = 0.5
+"""Pareto k-hat below which importance weights have a finite variance, and their standard errors mean something."""
+
+MAX_BAD_K_SHARE = 0.01
+"""Share of the rows left out whose k-hat may exceed `MAX_K`: above it there is no elpd."""
+
 EQUAL = 1e-4
 """Sd of log weights below which they are equal but for rounding, and have no tail to fit."""
 

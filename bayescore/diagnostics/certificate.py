@@ -55,12 +55,9 @@ class Certificate(CertificateData):
         lines = [f"Certificate: {self.level}", f"  {self.text}"]
         if self.n_passes:
             lines.append(f"  {self.n_passes} passes over the full data")
-        if self.elpd_loo_rows:
-            value, error = with_error(self.elpd_loo, self.elpd_loo_se)
-            lines.append(
-                f"  elpd_loo {value} ± {error} (numerical error {number(self.elpd_loo_mcse, 2)}; "
-                f"k-hat above {MAX_K} in {self.elpd_loo_bad_k} of {self.elpd_loo_rows} rows)"
-            )
+        if self.elpd_text:
+            figure = " ± ".join(filter(None, with_error(self.elpd_loo, self.elpd_loo_se)))
+            lines.append(f"  elpd_loo {figure} ({self.elpd_text})")
         return "\n".join(lines)
 
     def to_html(self, path: str | Path, idata: Any, core: Coreset) -> None:

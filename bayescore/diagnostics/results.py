@@ -12,6 +12,8 @@ from typing import Any
 import pandas as pd
 
 from bayescore.diagnostics.health import Health
+from bayescore.diagnostics.wording import number
+from bayescore.limits import MAX_K
 from bayescore.samplers.inference_data import Posterior
 
 
@@ -82,14 +84,17 @@ class CertificateData:
         The corrected draws, chain by chain; None where no correction can be trusted.
     elpd_loo : float
         Expected log pointwise predictive density of the full data by leave-one-out cross-validation, a row of weight w
-        being w copies of which one is left out: see `elpd`. NaN unless the weights can be trusted.
+        being w copies of which one is left out: see `elpd`. NaN unless the weights can be trusted, and where k-hat
+        is above 0.7 in more than 1 of 100 rows left out.
     elpd_loo_se : float
         Its standard error as a property of future data: sqrt(W var e) over the W copies, ArviZ's `se`.
     elpd_loo_mcse : float
         Numerical error of `elpd_loo`: the standard error from sampled rows and from finitely many draws.
     elpd_loo_rows, elpd_loo_bad_k : int
-        Rows whose own k-hat was computed, a uniform sample of all, and how many of them exceed 0.7. Where more
-        than a few in a hundred do, `elpd_loo` is too optimistic.
+        Rows whose own k-hat was computed, a uniform sample of all, and how many of them exceed 0.7. Such a row's part
+        is too optimistic, and counts in the numerical error.
+    elpd_loo_moved : int
+        Rows integrated by moment matching, because their k-hat did exceed it.
     """
 
     level: Level
@@ -110,11 +115,23 @@ class CertificateData:
     elpd_loo_mcse: float = math.nan
     elpd_loo_rows: int = 0
     elpd_loo_bad_k: int = 0
+    elpd_loo_moved: int = 0
 
     @property
     def trusted(self) -> bool:
         """Whether the corrected draws and figures can be used."""
         return self.level != Level.NOT_CERTIFIED
+
+    @property
+    def elpd_text(self) -> str:
+        """What to know of `elpd_loo`: its numerical error, or why there is none; empty where it was not sought."""
+        if not self.elpd_loo_rows:
+            return ""
+        rows = f"k-hat above {MAX_K} in {self.elpd_loo_bad_k:,} of {self.elpd_loo_rows:,} rows"
+        if math.isnan(self.elpd_loo):
+            return f"{rows}, too many for a figure; more draws, or a tighter prior, may help"
+        moved = f", {self.elpd_loo_moved} integrated by moment matching" * (self.elpd_loo_moved > 0)
+        return f"numerical error {number(self.elpd_loo_mcse, 2)}; {rows}{moved}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -11,8 +11,6 @@ from bayescore.data.coreset import Coreset
 from bayescore.diagnostics.health import health
 from bayescore.diagnostics.report import page, plots, tables
 from bayescore.diagnostics.results import CertificateData
-from bayescore.diagnostics.wording import number
-from bayescore.limits import MAX_K
 from bayescore.samplers.inference_data import Posterior, read_posterior
 from bayescore.validation import whole_file
 
@@ -70,7 +68,7 @@ def _render(
         trusted=certificate.trusted,
         figure_labels=list(tables.FIGURES),
         figure_rows={name: tables.figures(certificate)},
-        elpd_note=_elpd_note(certificate),
+        elpd_note=f"The elpd: {certificate.elpd_text}. " if certificate.elpd_text else "",
         image=page.picture(plots.corrected, certificate, posterior),
         rows=rows,
         note=note,
@@ -81,15 +79,6 @@ def _render(
         terms=tables.FIGURES | page.terms(page.CERTIFICATES) | page.HEALTH_TERMS,
         command=command,
         snippet=_snippet(certificate, core, file_name),
-    )
-
-
-def _elpd_note(certificate: CertificateData) -> str:
-    if not certificate.elpd_loo_rows:
-        return ""
-    return (
-        f"The elpd has a numerical error of {number(certificate.elpd_loo_mcse, 2)}; k-hat is above {MAX_K} in "
-        f"{certificate.elpd_loo_bad_k:,} of {certificate.elpd_loo_rows:,} rows left out. "
     )
 
 
