@@ -25,6 +25,7 @@ def rows() -> tuple[pd.DataFrame, np.ndarray]:
 @parametrize_with_checks([bc.CoresetLogisticRegression(**QUICK), bc.CoresetProbitRegression(**QUICK)])
 @pytest.mark.filterwarnings("ignore:column .* is constant:UserWarning")
 @pytest.mark.filterwarnings("ignore:.*of the coreset have one label:UserWarning")
+@pytest.mark.filterwarnings("ignore:the labels (are|may be) completely separated:UserWarning")
 def test_keeps_scikit_learns_conventions(estimator: Any, check: Any) -> None:
     if check.func.__name__.startswith("check_sample_weight_equivalence"):
         pytest.skip("wants equal draws; see test_weights_count_as_copies")

@@ -8,6 +8,7 @@ import numpy as np
 from bayescore.coresets.finish import check_names, finish
 from bayescore.coresets.method import Method, check_serves
 from bayescore.coresets.methods import METHODS, check_once, method_of
+from bayescore.coresets.separation.complete import warn_if_completely_separated
 from bayescore.coresets.separation.separability import warn_if_rows_separable, warn_if_separable
 from bayescore.data.coreset import Coreset
 from bayescore.data.opened import Opened, open_rows
@@ -90,6 +91,12 @@ def build_coreset(
     ValueError, TypeError
         For arguments that are out of range, of the wrong kind, or do not fit the method.
 
+    Warns
+    -----
+    UserWarning
+        If the labels are completely separated, so that the posterior is driven by the prior; if the coreset's error is
+        expected to be large, or its guarantee is void.
+
     Examples
     --------
     >>> import numpy as np, bayescore as bc
@@ -134,6 +141,8 @@ def build_opened(
         warn_if_separable(opened, built.rows, seed)
     elif built.method.needs_overlap:
         warn_if_rows_separable(built.rows)
+    else:
+        warn_if_completely_separated(opened, built.rows)
     return _finished(
         built.rows,
         opened,

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from bayescore.coresets.separation.complete import warn_if_completely_separated
 from bayescore.data.coreset import Coreset
 from bayescore.diagnostics.corrected import corrected_idata
 from bayescore.diagnostics.correction import Correction, Weighted
@@ -136,6 +137,7 @@ def certify(
     passes = Correction(core, opened, link, posterior.flat, movable)
     chosen, every = posterior.positions(max_draws), np.arange(len(posterior.flat))
     weighted = passes.best(chosen)
+    warn_if_completely_separated(opened, core)
     trouble = origin.trouble or unfit(posterior) or miss(posterior, core, link, origin)
     found = families(posterior, posterior.flat[chosen], weighted)
     whole, resampled = weighted, not trouble and weighted.good and not settled(found)

@@ -228,7 +228,8 @@ def test_too_few_rows_for_the_totals_are_said(data):
 
 def test_separable_data_build():
     X = np.linspace(-1, 1, 3000)[:, None]
-    core = build(X, X[:, 0] > 0.1, size=60)
+    with pytest.warns(UserWarning, match="the labels (are|may be) completely separated"):
+        core = build(X, X[:, 0] > 0.1, size=60)
     assert errors(core, X, X[:, 0] > 0.1)[0] < 0.05
 
 
