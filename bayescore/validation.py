@@ -3,8 +3,10 @@
 Every message names the argument, the value met and the remedy.
 """
 
+import glob
 import operator
 import os
+import platform
 import sys
 import warnings
 from collections.abc import Iterable, Iterator
@@ -97,9 +99,15 @@ def check_seed(random_state: object, name: str = "random_state") -> int:
 
 def check_output_path(path: str | Path, name: str = "path") -> Path:
     """Return `path` if a file can be written there."""
+    if str(path) == "-":
+        raise ValueError(
+            f"{name}='-' is no file name: nothing is written to standard output; name a file ('./-' if so)"
+        )
     target = Path(path)
     if target.is_dir():
         raise IsADirectoryError(f"{name}={str(target)!r} is a folder; give the name of a file")
+    if target.exists() and not target.is_file():  # a device or a pipe, which a file would replace
+        raise FileExistsError(f"{name}={str(target)!r} is no regular file; give the name of a new file")
     folder = target.parent
     if not folder.is_dir():
         raise FileNotFoundError(f"{name}={str(target)!r}: the folder {str(folder)!r} does not exist; create it")
@@ -115,9 +123,16 @@ def check_output_path(path: str | Path, name: str = "path") -> Path:
 
 @contextmanager
 def whole_file(path: str | Path, name: str = "path") -> Iterator[Path]:
-    """Yield a temporary name beside `path`; the file written there replaces `path` once it is complete."""
+    """Yield a temporary name beside `path`; the file written there replaces `path` once it is complete.
+
+    What processes that were killed left of theirs is removed.
+    """
     target = check_output_path(path, name)
-    partial = target.with_name(f".{target.name}.{os.getpid()}.part")
+    host = platform.node()
+    partial = target.with_name(f".{target.name}.{host}.{os.getpid()}.part")
+    for other in target.parent.glob(f".{glob.escape(f'{target.name}.{host}')}.*.part"):
+        if not _is_alive(other.suffixes[-2][1:]):
+            other.unlink(missing_ok=True)
     try:
         yield partial
         with partial.open("r+b") as written:  # on the disk before it gets its name, or a power cut leaves it empty
@@ -127,6 +142,19 @@ def whole_file(path: str | Path, name: str = "path") -> Iterator[Path]:
         partial.unlink(missing_ok=True)
 
 
+def _is_alive(pid: str) -> bool:
+    """Whether a process of this number runs here; True where that cannot be told."""
+    if os.name != "posix" or not pid.isdecimal():
+        return True
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
+
+
 def check_alone(what: str, **given: object) -> None:
     """Raise `DataError` if any of the arguments `given` is not None: the data, which are `what`, have their own."""
     for name, value in given.items():
@@ -134,13 +162,37 @@ def check_alone(what: str, **given: object) -> None:
             raise DataError(f"{name} is given, but data is {what}, which has its own; leave it out")
 
 
+def check_unmasked(value: Any, name: str) -> None:
+    """Raise if `value` is an array with masked entries, whose mask NumPy would drop without a word."""
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise DataError(f"{name} is a masked array with masked entries; drop such rows or impute them before building")
+
+
+def check_aligned(**given: Any) -> None:
+    """Raise unless the pandas objects among the arguments, None where left out, have the same index.
+
+    Rows go together by their positions; an index that says otherwise is neither ignored nor followed.
+    """
+    # a list has an index, too, and one of Dask's is no values: its partitions are looked at
+    indexes = {
+        name: getattr(value, "index", None) for name, value in given.items() if not hasattr(value, "__dask_graph__")
+    }
+    indexed: list[tuple[str, Any]] = [(name, index) for name, index in indexes.items() if hasattr(index, "equals")]
+    for name, index in indexed[1:]:
+        first, other = indexed[0]
+        if len(index) == len(other) and not index.equals(other):  # lengths are told of elsewhere
+            raise DataError(
+                f"{name} has another index than {first}: align them, {name}.loc[{first}.index], or give "
+                f"{name}.to_numpy() if the rows go together as they stand"
+            )
+
+
 def check_matrix(X: Any, name: str = "X", *, n_columns: int | None = None) -> NDArray[Any]:
     """Return `X` as a non-empty 2-D array of real numbers, without a copy where it is one.
 
     Finiteness is not checked here: a pass over the rows does that block by block.
     """
-    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
-        raise DataError(f"{name} is a masked array with masked entries; drop such rows or impute them before building")
+    check_unmasked(X, name)
     try:
         array = np.asarray(X)
     except ValueError:
@@ -175,6 +227,7 @@ def check_finite(block: NDArray[Any], names: tuple[str, ...], start: int, where:
 
 def check_weights(weights: Any, n_rows: int, name: str = "weights", start: int = 0) -> FloatArray:
     """Return `weights`, of rows start, start + 1, ... of the data, as positive finite floats, shape (n_rows,)."""
+    check_unmasked(weights, name)
     try:
         array = np.asarray(weights, dtype=np.float64)
     except (TypeError, ValueError):

@@ -17,6 +17,7 @@ from bayescore.types import stack
 from bayescore.validation import DataError
 
 pl = pytest.importorskip("polars")
+dd = pytest.importorskip("dask.dataframe")
 
 N, NAMES = 203, ("a", "b", "c")
 _rng = np.random.default_rng(20)
@@ -119,13 +120,51 @@ def test_tables_and_files_give_the_rows_of_the_array(kind, step, tmp_path):
         np.testing.assert_array_equal(stack(blocks).X, everything(source).X)
 
 
-def test_a_frame_and_a_series_go_together_by_position():
-    series = pd.Series(Y, index=np.arange(N)[::-1], name="outcome")
+def test_a_frame_and_a_series_of_one_index_go_together():
+    series = pd.Series(Y, index=np.arange(N) + 5, name="outcome")
     source = as_source(FRAME[list(NAMES)].set_index(np.arange(N) + 5), series, weights=W)
     assert source.label == "outcome"
     assert_rows(source, W)
     assert as_source(FRAME[list(NAMES)], Y).label == "y"
     assert_rows(as_source(pl.from_pandas(FRAME[list(NAMES)]), pl.Series("b2", Y)))
+
+
+@pytest.mark.parametrize("other", [np.arange(N)[::-1], np.arange(N) + 1, SHUFFLED], ids=["reversed", "moved", "mixed"])
+def test_pandas_objects_of_different_indexes_are_refused(other):
+    table, labels, weights = FRAME[list(NAMES)], pd.Series(Y), pd.Series(W)
+    for data, y, w, named in (
+        (table, labels.set_axis(other), None, "y has another index than data"),
+        (table, labels.set_axis(other), weights, "y has another index than data"),
+        (table, labels, weights.set_axis(other), "weights has another index than data"),
+        (table, labels.set_axis(other).to_frame()[0], weights.to_numpy(), "y has another index than data"),
+        (X, labels, weights.set_axis(other), "weights has another index than y"),
+        (lambda: iter([(table, labels.set_axis(other))]), None, None, "block 0: y has another index than block 0: X"),
+        (dd.from_pandas(table, 2), dd.from_pandas(labels.set_axis(other), 2, sort=False), None, "another index"),
+    ):
+        with pytest.raises(DataError, match=f"{named}.*align them, .*to_numpy"):
+            everything(as_source(data, y, weights=w))
+    assert_rows(as_source(table, labels.set_axis(other).to_numpy(), weights=weights), W)
+    assert_rows(as_source(table.set_axis(other), labels.set_axis(other), weights=W), W)
+
+
+MASKED = np.ma.masked_array(np.where(Y == "yes", 1, 0), mask=np.arange(N) == 9)
+
+
+@pytest.mark.parametrize(
+    "data", [X, FRAME[list(NAMES)], pl.from_pandas(FRAME[list(NAMES)])], ids=["array", "pandas", "polars"]
+)
+def test_masked_labels_and_weights_are_refused(data):
+    with pytest.raises(DataError, match="y is a masked array with masked entries; drop such rows"):
+        as_source(data, MASKED)
+    with pytest.raises(DataError, match="weights is a masked array with masked entries; drop such rows"):
+        as_source(data, Y, weights=np.ma.masked_array(W, mask=np.arange(N) == 9))
+    assert everything(as_source(data, np.ma.masked_array(Y))).y.tolist() == np.where(Y == "yes", 1, -1).tolist()
+
+
+def test_masked_blocks_are_refused():
+    for block in ((X, MASKED), (X, Y, np.ma.masked_array(W, mask=W > 1)), (np.ma.masked_array(X, mask=X > 1), Y)):
+        with pytest.raises(DataError, match=r"block 0: \w+ is a masked array"):
+            as_source(lambda block=block: iter([block]))
 
 
 def test_numbers_as_column_names_become_text():

@@ -32,7 +32,7 @@ from bayescore.data.sources.parquet import path_source
 from bayescore.data.sources.table_source import table_source
 from bayescore.data.sources.tables import is_dask, is_table
 from bayescore.types import Source, WeightedData
-from bayescore.validation import check_alone
+from bayescore.validation import check_aligned, check_alone
 
 __all__ = ["KINDS", "ArraySource", "Kind", "as_source", "unlabelled"]
 
@@ -77,7 +77,8 @@ def as_source(data: Any, y: Any = None, *, label: str | None = None, weights: An
         them; a callable that returns a fresh iterator of blocks, (X, y) or (X, y, weights), each time; a Dask data
         frame or array; or a ready `Source`.
     y : array, optional
-        Labels, two classes of any kind. Not needed where `label` names a column or blocks bring theirs.
+        Labels, two classes of any kind. Not needed where `label` names a column or blocks bring theirs. Rows go
+        together by position: pandas objects whose indexes differ are refused.
     label : str, optional
         Column of the labels in a table or Parquet file.
     weights : array or str, optional
@@ -87,8 +88,9 @@ def as_source(data: Any, y: Any = None, *, label: str | None = None, weights: An
     ------
     DataError
         For wrong shapes, non-numeric columns, labels that are not of two classes, bad weights, a file
-        that cannot be read, or an iterator, whose rows come once.
+        that cannot be read, an iterator, whose rows come once, masked entries, or pandas objects whose indexes differ.
     TypeError
         For data of another kind.
     """
+    check_aligned(data=data, y=y, weights=weights)
     return next(kind for kind in KINDS if kind.fits(data)).open(data, y, label, weights)

@@ -21,9 +21,11 @@ from bayescore.data.sources.tables import is_dask, is_table
 from bayescore.types import Design, LabelArray, WeightedData
 from bayescore.validation import (
     DataError,
+    check_aligned,
     check_alone,
     check_finite,
     check_matrix,
+    check_unmasked,
     check_weights,
     signed_labels,
     sorted_labels,
@@ -35,6 +37,7 @@ LABEL = "y"  # what the labels of blocks are called
 
 def labels_of(y: Any, n_rows: int, name: str = "y") -> tuple[NDArray[Any], list[Any]]:
     """Return the labels of `n_rows` rows as an array, and the first few of the distinct ones."""
+    check_unmasked(y, name)
     labels = np.asarray(y, dtype=object if isinstance(y, list | tuple) else None)
     if labels.shape != (n_rows,):
         raise DataError(f"{name} has shape {labels.shape}; it must be ({n_rows},), one label for each row (np.ravel?)")
@@ -78,6 +81,7 @@ class Intake:
             If the block cannot be used; blocks and their rows are counted from 0.
         """
         where = f"block {self.n_blocks}"
+        check_aligned(**{f"{where}: {name}": given for name, given in (("X", X), ("y", y), ("weights", weights))})
         matrix = check_matrix(X, f"{where}: X")
         names = self._names_of(X, matrix.shape[1], where)
         raw = np.array(matrix, dtype=np.float64, order="C")  # rows wait here while the caller may reuse the array

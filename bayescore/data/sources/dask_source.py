@@ -27,7 +27,7 @@ from bayescore.data.sources.columns import Columns, ColumnSource, add_labels, ch
 from bayescore.data.sources.parquet import parquet_source
 from bayescore.data.sources.tables import as_table
 from bayescore.types import Source, WeightedData
-from bayescore.validation import DataError
+from bayescore.validation import DataError, check_aligned
 
 
 @dataclass(frozen=True)
@@ -201,6 +201,7 @@ def _meta(collection: Any) -> Any:
 
 def _frame(rows: Any, names: list[str], beside: dict[str, Any], number: int) -> pd.DataFrame:
     """Return rows, and columns beside them, as one data frame."""
+    check_aligned(**{f"partition {number} of {name}": part for name, part in {"data": rows, **beside}.items()})
     frame = pd.DataFrame(rows).set_axis(names, axis=1).reset_index(drop=True)
     for name, values in beside.items():
         if len(values) != len(frame):

@@ -13,7 +13,7 @@ from bayescore.data.passes.tasks import Division, slices
 from bayescore.data.sources.columns import Columns, ColumnSource, add_labels, chosen_columns
 from bayescore.data.sources.tables import as_table
 from bayescore.types import WeightedData
-from bayescore.validation import DataError, check_weights
+from bayescore.validation import DataError, check_unmasked, check_weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +71,7 @@ def table_source(data: Any, y: Any, label: str | None, weights: Any) -> TableSou
 
 
 def _appended(table: pa.Table, column: str, values: Any, argument: str) -> pa.Table:
+    check_unmasked(values, argument)
     array = np.asarray(values)
     if array.shape != (table.num_rows,):
         raise DataError(f"{argument} has shape {array.shape}; it must be ({table.num_rows},), one for each row")
