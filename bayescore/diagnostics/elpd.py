@@ -7,7 +7,8 @@ data's
           e_n = \log \sum_s v_{ns} p_n(\theta_s), \quad v_{ns} \propto W_s / p_n(\theta_s),
 
 W_s = exp(r_s) the importance weights from the coreset's to the full data's posterior (see `certificate`), v smoothed
-by PSIS; rows whose k-hat is bad are integrated by moment matching where they are few (`leave_out`). With integer weights this is leave-one-out cross-validation of the data with each row written out w_n times.
+by PSIS; rows whose k-hat is bad are integrated by moment matching where they are few (`leave_out`). With integer
+weights this is leave-one-out cross-validation of the data with each row written out w_n times.
 (`az.loo` on a coreset's own rows is no estimate of it: they are no random sample, and their weights no part of p_n.)
 
 PSIS on every row would cost as much again as the pass. Instead (Magnusson et al. 2020) all rows get the first
