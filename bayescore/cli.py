@@ -40,13 +40,13 @@ def parse_prior(text: str) -> Any:
         raise ValueError(f"--prior {text!r} has the wrong number of parameters") from None
 
 
-def check_output(output: Path, *inputs: Path) -> None:
+def check_output(output: Path, *inputs: Path, option: str = "--output") -> None:
     """Raise unless `output` can be written and is none of `inputs`, which it would replace."""
-    check_output_path(output, "--output")
+    check_output_path(output, option)
     if output.exists():
         for path in inputs:
             if path.exists() and output.samefile(path):
-                raise ValueError(f"--output={str(output)!r} is also an input; give another name")
+                raise ValueError(f"{option}={str(output)!r} is also an input; give another name")
 
 
 def build(args: argparse.Namespace, console: Console) -> None:
@@ -130,10 +130,11 @@ def certify(args: argparse.Namespace, console: Console) -> None:
     from bayescore.diagnostics.certificate import certify as check
     from bayescore.diagnostics.report import write_certificate
     from bayescore.diagnostics.wording import number
-    from bayescore.samplers.files import load_posterior
+    from bayescore.samplers.files import load_posterior, write_posterior
 
-    if args.output:
-        check_output(args.output, args.posterior, args.core, args.rows)
+    for output, option in ((args.output, "--output"), (args.corrected, "--corrected")):
+        if output:
+            check_output(output, args.posterior, args.core, args.rows, option=option)
     core = read_coreset(args.core)
     idata = load_posterior(args.posterior)
     found = check(idata, core, args.rows, label=args.label, weights=args.weights, progressbar=not args.quiet)
@@ -152,6 +153,11 @@ def certify(args: argparse.Namespace, console: Console) -> None:
         command = shlex.join([*words, "-o", str(args.output)])
         write_certificate(found, idata, core, args.output, command=command)
         console.print(f"wrote {args.output}")
+    if args.corrected:
+        if found.idata is None:
+            raise ValueError(f"no correction can be trusted, so --corrected={str(args.corrected)!r} was not written")
+        write_posterior(found.idata, args.corrected)
+        console.print(f"wrote {args.corrected}")
 
 
 def demo(args: argparse.Namespace, console: Console) -> None:
@@ -165,6 +171,7 @@ def demo(args: argparse.Namespace, console: Console) -> None:
 
 def show(result: Any, console: Console, certificates: Mapping[str, Any] | None = None) -> None:
     """Print the verdicts of a comparison, the certificates' beside them, and its main figures."""
+    from bayescore.diagnostics.agreement import beside_reference
     from bayescore.diagnostics.wording import number
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))  # fits a terminal of 80
@@ -179,7 +186,7 @@ def show(result: Any, console: Console, certificates: Mapping[str, Any] | None =
         figures = (row["mmd_whitened"], row["mean_error_sd"], 100.0 * row["sd_error"])
         levels = [verdict.level if verdict else ""]
         if certificates:
-            levels.append(certificates[name].level if name in certificates else "")
+            levels.append(beside_reference(certificates[name], verdict).level if name in certificates else "")
         table.add_row(str(name), *map(number, figures), *levels)
     console.print(table)
 
@@ -258,6 +265,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--label", required=True, help="column of the labels")
     p.add_argument("--weights", help="column of the weights")
     p.add_argument("-o", "--output", type=Path, help="HTML file to write")
+    p.add_argument("--corrected", type=Path, help="netCDF file for the corrected draws")
     p.set_defaults(run=certify)
 
     p = commands.add_parser("compare", parents=[common], help="compare posteriors, write an HTML report")

@@ -151,7 +151,7 @@ def test_certify_prints_and_reports_the_verdict(inputs: Path, capsys: pytest.Cap
     assert "bayescore certify posterior.nc core.parquet rows.parquet --label y -o 'c e.html'" in text
 
 
-@pytest.mark.parametrize(("method", "level"), [("calibrated", "certified"), ("uniform", "not certified")])
+@pytest.mark.parametrize(("method", "level"), [("calibrated", "certified"), ("uniform", "corrected")])
 def test_certify_exits_0_whatever_the_verdict(
     inputs: Path, capsys: pytest.CaptureFixture[str], method: str, level: str
 ) -> None:

@@ -8,11 +8,22 @@ se their two standard errors together; they agree where no |z| exceeds the Sidak
 Use it where a reference was sampled after all.
 """
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 
 from bayescore.diagnostics.errors import sidak_quantile
-from bayescore.diagnostics.results import CertificateData
+from bayescore.diagnostics.results import CertificateData, Level, Verdict
+
+
+def beside_reference(certificate: CertificateData, verdict: Verdict) -> CertificateData:
+    """Return the certificate as a comparison shows it: a reference that tells of a large error overrules it."""
+    if certificate.level != Level.CERTIFIED or verdict.level != Level.DIFFERS:
+        return certificate
+    text = f"Certified without the reference, which tells of a larger error: see the verdict. {certificate.text}"
+    return replace(certificate, level=Level.NOT_CERTIFIED, text=text)
 
 
 def predicted_error(certificate: CertificateData) -> tuple[float, float]:
@@ -20,7 +31,9 @@ def predicted_error(certificate: CertificateData) -> tuple[float, float]:
 
     Largest when two standard errors are added, which is the one that the certificate's text names.
     """
-    errors = certificate.coordinates[["mean_error_sd", "mean_error_sd_mcse"]].abs().to_numpy()
+    errors = certificate.coordinates[["mean_error_sd", "mean_error_sd_mcse"]].abs().dropna().to_numpy()
+    if not len(errors):  # no coordinate has a mean
+        return math.nan, math.nan
     error, mcse = errors[int(np.argmax(errors @ [1.0, 2.0]))]
     return float(error), float(mcse)
 
@@ -41,6 +54,7 @@ def agreement(certificate: CertificateData, measured: pd.DataFrame) -> bool | No
         return None
     table = certificate.coordinates.loc[measured["feature"]]
     unit = table["sd"].to_numpy() / measured["reference_sd"].to_numpy()
+    told = table["mean_error_sd"].notna().to_numpy()  # a coordinate without a mean has no error of it
     gap = unit * table["mean_error_sd"].to_numpy() - measured["mean_error_sd"].to_numpy()
     spread = np.hypot(unit * table["mean_error_sd_mcse"].to_numpy(), measured["mean_error_sd_mcse"].to_numpy())
-    return bool((np.abs(gap) <= sidak_quantile(len(table)) * spread).all())
+    return bool((np.abs(gap) <= sidak_quantile(len(table)) * spread)[told].all())

@@ -7,8 +7,8 @@ errors of the draws as they are, with the Monte Carlo errors of both, follow (se
 not certified  the draws are none of the coreset's posterior (`origin`), too few, or of chains that disagree (`health`)
 not certified  k-hat of the weights is 0.7 or more, or less than a fifth of the draws is left effective
 certified      the chance that any mean, sd or correlation of the draws is off by more than 0.25 is at most one in a
-               thousand by the stated errors, no tail quantile is off by a quarter of its distance from the median, and
-               the log weights' sd is below 0.5
+               thousand by the stated errors, the coreset's part in that at most 0.1, no tail quantile off by a quarter
+               of its distance from the median, and the log weights' sd below 0.5
 corrected      the same is true of the corrected draws, `Certificate.idata`
 not certified  otherwise: more draws are needed, and the text says how many
 =============  =========================================================================================================
@@ -24,10 +24,11 @@ import numpy as np
 
 from bayescore.coresets.separation.complete import warn_if_completely_separated
 from bayescore.data.coreset import Coreset
+from bayescore.data.passes.threads import one_blas_thread
 from bayescore.diagnostics.corrected import corrected_idata
 from bayescore.diagnostics.correction import Correction, Weighted
 from bayescore.diagnostics.elpd import Elpd, elpd_loo
-from bayescore.diagnostics.figures import Errors, errors_left, families, own_errors, risk, settled, table, worst
+from bayescore.diagnostics.figures import Errors, close, errors_left, families, own_errors, risk, settled, table, worst
 from bayescore.diagnostics.full_pass import full_rows
 from bayescore.diagnostics.health import unfit
 from bayescore.diagnostics.origin import Origin, miss, origin_of
@@ -130,25 +131,26 @@ def certify(
         )
     link = check_likelihood(posterior.attrs.get("likelihood", core.likelihood))
     opened = full_rows(core, data, y, label=label, weights=weights, progress=progressbar)
-    origin = origin_of(posterior, core, link)
-    if model is not None and not origin.trouble:
-        origin = Origin(_of_model(model, idata, core, link), ours=False)
-    movable = origin.prior if not isinstance(origin.prior, OfModel) or origin.prior.moves else None
-    passes = Correction(core, opened, link, posterior.flat, movable)
-    chosen, every = posterior.positions(max_draws), np.arange(len(posterior.flat))
-    weighted = passes.best(chosen)
-    warn_if_completely_separated(opened, core)
-    trouble = origin.trouble or unfit(posterior) or miss(posterior, core, link, origin)
-    found = families(posterior, posterior.flat[chosen], weighted)
-    whole, resampled = weighted, not trouble and weighted.good and not settled(found)
-    if resampled:  # a correction by the weights needs those of all draws
-        whole, chosen = passes.weigh(every, weighted.move), every
-        found = families(posterior, posterior.flat, whole)
-    raw, left = own_errors(found), errors_left(found, whole, resampled=resampled)
-    level, text = _verdict(whole, raw, left, origin, trouble)
-    trusted = level is not Level.NOT_CERTIFIED
-    moved = weighted.move(posterior.thinned(max_draws))
-    elpd = elpd_loo(weighted.sums, weighted.log_ratio, weighted.weights, moved, link) if trusted else Elpd()
+    with one_blas_thread():  # the matrices are small, and threads of BLAS would wait for each other
+        origin = origin_of(posterior, core, link)
+        if model is not None and not origin.trouble:
+            origin = Origin(_of_model(model, idata, core, link), ours=False)
+        movable = origin.prior if not isinstance(origin.prior, OfModel) or origin.prior.moves else None
+        passes = Correction(core, opened, link, posterior.flat, movable)
+        chosen, every = posterior.positions(max_draws), np.arange(len(posterior.flat))
+        weighted = passes.best(chosen)
+        warn_if_completely_separated(opened, core)
+        trouble = origin.trouble or unfit(posterior) or miss(posterior, core, link, origin)
+        found = families(posterior, posterior.flat[chosen], weighted)
+        whole, resampled = weighted, not trouble and weighted.good and not settled(found)
+        if resampled:  # a correction by the weights needs those of all draws
+            whole, chosen = passes.weigh(every, weighted.move), every
+            found = families(posterior, posterior.flat, whole)
+        raw, left = own_errors(found), errors_left(found, whole, resampled=resampled)
+        level, text = _verdict(whole, raw, left, origin, trouble, near=close(found))
+        trusted = level is not Level.NOT_CERTIFIED
+        moved = weighted.move(posterior.thinned(max_draws))
+        elpd = elpd_loo(weighted.sums, weighted.log_ratio, weighted.weights, moved, link) if trusted else Elpd()
     return Certificate(
         level=level,
         text=text,
@@ -177,7 +179,7 @@ def _of_model(model: Any, idata: Any, core: Coreset, link: Likelihood) -> OfMode
 
 
 def _verdict(
-    weighted: Weighted, raw: list[Errors], left: list[Errors], origin: Origin, trouble: str
+    weighted: Weighted, raw: list[Errors], left: list[Errors], origin: Origin, trouble: str, *, near: bool
 ) -> tuple[Level, str]:
     if trouble:
         return Level.NOT_CERTIFIED, f"{trouble} Then certify again."
@@ -189,7 +191,7 @@ def _verdict(
             "trusted. Use method='calibrated', or a larger size if it was."
         )
     scope = "" if origin.prior is not None or origin.ours else f" {_FOREIGN}"
-    if risk(raw) <= RISK and weighted.spread < MAX_LOG_RATIO_SD:
+    if near and risk(raw) <= RISK and weighted.spread < MAX_LOG_RATIO_SD:
         return Level.CERTIFIED, f"{k} and at worst {worst(raw)}.{scope}"
     if risk(left) <= RISK:
         return Level.CORRECTED, (

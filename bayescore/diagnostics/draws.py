@@ -64,6 +64,8 @@ def rhat(draws: FloatArray) -> FloatArray:
     The larger of that of the draws and that of their distances to the median. A single chain is compared as its two
     halves.
     """
+    if len(draws) == 1:
+        draws = _split(draws)
     if draws.shape[1] < MIN_DRAWS:
         return np.full(draws.shape[2], np.nan)
     return _by_columns(draws, _rhat)

@@ -36,7 +36,7 @@ from bayescore.diagnostics.draws import mcse_quantile
 from bayescore.diagnostics.errors import TAILS, Moments, moments, moments_mcse
 from bayescore.diagnostics.tails import quantile_change, tail_k
 from bayescore.diagnostics.wording import number
-from bayescore.limits import CERTIFIED, MAX_TAIL_K, SETTLED
+from bayescore.limits import CERTIFIED, CLOSE, MAX_TAIL_K, SETTLED
 from bayescore.samplers.inference_data import Posterior
 from bayescore.types import FloatArray, IntArray
 
@@ -136,6 +136,13 @@ def risk(errors: Sequence[Errors], *, shrink: float = 1.0) -> float:
         elif (np.abs(each.error) + 2.0 * s >= limit).any():
             return 1.0
     return total
+
+
+def close(families: Sequence[Family]) -> bool:
+    """Whether every error of the coreset, two standard errors on top, is one that a reader need not mind: `CLOSE`."""
+    return all(
+        float((np.abs(f.error) + 2.0 * f.error_mcse).max(initial=0.0)) <= CLOSE for f in families if f.kind != "tail"
+    )
 
 
 def worst(errors: Sequence[Errors]) -> str:
@@ -267,7 +274,8 @@ def table(posterior: Posterior, found: Sequence[Family], chosen: FloatArray, wei
     raw, names = posterior.flat, posterior.features
     moved = weighted.move(raw)
     by_kind = {family.kind: family for family in found}
-    fit = [name for name in names if f"mean of {name!r}" in set(by_kind["mean"].names)]
+    judged = set(by_kind["mean"].names)
+    fit = [name for name in names if f"mean of {name!r}" in judged]
     own = moments(raw)
     frame = pd.DataFrame({"mean": own.mean, "sd": own.sd}, index=pd.Index(names, name="feature"))
     mean, sd = by_kind["mean"], by_kind["sd"]

@@ -116,7 +116,7 @@ def unfit(posterior: Posterior) -> str:
             f"Too few draws: the effective sample size of {posterior.features[i]!r} is {low[i]:.0f}, below {MIN_ESS}; "
             f"about {needed:,} draws a chain in place of {n:,} would do."
         )
-    halves = 2 * chains
+    halves = 2 * max(chains, 2)  # a single chain is compared as its halves, each split again
     chance = np.sqrt(1.0 + stats.chi2.isf(ALARM / D, halves - 1) * halves / ((halves - 1) * low))
     if (r > np.maximum(MAX_RHAT, chance)).any():
         i = int(np.argmax(r - chance))

@@ -49,11 +49,34 @@ def test_a_calibrated_coreset_is_certified(data, likelihood, tmp_path):
     assert cert.text.split(" at worst")[0] in (tmp_path / "certificate.html").read_text(encoding="utf-8")
 
 
-def test_a_subsample_far_off_is_not(data):
+def test_a_subsample_far_off_is_corrected(data):
+    """Its posterior is 10 sd away; the corrected draws' means are within 5 Monte Carlo errors: alarms 3e-6."""
     core, idata = posterior(data, "uniform", 300)
-    cert = bc.certify(idata, core, *data, progressbar=False)
+    full = full_of(data)
+    cert = bc.certify(idata, core, full, progressbar=False)
+    assert cert.level == "corrected"
+    assert cert.transported
+    assert cert.n_passes <= 8
+    assert "Certificate.idata" in cert.text
+    truth = bc.find_map(full)
+    own, better = (each.posterior["beta"].values.reshape(-1, D) for each in (idata, cert.idata))
+    assert np.abs((own.mean(axis=0) - truth.beta) / truth.sd).max() > 5
+    assert cert.idata.posterior["beta"].shape == idata.posterior["beta"].shape
+    np.testing.assert_allclose(better.mean(axis=0), truth.beta, atol=float(0.1 * truth.sd.min()) + 0.002)
+    np.testing.assert_allclose(better.std(axis=0), truth.sd, rtol=0.05)
+
+
+def test_a_subsample_that_nothing_mends_is_not_certified():
+    """Fifteen rows of a thousand, two of the rarer label, under a prior as good as flat: another shape altogether."""
+    rng = np.random.default_rng(5)
+    X = np.column_stack([np.ones(4000), rng.normal(size=(4000, 3)) ** 3])
+    y = rng.random(4000) < 1 / (1 + np.exp(3 - X @ [0.0, 0.2, 0.0, 0.0]))
+    core = bc.build_coreset(X, y, method="uniform", size=25, random_state=1, progressbar=False)
+    idata = bc.sample(core, prior=bc.Laplace(0, 20), sampler="mala", random_seed=1, progressbar=False)
+    cert = bc.certify(idata, core, X, y, progressbar=False)
     assert cert.level == "not certified"
-    assert "method='calibrated'" in cert.text
+    assert cert.idata is None
+    assert np.isnan(cert.elpd_loo)
 
 
 def test_the_predicted_error_is_the_true_one_and_the_correction_repairs_it(data):
@@ -127,6 +150,7 @@ def test_other_data_than_the_coresets_are_refused(data):
 def test_chains_that_disagree_certify_nothing(data):
     core, idata = posterior(data, "calibrated", 200)
     stuck = idata.copy()
+    del stuck["sample_stats"]
     first = stuck.posterior["beta"].isel(draw=[0])
     stuck.posterior["beta"] = first.isel(draw=np.zeros(idata.posterior.sizes["draw"], int)).assign_coords(
         draw=idata.posterior["draw"]

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescore.diagnostics.agreement import agreement, predicted_error
+from bayescore.diagnostics.agreement import agreement, beside_reference, predicted_error
 from bayescore.diagnostics.report import page
 from bayescore.diagnostics.results import CertificateData, ComparisonData
 from bayescore.diagnostics.wording import number, with_error
@@ -16,10 +16,10 @@ from bayescore.validation import DataError
 FIGURES = {
     "Pareto k‑hat": "How heavy the tail of the importance weights is that turn the coreset's draws into draws given "
     f"the full data. Below {MAX_K} corrected figures can be trusted.",
-    "ESS of draws": "Effective sample size of those weights, of the draws used: how many the correction leaves.",
+    "ESS of draws": "Effective sample size of those weights, of the draws weighed: how many the correction leaves.",
     "Realised epsilon": "Largest |L − L̃| / |L| over the draws; L is the full data's log-likelihood, L̃ the coreset's.",
-    "Sd of log ratio": "Standard deviation of L − L̃ over the draws: below 0.3 the two posteriors are close, above 1 "
-    "they are not.",
+    "Sd of log ratio": "Standard deviation of the log weights: what the affine map to the full posterior's mode and "
+    "scale leaves of the difference between the two posteriors.",
     "Predicted error (sd)": "Own mean minus corrected mean, in sds of the coreset's posterior, predicted without a "
     "posterior of the full data; ± is one Monte Carlo standard error. In the table of certificates, the largest.",
     "Full-data elpd": "Expected log predictive density of as many new rows as the full data have, in nats, estimated "
@@ -45,7 +45,11 @@ def check_certificates(certificates: object, comparison: ComparisonData) -> dict
                 f"{', '.join(map(repr, comparison.candidates))}"
             )
         check_certificate(certificate, comparison.reference.features, f"certificates[{name!r}]")
-    return {name: certificates[name] for name in comparison.candidates if name in certificates}
+    return {
+        name: beside_reference(certificates[name], comparison.verdicts[name])
+        for name in comparison.candidates
+        if name in certificates
+    }
 
 
 def check_certificate(certificate: object, features: tuple[str, ...], name: str) -> None:
