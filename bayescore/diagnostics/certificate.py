@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from bayescore.coresets.separation.complete import warn_if_completely_separated
 from bayescore.data.coreset import Coreset
@@ -35,7 +36,7 @@ from bayescore.diagnostics.origin import Origin, miss, origin_of
 from bayescore.diagnostics.report import write_certificate
 from bayescore.diagnostics.results import CertificateData, Level
 from bayescore.diagnostics.wording import number, with_error
-from bayescore.limits import MAX_K, MAX_LOG_RATIO_SD, MIN_ESS_SHARE, RISK
+from bayescore.limits import MAX_K, MAX_LOG_RATIO_SD, MAX_TAIL_K, MIN_ESS_SHARE, RISK
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.prior_ratio import OfModel
 from bayescore.samplers.inference_data import read_posterior
@@ -148,6 +149,8 @@ def certify(
             found = families(posterior, posterior.flat, whole)
         raw, left = own_errors(found), errors_left(found, whole, resampled=resampled)
         level, text = _verdict(whole, raw, left, origin, trouble, near=close(found))
+        coordinates = table(posterior, found, posterior.flat[chosen], whole)
+        text += _without_moments(coordinates["tail_k"].dropna())
         trusted = level is not Level.NOT_CERTIFIED
         moved = weighted.move(posterior.thinned(max_draws))
         elpd = elpd_loo(weighted.sums, weighted.log_ratio, weighted.weights, moved, link) if trusted else Elpd()
@@ -159,7 +162,7 @@ def certify(
         n_draws=len(weighted.weights),
         epsilon=weighted.epsilon,
         log_ratio_sd=weighted.spread,
-        coordinates=table(posterior, found, posterior.flat[chosen], whole),
+        coordinates=coordinates,
         risk=risk(raw),
         corrected_risk=risk(left),
         transported=weighted.move.map is not None,
@@ -176,6 +179,18 @@ def _of_model(model: Any, idata: Any, core: Coreset, link: Likelihood) -> OfMode
     found = OfModel(model, draws, core, link)
     found.check()
     return found
+
+
+def _without_moments(tail_k: pd.Series) -> str:
+    """Return a sentence on coordinates that have no moments; empty if all have."""
+    if tail_k.empty:
+        return ""
+    worst_k = float(tail_k.max())
+    names = ", ".join(repr(name) for name in tail_k.index[:5]) + (" and others" if len(tail_k) > 5 else "")
+    return (
+        f" Of {names} the draws' own tail has a Pareto k-hat of {number(worst_k, 2)}: above {MAX_TAIL_K} an sd does "
+        "not exist, above 1 nor does a mean, whatever figure draws give. Median and quartiles were judged instead."
+    )
 
 
 def _verdict(

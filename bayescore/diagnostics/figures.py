@@ -291,6 +291,7 @@ def table(posterior: Posterior, found: Sequence[Family], chosen: FloatArray, wei
         index=pd.Index(fit, name="feature"),
     )
     frame = frame.join(errors)
+    frame["tail_k"] = np.where(frame.index.isin(fit), np.nan, tail_k(raw))
     frame["corrected_mean"] = frame["mean"] - frame["mean_error_sd"] * frame["sd"]
     frame["corrected_sd"] = frame["sd"] * (1.0 - frame["sd_error"])
     x = weighted.move(chosen)

@@ -105,8 +105,9 @@ def unfit(posterior: Posterior) -> str:
     """
     r, low = rhat(posterior.draws), np.minimum(ess(posterior.draws, "bulk"), ess(posterior.draws, "tail"))
     chains, n, D = posterior.draws.shape
-    if n >= MIN_DRAWS and np.isnan(r).any():
-        name = posterior.features[int(np.isnan(r).argmax())]
+    still = (np.ptp(posterior.draws, axis=1) == 0.0).any(axis=0)
+    if still.any():
+        name = posterior.features[int(still.argmax())]
         return f"{name!r} never moves: the chains are stuck; tune longer, and sample again."
     low = np.minimum(np.where(np.isnan(low), 0.0, low), chains * n)
     if (low < MIN_ESS).any():

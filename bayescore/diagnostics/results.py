@@ -72,7 +72,7 @@ class CertificateData:
         A row for each feature: mean, sd, the corrected mean, sd and 3% and 97% quantiles, the predicted errors of the
         mean in sds (own minus corrected) and of the sd (relative), each with its numerical error (`_mcse`), and the
         Monte Carlo errors of the draws' own mean (`mean_mcse_sd`, in sds) and sd (`sd_mcse`, relative). Of a coordinate
-        that has no moments, "mean" is the median, and the rest but the quantiles NaN.
+        that has no moments, "mean" is the median, the rest but the quantiles NaN, and `tail_k` the k-hat of its tail.
     risk : float
         Bound of the chance that a mean, sd or correlation of the draws is off by more than a quarter (sd, relative, or
         correlation), by these errors; `corrected_risk` that of the corrected draws.

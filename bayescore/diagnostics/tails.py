@@ -13,16 +13,17 @@ def quantile_change(x: FloatArray, w: FloatArray, prob: float) -> tuple[FloatArr
     """Return what weights change in a quantile of each column of x, shape (S, D), and the numerical error of that."""
     order = np.argsort(x, axis=0)
     values = np.take_along_axis(x, order, axis=0)
-    even = (np.arange(len(w)) + 0.5) / len(w)
-    places = np.cumsum(w[order], axis=0) - 0.5 * w[order]
     half = 0.5 * min(prob, 1.0 - prob)
-    columns = range(x.shape[1])
-    after = np.array([np.interp(prob, places[:, d], values[:, d]) for d in columns])
-    before, low, high = (
-        np.array([np.interp(at, even, values[:, d]) for d in columns]) for at in (prob, prob - half, prob + half)
-    )
-    below = ((x <= after) - prob) ** 2
-    return after - before, np.sqrt((w - 1.0 / len(w)) ** 2 @ below) * (high - low) / (2.0 * half)
+    found, influence = [], []
+    for each in (w, np.full(len(w), 1.0 / len(w))):
+        places = np.cumsum(each[order], axis=0) - 0.5 * each[order]
+        at, low, high = (
+            np.array([np.interp(p, places[:, d], values[:, d]) for d in range(x.shape[1])])
+            for p in (prob, prob - half, prob + half)
+        )
+        found.append(at)  # a draw's influence: its share below, over the density there
+        influence.append(each[:, None] * (prob - (x <= at)) * (high - low) / (2.0 * half))
+    return found[0] - found[1], np.sqrt(((influence[0] - influence[1]) ** 2).sum(axis=0))
 
 
 def tail_k(draws: FloatArray) -> FloatArray:

@@ -3,6 +3,7 @@ import pandas as pd
 import pytest
 
 import bayescore as bc
+from bayescore import compat
 from bayescore.models.posterior import log_likelihoods
 
 N, D = 12_000, 5
@@ -66,17 +67,51 @@ def test_a_subsample_far_off_is_corrected(data):
     np.testing.assert_allclose(better.std(axis=0), truth.sd, rtol=0.05)
 
 
-def test_a_subsample_that_nothing_mends_is_not_certified():
-    """Fifteen rows of a thousand, two of the rarer label, under a prior as good as flat: another shape altogether."""
-    rng = np.random.default_rng(5)
-    X = np.column_stack([np.ones(4000), rng.normal(size=(4000, 3)) ** 3])
-    y = rng.random(4000) < 1 / (1 + np.exp(3 - X @ [0.0, 0.2, 0.0, 0.0]))
-    core = bc.build_coreset(X, y, method="uniform", size=25, random_state=1, progressbar=False)
-    idata = bc.sample(core, prior=bc.Laplace(0, 20), sampler="mala", random_seed=1, progressbar=False)
-    cert = bc.certify(idata, core, X, y, progressbar=False)
+def test_a_subsample_whose_prior_is_not_known_cannot_be_moved_and_is_not_certified(data):
+    core, idata = posterior(data, "uniform", 300)
+    del idata.posterior.attrs["posterior_of"]
+    cert = bc.certify(idata, core, *data, progressbar=False)
     assert cert.level == "not certified"
+    assert "method='calibrated'" in cert.text
     assert cert.idata is None
     assert np.isnan(cert.elpd_loo)
+
+
+def test_a_coordinate_without_moments_is_judged_by_median_and_quartiles():
+    """Separated data under a Cauchy prior: the posterior's tail is the prior's, its mean infinite.
+
+    The draws are exact, by the inverse distribution function on a grid of logarithms. Control: a Normal prior.
+    """
+    X = np.linspace(0.5, 1.5, 600)[:, None] * np.tile([1.0, -1.0], 300)[:, None]
+    full = bc.full_data(X, X[:, 0] > 0, progressbar=False)
+    core = bc.build_coreset(full, method="uniform", size=300, random_state=0, progressbar=False)
+    grid = np.exp(np.linspace(0.0, 16.0, 400_001))
+    log_p = -np.array([core.weights @ np.logaddexp(0.0, -core.Z[:, 0] * b) for b in grid[::200]])
+    log_p = np.interp(np.log(grid), np.log(grid[::200]), log_p) - np.log1p((grid / 2.5) ** 2) + np.log(grid)
+    share = np.cumsum(np.exp(log_p - log_p.max()))
+    idata = bc.sample(core, prior=bc.Cauchy(0, 2.5), sampler="mala", draws=1000, random_seed=0, progressbar=False)
+    u = np.random.default_rng(0).random((4, 1000, 1))
+    exact = compat.inference_data(
+        {"posterior": {"beta": np.interp(u, share / share[-1], grid)}},
+        coords={"feature": list(idata.posterior["feature"].values)},
+        dims={"beta": ["feature"]},
+    )
+    exact.posterior.attrs.update(idata.posterior.attrs)
+    cert = bc.certify(exact, core, full, progressbar=False)
+    assert "an sd does not exist, above 1 nor does a mean" in cert.text
+    assert "Median and quartiles were judged" in cert.text
+    row = cert.coordinates.iloc[0]
+    assert row["tail_k"] > 0.7
+    assert np.isnan(row["mean_error_sd"])
+    assert row["mean"] == np.median(exact.posterior["beta"])
+    assert "quantile of" in cert.text
+    assert "the mean of" not in cert.text
+    normal = bc.certify(
+        bc.sample(core, prior=bc.Normal(0, 4), sampler="mala", random_seed=0, progressbar=False), core, full,
+        progressbar=False,
+    )  # fmt: skip
+    assert normal.coordinates["tail_k"].isna().all()
+    assert "Median" not in normal.text
 
 
 def test_the_predicted_error_is_the_true_one_and_the_correction_repairs_it(data):

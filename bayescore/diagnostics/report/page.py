@@ -59,7 +59,7 @@ CERTIFICATES = {
         "good",
         "The draws can be used for the full data's posterior: the chance that any mean, sd or correlation is off by "
         f"more than {CERTIFIED:g} (sds, relative, or of a correlation) is at most {RISK:g}, their own Monte Carlo "
-        "error included.",
+        f"error included, and the coreset's part in that is within {CLOSE:g}.",
     ),
     Level.CORRECTED: (
         "fair",

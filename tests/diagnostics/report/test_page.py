@@ -24,7 +24,7 @@ def test_every_level_has_a_look_and_a_meaning():
 def test_the_glossary_states_the_limits_that_decide():
     words = page.terms(page.VERDICTS | page.CERTIFICATES)
     assert f"within {limits.CLOSE} sd" in words["Close"]
-    for limit in (f"below {limits.MAX_K}", "least 20%", f"below {limits.MAX_LOG_RATIO_SD}", f"{limits.CERTIFIED} sd"):
+    for limit in (f"more than {limits.CERTIFIED}", f"at most {limits.RISK}", f"within {limits.CLOSE}"):
         assert limit in words["Certified"]
 
 

@@ -1,0 +1,30 @@
+import numpy as np
+import pytest
+
+from bayescore.diagnostics.tails import quantile_change, tail_k
+
+
+def test_pareto_tails_are_told_from_short_ones_on_either_side():
+    """4,000 draws: k-hat has an sd of about 0.1, so that 0.35 is 3.5 of them, in 4 coordinates."""
+    rng = np.random.default_rng(0)
+    x = np.column_stack([rng.standard_cauchy(4000), -np.abs(rng.standard_t(2, 4000)), rng.normal(size=(4000, 2))])
+    found = tail_k(x)
+    np.testing.assert_allclose(found[:2], [1.0, 0.5], atol=0.35)
+    assert (found[2:] == -np.inf).all()
+    assert (tail_k(rng.exponential(size=(4000, 20))) < 0.5).all()
+
+
+@pytest.mark.parametrize("prob", [0.03, 0.5, 0.975])
+def test_weights_change_a_quantile_by_what_they_say_within_the_stated_error(prob):
+    """exp(t x) turns N(0, 1) into N(t, 1); squared standardised errors over 200 sets average 1, their sd is 0.1."""
+    rng, t = np.random.default_rng(1), 0.2
+    x = rng.normal(size=(2000, 200))
+    found = []
+    for column in x.T:
+        w = np.exp(t * column)
+        change, error = quantile_change(column[:, None], w / w.sum(), prob)
+        found.append((change[0] - t) / error[0])
+    assert 0.6 < np.mean(np.square(found)) < 1.6
+    change, error = quantile_change(x, np.full(2000, 1 / 2000), prob)
+    np.testing.assert_allclose(change, 0.0, atol=1e-12)
+    np.testing.assert_allclose(error, 0.0, atol=1e-12)
