@@ -12,7 +12,7 @@ import numpy as np
 from scipy import stats
 
 from bayescore.diagnostics.draws import ess, rhat
-from bayescore.limits import ALARM, MAX_RHAT, MIN_DRAWS, MIN_ESS
+from bayescore.limits import ALARM, MAX_RHAT, MIN_ESS
 from bayescore.samplers.inference_data import Posterior
 from bayescore.types import FloatArray
 
