@@ -11,6 +11,7 @@ import pandas as pd
 from threadpoolctl import threadpool_limits
 
 import bayescore as bc
+from bayescore.coresets.method import DEFAULT_SIZE
 from bayescore.diagnostics.draws import ess
 from bayescore.validation import DataError
 from benchmarks.certificate_draws import KINDS, SHORT, Sampled, part
@@ -59,18 +60,19 @@ def cell(number: int) -> Cell:
     share = np.array([CLASSES[width(PROBLEMS[i].d)] for i in usable])
     crowd = pd.Series([width(PROBLEMS[i].d) for i in usable])
     share = share / crowd.map(crowd.value_counts()).to_numpy()
-    # PyMC samples it for minutes where the others take a second
-    share[[PROBLEMS[i].prior == "Horseshoe" for i in usable]] *= 0.35
     index = int(rng.choice(usable, p=share / share.sum()))
     problem = PROBLEMS[index]
     methods = [name for name in SHARES if name != "sensitivity" or problem.link == "logistic"]
     weights = np.array([SHARES[name] for name in methods])
     method = str(rng.choice(methods, p=weights / weights.sum()))
-    wide = problem.d >= 100
-    rows = SIZES[rng.choice(4 if wide else len(SIZES))]
-    size = {"auto": "auto", "quarter": problem.n // 4, "half": problem.n // 2}.get(rows)  # type: ignore[call-overload]
-    if size is None:
-        size = min(max(rows * problem.d, 5), problem.n)
+    rows = SIZES[rng.choice(4 if problem.d >= 100 else len(SIZES))]
+    if rows == "auto" and problem.n <= DEFAULT_SIZE:
+        rows = "half"  # all rows are no coreset
+    size: int | str = "auto"
+    if isinstance(rows, int):
+        size = min(max(rows * problem.d, 5), problem.n // 2)
+    elif rows != "auto":
+        size = problem.n // {"quarter": 4, "half": 2}[rows]
     sampler, draws = "mala", 1000
     if problem.prior in ("SpikeAndSlab", "Horseshoe"):
         sampler, draws = "nuts", 500
