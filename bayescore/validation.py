@@ -4,6 +4,7 @@ Every message names the argument, the value met and the remedy.
 """
 
 import glob
+import json
 import operator
 import os
 import platform
@@ -155,6 +156,22 @@ def _is_alive(pid: str) -> bool:
     return True
 
 
+def json_object(text: Any, problem: str) -> dict[str, Any]:
+    """Return the JSON object that `text` is; `problem` is the message if it is none."""
+    try:
+        value = json.loads(text)
+    except (TypeError, ValueError, RecursionError):
+        raise DataError(problem) from None
+    if not isinstance(value, dict):
+        raise DataError(problem)
+    return value
+
+
+def native(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array in this machine's byte order, the only one that pandas and Arrow read."""
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
 def check_alone(what: str, **given: object) -> None:
     """Raise `DataError` if any of the arguments `given` is not None: the data, which are `what`, have their own."""
     for name, value in given.items():
@@ -229,8 +246,11 @@ def check_weights(weights: Any, n_rows: int, name: str = "weights", start: int =
     """Return `weights`, of rows start, start + 1, ... of the data, as positive finite floats, shape (n_rows,)."""
     check_unmasked(weights, name)
     try:
-        array = np.asarray(weights, dtype=np.float64)
-    except (TypeError, ValueError):
+        given = np.asarray(weights)
+        if given.dtype.kind in "cmM":  # which NumPy would turn into floats
+            raise TypeError
+        array = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
         raise DataError(f"{name} must be numbers, one for each row") from None
     if array.shape != (n_rows,):
         raise DataError(f"{name} has shape {array.shape}; it must be ({n_rows},), one weight for each row")

@@ -20,7 +20,7 @@ from bayescore.data.checkpoint import digest
 from bayescore.data.sources import ArraySource
 from bayescore.data.sources.parquet import CORESET_KEY
 from bayescore.types import Design, WeightedData, stack
-from bayescore.validation import DataError, signed_labels, whole_file
+from bayescore.validation import DataError, json_object, signed_labels, whole_file
 
 _INDEX_KEY = b"bayescore.index"
 _FORMAT = 2
@@ -235,10 +235,7 @@ def read_coreset(path: str | Path) -> Coreset:
             f"{str(source)!r} is a Parquet file but no coreset of bayescore; read your own weighted rows with "
             "full_data(path, label=..., weights=...)"
         )
-    try:
-        about = json.loads(metadata[CORESET_KEY])
-    except ValueError:
-        raise DataError(f"{str(source)!r} has damaged metadata; build the coreset again") from None
+    about = json_object(metadata[CORESET_KEY], f"{str(source)!r} has damaged metadata; build the coreset again")
     if about.get("format") != _FORMAT:
         raise DataError(f"{str(source)!r} has coreset format {about.get('format')}; this version reads {_FORMAT}")
     changed = DataError(
@@ -257,7 +254,14 @@ def read_coreset(path: str | Path) -> Coreset:
             **{**kept, "design": Design.from_dict(about["design"]), "classes": classes},
         )
         whole = table.num_columns == core.n_features + 2 and core._digest() == about["sha256"]
-    except (KeyError, IndexError, TypeError, ValueError):  # columns or facts that are not there, or of another kind
+    except (
+        KeyError,
+        IndexError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        RecursionError,
+    ):  # columns or facts that are not there, or of another kind
         raise changed from None
     if not whole:
         raise changed

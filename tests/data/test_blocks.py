@@ -59,6 +59,38 @@ def test_a_callable_that_does_not_begin_anew_is_caught():
         list(as_source(lambda: left).blocks())
 
 
+@pytest.mark.parametrize("change", ["X", "y", "weights"])
+def test_a_callable_whose_rows_change_is_caught(change):
+    passes = []
+
+    def blocks():
+        passes.append(1)
+        X2, Y2, W2 = X.copy(), Y.copy(), W.copy()
+        if len(passes) > 1:
+            {"X": X2, "y": Y2, "weights": W2}[change][-2:] = {"X": 0.5, "y": Y[-1], "weights": 0.7}[change]
+            if change == "y":
+                Y2[-1] = "no" if Y[-1] == "yes" else "yes"
+        cuts = np.array_split(np.arange(N), 3 + len(passes))  # which other cuts are not
+        return ((X2[i], Y2[i], W2[i]) for i in cuts)
+
+    source = as_source(blocks)
+    with pytest.raises(DataError, match=r"data gave other rows now than first: .* fix its seed"):
+        list(source.blocks())
+
+
+@pytest.mark.parametrize("first", ["yes", "no"])
+def test_a_callable_may_cut_the_same_rows_otherwise(first):
+    passes, order = [], np.argsort(first != Y, kind="stable")
+
+    def blocks():
+        passes.append(1)
+        return ((X[i], Y[i]) for i in np.array_split(order, 2 + len(passes)))
+
+    source = as_source(blocks)
+    for _ in range(2):
+        np.testing.assert_array_equal(stack(list(source.blocks())).X, X[order])
+
+
 def test_an_iterator_is_no_source():
     with pytest.raises(DataError, match=r"data is a generator, whose rows come once.*callable that returns a fresh"):
         as_source(factory()())

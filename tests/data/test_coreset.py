@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bayescore.data.coreset import Coreset, feature_names, own_likelihood, read_coreset
+from bayescore.data.sources.parquet import CORESET_KEY
 from bayescore.types import Design, WeightedData
 from bayescore.validation import DataError
 
@@ -282,3 +283,14 @@ def test_design_puts_the_intercept_first_and_scales_the_rest():
     assert Design(("a",)).is_identity
     assert not Design(("a",), True).is_identity
     assert not full.is_identity
+
+
+@pytest.mark.parametrize("text", [b"[1, 2]", b"3", b"null", b"[" * 100_000, b'{"a":' * 100_000, b"\xff"])
+def test_metadata_that_are_no_object_are_damaged(text, tmp_path):
+    make().to_parquet(tmp_path / "core.parquet")
+    table = pq.read_table(tmp_path / "core.parquet")
+    pq.write_table(
+        table.replace_schema_metadata({**table.schema.metadata, CORESET_KEY: text}), tmp_path / "other.parquet"
+    )
+    with pytest.raises(DataError, match=r"other.parquet' has damaged metadata; build the coreset again"):
+        read_coreset(tmp_path / "other.parquet")

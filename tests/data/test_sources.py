@@ -205,6 +205,26 @@ def test_labels_of_every_kind_keep_their_value_and_the_second_is_plus_one(kind, 
         assert_rows(source)
 
 
+def test_sparse_columns_and_foreign_byte_orders_are_read():
+    labels, swapped = (
+        np.where(Y == "yes", 1, 0),
+        FRAME.assign(a=X[:, 0].astype(">f8"), label=(Y == "yes").astype(">i4")),
+    )
+    assert_rows(as_source(swapped, label="label", weights="w"), W)
+    assert_rows(as_source(FRAME.assign(b=pd.arrays.SparseArray(X[:, 1])), label="label", weights="w"), W)
+    for y in (labels.astype(">i4"), labels.astype(">f8"), np.where(labels, "b", "a").astype(">U1")):
+        assert_rows(as_source(FRAME[list(NAMES)], y, weights=W.astype(">f8")), W)
+        for data in (X.astype(">f8"), lambda y=y: iter([(X, y)])):
+            np.testing.assert_array_equal(everything(as_source(data, None if callable(data) else y)).y, 2 * labels - 1)
+
+
+@pytest.mark.parametrize("text", [b"[1, 2]", b"x", b"[" * 100_000, b'{"index_columns": 3}'])
+def test_metadata_of_others_under_the_key_of_pandas_do_not_matter(text, tmp_path):
+    table = pa.Table.from_pandas(FRAME, preserve_index=False).replace_schema_metadata({b"pandas": text})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    assert_rows(as_source(tmp_path / "rows.parquet", label="label", weights="w"), W)
+
+
 def test_polars_categories_and_text_views_are_read():
     frame = pl.from_pandas(FRAME)
     assert_rows(as_source(frame.with_columns(pl.col("label").cast(pl.Categorical)), label="label", weights="w"), W)
@@ -269,6 +289,10 @@ BAD_ARRAYS = {
     "zero weight": (X, Y, {"weights": np.where(np.arange(N) == 9, 0.0, W)}, "weights is 0 in row 9"),
     "NaN weight": (X, Y, {"weights": np.where(np.arange(N) == 9, np.nan, W)}, "weights is nan in row 9"),
     "weights of text": (X, Y, {"weights": Y}, "weights must be numbers"),
+    "complex weights": (X, Y, {"weights": W + 1j}, "weights must be numbers"),
+    "dates as weights": (X, Y, {"weights": np.full(N, np.datetime64("2020-01-01"))}, "weights must be numbers"),
+    "weights beyond floats": (X, Y, {"weights": [10**400] * N}, "weights must be numbers"),
+    "y of text": (X, "y ~ a", {}, "y='y ~ a' is text; give the labels"),
 }
 
 
@@ -307,6 +331,15 @@ BAD_TABLES = {
     "category column": (changed(b=pd.Categorical(Y)), {"label": "label"}, "not numeric: 'b'"),
     "date column": (changed(b=pd.Timestamp("2020-01-01")), {"label": "label"}, "not numeric: 'b'"),
     "mixed column": (changed(b=["x", 1] * 101 + [2]), {"label": "label"}, "mixed types"),
+    "complex column": (changed(b=X[:, 1] + 1j), {"label": "label"}, "column of a type that is not read .*real numbers"),
+    "integers beyond 64 bits": (changed(b=[2**70] * N), {"label": "label"}, "not read .*of at most 64 bits"),
+    "labels beyond 64 bits": (changed(label=[2**70, 1, 1] * 67 + [1, 1]), {"label": "label"}, "of at most 64 bits"),
+    "y beyond 64 bits": (FRAME[["a"]], {"y": [2**70, 1, 1] * 67 + [1, 1]}, "y is not read .*of at most 64 bits"),
+    "complex y": (FRAME[["a"]], {"y": (Y == "yes") + 1j}, "y is not read"),
+    "dates as weights": (changed(w=pd.Timestamp("2020-01-01")), {"label": "label", "weights": "w"}, "not numeric: 'w'"),
+    "text as weights": (changed(w="a"), {"label": "label", "weights": "w"}, "not numeric: 'w'"),
+    "the label as weights": (changed(label=W), {"label": "label", "weights": "label"}, "both name the column 'label'"),
+    "a formula": ("label ~ a + b", {"y": FRAME}, "data='label ~ a \\+ b' reads like a formula; give the rows as data"),
     "y and label": (FRAME, {"label": "label", "y": Y}, "y and label='label' are both given"),
     "y of another length": (FRAME, {"y": Y[1:]}, r"y has shape \(202,\)"),
     "mixed y": (FRAME, {"y": np.array(["a", 1] * 101 + ["a"], dtype=object)}, "y holds values of mixed types"),

@@ -32,7 +32,7 @@ from bayescore.data.sources.parquet import path_source
 from bayescore.data.sources.table_source import table_source
 from bayescore.data.sources.tables import is_dask, is_table
 from bayescore.types import Source, WeightedData
-from bayescore.validation import check_aligned, check_alone
+from bayescore.validation import DataError, check_aligned, check_alone
 
 __all__ = ["KINDS", "ArraySource", "Kind", "as_source", "unlabelled"]
 
@@ -92,5 +92,7 @@ def as_source(data: Any, y: Any = None, *, label: str | None = None, weights: An
     TypeError
         For data of another kind.
     """
+    if isinstance(y, str):
+        raise DataError(f"y={y!r} is text; give the labels as y, or the name of their column as label={y!r}")
     check_aligned(data=data, y=y, weights=weights)
     return next(kind for kind in KINDS if kind.fits(data)).open(data, y, label, weights)

@@ -7,7 +7,8 @@ gives a fresh iterator each time into a `Source`; a `Stream` is read once, and l
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
+from zlib import crc32
 
 import numpy as np
 import pandas as pd
@@ -27,6 +28,7 @@ from bayescore.validation import (
     check_matrix,
     check_unmasked,
     check_weights,
+    native,
     signed_labels,
     sorted_labels,
     two_classes,
@@ -38,7 +40,7 @@ LABEL = "y"  # what the labels of blocks are called
 def labels_of(y: Any, n_rows: int, name: str = "y") -> tuple[NDArray[Any], list[Any]]:
     """Return the labels of `n_rows` rows as an array, and the first few of the distinct ones."""
     check_unmasked(y, name)
-    labels = np.asarray(y, dtype=object if isinstance(y, list | tuple) else None)
+    labels = native(np.asarray(y, dtype=object if isinstance(y, list | tuple) else None))
     if labels.shape != (n_rows,):
         raise DataError(f"{name} has shape {labels.shape}; it must be ({n_rows},), one label for each row (np.ravel?)")
     found = pd.unique(labels)[:MANY]
@@ -183,6 +185,24 @@ class Stream:
             yield block
 
 
+class Fingerprint(NamedTuple):
+    """Checksums of rows, however they are cut: of X, of the weights, of y and of -y."""
+
+    X: int = 0
+    weights: int = 0
+    y: int = 0
+    y_flipped: int = 0
+
+    def after(self, block: WeightedData) -> "Fingerprint":
+        """Return that of the rows so far and a block more."""
+        parts: tuple[NDArray[Any], ...] = (block.X, block.weights, block.y, -block.y)
+        return Fingerprint(*(crc32(part.tobytes(), known) for part, known in zip(parts, self, strict=True)))
+
+    def flipped(self) -> "Fingerprint":
+        """Return that of the same rows with their labels' signs turned."""
+        return self._replace(y=self.y_flipped, y_flipped=self.y)
+
+
 @dataclass(frozen=True, eq=False)
 class BlockSource:
     """Rows of a callable that returns a fresh iterator of the same blocks each time."""
@@ -191,6 +211,7 @@ class BlockSource:
     design: Design
     classes: tuple[Any, Any]
     n_rows: int
+    fingerprint: Fingerprint
     label: str = LABEL
 
     def blocks(self) -> Iterator[WeightedData]:
@@ -199,16 +220,22 @@ class BlockSource:
         Raises
         ------
         DataError
-            If they are not as many as in the first pass.
+            If they are not those of the first pass.
         """
-        intake = Intake(self.design.raw_names, self.classes)
+        intake, found = Intake(self.design.raw_names, self.classes), Fingerprint()
         for given in numbered(self.open()):
             intake, block = intake.take(*given)
+            found = found.after(block)
             yield block
         if intake.n_rows != self.n_rows:
             raise DataError(
                 f"data gave {self.n_rows} rows first and {intake.n_rows} now: the callable must return a *fresh* "
                 "iterator of the same blocks each time"
+            )
+        if found != self.fingerprint:
+            raise DataError(
+                "data gave other rows now than first: the callable must return the same rows in the same order each "
+                "time; fix its seed, its order and its files"
             )
 
 
@@ -225,12 +252,14 @@ def block_source(factory: Callable[[], Iterable[Any]]) -> BlockSource:
     given = factory()
     if not isinstance(given, Iterable):
         raise TypeError(f"data() returned a {type(given).__name__}; return an iterator of blocks (X, y)")
-    intake = Intake()
+    intake, found = Intake(), Fingerprint()
     for block in numbered(given):
-        intake, _ = intake.take(*block)
+        intake, rows = intake.take(*block)
+        found = found.after(rows)
     if intake.names is None:
         raise DataError("data() returned an iterator without a block")
-    return BlockSource(factory, Design(intake.names), intake.classes, intake.n_rows)
+    settled = found if intake.classes == intake.met else found.flipped()
+    return BlockSource(factory, Design(intake.names), intake.classes, intake.n_rows, settled)
 
 
 def callable_source(data: Callable[[], Iterable[Any]], y: Any, label: str | None, weights: Any) -> BlockSource:

@@ -116,13 +116,23 @@ def chosen_columns(schema: pa.Schema, label: str | None, weights: str | None, on
     if len(set(names)) < len(names):
         repeated = next(name for name in names if names.count(name) > 1)
         raise DataError(f"column {repeated!r} stands more than once in data; rename one")
-    # pandas keeps an index that is no plain range as a column of the file
-    stored = [name for name in (schema.pandas_metadata or {}).get("index_columns", ()) if isinstance(name, str)]
+    if label == weights:
+        raise DataError(f"label and weights both name the column {label!r}; name two, or leave weights out")
+    stored = _stored_index(schema)
     features = tuple(name for name in (names if only is None else only) if name not in (label, weights, *stored))
     if not features:
         raise DataError(f"the data have no feature columns beside {label!r}")
-    check_numeric(schema, features)
+    check_numeric(schema, features if weights is None else (*features, weights))
     return Columns(features, label, weights)
+
+
+def _stored_index(schema: pa.Schema) -> list[str]:
+    """Return the columns that are a pandas index: one that is no plain range stands in the file."""
+    try:
+        names = (schema.pandas_metadata or {}).get("index_columns", ())
+        return [name for name in names if isinstance(name, str)]
+    except (TypeError, ValueError, AttributeError, RecursionError):  # metadata that pandas did not write
+        return []
 
 
 def add_labels(found: dict[Any, None], column: pa.Array) -> bool:

@@ -112,6 +112,10 @@ class ParquetSource(ColumnSource):
 
 def path_source(data: str | Path, y: Any, label: str | None, weights: Any) -> ParquetSource:
     """Return the Parquet file or folder at a path as a source; labels and weights are columns of it."""
+    if "~" in str(data) and not Path(data).exists():
+        raise DataError(
+            f"data={str(data)!r} reads like a formula; give the rows as data and their labels as y or label"
+        )
     if y is not None:
         raise DataError("y is given beside the path of a Parquet file; name the column of the labels as label")
     if weights is not None and not isinstance(weights, str):

@@ -13,7 +13,7 @@ from bayescore.data.passes.tasks import Division, slices
 from bayescore.data.sources.columns import Columns, ColumnSource, add_labels, chosen_columns
 from bayescore.data.sources.tables import as_table
 from bayescore.types import WeightedData
-from bayescore.validation import DataError, check_unmasked, check_weights
+from bayescore.validation import DataError, check_unmasked, check_weights, native
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,12 +72,14 @@ def table_source(data: Any, y: Any, label: str | None, weights: Any) -> TableSou
 
 def _appended(table: pa.Table, column: str, values: Any, argument: str) -> pa.Table:
     check_unmasked(values, argument)
-    array = np.asarray(values)
+    array = native(np.asarray(values))
     if array.shape != (table.num_rows,):
         raise DataError(f"{argument} has shape {array.shape}; it must be ({table.num_rows},), one for each row")
     if column in table.column_names:
         raise DataError(f"data has a column {column!r} beside {argument}; rename it, or name it as label or weights")
     try:
         return table.append_column(column, pa.array(array, from_pandas=True))
+    except (pa.ArrowNotImplementedError, OverflowError) as error:
+        raise DataError(f"{argument} is not read ({error}); give numbers of at most 64 bits, or text") from None
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise DataError(f"{argument} holds values of mixed types ({error}); make them alike") from None

@@ -30,9 +30,25 @@ def as_table(data: Any, name: str = "data") -> pa.Table:
         repeated = data.columns[data.columns.duplicated()]
         if len(repeated):
             raise DataError(f"column {repeated[0]!r} stands more than once in {name}; rename one")
-        return pa.Table.from_pandas(data, preserve_index=False)
+        return pa.Table.from_pandas(_readable(data), preserve_index=False)
+    except (pa.ArrowNotImplementedError, OverflowError) as error:
+        raise DataError(
+            f"{name} has a column of a type that is not read ({error}); convert it to real numbers of at most 64 bits, "
+            "or drop it"
+        ) from None
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise DataError(f"{name} has a column of mixed types ({error}); convert it to numbers") from None
+
+
+def _readable(data: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame without columns that are sparse or of foreign byte order, which Arrow does not read."""
+    other: dict[Any, Any] = {}
+    for name, dtype in data.dtypes.items():
+        if isinstance(dtype, pd.SparseDtype):
+            other[name] = dtype.subtype
+        elif isinstance(dtype, np.dtype) and not dtype.isnative:
+            other[name] = dtype.newbyteorder("=")
+    return data.astype(other) if other else data
 
 
 def check_numeric(schema: pa.Schema, columns: tuple[str, ...]) -> None:
