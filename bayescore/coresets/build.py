@@ -15,7 +15,7 @@ from bayescore.data.opened import Opened, open_rows
 from bayescore.data.sources.blocks import Stream, is_stream
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.types import Design, Likelihood, WeightedData
-from bayescore.validation import DataError, RandomState, check_integer, check_seed, warn
+from bayescore.validation import DataError, RandomState, check_integer, check_seed, one_seed, warn
 
 
 def build_coreset(
@@ -30,6 +30,7 @@ def build_coreset(
     intercept: bool = False,
     standardize: bool = False,
     random_state: RandomState = None,
+    random_seed: RandomState = None,
     progressbar: bool = True,
     **options: Any,
 ) -> Coreset:
@@ -72,9 +73,9 @@ def build_coreset(
     standardize : bool
         Center the columns and divide them by their (weighted, population) standard deviation; constant
         columns stay as they are.
-    random_state : int, Generator, SeedSequence or None
-        Seed; the one used is kept as ``core.random_state``. The same seed gives the same coreset whatever
-        the source, its blocks and the number of threads.
+    random_state, random_seed : int, Generator, SeedSequence or None
+        Seed, by either name; the one used is kept as ``core.random_state``. The same seed gives the same coreset
+        whatever the source, its blocks and the number of threads.
     progressbar : bool
         Show progress in terminals and notebooks.
     **options
@@ -109,7 +110,7 @@ def build_coreset(
     """
     chosen = method_of(method, options)
     link = _likelihood_of(data, likelihood)
-    seed = check_seed(random_state)
+    seed = check_seed(one_seed(random_state, random_seed))
     wanted = None if size == "auto" else check_integer(size, "size", low=1)
     check_serves(chosen, link.name, METHODS)
     chosen.check(wanted, link.name)

@@ -26,7 +26,7 @@ from bayescore.data.checkpoint import Arrays
 from bayescore.data.opened import Opened
 from bayescore.data.passes.cutter import block_rows
 from bayescore.types import FloatArray, Likelihood, WeightedData
-from bayescore.validation import RandomState
+from bayescore.validation import RandomState, one_seed
 
 
 @dataclass(frozen=True)
@@ -126,8 +126,8 @@ class OnlineCoreset(BlockStream[OnlineState]):
         Rows to draw, with replacement: the coreset can have fewer.
     likelihood : name of a registered likelihood
         Model that the coreset is for; the guarantee (`leverage_size`) is for the probit.
-    random_state : int, Generator, SeedSequence or None
-        Seed; the one used is kept as ``core.random_state``.
+    random_state, random_seed : int, Generator, SeedSequence or None
+        Seed, by either name; the one used is kept as ``core.random_state``.
     intercept : bool
         Put a column of ones, named "intercept", first.
     classes : pair of labels, optional
@@ -154,10 +154,13 @@ class OnlineCoreset(BlockStream[OnlineState]):
         likelihood: str = "probit",
         random_state: RandomState = None,
         *,
+        random_seed: RandomState = None,
         intercept: bool = False,
         classes: Iterable[Any] | None = None,
     ) -> None:
-        super().__init__(Online(), size, likelihood, random_state, intercept=intercept, classes=classes)
+        super().__init__(
+            Online(), size, likelihood, one_seed(random_state, random_seed), intercept=intercept, classes=classes
+        )
 
     def _block_rows(self, n_features: int) -> int:
         return block_rows(n_features)

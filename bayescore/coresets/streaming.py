@@ -16,7 +16,7 @@ from bayescore.data.checkpoint import Arrays
 from bayescore.data.passes.cutter import block_rows
 from bayescore.models.priors import PRIORS
 from bayescore.types import WeightedData
-from bayescore.validation import RandomState, check_choice
+from bayescore.validation import RandomState, check_choice, one_seed
 
 
 def _written(method: Reducing) -> Any:
@@ -64,8 +64,8 @@ class StreamingCoreset(BlockStream[Tree]):
     reduce : str or Method
         How the rows of two nodes become those of one, as in `MergeReduce`. ``"calibrated"`` keeps mode and curvature;
         the others draw, and what each draw loses adds up.
-    random_state : int, Generator, SeedSequence or None
-        Seed; the one used is kept as ``core.random_state``.
+    random_state, random_seed : int, Generator, SeedSequence or None
+        Seed, by either name; the one used is kept as ``core.random_state``.
     mu : float, optional
         Bound of the complexity (`mu_complexity`) of every leaf and node, not only of all rows, with which
         ``"leverage"`` tells its epsilon.
@@ -108,13 +108,16 @@ class StreamingCoreset(BlockStream[Tree]):
         reduce: str | Reducing = "calibrated",
         random_state: RandomState = None,
         *,
+        random_seed: RandomState = None,
         mu: float | None = None,
         leaf_rows: int | None = None,
         intercept: bool = False,
         classes: Iterable[Any] | None = None,
     ) -> None:
         self._tree = MergeReduce(reduce, mu, leaf_rows)
-        super().__init__(self._tree, size, likelihood, random_state, intercept=intercept, classes=classes)
+        super().__init__(
+            self._tree, size, likelihood, one_seed(random_state, random_seed), intercept=intercept, classes=classes
+        )
         self._tree.check(self.size, self.likelihood)
 
     def _block_rows(self, n_features: int) -> int:

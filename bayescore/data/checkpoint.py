@@ -63,7 +63,17 @@ def read_checkpoint(path: str | Path, kind: str) -> tuple[dict[str, Any], Arrays
             arrays = {name: archive[name] for name in archive.files}
         header = json.loads(arrays.pop(_HEADER).tobytes())
         found, version, stated = header["kind"], header["format"], header.pop("sha256")
-    except (BadZipFile, ValueError, KeyError, TypeError, AttributeError, EOFError, OSError, RuntimeError):
+    except (
+        BadZipFile,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        EOFError,
+        OSError,
+        RuntimeError,
+        RecursionError,
+    ):
         raise DataError(
             f"{str(source)!r} is damaged, or no checkpoint of bayescore: use an earlier one, or begin anew"
         ) from None

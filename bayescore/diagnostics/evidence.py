@@ -39,7 +39,7 @@ from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.posterior import log_likelihoods
 from bayescore.models.priors import PRIORS, Normal, Prior, check_prior
 from bayescore.types import FloatArray, WeightedData
-from bayescore.validation import RandomState, check_generator, check_integer
+from bayescore.validation import RandomState, check_generator, check_integer, one_seed
 
 CARRIED = 0.999  # share of either posterior that epsilon looks at
 
@@ -117,6 +117,7 @@ def log_evidence(
     weights: Any = None,
     draws: int = 2000,
     random_state: RandomState = None,
+    random_seed: RandomState = None,
     progressbar: bool = True,
 ) -> Evidence:
     r"""Estimate the log marginal likelihood of a coreset and, in one pass, of the full data.
@@ -136,8 +137,8 @@ def log_evidence(
         posterior may have 2^D modes, which one Student t covers for few coefficients only: heed the warning.
     draws : int
         Draws of the Student t. The pass over the full data costs a log-likelihood for each draw and row.
-    random_state : int, Generator or SeedSequence, optional
-        Seed of the draws.
+    random_state, random_seed : int, Generator or SeedSequence, optional
+        Seed of the draws, by either name.
     progressbar : bool
         Show progress.
 
@@ -170,7 +171,7 @@ def log_evidence(
     opened = None
     if isinstance(core, Coreset) and data is not None:
         opened = full_rows(core, data, y, label=label, weights=weights, progress=progressbar)
-    beta, log_base = propose(core, link, chosen, draws, check_generator(random_state))
+    beta, log_base = propose(core, link, chosen, draws, check_generator(one_seed(random_state, random_seed)))
     own = log_likelihoods(beta, core, link)
     value, se, k, ess, u = _estimate(own + log_base)
     if k > MAX_K or ess < MIN_ESS_EVIDENCE:

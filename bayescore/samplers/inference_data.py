@@ -5,7 +5,6 @@ weights in `constant_data` and the attributes of `posterior`. Predictions, files
 here, so that a bad one is told in the same words.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,7 +16,9 @@ from bayescore.data.checkpoint import digest
 from bayescore.limits import MIN_DRAWS
 from bayescore.models.likelihoods import LIKELIHOODS
 from bayescore.types import Design, FloatArray, IntArray, Likelihood
-from bayescore.validation import DataError
+from bayescore.validation import DataError, json_object
+
+MAX_DRAW = 1e25  # size of a coefficient; mmd takes the squares of sixth powers
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +66,7 @@ class Posterior:
         DataError
             If it does not tell.
         """
-        if self.attrs.get("likelihood") not in LIKELIHOODS:
+        if str(self.attrs.get("likelihood")) not in LIKELIHOODS:
             raise DataError(
                 f"{self.name} does not tell its likelihood; set idata.posterior.attrs['likelihood'] to one of "
                 f"{', '.join(map(repr, LIKELIHOODS))}, or sample by bayescore.sample"
@@ -75,7 +76,20 @@ class Posterior:
     @property
     def design(self) -> Design | None:
         """How raw features become its coordinates; None for a foreign posterior."""
-        return Design.from_dict(json.loads(self.attrs["design"])) if "design" in self.attrs else None
+        if "design" not in self.attrs:
+            return None
+        problem = _damaged(self.name, "design")
+        try:
+            design = Design.from_dict(json_object(self.attrs["design"], problem))
+            raw = (len(design.raw_names),)
+            fits = all(
+                part is None or np.shape(np.asarray(part, float)) == raw for part in (design.center, design.scale)
+            )
+        except (KeyError, TypeError, ValueError):
+            raise DataError(problem) from None
+        if not fits or len(design.names) != len(self.features):
+            raise DataError(problem)
+        return design
 
     @property
     def flat(self) -> FloatArray:
@@ -166,9 +180,14 @@ def read_posterior(idata: Any, name: str, *, min_draws: int = MIN_DRAWS) -> Post
             f"{name}: draws of {_listed(np.array(features)[bad])} are NaN or infinite; "
             "sample again, or drop the broken chain"
         )
+    if np.abs(draws).max() > MAX_DRAW:
+        raise DataError(
+            f"{name} has draws above {MAX_DRAW:g} in size, whose powers overflow: the posterior may have no moments "
+            "(separated labels, a prior with heavy tails); use a prior with lighter tails, or rescale the columns"
+        )
     attrs = dict(idata["posterior"].attrs)
     stats, constant = idata.get("sample_stats", {}), idata.get("constant_data", {})
-    return Posterior(
+    posterior = Posterior(
         name,
         draws,
         features,
@@ -176,9 +195,15 @@ def read_posterior(idata: Any, name: str, *, min_draws: int = MIN_DRAWS) -> Post
         acceptance_rate=float(stats["acceptance_rate"].mean()) if "acceptance_rate" in stats else None,
         weights=np.asarray(constant["weights"].values, dtype=np.float64) if "weights" in constant else None,
         attrs=attrs,
-        coreset=json.loads(attrs.get("coreset", "{}")),
+        coreset=json_object(attrs.get("coreset", "{}"), _damaged(name, "coreset")),
         log_density=_log_density(stats, draws.shape[:2]),
     )
+    _ = posterior.design  # checks it
+    return posterior
+
+
+def _damaged(name: str, attribute: str) -> str:
+    return f"{name}: the attribute {attribute!r} of its posterior is none that bayescore.sample wrote; sample again"
 
 
 def _log_density(stats: Any, shape: tuple[int, ...]) -> FloatArray | None:

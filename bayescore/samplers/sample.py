@@ -17,7 +17,7 @@ from bayescore.samplers.method import Request, Sampler
 from bayescore.samplers.mixing import warn_unless_mixed
 from bayescore.samplers.registry import SAMPLERS, check_fit, described, options_described, others
 from bayescore.types import WeightedData
-from bayescore.validation import RandomState, check_choice, check_integer, check_seed
+from bayescore.validation import RandomState, check_choice, check_integer, check_seed, one_seed
 
 
 def sample(
@@ -31,6 +31,8 @@ def sample(
     cores: int | None = None,
     random_seed: RandomState = None,
     progressbar: bool = True,
+    *,
+    random_state: RandomState = None,
     **options: Any,
 ) -> Any:
     """Sample the posterior of a coreset, or of any weighted rows.
@@ -51,8 +53,8 @@ def sample(
     cores : int, optional
         Chains that run at once; by default as many as there are cores, at most `chains`. Draws do not depend
         on it.
-    random_seed : int, Generator, SeedSequence or None
-        Seed; the one used is kept in the posterior's attributes.
+    random_seed, random_state : int, Generator, SeedSequence or None
+        Seed, by either name; the one used is kept in the posterior's attributes.
     progressbar : bool
         Show progress.
     **options
@@ -88,7 +90,7 @@ def sample(
     checked = chosen.checked_options(options)
     check_fit(chosen, link, prior)
     workers = min(chains, cores or available_cores())
-    seed = check_seed(random_seed, "random_seed")
+    seed = check_seed(one_seed(random_state, random_seed), "random_seed")
     streams = np.random.SeedSequence(seed).spawn(chains + 1)
     begin = time.perf_counter()
     request = Request(core, link, prior, draws, tune, chains, workers, seed, streams, progressbar, checked)

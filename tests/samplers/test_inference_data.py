@@ -90,3 +90,44 @@ def test_the_design_is_that_of_the_coreset():
 def test_other_things_are_named():
     with pytest.raises(TypeError, match="it is of type dict; give"):
         read({"posterior": {}}, "it")
+
+
+BAD_TEXT = ["x", "[]", "[1]", "3", 3, "[" * 100_000]
+BAD_DESIGNS = [
+    *BAD_TEXT,
+    "{}",
+    json.dumps(Design(("a", "b")).to_dict()),  # of other columns
+    json.dumps({**Design(("a", "b", "c")).to_dict(), "center": [0.0], "scale": [1.0]}),
+    json.dumps({**Design(("a", "b", "c")).to_dict(), "center": ["x", "y", "z"], "scale": [1.0, 1.0, 1.0]}),
+]
+
+
+@pytest.mark.parametrize(
+    ("attribute", "text"),
+    [*(("design", text) for text in BAD_DESIGNS), *(("coreset", text) for text in BAD_TEXT)],
+    ids=lambda text: str(text)[:12],
+)
+def test_damaged_attributes_are_told(attribute, text):
+    idata = make_posterior(3)
+    idata.posterior.attrs[attribute] = text
+    with pytest.raises(
+        DataError, match=f"it: the attribute '{attribute}' of its posterior is none that .* sample again"
+    ):
+        read(idata, "it")
+
+
+def test_draws_whose_powers_overflow_are_refused():
+    idata = make_posterior(3)
+    largest = float(np.abs(idata.posterior["beta"]).max())
+    idata.posterior["beta"] = idata.posterior["beta"] * (1e200 / largest)
+    with pytest.raises(DataError, match=r"it has draws above 1e\+25 in size, whose powers overflow: .* lighter tails"):
+        read(idata, "it")
+    idata.posterior["beta"] = idata.posterior["beta"] * 0.99e-175
+    read(idata, "it")
+
+
+def test_a_likelihood_that_is_no_text_is_none():
+    idata = make_posterior(3)
+    idata.posterior.attrs["likelihood"] = [1, 2]
+    with pytest.raises(DataError, match="it does not tell its likelihood"):
+        _ = read(idata, "it").likelihood

@@ -43,7 +43,7 @@ from bayescore.models.likelihoods import LIKELIHOODS
 from bayescore.models.newton import find_mode
 from bayescore.models.posterior import likelihood_terms
 from bayescore.types import FloatArray, WeightedData, stack
-from bayescore.validation import RandomState, check_generator
+from bayescore.validation import RandomState, check_generator, one_seed
 
 SAMPLE = 20_000  # draws; what limits the bound is the sample, not the number of starts
 NEIGHBOURS = 16  # of the maximum likelihood estimate
@@ -87,6 +87,7 @@ def mu_complexity(
     weights: Any = None,
     intercept: bool = False,
     random_state: RandomState = None,
+    random_seed: RandomState = None,
     progressbar: bool = True,
 ) -> Complexity:
     """Return a lower bound of mu.
@@ -95,8 +96,8 @@ def mu_complexity(
     ----------
     data, y, label, weights, intercept, progressbar
         As in `separability`.
-    random_state : int, Generator, SeedSequence or None
-        Seed of the leverage sample and of the random directions.
+    random_state, random_seed : int, Generator, SeedSequence or None
+        Seed, by either name, of the leverage sample and of the random directions.
 
     Returns
     -------
@@ -107,7 +108,7 @@ def mu_complexity(
     DataError
         If the data cannot be used, or all their entries are 0; the message names the place and the remedy.
     """
-    rng = check_generator(random_state)
+    rng = check_generator(one_seed(random_state, random_seed))
     opened = open_rows(data, y, label=label, weights=weights, intercept=intercept, progress=progressbar)
     _ = opened.scan  # checks the rows
     with one_blas_thread():

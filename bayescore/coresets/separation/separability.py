@@ -41,7 +41,7 @@ from bayescore.coresets.separation.hyperplane import TOLERANCE, UnsolvedError, a
 from bayescore.data.opened import Opened, open_rows
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.types import FloatArray, WeightedData, stack
-from bayescore.validation import RandomState, check_seed, warn
+from bayescore.validation import RandomState, check_seed, one_seed, warn
 
 _VOID = (
     "No guarantee of the coreset holds, for mu is infinite, and the posterior is driven by the prior: choose it with "
@@ -107,6 +107,7 @@ def separability(
     weights: Any = None,
     intercept: bool = False,
     random_state: RandomState = None,
+    random_seed: RandomState = None,
     progressbar: bool = True,
 ) -> Separability:
     """Find out whether a hyperplane separates the labels, completely or quasi-completely.
@@ -117,8 +118,9 @@ def separability(
     ----------
     data, y, label, weights, intercept, progressbar
         As in `build_coreset`. There is no `standardize`: with an intercept no scaling changes the answer.
-    random_state : int, Generator, SeedSequence or None
-        Seed of the leverage sample. The answer does not depend on it, only which of many directions is shown.
+    random_state, random_seed : int, Generator, SeedSequence or None
+        Seed, by either name, of the leverage sample. The answer does not depend on it, only which of many directions
+        is shown.
 
     Returns
     -------
@@ -150,7 +152,7 @@ def separability(
     _ = opened.scan  # checks the rows
     with one_blas_thread():
         white = data_whitening(opened)
-        rows = first_rows(opened, white, check_seed(random_state))
+        rows = first_rows(opened, white, check_seed(one_seed(random_state, random_seed)))
         return separate(opened, rows, white)[0]
 
 

@@ -211,11 +211,13 @@ class BlockStream(ABC, Generic[State]):
             If another version of bayescore wrote it.
         """
         header, arrays = read_checkpoint(path, cls.__name__)
-        stream = cls._from_options(header["options"])
-        intake = header["intake"]
-        stream._intake = Intake(**{**intake, "names": tuple(intake["names"]), "met": tuple(intake["met"])})
-        stream._design = Design.from_dict(header["design"])
-        stream._cutter = Cutter(header["block_rows"])
+        try:
+            stream = cls._loaded(header, arrays)
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+            raise DataError(
+                f"{str(path)!r} has a hash that fits and content that does not: it was not written by bayescore, or by "
+                "another version; begin anew"
+            ) from None
         if header["version"] != version("bayescore"):
             warnings.warn(
                 f"{str(path)!r} was written by bayescore {header['version']}: from here on the coreset may differ from "
@@ -223,6 +225,23 @@ class BlockStream(ABC, Generic[State]):
                 UserWarning,
                 stacklevel=2,
             )
+        return stream
+
+    @classmethod
+    def _loaded(cls, header: dict[str, Any], arrays: Arrays) -> Self:
+        """Return the stream of a checkpoint; what does not fit raises one of many errors."""
+        stream = cls._from_options(header["options"])
+        intake = header["intake"]
+        stream._intake = Intake(**{**intake, "names": tuple(intake["names"]), "met": tuple(intake["met"])})
+        stream._design = Design.from_dict(header["design"])
+        if not isinstance(header["version"], str) or stream._design.raw_names != stream._intake.names:
+            raise ValueError
+        for name in (name.removesuffix("_X") for name in arrays if name.endswith("_X")):
+            rows = rows_from_arrays(name, arrays)
+            parts = {part.shape for part in (rows.y, rows.weights, rows.index)}
+            if rows.X.shape != (len(rows.y), len(stream._design.names)) or len(parts) != 1:
+                raise ValueError
+        stream._cutter = Cutter(check_integer(header["block_rows"], "block_rows", low=1))
         if "rest_X" in arrays:
             stream._cutter.cut(rows_from_arrays("rest", arrays))
         stream._state = stream._from_arrays(arrays)

@@ -1,0 +1,45 @@
+"""Seeds go by either name, scikit-learn's `random_state` and PyMC's `random_seed`, and by one of them only."""
+
+import numpy as np
+import pytest
+
+import bayescore as bc
+from bayescore.coresets.separation.complexity import mu_complexity
+from bayescore.coresets.separation.separability import separability
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(300, 2))
+Y = X[:, 0] + RNG.logistic(size=300) > 0
+QUIET = {"progressbar": False}
+
+
+def core(**seed):
+    return bc.build_coreset(X, Y, method="uniform", size=60, **QUIET, **seed)
+
+
+def streamed(kind, **seed):
+    return kind(size=20, likelihood="probit", **seed).partial_fit(X, Y).coreset().weights
+
+
+CALLS = {
+    "build_coreset": lambda **seed: core(**seed).index,
+    "sample": lambda **seed: bc.sample(
+        core(random_state=0), sampler="mala", draws=20, tune=400, chains=1, **QUIET, **seed
+    ).posterior["beta"],
+    "log_evidence": lambda **seed: bc.log_evidence(core(random_state=0), **QUIET, **seed).log_evidence,
+    "OnlineCoreset": lambda **seed: streamed(bc.OnlineCoreset, **seed),
+    "StreamingCoreset": lambda **seed: streamed(bc.StreamingCoreset, **seed),
+    "separability": lambda **seed: separability(X, Y, **QUIET, **seed).n_tried,
+    "mu_complexity": lambda **seed: mu_complexity(X, Y, **QUIET, **seed).lower_bound,
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.filterwarnings("ignore:.*effective sample size")
+def test_either_name_seeds_and_both_are_an_error(name):
+    call = CALLS[name]
+    np.testing.assert_array_equal(call(random_state=7), call(random_seed=7))
+    if name not in ("separability", "mu_complexity"):  # whose answers do not depend on it
+        assert not np.array_equal(call(random_state=7), call(random_seed=8))
+    with pytest.raises(TypeError, match=r"random_state=7 and random_seed=7 are both given; .* leave one out"):
+        call(random_state=7, random_seed=7)
