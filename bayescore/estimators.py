@@ -5,6 +5,7 @@ and `predict`, so that they work in pipelines, cross-validation and searches. Fo
 they return is kept in ``coreset_`` and ``idata_``, and `certify` takes both.
 """
 
+from dataclasses import fields, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,11 +16,12 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from bayescore.coresets.build import build_coreset
 from bayescore.coresets.method import Method
-from bayescore.models.priors import Prior
+from bayescore.models.priors import PRIORS, Normal, Prior, check_prior
 from bayescore.samplers.inference_data import coefficients
 from bayescore.samplers.predict import predict_proba
 from bayescore.samplers.sample import sample
 from bayescore.types import FloatArray
+from bayescore.validation import check_aligned, check_unmasked
 
 
 class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -52,6 +54,33 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.chains = chains
         self.random_state = random_state
 
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the settings, if `deep` the prior's parameters as ``prior__sigma`` and the like beside them."""
+        params: dict[str, Any] = super().get_params(deep=False)
+        if deep and isinstance(self.prior, PRIORS):
+            params |= {f"prior__{field.name}": getattr(self.prior, field.name) for field in fields(self.prior)}
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Change settings; ``prior__sigma=2`` gives the prior, by default Normal(0, 4), another sigma.
+
+        Raises
+        ------
+        ValueError
+            If there is no setting of the name, or the prior has no such parameter.
+        """
+        own = {name: value for name, value in params.items() if not name.startswith("prior__")}
+        super().set_params(**own)
+        changed = {name.removeprefix("prior__"): value for name, value in params.items() if name not in own}
+        if changed:
+            prior = Normal(0.0, 4.0) if self.prior is None else check_prior(self.prior)
+            names = [field.name for field in fields(prior)]  # type: ignore[arg-type]
+            for name in changed:
+                if name not in names:
+                    raise ValueError(f"prior__{name} is no parameter of {prior}, which has {', '.join(names)}")
+            self.prior = replace(prior, **changed)  # type: ignore[type-var]
+        return self
+
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Build a coreset of the rows and sample its posterior.
 
@@ -69,6 +98,9 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ValueError, TypeError
             As `build_coreset` and `sample` do.
         """
+        check_aligned(X=X, y=y, sample_weight=sample_weight)
+        for name, part in (("X", X), ("y", y), ("sample_weight", sample_weight)):
+            check_unmasked(part, name)
         X, y = (np.asarray(part) for part in validate_data(self, X, y, dtype=np.float64))
         check_classification_targets(y)
         kind = type_of_target(y, input_name="y", raise_unknown=True)
@@ -145,7 +177,8 @@ _PARAMETERS = """
         As in `build_coreset`: with "auto" the smallest coreset whose predicted error is within 0.05 posterior sd, or
         the merged rows where few are distinct.
     prior : prior, default Normal(0, 4)
-        Prior of the coefficients, of standardised columns if `standardize`.
+        Prior of the coefficients, of standardised columns if `standardize`. Searches reach its parameters as
+        ``prior__sigma`` and the like.
     fit_intercept : bool
         Whether to add an intercept.
     standardize : bool

@@ -3,6 +3,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -92,3 +93,39 @@ def test_wrong_settings_are_named(rows: tuple[pd.DataFrame, np.ndarray]) -> None
         bc.CoresetLogisticRegression(method="best").fit(*rows)
     with pytest.raises(ValueError, match="Only binary classification"):
         bc.CoresetLogisticRegression().fit(rows[0], np.arange(4000) % 3)
+
+
+@pytest.mark.parametrize("prior", [None, bc.Normal(0.0, 0.01)], ids=["default", "given"])
+def test_searches_reach_the_priors_parameters(prior: Any, rows: tuple[pd.DataFrame, np.ndarray]) -> None:
+    search = GridSearchCV(
+        bc.CoresetLogisticRegression(prior=prior, size=300, **QUICK),
+        {"prior__sigma": [0.01, 2.0]},
+        cv=2,
+        scoring="neg_log_loss",
+    ).fit(*rows)
+    assert search.best_params_ == {"prior__sigma": 2.0}
+    assert search.best_estimator_.prior == bc.Normal(0.0, 2.0)
+    assert search.estimator.prior == prior  # frozen: as it was
+    assert "Normal(mu=0.0, sigma=2.0)" in search.best_estimator_.idata_.posterior.attrs["prior"]
+
+
+def test_parameters_of_priors_are_settings() -> None:
+    model = bc.CoresetProbitRegression(prior=bc.StudentT(4, sigma=1.0))
+    assert {"prior__nu": 4, "prior__mu": 0.0, "prior__sigma": 1.0}.items() <= model.get_params().items()
+    assert "prior__nu" not in model.get_params(deep=False)
+    again = clone(model).set_params(prior__nu=7, size=50)
+    assert (again.prior, again.size, model.prior) == (bc.StudentT(7, sigma=1.0), 50, bc.StudentT(4, sigma=1.0))
+    assert model.set_params(prior=bc.Laplace(), prior__b=3.0).prior == bc.Laplace(b=3.0)
+    with pytest.raises(ValueError, match=r"prior__scale is no parameter of Laplace.*, which has mu, b"):
+        model.set_params(prior__scale=1.0)
+    with pytest.raises(ValueError, match="Invalid parameter 'depth'"):
+        model.set_params(depth=3)
+
+
+def test_masks_and_other_indexes_are_not_dropped(rows: tuple[pd.DataFrame, np.ndarray]) -> None:
+    X, y = rows
+    with pytest.raises(ValueError, match="y has another index than X"):
+        bc.CoresetLogisticRegression(**QUICK).fit(X, pd.Series(y, index=X.index[::-1]))
+    masked = np.ma.masked_array(y == "yes", mask=np.arange(len(y)) == 3)
+    with pytest.raises(ValueError, match="y is a masked array"):
+        bc.CoresetLogisticRegression(**QUICK).fit(X, masked)
