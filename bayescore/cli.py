@@ -3,6 +3,8 @@
 Exit status 0 on success, 2 with one line on bad input, 130 on Ctrl-C; ``--verbose`` shows the traceback.
 """
 
+from __future__ import annotations  # rich and NumPy are imported where Ctrl-C is heard
+
 import argparse
 import logging
 import re
@@ -12,12 +14,10 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from rich.console import Console
-from rich.table import Table
-
-from bayescore.validation import check_output_path
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _PRIOR = re.compile(r"\s*([a-z_]+)\s*\(([^()]*)\)\s*")
 
@@ -42,6 +42,8 @@ def parse_prior(text: str) -> Any:
 
 def check_output(output: Path, *inputs: Path, option: str = "--output") -> None:
     """Raise unless `output` can be written and is none of `inputs`, which it would replace."""
+    from bayescore.validation import check_output_path
+
     check_output_path(output, option)
     if output.exists():
         for path in inputs:
@@ -126,6 +128,8 @@ def compare(args: argparse.Namespace, console: Console) -> None:
 
 def certify(args: argparse.Namespace, console: Console) -> None:
     """Run ``bayescore certify``."""
+    from rich.table import Table
+
     from bayescore.data.coreset import read_coreset
     from bayescore.diagnostics.certificate import certify as check
     from bayescore.diagnostics.report import write_certificate
@@ -144,7 +148,7 @@ def certify(args: argparse.Namespace, console: Console) -> None:
     for feature, row in found.coordinates.iterrows():
         figures = [number(row[name]) for name in ("mean", "sd", "corrected_mean", "corrected_sd")]
         error = f"{row['mean_error_sd']:.3f} ± {row['mean_error_sd_mcse']:.3f}"
-        table.add_row(str(feature), *figures, error)
+        table.add_row(_printable(str(feature)), *figures, error)
     console.print(table)
     console.print(repr(found))
     if args.output:
@@ -171,6 +175,8 @@ def demo(args: argparse.Namespace, console: Console) -> None:
 
 def show(result: Any, console: Console, certificates: Mapping[str, Any] | None = None) -> None:
     """Print the verdicts of a comparison, the certificates' beside them, and its main figures."""
+    from rich.table import Table
+
     from bayescore.diagnostics.agreement import beside_reference
     from bayescore.diagnostics.wording import number
 
@@ -283,8 +289,23 @@ def _size(text: str) -> int | str:
         raise argparse.ArgumentTypeError(f"{text!r} is neither a whole number nor auto") from None
 
 
+def _printable(text: str) -> str:
+    """Return text with control characters, as names of columns may have them, written out."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
+    try:
+        return _main(argv)
+    except KeyboardInterrupt:
+        print("bayescore: interrupted; unfinished files were removed", file=sys.stderr)
+        return 130
+
+
+def _main(argv: Sequence[str] | None) -> int:
+    from rich.console import Console
+
     args = parser().parse_args(argv)
     # users' names and paths are no markup, and a message is one line
     console = Console(markup=False, highlight=False, soft_wrap=True)
@@ -294,18 +315,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"\s*ArviZ is undergoing a major refactor", category=FutureWarning)
         warnings.filterwarnings("ignore", message="PyTensor could not link to a BLAS", category=UserWarning)
-        warnings.showwarning = lambda message, *_, **__: errors.print(f"bayescore: warning: {message}")
+        warnings.showwarning = lambda message, *_, **__: errors.print(f"bayescore: warning: {_printable(str(message))}")
         try:
             args.run(args, console)
-        except KeyboardInterrupt:
-            errors.print("bayescore: interrupted; unfinished files were removed")
-            return 130
         except Exception as error:
             if args.verbose:
                 raise
             if not isinstance(error, ValueError | TypeError | OSError | ImportError | RuntimeError):
                 raise
-            text = str(error) or type(error).__name__
+            text = _printable(str(error) or type(error).__name__)
             errors.print(f"bayescore: error: {text}")
             return 2
     return 0

@@ -384,3 +384,26 @@ def test_as_a_program(inputs: Path) -> None:
     assert done.stderr.startswith("bayescore: error: 'cut.parquet'")
     assert len(done.stderr.splitlines()) == 1
     assert not Path("newer.parquet").exists()
+
+
+def test_control_characters_in_names_are_written_out(inputs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    frame().rename(columns={"a": "a\x1b[31m\nb"}).assign(c="text").to_parquet("odd.parquet")
+    assert cli.main(["build", "odd.parquet", "--label", "z", "-o", "new"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("bayescore: error: label='z' is not a column")
+    assert "a\\x1b[31m\\nb" in error
+    assert "\x1b" not in error
+    assert len(error.splitlines()) == 1
+
+
+def test_an_interrupt_while_importing_is_told_in_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted() -> argparse.ArgumentParser:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "parser", interrupted)
+    assert cli.main(["build"]) == 130
+    assert capsys.readouterr().err == "bayescore: interrupted; unfinished files were removed\n"
+    code = "import sys, bayescore.cli; print({'numpy', 'rich', 'pandas'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
