@@ -75,8 +75,8 @@ def laplace(sensitivity: float, epsilon: float, whole: bool = False) -> LaplaceM
         Whether the values are whole numbers: the noise then is too.
     """
     dp = opendp()
-    domain = dp.vector_domain(dp.atom_domain(T=int) if whole else dp.atom_domain(T=float, nan=False))
-    metric = dp.l1_distance(T=int if whole else float)
+    domain = dp.vector_domain(dp.atom_domain(T="i64") if whole else dp.atom_domain(T=float, nan=False))
+    metric = dp.l1_distance(T="i64" if whole else float)
     distance = math.ceil(sensitivity) if whole else sensitivity * _ROUNDING
 
     def made(scale: float) -> Any:

@@ -6,6 +6,7 @@ are noisy counts of the cells for each label, and the cells' noisy means:
 .. math:: c_{jy} = \mathrm{count}_{jy} + \mathrm{Lap}(1/\epsilon_2), \qquad
           p_j = \frac{\sum_{a \in \mathrm{cell}_j} a + \mathrm{Lap}(R/\epsilon_3)^D}{\max(\sum_y c_{jy}, 1)},
 
+the sums taken in fixed point (multiples of R / 2^30), because rounded sums can change by more than the row that comes;
 p_j drawn back into the ball; (p_j, y) with weight c_jy is a row where c_jy > 0. The centers hide any row and are
 therefore very noisy; counts and sums change by 1 and R only when one row comes or goes, so the means mend most of that.
 Cells and means are those of both labels together: means of each label's own rows would pull the labels apart and make
@@ -30,6 +31,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bayescore.clustering.checks import check_rows
 from bayescore.clustering.divergences import SQUARED_EUCLIDEAN
@@ -43,6 +45,7 @@ from bayescore.models.likelihoods import check_likelihood
 from bayescore.types import Design, FloatArray, IntArray, LabelArray, WeightedData, stack
 from bayescore.validation import DataError, RandomState, check_integer, check_positive, check_seed
 
+_UNITS = 1 << 30  # of fixed point in R: rounding far below any noise; one more for the rounding of clipped rows
 NEIGHBOURS = "one row added or removed"
 
 
@@ -170,8 +173,18 @@ def _released(
     exact = np.bincount(2 * cell + (y > 0), minlength=2 * k)
     counts = np.array(laplace(1.0, budget[1], whole=True).measure(exact.tolist())).reshape(k, 2)
     if budget[2]:
-        sums = np.zeros_like(points)
-        np.add.at(sums, cell, X)
-        noisy = laplace(radius, budget[2])(sums.ravel(), rng).reshape(sums.shape)
-        points, _ = clip_to_ball(noisy / np.maximum(counts.sum(axis=1), 1)[:, None], radius)
+        sums = fixed_sums(X, cell, k, radius)
+        noisy = np.array(laplace(_UNITS + 1, budget[2], whole=True).measure(sums.ravel().tolist())).reshape(sums.shape)
+        points, _ = clip_to_ball(noisy * (radius / _UNITS) / np.maximum(counts.sum(axis=1), 1)[:, None], radius)
     return points, counts
+
+
+def fixed_sums(X: FloatArray, cell: NDArray[Any], k: int, radius: float) -> IntArray:
+    """Return the sums of rows of the ball by cell, shape (k, D), in units of `radius` / 2^30.
+
+    A row that comes or goes changes them by at most 2^30 + 1 in all: entries are rounded towards 0, and whole numbers
+    add exactly (up to 2^33 rows).
+    """
+    sums = np.zeros((k, X.shape[1]), dtype=np.int64)
+    np.add.at(sums, cell, np.trunc(X * (_UNITS / radius)).astype(np.int64))
+    return sums

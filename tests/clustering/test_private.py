@@ -178,7 +178,31 @@ def test_exact_spread_is_its_definition():
     found = spread(X[::20], k, radius=1.0)
     assert found.exact
     assert found.delta_w == pytest.approx(w)
-    assert found.delta_s == pytest.approx(s - 1.0)
+    assert found.delta_s == pytest.approx(2.0 * s - 1.0)
+
+
+def test_delta_s_bounds_what_means_of_packed_rows_do():
+    """16 rows on a circle and one far away: rows alone give 98.5, the circle's mean 197 (Definition 8)."""
+    angles = np.arange(16) * math.pi / 8
+    rows = np.vstack([np.stack([np.cos(angles), np.sin(angles)], axis=1), [[14.0, 0.0]]])
+    from_far = ((rows - rows[-1]) ** 2).sum()
+    with_mean = (rows[:-1] ** 2).sum()  # the circle's mean is 0
+    assert from_far / with_mean == pytest.approx(197.0)
+    found = spread(rows, 2, radius=20.0)
+    assert found.exact
+    assert 1.0 + found.delta_s >= 197.0 * (1.0 - 1e-12)
+
+
+def test_no_point_lowers_the_potential_more_than_delta_s_says():
+    rng = np.random.default_rng(0)
+    for seed in range(20):
+        rows = np.random.default_rng(seed).standard_t(2, size=(7, 2))
+        bound = 1.0 + spread(rows, 2, radius=1e6).delta_s
+        near = ((rows - rows[seed % 7]) ** 2).sum(axis=1)
+        subsets = [rows[rng.random(7) < 0.5] for _ in range(200)]
+        means = np.array([part.mean(axis=0) for part in subsets if len(part)])
+        with_mean = np.minimum(near, ((rows - means[:, None]) ** 2).sum(axis=2)).sum(axis=1)
+        assert near.sum() / with_mean.min() <= bound * (1.0 + 1e-12)
 
 
 def test_estimated_spread_stays_below_the_exact_one():

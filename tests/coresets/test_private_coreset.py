@@ -7,7 +7,8 @@ import pytest
 from scipy.stats import beta
 
 import bayescore as bc
-from bayescore.coresets.private import private_coreset
+from bayescore.clustering.mechanisms import clip_to_ball
+from bayescore.coresets.private import fixed_sums, private_coreset
 from bayescore.validation import DataError
 
 pytest.importorskip("opendp", reason="opendp is not installed: private coresets were NOT checked")
@@ -76,6 +77,50 @@ def test_an_audit_of_the_counts():
 
     assert least_epsilon(hits(60, 1.0), hits(59, 1.0), runs) <= 1.0
     assert least_epsilon(hits(60, 3.0), hits(59, 3.0), runs) > 1.0
+
+
+def test_a_row_changes_the_sums_by_no_more_than_the_noise_hides():
+    """Rounded sums of these neighbours are 1.000122 apart at m = 20, where the noise was that of 1."""
+    m = 20
+    after = np.full(2**m, 2.0 ** (m - 53) * (1 + 2.0**-10))
+    few, more = (np.concatenate([np.ones(2**m - 1 + extra), after])[:, None] for extra in (0, 1))
+    cells = [np.zeros(len(rows), dtype=np.int64) for rows in (few, more)]
+    changes = [fixed_sums(rows, cell, 1, 1.0)[0, 0] for rows, cell in zip((few, more), cells, strict=True)]
+    assert abs(int(changes[1]) - int(changes[0])) == 2**30
+    rounded = [0.0, 0.0]
+    for i, rows in enumerate((few, more)):  # negative control
+        total = np.zeros((1, 1))
+        np.add.at(total, cells[i], rows)
+        rounded[i] = total[0, 0]
+    assert rounded[1] - rounded[0] > 1.0001
+
+
+def test_any_row_of_the_ball_changes_the_sums_by_its_length_at_most():
+    rng = np.random.default_rng(0)
+    X, _ = clip_to_ball(rng.standard_t(1, size=(20_000, 7)), 0.3)
+    each = np.abs(fixed_sums(X, np.arange(len(X)), len(X), 0.3)).sum(axis=1)
+    assert 2**30 - 100 < each.max() <= 2**30 + 1
+
+
+@pytest.mark.statistical
+def test_an_audit_of_the_means():
+    """Data sets that differ by one row at the border; false-alarm rate 1e-4. A fifth of the noise is rejected."""
+    X, y = np.zeros((61, 1)), np.arange(61) % 2
+    X[60] = 1.0
+    runs = 250
+
+    def hits(rows, epsilon):
+        def total():
+            core = private_coreset(
+                X[:rows], y[:rows], n_clusters=1, epsilon=epsilon + 2.0, radius=1.0,
+                shares=(0.001, 2.0 / (epsilon + 2.0) - 0.001, epsilon / (epsilon + 2.0)),
+            )  # fmt: skip
+            return float(core.X[:, 0] @ core.weights)
+
+        return sum(total() >= 1.0 for _ in range(runs))
+
+    assert least_epsilon(hits(61, 1.0), hits(60, 1.0), runs) <= 1.0
+    assert least_epsilon(hits(61, 5.0), max(hits(60, 5.0), 1), runs) > 1.0
 
 
 @pytest.mark.parametrize(
