@@ -18,7 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bayescore.limits import MAX_TOTAL_WEIGHT
 from bayescore.types import FloatArray, LabelArray
+
+_TOO_HEAVY = (
+    "a row of weight w counts as w rows, and of more the posterior is lost in rounding; divide the weights so that "
+    "they sum to the number of rows that there are"
+)
 
 RandomState = int | np.random.Generator | np.random.SeedSequence | None
 
@@ -272,7 +278,19 @@ def check_weights(weights: Any, n_rows: int, name: str = "weights", start: int =
             "weights must be positive and finite: drop rows of weight 0",
             start + row,
         )
+    if array.size and array.max() > MAX_TOTAL_WEIGHT:
+        row = int(np.argmax(array))
+        raise RowError(
+            f"{name} is {array[row]:g} in row {start + row}, above {MAX_TOTAL_WEIGHT:g}: {_TOO_HEAVY}",
+            start + row,
+        )
     return np.ascontiguousarray(array)
+
+
+def check_total_weight(total: float) -> None:
+    """Raise if rows weigh more in all than `MAX_TOTAL_WEIGHT`."""
+    if not total <= MAX_TOTAL_WEIGHT:
+        raise DataError(f"weights sum to {total:g}, above {MAX_TOTAL_WEIGHT:g}: {_TOO_HEAVY}")
 
 
 def sorted_labels(found: Iterable[Any], name: str = "y") -> list[Any]:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bayescore import Coreset, build_coreset, full_data, read_coreset
+from bayescore import Coreset, build_coreset, find_map, full_data, read_coreset
 from bayescore.coresets import aggregate
 from bayescore.coresets import sensitivity as sensitivity_coreset
 from bayescore.data.sources import as_source
@@ -337,3 +337,28 @@ def test_an_interrupted_build_leaves_nothing_running_and_no_file(method, tmp_pat
     assert 20 <= len(calls) < 40
     assert not [t for t in threading.enumerate() if t.name.startswith("pass_")]
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("build", [build_coreset, full_data])
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        (1e25, r"weights is 1e\+25 in row 0, above 1e\+15: a row of weight w counts as w rows"),
+        (1e300, r"weights is 1e\+300 in row 0, above 1e\+15"),
+        (1e13, r"weights sum to 2e\+15, above 1e\+15.*divide the weights so that they sum to the number of rows"),
+    ],
+)
+def test_weights_at_which_posteriors_are_lost_in_rounding_are_refused(build, weight, message):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 2)), np.arange(200) % 2
+    with pytest.raises(DataError, match=message):
+        build(X, y, weights=np.full(200, weight), progressbar=False)
+
+
+def test_weights_up_to_the_limit_give_a_posterior():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1000, 2))
+    y = np.where(X[:, 0] + rng.logistic(size=1000) > 0, 1, 0)
+    given = {"weights": np.full(1000, 9e11), "progressbar": False}
+    modes = [find_map(rows) for rows in (full_data(X, y, **given), build_coreset(X, y, **given, random_state=0))]
+    assert np.abs((modes[1].beta - modes[0].beta) / modes[0].sd).max() < 0.1

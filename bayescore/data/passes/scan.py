@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from bayescore.compiled import jit
 from bayescore.data.passes.exact import exact_weight, total_weight
 from bayescore.types import Design, FloatArray, WeightedData
-from bayescore.validation import DataError, check_finite
+from bayescore.validation import DataError, check_finite, check_total_weight
 
 MAX_ENTRY = 1e100  # squared distances and their fixed-point sums stay finite
 
@@ -54,18 +54,20 @@ class Scan:
         Raises
         ------
         DataError
-            If an entry is too large.
+            If an entry, or the sum of the weights, is too large.
         """
         low: FloatArray = np.stack([block.low for block in blocks]).min(axis=0)
         high: FloatArray = np.stack([block.high for block in blocks]).max(axis=0)
         check_reach(low, high, names)
+        weight = total_weight(block.weight for block in blocks)
+        check_total_weight(weight)
         return cls(
             n_rows=sum(block.n_rows for block in blocks),
             low=low,
             high=high,
             smallest_weight=min(block.smallest_weight for block in blocks),
             largest_weight=max(block.largest_weight for block in blocks),
-            weight_total=total_weight(block.weight for block in blocks),
+            weight_total=weight,
         )
 
     def through(self, design: Design) -> Self:
