@@ -26,6 +26,8 @@ from bayescore.models.priors import (
 from bayescore.types import Likelihood, WeightedData
 from bayescore.validation import DataError
 
+_SLAB_DF = 4.0  # of the regularised horseshoe's slab, as Piironen and Vehtari have it
+
 
 def weighted_potential(
     name: str, data: WeightedData, beta: Any, likelihood: str | Likelihood = "logistic", offset: Any = None
@@ -105,9 +107,15 @@ def _spike_and_slab(prior: SpikeAndSlab, dims: str, n_features: int) -> Any:
 
 @coefficients.register
 def _horseshoe(prior: Horseshoe, dims: str, n_features: int) -> Any:
-    tau = pm.HalfCauchy("tau", np.asarray(prior.tau, dtype=np.float64))
+    tau = pm.HalfCauchy("tau", prior.tau)
     local = pm.HalfCauchy("lambda", 1.0, dims=dims)
-    return pm.Deterministic("beta", tau * local * pm.Normal("z", 0.0, 1.0, dims=dims), dims=dims)
+    slab = pm.InverseGamma("c2", 0.5 * _SLAB_DF, 0.5 * _SLAB_DF * prior.slab**2)
+    free = (tau * local) ** 2
+    sigma = pt.sqrt(slab * free / (slab + free))
+    if not prior.shrink_intercept:
+        sigma = pt.switch(np.array(pm.modelcontext(None).coords[dims]) == "intercept", Normal().sigma, sigma)
+    # beta itself, not a multiple of it: the rows say where it is far better than the prior does
+    return pm.Normal("beta", 0.0, sigma, dims=dims)
 
 
 def regression_model(data: WeightedData, likelihood: str | Likelihood, prior: Prior | None = None) -> pm.Model:

@@ -6,7 +6,7 @@ deviation 4.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import KW_ONLY, asdict, dataclass, fields
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -200,16 +200,42 @@ class SpikeAndSlab:
 
 @dataclass(frozen=True)
 class Horseshoe:
-    """Horseshoe prior: beta_d = tau lambda_d z_d, tau ~ half-Cauchy(`tau`), lambda_d ~ half-Cauchy(1), z_d normal.
+    r"""Regularised horseshoe prior: most coefficients near 0, few as large as a slab lets them be.
 
-    Its density has no closed form: NUTS samples tau, lambda and z (Carvalho, Polson and Scott 2010).
+    .. math:: \beta_d \sim N\left(0, \frac{c^2 \tau^2 \lambda_d^2}{c^2 + \tau^2 \lambda_d^2}\right), \quad
+              \tau \sim C^+(\texttt{tau}), \; \lambda_d \sim C^+(1), \;
+              c^2 \sim \mathrm{Inv\text{-}Gamma}(\nu / 2, \nu \, \texttt{slab}^2 / 2)
+
+    Large coefficients are so drawn in by a Student t slab of nu = 4 degrees of freedom, without which those that the
+    data say little of have no moments. An intercept, the first column of that name, gets N(0, 4), unless
+    `shrink_intercept`. The density has no closed form: NUTS samples tau, lambda, c^2 and beta.
+
+    Parameters
+    ----------
+    tau : float
+        Scale of tau, one number; (p / (D - p)) 2 / sqrt(n) if p of D coefficients are thought to matter.
+    slab : float
+        Scale of large coefficients.
+    shrink_intercept : bool
+        Whether the intercept is shrunk as the others are.
+
+    References
+    ----------
+    Carvalho, Polson and Scott (2010), Biometrika 97. Piironen and Vehtari (2017), Sparsity information and
+    regularization in the horseshoe and other shrinkage priors, Electronic Journal of Statistics 11.
     """
 
-    tau: ArrayLike = 1.0
+    tau: float = 1.0
+    slab: float = 2.0
+    _: KW_ONLY
+    shrink_intercept: bool = False
     family: ClassVar[None] = None
 
     def __post_init__(self) -> None:
-        _check(self, positive=("tau",))
+        _check(self, positive=("tau", "slab"))
+        for name in ("tau", "slab"):
+            if np.ndim(getattr(self, name)):
+                raise ValueError(f"prior: {name}={getattr(self, name)!r} of the horseshoe must be one number for all")
 
     def table(self, n_features: int) -> FloatArray:
         """Raise: there is no table for a prior without a density in closed form."""

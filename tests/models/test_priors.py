@@ -109,3 +109,9 @@ def test_a_covariance_may_be_symmetric_up_to_rounding() -> None:
     covariance = np.array([[2.0, 0.5, 0.1], [0.5, 2.0, 1e-17], [0.1, 0.0, 2.0]])
     stored = np.array(MultivariateNormal(0.0, covariance).covariance)
     np.testing.assert_array_equal(stored, stored.T)
+
+
+@pytest.mark.parametrize("name", ["tau", "slab"])
+def test_the_horseshoe_has_one_scale_for_all(name):
+    with pytest.raises(ValueError, match=rf"{name}=.* of the horseshoe must be one number for all"):
+        Horseshoe(**{name: [1.0, 2.0]})

@@ -170,7 +170,7 @@ def test_nuts_options_reach_the_step(core):
 
 def test_horseshoe_samples_with_nuts():
     idata = quick(make_rows(), likelihood="logistic", prior=bc.Horseshoe(), draws=50, tune=100)
-    assert {"beta", "tau", "lambda"} <= set(idata.posterior)
+    assert {"beta", "tau", "lambda", "c2"} <= set(idata.posterior)
 
 
 def test_predictions_take_raw_features(core):
