@@ -168,6 +168,29 @@ def test_certify_exits_0_whatever_the_verdict(
     assert f": {level}</strong>" in Path("c.html").read_text(encoding="utf-8")
 
 
+def test_certify_writes_the_corrected_draws_or_says_why_not(inputs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame(rng.normal(size=(5_000, 2)), columns=["a", "b"])
+    rows["y"] = rows["a"] + rng.logistic(size=5_000) > 0
+    rows.to_parquet("many.parquet")
+    core = build_coreset(rows, label="y", method="uniform", size=200, random_state=0, progressbar=False)
+    core.to_parquet("c.parquet")
+    idata = bc.sample(core, sampler="mala", draws=250, random_seed=0, progressbar=False)
+    write_posterior(idata, "p.nc")
+    write_posterior(idata.sel(draw=slice(0, 9)), "few.nc")
+    argv = ["certify", "p.nc", "c.parquet", "many.parquet", "--label", "y", "--quiet", "--corrected", "better.nc"]
+    assert cli.main(argv) == 0
+    assert "wrote better.nc" in capsys.readouterr().out
+    better = compat.read_inference_data("better.nc")
+    assert better.posterior["beta"].shape == idata.posterior["beta"].shape
+    assert "corrected" in better.posterior.attrs
+    assert cli.main(["certify", "few.nc", *argv[2:-1], "none.nc"]) == 2
+    assert "no correction can be trusted, so --corrected='none.nc' was not written" in capsys.readouterr().err
+    assert not Path("none.nc").exists()
+    assert cli.main([*argv[:-1], "p.nc"]) == 2
+    assert "--corrected='p.nc' is also an input" in capsys.readouterr().err
+
+
 def test_same_seed_same_files(inputs: Path) -> None:
     for name in ("one", "two"):
         assert cli.main(["build", "rows.parquet", "--label", "y", "--size", "80", "--quiet", "-o", name]) == 0

@@ -3,8 +3,8 @@ import dataclasses
 import numpy as np
 import pandas as pd
 
-from bayescore.diagnostics.agreement import agreement, predicted_error
-from bayescore.diagnostics.results import Level
+from bayescore.diagnostics.agreement import agreement, beside_reference, predicted_error
+from bayescore.diagnostics.results import Level, Verdict
 from tests.diagnostics.helpers import certificate
 
 
@@ -37,3 +37,13 @@ def test_the_largest_predicted_error_is_the_one_the_text_names():
     own = certificate(errors=(0.1, -0.09))
     own.coordinates["mean_error_sd_mcse"] = [0.01, 0.05]
     assert predicted_error(own) == (0.09, 0.05)
+
+
+def test_no_row_says_differs_and_certified():
+    own = certificate(level="certified")
+    shown = beside_reference(own, Verdict(Level.DIFFERS, "Because."))
+    assert shown.level == "not certified"
+    assert shown.text.startswith("Certified without the reference, which tells of a larger error")
+    for level in (Level.CLOSE, Level.INDISTINGUISHABLE, Level.TOO_FEW_DRAWS):
+        assert beside_reference(own, Verdict(level, "")) is own
+    assert beside_reference(certificate(), Verdict(Level.DIFFERS, "")).level == "corrected"

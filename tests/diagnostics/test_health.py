@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from bayescore.diagnostics.health import health
+from bayescore.diagnostics.health import health, unfit
 from bayescore.samplers.inference_data import read_posterior
 
 
@@ -55,3 +55,26 @@ def test_a_coordinate_that_never_moves_is_named(posterior):
     found = state(stuck)
     assert found.text.startswith("'a' never moves")
     assert np.isfinite(found.rhat)  # of the others
+
+
+def fit(idata):
+    return unfit(read_posterior(idata, "idata"))
+
+
+@pytest.mark.parametrize("D", [3, 100])
+def test_a_thousand_good_draws_are_fit_for_a_verdict_whatever_the_number_of_coordinates(posterior, D):
+    """The least of 100 R-hats is above 1.01 in some of these; an alarm has a chance of 1% in each of 10."""
+    idata = [posterior(seed, draws=250, features=tuple(f"x{d}" for d in range(D))) for seed in range(10)]
+    assert sum(bool(fit(each)) for each in idata) <= 2
+
+
+def test_what_is_not_fit_is_said_in_order(posterior):
+    still = posterior(1)
+    still.posterior["beta"].values[2, :, 1] = 3.0
+    assert "'b' never moves" in fit(still)
+    few = fit(posterior(1, draws=20))
+    assert "Too few draws: the effective sample size of" in few
+    assert "draws a chain in place of 20 would do" in few
+    apart = posterior(1, draws=4000)
+    apart.posterior["beta"].values[0, :, 2] += 0.25  # little beside chance in ESS, much in 4,000 draws
+    assert fit(apart)
