@@ -1,7 +1,7 @@
 """What one gets without options, and what correction makes of coresets that are too small.
 
 `certificate_defaults`: ``build_coreset(X, y, intercept=True, standardize=True)``, `sample`, `certify`, 20 seeds on each
-set. Draws come from NUTS, the default, where D <= 25 and a run takes seconds, else from MALA; of w8a 4 x 500.
+set. Draws come from NUTS, the default, on German credit, ChemReact and Binary10, else from MALA; of w8a 4 x 500.
 
 `certificate_corrections`: calibrated coresets of 5 D rows, 4 x 4000 draws, 3 seeds, beside long MCMC on all rows
 (`full_posteriors`). Largest errors over coefficients of the raw and of the corrected draws: of a mean in sds, of an sd

@@ -80,8 +80,6 @@ def cell(number: int) -> Cell:
         sampler = "gibbs" if problem.link == "probit" else "polya_gamma"
     elif problem.d <= 11 and rng.random() < 0.2:
         draws = 4000
-    elif problem.d >= 200:
-        draws = 500
     return Cell(number, index, method, size, rows, sampler, draws)
 
 

@@ -68,6 +68,11 @@ def rows_of(name: str, match: Mapping[str, Any] | None = None) -> pd.DataFrame:
     return frame
 
 
+def measured(name: str) -> bool:
+    """Say whether ``results/<name>.csv`` exists: of a benchmark that has not been run there is no section."""
+    return (RESULTS / f"{name}.csv").is_file()
+
+
 def table(rows: pd.DataFrame, columns: Mapping[str, str | Cell] | None = None) -> str:
     """Return rows as Markdown; `columns` maps a heading to a column or to a function of the row."""
     chosen = columns or {str(name): str(name) for name in rows.columns}
@@ -124,7 +129,7 @@ def render() -> str:
         keep_trailing_newline=True,
     )
     environment.filters["short"] = short
-    for known in (rows_of, table, protocol, posteriors, percent_of, digits_of, worst_of):
+    for known in (rows_of, measured, table, protocol, posteriors, percent_of, digits_of, worst_of):
         environment.globals[known.__name__] = known
     return re.sub(r"\n{3,}", "\n\n", environment.get_template("RESULTS.md.j2").render())
 
