@@ -69,12 +69,14 @@ def test_errors_are_those_beyond_three_standard_errors_of_the_reference():
 
 
 def test_horseshoe_is_a_density_and_that_of_its_draws():
-    log_b = np.linspace(-30.0, np.log(50.0), 2001)
-    b = np.exp(log_b)
-    total = np.trapezoid(np.exp(references.horseshoe(b[:, None])) * b, log_b)
+    prior = bc.Horseshoe(1.0)
+    b = np.geomspace(0.01, 900.0, 4001)
+    share = 2.0 * np.trapezoid(np.exp(references.horseshoe(b, prior)) * b, np.log(b))
     rng = np.random.default_rng(0)
-    draws = np.abs(rng.standard_cauchy(200_000) * rng.standard_cauchy(200_000) * rng.standard_normal(200_000))
-    assert 2.0 * total == pytest.approx((draws < 50.0).mean(), abs=0.002)  # 5 standard errors: 0.0005 each
+    free = (rng.standard_cauchy(200_000) * rng.standard_cauchy(200_000)) ** 2
+    slab = stats.invgamma(2.0, scale=8.0).rvs(200_000, random_state=rng)
+    draws = rng.standard_normal(200_000) * np.sqrt(slab * free / (slab + free))
+    assert share == pytest.approx((np.abs(draws) > 0.01).mean(), abs=0.005)  # 5 standard errors: 0.002; nodes
 
 
 def test_grid_and_importance_sampling_agree(monkeypatch):
