@@ -77,6 +77,7 @@ def test_a_subsample_whose_prior_is_not_known_cannot_be_moved_and_is_not_certifi
     assert np.isnan(cert.elpd_loo)
 
 
+@pytest.mark.filterwarnings("ignore:the labels are completely separated")
 def test_a_coordinate_without_moments_is_judged_by_median_and_quartiles():
     """Separated data under a Cauchy prior: the posterior's tail is the prior's, its mean infinite.
 
