@@ -153,7 +153,10 @@ def certify(
         text += _without_moments(coordinates["tail_k"].dropna())
         trusted = level is not Level.NOT_CERTIFIED
         moved = weighted.move(posterior.thinned(max_draws))
-        elpd = elpd_loo(weighted.sums, weighted.log_ratio, weighted.weights, moved, link) if trusted else Elpd()
+        elpd = Elpd()
+        if trusted:
+            density = passes.density(weighted.move)
+            elpd = elpd_loo(weighted.sums, weighted.log_ratio, weighted.weights, moved, link, density=density)
     return Certificate(
         level=level,
         text=text,

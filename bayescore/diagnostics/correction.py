@@ -27,10 +27,11 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.opened import Opened
 from bayescore.diagnostics.elpd import PassSums, pass_sums
 from bayescore.diagnostics.full_pass import check_weight
+from bayescore.diagnostics.leave_out import Density
 from bayescore.limits import MAX_K, MAX_LOG_RATIO_SD, MIN_ESS_SHARE, NEARLY_EQUAL
 from bayescore.models.newton import NoModeError, find_mode
 from bayescore.models.posterior import Terms, likelihood_terms, log_likelihoods, posterior, prior_part
-from bayescore.models.prior_ratio import PriorRatio
+from bayescore.models.prior_ratio import ClosedForm, PriorRatio
 from bayescore.models.transport import Transport
 from bayescore.types import FloatArray, IntArray, Likelihood, WeightedData
 from bayescore.validation import DataError
@@ -169,6 +170,19 @@ class Correction:
             return Move(Transport.between(start, own, end, full.terms.precision))
         except (NoModeError, DataError):  # no mode, or none with a scale
             return Move()
+
+    def density(self, move: Move) -> Density | None:
+        """Return the log density of moved draws, up to a constant; None where the prior has none in closed form."""
+        prior = self.prior
+        if not isinstance(prior, ClosedForm):
+            return None
+        back = move.map.inverse if move.map is not None else lambda draws: draws
+
+        def of_moved(draws: FloatArray) -> FloatArray:
+            own = back(draws)
+            return log_likelihoods(own, self.core, self.link) + prior.log_density(own)
+
+        return of_moved
 
     def weigh(self, at: IntArray, move: Move) -> Weighted:
         """Return weights of some draws after a move; one pass.

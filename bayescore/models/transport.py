@@ -76,6 +76,11 @@ class Transport:
         return np.asarray(self.end + (draws - self.start) @ self.matrix.T)
 
     @property
+    def inverse(self) -> "Transport":
+        """The way back."""
+        return Transport(self.end, self.start, np.asarray(linalg.inv(self.matrix)))
+
+    @property
     def log_det(self) -> float:
         """Log of the map's determinant: what moved draws' log density loses."""
         return float(np.linalg.slogdet(self.matrix)[1])

@@ -189,7 +189,7 @@ def test_it_is_missing_without_trust():
     rows = some_rows(6000, 5, seed=3)
     frame = pd.DataFrame(rows.X, columns=list("abcde"))
     core = bc.build_coreset(frame, rows.y, method="uniform", size=150, random_state=0, progressbar=False)
-    idata = bc.sample(core, sampler="mala", draws=200, random_seed=6, progressbar=False)
+    idata = bc.sample(core, sampler="mala", draws=20, random_seed=6, progressbar=False)
     cert = bc.certify(idata, core, frame, rows.y, progressbar=False)
     assert cert.level == "not certified"
     assert math.isnan(cert.elpd_loo)
@@ -254,3 +254,12 @@ def test_there_is_no_figure_where_k_is_bad_in_many_rows():
     assert math.isnan(bad.elpd_loo_mcse)
     told = CertificateData(Level.CERTIFIED, "", 0.1, 400.0, 500, 0.1, 0.1, pd.DataFrame(), **vars(bad)).elpd_text
     assert told.startswith("k-hat above 0.7 in 60 of 100 rows, too many for a figure")
+
+
+def test_certify_integrates_rows_whose_k_is_bad():
+    full = few_rows(7)
+    idata = bc.sample(full, sampler="mala", draws=2000, random_seed=0, progressbar=False)
+    found = bc.certify(idata, full, full, progressbar=False)
+    assert found.level is Level.CERTIFIED
+    assert found.elpd_loo_moved >= 2
+    assert abs(found.elpd_loo - exact_loo(full, 4)) < 4 * found.elpd_loo_mcse < 0.6

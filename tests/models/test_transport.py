@@ -31,6 +31,7 @@ def test_the_way_back_is_the_inverse(pair):
     draws = np.random.default_rng(1).normal(size=(2, 7, 5))
     there, back = Transport.between(t0, H0, t1, H1), Transport.between(t1, H1, t0, H0)
     np.testing.assert_allclose(back(there(draws)), draws, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(there.inverse(there(draws)), draws, rtol=1e-8, atol=1e-8)
 
 
 def test_equal_posteriors_stay_where_they_are_and_the_map_is_symmetric_in_the_targets_scale(pair):
