@@ -17,10 +17,10 @@ from collections.abc import Iterator
 import numpy as np
 
 import bayescore as bc
-from bayescore.coresets.calibration.pilot import MAX_PILOTS, SCORE_TOTAL, PosteriorScale, full_mode, sums_at
+from bayescore.coresets.calibration.pilot import MAX_PILOTS, full_mode, survey
 from bayescore.coresets.calibration.totals import Totals
 from bayescore.coresets.calibration.weights import fit_weights
-from bayescore.coresets.draws.fixed_size import choose, draw_candidates
+from bayescore.coresets.draws.fixed_size import choose
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
 from bayescore.data.synthetic import binary10
@@ -91,14 +91,14 @@ def one_half_of_calibration(
     rng = np.random.default_rng(seed)
     seeds = rng.integers(2**62, size=MAX_PILOTS + 1).tolist()
     logistic = LIKELIHOODS["logistic"]
-    mode = full_mode(opened, logistic, prior, seeds[:-1])
-    sums = sums_at(opened, PosteriorScale(logistic, mode.beta, mode.factor))
+    mode, shares = full_mode(opened, logistic, prior, seeds[:-1])
+    found = survey(opened, shares, size, 0, (seeds[-1], 0))
     if not uniform:
-        return choose(draw_candidates(opened, sums.probability, size, seeds[-1]), size, SCORE_TOTAL)[0]
+        return choose(found.candidates, size, found.total)[0]
     rows = built("uniform", X, y, prior, size, seed)
     part = mode.terms - prior_part(mode.beta, prior)
-    totals = Totals.at(sums.white, part, len(rows), rng)
-    factors = fit_weights(totals.shares(rows).stacked(), totals.values(sums.pull).stacked()).factors
+    totals = Totals.at(shares.white, part, len(rows))
+    factors = fit_weights(totals.shares(rows).stacked(), totals.values(found.pull).stacked()).factors
     kept = factors > 0.0
     return rows.take(kept).with_weights((rows.weights * factors)[kept])
 

@@ -24,9 +24,9 @@ import pyarrow.parquet as pq
 
 import bayescore as bc
 from bayescore.clustering.assignment import assign
-from bayescore.coresets.calibration.pilot import PosteriorScale, by_size, sums_at
+from bayescore.coresets.calibration.pilot import PosteriorScale, Shares, survey
 from bayescore.coresets.draws.draw import draw, equal_rates
-from bayescore.coresets.draws.fixed_size import draw_candidates
+from bayescore.coresets.draws.fixed_size import Chosen, draw_candidates
 from bayescore.coresets.leverage import rates_of
 from bayescore.coresets.online import online_pass
 from bayescore.coresets.scores.factor import data_factor, sketch_factor, whitening
@@ -153,7 +153,8 @@ def passes(n: int = N) -> None:
             PosteriorScale(logistic, np.eye(D)[0], np.linalg.cholesky(np.eye(D) + 0.1) / np.sqrt(n)),
             np.zeros(D),
         )
-        sums, clusters = sums_at(opened, mode), assign(opened, np.eye(4, D))
+        clusters, head = assign(opened, np.eye(4, D)), next(source.blocks()).take(slice(0, 10_000))
+        shares = Shares.estimated(mode, Chosen(head, np.full(len(head), len(head) / n), 0), float(n))
 
         def sensitivities(block: WeightedData) -> IntArray:
             return np.ceil(1024.0 * bounds_of(block, clusters, 1.0, theta, n)).astype(np.int64)
@@ -180,11 +181,10 @@ def passes(n: int = N) -> None:
                 opened, lambda block: rates_of(white.leverage(block), block.weights, n), 1000, 0
             ),
             "on-line": lambda: online_pass(opened, 1000, 0),
-            "sizes of rows": lambda: by_size(opened),
             "Newton, logistic": lambda: newton(logistic),
             "Newton, probit": lambda: newton(probit),
-            "scores at the mode": lambda: sums_at(opened, mode),
-            "draw by score": lambda: draw_candidates(opened, sums.probability, 1000, 0),
+            "draw by score": lambda: draw_candidates(opened, shares.probability, 1000, 0),
+            "draws and sums at the mode": lambda: survey(opened, shares, 1000, 20_000, (0, 1)),
             "rows against a plane": lambda: against(opened, white, np.ones(D), strict=False),
         }
         spent = timed(work)

@@ -5,18 +5,24 @@ r"""Calibrated coresets: drawn by score and curvature, then weighted so that ful
    g^2 / sum g^2 + g / sum g + h / sum h + 0.1 w / W, where g = w s |zL| is the whitened score and h = w c |zL|^2
    the curvature leverage; rows whose probability reaches 1 are in for certain.
 3. `fit_weights` changes their weights w / pi as little as it can to meet, of the full data at theta-hat: the D
-   whitened scores sum w s zL; the D forms sum w c (z . C e_j)^2 / C_jj; K random forms sum w c (zL . v)^2, K = M / 3
-   (at most 400 or the D (D + 1) / 2 that fix the whole Hessian, but at least D + 20); the D sums
+   whitened scores sum w s zL; the D forms sum w c (z . C e_j)^2 / C_jj; where M allows, at least
+   (D (D + 1) / 2 + 3 D + 1) / 0.7 rows, all D (D + 1) / 2 entries of the Hessian; the D sums
    sum w l''' |zL|^2 zL / 2, which to second order are the distance of the posterior mean from the mode; and the
-   log-likelihood itself, so that the evidence agrees too.
-4. The coreset is tried out: draws of its posterior, one pass for the full data's log-likelihood there (`trial`), and
-   importance weights give the errors of its means and sds. Where they are above the tolerance, rows are drawn anew,
-   with equal shares for step 2 and for the sd of w log p over the draws, and their weights meet the full data's
-   log-likelihood at the draws as well (the scores count ten times then, and keep the mode): rows that say nothing at
-   the mode can rule the tails. The better fit is kept.
+   log-likelihood itself, so that the evidence agrees too. Without the whole Hessian the forms are then shifted so that
+   the normal approximation's sds are met, and not the curvatures alone.
+4. The coreset is tried out (`trial`): the errors of its means, sds and correlations follow from draws that are moved to
+   the full data's posterior and weighed. Where the shape of the posterior is off by more than the tolerance, rows are
+   drawn anew, with equal shares for step 2 and for the sd of w log p over the draws, and their weights meet the full
+   data's log-likelihood at the draws as well (the scores count ten times then, and keep the mode): rows that say
+   nothing at the mode can rule the tails. The better fit is kept.
 
-So the coreset has the mode of the full data, matching curvature and skewness, while the shape of the tails comes from
-real likelihood terms. When to use it: whenever the rows can be read more than once.
+What is matched: mode and marginal sds, and the means' distance from the mode to second order; correlations where
+M allows the whole Hessian, else only as far as the draw goes (errors of 0.1 at M = 20 D); shapes as far as real
+likelihood terms tell them. After the affine transport of `certify` all but the shape is exact.
+
+Passes: one that checks the rows, two for pilots, about three of Newton's, one at the mode; the try-out has a sample of
+rows, and passes over all of them only where that does not tell enough, or where rows are to be drawn anew. When to use
+it: whenever the rows can be read more than once.
 """
 
 from dataclasses import dataclass, replace
@@ -25,9 +31,12 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from bayescore.coresets.calibration.drift import scale_at
-from bayescore.coresets.calibration.fits import Calibration, Fitted
-from bayescore.coresets.calibration.pilot import MAX_PILOTS, PosteriorScale, full_mode, sums_at
-from bayescore.coresets.draws.fixed_size import draw_candidates
+from bayescore.coresets.calibration.fits import CORRELATION, Calibration, Fitted
+from bayescore.coresets.calibration.paired import Errors
+from bayescore.coresets.calibration.pilot import MAX_PILOTS, Shares, full_mode, survey
+from bayescore.coresets.calibration.remainder import sample_rows
+from bayescore.coresets.calibration.totals import rows_for_all
+from bayescore.coresets.draws.fixed_size import Chosen
 from bayescore.coresets.method import Built, Facts
 from bayescore.coresets.reducing import Anchored, Answered, Reduced, Reduction
 from bayescore.data.opened import Opened
@@ -49,19 +58,27 @@ class Point(NamedTuple):
     size: int
     mean_error: float
     sd_error: float
+    correlation_error: float
+
+    @property
+    def error(self) -> float:
+        """The largest, as it is compared with a tolerance."""
+        return max(self.mean_error, self.sd_error, CORRELATION * self.correlation_error)
 
 
 @dataclass(frozen=True)
 class CalibratedFacts(Facts):
     """The prior; errors to expect under it; what the weights miss; rows in for certain and dropped; sizes tried.
 
-    `mean_error` is that of a mean, in posterior sds, `sd_error` relative; `residual_mean` and `residual_curvature` are
-    what the weights miss; `size_curve` has for each size tried a dict of size, mean_error and sd_error.
+    `mean_error` is that of a mean, in posterior sds, `sd_error` relative, `correlation_error` that of a correlation;
+    `residual_mean` and `residual_curvature` are what the weights miss; `size_curve` has for each size tried a dict of
+    size and the three errors.
     """
 
     prior: str
     mean_error: float
     sd_error: float
+    correlation_error: float
     residual_mean: float
     residual_curvature: float
     certain: int
@@ -80,13 +97,15 @@ class Calibrated(Anchored):
         Prior under which the mode is sought; only the likelihood is calibrated, so that the coreset serves other priors
         of like strength too.
     tolerance : float, default 0.05
-        Error to aim at with ``size="auto"``, of means in posterior sds and of sds relatively.
+        Error to aim at with ``size="auto"``, of means in posterior sds and of sds relatively; three times that of
+        correlations.
 
     Notes
     -----
     By far the most accurate method where rows do not repeat. With ``size="auto"`` the size is the smallest of those
-    tried, from max(50, 5 D) to 80 D, whose predicted error is within `tolerance`; they and their errors are in
-    ``core.params["size_curve"]``.
+    tried, from max(50, 5 D) to 80 D (160 D where 40 D have the whole Hessian), whose predicted error is within
+    `tolerance`; they and their errors are in ``core.params["size_curve"]``. The mode and the marginal sds are matched;
+    correlations too where the rows are enough for the whole Hessian: up to D = 21 at 20 D.
     """
 
     prior: Prior | None = None
@@ -121,17 +140,16 @@ class Calibrated(Anchored):
         prior = self.mode_prior
         tolerance = TOLERANCE if self.tolerance is None else self.tolerance
         prior.table(opened.n_features)  # shapes
-        seeds = np.random.default_rng(seed).integers(2**62, size=MAX_PILOTS + 2).tolist()
-        mode = full_mode(opened, likelihood, prior, seeds[:MAX_PILOTS])
-        sums = sums_at(opened, PosteriorScale(likelihood, mode.beta, mode.factor))
+        seeds = np.random.default_rng(seed).integers(2**62, size=MAX_PILOTS + 3).tolist()
+        mode, shares = full_mode(opened, likelihood, prior, seeds[:MAX_PILOTS])
         n_rows = opened.scan.n_rows
-        start = min(n_rows, max(100, 20 * len(mode.beta)) if size is None else size)
+        start = min(n_rows, default_size(opened.n_features) if size is None else size)
         largest = min(n_rows, LARGEST * start)
-        candidates = draw_candidates(opened, sums.probability, largest, seeds[-2])
+        found = survey(opened, shares, largest, sample_rows(opened.n_features), (seeds[-2], seeds[-3]))
         part = mode.terms - prior_part(mode.beta, prior)
-        calibration = Calibration(opened, likelihood, prior, sums, part, candidates, seeds[-1], seeds[-2], largest)
+        calibration = Calibration(opened, prior, shares, part, found, seeds[-1], seeds[-2], largest)
         if start == n_rows:
-            curve = [replace(calibration.fit(start), mean_error=0.0, sd_error=0.0)]  # all rows, with their own weights
+            curve = [replace(calibration.fit(start), errors=Errors(0.0, 0.0, 0.0))]  # all rows, with their own weights
         elif size is None:
             curve = calibration.search(start, tolerance)
         else:
@@ -145,11 +163,12 @@ class Calibrated(Anchored):
         prior = self.mode_prior
         theta = self.mode(rows, likelihood).beta if asked.anchor is None else asked.anchor
         white, part = scale_at(rows, theta, likelihood, prior)
-        sums = sums_at(opened, white)
+        every = Chosen(rows, np.ones(len(rows)), len(rows))
+        shares = Shares.estimated(white, every, opened.scan.weight_total)
         draw_seed, own_seed = np.random.default_rng(asked.seed).integers(2**62, size=2).tolist()
-        candidates = draw_candidates(opened, sums.probability, asked.size, draw_seed)
-        calibration = Calibration(opened, likelihood, prior, sums, part, candidates, own_seed, draw_seed, asked.size)
-        fitted = calibration.fit(asked.size)
+        found = survey(opened, shares, asked.size, 0, (draw_seed, 0))
+        calibration = Calibration(opened, prior, shares, part, found, own_seed, draw_seed, asked.size)
+        fitted = calibration.fit(asked.size, sds=False)  # what nodes meet must add up
         return Reduced(fitted.rows, fitted.residual_mean, anchor=theta)
 
     def answered(self, rows: WeightedData, asked: Reduction) -> Answered:
@@ -158,12 +177,19 @@ class Calibrated(Anchored):
         return Answered(built.rows, built.facts.mean_error, built.facts.sd_error, built.facts)
 
 
+def default_size(n_features: int) -> int:
+    """Return the rows that a search begins with: 20 a column, up to 40 where that is enough for the whole Hessian."""
+    fits = rows_for_all(n_features)
+    return max(100, 20 * n_features, fits if fits <= 40 * n_features else 0)
+
+
 def _facts(best: Fitted, curve: list[Fitted], prior: Prior) -> CalibratedFacts:
-    points = [Point(fit.size, fit.mean_error, fit.sd_error) for fit in sorted(curve, key=lambda fit: fit.size)]
+    points = [Point(fit.size, *fit.errors) for fit in sorted(curve, key=lambda fit: fit.size)]
     return CalibratedFacts(
         prior=repr(prior),
-        mean_error=best.mean_error,
-        sd_error=best.sd_error,
+        mean_error=best.errors.mean,
+        sd_error=best.errors.sd,
+        correlation_error=best.errors.correlation,
         residual_mean=best.residual_mean,
         residual_curvature=best.residual_curvature,
         certain=best.certain,
@@ -176,11 +202,11 @@ def _facts(best: Fitted, curve: list[Fitted], prior: Prior) -> CalibratedFacts:
 def _warn_of(built: Built[CalibratedFacts], asked: int | None, tolerance: float) -> None:
     """Warn if a coreset's error is expected to be more than twice the tolerance, and say what would do."""
     facts = built.facts
-    error = max(facts.mean_error, facts.sd_error)
+    error = max(facts.mean_error, facts.sd_error, CORRELATION * facts.correlation_error)
     if error <= 2.0 * tolerance:
         return
     points = [Point(**point) for point in facts.size_curve]  # type: ignore[arg-type]
-    enough = [point.size for point in points if max(point.mean_error, point.sd_error) <= tolerance]
+    enough = [point.size for point in points if point.error <= tolerance]
     remedy = (
         f"size={min(enough)} would do"
         if enough

@@ -165,7 +165,7 @@ class Opened:
             If an entry is NaN, infinite or too large; the message names its column, and its row.
         """
         names = self.design.names
-        return Scan.of(list(self.map(partial(block_range, names), "checking rows")), names)
+        return Scan.of(list(self.map(partial(block_range, names), "checking rows", canonical=True)), names)
 
     def through(self, design: Design) -> "Opened":
         """Return raw rows put through a design; what is known of them is kept, and passes go on counting."""

@@ -133,6 +133,16 @@ def prior_part(beta: FloatArray, prior: Prior) -> Terms:
     return Terms(value, gradient, table[2:] if family == MULTIVARIATE_NORMAL else np.diag(curvature))
 
 
+def width_precision(likelihood_precision: FloatArray, beta: FloatArray, prior: Prior) -> FloatArray:
+    """Return minus the Hessian at the mode `beta` that says how wide the posterior is, shape (D, D).
+
+    Of a Laplace prior the kink's curvature says nothing of its width, its variance does.
+    """
+    if prior.family == LAPLACE:
+        return likelihood_precision + np.diag(0.5 / prior.table(len(beta))[1] ** 2)
+    return likelihood_precision + prior_part(beta, prior).precision
+
+
 def posterior(data: WeightedData, likelihood: str | Likelihood, prior: Prior, purpose: str = "this") -> TargetDensity:
     """Return the posterior density of `data`; the prior must have a density in closed form."""
     check_density(prior, purpose).table(data.n_features)

@@ -115,3 +115,36 @@ def log_p_near(eta: FloatArray, link: Likelihood, near: float, moves: FloatArray
                 x = row[i]
                 rest = third / 6.0 + x * (fourth / 24.0 + x * (fifth / 120.0))
                 row[i] = log_p + x * (s + x * (-0.5 * c + x * rest))
+
+
+@jit
+def remainders_near(eta: FloatArray, link: Likelihood, near: float, moves: FloatArray) -> None:
+    """Replace moves x of eta, shape (n, S), by log p(eta + x) less its series of degree 2; eta has shape (n,).
+
+    Of a row that moves by at most `near`, by the terms of degree 3 to 5, so that nothing cancels.
+    """
+    n_draws = moves.shape[1]
+    tile, terms, scratch = np.zeros(TILE), np.empty((4, TILE)), np.empty((3, TILE))
+    higher, exact, there = np.empty((2, TILE)), np.empty(n_draws), np.empty(n_draws)
+    for start in range(0, len(eta), TILE):
+        width = min(TILE, len(eta) - start)
+        tile[:width] = eta[start : start + width]
+        link.derivatives(tile, terms, scratch)
+        link.higher(tile, terms, higher)
+        for lane in range(width):
+            row, far = moves[start + lane], 0
+            for i in range(n_draws):
+                far += abs(row[i]) > near
+            log_p, s, c, third = terms[0, lane], terms[1, lane], terms[2, lane], terms[3, lane]
+            if far:
+                for i in range(n_draws):
+                    there[i] = row[i] + tile[lane]
+                link.rows(there, exact)
+                for i in range(n_draws):
+                    x = row[i]
+                    row[i] = (exact[i] - log_p) - x * (s - 0.5 * x * c)
+                continue
+            fourth, fifth = higher[0, lane], higher[1, lane]
+            for i in range(n_draws):
+                x = row[i]
+                row[i] = x * x * x * (third / 6.0 + x * (fourth / 24.0 + x * (fifth / 120.0)))

@@ -4,7 +4,7 @@ import numpy as np
 
 from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.newton import find_mode
-from bayescore.models.posterior import TargetDensity, likelihood_terms
+from bayescore.models.posterior import TargetDensity, likelihood_terms, width_precision
 from bayescore.models.priors import LAPLACE
 from bayescore.types import FloatArray
 
@@ -14,10 +14,8 @@ def mode_and_scale(target: TargetDensity, guess: FloatArray | None = None) -> tu
     mode = find_mode(target.terms, np.zeros(target.n_features) if guess is None else guess)
     if target.prior.family != LAPLACE:
         return mode.beta, factor_of_inverse(mode.terms.precision)
-    # the kink's curvature says nothing of the prior's width, its variance does
     own = likelihood_terms(mode.beta, target.Z, target.weights, target.likelihood).precision
-    variance = 2.0 * target.prior.table(target.n_features)[1] ** 2
-    return mode.beta, factor_of_inverse(own + np.diag(1.0 / variance))
+    return mode.beta, factor_of_inverse(width_precision(own, mode.beta, target.prior))
 
 
 def spread_starts(target: TargetDensity, chains: int, stream: np.random.SeedSequence) -> tuple[FloatArray, FloatArray]:

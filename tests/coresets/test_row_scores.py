@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from bayescore.coresets.calibration.pilot import PosteriorScale, by_size
+from bayescore.coresets.calibration.pilot import PosteriorScale, Shares, by_size, survey
 from bayescore.coresets.draws import fixed_size
-from bayescore.coresets.draws.fixed_size import candidates, draw_candidates
+from bayescore.coresets.draws.fixed_size import Chosen, candidates, draw_candidates
 from bayescore.coresets.scores.factor import block_factor, data_factor, whitening
-from bayescore.coresets.scores.row_scores import column_squares, leverage_rows
+from bayescore.coresets.scores.row_scores import leverage_rows
 from bayescore.coresets.separation import hyperplane
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
@@ -35,9 +35,21 @@ def test_scores_and_their_sums(likelihood):
     g, h = white.scores(rows)
     np.testing.assert_allclose(g, rows.weights * likelihood.score(eta) * length, rtol=1e-11)
     np.testing.assert_allclose(h, rows.weights * likelihood.curvature(eta) * length**2, rtol=1e-10)
-    sums = white.sums(rows)
-    np.testing.assert_allclose(sums[:3], [g @ g, g.sum(), h.sum()], rtol=1e-11)
-    np.testing.assert_allclose(sums[3:], white.pulls(rows).sum(axis=1), rtol=1e-9, atol=1e-9 * np.abs(sums[3:]).max())
+    third = likelihood.third(eta)
+    reach = rows.weights * (np.abs(third) * length**3 / 6.0 + likelihood.curvature(eta) * length**4 / 24.0)
+    np.testing.assert_allclose(white.look(rows).reach, reach, rtol=1e-9)
+    shares = Shares.estimated(white, Chosen(rows, np.ones(len(rows)), len(rows)), rows.weights.sum())
+    np.testing.assert_allclose(shares.probability(rows).sum(), 3.1, rtol=1e-11)
+    found = survey(Opened(as_source(rows), block_rows=300), shares, 50, 80, (1, 2))
+    pulls = (0.5 * rows.weights * third * length**2) @ (rows.Z @ white.factor)
+    np.testing.assert_allclose(found.pull, pulls, rtol=1e-9, atol=1e-9 * np.abs(pulls).max())
+    assert found.total == pytest.approx(3.1)
+    assert len(found.sample.rows) == 80
+    p = shares.far(white.look(found.sample.rows), found.sample.rows.weights)
+    sure = found.sample.inclusion == 1.0
+    assert 0 < found.sample.certain == np.count_nonzero(sure) < 80
+    left = shares.far(white.look(rows), rows.weights).sum() - p[sure].sum()
+    np.testing.assert_allclose(found.sample.inclusion[~sure], (80 - found.sample.certain) * p[~sure] / left, rtol=1e-9)
 
 
 @LINKS
@@ -56,7 +68,7 @@ def test_leverages_and_squares():
     plain = np.minimum(rows.weights * ((rows.X @ basis) ** 2).sum(axis=1), 1.0)
     assert plain.max() == 1.0
     np.testing.assert_allclose(leverage_rows(rows.X, rows.y, rows.weights, basis), plain, rtol=1e-12)
-    np.testing.assert_allclose(column_squares(rows.X, rows.weights), rows.weights @ rows.X**2, rtol=1e-12)
+    np.testing.assert_allclose(Opened(as_source(rows)).scan.squares, rows.weights @ rows.X**2, rtol=1e-12)
 
 
 def test_sizes_of_rows_sum_to_one():
@@ -124,7 +136,7 @@ def test_candidates_are_the_best_of_all_rows(monkeypatch, levels, step):
         return part
 
     monkeypatch.setattr(fixed_size, "candidates", counted)
-    found = draw_candidates(Opened(as_source(rows), block_rows=step), lambda block: block.X[:, 0].copy(), size, seed)
+    found, _ = draw_candidates(Opened(as_source(rows), block_rows=step), lambda block: block.X[:, 0].copy(), size, seed)
     assert sum(passed) < n / 2  # most rows of most blocks
     key = fixed_size.hash_uniforms(0, n, seed) / p
     best = set(np.lexsort((np.arange(n), -p))[: size + 1]) | set(np.lexsort((np.arange(n), key))[: size + 1])

@@ -3,10 +3,8 @@
 import numpy as np
 import pytest
 
-from bayescore.coresets.calibration.pilot import PosteriorScale, sums_at
-from bayescore.coresets.calibration.totals import CURVATURE, LEVEL, MAX_FORMS, MORE_FORMS, Totals
-from bayescore.data.opened import Opened
-from bayescore.data.sources import as_source
+from bayescore.coresets.calibration.pilot import PosteriorScale
+from bayescore.coresets.calibration.totals import CURVATURE, LEVEL, Totals, rows_for_all
 from bayescore.models.likelihoods import LIKELIHOODS
 from bayescore.models.newton import find_mode
 from bayescore.models.posterior import likelihood_terms, posterior
@@ -30,8 +28,8 @@ def problem(link):
 @pytest.mark.parametrize("link", LIKELIHOODS)
 def test_the_shares_of_all_rows_add_up_to_the_totals(link):
     rows, white, part = problem(link)
-    totals = Totals.at(white, part, N, np.random.default_rng(0))
-    values = totals.values(sums_at(Opened(as_source(rows)), white).pull)
+    totals = Totals.at(white, part, N)
+    values = totals.values(white.pulls(rows).sum(axis=1))
     for name, share, value in zip(values._fields, totals.shares(rows), values, strict=True):
         if value is not None:
             np.testing.assert_allclose(share.sum(axis=1), value, rtol=1e-8, atol=1e-8, err_msg=name)
@@ -40,21 +38,26 @@ def test_the_shares_of_all_rows_add_up_to_the_totals(link):
 
 
 def test_sizes_of_the_groups_and_what_they_count():
-    _, white, part = problem("logistic")
-    for n_rows, n_forms in ((30, D + MORE_FORMS), (10**6, D + MORE_FORMS)):
-        assert Totals.at(white, part, n_rows, np.random.default_rng(0)).directions.shape == (D, D + n_forms)
-    wide = PosteriorScale(white.likelihood, np.zeros(60), np.eye(60))
-    assert Totals.at(wide, part, 10**6, np.random.default_rng(0)).directions.shape == (60, 60 + MAX_FORMS)
-    totals = Totals.at(white, part, N, np.random.default_rng(0))
+    rows, white, part = problem("logistic")
+    least = rows_for_all(D)
+    assert least == 33  # of 10 + 3 x 4 + 1 totals
+    for n_rows, n_forms in ((least - 1, 0), (least, D * (D + 1) // 2)):
+        totals = Totals.at(white, part, n_rows)
+        assert len(totals.shares(rows).forms) == len(totals.values(np.zeros(D)).forms) == n_forms
+    wide = PosteriorScale(white.likelihood, np.zeros(200), np.eye(200))
+    assert not Totals.at(wide, part, 10**6).whole  # the fit would be too dear
+    totals = Totals.at(white, part, N)
     values = totals.values(np.zeros(D))
     # the prior is weak, so that the likelihood's curvature is nearly that of the posterior
     np.testing.assert_allclose(values.marginals, CURVATURE, rtol=0.02)
     assert abs(values.level[0]) == pytest.approx(LEVEL)
+    whitened = white.factor.T @ part.precision @ white.factor
+    assert np.linalg.norm(values.forms) == pytest.approx(CURVATURE * np.linalg.norm(whitened))
 
 
 def test_stacked_totals_are_taken_apart_again():
     _, white, part = problem("probit")
-    values = Totals.at(white, part, 60, np.random.default_rng(0)).values(np.arange(4.0))
+    values = Totals.at(white, part, 60).values(np.arange(4.0))
     for groups in (values, values._replace(draws=np.arange(7.0))):
         for mine, theirs in zip(groups, groups.split(groups.stacked()), strict=True):
             np.testing.assert_array_equal(mine, theirs)

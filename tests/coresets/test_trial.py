@@ -1,48 +1,56 @@
-"""Trying a coreset out: predicted errors against exact ones of normal posteriors, and the draw of rows that move."""
+"""Trying a coreset out: predicted errors against exact ones, the sampled log-likelihood, and rows that move."""
+
+import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from bayescore.coresets.calibration.trial import N_DRAWS, Trial, importance, tempered, try_out
+from bayescore.coresets.calibration.paired import Weighed, errors_between, importance
+from bayescore.coresets.calibration.remainder import Expansion
+from bayescore.coresets.calibration.trial import N_DRAWS, Problem, tempered, try_out
 from bayescore.coresets.draws.draw import hash_uniforms
-from bayescore.coresets.draws.fixed_size import Candidates, distinct, draw_candidates
+from bayescore.coresets.draws.fixed_size import distinct, draw_candidates, select
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
 from bayescore.limits import MIN_ESS_SHARE
 from bayescore.models.likelihoods import LIKELIHOODS
-from bayescore.models.posterior import log_likelihoods
-from bayescore.models.priors import Normal
+from bayescore.models.newton import find_mode
+from bayescore.models.posterior import likelihood_terms, log_likelihoods, posterior
+from bayescore.models.priors import Laplace, Normal
+from bayescore.models.transport import Transport
 from bayescore.types import WeightedData, stack
 
 logistic = LIKELIHOODS["logistic"]
+PRIOR = Normal(0.0, 4.0)
 
 
-def normal_trial(shift, scale, seed=0, n=20_000):
-    """Return a trial whose draws are N(0, I_3); the full data's posterior is N(shift e_1, diag(scale^2, 1, 1))."""
+def normal_pair(shift, covariance, seed=0, n=2000):
+    """Return draws of N(0, I_3) and, moved, of N(shift e_1, covariance)."""
     draws = np.random.default_rng(seed).standard_normal((n, 3))
-    own = np.zeros(n)
-    full = 0.5 * draws[:, 0] ** 2 - 0.5 * (draws[:, 0] - shift) ** 2 / scale**2
-    nothing = WeightedData(np.zeros((1, 3)), np.ones(1, np.int8), np.ones(1), np.zeros(1, np.int64))
-    empty = Candidates(np.ones(1), np.ones(1), np.zeros(1, np.int64), nothing)
-    return Trial(logistic, draws, own, full, empty, 1.0), nothing
+    mean = np.array([shift, 0.0, 0.0])
+    moved = Transport.between(np.zeros(3), np.eye(3), mean, np.linalg.inv(covariance))(draws)
+    return Weighed(draws, np.zeros(n)), Weighed(moved, np.zeros(n))
+
+
+@pytest.mark.parametrize(("shift", "scale", "r"), [(0.3, 1.0, 0.0), (0.0, 0.8, 0.3), (-0.5, 0.9, -0.1), (0.0, 1, 0.0)])
+def test_predicted_errors_of_normal_posteriors(shift, scale, r):
+    """The draws' noise is shared: errors are known to some 0.001 from 2000 draws, whose own means are off by 0.02."""
+    covariance = np.array([[scale**2, scale * r, 0.0], [scale * r, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    found = errors_between(*normal_pair(shift, covariance))
+    # the difference of means of draws with other sds has some of their noise left
+    assert found.mean == pytest.approx(abs(shift) / scale, abs=0.005 + 0.1 * abs(1.0 - scale))
+    assert found.sd == pytest.approx(abs(1.0 / scale - 1.0), abs=0.005 + 0.05 * abs(r))
+    assert found.correlation == pytest.approx(abs(r), abs=0.02 * (r != 0) + 1e-9)
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(("shift", "scale"), [(0.3, 1.0), (0.0, 0.8), (-0.5, 0.9)])
-def test_predicted_errors_of_normal_posteriors(shift, scale):
-    """Errors to first order, with Monte Carlo sds of at most 0.01: 5 of them are allowed, false alarm 1e-6 each."""
-    trial, nothing = normal_trial(shift, scale)
-    mean, sd = trial.errors(nothing)  # rows of zeros: a constant log-likelihood, so the posterior of the draws
-    assert mean == pytest.approx(abs(shift) / scale, abs=0.05)
-    assert sd == pytest.approx(abs(1 + (shift / scale) ** 2 - 1 + (1 / scale**2 - 1)) / 2, abs=0.08)
-    wrong, _ = normal_trial(0.05, 1.0)  # negative control: a full-data posterior with a far smaller error
-    assert wrong.errors(nothing)[0] == pytest.approx(0.05, abs=0.03)
-
-
-def test_posteriors_that_do_not_overlap_are_said_to_be_far_apart():
-    """By the sd of the difference of the log-likelihoods, here 6 x - 18: 6, known to 0.03 (five of them allowed)."""
-    trial, nothing = normal_trial(6.0, 1.0)
-    assert trial.errors(nothing) == pytest.approx((6.0, 6.0), abs=0.15)
+def test_weights_tell_errors_of_shape():
+    """Importance weights of N(0.2, 1) on draws of N(0, 1): 0.2, with a Monte Carlo sd of 0.006; 5 of them allowed."""
+    draws = np.random.default_rng(1).standard_normal((20_000, 2))
+    other = Weighed(draws, 0.2 * draws[:, 0])
+    assert errors_between(Weighed(draws, np.zeros(20_000)), other).mean == pytest.approx(0.2, abs=0.03)
+    assert errors_between(other, other) == (0.0, 0.0, 0.0)
 
 
 def test_importance_weights_are_cut_off_and_tempered():
@@ -57,6 +65,15 @@ def test_importance_weights_are_cut_off_and_tempered():
     np.testing.assert_allclose(tempered(np.zeros(400)), 1 / 400)
 
 
+def problem_of(rows, size=len, prior=PRIOR, seed=5):
+    """Return the posterior of rows about its mode, and the sample of them that remainders are estimated from."""
+    mode = find_mode(posterior(rows, logistic, prior).terms, np.zeros(rows.n_features), tolerance=0.01)
+    part = likelihood_terms(mode.beta, rows.X, rows.weights, logistic, rows.y)
+    found, total = draw_candidates(Opened(as_source(rows)), lambda block: 0.1 + np.abs(block.X[:, 0]), size, seed)
+    sample = select(found, size, total)
+    return Problem(logistic, prior, Expansion(logistic, mode.beta, part, sample.expanded(), sample.inclusion))
+
+
 @pytest.fixture(scope="module")
 def tried():
     rng = np.random.default_rng(1)
@@ -64,30 +81,80 @@ def tried():
     source = as_source(X, X[:, 0] + rng.logistic(size=5000) > 0, label=None, weights=None)
     rows = stack(list(source.blocks()))
     few = rows.take(slice(0, 300)).with_weights(np.full(300, 5000 / 300))
-    return (
-        source,
-        rows,
-        few,
-        try_out(Opened(source), few, logistic, Normal(0.0, 4.0), np.zeros(3), seed=0, draw_seed=1, size=100),
-    )
+    trial = try_out(problem_of(rows, 1000), few, 0)
+    return source, rows, few, trial, trial.over_all_rows(Opened(source), draw_seed=1, size=100)
+
+
+@pytest.mark.statistical
+def test_a_sample_of_rows_tells_the_log_likelihood_within_its_standard_error(tried):
+    """Errors over 20 samples: their root mean square is the one stated, within 40% (false alarm below 1e-4)."""
+    _, rows, _, trial, _ = tried
+    truth = log_likelihoods(trial.full.draws, rows, logistic)
+    squares, stated = [], []
+    for seed in range(20):
+        values, error = problem_of(rows, 1000, seed=seed).expansion.at_draws(trial.full.draws)
+        squares.append(((values - truth) - (values - truth).mean()).var())
+        stated.append(error)
+    assert np.sqrt(np.mean(squares)) == pytest.approx(np.mean(stated), rel=0.4)
+    assert np.mean(stated) < 0.1 * truth.std()
+    # all rows: no error, and the same values
+    values, error = problem_of(rows, 5000).expansion.at_draws(trial.full.draws)
+    assert error == 0.0
+    np.testing.assert_allclose(values, truth, rtol=1e-9)
 
 
 def test_a_trial_passes_over_all_rows(tried):
-    _, rows, few, trial = tried
-    np.testing.assert_allclose(trial.full, log_likelihoods(trial.draws, rows, logistic), rtol=1e-10)
-    np.testing.assert_allclose(trial.own, log_likelihoods(trial.draws, few, logistic), rtol=1e-10)
-    moves = rows.weights * logistic.log_p(rows.Z @ trial.draws.T).std(axis=1)
+    _, rows, _, first, trial = tried
+    assert first.candidates is None
+    assert first.error > trial.error == 0.0
+    draws = trial.full.draws
+    np.testing.assert_allclose(trial.values, log_likelihoods(draws, rows, logistic), rtol=1e-10)
+    ratio = trial.values + trial.problem.log_prior(draws) - trial.base.log_density
+    np.testing.assert_allclose(trial.full.log_weights - ratio, (trial.full.log_weights - ratio)[0], atol=1e-8)
+    moves = rows.weights * logistic.log_p(rows.Z @ draws.T).std(axis=1)
     np.testing.assert_allclose(trial.probability(rows), moves, rtol=1e-6)
     assert trial.total == pytest.approx(moves.sum())
-    assert len(trial.draws) == N_DRAWS
+    assert len(draws) == N_DRAWS
     # of the 100 rows with the largest moves and the 100 with the smallest keys, and one more of each; no others
     keys = hash_uniforms(0, len(rows), 1) / moves
     expected = np.union1d(np.argsort(-moves)[:101], np.argsort(keys)[:101])
     np.testing.assert_array_equal(trial.candidates.position, expected)
 
 
+@pytest.mark.parametrize("prior", [PRIOR, Laplace(0.0, 0.05)])
+def test_errors_of_a_sample_and_of_all_rows(tried, prior):
+    """A uniform draw of 300 is off by about sqrt(5000 / 300) = 4 sd where the prior is weak; all rows by nothing."""
+    _, rows, few, _, _ = tried
+    trial = try_out(problem_of(rows, 5000, prior=prior), few, 0)
+    own, full = (find_mode(posterior(data, logistic, prior).terms, np.zeros(3)) for data in (few, rows))
+    found = trial.errors(few)
+    if prior == PRIOR:
+        assert found.mean == pytest.approx(np.abs((own.beta - full.beta) / full.sd).max(), rel=0.1)
+        assert found.sd == pytest.approx(np.abs(own.sd / full.sd - 1.0).max(), abs=0.03)
+    assert found.mean > 0.5
+    assert max(trial.errors(rows)) < 0.01
+    assert trial.shape_error(rows) < 0.01
+
+
+def test_posteriors_that_do_not_overlap_are_said_to_be_far_apart(tried):
+    """By the sd of the log weights, which moved draws leave at 0 here: 6, by construction."""
+    _, rows, few, _, trial = tried
+    first = trial.full.draws[:, 0]
+    apart = Weighed(trial.full.draws, 6.0 * (first - first.mean()) / first.std())
+    found = replace(
+        trial, full=Weighed(apart.draws, trial.problem.own(few, trial.base).log_weights + apart.log_weights)
+    )
+    assert found.errors(few) == pytest.approx((6.0, 6.0, 6.0))
+    assert found.shape_error(few) == math.inf
+    # whereas a posterior 28 sd away, of rows of one label, is moved over: the error is known
+    one = few.take(few.y > 0)
+    one = WeightedData(one.X * np.array([50.0, 1.0, 1.0]), one.y, one.weights, one.index)
+    far = try_out(problem_of(rows, 5000), one, 0)
+    assert far.errors(one).mean == pytest.approx(27.6, rel=0.1)
+
+
 def test_shares_of_all_rows_meet_the_totals(tried):
-    _, rows, few, trial = tried
+    _, rows, few, _, trial = tried
     shares, totals = trial.shares_and_totals(rows)
     np.testing.assert_allclose(shares.sum(axis=1), totals, atol=1e-8)
     shares, totals = trial.shares_and_totals(few)  # negative control: a sample misses them
@@ -95,7 +162,8 @@ def test_shares_of_all_rows_meet_the_totals(tried):
 
 
 def test_candidates_of_several_draws_hold_each_row_once(tried):
-    source, _, _, trial = tried
-    both = distinct([trial.candidates, draw_candidates(Opened(source), lambda block: block.weights, 100, 1)])
+    source, _, _, _, trial = tried
+    more, _ = draw_candidates(Opened(source), lambda block: block.weights, 100, 1)
+    both = distinct([trial.candidates, more])
     assert len(set(both.position.tolist())) == len(both.position) == len(both.rows)
     np.testing.assert_array_equal(both.rows.index, both.position)

@@ -53,4 +53,4 @@ def test_constant_columns_are_found_and_a_design_moves_the_range(rng):
 def test_entries_whose_squares_overflow_are_refused():
     low, high = np.array([-1.0, 0.0]), np.array([1.0, 2.0 * MAX_ENTRY])
     with pytest.raises(DataError, match="column 'b' has entries above 1e\\+100 in size; rescale it: squares overflow"):
-        Scan.of([BlockRange(3, low, high, 1.0, 1.0, 3)], ("a", "b"))
+        Scan.of([BlockRange(3, low, high, 1.0, 1.0, 3, high)], ("a", "b"))

@@ -55,13 +55,13 @@ def score_covariance(
     """
     D = rows.n_features
     white, part = scale_at(rows, anchor, likelihood, prior)
-    shares = Totals.at(white, part, len(rows), np.random.default_rng(0)).shares(rows)
+    shares = Totals.at(white, part, len(rows)).shares(rows)
     Z = rows.Z
     scores = (rows.weights * likelihood.score(Z @ theta))[:, None] * Z
     _, group = np.unique(Z, axis=0, return_inverse=True)
     m = int(group.max()) + 1
     others = len(shares.stacked()) - len(shares.forms)
-    used = min(len(shares.forms), m // 2 - others)  # as many of the random forms as leave half of the rows to tell
+    used = min(len(shares.forms), m // 2 - others)  # as many of the forms as leave half of the rows to tell
     if used < 0:
         return np.full((D, D), np.nan)
     x = shares._replace(forms=shares.forms[:used]).stacked().T

@@ -9,17 +9,23 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bayescore.coresets.calibration.pilot import SCORE_TOTAL, Sums
+from bayescore.coresets.calibration.paired import Errors
+from bayescore.coresets.calibration.pilot import Shares, Survey
+from bayescore.coresets.calibration.remainder import Expansion
 from bayescore.coresets.calibration.totals import CURVATURE, Totals
-from bayescore.coresets.calibration.trial import Trial, try_out
+from bayescore.coresets.calibration.trial import Problem, Trial, try_out
 from bayescore.coresets.calibration.weights import fit_weights
 from bayescore.coresets.draws.fixed_size import Candidates, choose, distinct
 from bayescore.data.opened import Opened
-from bayescore.models.posterior import Terms
+from bayescore.models.gaussian import factor_of_inverse
+from bayescore.models.posterior import Terms, likelihood_terms, prior_part
 from bayescore.models.priors import Prior
-from bayescore.types import Likelihood, WeightedData
+from bayescore.types import FloatArray, WeightedData
 
 MAX_ROUNDS = 2  # a third one was never better
+CORRELATION = 1.0 / 3.0  # how much an error of a correlation counts: the largest is one of D^2 / 2
+UNKNOWN = Errors(math.inf, math.inf, math.inf)
+SD_STEPS = 1  # times that marginal curvatures are set anew
 SCORE_FACTOR = 10.0  # on the scores where there are draws to meet too, which would outvote the mode
 
 
@@ -39,8 +45,8 @@ class Fitted:
         Largest relative error left in a marginal curvature.
     rounds : int
         Times that rows were drawn and fitted anew.
-    mean_error, sd_error : float
-        Largest error to expect of a mean, in posterior sds, and relative error of an sd.
+    errors : Errors
+        Largest errors to expect of a mean, in posterior sds, of an sd, relatively, and of a correlation.
     """
 
     rows: WeightedData
@@ -49,13 +55,12 @@ class Fitted:
     residual_mean: float
     residual_curvature: float
     rounds: int
-    mean_error: float = math.inf
-    sd_error: float = math.inf
+    errors: Errors = UNKNOWN
 
     @property
     def error(self) -> float:
-        """The larger of the two errors to expect."""
-        return max(self.mean_error, self.sd_error)
+        """The largest of the errors to expect, that of a correlation by a third."""
+        return max(self.errors.mean, self.errors.sd, CORRELATION * self.errors.correlation)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,38 +68,53 @@ class Calibration:
     """All that fits of several sizes share: one mode, one draw of candidates, one set of totals."""
 
     opened: Opened
-    likelihood: Likelihood
     prior: Prior
-    sums: Sums
+    shares: Shares
     likelihood_part: Terms
-    candidates: Candidates
+    survey: Survey
     seed: int
     draw_seed: int
     largest: int
 
+    @property
+    def problem(self) -> Problem:
+        """The posterior of the full data."""
+        white, sample = self.shares.white, self.survey.sample
+        expansion = Expansion(white.likelihood, white.theta, self.likelihood_part, sample.expanded(), sample.inclusion)
+        return Problem(white.likelihood, self.prior, expansion)
+
     def drawn(self, size: int, trials: Sequence[Trial]) -> tuple[WeightedData, int]:
         """Return `size` rows, drawn by score and curvature and by what moved the log-likelihood in `trials`."""
-        if not trials:
-            return choose(self.candidates, size, SCORE_TOTAL)
-        known = distinct([self.candidates, *(trial.candidates for trial in trials)])
-        p = self.sums.probability(known.rows) / SCORE_TOTAL
+        candidates, total = self.survey.candidates, self.survey.total
+        found = [trial.candidates for trial in trials if trial.candidates is not None]
+        if not found:
+            return choose(candidates, size, total)
+        known = distinct([candidates, *found])
+        p = self.shares.probability(known.rows) / total
         for trial in trials:
             p += trial.probability(known.rows) / (trial.total * len(trials))
         u = known.key * known.probability
         return choose(Candidates(p, u / p, known.position, known.rows), size, 2.0)
 
-    def fit(self, size: int, trials: Sequence[Trial] = ()) -> Fitted:
-        """Fit the weights of `size` rows, to the draws of the last of `trials` too."""
+    def fit(self, size: int, trials: Sequence[Trial] = (), *, sds: bool = True) -> Fitted:
+        """Fit the weights of `size` rows, to the draws of the last of `trials` too.
+
+        To first order marginal curvatures fix marginal sds; what the rest of the Hessian, met in part only, adds is
+        taken off the curvatures if `sds`.
+        """
         rows, certain = self.drawn(size, trials)
-        rng = np.random.default_rng([self.seed, size])
-        meant = Totals.at(self.sums.white, self.likelihood_part, len(rows), rng)
-        shares, totals = meant.shares(rows), meant.values(self.sums.pull)
+        meant = Totals.at(self.shares.white, self.likelihood_part, len(rows))
+        shares, totals = meant.shares(rows), meant.values(self.survey.pull)
         score_factor = SCORE_FACTOR if trials else 1.0
         if trials:
             each, wanted = trials[-1].shares_and_totals(rows)
             shares = shares._replace(scores=shares.scores * score_factor, draws=each)
             totals = totals._replace(scores=totals.scores * score_factor, draws=wanted)
-        fit = fit_weights(shares.stacked(), totals.stacked())
+        stacked = shares.stacked()
+        fit = fit_weights(stacked, totals.stacked())
+        for _ in range(0 if meant.whole or not sds else SD_STEPS):
+            totals = totals._replace(marginals=totals.marginals + CURVATURE * self._variance_error(rows, fit.factors))
+            fit = fit_weights(stacked, totals.stacked(), start=fit.dual)
         left, kept = totals.split(fit.residual), fit.factors > 0.0
         return Fitted(
             rows.take(kept).with_weights((rows.weights * fit.factors)[kept]),
@@ -105,33 +125,39 @@ class Calibration:
             len(trials),
         )
 
+    def _variance_error(self, rows: WeightedData, factors: FloatArray) -> FloatArray:
+        """Return how much larger the normal approximation's variances are with weights so changed, relatively, (D,)."""
+        white = self.shares.white
+        prior = prior_part(white.theta, self.prior)
+        own = likelihood_terms(white.theta, rows.X, rows.weights * factors, white.likelihood, rows.y) + prior
+        spread, scale = factor_of_inverse(own.precision), factor_of_inverse((self.likelihood_part + prior).precision)
+        return np.asarray((spread**2).sum(axis=1) / (scale**2).sum(axis=1) - 1.0)
+
     def judged(self, fitted: Fitted, trial: Trial) -> Fitted:
         """Return `fitted` with the errors that `trial` predicts."""
-        mean_error, sd_error = trial.errors(fitted.rows)
-        return replace(fitted, mean_error=mean_error, sd_error=sd_error)
+        return replace(fitted, errors=trial.errors(fitted.rows))
 
     def refine(self, size: int, tolerance: float) -> tuple[Fitted, Trial]:
-        """Return the best of up to 1 + `MAX_ROUNDS` fits of `size` rows, and its trial; a pass for each."""
+        """Return the best of up to 1 + `MAX_ROUNDS` fits of `size` rows, and its trial.
+
+        Rows are drawn anew only where the shape of the posterior is off: a mode or a Hessian that the weights could not
+        meet is not mended by that. A pass for each such fit, and one where the sample of rows does not tell enough.
+        """
         best: tuple[Fitted, Trial] | None = None
         trials: list[Trial] = []
         for rounds in range(1 + MAX_ROUNDS):
             fitted = self.fit(size, trials)
-            trial = try_out(
-                self.opened,
-                fitted.rows,
-                self.likelihood,
-                self.prior,
-                self.sums.white.theta,
-                seed=self.seed + rounds,
-                draw_seed=self.draw_seed,
-                size=self.largest,
-            )
-            trials.append(trial)
+            trial = try_out(self.problem, fitted.rows, self.seed + rounds)
+            if trials or trial.error > tolerance:
+                trial = trial.over_all_rows(self.opened, draw_seed=self.draw_seed, size=self.largest)
             fitted = self.judged(fitted, trial)
             if best is None or fitted.error < best[0].error:
                 best = fitted, trial
-            if best[0].error <= tolerance:
+            if best[0].error <= tolerance or rounds == MAX_ROUNDS or best[1].shape_error(best[0].rows) <= tolerance:
                 break
+            if trial.candidates is None:
+                trial = trial.over_all_rows(self.opened, draw_seed=self.draw_seed, size=self.largest)
+            trials.append(trial)
         assert best is not None
         return best
 
@@ -147,7 +173,7 @@ class Calibration:
                 fitted, _ = self.refine(min(2 * fitted.size, self.largest), tolerance)
                 curve.append(fitted)
         elif fitted.rounds == 0:
-            smallest = max(50, 5 * self.candidates.rows.n_features)
+            smallest = max(50, 5 * self.opened.n_features)
             while fitted.error <= tolerance and (size := round(fitted.size / math.sqrt(2.0))) >= smallest:
                 fitted = self.judged(self.fit(size), trial)
                 curve.append(fitted)

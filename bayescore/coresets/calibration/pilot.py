@@ -1,18 +1,22 @@
-"""The mode of the full data in few passes, and what a draw by score and curvature needs to know there.
+"""The mode of the full data in few passes, and one more pass there for the draws that a calibration needs.
 
 Newton's method on the full data starts from the mode of a *pilot*, some thousands of rows: first drawn by the size of
 the row, then by score at the mode of the first. A plain uniform pilot knows nothing of rare columns, and Newton's
 method can need 30 passes from where it ends. A pilot that turns out to have missed something is drawn anew.
+
+Passes: one for each pilot (two, as a rule), one for each Newton step (three), one at the mode (`survey`). What scales
+the terms of a row's probability is estimated from the pilot, for no draw needs it exactly; totals are exact.
 """
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
-from bayescore.coresets.draws.fixed_size import Probability, choose, draw_candidates
-from bayescore.coresets.scores.row_scores import column_squares, leverage_rows, score_rows, score_sums
+from bayescore.coresets.calibration.remainder import EQUAL_SHARE
+from bayescore.coresets.draws.fixed_size import Candidates, Chosen, Pool, Probability, draw_candidates, select
+from bayescore.coresets.scores.row_scores import leverage_rows, predictors, score_rows
 from bayescore.data.opened import Opened
 from bayescore.models.newton import Mode, cholesky_and_decrement, find_mode
 from bayescore.models.posterior import Terms, likelihood_terms, posterior, prior_part
@@ -20,7 +24,15 @@ from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, Likelihood, WeightedData
 
 MAX_PILOTS = 5
-SCORE_TOTAL = 3.1  # sum over all rows of `Sums.probability`
+
+
+class RowScores(NamedTuple):
+    """Of each row, shape (n,): g, h, the reach (`remainder`), and w l''' abs(zL)^2 / 2, which times zL is its pull."""
+
+    g: FloatArray
+    h: FloatArray
+    reach: FloatArray
+    third: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,79 +43,115 @@ class PosteriorScale:
     theta: FloatArray
     factor: FloatArray
 
+    def look(self, block: WeightedData) -> RowScores:
+        """Return what draws need to know of rows."""
+        eta, squares = predictors(block.X, block.y, self.theta, np.ascontiguousarray(self.factor))
+        return RowScores(*score_rows(eta, squares, block.weights, self.likelihood))
+
     def scores(self, block: WeightedData) -> tuple[FloatArray, FloatArray]:
         """Return whitened score norms g = w s |zL| and curvature leverages h = w |c| |zL|^2, shape (n,) each."""
-        g, h = score_rows(*self._arguments(block))
-        return g, h
+        return self.look(block)[:2]
 
     def pulls(self, block: WeightedData) -> FloatArray:
         r"""Return each row's part of the mean's distance from the mode, in posterior sds, shape (D, n).
 
         To second order E[theta] - mode = L sum_n w_n l'''_n |z_n L|^2 (z_n L) / 2 (Tierney and Kadane 1986).
         """
-        rows = block.Z
-        white = rows @ self.factor
-        third = block.weights * self.likelihood.third(rows @ self.theta)
-        return np.asarray((0.5 * third * (white**2).sum(axis=1)) * white.T)
-
-    def sums(self, block: WeightedData) -> FloatArray:
-        """Return the sums over rows of g^2, g, h and the pulls, shape (3 + D,)."""
-        totals = score_sums(*self._arguments(block))
-        return np.concatenate([totals[:3], totals[3:] @ self.factor])
-
-    def _arguments(self, block: WeightedData) -> tuple[Any, ...]:
-        factor = np.ascontiguousarray(self.factor)
-        return block.X, block.y, block.weights, self.theta, factor, self.likelihood
+        return np.asarray(self.look(block).third * (block.Z @ self.factor).T)
 
 
 @dataclass(frozen=True, eq=False)
-class Sums:
-    """Sums over all rows at a point: g^2, g, h, w, and the pulls, shape (D,)."""
+class Shares:
+    """What the terms of a row's probability are divided by: sums over all rows of g^2, g, h, reach and w, about."""
 
     white: PosteriorScale
     squares: float
     norms: float
     leverages: float
+    reach: float
     weights: float
-    pull: FloatArray
 
-    def probability(self, block: WeightedData) -> FloatArray:
+    @classmethod
+    def estimated(cls, white: PosteriorScale, sample: Chosen, weight_total: float) -> "Shares":
+        """Return the sums as a sample of the rows has them."""
+        g, h, reach, _ = white.look(sample.rows)
+        least = np.finfo(float).tiny  # columns may all be zero
+        sums = (max(float((value / sample.inclusion).sum()), least) for value in (g**2, g, h, reach))
+        squares, norms, leverages, far = sums
+        return cls(white, squares, norms, leverages, far, weight_total)
+
+    def of(self, found: RowScores, weights: FloatArray) -> FloatArray:
         """Return p = g^2 / sum g^2 + g / sum g + h / sum h + 0.1 w / W, shape (n,)."""
-        g, h = self.white.scores(block)
-        rest = h * (1.0 / self.leverages) + block.weights * (0.1 / self.weights)
+        g, h = found.g, found.h
+        rest = h * (1.0 / self.leverages) + weights * (0.1 / self.weights)
         return np.asarray(g * (g * (1.0 / self.squares) + 1.0 / self.norms) + rest)
 
+    def probability(self, block: WeightedData) -> FloatArray:
+        """Return p of the rows of a block, shape (n,)."""
+        return self.of(self.white.look(block), block.weights)
 
-def sums_at(opened: Opened, white: PosteriorScale) -> Sums:
-    """Return the sums at `white`; one pass."""
-    total = np.sum(list(opened.map(lambda _, block: white.sums(block), "scores", canonical=True)), axis=0)
-    squares, norms, leverages = np.maximum(total[:3], np.finfo(float).tiny).tolist()  # columns may all be zero
-    return Sums(white, squares, norms, leverages, opened.scan.weight_total, total[3:])
+    def far(self, found: RowScores, weights: FloatArray) -> FloatArray:
+        """Return the probabilities by reach, shape (n,), of the sample that estimates remainders."""
+        return np.asarray(found.reach * (1.0 / self.reach) + weights * (EQUAL_SHARE / self.weights))
+
+
+class Survey(NamedTuple):
+    """What one pass at a point finds.
+
+    `candidates` of draws by score and curvature and the sum `total` of their p over all rows; the exact total of the
+    pulls, shape (D,); a sample by reach.
+    """
+
+    candidates: Candidates
+    total: float
+    pull: FloatArray
+    sample: Chosen
+
+
+def survey(opened: Opened, shares: Shares, size: int, sample_size: int, seeds: tuple[int, int]) -> Survey:
+    """Return candidates for up to `size` rows, the pulls' total, and a sample for remainders; one pass."""
+    white = shares.white
+    near, far = Pool(size, seeds[0]), Pool(sample_size, seeds[1])
+
+    def look(start: int, block: WeightedData) -> tuple[Candidates, Candidates, FloatArray]:
+        found = white.look(block)
+        p, q = shares.of(found, block.weights), shares.far(found, block.weights)
+        pull = (found.third * block.y) @ block.X
+        return near.of(p, start, block), far.of(q, start, block), np.append(pull, [p.sum(), q.sum()])
+
+    sums: FloatArray = np.zeros(len(white.theta) + 2)
+    for close, reaching, part in opened.map(look, "scores", canonical=True):
+        near.add(close)
+        far.add(reaching)
+        sums = sums + part
+    sample = select(far.best(), sample_size, float(sums[-1]))
+    return Survey(near.best(), float(sums[-2]), sums[:-2] @ white.factor, sample)
 
 
 def by_size(opened: Opened) -> Probability:
-    """Return p = (1/2 + |x / rms|^2 / (2 D)) w / W, which sums to 1; one pass.
+    """Return p = (1/2 + |x / rms|^2 / (2 D)) w / W, which sums to 1.
 
     Rows of rare categories are large once their columns are scaled, so a pilot drawn so sees every column.
     """
-    parts = opened.map(lambda _, block: column_squares(block.X, block.weights), "sizes of rows", canonical=True)
-    squares: FloatArray = np.maximum(sum(parts), np.finfo(float).tiny)
+    squares = np.maximum(opened.scan.squares, np.finfo(float).tiny)
     share = 0.5 / opened.scan.weight_total
     scaled = np.diag(np.sqrt(0.5 / (squares * len(squares))))
     return lambda block: leverage_rows(block.X, block.y, block.weights, scaled) + block.weights * share
 
 
-def full_mode(opened: Opened, likelihood: Likelihood, prior: Prior, seeds: list[int]) -> Mode:
-    """Return the MAP of the full data to 0.01 posterior sd; `seeds` has `MAX_PILOTS` entries."""
-    n_features = opened.n_features
+def full_mode(opened: Opened, likelihood: Likelihood, prior: Prior, seeds: list[int]) -> tuple[Mode, Shares]:
+    """Return the MAP of the full data to 0.01 posterior sd, and the shares of its rows there by the last pilot.
+
+    `seeds` has `MAX_PILOTS` entries.
+    """
+    n_features, weight = opened.n_features, opened.scan.weight_total
     size = min(opened.scan.n_rows, max(5000, 30 * n_features))
 
-    def pilot(
-        probability: Probability, total: float, seed: int, start: FloatArray
-    ) -> tuple[WeightedData, PosteriorScale]:
-        rows, _ = choose(draw_candidates(opened, probability, size, seed), size, total)
-        mode = find_mode(posterior(rows, likelihood, prior).terms, start, tolerance=1e-3)
-        return rows, PosteriorScale(likelihood, mode.beta, mode.factor)
+    def pilot(probability: Probability, seed: int, start: FloatArray) -> tuple[Chosen, PosteriorScale]:
+        found, total = draw_candidates(opened, probability, size, seed)
+        chosen = select(found, size, total)
+        mode = find_mode(posterior(chosen.expanded(), likelihood, prior).terms, start, tolerance=1e-3)
+        return chosen, PosteriorScale(likelihood, mode.beta, mode.factor)
 
     def full_terms(beta: FloatArray) -> Terms:
         total = prior_part(beta, prior)
@@ -115,12 +163,14 @@ def full_mode(opened: Opened, likelihood: Likelihood, prior: Prior, seeds: list[
             total = total + part
         return total
 
-    _, white = pilot(by_size(opened), 1.0, seeds[0], np.zeros(n_features))
+    chosen, white = pilot(by_size(opened), seeds[0], np.zeros(n_features))
     for seed in seeds[1:]:
-        sums = sums_at(opened, white)
-        rows, white = pilot(sums.probability, SCORE_TOTAL, seed, white.theta)
+        shares = Shares.estimated(white, chosen, weight)
+        chosen, white = pilot(shares.probability, seed, white.theta)
         here = full_terms(white.theta)
         # a pilot that saw everything ends where the full score is about as large as the pilot's own standard error
-        if cholesky_and_decrement(here)[1] <= 2.0 * math.sqrt(float((white.scores(rows)[0] ** 2).sum())):
+        spread = (white.scores(chosen.expanded())[0] ** 2).sum()
+        if cholesky_and_decrement(here)[1] <= 2.0 * math.sqrt(float(spread)):
             break
-    return find_mode(full_terms, white.theta, first=here, tolerance=0.01)
+    mode = find_mode(full_terms, white.theta, first=here, tolerance=0.01)
+    return mode, Shares.estimated(PosteriorScale(likelihood, mode.beta, mode.factor), chosen, weight)

@@ -7,8 +7,8 @@ group     entries   total
 ========= ========= =====================================================================================
 scores    D         sum w s zL, in posterior sds
 marginals D         sum w c (z . C e_j)^2 / C_jj: relative curvatures along the columns
-forms     K         sum w c (zL . v)^2 for random v: K = M / 3, at most 400 or the D (D + 1) / 2 that fix the
-                    whole Hessian, but at least D + 20
+forms     K         the whole whitened Hessian sum w c (zL)(zL)', K = D (D + 1) / 2, where that leaves enough rows free
+                    (`rows_for_all`); else none: to meet some of so many costs more freedom than it gains
 pulls     D         sum w l''' \|zL\|^2 zL / 2: to second order the distance of the mean from the mode
 level     1         sum w log p, so that the evidence agrees too
 draws     S         sum w log p at draws of a trial (`trial`)
@@ -23,10 +23,10 @@ import numpy as np
 
 from bayescore.coresets.calibration.pilot import PosteriorScale
 from bayescore.models.posterior import Terms
-from bayescore.types import FloatArray, WeightedData
+from bayescore.types import FloatArray, IntArray, WeightedData
 
-MAX_FORMS = 400  # the fit costs forms^2 x rows
-MORE_FORMS = 20  # than columns, at least
+MAX_TOTALS = 0.7  # of the rows, for the whole Hessian: with more, too few weights stay positive
+MAX_COST = 10**10  # of a step of the fit with the whole Hessian, totals^2 x rows: 0.3 s
 CURVATURE = 3.0  # how much a relative error of a curvature counts beside an error of a mean in posterior sds
 LEVEL = 100.0  # size of the log-likelihood, in the units of the other totals, or the fit is ill-conditioned
 
@@ -53,26 +53,24 @@ class Groups(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Totals:
-    """Totals at a point: the point and its scale, the log-likelihood's terms there, and the forms' directions.
+    """Totals at a point: the point and its scale, the log-likelihood's terms there, and what there is of the Hessian.
 
-    `directions`, shape (D, D + K), has those of the marginal curvatures first.
+    `marginal`, shape (D, D), has the directions of the marginal curvatures; `whole` is whether all of it is met.
     """
 
     white: PosteriorScale
     part: Terms
-    directions: FloatArray
+    marginal: FloatArray
+    whole: bool
 
     @classmethod
-    def at(cls, white: PosteriorScale, part: Terms, n_rows: int, rng: np.random.Generator) -> Self:
-        """Return the totals that `n_rows` rows are to meet at a point, with random forms."""
-        L = white.factor
-        D = len(L)
-        covariance = L @ L.T
-        marginal = CURVATURE * covariance / np.sqrt(np.diagonal(covariance))
-        n_forms = max(D + MORE_FORMS, min(D * (D + 1) // 2, n_rows // 3, MAX_FORMS))
-        spread = L @ rng.standard_normal((D, n_forms)) * (CURVATURE / math.sqrt(2.0 * n_forms)) ** 0.5
+    def at(cls, white: PosteriorScale, part: Terms, n_rows: int) -> Self:
+        """Return the totals that `n_rows` rows are to meet at a point."""
+        covariance = white.factor @ white.factor.T
         # a form's factor multiplies (z . d)^2, hence the roots
-        return cls(white, part, np.concatenate([marginal / math.sqrt(CURVATURE), spread], axis=1))
+        marginal = math.sqrt(CURVATURE) * covariance / np.sqrt(np.diagonal(covariance))
+        n_totals = _n_totals(len(covariance))
+        return cls(white, part, marginal, n_totals <= MAX_TOTALS * n_rows and n_totals**2 * n_rows <= MAX_COST)
 
     @property
     def level(self) -> float:
@@ -81,28 +79,42 @@ class Totals:
 
     def shares(self, rows: WeightedData) -> Groups:
         """Return the shares of rows."""
-        white, D = self.white, len(self.directions)
+        white = self.white
         Z = rows.Z
-        eta = Z @ white.theta
+        eta, W = Z @ white.theta, Z @ white.factor
         score = rows.weights * white.likelihood.score(eta)
         curvature = rows.weights * white.likelihood.curvature(eta)
-        forms = (curvature[:, None] * (Z @ self.directions) ** 2).T
+        i, j, factor = self._entries()
         return Groups(
-            scores=(score[:, None] * (Z @ white.factor)).T,
-            marginals=forms[:D],
-            forms=forms[D:],
+            scores=(score[:, None] * W).T,
+            marginals=curvature * ((Z @ self.marginal) ** 2).T,
+            forms=W.T[i] * (curvature * W.T)[j] * factor[:, None],
             pulls=white.pulls(rows),
             level=(self.level * rows.weights * white.likelihood.log_p(eta))[None],
         )
 
     def values(self, pull: FloatArray) -> Groups:
         """Return the totals of all rows, whose pulls add up to `pull`, shape (D,)."""
-        D = len(self.directions)
-        forms = ((self.part.precision @ self.directions) * self.directions).sum(axis=0)
+        L, precision = self.white.factor, self.part.precision
+        i, j, factor = self._entries()
         return Groups(
-            scores=self.white.factor.T @ self.part.gradient,
-            marginals=forms[:D],
-            forms=forms[D:],
+            scores=L.T @ self.part.gradient,
+            marginals=((precision @ self.marginal) * self.marginal).sum(axis=0),
+            forms=(L.T @ precision @ L)[i, j] * factor,
             pulls=pull,
             level=np.array([self.level * self.part.value]),
         )
+
+    def _entries(self) -> tuple[IntArray, IntArray, FloatArray]:
+        """Return entries of the Hessian, all on and below the diagonal or none, and what each counts."""
+        i, j = np.tril_indices(len(self.marginal) if self.whole else 0)
+        return i, j, np.where(i == j, CURVATURE, math.sqrt(2.0) * CURVATURE)
+
+
+def rows_for_all(n_features: int) -> int:
+    """Return how many rows can meet the whole Hessian beside the other totals."""
+    return math.ceil(_n_totals(n_features) / MAX_TOTALS)
+
+
+def _n_totals(n_features: int) -> int:
+    return n_features * (n_features + 1) // 2 + 3 * n_features + 1

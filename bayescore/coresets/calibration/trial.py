@@ -1,8 +1,11 @@
-r"""Trying a coreset out: draws of its posterior, the full data's log-likelihood there, and the errors to expect.
+r"""Trying a coreset out: its posterior against the full data's, by the same draws moved to both (`paired`).
 
-For draws theta_s of the posterior of a coreset with log-likelihood L~, and L that of the full data, weights
-proportional to exp(L(theta_s) - L~(theta_s)) turn them into draws of the full-data posterior. The errors of *any*
-weighted rows follow from the same draws, by weights exp(L'(theta_s) - L~(theta_s)), without another pass.
+The draws are independent ones of the coreset's normal approximation, weighed, where at least half of them count, else
+draws of its posterior by MALA. Moved to the full data's mode and Hessian they need the full data's log-likelihood
+there: from its second-order expansion and a sample of rows (`remainder`) where the sample's standard error is below the
+tolerance, else by a pass over all rows. So any other weighted rows can be judged by the same draws too.
+
+A pass over all rows also finds those that move the log-likelihood over the draws, for a draw that knows the tails.
 """
 
 import math
@@ -11,69 +14,160 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bayescore.coresets.draws.fixed_size import Candidates, candidates, keep, stack_candidates
+from bayescore.coresets.calibration.paired import Errors, Weighed, errors_between, importance
+from bayescore.coresets.calibration.remainder import Expansion
+from bayescore.coresets.draws.fixed_size import Candidates, Pool
 from bayescore.data.opened import Opened
 from bayescore.data.passes.threads import available_cores
 from bayescore.limits import MIN_ESS_SHARE
-from bayescore.models.posterior import log_likelihood_tiles, log_likelihoods, moments_over_draws, posterior
+from bayescore.models.density import prior_terms
+from bayescore.models.gaussian import factor_of_inverse
+from bayescore.models.newton import find_mode
+from bayescore.models.posterior import (
+    likelihood_terms,
+    log_likelihood_tiles,
+    log_likelihoods,
+    moments_over_draws,
+    posterior,
+    prior_part,
+    width_precision,
+)
 from bayescore.models.priors import Prior
+from bayescore.models.transport import Transport
 from bayescore.samplers import mala
 from bayescore.samplers.run import run_chains
-from bayescore.samplers.start import mode_and_scale
 from bayescore.types import FloatArray, Likelihood, WeightedData
 
 N_DRAWS = 500
 DRAWS = 6.0  # how much the log-likelihoods at the draws count, all together, beside the other totals (`totals`)
+NORMAL_ESS_SHARE = 0.5  # of the draws, that must count for those of the normal approximation to do
 _CHAINS = 2
 
 
 @dataclass(frozen=True, eq=False)
-class Trial:
-    """Draws of a coreset's posterior, shape (S, D), and the log-likelihoods there, shape (S,) each."""
+class Base:
+    """Draws, shape (S, D), their log density there, shape (S,), and its mode and minus its Hessian."""
+
+    draws: FloatArray
+    log_density: FloatArray
+    mode: FloatArray
+    precision: FloatArray
+
+    def moved(self, mode: FloatArray, precision: FloatArray) -> FloatArray:
+        """Return the draws moved to another mode and minus the Hessian there."""
+        return Transport.between(self.mode, self.precision, mode, precision)(self.draws)
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A posterior of the full data: link, prior and the log-likelihood's expansion about the mode."""
 
     likelihood: Likelihood
-    draws: FloatArray
-    own: FloatArray
-    full: FloatArray
-    candidates: Candidates
-    total: float
+    prior: Prior
+    expansion: Expansion
+
+    def log_prior(self, draws: FloatArray) -> FloatArray:
+        """Return the log prior density at draws, shape (S,)."""
+        D, family = draws.shape[1], self.prior.family
+        assert family is not None
+        table, scratch = self.prior.table(D), np.empty((2, D))
+        return np.array([prior_terms(point, family, table, scratch[0], scratch[1]) for point in draws])
+
+    def at_mode(self) -> tuple[FloatArray, FloatArray]:
+        """Return the mode of the full data's posterior, by a Newton step from nearby, and its `width_precision`."""
+        at, part = self.expansion.at, self.expansion.part
+        here = part + prior_part(at, self.prior)
+        return at + np.linalg.solve(here.precision, here.gradient), width_precision(part.precision, at, self.prior)
+
+    def at_own_mode(self, rows: WeightedData) -> tuple[FloatArray, FloatArray]:
+        """Return the same of the posterior of `rows`."""
+        target = posterior(rows, self.likelihood, self.prior)
+        mode = find_mode(target.terms, self.expansion.at, tolerance=1e-4)
+        own = likelihood_terms(mode.beta, target.Z, target.weights, self.likelihood).precision
+        return mode.beta, width_precision(own, mode.beta, self.prior)
+
+    def own(self, rows: WeightedData, base: Base, at: tuple[FloatArray, FloatArray] | None = None) -> Weighed:
+        """Return the base's draws moved to the posterior of `rows`, and weighed; `at` is what `at_own_mode` says."""
+        draws = base.moved(*(self.at_own_mode(rows) if at is None else at))
+        values = log_likelihoods(draws, rows, self.likelihood) + self.log_prior(draws)
+        return Weighed(draws, values - base.log_density)
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """A coreset tried out: the base's draws moved to the full data's posterior, and the log-likelihood there, (S,).
+
+    `error` is the standard error of the log-likelihoods' differences; 0 once all rows were passed over, which also
+    finds `candidates` and the `total` of their probabilities.
+    """
+
+    problem: Problem
+    base: Base
+    full: Weighed
+    values: FloatArray
+    error: float
+    candidates: Candidates | None = None
+    total: float = math.nan
+
+    def errors(self, rows: WeightedData) -> Errors:
+        """Return the errors to expect of the posterior of `rows`.
+
+        Where the draws do not cover both posteriors, the sd of the log weights stands for all: it tells that they are
+        far apart, not how far.
+        """
+        own = self.problem.own(rows, self.base)
+        if min(own.ess, self.full.ess) < MIN_ESS_SHARE * len(own.draws):
+            spread = float((self.full.log_weights - own.log_weights).std())
+            return Errors(spread, spread, spread)
+        return errors_between(own, self.full)
+
+    def shape_error(self, rows: WeightedData) -> float:
+        """Return what is left of the errors of `rows` where mode and Hessian are mended: their posterior's shape.
+
+        It is what rows that know of the tails are drawn for.
+        """
+        own = Weighed(self.full.draws, self.problem.own(rows, self.base).log_weights)
+        if min(own.ess, self.full.ess) < MIN_ESS_SHARE * len(self.values):
+            return math.inf
+        found = errors_between(own, self.full)
+        return max(found.mean, found.sd)
 
     def probability(self, rows: WeightedData) -> FloatArray:
         """Return w sd_s l(theta_s), shape (n,): how much each row moves the log-likelihood over the draws."""
-        return np.concatenate([moves for _, _, moves in _moves(self.draws, rows, self.likelihood)])
-
-    def errors(self, rows: WeightedData) -> tuple[float, float]:
-        """Return to first order the largest error of a mean, in posterior sds, and relative error of an sd.
-
-        Both are shrunk by the share of Monte Carlo noise in all coordinates' errors (James and Stein 1961), but are
-        never said to be below that noise. Where the draws do not cover both posteriors, the sd of the difference of
-        the log-likelihoods stands for both: it tells that they are far apart, not how far.
-        """
-        theirs = log_likelihoods(self.draws, rows, self.likelihood)
-        here, there = importance(theirs - self.own), importance(self.full - self.own)
-        if min(_ess(here), _ess(there)) < MIN_ESS_SHARE * len(self.draws):
-            spread = float((self.full - theirs).std())
-            return spread, spread
-        mean = there @ self.draws
-        squares = (self.draws - mean) ** 2
-        sd = np.sqrt(there @ squares)
-        change = here - there
-        return (
-            _largest(change, (self.draws - mean) / sd),
-            # of the variance, halved
-            _largest(change, 0.5 * (squares / sd**2 - 1.0)),
-        )
+        return np.concatenate([moves for _, _, moves in _moves(self.full.draws, rows, self.problem.likelihood)])
 
     def shares_and_totals(self, rows: WeightedData) -> tuple[FloatArray, FloatArray]:
         """Return the rows' shares in the centred log-likelihoods at the draws, shape (S, m), and the full data's.
 
         Draws count by their importance, so that far-off ones do not rule the fit.
         """
-        u = tempered(self.full - self.own)
+        u = tempered(self.full.log_weights)
         scale = DRAWS * np.sqrt(u)
-        each = np.concatenate([part for _, part in log_likelihood_tiles(self.draws, rows, self.likelihood)])
+        tiles = log_likelihood_tiles(self.full.draws, rows, self.problem.likelihood)
+        each = np.concatenate([part for _, part in tiles])
         each = rows.weights[:, None] * (each - (each @ u)[:, None])
-        return (each * scale).T, scale * (self.full - self.full @ u)
+        return (each * scale).T, scale * (self.values - self.values @ u)
+
+    def over_all_rows(self, opened: Opened, *, draw_seed: int, size: int) -> "Trial":
+        """Return the trial with the log-likelihood of all rows, and up to `size` rows that may join; one pass."""
+        draws, likelihood = self.full.draws, self.problem.likelihood
+        pool = Pool(size, draw_seed)
+
+        def look(start: int, block: WeightedData) -> tuple[FloatArray, float, Candidates]:
+            total, parts = np.zeros(len(draws)), []
+            for w, log_p, moves in _moves(draws, block, likelihood):
+                total += w @ log_p
+                parts.append(moves)
+            p = np.concatenate(parts)
+            return total, float(p.sum()), pool.of(p, start, block)
+
+        values, total = np.zeros(len(draws)), 0.0
+        for part, moves, more in opened.map(look, "trying the coreset out", canonical=True):
+            values += part
+            total += moves
+            pool.add(more)
+        full = Weighed(draws, self.full.log_weights + (values - self.values))
+        return Trial(self.problem, self.base, full, values, 0.0, pool.best(), total)
 
 
 def _moves(
@@ -85,78 +179,43 @@ def _moves(
         yield w, log_p, w * np.sqrt(np.maximum(moments_over_draws(log_p)[1], 1e-200))
 
 
-def importance(log_ratio: FloatArray) -> FloatArray:
-    """Return importance weights that sum to 1, cut off at sqrt(S) times their mean (Ionides 2008)."""
-    weights = np.exp(log_ratio - log_ratio.max())
-    weights = np.minimum(weights, math.sqrt(len(weights)) * weights.mean())
-    return np.asarray(weights / weights.sum())
-
-
 def tempered(log_ratio: FloatArray) -> FloatArray:
     """Return `importance` of the largest power of the ratio at which `MIN_ESS_SHARE` of the draws still count."""
     power = 1.0
-    while _ess(weights := importance(power * log_ratio)) < MIN_ESS_SHARE * len(log_ratio):
+    while 1.0 / ((weights := importance(power * log_ratio)) ** 2).sum() < MIN_ESS_SHARE * len(log_ratio):
         power *= 0.7
     return weights
 
 
-def _ess(weights: FloatArray) -> float:
-    return float(1.0 / (weights**2).sum())
-
-
-def _largest(change: FloatArray, values: FloatArray) -> float:
-    """Return the largest change of a mean of `values`, shape (S, D), less its noise, if the weights change so."""
-    errors = change @ values
-    noise = float((change**2 @ values**2).mean())
-    share = min(1.0, noise / max(float((errors**2).mean()), 1e-300))
-    return max(float(np.abs(errors).max()) * (1.0 - share), math.sqrt(noise))
-
-
-def try_out(
-    opened: Opened,
-    rows: WeightedData,
-    likelihood: Likelihood,
-    prior: Prior,
-    guess: FloatArray,
-    *,
-    seed: int,
-    draw_seed: int,
-    size: int,
-) -> Trial:
-    """Draw from the posterior of `rows` by MALA, from about `guess`, and evaluate the full data there; one pass.
-
-    `seed` is that of the posterior's draws; `draw_seed` and `size` are those of the rows that may join the coreset.
-    """
-    target = posterior(rows, likelihood, prior)
-    mode, scale = mode_and_scale(target, guess)
+def draw_base(problem: Problem, rows: WeightedData, seed: int) -> Base:
+    """Return draws of the posterior of `rows`: weighed normal ones about its mode where they do, else MALA's."""
+    mode, precision = problem.at_own_mode(rows)
+    scale = factor_of_inverse(precision)
+    own, chains = np.random.SeedSequence(seed).spawn(2)
+    normals = np.random.default_rng(own).standard_normal((N_DRAWS, len(mode)))
+    normal = Base(mode + normals @ scale.T, -0.5 * (normals**2).sum(axis=1), mode, precision)
+    if problem.own(rows, normal, (mode, precision)).ess >= NORMAL_ESS_SHARE * N_DRAWS:
+        return normal
     drawn = run_chains(
         mala,
-        (np.ascontiguousarray(scale), target.arguments()),
+        (scale, posterior(rows, problem.likelihood, problem.prior).arguments()),
         np.tile(mode, (_CHAINS, 1)),  # far-off starts can take long to come in, and nobody looks at R-hat here
-        mala.first_step_size(target.n_features),
+        mala.first_step_size(len(mode)),
         draws=N_DRAWS // _CHAINS,
         tune=100,
         thin=10,
         cores=min(_CHAINS, available_cores()),
-        seeds=np.random.SeedSequence(seed).spawn(_CHAINS),
+        seeds=chains.spawn(_CHAINS),
         progressbar=False,
     )
     draws = drawn.theta.reshape(N_DRAWS, -1)
+    values = log_likelihoods(draws, rows, problem.likelihood) + problem.log_prior(draws)
+    return Base(draws, values, mode, precision)
 
-    def look(start: int, block: WeightedData) -> tuple[FloatArray, float, Candidates]:
-        total, parts = np.zeros(N_DRAWS), []
-        for w, log_p, moves in _moves(draws, block, likelihood):
-            total += w @ log_p
-            parts.append(moves)
-        p = np.concatenate(parts)
-        return total, float(p.sum()), candidates(p, start, block, size, draw_seed)
 
-    full, total = np.zeros(N_DRAWS), 0.0
-    kept: list[Candidates] = []
-    for part, moves, more in opened.map(look, "trying the coreset out", canonical=True):
-        full += part
-        total += moves
-        kept = keep(kept, more, size)
-    return Trial(
-        likelihood, draws, log_likelihoods(draws, rows, likelihood), full, stack_candidates(kept).best(size), total
-    )
+def try_out(problem: Problem, rows: WeightedData, seed: int) -> Trial:
+    """Draw from the posterior of `rows`, move the draws to the full data's and estimate its log-likelihood there."""
+    base = draw_base(problem, rows, seed)
+    draws = base.moved(*problem.at_mode())
+    values, error = problem.expansion.at_draws(draws)
+    return Trial(problem, base, Weighed(draws, values + problem.log_prior(draws) - base.log_density), values, error)

@@ -104,13 +104,22 @@ def distinct(parts: list[Candidates]) -> Candidates:
     return Candidates(whole.probability[first], whole.key[first], whole.position[first], whole.rows.take(first))
 
 
-def choose(candidates: Candidates, size: int, total: float) -> tuple[WeightedData, int]:
-    """Return `size` rows, or all there are, with weights w / pi, and how many of them are in for certain.
+class Chosen(NamedTuple):
+    """Rows with their own weights, their inclusion probabilities pi, and how many are in for certain."""
 
-    `total` is the sum of p over all rows of the source.
-    """
+    rows: WeightedData
+    inclusion: FloatArray
+    certain: int
+
+    def expanded(self) -> WeightedData:
+        """Return the rows with weights w / pi."""
+        return self.rows.with_weights(self.rows.weights / self.inclusion)
+
+
+def select(candidates: Candidates, size: int, total: float) -> Chosen:
+    """Return `size` rows, or all there are; `total` is the sum of p over all rows of the source."""
     if len(candidates.key) <= size:
-        return candidates.rows, len(candidates.key)
+        return Chosen(candidates.rows, np.ones(len(candidates.key)), len(candidates.key))
     order = np.lexsort((candidates.position, -candidates.probability))
     p = candidates.probability[order]
     certain, left = 0, total
@@ -124,23 +133,50 @@ def choose(candidates: Candidates, size: int, total: float) -> tuple[WeightedDat
     inclusion = np.ones(len(chosen))
     inclusion[certain:] = candidates.probability[by_key] * ((size - certain) / left)
     rank = np.argsort(candidates.position[chosen])
-    rows = candidates.rows.take(chosen[rank])
-    return rows.with_weights(rows.weights / inclusion[rank]), certain
+    return Chosen(candidates.rows.take(chosen[rank]), inclusion[rank], certain)
 
 
-def draw_candidates(opened: Opened, probability: Probability, size: int, seed: int) -> Candidates:
-    """Return in one pass all rows that a draw of at most `size` rows may need; see `choose`.
+def choose(candidates: Candidates, size: int, total: float) -> tuple[WeightedData, int]:
+    """Return the rows of `select` with weights w / pi, and how many of them are in for certain."""
+    chosen = select(candidates, size, total)
+    return chosen.expanded(), chosen.certain
 
-    ``probability(block)`` gives the rows' p, shape (n,), up to a factor, row by row.
+
+def draw_candidates(opened: Opened, probability: Probability, size: int, seed: int) -> tuple[Candidates, float]:
+    """Return in one pass all rows that a draw of at most `size` rows may need, and the sum of p; see `choose`.
+
+    ``probability(block)`` gives the rows' p, shape (n,), up to a factor.
     """
-    kept: list[Candidates] = []
-    bar = Bar()
+    pool, total = Pool(size, seed), 0.0
 
-    def one(start: int, block: WeightedData) -> Candidates:
-        return candidates(probability(block), start, block, size, seed, bar)
+    def one(start: int, block: WeightedData) -> tuple[Candidates, float]:
+        p = probability(block)
+        return pool.of(p, start, block), float(p.sum())
 
-    for part in opened.map(one, "drawing rows"):
-        kept = keep(kept, part, size)
-        if len(kept) == 1:
-            bar = bar_of(kept[0], size)
-    return stack_candidates(kept).best(size)
+    for part, share in opened.map(one, "drawing rows", canonical=True):
+        pool.add(part)
+        total += share
+    return pool.best(), total
+
+
+class Pool:
+    """The candidates of the rows so far for draws of at most `size` rows, and the bar that others must pass."""
+
+    def __init__(self, size: int, seed: int) -> None:
+        self.size, self.seed = size, seed
+        self._kept: list[Candidates] = []
+        self._bar = Bar()
+
+    def of(self, p: FloatArray, start: int, block: WeightedData) -> Candidates:
+        """Return the candidates of a block, its first row at position `start`; safe in several threads."""
+        return candidates(p, start, block, self.size, self.seed, self._bar)
+
+    def add(self, part: Candidates) -> None:
+        """Take in the candidates of a block, in any order."""
+        self._kept = keep(self._kept, part, self.size)
+        if len(self._kept) == 1:
+            self._bar = bar_of(self._kept[0], self.size)
+
+    def best(self) -> Candidates:
+        """Return the candidates of all rows."""
+        return stack_candidates(self._kept).best(self.size)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from bayescore.clustering.kernels import nearest, squared_distances
-from bayescore.compiled import jit, jit_sums
+from bayescore.compiled import jit
 from bayescore.data.passes.tiles import TILE, load_tile, new_tile
 from bayescore.models.elementary import exp_minus
 from bayescore.models.terms import predictor, squared_lengths
@@ -88,77 +88,37 @@ def leverage_rows(X: FloatArray, y: LabelArray, weights: FloatArray, basis: Floa
 
 
 @jit
-def column_squares(X: FloatArray, weights: FloatArray) -> FloatArray:
-    """Return sum w x^2 of each column, shape (D,)."""
-    total = np.zeros(X.shape[1])
-    for n in range(X.shape[0]):
-        for d in range(X.shape[1]):
-            total[d] += weights[n] * X[n, d] * X[n, d]
-    return total
-
-
-@jit
-def _score_tile(
-    tile: FloatArray, weights: FloatArray, theta: FloatArray, factor: FloatArray, link: Likelihood, work: FloatArray
-) -> None:
-    """Turn the first three of nine rows of `work` into g, h and w l''' abs(zL)^2 / 2; see `pilot.PosteriorScale`."""
-    g, h, pull, eta, squares = work[0], work[1], work[2], work[3], work[4]
-    squared_lengths(tile, factor, eta, squares)
-    predictor(tile, theta, eta)
-    link.derivatives(eta, work[5:9], work[0:3])
-    for lane in range(TILE):
-        w, square = weights[lane], squares[lane]
-        g[lane] = w * work[6, lane] * math.sqrt(square)
-        h[lane] = w * abs(work[7, lane]) * square  # some likelihoods are not log-concave
-        pull[lane] = 0.5 * w * work[8, lane] * square
-
-
-@jit
-def score_rows(
-    X: FloatArray, y: LabelArray, weights: FloatArray, theta: FloatArray, factor: FloatArray, link: Likelihood
-) -> FloatArray:
-    """Return g and h of each row, shape (2, n)."""
+def predictors(X: FloatArray, y: LabelArray, theta: FloatArray, factor: FloatArray) -> FloatArray:
+    """Return z . theta and abs(zL)^2 of each row, shape (2, n); L = `factor` has shape (D, D)."""
     out = np.empty((2, len(y)))
-    tile, own, work = new_tile(X.shape[1]), np.ones(TILE), np.empty((9, TILE))
+    tile, eta, squares = new_tile(X.shape[1]), np.empty(TILE), np.empty(TILE)
     for start in range(0, len(y), TILE):
         width = min(TILE, len(y) - start)
         load_tile(X, y, start, width, tile)
-        own[:width] = weights[start : start + width]
-        _score_tile(tile, own, theta, factor, link, work)
-        out[:, start : start + width] = work[:2, :width]
+        squared_lengths(tile, factor, eta, squares)
+        predictor(tile, theta, eta)
+        out[0, start : start + width] = eta[:width]
+        out[1, start : start + width] = squares[:width]
     return out
 
 
-@jit_sums
-def _add_scores(tile: FloatArray, work: FloatArray, totals: FloatArray) -> None:
-    g, h, pull = work[0], work[1], work[2]
-    squares, norms, leverages = 0.0, 0.0, 0.0
-    for lane in range(TILE):
-        squares += g[lane] * g[lane]
-        norms += g[lane]
-        leverages += h[lane]
-    totals[0] += squares
-    totals[1] += norms
-    totals[2] += leverages
-    for d in range(tile.shape[0]):
-        total = 0.0
-        for lane in range(TILE):
-            total += pull[lane] * tile[d, lane]
-        totals[3 + d] += total
-
-
 @jit
-def score_sums(
-    X: FloatArray, y: LabelArray, weights: FloatArray, theta: FloatArray, factor: FloatArray, link: Likelihood
-) -> FloatArray:
-    """Return sums over rows of g^2, g and h, and of w l''' abs(zL)^2 / 2 times the signed row, shape (3 + D,)."""
-    totals = np.zeros(3 + X.shape[1])
-    tile, own, work = new_tile(X.shape[1]), np.zeros(TILE), np.empty((9, TILE))
-    for start in range(0, len(y), TILE):
-        width = min(TILE, len(y) - start)
-        load_tile(X, y, start, width, tile)
-        own[:width] = weights[start : start + width]
-        own[width:] = 0.0
-        _score_tile(tile, own, theta, factor, link, work)
-        _add_scores(tile, work, totals)
-    return totals
+def score_rows(eta: FloatArray, squares: FloatArray, weights: FloatArray, link: Likelihood) -> FloatArray:
+    """Return g, h, the reach and the pull's factor of each row, shape (4, n); see `pilot.PosteriorScale`."""
+    n = len(eta)
+    out = np.empty((4, n))
+    tile, terms, scratch, higher = np.zeros(TILE), np.empty((4, TILE)), np.empty((3, TILE)), np.empty(TILE)
+    for start in range(0, n, TILE):
+        width = min(TILE, n - start)
+        tile[:width] = eta[start : start + width]
+        link.derivatives(tile, terms, scratch)
+        for lane in range(width):
+            higher[lane] = math.sqrt(squares[start + lane])
+        for lane in range(width):
+            w, square, length = weights[start + lane], squares[start + lane], higher[lane]
+            curvature = abs(terms[2, lane])  # some likelihoods are not log-concave
+            out[0, start + lane] = w * terms[1, lane] * length
+            out[1, start + lane] = w * curvature * square
+            out[2, start + lane] = w * square * (abs(terms[3, lane]) * length / 6.0 + curvature * square / 24.0)
+            out[3, start + lane] = 0.5 * w * terms[3, lane] * square
+    return out

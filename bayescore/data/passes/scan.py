@@ -16,7 +16,10 @@ MAX_ENTRY = 1e100  # squared distances and their fixed-point sums stay finite
 
 
 class BlockRange(NamedTuple):
-    """Number of rows of a block, range of its columns, shapes (D,), and of its weights, and their exact sum."""
+    """Number of rows of a block, range of its columns, shapes (D,), and of its weights, and their exact sum.
+
+    `squares` has sum w x^2 of each column, shape (D,).
+    """
 
     n_rows: int
     low: FloatArray
@@ -24,11 +27,15 @@ class BlockRange(NamedTuple):
     smallest_weight: float
     largest_weight: float
     weight: int
+    squares: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
 class Scan:
-    """Number of rows, range of the columns, shapes (D,), and of the weights, and their total; entries are finite."""
+    """Number of rows, range of the columns, shapes (D,), and of the weights, and their total; entries are finite.
+
+    `squares` has sum w x^2 of each column, shape (D,), added up in the order of the blocks.
+    """
 
     n_rows: int
     low: FloatArray
@@ -36,6 +43,7 @@ class Scan:
     smallest_weight: float
     largest_weight: float
     weight_total: float
+    squares: FloatArray
 
     @property
     def largest(self) -> FloatArray:
@@ -68,23 +76,32 @@ class Scan:
             smallest_weight=min(block.smallest_weight for block in blocks),
             largest_weight=max(block.largest_weight for block in blocks),
             weight_total=weight,
+            squares=np.sum([block.squares for block in blocks], axis=0),
         )
 
     def through(self, design: Design) -> Self:
-        """Return the scan of the design matrix made of these raw columns."""
+        """Return the scan of the design matrix made of these raw columns.
+
+        Centers and scales are taken for the rows' own means and sds, which make a sum of squares that of the weights.
+        """
         low, high = (design.transform(bound[None, :])[0] for bound in (self.low, self.high))
-        return replace(self, low=low, high=high)
+        scaled = np.ones(len(self.squares)) if design.scale is None else np.array(design.scale)
+        squares = np.where(scaled != 1.0, self.weight_total, self.squares)
+        if design.intercept:
+            squares = np.append(self.weight_total, squares)
+        return replace(self, low=low, high=high, squares=squares)
 
 
 @jit
-def _column_range(X: FloatArray, low: FloatArray, high: FloatArray) -> bool:
-    """Widen `low` and `high` to the range of each column; return whether every entry is finite."""
+def _column_range(X: FloatArray, weights: FloatArray, low: FloatArray, high: FloatArray, squares: FloatArray) -> bool:
+    """Widen `low` and `high` to the range of each column, add w x^2; return whether every entry is finite."""
     total = np.zeros(X.shape[1])
     for n in range(X.shape[0]):
         for d in range(X.shape[1]):
             x = X[n, d]
             low[d] = min(low[d], x)
             high[d] = max(high[d], x)
+            squares[d] += weights[n] * (x * x)
             total[d] += x - x  # NaN for NaN and infinity
     return not np.isnan(total.sum())
 
@@ -106,8 +123,8 @@ def block_range(names: tuple[str, ...], start: int, block: WeightedData) -> Bloc
     DataError
         If an entry is NaN or infinite; the message names its row and column.
     """
-    low, high = block.X[0].copy(), block.X[0].copy()
-    if not _column_range(block.X, low, high):
-        check_finite(block.X, names, start)
     w = block.weights
-    return BlockRange(len(block), low, high, float(w.min()), float(w.max()), exact_weight(w))
+    low, high, squares = block.X[0].copy(), block.X[0].copy(), np.zeros(block.n_features)
+    if not _column_range(block.X, w, low, high, squares):
+        check_finite(block.X, names, start)
+    return BlockRange(len(block), low, high, float(w.min()), float(w.max()), exact_weight(w), squares)

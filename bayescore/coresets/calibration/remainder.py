@@ -1,0 +1,89 @@
+r"""What is left of the full data's log-likelihood beyond second order, estimated from some of its rows.
+
+With value, gradient g and minus the Hessian H of the log-likelihood known at a point t,
+
+.. math:: L(\theta) = L(t) + g'\delta - \tfrac12 \delta' H \delta + \sum_n w_n e_n(\theta), \qquad \delta = \theta - t,
+
+so that only the remainders e_n have to be summed. A row's is of the order of its `reach`,
+
+.. math:: w \left(|l'''| |zL|^3 / 6 + |c| |zL|^4 / 24\right),
+
+LL' the posterior's covariance; rows are drawn by that and by 0.1 of an equal share, without replacement, and weigh
+w / pi in the sum, whose standard error over rows is known too (Horvitz and Thompson 1952, for Poisson sampling). Where
+draws lie far from t, as on separated data, that error is large, and only a pass over all rows will do.
+
+When to use it: for the log-likelihood of many rows at many points near their mode.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from bayescore.models.posterior import Terms
+from bayescore.models.terms import remainders_near
+from bayescore.types import FloatArray, Likelihood, WeightedData
+
+EQUAL_SHARE = 0.1  # of the probabilities, for rows that move only far out
+SAMPLE_ROWS = 20_000  # beyond that a pass over all rows is dearer only where there are many
+SAMPLE_ENTRIES = 4_000_000  # of the sample, 32 MB
+_CACHE = 1 << 17  # entries of a tile of rows: 1 MB
+
+
+def sample_rows(n_features: int) -> int:
+    """Return how many rows a sample has: `SAMPLE_ROWS`, fewer where they have many columns, but at least 5000."""
+    return max(5000, min(SAMPLE_ROWS, SAMPLE_ENTRIES // n_features))
+
+
+class Estimate(NamedTuple):
+    """Values at draws, shape (S,), up to a constant, and the standard error of their differences."""
+
+    values: FloatArray
+    error: float
+
+
+@dataclass(frozen=True, eq=False)
+class Expansion:
+    """The log-likelihood of many rows to second order at a point, and a sample of them for what is left.
+
+    Parameters
+    ----------
+    likelihood : Likelihood
+        The link.
+    at : array, shape (D,)
+        The point t.
+    part : Terms
+        Value, gradient and minus the Hessian of the log-likelihood of all rows there.
+    rows : WeightedData
+        The sample, with weights w / pi.
+    inclusion : array, shape (m,)
+        pi of each row; 1 for rows that are in for certain.
+    """
+
+    likelihood: Likelihood
+    at: FloatArray
+    part: Terms
+    rows: WeightedData
+    inclusion: FloatArray
+
+    def at_draws(self, draws: FloatArray) -> Estimate:
+        """Return the log-likelihood of all rows at draws, shape (S, D), and its standard error.
+
+        That is the root mean square, over draws, of the standard error of the difference from the mean of all draws: no
+        mean of a function of the draws with sd 1 is off by more than it.
+        """
+        moves = draws - self.at
+        part = self.part
+        values = part.value + moves @ part.gradient - 0.5 * ((moves @ part.precision) * moves).sum(axis=1)
+        variance, step = 0.0, max(1, _CACHE // len(draws))
+        columns = np.ascontiguousarray(moves.T)
+        for start in range(0, len(self.rows), step):
+            cut = slice(start, start + step)
+            Z = self.rows.X[cut] * self.rows.y[cut, None]
+            rest = Z @ columns
+            remainders_near(Z @ self.at, self.likelihood, self.likelihood.near, rest)
+            w = self.rows.weights[cut]
+            values = values + w @ rest
+            spread = np.vecdot(rest, rest) / len(draws) - rest.mean(axis=1) ** 2
+            variance += float((w**2 * (1.0 - self.inclusion[cut])) @ np.maximum(spread, 0.0))
+        return Estimate(values, float(np.sqrt(variance)))
