@@ -145,9 +145,10 @@ class Calibrated(Anchored):
         n_rows = opened.scan.n_rows
         start = min(n_rows, default_size(opened.n_features) if size is None else size)
         largest = min(n_rows, LARGEST * start)
-        found = survey(opened, shares, largest, sample_rows(opened.n_features), (seeds[-2], seeds[-3]))
+        n_sample = sample_rows(shares.reach, tolerance, opened.n_features)
+        found = survey(opened, shares, start, n_sample, (seeds[-2], seeds[-3]))
         part = mode.terms - prior_part(mode.beta, prior)
-        calibration = Calibration(opened, prior, shares, part, found, seeds[-1], seeds[-2], largest)
+        calibration = Calibration(opened, prior, shares, part, found, seeds[-1], seeds[-2], start, largest)
         if start == n_rows:
             curve = [replace(calibration.fit(start), errors=Errors(0.0, 0.0, 0.0))]  # all rows, with their own weights
         elif size is None:
@@ -165,9 +166,9 @@ class Calibrated(Anchored):
         white, part = scale_at(rows, theta, likelihood, prior)
         every = Chosen(rows, np.ones(len(rows)), len(rows))
         shares = Shares.estimated(white, every, opened.scan.weight_total)
-        draw_seed, own_seed = np.random.default_rng(asked.seed).integers(2**62, size=2).tolist()
+        draw_seed = int(np.random.default_rng(asked.seed).integers(2**62))
         found = survey(opened, shares, asked.size, 0, (draw_seed, 0))
-        calibration = Calibration(opened, prior, shares, part, found, own_seed, draw_seed, asked.size)
+        calibration = Calibration(opened, prior, shares, part, found, 0, draw_seed, asked.size, asked.size)
         fitted = calibration.fit(asked.size, sds=False)  # what nodes meet must add up
         return Reduced(fitted.rows, fitted.residual_mean, anchor=theta)
 

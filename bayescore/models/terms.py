@@ -85,6 +85,19 @@ def add_terms(
 
 
 @jit
+def derivatives_of(eta: FloatArray, link: Likelihood) -> FloatArray:
+    """Return log p, score, curvature and l''' at eta, shape (n,), as the rows of a matrix, shape (4, n)."""
+    out = np.empty((4, len(eta)))
+    tile, terms, scratch = np.zeros(TILE), np.empty((4, TILE)), np.empty((3, TILE))
+    for start in range(0, len(eta), TILE):
+        width = min(TILE, len(eta) - start)
+        tile[:width] = eta[start : start + width]
+        link.derivatives(tile, terms, scratch)
+        out[:, start : start + width] = terms[:, :width]
+    return out
+
+
+@jit
 def log_p_near(eta: FloatArray, link: Likelihood, near: float, moves: FloatArray) -> None:
     """Replace moves of eta, shape (n, S), by log p(eta + move); eta has shape (n,).
 

@@ -5,8 +5,8 @@ import pytest
 
 from bayescore.data.passes.tiles import TILE
 from bayescore.models.likelihoods import LIKELIHOODS
-from bayescore.models.posterior import likelihood_terms, log_likelihood_tiles
-from bayescore.models.terms import log_p_near
+from bayescore.models.posterior import WIDE, likelihood_terms, log_likelihood_tiles
+from bayescore.models.terms import log_p_near, remainders_near
 from bayescore.types import WeightedData
 
 LINKS = pytest.mark.parametrize("likelihood", LIKELIHOODS.values(), ids=LIKELIHOODS)
@@ -21,7 +21,7 @@ def data(n, n_features, seed=0):
 
 
 @LINKS
-@pytest.mark.parametrize(("n", "n_features"), [(1, 1), (TILE, 2), (3 * TILE + 5, 7), (200, 60)])
+@pytest.mark.parametrize(("n", "n_features"), [(1, 1), (TILE, 2), (3 * TILE + 5, 7), (200, 60), (1200, WIDE)])
 def test_terms_are_sums_over_the_rows(likelihood, n, n_features):
     rows, beta = data(n, n_features), np.random.default_rng(1).normal(size=n_features)
     terms = likelihood_terms(beta, rows.X, rows.weights, likelihood, rows.y)
@@ -42,6 +42,22 @@ def test_the_series_is_as_near_as_it_says(likelihood, spread):
     exact = likelihood.log_p(eta[:, None] + moves)
     log_p_near(eta, likelihood, likelihood.near, moves)
     np.testing.assert_allclose(moves, exact, rtol=1e-14, atol=2e-10)
+
+
+@LINKS
+@pytest.mark.parametrize("spread", [1e-3, 0.05, 3.0])
+def test_remainders_are_what_is_left_of_log_p(likelihood, spread):
+    eta = ETA[np.abs(ETA) < 20.0]
+    moves = np.random.default_rng(0).uniform(-spread, spread, (len(eta), 60))
+    x = moves.copy()
+    at = eta[:, None]
+    exact = likelihood.log_p(at + x) - likelihood.log_p(at)
+    exact -= x * (likelihood.score(at) - 0.5 * x * likelihood.curvature(at))
+    remainders_near(eta, likelihood, likelihood.near, moves)
+    np.testing.assert_allclose(moves, exact, rtol=1e-6, atol=2e-10 if spread > 1e-3 else 1e-12)
+    if spread == 1e-3:  # of the third order: differences have lost most digits, the series has not
+        third = likelihood.third(at) * x**3 / 6.0
+        np.testing.assert_allclose(moves, third, atol=1e-14)
 
 
 def test_the_series_is_used_up_to_its_limit_and_no_further():

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bayescore.coresets.calibration.paired import Errors
-from bayescore.coresets.calibration.pilot import Shares, Survey
+from bayescore.coresets.calibration.pilot import Shares, Survey, survey
 from bayescore.coresets.calibration.remainder import Expansion
 from bayescore.coresets.calibration.totals import CURVATURE, Totals
 from bayescore.coresets.calibration.trial import Problem, Trial, try_out
@@ -65,7 +65,10 @@ class Fitted:
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """All that fits of several sizes share: one mode, one draw of candidates, one set of totals."""
+    """All that fits of several sizes share: one mode, one draw of candidates, one set of totals.
+
+    The candidates do for sizes up to `reach`; `largest` is the size that a search may come to.
+    """
 
     opened: Opened
     prior: Prior
@@ -74,7 +77,13 @@ class Calibration:
     survey: Survey
     seed: int
     draw_seed: int
+    reach: int
     largest: int
+
+    def widened(self) -> "Calibration":
+        """Return the same with candidates for the largest size; one pass."""
+        found = survey(self.opened, self.shares, self.largest, 0, (self.draw_seed, 0))
+        return replace(self, survey=self.survey._replace(candidates=found.candidates), reach=self.largest)
 
     @property
     def problem(self) -> Problem:
@@ -149,14 +158,14 @@ class Calibration:
             fitted = self.fit(size, trials)
             trial = try_out(self.problem, fitted.rows, self.seed + rounds)
             if trials or trial.error > tolerance:
-                trial = trial.over_all_rows(self.opened, draw_seed=self.draw_seed, size=self.largest)
+                trial = trial.over_all_rows(self.opened, draw_seed=self.draw_seed, size=size)
             fitted = self.judged(fitted, trial)
             if best is None or fitted.error < best[0].error:
                 best = fitted, trial
             if best[0].error <= tolerance or rounds == MAX_ROUNDS or best[1].shape_error(best[0].rows) <= tolerance:
                 break
             if trial.candidates is None:
-                trial = trial.over_all_rows(self.opened, draw_seed=self.draw_seed, size=self.largest)
+                trial = trial.over_all_rows(self.opened, draw_seed=self.draw_seed, size=size)
             trials.append(trial)
         assert best is not None
         return best
@@ -168,9 +177,10 @@ class Calibration:
         """
         fitted, trial = self.refine(start, tolerance)
         curve = [fitted]
-        if fitted.error > tolerance:
+        if fitted.error > tolerance and start < self.largest:
+            wide = self.widened()
             while fitted.error > tolerance and fitted.size < self.largest:
-                fitted, _ = self.refine(min(2 * fitted.size, self.largest), tolerance)
+                fitted, _ = wide.refine(min(2 * fitted.size, self.largest), tolerance)
                 curve.append(fitted)
         elif fitted.rounds == 0:
             smallest = max(50, 5 * self.opened.n_features)
@@ -183,6 +193,8 @@ class Calibration:
         """Return the fit of the size asked for, and where that is far off, larger ones to tell which would do."""
         fitted, trial = self.refine(size, tolerance)
         curve = [fitted]
-        while curve[-1].error > 2.0 * tolerance and curve[-1].size < self.largest:
-            curve.append(self.judged(self.fit(min(2 * curve[-1].size, self.largest)), trial))
+        if fitted.error > 2.0 * tolerance and size < self.largest:
+            wide = self.widened()
+            while curve[-1].error > 2.0 * tolerance and curve[-1].size < self.largest:
+                curve.append(wide.judged(wide.fit(min(2 * curve[-1].size, self.largest)), trial))
         return curve

@@ -30,9 +30,15 @@ SAMPLE_ENTRIES = 4_000_000  # of the sample, 32 MB
 _CACHE = 1 << 17  # entries of a tile of rows: 1 MB
 
 
-def sample_rows(n_features: int) -> int:
-    """Return how many rows a sample has: `SAMPLE_ROWS`, fewer where they have many columns, but at least 5000."""
-    return max(5000, min(SAMPLE_ROWS, SAMPLE_ENTRIES // n_features))
+def sample_rows(reach: float, error: float, n_features: int) -> int:
+    """Return how many rows a sample needs for half of a standard error, if their reaches add up to `reach`.
+
+    The remainder of a row is about its reach times xi^3, xi standard normal, so that m rows have the standard error
+    sqrt(15 / m) times the sum of all reaches. Rows for which that does not hold are no part of it: the error that a
+    sample turns out to have decides. At least 2000 rows; at most `SAMPLE_ROWS`, and 5000 where they are wide.
+    """
+    most = max(5000, min(SAMPLE_ROWS, SAMPLE_ENTRIES // n_features))
+    return int(min(most, max(2000.0, 60.0 * (reach / error) ** 2)))
 
 
 class Estimate(NamedTuple):
