@@ -1,10 +1,10 @@
 """Calibrated builds with tens to hundreds of columns beside `find_map` on all rows, each set in a process of its own.
 
 Standard normal columns, coefficients N(0, 2.25 / D), an intercept, some 35% positive; and w8a (`bayescore.data`). The
-size is 20 D. Seconds are wall time, the least of `repeats`; processor seconds count all threads and tell more on a
-machine that is not idle. "mode", "sd", "correlation": the build's largest errors against the normal approximation of
-the full data, in sds, relatively and plain; "expected" are those that the build predicts; "counting" is the share of
-its draws that still count once they are moved to the full data's posterior and weighed.
+size is 20 D. Seconds are wall time of one run after one that compiles; processor seconds count all threads and tell
+more on a machine that is not idle, as this one was not. "mode", "sd", "correlation": the build's largest errors against
+the normal approximation of the full data, in sds, relatively and plain; "expected" are those that the build predicts;
+"counting" is the share of its draws that still count once they are moved to the full data's posterior and weighed.
 """
 
 import sys
@@ -38,15 +38,11 @@ def rows_of(name: str) -> tuple[Any, Any]:
     return X, rng.random(n) < 1 / (1 + np.exp(1 - X @ b))
 
 
-def timed(work: Callable[[], Any], repeats: int) -> tuple[Any, float, float]:
-    """Return the result, and the least wall and processor seconds."""
-    best = (np.inf, np.inf)
-    for _ in range(repeats):
-        wall, cpu = time.perf_counter(), time.process_time()
-        found = work()
-        spent = (time.perf_counter() - wall, time.process_time() - cpu)
-        best = (min(best[0], spent[0]), min(best[1], spent[1]))
-    return found, *best
+def timed(work: Callable[[], Any]) -> tuple[Any, float, float]:
+    """Return the result, and wall and processor seconds."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    found = work()
+    return found, time.perf_counter() - wall, time.process_time() - cpu
 
 
 def correlations(covariance: np.ndarray) -> np.ndarray:
@@ -55,7 +51,7 @@ def correlations(covariance: np.ndarray) -> np.ndarray:
     return covariance / sd / sd[:, None]
 
 
-def study(name: str, repeats: int = 2) -> dict[str, Any]:
+def study(name: str) -> dict[str, Any]:
     """Return a row of figures."""
     warnings.filterwarnings("ignore")
     X, y = rows_of(name)
@@ -69,12 +65,10 @@ def study(name: str, repeats: int = 2) -> dict[str, Any]:
     try_out, fits.try_out = fits.try_out, kept
     bc.build_coreset(X[:3000], y[:3000], method="calibrated", size=size // 4, **design)  # compiles
     before = peak_mb()
-    core, seconds, cpu = timed(
-        lambda: bc.build_coreset(X, y, method="calibrated", size=size, random_state=0, **design), repeats
-    )
+    core, seconds, cpu = timed(lambda: bc.build_coreset(X, y, method="calibrated", size=size, random_state=0, **design))
     extra = peak_mb() - before
     data = bc.full_data(X, y, **design)
-    full, map_seconds, map_cpu = timed(lambda: bc.find_map(data), repeats)
+    full, map_seconds, map_cpu = timed(lambda: bc.find_map(data))
     own = bc.find_map(core)
     return {
         "columns": name,

@@ -8,17 +8,17 @@ r"""Calibrated coresets: drawn by score and curvature, then weighted so that ful
    whitened scores sum w s zL; the D forms sum w c (z . C e_j)^2 / C_jj; where M allows, at least
    (D (D + 1) / 2 + 3 D + 1) / 0.7 rows, all D (D + 1) / 2 entries of the Hessian; the D sums
    sum w l''' |zL|^2 zL / 2, which to second order are the distance of the posterior mean from the mode; and the
-   log-likelihood itself, so that the evidence agrees too. Without the whole Hessian the forms are then shifted so that
-   the normal approximation's sds are met, and not the curvatures alone.
+   log-likelihood itself, so that the evidence agrees too. Without the whole Hessian the forms are then shifted towards
+   those that meet the normal approximation's sds, for the rest of the Hessian adds to them in second order.
 4. The coreset is tried out (`trial`): the errors of its means, sds and correlations follow from draws that are moved to
    the full data's posterior and weighed. Where the shape of the posterior is off by more than the tolerance, rows are
    drawn anew, with equal shares for step 2 and for the sd of w log p over the draws, and their weights meet the full
    data's log-likelihood at the draws as well (the scores count ten times then, and keep the mode): rows that say
    nothing at the mode can rule the tails. The better fit is kept.
 
-What is matched: mode and marginal sds, and the means' distance from the mode to second order; correlations where
-M allows the whole Hessian, else only as far as the draw goes (errors of 0.1 at M = 20 D); shapes as far as real
-likelihood terms tell them. After the affine transport of `certify` all but the shape is exact.
+What is matched: the mode, marginal sds (to some 3%), and the means' distance from the mode to second order;
+correlations where M allows the whole Hessian, else only as far as the draw goes (errors of 0.1 at M = 20 D); shapes as
+far as real likelihood terms tell them. After an affine transport (`models.transport`) all but the shape is exact.
 
 Passes: one that checks the rows, two for pilots, about three of Newton's, one at the mode; the try-out has a sample of
 rows, and passes over all of them only where that does not tell enough, or where rows are to be drawn anew. When to use

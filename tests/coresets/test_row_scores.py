@@ -12,6 +12,7 @@ from bayescore.coresets.separation import hyperplane
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
 from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.models.posterior import WIDE
 from bayescore.types import WeightedData
 
 LINKS = pytest.mark.parametrize("likelihood", LIKELIHOODS.values(), ids=LIKELIHOODS)
@@ -50,6 +51,17 @@ def test_scores_and_their_sums(likelihood):
     assert 0 < found.sample.certain == np.count_nonzero(sure) < 80
     left = shares.far(white.look(rows), rows.weights).sum() - p[sure].sum()
     np.testing.assert_allclose(found.sample.inclusion[~sure], (80 - found.sample.certain) * p[~sure] / left, rtol=1e-9)
+
+
+@LINKS
+def test_wide_rows_are_scored_by_products_of_matrices(likelihood):
+    rng, white = np.random.default_rng(3), whitened(likelihood, WIDE)
+    rows = data(700, WIDE)
+    eta = rows.Z @ (white.theta / 10.0)
+    for factor in (white.factor, rng.normal(size=(WIDE, WIDE))):  # triangular, and not
+        g, _ = PosteriorScale(likelihood, white.theta / 10.0, factor).scores(rows)
+        expected = rows.weights * likelihood.score(eta) * np.linalg.norm(rows.Z @ factor, axis=1)
+        np.testing.assert_allclose(g, expected, rtol=1e-10)
 
 
 @LINKS

@@ -21,11 +21,15 @@ from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.posterior import Terms, likelihood_terms, prior_part
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, WeightedData
+from bayescore.validation import DataError
 
 MAX_ROUNDS = 2  # a third one was never better
 CORRELATION = 1.0 / 3.0  # how much an error of a correlation counts: the largest is one of D^2 / 2
 UNKNOWN = Errors(math.inf, math.inf, math.inf)
+RIDGE = 1e-4  # of the fit, up to 200 rows; less for more, of which each has a smaller share in the totals
 SD_STEPS = 1  # times that marginal curvatures are set anew
+SHIFT = 0.5  # of that error: all of it would bring a fifth of the weights to zero at 200 columns
+MAX_SHIFT = 0.5  # of a marginal curvature, relatively
 SCORE_FACTOR = 10.0  # on the scores where there are draws to meet too, which would outvote the mode
 
 
@@ -108,8 +112,8 @@ class Calibration:
     def fit(self, size: int, trials: Sequence[Trial] = (), *, sds: bool = True) -> Fitted:
         """Fit the weights of `size` rows, to the draws of the last of `trials` too.
 
-        To first order marginal curvatures fix marginal sds; what the rest of the Hessian, met in part only, adds is
-        taken off the curvatures if `sds`.
+        To first order marginal curvatures fix marginal sds; half of what the rest of the Hessian, which is not met,
+        adds to variances is put into the curvatures if `sds`.
         """
         rows, certain = self.drawn(size, trials)
         meant = Totals.at(self.shares.white, self.likelihood_part, len(rows))
@@ -120,10 +124,12 @@ class Calibration:
             shares = shares._replace(scores=shares.scores * score_factor, draws=each)
             totals = totals._replace(scores=totals.scores * score_factor, draws=wanted)
         stacked = shares.stacked()
-        fit = fit_weights(stacked, totals.stacked())
+        ridge = min(RIDGE, 200.0 * RIDGE / len(rows))
+        fit = fit_weights(stacked, totals.stacked(), ridge)
         for _ in range(0 if meant.whole or not sds else SD_STEPS):
-            totals = totals._replace(marginals=totals.marginals + CURVATURE * self._variance_error(rows, fit.factors))
-            fit = fit_weights(stacked, totals.stacked(), start=fit.dual)
+            shift = SHIFT * CURVATURE * self._variance_error(rows, fit.factors)
+            totals = totals._replace(marginals=totals.marginals + shift)
+            fit = fit_weights(stacked, totals.stacked(), ridge, start=fit.dual)
         left, kept = totals.split(fit.residual), fit.factors > 0.0
         return Fitted(
             rows.take(kept).with_weights((rows.weights * fit.factors)[kept]),
@@ -135,12 +141,20 @@ class Calibration:
         )
 
     def _variance_error(self, rows: WeightedData, factors: FloatArray) -> FloatArray:
-        """Return how much larger the normal approximation's variances are with weights so changed, relatively, (D,)."""
+        """Return how much larger the normal approximation's variances are with weights so changed, relatively, (D,).
+
+        At most by `MAX_SHIFT`, beyond which the second order says nothing; 0 where there is no such approximation.
+        """
         white = self.shares.white
         prior = prior_part(white.theta, self.prior)
         own = likelihood_terms(white.theta, rows.X, rows.weights * factors, white.likelihood, rows.y) + prior
-        spread, scale = factor_of_inverse(own.precision), factor_of_inverse((self.likelihood_part + prior).precision)
-        return np.asarray((spread**2).sum(axis=1) / (scale**2).sum(axis=1) - 1.0)
+        try:
+            spread = factor_of_inverse(own.precision)
+        except DataError:  # of a likelihood that is not log-concave
+            return np.zeros(len(white.theta))
+        scale = factor_of_inverse((self.likelihood_part + prior).precision)
+        error = (spread**2).sum(axis=1) / (scale**2).sum(axis=1) - 1.0
+        return np.asarray(np.clip(error, -MAX_SHIFT, MAX_SHIFT))
 
     def judged(self, fitted: Fitted, trial: Trial) -> Fitted:
         """Return `fitted` with the errors that `trial` predicts."""

@@ -16,7 +16,16 @@ import numpy as np
 from scipy.linalg.blas import dtrmm
 
 from bayescore.coresets.calibration.remainder import EQUAL_SHARE
-from bayescore.coresets.draws.fixed_size import Candidates, Chosen, Pool, Probability, draw_candidates, select
+from bayescore.coresets.draws.fixed_size import (
+    Bar,
+    Candidates,
+    Chosen,
+    Pool,
+    Probability,
+    candidates,
+    draw_candidates,
+    select,
+)
 from bayescore.coresets.scores.row_scores import leverage_rows, predictors, score_rows
 from bayescore.data.opened import Opened
 from bayescore.models.newton import Mode, cholesky_and_decrement, find_mode
@@ -127,18 +136,20 @@ class Survey(NamedTuple):
 def survey(opened: Opened, shares: Shares, size: int, sample_size: int, seeds: tuple[int, int]) -> Survey:
     """Return candidates for up to `size` rows, the pulls' total, and a sample for remainders; one pass."""
     white = shares.white
-    near, far = Pool(size, seeds[0]), Pool(sample_size, seeds[1])
+    near, far = Pool(size), Pool(sample_size)
+    bars = Bar(), Bar()
 
     def look(start: int, block: WeightedData) -> tuple[Candidates, Candidates, FloatArray]:
         found = white.look(block)
         p, q = shares.of(found, block.weights), shares.far(found, block.weights)
         pull = (found.third * block.y) @ block.X
-        return near.of(p, start, block), far.of(q, start, block), np.append(pull, [p.sum(), q.sum()])
+        close = candidates(p, start, block, size, seeds[0], bars[0])
+        reaching = candidates(q, start, block, sample_size, seeds[1], bars[1])
+        return close, reaching, np.append(pull, [p.sum(), q.sum()])
 
     sums: FloatArray = np.zeros(len(white.theta) + 2)
     for close, reaching, part in opened.map(look, "scores", canonical=True):
-        near.add(close)
-        far.add(reaching)
+        bars = near.add(close), far.add(reaching)
         sums = sums + part
     sample = select(far.best(), sample_size, float(sums[-1]))
     return Survey(near.best(), float(sums[-2]), sums[:-2] @ white.factor, sample)

@@ -16,7 +16,7 @@ import numpy as np
 
 from bayescore.coresets.calibration.paired import Errors, Weighed, errors_between, importance
 from bayescore.coresets.calibration.remainder import Expansion
-from bayescore.coresets.draws.fixed_size import Candidates, Pool
+from bayescore.coresets.draws.fixed_size import Bar, Candidates, Pool, candidates
 from bayescore.data.opened import Opened
 from bayescore.data.passes.threads import available_cores
 from bayescore.limits import MIN_ESS_SHARE
@@ -151,7 +151,7 @@ class Trial:
     def over_all_rows(self, opened: Opened, *, draw_seed: int, size: int) -> "Trial":
         """Return the trial with the log-likelihood of all rows, and up to `size` rows that may join; one pass."""
         draws, likelihood = self.full.draws, self.problem.likelihood
-        pool = Pool(size, draw_seed)
+        pool, bar = Pool(size), Bar()
 
         def look(start: int, block: WeightedData) -> tuple[FloatArray, float, Candidates]:
             total, parts = np.zeros(len(draws)), []
@@ -159,13 +159,13 @@ class Trial:
                 total += w @ log_p
                 parts.append(moves)
             p = np.concatenate(parts)
-            return total, float(p.sum()), pool.of(p, start, block)
+            return total, float(p.sum()), candidates(p, start, block, size, draw_seed, bar)
 
         values, total = np.zeros(len(draws)), 0.0
         for part, moves, more in opened.map(look, "trying the coreset out", canonical=True):
             values += part
             total += moves
-            pool.add(more)
+            bar = pool.add(more)
         full = Weighed(draws, self.full.log_weights + (values - self.values))
         return Trial(self.problem, self.base, full, values, 0.0, pool.best(), total)
 

@@ -147,35 +147,32 @@ def draw_candidates(opened: Opened, probability: Probability, size: int, seed: i
 
     ``probability(block)`` gives the rows' p, shape (n,), up to a factor.
     """
-    pool, total = Pool(size, seed), 0.0
+    pool, total, bar = Pool(size), 0.0, Bar()
 
     def one(start: int, block: WeightedData) -> tuple[Candidates, float]:
         p = probability(block)
-        return pool.of(p, start, block), float(p.sum())
+        return candidates(p, start, block, size, seed, bar), float(p.sum())
 
     for part, share in opened.map(one, "drawing rows", canonical=True):
-        pool.add(part)
+        bar = pool.add(part)
         total += share
     return pool.best(), total
 
 
 class Pool:
-    """The candidates of the rows so far for draws of at most `size` rows, and the bar that others must pass."""
+    """The candidates of the rows so far for draws of at most `size` rows; it stays where the pass is begun."""
 
-    def __init__(self, size: int, seed: int) -> None:
-        self.size, self.seed = size, seed
+    def __init__(self, size: int) -> None:
+        self.size = size
         self._kept: list[Candidates] = []
         self._bar = Bar()
 
-    def of(self, p: FloatArray, start: int, block: WeightedData) -> Candidates:
-        """Return the candidates of a block, its first row at position `start`; safe in several threads."""
-        return candidates(p, start, block, self.size, self.seed, self._bar)
-
-    def add(self, part: Candidates) -> None:
-        """Take in the candidates of a block, in any order."""
+    def add(self, part: Candidates) -> Bar:
+        """Take in the candidates of a block; return the bar that those of others must pass."""
         self._kept = keep(self._kept, part, self.size)
         if len(self._kept) == 1:
             self._bar = bar_of(self._kept[0], self.size)
+        return self._bar
 
     def best(self) -> Candidates:
         """Return the candidates of all rows."""
