@@ -97,13 +97,13 @@ class Calibrated(Anchored):
         Prior under which the mode is sought; only the likelihood is calibrated, so that the coreset serves other priors
         of like strength too.
     tolerance : float, default 0.05
-        Error to aim at with ``size="auto"``, of means in posterior sds and of sds relatively; three times that of
-        correlations.
+        Error to aim at with ``size="auto"``, of means in posterior sds and of sds relatively; of correlations
+        1.7 times that.
 
     Notes
     -----
     By far the most accurate method where rows do not repeat. With ``size="auto"`` the size is the smallest of those
-    tried, from max(50, 5 D) to 80 D (160 D where 40 D have the whole Hessian), whose predicted error is within
+    tried, from max(50, 5 D) to 80 D (200 D where 50 D have the whole Hessian), whose predicted error is within
     `tolerance`; they and their errors are in ``core.params["size_curve"]``. The mode and the marginal sds are matched;
     correlations too where the rows are enough for the whole Hessian: up to D = 21 at 20 D.
     """
@@ -179,9 +179,9 @@ class Calibrated(Anchored):
 
 
 def default_size(n_features: int) -> int:
-    """Return the rows that a search begins with: 20 a column, up to 40 where that is enough for the whole Hessian."""
+    """Return the rows that a search begins with: 20 a column, up to 50 where that is enough for the whole Hessian."""
     fits = rows_for_all(n_features)
-    return max(100, 20 * n_features, fits if fits <= 40 * n_features else 0)
+    return max(100, 20 * n_features, fits if fits <= 50 * n_features else 0)
 
 
 def _facts(best: Fitted, curve: list[Fitted], prior: Prior) -> CalibratedFacts:

@@ -24,7 +24,7 @@ from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError
 
 MAX_ROUNDS = 2  # a third one was never better
-CORRELATION = 1.0 / 3.0  # how much an error of a correlation counts: the largest is one of D^2 / 2
+CORRELATION = 0.6  # how much an error of a correlation counts: `certify` certifies up to 0.1
 UNKNOWN = Errors(math.inf, math.inf, math.inf)
 RIDGE = 1e-4  # of the fit, up to 200 rows; less for more, of which each has a smaller share in the totals
 SD_STEPS = 1  # times that marginal curvatures are set anew
@@ -63,7 +63,7 @@ class Fitted:
 
     @property
     def error(self) -> float:
-        """The largest of the errors to expect, that of a correlation by a third."""
+        """The largest of the errors to expect, that of a correlation less."""
         return max(self.errors.mean, self.errors.sd, CORRELATION * self.errors.correlation)
 
 
