@@ -2,7 +2,8 @@
 
 The pipeline, in the order of the rooms:
 
-1. *data*: arrays, data frames and Parquet files are read block by block; `full_data` keeps all rows.
+1. *data*: arrays, data frames and Parquet files are read block by block, by a formula or as they are; `full_data` keeps
+   all rows.
 2. *coresets*: `build_coreset` shrinks them to a few hundred weighted rows, a `Coreset`, by a method: `Calibrated`,
    `Aggregate`, `Leverage`, ...; `StreamingCoreset` and `OnlineCoreset` do it for a stream.
 3. *models*: `logistic_model` and `probit_model` are PyMC models with a weighted potential;

@@ -60,6 +60,7 @@ def build(args: argparse.Namespace, console: Console) -> None:
         args.rows,
         label=args.label,
         weights=args.weights,
+        formula=args.formula,
         likelihood=args.likelihood,
         method=args.method,
         size=args.size,
@@ -141,7 +142,8 @@ def certify(args: argparse.Namespace, console: Console) -> None:
             check_output(output, args.posterior, args.core, args.rows, option=option)
     core = read_coreset(args.core)
     idata = load_posterior(args.posterior)
-    found = check(idata, core, args.rows, label=args.label, weights=args.weights, progressbar=not args.quiet)
+    label = core.label if args.label is None else args.label
+    found = check(idata, core, args.rows, label=label, weights=args.weights, progressbar=not args.quiet)
     table = Table("feature", box=None)
     for heading in ("mean", "sd", "corrected mean", "corrected sd", "error of mean (sd)"):
         table.add_column(heading, justify="right")
@@ -152,7 +154,7 @@ def certify(args: argparse.Namespace, console: Console) -> None:
     console.print(table)
     console.print(repr(found))
     if args.output:
-        words = ["bayescore", "certify", str(args.posterior), str(args.core), str(args.rows), "--label", args.label]
+        words = ["bayescore", "certify", str(args.posterior), str(args.core), str(args.rows), "--label", label]
         words += ["--weights", args.weights] if args.weights else []
         command = shlex.join([*words, "-o", str(args.output)])
         write_certificate(found, idata, core, args.output, command=command)
@@ -239,8 +241,9 @@ def parser() -> argparse.ArgumentParser:
 
     p = commands.add_parser("build", parents=[common, seeded], help="shrink a Parquet file to a coreset")
     p.add_argument("rows", type=Path, help="Parquet file, or folder of them")
-    p.add_argument("--label", required=True, help="column of the labels")
+    p.add_argument("--label", help="column of the labels; a formula's left side names it too")
     p.add_argument("--weights", help="column of the weights")
+    p.add_argument("--formula", help="label and terms, such as 'clicked ~ age * device + log(price)'")
     p.add_argument("--likelihood", default="logistic", help=f"{links} (default: %(default)s)")
     p.add_argument(
         "--method", default="auto", choices=_Methods(), metavar="METHOD", help="%(choices)s (default: %(default)s)"
@@ -268,7 +271,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("posterior", type=Path, help="posterior that sample wrote")
     p.add_argument("core", type=Path, help="coreset that it was sampled from")
     p.add_argument("rows", type=Path, help="Parquet file, or folder, that the coreset was built from")
-    p.add_argument("--label", required=True, help="column of the labels")
+    p.add_argument("--label", help="column of the labels (default: the coreset's)")
     p.add_argument("--weights", help="column of the weights")
     p.add_argument("-o", "--output", type=Path, help="HTML file to write")
     p.add_argument("--corrected", type=Path, help="netCDF file for the corrected draws")

@@ -7,6 +7,13 @@ References: Vehtari, Gelman, Simpson, Carpenter and Bürkner (2021), Bayesian An
 sample sizes); Vehtari, Simpson, Gelman, Yao and Gabry (2024), JMLR 25 (k-hat).
 """
 
+MAX_LEVELS = 200
+"""Levels of a column of text above which it is not coded without a formula: each is a coefficient, and an identifier
+is more likely than a factor."""
+
+MAX_LEVELS_NAMED = 2000
+"""Levels of a factor that a formula names: the columns of a dense design matrix up to which passes stay fast."""
+
 MAX_RHAT = 1.01
 """Rank-normalised split R-hat above which chains have not mixed (Vehtari et al. 2021)."""
 

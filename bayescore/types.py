@@ -118,6 +118,11 @@ class Design:
         """Whether the design matrix is the raw matrix."""
         return not self.intercept and self.center is None
 
+    @property
+    def is_affine(self) -> bool:
+        """Whether each column is a raw one, moved and scaled, so that the range of one tells that of the other."""
+        return True
+
     def transform(self, raw: FloatArray) -> FloatArray:
         """Return the design matrix, shape (n, D), of raw features, shape (n, D_raw)."""
         if self.is_identity:

@@ -239,7 +239,7 @@ def check_matrix(X: Any, name: str = "X", *, n_columns: int | None = None) -> ND
         raise DataError(f"{name} has shape {array.shape}; it needs at least one row and one column")
     if array.dtype.kind not in "fiub":
         raise DataError(
-            f"{name} has dtype {array.dtype}; it must be numeric: encode text and categories as 0/1 columns first"
+            f"{name} has dtype {array.dtype}; it must be numeric: give text in a data frame, or as 0/1 columns"
         )
     if n_columns is not None and array.shape[1] != n_columns:
         raise DataError(f"{name} has {array.shape[1]} columns, but {n_columns} features are expected")

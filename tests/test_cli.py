@@ -93,6 +93,20 @@ def test_build_sample_compare(inputs: Path, capsys: pytest.CaptureFixture[str]) 
     assert "bayescore compare p.nc --reference q.nc -o report.html" in report
 
 
+def test_a_formula_names_the_label_too(inputs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    formula = "y ~ a * side + scale(b)"
+    frame().assign(side=np.where(frame().c > 0, "left", "right")).to_parquet("sides.parquet")
+    for argv in (
+        ["build", "sides.parquet", "--formula", formula, "--size", "150", "-o", "c.parquet"],
+        ["sample", "c.parquet", *FAST, "--seed", "1", "-o", "p.nc"],
+        ["certify", "p.nc", "c.parquet", "sides.parquet", "--quiet"],
+    ):
+        assert cli.main(argv) == 0
+        output = capsys.readouterr()
+        assert (formula in output.out) == (argv[0] == "build")
+    assert "side[T.right]" in output.out
+
+
 def test_samplers_by_data_augmentation(inputs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fast = ["--draws", "100", "--tune", "10", "--chains", "2", "--quiet", "-o", "p.nc"]
     for sampler, likelihood in (("gibbs", "probit"), ("polya_gamma", "logistic")):
@@ -213,7 +227,8 @@ BAD = {
     "Parquet empty": ("build empty.parquet --label y -o new", "empty.parquet"),
     "folder without Parquet": ("build folder --label y -o new", "folder"),
     "label is no column": ("build rows.parquet --label z -o new", "'z'"),
-    "label left out": ("build rows.parquet -o new", "--label"),
+    "label left out": ("build rows.parquet -o new", "label is missing"),
+    "no formula": ("build rows.parquet --formula y~a+ -o new", "formula='y~a+' cannot be read"),
     "weights are no column": (f"{BUILD} --weights w -o new", "'w'"),
     "output is a folder": (f"{BUILD} -o folder", "--output='folder'"),
     "output's folder missing": (f"{BUILD} -o absent/new", "'absent'"),

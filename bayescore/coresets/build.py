@@ -11,11 +11,12 @@ from bayescore.coresets.methods import METHODS, check_once, method_of
 from bayescore.coresets.separation.complete import warn_if_completely_separated
 from bayescore.coresets.separation.separability import warn_if_rows_separable, warn_if_separable
 from bayescore.data.coreset import Coreset
-from bayescore.data.opened import Opened, open_rows
+from bayescore.data.designed import open_designed, open_in
+from bayescore.data.opened import Opened
 from bayescore.data.sources.blocks import Stream, is_stream
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.types import Design, Likelihood, WeightedData
-from bayescore.validation import DataError, RandomState, check_integer, check_seed, one_seed, warn
+from bayescore.validation import RandomState, check_integer, check_seed, one_seed, warn
 
 
 def build_coreset(
@@ -27,6 +28,7 @@ def build_coreset(
     size: int | str = "auto",
     label: str | None = None,
     weights: Any = None,
+    formula: str | None = None,
     intercept: bool = False,
     standardize: bool = False,
     random_state: RandomState = None,
@@ -68,6 +70,12 @@ def build_coreset(
         Column of the labels.
     weights : array or str, optional
         Positive weights of the rows, or the name of their column.
+    formula : str, optional
+        Label and terms in R's syntax, "clicked ~ age * device + log(price)", as `formulaic` reads it: interactions,
+        ``C(x, Sum)``, ``I(x**2)``, ``center``, ``scale``, ``poly``, splines ``bs`` and ``cr``. Levels, centers and
+        knots are learnt in one pass over the rows, kept in ``core.design``, and used for new rows. It has an intercept
+        of its own; "+ 0" drops it. Without a formula all columns are features, and those of text (strings,
+        categoricals) are coded against their first level.
     intercept : bool
         Put a column of ones, named "intercept", first.
     standardize : bool
@@ -107,6 +115,10 @@ def build_coreset(
     >>> core = bc.build_coreset(X, y, method="sensitivity", size=200, intercept=True, random_state=1)
     >>> core.n_total, core.feature_names
     (5000, ('intercept', 'x0', 'x1'))
+    >>> import pandas as pd
+    >>> clicks = pd.DataFrame({"age": X[:, 0], "device": np.where(X[:, 1] > 0, "phone", "tablet"), "clicked": y})
+    >>> bc.build_coreset(clicks, formula="clicked ~ age * device", size=200, random_state=1).feature_names
+    ('Intercept', 'age', 'device[T.tablet]', 'age:device[T.tablet]')
     """
     chosen = method_of(method, options)
     link = _likelihood_of(data, likelihood)
@@ -116,8 +128,8 @@ def build_coreset(
     chosen.check(wanted, link.name)
     if is_stream(data):
         check_once(chosen, standardize)
-    opened = open_rows(data, y, label=label, weights=weights, once=True, progress=progressbar)
-    _check_design(data, intercept, standardize)
+    _check_design(data, intercept, standardize, formula)
+    opened = open_designed(data, y, formula=formula, label=label, weights=weights, once=True, progress=progressbar)
     core = build_opened(opened, chosen, wanted, seed, link, intercept=intercept, standardize=standardize)
     return _of(data, core)
 
@@ -161,6 +173,7 @@ def full_data(
     likelihood: str | None = None,
     label: str | None = None,
     weights: Any = None,
+    formula: str | None = None,
     intercept: bool = False,
     standardize: bool = False,
     design: Design | None = None,
@@ -170,23 +183,17 @@ def full_data(
 
     Models, samplers and comparisons take it as they take a coreset; it is also the door for weighted rows
     that were made elsewhere. The arguments are those of `build_coreset`, and for test rows `design`: with
-    ``design=core.design`` they get the coreset's intercept, centers and scales in place of their own.
+    ``design=core.design`` they get the coreset's formula, intercept, centers and scales in place of their own.
     """
     link = _likelihood_of(data, likelihood)
-    opened = open_rows(data, y, label=label, weights=weights, progress=progressbar)
-    _check_design(data, intercept, standardize)
+    _check_design(data, intercept, standardize, formula)
     if design is None:
+        opened = open_designed(data, y, formula=formula, label=label, weights=weights, progress=progressbar)
         opened = _designed(opened, intercept, standardize)
     else:
-        if intercept or standardize:
-            raise ValueError("design brings its own intercept and scales; leave out intercept and standardize")
-        names = opened.design.raw_names
-        if names != design.raw_names:
-            raise DataError(
-                f"data has the features {', '.join(names[:5])}, the design {', '.join(design.raw_names[:5])}; give the "
-                "same columns in the same order"
-            )
-        opened = Opened(opened.rows, design, progress=progressbar)
+        if intercept or standardize or formula is not None:
+            raise ValueError("design brings its own columns; leave out formula, intercept and standardize")
+        opened = open_in(design, data, y, label=label, weights=weights, progress=progressbar)
     _ = opened.scan  # checks the rows
     return _of(
         data, _finished(opened.gathered(), opened, method="full", likelihood=link.name, params={}, random_state=0)
@@ -198,7 +205,9 @@ def _likelihood_of(data: Any, likelihood: str | None) -> Likelihood:
     return check_likelihood(inherited if likelihood is None else likelihood)
 
 
-def _check_design(data: Any, intercept: bool, standardize: bool) -> None:
+def _check_design(data: Any, intercept: bool, standardize: bool, formula: str | None) -> None:
+    if intercept and formula is not None:
+        raise ValueError(f"formula={formula!r} has its own intercept; leave out intercept=True")
     if isinstance(data, Coreset) and (intercept or standardize):
         raise ValueError("intercept and standardize belong to the raw data; the coreset's design stays as it is")
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bayescore.data.checkpoint import digest
+from bayescore.data.formulas.design import formula_of, read_design
 from bayescore.data.sources import ArraySource
 from bayescore.data.sources.parquet import CORESET_KEY
 from bayescore.types import Design, WeightedData, stack
@@ -182,6 +183,7 @@ class Coreset(WeightedData):
             ("method", self.method),
             ("likelihood", self.likelihood),
             ("rows", f"{len(self):,} of {self.n_total:,} ({share:.2%})"),
+            *([] if (formula := formula_of(self.design)) is None else [("formula", formula)]),
             ("features", f"{self.n_features}" + (" with intercept" if self.design.intercept else "")),
             ("weight sum", f"{self.weights.sum():,.6g}"),
             ("largest weight", f"{self.weights.max():,.6g}"),
@@ -251,7 +253,7 @@ def read_coreset(path: str | Path) -> Coreset:
             signed_labels(frame[about["label"]].to_numpy(), classes, 0),
             frame["weight"].to_numpy(dtype=np.float64),
             np.frombuffer(metadata[_INDEX_KEY], dtype="<i8").astype(np.int64),
-            **{**kept, "design": Design.from_dict(about["design"]), "classes": classes},
+            **{**kept, "design": read_design(about["design"]), "classes": classes},
         )
         whole = table.num_columns == core.n_features + 2 and core._digest() == about["sha256"]
     except (

@@ -20,6 +20,7 @@ from bayescore.data.passes.tasks import Division, designed, division_of
 from bayescore.data.passes.threads import available_cores
 from bayescore.data.sources import as_source
 from bayescore.data.sources.blocks import Stream, is_stream
+from bayescore.data.sources.factors import Selection
 from bayescore.types import Design, FloatArray, Readable, Source, WeightedData, stack
 from bayescore.validation import check_alone
 
@@ -171,7 +172,7 @@ class Opened:
         """Return raw rows put through a design; what is known of them is kept, and passes go on counting."""
         other = Opened(self.rows, design, progress=self.progress, block_rows=self._block_rows, cores=self.cores)
         other.n_passes = self.n_passes
-        if "scan" in self.__dict__:
+        if "scan" in self.__dict__ and design.is_affine:
             other.__dict__["scan"] = self.scan.through(design)
         return other
 
@@ -201,6 +202,7 @@ def open_rows(
     progress: bool = False,
     block_rows: int | None = None,
     cores: int | None = None,
+    selection: Selection | None = None,
 ) -> Opened:
     """Open whatever `build_coreset` takes: what `as_source` takes, a `Coreset`, or if `once` an iterator of blocks.
 
@@ -221,7 +223,7 @@ def open_rows(
         check_alone("an iterator of blocks (X, y) or (X, y, weights)", y=y, label=label, weights=weights)
         rows = Stream(data)
     else:
-        rows = as_source(data, y, label=label, weights=weights)
+        rows = as_source(data, y, label=label, weights=weights, selection=selection)
     if intercept and not rows.design.is_identity:
         raise ValueError("intercept=True, but the data have a design of their own; leave it out")
     design = replace(rows.design, intercept=True) if intercept else None

@@ -4,9 +4,8 @@ import math
 from typing import Any
 
 from bayescore.data.coreset import Coreset
+from bayescore.data.designed import open_in
 from bayescore.data.opened import Opened
-from bayescore.data.sources import as_source
-from bayescore.types import Source
 from bayescore.validation import DataError, check_alone
 
 
@@ -23,17 +22,14 @@ def full_rows(core: Coreset, data: Any, y: Any, *, label: str | None, weights: A
         check_alone("a Coreset", y=y, label=label, weights=weights)
         if data.design != core.design:
             raise DataError("data has another design than the coreset; build both with the same intercept and scaling")
-        source: Source = data.as_source()
+        opened = Opened(data.as_source(), core.design, progress=progress)
     else:
-        source = as_source(data, y, label=label, weights=weights)
-        if source.design.raw_names != core.design.raw_names:
-            raise DataError(
-                f"data has the features {', '.join(source.design.raw_names[:5])}, the coreset was built from "
-                f"{', '.join(core.design.raw_names[:5])}; give the data it was built from"
-            )
+        whose = "the coreset was built from"
+        opened = open_in(core.design, data, y, label=label, weights=weights, progress=progress, whose=whose)
+    source = opened.source
     if tuple(source.classes) != tuple(core.classes):
         raise DataError(f"data has the labels {source.classes}, the coreset {core.classes}; give the data it came from")
-    return Opened(source, core.design, progress=progress)
+    return opened
 
 
 def check_weight(core: Coreset, weight: float) -> None:

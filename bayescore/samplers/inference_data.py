@@ -13,6 +13,7 @@ import numpy as np
 
 from bayescore.compat import is_inference_data
 from bayescore.data.checkpoint import digest
+from bayescore.data.formulas.design import read_design
 from bayescore.limits import MIN_DRAWS
 from bayescore.models.likelihoods import LIKELIHOODS
 from bayescore.types import Design, FloatArray, IntArray, Likelihood
@@ -80,12 +81,12 @@ class Posterior:
             return None
         problem = _damaged(self.name, "design")
         try:
-            design = Design.from_dict(json_object(self.attrs["design"], problem))
-            raw = (len(design.raw_names),)
+            design = read_design(json_object(self.attrs["design"], problem))
+            scaled = (len(design.names) - design.intercept,)
             fits = all(
-                part is None or np.shape(np.asarray(part, float)) == raw for part in (design.center, design.scale)
+                part is None or np.shape(np.asarray(part, float)) == scaled for part in (design.center, design.scale)
             )
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, AttributeError):
             raise DataError(problem) from None
         if not fits or len(design.names) != len(self.features):
             raise DataError(problem)

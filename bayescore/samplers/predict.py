@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from bayescore.compiled import jit_sums
 from bayescore.data.coreset import check_same_design
+from bayescore.data.formulas.design import levels_of
 from bayescore.data.passes.threads import available_cores, one_blas_thread
 from bayescore.data.sources.tables import feature_matrix
 from bayescore.models.elementary import exp_minus
@@ -40,7 +41,7 @@ def predict_proba(idata: Any, X: ArrayLike, *, ci_prob: float | None = None) -> 
     idata : InferenceData
         From `sample`.
     X : array or data frame, shape (n, D_raw)
-        Raw features, as given to `build_coreset`: the intercept and the standardisation that the coreset
+        Raw features, as given to `build_coreset`: the formula, intercept and standardisation that the coreset
         remembers are applied here.
     ci_prob : float, optional
         Probability of the equal-tailed interval; without it there is none.
@@ -53,7 +54,8 @@ def predict_proba(idata: Any, X: ArrayLike, *, ci_prob: float | None = None) -> 
     Raises
     ------
     TypeError, DataError
-        If `idata` is no posterior, or does not tell its likelihood.
+        If `idata` is no posterior, or does not tell its likelihood; if rows lack a column, or have a level that the
+        coreset's data had not.
     """
     posterior = read_posterior(idata, "idata", min_draws=1)
     design = posterior.design
@@ -63,8 +65,10 @@ def predict_proba(idata: Any, X: ArrayLike, *, ci_prob: float | None = None) -> 
         tail = 0.5 * (1.0 - check_positive(ci_prob, "ci_prob", below=1.0))
         piece = partial(_intervals, posterior.flat, posterior.likelihood, tail)
         columns += ["lower", "upper"]
-    raw = feature_matrix(X, posterior.features if design is None else design.raw_names)
-    rows = raw if design is None else design.transform(raw)
+    if design is None:
+        rows = feature_matrix(X, posterior.features)
+    else:
+        rows = design.transform(feature_matrix(X, design.raw_names, levels_of(design)))
     with one_blas_thread(), ThreadPoolExecutor(available_cores(), "predict") as threads:
         parts = list(threads.map(piece, (rows[start : start + _ROWS] for start in range(0, len(rows), _ROWS))))
     return pd.DataFrame(

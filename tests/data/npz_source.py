@@ -11,7 +11,7 @@ from bayescore.types import Source
 from bayescore.validation import check_alone
 
 
-def npz_source(data: Path, y: Any, label: str | None, weights: Any) -> Source:
+def npz_source(data: Path, y: Any, label: str | None, weights: Any, selection: Any) -> Source:
     """Return the rows of an .npz file, whose arrays are X, y and perhaps weights."""
     check_alone("an .npz file", y=y, label=label, weights=weights)
     with np.load(data) as found:

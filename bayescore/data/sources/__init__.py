@@ -19,6 +19,8 @@ coreset                                    in memory               all
 ``"online"`` reads the rows in the calling process whatever the source, for it scores each block against all before
 it: on a cluster, ``"leverage"`` is sharper and moves nothing. ``standardize=True`` needs rows that can be read again.
 
+Columns of text come as codes of their levels where a `Selection` is given (`factors`); `data.designed` asks for them.
+
 A new kind of data is one file here and one line in `KINDS`.
 """
 
@@ -28,6 +30,7 @@ from typing import Any, NamedTuple
 
 from bayescore.data.sources.array import ArraySource, array_source, rows_source, unlabelled
 from bayescore.data.sources.blocks import callable_source, is_stream, refuse_stream
+from bayescore.data.sources.factors import Selection
 from bayescore.data.sources.parquet import path_source
 from bayescore.data.sources.table_source import table_source
 from bayescore.data.sources.tables import is_dask, is_table
@@ -38,21 +41,21 @@ __all__ = ["KINDS", "ArraySource", "Kind", "as_source", "unlabelled"]
 
 
 class Kind(NamedTuple):
-    """One kind of data: whether something is of it, and how that with y, label and weights becomes a source."""
+    """One kind of data: whether something is of it, and how that with y, label, weights and a selection is a source."""
 
     fits: Callable[[Any], bool]
-    open: Callable[[Any, Any, str | None, Any], Source]
+    open: Callable[[Any, Any, str | None, Any, Selection | None], Source]
 
 
-def _ready(data: Any, y: Any, label: str | None, weights: Any) -> Source:
+def _ready(data: Any, y: Any, label: str | None, weights: Any, _: Selection | None) -> Source:
     check_alone(f"a {type(data).__name__}", y=y, label=label, weights=weights)
     return rows_source(data) if isinstance(data, WeightedData) else data
 
 
-def _dask(data: Any, y: Any, label: str | None, weights: Any) -> Source:
+def _dask(data: Any, y: Any, label: str | None, weights: Any, selection: Selection | None) -> Source:
     from bayescore.data.sources.dask_source import dask_source  # Dask is optional
 
-    return dask_source(data, y, label, weights)
+    return dask_source(data, y, label, weights, selection)
 
 
 # the first that fits opens the data
@@ -67,7 +70,14 @@ KINDS: tuple[Kind, ...] = (
 )
 
 
-def as_source(data: Any, y: Any = None, *, label: str | None = None, weights: Any = None) -> Source:
+def as_source(
+    data: Any,
+    y: Any = None,
+    *,
+    label: str | None = None,
+    weights: Any = None,
+    selection: Selection | None = None,
+) -> Source:
     """Turn `data` into a `Source` with the identity design.
 
     Parameters
@@ -83,6 +93,9 @@ def as_source(data: Any, y: Any = None, *, label: str | None = None, weights: An
         Column of the labels in a table or Parquet file.
     weights : array or str, optional
         Positive weights of the rows, or the name of their column.
+    selection : Selection, optional
+        Which columns of tables are features; those of text then come as codes, and the source knows their `levels`.
+        By default all are, and must be numbers.
 
     Raises
     ------
@@ -95,4 +108,4 @@ def as_source(data: Any, y: Any = None, *, label: str | None = None, weights: An
     if isinstance(y, str):
         raise DataError(f"y={y!r} is text; give the labels as y, or the name of their column as label={y!r}")
     check_aligned(data=data, y=y, weights=weights)
-    return next(kind for kind in KINDS if kind.fits(data)).open(data, y, label, weights)
+    return next(kind for kind in KINDS if kind.fits(data)).open(data, y, label, weights, selection)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from bayescore.data.passes.cutter import block_rows
 from bayescore.data.passes.tasks import Division, slices
 from bayescore.data.sources.blocks import labels_of
+from bayescore.data.sources.factors import Selection
 from bayescore.types import Design, FloatArray, IntArray, LabelArray, WeightedData
 from bayescore.validation import DataError, check_matrix, check_weights, signed_labels, two_classes
 
@@ -63,8 +64,14 @@ def rows_source(data: WeightedData) -> ArraySource:
     return ArraySource(data.X, data.y, data.weights, (-1, 1), "y", design, data.index)
 
 
-def array_source(data: Any, y: Any, label: str | None, weights: Any) -> ArraySource:
-    """Return an array of rows and one of labels as a source.
+def array_source(
+    data: Any,
+    y: Any,
+    label: str | None,
+    weights: Any,
+    selection: Selection | None = None,  # noqa: ARG001
+) -> ArraySource:
+    """Return an array of rows and one of labels as a source; all its columns are features, x0, x1, ...
 
     Raises
     ------

@@ -4,7 +4,7 @@
 gives a fresh iterator each time into a `Source`; a `Stream` is read once, and learns its labels on the way.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, NamedTuple, NoReturn
@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from bayescore.data.passes.cutter import MAX_BLOCK_ROWS
 from bayescore.data.passes.exact import exact_weight, total_weight
 from bayescore.data.passes.scan import check_reach
-from bayescore.data.sources.columns import MANY
+from bayescore.data.sources.columns import MANY, coded_table
+from bayescore.data.sources.factors import Levels, Seen, Selection
 from bayescore.data.sources.tables import is_dask, is_table
 from bayescore.types import Design, LabelArray, WeightedData
 from bayescore.validation import (
@@ -51,7 +52,8 @@ def labels_of(y: Any, n_rows: int, name: str = "y") -> tuple[NDArray[Any], list[
 class Intake:
     """What is known of the blocks so far: columns, labels in the order met, numbers of blocks and rows, weight.
 
-    Until both labels are known, the first one met is -1 and the second +1.
+    Until both labels are known, the first one met is -1 and the second +1. With a `selection`, tables among the blocks
+    may have columns of text; `text` is what was seen of those whose levels it does not tell, and their codes are 0.
     """
 
     names: tuple[str, ...] | None = None
@@ -59,6 +61,8 @@ class Intake:
     n_blocks: int = 0
     n_rows: int = 0
     weight: int = 0
+    selection: Selection | None = None
+    text: tuple[tuple[str, Seen], ...] = ()
 
     @property
     def classes(self) -> tuple[Any, Any]:
@@ -84,6 +88,10 @@ class Intake:
         """
         where = f"block {self.n_blocks}"
         check_aligned(**{f"{where}: {name}": given for name, given in (("X", X), ("y", y), ("weights", weights))})
+        text = self.text
+        if self.selection is not None and is_table(X):
+            _check_once([str(name) for name in getattr(X, "columns", ())], where)
+            X, text = coded_table(X, self.selection, self.text, self.n_rows, where)
         matrix = check_matrix(X, f"{where}: X")
         names = self._names_of(X, matrix.shape[1], where)
         raw = np.array(matrix, dtype=np.float64, order="C")  # rows wait here while the caller may reuse the array
@@ -93,14 +101,12 @@ class Intake:
         w = np.ones(n) if weights is None else check_weights(weights, n, f"{where}: weights").copy()
         signs, met = self._signs(y, n, f"{where}: y")
         weight = sum(exact_weight(w[low : low + MAX_BLOCK_ROWS]) for low in range(0, n, MAX_BLOCK_ROWS))
-        known = Intake(names, met, self.n_blocks + 1, self.n_rows + n, self.weight + weight)
+        known = Intake(names, met, self.n_blocks + 1, self.n_rows + n, self.weight + weight, self.selection, text)
         return known, WeightedData(raw, signs, w, np.arange(self.n_rows, self.n_rows + n))
 
     def _names_of(self, X: Any, n_columns: int, where: str) -> tuple[str, ...]:
         names = tuple(str(name) for name in getattr(X, "columns", (f"x{d}" for d in range(n_columns))))
-        if len(set(names)) < len(names):
-            twice = next(name for i, name in enumerate(names) if name in names[:i])
-            raise DataError(f"{where} has several columns named {twice!r}; rename them")
+        _check_once(names, where)
         if self.names is None or names == self.names:
             return names
         if len(names) != len(self.names):
@@ -122,6 +128,12 @@ class Intake:
         first, second = met[:2]
         two_classes((first, second), name)
         return signed_labels(labels, (first, second), 0, name), (first, second)
+
+
+def _check_once(names: Sequence[str], where: str) -> None:
+    if len(set(names)) < len(names):
+        twice = next(name for i, name in enumerate(names) if name in names[:i])
+        raise DataError(f"{where} has several columns named {twice!r}; rename them")
 
 
 def is_stream(data: Any) -> bool:
@@ -186,16 +198,20 @@ class Stream:
 
 
 class Fingerprint(NamedTuple):
-    """Checksums of rows, however they are cut: of X, of the weights, of y and of -y."""
+    """Checksums of rows, however they are cut: of X but for text, of the weights, of y and of -y."""
 
     X: int = 0
     weights: int = 0
     y: int = 0
     y_flipped: int = 0
 
-    def after(self, block: WeightedData) -> "Fingerprint":
-        """Return that of the rows so far and a block more."""
-        parts: tuple[NDArray[Any], ...] = (block.X, block.weights, block.y, -block.y)
+    def after(self, block: WeightedData, text: list[int]) -> "Fingerprint":
+        """Return that of the rows so far and a block more; `text` are its columns of codes, 0 in the first pass."""
+        X = block.X
+        if text:
+            X = X.copy()
+            X[:, text] = 0.0
+        parts: tuple[NDArray[Any], ...] = (X, block.weights, block.y, -block.y)
         return Fingerprint(*(crc32(part.tobytes(), known) for part, known in zip(parts, self, strict=True)))
 
     def flipped(self) -> "Fingerprint":
@@ -213,6 +229,12 @@ class BlockSource:
     n_rows: int
     fingerprint: Fingerprint
     label: str = LABEL
+    selection: Selection | None = None
+
+    @property
+    def levels(self) -> Levels:
+        """Levels of the features of text, which rows have as codes."""
+        return () if self.selection is None else self.selection.levels or ()
 
     def blocks(self) -> Iterator[WeightedData]:
         """Yield the rows in order.
@@ -222,10 +244,11 @@ class BlockSource:
         DataError
             If they are not those of the first pass.
         """
-        intake, found = Intake(self.design.raw_names, self.classes), Fingerprint()
+        intake = Intake(self.design.raw_names, self.classes, selection=self.selection)
+        found, text = Fingerprint(), [self.design.raw_names.index(name) for name, _ in self.levels]
         for given in numbered(self.open()):
             intake, block = intake.take(*given)
-            found = found.after(block)
+            found = found.after(block, text)
             yield block
         if intake.n_rows != self.n_rows:
             raise DataError(
@@ -239,7 +262,7 @@ class BlockSource:
             )
 
 
-def block_source(factory: Callable[[], Iterable[Any]]) -> BlockSource:
+def block_source(factory: Callable[[], Iterable[Any]], selection: Selection | None = None) -> BlockSource:
     """Return a callable's blocks as a source; one pass, for the columns, the labels and the number of rows.
 
     Raises
@@ -252,20 +275,26 @@ def block_source(factory: Callable[[], Iterable[Any]]) -> BlockSource:
     given = factory()
     if not isinstance(given, Iterable):
         raise TypeError(f"data() returned a {type(given).__name__}; return an iterator of blocks (X, y)")
-    intake, found = Intake(), Fingerprint()
+    intake, found = Intake(selection=selection), Fingerprint()
     for block in numbered(given):
         intake, rows = intake.take(*block)
-        found = found.after(rows)
+        assert intake.names is not None
+        known = () if selection is None else selection.levels or ()
+        found = found.after(rows, [intake.names.index(name) for name, _ in known])
     if intake.names is None:
         raise DataError("data() returned an iterator without a block")
+    if selection is not None:
+        selection = replace(selection, levels=selection.levels or tuple((n, own.levels(n)) for n, own in intake.text))
     settled = found if intake.classes == intake.met else found.flipped()
-    return BlockSource(factory, Design(intake.names), intake.classes, intake.n_rows, settled)
+    return BlockSource(factory, Design(intake.names), intake.classes, intake.n_rows, settled, selection=selection)
 
 
-def callable_source(data: Callable[[], Iterable[Any]], y: Any, label: str | None, weights: Any) -> BlockSource:
+def callable_source(
+    data: Callable[[], Iterable[Any]], y: Any, label: str | None, weights: Any, selection: Selection | None = None
+) -> BlockSource:
     """Return a callable that gives a fresh iterator of blocks as a source; blocks bring their labels and weights."""
     check_alone("a callable, whose blocks bring their labels and weights:", y=y, label=label, weights=weights)
-    return block_source(data)
+    return block_source(data, selection)
 
 
 def refuse_stream(data: Any, *_: Any) -> NoReturn:

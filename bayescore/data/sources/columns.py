@@ -5,11 +5,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from bayescore.data.passes.tiles import rows_of
-from bayescore.data.sources.tables import as_floats, as_numbers, check_numeric
+from bayescore.data.sources.factors import Levels, Seen, Selection, codes, combined, is_text, keeps_order, seen
+from bayescore.data.sources.tables import as_floats, as_numbers, as_table, check_numeric
 from bayescore.types import Design, LabelArray, WeightedData
 from bayescore.validation import DataError, check_weights, signed_labels, two_classes
 
@@ -18,12 +20,17 @@ MANY = 6  # distinct labels after which the count no longer matters
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of the features, the label and the weights (1 if None), and the two labels."""
+    """Names of the features, the label and the weights (1 if None), the two labels, and the levels of text.
+
+    Features of text are read as codes, the places of their levels (`factors`).
+    """
 
     features: tuple[str, ...]
     label: str
     weights: str | None
     classes: tuple[Any, Any] = (0, 1)
+    levels: Levels = ()
+    text: tuple[str, ...] = ()  # features whose levels a source learns as it is opened
 
     @property
     def names(self) -> list[str]:
@@ -40,6 +47,10 @@ class Columns:
         """
         return replace(self, classes=two_classes(found, f"column {self.label!r}"))
 
+    def with_levels(self, parts: Iterable[dict[str, Seen]]) -> Self:
+        """Return the same columns with the levels of text, from what was seen of them in parts of the data."""
+        return replace(self, levels=(*self.levels, *combined(parts, self.text)), text=())
+
     def block(self, batch: pa.RecordBatch, start: int) -> WeightedData:
         """Return a batch as weighted rows; its first row stands at position `start` of the data.
 
@@ -48,7 +59,7 @@ class Columns:
         RowError
             If a weight is not positive, or a label is of neither class.
         """
-        X = rows_of([as_numbers(batch.column(name)) for name in self.features])
+        X = rows_of(self._columns(batch, start))
         weights = np.ones(batch.num_rows)
         if self.weights is not None:
             where = f"weights (column {self.weights!r})"
@@ -56,6 +67,13 @@ class Columns:
         return WeightedData(
             X, self._signs(batch.column(self.label), start), weights, np.arange(start, start + batch.num_rows)
         )
+
+    def _columns(self, batch: pa.RecordBatch, start: int) -> list[NDArray[Any]]:
+        levels = dict(self.levels)
+        return [
+            codes(batch.column(name), name, levels[name], start) if name in levels else as_numbers(batch.column(name))
+            for name in self.features
+        ]
 
     def _signs(self, column: pa.Array, start: int) -> LabelArray:
         kind = column.type
@@ -88,6 +106,11 @@ class ColumnSource:
         """The identity design of the features."""
         return Design(self.columns.features)
 
+    @property
+    def levels(self) -> Levels:
+        """Levels of the features of text, which rows have as codes."""
+        return self.columns.levels
+
 
 def coded(column: pa.Array) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
     """Return the distinct labels of a column, and for each row the place of its own among them."""
@@ -98,8 +121,16 @@ def coded(column: pa.Array) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
     return np.array([*found.dictionary.to_pylist(), None], dtype=object)[:-1], found.indices.to_numpy()
 
 
-def chosen_columns(schema: pa.Schema, label: str | None, weights: str | None, only: Iterable[str] | None) -> Columns:
-    """Return the columns to read of a table with this schema: all numeric ones, or those of `only`.
+def chosen_columns(
+    schema: pa.Schema,
+    label: str | None,
+    weights: str | None,
+    only: Iterable[str] | None,
+    selection: Selection | None = None,
+) -> Columns:
+    """Return the columns to read of a table with this schema: all, those of `only`, or those of a selection.
+
+    Without a selection the features must be numbers.
 
     Raises
     ------
@@ -120,10 +151,28 @@ def chosen_columns(schema: pa.Schema, label: str | None, weights: str | None, on
         raise DataError(f"label and weights both name the column {label!r}; name two, or leave weights out")
     stored = _stored_index(schema)
     features = tuple(name for name in (names if only is None else only) if name not in (label, weights, *stored))
+    if selection is not None and selection.names is not None:
+        missing = [name for name in selection.names if name not in features]
+        if missing:
+            raise DataError(f"the data have no feature {missing[0]!r}; the columns are {listed}")
+        features = selection.names
     if not features:
         raise DataError(f"the data have no feature columns beside {label!r}")
-    check_numeric(schema, features if weights is None else (*features, weights))
-    return Columns(features, label, weights)
+    known = () if selection is None else selection.levels or ()
+    coded_names = {name for name, _ in known}
+    text = {name for name in features if is_text(schema.field(name).type)} if selection is not None else set()
+    if selection is not None and selection.levels is not None and (new := sorted(text - coded_names)):
+        kind = schema.field(new[0]).type
+        raise DataError(f"column {new[0]!r} is {kind}, and held numbers in the data of the design; convert it")
+    numbers = tuple(name for name in features if name not in text | coded_names)
+    check_numeric(schema, numbers if weights is None else (*numbers, weights))
+    learnt = tuple(name for name in features if name in text - coded_names)
+    return Columns(features, label, weights, levels=known, text=learnt)
+
+
+def survey(batch: pa.Table | pa.RecordBatch, text: Iterable[str]) -> dict[str, Seen]:
+    """Return what rows tell of the levels of columns of text."""
+    return {name: seen(batch.column(name), ordered=keeps_order(batch.schema, name)) for name in text}
 
 
 def _stored_index(schema: pa.Schema) -> list[str]:
@@ -133,6 +182,36 @@ def _stored_index(schema: pa.Schema) -> list[str]:
         return [name for name in names if isinstance(name, str)]
     except (TypeError, ValueError, AttributeError, RecursionError):  # metadata that pandas did not write
         return []
+
+
+def coded_table(
+    data: Any, selection: Selection, text: tuple[tuple[str, Seen], ...], start: int, where: str
+) -> tuple[pd.DataFrame, tuple[tuple[str, Seen], ...]]:
+    """Return the selected columns of a block, text as codes, and what was seen of text whose levels are not known yet.
+
+    Codes of such text are 0; the first row stands at position `start` of the data.
+
+    Raises
+    ------
+    DataError
+        If a column is missing, is neither numbers nor text, or has a level that is not known.
+    """
+    table, levels = as_table(data, f"{where}: X"), dict(selection.levels or ())
+    names = selection.names or tuple(table.column_names)
+    if missing := [name for name in names if name not in table.column_names]:
+        raise DataError(f"{where} lacks the column {missing[0]!r}")
+    new = [name for name in names if name not in levels and is_text(table.schema.field(name).type)]
+    if new and selection.levels is not None:
+        raise DataError(f"{where}: column {new[0]!r} is text, and held numbers before; convert it")
+    check_numeric(table.schema, tuple(name for name in names if name not in levels and name not in new))
+    columns: dict[str, NDArray[Any]] = {}
+    for name in names:
+        if name in levels:
+            columns[name] = codes(table.column(name), name, levels[name], start)
+        else:
+            columns[name] = np.zeros(table.num_rows) if name in new else as_numbers(table.column(name))
+    known, found = dict(text), survey(table, new)
+    return pd.DataFrame(columns), tuple((n, known[n] + found[n] if n in known else found[n]) for n in new)
 
 
 def add_labels(found: dict[Any, None], column: pa.Array) -> bool:

@@ -23,7 +23,8 @@ from dask.optimization import cull
 
 from bayescore.data.passes.cutter import block_rows
 from bayescore.data.passes.tasks import Division, Future, Part, Task
-from bayescore.data.sources.columns import Columns, ColumnSource, add_labels, chosen_columns
+from bayescore.data.sources.columns import Columns, ColumnSource, add_labels, chosen_columns, survey
+from bayescore.data.sources.factors import Seen, Selection
 from bayescore.data.sources.parquet import parquet_source
 from bayescore.data.sources.tables import as_table
 from bayescore.types import Source, WeightedData
@@ -131,7 +132,7 @@ class DaskSource(ColumnSource):
             yield from replace(piece, frame=frame).read(0, piece.n_rows)
 
 
-def dask_source(data: Any, y: Any, label: str | None, weights: Any) -> Source:
+def dask_source(data: Any, y: Any, label: str | None, weights: Any, selection: Selection | None = None) -> Source:
     """Return a Dask data frame or array as a source; reads the labels, partition by partition.
 
     Parameters
@@ -144,6 +145,8 @@ def dask_source(data: Any, y: Any, label: str | None, weights: Any) -> Source:
         Column of the labels.
     weights : str, dask Series or array, optional
         Column of the weights, or the weights, in the same partitions.
+    selection : Selection, optional
+        Which columns are features, where they may hold text.
 
     Raises
     ------
@@ -163,7 +166,7 @@ def dask_source(data: Any, y: Any, label: str | None, weights: Any) -> Source:
     if is_frame and y is None and (weights is None or isinstance(weights, str)):
         kept = _parquet_of(data)
         if kept is not None:
-            return parquet_source(kept[0], label, weights, only=kept[1], pool=pool)
+            return parquet_source(kept[0], label, weights, only=kept[1], selection=selection, pool=pool)
     names = [str(name) for name in data.columns] if is_frame else [f"x{d}" for d in range(data.shape[1])]
     beside: dict[str, Any] = {}
     if y is not None:
@@ -175,21 +178,26 @@ def dask_source(data: Any, y: Any, label: str | None, weights: Any) -> Source:
         if name in names:
             raise DataError(f"data has a column {name!r} beside the one given; rename it, or name it as label")
     empty = _frame(_meta(data), names, {name: _meta(other) for name, other in beside.items()}, 0)
-    columns = chosen_columns(pa.Schema.from_pandas(empty, preserve_index=False), label, weights, None)
+    columns = chosen_columns(pa.Schema.from_pandas(empty, preserve_index=False), label, weights, None, selection)
+    if is_frame:  # no more than is needed
+        data = data[[column for column in data.columns if str(column) in columns.names]]
+        names = [str(name) for name in data.columns]
     frames = partitions(data if is_frame else data.rechunk({1: -1}))
     others = {name: partitions_beside(other, data, len(frames), name) for name, other in beside.items()}
     labels = others.get(columns.label) or partitions(data[[label]])
-    surveys = compute(*[delayed(_survey)(part, columns.label) for part in labels])
+    texts = partitions(data[list(columns.text)]) if columns.text else [None] * len(labels)
+    surveys = compute(*[delayed(_survey)(part, columns.label, own) for part, own in zip(labels, texts, strict=True)])
     found: dict[Any, None] = {}
-    any(add_labels(found, own) for _, own in surveys)
-    if not sum(n_rows for n_rows, _ in surveys):
+    any(add_labels(found, own) for _, own, _ in surveys)
+    columns = columns.with_levels(own for _, _, own in surveys)
+    if not sum(n_rows for n_rows, _, _ in surveys):
         raise DataError("data is an empty collection; it needs at least one row")
     if beside or not is_frame:
         frames = [
             delayed(_frame)(frame, names, {name: parts[i] for name, parts in others.items()}, i)
             for i, frame in enumerate(frames)
         ]
-    return DaskSource(tuple(frames), tuple(n for n, _ in surveys), columns.with_classes(found), pool)
+    return DaskSource(tuple(frames), tuple(n for n, _, _ in surveys), columns.with_classes(found), pool)
 
 
 def _meta(collection: Any) -> Any:
@@ -210,10 +218,11 @@ def _frame(rows: Any, names: list[str], beside: dict[str, Any], number: int) -> 
     return frame
 
 
-def _survey(part: Any, label: str) -> tuple[int, pa.Array]:
-    """Return the number of rows of a partition, and its distinct labels."""
+def _survey(part: Any, label: str, text: pd.DataFrame | None) -> tuple[int, pa.Array, dict[str, Seen]]:
+    """Return the number of rows of a partition, its distinct labels, and what it tells of columns of text."""
     frame = part if isinstance(part, pd.DataFrame) else pd.DataFrame({label: getattr(part, "array", part)})
-    return len(frame), pa.chunked_array(as_table(frame).column(label)).unique()
+    own = {} if text is None else survey(as_table(text), map(str, text.columns))
+    return len(frame), pa.chunked_array(as_table(frame).column(label)).unique(), own
 
 
 def partitions(collection: Any) -> list[Delayed]:

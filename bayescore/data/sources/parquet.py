@@ -5,7 +5,7 @@ A folder is read in the natural order of its paths (part-2 before part-10); file
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 
 from bayescore.data.passes.cutter import block_rows
 from bayescore.data.passes.tasks import Division, Pool
-from bayescore.data.sources.columns import Columns, ColumnSource, add_labels, chosen_columns
+from bayescore.data.sources.columns import Columns, ColumnSource, add_labels, chosen_columns, survey
+from bayescore.data.sources.factors import Selection
 from bayescore.types import WeightedData
 from bayescore.validation import DataError
 
@@ -55,7 +56,9 @@ class RowGroups:
     def read(self, low: int, high: int) -> Iterator[WeightedData]:
         """Yield the rows low, ..., high - 1, decoding no more than it needs."""
         at = 0
-        for batch in batches(self.file, self.columns.names, self.step, range(self.first, self.last)):
+        text = [name for name, _ in self.columns.levels]
+        groups = range(self.first, self.last)
+        for batch in batches(self.file, self.columns.names, self.step, groups, text=text):
             a, b = max(low - at, 0), min(high - at, batch.num_rows)
             if a < b:
                 yield self.columns.block(batch.slice(a, b - a), self.start + at + a)
@@ -110,7 +113,9 @@ class ParquetSource(ColumnSource):
                 yield block
 
 
-def path_source(data: str | Path, y: Any, label: str | None, weights: Any) -> ParquetSource:
+def path_source(
+    data: str | Path, y: Any, label: str | None, weights: Any, selection: Selection | None = None
+) -> ParquetSource:
     """Return the Parquet file or folder at a path as a source; labels and weights are columns of it."""
     if "~" in str(data) and not Path(data).exists():
         raise DataError(
@@ -120,7 +125,7 @@ def path_source(data: str | Path, y: Any, label: str | None, weights: Any) -> Pa
         raise DataError("y is given beside the path of a Parquet file; name the column of the labels as label")
     if weights is not None and not isinstance(weights, str):
         raise DataError("weights of a Parquet file must be the name of a column")
-    return parquet_source(Path(data), label, weights)
+    return parquet_source(Path(data), label, weights, selection=selection)
 
 
 def parquet_source(
@@ -129,9 +134,10 @@ def parquet_source(
     weights: str | None,
     *,
     only: list[str] | None = None,
+    selection: Selection | None = None,
     pool: Pool | None = None,
 ) -> ParquetSource:
-    """Return a file, or a folder of files, as a source; reads the footers and the column of the labels.
+    """Return a file, or a folder of files, as a source; reads the footers and the columns of labels and new text.
 
     Parameters
     ----------
@@ -141,6 +147,8 @@ def parquet_source(
         Columns of the labels and the weights.
     only : list of str, optional
         Columns to read; all by default.
+    selection : Selection, optional
+        Which of them are features, where they may hold text.
     pool : Pool, optional
         Who reads the rows; threads of this process by default.
 
@@ -174,23 +182,34 @@ def parquet_source(
     hive = {name: _typed([own[name] for own in keys]) for name in keys[0] if name not in schema.names}
     for name, values in hive.items():
         schema = schema.append(pa.field(name, values.type))
-    columns = chosen_columns(schema, label, weights, only)
+    columns = chosen_columns(schema, label, weights, only, selection)
     wanted = [name for name in hive if name in columns.names]
     files = tuple(
         File(file, rows, tuple((name, hive[name][i]) for name in wanted))
         for i, (file, rows) in enumerate(zip(paths, groups, strict=True))
     )
     found: dict[Any, None] = {}
-    labels = (batch.column(0) for f in files for batch in batches(f, [columns.label], 1 << 20, threads=True))
-    any(add_labels(found, column) for column in labels)
+    surveyed = [columns.label, *columns.text]
+    parts = (batch for f in files for batch in batches(f, surveyed, 1 << 20, threads=True, text=columns.text))
+    if not columns.text:
+        any(add_labels(found, batch.column(0)) for batch in parts)
+    else:
+        columns = columns.with_levels(survey(batch, columns.text) for batch in _labelled(parts, found))
     return ParquetSource(files, columns.with_classes(found), pool)
 
 
+def _labelled(parts: Iterator[pa.RecordBatch], found: dict[Any, None]) -> Iterator[pa.RecordBatch]:
+    """Yield batches, the labels in their first column added to those found."""
+    for batch in parts:
+        add_labels(found, batch.column(0))
+        yield batch
+
+
 @contextmanager
-def parquet_file(path: Path, problem: str) -> Iterator[pq.ParquetFile]:
+def parquet_file(path: Path, problem: str, text: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:
     """Open a Parquet file; what fails inside is an error of that file."""
     try:
-        with pq.ParquetFile(path) as parquet:
+        with pq.ParquetFile(path, read_dictionary=list(text) or None) as parquet:
             yield parquet
     except (pa.ArrowInvalid, OSError) as error:
         reason = str(error).splitlines()[0].rstrip(".")
@@ -198,13 +217,19 @@ def parquet_file(path: Path, problem: str) -> Iterator[pq.ParquetFile]:
 
 
 def batches(
-    file: File, columns: list[str], n_rows: int, groups: range | None = None, threads: bool = False
+    file: File,
+    columns: list[str],
+    n_rows: int,
+    groups: range | None = None,
+    *,
+    threads: bool = False,
+    text: Sequence[str] = (),
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches of at most `n_rows` rows of some columns of a file."""
+    """Yield batches of at most `n_rows` rows of some columns of a file; those of text with dictionaries."""
     fixed = [(name, value) for name, value in file.fixed if name in columns]
     stored = [name for name in columns if name not in dict(fixed)]
     which = range(len(file.groups)) if groups is None else groups
-    with parquet_file(file.path, "is damaged") as parquet:
+    with parquet_file(file.path, "is damaged", [name for name in text if name in stored]) as parquet:
         for batch in parquet.iter_batches(n_rows, list(which), stored, use_threads=threads):
             for name, value in fixed:
                 batch = batch.append_column(name, pa.repeat(value, batch.num_rows))

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from bayescore.data.passes.cutter import block_rows
 from bayescore.data.passes.tasks import Division, slices
-from bayescore.data.sources.columns import Columns, ColumnSource, add_labels, chosen_columns
+from bayescore.data.sources.columns import Columns, ColumnSource, add_labels, chosen_columns, survey
+from bayescore.data.sources.factors import Selection
 from bayescore.data.sources.tables import as_table
 from bayescore.types import WeightedData
 from bayescore.validation import DataError, check_unmasked, check_weights, native
@@ -45,7 +46,7 @@ class TableSource(ColumnSource):
             yield from piece.read(0, piece.n_rows)
 
 
-def table_source(data: Any, y: Any, label: str | None, weights: Any) -> TableSource:
+def table_source(data: Any, y: Any, label: str | None, weights: Any, selection: Selection | None = None) -> TableSource:
     """Return a table as a source; see `bayescore.data.sources.as_source`."""
     table = as_table(data)
     if isinstance(data, pd.DataFrame) and label is not None:
@@ -64,9 +65,10 @@ def table_source(data: Any, y: Any, label: str | None, weights: Any) -> TableSou
     if weights is not None and not isinstance(weights, str):
         table = _appended(table, "weight", check_weights(weights, table.num_rows), "weights")
         weights = "weight"
-    columns = chosen_columns(table.schema, label, weights, None)
+    columns = chosen_columns(table.schema, label, weights, None, selection)
     found: dict[Any, None] = {}
     any(add_labels(found, chunk) for chunk in table.column(columns.label).chunks)
+    columns = columns.with_levels([survey(table, columns.text)])
     return TableSource(table, columns.with_classes(found))
 
 

@@ -7,6 +7,7 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from bayescore.data.sources.factors import Levels, codes
 from bayescore.types import FloatArray
 from bayescore.validation import DataError, check_finite, check_matrix
 
@@ -56,7 +57,7 @@ def check_numeric(schema: pa.Schema, columns: tuple[str, ...]) -> None:
     text = [name for name in columns if not _is_numeric(schema.field(name).type)]
     if text:
         shown = ", ".join(f"{name!r} ({schema.field(name).type})" for name in text[:5])
-        raise DataError(f"columns are not numeric: {shown}; encode them as 0/1 columns or drop them")
+        raise DataError(f"columns are not numeric: {shown}; turn them into numbers or drop them")
 
 
 def as_numbers(column: pa.Array) -> NDArray[Any]:
@@ -76,15 +77,18 @@ def _is_numeric(kind: pa.DataType) -> bool:
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind))
 
 
-def feature_matrix(X: Any, names: tuple[str, ...]) -> FloatArray:
-    """Return raw features, shape (n, D): an array by position, the columns of a table by name.
+def feature_matrix(X: Any, names: tuple[str, ...], levels: Levels = ()) -> FloatArray:
+    """Return raw features, shape (n, D): an array by position, the columns of a table by name, text by its levels.
 
     Raises
     ------
     DataError
         If columns are missing, not numeric, or hold NaN or infinity.
     """
+    known = dict(levels)
     if not is_table(X):
+        if known:
+            raise DataError(f"X is no table, and {next(iter(known))!r} holds text; give a data frame with names")
         raw = np.asarray(check_matrix(X, "X", n_columns=len(names)), dtype=np.float64)
     else:
         table = as_table(X, "X")
@@ -92,7 +96,12 @@ def feature_matrix(X: Any, names: tuple[str, ...]) -> FloatArray:
         if missing:
             has = ", ".join(table.column_names[:10])
             raise DataError(f"X lacks the column {missing[0]!r}; it has {has}: give the features of the coreset")
-        check_numeric(table.schema, names)
-        raw = np.column_stack([as_floats(table.column(name)) for name in names])
+        check_numeric(table.schema, tuple(name for name in names if name not in known))
+        raw = np.column_stack(
+            [
+                codes(table.column(name), name, known[name], 0) if name in known else as_floats(table.column(name))
+                for name in names
+            ]
+        )
     check_finite(raw, names, 0, "X")
     return raw

@@ -1,0 +1,127 @@
+"""Rows opened with their design: by a formula, by a design that is there, or with columns of text coded as factors."""
+
+from functools import reduce
+from operator import add
+from pathlib import Path
+from typing import Any
+
+from bayescore.data.coreset import Coreset
+from bayescore.data.formulas.design import FormulaDesign, formula_design, levels_of
+from bayescore.data.formulas.learning import learner, learnt_design
+from bayescore.data.formulas.parsing import parsed
+from bayescore.data.opened import Opened, open_rows
+from bayescore.data.sources.blocks import is_stream
+from bayescore.data.sources.factors import Levels, Selection, check_levels
+from bayescore.data.sources.tables import is_dask, is_table
+from bayescore.limits import MAX_LEVELS, MAX_LEVELS_NAMED
+from bayescore.types import Design
+from bayescore.validation import DataError, check_alone, warn
+
+
+def open_designed(
+    data: Any,
+    y: Any = None,
+    *,
+    formula: str | None = None,
+    label: str | None = None,
+    weights: Any = None,
+    once: bool = False,
+    progress: bool = False,
+) -> Opened:
+    """Open data, and learn their design: that of a formula, or with columns of text coded against their first level.
+
+    Parameters
+    ----------
+    data, y, label, weights, once, progress
+        As `open_rows` has them.
+    formula : str, optional
+        Label and terms; what it learns takes one pass.
+
+    Raises
+    ------
+    DataError
+        If the formula cannot be read or does not fit the data, or a column of text is no factor.
+    """
+    if formula is not None:
+        asked = parsed(formula)
+        if isinstance(data, Coreset):
+            check_alone("a coreset", formula=formula)
+        if is_stream(data):
+            raise DataError(
+                "formula is given, but the rows of data come once, and it learns from them first: give a callable that "
+                "returns a fresh iterator of blocks each time"
+            )
+        label = _label(data, y, label, asked.response, formula)
+        selection = Selection(asked.columns)
+    else:
+        selection = Selection()
+    opened = open_rows(data, y, label=label, weights=weights, once=once, progress=progress, selection=selection)
+    levels: Levels = getattr(opened.rows, "levels", ())
+    if formula is not None:
+        for name, own in levels:
+            check_levels(f"column {name!r}", own, MAX_LEVELS_NAMED)
+        _check_response(opened, y, formula)
+        by = learner(opened.design.raw_names, formula, levels, opened.source.n_rows)
+        found = reduce(add, opened.map(by, "learning the formula"))
+        return opened.through(learnt_design(by, found))
+    if not levels:
+        return opened
+    for name, own in levels:
+        check_levels(f"column {name!r}", own, MAX_LEVELS)
+    shown = ", ".join(f"{name!r} ({len(own)} levels)" for name, own in levels[:5]) + (", ..." if levels[5:] else "")
+    warn(
+        f"columns of text are coded as factors, each level but the first against the first: {shown}; drop those that "
+        "are none, or give a formula"
+    )
+    return opened.through(formula_design(opened.design.raw_names, None, levels, {}))
+
+
+def open_in(
+    design: Design,
+    data: Any,
+    y: Any = None,
+    *,
+    label: str | None = None,
+    weights: Any = None,
+    progress: bool = False,
+    whose: str = "the design",
+) -> Opened:
+    """Open data in a design that was learnt from others.
+
+    Raises
+    ------
+    DataError
+        If they have other features than those of the design, or levels that it does not know.
+    """
+    selection = None
+    if isinstance(design, FormulaDesign):
+        selection = Selection(None if design.formula is None else design.raw_names, levels_of(design))
+        if design.formula is not None:
+            label = _label(data, y, label, parsed(design.formula).response, design.formula)
+    opened = open_rows(data, y, label=label, weights=weights, progress=progress, selection=selection)
+    names = opened.design.raw_names
+    if names != design.raw_names:
+        raise DataError(
+            f"data has the features {', '.join(names[:5])}, {whose} {', '.join(design.raw_names[:5])}; give the same "
+            "columns in the same order"
+        )
+    return Opened(opened.rows, design, progress=progress)
+
+
+def _label(data: Any, y: Any, label: str | None, response: str | None, formula: str) -> str | None:
+    """Return the column of the labels that label or a formula's left side names."""
+    if label is not None and response is not None and label != response:
+        raise DataError(f"label={label!r} and the left side of formula={formula!r} differ; leave label out")
+    if label is not None or response is None or y is not None:
+        return label
+    tabular = is_table(data) or isinstance(data, str | Path) or (is_dask(data) and hasattr(data, "columns"))
+    return response if tabular else None  # others bring their labels
+
+
+def _check_response(opened: Opened, y: Any, formula: str) -> None:
+    response = parsed(formula).response
+    if y is not None and response not in (None, opened.rows.label):
+        raise DataError(
+            f"the left side of formula={formula!r} is {response!r}, but y, which is called {opened.rows.label!r}, is "
+            "given; leave the left side out, or y"
+        )

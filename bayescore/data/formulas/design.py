@@ -1,0 +1,244 @@
+"""`FormulaDesign`: a design whose columns `formulaic` makes of raw ones, with all that it learnt of the data as JSON.
+
+A raw block is a matrix of floats: numbers as they are, columns of text as codes, the places of their levels. A design
+without a formula takes each column as it is, and codes factors against their first level.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+
+from bayescore.data.formulas.parsing import parsed
+from bayescore.data.sources.factors import Levels
+from bayescore.types import Design, FloatArray
+from bayescore.validation import DataError
+
+
+@dataclass(frozen=True)
+class FormulaDesign(Design):
+    """How raw columns become the columns of a design matrix by a formula.
+
+    Parameters
+    ----------
+    formula : str, optional
+        The formula; without one each column is taken as it is, and factors are coded against their first level.
+    levels : tuple of (str, tuple)
+        Levels of the raw columns that hold text.
+    state : str
+        What the formula's functions learnt of the data, as JSON: of "calls" the state that formulaic keeps (centers,
+        scales, knots), of "categories" the levels of the factors `C(...)` that are made of numbers.
+    columns : tuple of str
+        Names of the columns, as formulaic writes them.
+    """
+
+    formula: str | None = None
+    levels: Levels = ()
+    state: str = "{}"
+    columns: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the design matrix's columns."""
+        return ("intercept", *self.columns) if self.intercept else self.columns
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether the design matrix is the raw matrix."""
+        return False
+
+    @property
+    def is_affine(self) -> bool:
+        """Whether each column is a raw one, moved and scaled."""
+        return False
+
+    def transform(self, raw: FloatArray) -> FloatArray:
+        """Return the design matrix, shape (n, D), of raw features, shape (n, D_raw).
+
+        Raises
+        ------
+        DataError
+            If a term cannot be computed, a level is not known, or a raw feature is missing.
+        """
+        key = replace(self, intercept=False, center=None, scale=None)
+        X = _compiled(key)(raw)
+        return Design(self.columns, self.intercept, self.center, self.scale).transform(X)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as plain JSON values."""
+        return {
+            **super().to_dict(),
+            "formula": self.formula,
+            "levels": {name: list(levels) for name, levels in self.levels},
+            "state": json.loads(self.state),
+            "columns": list(self.columns),
+        }
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> Self:
+        """Rebuild a design from `to_dict`'s value."""
+        return replace(
+            super().from_dict(fields),
+            formula=fields["formula"],
+            levels=tuple((name, tuple(levels)) for name, levels in fields["levels"].items()),
+            state=json.dumps(fields["state"]),
+            columns=tuple(fields["columns"]),
+        )
+
+
+def read_design(fields: dict[str, Any]) -> Design:
+    """Return the design, with a formula or without, that `to_dict` wrote."""
+    return (FormulaDesign if "columns" in fields else Design).from_dict(fields)
+
+
+def levels_of(design: Design) -> Levels:
+    """Return the levels of the raw columns that hold text."""
+    return design.levels if isinstance(design, FormulaDesign) else ()
+
+
+def formula_of(design: Design) -> str | None:
+    """Return the formula of a design, if it has one."""
+    return design.formula if isinstance(design, FormulaDesign) else None
+
+
+def formula_design(
+    raw_names: tuple[str, ...], formula: str | None, levels: Levels, state: Mapping[str, Any]
+) -> FormulaDesign:
+    """Return a design with the names of its columns.
+
+    Raises
+    ------
+    DataError
+        If a term cannot be computed, whatever the rows.
+    """
+    design = FormulaDesign(raw_names, formula=formula, levels=levels, state=json.dumps(state))
+    columns = _compiled(design).columns
+    twice = [name for name in columns if columns.count(name) > 1]
+    if twice:
+        raise DataError(f"two columns of the design are named {twice[0]!r}; rename a column of the data")
+    return replace(design, columns=columns)
+
+
+class Materials:
+    """Raw blocks as data of formulaic: the columns that terms use, and what is known of their levels."""
+
+    def __init__(self, raw_names: Sequence[str], levels: Levels, used: Sequence[str]) -> None:
+        self.places = [(raw_names.index(name), name) for name in used]
+        self.kinds = {name: pd.CategoricalDtype(list(own)) for name, own in levels}
+
+    def of(self, raw: FloatArray) -> dict[str, Any]:
+        """Return the columns of a block; NaN is missing."""
+        data: dict[str, Any] = {}
+        for place, name in self.places:
+            column = np.ascontiguousarray(raw[:, place])
+            if (kind := self.kinds.get(name)) is not None:
+                codes = np.where(np.isnan(column), -1.0, column).astype(np.int32)
+                data[name] = pd.Categorical.from_codes(codes, dtype=kind)
+            else:
+                data[name] = column
+        return data
+
+    def example(self) -> FloatArray:
+        """Return raw rows in which every level occurs and no number is known, shape (n, D_raw)."""
+        n_rows = max((len(kind.categories) for kind in self.kinds.values()), default=1)
+        rows = np.full((n_rows, max(place for place, _ in self.places) + 1), np.nan)
+        for place, name in self.places:
+            if name in self.kinds:
+                rows[:, place] = np.arange(n_rows) % len(self.kinds[name].categories)
+        return rows
+
+
+class _Compiled:
+    """A design ready to be applied: formulaic's specification, which knows all that was learnt."""
+
+    def __init__(self, design: FormulaDesign) -> None:
+        used = design.raw_names if design.formula is None else parsed(design.formula).columns
+        missing = [name for name in used if name not in design.raw_names]
+        if missing:
+            listed = ", ".join(design.raw_names[:10])
+            raise DataError(f"formula={design.formula!r} names {missing[0]!r}; the columns are {listed}")
+        self.formula, self.used = design.formula, [(design.raw_names.index(name), name) for name in used]
+        self.materials = Materials(design.raw_names, design.levels, used)
+        state = json.loads(design.state)
+        spec = specification(design.formula, used, state.get("calls", {}), state.get("categories", {}))
+        _, self.spec = materialised(self.materials.of(self.materials.example()), spec, self.formula)
+        self.lead = 1 if self.formula is None else 0  # the intercept against which factors are coded
+        self.columns = tuple(str(name) for name in self.spec.column_names[self.lead :])
+
+    def __call__(self, raw: FloatArray) -> FloatArray:
+        if self.formula is not None and not np.isfinite(raw.sum()):  # a comparison would hide it
+            for place, name in self.used:
+                if not np.isfinite(raw[:, place]).all():
+                    raise DataError(
+                        f"column {name!r} is missing or infinite in some row; drop such rows or impute them"
+                    )
+        X, _ = materialised(self.materials.of(raw), self.spec, self.formula)
+        return X if self.lead == 0 else np.ascontiguousarray(X[:, self.lead :])
+
+
+_compiled = lru_cache(maxsize=16)(_Compiled)
+
+
+def specification(
+    formula: str | None, used: Sequence[str], calls: Mapping[str, Any], categories: Mapping[str, Any]
+) -> Any:
+    """Return formulaic's specification of a formula, or of each column as it is, with what was learnt so far."""
+    from formulaic import Formula, ModelSpec
+    from formulaic.parser.types import Factor, Term
+
+    if formula is None:
+        one = Term([Factor("1", eval_method="literal")])
+        terms = Formula([one, *(Term([Factor(name, eval_method="lookup")]) for name in used)], _ordering="none")
+    else:
+        terms = parsed(formula).terms
+    return ModelSpec(
+        formula=terms,
+        na_action="ignore",
+        output="numpy",
+        transform_state={key: _revived(value) for key, value in calls.items()},
+        encoder_state={term: (Factor.Kind.CATEGORICAL, {"categories": levels}) for term, levels in categories.items()},
+    )
+
+
+def materialised(data: Mapping[str, Any], spec: Any, formula: str | None) -> tuple[FloatArray, Any]:
+    """Return a block as rows of the design matrix, and the specification, completed.
+
+    Raises
+    ------
+    DataError
+        If a term cannot be computed; the message names it.
+    """
+    from formulaic.errors import FormulaicError
+
+    from bayescore.data.formulas.blocks import Blocks
+
+    try:
+        with np.errstate(all="ignore"):  # a pass over the rows tells which entry is not finite
+            matrix = Blocks(data).get_model_matrix(spec)
+    except DataError as error:
+        raise error if formula is None else DataError(f"formula={formula!r}: {error}") from None
+    except (FormulaicError, ValueError, TypeError, ArithmeticError, np.linalg.LinAlgError) as error:
+        raise DataError(f"formula={formula!r} cannot be computed: {error}") from error
+    return np.asarray(getattr(matrix, "__wrapped__", matrix)), matrix.model_spec
+
+
+def plain(value: Any) -> Any:
+    """Return a state of formulaic's as plain JSON values."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _revived(value: Any) -> Any:
+    """Return a state as formulaic keeps it: numbered entries by their numbers, matrices as arrays."""
+    if isinstance(value, Mapping):
+        return {int(key) if key.isdigit() else key: _revived(item) for key, item in value.items()}
+    if isinstance(value, list) and value and isinstance(value[0], list):
+        return np.array(value, dtype=np.float64)
+    return value

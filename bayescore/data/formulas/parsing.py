@@ -1,0 +1,237 @@
+"""What a formula may say, and what it asks of the data: columns, levels, and numbers that a pass must learn.
+
+A formula may come from a file, and its terms are Python expressions, so only these are evaluated: arithmetic and
+comparisons of columns and numbers, and calls of the functions named below. Anything else is refused by name before
+`formulaic` sees data.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from bayescore.validation import DataError
+
+PLAIN = frozenset(("I", "abs", "sqrt", "log", "log10", "log2", "log1p", "exp", "exp10", "exp2", "expm1")) | frozenset(
+    ("sin", "cos", "tan", "tanh", "floor", "ceil", "minimum", "maximum")
+)
+"""Functions of numbers, also as np.log."""
+MOMENTS = frozenset(("center", "scale", "standardize"))
+"""Functions that know the mean or sd of their argument."""
+BASES = frozenset(("poly", "bs", "cr", "cs", "cc"))
+"""Functions that know quantiles, bounds or products of their argument: polynomials and splines."""
+CODINGS = frozenset(("Treatment", "Sum", "Helmert", "Diff", "Poly"))
+"""Codings of a factor, `C(g, Sum)`; also as contr.sum and so on."""
+CONTR = frozenset(("treatment", "sum", "helmert", "diff", "poly", "SAS"))
+
+_HARMLESS = (
+    *(ast.Expression, ast.Name, ast.Load, ast.Constant, ast.List, ast.Tuple, ast.keyword),
+    *(ast.BinOp, ast.UnaryOp, ast.Compare, ast.operator, ast.unaryop, ast.cmpop),
+)
+_MAX_POWER = 64  # a**b of constants is computed before any row is read
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call whose function learns from the data: `key` is what formulaic calls it, `argument` what it is applied to.
+
+    Names of columns in `argument` are Python names: see `Parsed.aliases`.
+    """
+
+    function: str
+    key: str
+    argument: str
+    term: str
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """A formula taken apart.
+
+    Parameters
+    ----------
+    text : str
+        The formula.
+    response : str, optional
+        Column of the labels, left of "~".
+    columns : tuple of str
+        Columns that the terms use, in the order met.
+    calls : tuple of Call
+        Calls that learn from the data, `C(...)` among them.
+    aliases : tuple of (str, str)
+        Python names of columns, and the columns.
+    terms : list
+        The terms, as formulaic has them.
+    """
+
+    text: str
+    response: str | None
+    columns: tuple[str, ...]
+    calls: tuple[Call, ...]
+    aliases: tuple[tuple[str, str], ...]
+    terms: Any
+
+
+@lru_cache(maxsize=8)
+def parsed(text: str) -> Parsed:
+    """Take a formula apart.
+
+    Raises
+    ------
+    DataError
+        If it is no formula, or has terms that are not served; the message names the term.
+    TypeError
+        If it is no text.
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"formula is a {type(text).__name__}; give text such as 'clicked ~ age + device'")
+    left, right = _sides(text)
+    response = None if left is None else _response(text, left)
+    columns: dict[str, None] = {}
+    calls: dict[str, Call] = {}
+    aliases: dict[str, str] = {}
+    functions: set[str] = set()
+    for factor in {factor.expr: factor for term in right for factor in term.factors}.values():
+        if factor.eval_method.value == "lookup":
+            columns[factor.expr] = None
+        elif factor.eval_method.value == "python":
+            for kind, found in _parts(text, factor.expr, aliases):
+                if isinstance(found, Call):
+                    calls[found.key] = found
+                elif kind == "function":
+                    functions.add(found)
+                else:
+                    columns[found] = None
+    if not columns:
+        raise DataError(f"formula={text!r} names no column beside the label; name one at least")
+    for name in columns:
+        if name in functions:
+            raise DataError(f"formula={text!r}: column {name!r} has the name of a function; rename the column")
+        if name == response:
+            raise DataError(f"formula={text!r}: {name!r} stands on both sides; the label is no feature")
+        if aliases.get(name, name) != name:
+            raise DataError(f"formula={text!r}: columns {name!r} and {aliases[name]!r} are too alike; rename one")
+    return Parsed(text, response, tuple(columns), tuple(calls.values()), tuple(aliases.items()), right)
+
+
+def _sides(text: str) -> tuple[Any, Any]:
+    """Return the terms on the left, None if there is no left side, and on the right."""
+    from formulaic import Formula, SimpleFormula
+    from formulaic.errors import FormulaicError
+    from formulaic.parser.algos.tokenize import tokenize
+
+    try:
+        words = [token.token for token in tokenize(text) if token.kind is token.Kind.OPERATOR]
+        if "|" in words:
+            found = re.search(r"\([^()]*\|[^()]*\)", text)
+            raise DataError(
+                f"formula={text!r}: group terms such as {found[0] if found else '(1 | g)'!r} are not supported yet; "
+                "leave it out, or use the groups as a factor"
+            )
+        formula = Formula(text)
+    except (FormulaicError, SyntaxError, ValueError, RecursionError) as error:
+        if isinstance(error, DataError):
+            raise
+        if "`.` operator" in str(error):
+            every = "name the columns, or leave formula out for all"
+            raise DataError(f"formula={text!r}: '.' is not supported; {every}") from None
+        reason = re.sub(r"\x1b\[[0-9;]*m|[⧛⧚]", "", str(error).splitlines()[0]) if str(error) else "no formula"
+        marked = re.search(r"⧛(?:\x1b)?\[[0-9;]*m(.*?)(?:\x1b)?\[0m⧚", str(error))
+        place = f", at {marked[1]!r}" if marked else ""
+        raise DataError(f"formula={text!r} cannot be read{place}: {reason.rstrip('.')}") from None
+    if isinstance(formula, SimpleFormula):
+        return None, formula
+    sides = getattr(formula, "lhs", None), getattr(formula, "rhs", None)
+    if not all(isinstance(side, SimpleFormula) for side in sides):
+        raise DataError(f"formula={text!r} has several parts; write label ~ terms")
+    return sides
+
+
+def _response(text: str, left: Any) -> str:
+    factors = [factor for term in left for factor in term.factors]
+    if len(factors) != 1 or factors[0].eval_method.value != "lookup":
+        shown = " + ".join(str(term) for term in left)
+        raise DataError(f"formula={text!r}: its left side must be the column of the labels alone; it is {shown!r}")
+    return str(factors[0].expr)
+
+
+def _parts(text: str, term: str, aliases: dict[str, str]) -> Iterator[tuple[str, Any]]:
+    """Yield the columns, functions and learning calls of a term, having checked everything in it."""
+    from formulaic.utils.code import format_expr, sanitize_variable_names
+
+    def refused(what: str) -> DataError:
+        served = ", ".join(sorted({*PLAIN, *MOMENTS, *BASES, "C"}))
+        return DataError(f"formula={text!r}: term {term!r} has {what}; terms are made of columns, numbers and {served}")
+
+    own: dict[str, str] = {}
+    try:
+        tree = ast.parse(sanitize_variable_names(term, {}, own), mode="eval")
+    except (SyntaxError, ValueError) as error:
+        raise DataError(f"formula={text!r}: term {term!r} cannot be read: {error}") from None
+    aliases |= own
+    named: dict[int, str] = {}  # nodes that name a function or a coding, and which
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name = _function(node.func)
+            if name is None or not (name in PLAIN | MOMENTS | BASES | CODINGS | {"C"} or name in _contr()):
+                raise refused(f"the call {ast.unparse(node.func)!r}")
+            named[id(node.func)] = name
+            if name == "C" and node is not tree.body:
+                raise refused("C(...) inside another expression")
+            if name == "C":
+                for coding in [*node.args[1:2], *(k.value for k in node.keywords if k.arg == "contrasts")]:
+                    if (known := _function(coding)) is not None and (known in CODINGS or known in _contr()):
+                        named[id(coding)] = known
+            if name in MOMENTS | BASES | {"C"}:
+                if not node.args:
+                    raise refused(f"{name}() without an argument")
+                if any(_learns(inner) for inner in ast.walk(node.args[0])):
+                    raise refused(f"{name}(...) of what is itself learnt from the data")
+                yield "call", Call(name, format_expr(node), ast.unparse(node.args[0]), term)
+    for node in ast.walk(tree):
+        if id(node) in named:  # np.log is known by now
+            if isinstance(node, ast.Name):
+                yield "function", node.id
+        elif isinstance(node, ast.Name) and not _inside(node, tree, named):
+            yield "column", own.get(node.id, node.id)
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow) and not _small(node.right):
+            raise refused(f"the power {ast.unparse(node)!r}")
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitXor):
+            raise refused(f"{ast.unparse(node)!r}, and powers are written a**2 inside a call")
+        elif not isinstance(node, (*_HARMLESS, ast.Call)):
+            raise refused(f"{ast.unparse(node)!r}")
+
+
+def _contr() -> set[str]:
+    return {f"contr.{name}" for name in CONTR}
+
+
+def _function(node: ast.AST) -> str | None:
+    """Return the name of a function: of np.log "log", of contr.sum "contr.sum"."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        if node.value.id == "np" and node.attr in PLAIN - {"I"}:
+            return node.attr
+        if node.value.id == "contr":
+            return f"contr.{node.attr}"
+    return None
+
+
+def _learns(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and _function(node.func) in MOMENTS | BASES | {"C"}
+
+
+def _inside(name: ast.Name, tree: ast.AST, named: dict[int, str]) -> bool:
+    """Whether a name is the np or contr of an attribute that names a function."""
+    return any(isinstance(node, ast.Attribute) and id(node) in named and node.value is name for node in ast.walk(tree))
+
+
+def _small(node: ast.AST) -> bool:
+    """Whether an exponent is a number of moderate size."""
+    try:
+        return abs(float(ast.literal_eval(node))) <= _MAX_POWER
+    except (ValueError, TypeError, SyntaxError):
+        return False

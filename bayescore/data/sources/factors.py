@@ -1,0 +1,164 @@
+"""Columns of text and categories: which they are, their levels, and rows as codes, the places of their levels.
+
+Levels are sorted, whatever order rows come in; an ordered categorical keeps its own order, and so does any of pandas,
+where all parts of the data agree on it. Levels that no row has are left out.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from bayescore.limits import MAX_LEVELS_NAMED
+from bayescore.types import FloatArray
+from bayescore.validation import DataError, RowError, sorted_labels
+
+Levels = tuple[tuple[str, tuple[Any, ...]], ...]
+"""Columns of text and their levels."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which columns are features, those of text among them, and what is known of their levels.
+
+    Parameters
+    ----------
+    names : tuple of str, optional
+        The features; by default all columns that are neither label nor weights.
+    levels : tuple of (str, tuple), optional
+        Levels of the columns of text; by default the source learns them as it is opened.
+    """
+
+    names: tuple[str, ...] | None = None
+    levels: Levels | None = None
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a column of this type is a factor: text, or coded by a dictionary."""
+    types = pa.types
+    return bool(
+        types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind) or types.is_dictionary(kind)
+    )
+
+
+def keeps_order(schema: pa.Schema, name: str) -> bool:
+    """Whether the levels of a column stand in an order of their own: ordered, or a categorical of pandas."""
+    kind = schema.field(name).type
+    if not pa.types.is_dictionary(kind):
+        return False
+    try:
+        columns = (schema.pandas_metadata or {}).get("columns", ())
+        kinds = [column["pandas_type"] for column in columns if column.get("field_name") == name]
+    except (TypeError, ValueError, KeyError, AttributeError, RecursionError):  # that pandas did not write
+        kinds = []
+    return bool(kind.ordered) or "categorical" in kinds
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Levels that occur in some rows, and the order in which they stand there, if they have one."""
+
+    values: frozenset[Any]
+    order: tuple[Any, ...] | None
+
+    def __add__(self, other: "Seen") -> "Seen":
+        if not other.values:
+            return self
+        if not self.values:
+            return other
+        return Seen(self.values | other.values, self.order if self.order == other.order else None)
+
+    def levels(self, name: str) -> tuple[Any, ...]:
+        """Return the levels in their order.
+
+        Raises
+        ------
+        DataError
+            If they are neither text nor numbers, or both.
+        """
+        where = f"column {name!r}"
+        ordered = sorted_labels(self.values, where)
+        if len({isinstance(value, str) for value in ordered}) > 1:
+            raise DataError(f"{where} mixes numbers and text: {ordered[0]!r} and {ordered[-1]!r}; make them alike")
+        return tuple(ordered if self.order is None else (v for v in self.order if v in self.values))
+
+
+def seen(column: pa.Array | pa.ChunkedArray, *, ordered: bool) -> Seen:
+    """Return the levels that occur in a column."""
+    found = Seen(frozenset(), None)
+    for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
+        coded = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
+        known = coded.dictionary.to_pylist()
+        used = coded.indices.drop_null().unique().to_pylist()
+        values = frozenset(known[i] for i in used) - {None}
+        found = found + Seen(values, tuple(known) if ordered else None)
+    return found
+
+
+def codes(column: pa.Array, name: str, levels: Sequence[Any], start: int) -> FloatArray:
+    """Return the places of a column's entries among its levels, NaN where they are missing.
+
+    Raises
+    ------
+    RowError
+        If an entry is none of the levels; the first row stands at position `start` of the data.
+    """
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if not pa.types.is_dictionary(column.type):
+        if not is_text(column.type):  # numbers in place of text
+            raise DataError(f"column {name!r} is {column.type}, and held text before ({_shown(levels)}); convert it")
+        column = column.dictionary_encode()
+    places = {level: float(place) for place, level in enumerate(levels)}
+    known = column.dictionary.to_pylist()
+    table = np.array([np.nan if v is None else places.get(v, -1.0) for v in known] or [np.nan])
+    found: FloatArray = table[column.indices.fill_null(0).to_numpy(zero_copy_only=False)]
+    if column.null_count:
+        found[~column.is_valid().to_numpy(zero_copy_only=False)] = np.nan
+    if (table < 0.0).any() and (found < 0.0).any():
+        row = int(np.argmax(found < 0.0))
+        raise RowError(
+            f"column {name!r} has the level {column[row].as_py()!r} in row {start + row}, which is none of those "
+            f"known ({_shown(levels)}); drop such rows, or build with rows of every level",
+            start + row,
+        )
+    return found
+
+
+def check_few(name: str, n_levels: int, limit: int) -> None:
+    """Raise if a factor has too many levels."""
+    if n_levels > limit:
+        raise DataError(
+            f"{name} has more than {limit} levels; so many want group terms, which are not supported yet: merge levels "
+            "or drop it" + ("" if limit >= 1000 else ", or name it in a formula if it is a factor")
+        )
+
+
+def check_levels(name: str, levels: Sequence[Any], limit: int) -> None:
+    """Raise unless a factor has at least two levels, and not too many."""
+    check_few(name, len(levels), limit)
+    if len(levels) < 2:
+        found = f"one level only, {levels[0]!r}" if levels else "no entries"
+        raise DataError(f"{name} has {found}; drop it")
+
+
+def combined(parts: Iterable[dict[str, Seen]], names: Iterable[str]) -> Levels:
+    """Return the levels of columns from what was seen of them in each part of the data.
+
+    Raises
+    ------
+    DataError
+        If they are too many for any design, or not alike.
+    """
+    total = {name: Seen(frozenset(), None) for name in names}
+    for part in parts:
+        total = {name: known + part[name] for name, known in total.items()}
+        for name, known in total.items():
+            check_few(f"column {name!r}", len(known.values), MAX_LEVELS_NAMED)
+    return tuple((name, known.levels(name)) for name, known in total.items())
+
+
+def _shown(levels: Sequence[Any]) -> str:
+    return ", ".join(map(repr, levels[:5])) + (", ..." if len(levels) > 5 else "")

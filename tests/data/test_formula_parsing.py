@@ -1,0 +1,90 @@
+"""What formulas may say, and that nothing else is ever evaluated."""
+
+import pytest
+
+from bayescore.data.formulas.parsing import parsed
+from bayescore.validation import DataError
+
+
+def test_a_formula_is_taken_apart():
+    found = parsed("clicked ~ age * C(device, Treatment('b')) + log(price) + scale(log(price)) + bs(`my x`, df=4) - 1")
+    assert found.response == "clicked"
+    assert set(found.columns) == {"age", "device", "price", "my x"}
+    assert [(call.function, call.argument) for call in found.calls] == [
+        ("C", "device"),
+        ("scale", "log(price)"),
+        ("bs", "my_x"),
+    ]
+    assert dict(found.aliases)["my_x"] == "my x"
+    assert parsed("~ a").response is None
+    assert parsed("a + b").columns == ("a", "b")
+
+
+SERVED = (
+    "y ~ np.log(a) + np.sqrt(b)",
+    "y ~ C(a, contr.sum) + C(b, contrasts=Helmert)",
+    "y ~ C(a, contr.treatment(base='x'))",
+    "y ~ C(a, levels=['x', 'y'])",
+    "y ~ {a**2} + I((a - 3) / b > 2)",
+    "y ~ cr(a, df=4, constraints='center') + cc(b, knots=[1, 2, 3]) + poly(a, 3)",
+    "y ~ minimum(a, b) + abs(-a)",
+    "y ~ (a + b)**2 - a:b + 0",
+)
+
+
+@pytest.mark.parametrize("text", SERVED)
+def test_what_formulas_are_made_of_is_served(text):
+    assert {"a"} <= set(parsed(text).columns) <= {"a", "b"}
+
+
+REFUSED = {
+    "an import": ("y ~ __import__('os').system('touch x')", "cannot be read|__import__"),
+    "an import as a call": ("y ~ a + I(__import__('os'))", r"the call '__import__'"),
+    "eval": ("y ~ eval('1')", "the call 'eval'"),
+    "an attribute": ("y ~ I(a.__class__)", "'a.__class__'"),
+    "a method": ("y ~ I(a.tofile('x'))", "the call 'a.tofile'"),
+    "NumPy beyond its functions": ("y ~ np.load('x')", "the call 'np.load'"),
+    "NumPy as a value": ("y ~ I(np)", None),  # a column named np, which no data have
+    "a lambda": ("y ~ I((lambda: a)())", "has "),
+    "a comprehension": ("y ~ I([x for x in a])", "has '"),
+    "an index": ("y ~ I(a[0])", r"'a\[0\]'"),
+    "a keyword's name": ("y ~ bs(a, df=open('x'))", "the call 'open'"),
+    "a spread": ("y ~ log(*a)", "has '"),
+    "an f-string": ("y ~ C(a, f'{a}')", 'has "f'),
+    "a walrus": ("y ~ I((b := a))", "has '"),
+    "a large power": ("y ~ I(a + 9**9**9)", "the power"),
+    "rows before it": ("y ~ lag(a)", "the call 'lag'"),
+    "any column": ("y ~ Q('a')", "the call 'Q'"),
+    "a factor within": ("y ~ I(C(a))", r"C\(...\) inside"),
+    "learnt of learnt": ("y ~ bs(scale(a), df=4)", r"'bs\(scale\(a\), df=4\)' has bs\(...\) of what is itself learnt"),
+    "a group term": ("y ~ a + (1 | county)", r"group terms such as '\(1 \| county\)' are not supported yet"),
+    "group slopes": ("y ~ a + (1 + a | county)", r"'\(1 \+ a \| county\)' are not supported"),
+    "all columns": ("y ~ .", "'.' is not supported"),
+    "all other columns": ("y ~ log(a) + .", "'.' is not supported"),
+    "a power of R's": ("y ~ I(a^2)", r"powers are written a\*\*2"),
+    "no end": ("y ~ a +", r"cannot be read, at '\+'"),
+    "a number times": ("y ~ a + 2*b", "cannot be read, at '2'"),
+    "nothing": ("", "names no column|cannot be read"),
+    "no column": ("y ~ 1", "names no column"),
+    "the label as a feature": ("y ~ a + y", "'y' stands on both sides"),
+    "a changed label": ("log(y) ~ a", r"its left side .*'log\(y\)'"),
+    "two labels": ("y + z ~ a", r"its left side .*'y \+ z'"),
+    "a column named as a function": ("y ~ log + log(a)", "column 'log' has the name of a function"),
+    "columns too alike": ("y ~ log(my_x) + log(`my x`)", "too alike"),
+    "no argument": ("y ~ scale()", "without an argument"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_anything_else_is_refused_by_name(kind):
+    text, message = REFUSED[kind]
+    if message is None:
+        assert "np" in parsed(text).columns
+        return
+    with pytest.raises(DataError, match=message):
+        parsed(text)
+
+
+def test_a_formula_is_text():
+    with pytest.raises(TypeError, match="formula is a int; give text"):
+        parsed(3)  # type: ignore[arg-type]
