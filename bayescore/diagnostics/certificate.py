@@ -16,38 +16,30 @@ not certified  otherwise: more draws are needed, and the text says how many
 The last pass gives the full data's expected log pointwise predictive density too, see `elpd`.
 """
 
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
-
-from bayescore.coresets.separation.complete import warn_if_completely_separated
 from bayescore.data.coreset import Coreset
 from bayescore.data.passes.threads import one_blas_thread
+from bayescore.diagnostics.coefficients import bare_table
 from bayescore.diagnostics.corrected import corrected_idata
-from bayescore.diagnostics.correction import Correction, Weighted
 from bayescore.diagnostics.elpd import Elpd, elpd_loo
-from bayescore.diagnostics.figures import Errors, close, errors_left, families, own_errors, risk, settled, table, worst
+from bayescore.diagnostics.family import risk
 from bayescore.diagnostics.full_pass import full_rows
 from bayescore.diagnostics.health import unfit
+from bayescore.diagnostics.judgement import find, verdict
 from bayescore.diagnostics.origin import Origin, miss, origin_of
 from bayescore.diagnostics.report import write_certificate
 from bayescore.diagnostics.results import CertificateData, Level
-from bayescore.diagnostics.wording import number, with_error
-from bayescore.limits import MAX_K, MAX_LOG_RATIO_SD, MAX_TAIL_K, MIN_ESS_SHARE, RISK
+from bayescore.diagnostics.wording import with_error
+from bayescore.limits import RISK
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.prior_ratio import OfModel
-from bayescore.samplers.inference_data import read_posterior
+from bayescore.samplers.inference_data import Posterior, read_posterior
 from bayescore.types import Likelihood
 from bayescore.validation import DataError, check_integer
-
-_FOREIGN = (
-    "The draws are not as bayescore.sample made them: they are those of the coreset's posterior under a prior that "
-    "matters little, and are judged as that."
-)
-_TIMES = (1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -135,93 +127,56 @@ def certify(
     with one_blas_thread():  # the matrices are small, and threads of BLAS would wait for each other
         origin = origin_of(posterior, core, link)
         if model is not None and not origin.trouble:
-            origin = Origin(_of_model(model, idata, core, link), ours=False)
-        movable = origin.prior if not isinstance(origin.prior, OfModel) or origin.prior.moves else None
-        passes = Correction(core, opened, link, posterior.flat, movable)
-        chosen, every = posterior.positions(max_draws), np.arange(len(posterior.flat))
-        weighted = passes.best(chosen)
-        warn_if_completely_separated(opened, core)
+            origin = Origin(_of_model(model, idata, core, link))
         trouble = origin.trouble or unfit(posterior) or miss(posterior, core, link, origin)
-        found = families(posterior, posterior.flat[chosen], weighted)
-        whole, resampled = weighted, not trouble and weighted.good and not settled(found)
-        if resampled:  # a correction by the weights needs those of all draws
-            whole, chosen = passes.weigh(every, weighted.move), every
-            found = families(posterior, posterior.flat, whole)
-        raw, left = own_errors(found), errors_left(found, whole, resampled=resampled)
-        level, text = _verdict(whole, raw, left, origin, trouble, near=close(found))
-        coordinates = table(posterior, found, posterior.flat[chosen], whole)
-        text += _without_moments(coordinates["tail_k"].dropna())
-        trusted = level is not Level.NOT_CERTIFIED
-        moved = weighted.move(posterior.thinned(max_draws))
-        elpd = Elpd()
-        if trusted:
-            density = passes.density(weighted.move)
-            elpd = elpd_loo(weighted.sums, weighted.log_ratio, weighted.weights, moved, link, density=density)
+        if trouble:
+            return _refused(posterior, trouble)
+        found = find(posterior, core, opened, link, origin, max_draws)
+        level, text = verdict(found, origin)
+        density = found.passes.density(found.first.transport)
+        elpd, sure = Elpd(), risk(found.left) <= RISK
+        if level is not Level.NOT_CERTIFIED:
+            moved = found.first.moved(posterior.thinned(max_draws))
+            first = found.first
+            elpd = elpd_loo(first.sums, first.log_ratio, first.weights, moved, link, density=density)
+    whole = found.whole
     return Certificate(
         level=level,
         text=text,
-        pareto_k=weighted.pareto_k,
-        ess=weighted.ess,
-        n_draws=len(weighted.weights),
-        epsilon=weighted.epsilon,
-        log_ratio_sd=weighted.spread,
-        coordinates=coordinates,
-        risk=risk(raw),
-        corrected_risk=risk(left),
-        transported=weighted.move.map is not None,
+        pareto_k=whole.pareto_k,
+        ess=whole.ess,
+        n_draws=len(whole.weights),
+        epsilon=whole.epsilon,
+        log_ratio_sd=whole.spread,
+        coordinates=found.coordinates,
+        risk=risk(found.raw),
+        corrected_risk=risk(found.left),
+        transported=whole.transport is not None,
         n_passes=opened.n_passes,
-        idata=corrected_idata(idata, posterior, whole, resampled=resampled) if trusted else None,
+        idata=corrected_idata(idata, posterior, whole, found.kept) if whole.good and sure else None,
         **asdict(elpd),
+    )
+
+
+def _refused(posterior: Posterior, trouble: str) -> Certificate:
+    """Return the certificate of draws that no pass over the data could help."""
+    return Certificate(
+        level=Level.NOT_CERTIFIED,
+        text=trouble,
+        pareto_k=math.nan,
+        ess=math.nan,
+        n_draws=len(posterior.flat),
+        epsilon=math.nan,
+        log_ratio_sd=math.nan,
+        coordinates=bare_table(posterior),
     )
 
 
 def _of_model(model: Any, idata: Any, core: Coreset, link: Likelihood) -> OfModel:
     """Return the prior that a user's model gives to its draws."""
     source = idata["posterior"]
-    draws = {str(name): each.values.reshape(-1, *each.shape[2:]) for name, each in source.data_vars.items()}
+    ordered = {str(name): source[name].transpose("chain", "draw", ...) for name in source.data_vars}
+    draws = {name: each.values.reshape(-1, *each.shape[2:]) for name, each in ordered.items()}
     found = OfModel(model, draws, core, link)
     found.check()
     return found
-
-
-def _without_moments(tail_k: pd.Series) -> str:
-    """Return a sentence on coordinates that have no moments; empty if all have."""
-    if tail_k.empty:
-        return ""
-    worst_k = float(tail_k.max())
-    names = ", ".join(repr(name) for name in tail_k.index[:5]) + (" and others" if len(tail_k) > 5 else "")
-    return (
-        f" Of {names} the draws' own tail has a Pareto k-hat of {number(worst_k, 2)}: above {MAX_TAIL_K} an sd does "
-        "not exist, above 1 nor does a mean, whatever figure draws give. Median and quartiles were judged instead."
-    )
-
-
-def _verdict(
-    weighted: Weighted, raw: list[Errors], left: list[Errors], origin: Origin, trouble: str, *, near: bool
-) -> tuple[Level, str]:
-    if trouble:
-        return Level.NOT_CERTIFIED, f"{trouble} Then certify again."
-    k = f"Pareto k-hat is {number(weighted.pareto_k, 2)}"
-    if not weighted.good:
-        return Level.NOT_CERTIFIED, (
-            f"{k} (limit {MAX_K}), the effective sample size {weighted.ess:.0f} of {len(weighted.weights)} (limit "
-            f"{MIN_ESS_SHARE:.0%}): the coreset's posterior does not cover the full data's, and no correction can be "
-            "trusted. Use method='calibrated', or a larger size if it was."
-        )
-    scope = "" if origin.prior is not None or origin.ours else f" {_FOREIGN}"
-    if near and risk(raw) <= RISK and weighted.spread < MAX_LOG_RATIO_SD:
-        return Level.CERTIFIED, f"{k} and at worst {worst(raw)}.{scope}"
-    if risk(left) <= RISK:
-        return Level.CORRECTED, (
-            f"{k}, but of the draws as they are {worst(raw)}. Use the corrected draws (Certificate.idata), of which at "
-            f"worst {worst(left)}, or a larger size.{scope}"
-        )
-    times = next((factor for factor in _TIMES if risk(left, shrink=factor**-0.5) <= RISK), None)
-    if times is None:
-        return Level.NOT_CERTIFIED, (
-            f"{k}, but even of the corrected draws {worst(left)}. Use method='calibrated', or a larger size if it was."
-        )
-    return Level.NOT_CERTIFIED, (
-        f"Too few draws to tell: {worst(left)} even of the corrected ones, Monte Carlo error included. About {times:g} "
-        "times as many would do."
-    )

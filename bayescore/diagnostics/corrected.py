@@ -1,8 +1,8 @@
 """Corrected draws as InferenceData: every chain and draw moved, and resampled by the weights where these matter.
 
-Resampling is systematic within each chain (Carpenter, Clifford and Fearnhead 1999): a draw of weight w, relative to the
-mean, is kept floor(w) or ceil(w) times, in its place in the chain, so that copies count as what they are, correlated
-draws, in effective sample sizes.
+Resampling is systematic over all chains (Carpenter, Clifford and Fearnhead 1999): a draw of weight w, relative to the
+mean, is kept floor(w) or ceil(w) times, in its place, and the draws kept are dealt out to the chains in that order, so
+that copies count as what they are, correlated draws, in effective sample sizes.
 """
 
 from typing import Any
@@ -26,30 +26,28 @@ def systematic(weights: FloatArray) -> IntArray:
     return np.asarray(np.searchsorted(edges, points), dtype=np.int64)
 
 
-def corrected_idata(idata: Any, posterior: Posterior, weighted: Weighted, *, resampled: bool) -> Any:
+def corrected_idata(idata: Any, posterior: Posterior, weighted: Weighted, kept: IntArray | None) -> Any:
     """Return the corrected draws: the posterior's variables, its attributes and its constant data.
 
-    Other variables than `beta` (hyperparameters) stay as they are, but are resampled with it.
+    `kept`, shape (chain * draw,), are the positions that resampling keeps; None for all as they are. Other variables
+    than `beta` (hyperparameters) are not moved, but are resampled with it.
     """
-    chains, n, _ = posterior.draws.shape
-    kept = np.tile(np.arange(n), (chains, 1))
-    if resampled:
-        kept = np.stack([systematic(own) for own in weighted.weights.reshape(chains, n)])
-    of_chain = np.arange(chains)[:, None]
     source = idata["posterior"]
     values, dims = {}, {}
     for name in source.data_vars:
-        each = source[name]
-        array = weighted.move(posterior.draws) if name == "beta" else each.values
-        values[str(name)] = array[of_chain, kept]
+        each = source[name].transpose("chain", "draw", ...)
+        array = weighted.moved(posterior.draws) if name == "beta" else each.values
+        if kept is not None:
+            array = array.reshape(-1, *array.shape[2:])[kept].reshape(array.shape)
+        values[str(name)] = array
         dims[str(name)] = [str(dim) for dim in each.dims[2:]]
     coords = {str(name): source[name].values for name in source.coords if source[name].ndim == 1}
     made = inference_data({"posterior": values}, coords=coords, dims=dims)
     if "constant_data" in idata:
         constants = idata["constant_data"]
         made["constant_data"] = constants.to_dataset() if hasattr(constants, "to_dataset") else constants
-    how = "moved to the full posterior's mode and Hessian" if weighted.move.map is not None else "not moved"
-    if resampled:
+    how = "moved to the full posterior's mode and Hessian" if weighted.transport is not None else "not moved"
+    if kept is not None:
         how += f", resampled by importance weights (effective {weighted.ess:.0f} of {len(weighted.weights)})"
     attrs = {key: value for key, value in posterior.attrs.items() if key != "posterior_of"}
     made.posterior.attrs.update(attrs, corrected=how)

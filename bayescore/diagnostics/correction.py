@@ -15,6 +15,7 @@ References
 See `models.transport`. Vehtari, Simpson, Gelman, Yao and Gabry (2024), Pareto smoothed importance sampling, JMLR 25.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial, reduce
@@ -38,23 +39,7 @@ from bayescore.validation import DataError
 
 NEAR = 0.1  # Newton decrement in sds, all coordinates together, after which one more step lands on the mode
 MAX_STEPS = 6  # passes for the mode, before draws are left where they are
-
-
-@dataclass(frozen=True, eq=False)
-class Move:
-    """How draws are moved.
-
-    Parameters
-    ----------
-    map : Transport, optional
-        None leaves them where they are.
-    """
-
-    map: Transport | None = None
-
-    def __call__(self, draws: FloatArray) -> FloatArray:
-        """Return moved draws, shape (..., D)."""
-        return draws if self.map is None else self.map(draws)
+_MOST = 0.5  # share of draws left effective from which k-hat of few draws is looked at again, with all of them
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +48,8 @@ class Weighted:
 
     Parameters
     ----------
-    move : Move
-        What moved them.
+    transport : Transport, optional
+        What moved them; None where they stay.
     log_ratio : array, shape (S,)
         Log importance weights, the largest 0.
     weights : array, shape (S,)
@@ -77,7 +62,7 @@ class Weighted:
         What the pass kept, for the elpd.
     """
 
-    move: Move
+    transport: Transport | None
     log_ratio: FloatArray
     weights: FloatArray
     pareto_k: float
@@ -95,9 +80,23 @@ class Weighted:
         return float(self.log_ratio.std())
 
     @property
+    def max_k(self) -> float:
+        """Limit of k-hat for so many draws (Vehtari et al. 2024)."""
+        return min(MAX_K, 1.0 - 1.0 / math.log10(len(self.weights)))
+
+    @property
     def good(self) -> bool:
         """Whether they can be trusted."""
-        return self.pareto_k < MAX_K and self.ess >= MIN_ESS_SHARE * len(self.weights)
+        return self.pareto_k < self.max_k and self.ess >= MIN_ESS_SHARE * len(self.weights)
+
+    @property
+    def unsure(self) -> bool:
+        """Whether k-hat alone speaks against them, whose own error is large for few draws."""
+        return not self.good and self.ess >= _MOST * len(self.weights)
+
+    def moved(self, draws: FloatArray) -> FloatArray:
+        """Return draws, shape (..., D), where the transport moves them."""
+        return draws if self.transport is None else self.transport(draws)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,15 +138,15 @@ class Correction:
         Where the prior is smooth they are moved first, elsewhere only if the weights are bad as they are.
         """
         smooth = self.prior is not None and self.prior.prior is not None
-        first = self.weigh(at, self.transport(at) if smooth else Move())
-        if self.prior is None or (first.good and first.spread < MAX_LOG_RATIO_SD):
+        first = self.weigh(at, self.transport(at) if smooth else None)
+        if self.prior is None or ((first.good or first.unsure) and first.spread < MAX_LOG_RATIO_SD):
             return first
-        other = Move() if smooth else self.transport(at)
-        if (other.map is None) == (first.move.map is None):  # there is but one way
+        other = None if smooth else self.transport(at)
+        if (other is None) == (first.transport is None):  # there is but one way
             return first
         return min(first, self.weigh(at, other), key=lambda each: (not each.good, each.spread))
 
-    def transport(self, at: IntArray) -> Move:
+    def transport(self, at: IntArray) -> Transport | None:
         """Return the map from the coreset's mode and Hessian to the full posterior's; none where one is missing.
 
         Where the prior's own curvature says nothing of its width, a normal one stands in, with the slope that the
@@ -167,16 +166,16 @@ class Correction:
                 start, own = guess, here.precision + density(guess).precision
             full = find_mode(lambda beta: self.terms(beta) + density(beta), start, tolerance=NEAR, max_steps=MAX_STEPS)
             end = full.beta + full.covariance @ full.terms.gradient
-            return Move(Transport.between(start, own, end, full.terms.precision))
+            return Transport.between(start, own, end, full.terms.precision)
         except (NoModeError, DataError):  # no mode, or none with a scale
-            return Move()
+            return None
 
-    def density(self, move: Move) -> Density | None:
+    def density(self, transport: Transport | None) -> Density | None:
         """Return the log density of moved draws, up to a constant; None where the prior has none in closed form."""
         prior = self.prior
         if not isinstance(prior, ClosedForm):
             return None
-        back = move.map.inverse if move.map is not None else lambda draws: draws
+        back = transport.inverse if transport is not None else lambda draws: draws
 
         def of_moved(draws: FloatArray) -> FloatArray:
             own = back(draws)
@@ -184,7 +183,7 @@ class Correction:
 
         return of_moved
 
-    def weigh(self, at: IntArray, move: Move) -> Weighted:
+    def weigh(self, at: IntArray, transport: Transport | None) -> Weighted:
         """Return weights of some draws after a move; one pass.
 
         Raises
@@ -193,7 +192,7 @@ class Correction:
             If the data weigh something else than what the coreset stands for.
         """
         draws, link = self.draws[at], self.link
-        moved = move(draws)
+        moved = draws if transport is None else transport(draws)
         sums = reduce(
             add,
             self.opened.map(lambda start, block: pass_sums(moved, start, block, link), "certifying", canonical=True),
@@ -201,14 +200,15 @@ class Correction:
         check_weight(self.core, sums.weight)
         full, own = sums.log_likelihood, log_likelihoods(draws, self.core, link)
         ratio, there = full - own, own
-        if move.map is not None and self.prior is not None:
+        if transport is not None and self.prior is not None:
             there = log_likelihoods(moved, self.core, link)
             ratio = ratio + self.prior.log_ratio(at, draws, moved)
         ratio = ratio - ratio.max()
-        smoothed, k = psislw(ratio)
+        with np.errstate(over="ignore"):  # of weights as bad as can be
+            smoothed, k = psislw(ratio)
         weights = np.exp(np.asarray(smoothed, dtype=np.float64))
         return Weighted(
-            move,
+            transport,
             ratio,
             weights / weights.sum(),
             float(k) if ratio.std() > NEARLY_EQUAL else 0.0,

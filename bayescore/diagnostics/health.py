@@ -1,6 +1,9 @@
 """Did the chains themselves work? Checked for every posterior before its errors are believed.
 
-Limits, in `limits`: R-hat at most 1.01, bulk and tail effective sample size at least 400; no divergences.
+Limits, in `limits`: R-hat at most 1.01, bulk and tail effective sample size at least 400; no divergences. Of D
+coordinates at the least ESS that a verdict needs, some R-hat exceeds 1.01 by chance: of m split chains, R-hat^2 - 1 is
+about chi^2_(m-1) m / ((m - 1) ESS). Chains disagree where an R-hat is above 1.01 and above what that explains at the
+level of `ALARM`, over all coordinates.
 
 Reference: Vehtari et al. (2021), Bayesian Analysis 16, 667-718.
 """
@@ -15,6 +18,8 @@ from bayescore.diagnostics.draws import ess, rhat
 from bayescore.limits import ALARM, MAX_RHAT, MIN_ESS
 from bayescore.samplers.inference_data import Posterior
 from bayescore.types import FloatArray
+
+_SPARE = 1.2  # more draws than the effective sample size asks for, which is an estimate
 
 
 @dataclass(frozen=True)
@@ -73,56 +78,57 @@ def health(posterior: Posterior) -> Health:
 
 
 def _text(posterior: Posterior, r: FloatArray, bulk: FloatArray, tail: FloatArray) -> str:
-    found = []
-    if np.isnan(r).any():
-        found.append(
-            f"{posterior.features[int(np.isnan(r).argmax())]!r} never moves: the chains are stuck; tune longer."
-        )
-    if (r > MAX_RHAT).any():
-        i = int(np.nanargmax(r))
-        found.append(
-            f"R-hat of {posterior.features[i]!r} is {r[i]:.3f}, above {MAX_RHAT}: the chains disagree; run them longer."
-        )
-    low = np.minimum(bulk, tail)
+    low = np.fmin(bulk, tail)
+    found = [_stuck(posterior), _apart(posterior, r, low)]
     if (low < MIN_ESS).any():
         i = int(low.argmin())
         found.append(
             f"The effective sample size of {posterior.features[i]!r} is {low[i]:.0f}, below {MIN_ESS}: draw more."
         )
-    if posterior.divergences:
-        found.append(
-            f"{posterior.divergences} transitions diverged: raise target_accept, or use a prior with lighter tails."
-        )
-    return " ".join(found)
+    found.append(_diverged(posterior))
+    return " ".join(filter(None, found))
 
 
 def unfit(posterior: Posterior) -> str:
-    """Return why draws are too few, or chains too far apart, for any verdict; empty if they are not.
-
-    Of D coordinates at the least ESS that a verdict needs, some R-hat exceeds 1.01 by chance: of m split chains,
-    R-hat^2 - 1 is about chi^2_(m-1) m / ((m - 1) ESS). Chains disagree where an R-hat is above 1.01 and above what that
-    explains at the level of `ALARM`, over all coordinates.
-    """
-    r, low = rhat(posterior.draws), np.minimum(ess(posterior.draws, "bulk"), ess(posterior.draws, "tail"))
-    chains, n, D = posterior.draws.shape
-    still = (np.ptp(posterior.draws, axis=1) == 0.0).any(axis=0)
-    if still.any():
-        name = posterior.features[int(still.argmax())]
-        return f"{name!r} never moves: the chains are stuck; tune longer, and sample again."
+    """Return why draws are too few, or their chains are not to be believed, for any verdict; empty if they are."""
+    if still := _stuck(posterior):
+        return still
+    low = np.minimum(ess(posterior.draws, "bulk"), ess(posterior.draws, "tail"))
+    chains, n, _ = posterior.draws.shape
     low = np.minimum(np.where(np.isnan(low), 0.0, low), chains * n)
     if (low < MIN_ESS).any():
         i = int(low.argmin())
-        needed = math.ceil(1.2 * n * MIN_ESS / max(low[i], 1.0) / 10.0) * 10
+        needed = math.ceil(_SPARE * n * MIN_ESS / max(low[i], 1.0) / 10.0) * 10
         return (
             f"Too few draws: the effective sample size of {posterior.features[i]!r} is {low[i]:.0f}, below {MIN_ESS}; "
             f"about {needed:,} draws a chain in place of {n:,} would do."
         )
+    return _apart(posterior, rhat(posterior.draws), low) or _diverged(posterior)
+
+
+def _stuck(posterior: Posterior) -> str:
+    still = (np.ptp(posterior.draws, axis=1) == 0.0).any(axis=0)
+    if not still.any():
+        return ""
+    return f"{posterior.features[int(still.argmax())]!r} never moves: the chains are stuck; tune longer."
+
+
+def _apart(posterior: Posterior, r: FloatArray, low: FloatArray) -> str:
+    chains, _, D = posterior.draws.shape
     halves = 2 * max(chains, 2)  # a single chain is compared as its halves, each split again
-    chance = np.sqrt(1.0 + stats.chi2.isf(ALARM / D, halves - 1) * halves / ((halves - 1) * low))
-    if (r > np.maximum(MAX_RHAT, chance)).any():
-        i = int(np.argmax(r - chance))
-        return (
-            f"R-hat of {posterior.features[i]!r} is {r[i]:.3f}, above {MAX_RHAT} and more than chance explains: the "
-            "chains disagree; run them longer."
-        )
-    return ""
+    size = np.maximum(low, MIN_ESS)  # fewer are told of by themselves, and explain no R-hat
+    chance = np.sqrt(1.0 + stats.chi2.isf(ALARM / D, halves - 1) * halves / ((halves - 1) * size))
+    beyond = r - np.maximum(MAX_RHAT, chance)
+    if not (beyond > 0.0).any():
+        return ""
+    i = int(np.nanargmax(beyond))
+    return (
+        f"R-hat of {posterior.features[i]!r} is {r[i]:.3f}, above {MAX_RHAT} and more than chance explains: the chains "
+        "disagree; run them longer."
+    )
+
+
+def _diverged(posterior: Posterior) -> str:
+    if not posterior.divergences:
+        return ""
+    return f"{posterior.divergences:,} transitions diverged: raise target_accept, or use a prior with lighter tails."

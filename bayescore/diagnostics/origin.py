@@ -2,25 +2,24 @@ r"""Whose draws are these? Nothing is certified of draws that are not those of t
 
 `sample` keeps with its draws a digest of the coreset's rows, the prior, the likelihood and a digest of the draws. Draws
 that are no longer the same bits are a subset (a slice, thinned, a chain less), or were changed: then the log density
-that the sampler stored must be that of the coreset's posterior at each draw, up to one constant for all. Chains that
-repeat each other are seen by comparison.
+that the sampler stored must be that of the coreset's posterior at each draw, up to one constant for all. Points that
+are met again after others came between, in the same chain or another, are one run given twice.
 
 All draws are held to Stein's identities of the density p that they are said to have, g its log's gradient at theta:
 
 .. math:: \mathrm E\, g = 0, \qquad \mathrm E\, (\theta - \bar\theta)(K g)' = -K
 
-for any matrix K; with K near the covariance, K mean(g) is how far the draws' mean is from p's, and the second says by
-how much their variances are off. Each may miss by `CLOSE` and by what Monte Carlo error explains. Draws that were not
-made by `sample`, whose prior is not known, must meet them with the prior left out: they are then the posterior under
-any prior that matters little.
+for any matrix K; with K near the covariance, K mean(g) is how far the draws' mean is from p's, and the second, made
+symmetric and in units of sqrt(K_ii K_jj), by how much variances and correlations are off. All its entries are needed:
+K g = -(theta - m) of a normal p says nothing of correlations on the diagonal. Each may miss by `CLOSE` and by what
+Monte Carlo error explains. Draws that were not made by `sample`, whose prior is not known, must meet them with the
+prior left out: they are then the posterior under any prior that matters little.
 
 Reference: Stein (1972), Proc. Sixth Berkeley Symp. 2, 583-602; Gorham and Mackey (2015), Measuring sample quality with
 Stein's method, NeurIPS.
 """
 
-import json
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 
@@ -37,11 +36,12 @@ from bayescore.samplers.inference_data import Posterior, draws_digest
 from bayescore.types import FloatArray, Likelihood
 from bayescore.validation import DataError
 
-COPIED = 0.01  # share of a chain's draws that stand in another one: continuous draws never meet
-_LOOKED_AT = 100  # draws whose stored log density is computed anew
+COPIED = 0.01  # share of points that may be met twice: continuous draws never are, but for rejected proposals
 _DENSITY = 1e-3  # nats by which that may differ; a shift by 0.01 sd in one coordinate shows
 _ROUNDING = 1e-9  # of the log density's own size
-_STEIN_DRAWS = 1000
+_FLOOR = 1e-8  # of the prior's precision, relative to the data's: the sum is positive definite in floating point
+_TINY = 1e-300  # constant coordinates have no slope
+_STEIN_DRAWS = 1000  # whose gradients are computed: correlations are told to 0.03
 
 
 @dataclass(frozen=True)
@@ -52,56 +52,60 @@ class Origin:
     ----------
     prior : PriorRatio, optional
         The prior that they were drawn under; None where it is not known or has no density in closed form.
-    ours : bool
+    told : bool
         Whether `sample` drew them from this coreset, and nobody changed them.
     trouble : str
         Why nothing can be certified of them; empty if nothing is.
     """
 
     prior: ClosedForm | OfModel | None
-    ours: bool
+    told: bool = False
     trouble: str = ""
 
 
 def origin_of(posterior: Posterior, core: Coreset, link: Likelihood) -> Origin:
-    """Return what the draws' attributes, their log densities and a comparison of the chains tell."""
-    told = json.loads(posterior.attrs.get("posterior_of", "{}"))
-    prior = prior_from_dict(told["prior"]) if "prior" in told else None
+    """Return what the draws' attributes, their log densities and a comparison of all points tell."""
+    story = posterior.story
+    prior = prior_from_dict(story["prior"]) if story else None
     known = ClosedForm(prior) if prior is not None and prior.family is not None else None
-    if "corrected" in posterior.attrs:
-        return Origin(known, False, "The draws are corrected ones already; certify the posterior that they came from.")
-    if told and told["rows"] != core.rows_digest:
-        return Origin(
-            known, False, "The draws are of another coreset's posterior, or the coreset was changed; sample this one."
-        )
-    copies = _copies(posterior.draws)
-    if copies is not None:
-        return Origin(
-            known,
-            False,
-            f"Chain {copies[1]} repeats draws of chain {copies[0]}: they are one run. Drop the copies, or sample again "
-            "with another seed for each chain.",
-        )
-    if not told:
-        return Origin(None, False)
-    if told["draws"] == draws_digest(posterior.draws):
-        return Origin(known, True)
+    if trouble := _refused(posterior, core, link):
+        return Origin(known, trouble=trouble)
+    if not story:
+        return Origin(None)
+    if story["draws"] == draws_digest(posterior.draws):
+        return Origin(known, told=True)
     if known is None or posterior.log_density is None:
-        return Origin(known, False)
+        return Origin(known)
     gap = _density_gap(posterior, posterior.log_density, core, link, known)
-    if gap > 0.0:
-        return Origin(
-            known,
-            False,
-            "The draws were changed after sampling: the log densities stored with them are not those of the coreset's "
-            f"posterior there, by {number(gap, 2)} nats. Certify what sample returned, or parts of it.",
+    if gap == 0.0:
+        return Origin(known, told=True)
+    return Origin(
+        known,
+        trouble="The draws were changed after sampling: the log densities stored with them are not those of the "
+        f"coreset's posterior there, by {number(gap, 2)} nats. Certify what sample returned, or parts of it.",
+    )
+
+
+def _refused(posterior: Posterior, core: Coreset, link: Likelihood) -> str:
+    story = posterior.story
+    if "corrected" in posterior.attrs:
+        return "The draws are corrected ones already; certify the posterior that they came from."
+    if story and story["rows"] != core.rows_digest:
+        return "The draws are of another coreset's posterior, or the coreset was changed; sample this one."
+    if story and story["likelihood"] != link.name:
+        return f"The draws were made with the likelihood {story['likelihood']!r}, not {link.name!r}; sample again."
+    repeated = _repeated(posterior.draws)
+    if repeated > COPIED:
+        return (
+            f"Draws repeat: {repeated:.0%} of the points are met again after others, in the same chain or another, so "
+            "that one run was given twice. Drop the copies, or sample again with another seed for each chain."
         )
-    return Origin(known, True)
+    return ""
 
 
 def miss(posterior: Posterior, core: Coreset, link: Likelihood, origin: Origin) -> str:
     """Return how the draws miss Stein's identities of the density that they are said to have; empty if they do not."""
-    if origin.prior is None and origin.ours:
+    if origin.prior is None and origin.told:
         return ""  # no density, but `sample` made them
     at = posterior.positions(_STEIN_DRAWS)
     draws, names, of_beta = posterior.flat[at], list(posterior.features), slice(None)
@@ -124,7 +128,10 @@ def miss(posterior: Posterior, core: Coreset, link: Likelihood, origin: Origin) 
     if not found:
         return ""
     if origin.prior is not None:
-        return f"The draws are not those of the posterior of the coreset: {found} Sample again, with longer warm-up."
+        return (
+            f"The draws are not those of the posterior of the coreset: {found} If nobody changed them, sample again, "
+            "with longer warm-up."
+        )
     return (
         "The draws were not made by bayescore.sample, or were changed since, and they are not those of the coreset's "
         f"posterior under a prior that matters little: {found} If they are of a model of your own, give model=."
@@ -140,8 +147,8 @@ def _scale(draws: FloatArray, slope: FloatArray, core: Coreset, link: Likelihood
     center = np.median(draws, axis=0)
     precision = likelihood_terms(center, core.X, core.weights, link, core.y).precision
     moves = draws - draws.mean(axis=0)
-    of_prior = -(moves * slope).sum(axis=0) / np.maximum((moves**2).sum(axis=0), 1e-300)
-    floor = 1e-8 * np.abs(np.diagonal(precision)).max()
+    of_prior = -(moves * slope).sum(axis=0) / np.maximum((moves**2).sum(axis=0), _TINY)
+    floor = _FLOOR * np.abs(np.diagonal(precision)).max()
     try:
         factor = factor_of_inverse(precision + np.diag(np.maximum(of_prior, floor)))
     except DataError:
@@ -151,36 +158,42 @@ def _scale(draws: FloatArray, slope: FloatArray, core: Coreset, link: Likelihood
 
 def stein(chains: FloatArray, gradients: FloatArray, K: FloatArray, names: list[str]) -> str:
     """Return how draws, shape (chain, draw, P), miss Stein's identities, given their log density's gradients."""
-    flat, width = chains.reshape(-1, chains.shape[2]), np.sqrt(np.diagonal(K))
-    moves = gradients @ K
-    families = {
-        "mean": (moves / width, " sd"),
-        "variance": (-(chains - flat.mean(axis=0)) * moves / width**2 - 1.0, " of itself"),
-    }
-    quantile = sidak_quantile(2 * flat.shape[1])
-    for what, (terms, unit) in families.items():
-        off = terms.mean(axis=(0, 1))
-        mcse = terms.std(axis=(0, 1), ddof=1) / np.sqrt(np.minimum(ess_mean(terms), len(flat)))
-        excess = np.abs(off) - quantile * mcse - CLOSE
-        if (excess > 0.0).any():
-            i = int(excess.argmax())
-            return f"the {what} of {names[i]!r} misses Stein's identity by {number(abs(off[i]), 2)}{unit}."
-    return ""
+    P, width = chains.shape[2], np.sqrt(np.diagonal(K))
+    z, s = (chains - chains.mean(axis=(0, 1))) / width, gradients @ K / width
+    flat_z, flat_s = z.reshape(-1, P), s.reshape(-1, P)
+    n, quantile = len(flat_z), sidak_quantile(P + P * (P + 1) // 2)
+    off = flat_s.mean(axis=0)
+    excess = np.abs(off) - quantile * flat_s.std(axis=0, ddof=1) / np.sqrt(np.minimum(ess_mean(s), n)) - CLOSE
+    if (excess > 0.0).any():
+        i = int(excess.argmax())
+        return f"the mean of {names[i]!r} misses Stein's identity by {number(abs(off[i]), 2)} sd."
+    # -(z_i s_j + z_j s_i) / 2, its mean and the mean of its square; products mix like their squares
+    product = flat_z.T @ flat_s / n
+    mean = -0.5 * (product + product.T)
+    squares, both = (flat_z**2).T @ flat_s**2 / n, (flat_z * flat_s).T @ (flat_z * flat_s) / n
+    variance = np.maximum(0.25 * (squares + squares.T + 2.0 * both) - mean**2, 0.0)
+    size = np.minimum(ess_mean(z * s), n)
+    gap = mean - K / np.outer(width, width)
+    over = np.abs(gap) - quantile * np.sqrt(variance / np.minimum(size[:, None], size)) - CLOSE
+    if not (over > 0.0).any():
+        return ""
+    i, j = divmod(int(over.argmax()), P)
+    what = f"variance of {names[i]!r}" if i == j else f"correlation of {names[i]!r} and {names[j]!r}"
+    return f"the {what} misses Stein's identity by {number(abs(gap[i, j]), 2)}."
 
 
-def _copies(draws: FloatArray) -> tuple[int, int] | None:
-    """Return two chains of which one repeats draws of the other, if there are any."""
-    rows = [{point.tobytes() for point in chain} for chain in draws]
-    for first, second in combinations(range(len(rows)), 2):
-        if len(rows[first] & rows[second]) > COPIED * min(len(rows[first]), len(rows[second])):
-            return first, second
-    return None
+def _repeated(draws: FloatArray) -> float:
+    """Return the share of points that are met again, stays of a chain at one point (rejections) counted once."""
+    moves = np.ones(draws.shape[:2], dtype=bool)
+    moves[:, 1:] = (draws[:, 1:] != draws[:, :-1]).any(axis=2)
+    points = np.ascontiguousarray(draws[moves])
+    single = np.unique(points.view(f"V{points.itemsize * points.shape[1]}"))
+    return 1.0 - len(single) / len(points)
 
 
 def _density_gap(posterior: Posterior, stored: FloatArray, core: Coreset, link: Likelihood, prior: ClosedForm) -> float:
     """Return by how much stored log densities differ from the posterior's, a constant apart; 0 within rounding."""
-    each = np.linspace(0, stored.size - 1, min(_LOOKED_AT, stored.size)).round().astype(np.int64)
-    draws, values = posterior.flat[each], stored.ravel()[each]
+    draws, values = posterior.flat, stored.ravel()
     gap = values - log_likelihoods(draws, core, link) - prior.log_density(draws)
     worst = float(np.abs(gap - np.median(gap)).max())
     return worst if worst > _DENSITY + _ROUNDING * float(np.abs(values).max()) else 0.0

@@ -5,8 +5,9 @@ With modes t~ and t and minus the Hessians H~ and H of two log densities there,
 .. math:: \theta' = t + A (\theta - \tilde t), \qquad A = F (F' \tilde H F)^{1/2} F^{-1}, \qquad F F' = H^{-1}.
 
 A turns a normal density with precision H~ into one with precision H; of all maps that do, the symmetric root is the one
-nearest the identity in the scale of the target. Moved draws have the target's mode, scales and correlations exactly
-and keep the shape (skewness, tails) that they had; what is left is for importance weights,
+nearest the identity in the scale of the target. Moved draws have the mode, scales and correlations that the target's
+two terms say, exactly, and keep the shape (skewness, tails) that they had; where the Hessian is taken a step from the
+mode, that is to first order. What is left is for importance weights,
 
 .. math:: \log w = \log p(\theta') - \log \tilde p(\theta) + \text{constant},
 
@@ -79,8 +80,3 @@ class Transport:
     def inverse(self) -> "Transport":
         """The way back."""
         return Transport(self.end, self.start, np.asarray(linalg.inv(self.matrix)))
-
-    @property
-    def log_det(self) -> float:
-        """Log of the map's determinant: what moved draws' log density loses."""
-        return float(np.linalg.slogdet(self.matrix)[1])

@@ -16,6 +16,7 @@ from bayescore.data.checkpoint import digest
 from bayescore.data.formulas.design import read_design
 from bayescore.limits import MIN_DRAWS
 from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.models.priors import prior_from_dict
 from bayescore.types import Design, FloatArray, IntArray, Likelihood
 from bayescore.validation import DataError, json_object
 
@@ -46,6 +47,8 @@ class Posterior:
         What made the coreset; empty for a foreign posterior.
     log_density : array, shape (chain, draw), optional
         The sampler's log posterior density of each draw, up to a constant.
+    story : mapping
+        What `sample` drew it from: digest of the rows, prior, likelihood and digest of the draws; empty if it did not.
     """
 
     name: str
@@ -57,6 +60,7 @@ class Posterior:
     attrs: Mapping[str, Any] = field(default_factory=dict)
     coreset: Mapping[str, Any] = field(default_factory=dict)
     log_density: FloatArray | None = None
+    story: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def likelihood(self) -> Likelihood:
@@ -198,6 +202,7 @@ def read_posterior(idata: Any, name: str, *, min_draws: int = MIN_DRAWS) -> Post
         attrs=attrs,
         coreset=json_object(attrs.get("coreset", "{}"), _damaged(name, "coreset")),
         log_density=_log_density(stats, draws.shape[:2]),
+        story=_story(attrs.get("posterior_of"), _damaged(name, "posterior_of")),
     )
     _ = posterior.design  # checks it
     return posterior
@@ -205,6 +210,19 @@ def read_posterior(idata: Any, name: str, *, min_draws: int = MIN_DRAWS) -> Post
 
 def _damaged(name: str, attribute: str) -> str:
     return f"{name}: the attribute {attribute!r} of its posterior is none that bayescore.sample wrote; sample again"
+
+
+def _story(text: Any, problem: str) -> dict[str, Any]:
+    if text is None:
+        return {}
+    story = json_object(text, problem)
+    if not all(isinstance(story.get(key), str) for key in ("rows", "likelihood", "draws")):
+        raise DataError(problem)
+    try:
+        prior_from_dict(story["prior"])
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise DataError(problem) from None
+    return story
 
 
 def _log_density(stats: Any, shape: tuple[int, ...]) -> FloatArray | None:

@@ -65,6 +65,11 @@ def test_a_subsample_far_off_is_corrected(data):
     assert cert.idata.posterior["beta"].shape == idata.posterior["beta"].shape
     np.testing.assert_allclose(better.mean(axis=0), truth.beta, atol=float(0.1 * truth.sd.min()) + 0.002)
     np.testing.assert_allclose(better.std(axis=0), truth.sd, rtol=0.05)
+    correlation = truth.covariance / np.outer(truth.sd, truth.sd)
+    np.testing.assert_allclose(np.corrcoef(better.T), correlation, atol=0.1)
+    middle = (np.quantile(better, [0.025, 0.975], axis=0) - truth.beta) / truth.sd
+    np.testing.assert_allclose(middle, np.array([[-1.96], [1.96]]) + np.zeros(D), atol=0.25)
+    assert cert.n_draws in (500, 4000)
 
 
 def test_a_subsample_whose_prior_is_not_known_cannot_be_moved_and_is_not_certified(data):
@@ -104,7 +109,8 @@ def test_a_coordinate_without_moments_is_judged_by_median_and_quartiles():
     row = cert.coordinates.iloc[0]
     assert row["tail_k"] > 0.7
     assert np.isnan(row["mean_error_sd"])
-    assert row["mean"] == np.median(exact.posterior["beta"])
+    assert np.isnan(row["mean"])
+    assert row["median"] == np.median(exact.posterior["beta"])
     assert "quantile of" in cert.text
     assert "the mean of" not in cert.text
     normal = bc.certify(
@@ -181,6 +187,27 @@ def test_other_data_than_the_coresets_are_refused(data):
         bc.certify(idata, core, full_of(data), y, progressbar=False)
     with pytest.raises(TypeError, match="core is a DataFrame"):
         bc.certify(idata, X, X, y, progressbar=False)
+
+
+def test_divergences_certify_nothing(data):
+    core, idata = posterior(data, "calibrated", 200)
+    bad = idata.copy()
+    stats = bad["sample_stats"].to_dataset() if hasattr(bad["sample_stats"], "to_dataset") else bad["sample_stats"]
+    diverging = np.zeros(idata.posterior["beta"].shape[:2], bool)
+    diverging[:, ::10] = True
+    bad["sample_stats"] = stats.assign(diverging=(("chain", "draw"), diverging))
+    cert = bc.certify(bad, core, full_of(data), progressbar=False)
+    assert cert.level == "not certified"
+    assert "400 transitions diverged" in cert.text
+
+
+def test_a_page_is_written_of_draws_that_nothing_was_found_of(data, tmp_path):
+    core, idata = posterior(data, "calibrated", 200)
+    few = idata.isel(draw=slice(0, 20))
+    cert = bc.certify(few, core, full_of(data), progressbar=False)
+    assert cert.n_passes == 0
+    cert.to_html(tmp_path / "few.html", few, core)
+    assert "Too few draws" in (tmp_path / "few.html").read_text(encoding="utf-8")
 
 
 def test_chains_that_disagree_certify_nothing(data):

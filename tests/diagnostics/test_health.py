@@ -37,13 +37,14 @@ def test_divergences_are_counted(posterior):
     diverging = posterior(2)
     diverging.sample_stats["diverging"].values[0, :7] = True
     assert "7 transitions diverged: raise target_accept" in state(diverging).text
+    assert "7 transitions diverged" in fit(diverging)
 
 
 def test_chains_apart_disagree(posterior):
     apart = posterior(1)
     apart.posterior["beta"].values[0, :, 2] += 2.0
     found = state(apart)
-    assert f"R-hat of 'c' is {found.rhat:.3f}, above 1.01: the chains disagree" in found.text
+    assert f"R-hat of 'c' is {found.rhat:.3f}, above 1.01 and more than chance explains" in found.text
     drifting = posterior(1, chains=1)
     drifting.posterior["beta"].values[:, 250:] += 2.0
     assert state(drifting).rhat > 1.1
@@ -66,6 +67,13 @@ def test_a_thousand_good_draws_are_fit_for_a_verdict_whatever_the_number_of_coor
     """The least of 100 R-hats is above 1.01 in some of these; an alarm has a chance of 1% in each of 10."""
     idata = [posterior(seed, draws=250, features=tuple(f"x{d}" for d in range(D))) for seed in range(10)]
     assert sum(bool(fit(each)) for each in idata) <= 2
+
+
+def test_health_and_verdicts_have_one_rule(posterior):
+    """R-hats that chance explains are no fault in either."""
+    for seed in range(10):
+        each = posterior(seed, draws=250, features=tuple(f"x{d}" for d in range(100)))
+        assert bool(state(each).text) == bool(fit(each))
 
 
 def test_what_is_not_fit_is_said_in_order(posterior):

@@ -99,10 +99,76 @@ def test_without_log_densities_steins_identities_see_it(idata, core, full, name,
     assert ("a prior that matters little" in good.text) is not attrs
 
 
+@pytest.fixture(scope="module")
+def correlated():
+    """Rows whose coefficients have a correlation of -0.9, a coreset and its draws."""
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=3000)
+    X = np.column_stack([np.ones(3000), a, 0.9 * a + np.sqrt(0.19) * rng.normal(size=3000)])
+    full = bc.full_data(X, rng.random(3000) < 1 / (1 + np.exp(-X @ [-0.5, 0.7, 0.2])), progressbar=False)
+    core = bc.build_coreset(full, method="calibrated", size=120, random_state=0, progressbar=False)
+    return core, full, drawn(core)
+
+
+@pytest.mark.parametrize("attrs", [True, False], ids=["prior known", "prior unknown"])
+def test_shuffled_columns_miss_steins_identity_of_the_correlation(correlated, attrs):
+    core, full, idata = correlated
+
+    def shuffle(x):
+        x[:, :, 2] = np.random.default_rng(1).permutation(x[:, :, 2].ravel()).reshape(x.shape[:2])
+        return x
+
+    bad = changed(idata, shuffle, stats=False)
+    if not attrs:
+        bad.posterior.attrs.clear()
+    cert = told(bad, core, full)
+    assert cert.level == "not certified"
+    assert "the correlation of 'x1' and 'x2' misses Stein's identity by 0.8" in cert.text
+    assert told(idata, core, full).level == "certified"
+
+
+def test_one_run_given_eight_times_along_the_draws_is_seen(idata, core, full):
+    cert = told(changed(idata, lambda x: np.tile(x[:1, :120], (1, 4, 1)), stats=False), core, full)
+    assert cert.level == "not certified"
+    assert "Draws repeat: 75%" in cert.text
+
+
+def test_a_few_draws_moved_far_are_seen_wherever_they_stand(idata, core, full):
+    def spoil(x):
+        x[[0, 1, 3], [7, 201, 433], 1] += 100.0 * x[:, :, 1].std()
+        return x
+
+    assert "changed after sampling" in told(changed(idata, spoil), core, full).text
+
+
+@pytest.mark.parametrize(
+    "damaged", ["[1]", "{", '{"prior": 3}', '{"rows": "", "likelihood": "", "draws": "", "prior": 3}', "{}"]
+)
+def test_a_damaged_story_is_an_error(idata, core, full, damaged):
+    bad = changed(idata, lambda x: x)
+    bad.posterior.attrs["posterior_of"] = damaged
+    with pytest.raises(bc.validation.DataError, match="the attribute 'posterior_of' of its posterior is none that"):
+        told(bad, core, full)
+
+
+def test_draws_of_another_likelihood_are_refused(idata, core, full):
+    other = changed(idata, lambda x: x)
+    other.posterior.attrs["likelihood"] = "probit"
+    assert "made with the likelihood 'logistic', not 'probit'" in told(other, core, full).text
+
+
+def test_no_pass_is_made_over_the_data_for_draws_in_trouble(idata, core, full):
+    cert = told(changed(idata, CHANGES["shifted"]), core, full)
+    assert cert.n_passes == 0
+    assert np.isnan(cert.pareto_k)
+    assert cert.coordinates["corrected_mean"].isna().all()
+    assert "Then certify again" not in cert.text
+
+
 def test_a_chain_copied_four_times_is_one_run(idata, core, full):
     cert = told(changed(idata, lambda x: np.repeat(x[:1], 4, axis=0), stats=False), core, full)
     assert cert.level == "not certified"
-    assert "Chain 1 repeats draws of chain 0" in cert.text
+    assert "Draws repeat: 75%" in cert.text
 
 
 def test_a_coordinate_that_never_moves_is_seen(idata, core, full):
@@ -173,3 +239,6 @@ def test_exact_draws_meet_steins_identities():
     assert stein(x, -x, np.eye(200), names) == ""
     assert "mean" in stein(x + 0.4, -x - 0.4, np.eye(200), names)
     assert "variance" in stein(1.4 * x, -1.4 * x, np.eye(200), names)
+    K = np.eye(200)
+    K[0, 1] = K[1, 0] = 0.5
+    assert "correlation of 'x0' and 'x1'" in stein(x, -x @ np.linalg.inv(K), K, names)

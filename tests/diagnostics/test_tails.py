@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from bayescore.diagnostics.tails import quantile_change, tail_k
+import bayescore as bc
+from bayescore.diagnostics.tails import quantile_change, tail_k, without_moments
 
 
 def test_pareto_tails_are_told_from_short_ones_on_either_side():
@@ -28,3 +29,18 @@ def test_weights_change_a_quantile_by_what_they_say_within_the_stated_error(prob
     change, error = quantile_change(x, np.full(2000, 1 / 2000), prob)
     np.testing.assert_allclose(change, 0.0, atol=1e-12)
     np.testing.assert_allclose(error, 0.0, atol=1e-12)
+
+
+def test_tails_at_the_limit_are_told_where_prior_and_labels_make_them():
+    """Student t with two degrees of freedom has no sd; its k-hat is above 0.5 half of the time.
+
+    Missed: 2% of 200, so that 10 are beyond four sds. Controls: normal and exponential draws, at most 10 of 200.
+    """
+    rng = np.random.default_rng(0)
+    t, light = tail_k(np.abs(rng.standard_t(2, (4000, 200)))), tail_k(rng.exponential(size=(4000, 200)))
+    heavy = bc.StudentT(2.0)
+    assert without_moments(t, 4000, heavy, separated=True).sum() >= 188
+    assert without_moments(t, 4000, heavy, separated=False).sum() >= 160
+    assert without_moments(t, 4000, None, separated=True).sum() >= 160
+    assert without_moments(light, 4000, None, separated=True).sum() <= 10
+    assert without_moments(light, 4000, bc.Laplace(0.0, 1.0), separated=True).sum() == 0

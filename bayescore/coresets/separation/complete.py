@@ -29,8 +29,8 @@ from bayescore.types import FloatArray, WeightedData, stack
 from bayescore.validation import warn
 
 
-def warn_if_completely_separated(opened: Opened, rows: WeightedData) -> None:
-    """Warn if one hyperplane has all rows of `opened` on the sides of their labels; `rows` is a coreset of it.
+def warn_if_completely_separated(opened: Opened, rows: WeightedData) -> bool:
+    """Warn, and say so, if a hyperplane has all rows of `opened` on the sides of their labels; `rows` is its coreset.
 
     No pass where the coreset proves that there is none, else one; where rows come once, none.
 
@@ -49,7 +49,7 @@ def warn_if_completely_separated(opened: Opened, rows: WeightedData) -> None:
             sure = wrong.n_rows == 0
             found = found if sure else parting(stack([few, wrong.worst]))
     if found is None:
-        return
+        return False
     which = f"all {opened.scan.n_rows:,}" if sure else f"{len(few):,} of the coreset's"
     unsure = "" if sure else " (separability tells of all rows)"
     warn(
@@ -57,6 +57,7 @@ def warn_if_completely_separated(opened: Opened, rows: WeightedData) -> None:
         f"their labels{unsure}. Then no maximum likelihood estimate exists, and how far the posterior reaches is up to "
         "the prior: choose it with care, or drop the columns that separate"
     )
+    return True
 
 
 def parting(rows: WeightedData) -> tuple[Whitening, FloatArray] | None:

@@ -1,0 +1,61 @@
+"""The table of a certificate: own and corrected figures of each coefficient, `CertificateData.coordinates`."""
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from bayescore.diagnostics.errors import moments
+from bayescore.diagnostics.family import Family
+from bayescore.diagnostics.figures import Target
+from bayescore.samplers.inference_data import Posterior
+from bayescore.types import FloatArray
+
+SHOWN = (0.03, 0.97)  # ends of the intervals that reports show
+_FOUND = (
+    "mean_error_sd", "mean_error_sd_mcse", "mean_mcse_sd", "sd_error", "sd_error_mcse", "sd_mcse", "tail_k",
+    "corrected_mean", "corrected_sd",
+)  # fmt: skip
+
+
+def table(
+    posterior: Posterior, tail_k: FloatArray, heavy: NDArray[np.bool_], raw: list[Family], full: Target
+) -> pd.DataFrame:
+    """Return `CertificateData.coordinates`; NaN for the moments of a coordinate that has none."""
+    own, every = moments(posterior.flat), np.arange(len(heavy))
+    mean, sd = raw[0], raw[1]
+
+    def fit(values: FloatArray) -> FloatArray:
+        return np.where(heavy, np.nan, values)
+
+    def filled(values: FloatArray) -> FloatArray:
+        found = np.full(len(heavy), np.nan)
+        found[~heavy] = values
+        return found
+
+    frame = bare_table(posterior)
+    frame["mean"] = fit(own.mean)
+    frame["mean_error_sd"] = filled(mean.error)
+    frame["mean_error_sd_mcse"] = filled(mean.error_mcse)
+    frame["mean_mcse_sd"] = filled(mean.noise)
+    frame["sd_error"] = filled(-np.expm1(-sd.error))
+    frame["sd_error_mcse"] = filled(sd.error_mcse)
+    frame["sd_mcse"] = filled(sd.noise)
+    frame["tail_k"] = np.where(heavy, tail_k, np.nan)
+    frame["corrected_mean"], frame["corrected_sd"] = fit(full.mean), fit(full.sd)
+    for prob in SHOWN:
+        frame[_quantile_name(prob)] = full.quantile(prob, every)[0]
+    return frame
+
+
+def bare_table(posterior: Posterior) -> pd.DataFrame:
+    """Return the table of draws that were held to nothing: own figures, and NaN."""
+    own = moments(posterior.flat)
+    frame = pd.DataFrame(
+        {"mean": own.mean, "median": np.median(posterior.flat, axis=0), "sd": own.sd},
+        index=pd.Index(posterior.features, name="feature"),
+    )
+    return frame.assign(**dict.fromkeys([*_FOUND, *map(_quantile_name, SHOWN)], np.nan))
+
+
+def _quantile_name(prob: float) -> str:
+    return f"corrected_q{round(100 * prob):02d}"

@@ -1,0 +1,110 @@
+r"""How far figures of draws may be off, one kind at a time, and the chance that any of them is off by too much.
+
+A figure x of the draws differs from the full posterior's by e, known within a numerical error, and the draws' own Monte
+Carlo error comes on top: together the standard error s. The *risk* is the bound
+
+.. math:: \sum_x P(|e_x + s_x Z| > 0.25), \qquad Z \sim N(0, 1)
+
+(sds in a mean, relative in an sd, a correlation's own unit) of the chance that any of them is off by more. The same
+rules hold for draws as they are and for corrected ones, each in the units of its own sds: see `figures`.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special
+
+from bayescore.diagnostics.wording import number
+from bayescore.limits import CERTIFIED, CLOSE, SETTLED
+from bayescore.types import FloatArray
+
+_LEAST = 1e-12  # standard error: an exact figure is off by nothing
+
+
+@dataclass(frozen=True, eq=False)
+class Family:
+    """Figures of one kind, flat, in units of the judged draws' own sds.
+
+    Parameters
+    ----------
+    kind : str
+        "mean", "sd", "correlation", "tail" or "quartile".
+    names : sequence of str
+        What each is of.
+    error : array, shape (n,)
+        The draws' figure minus that of the full data's posterior; of sds the logarithm of the ratio.
+    error_mcse : array, shape (n,)
+        Numerical error of that, given the draws.
+    noise : array, shape (n,)
+        Monte Carlo error of the draws' figure.
+    limit : array or float
+        Size from which an error is too large.
+    unit : str
+        " sd", "%" or "".
+    """
+
+    kind: str
+    names: Sequence[str]
+    error: FloatArray
+    error_mcse: FloatArray
+    noise: FloatArray
+    limit: FloatArray | float = CERTIFIED
+    unit: str = " sd"
+
+    def spread(self, shrink: float = 1.0) -> FloatArray:
+        """Return the standard errors with which the errors are known, Monte Carlo noise times `shrink`."""
+        return np.maximum(np.hypot(self.error_mcse, shrink * self.noise), _LEAST)
+
+    @property
+    def size(self) -> FloatArray:
+        """Sizes of the errors, two standard errors on top, in limits."""
+        return np.asarray((np.abs(self.error) + 2.0 * self.spread()) / self.limit)
+
+    def phrase(self, i: int) -> str:
+        """Return a clause on one of them."""
+        error, s = float(self.error[i]), float(self.spread()[i])
+        if self.unit == "%" and abs(error) > math.log(2.0):
+            return f"the {self.names[i]} is off by a factor of {number(math.exp(min(abs(error), 700.0)), 2)}"
+        if self.unit == "%":
+            error, s = 100.0 * math.expm1(error), 100.0 * math.exp(error) * s
+        return f"the {self.names[i]} is off by {number(abs(error), 2)} ± {number(s, 1)}{self.unit}"
+
+
+def risk(families: Sequence[Family], *, shrink: float = 1.0) -> float:
+    """Return the bound of the chance that any figure is off by more than its limit, Monte Carlo noise times `shrink`.
+
+    Tails, whose noise is several times as large, count as a certain failure where error and two standard errors reach
+    the limit, and not at all elsewhere.
+    """
+    total = 0.0
+    for each in families:
+        s = each.spread(shrink)
+        if each.kind != "tail":
+            total += float(
+                (special.ndtr((each.error - each.limit) / s) + special.ndtr((-each.error - each.limit) / s)).sum()
+            )
+        elif (np.abs(each.error) + 2.0 * s >= each.limit).any():
+            return 1.0
+    return total
+
+
+def close(families: Sequence[Family]) -> bool:
+    """Whether every error of the coreset, two standard errors on top, is one that a reader need not mind: `CLOSE`."""
+    return all(float((np.abs(f.error) + 2.0 * f.error_mcse).max(initial=0.0)) <= CLOSE for f in _of_shape(families))
+
+
+def settled(families: Sequence[Family]) -> bool:
+    """Whether no error of moved draws is larger than `SETTLED` beyond noise, so that they can stay as they are."""
+    return all(float((np.abs(f.error) - 2.0 * f.error_mcse).max(initial=0.0)) <= SETTLED for f in _of_shape(families))
+
+
+def worst(families: Sequence[Family]) -> str:
+    """Return a clause on the figure that comes nearest to its limit, two standard errors on top."""
+    first = max((f for f in families if len(f.names)), key=lambda f: float(f.size.max()))
+    return first.phrase(int(first.size.argmax()))
+
+
+def _of_shape(families: Sequence[Family]) -> list[Family]:
+    return [f for f in families if f.kind != "tail"]
