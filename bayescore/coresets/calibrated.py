@@ -98,7 +98,7 @@ class Calibrated(Anchored):
         of like strength too.
     tolerance : float, default 0.05
         Error to aim at with ``size="auto"``, of means in posterior sds and of sds relatively; of correlations
-        1.7 times that.
+        1.5 times that.
 
     Notes
     -----

@@ -50,6 +50,15 @@ def test_constant_columns_are_found_and_a_design_moves_the_range(rng):
     assert moved.constant.tolist() == [True, False, True]
 
 
+def test_sums_of_squares_of_columns_that_are_centred_alone(rng):
+    """A column of mean 1000 and sd 1 is centred and not scaled: its squares add up to N, not to 1e6 N."""
+    X = np.column_stack([rng.normal(size=N), rng.normal(size=N), np.full(N, 3.0)])
+    X[:, 0] += 1000.0 - X[:, 0].mean()
+    found = Opened(as_source(X, np.arange(N) % 2)).scan
+    moved = found.through(Design(("a", "b", "c"), True, (1000.0, 0.0, 0.0), (1.0, 2.0, 1.0)))
+    np.testing.assert_allclose(moved.squares, [N, N, N, 9.0 * N])
+
+
 def test_entries_whose_squares_overflow_are_refused():
     low, high = np.array([-1.0, 0.0]), np.array([1.0, 2.0 * MAX_ENTRY])
     with pytest.raises(DataError, match="column 'b' has entries above 1e\\+100 in size; rescale it: squares overflow"):

@@ -24,12 +24,11 @@ from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError
 
 MAX_ROUNDS = 2  # a third one was never better
-CORRELATION = 0.6  # how much an error of a correlation counts: `certify` certifies up to 0.1
+CORRELATION = 2.0 / 3.0  # how much its error counts: 0.075 at the default tolerance; `certify` allows 0.1, noise on top
 UNKNOWN = Errors(math.inf, math.inf, math.inf)
 RIDGE = 1e-4  # of the fit, up to 200 rows; less for more, of which each has a smaller share in the totals
-SD_STEPS = 1  # times that marginal curvatures are set anew
-SHIFT = 0.5  # of that error: all of it would bring a fifth of the weights to zero at 200 columns
-MAX_SHIFT = 0.5  # of a marginal curvature, relatively
+SHIFT = 0.5  # of the error in variances: all of it would bring a fifth of the weights to zero at 200 columns
+MAX_SHIFT = 0.5  # of a variance, relatively: the next order, its square, is half of it there
 SCORE_FACTOR = 10.0  # on the scores where there are draws to meet too, which would outvote the mode
 
 
@@ -126,7 +125,7 @@ class Calibration:
         stacked = shares.stacked()
         ridge = min(RIDGE, 200.0 * RIDGE / len(rows))
         fit = fit_weights(stacked, totals.stacked(), ridge)
-        for _ in range(0 if meant.whole or not sds else SD_STEPS):
+        if sds and not meant.whole:
             shift = SHIFT * CURVATURE * self._variance_error(rows, fit.factors)
             totals = totals._replace(marginals=totals.marginals + shift)
             fit = fit_weights(stacked, totals.stacked(), ridge, start=fit.dual)

@@ -16,7 +16,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import ndtri
 
+from bayescore.limits import ALARM
 from bayescore.types import FloatArray
 
 
@@ -75,8 +77,9 @@ def _moments(of: Weighed) -> _Moments:
 def errors_between(one: Weighed, other: Weighed) -> Errors:
     """Return the largest errors of `one` against `other`, whose draws are the same ones moved.
 
-    Each kind is shrunk by the share of Monte Carlo noise in all its errors (James and Stein 1961), but is never said to
-    be below that noise.
+    An error beyond what noise alone makes of the largest is taken as it is, less its own standard error in quadrature.
+    The others of its kind are shrunk by the share of noise in all of them (James and Stein 1961), which says nothing of
+    a lone one among thousands; no kind is said to be below its noise.
     """
     a, b = _moments(one), _moments(other)
     sd = np.where(b.sd > 0.0, b.sd, 1.0)
@@ -85,25 +88,40 @@ def errors_between(one: Weighed, other: Weighed) -> Errors:
     squares = a.scaled**2, b.scaled**2
     mean_noise = (wa * a.scaled * ratio - wb * b.scaled) ** 2
     sd_noise = 0.25 * (wa * ratio * (squares[0] - 1.0) - wb * (squares[1] - 1.0)) ** 2
+    lower = np.tril_indices(len(sd), -1)
     return Errors(
         _largest((a.mean - b.mean) / sd, mean_noise.sum(axis=0)),
         _largest(ratio - 1.0, sd_noise.sum(axis=0)),
-        _correlation_error(a, b),
+        _largest((a.correlation - b.correlation)[lower], _correlation_noise(a, b)[lower]),
     )
 
 
-def _correlation_error(a: _Moments, b: _Moments) -> float:
-    """Return the largest error of a correlation; products of draws stand for its influence, which is smaller."""
-    i, j = np.tril_indices(len(a.mean), -1)
-    if not len(i):
-        return 0.0
-    wa, wb = a.weights[:, None], b.weights[:, None]
-    own, theirs, both = wa**2 * a.scaled**2, wb**2 * b.scaled**2, wa * wb * a.scaled * b.scaled
-    noise = own.T @ a.scaled**2 - 2.0 * both.T @ (a.scaled * b.scaled) + theirs.T @ b.scaled**2
-    return _largest((a.correlation - b.correlation)[i, j], np.maximum(noise[i, j], 0.0))
+def _correlation_noise(a: _Moments, b: _Moments) -> FloatArray:
+    """Return the variances of differences of correlations, shape (D, D)."""
+    noise = _influence_products(a, a) - 2.0 * _influence_products(a, b) + _influence_products(b, b)
+    return np.maximum(noise, 0.0)
+
+
+def _influence_products(a: _Moments, b: _Moments) -> FloatArray:
+    """Return sum_s w_a w_b f_a f_b, shape (D, D), with f = z_i z_j - r_ij (z_i^2 + z_j^2) / 2 the influence on r_ij."""
+    x, y, w = a.scaled, b.scaled, (a.weights * b.weights)[:, None]
+    xx, yy, xy = x**2, y**2, x * y
+    mixed_x, mixed_y, even = (w * x * yy).T @ x, (w * y * xx).T @ y, (w * xx).T @ yy
+    own = np.diagonal(even)
+    return np.asarray(
+        (w * xy).T @ xy
+        - 0.5 * b.correlation * (mixed_x + mixed_x.T)
+        - 0.5 * a.correlation * (mixed_y + mixed_y.T)
+        + 0.25 * a.correlation * b.correlation * (even + even.T + own + own[:, None])
+    )
 
 
 def _largest(errors: FloatArray, variances: FloatArray) -> float:
-    noise = float(variances.mean())
-    share = min(1.0, noise / max(float((errors**2).mean()), 1e-300))
-    return max(float(np.abs(errors).max()) * (1.0 - share), math.sqrt(noise))
+    """Return the largest of errors of one kind, given the variances of their noise, shape (n,) each; 0 of none."""
+    if not len(errors):
+        return 0.0
+    noise, squares = float(variances.mean()), errors**2
+    share = min(1.0, noise / max(float(squares.mean()), np.finfo(float).tiny))
+    beyond = squares > ndtri(0.5 * ALARM / len(errors)) ** 2 * variances
+    alone = float((squares - variances)[beyond].max(initial=0.0))
+    return max(math.sqrt(float(squares.max())) * (1.0 - share), math.sqrt(alone), math.sqrt(noise))

@@ -10,7 +10,9 @@ so that only the remainders e_n have to be summed. A row's is of the order of it
 
 LL' the posterior's covariance; rows are drawn by that and by 0.1 of an equal share, without replacement, and weigh
 w / pi in the sum, whose standard error over rows is known too (Horvitz and Thompson 1952, for Poisson sampling). Where
-draws lie far from t, as on separated data, that error is large, and only a pass over all rows will do.
+draws lie far from t, as on separated data, that error is large, and only a pass over all rows will do. It is the
+sampled rows' word: a few rows that say little at t and much at the draws, and that the equal share missed, are in
+neither sum nor error. `certify` passes over all rows.
 
 When to use it: for the log-likelihood of many rows at many points near their mode.
 """
@@ -27,6 +29,8 @@ from bayescore.types import FloatArray, Likelihood, WeightedData
 EQUAL_SHARE = 0.1  # of the probabilities, for rows that move only far out
 SAMPLE_ROWS = 20_000  # beyond that a pass over all rows is dearer only where there are many
 SAMPLE_ENTRIES = 4_000_000  # of the sample, 32 MB
+LEAST_ROWS = 2000  # of the sample, 200 of them by equal shares: enough to tell its own standard error
+WIDE_ROWS = 5000  # of the sample, however wide: 20 MB at 500 columns
 _CACHE = 1 << 17  # entries of a tile of rows: 1 MB
 
 
@@ -34,11 +38,12 @@ def sample_rows(reach: float, error: float, n_features: int) -> int:
     """Return how many rows a sample needs for half of a standard error, if their reaches add up to `reach`.
 
     The remainder of a row is about its reach times xi^3, xi standard normal, so that m rows have the standard error
-    sqrt(15 / m) times the sum of all reaches. Rows for which that does not hold are no part of it: the error that a
-    sample turns out to have decides. At least 2000 rows; at most `SAMPLE_ROWS`, and 5000 where they are wide.
+    sqrt(15 / m) times the sum of all reaches: 15 is the variance of xi^3. Rows for which that does not hold are no part
+    of it: the error that a sample turns out to have decides. At least `LEAST_ROWS`; at most `SAMPLE_ROWS`, and
+    `WIDE_ROWS` where they are wide.
     """
-    most = max(5000, min(SAMPLE_ROWS, SAMPLE_ENTRIES // n_features))
-    return int(min(most, max(2000.0, 60.0 * (reach / error) ** 2)))
+    most = max(WIDE_ROWS, min(SAMPLE_ROWS, SAMPLE_ENTRIES // n_features))
+    return int(min(most, max(LEAST_ROWS, 15.0 * (2.0 * reach / error) ** 2)))
 
 
 class Estimate(NamedTuple):
@@ -75,8 +80,8 @@ class Expansion:
     def at_draws(self, draws: FloatArray) -> Estimate:
         """Return the log-likelihood of all rows at draws, shape (S, D), and its standard error.
 
-        That is the root mean square, over draws, of the standard error of the difference from the mean of all draws: no
-        mean of a function of the draws with sd 1 is off by more than it.
+        That is the root mean square, over draws, of the standard error of the difference from the mean of all draws: by
+        no more than it is a mean of a function of the draws with sd 1 off, in root mean square over samples.
         """
         moves = draws - self.at
         part = self.part

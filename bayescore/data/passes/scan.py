@@ -85,8 +85,12 @@ class Scan:
         Centers and scales are taken for the rows' own means and sds, which make a sum of squares that of the weights.
         """
         low, high = (design.transform(bound[None, :])[0] for bound in (self.low, self.high))
-        scaled = np.ones(len(self.squares)) if design.scale is None else np.array(design.scale)
-        squares = np.where(scaled != 1.0, self.weight_total, self.squares)
+        moved = np.zeros(len(self.squares), dtype=bool)
+        if design.center is not None:
+            moved |= np.array(design.center) != 0.0
+        if design.scale is not None:
+            moved |= np.array(design.scale) != 1.0
+        squares = np.where(moved, self.weight_total, self.squares)
         if design.intercept:
             squares = np.append(self.weight_total, squares)
         return replace(self, low=low, high=high, squares=squares)
