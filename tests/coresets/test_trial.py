@@ -88,7 +88,9 @@ def test_noise_of_correlations():
         differences.append(a.correlation - b.correlation)
         variances.append(_correlation_noise(a, b))
     lower = np.tril_indices(3, -1)
-    np.testing.assert_allclose(np.sqrt(np.mean(variances, axis=0))[lower], np.std(differences, axis=0)[lower], rtol=0.25)
+    np.testing.assert_allclose(
+        np.sqrt(np.mean(variances, axis=0))[lower], np.std(differences, axis=0)[lower], rtol=0.25
+    )
 
 
 def test_importance_weights_are_cut_off_and_tempered():

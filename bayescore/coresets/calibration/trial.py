@@ -1,9 +1,10 @@
 r"""Trying a coreset out: its posterior against the full data's, by the same draws moved to both (`paired`).
 
 The draws are independent ones of the coreset's normal approximation, weighed, where at least half of them count, else
-draws of its posterior by MALA. Moved to the full data's mode and Hessian they need the full data's log-likelihood
-there: from its second-order expansion and a sample of rows (`remainder`) where the sample's standard error is below the
-tolerance, else by a pass over all rows. So any other weighted rows can be judged by the same draws too.
+draws of its posterior by MALA, or with many columns by `wide_draws`. Moved to the full data's mode and Hessian they
+need the full data's log-likelihood there: from its second-order expansion and a sample of rows (`remainder`) where the
+sample's standard error is below the tolerance, else by a pass over all rows. So any other weighted rows can be judged
+by the same draws too.
 
 A pass over all rows also finds those that move the log-likelihood over the draws, for a draw that knows the tails.
 """
@@ -16,6 +17,7 @@ import numpy as np
 
 from bayescore.coresets.calibration.paired import Errors, Weighed, errors_between, importance
 from bayescore.coresets.calibration.remainder import Expansion
+from bayescore.coresets.calibration.wide_draws import wide_draws
 from bayescore.coresets.draws.fixed_size import Bar, Candidates, Pool, candidates
 from bayescore.data.opened import Opened
 from bayescore.data.passes.threads import available_cores
@@ -24,6 +26,7 @@ from bayescore.models.density import prior_terms
 from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.newton import find_mode
 from bayescore.models.posterior import (
+    WIDE,
     likelihood_terms,
     log_likelihood_tiles,
     log_likelihoods,
@@ -188,7 +191,7 @@ def tempered(log_ratio: FloatArray) -> FloatArray:
 
 
 def draw_base(problem: Problem, rows: WeightedData, seed: int) -> Base:
-    """Return draws of the posterior of `rows`: weighed normal ones about its mode where they do, else MALA's."""
+    """Return draws of the posterior of `rows`: weighed normal ones about its mode where they do, else others."""
     mode, precision = problem.at_own_mode(rows)
     scale = factor_of_inverse(precision)
     own, chains = np.random.SeedSequence(seed).spawn(2)
@@ -196,9 +199,12 @@ def draw_base(problem: Problem, rows: WeightedData, seed: int) -> Base:
     normal = Base(mode + normals @ scale.T, -0.5 * (normals**2).sum(axis=1), mode, precision)
     if problem.own(rows, normal, (mode, precision)).ess >= NORMAL_ESS_SHARE * N_DRAWS:
         return normal
+    target = posterior(rows, problem.likelihood, problem.prior)
+    if len(mode) >= WIDE:
+        return Base(*wide_draws(target, mode, scale, N_DRAWS, chains), mode, precision)
     drawn = run_chains(
         mala,
-        (scale, posterior(rows, problem.likelihood, problem.prior).arguments()),
+        (scale, target.arguments()),
         np.tile(mode, (_CHAINS, 1)),  # far-off starts can take long to come in, and nobody looks at R-hat here
         mala.first_step_size(len(mode)),
         draws=N_DRAWS // _CHAINS,
