@@ -11,9 +11,9 @@ The pipeline, in the order of the rooms:
    `find_mle` the maximum likelihood estimate.
 4. *samplers*: `sample` draws from the posterior; `predict_proba`, `log_likelihood` and `posterior_predictive` follow
    from the draws.
-5. *diagnostics*: `certify` checks a coreset's posterior against the full data in one pass, and gives their elpd;
-   `log_evidence` gives the marginal likelihood of both; `compare` shows with Monte Carlo errors how close posteriors
-   are, and writes a report.
+5. *diagnostics*: `certify` checks a coreset's posterior against the full data in two passes as a rule, and gives their
+   elpd; `log_evidence` gives the marginal likelihood of both; `compare` shows with Monte Carlo errors how close
+   posteriors are, and writes a report.
 6. *estimators*: `CoresetLogisticRegression` and `CoresetProbitRegression` are scikit-learn classifiers.
 
 >>> import bayescore as bc

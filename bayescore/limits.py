@@ -55,8 +55,8 @@ CLOSE = 0.1
 """Error of a mean in reference sds, of an sd relatively, or of a correlation that a reader need not mind."""
 
 CERTIFIED = 0.25
-"""Error of a mean in sds, of an sd relatively, of a correlation, or of a tail quantile relative to its distance from
-the median, that is not certified any more."""
+"""Error of a mean in sds, of an sd relatively, of a correlation, or of a tail quantile (in sds, or relative to its
+distance from the median if that is more than an sd) that is not certified any more."""
 
 RISK = 1e-3
 """Chance that some mean, sd or correlation of certified, or corrected, draws is off by more than `CERTIFIED`, by the

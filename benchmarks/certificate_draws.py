@@ -143,6 +143,16 @@ def elsewhere_shifted(made: Sampled, rng: np.random.Generator) -> Any:
     return as_idata(_moved(made.beta, rng), made.core, made.link)
 
 
+def elsewhere_shuffled(made: Sampled, rng: np.random.Generator) -> Any:
+    return as_idata(shuffled(made, rng).posterior["beta"].values, made.core, made.link)
+
+
+def twice_along(made: Sampled, rng: np.random.Generator) -> Any:
+    """Give the first draws of every chain four times, one after the other."""
+    beta = made.beta[:, : int(rng.choice(SHORT[2:]))]
+    return as_idata(np.tile(beta, (1, 4, 1)), made.core, made.link)
+
+
 KINDS: dict[str, Callable[[Sampled, np.random.Generator], Any]] = {
     "from elsewhere": elsewhere,
     "shifted": shifted,
@@ -157,4 +167,6 @@ KINDS: dict[str, Callable[[Sampled, np.random.Generator], Any]] = {
     "another coreset": another_coreset,
     "another coreset, unsaid": another_coreset_unsaid,
     "shifted, from elsewhere": elsewhere_shifted,
+    "shuffled, from elsewhere": elsewhere_shuffled,
+    "one run, along the draws": twice_along,
 }

@@ -6,8 +6,10 @@ three short parts of them and four kinds of wrong ones (`certificate_draws`). Tr
 one reads off the draws themselves, Monte Carlo error included: the largest of a mean in sds, of an sd (relative) and
 of a correlation, less three standard errors of the reference; where sds do not exist, of median and quartile spread.
 *False*: "certified" though the draws, or "corrected" though the corrected draws are off by more than 0.25 in one of
-these. *Good*: right draws, at least 1,000 effective ones (bulk and tail), within 0.1 sd and 10%. Intervals are
-Clopper and Pearson's, 95%.
+these. *Good*: right draws, at least 1,000 effective ones (bulk and tail), within 0.1 sd, 10% and 0.1 of a
+correlation. Intervals are Clopper and Pearson's, 95%: by trials, of those with a word ("certified", "corrected"), as
+most of the short and wrong ones can only be refused; and by cells, whose trials share a coreset and a run: the cells
+with a false word, of those with any.
 
 Rows are appended to ``.references/certificate_trials.csv`` as they come, and a run goes on where the last one ended:
 delete that file when the code has changed. ``--trials 3200 --workers 2`` are the defaults.
@@ -79,7 +81,9 @@ def judged(frame: pd.DataFrame) -> pd.DataFrame:
     frame["corrected"] = frame["level"] == "corrected"
     frame["false"] = (frame["certified"] & (frame["off"] > OFF)) | (frame["corrected"] & (frame["corrected off"] > OFF))
     frame["good"] = (
-        (frame["kind"] == "own") & (frame["ESS"] >= GOOD_ESS) & (frame["mean"] <= GOOD) & (frame["sd"] <= GOOD)
+        (frame["kind"] == "own")
+        & (frame["ESS"] >= GOOD_ESS)
+        & (frame[["mean", "sd", "correlation"]].fillna(0.0) <= GOOD).all(axis=1)
     )
     frame["columns"] = frame["D"].map(width)
     return frame
@@ -93,6 +97,7 @@ def upper(k: int, n: int) -> float:
 def counted(group: pd.DataFrame) -> Row:
     """Return how often which word was said, and how often it was false or missing."""
     said = int((group["certified"] | group["corrected"]).sum())
+    cells = group[group["certified"] | group["corrected"]].groupby("cell")["false"].any()
     false, good = int(group["false"].sum()), group[group["good"]]
     kept = int(good["certified"].sum())
     return {
@@ -100,8 +105,8 @@ def counted(group: pd.DataFrame) -> Row:
         "certified": int(group["certified"].sum()),
         "corrected": int(group["corrected"].sum()),
         "false": false,
-        "false, of all at most": upper(false, len(group)),
         "false, of said at most": upper(false, said),
+        "false, of cells at most": upper(int(cells.sum()), len(cells)),
         "good": len(good),
         "good, certified": kept,
         "good, corrected": int(good["corrected"].sum()),

@@ -4,11 +4,13 @@ A Newton pass and the affine transport correct the draws, importance weights tel
 errors of the draws as they are, with the Monte Carlo errors of both, follow (see `figures`). In this order:
 
 =============  =========================================================================================================
-not certified  the draws are none of the coreset's posterior (`origin`), too few, or of chains that disagree (`health`)
-not certified  k-hat of the weights is 0.7 or more, or less than a fifth of the draws is left effective
+not certified  the draws are none of the coreset's posterior (`origin`), too few, diverged, or of chains that disagree
+               (`health`): said before any pass over the data
+not certified  k-hat of the weights is 0.7 or more (of S < 2,200 draws, 1 - 1 / log10 S), or less than a fifth of the
+               draws is left effective
 certified      the chance that any mean, sd or correlation of the draws is off by more than 0.25 is at most one in a
-               thousand by the stated errors, the coreset's part in that at most 0.1, no tail quantile off by a quarter
-               of its distance from the median, and the log weights' sd below 0.5
+               thousand by the stated errors, the coreset's part in that at most 0.1 (tails apart), no tail quantile off
+               by a quarter of an sd, or of its distance from the median, and the log weights' sd below 0.5
 corrected      the same is true of the corrected draws, `Certificate.idata`
 not certified  otherwise: more draws are needed, and the text says how many
 =============  =========================================================================================================

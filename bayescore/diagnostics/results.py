@@ -59,7 +59,8 @@ class CertificateData:
     text : str
         The verdict in words, with its reason and the remedy.
     pareto_k : float
-        k-hat of the importance weights of the moved draws; below 0.7 they can be trusted.
+        k-hat of the importance weights of the moved draws; below 0.7 they can be trusted. This and the next four are
+        of all draws where all were weighed; NaN where no pass was made.
     ess : float
         Effective sample size of the smoothed weights, of `n_draws`.
     n_draws : int
@@ -71,8 +72,9 @@ class CertificateData:
     coordinates : DataFrame
         A row for each feature: mean, sd, the corrected mean, sd and 3% and 97% quantiles, the predicted errors of the
         mean in sds (own minus corrected) and of the sd (relative), each with its numerical error (`_mcse`), and the
-        Monte Carlo errors of the draws' own mean (`mean_mcse_sd`, in sds) and sd (`sd_mcse`, relative). Of a coordinate
-        that has no moments, "mean" is the median, the rest but the quantiles NaN, and `tail_k` the k-hat of its tail.
+        Monte Carlo errors of the draws' own mean (`mean_mcse_sd`, in sds) and sd (`sd_mcse`, relative). `median`
+        is the draws'. Of a coordinate that has no moments they are NaN, and `tail_k` is the k-hat of its tail. Nothing
+        but own figures is there if the draws were refused before any pass.
     risk : float
         Bound of the chance that a mean, sd or correlation of the draws is off by more than a quarter (sd, relative, or
         correlation), by these errors; `corrected_risk` that of the corrected draws.
@@ -81,7 +83,7 @@ class CertificateData:
     n_passes : int
         Passes over the full data.
     idata : InferenceData, optional
-        The corrected draws, chain by chain; None where no correction can be trusted.
+        The corrected draws; None where no correction can be trusted, or draws are too few for one.
     elpd_loo : float
         Expected log pointwise predictive density of the full data by leave-one-out cross-validation, a row of weight w
         being w copies of which one is left out: see `elpd`. NaN unless the weights can be trusted, and where k-hat
