@@ -35,6 +35,6 @@ def test_certificates_are_plain_data_that_print_their_verdict():
     assert repr(own).splitlines() == [
         "Certificate: corrected",
         "  Because <so>.",
-        "  elpd_loo −1,234 ± 12 (numerical error 0.30; k-hat above 0.7 in 4 of 1000 rows)",
+        "  elpd_loo −1,234 ± 12 (numerical error 0.30; k-hat above 0.7 in 4 of 1,000 rows)",
     ]
     assert dataclasses.replace(own, level=Level.CERTIFIED).level == "certified"
