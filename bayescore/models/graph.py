@@ -12,6 +12,7 @@ import pytensor.tensor as pt
 
 from bayescore.data.coreset import feature_names
 from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.newton import Mode, find_map
 from bayescore.models.priors import (
     Cauchy,
     Horseshoe,
@@ -105,17 +106,25 @@ def _spike_and_slab(prior: SpikeAndSlab, dims: str, n_features: int) -> Any:
     return pm.NormalMixture("beta", w=shares, mu=0.0, sigma=np.stack([spike, slab], axis=-1), dims=dims)
 
 
-@coefficients.register
-def _horseshoe(prior: Horseshoe, dims: str, n_features: int) -> Any:
+def _horseshoe(prior: Horseshoe, dims: str, near: Mode) -> Any:
+    r"""Add the coefficients under the horseshoe, affine in standardised ones, given their sds s.
+
+    With m, h what the rows alone say of a coefficient, mode and sd, its conditional posterior is about
+    N(a m, a h^2), a = s^2 / (s^2 + h^2), and beta = a m + sqrt(a) h u has a posterior of u that scales hardly change:
+    centred where rows say much, non-centred where the prior does (Papaspiliopoulos, Roberts and Skold 2007, Statistical
+    Science 22). Exact whatever m and h are: u ~ N(-sqrt(a) m / h, (s^2 + h^2) / h^2).
+    """
     tau = pm.HalfCauchy("tau", prior.tau)
     local = pm.HalfCauchy("lambda", 1.0, dims=dims)
     slab = pm.InverseGamma("c2", 0.5 * _SLAB_DF, 0.5 * _SLAB_DF * prior.slab**2)
     free = (tau * local) ** 2
-    sigma = pt.sqrt(slab * free / (slab + free))
+    s = pt.sqrt(slab * free / (slab + free))
     if not prior.shrink_intercept:
-        sigma = pt.switch(np.array(pm.modelcontext(None).coords[dims]) == "intercept", Normal().sigma, sigma)
-    # beta itself, not a multiple of it: the rows say where it is far better than the prior does
-    return pm.Normal("beta", 0.0, sigma, dims=dims)
+        s = pt.switch(np.array(pm.modelcontext(None).coords[dims]) == "intercept", Normal().sigma, s)
+    m, h = near.beta, near.sd
+    root = s / pt.sqrt(s**2 + h**2)
+    u = pm.Normal("beta_standardised", -root * m / h, pt.sqrt(s**2 + h**2) / h, dims=dims)
+    return pm.Deterministic("beta", root**2 * m + root * h * u, dims=dims)
 
 
 def regression_model(data: WeightedData, likelihood: str | Likelihood, prior: Prior | None = None) -> pm.Model:
@@ -128,11 +137,17 @@ def regression_model(data: WeightedData, likelihood: str | Likelihood, prior: Pr
     likelihood : str or Likelihood
         A registered one, or its name.
     prior : prior, default Normal(0, 4)
-        Prior of the coefficients `beta`, dims "feature".
+        Prior of the coefficients `beta`, dims "feature". Under the horseshoe they are deterministic: an affine function
+        of `beta_standardised`, which NUTS moves.
     """
     chosen = check_prior(Normal(0.0, 4.0) if prior is None else prior)
     with pm.Model(coords={"feature": feature_names(data)}) as model:
-        beta = coefficients(chosen, "feature", data.n_features)
+        if isinstance(chosen, Horseshoe):
+            # what rows say alone, but for a prior that keeps the mode finite
+            near = find_map(data, check_likelihood(likelihood).name, Normal())
+            beta = _horseshoe(chosen, "feature", near)
+        else:
+            beta = coefficients(chosen, "feature", data.n_features)
         weighted_potential("log_likelihood", data, beta, likelihood)
     return model
 

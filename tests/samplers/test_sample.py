@@ -293,3 +293,31 @@ def test_priors_whose_curvature_misleads(prior, sampler):
 def test_mala_refuses_the_mixture():
     with pytest.raises(ValueError, match="cannot cross between spike and slab; use sampler='nuts'"):
         quick(make_rows(), likelihood="logistic", prior=bc.SpikeAndSlab(), sampler="mala")
+
+
+def _centred(prior, dims, near):
+    """Add the horseshoe with beta itself as what NUTS moves."""
+    import pymc as pm
+
+    tau, local = pm.HalfCauchy("tau", prior.tau), pm.HalfCauchy("lambda", 1.0, dims=dims)
+    free, slab = (tau * local) ** 2, pm.InverseGamma("c2", 2.0, 2.0 * prior.slab**2)
+    return pm.Normal("beta", 0.0, np.sqrt(slab * free / (slab + free)), dims=dims)
+
+
+@pytest.mark.slow
+@pytest.mark.statistical
+def test_the_horseshoe_has_next_to_no_divergences_and_has_them_centred(monkeypatch):
+    """0 of 1,000 draws of 7 coefficients seen, 5 allowed; centred 37 seen. R-hat below 1.02.
+
+    Seeds are given: false alarms come with other versions of PyMC alone.
+    """
+    rng = np.random.default_rng(3)
+    X = np.column_stack([np.ones(400), rng.normal(size=(400, 6))])
+    y = np.where(X @ np.array([-0.5, 1.5, 0, 0, 0, 0.1, 0]) + rng.logistic(size=400) > 0, 1, 0)
+    data = bc.full_data(X, y, progressbar=False)
+    options = {"sampler": "nuts", "likelihood": "logistic", "prior": bc.Horseshoe(), "draws": 500, "tune": 1000}
+    found = quick(data, **options)
+    assert int(found["sample_stats"]["diverging"].sum()) <= 5
+    assert max(compat.split_rhat(chains) for chains in np.moveaxis(found["posterior"]["beta"].values, 2, 0)) < 1.02
+    monkeypatch.setattr("bayescore.models.graph._horseshoe", _centred)
+    assert int(quick(data, **options)["sample_stats"]["diverging"].sum()) > 5
