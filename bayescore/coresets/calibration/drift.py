@@ -4,10 +4,12 @@ Rows calibrated at a point a meet the totals x there (score, curvature, ...) of 
 point theta their score is off by what the totals at a do not tell of it. With e_n the residuals of the rows' weighted
 scores y_n at theta, regressed on their shares x_n in the totals, its covariance is about
 
-.. math:: E = \frac{m}{m - q} \sum_n e_n e_n', \qquad e_n = y_n - \hat B x_n,
+.. math:: E = \sum_n \frac{e_n e_n'}{(1 - h_n) (1 - \bar h)}, \qquad e_n = y_n - \hat B x_n,
 
-the variance of the generalised regression estimator of survey sampling, m rows and q totals (Deville and Sarndal 1992,
-section 3). Identical rows count as one: they say nothing of what others would.
+much as the jackknife's variance of the generalised regression estimator of survey sampling (Deville and Sarndal 1992,
+section 3; MacKinnon and White 1985, HC3): rows are regressed in units of their size, h_n are their leverages there, and
+a second factor 1 - h_n is replaced by its mean, as in generalised cross-validation: rows that alone hold up some total,
+h_n near 1, would make it useless. Identical rows count as one: they say nothing of what others would.
 
 Children of a node that were calibrated at the same point have weights half as large, and each a fourth of its variance.
 What came from earlier points is carried, and grows as the node's own rows say that it would have.
@@ -27,6 +29,9 @@ from bayescore.models.gaussian import upper_factor_of_inverse
 from bayescore.models.posterior import Terms, likelihood_terms, prior_part
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, IntArray, Likelihood, WeightedData
+
+_RANK = 1e-10  # of singular values, below which totals are sums of others: marginal curvatures are where the forms are
+_ALONE = 1e-6  # least 1 - h: a row that alone has a share in some total fits it, and rounding must not count
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,8 +73,12 @@ def score_covariance(
     if m < len(rows):
         x, scores = _summed(x, group.ravel(), m), _summed(scores, group.ravel(), m)
     x = x / np.maximum(np.abs(x).max(axis=0), np.finfo(float).tiny)
-    residuals = scores - x @ linalg.lstsq(x, scores)[0]
-    return np.asarray(m / (m - x.shape[1]) * residuals.T @ residuals)
+    size = np.maximum(np.sqrt((x * x).mean(axis=1)), np.finfo(float).tiny)[:, None]
+    basis = linalg.orth(x / size, rcond=_RANK)
+    leverage = (basis * basis).sum(axis=1)
+    residuals = scores - size * (basis @ (basis.T @ (scores / size)))
+    left = np.maximum(1.0 - leverage, _ALONE) * (1.0 - leverage.mean())
+    return np.asarray((residuals / left[:, None]).T @ residuals)
 
 
 def _summed(values: FloatArray, group: IntArray, n_groups: int) -> FloatArray:
