@@ -121,7 +121,7 @@ def _largest(errors: FloatArray, variances: FloatArray) -> float:
     if not len(errors):
         return 0.0
     noise, squares = float(variances.mean()), errors**2
-    share = min(1.0, noise / max(float(squares.mean()), np.finfo(float).tiny))
+    share = min(1.0, noise / max(float(squares.mean()), float(np.finfo(float).tiny)))
     beyond = squares > ndtri(0.5 * ALARM / len(errors)) ** 2 * variances
     alone = float((squares - variances)[beyond].max(initial=0.0))
     return max(math.sqrt(float(squares.max())) * (1.0 - share), math.sqrt(alone), math.sqrt(noise))
