@@ -7,8 +7,8 @@ where it began. The first trajectory makes the start and is not accepted or reje
 the posterior is, skewed as that is, where draws of the normal approximation may lie beyond a wall that none gets over.
 
 When to use it: for some hundred draws where a gradient is two products of wide matrices, so that a chain, which takes
-them one draw at a time, is bound by memory. A tenth of MALA's time at 10,000 rows of 500 columns. Draws are independent
-of each other.
+them one draw at a time, is bound by memory: 2.8 s in place of MALA's 10.2 on 6,020 rows of w8a, 301 columns. Draws are
+independent of each other.
 
 References
 ----------
