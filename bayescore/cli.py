@@ -161,7 +161,10 @@ def certify(args: argparse.Namespace, console: Console) -> None:
         console.print(f"wrote {args.output}")
     if args.corrected:
         if found.idata is None:
-            raise ValueError(f"no correction can be trusted, so --corrected={str(args.corrected)!r} was not written")
+            raise ValueError(
+                f"--corrected={str(args.corrected)!r} was not written: the certificate is {str(found.level)!r}, and no "
+                "corrected draws can be trusted; draw more, or take a larger coreset"
+            )
         write_posterior(found.idata, args.corrected)
         console.print(f"wrote {args.corrected}")
 

@@ -128,7 +128,7 @@ def correction(name: str, seed: int) -> Row:
     certificate = bc.certify(idata, core, data, progressbar=False)
     row = {"data": name, "seed": seed, "D": data.n_features, "rows": len(core), "level": str(certificate.level)}
     row |= {f"raw {key}": value for key, value in errors(idata.posterior["beta"].values, truth).items()}
-    new = {} if certificate.level == "not certified" else errors(certificate.idata.posterior["beta"].values, truth)
+    new = {} if certificate.idata is None else errors(certificate.idata.posterior["beta"].values, truth)
     row |= {f"corrected {key}": new.get(key, np.nan) for key in ("mean", "mean beyond", "sd", "sd beyond")}
     beyond = [row[f"corrected {key} beyond"] for key in ("mean", "sd")]
     return row | {"within": bool(max(beyond) <= CLOSE) if new else "", "text": certificate.text}

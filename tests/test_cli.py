@@ -199,7 +199,7 @@ def test_certify_writes_the_corrected_draws_or_says_why_not(inputs: Path, capsys
     assert better.posterior["beta"].shape == idata.posterior["beta"].shape
     assert "corrected" in better.posterior.attrs
     assert cli.main(["certify", "few.nc", *argv[2:-1], "none.nc"]) == 2
-    assert "no correction can be trusted, so --corrected='none.nc' was not written" in capsys.readouterr().err
+    assert "--corrected='none.nc' was not written: the certificate is 'not certified'" in capsys.readouterr().err
     assert not Path("none.nc").exists()
     assert cli.main([*argv[:-1], "p.nc"]) == 2
     assert "--corrected='p.nc' is also an input" in capsys.readouterr().err
