@@ -112,7 +112,9 @@ def copied(made: Sampled, rng: np.random.Generator) -> Any:
     n = int(rng.choice(SHORT[1:]))
     new = made.idata.isel(chain=[0, 0, 0, 0], draw=slice(n))
     for group in ("posterior", "sample_stats"):
-        new[group] = new[group].assign_coords(chain=np.arange(4))
+        each = new[group]
+        data = each.to_dataset() if hasattr(each, "to_dataset") else each  # ArviZ 1's groups are trees
+        new[group] = data.assign_coords(chain=np.arange(4))
     return new
 
 

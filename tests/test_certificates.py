@@ -17,6 +17,7 @@ from benchmarks.full_posteriors import as_idata
 def trial(level, off=0.05, corrected_off=np.nan, *, kind="own", ess=2000.0, mean=0.05, sd=0.02, method="uniform"):
     return {
         "kind": kind, "level": level, "off": off, "corrected off": corrected_off, "ESS": ess, "mean": mean, "sd": sd,
+        "correlation": 0.02,
         "D": 5, "method": method, "link": "probit", "prior": "Normal", "rows": 10, "draws": 1000,
     }  # fmt: skip
 
@@ -33,6 +34,7 @@ def test_counts_false_words_and_good_draws_refused():
         trial("certified", kind="from elsewhere"),
         {"level": "no coreset", "kind": np.nan, "D": 5},
     ])  # fmt: skip
+    frame["cell"] = range(len(frame))
     found = counted(judged(frame))
     assert (found["trials"], found["certified"], found["corrected"], found["false"]) == (8, 3, 2, 2)
     assert (found["good"], found["good, certified"], found["power"]) == (2, 1, 0.5)

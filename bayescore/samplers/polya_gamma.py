@@ -151,10 +151,12 @@ def draw_small(rng: np.random.Generator, weights: FloatArray, eta: FloatArray) -
     The proposals are the jumps of Levy density w / (2 sqrt(2 pi)) x^-3/2 e^(-eta^2 x / 2) (1 - e^(-pi^2 x / 2)), of
     which w (b - |eta|) / 2 come in the mean, thinned to those of the density wanted.
     """
-    b = np.sqrt(eta * eta + math.pi**2)
+    if not np.isfinite(eta).all():  # of coefficients that are none: the step is refused by its density
+        return np.full(eta.size, np.nan)
+    b = np.hypot(eta, math.pi)
     # weights whose squares are 0 in floating point would be refused
     omega = rng.wald(0.5 * weights / b, np.maximum(0.25 * weights * weights, np.finfo(float).tiny))
-    rows = np.repeat(np.arange(eta.size), rng.poisson(0.5 * weights * (b - np.abs(eta))))
+    rows = np.repeat(np.arange(eta.size), rng.poisson(0.5 * math.pi**2 * weights / (b + np.abs(eta))))
     _jumps(rng.standard_normal(rows.size), rng.random((rows.size, 2)), rows, eta, omega)
     return omega
 
