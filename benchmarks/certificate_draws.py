@@ -40,7 +40,7 @@ def part(idata: Any, chains: int, draws: int) -> Any:
 def edited(idata: Any, beta: np.ndarray) -> Any:
     """Return a copy with other values in place of the draws."""
     new = idata.copy()
-    new["posterior"]["beta"] = (("chain", "draw", "feature"), beta)
+    new["posterior"]["beta"] = new["posterior"]["beta"].copy(data=beta)
     return new
 
 
