@@ -2,9 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.signal import lfilter
 
-from bayescore import compat
 from bayescore.diagnostics.draws import ess, ess_mean, mcse_mean, mcse_quantile, mcse_sd, rhat
 from bayescore.limits import MIN_DRAWS
 from bayescore.samplers.inference_data import read_posterior
@@ -28,19 +26,3 @@ def test_a_single_chain_is_compared_with_itself_and_a_constant_one_with_nothing(
     assert found[1] > 1.5
     assert np.isnan(found[2])
     assert np.isnan(rhat(drift[:, :MIN_DRAWS])).all()
-
-
-@pytest.mark.parametrize("shape", [(4, 500, 3), (1, 103, 3), (2, 60, 70)], ids=str)
-@pytest.mark.parametrize("rho", [0.0, 0.9, -0.5])
-def test_all_coordinates_at_once_are_what_arviz_says_of_each(shape, rho):
-    x = lfilter([1.0], [1.0, -rho], np.random.default_rng(0).normal(size=shape), axis=1)
-
-    def each(statistic):
-        return [statistic(x[:, :, d]) for d in range(shape[2])]
-
-    for method in ("bulk", "tail"):
-        np.testing.assert_allclose(ess(x, method), each(lambda v, m=method: compat.effective_size(v, m)), rtol=1e-9)
-    np.testing.assert_allclose(ess_mean(x), each(lambda v: compat.effective_size(v, "mean")), rtol=1e-9)
-    np.testing.assert_allclose(mcse_quantile(x, 0.1), each(lambda v: compat.mcse_of_quantile(v, 0.1)), rtol=1e-9)
-    if shape[0] > 1:  # two draws next to the median tie, or do not, by rounding
-        np.testing.assert_allclose(rhat(x), each(compat.split_rhat), rtol=0.02)
