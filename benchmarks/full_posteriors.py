@@ -33,9 +33,8 @@ from threadpoolctl import threadpool_limits
 import bayescore as bc
 from bayescore import compat
 from bayescore.diagnostics.draws import ess, rhat
-from bayescore.models.density import prior_terms
 from bayescore.models.likelihoods import check_likelihood
-from bayescore.models.posterior import log_likelihoods, posterior
+from bayescore.models.posterior import log_likelihoods, log_priors, posterior
 from bayescore.samplers import mala
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import whole_file
@@ -55,7 +54,6 @@ class Density:
     def __init__(self, data: WeightedData, link: str, prior: Any) -> None:
         self.target = posterior(data, link, prior)
         self.link = self.target.likelihood.rows
-        self.table = prior.table(data.n_features)
         mode = bc.find_map(data, link, prior)
         self.whiten(mode.beta, mode.factor)
         self.evaluations = 0
@@ -72,11 +70,7 @@ class Density:
     def __call__(self, q: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the log densities, shape (chains,), and their gradients in q, shape (D, chains)."""
         self.evaluations += 1
-        theta = np.ascontiguousarray(self.theta(q).T)
-        own, unused = np.empty_like(theta), np.empty(len(self.center))
-        value = np.array(
-            [prior_terms(theta[c], self.target.prior.family, self.table, own[c], unused) for c in range(len(theta))]
-        )
+        value, own = log_priors(self.theta(q).T, self.target.prior)
         gradient = self.factor.T @ own.T
         for start in range(0, len(self.rows), _TILE):
             cut = slice(start, start + _TILE)

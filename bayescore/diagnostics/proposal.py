@@ -9,10 +9,9 @@ import math
 import numpy as np
 from scipy.special import gammaln
 
-from bayescore.models.density import prior_terms
 from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.newton import find_map
-from bayescore.models.posterior import Terms, likelihood_terms
+from bayescore.models.posterior import Terms, likelihood_terms, log_priors
 from bayescore.models.priors import LAPLACE, SPIKE_AND_SLAB, Normal, Prior
 from bayescore.types import FloatArray, Likelihood, WeightedData
 
@@ -25,7 +24,6 @@ def propose(
     """Return draws of the Student t, shape (S, D), and log prior minus log q there, shape (S,)."""
     D = core.n_features
     table, family = prior.table(D), prior.family
-    assert family is not None
     # in a spike, the curvature says nothing of the posterior's width: the slab alone does
     mode = find_map(core, link.name, Normal(0.0, table[1]) if family == SPIKE_AND_SLAB else prior)
     factor = mode.factor
@@ -36,9 +34,7 @@ def propose(
     beta = mode.beta + (normals * np.sqrt(DF / chi)[:, None]) @ factor.T
     log_q = gammaln(0.5 * (DF + D)) - gammaln(0.5 * DF) - 0.5 * D * math.log(DF * math.pi)
     log_q = log_q - np.log(np.diagonal(factor)).sum() - 0.5 * (DF + D) * np.log1p((normals**2).sum(axis=1) / chi)
-    scratch = np.empty((2, D))
-    log_prior = np.array([prior_terms(point, family, table, scratch[0], scratch[1]) for point in beta])
-    return beta, log_prior - log_q
+    return beta, log_priors(beta, prior)[0] - log_q
 
 
 def _laplace_factor(beta: FloatArray, terms: Terms, table: FloatArray) -> FloatArray:

@@ -156,6 +156,17 @@ def prior_part(beta: FloatArray, prior: Prior) -> Terms:
     return Terms(value, gradient, table[2:] if family == MULTIVARIATE_NORMAL else np.diag(curvature))
 
 
+def log_priors(draws: FloatArray, prior: Prior) -> tuple[FloatArray, FloatArray]:
+    """Return the log prior density at draws, shape (S, D), and its gradients: shapes (S,) and (S, D)."""
+    family = prior.family
+    assert family is not None
+    table, curvature = prior.table(draws.shape[1]), np.empty(draws.shape[1])
+    values, gradients = np.empty(len(draws)), np.empty(draws.shape)
+    for i, point in enumerate(np.ascontiguousarray(draws)):
+        values[i] = prior_terms(point, family, table, gradients[i], curvature)
+    return values, gradients
+
+
 def width_precision(likelihood_precision: FloatArray, beta: FloatArray, prior: Prior) -> FloatArray:
     """Return minus the Hessian at the mode `beta` that says how wide the posterior is, shape (D, D).
 

@@ -16,8 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bayescore.models.density import prior_terms
-from bayescore.models.posterior import log_likelihoods
+from bayescore.models.posterior import log_likelihoods, log_priors
 from bayescore.models.priors import SMOOTH, Prior
 from bayescore.types import FloatArray, IntArray, Likelihood, WeightedData
 from bayescore.validation import DataError
@@ -55,24 +54,15 @@ class ClosedForm:
 
     def log_ratio(self, at: IntArray, draws: FloatArray, moved: FloatArray) -> FloatArray:  # noqa: ARG002
         """Return log prior of `moved` minus that of `draws`."""
-        return self._values(moved)[0] - self._values(draws)[0]
+        return self.log_density(moved) - self.log_density(draws)
 
     def log_density(self, draws: FloatArray) -> FloatArray:
         """Return the log prior density at draws of shape (S, D)."""
-        return self._values(draws)[0]
+        return log_priors(draws, self.density)[0]
 
     def gradient(self, at: IntArray, draws: FloatArray) -> FloatArray:  # noqa: ARG002
         """Return the gradient of the log prior."""
-        return self._values(draws)[1]
-
-    def _values(self, draws: FloatArray) -> tuple[FloatArray, FloatArray]:
-        family = self.density.family
-        assert family is not None
-        table, scratch = self.density.table(draws.shape[1]), np.empty(draws.shape[1])
-        values, gradients = np.empty(len(draws)), np.empty_like(draws)
-        for i, point in enumerate(np.ascontiguousarray(draws)):
-            values[i] = prior_terms(point, family, table, gradients[i], scratch)
-        return values, gradients
+        return log_priors(draws, self.density)[1]
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,6 @@ from bayescore.coresets.draws.fixed_size import Bar, Candidates, Pool, candidate
 from bayescore.data.opened import Opened
 from bayescore.data.passes.threads import available_cores
 from bayescore.limits import MIN_ESS_SHARE
-from bayescore.models.density import prior_terms
 from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.newton import find_mode
 from bayescore.models.posterior import (
@@ -30,6 +29,7 @@ from bayescore.models.posterior import (
     likelihood_terms,
     log_likelihood_tiles,
     log_likelihoods,
+    log_priors,
     moments_over_draws,
     posterior,
     prior_part,
@@ -71,10 +71,7 @@ class Problem:
 
     def log_prior(self, draws: FloatArray) -> FloatArray:
         """Return the log prior density at draws, shape (S,)."""
-        D, family = draws.shape[1], self.prior.family
-        assert family is not None
-        table, scratch = self.prior.table(D), np.empty((2, D))
-        return np.array([prior_terms(point, family, table, scratch[0], scratch[1]) for point in draws])
+        return log_priors(draws, self.prior)[0]
 
     def at_mode(self) -> tuple[FloatArray, FloatArray]:
         """Return the mode of the full data's posterior, by a Newton step from nearby, and its `width_precision`."""
