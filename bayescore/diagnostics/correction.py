@@ -31,10 +31,10 @@ from bayescore.diagnostics.full_pass import check_weight
 from bayescore.diagnostics.leave_out import Density
 from bayescore.limits import MAX_K, MAX_LOG_RATIO_SD, MIN_ESS_SHARE, NEARLY_EQUAL
 from bayescore.models.newton import NoModeError, find_mode
-from bayescore.models.posterior import Terms, likelihood_terms, log_likelihoods, posterior, prior_part
+from bayescore.models.posterior import Terms, full_terms, likelihood_terms, log_likelihoods, posterior, prior_part
 from bayescore.models.prior_ratio import ClosedForm, PriorRatio
 from bayescore.models.transport import Transport
-from bayescore.types import FloatArray, IntArray, Likelihood, WeightedData
+from bayescore.types import FloatArray, IntArray, Likelihood
 from bayescore.validation import DataError
 
 NEAR = 0.1  # Newton decrement in sds, all coordinates together, after which one more step lands on the mode
@@ -123,15 +123,6 @@ class Correction:
     draws: FloatArray
     prior: PriorRatio | None
 
-    def terms(self, beta: FloatArray) -> Terms:
-        """Return the full data's log-likelihood and its derivatives; one pass."""
-        link = self.link
-
-        def of_block(_: int, block: WeightedData) -> Terms:
-            return likelihood_terms(beta, block.X, block.weights, link, block.y)
-
-        return reduce(add, self.opened.map(of_block, "Newton pass", canonical=True))
-
     def best(self, at: IntArray) -> Weighted:
         """Return weights of some draws: moved or not, as leaves better ones.
 
@@ -164,7 +155,12 @@ class Correction:
                 here = likelihood_terms(guess, rows.X, rows.weights, self.link, rows.y)
                 density = _stand_in(self.draws[at], self.prior.gradient(at, self.draws[at]), guess, here.gradient)
                 start, own = guess, here.precision + density(guess).precision
-            full = find_mode(lambda beta: self.terms(beta) + density(beta), start, tolerance=NEAR, max_steps=MAX_STEPS)
+            full = find_mode(
+                lambda beta: full_terms(beta, self.opened, self.link, density(beta)),
+                start,
+                tolerance=NEAR,
+                max_steps=MAX_STEPS,
+            )
             end = full.beta + full.covariance @ full.terms.gradient
             return Transport.between(start, own, end, full.terms.precision)
         except (NoModeError, DataError):  # no mode, or none with a scale

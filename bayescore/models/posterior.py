@@ -8,9 +8,12 @@ in memory and a pass over a large source.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 
 import numpy as np
 
+from bayescore.data.opened import Opened
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.models.density import DensityArguments, log_density, prior_terms
 from bayescore.models.likelihoods import check_likelihood
@@ -71,6 +74,15 @@ def _wide_terms(beta: FloatArray, X: FloatArray, y: LabelArray, weights: FloatAr
             if (convex := curvature < 0.0).any():  # of a likelihood that is not log-concave
                 precision -= 2.0 * scaled[convex].T @ scaled[convex]
     return Terms(value, gradient, precision)
+
+
+def full_terms(beta: FloatArray, opened: Opened, likelihood: Likelihood, prior: Terms) -> Terms:
+    """Return the log posterior of all rows and its derivatives, given the log prior's at `beta`; one pass."""
+
+    def of_block(_: int, block: WeightedData) -> Terms:
+        return likelihood_terms(beta, block.X, block.weights, likelihood, block.y)
+
+    return reduce(add, opened.map(of_block, "Newton pass", canonical=True), prior)
 
 
 def log_likelihood_tiles(

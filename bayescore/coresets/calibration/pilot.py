@@ -29,7 +29,7 @@ from bayescore.coresets.draws.fixed_size import (
 from bayescore.coresets.scores.row_scores import leverage_rows, predictors, score_rows
 from bayescore.data.opened import Opened
 from bayescore.models.newton import Mode, cholesky_and_decrement, find_mode
-from bayescore.models.posterior import WIDE, Terms, likelihood_terms, posterior, prior_part
+from bayescore.models.posterior import WIDE, Terms, full_terms, posterior, prior_part
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, Likelihood, WeightedData
 
@@ -180,24 +180,17 @@ def full_mode(opened: Opened, likelihood: Likelihood, prior: Prior, seeds: list[
         mode = find_mode(posterior(chosen.expanded(), likelihood, prior).terms, start, tolerance=1e-3)
         return chosen, PosteriorScale(likelihood, mode.beta, mode.factor)
 
-    def full_terms(beta: FloatArray) -> Terms:
-        total = prior_part(beta, prior)
-        for part in opened.map(
-            lambda _, block: likelihood_terms(beta, block.X, block.weights, likelihood, block.y),
-            "Newton pass",
-            canonical=True,
-        ):
-            total = total + part
-        return total
+    def terms(beta: FloatArray) -> Terms:
+        return full_terms(beta, opened, likelihood, prior_part(beta, prior))
 
     chosen, white = pilot(by_size(opened), seeds[0], np.zeros(n_features))
     for seed in seeds[1:]:
         shares = Shares.estimated(white, chosen, weight)
         chosen, white = pilot(shares.probability, seed, white.theta)
-        here = full_terms(white.theta)
+        here = terms(white.theta)
         # a pilot that saw everything ends where the full score is about as large as the pilot's own standard error
         spread = (white.scores(chosen.expanded())[0] ** 2).sum()
         if cholesky_and_decrement(here)[1] <= 2.0 * math.sqrt(float(spread)):
             break
-    mode = find_mode(full_terms, white.theta, first=here, tolerance=0.01)
+    mode = find_mode(terms, white.theta, first=here, tolerance=0.01)
     return mode, Shares.estimated(PosteriorScale(likelihood, mode.beta, mode.factor), chosen, weight)
