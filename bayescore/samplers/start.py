@@ -9,13 +9,15 @@ from bayescore.models.priors import LAPLACE
 from bayescore.types import FloatArray
 
 
-def mode_and_scale(target: TargetDensity, guess: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
-    """Return the mode, shape (D,), sought from `guess` or from zero, and the Cholesky factor L of the scale."""
-    mode = find_mode(target.terms, np.zeros(target.n_features) if guess is None else guess)
+def mode_and_precision(
+    target: TargetDensity, guess: FloatArray, tolerance: float = 1e-8
+) -> tuple[FloatArray, FloatArray]:
+    """Return the mode, shape (D,), sought from `guess` to `tolerance` sds, and the `width_precision` there."""
+    mode = find_mode(target.terms, guess, tolerance=tolerance)
     if target.prior.family != LAPLACE:
-        return mode.beta, factor_of_inverse(mode.terms.precision)
+        return mode.beta, mode.terms.precision
     own = likelihood_terms(mode.beta, target.Z, target.weights, target.likelihood).precision
-    return mode.beta, factor_of_inverse(width_precision(own, mode.beta, target.prior))
+    return mode.beta, width_precision(own, mode.beta, target.prior)
 
 
 def spread_starts(target: TargetDensity, chains: int, stream: np.random.SeedSequence) -> tuple[FloatArray, FloatArray]:
@@ -23,6 +25,7 @@ def spread_starts(target: TargetDensity, chains: int, stream: np.random.SeedSequ
 
     The points spread 1.5 times as wide as the posterior, so that R-hat means something.
     """
-    mode, scale = mode_and_scale(target)
+    mode, precision = mode_and_precision(target, np.zeros(target.n_features))
+    scale = factor_of_inverse(precision)
     noise = np.random.default_rng(stream).standard_normal((chains, target.n_features))
     return mode + 1.5 * noise @ scale.T, scale

@@ -7,7 +7,7 @@ from scipy import stats
 from bayescore.models.newton import find_mode
 from bayescore.models.posterior import posterior
 from bayescore.models.priors import Laplace, Normal
-from bayescore.samplers.start import mode_and_scale, spread_starts
+from bayescore.samplers.start import mode_and_precision, spread_starts
 from bayescore.types import WeightedData
 
 RNG = np.random.default_rng(7)
@@ -19,16 +19,18 @@ ROWS = WeightedData(
 
 def test_the_scale_is_that_of_laplace_s_approximation():
     target = posterior(ROWS, "logistic", Normal(0.0, 4.0))
-    mode, scale = mode_and_scale(target)
+    mode, precision = mode_and_precision(target, np.zeros(3))
     known = find_mode(target.terms, np.zeros(3))
     np.testing.assert_allclose(mode, known.beta)
+    np.testing.assert_allclose(np.linalg.inv(precision), known.covariance, rtol=1e-8)
+    _, scale = spread_starts(target, 1, np.random.SeedSequence(2))
     np.testing.assert_allclose(scale @ scale.T, known.covariance, rtol=1e-8)
 
 
 def test_the_laplace_prior_counts_by_its_variance_not_by_its_kink():
     target = posterior(ROWS, "logistic", Laplace(0.0, 1e-3))  # all but rules the data out
-    mode, scale = mode_and_scale(target)
-    sd = np.sqrt(np.diagonal(scale @ scale.T))
+    mode, precision = mode_and_precision(target, np.zeros(3))
+    sd = np.sqrt(np.diagonal(np.linalg.inv(precision)))
     assert sd[0] == pytest.approx(np.sqrt(2.0) * 1e-3, rel=0.01)
     at_the_kink = 1.0 / np.sqrt(target.terms(mode).precision[0, 0])
     assert at_the_kink < 0.5 * sd[0]
@@ -38,7 +40,7 @@ def test_the_laplace_prior_counts_by_its_variance_not_by_its_kink():
 def test_starts_spread_one_and_a_half_times_as_wide():
     target = posterior(ROWS, "logistic", Normal(0.0, 4.0))
     starts, scale = spread_starts(target, 2000, np.random.SeedSequence(2))
-    white = np.linalg.solve(scale, (starts - mode_and_scale(target)[0]).T)
+    white = np.linalg.solve(scale, (starts - mode_and_precision(target, np.zeros(3))[0]).T)
     low, high = stats.chi2(white.size).ppf([5e-5, 1 - 5e-5])
     assert low < ((white / 1.5) ** 2).sum() < high
     assert not low < (white**2).sum() < high

@@ -23,10 +23,8 @@ from bayescore.data.opened import Opened
 from bayescore.data.passes.threads import available_cores
 from bayescore.limits import MIN_ESS_SHARE
 from bayescore.models.gaussian import factor_of_inverse
-from bayescore.models.newton import find_mode
 from bayescore.models.posterior import (
     WIDE,
-    likelihood_terms,
     log_likelihood_tiles,
     log_likelihoods,
     log_priors,
@@ -39,6 +37,7 @@ from bayescore.models.priors import Prior
 from bayescore.models.transport import Transport
 from bayescore.samplers import mala
 from bayescore.samplers.run import run_chains
+from bayescore.samplers.start import mode_and_precision
 from bayescore.types import FloatArray, Likelihood, WeightedData
 
 N_DRAWS = 500
@@ -81,10 +80,7 @@ class Problem:
 
     def at_own_mode(self, rows: WeightedData) -> tuple[FloatArray, FloatArray]:
         """Return the same of the posterior of `rows`."""
-        target = posterior(rows, self.likelihood, self.prior)
-        mode = find_mode(target.terms, self.expansion.at, tolerance=1e-4)
-        own = likelihood_terms(mode.beta, target.Z, target.weights, self.likelihood).precision
-        return mode.beta, width_precision(own, mode.beta, self.prior)
+        return mode_and_precision(posterior(rows, self.likelihood, self.prior), self.expansion.at, tolerance=1e-4)
 
     def own(self, rows: WeightedData, base: Base, at: tuple[FloatArray, FloatArray] | None = None) -> Weighed:
         """Return the base's draws moved to the posterior of `rows`, and weighed; `at` is what `at_own_mode` says."""
