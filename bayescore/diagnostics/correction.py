@@ -32,7 +32,7 @@ from bayescore.diagnostics.leave_out import Density
 from bayescore.limits import MAX_K, MAX_LOG_RATIO_SD, MIN_ESS_SHARE, NEARLY_EQUAL
 from bayescore.models.newton import NoModeError, find_mode
 from bayescore.models.posterior import Terms, full_terms, likelihood_terms, log_likelihoods, posterior, prior_part
-from bayescore.models.prior_ratio import ClosedForm, PriorRatio
+from bayescore.models.prior_ratio import ClosedForm, PriorRatio, mean_curvature
 from bayescore.models.transport import Transport
 from bayescore.types import FloatArray, IntArray, Likelihood
 from bayescore.validation import DataError
@@ -220,9 +220,7 @@ def _stand_in(
 
     At `center` it balances the coreset's `score`, which makes that the coreset's mode.
     """
-    moves = draws - draws.mean(axis=0)
-    slope = -(moves * gradients).sum(axis=0) / np.maximum((moves**2).sum(axis=0), 1e-300)
-    precision = np.maximum(slope, 0.0)
+    precision = np.maximum(mean_curvature(draws, gradients), 0.0)
 
     def terms(beta: FloatArray) -> Terms:
         step = beta - center

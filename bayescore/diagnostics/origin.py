@@ -30,7 +30,7 @@ from bayescore.diagnostics.wording import number
 from bayescore.limits import CLOSE
 from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.posterior import likelihood_terms, log_likelihoods
-from bayescore.models.prior_ratio import ClosedForm, OfModel, score
+from bayescore.models.prior_ratio import ClosedForm, OfModel, mean_curvature, score
 from bayescore.models.priors import prior_from_dict
 from bayescore.samplers.inference_data import Posterior, draws_digest
 from bayescore.types import FloatArray, Likelihood
@@ -40,7 +40,6 @@ COPIED = 0.01  # share of points that may be met twice: continuous draws never a
 _DENSITY = 1e-3  # nats by which that may differ; a shift by 0.01 sd in one coordinate shows
 _ROUNDING = 1e-9  # of the log density's own size
 _FLOOR = 1e-8  # of the prior's precision, relative to the data's: the sum is positive definite in floating point
-_TINY = 1e-300  # constant coordinates have no slope
 _STEIN_DRAWS = 1000  # whose gradients are computed: correlations are told to 0.03
 
 
@@ -141,16 +140,14 @@ def miss(posterior: Posterior, core: Coreset, link: Likelihood, origin: Origin) 
 def _scale(draws: FloatArray, slope: FloatArray, core: Coreset, link: Likelihood, plain: FloatArray) -> FloatArray:
     """Return the inverse of minus the Hessian at the draws' median, shape (D, D); `plain` where there is none.
 
-    It does not depend on the draws' own covariance, whose noise the identities would see. The prior's part is the slope
-    of its gradient, shape (S, D), over the draws.
+    It does not depend on the draws' own covariance, whose noise the identities would see. The prior's part is the
+    `mean_curvature` of its gradients `slope`, shape (S, D).
     """
     center = np.median(draws, axis=0)
     precision = likelihood_terms(center, core.X, core.weights, link, core.y).precision
-    moves = draws - draws.mean(axis=0)
-    of_prior = -(moves * slope).sum(axis=0) / np.maximum((moves**2).sum(axis=0), _TINY)
     floor = _FLOOR * np.abs(np.diagonal(precision)).max()
     try:
-        factor = factor_of_inverse(precision + np.diag(np.maximum(of_prior, floor)))
+        factor = factor_of_inverse(precision + np.diag(np.maximum(mean_curvature(draws, slope), floor)))
     except DataError:
         return plain
     return np.asarray(factor @ factor.T)

@@ -21,6 +21,7 @@ from bayescore.models.priors import SMOOTH, Prior
 from bayescore.types import FloatArray, IntArray, Likelihood, WeightedData
 from bayescore.validation import DataError
 
+_TINY = 1e-300
 _LOOKED_AT = 7  # draws at which a potential is compared with the coreset's log-likelihood
 
 
@@ -159,6 +160,15 @@ class OfModel:
             "no potential of model= is the coreset's weighted log-likelihood at the draws; give the model that has "
             "weighted_potential(..., core, beta) of this coreset, and its own draws"
         )
+
+
+def mean_curvature(draws: FloatArray, gradients: FloatArray) -> FloatArray:
+    """Return minus the slope of a log density's gradients over draws, shape (S, D) each, of each coordinate: (D,).
+
+    It is the precision of the normal density that has such gradients; 0 for a constant coordinate.
+    """
+    moves = draws - draws.mean(axis=0)
+    return np.asarray(-(moves * gradients).sum(axis=0) / np.maximum((moves**2).sum(axis=0), _TINY))
 
 
 def score(draws: FloatArray, data: WeightedData, link: Likelihood) -> FloatArray:
