@@ -134,18 +134,27 @@ def negative_log_likelihood(draws: FloatArray, test: WeightedData, likelihood: L
     return total, float(mcse_mean(influence.reshape(*draws.shape[:2], 1))[0])
 
 
+def correlation_influence(z: FloatArray, shares: FloatArray) -> FloatArray:
+    """Return the sums over draws, each times its share, of its squared influence on each correlation, shape (D, D).
+
+    Standardised draws z, shape (S, D), have the influence z_i z_j - r_ij (z_i^2 + z_j^2) / 2 on r_ij.
+    """
+    squares, r = z * z, z.T @ z / len(z)
+    cross = (shares[:, None] * z * squares).T @ z
+    both = (shares[:, None] * squares).T @ squares
+    fourth = np.diagonal(both)
+    return np.asarray(
+        np.maximum(both - r * (cross + cross.T) + 0.25 * r**2 * (fourth[:, None] + fourth + 2.0 * both), 0.0)
+    )
+
+
 def _correlation_mcse(draws: FloatArray) -> FloatArray:
-    # influence of a draw on r_ij: z_i z_j - r_ij (z_i^2 + z_j^2) / 2, whose variance is spelt out in moments of z;
     # products of coordinates mix like their squares, so the smaller ESS of the two squares stands for the pair
     sd = draws.std(axis=(0, 1), ddof=1)
     standard = (draws - draws.mean(axis=(0, 1))) / np.where(sd > 0.0, sd, 1.0)
     ess = ess_mean(standard**2)
     z = standard.reshape(-1, draws.shape[2])
-    r = z.T @ z / len(z)
-    cross = (z**3).T @ z / len(z)
-    fourth = (z**4).mean(axis=0)
-    both = (z**2).T @ (z**2) / len(z)
-    variance = both - r * (cross + cross.T) + r**2 / 4.0 * (fourth[:, None] + fourth + 2.0 * both)
-    result: FloatArray = np.sqrt(np.maximum(variance, 0.0) / np.minimum(ess[:, None], ess))
+    variance = correlation_influence(z, np.full(len(z), 1.0 / len(z)))
+    result: FloatArray = np.sqrt(variance / np.minimum(ess[:, None], ess))
     np.fill_diagonal(result, 0.0)
     return result

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayescore.diagnostics.draws import mcse_quantile
-from bayescore.diagnostics.errors import TAILS, Moments, moments, moments_mcse
+from bayescore.diagnostics.errors import TAILS, Moments, correlation_influence, moments, moments_mcse
 from bayescore.diagnostics.family import Family
 from bayescore.diagnostics.tails import quantile_change
 from bayescore.limits import CERTIFIED
@@ -123,7 +123,7 @@ def target(moved: Run, chosen: IntArray, weights: FloatArray) -> Target:
         np.clip(there.correlation + gap, -1.0, 1.0),
         slow * np.sqrt(change**2 @ (z * sd) ** 2),
         slow * 0.5 * np.sqrt(change**2 @ (z**2 - 1.0) ** 2),
-        np.maximum(slow[:, None], slow) * _correlation_mcse(z, change),
+        np.maximum(slow[:, None], slow) * np.sqrt(correlation_influence(z, change**2)),
         slow,
     )
 
@@ -224,16 +224,6 @@ def interquartile_sd(draws: FloatArray) -> FloatArray:
 def _mean_sd(x: FloatArray, w: FloatArray) -> tuple[FloatArray, FloatArray]:
     mean = w @ x
     return mean, _positive(np.sqrt(w @ (x - mean) ** 2 / (1.0 - w @ w)))
-
-
-def _correlation_mcse(z: FloatArray, change: FloatArray) -> FloatArray:
-    """Return the numerical error of what the weights change: influences z_i z_j - r (z_i^2 + z_j^2) / 2."""
-    c = change**2
-    r = z.T @ z / len(z)
-    cross, both, fourth = (z.T**3 * c) @ z, (z.T**2 * c) @ z**2, c @ z**4
-    return np.sqrt(
-        np.maximum(both - r * (cross + cross.T) + 0.25 * r**2 * (fourth[:, None] + fourth + 2.0 * both), 0.0)
-    )
 
 
 def _positive(sd: FloatArray) -> FloatArray:
