@@ -135,11 +135,10 @@ def certify(
             return _refused(posterior, trouble)
         found = find(posterior, core, opened, link, origin, max_draws)
         level, text = verdict(found, origin)
-        density = found.passes.density(found.first.transport)
         elpd, sure = Elpd(), risk(found.left) <= RISK
         if level is not Level.NOT_CERTIFIED:
-            moved = found.first.moved(posterior.thinned(max_draws))
             first = found.first
+            moved, density = first.moved(posterior.thinned(max_draws)), found.passes.density(first.transport)
             elpd = elpd_loo(first.sums, first.log_ratio, first.weights, moved, link, density=density)
     whole = found.whole
     return Certificate(

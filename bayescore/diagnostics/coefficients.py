@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bayescore.diagnostics.errors import moments
 from bayescore.diagnostics.family import Family
 from bayescore.diagnostics.figures import Target
 from bayescore.samplers.inference_data import Posterior
@@ -21,7 +20,6 @@ def table(
     posterior: Posterior, tail_k: FloatArray, heavy: NDArray[np.bool_], raw: list[Family], full: Target
 ) -> pd.DataFrame:
     """Return `CertificateData.coordinates`; NaN for the moments of a coordinate that has none."""
-    own, every = moments(posterior.flat), np.arange(len(heavy))
     mean, sd = raw[0], raw[1]
 
     def fit(values: FloatArray) -> FloatArray:
@@ -33,7 +31,7 @@ def table(
         return found
 
     frame = bare_table(posterior)
-    frame["mean"] = fit(own.mean)
+    frame["mean"] = fit(frame["mean"].to_numpy())
     frame["mean_error_sd"] = filled(mean.error)
     frame["mean_error_sd_mcse"] = filled(mean.error_mcse)
     frame["mean_mcse_sd"] = filled(mean.noise)
@@ -43,15 +41,15 @@ def table(
     frame["tail_k"] = np.where(heavy, tail_k, np.nan)
     frame["corrected_mean"], frame["corrected_sd"] = fit(full.mean), fit(full.sd)
     for prob in SHOWN:
-        frame[_quantile_name(prob)] = full.quantile(prob, every)[0]
+        frame[_quantile_name(prob)] = full.quantile(prob, np.arange(len(heavy)))[0]
     return frame
 
 
 def bare_table(posterior: Posterior) -> pd.DataFrame:
     """Return the table of draws that were held to nothing: own figures, and NaN."""
-    own = moments(posterior.flat)
+    draws = posterior.flat
     frame = pd.DataFrame(
-        {"mean": own.mean, "median": np.median(posterior.flat, axis=0), "sd": own.sd},
+        {"mean": draws.mean(axis=0), "median": np.median(draws, axis=0), "sd": draws.std(axis=0, ddof=1)},
         index=pd.Index(posterior.features, name="feature"),
     )
     return frame.assign(**dict.fromkeys([*_FOUND, *map(_quantile_name, SHOWN)], np.nan))
