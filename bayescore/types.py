@@ -123,6 +123,26 @@ class Design:
         """Whether each column is a raw one, moved and scaled, so that the range of one tells that of the other."""
         return True
 
+    @property
+    def constant(self) -> int | None:
+        """Place of the intercept's column of ones, None if there is none."""
+        return 0 if self.intercept else None
+
+    def raw_coefficients(self, beta: FloatArray) -> FloatArray:
+        r"""Return coefficients in units of the columns before they were scaled, both of shape (..., D).
+
+        .. math:: c_d = \beta_d / \mathrm{scale}_d, \qquad c_0 = \beta_0 - \sum_d c_d \, \mathrm{center}_d
+
+        with the intercept at 0. Without an intercept the linear predictor of raw columns is x . c less that sum.
+        """
+        if self.center is None or self.scale is None:
+            return beta
+        coef, slopes = beta.copy(), slice(int(self.intercept), None)
+        coef[..., slopes] /= self.scale
+        if self.constant is not None:
+            coef[..., self.constant] -= coef[..., slopes] @ np.array(self.center)
+        return coef
+
     def transform(self, raw: FloatArray) -> FloatArray:
         """Return the design matrix, shape (n, D), of raw features, shape (n, D_raw)."""
         if self.is_identity:

@@ -29,14 +29,17 @@ def systematic(weights: FloatArray) -> IntArray:
 def corrected_idata(idata: Any, posterior: Posterior, weighted: Weighted, kept: IntArray | None) -> Any:
     """Return the corrected draws: the posterior's variables, its attributes and its constant data.
 
-    `kept`, shape (chain * draw,), are the positions that resampling keeps; None for all as they are. Other variables
-    than `beta` (hyperparameters) are not moved, but are resampled with it.
+    `kept`, shape (chain * draw,), are the positions that resampling keeps; None for all as they are. `coef` follows
+    from `beta`; other variables (hyperparameters) are not moved, but are resampled with it.
     """
-    source = idata["posterior"]
+    source, design = idata["posterior"], posterior.design
     values, dims = {}, {}
+    moved = {"beta": weighted.moved(posterior.draws)}
+    if design is not None:
+        moved["coef"] = design.raw_coefficients(moved["beta"])
     for name in source.data_vars:
         each = source[name].transpose("chain", "draw", ...)
-        array = weighted.moved(posterior.draws) if name == "beta" else each.values
+        array = moved.get(str(name), each.values)
         if kept is not None:
             array = array.reshape(-1, *array.shape[2:])[kept].reshape(array.shape)
         values[str(name)] = array

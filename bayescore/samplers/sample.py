@@ -64,7 +64,9 @@ def sample(
     -------
     InferenceData
         What the installed `pm.sample` returns: posterior `beta` with dims (chain, draw, feature),
-        sample_stats, and constant_data with X, y and weights. The potentials of weighted rows have no
+        sample_stats, and constant_data with X, y and weights. Of a coreset also `coef`, the same draws in units of the
+        data's own columns (`Design.raw_coefficients`), where `beta` and its prior are of the columns as `standardize`
+        scaled them; ``posterior.attrs["prior_scale"]`` says which these are. The potentials of weighted rows have no
         log_likelihood group: see `log_likelihood` for the pointwise one.
 
     Raises
@@ -125,6 +127,10 @@ def _with_story(idata: Any, request: Request, sampler: Sampler, seconds: float) 
     if not sampler.reports_itself:
         story |= {"inference_library": "bayescore", "inference_library_version": version("bayescore")}
     if isinstance(data, Coreset):
+        beta = idata.posterior["beta"]
+        idata.posterior["coef"] = beta.copy(data=np.array(data.design.raw_coefficients(beta.values)))
+        scaled = data.design.center is not None
+        story["prior_scale"] = "standardised columns" if scaled else "columns as they are"
         story |= {"coreset": json.dumps(data.summary()), "design": json.dumps(data.design.to_dict())}
         story["posterior_of"] = json.dumps(
             {

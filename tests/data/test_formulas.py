@@ -37,6 +37,14 @@ def test_coefficients_are_those_of_glm_in_r(case):
     np.testing.assert_allclose(bc.find_mle(found).beta, expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max())
 
 
+@pytest.mark.parametrize("case", [c for c in GLM if not c["formula"].startswith("0")], ids=lambda case: case["formula"])
+def test_raw_coefficients_of_standardised_columns_are_those_of_glm_in_r(case):
+    found = full(ROWS, f"clicked ~ {case['formula']}", standardize=True)
+    expected = np.array(case["coefficients"])
+    coef = found.design.raw_coefficients(bc.find_mle(found).beta)
+    np.testing.assert_allclose(coef, expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max())
+
+
 FORMULAS = [
     *(case["formula"] for case in GLM if "scale" not in case["formula"]),
     "cr(age, df=4) + cc(price, df=4) + cs(visits, knots=[1, 2], constraints='center')",

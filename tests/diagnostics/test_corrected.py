@@ -31,6 +31,7 @@ def test_every_chain_and_draw_is_there_for_arviz_prediction_comparison_and_netcd
     assert better.posterior["beta"].dims == idata.posterior["beta"].dims
     assert better.posterior["beta"].shape == idata.posterior["beta"].shape
     assert list(better.posterior["feature"].values) == list(idata.posterior["feature"].values)
+    np.testing.assert_array_equal(better.posterior["coef"].values, better.posterior["beta"].values)
     assert "moved to the full posterior's mode" in better.posterior.attrs["corrected"]
     assert float(az.ess(better.posterior["beta"].values[:, :, 0])) > 400
     full = bc.full_data(X, y, intercept=True, progressbar=False)

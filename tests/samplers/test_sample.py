@@ -321,3 +321,21 @@ def test_the_horseshoe_has_next_to_no_divergences_and_has_them_centred(monkeypat
     assert max(compat.split_rhat(chains) for chains in np.moveaxis(found["posterior"]["beta"].values, 2, 0)) < 1.02
     monkeypatch.setattr("bayescore.models.graph._horseshoe", _centred)
     assert int(quick(data, **options)["sample_stats"]["diverging"].sum()) > 5
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("standardize", [True, False])
+def test_coef_is_beta_in_units_of_the_data(standardize, intercept):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(500, 2)) * [0.1, 30.0] + [5.0, -100.0]
+    core = bc.full_data(X, X[:, 1] > -100.0, intercept=intercept, standardize=standardize, progressbar=False)
+    idata = quick(core, sampler="mala")
+    beta, coef = (idata.posterior[name] for name in ("beta", "coef"))
+    assert coef.dims == beta.dims
+    assert idata.posterior.attrs["prior_scale"] == ("standardised columns" if standardize else "columns as they are")
+    raw = np.column_stack([np.ones(500), X]) if intercept else X
+    eta, own = coef.values @ raw.T, beta.values @ core.X.T
+    if standardize and not intercept:  # what centring moves has no place
+        eta = eta - (coef.values @ X.mean(axis=0))[..., None]
+    np.testing.assert_allclose(eta, own, rtol=0, atol=1e-9 * np.abs(eta).max())
+    assert not np.shares_memory(coef.values, beta.values)

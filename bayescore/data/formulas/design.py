@@ -18,6 +18,8 @@ from bayescore.data.sources.factors import Levels
 from bayescore.types import Design, FloatArray
 from bayescore.validation import DataError
 
+INTERCEPT = "Intercept"  # what formulaic calls its column of ones
+
 
 @dataclass(frozen=True)
 class FormulaDesign(Design):
@@ -55,6 +57,12 @@ class FormulaDesign(Design):
     def is_affine(self) -> bool:
         """Whether each column is a raw one, moved and scaled."""
         return False
+
+    @property
+    def constant(self) -> int | None:
+        """Place of the intercept's column of ones, None if there is none."""
+        own = self.formula is not None and INTERCEPT in self.columns
+        return self.columns.index(INTERCEPT) if own else super().constant
 
     def transform(self, raw: FloatArray) -> FloatArray:
         """Return the design matrix, shape (n, D), of raw features, shape (n, D_raw).
