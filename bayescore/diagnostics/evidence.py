@@ -22,6 +22,7 @@ Simpson, Gelman, Yao and Gabry (2024), Pareto smoothed importance sampling, JMLR
 
 import math
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,14 +31,15 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from bayescore.compat import psislw
-from bayescore.data.coreset import Coreset, own_likelihood
+from bayescore.data.coreset import Coreset, feature_names, own_likelihood
 from bayescore.diagnostics.full_pass import check_weight, full_rows
 from bayescore.diagnostics.proposal import propose
 from bayescore.diagnostics.wording import number, with_error
 from bayescore.limits import EQUAL, MAX_K, MIN_ESS_EVIDENCE
+from bayescore.models.given_priors import prior_of
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.posterior import log_likelihoods
-from bayescore.models.priors import PRIORS, Normal, Prior, check_prior
+from bayescore.models.priors import PRIORS, Prior
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import RandomState, check_generator, check_integer, one_seed
 
@@ -112,7 +114,7 @@ def log_evidence(
     y: Any = None,
     *,
     likelihood: str | None = None,
-    prior: Prior | None = None,
+    prior: Prior | Mapping[str, Prior] | None = None,
     label: str | None = None,
     weights: Any = None,
     draws: int = 2000,
@@ -132,9 +134,10 @@ def log_evidence(
         The full data, as given to `certify`; without them only the coreset's evidence is estimated.
     likelihood : name of a registered likelihood, optional
         By default the coreset's own.
-    prior : prior, default Normal(0, 4)
-        Any with a density in closed form; its normalising constant is part of the evidence. With `SpikeAndSlab` the
-        posterior may have 2^D modes, which one Student t covers for few coefficients only: heed the warning.
+    prior : prior or dict of str to prior, default Normal(0, 4)
+        Any with a density in closed form, or priors by name, as in `sample`; the normalising constant is part of the
+        evidence. With `SpikeAndSlab` the posterior may have 2^D modes, which one Student t covers for few coefficients
+        only: heed the warning.
     draws : int
         Draws of the Student t. The pass over the full data costs a log-likelihood for each draw and row.
     random_state, random_seed : int, Generator or SeedSequence, optional
@@ -157,7 +160,7 @@ def log_evidence(
         If the prior has no density in closed form, or posterior and full data have different features.
     """
     link = check_likelihood(own_likelihood(core, likelihood))
-    chosen = check_prior(prior or Normal(0.0, 4.0))
+    chosen = prior_of(prior, feature_names(core))
     if chosen.family is None:
         raise ValueError(
             f"prior={chosen} has no density in closed form, which the evidence needs; use "

@@ -29,9 +29,9 @@ from bayescore.diagnostics.errors import sidak_quantile
 from bayescore.diagnostics.wording import number
 from bayescore.limits import CLOSE
 from bayescore.models.gaussian import factor_of_inverse
+from bayescore.models.given_priors import prior_from_dict
 from bayescore.models.posterior import likelihood_terms, log_likelihoods
 from bayescore.models.prior_ratio import ClosedForm, OfModel, mean_curvature, score
-from bayescore.models.priors import prior_from_dict
 from bayescore.samplers.inference_data import Posterior, draws_digest
 from bayescore.types import FloatArray, Likelihood
 from bayescore.validation import DataError

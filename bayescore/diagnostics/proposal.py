@@ -11,8 +11,8 @@ from scipy.special import gammaln
 
 from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.newton import find_map
-from bayescore.models.posterior import Terms, likelihood_terms, log_priors
-from bayescore.models.priors import LAPLACE, SPIKE_AND_SLAB, Normal, Prior
+from bayescore.models.posterior import Terms, likelihood_terms, log_priors, prior_part
+from bayescore.models.priors import SPIKE_AND_SLAB, Normal, Prior, has_kink
 from bayescore.types import FloatArray, Likelihood, WeightedData
 
 DF = 5.0
@@ -23,12 +23,11 @@ def propose(
 ) -> tuple[FloatArray, FloatArray]:
     """Return draws of the Student t, shape (S, D), and log prior minus log q there, shape (S,)."""
     D = core.n_features
-    table, family = prior.table(D), prior.family
     # in a spike, the curvature says nothing of the posterior's width: the slab alone does
-    mode = find_map(core, link.name, Normal(0.0, table[1]) if family == SPIKE_AND_SLAB else prior)
+    mode = find_map(core, link.name, Normal(0.0, prior.table(D)[1]) if prior.family == SPIKE_AND_SLAB else prior)
     factor = mode.factor
-    if family == LAPLACE:
-        factor = _laplace_factor(mode.beta, likelihood_terms(mode.beta, core.Z, core.weights, link), table)
+    if has_kink(prior, D).any():
+        factor = _laplace_factor(mode.beta, likelihood_terms(mode.beta, core.Z, core.weights, link), prior)
     normals = rng.standard_normal((n_draws, D))
     chi = rng.chisquare(DF, n_draws)
     beta = mode.beta + (normals * np.sqrt(DF / chi)[:, None]) @ factor.T
@@ -37,13 +36,16 @@ def propose(
     return beta, log_priors(beta, prior)[0] - log_q
 
 
-def _laplace_factor(beta: FloatArray, terms: Terms, table: FloatArray) -> FloatArray:
-    """Return the proposal's scale under a Laplace prior, whose curvature is 0 or infinite.
+def _laplace_factor(beta: FloatArray, terms: Terms, prior: Prior) -> FloatArray:
+    """Return the proposal's scale where coefficients have a Laplace prior, whose curvature is 0 or infinite.
 
     On its flatter side the density falls off at the rate 1/b - |g|, g the likelihood's gradient at the MAP: 1/b where
     nothing pulls, 0 off the kink. An exponential of that rate stands in as a normal of precision rate^2 / 2; the
     floor keeps directions finite of which the data say nothing.
     """
-    mu, b = table[0], table[1]
-    rate = np.maximum(1.0 / b - np.abs(terms.gradient), 1.0 / (2.0 * b + np.abs(beta - mu)))
-    return factor_of_inverse(terms.precision + np.diag(0.5 * rate**2))
+    kinks = has_kink(prior, len(beta))
+    mu, b = prior.table(len(beta))[:2, kinks]
+    rate = np.maximum(1.0 / b - np.abs(terms.gradient[kinks]), 1.0 / (2.0 * b + np.abs(beta[kinks] - mu)))
+    own = prior_part(beta, prior).precision
+    own[kinks, kinks] = 0.5 * rate**2
+    return factor_of_inverse(terms.precision + own)

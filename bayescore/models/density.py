@@ -21,7 +21,8 @@ DensityArguments = tuple[FloatArray, FloatArray, Likelihood, int, FloatArray]
 def prior_terms(beta: FloatArray, family: int, table: FloatArray, gradient: FloatArray, curvature: FloatArray) -> float:
     """Return the log prior density; write its gradient and minus its second derivatives, shape (D,) each.
 
-    `table`, shape (3, D), holds the parameters of each coefficient, see `priors`.
+    `table`, shape (3, D), holds the parameters of each coefficient, see `priors`; of priors by name a fourth row holds
+    their families.
     """
     total = 0.0
     if family == 4:  # multivariate normal: mean, log density there, precision
@@ -33,13 +34,14 @@ def prior_terms(beta: FloatArray, family: int, table: FloatArray, gradient: Floa
             curvature[d] = table[2 + d, d]
         return total + float(table[1, 0])
     for d in range(beta.size):
-        if family == 0:  # normal: mean, sd
+        kind = family if family != 5 else int(table[3, d])
+        if kind == 0:  # normal: mean, sd
             sd = table[1, d]
             r = (beta[d] - table[0, d]) / sd
             total -= 0.5 * r * r + math.log(sd) + _LOG_SQRT_2PI
             gradient[d] = -r / sd
             curvature[d] = 1.0 / (sd * sd)
-        elif family == 1:  # Student t: location, scale, degrees of freedom
+        elif kind == 1:  # Student t: location, scale, degrees of freedom
             scale, nu = table[1, d], table[2, d]
             r = (beta[d] - table[0, d]) / scale
             v = nu + r * r
@@ -47,14 +49,14 @@ def prior_terms(beta: FloatArray, family: int, table: FloatArray, gradient: Floa
             total -= math.log(scale) + 0.5 * (nu + 1.0) * math.log1p(r * r / nu)
             gradient[d] = -(nu + 1.0) * r / (v * scale)
             curvature[d] = (nu + 1.0) * (nu - r * r) / (v * v * scale * scale)
-        elif family == 2:  # Laplace: location, scale, rounding of the kink
+        elif kind == 2:  # Laplace: location, scale, rounding of the kink
             scale, rounding = table[1, d], table[2, d]
             r = (beta[d] - table[0, d]) / scale
             size = math.sqrt(r * r + rounding * rounding)
             total -= size - rounding + math.log(2.0 * scale)
             gradient[d] = -r / (size * scale) if size > 0.0 else 0.0
             curvature[d] = (rounding / scale) ** 2 / size**3 if size > 0.0 else 0.0
-        elif family == 3:  # spike and slab: spike sd, slab sd, probability of the slab
+        elif kind == 3:  # spike and slab: spike sd, slab sd, probability of the slab
             spike, slab, p = table[0, d], table[1, d], table[2, d]
             a = math.log(p) - math.log(slab) - 0.5 * (beta[d] / slab) ** 2
             b = math.log1p(-p) - math.log(spike) - 0.5 * (beta[d] / spike) ** 2

@@ -3,7 +3,9 @@
 The likelihood enters as one Potential, sum_n w_n log p(z_n . beta), over signed rows z_n = y_n x_n.
 """
 
+from collections.abc import Mapping
 from functools import singledispatch
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -11,9 +13,11 @@ import pymc as pm
 import pytensor.tensor as pt
 
 from bayescore.data.coreset import feature_names
+from bayescore.models.given_priors import prior_of
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.newton import Mode, find_map
 from bayescore.models.priors import (
+    ByName,
     Cauchy,
     Horseshoe,
     Laplace,
@@ -22,7 +26,6 @@ from bayescore.models.priors import (
     Prior,
     SpikeAndSlab,
     StudentT,
-    check_prior,
 )
 from bayescore.types import Likelihood, WeightedData
 from bayescore.validation import DataError
@@ -82,6 +85,25 @@ def _normal(prior: Normal, dims: str, n_features: int) -> Any:
 
 
 @coefficients.register
+def _by_name(prior: ByName, dims: str, n_features: int) -> Any:
+    prior.table(n_features)  # the number of coefficients
+
+    def joined(size: Any) -> Any:
+        runs = [(place, len(list(run))) for place, run in groupby(prior.which)]
+        return pt.concatenate([_of_one(prior.priors[place][1], length) for place, length in runs])
+
+    return pm.CustomDist("beta", dist=joined, dims=dims)
+
+
+def _of_one(prior: Prior, length: int) -> Any:
+    """Return the distribution of as many coefficients that have the same prior."""
+    a, b, c = prior.table(length)
+    if isinstance(prior, Normal):
+        return pm.Normal.dist(mu=a, sigma=b)
+    return pm.Laplace.dist(mu=a, b=b) if isinstance(prior, Laplace) else pm.StudentT.dist(nu=c, mu=a, sigma=b)
+
+
+@coefficients.register
 def _multivariate_normal(prior: MultivariateNormal, dims: str, n_features: int) -> Any:
     return pm.MvNormal("beta", mu=prior.table(n_features)[0], cov=np.array(prior.covariance), dims=dims)
 
@@ -127,7 +149,9 @@ def _horseshoe(prior: Horseshoe, dims: str, near: Mode) -> Any:
     return pm.Deterministic("beta", root**2 * m + root * h * u, dims=dims)
 
 
-def regression_model(data: WeightedData, likelihood: str | Likelihood, prior: Prior | None = None) -> pm.Model:
+def regression_model(
+    data: WeightedData, likelihood: str | Likelihood, prior: Prior | Mapping[str, Prior] | None = None
+) -> pm.Model:
     """Return the regression of `data` under a registered likelihood as a `pm.Model`; use it in a `with` block.
 
     Parameters
@@ -136,11 +160,11 @@ def regression_model(data: WeightedData, likelihood: str | Likelihood, prior: Pr
         A coreset, full data or any weighted rows.
     likelihood : str or Likelihood
         A registered one, or its name.
-    prior : prior, default Normal(0, 4)
-        Prior of the coefficients `beta`, dims "feature". Under the horseshoe they are deterministic: an affine function
-        of `beta_standardised`, which NUTS moves.
+    prior : prior or dict of str to prior, default Normal(0, 4)
+        Prior of the coefficients `beta`, dims "feature", or priors by name, as in `sample`. Under the horseshoe they
+        are deterministic: an affine function of `beta_standardised`, which NUTS moves.
     """
-    chosen = check_prior(Normal(0.0, 4.0) if prior is None else prior)
+    chosen = prior_of(prior, feature_names(data))
     with pm.Model(coords={"feature": feature_names(data)}) as model:
         if isinstance(chosen, Horseshoe):
             # what rows say alone, but for a prior that keeps the mode finite
@@ -152,11 +176,11 @@ def regression_model(data: WeightedData, likelihood: str | Likelihood, prior: Pr
     return model
 
 
-def logistic_model(data: WeightedData, prior: Prior | None = None) -> pm.Model:
+def logistic_model(data: WeightedData, prior: Prior | Mapping[str, Prior] | None = None) -> pm.Model:
     """Return the logistic regression of `data`; see `regression_model`."""
     return regression_model(data, "logistic", prior)
 
 
-def probit_model(data: WeightedData, prior: Prior | None = None) -> pm.Model:
+def probit_model(data: WeightedData, prior: Prior | Mapping[str, Prior] | None = None) -> pm.Model:
     """Return the probit regression of `data`; see `regression_model`."""
     return regression_model(data, "probit", prior)

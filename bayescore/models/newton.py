@@ -7,16 +7,17 @@ well be a pass over a file.
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import linalg
 
-from bayescore.data.coreset import own_likelihood
+from bayescore.data.coreset import feature_names, own_likelihood
+from bayescore.models.given_priors import prior_of
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.posterior import Terms, likelihood_terms, posterior
-from bayescore.models.priors import Normal, Prior
+from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError
 
@@ -156,7 +157,9 @@ def _factor(matrix: FloatArray) -> tuple[FloatArray, bool] | None:
         return None
 
 
-def find_map(data: WeightedData, likelihood: str | None = None, prior: Prior | None = None) -> Mode:
+def find_map(
+    data: WeightedData, likelihood: str | None = None, prior: Prior | Mapping[str, Prior] | None = None
+) -> Mode:
     """Return the MAP estimate of a weighted data set and the Laplace approximation of its posterior.
 
     Parameters
@@ -165,8 +168,8 @@ def find_map(data: WeightedData, likelihood: str | None = None, prior: Prior | N
         A coreset or full data.
     likelihood : str, optional
         Name of a registered likelihood, such as "logistic" or "probit"; by default the coreset's own.
-    prior : prior, default Normal(0, 4)
-        Any prior with a density in closed form.
+    prior : prior or dict of str to prior, default Normal(0, 4)
+        Any prior with a density in closed form, or priors by name, as in `sample`.
 
     Returns
     -------
@@ -182,7 +185,8 @@ def find_map(data: WeightedData, likelihood: str | None = None, prior: Prior | N
     Moré (1978), The Levenberg-Marquardt algorithm: implementation and theory; Nielsen (1999), Damping parameter in
     Marquardt's method.
     """
-    target = posterior(data, own_likelihood(data, likelihood), prior or Normal(0.0, 4.0), "the MAP estimate")
+    link = own_likelihood(data, likelihood)
+    target = posterior(data, link, prior_of(prior, feature_names(data)), "the MAP estimate")
     return find_mode(target.terms, np.zeros(target.n_features))
 
 

@@ -17,7 +17,7 @@ from bayescore.data.opened import Opened
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.models.density import DensityArguments, log_density, prior_terms
 from bayescore.models.likelihoods import check_likelihood
-from bayescore.models.priors import LAPLACE, MULTIVARIATE_NORMAL, Prior, check_density
+from bayescore.models.priors import MULTIVARIATE_NORMAL, Prior, check_density, has_kink
 from bayescore.models.terms import add_terms, derivatives_of, log_p_near
 from bayescore.types import FloatArray, LabelArray, Likelihood, WeightedData
 
@@ -162,8 +162,7 @@ def prior_part(beta: FloatArray, prior: Prior) -> Terms:
     assert family is not None
     gradient, curvature = np.empty(len(beta)), np.empty(len(beta))
     table = prior.table(len(beta))
-    if family == LAPLACE:
-        table[2] = LAPLACE_ROUNDING
+    table[2, has_kink(prior, len(beta))] = LAPLACE_ROUNDING
     value = prior_terms(beta, family, table, gradient, curvature)
     return Terms(value, gradient, table[2:] if family == MULTIVARIATE_NORMAL else np.diag(curvature))
 
@@ -184,9 +183,9 @@ def width_precision(likelihood_precision: FloatArray, beta: FloatArray, prior: P
 
     Of a Laplace prior the kink's curvature says nothing of its width, its variance does.
     """
-    if prior.family == LAPLACE:
-        return likelihood_precision + np.diag(0.5 / prior.table(len(beta))[1] ** 2)
-    return likelihood_precision + prior_part(beta, prior).precision
+    own, kinks = prior_part(beta, prior).precision, has_kink(prior, len(beta))
+    own[kinks, kinks] = 0.5 / prior.table(len(beta))[1, kinks] ** 2
+    return likelihood_precision + own
 
 
 def posterior(data: WeightedData, likelihood: str | Likelihood, prior: Prior, purpose: str = "this") -> TargetDensity:

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from bayescore.models.posterior import log_likelihoods, log_priors
-from bayescore.models.priors import SMOOTH, Prior
+from bayescore.models.priors import Prior, is_smooth
 from bayescore.types import FloatArray, IntArray, Likelihood, WeightedData
 from bayescore.validation import DataError
 
@@ -51,7 +51,7 @@ class ClosedForm:
     @property
     def prior(self) -> Prior | None:
         """The prior if it is smooth."""
-        return self.density if self.density.family in SMOOTH else None
+        return self.density if is_smooth(self.density) else None
 
     def log_ratio(self, at: IntArray, draws: FloatArray, moved: FloatArray) -> FloatArray:  # noqa: ARG002
         """Return log prior of `moved` minus that of `draws`."""

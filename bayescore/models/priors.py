@@ -1,29 +1,32 @@
 """Priors of the coefficients, independent between coefficients but for `MultivariateNormal`.
 
+`given_priors` has how users give them by name, and how files keep them.
+
 Every parameter is a number for all coefficients or a vector with one entry for each. All but the horseshoe
 have a density in closed form, which MALA, the mode and the evidence need; `Normal(0, 4)` has standard
 deviation 4.
 """
 
-from collections.abc import Mapping
-from dataclasses import KW_ONLY, asdict, dataclass, fields
+from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from bayescore.types import FloatArray
 
-NORMAL, STUDENT_T, LAPLACE, SPIKE_AND_SLAB, MULTIVARIATE_NORMAL = range(5)
-GAUSSIAN = (NORMAL, MULTIVARIATE_NORMAL)
-SMOOTH = (*GAUSSIAN, STUDENT_T)  # families whose curvature at the mode says how wide the posterior is
+NORMAL, STUDENT_T, LAPLACE, SPIKE_AND_SLAB, MULTIVARIATE_NORMAL, BY_NAME = range(6)
+_SMOOTH = {NORMAL, MULTIVARIATE_NORMAL, STUDENT_T}
 
 
 class Prior(Protocol):
     """A distribution of the coefficients."""
 
     def table(self, n_features: int) -> FloatArray:
-        """Return the parameters as the compiled density takes them, shape (3, D); D + 2 rows for MultivariateNormal."""
+        """Return the parameters as the compiled density takes them, shape (3, D).
+
+        MultivariateNormal has D + 2 rows, ByName a fourth with the family of each coefficient.
+        """
         ...
 
     @property
@@ -242,15 +245,61 @@ class Horseshoe:
         raise ValueError("prior: the horseshoe has no density in closed form; use sampler='nuts' with it")
 
 
+@dataclass(frozen=True, repr=False)
+class ByName:
+    """Priors of named coefficients, as `given_priors.prior_of` makes them of a dict.
+
+    Parameters
+    ----------
+    priors : tuple of (str, prior)
+        Names and their priors, the one of all others last.
+    which : tuple of int
+        Of each coefficient, the place of its prior among them.
+    """
+
+    priors: tuple[tuple[str, Prior], ...]
+    which: tuple[int, ...]
+    family: ClassVar[int] = BY_NAME
+
+    def __repr__(self) -> str:
+        return "{" + ", ".join(f"{name!r}: {prior}" for name, prior in self.priors) + "}"
+
+    def table(self, n_features: int) -> FloatArray:
+        """Return the parameters of each coefficient, and below them its family."""
+        if len(self.which) != n_features:
+            raise ValueError(
+                f"prior: {self} was made for {len(self.which)} coefficients, and there are {n_features}; give the dict"
+            )
+        own = [np.append(prior.table(1)[:, 0], prior.family) for _, prior in self.priors]
+        return np.stack([own[k] for k in self.which], axis=1)
+
+
 PRIORS = (Normal, MultivariateNormal, StudentT, Cauchy, Laplace, Horseshoe, SpikeAndSlab)
 
 
 def check_prior(prior: Any) -> Prior:
     """Return `prior` if it is one of bayescore's."""
-    if not isinstance(prior, PRIORS):
+    if not isinstance(prior, (*PRIORS, ByName)):
         names = ", ".join(kind.__name__ for kind in PRIORS)
         raise TypeError(f"prior={prior!r} is not a prior of bayescore; use one of {names}")
     return prior
+
+
+def parts(prior: Prior) -> tuple[Prior, ...]:
+    """Return the priors that coefficients have."""
+    return tuple(part for _, part in prior.priors) if isinstance(prior, ByName) else (prior,)
+
+
+def is_smooth(prior: Prior) -> bool:
+    """Whether the curvature at the mode says how wide the posterior is."""
+    return {part.family for part in parts(prior)} <= _SMOOTH
+
+
+def has_kink(prior: Prior, n_features: int) -> NDArray[np.bool_]:
+    """Return which coefficients have a Laplace prior, shape (D,)."""
+    if isinstance(prior, ByName):
+        return np.asarray(prior.table(n_features)[3] == LAPLACE)
+    return np.full(n_features, prior.family == LAPLACE)
 
 
 def check_density(prior: Any, purpose: str) -> Prior:
@@ -259,25 +308,3 @@ def check_density(prior: Any, purpose: str) -> Prior:
     if checked.family is None:
         raise ValueError(f"{purpose} needs a prior with a density in closed form; {prior} has none: use sampler='nuts'")
     return checked
-
-
-def prior_to_dict(prior: Prior) -> dict[str, Any]:
-    """Return a prior's class and parameters as plain JSON values."""
-    values = {name: np.asarray(value).tolist() for name, value in asdict(prior).items()}  # type: ignore[call-overload]
-    return {"kind": type(prior).__name__, **values}
-
-
-def prior_from_dict(stored: Mapping[str, Any]) -> Prior:
-    """Return the prior that `prior_to_dict` told of.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If it is none of bayescore's, or its parameters do not fit.
-    """
-    kinds = {kind.__name__: kind for kind in PRIORS}
-    parameters = {name: value for name, value in stored.items() if name != "kind"}
-    if stored.get("kind") not in kinds:
-        raise ValueError(f"prior {stored.get('kind')!r} is unknown; one of {', '.join(kinds)} was expected")
-    prior: Prior = kinds[stored["kind"]](**parameters)
-    return prior

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from bayescore.models.priors import SMOOTH
+from bayescore.models.priors import is_smooth
 from bayescore.samplers.method import Request, Sampler
 
 _OF_THE_STEP = ("target_accept", "max_treedepth")
@@ -64,7 +64,7 @@ class PymcSampler(Sampler):
             options.setdefault("target_accept", 0.95)  # hierarchies such as the horseshoe's have funnels
         options.setdefault("nuts_sampler", "pymc")
         with _in_c(), regression_model(request.data, request.likelihood, request.prior):
-            if request.prior.family in SMOOTH and not own_start:
+            if is_smooth(request.prior) and not own_start:
                 starts, spread = request.starts(request.target())
                 tuning = {name: options.pop(name) for name in _OF_THE_STEP if name in options}
                 options["step"] = pm.NUTS(scaling=spread @ spread.T, is_cov=True, **tuning)

@@ -1,6 +1,6 @@
 """The samplers that `sample` knows, and the one check that a sampler fits a likelihood and a prior."""
 
-from bayescore.models.priors import PRIORS, Prior
+from bayescore.models.priors import PRIORS, Prior, parts
 from bayescore.samplers.gibbs import GIBBS
 from bayescore.samplers.mala import MALA
 from bayescore.samplers.method import Sampler
@@ -13,7 +13,8 @@ SAMPLERS: dict[str, Sampler] = {sampler.name: sampler for sampler in (NUTS, MALA
 
 def fits(sampler: Sampler, likelihood: str, prior: Prior) -> bool:
     """Say whether `sampler` declares that it fits both."""
-    return (sampler.likelihoods is None or likelihood in sampler.likelihoods) and isinstance(prior, sampler.priors)
+    links = sampler.likelihoods is None or likelihood in sampler.likelihoods
+    return links and all(isinstance(part, sampler.priors) for part in parts(prior))
 
 
 def others(sampler: Sampler, likelihood: str, prior: Prior, *, general: bool = False) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
@@ -10,8 +11,9 @@ import xarray as xr
 
 from bayescore.data.coreset import Coreset, feature_names, own_likelihood
 from bayescore.data.passes.threads import available_cores
+from bayescore.models.given_priors import prior_of, prior_to_dict
 from bayescore.models.likelihoods import check_likelihood
-from bayescore.models.priors import Normal, Prior, check_prior, prior_to_dict
+from bayescore.models.priors import Prior
 from bayescore.samplers.inference_data import draws_digest
 from bayescore.samplers.method import Request, Sampler
 from bayescore.samplers.mixing import warn_unless_mixed
@@ -23,7 +25,7 @@ from bayescore.validation import RandomState, check_choice, check_integer, check
 def sample(
     core: WeightedData,
     likelihood: str | None = None,
-    prior: Prior | None = None,
+    prior: Prior | Mapping[str, Prior] | None = None,
     sampler: str = "nuts",
     draws: int = 1000,
     tune: int = 1000,
@@ -44,8 +46,10 @@ def sample(
     likelihood : str, optional
         Name of a registered likelihood, such as "logistic" or "probit"; by default the one that the coreset was built
         for.
-    prior : prior, default Normal(0, 4)
-        Prior of the coefficients; 4 is the standard deviation.
+    prior : prior or dict of str to prior, default Normal(0, 4)
+        Prior of the coefficients, of standardised columns if the coreset was built so; 4 is the standard deviation. By
+        name, ``{"Intercept": StudentT(3, 0, 2.5), "device": Normal(0, 1), "*": Laplace(0, 0.5)}``: of a coefficient, of
+        all those of a term, and "*" of the others, by default Normal(0, 4).
     sampler : str
         {samplers}
     draws, tune, chains : int
@@ -81,25 +85,25 @@ def sample(
     """
     chosen = SAMPLERS[check_choice(sampler, "sampler", SAMPLERS)]
     link = check_likelihood(own_likelihood(core, likelihood)).name
-    prior = check_prior(Normal(0.0, 4.0) if prior is None else prior)
-    if prior.family is not None:
-        prior.table(core.n_features)  # shapes
+    chosen_prior = prior_of(prior, feature_names(core))
+    if chosen_prior.family is not None:
+        chosen_prior.table(core.n_features)  # shapes
     check_integer(draws, "draws", low=1)
     check_integer(tune, "tune", low=0)
     check_integer(chains, "chains", low=1)
     if cores is not None:
         check_integer(cores, "cores", low=1)
     checked = chosen.checked_options(options)
-    check_fit(chosen, link, prior)
+    check_fit(chosen, link, chosen_prior)
     workers = min(chains, cores or available_cores())
     seed = check_seed(one_seed(random_state, random_seed), "random_seed")
     streams = np.random.SeedSequence(seed).spawn(chains + 1)
     begin = time.perf_counter()
-    request = Request(core, link, prior, draws, tune, chains, workers, seed, streams, progressbar, checked)
+    request = Request(core, link, chosen_prior, draws, tune, chains, workers, seed, streams, progressbar, checked)
     idata = chosen.draw(request)
     taken = time.perf_counter() - begin
     if not chosen.reports_itself:
-        warn_unless_mixed(idata, others(chosen, link, prior, general=True))
+        warn_unless_mixed(idata, others(chosen, link, chosen_prior, general=True))
     return _with_story(idata, request, chosen, taken)
 
 

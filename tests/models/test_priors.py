@@ -1,5 +1,3 @@
-import json
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -15,8 +13,6 @@ from bayescore.models.priors import (
     StudentT,
     check_density,
     check_prior,
-    prior_from_dict,
-    prior_to_dict,
 )
 
 BETA = np.array([-2.3, 0.04, 0.7, 5.0])
@@ -119,17 +115,3 @@ def test_a_covariance_may_be_symmetric_up_to_rounding() -> None:
 def test_the_horseshoe_has_one_scale_for_all(name):
     with pytest.raises(ValueError, match=rf"{name}=.* of the horseshoe must be one number for all"):
         Horseshoe(**{name: [1.0, 2.0]})
-
-
-@pytest.mark.parametrize(
-    "prior", [*DENSITIES, Horseshoe(0.5), Normal(np.float64(1), 2), MultivariateNormal([0.0, 1.0], np.eye(2))], ids=repr
-)
-def test_a_prior_goes_through_json_and_comes_back(prior):
-    assert prior_from_dict(json.loads(json.dumps(prior_to_dict(prior)))) == prior
-
-
-def test_stored_priors_that_are_none_are_refused():
-    with pytest.raises(ValueError, match="prior 'Flat' is unknown; one of Normal, "):
-        prior_from_dict({"kind": "Flat"})
-    with pytest.raises(ValueError, match="must be positive"):
-        prior_from_dict({"kind": "Normal", "sigma": -1.0})

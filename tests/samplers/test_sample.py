@@ -339,3 +339,18 @@ def test_coef_is_beta_in_units_of_the_data(standardize, intercept):
         eta = eta - (coef.values @ X.mean(axis=0))[..., None]
     np.testing.assert_allclose(eta, own, rtol=0, atol=1e-9 * np.abs(eta).max())
     assert not np.shares_memory(coef.values, beta.values)
+
+
+def test_priors_by_name_have_their_own_columns(core):
+    """Of strong priors each rules its own coefficient, by every sampler that fits."""
+    prior = {"Intercept": bc.StudentT(3, 1.0, 1e-4), "x1": bc.Normal(2.0, 1e-3)}
+    for sampler in ("nuts", "mala"):
+        mean = quick(core, sampler=sampler, prior=prior).posterior["beta"].values.mean(axis=(0, 1))
+        np.testing.assert_allclose(mean[[0, 2]], [1.0, 2.0], atol=0.01)
+    with pytest.raises(ValueError, match="prior: 'age' is no coefficient; they are 'intercept', 'x0', 'x1'"):
+        bc.sample(core, prior={"age": bc.Normal()})
+    with pytest.raises(ValueError, match="needs a Gaussian prior"):
+        bc.sample(core, prior=prior, sampler="polya_gamma")
+    normal = {"*": bc.Normal(0, 4), "x1": bc.Normal(0, 4)}
+    one, other = (quick(core, sampler="polya_gamma", prior=p).posterior["beta"].values for p in (normal, None))
+    np.testing.assert_array_equal(one, other)

@@ -1,0 +1,119 @@
+"""Priors by name, and priors through JSON."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import bayescore as bc
+from bayescore.models.given_priors import prior_from_dict, prior_of, prior_to_dict
+from bayescore.models.graph import logistic_model
+from bayescore.models.posterior import LAPLACE_ROUNDING, log_priors, posterior, prior_part, width_precision
+from bayescore.models.priors import (
+    ByName,
+    Cauchy,
+    Horseshoe,
+    Laplace,
+    MultivariateNormal,
+    Normal,
+    SpikeAndSlab,
+    StudentT,
+    is_smooth,
+)
+
+NAMES = ("Intercept", "age", "device[T.phone]", "device[T.tablet]", "age:device[T.phone]", "age:device[T.tablet]")
+GIVEN = {"Intercept": StudentT(3, 0.5, 2.5), "device": Laplace(0.0, 0.7), "age": Normal(0.0, 0.1), "*": Cauchy(0, 2)}
+EACH = [stats.t(3, 0.5, 2.5), stats.norm(0, 0.1), *[stats.laplace(0, 0.7)] * 2, *[stats.cauchy(0, 2)] * 2]
+BETA = np.array([0.3, -0.2, 0.9, -1.4, 0.05, 2.0])
+
+
+def density(beta):
+    return sum(own.logpdf(b) for own, b in zip(EACH, beta, strict=True))
+
+
+def test_each_coefficient_has_its_own_density():
+    prior = prior_of(GIVEN, NAMES)
+    values, gradients = log_priors(BETA[None], prior)
+    assert values[0] == pytest.approx(density(BETA), rel=1e-12)
+    h = 1e-5 * np.eye(6)
+    slope = [(density(BETA + step) - density(BETA - step)) / 2e-5 for step in h]
+    np.testing.assert_allclose(gradients[0], slope, rtol=1e-6)
+    part = prior_part(BETA, prior)
+    rounded = LAPLACE_ROUNDING - np.hypot(BETA[2:4] / 0.7, LAPLACE_ROUNDING) + np.abs(BETA[2:4] / 0.7)
+    assert part.value == pytest.approx(density(BETA) + rounded.sum(), rel=1e-12)
+    bend = [(prior_part(BETA - s, prior).gradient - prior_part(BETA + s, prior).gradient) / 2e-5 for s in h]
+    np.testing.assert_allclose(part.precision, bend, rtol=1e-4, atol=1e-6)
+
+
+def test_a_kink_counts_by_its_variance_and_the_rest_by_its_curvature():
+    prior, nothing = prior_of(GIVEN, NAMES), np.zeros((6, 6))
+    width = np.diagonal(width_precision(nothing, BETA, prior))
+    np.testing.assert_allclose(width[2:4], 0.5 / 0.7**2)
+    np.testing.assert_allclose(width[[0, 1, 4, 5]], np.diagonal(prior_part(BETA, prior).precision)[[0, 1, 4, 5]])
+    assert not is_smooth(prior)
+    assert is_smooth(prior_of({"Intercept": Cauchy()}, NAMES))
+    assert not is_smooth(Horseshoe())
+
+
+def test_pymc_has_the_same_density_and_draws_from_it():
+    rng = np.random.default_rng(0)
+    core = bc.full_data(rng.normal(size=(40, 2)), rng.random(40) > 0.5, intercept=True, progressbar=False)
+    given = {"Intercept": StudentT(3, 0.5, 2.5), "x1": Laplace(0, 0.7)}
+    model, target = logistic_model(core, given), posterior(core, "logistic", prior_of(given, core.feature_names))
+    logp = model.compile_logp()
+    for beta in rng.normal(size=(3, 3)):
+        assert float(logp({"beta": beta})) == pytest.approx(target.log_density(beta)[0], rel=1e-10)
+
+
+def test_names_of_coefficients_count_before_those_of_terms():
+    prior = prior_of({"device": Normal(0, 1), "device[T.tablet]": Normal(0, 2), "age:device": Normal(0, 3)}, NAMES)
+    np.testing.assert_array_equal(prior.table(6)[1], [4.0, 4.0, 1.0, 2.0, 3.0, 3.0])
+    for one, other in (("Intercept", "intercept"), ("intercept", "Intercept")):
+        np.testing.assert_array_equal(prior_of({one: Normal(0, 9)}, (other, "x0")).table(2)[1], [9.0, 4.0])
+    with pytest.raises(ValueError, match="was made for 6 coefficients, and there are 2"):
+        prior.table(2)
+    assert prior_of(prior, NAMES) is prior
+    assert prior_of(None, NAMES) == Normal(0, 4)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"Age": Normal()}, ValueError, r"'Age' is no coefficient; they are 'Intercept', 'age', .* '\*' for those"),
+        ({"age": Horseshoe()}, ValueError, r"prior\['age'\] is Horseshoe.*a prior of all coefficients; by name give"),
+        ({"age": 2.0}, TypeError, r"prior\['age'\]=2.0 is not a prior"),
+        ({"device": Normal(0, (1, 2))}, ValueError, "by name give numbers"),
+        ([Normal()], TypeError, "is not a prior of bayescore"),
+    ],
+)
+def test_what_is_wrong_is_named(given, error, message):
+    with pytest.raises(error, match=message):
+        prior_of(given, NAMES)
+
+
+@pytest.mark.parametrize(
+    "prior",
+    [
+        Normal((0, 1, 2, 3), (1, 2, 3, 4)),
+        StudentT(4, 0.1, 2.5),
+        Cauchy(0, (10, 2.5, 2.5, 2.5)),
+        SpikeAndSlab(0.05, 2.0, 0.3),
+        Horseshoe(0.5),
+        Normal(np.float64(1), 2),
+        MultivariateNormal([0.0, 1.0], np.eye(2)),
+        prior_of(GIVEN, NAMES),
+    ],
+    ids=repr,
+)
+def test_a_prior_goes_through_json_and_comes_back(prior):
+    assert prior_from_dict(json.loads(json.dumps(prior_to_dict(prior)))) == prior
+
+
+def test_stored_priors_that_are_none_are_refused():
+    with pytest.raises(ValueError, match="prior 'Flat' is unknown; one of Normal, "):
+        prior_from_dict({"kind": "Flat"})
+    with pytest.raises(ValueError, match="must be positive"):
+        prior_from_dict({"kind": "Normal", "sigma": -1.0})
+    with pytest.raises(KeyError):
+        prior_from_dict({"kind": ByName.__name__})
