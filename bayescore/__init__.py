@@ -10,7 +10,7 @@ The pipeline, in the order of the rooms:
    `weighted_potential` puts a coreset into a model of your own; `find_map` gives the mode,
    `find_mle` the maximum likelihood estimate.
 4. *samplers*: `sample` draws from the posterior; `predict_proba`, `log_likelihood` and `posterior_predictive` follow
-   from the draws.
+   from the draws, and so do `odds_ratios` and `average_predictions` by the levels of a factor.
 5. *diagnostics*: `certify` checks a coreset's posterior against the full data in two passes as a rule, and gives their
    elpd; `log_evidence` gives the marginal likelihood of both; `compare` shows with Monte Carlo errors how close
    posteriors are, and writes a report.
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         SpikeAndSlab,
         StudentT,
     )
+    from bayescore.samplers.effects import average_predictions, odds_ratios
     from bayescore.samplers.predict import log_likelihood, predict_proba
     from bayescore.samplers.predictive import posterior_predictive
     from bayescore.samplers.sample import sample
@@ -80,6 +81,7 @@ _HOMES = {
     "StreamingCoreset": "coresets.streaming",
     "StudentT": "models.priors",
     "Uniform": "coresets.uniform",
+    "average_predictions": "samplers.effects",
     "build_coreset": "coresets.build",
     "certify": "diagnostics.certificate",
     "compare": "diagnostics",
@@ -90,6 +92,7 @@ _HOMES = {
     "log_likelihood": "samplers.predict",
     "logistic_model": "models.graph",
     "mmd": "diagnostics",
+    "odds_ratios": "samplers.effects",
     "posterior_predictive": "samplers.predictive",
     "predict_proba": "samplers.predict",
     "probit_model": "models.graph",
@@ -119,6 +122,7 @@ __all__ = [
     "StreamingCoreset",
     "StudentT",
     "Uniform",
+    "average_predictions",
     "build_coreset",
     "certify",
     "compare",
@@ -129,6 +133,7 @@ __all__ = [
     "log_likelihood",
     "logistic_model",
     "mmd",
+    "odds_ratios",
     "posterior_predictive",
     "predict_proba",
     "probit_model",
