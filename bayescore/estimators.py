@@ -11,17 +11,21 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from bayescore.coresets.build import build_coreset
 from bayescore.coresets.method import Method
+from bayescore.data.sources.array import array_source
 from bayescore.models.priors import PRIORS, Normal, Prior, check_prior
 from bayescore.samplers.inference_data import coefficients
-from bayescore.samplers.predict import predict_proba
+from bayescore.samplers.predict import log_predictive, predict_proba
 from bayescore.samplers.sample import sample
-from bayescore.types import FloatArray
+from bayescore.types import Design, FloatArray
 from bayescore.validation import check_aligned, check_unmasked
+
+_TAKEN = ("weight", "y", "intercept")  # names of a coreset's own columns
 
 
 class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -35,6 +39,7 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         size: int | str = "auto",
         method: str | Method = "auto",
         prior: Prior | None = None,
+        class_weight: dict[Any, float] | str | None = None,
         fit_intercept: bool = True,
         standardize: bool = True,
         sampler: str = "mala",
@@ -46,6 +51,7 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.size = size
         self.method = method
         self.prior = prior
+        self.class_weight = class_weight
         self.fit_intercept = fit_intercept
         self.standardize = standardize
         self.sampler = sampler
@@ -108,11 +114,13 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"Only binary classification is supported. The type of the target is {kind}.")
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         used = weights > 0.0
+        raw, labels, weights = X[used], np.asarray(y)[used], weights[used]
+        rows = array_source(raw, labels, None, weights * self._class_weights(labels, weights))
+        if (names := getattr(self, "feature_names_in_", None)) is not None:
+            rows = replace(rows, design=Design(tuple(f"{name}_" if name in _TAKEN else str(name) for name in names)))
         rng = np.random.default_rng(self._seed())
         self.coreset_ = build_coreset(
-            X[used],
-            y[used],
-            weights=weights[used],
+            rows,
             likelihood=self._likelihood,
             method=self.method,
             size=self.size,
@@ -131,7 +139,7 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             random_seed=rng,
             progressbar=False,
         )
-        self.classes_ = np.unique(y[used])
+        self.classes_ = np.unique(labels)
         self._set_coefficients()
         return self
 
@@ -140,6 +148,14 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if isinstance(self.random_state, np.random.RandomState):
             return int(self.random_state.randint(2**31))
         return self.random_state
+
+    def _class_weights(self, y: NDArray[Any], weights: FloatArray) -> FloatArray:
+        """Return what `class_weight` multiplies the weight of each row by, shape (n,)."""
+        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
+            _, each = np.unique(y, return_inverse=True)
+            totals = np.bincount(each, weights)
+            return np.asarray((weights.sum() / (len(totals) * totals))[each])
+        return np.asarray(compute_sample_weight(self.class_weight, y), dtype=np.float64)
 
     def _set_coefficients(self) -> None:
         design = self.coreset_.design
@@ -153,10 +169,27 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: ArrayLike) -> FloatArray:
         """Return the posterior means of the classes' probabilities, shape (n, 2), over all draws."""
-        check_is_fitted(self)
-        raw = np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
+        raw = self._checked(X)
         p = predict_proba(self.idata_, raw)["mean"].to_numpy()
         return np.stack([1.0 - p, p], axis=1)
+
+    def predict_log_proba(self, X: ArrayLike) -> FloatArray:
+        """Return the logarithms of `predict_proba`, shape (n, 2), those of small probabilities from the draws."""
+        raw = self._checked(X)
+        return log_predictive(self.idata_, raw)
+
+    def decision_function(self, X: ArrayLike) -> FloatArray:
+        """Return the log odds of the predictive probability of ``classes_[1]``, shape (n,), under either likelihood.
+
+        The draws are averaged first, so that its sign is that of `predict` and its order that of `predict_proba`; it is
+        not X @ coef_ + intercept_, whose probabilities are too sure of themselves.
+        """
+        log_p = self.predict_log_proba(X)
+        return np.asarray(log_p[:, 1] - log_p[:, 0])
+
+    def _checked(self, X: ArrayLike) -> FloatArray:
+        check_is_fitted(self)
+        return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return the class of larger predictive probability, shape (n,)."""
@@ -179,6 +212,10 @@ _PARAMETERS = """
     prior : prior, default Normal(0, 4)
         Prior of the coefficients, of standardised columns if `standardize`. Searches reach its parameters as
         ``prior__sigma`` and the like.
+    class_weight : dict, "balanced" or None
+        Weights of the classes, by which those of their rows are multiplied; "balanced" gives both classes half of the
+        total weight. Probabilities and their spread are then those of data so reweighted: for rare classes rather leave
+        it out and move the threshold (`sklearn.model_selection.TunedThresholdClassifierCV`).
     fit_intercept : bool
         Whether to add an intercept.
     standardize : bool
@@ -199,7 +236,8 @@ _PARAMETERS = """
     idata_ : InferenceData
         From `sample`; `certify`, `compare` and `predict_proba` take it.
     n_features_in_, feature_names_in_
-        Columns seen by `fit`.
+        Columns seen by `fit`. Names of a table's columns are those of the coefficients in ``coreset_`` and ``idata_``;
+        "weight", "y" and "intercept", which coresets need themselves, get an underscore there.
 
     Examples
     --------

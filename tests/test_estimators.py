@@ -3,7 +3,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn import config_context
 from sklearn.base import clone
+from sklearn.exceptions import UnsetMetadataPassedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -58,11 +60,14 @@ def test_predicts_as_the_functions_do(kind: Any, rows: tuple[pd.DataFrame, np.nd
     X, y = rows
     model = kind(size=400, **QUICK).fit(X, y)
     assert model.coreset_.likelihood in kind.__name__.lower()
-    p = bc.predict_proba(model.idata_, X.to_numpy())["mean"]
+    p = bc.predict_proba(model.idata_, X)["mean"]
     np.testing.assert_array_equal(model.predict_proba(X)[:, 1], p)
+    np.testing.assert_allclose(np.exp(model.predict_log_proba(X)), model.predict_proba(X), rtol=1e-8)
+    np.testing.assert_allclose(model.decision_function(X), np.log(p / (1.0 - p)), rtol=1e-6, atol=1e-9)
+    np.testing.assert_array_equal(model.decision_function(X) > 0.0, model.predict(X) == "yes")
     assert set(model.predict(X)) == {"no", "yes"}
     assert abs((model.predict_proba(X)[:, 1]).mean() - (y == "yes").mean()) < 0.02
-    assert bc.certify(model.idata_, model.coreset_, X.to_numpy(), y, progressbar=False).level == "certified"
+    assert bc.certify(model.idata_, model.coreset_, X, y, progressbar=False).level == "certified"
 
 
 def test_works_in_pipelines_and_searches(rows: tuple[pd.DataFrame, np.ndarray]) -> None:
@@ -129,3 +134,69 @@ def test_masks_and_other_indexes_are_not_dropped(rows: tuple[pd.DataFrame, np.nd
     masked = np.ma.masked_array(y == "yes", mask=np.arange(len(y)) == 3)
     with pytest.raises(ValueError, match="y is a masked array"):
         bc.CoresetLogisticRegression(**QUICK).fit(X, masked)
+
+
+def test_log_odds_are_finite_where_probabilities_are_not_to_be_told_from_one(
+    rows: tuple[pd.DataFrame, np.ndarray],
+) -> None:
+    X, y = rows
+    model = bc.CoresetLogisticRegression(size=400, **QUICK).fit(X, y)
+    far = pd.DataFrame([[0.0, 10.0, 0.0], [0.0, -10.0, 0.0]], columns=X.columns)  # eta of some +-800
+    np.testing.assert_allclose(model.predict_proba(far), [[0.0, 1.0], [1.0, 0.0]], atol=1e-15)
+    odds, (up, down) = model.decision_function(far), model.predict_log_proba(far)
+    assert odds[0] > 300.0
+    assert odds[1] < -300.0
+    np.testing.assert_allclose([up[1], down[0]], 0.0, atol=1e-300)
+    beta = model.idata_.posterior["beta"].values.reshape(-1, 4)
+    eta = beta @ model.coreset_.design.transform(far.to_numpy()).T
+    least = np.logaddexp.reduce(-np.logaddexp(0.0, [1.0, -1.0] * eta), axis=0) - np.log(len(beta))
+    np.testing.assert_allclose([up[0], down[1]], least, rtol=1e-9)
+
+
+def test_columns_keep_their_names(rows: tuple[pd.DataFrame, np.ndarray]) -> None:
+    X, y = rows
+    pipeline = make_pipeline(PolynomialFeatures(1, include_bias=False), bc.CoresetLogisticRegression(size=300, **QUICK))
+    model = pipeline.set_output(transform="pandas").fit(X, y)[-1]
+    assert list(model.feature_names_in_) == ["age", "dose", "x"]
+    assert model.coreset_.feature_names == ("intercept", "age", "dose", "x")
+    assert list(model.idata_.posterior["beta"]["feature"].values) == ["intercept", "age", "dose", "x"]
+    bare = bc.CoresetLogisticRegression(size=300, **QUICK).fit(X.to_numpy(), y)
+    np.testing.assert_array_equal(bare.coef_, model.coef_)
+    assert bare.coreset_.feature_names == ("intercept", "x0", "x1", "x2")
+    own = model.fit(X.set_axis(["weight", "y", "intercept"], axis=1), y)
+    assert own.coreset_.feature_names == ("intercept", "weight_", "y_", "intercept_")
+    np.testing.assert_array_equal(own.coef_, bare.coef_)
+
+
+def test_weights_of_classes_multiply_those_of_rows(rows: tuple[pd.DataFrame, np.ndarray]) -> None:
+    X, y = rows
+    w = np.random.default_rng(2).integers(1, 4, len(y)).astype(float)
+    given = bc.CoresetLogisticRegression(size=300, class_weight={"no": 2.0, "yes": 0.5}, **QUICK).fit(X, y, w)
+    same = bc.CoresetLogisticRegression(size=300, **QUICK).fit(X, y, w * np.where(y == "no", 2.0, 0.5))
+    np.testing.assert_array_equal(given.coef_, same.coef_)
+    plain = bc.CoresetLogisticRegression(size=300, **QUICK).fit(X, y, w)
+    assert abs(given.intercept_ - plain.intercept_) > 1.0  # log 4, at the columns' means
+    model = bc.CoresetProbitRegression(size=300, class_weight="balanced", **QUICK).fit(X, y, w)
+    assert model.coreset_.weight_total == pytest.approx(w.sum())
+    source = model._class_weights(y, w) * w
+    assert source[y == "yes"].sum() == pytest.approx(source[y == "no"].sum())
+    with pytest.raises(ValueError, match="class_weight"):
+        bc.CoresetLogisticRegression(class_weight={"maybe": 2.0}, **QUICK).fit(X, y)
+    with pytest.raises(ValueError, match="balanced"):
+        bc.CoresetLogisticRegression(class_weight="even", **QUICK).fit(X, y)
+
+
+def test_weights_of_rows_are_routed_through_pipelines_and_searches(rows: tuple[pd.DataFrame, np.ndarray]) -> None:
+    X, y = rows
+    w = np.where(y == "yes", 5.0, 1.0)
+    with config_context(enable_metadata_routing=True):
+        model = bc.CoresetLogisticRegression(size=300, **QUICK).set_fit_request(sample_weight=True)
+        pipeline = make_pipeline(PolynomialFeatures(1, include_bias=False), model.set_score_request(sample_weight=True))
+        search = GridSearchCV(pipeline, {"coresetlogisticregression__prior__sigma": [0.5, 4.0]}, cv=2)
+        search.fit(X, y, sample_weight=w)
+        silent = GridSearchCV(bc.CoresetLogisticRegression(size=300, **QUICK), {"draws": [300]}, cv=2)
+        with pytest.raises(UnsetMetadataPassedError, match="sample_weight"):
+            silent.fit(X, y, sample_weight=w)
+    core = search.best_estimator_[-1].coreset_
+    assert core.weight_total == w.sum()
+    assert search.best_estimator_[-1].prior.sigma in (0.5, 4.0)

@@ -4,6 +4,8 @@ The weighted potentials that samplers see have neither. A weighted log-likelihoo
 and must not reach `az.loo`; `log_likelihood` here is unweighted.
 """
 
+import math
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -20,11 +22,12 @@ from bayescore.data.passes.threads import available_cores, one_blas_thread
 from bayescore.data.sources.tables import feature_matrix
 from bayescore.models.elementary import exp_minus
 from bayescore.models.posterior import log_likelihood_tiles
-from bayescore.samplers.inference_data import read_posterior
+from bayescore.samplers.inference_data import Posterior, read_posterior
 from bayescore.types import FloatArray, Likelihood, WeightedData
 from bayescore.validation import check_positive
 
 _ROWS = 4096  # of a thread's piece: fixed, so that the number of threads changes no bit
+_LOG_HALF = math.log(0.5)
 _CELLS = 1 << 17  # entries of a (rows, draws) block of which quantiles are sorted: 1 MB
 
 
@@ -58,51 +61,88 @@ def predict_proba(idata: Any, X: ArrayLike, *, ci_prob: float | None = None) -> 
         coreset's data had not.
     """
     posterior = read_posterior(idata, "idata", min_draws=1)
-    design = posterior.design
-    piece = partial(_means, posterior.flat, posterior.likelihood)
+    function: Callable[..., FloatArray] = _means
     columns = ["mean"]
     if ci_prob is not None:
-        tail = 0.5 * (1.0 - check_positive(ci_prob, "ci_prob", below=1.0))
-        piece = partial(_intervals, posterior.flat, posterior.likelihood, tail)
+        function = partial(_intervals, tail=0.5 * (1.0 - check_positive(ci_prob, "ci_prob", below=1.0)))
         columns += ["lower", "upper"]
+    index = X.index if isinstance(X, pd.DataFrame) else None
+    return pd.DataFrame(_of_rows(posterior, X, function), columns=columns, index=index)
+
+
+def log_predictive(idata: Any, X: ArrayLike) -> FloatArray:
+    r"""Return the log posterior means of P(y = -1 | x) and P(y = +1 | x) of new rows, shape (n, 2).
+
+    .. math:: \log \frac1S \sum_s p(\pm x \cdot \beta_s)
+
+    Small probabilities are those of draws, to 1e-9 of themselves, the others what is left of 1.
+
+    Parameters
+    ----------
+    idata, X
+        As `predict_proba` has them.
+
+    Raises
+    ------
+    TypeError, DataError
+        As `predict_proba` does.
+    """
+    return _of_rows(read_posterior(idata, "idata", min_draws=1), X, _log_means)
+
+
+def _of_rows(posterior: Posterior, X: ArrayLike, function: Callable[..., FloatArray]) -> FloatArray:
+    """Return function(draws, link, rows) of the rows, shape (n, ...), in blocks on all cores."""
+    design = posterior.design
     if design is None:
         rows = feature_matrix(X, posterior.features)
     else:
         rows = design.transform(feature_matrix(X, design.raw_names, levels_of(design)))
+    piece = partial(function, posterior.flat, posterior.likelihood)
     with one_blas_thread(), ThreadPoolExecutor(available_cores(), "predict") as threads:
         parts = list(threads.map(piece, (rows[start : start + _ROWS] for start in range(0, len(rows), _ROWS))))
-    return pd.DataFrame(
-        np.concatenate(parts),
-        columns=columns,
-        index=X.index if isinstance(X, pd.DataFrame) else None,
-    )
+    return np.concatenate(parts)
 
 
 def _means(draws: FloatArray, link: Likelihood, rows: FloatArray) -> FloatArray:
     """Return the mean of p over draws, shape (S, D), of each of the rows, shape (n, D); as a column."""
-    means = np.empty((len(rows), 1))
-    positive = WeightedData(rows, np.ones(len(rows), np.int8), np.ones(len(rows)), np.arange(len(rows)))
-    for part, log_p in log_likelihood_tiles(draws, positive, link):
-        _mean_exp(log_p, means[part, 0])
-    return means
+    return np.exp(_log_mean(draws, link, rows, 1))[:, None]
+
+
+def _log_means(draws: FloatArray, link: Likelihood, rows: FloatArray) -> FloatArray:
+    """Return the log means of 1 - p and p over draws of each of the rows, shape (n, 2): first the smaller one."""
+    log_p = _log_mean(draws, link, rows, 1)
+    log_q, likely = np.log1p(-np.exp(np.minimum(log_p, _LOG_HALF))), log_p > _LOG_HALF
+    log_q[likely] = _log_mean(draws, link, rows[likely], -1)
+    log_p[likely] = np.log1p(-np.exp(log_q[likely]))
+    return np.stack([log_q, log_p], axis=1)
+
+
+def _log_mean(draws: FloatArray, link: Likelihood, rows: FloatArray, label: int) -> FloatArray:
+    """Return the log mean over draws of the probability of `label`, shape (n,)."""
+    out = np.empty(len(rows))
+    labelled = WeightedData(rows, np.full(len(rows), label, np.int8), np.ones(len(rows)), np.arange(len(rows)))
+    for part, log_p in log_likelihood_tiles(draws, labelled, link):
+        _log_mean_exp(log_p, out[part])
+    return out
 
 
 @jit_sums
-def _mean_exp(log_p: FloatArray, out: FloatArray) -> None:
-    """Write the mean of exp(log_p), shape (n, S), over draws; `log_p` is overwritten."""
+def _log_mean_exp(log_p: FloatArray, out: FloatArray) -> None:
+    """Write the log mean of exp(log_p), shape (n, S), over draws; `log_p` is overwritten."""
     powers = np.empty(log_p.shape[1])
     for n in range(len(log_p)):
         row = log_p[n]
+        top = min(row.max(), 0.0)
         for i in range(row.size):
-            row[i] = max(-row[i], 0.0)
+            row[i] = max(top - row[i], 0.0)
         exp_minus(row, powers, powers.view(np.int64))
         total = 0.0
         for i in range(row.size):
             total += row[i]
-        out[n] = total / row.size
+        out[n] = top + math.log(total / row.size)
 
 
-def _intervals(draws: FloatArray, link: Likelihood, tail: float, rows: FloatArray) -> FloatArray:
+def _intervals(draws: FloatArray, link: Likelihood, rows: FloatArray, *, tail: float) -> FloatArray:
     """Return mean and quantiles `tail` and 1 - `tail` of p over draws, shape (n, 3)."""
     parts = []
     step = max(1, _CELLS // len(draws))
