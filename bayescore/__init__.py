@@ -12,8 +12,8 @@ The pipeline, in the order of the rooms:
 4. *samplers*: `sample` draws from the posterior; `predict_proba`, `log_likelihood` and `posterior_predictive` follow
    from the draws, and so do `odds_ratios` and `average_predictions` by the levels of a factor.
 5. *diagnostics*: `certify` checks a coreset's posterior against the full data in two passes as a rule, and gives their
-   elpd; `log_evidence` gives the marginal likelihood of both; `compare` shows with Monte Carlo errors how close
-   posteriors are, and writes a report.
+   elpd; `loo_compare` gives differences of models' elpds, `loo` what `arviz.compare` takes; `log_evidence` gives the
+   marginal likelihood of both; `compare` shows with Monte Carlo errors how close posteriors are, and writes a report.
 6. *estimators*: `CoresetLogisticRegression` and `CoresetProbitRegression` are scikit-learn classifiers.
 
 >>> import bayescore as bc
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from bayescore.diagnostics import Comparison, compare, mmd
     from bayescore.diagnostics.certificate import certify
     from bayescore.diagnostics.evidence import log_evidence
+    from bayescore.diagnostics.loo import loo
+    from bayescore.diagnostics.loo_compare import loo_compare
     from bayescore.estimators import CoresetLogisticRegression, CoresetProbitRegression
     from bayescore.models.graph import logistic_model, probit_model, weighted_potential
     from bayescore.models.newton import find_map, find_mle
@@ -91,6 +93,8 @@ _HOMES = {
     "log_evidence": "diagnostics.evidence",
     "log_likelihood": "samplers.predict",
     "logistic_model": "models.graph",
+    "loo": "diagnostics.loo",
+    "loo_compare": "diagnostics.loo_compare",
     "mmd": "diagnostics",
     "odds_ratios": "samplers.effects",
     "posterior_predictive": "samplers.predictive",
@@ -132,6 +136,8 @@ __all__ = [
     "log_evidence",
     "log_likelihood",
     "logistic_model",
+    "loo",
+    "loo_compare",
     "mmd",
     "odds_ratios",
     "posterior_predictive",

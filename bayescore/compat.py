@@ -15,6 +15,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
+from bayescore.limits import MAX_K
 from bayescore.types import FloatArray
 
 ARVIZ_1 = int(version("arviz").split(".")[0]) >= 1
@@ -105,6 +106,38 @@ def psislw(log_weights: FloatArray) -> tuple[FloatArray, FloatArray]:
         if np.isnan(k[i]):
             smoothed[i], k[i] = row - np.logaddexp.reduce(row), np.inf
     return smoothed.reshape(log_weights.shape), k.reshape(log_weights.shape[:-1])
+
+
+def elpd_data(values: FloatArray, k: FloatArray, n_parameters: float, n_draws: int) -> Any:
+    """Return leave-one-out values of rows as the installed ArviZ's `ELPDData`, which its `compare` takes.
+
+    Parameters
+    ----------
+    values, k : arrays, shape (n,)
+        Log predictive density of each row left out, in nats, and k-hat of its weights.
+    n_parameters : float
+        Effective number of parameters.
+    n_draws : int
+        Draws that they are from.
+    """
+    pointwise, shapes = (xr.DataArray(each, dims="row", coords={"row": np.arange(len(k))}) for each in (values, k))
+    good_k = min(1.0 - 1.0 / np.log10(n_draws), MAX_K)
+    own = ("elpd", "p", "elpd_i") if ARVIZ_1 else ("elpd_loo", "p_loo", "loo_i")
+    about = {
+        own[0]: float(values.sum()),
+        "se": float(np.sqrt(len(k) * values.var(ddof=int(ARVIZ_1)))),
+        own[1]: n_parameters,
+        "n_samples": n_draws,
+        "n_data_points": len(k),
+        "warning": bool((k > good_k).any()),
+        own[2]: pointwise.rename(own[2]),
+        "pareto_k": shapes.rename("pareto_shape"),
+        "scale": "log",
+        "good_k": good_k,
+    }
+    if ARVIZ_1:
+        return import_module("arviz_stats").ELPDDataLOO(**about)
+    return az.ELPDData(data=list(about.values()), index=list(about))
 
 
 def effective_size(draws: ArrayLike, method: str) -> float:

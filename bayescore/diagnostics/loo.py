@@ -1,0 +1,98 @@
+"""Leave-one-out of every row of the full data, as the `ELPDData` that ArviZ's own functions take.
+
+For what ArviZ does with pointwise values: `arviz.compare` with its stacking weights, `plot_compare`, `plot_khat`. It
+takes two passes and, for the smoothing of each row's weights, 0.1 ms (ArviZ 0.23) to 0.4 ms (ArviZ 1) a row beside
+them: for more than some 1e5 rows use `loo_compare`, and `certify` for the elpd of one model.
+"""
+
+from typing import Any
+
+import numpy as np
+from scipy.special import logsumexp
+
+from bayescore.compat import elpd_data
+from bayescore.data.coreset import Coreset
+from bayescore.data.passes.threads import one_blas_thread
+from bayescore.diagnostics.full_pass import check_weight, full_rows
+from bayescore.diagnostics.leave_out import psis_loo
+from bayescore.diagnostics.loo_draws import full_weights, loo_draws
+from bayescore.diagnostics.loo_pass import loo_pass
+from bayescore.models.posterior import log_likelihood_tiles
+from bayescore.types import FloatArray, WeightedData
+from bayescore.validation import DataError, check_integer
+
+
+def loo(
+    idata: Any,
+    core: Coreset,
+    data: Any,
+    y: Any = None,
+    *,
+    label: str | None = None,
+    max_draws: int = 500,
+    progressbar: bool = True,
+) -> Any:
+    r"""Return the leave-one-out predictive density of each row of the full data, from a coreset's posterior.
+
+    .. math:: e_n = \log \sum_s v_{ns} p_n(\theta_s), \qquad v_{ns} \propto W_s / p_n(\theta_s),
+
+    v smoothed by PSIS, W the importance weights from the coreset's to the full data's posterior. Of a posterior of all
+    rows (`full_data`) W is 1, and the values are those of `arviz.loo`.
+
+    Parameters
+    ----------
+    idata : InferenceData
+        Posterior of `core`, or draws that `certify` corrected (``certificate.idata``).
+    core : Coreset
+        The coreset that was sampled, of rows without weights of their own.
+    data, y, label
+        The full data, as given to `build_coreset`.
+    max_draws : int
+        Draws that are used, evenly spaced.
+    progressbar : bool
+        Show progress.
+
+    Returns
+    -------
+    ELPDData
+        The installed ArviZ's, with pointwise values and k-hat of each row, in the order of the data.
+
+    Raises
+    ------
+    TypeError, DataError
+        If the posterior is not that of the coreset, the coreset is not of these data, a row has a weight, or the draws
+        are too far from the full data's posterior.
+
+    References
+    ----------
+    Vehtari, Gelman and Gabry (2017), Practical Bayesian model evaluation, Statistics and Computing 27.
+
+    Examples
+    --------
+    >>> import arviz as az, bayescore as bc                                            # doctest: +SKIP
+    >>> az.compare({"a": bc.loo(one, core, X, y), "b": bc.loo(other, core, X, y)})     # doctest: +SKIP
+    """
+    check_integer(max_draws, "max_draws", low=100)
+    model = loo_draws("idata", idata, core, max_draws)
+    opened = full_rows(core, data, y, label=label, weights=None, progress=progressbar)
+    with one_blas_thread():
+        sums = loo_pass([[model]], [opened])
+        check_weight(core, sums.weight)
+        full = full_weights(model, sums.log_likelihood[0])
+        if not full.good:
+            raise DataError(f"idata: {full.trouble}")
+        draws, link, log_ratio = model.flat, model.link, full.log_ratio
+        with np.errstate(divide="ignore"):
+            log_w = np.log(full.weights)
+
+        def of_block(_: int, block: WeightedData) -> FloatArray:
+            if (block.weights != 1.0).any():
+                raise DataError("data has rows of weight other than 1, which ArviZ would count once; use loo_compare")
+            tiles = []
+            for _rows, log_p in log_likelihood_tiles(draws, block, link):
+                left = psis_loo(log_p, log_ratio)
+                tiles.append(np.stack([left.value, left.k, logsumexp(log_p + log_w, axis=1)]))
+            return np.concatenate(tiles, axis=1)
+
+        value, k, fitted = np.concatenate(list(opened.map(of_block, "leaving out", canonical=True)), axis=1)
+    return elpd_data(value, k, float((fitted - value).sum()), len(draws))

@@ -1,0 +1,193 @@
+r"""Models of the same data compared by leave-one-out: differences of their elpds with standard errors of their own.
+
+Two models predict the same rows, and what is hard for one is so for the other: the standard error of a difference
+
+.. math:: \mathrm{elpd}_a - \mathrm{elpd}_b = \sum_n w_n d_n, \quad d_n = e_{an} - e_{bn}, \qquad
+          \mathrm{se}^2 = \sum_n w_n d_n^2 - \frac{(\sum_n w_n d_n)^2}{\sum_n w_n}
+
+is many times smaller than either elpd's own, and needs e_n of both for the same rows. e_n, the importance weights from
+the coreset's to the full data's posterior and the sampled rows are those of `elpd`: all rows give the cumulants c_n of
+every model, whose products over the pass are sums too, and some rows, the same for all models, e_n itself. Models of
+one design share one reading of the data; other designs are read in step with it.
+
+References
+----------
+Vehtari, Gelman and Gabry (2017), Practical Bayesian model evaluation, Statistics and Computing 27. Magnusson, Vehtari,
+Jonasson and Andersen (2020), Leave-one-out cross-validation for Bayesian model comparison in large data, AISTATS.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from bayescore.coresets.draws.draw import Draw
+from bayescore.data.coreset import Coreset
+from bayescore.data.passes.threads import one_blas_thread
+from bayescore.diagnostics.draws import ess_mean
+from bayescore.diagnostics.full_pass import check_weight, full_rows
+from bayescore.diagnostics.leave_out import psis_loo
+from bayescore.diagnostics.loo_draws import FullWeights, LooDraws, full_weights, loo_draws
+from bayescore.diagnostics.loo_pass import LooSums, loo_pass
+from bayescore.limits import FINITE_K, MAX_BAD_K_SHARE, MAX_K
+from bayescore.models.posterior import log_likelihood_tiles, moments_over_draws
+from bayescore.types import Design, FloatArray
+from bayescore.validation import DataError, check_integer, warn
+
+
+def loo_compare(
+    models: Mapping[str, tuple[Any, Coreset]],
+    data: Any,
+    y: Any = None,
+    *,
+    label: str | None = None,
+    weights: Any = None,
+    max_draws: int = 500,
+    progressbar: bool = True,
+) -> pd.DataFrame:
+    """Compare models by the leave-one-out predictive density of the full data, in one pass over them.
+
+    Parameters
+    ----------
+    models : mapping of str to (InferenceData, Coreset)
+        Posteriors and the coresets of `data` that they are of: other formulas, likelihoods or priors. Draws that
+        `certify` corrected (``certificate.idata``) are taken as the full data's posterior, others are weighted.
+    data, y, label, weights
+        The full data, as given to `build_coreset`.
+    max_draws : int
+        Draws of each model that are used, evenly spaced.
+    progressbar : bool
+        Show progress.
+
+    Returns
+    -------
+    DataFrame, one row for each model, the best first
+        ``rank``; ``elpd_loo`` and its standard error ``se``, as the rows stand for others like them; ``elpd_diff``, the
+        elpd less the best one's, its standard error ``dse``, and ``diff_mcse``, what draws and sampled rows leave open
+        of it; ``pareto_k``, k-hat of the weights from the coreset's to the full posterior, and ``bad_k``, of how many
+        of the (at most 1,000) rows left out k-hat is above 0.7. All in nats.
+
+    Raises
+    ------
+    TypeError, DataError
+        If a posterior is not that of its coreset, or the coresets are not all of these data.
+
+    Warns
+    -----
+    UserWarning
+        Of a model whose weights, or whose rows left out, cannot be trusted; its figures are NaN.
+
+    Notes
+    -----
+    A difference of less than four nats, or of less than a few `dse`, tells nothing (Sivula, Magnusson, Matamoros and
+    Vehtari 2025, Bayesian Analysis). For `arviz.compare` and stacking see `loo`.
+
+    Examples
+    --------
+    >>> import bayescore as bc
+    >>> bc.loo_compare({"logistic": (logistic, core), "probit": (probit, core)}, X, y)   # doctest: +SKIP
+    """
+    check_integer(max_draws, "max_draws", low=100)
+    if len(models) < 2:
+        raise DataError(f"models has {len(models)} entries; give two or more, name to (posterior, coreset)")
+    designs: dict[Design, list[LooDraws]] = {}
+    for name, given in models.items():
+        if not isinstance(given, tuple) or len(given) != 2:
+            raise TypeError(f"models[{name!r}] is a {type(given).__name__}; give (posterior, coreset)")
+        model = loo_draws(str(name), *given, max_draws)
+        designs.setdefault(model.core.design, []).append(model)
+    groups = list(designs.values())
+    opened = [
+        full_rows(group[0].core, data, y, label=label, weights=weights, progress=progressbar and group is groups[0])
+        for group in groups
+    ]
+    with one_blas_thread():
+        sums = loo_pass(groups, opened)
+        for group in groups:
+            for model in group:
+                check_weight(model.core, sums.weight)
+        return _table(groups, sums)
+
+
+@dataclass(frozen=True, eq=False)
+class _Sampled:
+    """The sampled rows under one model: e_n and c_n, e_n less its cumulants, k-hat, shape (m,) each.
+
+    `change`, shape (S,), is what each draw adds to the sum of w_n e_n over all rows.
+    """
+
+    value: FloatArray
+    first: FloatArray
+    rest: FloatArray
+    k: FloatArray
+    change: FloatArray
+
+
+def _sampled(model: LooDraws, full: FullWeights, log_likelihood: FloatArray, sample: Draw) -> _Sampled:
+    rows, draws = sample.rows, model.flat
+    log_p = np.concatenate([tile for _, tile in log_likelihood_tiles(draws, rows, model.link)])
+    left, w = psis_loo(log_p, full.log_ratio), full.weights
+    mean, var = moments_over_draws(log_p)
+    centre = log_p @ w
+    change = rows.weights @ (left.influence - w * (log_p - centre[:, None]))
+    change = w * (log_likelihood - w @ log_likelihood) + sample.total / len(rows) * change
+    return _Sampled(left.value, mean - 0.5 * var, left.value - centre + 0.5 * var, left.k, change)
+
+
+def _table(designs: list[list[LooDraws]], sums: LooSums) -> pd.DataFrame:
+    """Return the table from what the pass found, in the same order."""
+    models = [model for group in designs for model in group]
+    samples = [sample for group, sample in zip(designs, sums.samples, strict=True) for _ in group]
+    w, n_rows = samples[0].rows.weights, samples[0].total
+    scale = n_rows / len(w)
+    full = [full_weights(*each) for each in zip(models, sums.log_likelihood, strict=True)]
+    found = [_sampled(*each) for each in zip(models, full, sums.log_likelihood, samples, strict=True)]
+    rest, value, first = (np.array([getattr(each, name) for each in found]) for name in ("rest", "value", "first"))
+    elpd = np.array([own.weights @ total for own, total in zip(full, sums.log_likelihood, strict=True)])
+    elpd = elpd - 0.5 * sums.variance + scale * rest @ w
+    products = sums.products + scale * ((value * w) @ value.T - (first * w) @ first.T)
+    bad = np.array([np.count_nonzero(each.k > MAX_K) for each in found])
+    for k, (model, own) in enumerate(zip(models, full, strict=True)):
+        if not own.good or bad[k] > MAX_BAD_K_SHARE * len(w):
+            many = f"k-hat is above {MAX_K} for {bad[k]} of {len(w)} rows left out: they hold its posterior in place"
+            warn(f"models[{model.name!r}] has no elpd: {many if own.good else own.trouble}")
+            elpd[k] = np.nan
+    order = np.argsort(-elpd, kind="stable")  # NaN last
+    best = order[0]
+    variance = products.diagonal() - elpd**2 / sums.weight
+    between = products.diagonal() + products[best, best] - 2.0 * products[best] - (elpd - elpd[best]) ** 2 / sums.weight
+    noise = np.array([_draws_variance(*each) for each in zip(models, sums.log_likelihood, found, strict=True)])
+    apart = w * (rest - rest[best])
+    sampling = 0.0 if scale == 1.0 else n_rows * (scale - 1.0) * apart.var(axis=1, ddof=1)
+    unknown = scale * (np.where(_heavy(found) | _heavy(found)[best], apart, 0.0) ** 2).sum(axis=1)
+    mcse = np.sqrt(noise + noise[best] + sampling + unknown)
+    mcse[best] = 0.0
+    table = pd.DataFrame(
+        {
+            "rank": np.argsort(order),
+            "elpd_loo": elpd,
+            "se": np.sqrt(np.maximum(variance, 0.0)),
+            "elpd_diff": elpd - elpd[best],
+            "dse": np.sqrt(np.maximum(between, 0.0)),
+            "diff_mcse": np.where(np.isnan(elpd), np.nan, mcse),
+            "pareto_k": [own.pareto_k for own in full],
+            "bad_k": bad,
+        },
+        index=pd.Index([model.name for model in models], name="model"),
+    )
+    return table.iloc[order]
+
+
+def _heavy(found: list[_Sampled]) -> NDArray[np.bool_]:
+    """Say which rows' e_n have no standard error of their own, shape (models, m)."""
+    return np.array([each.k > FINITE_K for each in found])
+
+
+def _draws_variance(model: LooDraws, log_likelihood: FloatArray, found: _Sampled) -> float:
+    """Return the Monte Carlo variance of one model's elpd: what a draw more or less would change."""
+    size = float(ess_mean(log_likelihood.reshape(*model.draws.shape[:2], 1))[0])
+    efficiency = min(size / len(log_likelihood), 1.0) if size > 0.0 else 1.0  # NaN where chains are too short to tell
+    return float(found.change @ found.change) / efficiency

@@ -1,0 +1,115 @@
+r"""One reading of the full data by several models: sums over all rows of what each model says of each.
+
+Models of one design share one reading; other designs are read in step with it, block by block, so that what two models
+say of a row can be multiplied. c_n = E l_n - var l_n / 2 over equally weighted draws is a model's first word on e_n,
+its log predictive density with row n left out (see `elpd`).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+
+import numpy as np
+
+from bayescore.coresets.draws.draw import Draw, hash_uniforms, merge
+from bayescore.data.opened import Opened
+from bayescore.diagnostics.loo_draws import LooDraws
+from bayescore.models.posterior import log_likelihood_tiles, moments_over_draws
+from bayescore.types import FloatArray, LabelArray, Likelihood, WeightedData
+from bayescore.validation import DataError
+
+ROWS = 1000  # whose e_n are computed
+_SEED = 2020  # of the rows' hash: the same data give the same rows
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """What some rows tell of the models of one design: c_n has shape (models, n)."""
+
+    labels: LabelArray
+    weights: FloatArray
+    log_likelihood: list[FloatArray]
+    variance: FloatArray
+    first: FloatArray
+    sample: Draw
+
+
+@dataclass(frozen=True, eq=False)
+class LooSums:
+    """What the pass keeps of all rows: sum w l_s of each model, sum w var l, the products sum w c c', and rows."""
+
+    log_likelihood: list[FloatArray]
+    variance: FloatArray
+    products: FloatArray
+    weight: float
+    samples: list[Draw]
+
+
+def _of_block(models: Sequence[tuple[FloatArray, Likelihood]], start: int, block: WeightedData) -> _Block:
+    """Return the sums of a block, its first row at position `start` of the data."""
+    first, variance, totals = np.empty((len(models), len(block))), np.zeros(len(models)), []
+    for k, (draws, link) in enumerate(models):
+        total = np.zeros(len(draws))
+        for rows, log_p in log_likelihood_tiles(draws, block, link):
+            w = block.weights[rows]
+            total += w @ log_p
+            mean, var = moments_over_draws(log_p)
+            first[k, rows] = mean - 0.5 * var
+            variance[k] += float(w @ var)
+        totals.append(total)
+    hashes = hash_uniforms(start, len(block), _SEED)
+    least = np.argpartition(hashes, ROWS)[:ROWS] if len(block) > ROWS else np.arange(len(block))
+    sample = Draw(hashes[least], start + least, np.ones_like(least), block.take(least), len(block))
+    return _Block(block.y, block.weights, totals, variance, first, sample)
+
+
+def _results(group: list[LooDraws], opened: Opened, block_rows: int) -> Iterator[_Block]:
+    models = [(model.flat, model.link) for model in group]
+    same_cuts = Opened(opened.rows, opened.design, progress=opened.progress, block_rows=block_rows)
+    return same_cuts.map(lambda start, block: _of_block(models, start, block), "comparing", canonical=True)
+
+
+def loo_pass(designs: list[list[LooDraws]], opened: list[Opened]) -> LooSums:
+    """Return the sums of all rows, the designs read in step.
+
+    Raises
+    ------
+    DataError
+        If the designs take other rows of the data.
+    """
+    step = min(each.block_rows for each in opened)
+    sums: LooSums | None = None
+    for blocks in zip_longest(*(_results(*each, step) for each in zip(designs, opened, strict=True))):
+        one = blocks[0]
+        if not all(_same_rows(one, other) for other in blocks[1:]):
+            raise DataError(
+                "the models' designs take other rows of data; leave rows with missing values out before coresets are "
+                "built"
+            )
+        first = np.concatenate([block.first for block in blocks])
+        found = LooSums(
+            [total for block in blocks for total in block.log_likelihood],
+            np.concatenate([block.variance for block in blocks]),
+            (first * one.weights) @ first.T,
+            float(one.weights.sum()),
+            [block.sample for block in blocks],
+        )
+        sums = found if sums is None else _added(sums, found)
+    assert sums is not None
+    return sums
+
+
+def _same_rows(one: _Block | None, other: _Block | None) -> bool:
+    if one is None or other is None:
+        return False
+    return np.array_equal(one.labels, other.labels) and np.array_equal(one.weights, other.weights)
+
+
+def _added(one: LooSums, other: LooSums) -> LooSums:
+    return LooSums(
+        [mine + theirs for mine, theirs in zip(one.log_likelihood, other.log_likelihood, strict=True)],
+        one.variance + other.variance,
+        one.products + other.products,
+        one.weight + other.weight,
+        [merge(pair, ROWS) for pair in zip(one.samples, other.samples, strict=True)],
+    )

@@ -1,0 +1,180 @@
+"""Differences of elpds and their errors: those of ArviZ where all rows are left out, unbiased where some are."""
+
+import arviz as az
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import bayescore as bc
+from bayescore.compat import ARVIZ_1
+from bayescore.diagnostics import loo_pass
+from bayescore.validation import DataError
+
+QUIET = {"progressbar": False}
+
+
+def table(n_rows, seed):
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({"a": rng.normal(size=n_rows), "b": rng.normal(size=n_rows)})
+    frame["c"] = rng.choice(["low", "mid", "high"], n_rows)
+    eta = frame["a"] - 0.3 * frame["b"] + 0.5 * (frame["c"] == "low")
+    frame["y"] = np.where(eta + rng.logistic(size=n_rows) > 0, "yes", "no")
+    return frame
+
+
+def sampled(core, **options):
+    quick = {"sampler": "mala", "draws": 250, "tune": 300, "chains": 2, "random_seed": 1}
+    return bc.sample(core, **QUIET, **{**quick, **options})
+
+
+@pytest.fixture(scope="module")
+def few():
+    """A table of 600 rows, and models of all of them: name to (posterior, rows)."""
+    frame = table(600, 0)
+    models = {}
+    for name, formula in {"all": "y ~ a + b + c", "one": "y ~ a"}.items():
+        rows = bc.full_data(frame, formula=formula, **QUIET)
+        models[name] = sampled(rows), rows
+    rows = models["all"][1]
+    models["probit"] = sampled(rows, likelihood="probit", random_seed=2), rows
+    return frame, models
+
+
+def in_arviz(idata, rows):
+    """Return ArviZ's own leave-one-out, its relative efficiency 1 as bayescore has it."""
+    both = idata.copy()
+    both["log_likelihood"] = xr.Dataset({"y": bc.log_likelihood(idata, rows)})
+    return az.loo(both, pointwise=True, reff=1.0)
+
+
+@pytest.fixture(scope="module")
+def theirs(few):
+    return {name: in_arviz(*given) for name, given in few[1].items()}
+
+
+def values(elpd):
+    return (elpd.elpd_i if ARVIZ_1 else elpd.loo_i).values
+
+
+def test_with_every_row_left_out_it_is_arvizs(few, theirs):
+    frame, models = few
+    found = bc.loo_compare(models, frame, **QUIET)
+    each = {name: values(elpd) for name, elpd in theirs.items()}
+    order = sorted(each, key=lambda name: -each[name].sum())
+    assert list(found.index) == order
+    assert list(found["rank"]) == [0, 1, 2]
+    best = each[order[0]]
+    for name in order:
+        apart = each[name] - best
+        row = found.loc[name]
+        assert row["elpd_loo"] == pytest.approx(each[name].sum(), abs=1e-6)
+        assert row["se"] == pytest.approx(np.sqrt(600 * each[name].var()), rel=1e-6)
+        assert row["elpd_diff"] == pytest.approx(apart.sum(), abs=1e-6)
+        assert row["dse"] == pytest.approx(np.sqrt(600 * apart.var()), rel=1e-6, abs=1e-6)
+        assert row["bad_k"] == 0
+        assert row["pareto_k"] == 0.0
+    worst = found.loc["one"]
+    assert worst["dse"] < 0.5 * np.hypot(worst["se"], found["se"].iloc[0])  # separate errors would say nothing
+
+
+def test_some_rows_tell_what_all_do(few, monkeypatch):
+    """60 of 600 rows by 25 seeds: the mean is within 4 standard errors of all rows' figure (false alarm 1e-3).
+
+    Sampled rows alone, scaled up, would have an sd of 3 `dse`; with the cumulants of all rows it is a sixtieth of that.
+    """
+    frame, models = few
+    whole = bc.loo_compare(models, frame, **QUIET)
+    monkeypatch.setattr(loo_pass, "ROWS", 60)
+    found = []
+    for seed in range(25):
+        monkeypatch.setattr(loo_pass, "_SEED", seed)
+        found.append(bc.loo_compare(models, frame, **QUIET).loc[whole.index])
+    for name in whole.index[1:]:
+        gaps = np.array([part.loc[name, "elpd_diff"] for part in found]) - whole.loc[name, "elpd_diff"]
+        assert abs(gaps.mean()) < 4.0 * gaps.std(ddof=1) / 5.0
+        assert gaps.std() < 0.05 * whole.loc[name, "dse"]
+        assert all(part.loc[name, "dse"] == pytest.approx(whole.loc[name, "dse"], rel=0.05) for part in found)
+        noise = np.array([part.loc[name, "diff_mcse"] for part in found])
+        assert gaps.std() < noise.mean() < 1.5 * whole.loc[name, "diff_mcse"]
+
+
+@pytest.mark.filterwarnings("ignore:The inplace keyword:DeprecationWarning")  # ArviZ 0.23 uses it
+def test_arvizs_compare_takes_what_loo_returns(few, theirs):
+    frame, models = few
+    own = {name: bc.loo(*given, frame, **QUIET) for name, given in models.items()}
+    for name, elpd in own.items():
+        assert type(elpd) is type(theirs[name])
+        np.testing.assert_allclose(values(elpd), values(theirs[name]), atol=1e-9)
+        np.testing.assert_allclose(elpd["pareto_k"].values, theirs[name]["pareto_k"].values, atol=1e-6)
+        for field in ("elpd", "se", "p") if ARVIZ_1 else ("elpd_loo", "se", "p_loo"):
+            assert elpd[field] == pytest.approx(theirs[name][field], rel=1e-6)
+        for field in ("n_samples", "n_data_points", "warning", "scale", "good_k"):
+            assert elpd[field] == theirs[name][field]
+        assert str(elpd) == str(theirs[name])
+    mine, reference = az.compare(own), az.compare(theirs)
+    pd.testing.assert_frame_equal(mine, reference, rtol=1e-3, atol=1e-6)
+    az.plot_compare(mine)
+
+
+@pytest.mark.statistical
+def test_coresets_tell_the_difference_that_all_rows_do():
+    """A coreset against MCMC on all of 20,000 rows: within 4 Monte Carlo errors of both (false alarm 1e-4)."""
+    frame = table(20_000, 3)
+    formulas = {"all": "y ~ a + b + c", "one": "y ~ a + c"}
+    cores = {name: bc.build_coreset(frame, formula=formula, size=200, random_state=0, **QUIET)
+             for name, formula in formulas.items()}  # fmt: skip
+    full = {name: bc.full_data(frame, formula=formula, **QUIET) for name, formula in formulas.items()}
+    small, whole = (
+        bc.loo_compare({name: (sampled(rows), rows) for name, rows in each.items()}, frame, **QUIET)
+        for each in (cores, full)
+    )
+    gap = abs(small.loc["one", "elpd_diff"] - whole.loc["one", "elpd_diff"])
+    noise = np.hypot(small.loc["one", "diff_mcse"], whole.loc["one", "diff_mcse"])
+    assert noise < 0.2 * whole.loc["one", "dse"]
+    assert gap < 4.0 * noise
+    assert small.loc["one", "dse"] == pytest.approx(whole.loc["one", "dse"], rel=0.1)
+    certificate = bc.certify(sampled(cores["one"], draws=2000), cores["one"], frame, **QUIET)
+    assert small.loc["one", "elpd_loo"] == pytest.approx(certificate.elpd_loo, abs=4.0 * certificate.elpd_loo_mcse + 1)
+    moved = bc.loo_compare(
+        {"one": (certificate.idata, cores["one"]), "all": (sampled(cores["all"]), cores["all"])}, frame, **QUIET
+    )
+    assert moved.loc["one", "pareto_k"] == 0.0
+    assert abs(moved.loc["one", "elpd_diff"] - whole.loc["one", "elpd_diff"]) < 4.0 * noise
+
+
+def test_draws_far_from_the_full_posterior_have_no_elpd():
+    frame = table(20_000, 3)
+    good, bad = (
+        bc.build_coreset(frame, formula="y ~ a + b", method=method, size=60, random_state=0, **QUIET)
+        for method in ("calibrated", "uniform")
+    )
+    posteriors = {"good": (sampled(good), good), "bad": (sampled(bad), bad)}
+    with pytest.warns(UserWarning, match=r"models\['bad'\] has no elpd.*certificate\.idata"):
+        found = bc.loo_compare(posteriors, frame, **QUIET)
+    assert np.isnan(found.loc["bad", ["elpd_loo", "se", "elpd_diff", "dse", "diff_mcse"]].astype(float)).all()
+    assert found.loc["good", "elpd_diff"] == 0.0
+    with pytest.raises(DataError, match="too far from the full data's posterior"):
+        bc.loo(*posteriors["bad"], frame, **QUIET)
+
+
+def test_bad_input_is_named(few):
+    frame, models = few
+    idata, rows = models["all"]
+    with pytest.raises(DataError, match="models has 1 entries"):
+        bc.loo_compare({"a": (idata, rows)}, frame)
+    with pytest.raises(TypeError, match=r"models\['a'\] is a .*; give \(posterior, coreset\)"):
+        bc.loo_compare({"a": idata, "b": idata}, frame)
+    with pytest.raises(TypeError, match="a DataFrame stands for the coreset"):
+        bc.loo_compare({"a": (idata, frame), "b": (idata, rows)}, frame)
+    with pytest.raises(DataError, match="the draws are of another coreset's posterior"):
+        bc.loo_compare({"a": (idata, rows.take(slice(300))), "b": (idata, rows)}, frame)
+    with pytest.raises(DataError, match="total weight"):
+        bc.loo_compare(models, frame[:500], **QUIET)
+    with pytest.raises(ValueError, match="max_draws=5 must"):
+        bc.loo(idata, rows, frame, max_draws=5)
+    double = bc.full_data(frame, formula="y ~ a", weights=np.full(600, 2.0), **QUIET)
+    with pytest.raises(DataError, match="total weight"):
+        bc.loo(sampled(double), double, frame, **QUIET)
+    with pytest.raises(DataError, match="weight other than 1"):
+        bc.loo(sampled(double), double, double, **QUIET)
