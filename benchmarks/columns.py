@@ -7,8 +7,8 @@ the normal approximation of the full data, in sds, relatively and plain; "expect
 "counting" is the share of its draws that still count once they are moved to the full data's posterior and weighed.
 
 The draws that are certified are MALA's (`THIN` transitions each); "corrected" are the largest errors of the corrected
-draws, two standard errors of draws and reference off, against the full data's posterior by importance sampling from its
-normal approximation: exact figures of the normal, plus what the weights change in them. Of w8a that covers too little.
+draws, two standard errors of draws and reference off, against the full data's posterior by `importance`, which covers
+too little of w8a's.
 """
 
 import sys
@@ -24,10 +24,8 @@ import numpy as np
 import bayescore as bc
 from bayescore.coresets.calibration import fits
 from bayescore.coresets.calibration.trial import Trial
-from bayescore.diagnostics.errors import correlation_influence, moments, moments_mcse
-from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.newton import Mode
-from bayescore.models.posterior import log_likelihoods, log_priors
+from benchmarks.importance import by_importance, correlations, gaps
 from benchmarks.problems import load
 from benchmarks.sources import peak_mb
 from benchmarks.tables import publish
@@ -36,8 +34,7 @@ SETS = ("50", "200", "500", "w8a_train", "200 of 1e6 rows")
 N = 100_000
 PRIOR = bc.Normal(0, 4)
 THIN = 10
-PROPOSALS = 4000
-LEAST_COUNTING = 0.05  # of the proposals, below which the reference is none
+LEAST_SHARE = 0.05  # of the reference's draws, below which it is none
 
 
 def rows_of(name: str) -> tuple[Any, Any]:
@@ -57,50 +54,18 @@ def timed(work: Callable[[], Any]) -> tuple[Any, float, float]:
     return found, time.perf_counter() - wall, time.process_time() - cpu
 
 
-def correlations(covariance: np.ndarray) -> np.ndarray:
-    """Return a covariance as correlations."""
-    sd = np.sqrt(np.diagonal(covariance))
-    return covariance / sd / sd[:, None]
-
-
-def truth(data: bc.Coreset, full: Mode, link: str = "logistic") -> tuple[np.ndarray, ...] | None:
-    """Return means, sds and correlations of the full data's posterior, then their standard errors."""
-    z = np.random.default_rng(0).standard_normal((PROPOSALS, data.n_features))
-    x = full.beta + z @ full.factor.T
-    ratio = log_likelihoods(x, data, check_likelihood(link)) + log_priors(x, PRIOR)[0] + 0.5 * (z**2).sum(axis=1)
-    w = np.exp(ratio - ratio.max())
-    w /= w.sum()
-    if 1.0 / (w @ w) < LEAST_COUNTING * len(w):
-        return None
-    change = w - 1.0 / len(w)
-    mean = w @ x
-    sd, plain = np.sqrt(w @ (x - mean) ** 2), x.std(axis=0)
-    weighed, even = (x - mean) / sd, (x - x.mean(axis=0)) / plain
-    r = (weighed.T * w) @ weighed - even.T @ even / len(w) + correlations(full.covariance)
-    noise = change**2 @ ((x - mean) / sd) ** 2, 0.25 * change**2 @ (weighed**2 - 1.0) ** 2
-    return (
-        full.beta + change @ x, full.sd * sd / plain, r,
-        *(np.sqrt(each) for each in noise), np.sqrt(correlation_influence(weighed, change**2)),
-    )  # fmt: skip
-
-
 def corrected(core: bc.Coreset, data: bc.Coreset, full: Mode) -> dict[str, Any]:
     """Return the certificate's seconds and word, and the largest errors of the corrected draws."""
     idata = bc.sample(core, "logistic", PRIOR, "mala", thin=THIN, random_seed=0, progressbar=False)
     certificate, seconds, cpu = timed(lambda: bc.certify(idata, core, data, progressbar=False))
     row = {"certify, s": seconds, "its processor seconds": cpu, "level": str(certificate.level)}
-    known = truth(data, full)
-    if certificate.idata is None or known is None:
+    if certificate.idata is None:
         return row
-    draws = certificate.idata.posterior["beta"].values
-    own, noise = moments(draws.reshape(-1, draws.shape[2])), moments_mcse(draws)
-    mean, sd, r, *errors = known
-    gaps = (own.mean - mean) / sd, own.sd / sd - 1.0, own.correlation - r
-    noises = noise.mean / sd, noise.sd / sd, noise.correlation
-    names = "corrected mean", "corrected sd", "corrected correlation"
-    for kind, gap, a, b in zip(names, gaps, noises, errors, strict=True):
-        row[kind] = float((np.abs(gap) - 2.0 * np.hypot(a, b)).max())
-    return row
+    known = by_importance(data, full, "logistic", PRIOR)
+    if known.share < LEAST_SHARE:
+        return row
+    errors = gaps(certificate.idata.posterior["beta"].values, known)
+    return row | {f"corrected {kind}": errors[f"{kind} beyond"] for kind in ("mean", "sd", "correlation")}
 
 
 def study(name: str) -> dict[str, Any]:

@@ -1,0 +1,81 @@
+r"""Figures of the full data's posterior by importance sampling from its normal approximation N(m, C) at the MAP.
+
+.. math:: \mathrm E f = \mathrm E_N f + \sum_s (w_s - 1/S) f(\theta_s), \qquad w_s \propto p(\theta_s) / N(\theta_s)
+
+with the normal's own mean, sds and correlations exact: nearly normal posteriors, of which weights change little, are
+known many times better than from as many draws. `share` is the part of the draws that count, 1 / (S sum w^2).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+import bayescore as bc
+from bayescore.diagnostics.errors import correlation_influence, moments, moments_mcse
+from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.newton import Mode
+from bayescore.models.posterior import log_likelihoods, log_priors
+
+PROPOSALS = 4000
+
+
+class Known(NamedTuple):
+    """Means, sds and correlations of a posterior, shapes (D,), (D,) and (D, D), and standard errors of each."""
+
+    mean: np.ndarray
+    sd: np.ndarray
+    correlation: np.ndarray
+    mean_error: np.ndarray
+    sd_error: np.ndarray
+    correlation_error: np.ndarray
+    share: float = 1.0
+
+
+def correlations(covariance: np.ndarray) -> np.ndarray:
+    """Return a covariance as correlations."""
+    sd = np.sqrt(np.diagonal(covariance))
+    return covariance / sd / sd[:, None]
+
+
+def by_importance(data: bc.Coreset, full: Mode, link: str, prior: bc.Normal) -> Known:
+    """Return the figures of the posterior of `data`, whose MAP is `full`."""
+    z = np.random.default_rng(0).standard_normal((PROPOSALS, data.n_features))
+    x = full.beta + z @ full.factor.T
+    ratio = log_likelihoods(x, data, check_likelihood(link)) + log_priors(x, prior)[0] + 0.5 * (z**2).sum(axis=1)
+    w = np.exp(ratio - ratio.max())
+    w /= w.sum()
+    change = w - 1.0 / len(w)
+    mean, plain = w @ x, x.std(axis=0)
+    sd = np.sqrt(w @ (x - mean) ** 2)
+    weighed, even = (x - mean) / sd, (x - x.mean(axis=0)) / plain
+    return Known(
+        full.beta + change @ x,
+        full.sd * sd / plain,
+        correlations(full.covariance) + (weighed.T * w) @ weighed - even.T @ even / len(w),
+        sd * np.sqrt(change**2 @ weighed**2),
+        sd * 0.5 * np.sqrt(change**2 @ (weighed**2 - 1.0) ** 2),
+        np.sqrt(correlation_influence(weighed, change**2)),
+        float(1.0 / (len(w) * (w @ w))),
+    )
+
+
+def of_draws(draws: np.ndarray) -> Known:
+    """Return the figures of draws, shape (chains, draws, D)."""
+    own, noise = moments(draws.reshape(-1, draws.shape[2])), moments_mcse(draws)
+    return Known(own.mean, own.sd, own.correlation, noise.mean, noise.sd, noise.correlation)
+
+
+def gaps(draws: np.ndarray, truth: Known) -> dict[str, float]:
+    """Return the largest errors of draws: of a mean in sds, of an sd (relative) and of a correlation.
+
+    "beyond" are those with two standard errors, of draws and truth, off.
+    """
+    own, found = of_draws(draws), {}
+    for kind, gap, a, b in (
+        ("mean", (own.mean - truth.mean) / truth.sd, own.mean_error / truth.sd, truth.mean_error / truth.sd),
+        ("sd", own.sd / truth.sd - 1.0, own.sd_error / truth.sd, truth.sd_error / truth.sd),
+        ("correlation", own.correlation - truth.correlation, own.correlation_error, truth.correlation_error),
+    ):
+        found[kind] = float(np.abs(gap).max())
+        found[f"{kind} beyond"] = float((np.abs(gap) - 2.0 * np.hypot(a, b)).max())
+    return found
