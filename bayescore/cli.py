@@ -60,6 +60,7 @@ def build(args: argparse.Namespace, console: Console) -> None:
         args.rows,
         label=args.label,
         weights=args.weights,
+        offset=args.offset,
         formula=args.formula,
         likelihood=args.likelihood,
         method=args.method,
@@ -143,7 +144,8 @@ def certify(args: argparse.Namespace, console: Console) -> None:
     core = read_coreset(args.core)
     idata = load_posterior(args.posterior)
     label = core.label if args.label is None else args.label
-    found = check(idata, core, args.rows, label=label, weights=args.weights, progressbar=not args.quiet)
+    beside = {"weights": args.weights, "offset": args.offset}
+    found = check(idata, core, args.rows, label=label, **beside, progressbar=not args.quiet)
     table = Table("feature", box=None)
     for heading in ("mean", "sd", "corrected mean", "corrected sd", "error of mean (sd)"):
         table.add_column(heading, justify="right")
@@ -155,7 +157,8 @@ def certify(args: argparse.Namespace, console: Console) -> None:
     console.print(repr(found))
     if args.output:
         words = ["bayescore", "certify", str(args.posterior), str(args.core), str(args.rows), "--label", label]
-        words += ["--weights", args.weights] if args.weights else []
+        for name, column in beside.items():
+            words += [f"--{name}", column] if column else []
         command = shlex.join([*words, "-o", str(args.output)])
         write_certificate(found, idata, core, args.output, command=command)
         console.print(f"wrote {args.output}")
@@ -246,6 +249,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("rows", type=Path, help="Parquet file, or folder of them")
     p.add_argument("--label", help="column of the labels; a formula's left side names it too")
     p.add_argument("--weights", help="column of the weights")
+    p.add_argument("--offset", help="column of known parts of the linear predictor, such as log exposures")
     p.add_argument("--formula", help="label and terms, such as 'clicked ~ age * device + log(price)'")
     p.add_argument("--likelihood", default="logistic", help=f"{links} (default: %(default)s)")
     p.add_argument(
@@ -276,6 +280,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("rows", type=Path, help="Parquet file, or folder, that the coreset was built from")
     p.add_argument("--label", help="column of the labels (default: the coreset's)")
     p.add_argument("--weights", help="column of the weights")
+    p.add_argument("--offset", help="column of the offsets (default: the coreset's)")
     p.add_argument("-o", "--output", type=Path, help="HTML file to write")
     p.add_argument("--corrected", type=Path, help="netCDF file for the corrected draws")
     p.set_defaults(run=certify)

@@ -18,6 +18,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from bayescore.coresets.build import build_coreset
 from bayescore.coresets.method import Method
 from bayescore.data.sources.array import array_source
+from bayescore.data.sources.roles import Roles
 from bayescore.models.priors import PRIORS, Normal, Prior, check_prior
 from bayescore.samplers.inference_data import coefficients
 from bayescore.samplers.predict import log_predictive, predict_proba
@@ -115,7 +116,7 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         used = weights > 0.0
         raw, labels, weights = X[used], np.asarray(y)[used], weights[used]
-        rows = array_source(raw, labels, None, weights * self._class_weights(labels, weights))
+        rows = array_source(raw, Roles(y=labels, weights=weights * self._class_weights(labels, weights)))
         if (names := getattr(self, "feature_names_in_", None)) is not None:
             rows = replace(rows, design=Design(tuple(f"{name}_" if name in _TAKEN else str(name) for name in names)))
         rng = np.random.default_rng(self._seed())

@@ -75,3 +75,6 @@ ALARM = 0.01
 MAX_TOTAL_WEIGHT = 1e15
 """Sum of the weights, and so of any, above which rows are refused: a fitted mode is off by 1.1e-9 sqrt(weight)
 posterior sds, from rounding (measured, 5 columns: 0.02 sd at 4e14, 2 sd at 4e18); weights are then meant relatively."""
+
+MAX_OFFSET = 1e4
+"""Size of an offset up to which likelihoods are finite (`types.Likelihood`); more is an exposure, not its logarithm."""

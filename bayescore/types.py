@@ -6,7 +6,7 @@ positive weights. Whatever takes one takes the others, so coresets compose.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
@@ -19,6 +19,8 @@ IntArray = NDArray[np.int64]
 LabelArray = NDArray[np.int8]
 
 A = TypeVar("A", bound=NDArray[Any])
+
+NO_SHIFT: FloatArray = np.empty(0)  # what compiled kernels take where rows have no offsets
 
 
 def read_only(array: A) -> A:
@@ -42,16 +44,20 @@ class WeightedData:
         Positive weights: a row of weight w counts as w rows.
     index : int64 array, shape (n,)
         Number of each row in the data that it comes from.
+    offset : array, shape (n,), optional
+        Known part o_n of each row's linear predictor, x_n . beta + o_n.
     """
 
     X: FloatArray
     y: LabelArray
     weights: FloatArray
     index: IntArray
+    offset: FloatArray | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        for name in ("X", "y", "weights", "index"):
-            object.__setattr__(self, name, read_only(getattr(self, name)))
+        for name in ("X", "y", "weights", "index", "offset"):
+            if (array := getattr(self, name)) is not None:
+                object.__setattr__(self, name, read_only(array))
 
     def __len__(self) -> int:
         return len(self.y)
@@ -66,9 +72,33 @@ class WeightedData:
         """Signed rows z_n = y_n x_n, shape (n, D): all that a symmetric likelihood sees."""
         return self.X * self.y[:, None]
 
+    @property
+    def shift(self) -> FloatArray:
+        """Signed offsets y_n o_n, shape (n,), as compiled kernels take them: `NO_SHIFT` where there are none."""
+        return NO_SHIFT if self.offset is None else self.offset * self.y
+
+    def shifted(self, eta: FloatArray) -> FloatArray:
+        """Return z . beta, shape (n,) or (n, S), with the signed offsets added: the signed linear predictor."""
+        if self.offset is None:
+            return eta
+        return eta + (self.shift if eta.ndim == 1 else self.shift[:, None])
+
+    @property
+    def signed(self) -> "WeightedData":
+        """The signed rows, and their offsets, as rows whose labels are all +1."""
+        positive = np.ones(len(self), dtype=np.int8)
+        offset = None if self.offset is None else self.shift
+        return WeightedData(np.ascontiguousarray(self.Z), positive, self.weights, self.index, offset=offset)
+
+    def mirrored(self, sign: int) -> Self:
+        """Return the rows of which -beta is as likely as beta is of these, if `sign` is -1."""
+        return replace(self, y=self.y * sign, offset=None if self.offset is None else self.offset * sign)
+
     def take(self, which: NDArray[Any] | slice) -> Self:
         """Return the rows `which` (integers, a mask or a slice), in that order."""
-        return replace(self, X=self.X[which], y=self.y[which], weights=self.weights[which], index=self.index[which])
+        offset = None if self.offset is None else self.offset[which]
+        X, y, weights, index = self.X[which], self.y[which], self.weights[which], self.index[which]
+        return replace(self, X=X, y=y, weights=weights, index=index, offset=offset)
 
     def with_weights(self, weights: FloatArray) -> Self:
         """Return the same rows with other weights, shape (n,)."""
@@ -82,6 +112,7 @@ def stack(parts: Sequence[WeightedData]) -> WeightedData:
         np.concatenate([part.y for part in parts]),
         np.concatenate([part.weights for part in parts]),
         np.concatenate([part.index for part in parts]),
+        offset=None if parts[0].offset is None else np.concatenate([part.offset for part in parts]),
     )
 
 
@@ -99,14 +130,16 @@ def _scale(raw: FloatArray, center: FloatArray, scale: FloatArray, design: Float
 class Design:
     """How raw features become the columns of a design matrix.
 
-    Column d is (raw_d - center_d) / scale_d; with `intercept`, a column of ones stands first. A coreset and
-    its posterior remember their design, so that predictions take raw features.
+    Column d is (raw_d - center_d) / scale_d; with `intercept`, a column of ones stands first. `offset` is what the
+    known part of rows' linear predictors is called, None where they have none. A coreset and its posterior remember
+    their design, so that predictions take raw features.
     """
 
     raw_names: tuple[str, ...]
     intercept: bool = False
     center: tuple[float, ...] | None = None
     scale: tuple[float, ...] | None = None
+    offset: str | None = field(default=None, kw_only=True)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -154,6 +187,10 @@ class Design:
         _scale(np.asarray(raw, dtype=np.float64), center, scale, design)
         return design
 
+    def rows(self, block: WeightedData) -> WeightedData:
+        """Return a block of raw features as rows of the design matrix."""
+        return WeightedData(self.transform(block.X), block.y, block.weights, block.index, offset=block.offset)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as plain JSON values."""
         return {
@@ -161,6 +198,7 @@ class Design:
             "intercept": self.intercept,
             "center": None if self.center is None else list(self.center),
             "scale": None if self.scale is None else list(self.scale),
+            **({} if self.offset is None else {"offset": self.offset}),
         }
 
     @classmethod
@@ -172,7 +210,45 @@ class Design:
             bool(fields["intercept"]),
             None if center is None else tuple(center),
             None if scale is None else tuple(scale),
+            offset=fields.get("offset"),
         )
+
+
+@dataclass(frozen=True)
+class Lifted(Design):
+    """A design whose last column is the offset, as `Opened.lifted` has rows.
+
+    With the coefficient 1 such rows are those with an offset: what bounds the likelihood of rows at all coefficients
+    bounds theirs.
+    """
+
+    base: Design = Design(())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the design matrix's columns."""
+        return (*self.base.names, str(self.base.offset))
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether the design matrix is the raw matrix."""
+        return False
+
+    def rows(self, block: WeightedData) -> WeightedData:
+        """Return a block of raw features as rows of the design matrix, the offset last."""
+        return lifted(self.base.rows(block))
+
+
+def lifted(rows: WeightedData) -> WeightedData:
+    """Return rows with their offset as last column; as they are if they have none."""
+    if rows.offset is None:
+        return rows
+    return replace(rows, X=np.column_stack([rows.X, rows.offset]), offset=None)
+
+
+def unlifted(rows: WeightedData) -> WeightedData:
+    """Return rows with their last column as offset."""
+    return replace(rows, X=np.ascontiguousarray(rows.X[:, :-1]), offset=rows.X[:, -1].copy())
 
 
 class Readable(Protocol):

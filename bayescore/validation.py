@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayescore.limits import MAX_TOTAL_WEIGHT
+from bayescore.limits import MAX_OFFSET, MAX_TOTAL_WEIGHT
 from bayescore.types import FloatArray, LabelArray
 
 _TOO_HEAVY = (
@@ -258,18 +258,38 @@ def check_finite(block: NDArray[Any], names: tuple[str, ...], start: int, where:
     )
 
 
-def check_weights(weights: Any, n_rows: int, name: str = "weights", start: int = 0) -> FloatArray:
-    """Return `weights`, of rows start, start + 1, ... of the data, as positive finite floats, shape (n_rows,)."""
-    check_unmasked(weights, name)
+def _floats(values: Any, n_rows: int, name: str, one: str) -> FloatArray:
+    """Return `values` as floats, shape (n_rows,)."""
+    check_unmasked(values, name)
     try:
-        given = np.asarray(weights)
+        given = np.asarray(values)
         if given.dtype.kind in "cmM":  # which NumPy would turn into floats
             raise TypeError
         array = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         raise DataError(f"{name} must be numbers, one for each row") from None
     if array.shape != (n_rows,):
-        raise DataError(f"{name} has shape {array.shape}; it must be ({n_rows},), one weight for each row")
+        raise DataError(f"{name} has shape {array.shape}; it must be ({n_rows},), one {one} for each row")
+    return array
+
+
+def check_offset(offset: Any, n_rows: int, name: str = "offset", start: int = 0) -> FloatArray:
+    """Return `offset`, of rows start, start + 1, ... of the data, as finite floats, shape (n_rows,)."""
+    array = _floats(offset, n_rows, name, "offset")
+    bad = ~(np.abs(array) <= MAX_OFFSET)
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise RowError(
+            f"{name} is {array[row]:g} in row {start + row}; offsets are finite parts of the linear predictor, at most "
+            f"{MAX_OFFSET:g} in size: give log(exposure) for an exposure, and drop or impute missing ones",
+            start + row,
+        )
+    return np.ascontiguousarray(array)
+
+
+def check_weights(weights: Any, n_rows: int, name: str = "weights", start: int = 0) -> FloatArray:
+    """Return `weights`, of rows start, start + 1, ... of the data, as positive finite floats, shape (n_rows,)."""
+    array = _floats(weights, n_rows, name, "weight")
     bad = ~(np.isfinite(array) & (array > 0.0))
     if bad.any():
         row = int(np.argmax(bad))

@@ -75,9 +75,7 @@ def files(n: int) -> Iterator[tuple[Path, dict[str, Path]]]:
 def newton(opened: Opened) -> None:
     """Run one pass for a log-likelihood, its gradient and Hessian at 0."""
     likelihood, theta = check_likelihood("logistic"), np.zeros(opened.n_features)
-    for _ in opened.map(
-        lambda _, block: likelihood_terms(theta, block.X, block.weights, likelihood, block.y), canonical=True
-    ):
+    for _ in opened.map(lambda _, block: likelihood_terms(theta, block, likelihood), canonical=True):
         pass
 
 

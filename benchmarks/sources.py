@@ -162,7 +162,7 @@ def passes(n: int = N) -> None:
         def newton(likelihood: Likelihood) -> list[Terms]:
             return list(
                 opened.map(
-                    lambda _, block: likelihood_terms(mode.theta, block.X, block.weights, likelihood, block.y),
+                    lambda _, block: likelihood_terms(mode.theta, block, likelihood),
                     canonical=True,
                 )
             )

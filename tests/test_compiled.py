@@ -16,7 +16,7 @@ from bayescore.types import WeightedData
 
 rng = np.random.default_rng(0)
 rows = WeightedData(rng.normal(size=(1000, 4)), np.ones(1000, np.int8), rng.uniform(0.1, 5.0, 1000), np.arange(1000))
-terms = likelihood_terms(np.ones(4), rows.X, rows.weights, LIKELIHOODS["logistic"], rows.y)
+terms = likelihood_terms(np.ones(4), rows, LIKELIHOODS["logistic"])
 print(block_factor(rows).tobytes().hex(), terms.precision.tobytes().hex(), terms.value.hex())
 """
 

@@ -28,6 +28,7 @@ def build_coreset(
     size: int | str = "auto",
     label: str | None = None,
     weights: Any = None,
+    offset: Any = None,
     formula: str | None = None,
     intercept: bool = False,
     standardize: bool = False,
@@ -70,6 +71,10 @@ def build_coreset(
         Column of the labels.
     weights : array or str, optional
         Positive weights of the rows, or the name of their column.
+    offset : array or str, optional
+        Known part o_n of each row's linear predictor, x_n . beta + o_n, or the name of its column, which is then no
+        feature: log(exposure), a case-control correction, another model's prediction. Blocks bring it fourth, as
+        (X, y, weights, offset), with None for unit weights.
     formula : str, optional
         Label and terms in R's syntax, "clicked ~ age * device + log(price)", as `formulaic` reads it: interactions,
         ``C(x, Sum)``, ``I(x**2)``, ``center``, ``scale``, ``poly``, splines ``bs`` and ``cr``. Levels, centers and
@@ -129,7 +134,9 @@ def build_coreset(
     if is_stream(data):
         check_once(chosen, standardize)
     _check_design(data, intercept, standardize, formula)
-    opened = open_designed(data, y, formula=formula, label=label, weights=weights, once=True, progress=progressbar)
+    opened = open_designed(
+        data, y, formula=formula, label=label, weights=weights, offset=offset, once=True, progress=progressbar
+    )
     core = build_opened(opened, chosen, wanted, seed, link, intercept=intercept, standardize=standardize)
     return _of(data, core)
 
@@ -173,6 +180,7 @@ def full_data(
     likelihood: str | None = None,
     label: str | None = None,
     weights: Any = None,
+    offset: Any = None,
     formula: str | None = None,
     intercept: bool = False,
     standardize: bool = False,
@@ -188,12 +196,14 @@ def full_data(
     link = _likelihood_of(data, likelihood)
     _check_design(data, intercept, standardize, formula)
     if design is None:
-        opened = open_designed(data, y, formula=formula, label=label, weights=weights, progress=progressbar)
+        opened = open_designed(
+            data, y, formula=formula, label=label, weights=weights, offset=offset, progress=progressbar
+        )
         opened = _designed(opened, intercept, standardize)
     else:
         if intercept or standardize or formula is not None:
             raise ValueError("design brings its own columns; leave out formula, intercept and standardize")
-        opened = open_in(design, data, y, label=label, weights=weights, progress=progressbar)
+        opened = open_in(design, data, y, label=label, weights=weights, offset=offset, progress=progressbar)
     _ = opened.scan  # checks the rows
     return _of(
         data, _finished(opened.gathered(), opened, method="full", likelihood=link.name, params={}, random_state=0)

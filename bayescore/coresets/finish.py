@@ -12,7 +12,7 @@ def check_names(design: Design, label: str, intercept: bool) -> None:
     """Raise if a column has a name that the coreset needs for one of its own."""
     if intercept and "intercept" in (*design.raw_names, label):
         raise DataError("intercept=True, but the data have a column 'intercept'; drop it or leave intercept=False")
-    for name in ("weight", label):
+    for name in ("weight", label, *([] if design.offset is None else ["offset"])):
         if name in design.names:
             raise DataError(f"a feature is named {name!r}, as a column of the coreset's file; rename the feature")
 
@@ -24,4 +24,4 @@ def finish(rows: WeightedData, **about: Any) -> Coreset:
             f"all {len(rows)} rows of the coreset have one label; the posterior will be driven by the prior: "
             "ask for a larger size"
         )
-    return Coreset(rows.X, rows.y, rows.weights, rows.index, version=version("bayescore"), **about)
+    return Coreset(rows.X, rows.y, rows.weights, rows.index, offset=rows.offset, version=version("bayescore"), **about)

@@ -9,6 +9,9 @@ log-likelihood is unbiased, whatever the likelihood and the scores. The guarante
 
 When to use it: it needs no fit of the model and never misses a row that alone carries a direction; but as with every
 draw by importance, posterior means are off by about sqrt(N / M) posterior standard deviations.
+
+Known offsets of rows are to the scores one more column: the bounds hold for any coefficient of it, 1 among them. D and
+mu are then those of the rows with that column.
 """
 
 import math
@@ -26,7 +29,7 @@ from bayescore.coresets.scores.leverage import leverage_scores as leverage_score
 from bayescore.data.opened import Opened
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.sources import as_source
-from bayescore.types import FloatArray, IntArray, Likelihood, WeightedData
+from bayescore.types import FloatArray, IntArray, Likelihood, WeightedData, lifted
 from bayescore.validation import DataError, check_choice, check_integer, check_positive
 
 # Rates are whole multiples of 2^-44. s_n >= w_n / W, so none is below 1 as long as W / w_n <= 2^44 = 1.8e13; s_n < 4,
@@ -210,15 +213,15 @@ class Leverage(Reducing):
             If `epsilon` asks for more draws than there are rows.
         """
         score_seed, draw_seed = np.random.default_rng(seed).integers(2**63, size=2).tolist()
-        scan = opened.scan
+        seen, scan = opened.lifted(), opened.scan
         weight_total, draws = scan.weight_total, self.draws(opened, size)
         delta = DELTA if self.delta is None else self.delta
         with one_blas_thread():
-            white, score = scorer(opened, self.scores, self.project, score_seed)
+            white, score = scorer(seen, self.scores, self.project, score_seed)
             check_rank(white)
             if self.epsilon is not None and self.mu is not None:
                 span = weight_total / scan.smallest_weight
-                draws = leverage_size(opened.n_features, self.epsilon, delta, self.mu, span, 2.0 * (white.rank + 1))
+                draws = leverage_size(seen.n_features, self.epsilon, delta, self.mu, span, 2.0 * (white.rank + 1))
                 if draws > scan.n_rows:
                     raise ValueError(
                         f"epsilon={self.epsilon:g} and mu={self.mu:g} need {draws} draws, more than the {scan.n_rows} "
@@ -226,7 +229,7 @@ class Leverage(Reducing):
                     )
             drawn = draw(
                 opened,
-                lambda block: rates_of(score(block), block.weights, weight_total),
+                lambda block: rates_of(score(lifted(block)), block.weights, weight_total),
                 draws,
                 draw_seed,
                 canonical=True,
@@ -250,5 +253,5 @@ class Leverage(Reducing):
         if asked.mu is None or not self.mu_likelihoods or abs(int(rows.y.sum(dtype=np.int64))) == len(rows):
             return Reduced(built.rows, math.nan)
         span, total = opened.scan.weight_total / opened.scan.smallest_weight, built.facts.score_total
-        epsilon = leverage_epsilon(rows.n_features, asked.size, asked.delta, asked.mu, span, total)
+        epsilon = leverage_epsilon(lifted(rows).n_features, asked.size, asked.delta, asked.mu, span, total)
         return Reduced(built.rows, epsilon)

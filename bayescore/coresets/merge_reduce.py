@@ -197,7 +197,7 @@ class MergeReduce(Method):
         """Return the method's own answer, and what is known of its errors and of those of the nodes."""
         # a stream may not know yet which label is +1, and draws from a mirrored posterior are other draws
         sign = rows.y[0]
-        own = method.answered(replace(rows, y=rows.y * sign), asked)
+        own = method.answered(rows.mirrored(sign), asked)
         mode = method.mode(rows, asked.likelihood)
         carried = [error for node in tree.nodes for error in tree.errors_at(node, mode.beta)]
         below = mode_error(carried, mode.terms.precision)
@@ -205,7 +205,7 @@ class MergeReduce(Method):
         _warn_of(mean_error, own.sd_error, below)
         sd_error = max(own.sd_error, below)
         facts = replace(facts, answer=own.facts, mean_error=mean_error, sd_error=sd_error, tree_error=below)
-        return Built(replace(own.rows, y=own.rows.y * sign), facts, self)
+        return Built(own.rows.mirrored(sign), facts, self)
 
 
 MergeReduce.__doc__ = (MergeReduce.__doc__ or "").replace("{reductions}", ", ".join(map(repr, REDUCTIONS)))

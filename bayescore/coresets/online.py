@@ -25,7 +25,7 @@ from bayescore.coresets.trees.incremental import BlockStream, rows_from_arrays, 
 from bayescore.data.checkpoint import Arrays
 from bayescore.data.opened import Opened
 from bayescore.data.passes.cutter import block_rows
-from bayescore.types import FloatArray, Likelihood, WeightedData
+from bayescore.types import FloatArray, Likelihood, WeightedData, lifted
 from bayescore.validation import RandomState, one_seed
 
 
@@ -50,9 +50,10 @@ class OnlineState:
     drawn: Draw | None = None
 
     def absorb(self, block: WeightedData, part: FloatArray) -> Self:
-        """Return the state with another canonical block, whose R factor is `part`."""
-        factor, weight = joined_factor(self.factor, part), self.weight + float(block.weights.sum())
-        rates = rates_of(whitening(factor).leverage(block), block.weights, weight)
+        """Return the state with another canonical block, whose R factor is `part`: an offset is a column to both."""
+        before_it = self.factor if self.n_rows else np.empty((0, part.shape[1]))
+        factor, weight = joined_factor(before_it, part), self.weight + float(block.weights.sum())
+        rates = rates_of(whitening(factor).leverage(lifted(block)), block.weights, weight)
         before = [] if self.drawn is None else [self.drawn]
         late = min((drawn.horizon(self.size) for drawn in before), default=np.inf)
         new = block_draw(block, self.n_rows, rates, self.size, self.seed, late=late)
@@ -89,7 +90,7 @@ def online_pass(opened: Opened, size: int, seed: int) -> OnlineState:
     """
     state = empty_state(size, seed, opened.n_features)
     for block, part in opened.map(
-        lambda _, block: (block, block_factor(block)), "drawing rows", canonical=True, here=True
+        lambda _, block: (block, block_factor(lifted(block))), "drawing rows", canonical=True, here=True
     ):
         state = state.absorb(block, part)
     return state
@@ -169,7 +170,7 @@ class OnlineCoreset(BlockStream[OnlineState]):
         return empty_state(self.size, self.random_state, n_features)
 
     def _absorbed(self, state: OnlineState, block: WeightedData) -> OnlineState:
-        return state.absorb(block, block_factor(block))
+        return state.absorb(block, block_factor(lifted(block)))
 
     def _answer(self, state: OnlineState, rest: WeightedData | None) -> Built[OnlineFacts]:
         return (state if rest is None else self._absorbed(state, rest)).result()

@@ -114,6 +114,8 @@ def private_coreset(
     budget = _budget(check_positive(epsilon, "epsilon"), shares)
     link, seed = check_likelihood(likelihood).name, check_seed(random_state)
     source = as_source(data, y, label=label)
+    if source.design.offset is not None:
+        raise DataError("data have an offset, and what a coreset tells of it is not private; give rows without one")
     design = Design(source.design.raw_names, intercept=intercept)
     check_names(design, source.label, intercept)
     rows = stack(list(source.blocks()))

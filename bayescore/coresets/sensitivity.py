@@ -3,6 +3,8 @@
 M rows are drawn with p_n proportional to w_n m_n, m_n the bound of the sensitivity (`sensitivity`), and row n, drawn
 K_n times, gets weight w_n K_n / (M p_n): the weighted log-likelihood is unbiased.
 
+Known offsets of rows are one more column of the signed rows, whose coefficient is 1 at the center of the ball.
+
 When to use it: it needs no fit of the model and has a guarantee, but its posterior means are off by about
 sqrt(N / M) posterior standard deviations.
 """
@@ -29,7 +31,7 @@ from bayescore.coresets.scores.sensitivity import (
 from bayescore.coresets.scores.sensitivity import sensitivity_bounds as sensitivity_bounds  # its public place
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
-from bayescore.types import IntArray, Likelihood, WeightedData
+from bayescore.types import IntArray, Likelihood, WeightedData, lifted
 from bayescore.validation import DataError, check_choice, check_integer, check_positive
 
 D_MEANS = "d-means++"  # the clustering that is named, not given
@@ -111,19 +113,22 @@ class Sensitivity(Reducing):
 
     def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Built[SensitivityFacts]:
         """Draw by the bounds."""
-        n_features, n_rows, weight_total = opened.n_features, opened.scan.n_rows, opened.scan.weight_total
         rng = np.random.default_rng(seed)
-        theta = check_theta(self.center, n_features)
+        theta = check_theta(self.center, opened.n_features)
+        seen = opened.lifted()
+        if seen is not opened:
+            theta = np.append(theta, 1.0)
+        n_features, n_rows, weight_total = seen.n_features, seen.scan.n_rows, seen.scan.weight_total
         if self.clusters is not None and self.clusters > n_rows:
             raise DataError(f"clusters={self.clusters} exceeds the {n_rows} rows; ask for fewer")
-        centers = check_centers(self._clustering(opened, rng), n_features)
-        part = assign(opened, centers)
+        centers = check_centers(self._clustering(seen, rng), n_features)
+        part = assign(seen, centers)
         # with cost 0 every row sits on a center: the distances in the bound vanish, and any radius will do
         R = 3.0 / math.sqrt(part.cost or 1.0) if self.radius == "auto" else float(self.radius)
         per_weight = n_rows / weight_total
 
         def rates(block: WeightedData) -> IntArray:
-            bounds = bounds_of(block, part, R, theta, weight_total)
+            bounds = bounds_of(lifted(block), part, R, theta, weight_total)
             return np.ceil(RESOLUTION * per_weight * block.weights * bounds).astype(np.int64)
 
         delta = DELTA if self.delta is None else self.delta
@@ -144,7 +149,7 @@ class Sensitivity(Reducing):
             radius=R,
             cost=part.cost,
             mean_sensitivity=drawn.total / (RESOLUTION * n_rows),
-            center=None if self.center is None else theta.tolist(),
+            center=None if self.center is None else list(self.center),  # type: ignore[arg-type]
             clustering=None if self.clustering is None else centers.tolist(),
             epsilon=self.epsilon,
             delta=None if self.epsilon is None else delta,
@@ -164,7 +169,7 @@ class Sensitivity(Reducing):
         """Return fewer rows in place of `rows`, with their epsilon on the ball."""
         built = self.build(Opened(as_source(rows)), asked.size, asked.seed, asked.likelihood)
         facts = built.facts
-        epsilon = sensitivity_epsilon(facts.mean_sensitivity, rows.n_features, facts.draws, asked.delta)
+        epsilon = sensitivity_epsilon(facts.mean_sensitivity, lifted(rows).n_features, facts.draws, asked.delta)
         return Reduced(built.rows, epsilon, facts.radius)
 
 

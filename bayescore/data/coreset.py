@@ -1,7 +1,7 @@
 """`Coreset`: weighted rows that know what made them, and their Parquet file.
 
-The file holds the columns of the design matrix, the label as given, and `weight`, so that R, SQL or pandas
-can use it as it is; everything else is JSON in the file's metadata.
+The file holds the columns of the design matrix, the label as given, `weight`, and `offset` where rows have one, so that
+R, SQL or pandas can use it as it is; everything else is JSON in the file's metadata.
 """
 
 import html
@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bayescore.data.checkpoint import digest
+from bayescore.data.checkpoint import Arrays, digest
 from bayescore.data.formulas.design import formula_of, read_design
 from bayescore.data.sources import ArraySource
 from bayescore.data.sources.parquet import CORESET_KEY
@@ -33,7 +33,7 @@ class Coreset(WeightedData):
 
     Parameters
     ----------
-    X, y, weights, index : arrays
+    X, y, weights, index, offset : arrays
         The rows, see `WeightedData`; X is the design matrix.
     design : Design
         How X came from raw features.
@@ -66,6 +66,11 @@ class Coreset(WeightedData):
     random_state: int
     version: str
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.offset is None) != (self.design.offset is None):
+            raise ValueError(f"rows have {'no' if self.offset is None else 'an'} offset, unlike their design")
+
     @property
     def feature_names(self) -> tuple[str, ...]:
         """Names of the columns of X."""
@@ -78,18 +83,22 @@ class Coreset(WeightedData):
 
     def as_source(self) -> ArraySource:
         """Return the rows as a source of their own design."""
-        return ArraySource(self.X, self.y, self.weights, self.classes, self.label, self.design, self.index)
+        beside = self.classes, self.label, self.design, self.index, self.offset
+        return ArraySource(self.X, self.y, self.weights, *beside)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the design matrix, the label as given and `weight` as a data frame, indexed by `index`."""
+        """Return the design matrix, the label as given, `weight`, and `offset` if there is one, indexed by `index`."""
         frame = pd.DataFrame(self.X, columns=list(self.feature_names), index=pd.Index(self.index, name="row"))
-        if self.label == "weight":
-            raise DataError("the label is named 'weight', as the coreset's own column; rename the label")
-        for name in (self.label, "weight"):
+        own = ["weight"] if self.offset is None else ["weight", "offset"]
+        if self.label in own:
+            raise DataError(f"the label is named {self.label!r}, as the coreset's own column; rename the label")
+        for name in (self.label, *own):
             if name in frame.columns:
                 raise DataError(f"a feature is named {name!r}, as the coreset's own column; rename the feature")
         frame[self.label] = np.where(self.y > 0, self.classes[1], self.classes[0])
         frame["weight"] = self.weights
+        if self.offset is not None:
+            frame["offset"] = self.offset
         return frame
 
     def summary(self) -> dict[str, Any]:
@@ -111,11 +120,15 @@ class Coreset(WeightedData):
 
     @property
     def rows_digest(self) -> str:
-        """SHA-256 of rows, labels and weights: what a posterior depends on."""
-        return digest({}, {"X": self.X, "y": self.y, "weights": self.weights})
+        """SHA-256 of rows, labels, weights and offsets: what a posterior depends on."""
+        return digest({}, self._arrays())
+
+    def _arrays(self) -> Arrays:
+        known: Arrays = {"X": self.X, "y": self.y, "weights": self.weights}
+        return known if self.offset is None else {**known, "offset": self.offset}
 
     def _digest(self) -> str:
-        return digest(self.summary(), {"X": self.X, "y": self.y, "weights": self.weights, "index": self.index})
+        return digest(self.summary(), {**self._arrays(), "index": self.index})
 
     def to_parquet(self, path: str | Path) -> None:
         """Write the coreset to a Parquet file that `read_coreset` reads back exactly.
@@ -164,6 +177,7 @@ class Coreset(WeightedData):
             rows.y,
             rows.weights,
             rows.index,
+            offset=rows.offset,
             design=first.design,
             classes=first.classes,
             label=first.label,
@@ -189,6 +203,7 @@ class Coreset(WeightedData):
             ("largest weight", f"{self.weights.max():,.6g}"),
             ("weight ESS", f"{self.weight_ess:,.1f}"),
             ("label", f"{self.label}: {self.classes[0]!r} = -1, {self.classes[1]!r} = +1"),
+            *([] if self.design.offset is None else [("offset", self.design.offset)]),
             *((key, f"{value:.6g}" if isinstance(value, float) else str(value)) for key, value in shown.items()),
             *self._size_curve(),
             ("random_state", str(self.random_state)),
@@ -253,9 +268,11 @@ def read_coreset(path: str | Path) -> Coreset:
             signed_labels(frame[about["label"]].to_numpy(), classes, 0),
             frame["weight"].to_numpy(dtype=np.float64),
             np.frombuffer(metadata[_INDEX_KEY], dtype="<i8").astype(np.int64),
-            **{**kept, "design": read_design(about["design"]), "classes": classes},
+            **{**kept, "design": (design := read_design(about["design"])), "classes": classes},
+            offset=None if design.offset is None else frame["offset"].to_numpy(dtype=np.float64),
         )
-        whole = table.num_columns == core.n_features + 2 and core._digest() == about["sha256"]
+        n_own = 2 if core.offset is None else 3
+        whole = table.num_columns == core.n_features + n_own and core._digest() == about["sha256"]
     except (
         KeyError,
         IndexError,
@@ -293,6 +310,12 @@ def check_same_design(data: WeightedData, names: tuple[str, ...], design: Design
     """Raise unless the columns of `data` are those of a posterior with features `names` and design `design`."""
     if data.n_features != len(names):
         raise DataError(f"{argument} has {data.n_features} features, the posterior {len(names)}; use the same design")
+    if design is not None and (data.offset is None) != (design.offset is None):
+        theirs = "had none" if design.offset is None else f"had one, {design.offset!r}"
+        raise DataError(
+            f"{argument} has {'no' if data.offset is None else 'an'} offset, and the posterior's rows {theirs}; give "
+            "the same, 0 for none"
+        )
     if not isinstance(data, Coreset):
         return
     if data.feature_names != names:

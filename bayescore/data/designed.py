@@ -25,6 +25,7 @@ def open_designed(
     formula: str | None = None,
     label: str | None = None,
     weights: Any = None,
+    offset: Any = None,
     once: bool = False,
     progress: bool = False,
 ) -> Opened:
@@ -32,7 +33,7 @@ def open_designed(
 
     Parameters
     ----------
-    data, y, label, weights, once, progress
+    data, y, label, weights, offset, once, progress
         As `open_rows` has them.
     formula : str, optional
         Label and terms; what it learns takes one pass.
@@ -55,7 +56,9 @@ def open_designed(
         selection = Selection(asked.columns)
     else:
         selection = Selection()
-    opened = open_rows(data, y, label=label, weights=weights, once=once, progress=progress, selection=selection)
+    opened = open_rows(
+        data, y, label=label, weights=weights, offset=offset, once=once, progress=progress, selection=selection
+    )
     levels: Levels = getattr(opened.rows, "levels", ())
     if formula is not None:
         for name, own in levels:
@@ -83,6 +86,7 @@ def open_in(
     *,
     label: str | None = None,
     weights: Any = None,
+    offset: Any = None,
     progress: bool = False,
     whose: str = "the design",
 ) -> Opened:
@@ -91,14 +95,23 @@ def open_in(
     Raises
     ------
     DataError
-        If they have other features than those of the design, or levels that it does not know.
+        If they have other features than those of the design, levels that it does not know, or no offset where it has
+        one; that of a table is by default the column of its name.
     """
     selection = None
     if isinstance(design, FormulaDesign):
         selection = Selection(None if design.formula is None else design.raw_names, levels_of(design))
         if design.formula is not None:
             label = _label(data, y, label, parsed(design.formula).response, design.formula)
-    opened = open_rows(data, y, label=label, weights=weights, progress=progress, selection=selection)
+    if offset is None and _tabular(data):
+        offset = design.offset
+    opened = open_rows(data, y, label=label, weights=weights, offset=offset, progress=progress, selection=selection)
+    if (opened.design.offset is None) != (design.offset is None):
+        raise DataError(
+            f"offset is given, but {whose} had none; leave it out"
+            if design.offset is None
+            else f"offset is missing: {whose} had one, {design.offset!r}; give one for each row, 0 for none"
+        )
     names = opened.design.raw_names
     if names != design.raw_names:
         raise DataError(
@@ -114,8 +127,12 @@ def _label(data: Any, y: Any, label: str | None, response: str | None, formula: 
         raise DataError(f"label={label!r} and the left side of formula={formula!r} differ; leave label out")
     if label is not None or response is None or y is not None:
         return label
-    tabular = is_table(data) or isinstance(data, str | Path) or (is_dask(data) and hasattr(data, "columns"))
-    return response if tabular else None  # others bring their labels
+    return response if _tabular(data) else None  # others bring their labels
+
+
+def _tabular(data: Any) -> bool:
+    """Whether columns of the data have names."""
+    return is_table(data) or isinstance(data, str | Path) or (is_dask(data) and hasattr(data, "columns"))
 
 
 def _check_response(opened: Opened, y: Any, formula: str) -> None:

@@ -16,13 +16,12 @@ from bayescore.data.passes.cutter import MAX_BLOCK_ROWS, block_rows
 from bayescore.data.passes.exact import exact_sum, from_integers, quantum
 from bayescore.data.passes.map import map_pieces, map_stream, tracked
 from bayescore.data.passes.scan import Scan, block_range
-from bayescore.data.passes.tasks import Division, designed, division_of
+from bayescore.data.passes.tasks import Division, division_of
 from bayescore.data.passes.threads import available_cores
-from bayescore.data.sources import as_source
+from bayescore.data.sources import Roles, as_source
 from bayescore.data.sources.blocks import Stream, is_stream
 from bayescore.data.sources.factors import Selection
-from bayescore.types import Design, FloatArray, Readable, Source, WeightedData, stack
-from bayescore.validation import check_alone
+from bayescore.types import Design, FloatArray, Lifted, Readable, Source, WeightedData, stack
 
 R = TypeVar("R")
 
@@ -43,10 +42,6 @@ class Opened:
     cores : int, optional
         Threads of a pass; all cores by default.
 
-    Attributes
-    ----------
-    n_passes : int
-        Passes so far.
     """
 
     def __init__(
@@ -61,12 +56,17 @@ class Opened:
         self.rows = rows
         self.design = rows.design if design is None else design
         self.progress = progress
-        self.n_passes = 0
+        self._passes = [0]  # which `lifted` shares
         self.cores = cores or available_cores()
         self._block_rows = block_rows
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("an Opened stays in its process: give the function of a pass the numbers that it needs of it")
+
+    @property
+    def n_passes(self) -> int:
+        """Passes so far."""
+        return self._passes[0]
 
     @property
     def n_features(self) -> int:
@@ -139,18 +139,18 @@ class Opened:
         division = division_of(self.rows, self.block_rows)
         if division is None:
             return None
-        self.n_passes += 1
+        self._passes[0] += 1
         return replace(division, transform=self.transform)
 
     def blocks(self) -> Iterator[WeightedData]:
         """Yield the rows in order, in this thread; one pass."""
-        self.n_passes += 1
+        self._passes[0] += 1
         transform = self.transform
         for block in self.rows.blocks():
             for start in range(0, len(block), MAX_BLOCK_ROWS):  # exact sums need short blocks
                 part = block if len(block) <= MAX_BLOCK_ROWS else block.take(slice(start, start + MAX_BLOCK_ROWS))
                 part = replace(part, X=np.ascontiguousarray(part.X, dtype=np.float64))
-                yield part if transform is None else designed(part, transform)
+                yield part if transform is None else transform.rows(part)
 
     def gathered(self) -> WeightedData:
         """Return all rows, in memory; one pass."""
@@ -170,10 +170,23 @@ class Opened:
 
     def through(self, design: Design) -> "Opened":
         """Return raw rows put through a design; what is known of them is kept, and passes go on counting."""
+        design = replace(design, offset=self.design.offset)
         other = Opened(self.rows, design, progress=self.progress, block_rows=self._block_rows, cores=self.cores)
-        other.n_passes = self.n_passes
+        other._passes = [self.n_passes]
         if "scan" in self.__dict__ and design.is_affine:
             other.__dict__["scan"] = self.scan.through(design)
+        return other
+
+    def lifted(self) -> "Opened":
+        """Return the rows with their offset as last column, of which bounds know no offsets; as they are without.
+
+        What is opened so takes its own scan, and its passes count here too.
+        """
+        if self.design.offset is None:
+            return self
+        design = Lifted(self.design.raw_names, base=self.design)
+        other = Opened(self.rows, design, progress=self.progress, block_rows=self._block_rows, cores=self.cores)
+        other._passes = self._passes
         return other
 
     def moments(self) -> tuple[FloatArray, FloatArray]:
@@ -197,6 +210,7 @@ def open_rows(
     *,
     label: str | None = None,
     weights: Any = None,
+    offset: Any = None,
     intercept: bool = False,
     once: bool = False,
     progress: bool = False,
@@ -211,19 +225,20 @@ def open_rows(
     Raises
     ------
     DataError, TypeError
-        As `as_source` does, or if labels or weights are given beside data that bring theirs.
+        As `as_source` does, or if labels, weights or offsets are given beside data that bring theirs.
     ValueError
         If `intercept` is asked for beside a design that has its own, or its own centers.
     """
     rows: Readable
+    roles = Roles(y, label, weights, offset)
     if isinstance(data, Coreset):
-        check_alone("a coreset", y=y, label=label, weights=weights)
+        roles.check_none("a coreset")
         rows = data.as_source()
     elif once and is_stream(data):
-        check_alone("an iterator of blocks (X, y) or (X, y, weights)", y=y, label=label, weights=weights)
+        roles.check_none("an iterator of blocks (X, y) or (X, y, weights)")
         rows = Stream(data)
     else:
-        rows = as_source(data, y, label=label, weights=weights, selection=selection)
+        rows = as_source(data, y, label=label, weights=weights, offset=offset, selection=selection)
     if intercept and not rows.design.is_identity:
         raise ValueError("intercept=True, but the data have a design of their own; leave it out")
     design = replace(rows.design, intercept=True) if intercept else None

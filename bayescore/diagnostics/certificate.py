@@ -76,6 +76,7 @@ def certify(
     *,
     label: str | None = None,
     weights: Any = None,
+    offset: Any = None,
     model: Any = None,
     max_draws: int = 500,
     progressbar: bool = True,
@@ -88,8 +89,9 @@ def certify(
         Posterior of `core`, from `sample`.
     core : Coreset
         The coreset that was sampled.
-    data, y, label, weights
-        The full data, as given to `build_coreset`; raw features, to which the coreset's design is applied. Or the
+    data, y, label, weights, offset
+        The full data, as given to `build_coreset`; raw features, to which the coreset's design is applied (the offset
+        of a table is by default the column that it was). Or the
         full data as a `Coreset` from `full_data`, of the same design.
     model : pm.Model, optional
         The user's own model that the draws are of, with `weighted_potential` of the coreset and the coefficients named
@@ -125,7 +127,7 @@ def certify(
             f"{', '.join(core.feature_names[:5])}; certify the posterior of this coreset"
         )
     link = check_likelihood(posterior.attrs.get("likelihood", core.likelihood))
-    opened = full_rows(core, data, y, label=label, weights=weights, progress=progressbar)
+    opened = full_rows(core, data, y, label=label, weights=weights, offset=offset, progress=progressbar)
     with one_blas_thread():  # the matrices are small, and threads of BLAS would wait for each other
         origin = origin_of(posterior, core, link)
         if model is not None and not origin.trouble:

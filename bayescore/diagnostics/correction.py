@@ -152,7 +152,7 @@ class Correction:
                 mode = find_mode(posterior(rows, self.link, self.prior.prior).terms, guess, max_steps=100)
                 start, own = mode.beta, mode.terms.precision
             else:
-                here = likelihood_terms(guess, rows.X, rows.weights, self.link, rows.y)
+                here = likelihood_terms(guess, rows, self.link)
                 density = _stand_in(self.draws[at], self.prior.gradient(at, self.draws[at]), guess, here.gradient)
                 start, own = guess, here.precision + density(guess).precision
             full = find_mode(

@@ -141,7 +141,7 @@ def elpd_loo(
     moved = 0
     if density is not None and np.count_nonzero(left.k > MAX_K) <= MOVED_ROWS:
         worst = [n for n in np.argsort(-left.k, kind="stable")[:MOVED_ROWS] if left.k[n] > FINITE_K]
-        moved = sum(_move(left, n, rows.Z[n], flat, log_ratio, likelihood, density) for n in worst)
+        moved = sum(_move(left, n, rows, flat, log_ratio, likelihood, density) for n in worst)
     n_bad = int(np.count_nonzero(left.k > MAX_K))
     about = Elpd(elpd_loo_rows=len(rows), elpd_loo_bad_k=n_bad, elpd_loo_moved=moved)
     if n_bad > MAX_BAD_K_SHARE * len(rows):
@@ -165,14 +165,14 @@ def elpd_loo(
 def _move(
     left: LeftOut,
     n: int,
-    z: FloatArray,
+    rows: WeightedData,
     draws: FloatArray,
     log_ratio: FloatArray,
     likelihood: Likelihood,
     density: Density,
 ) -> bool:
     """Leave row n out by moment matching, and say whether that succeeded; then `left` has it."""
-    moved = moved_loo(z, draws, log_ratio, likelihood, density)
+    moved = moved_loo(rows.take(slice(n, n + 1)), draws, log_ratio, likelihood, density)
     good = bool(moved.k[0] <= FINITE_K)
     if good:
         left.value[n], left.k[n], left.influence[n] = moved.value[0], moved.k[0], moved.influence[0]

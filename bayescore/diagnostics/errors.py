@@ -120,12 +120,12 @@ def negative_log_likelihood(draws: FloatArray, test: WeightedData, likelihood: L
     """
     flat = draws.reshape(-1, draws.shape[2])
     share = test.weights / test.weights.sum()
-    Z = test.Z
     total, influence = 0.0, np.zeros(len(flat))
     step = max(_BLOCK // len(flat), 1)
-    for start in range(0, len(Z), step):
+    for start in range(0, len(test), step):
         rows = slice(start, start + step)
-        log_p = likelihood.log_p(Z[rows] @ flat.T)
+        part = test.take(rows)
+        log_p = likelihood.log_p(part.shifted(part.Z @ flat.T))
         top = log_p.max(axis=1, keepdims=True)
         relative = np.exp(log_p - top)
         mean = relative.mean(axis=1, keepdims=True)

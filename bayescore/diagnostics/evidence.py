@@ -117,6 +117,7 @@ def log_evidence(
     prior: Prior | Mapping[str, Prior] | None = None,
     label: str | None = None,
     weights: Any = None,
+    offset: Any = None,
     draws: int = 2000,
     random_state: RandomState = None,
     random_seed: RandomState = None,
@@ -130,7 +131,7 @@ def log_evidence(
     ----------
     core : WeightedData
         A coreset or `full_data`.
-    data, y, label, weights
+    data, y, label, weights, offset
         The full data, as given to `certify`; without them only the coreset's evidence is estimated.
     likelihood : name of a registered likelihood, optional
         By default the coreset's own.
@@ -167,13 +168,13 @@ def log_evidence(
             f"{', '.join(kind.__name__ for kind in PRIORS if kind.family is not None)}"
         )
     check_integer(draws, "draws", low=100)
-    if data is None and not (y is None and label is None and weights is None):
-        raise TypeError("y, label and weights belong to the full data, but data is missing; give data too")
+    if data is None and not all(part is None for part in (y, label, weights, offset)):
+        raise TypeError("y, label, weights and offset belong to the full data, but data is missing; give data too")
     if data is not None and not isinstance(core, Coreset):
         raise TypeError(f"core is a {type(core).__name__}; with full data it must be a Coreset, which knows its design")
     opened = None
     if isinstance(core, Coreset) and data is not None:
-        opened = full_rows(core, data, y, label=label, weights=weights, progress=progressbar)
+        opened = full_rows(core, data, y, label=label, weights=weights, offset=offset, progress=progressbar)
     beta, log_base = propose(core, link, chosen, draws, check_generator(one_seed(random_state, random_seed)))
     own = log_likelihoods(beta, core, link)
     value, se, k, ess, u = _estimate(own + log_base)

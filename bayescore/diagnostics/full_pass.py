@@ -9,23 +9,27 @@ from bayescore.data.opened import Opened
 from bayescore.validation import DataError, check_alone
 
 
-def full_rows(core: Coreset, data: Any, y: Any, *, label: str | None, weights: Any, progress: bool) -> Opened:
+def full_rows(
+    core: Coreset, data: Any, y: Any, *, label: str | None, weights: Any, progress: bool, offset: Any = None
+) -> Opened:
     """Return the full data in the design of `core`.
 
     Raises
     ------
     DataError
-        If they have other features or labels than the data that `core` was built from, or if y, label or weights
-        are given beside a `Coreset`, which has its own.
+        If they have other features or labels than the data that `core` was built from, or if y, label, weights or
+        offset are given beside a `Coreset`, which has its own.
     """
     if isinstance(data, Coreset):
-        check_alone("a Coreset", y=y, label=label, weights=weights)
+        check_alone("a Coreset", y=y, label=label, weights=weights, offset=offset)
         if data.design != core.design:
             raise DataError("data has another design than the coreset; build both with the same intercept and scaling")
         opened = Opened(data.as_source(), core.design, progress=progress)
     else:
         whose = "the coreset was built from"
-        opened = open_in(core.design, data, y, label=label, weights=weights, progress=progress, whose=whose)
+        opened = open_in(
+            core.design, data, y, label=label, weights=weights, offset=offset, progress=progress, whose=whose
+        )
     source = opened.source
     if tuple(source.classes) != tuple(core.classes):
         raise DataError(f"data has the labels {source.classes}, the coreset {core.classes}; give the data it came from")

@@ -29,7 +29,7 @@ from scipy.special import logsumexp
 
 from bayescore.compat import psislw
 from bayescore.limits import EQUAL, FINITE_K
-from bayescore.types import FloatArray, Likelihood
+from bayescore.types import FloatArray, Likelihood, WeightedData
 
 Density = Callable[[FloatArray], FloatArray]
 """Log density of the posterior that draws come from, up to a constant: draws of shape (S, D) to shape (S,)."""
@@ -67,9 +67,11 @@ def psis_loo(log_p: FloatArray, log_ratio: FloatArray) -> LeftOut:
     return _left_out(log_weights, log_p, k)
 
 
-def moved_loo(z: FloatArray, draws: FloatArray, log_ratio: FloatArray, link: Likelihood, density: Density) -> LeftOut:
-    """Leave out the signed row `z`, shape (D,), with draws, shape (S, D), moved to where they would be without it."""
-    eta, own = draws @ z, density(draws)
+def moved_loo(
+    row: WeightedData, draws: FloatArray, log_ratio: FloatArray, link: Likelihood, density: Density
+) -> LeftOut:
+    """Leave out one row with draws, shape (S, D), moved to where they would be without it."""
+    eta, own = row.shifted((draws @ row.Z[0])[None])[0], density(draws)
     mean, sd = float(eta.mean()), float(eta.std())
     direction = (draws.T @ (eta - mean)) / (len(eta) * sd**2)
     log_weights, k = psislw(log_ratio - link.log_p(eta))

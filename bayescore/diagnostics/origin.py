@@ -144,7 +144,7 @@ def _scale(draws: FloatArray, slope: FloatArray, core: Coreset, link: Likelihood
     `mean_curvature` of its gradients `slope`, shape (S, D).
     """
     center = np.median(draws, axis=0)
-    precision = likelihood_terms(center, core.X, core.weights, link, core.y).precision
+    precision = likelihood_terms(center, core, link).precision
     floor = _FLOOR * np.abs(np.diagonal(precision)).max()
     try:
         factor = factor_of_inverse(precision + np.diag(np.maximum(mean_curvature(draws, slope), floor)))

@@ -27,7 +27,7 @@ def propose(
     mode = find_map(core, link.name, Normal(0.0, prior.table(D)[1]) if prior.family == SPIKE_AND_SLAB else prior)
     factor = mode.factor
     if has_kink(prior, D).any():
-        factor = _laplace_factor(mode.beta, likelihood_terms(mode.beta, core.Z, core.weights, link), prior)
+        factor = _laplace_factor(mode.beta, likelihood_terms(mode.beta, core, link), prior)
     normals = rng.standard_normal((n_draws, D))
     chi = rng.chisquare(DF, n_draws)
     beta = mode.beta + (normals * np.sqrt(DF / chi)[:, None]) @ factor.T

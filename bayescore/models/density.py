@@ -13,8 +13,8 @@ from bayescore.types import FloatArray, Likelihood
 
 _LOG_SQRT_2PI = math.log(math.sqrt(2.0 * math.pi))
 
-# columns of Z, shape (D, n); weights; likelihood; family of the prior and its table
-DensityArguments = tuple[FloatArray, FloatArray, Likelihood, int, FloatArray]
+# columns of Z, shape (D, n); weights; signed offsets, or none; likelihood; family of the prior and its table
+DensityArguments = tuple[FloatArray, FloatArray, FloatArray, Likelihood, int, FloatArray]
 
 
 @jit
@@ -78,14 +78,15 @@ def log_density(
     gradient: FloatArray,
     columns: FloatArray,
     weights: FloatArray,
+    shift: FloatArray,
     link: Likelihood,
     family: int,
     table: FloatArray,
 ) -> float:
     r"""Return the log posterior density and write its gradient, shape (D,).
 
-    sum_n w_n log p(z_n . beta) + log prior(beta); `columns` is Z transposed, shape (D, n), so that the
-    compiler vectorises over rows.
+    sum_n w_n log p(z_n . beta + shift_n) + log prior(beta), no shift where that is empty; `columns` is Z transposed,
+    shape (D, n), so that the compiler vectorises over rows.
     """
     scratch = np.empty(beta.size)
     total = prior_terms(beta, family, table, gradient, scratch)
@@ -93,6 +94,8 @@ def log_density(
     for d in range(beta.size):
         for n in range(weights.size):
             eta[n] += columns[d, n] * beta[d]
+    for n in range(shift.size):
+        eta[n] += shift[n]
     log_p = np.empty(weights.size)
     link.rows(eta, log_p)
     for n in range(weights.size):

@@ -1,6 +1,7 @@
 """PyMC models with weighted potentials: the only file that builds a `pm.Model`.
 
-The likelihood enters as one Potential, sum_n w_n log p(z_n . beta), over signed rows z_n = y_n x_n.
+The likelihood enters as one Potential, sum_n w_n log p(z_n . beta + y_n o_n), over signed rows z_n = y_n x_n with
+known offsets o_n where they have any.
 """
 
 from collections.abc import Mapping
@@ -49,7 +50,7 @@ def weighted_potential(
     likelihood : str
         Name of a registered likelihood, such as "logistic" or "probit".
     offset : tensor, shape (n,), optional
-        Added to the linear predictor x . beta of each row.
+        Added to the linear predictor of each row, which has the rows' own offsets already.
 
     Returns
     -------
@@ -67,6 +68,8 @@ def weighted_potential(
     if len(static) != 1 or static[0] not in (None, data.n_features):
         raise DataError(f"beta has shape {static}; the data have {data.n_features} features")
     eta = pt.dot(pt.as_tensor_variable(np.ascontiguousarray(data.Z)), beta)
+    if data.offset is not None:
+        eta = eta + data.shift
     if offset is not None:
         eta = eta + data.y.astype(np.float64) * offset
     return pm.Potential(name, pt.dot(data.weights, link.log_p_graph(eta)))

@@ -193,7 +193,7 @@ def find_map(
 def find_mle(data: WeightedData, likelihood: str | None = None) -> Mode:
     r"""Return the maximum likelihood estimate of a weighted data set and its asymptotic covariance.
 
-    .. math:: \hat\beta = \arg\max_\beta \sum_n w_n \log p(z_n \cdot \beta)
+    .. math:: \hat\beta = \arg\max_\beta \sum_n w_n \log p(z_n \cdot \beta + y_n o_n)
 
     It exists if and only if no direction has z_n . direction >= 0 in all rows and > 0 in one. Where such a direction
     does exist the log-likelihood rises along it for ever; a warning then says so, and the coefficients returned are
@@ -232,13 +232,14 @@ def find_mle(data: WeightedData, likelihood: str | None = None) -> Mode:
     Albert and Anderson (1984), On the existence of maximum likelihood estimates in logistic regression models.
     """
     link = check_likelihood(own_likelihood(data, likelihood))
-    Z, weights = data.Z, data.weights
-    basis = _span(Z * np.sqrt(weights)[:, None])
-    rows = Z @ basis
+    signed = data.signed
+    basis = _span(signed.X * np.sqrt(data.weights)[:, None])
+    rows = signed.X @ basis
+    spanned = replace(signed, X=rows)
     failure: NoModeError | None = None
     try:
         mode = find_mode(
-            lambda beta: likelihood_terms(beta, rows, weights, link), np.zeros(rows.shape[1]), tolerance=MLE_TOLERANCE
+            lambda beta: likelihood_terms(beta, spanned, link), np.zeros(rows.shape[1]), tolerance=MLE_TOLERANCE
         )
     except NoModeError as error:  # a long way to infinity, perhaps
         if error.reached is None:
@@ -264,7 +265,7 @@ def find_mle(data: WeightedData, likelihood: str | None = None) -> Mode:
         )
     beta = basis @ mode.beta
     covariance = basis @ mode.covariance @ basis.T
-    return replace(mode, beta=beta, covariance=covariance, terms=likelihood_terms(beta, Z, weights, link))
+    return replace(mode, beta=beta, covariance=covariance, terms=likelihood_terms(beta, signed, link))
 
 
 def _span(rows: FloatArray) -> FloatArray:

@@ -1,7 +1,8 @@
 r"""The weighted posterior density and its derivatives, for modes, Laplace approximations and samplers.
 
-.. math:: \log\pi(\beta) = \sum_n w_n \log p(z_n \cdot \beta) + \log\pi_0(\beta)
+.. math:: \log\pi(\beta) = \sum_n w_n \log p(z_n \cdot \beta + y_n o_n) + \log\pi_0(\beta)
 
+with o_n the known offset of a row, 0 for most data.
 The likelihood's part is additive over blocks of rows, so that the same `likelihood_terms` serves a coreset
 in memory and a pass over a large source.
 """
@@ -19,7 +20,7 @@ from bayescore.models.density import DensityArguments, log_density, prior_terms
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.priors import MULTIVARIATE_NORMAL, Prior, check_density, has_kink
 from bayescore.models.terms import add_terms, derivatives_of, log_p_near
-from bayescore.types import FloatArray, LabelArray, Likelihood, WeightedData
+from bayescore.types import FloatArray, Likelihood, WeightedData
 
 _CACHE = 1 << 17  # entries of a tile of rows: 1 MB
 WIDE = 96  # columns from which BLAS is faster than the compiled tiles
@@ -42,31 +43,25 @@ class Terms:
         return Terms(self.value - other.value, self.gradient - other.gradient, self.precision - other.precision)
 
 
-def likelihood_terms(
-    beta: FloatArray, X: FloatArray, weights: FloatArray, likelihood: Likelihood, y: LabelArray | None = None
-) -> Terms:
-    """Return the weighted log-likelihood of rows X, shape (n, D), and its derivatives at `beta`.
-
-    Without labels `y`, shape (n,), the rows are signed ones.
-    """
+def likelihood_terms(beta: FloatArray, data: WeightedData, likelihood: Likelihood) -> Terms:
+    """Return the weighted log-likelihood of rows, and its derivatives at `beta`, shape (D,)."""
     gradient, precision = np.zeros(len(beta)), np.zeros((len(beta), len(beta)))
-    signs = np.ones(len(X), dtype=np.int8) if y is None else y
     if len(beta) >= WIDE:
-        return _wide_terms(np.asarray(beta), X, signs, weights, likelihood)
-    rows, w = np.ascontiguousarray(X), np.ascontiguousarray(weights)
-    value = add_terms(rows, signs, w, np.asarray(beta), likelihood, gradient, precision)
+        return _wide_terms(np.asarray(beta), data, likelihood)
+    X, w = np.ascontiguousarray(data.X), np.ascontiguousarray(data.weights)
+    value = add_terms(X, data.y, w, np.asarray(beta), data.shift, likelihood, gradient, precision)
     return Terms(value, gradient, np.tril(precision) + np.tril(precision, -1).T)
 
 
-def _wide_terms(beta: FloatArray, X: FloatArray, y: LabelArray, weights: FloatArray, likelihood: Likelihood) -> Terms:
+def _wide_terms(beta: FloatArray, data: WeightedData, likelihood: Likelihood) -> Terms:
     """Return `likelihood_terms` by BLAS, some rows at a time that stay in the cache: too few for its threads."""
     value, gradient, precision = 0.0, np.zeros(len(beta)), np.zeros((len(beta), len(beta)))
-    scratch = np.empty((min(len(X), WIDE_ROWS), len(beta)))
+    scratch = np.empty((min(len(data), WIDE_ROWS), len(beta)))
     with one_blas_thread():
-        for start in range(0, len(X), WIDE_ROWS):
-            cut = slice(start, start + WIDE_ROWS)
-            rows, signs, w = X[cut], y[cut], weights[cut]
-            log_p, score, curvature, _ = derivatives_of(signs * (rows @ beta), likelihood)
+        for start in range(0, len(data), WIDE_ROWS):
+            part = data.take(slice(start, start + WIDE_ROWS))
+            rows, signs, w = part.X, part.y, part.weights
+            log_p, score, curvature, _ = derivatives_of(part.shifted(signs * (rows @ beta)), likelihood)
             value += float(w @ log_p)
             gradient += (signs * w * score) @ rows
             scaled = np.multiply(rows, np.sqrt(w * np.abs(curvature))[:, None], out=scratch[: len(rows)])
@@ -80,7 +75,7 @@ def full_terms(beta: FloatArray, opened: Opened, likelihood: Likelihood, prior: 
     """Return the log posterior of all rows and its derivatives, given the log prior's at `beta`; one pass."""
 
     def of_block(_: int, block: WeightedData) -> Terms:
-        return likelihood_terms(beta, block.X, block.weights, likelihood, block.y)
+        return likelihood_terms(beta, block, likelihood)
 
     return reduce(add, opened.map(of_block, "Newton pass", canonical=True), prior)
 
@@ -98,9 +93,10 @@ def log_likelihood_tiles(
     step = max(1, _CACHE // len(draws))
     for start in range(0, len(data), step):
         rows = slice(start, start + step)
-        Z = data.X[rows] * data.y[rows, None]
+        part = data.take(rows)
+        Z = part.Z
         log_p = Z @ moves
-        log_p_near(Z @ center, likelihood, likelihood.near, log_p)
+        log_p_near(part.shifted(Z @ center), likelihood, likelihood.near, log_p)
         yield rows, log_p
 
 
@@ -121,12 +117,26 @@ def log_likelihoods(draws: FloatArray, data: WeightedData, likelihood: Likelihoo
 
 @dataclass(frozen=True, eq=False)
 class TargetDensity:
-    """The posterior density of one weighted data set: what modes and samplers see."""
+    """The posterior density of one weighted data set, given by its signed rows: what modes and samplers see."""
 
-    Z: FloatArray
-    weights: FloatArray
+    rows: WeightedData
     likelihood: Likelihood
     prior: Prior
+
+    @property
+    def Z(self) -> FloatArray:
+        """Signed rows, shape (n, D)."""
+        return self.rows.X
+
+    @property
+    def weights(self) -> FloatArray:
+        """Their weights, shape (n,)."""
+        return self.rows.weights
+
+    @property
+    def shift(self) -> FloatArray:
+        """Their signed offsets, shape (n,); empty where there are none."""
+        return self.rows.shift
 
     @property
     def n_features(self) -> int:
@@ -135,7 +145,7 @@ class TargetDensity:
 
     def terms(self, beta: FloatArray) -> Terms:
         """Return log density, gradient and minus the Hessian at `beta`."""
-        return likelihood_terms(beta, self.Z, self.weights, self.likelihood) + prior_part(beta, self.prior)
+        return likelihood_terms(beta, self.rows, self.likelihood) + prior_part(beta, self.prior)
 
     def arguments(self) -> DensityArguments:
         """Return what the compiled `log_density` takes after the coefficients and the gradient."""
@@ -144,6 +154,7 @@ class TargetDensity:
         return (
             np.ascontiguousarray(self.Z.T),
             self.weights,
+            self.shift,
             self.likelihood,
             family,
             self.prior.table(self.n_features),
@@ -191,6 +202,5 @@ def width_precision(likelihood_precision: FloatArray, beta: FloatArray, prior: P
 def posterior(data: WeightedData, likelihood: str | Likelihood, prior: Prior, purpose: str = "this") -> TargetDensity:
     """Return the posterior density of `data`; the prior must have a density in closed form."""
     check_density(prior, purpose).table(data.n_features)
-    return TargetDensity(
-        np.ascontiguousarray(data.Z), np.ascontiguousarray(data.weights), check_likelihood(likelihood), prior
-    )
+    rows = data.signed.with_weights(np.ascontiguousarray(data.weights))
+    return TargetDensity(rows, check_likelihood(likelihood), prior)

@@ -177,5 +177,8 @@ def score(draws: FloatArray, data: WeightedData, link: Likelihood) -> FloatArray
     step = max(1, (1 << 22) // len(draws))
     for start in range(0, len(Z), step):
         rows = slice(start, start + step)
-        total += (link.score(draws @ Z[rows].T) * data.weights[rows]) @ Z[rows]
+        eta = draws @ Z[rows].T
+        if data.offset is not None:
+            eta += data.shift[rows]
+        total += (link.score(eta) * data.weights[rows]) @ Z[rows]
     return total

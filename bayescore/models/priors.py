@@ -270,7 +270,7 @@ class ByName:
             raise ValueError(
                 f"prior: {self} was made for {len(self.which)} coefficients, and there are {n_features}; give the dict"
             )
-        own = [np.append(prior.table(1)[:, 0], prior.family) for _, prior in self.priors]
+        own = [np.array([*prior.table(1)[:, 0], prior.family]) for _, prior in self.priors]
         return np.stack([own[k] for k in self.which], axis=1)
 
 

@@ -20,6 +20,14 @@ def predictor(tile: FloatArray, beta: FloatArray, eta: FloatArray) -> None:
 
 
 @jit
+def add_shift(shift: FloatArray, start: int, width: int, eta: FloatArray) -> None:
+    """Add the signed offsets of the rows start, ..., start + width - 1 to eta; `shift` may be empty (`NO_SHIFT`)."""
+    if shift.size > 0:
+        for lane in range(width):
+            eta[lane] += shift[start + lane]
+
+
+@jit
 def squared_lengths(tile: FloatArray, basis: FloatArray, scratch: FloatArray, out: FloatArray) -> None:
     """Write abs(z' basis)^2 for each column of `tile`, shape (TILE,); basis has shape (D, r)."""
     out[:] = 0.0
@@ -65,11 +73,15 @@ def add_terms(
     y: LabelArray,
     weights: FloatArray,
     beta: FloatArray,
+    shift: FloatArray,
     link: Likelihood,
     gradient: FloatArray,
     precision: FloatArray,
 ) -> float:
-    """Return sum w log p(z . beta); add to its gradient, shape (D,), and the lower half of minus its Hessian."""
+    """Return sum w log p(eta), eta the signed predictor z . beta, and signed offsets where `shift` has them.
+
+    Its gradient, shape (D,), and the lower half of minus its Hessian are added.
+    """
     value = 0.0
     tile, own = new_tile(len(beta)), np.empty(TILE)
     eta, terms, scratch = np.empty(TILE), np.empty((4, TILE)), np.empty((3, TILE))
@@ -79,6 +91,7 @@ def add_terms(
         own[:width] = weights[start : start + width]
         own[width:] = 0.0
         predictor(tile, beta, eta)
+        add_shift(shift, start, width, eta)
         link.derivatives(eta, terms, scratch)
         value += _add(tile, own, terms, gradient, precision)
     return value

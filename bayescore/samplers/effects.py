@@ -14,6 +14,7 @@ Statistical Software 111, whose `avg_predictions` has the same two arguments.
 import json
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -25,6 +26,7 @@ from bayescore.data.formulas.design import FormulaDesign, formula_of, levels_of
 from bayescore.data.passes.threads import available_cores, one_blas_thread
 from bayescore.data.sources.tables import feature_matrix
 from bayescore.samplers.inference_data import Posterior, read_posterior
+from bayescore.samplers.predict import offset_of, positive_rows
 from bayescore.types import Design, FloatArray, IntArray, Likelihood, WeightedData
 from bayescore.validation import DataError, check_integer, check_positive
 
@@ -143,10 +145,11 @@ def average_predictions(
                         f"{', '.join(map(repr, design.raw_names[:10]))}")  # fmt: skip
     tail = 0.5 * (1.0 - check_positive(ci_prob, "ci_prob", below=1.0))
     draws = posterior.thinned(check_integer(max_draws, "max_draws", low=1)).reshape(-1, len(posterior.features))
-    X, weights, columns = _rows(idata, posterior, design, data, name, every=variables is not None)
+    rows, columns = _rows(idata, posterior, design, data, name, every=variables is not None)
+    weights = rows.weights
     levels, codes = _levels(design, name, columns[name])
     if variables is None:
-        sums = _sums(draws, link, X, weights, codes, len(levels))
+        sums = _sums(draws, link, rows, codes, len(levels))
         total = np.bincount(codes, weights, len(levels))
     else:
         total, each = np.full(len(levels), weights.sum()), []
@@ -155,7 +158,7 @@ def average_predictions(
         for place, level in enumerate(levels):
             raw[:, design.raw_names.index(name)] = place if text else level
             everyone = np.zeros(len(raw), dtype=np.int64)
-            each.append(_sums(draws, link, design.transform(raw), weights, everyone, 1)[0])
+            each.append(_sums(draws, link, replace(rows, X=design.transform(raw)), everyone, 1)[0])
         sums = np.stack(each)
     seen = total > 0.0
     average = sums[seen] / total[seen, None]
@@ -171,19 +174,21 @@ def average_predictions(
 
 def _rows(
     idata: Any, posterior: Posterior, design: Design, data: Any, name: str, *, every: bool
-) -> tuple[FloatArray, FloatArray, Mapping[str, FloatArray]]:
-    """Return rows of the design matrix, their weights, and raw columns: `name`, or if `every` all of them."""
+) -> tuple[WeightedData, Mapping[str, FloatArray]]:
+    """Return rows of the design matrix, labels +1, and raw columns: `name`, or if `every` all of them."""
     if data is not None and not isinstance(data, WeightedData):
         raw = feature_matrix(data, design.raw_names, levels_of(design))
-        return design.transform(raw), np.ones(len(raw)), dict(zip(design.raw_names, raw.T, strict=True))
+        rows = positive_rows(design.transform(raw), offset_of(posterior, data, len(raw), None))
+        return rows, dict(zip(design.raw_names, raw.T, strict=True))
     if data is None:
         constants = idata.get("constant_data", {})
         if "X" not in constants or "weights" not in constants:
             raise DataError("idata has no rows in its group constant_data; give data")
         X, weights = (np.asarray(constants[key].values, dtype=np.float64) for key in ("X", "weights"))
+        offset = np.asarray(constants["offset"].values) if posterior.offset is not None else None
     else:
         check_same_design(data, posterior.features, posterior.design, "data")
-        X, weights = data.X, data.weights
+        X, weights, offset = data.X, data.weights, data.offset
     wanted = design.raw_names if every else (name,)
     columns = {own: _raw_column(design, X, own) for own in wanted}
     lost = [own for own, column in columns.items() if column is None]
@@ -192,7 +197,8 @@ def _rows(
             f"the rows of the design matrix do not tell {lost[0]!r} (formula={formula_of(design)!r}); give raw rows as "
             "data, a sample of them"
         )
-    return X, weights, {own: column for own, column in columns.items() if column is not None}
+    told = {own: column for own, column in columns.items() if column is not None}
+    return positive_rows(X, offset).with_weights(weights), told
 
 
 def _raw_column(design: Design, X: FloatArray, name: str) -> FloatArray | None:
@@ -216,7 +222,8 @@ def _raw_column(design: Design, X: FloatArray, name: str) -> FloatArray | None:
         told = [(place, own) for place, own in ones if own is not None]
         if len(told) == len(levels) - 1 and ones[0][1] is None:  # coded against the first
             codes = np.sum([place * np.rint(own) for place, own in told], axis=0)
-            return codes if name in dict(levels_of(design)) else np.asarray(levels)[codes.astype(np.int64)]
+            text = name in dict(levels_of(design))
+            return np.asarray(codes if text else np.asarray(levels)[codes.astype(np.int64)], dtype=np.float64)
     return None
 
 
@@ -242,22 +249,21 @@ def _levels(design: Design, name: str, column: FloatArray) -> tuple[list[Any], I
     return [int(v) if v == round(v) else float(v) for v in values], np.asarray(codes, dtype=np.int64)
 
 
-def _sums(
-    draws: FloatArray, link: Likelihood, X: FloatArray, weights: FloatArray, codes: IntArray, n_levels: int
-) -> FloatArray:
+def _sums(draws: FloatArray, link: Likelihood, rows: WeightedData, codes: IntArray, n_levels: int) -> FloatArray:
     """Return sum w p over the rows of each level under each draw, shape (K, S)."""
-    piece = partial(_piece, draws.T, link, X, weights, codes, n_levels)
+    piece = partial(_piece, draws.T, link, rows, codes, n_levels)
     total = np.zeros((n_levels, len(draws)))
     with one_blas_thread(), ThreadPoolExecutor(available_cores(), "predict") as threads:
-        for part in threads.map(piece, range(0, len(X), _ROWS)):
+        for part in threads.map(piece, range(0, len(rows), _ROWS)):
             total += part
     return total
 
 
 def _piece(
-    draws: FloatArray, link: Likelihood, X: FloatArray, weights: FloatArray, codes: IntArray, K: int, start: int
+    draws: FloatArray, link: Likelihood, rows: WeightedData, codes: IntArray, n_levels: int, start: int
 ) -> FloatArray:
-    rows = slice(start, start + _ROWS)
-    shares = np.zeros((K, len(weights[rows])))
-    shares[codes[rows], np.arange(shares.shape[1])] = weights[rows]
-    return np.asarray(shares @ link.probability(X[rows] @ draws))
+    cut = slice(start, start + _ROWS)
+    part = rows.take(cut)
+    shares = np.zeros((n_levels, len(part)))
+    shares[codes[cut], np.arange(len(part))] = part.weights
+    return np.asarray(shares @ link.probability(part.shifted(part.X @ draws)))

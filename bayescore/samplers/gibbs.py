@@ -16,6 +16,8 @@ which costs the same for any weights; its covariance lies between I and 2I. A Me
 and accepts nearly always. Rows of unit weight keep latents of their own, drawn exactly, which add a_n t_n to b on both
 sides of the ratio. With unit weights alone nothing is left to correct, and this is Albert and Chib's sampler.
 
+Known offsets s_n of rows, eta_n = a_n . u + s_n, change b alone, to b - A'W s: the latents' own quadratic terms do.
+
 Not to be mended by scaling: latents of precision w_n have Phi(sqrt(w_n) eta) for their probability, not Phi(eta)^w_n.
 Where most rows are predicted well the draws mix slowly (Johndrow et al. 2019): look at the effective sample size.
 
@@ -36,13 +38,14 @@ from bayescore.models.likelihoods.probit import probit_rows
 from bayescore.models.posterior import Terms
 from bayescore.samplers import linear
 from bayescore.samplers.method import augmentation
-from bayescore.types import FloatArray
+from bayescore.types import NO_SHIFT, FloatArray
 
 _LOG_HALF = -math.log(2.0)
 _BLOCK = 1 << 17  # random numbers made ready at a time: 1 MB
 
-# columns of A, the summed rows first; their weights; b; C; log density at u = 0 less the likelihood's part
-Arguments = tuple[FloatArray, FloatArray, FloatArray, FloatArray, float]
+# columns of A, the summed rows first; their weights; b; C; log density at u = 0 less the likelihood's part; signed
+# offsets, or none
+Arguments = tuple[FloatArray, FloatArray, FloatArray, FloatArray, float, FloatArray]
 
 
 class State(NamedTuple):
@@ -61,24 +64,32 @@ class State(NamedTuple):
     factor: FloatArray
 
 
-def prepare(Z: FloatArray, weights: FloatArray, prior: Terms) -> Arguments:
-    """Return what `advance` needs of signed rows Z, shape (n, D), and a Gaussian prior, given by its terms at zero."""
+def prepare(Z: FloatArray, weights: FloatArray, prior: Terms, shift: FloatArray = NO_SHIFT) -> Arguments:
+    """Return what `advance` needs of signed rows Z, shape (n, D), and a Gaussian prior, given by its terms at zero.
+
+    `shift`, shape (n,), has the signed offsets of the rows if they have any.
+    """
     order = np.argsort(weights == 1.0, kind="stable")
     rows, w = Z[order], weights[order]
     # by QR of the stacked square roots: Z'WZ itself would lose what nearly collinear columns leave to the prior
     stacked = np.vstack([rows * np.sqrt(w)[:, None], linalg.cholesky(prior.precision)])
     factor = np.ascontiguousarray(np.asarray(np.linalg.qr(stacked, mode="r")).T)
     columns = np.ascontiguousarray(linalg.solve_triangular(factor, rows.T, lower=True))
-    shift = linalg.solve_triangular(factor, prior.gradient, lower=True)
+    linear_part, constant = linalg.solve_triangular(factor, prior.gradient, lower=True), prior.value
+    if len(shift):
+        shift = shift[order]
+        linear_part, constant = linear_part - columns @ (w * shift), constant - 0.5 * float(w @ shift**2)
     summed = np.ascontiguousarray(w[: np.count_nonzero(w != 1.0)])
-    return columns, summed, shift, factor, prior.value
+    return columns, summed, linear_part, factor, constant, shift
 
 
 @jit
 def init(u: FloatArray, arguments: Arguments) -> State:
     """Return the state at `u`."""
-    columns, weights, shift, _, constant = arguments
+    columns, weights, shift, _, constant, offsets = arguments
     eta = linear.tall_times(columns, u)
+    for n in range(offsets.size):
+        eta[n] += offsets[n]
     score, log_p = eta.copy(), np.empty(eta.size)
     probit_rows(score, log_p)
     first, second = np.empty(weights.size), np.empty(weights.size)
@@ -135,7 +146,7 @@ def step(
     `noise`, shape (D,), is standard normal, `uniform` lies in [0, 1), `exponentials` has one standard exponential for
     each row of unit weight.
     """
-    columns, weights, shift, _, _ = arguments
+    columns, weights, shift, _, _, _ = arguments
     summed = weights.size
     t = np.zeros(state.eta.size)
     t[summed:] = latents(state.eta[summed:], state.log_p[summed:], exponentials)

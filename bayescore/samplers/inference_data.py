@@ -49,6 +49,8 @@ class Posterior:
         The sampler's log posterior density of each draw, up to a constant.
     story : mapping
         What `sample` drew it from: digest of the rows, prior, likelihood and digest of the draws; empty if it did not.
+    has_offset : bool
+        Whether its constant data have offsets.
     """
 
     name: str
@@ -61,6 +63,14 @@ class Posterior:
     coreset: Mapping[str, Any] = field(default_factory=dict)
     log_density: FloatArray | None = None
     story: Mapping[str, Any] = field(default_factory=dict)
+    has_offset: bool = False
+
+    @property
+    def offset(self) -> str | None:
+        """What the offset of the rows that it was drawn from is called; None if they had none."""
+        design = self.design
+        known = None if design is None else design.offset
+        return "offset" if known is None and self.has_offset else known
 
     @property
     def likelihood(self) -> Likelihood:
@@ -203,6 +213,7 @@ def read_posterior(idata: Any, name: str, *, min_draws: int = MIN_DRAWS) -> Post
         coreset=json_object(attrs.get("coreset", "{}"), _damaged(name, "coreset")),
         log_density=_log_density(stats, draws.shape[:2]),
         story=_story(attrs.get("posterior_of"), _damaged(name, "posterior_of")),
+        has_offset="offset" in constant,
     )
     _ = posterior.design  # checks it
     return posterior

@@ -176,19 +176,19 @@ def augmentation(
     name: str,
     about: str,
     likelihood: str,
-    prepare: Callable[[FloatArray, FloatArray, Terms], tuple[Any, ...]],
+    prepare: Callable[[FloatArray, FloatArray, Terms, FloatArray], tuple[Any, ...]],
     advance: Callable[..., tuple[FloatArray, Any]],
 ) -> ChainSampler:
     """Declare a sampler by data augmentation, which fits one likelihood and Gaussian priors.
 
-    `prepare` takes signed rows, weights and the prior's terms at zero.
+    `prepare` takes signed rows, weights, the prior's terms at zero and signed offsets, which may be none.
     """
 
     def prepared(request: Request) -> Prepared:
         target = request.target()
         starts, _ = request.starts(target)
         terms = prior_part(np.zeros(target.n_features), target.prior)
-        return Prepared(prepare(target.Z, target.weights, terms), starts)
+        return Prepared(prepare(target.Z, target.weights, terms, target.shift), starts)
 
     return ChainSampler(
         name=name,

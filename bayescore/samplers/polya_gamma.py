@@ -5,8 +5,9 @@ With omega_n ~ PG(w_n, 0) and any w_n > 0 (Polson, Scott and Windle, Theorem 1)
 .. math:: p(\eta_n)^{w_n} = 2^{-w_n} e^{w_n \eta_n / 2} \, E \, e^{-\omega_n \eta_n^2 / 2},
 
 so omega_n | beta ~ PG(w_n, eta_n) and, for a prior N(m0, V0), beta | omega ~ N(H^-1 (V0^-1 m0 + Z'w / 2), H^-1),
-H = V0^-1 + Z' diag(omega) Z. As PG is infinitely divisible, a weight need not be a whole number and a large one costs
-the same as a small one. Invariant density: the posterior, exactly for weights below 1 (`draw_small`) and whole ones
+H = V0^-1 + Z' diag(omega) Z. Known offsets s_n, eta_n = z_n . beta + s_n, take Z'(omega s) from what H^-1 multiplies.
+As PG is infinitely divisible, a weight need not be a whole number and a large one costs the same as a small one.
+Invariant density: the posterior, exactly for weights below 1 (`draw_small`) and whole ones
 up to 4, otherwise but for the remainder of the series in `split`, whose mean and variance are exact and whose shape is
 not.
 
@@ -38,7 +39,7 @@ from bayescore.models.likelihoods.logistic import logistic_rows
 from bayescore.models.posterior import Terms
 from bayescore.samplers import linear
 from bayescore.samplers.method import augmentation
-from bayescore.types import FloatArray, IntArray
+from bayescore.types import NO_SHIFT, FloatArray, IntArray
 
 # polyagamma 2.0.2 by default draws with a bias where w < 8 is no whole number (at w = 2.7 means are 1% and variances 5%
 # too large; its issue 133), and from a normal approximation above 50; its saddle point method is far off below 4. Its
@@ -49,8 +50,8 @@ _TERMS = 6
 _POLES: FloatArray = (np.arange(_TERMS, dtype=np.float64) + 0.5) ** 2
 
 # columns of Z, rows of small whole weights first, then those below `_SMALL`, and both numbers; weights; Z'w / 2 +
-# V0^-1 m0; V0^-1; log prior at 0
-Arguments = tuple[FloatArray, tuple[int, int], FloatArray, FloatArray, FloatArray, float]
+# V0^-1 m0; V0^-1; log prior at 0, and w . s / 2; signed offsets s, or none
+Arguments = tuple[FloatArray, tuple[int, int], FloatArray, FloatArray, FloatArray, float, FloatArray]
 
 
 class State(NamedTuple):
@@ -61,20 +62,29 @@ class State(NamedTuple):
     value: float
 
 
-def prepare(Z: FloatArray, weights: FloatArray, prior: Terms) -> Arguments:
-    """Return what `advance` needs of signed rows Z, shape (n, D), and a Gaussian prior, given by its terms at zero."""
+def prepare(Z: FloatArray, weights: FloatArray, prior: Terms, shift: FloatArray = NO_SHIFT) -> Arguments:
+    """Return what `advance` needs of signed rows Z, shape (n, D), and a Gaussian prior, given by its terms at zero.
+
+    `shift`, shape (n,), has the signed offsets of the rows if they have any.
+    """
     whole, small = (weights <= _WHOLE) & (weights == np.round(weights)), weights < _SMALL
     order = np.argsort(np.where(whole, 0, np.where(small, 1, 2)), kind="stable")
     columns, w = np.ascontiguousarray(Z[order].T), np.ascontiguousarray(weights[order])
-    shift = prior.gradient + 0.5 * columns @ w
-    return columns, (int(whole.sum()), int(small.sum())), w, shift, np.ascontiguousarray(prior.precision), prior.value
+    slope, constant = prior.gradient + 0.5 * columns @ w, prior.value
+    if len(shift):
+        shift = shift[order]
+        constant += 0.5 * float(w @ shift)
+    counts = int(whole.sum()), int(small.sum())
+    return columns, counts, w, slope, np.ascontiguousarray(prior.precision), constant, shift
 
 
 @jit
 def init(theta: FloatArray, arguments: Arguments) -> State:
     """Return the state at `theta`."""
-    columns, _, weights, shift, precision, constant = arguments
+    columns, _, weights, shift, precision, constant, offsets = arguments
     eta = linear.tall_times(columns, theta)
+    for n in range(offsets.size):
+        eta[n] += offsets[n]
     value = constant
     for d in range(theta.size):  # Z'w / 2 in the shift is taken off again below, row by row
         value += theta[d] * (shift[d] - 0.5 * (precision[d] * theta).sum())
@@ -180,7 +190,9 @@ def draw_omega(rng: np.random.Generator, weights: FloatArray, eta: FloatArray, c
 @jit
 def update(noise: FloatArray, omega: FloatArray, arguments: Arguments) -> State:
     """Return the state at a draw of beta given `omega`; `noise`, shape (D,), is standard normal."""
-    columns, _, _, shift, precision, _ = arguments
+    columns, _, _, shift, precision, _, offsets = arguments
+    if offsets.size > 0:
+        shift = shift - linear.tall_transposed_times(columns, omega * offsets)
     factor = precision.copy()
     linear.add_gram(columns, omega, factor)
     linear.factorise(factor)
@@ -189,7 +201,7 @@ def update(noise: FloatArray, omega: FloatArray, arguments: Arguments) -> State:
 
 def step(rng: np.random.Generator, state: State, arguments: Arguments) -> State:
     """Make one sweep."""
-    _, counts, weights, _, _, _ = arguments
+    _, counts, weights, _, _, _, _ = arguments
     omega = draw_omega(rng, weights, state.eta, counts)
     return update(rng.standard_normal(state.theta.size), omega, arguments)
 

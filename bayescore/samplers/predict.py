@@ -7,6 +7,7 @@ and must not reach `az.loo`; `log_likelihood` here is unweighted.
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,22 +20,24 @@ from bayescore.compiled import jit_sums
 from bayescore.data.coreset import check_same_design
 from bayescore.data.formulas.design import levels_of
 from bayescore.data.passes.threads import available_cores, one_blas_thread
-from bayescore.data.sources.tables import feature_matrix
+from bayescore.data.sources.tables import as_floats, as_table, check_numeric, feature_matrix, is_table
 from bayescore.models.elementary import exp_minus
 from bayescore.models.posterior import log_likelihood_tiles
 from bayescore.samplers.inference_data import Posterior, read_posterior
 from bayescore.types import FloatArray, Likelihood, WeightedData
-from bayescore.validation import check_positive
+from bayescore.validation import DataError, check_offset, check_positive
 
 _ROWS = 4096  # of a thread's piece: fixed, so that the number of threads changes no bit
 _LOG_HALF = math.log(0.5)
 _CELLS = 1 << 17  # entries of a (rows, draws) block of which quantiles are sorted: 1 MB
 
 
-def predict_proba(idata: Any, X: ArrayLike, *, ci_prob: float | None = None) -> pd.DataFrame:
+def predict_proba(
+    idata: Any, X: ArrayLike, *, offset: ArrayLike | str | None = None, ci_prob: float | None = None
+) -> pd.DataFrame:
     r"""Return the posterior of P(y = +1 | x) for new rows, from the draws.
 
-    .. math:: P(y = 1 \mid x) = \frac1S \sum_s p(x \cdot \beta_s)
+    .. math:: P(y = 1 \mid x) = \frac1S \sum_s p(x \cdot \beta_s + o)
 
     to 1e-9, by one matrix product of rows and draws, in blocks and on all cores. Intervals sort the draws of each row,
     which takes several times as long.
@@ -46,6 +49,9 @@ def predict_proba(idata: Any, X: ArrayLike, *, ci_prob: float | None = None) -> 
     X : array or data frame, shape (n, D_raw)
         Raw features, as given to `build_coreset`: the formula, intercept and standardisation that the coreset
         remembers are applied here.
+    offset : array, shape (n,), or str, optional
+        Offsets o of the rows, or their column in X, where the posterior's rows had some; by default the column of the
+        name that theirs had.
     ci_prob : float, optional
         Probability of the equal-tailed interval; without it there is none.
 
@@ -57,8 +63,8 @@ def predict_proba(idata: Any, X: ArrayLike, *, ci_prob: float | None = None) -> 
     Raises
     ------
     TypeError, DataError
-        If `idata` is no posterior, or does not tell its likelihood; if rows lack a column, or have a level that the
-        coreset's data had not.
+        If `idata` is no posterior, or does not tell its likelihood; if rows lack a column or the offset, or have a
+        level that the coreset's data had not.
     """
     posterior = read_posterior(idata, "idata", min_draws=1)
     function: Callable[..., FloatArray] = _means
@@ -67,7 +73,7 @@ def predict_proba(idata: Any, X: ArrayLike, *, ci_prob: float | None = None) -> 
         function = partial(_intervals, tail=0.5 * (1.0 - check_positive(ci_prob, "ci_prob", below=1.0)))
         columns += ["lower", "upper"]
     index = X.index if isinstance(X, pd.DataFrame) else None
-    return pd.DataFrame(_of_rows(posterior, X, function), columns=columns, index=index)
+    return pd.DataFrame(_of_rows(posterior, X, function, offset), columns=columns, index=index)
 
 
 def log_predictive(idata: Any, X: ArrayLike) -> FloatArray:
@@ -87,41 +93,68 @@ def log_predictive(idata: Any, X: ArrayLike) -> FloatArray:
     TypeError, DataError
         As `predict_proba` does.
     """
-    return _of_rows(read_posterior(idata, "idata", min_draws=1), X, _log_means)
+    return _of_rows(read_posterior(idata, "idata", min_draws=1), X, _log_means, None)
 
 
-def _of_rows(posterior: Posterior, X: ArrayLike, function: Callable[..., FloatArray]) -> FloatArray:
+def _of_rows(posterior: Posterior, X: ArrayLike, function: Callable[..., FloatArray], offset: Any) -> FloatArray:
     """Return function(draws, link, rows) of the rows, shape (n, ...), in blocks on all cores."""
     design = posterior.design
     if design is None:
         rows = feature_matrix(X, posterior.features)
     else:
         rows = design.transform(feature_matrix(X, design.raw_names, levels_of(design)))
+    positive = positive_rows(rows, offset_of(posterior, X, len(rows), offset))
     piece = partial(function, posterior.flat, posterior.likelihood)
     with one_blas_thread(), ThreadPoolExecutor(available_cores(), "predict") as threads:
-        parts = list(threads.map(piece, (rows[start : start + _ROWS] for start in range(0, len(rows), _ROWS))))
+        cuts = (slice(start, start + _ROWS) for start in range(0, len(rows), _ROWS))
+        parts = list(threads.map(piece, map(positive.take, cuts)))
     return np.concatenate(parts)
 
 
-def _means(draws: FloatArray, link: Likelihood, rows: FloatArray) -> FloatArray:
-    """Return the mean of p over draws, shape (S, D), of each of the rows, shape (n, D); as a column."""
-    return np.exp(_log_mean(draws, link, rows, 1))[:, None]
+def positive_rows(X: FloatArray, offset: FloatArray | None) -> WeightedData:
+    """Return rows of a design matrix, shape (n, D), with labels +1 and weights 1."""
+    n = len(X)
+    return WeightedData(X, np.ones(n, np.int8), np.ones(n), np.arange(n), offset=offset)
 
 
-def _log_means(draws: FloatArray, link: Likelihood, rows: FloatArray) -> FloatArray:
+def offset_of(posterior: Posterior, X: Any, n_rows: int, given: Any) -> FloatArray | None:
+    """Return the offsets of new rows: those given, or the column of X that is named."""
+    if posterior.offset is None:
+        if given is not None:
+            raise DataError(
+                f"offset is given, but the rows that {posterior.name} was drawn from had none; leave it out"
+            )
+        return None
+    name = posterior.offset if given is None else given
+    if not isinstance(name, str):
+        return check_offset(name, n_rows)
+    if not is_table(X) or name not in (table := as_table(X, "X")).column_names:
+        raise DataError(
+            f"X has no offset {name!r}, which {posterior.name} was drawn with: give offset=, a number for each row, 0 "
+            "for none"
+        )
+    check_numeric(table.schema, (name,))
+    return check_offset(as_floats(table.column(name)), n_rows, f"offset (column {name!r})")
+
+
+def _means(draws: FloatArray, link: Likelihood, rows: WeightedData) -> FloatArray:
+    """Return the mean of p over draws, shape (S, D), of each of the rows, labels +1; as a column."""
+    return np.exp(_log_mean(draws, link, rows))[:, None]
+
+
+def _log_means(draws: FloatArray, link: Likelihood, rows: WeightedData) -> FloatArray:
     """Return the log means of 1 - p and p over draws of each of the rows, shape (n, 2): first the smaller one."""
-    log_p = _log_mean(draws, link, rows, 1)
+    log_p = _log_mean(draws, link, rows)
     log_q, likely = np.log1p(-np.exp(np.minimum(log_p, _LOG_HALF))), log_p > _LOG_HALF
-    log_q[likely] = _log_mean(draws, link, rows[likely], -1)
+    log_q[likely] = _log_mean(draws, link, replace(rows, y=-rows.y).take(likely))
     log_p[likely] = np.log1p(-np.exp(log_q[likely]))
     return np.stack([log_q, log_p], axis=1)
 
 
-def _log_mean(draws: FloatArray, link: Likelihood, rows: FloatArray, label: int) -> FloatArray:
-    """Return the log mean over draws of the probability of `label`, shape (n,)."""
+def _log_mean(draws: FloatArray, link: Likelihood, rows: WeightedData) -> FloatArray:
+    """Return the log mean over draws of the probability of each row's label, shape (n,)."""
     out = np.empty(len(rows))
-    labelled = WeightedData(rows, np.full(len(rows), label, np.int8), np.ones(len(rows)), np.arange(len(rows)))
-    for part, log_p in log_likelihood_tiles(draws, labelled, link):
+    for part, log_p in log_likelihood_tiles(draws, rows, link):
         _log_mean_exp(log_p, out[part])
     return out
 
@@ -142,12 +175,13 @@ def _log_mean_exp(log_p: FloatArray, out: FloatArray) -> None:
         out[n] = top + math.log(total / row.size)
 
 
-def _intervals(draws: FloatArray, link: Likelihood, rows: FloatArray, *, tail: float) -> FloatArray:
+def _intervals(draws: FloatArray, link: Likelihood, rows: WeightedData, *, tail: float) -> FloatArray:
     """Return mean and quantiles `tail` and 1 - `tail` of p over draws, shape (n, 3)."""
     parts = []
     step = max(1, _CELLS // len(draws))
     for start in range(0, len(rows), step):
-        p = link.probability(rows[start : start + step] @ draws.T)
+        part = rows.take(slice(start, start + step))
+        p = link.probability(part.shifted(part.X @ draws.T))
         low, high = np.quantile(p, [tail, 1.0 - tail], axis=1, overwrite_input=True)
         parts.append(np.stack([p.mean(axis=1), low, high], axis=1))
     return np.concatenate(parts)
@@ -172,7 +206,7 @@ def log_likelihood(idata: Any, data: WeightedData) -> xr.DataArray:
     posterior = read_posterior(idata, "idata", min_draws=1)
     check_same_design(data, posterior.features, posterior.design, "data")
     return xr.DataArray(
-        posterior.likelihood.log_p(posterior.draws @ data.Z.T),
+        posterior.likelihood.log_p(posterior.draws @ data.Z.T + (0.0 if data.offset is None else data.shift)),
         dims=("chain", "draw", "row"),
         coords={"chain": idata.posterior.chain, "draw": idata.posterior.draw, "row": data.index},
         name="y",

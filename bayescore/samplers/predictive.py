@@ -1,6 +1,6 @@
 r"""Posterior predictive draws: labels that the model would give to rows, for checks of the model by eye.
 
-.. math:: y^{rep}_{ns} \sim \mathrm{Bernoulli}\, p(x_n \cdot \beta_s)
+.. math:: y^{rep}_{ns} \sim \mathrm{Bernoulli}\, p(x_n \cdot \beta_s + o_n)
 
 ArviZ's predictive plots (`plot_ppc`, `plot_bpv`, `plot_separation` and their successors) read them beside the labels
 observed. `pm.sample_posterior_predictive` cannot draw them: a weighted potential has no observed variable to draw.
@@ -65,11 +65,11 @@ def posterior_predictive(
             "predictive check counts rows, so give unweighted ones, such as full_data(rows, design=core.design)"
         )
     seed = check_seed(random_state)
-    rng = np.random.default_rng(seed)
+    rng, known = np.random.default_rng(seed), 0.0 if data.offset is None else data.offset
     draws = posterior.thinned(max_draws)
     labels = np.empty((*draws.shape[:2], len(data)), dtype=np.int8)
     for place in np.ndindex(draws.shape[:2]):  # a draw at a time: 8 bytes a row beside the result
-        labels[place] = rng.random(len(data)) < posterior.likelihood.probability(data.X @ draws[place])
+        labels[place] = rng.random(len(data)) < posterior.likelihood.probability(data.X @ draws[place] + known)
     rows = {"row": data.index}
     found = idata.copy()
     found["posterior_predictive"] = xr.Dataset(

@@ -68,10 +68,10 @@ def sample(
     -------
     InferenceData
         What the installed `pm.sample` returns: posterior `beta` with dims (chain, draw, feature),
-        sample_stats, and constant_data with X, y and weights. Of a coreset also `coef`, the same draws in units of the
-        data's own columns (`Design.raw_coefficients`), where `beta` and its prior are of the columns as `standardize`
-        scaled them; ``posterior.attrs["prior_scale"]`` says which these are. The potentials of weighted rows have no
-        log_likelihood group: see `log_likelihood` for the pointwise one.
+        sample_stats, and constant_data with X, y, weights and, where rows have one, offset. Of a coreset also `coef`,
+        the same draws in units of the data's own columns (`Design.raw_coefficients`), where `beta` and its prior are of
+        the columns as `standardize` scaled them; ``posterior.attrs["prior_scale"]`` says which these are. The
+        potentials of weighted rows have no log_likelihood group: see `log_likelihood` for the pointwise one.
 
     Raises
     ------
@@ -114,11 +114,14 @@ def _with_story(idata: Any, request: Request, sampler: Sampler, seconds: float) 
     """Add the data and what made the draws: enough to predict, report and repeat."""
     data = request.data
     features = {"feature": list(feature_names(data))}
-    constants = xr.Dataset(
-        {"X": (("row", "feature"), data.X), "y": ("row", data.y), "weights": ("row", data.weights)},
-        coords={"row": data.index, **features},
-    )
-    idata["constant_data"] = constants
+    constants: dict[str, Any] = {
+        "X": (("row", "feature"), data.X),
+        "y": ("row", data.y),
+        "weights": ("row", data.weights),
+    }
+    if data.offset is not None:
+        constants["offset"] = ("row", data.offset)
+    idata["constant_data"] = xr.Dataset(constants, coords={"row": data.index, **features})
     story: dict[str, Any] = {
         "likelihood": request.likelihood,
         "prior": repr(request.prior),

@@ -16,7 +16,7 @@ def mode_and_precision(
     mode = find_mode(target.terms, guess, tolerance=tolerance)
     if all(part.family != LAPLACE for part in parts(target.prior)):
         return mode.beta, mode.terms.precision
-    own = likelihood_terms(mode.beta, target.Z, target.weights, target.likelihood).precision
+    own = likelihood_terms(mode.beta, target.rows, target.likelihood).precision
     return mode.beta, width_precision(own, mode.beta, target.prior)
 
 

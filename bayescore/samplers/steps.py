@@ -117,8 +117,8 @@ class AugmentationStep(BlockedStep):  # type: ignore[misc]
         if not abs((theirs[1] - theirs[0]) - (ours[1] - ours[0])) <= tolerance:
             raise ValueError(
                 f"the model's density of {name} is not its prior times the {self.likelihood} likelihood of data; give "
-                f"the data of weighted_potential(..., likelihood={self.likelihood!r}), without offset, and let nothing "
-                f"else depend on {name}"
+                f"the data of weighted_potential(..., likelihood={self.likelihood!r}), without offset=, and let "
+                f"nothing else depend on {name}"
             )
 
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
@@ -131,7 +131,7 @@ class AugmentationStep(BlockedStep):  # type: ignore[misc]
         with np.errstate(all="ignore"):
             try:
                 prior = prior_part(np.zeros(self.data.n_features), self.prior_at(point))
-                arguments = self.sampler.prepare(self.data.Z, self.data.weights, prior)
+                arguments = self.sampler.prepare(self.data.Z, self.data.weights, prior, self.data.shift)
             except ValueError:  # LinAlgError too
                 return stay
         draws, values, acceptance = np.empty((1, self.data.n_features)), np.empty(1), np.empty(1)

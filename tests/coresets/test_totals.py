@@ -22,7 +22,7 @@ def problem(link):
     likelihood = LIKELIHOODS[link]
     mode = find_mode(posterior(rows, likelihood, Normal(0.0, 4.0)).terms, np.zeros(D))
     white = PosteriorScale(likelihood, mode.beta, mode.factor)
-    return rows, white, likelihood_terms(mode.beta, rows.X, rows.weights, likelihood, rows.y)
+    return rows, white, likelihood_terms(mode.beta, rows, likelihood)
 
 
 @pytest.mark.parametrize("link", LIKELIHOODS)

@@ -108,7 +108,7 @@ def test_importance_weights_are_cut_off_and_tempered():
 def problem_of(rows, size=len, prior=PRIOR, seed=5):
     """Return the posterior of rows about its mode, and the sample of them that remainders are estimated from."""
     mode = find_mode(posterior(rows, logistic, prior).terms, np.zeros(rows.n_features), tolerance=0.01)
-    part = likelihood_terms(mode.beta, rows.X, rows.weights, logistic, rows.y)
+    part = likelihood_terms(mode.beta, rows, logistic)
     found, total = draw_candidates(Opened(as_source(rows)), lambda block: 0.1 + np.abs(block.X[:, 0]), size, seed)
     sample = select(found, size, total)
     return Problem(logistic, prior, Expansion(logistic, mode.beta, part, sample.expanded(), sample.inclusion))

@@ -5,17 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from bayescore.data.sources import Kind
+from bayescore.data.sources import Kind, Roles
 from bayescore.data.sources.array import array_source
 from bayescore.types import Source
-from bayescore.validation import check_alone
 
 
-def npz_source(data: Path, y: Any, label: str | None, weights: Any, selection: Any) -> Source:
+def npz_source(data: Path, roles: Roles, selection: Any) -> Source:
     """Return the rows of an .npz file, whose arrays are X, y and perhaps weights."""
-    check_alone("an .npz file", y=y, label=label, weights=weights)
+    roles.check_none("an .npz file")
     with np.load(data) as found:
-        return array_source(found["X"], found["y"], None, found.get("weights"))
+        return array_source(found["X"], Roles(found["y"], weights=found.get("weights")))
 
 
 NPZ = Kind(lambda data: isinstance(data, Path) and data.suffix == ".npz", npz_source)

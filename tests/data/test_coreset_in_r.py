@@ -71,6 +71,20 @@ def test_glm_finds_the_maximum_of_the_csv(core, link, tmp_path):
     np.testing.assert_allclose(in_r(coefficients(CSV, glm), tmp_path), bc.find_mle(core, link).beta, rtol=STOPPED)
 
 
+@pytest.mark.parametrize("link", ["logistic", "probit"])
+def test_glm_takes_the_offset_of_the_file(link, tmp_path):
+    rng = np.random.default_rng(0)
+    X, o = np.column_stack([np.ones(200), rng.normal(size=(200, 2))]), rng.normal(size=200)
+    y = np.where(X @ [-0.5, 1.0, -1.0] + o + rng.logistic(size=200) > 0, "yes", "No")
+    core = bc.full_data(X, y, weights=rng.uniform(0.5, 3.0, 200), offset=o, progressbar=False)
+    core.to_frame().to_csv(tmp_path / "core.csv", index=False)
+    glm = call("glm(").replace("- weight", "- weight - offset").replace("- 2)", "- 3), offset = offset")
+    exact = glm.replace("binomial", f"binomial('{'logit' if link == 'logistic' else link}')")[:-1]
+    found = in_r(coefficients(CSV, f"{exact}, control = glm.control(1e-14, 100))"), tmp_path)
+    np.testing.assert_allclose(found, bc.find_mle(core, link).beta, rtol=1e-6)
+    assert np.abs(found - bc.find_mle(bc.full_data(X, y, progressbar=False), link).beta).max() > 0.05
+
+
 @pytest.mark.parametrize("core", [1, 3, 6], indirect=True)
 def test_without_a_start_it_does_not(core, tmp_path):
     glm = re.sub(r", start = .*\)$", ")", call("glm("))

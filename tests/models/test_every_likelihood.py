@@ -112,7 +112,7 @@ DOORS = {
     "density": lambda link: posterior(DATA, link, bc.Normal()),
 }
 COMPILED = {
-    "terms": lambda link: likelihood_terms(AT, X, DATA.weights, link, Y),
+    "terms": lambda link: likelihood_terms(AT, DATA, link),
     "draws": lambda link: log_likelihoods(np.zeros((2, 3)), DATA, link),
     "scores": lambda link: PosteriorScale(link, AT, np.eye(3)).scores(DATA),
 }

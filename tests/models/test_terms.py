@@ -24,13 +24,13 @@ def data(n, n_features, seed=0):
 @pytest.mark.parametrize(("n", "n_features"), [(1, 1), (TILE, 2), (3 * TILE + 5, 7), (200, 60), (1200, WIDE)])
 def test_terms_are_sums_over_the_rows(likelihood, n, n_features):
     rows, beta = data(n, n_features), np.random.default_rng(1).normal(size=n_features)
-    terms = likelihood_terms(beta, rows.X, rows.weights, likelihood, rows.y)
+    terms = likelihood_terms(beta, rows, likelihood)
     eta, w = rows.Z @ beta, rows.weights
     assert terms.value == pytest.approx(w @ likelihood.log_p(eta), rel=1e-12)
     np.testing.assert_allclose(terms.gradient, (w * likelihood.score(eta)) @ rows.Z, rtol=1e-10, atol=1e-10 * n)
     curved = (rows.Z.T * (w * likelihood.curvature(eta))) @ rows.Z
     np.testing.assert_allclose(terms.precision, curved, rtol=1e-9, atol=1e-10 * n)
-    signed = likelihood_terms(beta, rows.Z, w, likelihood)
+    signed = likelihood_terms(beta, rows.signed.with_weights(w), likelihood)
     assert (signed.value, *signed.gradient) == (terms.value, *terms.gradient)
 
 

@@ -47,7 +47,7 @@ def scale_at(
     rows: WeightedData, theta: FloatArray, likelihood: Likelihood, prior: Prior
 ) -> tuple[PosteriorScale, Terms]:
     """Return the scale in which the posterior of `rows` is round at theta, and the terms of their log-likelihood."""
-    part = likelihood_terms(theta, rows.X, rows.weights, likelihood, rows.y)
+    part = likelihood_terms(theta, rows, likelihood)
     return PosteriorScale(likelihood, theta, upper_factor_of_inverse((part + prior_part(theta, prior)).precision)), part
 
 
@@ -62,8 +62,9 @@ def score_covariance(
     white, part = scale_at(rows, anchor, likelihood, prior)
     shares = Totals.at(white, part, len(rows)).shares(rows)
     Z = rows.Z
-    scores = (rows.weights * likelihood.score(Z @ theta))[:, None] * Z
-    _, group = np.unique(Z, axis=0, return_inverse=True)
+    scores = (rows.weights * likelihood.score(rows.shifted(Z @ theta)))[:, None] * Z
+    known = Z if rows.offset is None else np.column_stack([Z, rows.shift])
+    _, group = np.unique(known, axis=0, return_inverse=True)
     m = int(group.max()) + 1
     others = len(shares.stacked()) - len(shares.forms)
     used = min(len(shares.forms), m // 2 - others)  # as many of the forms as leave half of the rows to tell

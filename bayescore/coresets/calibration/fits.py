@@ -146,7 +146,7 @@ class Calibration:
         """
         white = self.shares.white
         prior = prior_part(white.theta, self.prior)
-        own = likelihood_terms(white.theta, rows.X, rows.weights * factors, white.likelihood, rows.y) + prior
+        own = likelihood_terms(white.theta, rows.with_weights(rows.weights * factors), white.likelihood) + prior
         try:
             spread = factor_of_inverse(own.precision)
         except DataError:  # of a likelihood that is not log-concave

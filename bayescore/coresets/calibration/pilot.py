@@ -57,9 +57,9 @@ class PosteriorScale:
     def look(self, block: WeightedData) -> RowScores:
         """Return what draws need to know of rows."""
         if len(self.theta) >= WIDE:
-            eta, squares = block.y * (block.X @ self.theta), _squared_lengths(block.X, self.factor)
+            eta, squares = block.shifted(block.y * (block.X @ self.theta)), _squared_lengths(block.X, self.factor)
         else:
-            eta, squares = predictors(block.X, block.y, self.theta, np.ascontiguousarray(self.factor))
+            eta, squares = predictors(block.X, block.y, block.shift, self.theta, np.ascontiguousarray(self.factor))
         return RowScores(*score_rows(eta, squares, block.weights, self.likelihood))
 
     def scores(self, block: WeightedData) -> tuple[FloatArray, FloatArray]:

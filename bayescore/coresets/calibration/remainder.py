@@ -90,10 +90,10 @@ class Expansion:
         columns = np.ascontiguousarray(moves.T)
         for start in range(0, len(self.rows), step):
             cut = slice(start, start + step)
-            Z = self.rows.X[cut] * self.rows.y[cut, None]
-            rest = Z @ columns
-            remainders_near(Z @ self.at, self.likelihood, self.likelihood.near, rest)
-            w = self.rows.weights[cut]
+            rows = self.rows.take(cut)
+            rest = rows.Z @ columns
+            remainders_near(rows.shifted(rows.Z @ self.at), self.likelihood, self.likelihood.near, rest)
+            w = rows.weights
             values = values + w @ rest
             spread = np.vecdot(rest, rest) / len(draws) - rest.mean(axis=1) ** 2
             variance += float((w**2 * (1.0 - self.inclusion[cut])) @ np.maximum(spread, 0.0))

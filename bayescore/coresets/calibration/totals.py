@@ -81,7 +81,7 @@ class Totals:
         """Return the shares of rows."""
         white = self.white
         Z = rows.Z
-        eta, W = Z @ white.theta, Z @ white.factor
+        eta, W = rows.shifted(Z @ white.theta), Z @ white.factor
         score = rows.weights * white.likelihood.score(eta)
         curvature = rows.weights * white.likelihood.curvature(eta)
         i, j, factor = self._entries()

@@ -52,7 +52,7 @@ class _Density:
 
     def __init__(self, target: TargetDensity, mode: FloatArray, scale: FloatArray) -> None:
         self.target, self.mode, self.scale = target, mode, scale
-        self.eta, self.rows = target.Z @ mode, target.Z @ scale
+        self.eta, self.rows = target.rows.shifted(target.Z @ mode), target.Z @ scale
 
     def at(self, u: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the log density at points, shape (S, D), and its gradients, shape (S, D)."""

@@ -8,7 +8,7 @@ from bayescore.clustering.kernels import nearest, squared_distances
 from bayescore.compiled import jit
 from bayescore.data.passes.tiles import TILE, load_tile, new_tile
 from bayescore.models.elementary import exp_minus
-from bayescore.models.terms import predictor, squared_lengths
+from bayescore.models.terms import add_shift, predictor, squared_lengths
 from bayescore.types import FloatArray, IntArray, LabelArray, Likelihood
 
 
@@ -88,8 +88,11 @@ def leverage_rows(X: FloatArray, y: LabelArray, weights: FloatArray, basis: Floa
 
 
 @jit
-def predictors(X: FloatArray, y: LabelArray, theta: FloatArray, factor: FloatArray) -> FloatArray:
-    """Return z . theta and abs(zL)^2 of each row, shape (2, n); L = `factor` has shape (D, D)."""
+def predictors(X: FloatArray, y: LabelArray, shift: FloatArray, theta: FloatArray, factor: FloatArray) -> FloatArray:
+    """Return the signed predictor z . theta, and offset, and abs(zL)^2 of each row, shape (2, n).
+
+    L = `factor` has shape (D, D); `shift` has the signed offsets, or nothing.
+    """
     out = np.empty((2, len(y)))
     tile, eta, squares = new_tile(X.shape[1]), np.empty(TILE), np.empty(TILE)
     for start in range(0, len(y), TILE):
@@ -97,6 +100,7 @@ def predictors(X: FloatArray, y: LabelArray, theta: FloatArray, factor: FloatArr
         load_tile(X, y, start, width, tile)
         squared_lengths(tile, factor, eta, squares)
         predictor(tile, theta, eta)
+        add_shift(shift, start, width, eta)
         out[0, start : start + width] = eta[:width]
         out[1, start : start + width] = squares[:width]
     return out

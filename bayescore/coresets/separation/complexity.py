@@ -12,6 +12,8 @@ To compute mu is to minimise a quotient of convex functions, and local maxima ab
 bound*: the best quotient met by local search on a leverage sample, from the maximum likelihood estimate, its
 neighbours, the single columns and random directions, and then taken over all rows.
 
+Where rows have offsets these are one more column, the last, of rows and direction: that bounds what there is at 1.
+
 When to use it: to see whether a guarantee that needs mu can mean anything for these data. It proves that mu is large,
 never that it is small.
 
@@ -22,7 +24,7 @@ regression, NeurIPS.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -109,7 +111,7 @@ def mu_complexity(
         If the data cannot be used, or all their entries are 0; the message names the place and the remedy.
     """
     rng = check_generator(one_seed(random_state, random_seed))
-    opened = open_rows(data, y, label=label, weights=weights, intercept=intercept, progress=progressbar)
+    opened = open_rows(data, y, label=label, weights=weights, intercept=intercept, progress=progressbar).lifted()
     _ = opened.scan  # checks the rows
     with one_blas_thread():
         white = data_whitening(opened)
@@ -140,8 +142,8 @@ def two_sides(rows: FloatArray, weights: FloatArray, directions: FloatArray) -> 
 def local_maxima(data: WeightedData, white: Whitening, rng: np.random.Generator) -> FloatArray:
     """Return directions, in coordinates of `white`, that are local maxima of the quotient over `data`, shape (r, K)."""
     rows, weights = data.Z @ white.basis, data.weights
-    probit = LIKELIHOODS["probit"]
-    mle = find_mode(lambda beta: likelihood_terms(beta, rows, weights, probit), np.zeros(rows.shape[1]), tolerance=1e-3)
+    probit, signed = LIKELIHOODS["probit"], replace(data.signed, X=rows)
+    mle = find_mode(lambda beta: likelihood_terms(beta, signed, probit), np.zeros(rows.shape[1]), tolerance=1e-3)
     candidates = np.column_stack(
         [
             mle.beta,

@@ -8,7 +8,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from copy import copy
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
@@ -28,6 +28,7 @@ from bayescore.types import Design, WeightedData
 from bayescore.validation import DataError, RandomState, check_integer, check_seed, two_classes
 
 State = TypeVar("State")
+_PARTS = ("X", "y", "weights", "index")
 
 
 class BlockStream(ABC, Generic[State]):
@@ -93,7 +94,7 @@ class BlockStream(ABC, Generic[State]):
         """Number of rows so far."""
         return self._intake.n_rows
 
-    def partial_fit(self, X: Any, y: Any, weights: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any, weights: Any = None, offset: Any = None) -> Self:
         """Add a block of rows.
 
         Parameters
@@ -104,23 +105,26 @@ class BlockStream(ABC, Generic[State]):
             Labels.
         weights : array, shape (n,), optional
             Positive weights, 1 by default.
+        offset : array, shape (n,), optional
+            Known parts of the linear predictors, in every block or in none. Which label is +1 must be known then: begin
+            with a block of both, or name them as `classes`.
 
         Raises
         ------
         DataError
             If the block cannot be used; blocks and their rows are counted from 0. The stream is then as it was.
         """
-        intake, raw = self._intake.take(X, y, weights)
+        intake, raw = self._intake.take(X, y, weights, offset)
         assert intake.names is not None
         if self._design is None:
-            design = Design(intake.names, self.intercept)
+            design = Design(intake.names, self.intercept, offset=intake.offset)
             check_names(design, LABEL, self.intercept)
             cutter = Cutter(self._block_rows(len(design.names)))
             state = self._empty(len(design.names))
         else:
             design, cutter, state = self._design, copy(self._cutter), self._state
         with one_blas_thread():
-            for full in cutter.cut(replace(raw, X=design.transform(raw.X))):
+            for full in cutter.cut(design.rows(raw)):
                 state = self._absorbed(state, full)
         # last of all, so that an interrupt leaves the stream as it was
         self._intake, self._design, self._cutter, self._state = intake, design, cutter, state
@@ -238,7 +242,7 @@ class BlockStream(ABC, Generic[State]):
             raise ValueError
         for name in (name.removesuffix("_X") for name in arrays if name.endswith("_X")):
             rows = rows_from_arrays(name, arrays)
-            parts = {part.shape for part in (rows.y, rows.weights, rows.index)}
+            parts = {arrays[part].shape for part in arrays if part.startswith(f"{name}_") and part != f"{name}_X"}
             if rows.X.shape != (len(rows.y), len(stream._design.names)) or len(parts) != 1:
                 raise ValueError
         stream._cutter = Cutter(check_integer(header["block_rows"], "block_rows", low=1))
@@ -250,9 +254,10 @@ class BlockStream(ABC, Generic[State]):
 
 def rows_to_arrays(name: str, rows: WeightedData) -> Arrays:
     """Return rows as arrays whose names begin with `name`."""
-    return {f"{name}_{part}": getattr(rows, part) for part in ("X", "y", "weights", "index")}
+    parts = {part: getattr(rows, part) for part in (*_PARTS, "offset")}
+    return {f"{name}_{part}": array for part, array in parts.items() if array is not None}
 
 
 def rows_from_arrays(name: str, arrays: Arrays) -> WeightedData:
     """Return the rows of `rows_to_arrays`."""
-    return WeightedData(*(arrays[f"{name}_{part}"] for part in ("X", "y", "weights", "index")))
+    return WeightedData(*(arrays[f"{name}_{part}"] for part in _PARTS), offset=arrays.get(f"{name}_offset"))

@@ -94,7 +94,7 @@ class Task:
         """Yield the rows in blocks of `step`, or as they come if it is None."""
         blocks = (block for part in self.parts for block in part.piece.read(part.low, part.high))
         for block in blocks if step is None else recut(blocks, step):
-            yield block if self.transform is None else designed(block, self.transform)
+            yield block if self.transform is None else self.transform.rows(block)
 
 
 class Future(Protocol):
@@ -181,8 +181,3 @@ def recut(blocks: Iterator[WeightedData], step: int) -> Iterator[WeightedData]:
         yield from cutter.cut(block)
     if (rest := cutter.rest) is not None:
         yield rest
-
-
-def designed(block: WeightedData, transform: Design) -> WeightedData:
-    """Return a block of raw features as rows of the design matrix."""
-    return WeightedData(transform.transform(block.X), block.y, block.weights, block.index)

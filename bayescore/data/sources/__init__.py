@@ -32,30 +32,31 @@ from bayescore.data.sources.array import ArraySource, array_source, rows_source,
 from bayescore.data.sources.blocks import callable_source, is_stream, refuse_stream
 from bayescore.data.sources.factors import Selection
 from bayescore.data.sources.parquet import path_source
+from bayescore.data.sources.roles import Roles
 from bayescore.data.sources.table_source import table_source
 from bayescore.data.sources.tables import is_dask, is_table
 from bayescore.types import Source, WeightedData
-from bayescore.validation import DataError, check_aligned, check_alone
+from bayescore.validation import DataError, check_aligned
 
-__all__ = ["KINDS", "ArraySource", "Kind", "as_source", "unlabelled"]
+__all__ = ["KINDS", "ArraySource", "Kind", "Roles", "as_source", "unlabelled"]
 
 
 class Kind(NamedTuple):
-    """One kind of data: whether something is of it, and how that with y, label, weights and a selection is a source."""
+    """One kind of data: whether something is of it, and how that, with roles and a selection, is a source."""
 
     fits: Callable[[Any], bool]
-    open: Callable[[Any, Any, str | None, Any, Selection | None], Source]
+    open: Callable[[Any, Roles, Selection | None], Source]
 
 
-def _ready(data: Any, y: Any, label: str | None, weights: Any, _: Selection | None) -> Source:
-    check_alone(f"a {type(data).__name__}", y=y, label=label, weights=weights)
+def _ready(data: Any, roles: Roles, _: Selection | None) -> Source:
+    roles.check_none(f"a {type(data).__name__}")
     return rows_source(data) if isinstance(data, WeightedData) else data
 
 
-def _dask(data: Any, y: Any, label: str | None, weights: Any, selection: Selection | None) -> Source:
+def _dask(data: Any, roles: Roles, selection: Selection | None) -> Source:
     from bayescore.data.sources.dask_source import dask_source  # Dask is optional
 
-    return dask_source(data, y, label, weights, selection)
+    return dask_source(data, roles, selection)
 
 
 # the first that fits opens the data
@@ -76,6 +77,7 @@ def as_source(
     *,
     label: str | None = None,
     weights: Any = None,
+    offset: Any = None,
     selection: Selection | None = None,
 ) -> Source:
     """Turn `data` into a `Source` with the identity design.
@@ -84,8 +86,8 @@ def as_source(
     ----------
     data : array, data frame, Arrow table, path, callable, Dask collection or Source
         A 2-D array of numbers; a pandas, polars or Arrow table; the path of a Parquet file or of a folder of
-        them; a callable that returns a fresh iterator of blocks, (X, y) or (X, y, weights), each time; a Dask data
-        frame or array; or a ready `Source`.
+        them; a callable that returns a fresh iterator of blocks, (X, y), (X, y, weights) or (X, y, weights, offset),
+        each time; a Dask data frame or array; or a ready `Source`.
     y : array, optional
         Labels, two classes of any kind. Not needed where `label` names a column or blocks bring theirs. Rows go
         together by position: pandas objects whose indexes differ are refused.
@@ -93,6 +95,8 @@ def as_source(
         Column of the labels in a table or Parquet file.
     weights : array or str, optional
         Positive weights of the rows, or the name of their column.
+    offset : array or str, optional
+        Known parts of the rows' linear predictors, or the name of their column.
     selection : Selection, optional
         Which columns of tables are features; those of text then come as codes, and the source knows their `levels`.
         By default all are, and must be numbers.
@@ -100,12 +104,13 @@ def as_source(
     Raises
     ------
     DataError
-        For wrong shapes, non-numeric columns, labels that are not of two classes, bad weights, a file
+        For wrong shapes, non-numeric columns, labels that are not of two classes, bad weights or offsets, a file
         that cannot be read, an iterator, whose rows come once, masked entries, or pandas objects whose indexes differ.
     TypeError
         For data of another kind.
     """
     if isinstance(y, str):
         raise DataError(f"y={y!r} is text; give the labels as y, or the name of their column as label={y!r}")
-    check_aligned(data=data, y=y, weights=weights)
-    return next(kind for kind in KINDS if kind.fits(data)).open(data, y, label, weights, selection)
+    check_aligned(data=data, y=y, weights=weights, offset=offset)
+    roles = Roles(y, label, weights, offset)
+    return next(kind for kind in KINDS if kind.fits(data)).open(data, roles, selection)

@@ -11,8 +11,9 @@ from bayescore.data.passes.cutter import block_rows
 from bayescore.data.passes.tasks import Division, slices
 from bayescore.data.sources.blocks import labels_of
 from bayescore.data.sources.factors import Selection
+from bayescore.data.sources.roles import OFFSET, Roles
 from bayescore.types import Design, FloatArray, IntArray, LabelArray, WeightedData
-from bayescore.validation import DataError, check_matrix, check_weights, signed_labels, two_classes
+from bayescore.validation import DataError, check_matrix, check_offset, check_weights, signed_labels, two_classes
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +27,7 @@ class ArraySource:
     label: str
     design: Design
     index: IntArray | None = None
+    offset: FloatArray | None = None
 
     @property
     def n_rows(self) -> int:
@@ -41,7 +43,8 @@ class ArraySource:
         cut = slice(low, high)
         raw = np.ascontiguousarray(self.X[cut], dtype=np.float64)
         index = np.arange(low, high) if self.index is None else self.index[cut]
-        yield WeightedData(raw, self.y[cut], np.ascontiguousarray(self.weights[cut]), index)
+        offset = None if self.offset is None else self.offset[cut]
+        yield WeightedData(raw, self.y[cut], np.ascontiguousarray(self.weights[cut]), index, offset=offset)
 
     def blocks(self) -> Iterator[WeightedData]:
         """Yield the rows in order."""
@@ -60,17 +63,11 @@ def unlabelled(X: Any, weights: Any = None, name: str = "X") -> ArraySource:
 
 def rows_source(data: WeightedData) -> ArraySource:
     """Return weighted rows as a source whose labels are -1 and +1."""
-    design = Design(tuple(f"x{j}" for j in range(data.n_features)))
-    return ArraySource(data.X, data.y, data.weights, (-1, 1), "y", design, data.index)
+    design = Design(tuple(f"x{j}" for j in range(data.n_features)), offset=None if data.offset is None else OFFSET)
+    return ArraySource(data.X, data.y, data.weights, (-1, 1), "y", design, data.index, data.offset)
 
 
-def array_source(
-    data: Any,
-    y: Any,
-    label: str | None,
-    weights: Any,
-    selection: Selection | None = None,  # noqa: ARG001
-) -> ArraySource:
+def array_source(data: Any, roles: Roles, selection: Selection | None = None) -> ArraySource:  # noqa: ARG001
     """Return an array of rows and one of labels as a source; all its columns are features, x0, x1, ...
 
     Raises
@@ -78,18 +75,20 @@ def array_source(
     TypeError
         If `data` is sparse, or no array.
     DataError
-        For wrong shapes, labels that are missing or not of two classes, bad weights, or names of columns.
+        For wrong shapes, labels that are missing or not of two classes, bad weights or offsets, or names of columns.
     """
     if hasattr(data, "toarray"):
         raise TypeError(f"data is a sparse {type(data).__name__}; give data.toarray()")
     X = check_matrix(data, "data")
-    if label is not None:
-        raise DataError(f"label={label!r} names a column, but data is an array; give the labels as y")
-    if y is None:
+    weights, offset = roles.weights, roles.offset
+    if roles.label is not None:
+        raise DataError(f"label={roles.label!r} names a column, but data is an array; give the labels as y")
+    if roles.y is None:
         raise DataError("y is missing: give the labels, one for each row of data")
-    labels, found = labels_of(y, len(X))
-    if isinstance(weights, str):
-        raise DataError(f"weights={weights!r} names a column, but data is an array; give the weights as an array")
+    labels, found = labels_of(roles.y, len(X))
+    for name, given in (("weights", weights), ("offset", offset)):
+        if isinstance(given, str):
+            raise DataError(f"{name}={given!r} names a column, but data is an array; give the {name} as an array")
     unit = np.broadcast_to(np.float64(1.0), len(X))
     classes = two_classes(found)
     return ArraySource(
@@ -98,5 +97,6 @@ def array_source(
         weights=unit if weights is None else check_weights(weights, len(X)),
         classes=classes,
         label="y",
-        design=Design(tuple(f"x{j}" for j in range(X.shape[1]))),
+        design=Design(tuple(f"x{j}" for j in range(X.shape[1])), offset=None if offset is None else OFFSET),
+        offset=None if offset is None else check_offset(offset, len(X)),
     )

@@ -1,4 +1,4 @@
-"""Blocks of rows as their owners make them: (X, y) or (X, y, weights), from an iterator or a callable.
+"""Blocks of rows as their owners make them, from an iterator or a callable: (X, y), (X, y, weights[, offset]).
 
 `Intake` checks each block and remembers what the blocks before it were like. `block_source` turns a callable that
 gives a fresh iterator each time into a `Source`; a `Stream` is read once, and learns its labels on the way.
@@ -19,14 +19,15 @@ from bayescore.data.passes.exact import exact_weight, total_weight
 from bayescore.data.passes.scan import check_reach
 from bayescore.data.sources.columns import MANY, coded_table
 from bayescore.data.sources.factors import Levels, Seen, Selection
+from bayescore.data.sources.roles import OFFSET, Roles
 from bayescore.data.sources.tables import is_dask, is_table
 from bayescore.types import Design, LabelArray, WeightedData
 from bayescore.validation import (
     DataError,
     check_aligned,
-    check_alone,
     check_finite,
     check_matrix,
+    check_offset,
     check_unmasked,
     check_weights,
     native,
@@ -52,7 +53,8 @@ def labels_of(y: Any, n_rows: int, name: str = "y") -> tuple[NDArray[Any], list[
 class Intake:
     """What is known of the blocks so far: columns, labels in the order met, numbers of blocks and rows, weight.
 
-    Until both labels are known, the first one met is -1 and the second +1. With a `selection`, tables among the blocks
+    Until both labels are known, the first one met is -1 and the second +1; with offsets both must be, for a mirrored
+    posterior has other ones. With a `selection`, tables among the blocks
     may have columns of text; `text` is what was seen of those whose levels it does not tell, and their codes are 0.
     """
 
@@ -63,6 +65,7 @@ class Intake:
     weight: int = 0
     selection: Selection | None = None
     text: tuple[tuple[str, Seen], ...] = ()
+    offset: str | None = None
 
     @property
     def classes(self) -> tuple[Any, Any]:
@@ -76,9 +79,9 @@ class Intake:
 
     def settled(self, rows: WeightedData) -> WeightedData:
         """Return rows of these blocks with +1 for the second class in sorted order."""
-        return rows if self.classes[1] == self.met[1] else replace(rows, y=-rows.y)
+        return rows if self.classes[1] == self.met[1] else rows.mirrored(-1)
 
-    def take(self, X: Any, y: Any, weights: Any = None) -> tuple["Intake", WeightedData]:
+    def take(self, X: Any, y: Any, weights: Any = None, offset: Any = None) -> tuple["Intake", WeightedData]:
         """Return what is known after another block, and the block as weighted rows of raw features.
 
         Raises
@@ -87,7 +90,8 @@ class Intake:
             If the block cannot be used; blocks and their rows are counted from 0.
         """
         where = f"block {self.n_blocks}"
-        check_aligned(**{f"{where}: {name}": given for name, given in (("X", X), ("y", y), ("weights", weights))})
+        given = {"X": X, "y": y, "weights": weights, "offset": offset}
+        check_aligned(**{f"{where}: {name}": part for name, part in given.items()})
         text = self.text
         if self.selection is not None and is_table(X):
             _check_once([str(name) for name in getattr(X, "columns", ())], where)
@@ -99,10 +103,29 @@ class Intake:
         check_reach(raw.min(axis=0), raw.max(axis=0), names, where)
         n = len(raw)
         w = np.ones(n) if weights is None else check_weights(weights, n, f"{where}: weights").copy()
+        o = None if offset is None else check_offset(offset, n, f"{where}: offset").copy()
+        if self.n_blocks and (o is None) != (self.offset is None):
+            raise DataError(
+                f"{where} has {'no' if o is None else 'an'} offset, unlike the blocks before it; give 0 for none"
+            )
         signs, met = self._signs(y, n, f"{where}: y")
+        if o is not None and len(met) < 2:
+            raise DataError(
+                f"{where}: all labels are {met[0]!r}, and with offsets it must be known which one is +1: begin with a "
+                "block of both, or name them as classes="
+            )
         weight = sum(exact_weight(w[low : low + MAX_BLOCK_ROWS]) for low in range(0, n, MAX_BLOCK_ROWS))
-        known = Intake(names, met, self.n_blocks + 1, self.n_rows + n, self.weight + weight, self.selection, text)
-        return known, WeightedData(raw, signs, w, np.arange(self.n_rows, self.n_rows + n))
+        known = replace(
+            self,
+            names=names,
+            met=met,
+            n_blocks=self.n_blocks + 1,
+            n_rows=self.n_rows + n,
+            weight=self.weight + weight,
+            text=text,
+            offset=None if o is None else OFFSET,
+        )
+        return known, WeightedData(raw, signs, w, np.arange(self.n_rows, self.n_rows + n), offset=o)
 
     def _names_of(self, X: Any, n_columns: int, where: str) -> tuple[str, ...]:
         names = tuple(str(name) for name in getattr(X, "columns", (f"x{d}" for d in range(n_columns))))
@@ -149,7 +172,7 @@ def numbered(blocks: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
     DataError
         If the iterator fails, with its error as the cause.
     TypeError
-        If a block is no tuple (X, y) or (X, y, weights).
+        If a block is no tuple (X, y), (X, y, weights) or (X, y, weights, offset).
     """
     stream, number = iter(blocks), 0
     while True:
@@ -159,9 +182,11 @@ def numbered(blocks: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
             return
         except Exception as error:
             raise DataError(f"block {number} could not be read: {type(error).__name__}: {error}") from error
-        if not isinstance(block, tuple | list) or len(block) not in (2, 3):
+        if not isinstance(block, tuple | list) or len(block) not in (2, 3, 4):
             found = f"{len(block)} items" if isinstance(block, tuple | list) else f"a {type(block).__name__}"
-            raise TypeError(f"block {number} is {found}; give tuples (X, y) or (X, y, weights)")
+            raise TypeError(
+                f"block {number} is {found}; give tuples (X, y) or (X, y, weights), or with an offset at the end"
+            )
         yield tuple(block)
         number += 1
 
@@ -179,7 +204,7 @@ class Stream:
         known, _ = Intake().take(*first)
         assert known.names is not None
         self._blocks = chain([first], self._blocks)
-        self.design = Design(known.names)
+        self.design = Design(known.names, offset=known.offset)
         self.intake = Intake()
 
     def blocks(self) -> Iterator[WeightedData]:
@@ -198,12 +223,13 @@ class Stream:
 
 
 class Fingerprint(NamedTuple):
-    """Checksums of rows, however they are cut: of X but for text, of the weights, of y and of -y."""
+    """Checksums of rows, however they are cut: of X but for text, of weights, of y and of -y, and of offsets."""
 
     X: int = 0
     weights: int = 0
     y: int = 0
     y_flipped: int = 0
+    offset: int = 0
 
     def after(self, block: WeightedData, text: list[int]) -> "Fingerprint":
         """Return that of the rows so far and a block more; `text` are its columns of codes, 0 in the first pass."""
@@ -211,7 +237,7 @@ class Fingerprint(NamedTuple):
         if text:
             X = X.copy()
             X[:, text] = 0.0
-        parts: tuple[NDArray[Any], ...] = (X, block.weights, block.y, -block.y)
+        parts: tuple[NDArray[Any], ...] = (X, block.weights, block.y, -block.y, block.shift)
         return Fingerprint(*(crc32(part.tobytes(), known) for part, known in zip(parts, self, strict=True)))
 
     def flipped(self) -> "Fingerprint":
@@ -286,14 +312,14 @@ def block_source(factory: Callable[[], Iterable[Any]], selection: Selection | No
     if selection is not None:
         selection = replace(selection, levels=selection.levels or tuple((n, own.levels(n)) for n, own in intake.text))
     settled = found if intake.classes == intake.met else found.flipped()
-    return BlockSource(factory, Design(intake.names), intake.classes, intake.n_rows, settled, selection=selection)
+    return BlockSource(
+        factory, Design(intake.names, offset=intake.offset), intake.classes, intake.n_rows, settled, selection=selection
+    )
 
 
-def callable_source(
-    data: Callable[[], Iterable[Any]], y: Any, label: str | None, weights: Any, selection: Selection | None = None
-) -> BlockSource:
+def callable_source(data: Callable[[], Iterable[Any]], roles: Roles, selection: Selection | None = None) -> BlockSource:
     """Return a callable that gives a fresh iterator of blocks as a source; blocks bring their labels and weights."""
-    check_alone("a callable, whose blocks bring their labels and weights:", y=y, label=label, weights=weights)
+    roles.check_none("a callable, whose blocks bring their labels and weights:")
     return block_source(data, selection)
 
 

@@ -13,14 +13,14 @@ from bayescore.data.passes.tiles import rows_of
 from bayescore.data.sources.factors import Levels, Seen, Selection, codes, combined, is_text, keeps_order, seen
 from bayescore.data.sources.tables import as_floats, as_numbers, as_table, check_numeric
 from bayescore.types import Design, LabelArray, WeightedData
-from bayescore.validation import DataError, check_weights, signed_labels, two_classes
+from bayescore.validation import DataError, check_offset, check_weights, signed_labels, two_classes
 
 MANY = 6  # distinct labels after which the count no longer matters
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of the features, the label and the weights (1 if None), the two labels, and the levels of text.
+    """Names of the features, the label, weights (1 if None) and offset, the two labels, and the levels of text.
 
     Features of text are read as codes, the places of their levels (`factors`).
     """
@@ -31,11 +31,12 @@ class Columns:
     classes: tuple[Any, Any] = (0, 1)
     levels: Levels = ()
     text: tuple[str, ...] = ()  # features whose levels a source learns as it is opened
+    offset: str | None = None
 
     @property
     def names(self) -> list[str]:
         """All columns that are read."""
-        return [*self.features, self.label, *([] if self.weights is None else [self.weights])]
+        return [*self.features, self.label, *(name for name in (self.weights, self.offset) if name is not None)]
 
     def with_classes(self, found: Iterable[Any]) -> Self:
         """Return the same columns with the two classes among the labels `found`.
@@ -57,16 +58,18 @@ class Columns:
         Raises
         ------
         RowError
-            If a weight is not positive, or a label is of neither class.
+            If a weight is not positive, an offset not finite, or a label of neither class.
         """
-        X = rows_of(self._columns(batch, start))
-        weights = np.ones(batch.num_rows)
+        X, n_rows = rows_of(self._columns(batch, start)), batch.num_rows
+        weights, offset = np.ones(n_rows), None
         if self.weights is not None:
             where = f"weights (column {self.weights!r})"
-            weights = check_weights(as_floats(batch.column(self.weights)), batch.num_rows, where, start)
-        return WeightedData(
-            X, self._signs(batch.column(self.label), start), weights, np.arange(start, start + batch.num_rows)
-        )
+            weights = check_weights(as_floats(batch.column(self.weights)), n_rows, where, start)
+        if self.offset is not None:
+            where = f"offset (column {self.offset!r})"
+            offset = check_offset(as_floats(batch.column(self.offset)), n_rows, where, start)
+        signs = self._signs(batch.column(self.label), start)
+        return WeightedData(X, signs, weights, np.arange(start, start + n_rows), offset=offset)
 
     def _columns(self, batch: pa.RecordBatch, start: int) -> list[NDArray[Any]]:
         levels = dict(self.levels)
@@ -104,7 +107,7 @@ class ColumnSource:
     @property
     def design(self) -> Design:
         """The identity design of the features."""
-        return Design(self.columns.features)
+        return Design(self.columns.features, offset=self.columns.offset)
 
     @property
     def levels(self) -> Levels:
@@ -127,6 +130,8 @@ def chosen_columns(
     weights: str | None,
     only: Iterable[str] | None,
     selection: Selection | None = None,
+    *,
+    offset: str | None = None,
 ) -> Columns:
     """Return the columns to read of a table with this schema: all, those of `only`, or those of a selection.
 
@@ -135,22 +140,25 @@ def chosen_columns(
     Raises
     ------
     DataError
-        If the label or the weights are no column, or the features are not numeric.
+        If the label, the weights or the offset are no column, or the features are not numeric.
     """
     names = schema.names
     listed = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
     if not label:
         raise DataError(f"label is missing: name the column of the labels; the columns are {listed}")
-    for name, argument in ((label, "label"), (weights, "weights")):
+    roles = {"label": label, "weights": weights, "offset": offset}
+    for argument, name in roles.items():
         if name is not None and name not in names:
             raise DataError(f"{argument}={name!r} is not a column of the data; the columns are {listed}")
     if len(set(names)) < len(names):
         repeated = next(name for name in names if names.count(name) > 1)
         raise DataError(f"column {repeated!r} stands more than once in data; rename one")
-    if label == weights:
-        raise DataError(f"label and weights both name the column {label!r}; name two, or leave weights out")
+    taken = {name: argument for argument, name in reversed(roles.items()) if name is not None}
+    for argument, name in roles.items():
+        if name is not None and taken[name] != argument:
+            raise DataError(f"{taken[name]} and {argument} both name the column {name!r}; name two, or leave one out")
     stored = _stored_index(schema)
-    features = tuple(name for name in (names if only is None else only) if name not in (label, weights, *stored))
+    features = tuple(name for name in (names if only is None else only) if name not in (*taken, *stored))
     if selection is not None and selection.names is not None:
         missing = [name for name in selection.names if name not in features]
         if missing:
@@ -165,9 +173,9 @@ def chosen_columns(
         kind = schema.field(new[0]).type
         raise DataError(f"column {new[0]!r} is {kind}, and held numbers in the data of the design; convert it")
     numbers = tuple(name for name in features if name not in text | coded_names)
-    check_numeric(schema, numbers if weights is None else (*numbers, weights))
+    check_numeric(schema, (*numbers, *(name for name in taken if name != label)))
     learnt = tuple(name for name in features if name in text - coded_names)
-    return Columns(features, label, weights, levels=known, text=learnt)
+    return Columns(features, label, weights, levels=known, text=learnt, offset=offset)
 
 
 def survey(batch: pa.Table | pa.RecordBatch, text: Iterable[str]) -> dict[str, Seen]:

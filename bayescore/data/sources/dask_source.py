@@ -26,6 +26,7 @@ from bayescore.data.passes.tasks import Division, Future, Part, Task
 from bayescore.data.sources.columns import Columns, ColumnSource, add_labels, chosen_columns, survey
 from bayescore.data.sources.factors import Seen, Selection
 from bayescore.data.sources.parquet import parquet_source
+from bayescore.data.sources.roles import OFFSET, Roles
 from bayescore.data.sources.tables import as_table
 from bayescore.types import Source, WeightedData
 from bayescore.validation import DataError, check_aligned
@@ -132,19 +133,15 @@ class DaskSource(ColumnSource):
             yield from replace(piece, frame=frame).read(0, piece.n_rows)
 
 
-def dask_source(data: Any, y: Any, label: str | None, weights: Any, selection: Selection | None = None) -> Source:
+def dask_source(data: Any, roles: Roles, selection: Selection | None = None) -> Source:
     """Return a Dask data frame or array as a source; reads the labels, partition by partition.
 
     Parameters
     ----------
     data : dask.dataframe.DataFrame or dask.array.Array
         Rows. Divisions may be unknown: partitions count in their order. An array is cut by its chunks of rows.
-    y : dask Series or array, optional
-        Labels beside `data`, in the same partitions.
-    label : str, optional
-        Column of the labels.
-    weights : str, dask Series or array, optional
-        Column of the weights, or the weights, in the same partitions.
+    roles : Roles
+        Labels, weights and offsets are Dask Series or arrays in the same partitions, or columns.
     selection : Selection, optional
         Which columns are features, where they may hold text.
 
@@ -155,6 +152,7 @@ def dask_source(data: Any, y: Any, label: str | None, weights: Any, selection: S
     TypeError
         For a collection of another kind.
     """
+    y, label, weights, offset = roles.y, roles.label, roles.weights, roles.offset
     is_frame = hasattr(data, "columns")
     if getattr(data, "ndim", None) != 2 or not (is_frame or hasattr(data, "chunks")):
         raise TypeError(f"data is a Dask {type(data).__name__}; give a DataFrame, or an Array of rows by columns")
@@ -163,10 +161,11 @@ def dask_source(data: Any, y: Any, label: str | None, weights: Any, selection: S
     if y is not None and label is not None:
         raise DataError(f"y and label={label!r} are both given; give one of them")
     pool = active_pool(data)
-    if is_frame and y is None and (weights is None or isinstance(weights, str)):
+    if is_frame and y is None and all(given is None or isinstance(given, str) for given in (weights, offset)):
         kept = _parquet_of(data)
         if kept is not None:
-            return parquet_source(kept[0], label, weights, only=kept[1], selection=selection, pool=pool)
+            path, only = kept
+            return parquet_source(path, label, weights, offset=offset, only=only, selection=selection, pool=pool)
     names = [str(name) for name in data.columns] if is_frame else [f"x{d}" for d in range(data.shape[1])]
     beside: dict[str, Any] = {}
     if y is not None:
@@ -174,11 +173,14 @@ def dask_source(data: Any, y: Any, label: str | None, weights: Any, selection: S
         beside[label] = y
     if weights is not None and not isinstance(weights, str):
         beside["weight"], weights = weights, "weight"
+    if offset is not None and not isinstance(offset, str):
+        beside[OFFSET], offset = offset, OFFSET
     for name in beside:
         if name in names:
             raise DataError(f"data has a column {name!r} beside the one given; rename it, or name it as label")
     empty = _frame(_meta(data), names, {name: _meta(other) for name, other in beside.items()}, 0)
-    columns = chosen_columns(pa.Schema.from_pandas(empty, preserve_index=False), label, weights, None, selection)
+    schema = pa.Schema.from_pandas(empty, preserve_index=False)
+    columns = chosen_columns(schema, label, weights, None, selection, offset=offset)
     if is_frame:  # no more than is needed
         data = data[[column for column in data.columns if str(column) in columns.names]]
         names = [str(name) for name in data.columns]

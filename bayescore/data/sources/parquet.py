@@ -21,6 +21,7 @@ from bayescore.data.passes.cutter import block_rows
 from bayescore.data.passes.tasks import Division, Pool
 from bayescore.data.sources.columns import Columns, ColumnSource, add_labels, chosen_columns, survey
 from bayescore.data.sources.factors import Selection
+from bayescore.data.sources.roles import Roles
 from bayescore.types import WeightedData
 from bayescore.validation import DataError
 
@@ -113,19 +114,18 @@ class ParquetSource(ColumnSource):
                 yield block
 
 
-def path_source(
-    data: str | Path, y: Any, label: str | None, weights: Any, selection: Selection | None = None
-) -> ParquetSource:
+def path_source(data: str | Path, roles: Roles, selection: Selection | None = None) -> ParquetSource:
     """Return the Parquet file or folder at a path as a source; labels and weights are columns of it."""
     if "~" in str(data) and not Path(data).exists():
         raise DataError(
             f"data={str(data)!r} reads like a formula; give the rows as data and their labels as y or label"
         )
-    if y is not None:
+    if roles.y is not None:
         raise DataError("y is given beside the path of a Parquet file; name the column of the labels as label")
-    if weights is not None and not isinstance(weights, str):
-        raise DataError("weights of a Parquet file must be the name of a column")
-    return parquet_source(Path(data), label, weights, selection=selection)
+    for name, given in (("weights", roles.weights), ("offset", roles.offset)):
+        if given is not None and not isinstance(given, str):
+            raise DataError(f"{name} of a Parquet file must be the name of a column")
+    return parquet_source(Path(data), roles.label, roles.weights, offset=roles.offset, selection=selection)
 
 
 def parquet_source(
@@ -133,6 +133,7 @@ def parquet_source(
     label: str | None,
     weights: str | None,
     *,
+    offset: str | None = None,
     only: list[str] | None = None,
     selection: Selection | None = None,
     pool: Pool | None = None,
@@ -143,8 +144,8 @@ def parquet_source(
     ----------
     path : Path
         File or folder.
-    label, weights : str
-        Columns of the labels and the weights.
+    label, weights, offset : str
+        Columns of the labels, the weights and the offsets.
     only : list of str, optional
         Columns to read; all by default.
     selection : Selection, optional
@@ -182,7 +183,7 @@ def parquet_source(
     hive = {name: _typed([own[name] for own in keys]) for name in keys[0] if name not in schema.names}
     for name, values in hive.items():
         schema = schema.append(pa.field(name, values.type))
-    columns = chosen_columns(schema, label, weights, only, selection)
+    columns = chosen_columns(schema, label, weights, only, selection, offset=offset)
     wanted = [name for name in hive if name in columns.names]
     files = tuple(
         File(file, rows, tuple((name, hive[name][i]) for name in wanted))

@@ -12,9 +12,10 @@ from bayescore.data.passes.cutter import block_rows
 from bayescore.data.passes.tasks import Division, slices
 from bayescore.data.sources.columns import Columns, ColumnSource, add_labels, chosen_columns, survey
 from bayescore.data.sources.factors import Selection
+from bayescore.data.sources.roles import OFFSET, Roles
 from bayescore.data.sources.tables import as_table
 from bayescore.types import WeightedData
-from bayescore.validation import DataError, check_unmasked, check_weights, native
+from bayescore.validation import DataError, check_offset, check_unmasked, check_weights, native
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,8 +47,9 @@ class TableSource(ColumnSource):
             yield from piece.read(0, piece.n_rows)
 
 
-def table_source(data: Any, y: Any, label: str | None, weights: Any, selection: Selection | None = None) -> TableSource:
+def table_source(data: Any, roles: Roles, selection: Selection | None = None) -> TableSource:
     """Return a table as a source; see `bayescore.data.sources.as_source`."""
+    y, label, weights, offset = roles.y, roles.label, roles.weights, roles.offset
     table = as_table(data)
     if isinstance(data, pd.DataFrame) and label is not None:
         label = str(label)  # as Arrow names the columns
@@ -65,7 +67,10 @@ def table_source(data: Any, y: Any, label: str | None, weights: Any, selection: 
     if weights is not None and not isinstance(weights, str):
         table = _appended(table, "weight", check_weights(weights, table.num_rows), "weights")
         weights = "weight"
-    columns = chosen_columns(table.schema, label, weights, None, selection)
+    if offset is not None and not isinstance(offset, str):
+        table = _appended(table, OFFSET, check_offset(offset, table.num_rows), "offset")
+        offset = OFFSET
+    columns = chosen_columns(table.schema, label, weights, None, selection, offset=offset)
     found: dict[Any, None] = {}
     any(add_labels(found, chunk) for chunk in table.column(columns.label).chunks)
     columns = columns.with_levels([survey(table, columns.text)])
@@ -78,7 +83,7 @@ def _appended(table: pa.Table, column: str, values: Any, argument: str) -> pa.Ta
     if array.shape != (table.num_rows,):
         raise DataError(f"{argument} has shape {array.shape}; it must be ({table.num_rows},), one for each row")
     if column in table.column_names:
-        raise DataError(f"data has a column {column!r} beside {argument}; rename it, or name it as label or weights")
+        raise DataError(f"data has a column {column!r} beside {argument}; rename it, or give its name as the argument")
     try:
         return table.append_column(column, pa.array(array, from_pandas=True))
     except (pa.ArrowNotImplementedError, OverflowError) as error:
