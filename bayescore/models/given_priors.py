@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from bayescore.models.priors import PRIORS, ByName, Cauchy, Laplace, Normal, Prior, StudentT, check_prior
+from bayescore.models.priors import INTERCEPTS, PRIORS, ByName, Cauchy, Laplace, Normal, Prior, StudentT, check_prior
 
 DEFAULT = Normal(0.0, 4.0)
 OTHERS = "*"
 _SIMPLE = (Normal, StudentT, Cauchy, Laplace)
-_INTERCEPTS = {"intercept": "Intercept", "Intercept": "intercept"}
+_OTHER_WORD = dict(zip(INTERCEPTS, reversed(INTERCEPTS), strict=True))
 _LEVEL = re.compile(r"\[[^\]]*\]")
 
 
@@ -44,7 +44,7 @@ def prior_of(given: Any, names: Sequence[str]) -> Prior:
     own = {str(name): _of_one(str(name), prior) for name, prior in given.items()}
     own = {**own, OTHERS: own.pop(OTHERS, DEFAULT)}
     order, which = list(own), [len(own) - 1] * len(names)
-    called = [(name, _LEVEL.sub("", name), _INTERCEPTS.get(name, name)) for name in names]
+    called = [(name, _LEVEL.sub("", name), _OTHER_WORD.get(name, name)) for name in names]
     for d, each in enumerate(called):  # a coefficient's own name counts first
         which[d] = next((order.index(name) for name in each if name in own), which[d])
     known = {name for each in called for name in each}

@@ -18,6 +18,7 @@ from bayescore.models.given_priors import prior_of
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.newton import Mode, find_map
 from bayescore.models.priors import (
+    INTERCEPTS,
     ByName,
     Cauchy,
     Horseshoe,
@@ -145,7 +146,7 @@ def _horseshoe(prior: Horseshoe, dims: str, near: Mode) -> Any:
     free = (tau * local) ** 2
     s = pt.sqrt(slab * free / (slab + free))
     if not prior.shrink_intercept:
-        s = pt.switch(np.array(pm.modelcontext(None).coords[dims]) == "intercept", Normal().sigma, s)
+        s = pt.switch(np.isin(pm.modelcontext(None).coords[dims], INTERCEPTS), Normal().sigma, s)
     m, h = near.beta, near.sd
     root = s / pt.sqrt(s**2 + h**2)
     u = pm.Normal("beta_standardised", -root * m / h, pt.sqrt(s**2 + h**2) / h, dims=dims)

@@ -210,7 +210,7 @@ class Horseshoe:
               c^2 \sim \mathrm{Inv\text{-}Gamma}(\nu / 2, \nu \, \texttt{slab}^2 / 2)
 
     Large coefficients are so drawn in by a Student t slab of nu = 4 degrees of freedom, without which those that the
-    data say little of have no moments. An intercept, the first column of that name, gets N(0, 4), unless
+    data say little of have no moments. An intercept gets N(0, 4), unless
     `shrink_intercept`. The density has no closed form: NUTS samples tau, lambda, c^2 and beta.
 
     Parameters
@@ -270,10 +270,11 @@ class ByName:
             raise ValueError(
                 f"prior: {self} was made for {len(self.which)} coefficients, and there are {n_features}; give the dict"
             )
-        own = [np.array([*prior.table(1)[:, 0], prior.family]) for _, prior in self.priors]
+        own = [np.array([*prior.table(1)[:, 0], prior.family], dtype=np.float64) for _, prior in self.priors]
         return np.stack([own[k] for k in self.which], axis=1)
 
 
+INTERCEPTS = ("intercept", "Intercept")  # what designs call it: of a keyword, and of a formula
 PRIORS = (Normal, MultivariateNormal, StudentT, Cauchy, Laplace, Horseshoe, SpikeAndSlab)
 
 

@@ -1,4 +1,5 @@
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
@@ -84,10 +85,11 @@ def test_horseshoe_is_a_hierarchy_with_a_slab():
     np.testing.assert_allclose(found, stats.norm.logpdf(beta, scale=sd))
 
 
+@pytest.mark.parametrize("how", [{"intercept": True}, {"formula": "a + b"}], ids=["keyword", "formula"])
 @pytest.mark.parametrize(("shrink", "sd"), [(False, 4.0), (True, 0.003)])
-def test_the_horseshoe_leaves_the_intercept_alone_unless_told(shrink, sd):
-    X = np.random.default_rng(0).normal(size=(50, 2))
-    data = full_data(X, np.arange(50) % 2, intercept=True, progressbar=False)
+def test_the_horseshoe_leaves_the_intercept_alone_unless_told(shrink, sd, how):
+    X = pd.DataFrame(np.random.default_rng(0).normal(size=(50, 2)), columns=["a", "b"])
+    data = full_data(X, np.arange(50) % 2, progressbar=False, **how)
     model = logistic_model(data, Horseshoe(shrink_intercept=shrink))
     beta, found = log_prior(model, {"tau": 0.001, "lambda": np.full(3, 3.0), "c2": 4.0})
     np.testing.assert_allclose(found, stats.norm.logpdf(beta, scale=[sd, 0.003, 0.003]), rtol=1e-4)
