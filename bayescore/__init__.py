@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from bayescore.samplers.effects import average_predictions, odds_ratios
     from bayescore.samplers.predict import log_likelihood, predict_proba
     from bayescore.samplers.predictive import posterior_predictive
+    from bayescore.samplers.prior_summary import prior_summary
     from bayescore.samplers.sample import sample
 
 __version__ = version("bayescore")
@@ -99,6 +100,7 @@ _HOMES = {
     "odds_ratios": "samplers.effects",
     "posterior_predictive": "samplers.predictive",
     "predict_proba": "samplers.predict",
+    "prior_summary": "samplers.prior_summary",
     "probit_model": "models.graph",
     "read_coreset": "data.coreset",
     "sample": "samplers.sample",
@@ -142,6 +144,7 @@ __all__ = [
     "odds_ratios",
     "posterior_predictive",
     "predict_proba",
+    "prior_summary",
     "probit_model",
     "read_coreset",
     "sample",

@@ -1,0 +1,92 @@
+"""What prior each coefficient was given, and what that is in units of the data where columns were standardised.
+
+A prior of location m and scale s of a standardised column is one of location m / sd and scale s / sd of the column
+itself, sd the column's standard deviation. That of the intercept is of the linear predictor where all columns are at
+their means, as in rstanarm's and brms's `prior_summary`.
+"""
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bayescore.models.given_priors import prior_from_dict
+from bayescore.models.priors import INTERCEPTS, ByName, Horseshoe, MultivariateNormal, Normal, Prior
+from bayescore.samplers.inference_data import Posterior, read_posterior
+from bayescore.validation import DataError
+
+_IN_UNITS = {"mu", "sigma", "loc", "scale", "b", "spike", "slab", "tau"}  # parameters that scale with the coefficient
+
+
+def prior_summary(idata: Any) -> pd.DataFrame:
+    """Return the prior of each coefficient, as it was given and in units of the data.
+
+    Parameters
+    ----------
+    idata : InferenceData
+        What `sample` returned for a coreset.
+
+    Returns
+    -------
+    DataFrame
+        A row for each coefficient, columns `prior` and `in_data_units`; the two differ where the coreset was built
+        with ``standardize=True``. Of a `MultivariateNormal` prior the marginal ones.
+
+    Raises
+    ------
+    TypeError, DataError
+        If `idata` is no posterior, or does not tell its prior.
+
+    Examples
+    --------
+    >>> import numpy as np, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> X = 10.0 * rng.normal(size=(2000, 1))
+    >>> core = bc.full_data(X, rng.random(2000) > 0.5, intercept=True, standardize=True, progressbar=False)
+    >>> idata = bc.sample(core, prior={"Intercept": bc.StudentT(3)}, sampler="mala", random_seed=1, progressbar=False)
+    >>> bc.prior_summary(idata)["prior"].to_dict()
+    {'intercept': 'StudentT(nu=3, mu=0, sigma=2.5)', 'x0': 'Normal(mu=0, sigma=4)'}
+    """
+    posterior = read_posterior(idata, "idata", min_draws=1)
+    found = described(posterior)
+    if found is None:
+        raise DataError("idata does not tell its prior; give what bayescore.sample returned for a coreset")
+    return found
+
+
+def described(posterior: Posterior) -> pd.DataFrame | None:
+    """Return `prior_summary`; None where the prior is not known."""
+    if not posterior.story:
+        return None
+    prior, D = prior_from_dict(posterior.story["prior"]), len(posterior.features)
+    each = [_of(prior, d, name, D) for d, name in enumerate(posterior.features)]
+    design, scales, constant = posterior.design, np.ones(D), None
+    if design is not None and design.scale is not None:
+        constant = design.constant
+        scales[int(design.intercept) :] = design.scale
+    raw = [_text(own, scale) for own, scale in zip(each, scales, strict=True)]
+    if constant is not None:
+        raw[constant] = f"{_text(each[constant])}, at the columns' means"
+    index = pd.Index(posterior.features, name="feature")
+    return pd.DataFrame({"prior": [_text(own) for own in each], "in_data_units": raw}, index=index)
+
+
+def _of(prior: Prior, d: int, name: str, n_features: int) -> tuple[str, dict[str, float]]:
+    """Return the name and the parameters of the prior of one coefficient."""
+    if isinstance(prior, ByName):
+        return _of(prior.priors[prior.which[d]][1], 0, name, 1)
+    if isinstance(prior, Horseshoe) and name in INTERCEPTS and not prior.shrink_intercept:
+        return _of(Normal(), 0, name, 1)
+    if isinstance(prior, MultivariateNormal):
+        mu, sd = np.broadcast_to(prior.mu, n_features)[d], np.sqrt(np.diagonal(prior.covariance)[d])
+        return "Normal", {"mu": float(mu), "sigma": float(sd)}
+    named = {field.name: np.asarray(getattr(prior, field.name)) for field in fields(prior)}  # type: ignore[arg-type]
+    numbers = {name: value for name, value in named.items() if value.dtype != bool}
+    return type(prior).__name__, {name: float(np.broadcast_to(value, n_features)[d]) for name, value in numbers.items()}
+
+
+def _text(prior: tuple[str, dict[str, float]], scale: float = 1.0) -> str:
+    name, parameters = prior
+    own = {key: value / scale if key in _IN_UNITS else value for key, value in parameters.items()}
+    return f"{name}({', '.join(f'{key}={value:.4g}' for key, value in own.items())})"
