@@ -132,6 +132,7 @@ def certify(args: argparse.Namespace, console: Console) -> None:
     """Run ``bayescore certify``."""
     from rich.table import Table
 
+    from bayescore.coresets.build import full_data
     from bayescore.data.coreset import read_coreset
     from bayescore.diagnostics.certificate import certify as check
     from bayescore.diagnostics.report import write_certificate
@@ -144,6 +145,11 @@ def certify(args: argparse.Namespace, console: Console) -> None:
     core = read_coreset(args.core)
     idata = load_posterior(args.posterior)
     label = core.label if args.label is None else args.label
+    test = None
+    if args.test:
+        if not args.output:
+            raise ValueError(f"--test={str(args.test)!r} is for the report; give its file by --output too")
+        test = full_data(args.test, label=label, design=core.design, offset=args.offset, progressbar=not args.quiet)
     beside = {"weights": args.weights, "offset": args.offset}
     found = check(idata, core, args.rows, label=label, **beside, progressbar=not args.quiet)
     table = Table("feature", box=None)
@@ -159,8 +165,9 @@ def certify(args: argparse.Namespace, console: Console) -> None:
         words = ["bayescore", "certify", str(args.posterior), str(args.core), str(args.rows), "--label", label]
         for name, column in beside.items():
             words += [f"--{name}", column] if column else []
+        words += ["--test", str(args.test)] if args.test else []
         command = shlex.join([*words, "-o", str(args.output)])
-        write_certificate(found, idata, core, args.output, command=command)
+        write_certificate(found, idata, core, args.output, test=test, command=command)
         console.print(f"wrote {args.output}")
     if args.corrected:
         if found.idata is None:
@@ -282,6 +289,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--weights", help="column of the weights")
     p.add_argument("--offset", help="column of the offsets (default: the coreset's)")
     p.add_argument("-o", "--output", type=Path, help="HTML file to write")
+    p.add_argument("--test", type=Path, help="test rows on which the report shows whether the model fits")
     p.add_argument("--corrected", type=Path, help="netCDF file for the corrected draws")
     p.set_defaults(run=certify)
 

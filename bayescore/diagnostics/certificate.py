@@ -40,7 +40,7 @@ from bayescore.limits import RISK
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.prior_ratio import OfModel
 from bayescore.samplers.inference_data import Posterior, read_posterior
-from bayescore.types import Likelihood
+from bayescore.types import Likelihood, WeightedData
 from bayescore.validation import DataError, check_integer
 
 
@@ -57,15 +57,17 @@ class Certificate(CertificateData):
             lines.append(f"  elpd_loo {figure} ({self.elpd_text})")
         return "\n".join(lines)
 
-    def to_html(self, path: str | Path, idata: Any, core: Coreset) -> None:
+    def to_html(self, path: str | Path, idata: Any, core: Coreset, *, test: WeightedData | None = None) -> None:
         """Write a report of one HTML file: the verdict, own and corrected figures, the chains and the coreset.
+
+        With `test`, rows of ``full_data(..., design=core.design)``, the model's fit is checked on these.
 
         Raises
         ------
         OSError
             If the file cannot be written; an earlier file of that name is then untouched.
         """
-        write_certificate(self, idata, core, path)
+        write_certificate(self, idata, core, path, test=test)
 
 
 def certify(

@@ -41,6 +41,8 @@ class Posterior:
         Mean acceptance rate.
     weights : array, shape (rows,), optional
         Weights of the rows that the posterior was drawn from.
+    positive : float, optional
+        Share of their weight whose label is +1.
     attrs : mapping
         Attributes of the posterior: sampler, seed, versions, prior, ...
     coreset : mapping
@@ -59,6 +61,7 @@ class Posterior:
     divergences: int | None = None
     acceptance_rate: float | None = None
     weights: FloatArray | None = None
+    positive: float | None = None
     attrs: Mapping[str, Any] = field(default_factory=dict)
     coreset: Mapping[str, Any] = field(default_factory=dict)
     log_density: FloatArray | None = None
@@ -202,13 +205,16 @@ def read_posterior(idata: Any, name: str, *, min_draws: int = MIN_DRAWS) -> Post
         )
     attrs = dict(idata["posterior"].attrs)
     stats, constant = idata.get("sample_stats", {}), idata.get("constant_data", {})
+    weights = np.asarray(constant["weights"].values, dtype=np.float64) if "weights" in constant else None
+    labels = np.asarray(constant["y"].values) if "y" in constant else None
     posterior = Posterior(
         name,
         draws,
         features,
         divergences=int(stats["diverging"].sum()) if "diverging" in stats else None,
         acceptance_rate=float(stats["acceptance_rate"].mean()) if "acceptance_rate" in stats else None,
-        weights=np.asarray(constant["weights"].values, dtype=np.float64) if "weights" in constant else None,
+        weights=weights,
+        positive=None if weights is None or labels is None else float(weights[labels > 0].sum() / weights.sum()),
         attrs=attrs,
         coreset=json_object(attrs.get("coreset", "{}"), _damaged(name, "coreset")),
         log_density=_log_density(stats, draws.shape[:2]),

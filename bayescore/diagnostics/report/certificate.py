@@ -1,17 +1,20 @@
 """The report of a certificate: one HTML file for those who have no posterior of the full data.
 
-Verdict, own and corrected coefficients, what the chains and the coreset were, and how to repeat it.
+Verdict, the data, own and corrected coefficients and what they mean in units of the data, priors, whether the model
+fits, what the chains and the coreset were, and how to repeat it.
 `certificate.html.j2` holds the order, `tables` the figures.
 """
 
 from pathlib import Path
 from typing import Any
 
-from bayescore.data.coreset import Coreset
+from bayescore.data.coreset import Coreset, check_same_design
 from bayescore.diagnostics.health import health
+from bayescore.diagnostics.model_check import check_model
 from bayescore.diagnostics.report import page, plots, tables
 from bayescore.diagnostics.results import CertificateData
 from bayescore.samplers.inference_data import Posterior, read_posterior
+from bayescore.types import WeightedData
 from bayescore.validation import whole_file
 
 
@@ -21,6 +24,7 @@ def write_certificate(
     core: Coreset,
     path: str | Path,
     *,
+    test: WeightedData | None = None,
     title: str = "Certificate",
     command: str | None = None,
 ) -> None:
@@ -36,6 +40,9 @@ def write_certificate(
         The coreset that was sampled.
     path : str or Path
         The HTML file.
+    test : WeightedData, optional
+        Rows of the same design on which the model's fit is checked, as ``full_data(rows, design=core.design)``; by
+        default the coreset's own.
     title : str
         Heading of the page.
     command : str, optional
@@ -49,17 +56,29 @@ def write_certificate(
         If the file cannot be written; an earlier file of that name is then untouched.
     """
     posterior = read_posterior(idata, "idata")
+    if test is not None:
+        check_same_design(test, posterior.features, core.design, "test")
     tables.check_certificate(certificate, posterior.features, "certificate")
     with whole_file(path) as partial:
-        partial.write_text(_render(certificate, posterior, core, Path(path).name, title, command), encoding="utf-8")
+        partial.write_text(
+            _render(certificate, posterior, core, test, Path(path).name, title, command), encoding="utf-8"
+        )
 
 
 def _render(
-    certificate: CertificateData, posterior: Posterior, core: Coreset, file_name: str, title: str, command: str | None
+    certificate: CertificateData,
+    posterior: Posterior,
+    core: Coreset,
+    test: WeightedData | None,
+    file_name: str,
+    title: str,
+    command: str | None,
 ) -> str:
     rows, note = tables.coefficients(certificate, len(certificate.coordinates))
     about, name = core.summary(), f"{core.method} {len(core):,}"
     count, curve = len(posterior.features), page.size_curve(about)
+    best = posterior if certificate.idata is None else read_posterior(certificate.idata, "certificate.idata")
+    fit = check_model(best, core if test is None else test)
     return page.render(
         "certificate.html.j2",
         title=title,
@@ -72,22 +91,35 @@ def _render(
         image=page.picture(plots.corrected, certificate, posterior),
         rows=rows,
         note=note,
+        data=page.data_facts(about, float(core.weights[core.y > 0].sum() / core.weights.sum())),
+        effects=tables.effects(best, core.design),
+        effects_of="corrected" if best is not posterior else "coreset's",
+        priors=tables.priors(posterior),
+        prior_scale=posterior.attrs.get("prior_scale", ""),
+        fit=fit,
+        fit_image=page.picture(plots.model_check, fit, core.classes),
+        positive=str(core.classes[1]),
+        fit_rows="the coreset's weighted rows" if test is None else "test rows",
+        fit_note=""
+        if test is not None
+        else "The coreset's rows are few, and the model was fitted to them: give test= rows for a sharper look.",
         health={"posterior": health(posterior)},
         facts=page.coreset_facts(about, core.weights) | page.parameters(about),
         size_curves={name: curve} if curve else {},
         attrs={"posterior": posterior.attrs},
         terms=tables.FIGURES | page.terms(page.CERTIFICATES) | page.HEALTH_TERMS,
         command=command,
-        snippet=_snippet(certificate, core, file_name),
+        snippet=_snippet(certificate, core, test, file_name),
     )
 
 
-def _snippet(certificate: CertificateData, core: Coreset, file_name: str) -> str:
+def _snippet(certificate: CertificateData, core: Coreset, test: WeightedData | None, file_name: str) -> str:
+    own = "" if test is None else f'test = bc.full_data("test.parquet", label={core.label!r}, design=core.design)\n'
     return (
         "import arviz as az\nimport bayescore as bc\n\n"
         'idata = az.from_netcdf("posterior.nc")\n'
         'core = bc.read_coreset("core.parquet")\n'
         f'certificate = bc.certify(idata, core, "rows.parquet", label={core.label!r}, '
         f"max_draws={max(certificate.n_draws, 100)})\n"
-        f"certificate.to_html({file_name!r}, idata, core)\n"
+        f"{own}certificate.to_html({file_name!r}, idata, core{', test=test' if own else ''})\n"
     )

@@ -13,7 +13,7 @@ import pandas as pd
 
 from bayescore.diagnostics.report import page, plots, tables
 from bayescore.diagnostics.results import CertificateData, ComparisonData
-from bayescore.diagnostics.wording import with_error
+from bayescore.diagnostics.wording import number, with_error
 from bayescore.types import FloatArray
 from bayescore.validation import whole_file
 
@@ -36,6 +36,7 @@ METRICS: dict[str, tuple[str, float, str]] = {
         "Mean negative log predictive density of the test rows, in nats per row; the last row is the reference's.",
     ),
 }
+LISTED = 4  # candidates whose verdicts are read as sentences; of more a table comes first
 NOISE_FLOOR = "The same metrics between halves of the reference's chains, scaled to two runs of full length."
 
 
@@ -107,6 +108,8 @@ def _render(
         scope=_scope(comparison),
         counts=Counter(verdict.level for verdict in comparison.verdicts.values()),
         verdicts=comparison.verdicts,
+        short=_short(comparison, certificates) if len(comparison.verdicts) > LISTED else {},
+        data=_data(comparison),
         health=comparison.health,
         certificates=certificates,
         **tables.section(comparison, certificates),
@@ -140,6 +143,27 @@ def _scope(comparison: ComparisonData) -> str:
         f"{count} candidate{'s' * (count > 1)} with a reference of {chains} chain{'s' * (chains > 1)} of {draws:,} "
         f"draws, {features} coefficient{'s' * (features > 1)}"
     )
+
+
+def _short(comparison: ComparisonData, certificates: dict[str, CertificateData]) -> dict[str, dict[str, Any]]:
+    """Return for each candidate what one line of a table says: levels, and the errors that decide."""
+    return {
+        name: {
+            "levels": [verdict.level, *([getattr(certificates.get(name), "level", "")] if certificates else [])],
+            "errors": [
+                number(METRICS[metric][1] * float(comparison.metrics[metric][name]), 2)
+                for metric in ("mean_error_sd", "sd_error", "correlation_error")
+            ],
+        }
+        for name, verdict in comparison.verdicts.items()
+    }
+
+
+def _data(comparison: ComparisonData) -> dict[str, str]:
+    """Return what the first posterior that knows it tells of the data; nothing if none does."""
+    known = (own for own in (comparison.reference, *comparison.candidates.values()) if own.coreset)
+    first = next(known, None)
+    return {} if first is None else page.data_facts(first.coreset, first.positive)
 
 
 def _metric_rows(comparison: ComparisonData, shown: list[str]) -> dict[str, list[tuple[str, str]]]:

@@ -26,6 +26,7 @@ WORST = 40
 PROVENANCE = {
     "likelihood": "Likelihood",
     "prior": "Prior",
+    "prior_scale": "The prior is of",
     "sampler": "Sampler",
     "random_seed": "Seed",
     "tuning_steps": "Warm-up",
@@ -33,6 +34,27 @@ PROVENANCE = {
     "inference_library_version": "Its version",
     "bayescore_version": "bayescore",
 }
+# a parameter of a coreset: what reports call it
+PARAMETERS = {
+    "prior": "Prior assumed while choosing rows",
+    "mean_error": "Expected error of means (sd)",
+    "sd_error": "Expected error of sds (relative)",
+    "correlation_error": "Expected error of correlations",
+    "passes": "Passes over the data",
+    "epsilon": "Guaranteed relative error of the log-likelihood (epsilon)",
+    "delta": "Chance that the guarantee fails (delta)",
+    "mu": "Complexity of the data (mu)",
+    "draws": "Rows drawn, repeats included",
+    "reduce": "How nodes are reduced",
+    "leaves": "Leaves of the tree",
+    "lossless": "Lossless",
+}
+# what builders keep for their own tests, and the curve, which has a table of its own
+_ACCOUNTS = {
+    "size_curve", "levels", "residual_mean", "residual_curvature", "certain", "dropped", "rounds", "rank",
+    "score_total", "node_size", "tree_error",
+}  # fmt: skip
+_COLUMNS = 20  # names in a cell
 HEALTH_TERMS = {
     "R-hat": "How much the chains disagree with each other; 1 when they do not.",
     "ESS": "Effective sample size: independent draws that would tell as much of the centre (bulk) or the tails.",
@@ -142,8 +164,35 @@ def coreset_facts(about: Mapping[str, Any], weights: FloatArray | None) -> dict[
 
 
 def parameters(about: Mapping[str, Any]) -> dict[str, str]:
-    """Return a coreset's parameters as short text by name, without the curve of errors, which has its own table."""
-    return {key: _short(value) for key, value in (about.get("params") or {}).items() if key != "size_curve"}
+    """Return a coreset's parameters as short text by label, without the builder's own accounts of its work."""
+    known = (about.get("params") or {}).items()
+    return {PARAMETERS.get(key, key): _short(value) for key, value in known if key not in _ACCOUNTS}
+
+
+def data_facts(about: Mapping[str, Any], positive: float | None) -> dict[str, str]:
+    """Return what `Coreset.summary` tells of the data, as text by label; `positive` is the share that is +1."""
+    design, classes = about.get("design") or {}, about.get("classes")
+    n_total, weight, names = about.get("n_total"), about.get("weight_total"), design.get("raw_names") or []
+    found: dict[str, str] = {}
+    if n_total is not None:
+        found["Rows"] = f"{n_total:,}"
+        if weight is not None and weight != n_total:
+            found["Total weight"] = f"{weight:,.6g}"
+    if classes:
+        found["Label"] = f"{about.get('label')}: {classes[1]} against {classes[0]}"
+        if positive is not None:
+            found[f"Share of {classes[1]}"] = f"{number(100.0 * positive)}% of the rows' weight"
+    if names:
+        shown = ", ".join(names[:_COLUMNS]) + (f" and {len(names) - _COLUMNS} more" if len(names) > _COLUMNS else "")
+        found["Columns"] = f"{len(names):,}: {shown}"
+    if levels := design.get("levels"):
+        found["Factors"] = ", ".join(f"{name} ({len(own)} levels)" for name, own in levels.items())
+    if design.get("formula"):
+        found["Formula"] = design["formula"]
+    if names:
+        scaled = design.get("center") is not None
+        found["Scaling"] = "columns centered and divided by their sd" if scaled else "columns as they are"
+    return found
 
 
 def size_curve(about: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -153,5 +202,5 @@ def size_curve(about: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _short(value: object) -> str:
-    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    text = number(value) if isinstance(value, float) else str(value)
     return text if len(text) <= 60 else text[:59] + "…"

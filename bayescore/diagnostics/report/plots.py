@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy import stats
 
+from bayescore.diagnostics.model_check import ModelCheck
 from bayescore.diagnostics.report import drawing
 from bayescore.diagnostics.report.drawing import Intervals
 from bayescore.diagnostics.results import CertificateData, ComparisonData
@@ -64,6 +65,35 @@ def corrected(figure: Figure, certificate: CertificateData, posterior: Posterior
     )
     drawing.note(axes, f"the {MAX_COORDINATES} of {len(table)} with the largest predicted errors" if cut else "")
     return axes
+
+
+def model_check(figure: Figure, check: ModelCheck, classes: tuple[Any, Any]) -> NDArray[Any]:
+    """Draw the share of the class that is +1 against the prediction, and the predictions of rows of either class.
+
+    Grey bars are the 94% intervals of the share that the model would give to such rows. Returns the array of Axes.
+    """
+    figure.set_layout_engine("constrained")
+    figure.set_size_inches(8.0, 3.6)
+    panels = figure.subplots(1, 2, width_ratios=(1.15, 1.0))
+    left, right = panels
+    names = [drawing.short(str(name), 20) for name in classes]
+    left.axline((0.0, 0.0), slope=1.0, color=drawing.GREY, lw=0.8, zorder=1)
+    left.vlines(check.predicted, check.low, check.high, color="#c9c9c9", lw=7, zorder=2, label="by the model, 94%")
+    style = {"color": drawing.COLOURS[0], "marker": "o", "ls": "none", "ms": 5, "zorder": 3}
+    left.plot(check.predicted, check.observed, label="observed", **style)
+    top = min(1.08 * float(max(check.high.max(), check.observed.max(), check.predicted.max())), 1.02)
+    left.set(xlabel="predicted probability", ylabel=f"share of {names[1]}", xlim=(0.0, top), ylim=(0.0, top))
+    edges = np.linspace(0.0, float(check.p.max()), int(np.clip(check.ess / 10.0, 6.0, 30.0)) + 1)
+    for i, own in enumerate((check.positive == 0.0, check.positive > 0.0)):
+        counts, _ = np.histogram(check.p[own], edges, weights=check.weights[own])
+        share = counts / max(float(counts.sum()), np.finfo(float).tiny)
+        right.stairs(share, edges, color=drawing.COLOURS[i], ls=drawing.DASHES[i], lw=1.4, label=names[i])
+    right.set(xlabel="predicted probability", ylabel="share of the class's rows", ylim=(0.0, None))
+    for panel in panels:
+        drawing.clean(panel)
+        panel.tick_params(labelsize=8)
+        panel.legend(frameon=False, fontsize=8)
+    return np.asarray(panels)
 
 
 def marginals(figure: Figure, comparison: ComparisonData) -> NDArray[Any]:

@@ -7,10 +7,16 @@ import numpy as np
 
 from bayescore.diagnostics.agreement import agreement, beside_reference, predicted_error
 from bayescore.diagnostics.report import page
+from bayescore.diagnostics.report.drawing import INTERVAL
 from bayescore.diagnostics.results import CertificateData, ComparisonData
 from bayescore.diagnostics.wording import number, with_error
 from bayescore.limits import MAX_K
+from bayescore.samplers.inference_data import Posterior
+from bayescore.samplers.prior_summary import described
+from bayescore.types import Design
 from bayescore.validation import DataError
+
+_NAMED = 8  # names in a cell
 
 # label: meaning; the hyphen of k-hat is one that no line breaks at
 FIGURES = {
@@ -83,6 +89,38 @@ def coefficients(certificate: CertificateData, total: int) -> tuple[list[dict[Ha
     table = table.iloc[order]
     rows, note = page.worst(table, table["mean_error_sd"], total, "Certificate.coordinates")
     return rows.to_dict(orient="records"), note
+
+
+def effects(posterior: Posterior, design: Design) -> tuple[list[str], dict[str, list[str]]]:
+    """Return labels, and for each coefficient its mean and interval in units of the data, and the odds ratio's."""
+    raw = design.raw_coefficients(posterior.flat)
+    bounds = np.quantile(raw, [0.5 * (1.0 - INTERVAL), 0.5, 0.5 * (1.0 + INTERVAL)], axis=0)
+    logistic = posterior.attrs.get("likelihood") == "logistic"
+    rows = {}
+    for d, name in enumerate(posterior.features):
+        low, middle, high = bounds[:, d]
+        rows[name] = [number(float(raw[:, d].mean())), f"{number(low)} to {number(high)}"]
+        if logistic:
+            with np.errstate(over="ignore"):
+                ratios = [number(float(np.exp(value))) for value in (middle, low, high)]
+            rows[name] += ["", ""] if d == design.constant else [ratios[0], f"{ratios[1]} to {ratios[2]}"]
+    interval = f"{INTERVAL:.0%} interval"
+    return ["Mean", interval, *(["Odds ratio", interval] if logistic else [])], rows
+
+
+def priors(posterior: Posterior) -> list[tuple[str, str, str]]:
+    """Return coefficients, the prior that they share, and that in units of the data; empty where it is not known."""
+    found = described(posterior)
+    if found is None:
+        return []
+    shared: dict[tuple[str, str], list[str]] = {}
+    for name, row in found.iterrows():
+        shared.setdefault((row["prior"], row["in_data_units"]), []).append(str(name))
+    return [(_names(names), prior, raw) for (prior, raw), names in shared.items()]
+
+
+def _names(names: list[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
 
 
 def section(comparison: ComparisonData, certificates: dict[str, CertificateData]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ def certified_page(comparison, tmp_path_factory):
 
 def test_certificates_stand_after_the_verdict_with_their_words(certified_page):
     names = re.findall(r'<section id="(\w+)">', certified_page)
-    assert names[:3] == ["verdict", "certificates", "metrics"]
+    assert names[:3] == ["verdict", "data", "certificates"]
     words = section(certified_page, "certificates")
     assert words.index("&lt;b&gt;bold&lt;/b&gt;: corrected") < words.index("far: not certified")  # as the candidates
     assert words.index("far: not certified") < words.index("<table>")

@@ -9,7 +9,7 @@ from tests.diagnostics.helpers import CORESET, CURVE, section
 
 
 def test_sections_stand_in_the_order_of_reading(page):
-    names = ["verdict", "metrics", "plots", "coresets", "health", "coordinates", "reproduce", "glossary"]
+    names = ["verdict", "data", "metrics", "plots", "coresets", "health", "coordinates", "reproduce", "glossary"]
     assert re.findall(r'<section id="(\w+)">', page) == names
     assert page.index("far: differs") < page.index("<table>")
 
@@ -87,7 +87,7 @@ def test_predicted_error_against_size_has_a_table_of_its_own(posterior, tmp_path
     )
     shown = section((tmp_path / "r.html").read_text(encoding="utf-8"), "coresets")
     own, curve = shown.split("Predicted error against size")
-    assert "skew = 0.25, rounds = 3" in own
+    assert "skew = 0.250" in own
     assert "size_curve" not in shown
     assert re.findall(r'"num">([^<]+)</td>', curve) == ["1,200", "0.43", "10", "2,400", "0.090", "1.2"]
     assert re.findall(r'class="name">([^<]*)<', curve) == ["x", ""]
@@ -95,3 +95,32 @@ def test_predicted_error_against_size_has_a_table_of_its_own(posterior, tmp_path
 
 def test_no_curve_no_heading(page):
     assert "Predicted error against size" not in page
+
+
+def test_a_table_of_verdicts_comes_first_where_there_are_many(posterior, tmp_path):
+    path = tmp_path / "r.html"
+    for count, shown in ((4, False), (5, True)):
+        candidates = {f"c{i}": posterior(i + 1, mean=0.5 * (i == 2)) for i in range(count)}
+        compare(candidates, posterior(0)).to_html(path)
+        verdict = section(path.read_text(encoding="utf-8"), "verdict")
+        assert ("<table>" in verdict) is shown
+        assert ("Each verdict in words" in verdict) is shown
+        assert verdict.count("<li class") == count
+    assert re.findall(r'class="level (\w+)"', verdict)[2] == "bad"
+    assert re.findall(r'class="name">(\w+)<', verdict) == list(candidates)
+
+
+def test_page_tells_of_the_data(posterior, tmp_path):
+    design = {"raw_names": ["age", "device"], "formula": "y ~ age + device", "levels": {"device": ["a", "b"]},
+              "center": None}  # fmt: skip
+    about = {**CORESET, "label": "y", "classes": ["no", "yes"], "weight_total": 2.5e6, "design": design}
+    idata = posterior(1, coreset=about)
+    idata["constant_data"]["y"] = ("row", [1] + [-1] * (CORESET["size"] - 1))
+    compare({"x": idata}, posterior(0)).to_html(tmp_path / "r.html")
+    shown = section((tmp_path / "r.html").read_text(encoding="utf-8"), "data")
+    share = 100.0 / sum(range(1, CORESET["size"] + 1))
+    facts = {"Label": "y: yes against no", "Columns": "2: age, device", "Factors": "device (2 levels)",
+             "Formula": "y ~ age + device", "Total weight": "2.5e+06"}  # fmt: skip
+    for label, text in facts.items():
+        assert f"<dt>{label}</dt><dd>{text}</dd>" in shown
+    assert float(re.search(r"Share of yes</dt><dd>([\d.]+)%", shown)[1]) == pytest.approx(share, rel=0.01)

@@ -68,7 +68,7 @@ def test_facts_of_a_coreset():
 def test_parameters_are_short_and_leave_the_curve_to_its_table():
     step = {"size": 10, "mean_error": 0.1, "sd_error": 0.1}
     about = {"params": {"radius": 1 / 3, "text": "x" * 99, "size_curve": [step, step]}}
-    assert page.parameters(about) == {"radius": "0.333333", "text": "x" * 59 + "…"}
+    assert page.parameters(about) == {"radius": "0.333", "text": "x" * 59 + "…"}
     assert page.size_curve(about) == [step, step]
     assert page.size_curve({"params": {"size_curve": [step]}}) == []
     assert page.parameters({}) == {}

@@ -1,0 +1,85 @@
+r"""Does the model fit? Predicted probabilities against labels, and against labels that the model itself would give.
+
+Rows are parted into groups of equal weight by their predicted probability. In each, the share of rows that are +1,
+sum w y / sum w, stands beside the mean prediction (calibration), and beside the same share of replicated labels
+(posterior predictive check)
+
+.. math:: y^{rep}_{ns} \sim \mathrm{Bernoulli}\, p(x_n \cdot \beta_s),
+
+one for each of some draws: a share outside of where these lie is not explained by chance. Rows of large weight make the
+interval wide, so that the weighted rows of a coreset, too, are held to no more than they can tell. They are, as the
+rows that a model was fitted to, kinder to it than test rows are.
+
+Reference: Gelman, Meng and Stern (1996), Posterior predictive assessment of model fitness, Statistica Sinica 6.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bayescore.samplers.inference_data import Posterior
+from bayescore.types import FloatArray, WeightedData
+
+GROUPS = 10  # at most
+_EACH = 40  # effective rows of a group: its share is then known to 0.08
+INTERVAL = 0.94
+_DRAWS = 400  # of replicated labels
+_ROWS = 20_000  # that are looked at, at most: a group's share is then known to 0.01
+
+
+@dataclass(frozen=True, eq=False)
+class ModelCheck:
+    """Shares of +1 by predicted probability.
+
+    Parameters
+    ----------
+    predicted, observed : arrays, shape (G,)
+        Mean prediction and share of +1 of each group, in the order of the predictions.
+    low, high : arrays, shape (G,)
+        Ends of the 94% interval of the share that the model would give.
+    p, positive, weights : arrays, shape (n,)
+        Prediction, whether the label is +1, and weight of each row.
+    """
+
+    predicted: FloatArray
+    observed: FloatArray
+    low: FloatArray
+    high: FloatArray
+    p: FloatArray
+    positive: FloatArray
+    weights: FloatArray
+
+    @property
+    def ess(self) -> float:
+        """Effective number of rows."""
+        return float(self.weights.sum() ** 2 / (self.weights**2).sum())
+
+    @property
+    def outside(self) -> int:
+        """Groups whose share lies outside of its interval."""
+        return int(((self.observed < self.low) | (self.observed > self.high)).sum())
+
+
+def check_model(posterior: Posterior, rows: WeightedData, *, seed: int = 0) -> ModelCheck:
+    """Return the check of a posterior on weighted rows of its design; of many rows, on some spread evenly over them."""
+    if len(rows) > _ROWS:
+        rows = rows.take(np.linspace(0, len(rows) - 1, _ROWS).round().astype(np.int64))
+    draws = posterior.thinned(_DRAWS).reshape(-1, len(posterior.features))
+    rng, link = np.random.default_rng(seed), posterior.likelihood
+    each = [link.probability(rows.X @ beta) for beta in draws]
+    p = np.mean(each, axis=0)
+    n_groups = int(np.clip(rows.weights.sum() ** 2 / (rows.weights**2).sum() / _EACH, 2, GROUPS))
+    order = np.argsort(p, kind="stable")
+    before = np.cumsum(rows.weights[order]) - 0.5 * rows.weights[order]
+    group = np.empty(len(rows), dtype=np.int64)
+    group[order] = np.minimum(n_groups * before / rows.weights.sum(), n_groups - 1).astype(np.int64)
+    used, group = np.unique(group, return_inverse=True)
+    positive, w = (rows.y > 0).astype(np.float64), rows.weights
+    total = np.bincount(group, w, len(used))
+
+    def share(values: FloatArray) -> FloatArray:
+        return np.asarray(np.bincount(group, w * values, len(used)) / total)
+
+    replicated = np.stack([share((rng.random(len(rows)) < own).astype(np.float64)) for own in each])
+    low, high = np.quantile(replicated, [0.5 * (1.0 - INTERVAL), 0.5 * (1.0 + INTERVAL)], axis=0)
+    return ModelCheck(share(p), share(positive), low, high, p, positive, w)
