@@ -40,6 +40,14 @@ def parse_prior(text: str) -> Any:
         raise ValueError(f"--prior {text!r} has the wrong number of parameters") from None
 
 
+def parse_priors(text: str) -> Any:
+    """Return what `parse_prior` does, or by name, "Intercept=student_t(3,0,2.5); *=normal(0,1)", a dict of it."""
+    if "=" not in text:
+        return parse_prior(text)
+    named = [part.rpartition("=") for part in text.split(";") if part.strip()]
+    return {name.strip(): parse_prior(prior) for name, _, prior in named}
+
+
 def check_output(output: Path, *inputs: Path, option: str = "--output") -> None:
     """Raise unless `output` can be written and is none of `inputs`, which it would replace."""
     from bayescore.validation import check_output_path
@@ -86,7 +94,7 @@ def sample(args: argparse.Namespace, console: Console) -> None:
     from bayescore.samplers.sample import sample as draw
 
     check_output(args.output, args.core)
-    prior = parse_prior(args.prior)
+    prior = parse_priors(args.prior)
     core = read_coreset(args.core)
     idata = draw(
         core,
@@ -141,7 +149,8 @@ def certify(args: argparse.Namespace, console: Console) -> None:
 
     for output, option in ((args.output, "--output"), (args.corrected, "--corrected")):
         if output:
-            check_output(output, args.posterior, args.core, args.rows, option=option)
+            inputs = (args.posterior, args.core, args.rows, *([args.test] if args.test else []))
+            check_output(output, *inputs, option=option)
     core = read_coreset(args.core)
     idata = load_posterior(args.posterior)
     label = core.label if args.label is None else args.label
@@ -274,7 +283,11 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("core", type=Path, help="coreset that build wrote")
     p.add_argument("--sampler", default="nuts", help=f"{', '.join(SAMPLERS)} (default: %(default)s)")
     p.add_argument("--likelihood", help=f"{links} (default: the coreset's own)")
-    p.add_argument("--prior", default="normal(0,4)", help="prior of each coefficient (default: %(default)s)")
+    p.add_argument(
+        "--prior",
+        default="normal(0,4)",
+        help="prior, or by name 'age=normal(0,1);*=cauchy(0,2)' (default: %(default)s)",
+    )
     p.add_argument("--draws", type=int, default=1000, help="draws of each chain (default: %(default)s)")
     p.add_argument("--tune", type=int, default=1000, help="draws of warm-up (default: %(default)s)")
     p.add_argument("--chains", type=int, default=4, help="chains (default: %(default)s)")

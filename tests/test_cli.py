@@ -163,6 +163,12 @@ def test_certify_prints_and_reports_the_verdict(inputs: Path, capsys: pytest.Cap
     assert found.text in text
     assert f"uniform {len(core)}: {found.level}" in text
     assert "bayescore certify posterior.nc core.parquet rows.parquet --label y -o 'c e.html'" in text
+    assert "give test= rows" in text
+    frame().iloc[:300].to_parquet("test.parquet")
+    assert cli.main([*CERTIFY.split(), "--test", "test.parquet", "-o", "c e.html"]) == 0
+    text = html.unescape(Path("c e.html").read_text(encoding="utf-8"))
+    assert "Left, test rows in" in text
+    assert "--label y --test test.parquet -o 'c e.html'" in text
 
 
 @pytest.mark.parametrize(("method", "level"), [("calibrated", "certified"), ("uniform", "corrected")])
@@ -279,6 +285,9 @@ BAD = {
     "certificate replaces the rows": (f"{CERTIFY} -o rows.parquet", "--output='rows.parquet'"),
     "certificate replaces the coreset": (f"{CERTIFY} -o core.parquet", "--output='core.parquet'"),
     "certificate replaces the posterior": (f"{CERTIFY} -o posterior.nc", "--output='posterior.nc'"),
+    "certificate replaces the test rows": (f"{CERTIFY} --test rows.parquet -o rows.parquet", "--output='rows.parquet'"),
+    "test rows without a report": (f"{CERTIFY} --test rows.parquet", "--test='rows.parquet'"),
+    "test rows differ": (f"{CERTIFY} --test other_rows.parquet -o new", "a, b, d"),
     "demo of few rows": ("demo --rows 10 -o new", "rows=10"),
     "demo into a file": ("demo -o rows.parquet", "rows.parquet"),
     "command unknown": ("shrink rows.parquet", "shrink"),
@@ -445,3 +454,15 @@ def test_an_interrupt_while_importing_is_told_in_one_line(
     assert capsys.readouterr().err == "bayescore: interrupted; unfinished files were removed\n"
     code = "import sys, bayescore.cli; print({'numpy', 'rich', 'pandas'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+
+
+def test_priors_by_name():
+    assert cli.parse_priors("normal(0, 2)") == bc.Normal(0.0, 2.0)
+    found = cli.parse_priors("Intercept = student_t(3, 0, 2.5); I(age == 3)[T.True]=normal(0,1);*=laplace(0,0.5)")
+    assert found == {
+        "Intercept": bc.StudentT(3.0, 0.0, 2.5),
+        "I(age == 3)[T.True]": bc.Normal(0.0, 1.0),
+        "*": bc.Laplace(0.0, 0.5),
+    }
+    with pytest.raises(ValueError, match="--prior 'flat' is unknown"):
+        cli.parse_priors("Intercept=flat")
