@@ -15,7 +15,6 @@ References
 See `models.transport`. Vehtari, Simpson, Gelman, Yao and Gabry (2024), Pareto smoothed importance sampling, JMLR 25.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial, reduce
@@ -23,13 +22,13 @@ from operator import add
 
 import numpy as np
 
-from bayescore.compat import psislw
 from bayescore.data.coreset import Coreset
 from bayescore.data.opened import Opened
 from bayescore.diagnostics.elpd import PassSums, pass_sums
 from bayescore.diagnostics.full_pass import check_weight
+from bayescore.diagnostics.full_weights import FullWeights, full_weights
 from bayescore.diagnostics.leave_out import Density
-from bayescore.limits import MAX_K, MAX_LOG_RATIO_SD, MIN_ESS_SHARE, NEARLY_EQUAL
+from bayescore.limits import MAX_LOG_RATIO_SD
 from bayescore.models.newton import NoModeError, find_mode
 from bayescore.models.posterior import Terms, full_terms, likelihood_terms, log_likelihoods, posterior, prior_part
 from bayescore.models.prior_ratio import ClosedForm, PriorRatio, mean_curvature
@@ -39,23 +38,18 @@ from bayescore.validation import DataError
 
 NEAR = 0.1  # Newton decrement in sds, all coordinates together, after which one more step lands on the mode
 MAX_STEPS = 6  # passes for the mode, before draws are left where they are
-_MOST = 0.5  # share of draws left effective from which k-hat of few draws is looked at again, with all of them
 
 
 @dataclass(frozen=True, eq=False)
-class Weighted:
+class Weighted(FullWeights):
     """Draws and their importance weights.
 
     Parameters
     ----------
+    log_ratio, weights, pareto_k
+        See `FullWeights`.
     transport : Transport, optional
         What moved them; None where they stay.
-    log_ratio : array, shape (S,)
-        Log importance weights, the largest 0.
-    weights : array, shape (S,)
-        Pareto smoothed weights, which sum to 1.
-    pareto_k : float
-        Their k-hat; 0 where they are as good as equal.
     epsilon : float
         Largest |L - L~| / |L| over the moved draws.
     sums : PassSums
@@ -63,36 +57,8 @@ class Weighted:
     """
 
     transport: Transport | None
-    log_ratio: FloatArray
-    weights: FloatArray
-    pareto_k: float
     epsilon: float
     sums: PassSums
-
-    @property
-    def ess(self) -> float:
-        """Effective sample size of the weights."""
-        return float(1.0 / (self.weights**2).sum())
-
-    @property
-    def spread(self) -> float:
-        """Standard deviation of the log ratio."""
-        return float(self.log_ratio.std())
-
-    @property
-    def max_k(self) -> float:
-        """Limit of k-hat for so many draws (Vehtari et al. 2024)."""
-        return min(MAX_K, 1.0 - 1.0 / math.log10(len(self.weights)))
-
-    @property
-    def good(self) -> bool:
-        """Whether they can be trusted."""
-        return self.pareto_k < self.max_k and self.ess >= MIN_ESS_SHARE * len(self.weights)
-
-    @property
-    def unsure(self) -> bool:
-        """Whether k-hat alone speaks against them, whose own error is large for few draws."""
-        return not self.good and self.ess >= _MOST * len(self.weights)
 
     def moved(self, draws: FloatArray) -> FloatArray:
         """Return draws, shape (..., D), where the transport moves them."""
@@ -199,18 +165,8 @@ class Correction:
         if transport is not None and self.prior is not None:
             there = log_likelihoods(moved, self.core, link)
             ratio = ratio + self.prior.log_ratio(at, draws, moved)
-        ratio = ratio - ratio.max()
-        with np.errstate(over="ignore"):  # of weights as bad as can be
-            smoothed, k = psislw(ratio)
-        weights = np.exp(np.asarray(smoothed, dtype=np.float64))
-        return Weighted(
-            transport,
-            ratio,
-            weights / weights.sum(),
-            float(k) if ratio.std() > NEARLY_EQUAL else 0.0,
-            float(np.max(np.abs(full - there) / np.abs(full))),
-            sums,
-        )
+        epsilon = float(np.max(np.abs(full - there) / np.abs(full)))
+        return Weighted(**vars(full_weights(ratio)), transport=transport, epsilon=epsilon, sums=sums)
 
 
 def _stand_in(

@@ -30,7 +30,9 @@ data, AISTATS. Vehtari, Gelman and Gabry (2017), Practical Bayesian model evalua
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -76,24 +78,47 @@ class PassSums:
             self.variance + other.variance,
             self.square + other.square,
             self.weight + other.weight,
-            merge([self.sample, other.sample], ROWS),
+            left_out_of([self.sample, other.sample]),
         )
 
 
-def pass_sums(draws: FloatArray, start: int, block: WeightedData, likelihood: Likelihood) -> PassSums:
-    """Return the sums of a block, its first row at position `start` of the data; draws have shape (S, D)."""
-    total = np.zeros(len(draws))
-    variance = square = 0.0
+class Cumulants(NamedTuple):
+    """Of a block's rows: sum w l_s, shape (S,), sum w var l, and c_n = mean l_n - var l_n / 2, shape (n,)."""
+
+    log_likelihood: FloatArray
+    variance: float
+    first: FloatArray
+
+
+def cumulants(draws: FloatArray, block: WeightedData, likelihood: Likelihood) -> Cumulants:
+    """Return the cumulants of rows over equally weighted draws, shape (S, D)."""
+    total, variance, first = np.zeros(len(draws)), 0.0, np.empty(len(block))
     for rows, log_p in log_likelihood_tiles(draws, block, likelihood):
         w = block.weights[rows]
         total += w @ log_p
         mean, var = moments_over_draws(log_p)
         variance += float(w @ var)
-        square += float(w @ (mean - 0.5 * var) ** 2)
+        first[rows] = mean - 0.5 * var
+    return Cumulants(total, variance, first)
+
+
+def rows_left_out(start: int, block: WeightedData) -> Draw:
+    """Return the rows of a block that are left out, its first row at position `start` of the data."""
     hashes = hash_uniforms(start, len(block), _SEED)
     first = np.argpartition(hashes, ROWS)[:ROWS] if len(block) > ROWS else np.arange(len(block))
-    sample = Draw(hashes[first], start + first, np.ones_like(first), block.take(first), len(block))
-    return PassSums(total, variance, square, float(block.weights.sum()), sample)
+    return Draw(hashes[first], start + first, np.ones_like(first), block.take(first), len(block))
+
+
+def left_out_of(parts: Sequence[Draw]) -> Draw:
+    """Return which of the rows of some blocks are left out of all of them."""
+    return merge(parts, ROWS)
+
+
+def pass_sums(draws: FloatArray, start: int, block: WeightedData, likelihood: Likelihood) -> PassSums:
+    """Return the sums of a block, its first row at position `start` of the data; draws have shape (S, D)."""
+    total, variance, first = cumulants(draws, block, likelihood)
+    square = float(block.weights @ first**2)
+    return PassSums(total, variance, square, float(block.weights.sum()), rows_left_out(start, block))
 
 
 @dataclass(frozen=True)
@@ -158,7 +183,9 @@ def elpd_loo(
         about,
         elpd_loo=elpd,
         elpd_loo_se=math.sqrt(max(square - elpd**2 / sums.weight, 0.0)),
-        elpd_loo_mcse=math.sqrt(sampling + unknown + _draws_variance(sums, weights, draws, change)),
+        elpd_loo_mcse=math.sqrt(
+            sampling + unknown + draws_variance(sums.log_likelihood.reshape(*draws.shape[:2], 1), weights, change)
+        ),
     )
 
 
@@ -179,12 +206,14 @@ def _move(
     return good
 
 
-def _draws_variance(sums: PassSums, weights: FloatArray, draws: FloatArray, change: FloatArray) -> float:
-    """Return the Monte Carlo variance of the elpd: what a draw more or less would change.
+def draws_variance(log_likelihood: FloatArray, weights: FloatArray, change: FloatArray) -> float:
+    """Return the Monte Carlo variance of an elpd: what a draw more or less would change.
 
-    The first cumulant's part is that of all rows, what the sampled rows' own influences differ by is `change`.
+    The first cumulant's part is that of all rows, from their log-likelihoods, shape (chain, draw, 1); what the sampled
+    rows' own influences differ by is `change`, shape (S,).
     """
-    influence = weights * (sums.log_likelihood - weights @ sums.log_likelihood) + change
-    size = float(ess_mean(sums.log_likelihood.reshape(*draws.shape[:2], 1))[0])
+    flat = log_likelihood.ravel()
+    influence = weights * (flat - weights @ flat) + change
+    size = float(ess_mean(log_likelihood)[0])
     efficiency = min(size / len(weights), 1.0) if size > 0.0 else 1.0  # NaN where chains are too short to tell
     return float(influence @ influence) / efficiency

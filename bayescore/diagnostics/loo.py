@@ -15,7 +15,7 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.diagnostics.full_pass import check_weight, full_rows
 from bayescore.diagnostics.leave_out import psis_loo
-from bayescore.diagnostics.loo_draws import full_weights, loo_draws
+from bayescore.diagnostics.loo_draws import loo_draws, too_far, weights_of
 from bayescore.diagnostics.loo_pass import loo_pass
 from bayescore.models.posterior import log_likelihood_tiles
 from bayescore.types import FloatArray, WeightedData
@@ -78,9 +78,9 @@ def loo(
     with one_blas_thread():
         sums = loo_pass([[model]], [opened])
         check_weight(core, sums.weight)
-        full = full_weights(model, sums.log_likelihood[0])
+        full = weights_of(model, sums.log_likelihood[0])
         if not full.good:
-            raise DataError(f"idata: {full.trouble}")
+            raise DataError(f"idata: {too_far(full)}")
         draws, link, log_ratio = model.flat, model.link, full.log_ratio
         with np.errstate(divide="ignore"):
             log_w = np.log(full.weights)

@@ -27,10 +27,11 @@ from numpy.typing import NDArray
 from bayescore.coresets.draws.draw import Draw
 from bayescore.data.coreset import Coreset
 from bayescore.data.passes.threads import one_blas_thread
-from bayescore.diagnostics.draws import ess_mean
+from bayescore.diagnostics.elpd import draws_variance
 from bayescore.diagnostics.full_pass import check_weight, full_rows
+from bayescore.diagnostics.full_weights import FullWeights
 from bayescore.diagnostics.leave_out import psis_loo
-from bayescore.diagnostics.loo_draws import FullWeights, LooDraws, full_weights, loo_draws
+from bayescore.diagnostics.loo_draws import LooDraws, loo_draws, too_far, weights_of
 from bayescore.diagnostics.loo_pass import LooSums, loo_pass
 from bayescore.limits import FINITE_K, MAX_BAD_K_SHARE, MAX_K
 from bayescore.models.posterior import log_likelihood_tiles, moments_over_draws
@@ -116,14 +117,14 @@ def loo_compare(
 class _Sampled:
     """The sampled rows under one model: e_n and c_n, e_n less its cumulants, k-hat, shape (m,) each.
 
-    `change`, shape (S,), is what each draw adds to the sum of w_n e_n over all rows.
+    `noise` is the Monte Carlo variance of the sum of w_n e_n over all rows.
     """
 
     value: FloatArray
     first: FloatArray
     rest: FloatArray
     k: FloatArray
-    change: FloatArray
+    noise: float
 
 
 def _sampled(model: LooDraws, full: FullWeights, log_likelihood: FloatArray, sample: Draw) -> _Sampled:
@@ -133,8 +134,8 @@ def _sampled(model: LooDraws, full: FullWeights, log_likelihood: FloatArray, sam
     mean, var = moments_over_draws(log_p)
     centre = log_p @ w
     change = rows.weights @ (left.influence - w * (log_p - centre[:, None]))
-    change = w * (log_likelihood - w @ log_likelihood) + sample.total / len(rows) * change
-    return _Sampled(left.value, mean - 0.5 * var, left.value - centre + 0.5 * var, left.k, change)
+    noise = draws_variance(log_likelihood.reshape(*model.draws.shape[:2], 1), w, sample.total / len(rows) * change)
+    return _Sampled(left.value, mean - 0.5 * var, left.value - centre + 0.5 * var, left.k, noise)
 
 
 def _table(designs: list[list[LooDraws]], sums: LooSums) -> pd.DataFrame:
@@ -143,7 +144,7 @@ def _table(designs: list[list[LooDraws]], sums: LooSums) -> pd.DataFrame:
     samples = [sample for group, sample in zip(designs, sums.samples, strict=True) for _ in group]
     w, n_rows = samples[0].rows.weights, samples[0].total
     scale = n_rows / len(w)
-    full = [full_weights(*each) for each in zip(models, sums.log_likelihood, strict=True)]
+    full = [weights_of(*each) for each in zip(models, sums.log_likelihood, strict=True)]
     found = [_sampled(*each) for each in zip(models, full, sums.log_likelihood, samples, strict=True)]
     rest, value, first = (np.array([getattr(each, name) for each in found]) for name in ("rest", "value", "first"))
     elpd = np.array([own.weights @ total for own, total in zip(full, sums.log_likelihood, strict=True)])
@@ -153,13 +154,13 @@ def _table(designs: list[list[LooDraws]], sums: LooSums) -> pd.DataFrame:
     for k, (model, own) in enumerate(zip(models, full, strict=True)):
         if not own.good or bad[k] > MAX_BAD_K_SHARE * len(w):
             many = f"k-hat is above {MAX_K} for {bad[k]} of {len(w)} rows left out: they hold its posterior in place"
-            warn(f"models[{model.name!r}] has no elpd: {many if own.good else own.trouble}")
+            warn(f"models[{model.name!r}] has no elpd: {many if own.good else too_far(own)}")
             elpd[k] = np.nan
     order = np.argsort(-elpd, kind="stable")  # NaN last
     best = order[0]
     variance = products.diagonal() - elpd**2 / sums.weight
     between = products.diagonal() + products[best, best] - 2.0 * products[best] - (elpd - elpd[best]) ** 2 / sums.weight
-    noise = np.array([_draws_variance(*each) for each in zip(models, sums.log_likelihood, found, strict=True)])
+    noise = np.array([each.noise for each in found])
     apart = w * (rest - rest[best])
     sampling = 0.0 if scale == 1.0 else n_rows * (scale - 1.0) * apart.var(axis=1, ddof=1)
     unknown = scale * (np.where(_heavy(found) | _heavy(found)[best], apart, 0.0) ** 2).sum(axis=1)
@@ -184,10 +185,3 @@ def _table(designs: list[list[LooDraws]], sums: LooSums) -> pd.DataFrame:
 def _heavy(found: list[_Sampled]) -> NDArray[np.bool_]:
     """Say which rows' e_n have no standard error of their own, shape (models, m)."""
     return np.array([each.k > FINITE_K for each in found])
-
-
-def _draws_variance(model: LooDraws, log_likelihood: FloatArray, found: _Sampled) -> float:
-    """Return the Monte Carlo variance of one model's elpd: what a draw more or less would change."""
-    size = float(ess_mean(log_likelihood.reshape(*model.draws.shape[:2], 1))[0])
-    efficiency = min(size / len(log_likelihood), 1.0) if size > 0.0 else 1.0  # NaN where chains are too short to tell
-    return float(found.change @ found.change) / efficiency

@@ -1,14 +1,12 @@
 """Draws that rows of the full data are left out of, and their weights from the coreset's to the full posterior."""
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from bayescore.compat import psislw
 from bayescore.data.coreset import Coreset, check_same_design
-from bayescore.limits import EQUAL, MAX_K, MIN_ESS_SHARE, NEARLY_EQUAL
+from bayescore.diagnostics.full_weights import FullWeights, full_weights
 from bayescore.models.posterior import log_likelihoods
 from bayescore.samplers.inference_data import read_posterior
 from bayescore.types import FloatArray, Likelihood
@@ -45,30 +43,6 @@ class LooDraws:
         return self.draws.reshape(-1, self.draws.shape[2])
 
 
-@dataclass(frozen=True, eq=False)
-class FullWeights:
-    """Importance weights of draws for the full data's posterior: log ratio and weights of shape (S,), and k-hat."""
-
-    log_ratio: FloatArray
-    weights: FloatArray
-    pareto_k: float
-
-    @property
-    def good(self) -> bool:
-        """Whether they can be trusted."""
-        n_draws = len(self.weights)
-        enough = 1.0 / (self.weights**2).sum() >= MIN_ESS_SHARE * n_draws
-        return bool(enough and self.pareto_k < min(MAX_K, 1.0 - 1.0 / math.log10(n_draws)))
-
-    @property
-    def trouble(self) -> str:
-        """What to do where they cannot."""
-        return (
-            f"its draws are too far from the full data's posterior (k-hat {self.pareto_k:.2g} of the weights): certify "
-            "them and give certificate.idata, or sample a larger coreset"
-        )
-
-
 def loo_draws(name: str, idata: Any, core: Coreset, max_draws: int) -> LooDraws:
     """Return at most `max_draws` draws of a posterior, evenly spaced.
 
@@ -86,17 +60,16 @@ def loo_draws(name: str, idata: Any, core: Coreset, max_draws: int) -> LooDraws:
     return LooDraws(name, posterior.thinned(max_draws), core, posterior.likelihood, "corrected" in posterior.attrs)
 
 
-def full_weights(model: LooDraws, log_likelihood: FloatArray) -> FullWeights:
-    """Return the weights of draws whose log-likelihood of the full data, shape (S,), is known."""
-    n_draws = len(log_likelihood)
-    equal = FullWeights(np.zeros(n_draws), np.full(n_draws, 1.0 / n_draws), 0.0)
+def weights_of(model: LooDraws, log_likelihood: FloatArray) -> FullWeights:
+    """Return the weights of draws whose log-likelihood of the full data, shape (S,), is known; equal if corrected."""
     if model.corrected:
-        return equal
-    ratio = log_likelihood - log_likelihoods(model.flat, model.core, model.link)
-    if ratio.std() <= EQUAL:
-        return equal
-    ratio = ratio - ratio.max()
-    with np.errstate(over="ignore"):  # of weights as bad as can be
-        smoothed, k = psislw(ratio)
-    weights = np.exp(smoothed)
-    return FullWeights(ratio, weights / weights.sum(), float(k) if ratio.std() > NEARLY_EQUAL else 0.0)
+        return full_weights(np.zeros(len(log_likelihood)))
+    return full_weights(log_likelihood - log_likelihoods(model.flat, model.core, model.link))
+
+
+def too_far(full: FullWeights) -> str:
+    """Return what to do where weights cannot be trusted."""
+    return (
+        f"its draws are too far from the full data's posterior (k-hat {full.pareto_k:.2g} of the weights): certify "
+        "them and give certificate.idata, or sample a larger coreset"
+    )

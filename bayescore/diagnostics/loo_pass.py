@@ -11,15 +11,12 @@ from itertools import zip_longest
 
 import numpy as np
 
-from bayescore.coresets.draws.draw import Draw, hash_uniforms, merge
+from bayescore.coresets.draws.draw import Draw
 from bayescore.data.opened import Opened
+from bayescore.diagnostics.elpd import cumulants, left_out_of, rows_left_out
 from bayescore.diagnostics.loo_draws import LooDraws
-from bayescore.models.posterior import log_likelihood_tiles, moments_over_draws
 from bayescore.types import FloatArray, LabelArray, Likelihood, WeightedData
 from bayescore.validation import DataError
-
-ROWS = 1000  # whose e_n are computed
-_SEED = 2020  # of the rows' hash: the same data give the same rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,20 +44,11 @@ class LooSums:
 
 def _of_block(models: Sequence[tuple[FloatArray, Likelihood]], start: int, block: WeightedData) -> _Block:
     """Return the sums of a block, its first row at position `start` of the data."""
-    first, variance, totals = np.empty((len(models), len(block))), np.zeros(len(models)), []
-    for k, (draws, link) in enumerate(models):
-        total = np.zeros(len(draws))
-        for rows, log_p in log_likelihood_tiles(draws, block, link):
-            w = block.weights[rows]
-            total += w @ log_p
-            mean, var = moments_over_draws(log_p)
-            first[k, rows] = mean - 0.5 * var
-            variance[k] += float(w @ var)
-        totals.append(total)
-    hashes = hash_uniforms(start, len(block), _SEED)
-    least = np.argpartition(hashes, ROWS)[:ROWS] if len(block) > ROWS else np.arange(len(block))
-    sample = Draw(hashes[least], start + least, np.ones_like(least), block.take(least), len(block))
-    return _Block(block.y, block.weights, totals, variance, first, sample)
+    found = [cumulants(draws, block, link) for draws, link in models]
+    totals, variance, first = zip(*found, strict=True)
+    return _Block(
+        block.y, block.weights, list(totals), np.array(variance), np.array(first), rows_left_out(start, block)
+    )
 
 
 def _results(group: list[LooDraws], opened: Opened, block_rows: int) -> Iterator[_Block]:
@@ -111,5 +99,5 @@ def _added(one: LooSums, other: LooSums) -> LooSums:
         one.variance + other.variance,
         one.products + other.products,
         one.weight + other.weight,
-        [merge(pair, ROWS) for pair in zip(one.samples, other.samples, strict=True)],
+        [left_out_of(pair) for pair in zip(one.samples, other.samples, strict=True)],
     )

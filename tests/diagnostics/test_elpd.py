@@ -133,7 +133,7 @@ def test_the_error_of_the_sampled_rows_is_calibrated(monkeypatch):
     monkeypatch.setattr(elpd, "ROWS", 2000)
     truth = from_normal(rows, 500, 13)
     monkeypatch.setattr(elpd, "ROWS", 200)
-    monkeypatch.setattr(elpd, "_draws_variance", lambda *_: 0.0)
+    monkeypatch.setattr(elpd, "draws_variance", lambda *_: 0.0)
     runs = []
     for seed in range(60):
         monkeypatch.setattr(elpd, "_SEED", seed)
