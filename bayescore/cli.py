@@ -48,14 +48,14 @@ def parse_priors(text: str) -> Any:
     return {name.strip(): parse_prior(prior) for name, _, prior in named}
 
 
-def check_output(output: Path, *inputs: Path, option: str = "--output") -> None:
+def check_output(output: Path, *inputs: Path | str, option: str = "--output") -> None:
     """Raise unless `output` can be written and is none of `inputs`, which it would replace."""
     from bayescore.validation import check_output_path
 
     check_output_path(output, option)
     if output.exists():
         for path in inputs:
-            if path.exists() and output.samefile(path):
+            if isinstance(path, Path) and path.exists() and output.samefile(path):
                 raise ValueError(f"{option}={str(output)!r} is also an input; give another name")
 
 
@@ -171,7 +171,8 @@ def certify(args: argparse.Namespace, console: Console) -> None:
     console.print(table)
     console.print(repr(found))
     if args.output:
-        words = ["bayescore", "certify", str(args.posterior), str(args.core), str(args.rows), "--label", label]
+        rows = re.sub(r"//[^/@]*@", "//", str(args.rows))  # no keys of a store
+        words = ["bayescore", "certify", str(args.posterior), str(args.core), rows, "--label", label]
         for name, column in beside.items():
             words += [f"--{name}", column] if column else []
         words += ["--test", str(args.test)] if args.test else []
@@ -261,8 +262,8 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("-o", "--output", type=Path, default=Path("demo"), help="folder to write (default: %(default)s)")
     p.set_defaults(run=demo)
 
-    p = commands.add_parser("build", parents=[common, seeded], help="shrink a Parquet file to a coreset")
-    p.add_argument("rows", type=Path, help="Parquet file, or folder of them")
+    p = commands.add_parser("build", parents=[common, seeded], help="shrink a file of rows to a coreset")
+    p.add_argument("rows", type=_rows, help="Parquet file or folder of them, local or s3://..., or a CSV file")
     p.add_argument("--label", help="column of the labels; a formula's left side names it too")
     p.add_argument("--weights", help="column of the weights")
     p.add_argument("--offset", help="column of known parts of the linear predictor, such as log exposures")
@@ -297,7 +298,7 @@ def parser() -> argparse.ArgumentParser:
     p = commands.add_parser("certify", parents=[common], help="check a coreset's posterior against the full data")
     p.add_argument("posterior", type=Path, help="posterior that sample wrote")
     p.add_argument("core", type=Path, help="coreset that it was sampled from")
-    p.add_argument("rows", type=Path, help="Parquet file, or folder, that the coreset was built from")
+    p.add_argument("rows", type=_rows, help="file or folder that the coreset was built from")
     p.add_argument("--label", help="column of the labels (default: the coreset's)")
     p.add_argument("--weights", help="column of the weights")
     p.add_argument("--offset", help="column of the offsets (default: the coreset's)")
@@ -312,6 +313,10 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("-o", "--output", type=Path, required=True, help="HTML file to write")
     p.set_defaults(run=compare)
     return main
+
+
+def _rows(text: str) -> Path | str:
+    return text if "://" in text else Path(text)
 
 
 def _size(text: str) -> int | str:

@@ -88,12 +88,12 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.prior = replace(prior, **changed)  # type: ignore[type-var]
         return self
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Build a coreset of the rows and sample its posterior.
 
         Parameters
         ----------
-        X : array or data frame, shape (n, D)
+        X : array, sparse matrix or data frame, shape (n, D)
             Raw features.
         y : array, shape (n,)
             Labels, any two classes; the second in sorted order is +1.
@@ -108,7 +108,7 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_aligned(X=X, y=y, sample_weight=sample_weight)
         for name, part in (("X", X), ("y", y), ("sample_weight", sample_weight)):
             check_unmasked(part, name)
-        X, y = (np.asarray(part) for part in validate_data(self, X, y, dtype=np.float64))
+        X, y = validate_data(self, X, y, dtype=np.float64, accept_sparse="csr")
         check_classification_targets(y)
         kind = type_of_target(y, input_name="y", raise_unknown=True)
         if kind not in ("binary", "multiclass") or len(np.unique(y)) > 2:
@@ -188,9 +188,9 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         log_p = self.predict_log_proba(X)
         return np.asarray(log_p[:, 1] - log_p[:, 0])
 
-    def _checked(self, X: ArrayLike) -> FloatArray:
+    def _checked(self, X: ArrayLike) -> Any:
         check_is_fitted(self)
-        return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
+        return validate_data(self, X, dtype=np.float64, accept_sparse="csr", reset=False)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return the class of larger predictive probability, shape (n,)."""
@@ -200,6 +200,7 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
+        tags.input_tags.sparse = True
         return tags
 
 

@@ -226,6 +226,8 @@ def check_matrix(X: Any, name: str = "X", *, n_columns: int | None = None) -> ND
     Finiteness is not checked here: a pass over the rows does that block by block.
     """
     check_unmasked(X, name)
+    if hasattr(X, "toarray"):
+        raise TypeError(f"{name} is a sparse {type(X).__name__}; give {name}.toarray()")
     try:
         array = np.asarray(X)
     except ValueError:

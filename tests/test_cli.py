@@ -466,3 +466,20 @@ def test_priors_by_name():
     }
     with pytest.raises(ValueError, match="--prior 'flat' is unknown"):
         cli.parse_priors("Intercept=flat")
+
+
+def test_rows_may_be_csv_or_at_an_address(inputs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    frame().to_csv("rows.csv", index=False)
+    asked = ("--label", "y", "--size", "100", "--method", "uniform", "--quiet")
+    assert cli.main(["build", "rows.csv", *asked, "-o", "csv.parquet"]) == 0
+    assert cli.main(["build", "rows.parquet", *asked, "-o", "same.parquet"]) == 0
+    np.testing.assert_array_equal(bc.read_coreset("csv.parquet").X, bc.read_coreset("same.parquet").X)
+    here = (inputs / "rows.parquet").as_uri()
+    assert cli.main(["build", here, *asked, "-o", "address.parquet"]) == 0
+    np.testing.assert_array_equal(bc.read_coreset("address.parquet").X, bc.read_coreset("same.parquet").X)
+    capsys.readouterr()
+    assert cli.main(["build", "nope://key:hush@host/rows", *asked, "-o", "x.parquet"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("bayescore: error: data='nope://host/rows' is no address that can be read")
+    assert said.count("\n") == 1
+    assert "hush" not in said

@@ -41,9 +41,10 @@ def build_coreset(
 
     Parameters
     ----------
-    data : array, data frame, Arrow table, path, Dask collection, callable, iterator, Coreset or Source
-        Rows: a 2-D array; a pandas, polars, Arrow or Dask table, or the path of a Parquet file or folder, with
-        `label` naming the column of the labels; a callable that returns a fresh iterator of blocks, (X, y) or
+    data : array, data frame, Arrow table, path, query, Dask collection, callable, iterator, Coreset or Source
+        Rows: a 2-D array, or a sparse one; a pandas, polars, Arrow or Dask table, a LazyFrame, a relation of DuckDB, a
+        dataset of Arrow, the path or address (``s3://...``) of a Parquet file or folder, or the path of a CSV file,
+        with `label` naming the column of the labels; a callable that returns a fresh iterator of blocks, (X, y) or
         (X, y, weights), each time; such an iterator, which is read once; or a coreset, to shrink it further.
         `bayescore.data.sources` says which method goes with which.
     y : array, shape (N,), optional

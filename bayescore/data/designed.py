@@ -2,7 +2,6 @@
 
 from functools import reduce
 from operator import add
-from pathlib import Path
 from typing import Any
 
 from bayescore.data.coreset import Coreset
@@ -10,9 +9,9 @@ from bayescore.data.formulas.design import FormulaDesign, formula_design, levels
 from bayescore.data.formulas.learning import learner, learnt_design
 from bayescore.data.formulas.parsing import parsed
 from bayescore.data.opened import Opened, open_rows
+from bayescore.data.sources import has_named_columns
 from bayescore.data.sources.blocks import is_stream
 from bayescore.data.sources.factors import Levels, Selection, check_levels
-from bayescore.data.sources.tables import is_dask, is_table
 from bayescore.limits import MAX_LEVELS, MAX_LEVELS_NAMED
 from bayescore.types import Design
 from bayescore.validation import DataError, check_alone, warn
@@ -103,7 +102,7 @@ def open_in(
         selection = Selection(None if design.formula is None else design.raw_names, levels_of(design))
         if design.formula is not None:
             label = _label(data, y, label, parsed(design.formula).response, design.formula)
-    if offset is None and _tabular(data):
+    if offset is None and has_named_columns(data):
         offset = design.offset
     opened = open_rows(data, y, label=label, weights=weights, offset=offset, progress=progress, selection=selection)
     if (opened.design.offset is None) != (design.offset is None):
@@ -127,12 +126,7 @@ def _label(data: Any, y: Any, label: str | None, response: str | None, formula: 
         raise DataError(f"label={label!r} and the left side of formula={formula!r} differ; leave label out")
     if label is not None or response is None or y is not None:
         return label
-    return response if _tabular(data) else None  # others bring their labels
-
-
-def _tabular(data: Any) -> bool:
-    """Whether columns of the data have names."""
-    return is_table(data) or isinstance(data, str | Path) or (is_dask(data) and hasattr(data, "columns"))
+    return response if has_named_columns(data) else None  # others bring their labels
 
 
 def _check_response(opened: Opened, y: Any, formula: str) -> None:

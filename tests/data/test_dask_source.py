@@ -1,5 +1,8 @@
 """Dask collections: the rows of the partitions in order, and what does not fit."""
 
+import warnings
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
@@ -9,7 +12,7 @@ da = pytest.importorskip("dask.array")
 dd = pytest.importorskip("dask.dataframe")
 
 from bayescore.data.opened import Opened  # noqa: E402
-from bayescore.data.sources import as_source  # noqa: E402
+from bayescore.data.sources import as_source, dask_tables  # noqa: E402
 from bayescore.data.sources.parquet import ParquetSource  # noqa: E402
 from bayescore.types import stack  # noqa: E402
 from bayescore.validation import DataError  # noqa: E402
@@ -89,7 +92,7 @@ BAD = {
         DataError,
         "'label' has 3 partitions and data 5",
     ),
-    "y of other lengths": (lambda: (frame(["a"]), uneven(), None), DataError, "partition 0 of 'label' has .* rows"),
+    "y of other lengths": (lambda: (frame(["a"]), uneven(), None), DataError, r"partition \d of 'label' has .* rows"),
     "y of another length": (
         lambda: (da.from_array(X), da.from_array(Y[1:]), None),
         DataError,
@@ -118,7 +121,43 @@ def test_an_error_names_the_partition():
         _ = Opened(as_source(bad, label="label")).scan
 
 
-def test_a_graph_that_gives_other_rows_the_next_time_is_caught():
+def test_partitions_are_computed_once_and_kept():
+    calls = []
+
+    def counted(part):
+        calls.append(len(part))
+        return part
+
+    source = as_source(frame().map_partitions(counted, meta=FRAME), label="label", weights="w")
+    opened = len(calls)
+    for _ in range(3):
+        np.testing.assert_array_equal(stack(list(source.blocks())).X, X)
+    assert len(calls) == opened == 10  # for the labels, and for the tables
+
+
+def test_partitions_that_are_too_large_to_keep_are_computed_anew_which_is_said(monkeypatch):
+    size = N * 5 * 9
+    monkeypatch.setattr(dask_tables, "KEPT_BYTES", size - 1)
+    with pytest.warns(UserWarning, match=r"would take 9.13e-06 GB, above the .* every pass .* to_parquet\(\)"):
+        source = as_source(frame(), label="label", weights="w")
+    np.testing.assert_array_equal(stack(list(source.blocks())).X, X)
+    monkeypatch.setattr(dask_tables, "KEPT_BYTES", size)
+    as_source(frame(), label="label", weights="w")
+
+
+@pytest.mark.parametrize(("memory", "kept"), [(0, True), (4000, True), (3999, False)])
+def test_workers_keep_what_fits_a_quarter_of_their_memory(memory, kept):
+    pool = SimpleNamespace(memory=memory, client=SimpleNamespace(persist=lambda tables: ["kept"] * len(tables)))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        tables = dask_tables.kept_tables([None, None], ["a"], 111, pool)  # 999 bytes
+    assert (tables == ("kept", "kept")) == kept
+    assert len(caught) == (not kept)
+
+
+@pytest.mark.filterwarnings("ignore:data is a Dask collection that is no Parquet")
+def test_a_graph_that_gives_other_rows_the_next_time_is_caught(monkeypatch):
+    monkeypatch.setattr(dask_tables, "KEPT_BYTES", 0)
     calls = []
 
     def fickle(part):

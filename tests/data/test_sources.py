@@ -9,7 +9,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from scipy import sparse
 
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
@@ -304,8 +303,6 @@ def test_bad_arrays_are_refused_with_the_reason(kind):
 
 
 BAD_KINDS = {
-    "sparse": (sparse.csr_array(X), "sparse.*toarray"),
-    "polars lazy": (pl.from_pandas(FRAME).lazy(), "data is a LazyFrame"),
     "None": (None, "data is a NoneType"),
     "dict": ({"a": X[:, 0]}, "data is a dict"),
     "number": (3.0, "data is a float"),
@@ -353,6 +350,11 @@ BAD_TABLES = {
     "no features": (FRAME[["label", "w"]], {"label": "label", "weights": "w"}, "no feature columns"),
     "no rows": (FRAME.iloc[:0], {"label": "label"}, "empty table"),
     "missing label": (changed(label=np.where(Y == "yes", "t", None)), {"label": "label"}, "missing labels"),
+    "missing label of polars": (
+        pl.from_pandas(FRAME).with_columns(label=pl.Series(np.where(Y == "yes", "t", None).tolist())),
+        {"label": "label"},
+        "missing labels",
+    ),
     "one class": (changed(label="t"), {"label": "label"}, "column 'label' has one class only, 't'"),
     "three classes": (changed(label=np.arange(N) % 3), {"label": "label"}, "3 classes"),
     "dates as labels": (

@@ -8,8 +8,12 @@ put through the `Design` one at a time. The same seed gives the same coreset fro
 data                                       read                    methods
 =========================================  ======================  ================================================
 array; pandas, polars or Arrow table       in memory, in threads   all
+SciPy sparse matrix or array               in memory, in threads   all; dense a block at a time
 Parquet file or folder (Hive columns too)  row groups, in threads  all; never the whole table in memory
-Dask DataFrame of local Parquet            row groups, by workers  all; file names travel, rows do not
+the same at ``s3://``, ``https://``, ...   row groups, in threads  all; fetched anew in every pass
+Arrow dataset of Parquet files             row groups, in threads  all; any file system of Arrow or fsspec
+LazyFrame, DuckDB relation, CSV, others    here, mapped in threads all; never the whole table in memory
+Dask DataFrame of Parquet                  row groups, by workers  all; file names travel, rows do not
 Dask DataFrame or Array                    partitions, by workers  all; heads of partitions move between workers
 callable that returns a fresh iterator     here, mapped in threads all; one pass more, for labels and number of rows
 iterator of blocks                         once, mapped in threads merge_reduce ("auto"), online, uniform, aggregate
@@ -30,22 +34,29 @@ from typing import Any, NamedTuple
 
 from bayescore.data.sources.array import ArraySource, array_source, rows_source, unlabelled
 from bayescore.data.sources.blocks import callable_source, is_stream, refuse_stream
+from bayescore.data.sources.csv_file import csv_source, is_csv
+from bayescore.data.sources.dataset import dataset_source, is_dataset
 from bayescore.data.sources.factors import Selection
 from bayescore.data.sources.parquet import path_source
+from bayescore.data.sources.queries import is_lazy, is_relation, lazy_source, relation_source
 from bayescore.data.sources.roles import Roles
 from bayescore.data.sources.table_source import table_source
 from bayescore.data.sources.tables import is_dask, is_table
 from bayescore.types import Source, WeightedData
 from bayescore.validation import DataError, check_aligned
 
-__all__ = ["KINDS", "ArraySource", "Kind", "Roles", "as_source", "unlabelled"]
+__all__ = ["KINDS", "ArraySource", "Kind", "Roles", "as_source", "has_named_columns", "unlabelled"]
 
 
 class Kind(NamedTuple):
-    """One kind of data: whether something is of it, and how that, with roles and a selection, is a source."""
+    """One kind of data: whether something is of it, and how that, with roles and a selection, is a source.
+
+    `named` says that its columns have names, those of the labels, weights and offsets among them.
+    """
 
     fits: Callable[[Any], bool]
     open: Callable[[Any, Roles, Selection | None], Source]
+    named: bool = False
 
 
 def _ready(data: Any, roles: Roles, _: Selection | None) -> Source:
@@ -62,13 +73,27 @@ def _dask(data: Any, roles: Roles, selection: Selection | None) -> Source:
 # the first that fits opens the data
 KINDS: tuple[Kind, ...] = (
     Kind(lambda data: isinstance(data, Source | WeightedData), _ready),
-    Kind(lambda data: isinstance(data, str | Path), path_source),
-    Kind(is_table, table_source),
+    Kind(is_csv, csv_source, named=True),
+    Kind(lambda data: isinstance(data, str | Path), path_source, named=True),
+    Kind(is_dataset, dataset_source, named=True),
+    Kind(is_lazy, lazy_source, named=True),
+    Kind(is_relation, relation_source, named=True),
+    Kind(is_table, table_source, named=True),
     Kind(is_stream, refuse_stream),
+    Kind(lambda data: is_dask(data) and hasattr(data, "columns"), _dask, named=True),
     Kind(is_dask, _dask),
     Kind(callable, callable_source),
     Kind(lambda _: True, array_source),
 )
+
+
+def has_named_columns(data: Any) -> bool:
+    """Whether the columns of `data` have names, the labels' among them."""
+    return _kind(data).named
+
+
+def _kind(data: Any) -> Kind:
+    return next(kind for kind in KINDS if kind.fits(data))
 
 
 def as_source(
@@ -84,9 +109,10 @@ def as_source(
 
     Parameters
     ----------
-    data : array, data frame, Arrow table, path, callable, Dask collection or Source
-        A 2-D array of numbers; a pandas, polars or Arrow table; the path of a Parquet file or of a folder of
-        them; a callable that returns a fresh iterator of blocks, (X, y), (X, y, weights) or (X, y, weights, offset),
+    data : array, data frame, Arrow table, path, query, callable, Dask collection or Source
+        A 2-D array of numbers, dense or sparse; a pandas, polars or Arrow table; the path or address of a Parquet file
+        or of a folder of them, or the path of a CSV file; a dataset of Arrow, a LazyFrame of polars or a relation of
+        DuckDB; a callable that returns a fresh iterator of blocks, (X, y), (X, y, weights) or (X, y, weights, offset),
         each time; a Dask data frame or array; or a ready `Source`.
     y : array, optional
         Labels, two classes of any kind. Not needed where `label` names a column or blocks bring theirs. Rows go
@@ -112,5 +138,4 @@ def as_source(
     if isinstance(y, str):
         raise DataError(f"y={y!r} is text; give the labels as y, or the name of their column as label={y!r}")
     check_aligned(data=data, y=y, weights=weights, offset=offset)
-    roles = Roles(y, label, weights, offset)
-    return next(kind for kind in KINDS if kind.fits(data)).open(data, roles, selection)
+    return _kind(data).open(data, Roles(y, label, weights, offset), selection)

@@ -5,22 +5,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy.sparse import issparse
 
 from bayescore.data.passes.cutter import block_rows
 from bayescore.data.passes.tasks import Division, slices
 from bayescore.data.sources.blocks import labels_of
 from bayescore.data.sources.factors import Selection
 from bayescore.data.sources.roles import OFFSET, Roles
+from bayescore.data.sources.sparse import check_csr, check_dense, dense
 from bayescore.types import Design, FloatArray, IntArray, LabelArray, WeightedData
 from bayescore.validation import DataError, check_matrix, check_offset, check_weights, signed_labels, two_classes
 
 
 @dataclass(frozen=True, eq=False)
 class ArraySource:
-    """Rows held in memory as a matrix of any numeric type; blocks are cut and converted on the way."""
+    """Rows held in memory as a matrix of any numeric type, dense or CSR; blocks are cut and converted on the way."""
 
-    X: NDArray[Any]
+    X: Any
     y: LabelArray
     weights: FloatArray
     classes: tuple[Any, Any]
@@ -41,7 +42,7 @@ class ArraySource:
     def rows(self, low: int, high: int) -> Iterator[WeightedData]:
         """Yield the rows low, ..., high - 1."""
         cut = slice(low, high)
-        raw = np.ascontiguousarray(self.X[cut], dtype=np.float64)
+        raw = np.ascontiguousarray(dense(self.X[cut]), dtype=np.float64)
         index = np.arange(low, high) if self.index is None else self.index[cut]
         offset = None if self.offset is None else self.offset[cut]
         yield WeightedData(raw, self.y[cut], np.ascontiguousarray(self.weights[cut]), index, offset=offset)
@@ -54,7 +55,7 @@ class ArraySource:
 
 def unlabelled(X: Any, weights: Any = None, name: str = "X") -> ArraySource:
     """Return a matrix as a source whose labels are all +1, for scores that need none."""
-    matrix = np.ascontiguousarray(check_matrix(X, name), dtype=np.float64)
+    matrix = np.ascontiguousarray(check_dense(X, name), dtype=np.float64)
     n_rows, n_columns = matrix.shape
     w = np.ones(n_rows) if weights is None else check_weights(weights, n_rows)
     design = Design(tuple(f"{name.lower()}{d}" for d in range(n_columns)))
@@ -68,35 +69,34 @@ def rows_source(data: WeightedData) -> ArraySource:
 
 
 def array_source(data: Any, roles: Roles, selection: Selection | None = None) -> ArraySource:  # noqa: ARG001
-    """Return an array of rows and one of labels as a source; all its columns are features, x0, x1, ...
+    """Return an array, dense or sparse, and one of labels as a source; all its columns are features, x0, x1, ...
 
     Raises
     ------
     TypeError
-        If `data` is sparse, or no array.
+        If `data` is no array.
     DataError
         For wrong shapes, labels that are missing or not of two classes, bad weights or offsets, or names of columns.
     """
-    if hasattr(data, "toarray"):
-        raise TypeError(f"data is a sparse {type(data).__name__}; give data.toarray()")
-    X = check_matrix(data, "data")
+    X = check_csr(data) if issparse(data) else check_matrix(data, "data")
+    n_rows = X.shape[0]
     weights, offset = roles.weights, roles.offset
     if roles.label is not None:
         raise DataError(f"label={roles.label!r} names a column, but data is an array; give the labels as y")
     if roles.y is None:
         raise DataError("y is missing: give the labels, one for each row of data")
-    labels, found = labels_of(roles.y, len(X))
+    labels, found = labels_of(roles.y, n_rows)
     for name, given in (("weights", weights), ("offset", offset)):
         if isinstance(given, str):
             raise DataError(f"{name}={given!r} names a column, but data is an array; give the {name} as an array")
-    unit = np.broadcast_to(np.float64(1.0), len(X))
+    unit = np.broadcast_to(np.float64(1.0), n_rows)
     classes = two_classes(found)
     return ArraySource(
         X=X,
         y=signed_labels(labels, classes, 0),
-        weights=unit if weights is None else check_weights(weights, len(X)),
+        weights=unit if weights is None else check_weights(weights, n_rows),
         classes=classes,
         label="y",
         design=Design(tuple(f"x{j}" for j in range(X.shape[1])), offset=None if offset is None else OFFSET),
-        offset=None if offset is None else check_offset(offset, len(X)),
+        offset=None if offset is None else check_offset(offset, n_rows),
     )

@@ -20,13 +20,13 @@ from bayescore.data.passes.scan import check_reach
 from bayescore.data.sources.columns import MANY, coded_table
 from bayescore.data.sources.factors import Levels, Seen, Selection
 from bayescore.data.sources.roles import OFFSET, Roles
+from bayescore.data.sources.sparse import check_dense
 from bayescore.data.sources.tables import is_dask, is_table
 from bayescore.types import Design, LabelArray, WeightedData
 from bayescore.validation import (
     DataError,
     check_aligned,
     check_finite,
-    check_matrix,
     check_offset,
     check_unmasked,
     check_weights,
@@ -96,7 +96,7 @@ class Intake:
         if self.selection is not None and is_table(X):
             _check_once([str(name) for name in getattr(X, "columns", ())], where)
             X, text = coded_table(X, self.selection, self.text, self.n_rows, where)
-        matrix = check_matrix(X, f"{where}: X")
+        matrix = check_dense(X, f"{where}: X")
         names = self._names_of(X, matrix.shape[1], where)
         raw = np.array(matrix, dtype=np.float64, order="C")  # rows wait here while the caller may reuse the array
         check_finite(raw, names, 0, where)

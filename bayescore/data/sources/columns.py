@@ -117,6 +117,7 @@ class ColumnSource:
 
 def coded(column: pa.Array) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
     """Return the distinct labels of a column, and for each row the place of its own among them."""
+    column = _without_views(column)
     if pa.types.is_dictionary(column.type):
         plain = pa.string() if column.type.value_type == pa.string_view() else column.type.value_type
         column = column.cast(pa.dictionary(pa.int32(), plain)).dictionary_decode()
@@ -224,5 +225,10 @@ def coded_table(
 
 def add_labels(found: dict[Any, None], column: pa.Array) -> bool:
     """Add the labels of a column to those `found`; return whether they are too many to go on."""
-    found.update(dict.fromkeys(column.unique().to_pylist()))
+    found.update(dict.fromkeys(_without_views(column).unique().to_pylist()))
     return len(found) > MANY
+
+
+def _without_views(column: pa.Array) -> pa.Array:
+    """Return a column, views of text as text: among the distinct ones of views Arrow takes a missing one for empty."""
+    return column.cast(pa.string()) if column.type == pa.string_view() else column

@@ -1,9 +1,9 @@
 """Dask data frames and arrays as sources; workers of a cluster read and map the rows where they are.
 
-Descriptors travel, not rows: a file and row groups where the frame is read from Parquet on a shared file system, the
-partition's own graph otherwise. The head of a partition that completes a canonical block begun in the one before is
-the only part of the rows that moves between workers. A task lost with its worker runs again elsewhere, from the same
-rows with the same seed, so a killed worker changes nothing.
+Descriptors travel, not rows: a file and row groups where the frame is Parquet on a shared file system or in an object
+store, else the promise of a partition, which `dask_tables` keeps as an Arrow table where it is. The head of a partition
+that completes a canonical block begun in the one before is the only part of the rows that moves between workers. A task
+lost with its worker runs again elsewhere, from the same rows with the same seed, so a killed worker changes nothing.
 
 With a `distributed` client the cluster runs the passes; without one, bayescore's own threads do, whatever local
 scheduler is set. Arithmetic is that of each worker's processor: workers of one kind give the same bits.
@@ -24,52 +24,14 @@ from dask.optimization import cull
 from bayescore.data.passes.cutter import block_rows
 from bayescore.data.passes.tasks import Division, Future, Part, Task
 from bayescore.data.sources.columns import Columns, ColumnSource, add_labels, chosen_columns, survey
+from bayescore.data.sources.dask_tables import Partition, kept_tables
 from bayescore.data.sources.factors import Seen, Selection
 from bayescore.data.sources.parquet import parquet_source
 from bayescore.data.sources.roles import OFFSET, Roles
+from bayescore.data.sources.stores import Listing, arrow_store, is_address, listing_of, local_listing, shown
 from bayescore.data.sources.tables import as_table
 from bayescore.types import Source, WeightedData
 from bayescore.validation import DataError, check_aligned
-
-
-@dataclass(frozen=True)
-class Partition:
-    """Rows of a partition, from position `start` of the data on; `frame` is a promise until a worker has it."""
-
-    frame: Any
-    number: int
-    start: int
-    n_rows: int
-    columns: Columns
-    step: int
-
-    def read(self, low: int, high: int) -> Iterator[WeightedData]:
-        """Yield the rows low, ..., high - 1."""
-        frame = self.frame
-        if isinstance(frame, Delayed):
-            frame = frame.compute(scheduler="synchronous")
-        if len(frame) != self.n_rows:
-            raise DataError(
-                f"{self.place(0)} has {len(frame)} rows now and had {self.n_rows}: the graph must give the same rows "
-                "each time; persist() the collection, or write it to Parquet"
-            )
-        for a in range(low, high, self.step):
-            part = as_table(frame.iloc[a : min(a + self.step, high)], f"partition {self.number}")
-            (batch,) = part.select(self.columns.names).combine_chunks().to_batches()
-            yield self.columns.block(batch, self.start + a)
-
-    def place(self, row: int) -> str:
-        """Name the partition."""
-        return f"row {row} of partition {self.number}"
-
-    def cut(self, low: int, high: int) -> "Partition":
-        """Return a few of the rows as a partition of their own, cut out where the partition is."""
-        rows = delayed(_rows)(self.frame, low, high)
-        return replace(self, frame=rows, start=self.start + low, n_rows=high - low)
-
-
-def _rows(frame: pd.DataFrame, low: int, high: int) -> pd.DataFrame:
-    return frame.iloc[low:high]
 
 
 @dataclass(frozen=True)
@@ -82,6 +44,12 @@ class ClusterPool:
     def n_workers(self) -> int:
         """Number of threads of all workers."""
         return max(1, int(sum(self.client.nthreads().values())))
+
+    @property
+    def memory(self) -> int:
+        """Bytes that all workers may use; none are known of workers without a limit."""
+        workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
+        return sum(int(worker["memory_limit"] or 0) for worker in workers)
 
     def submit(self, run: Any, task: Task, /, *arguments: Any) -> Future:
         """Run ``run(task, *arguments)`` on the worker that has most of its rows."""
@@ -105,9 +73,9 @@ def active_pool(collection: Any) -> ClusterPool | None:
 
 @dataclass(frozen=True, eq=False)
 class DaskSource(ColumnSource):
-    """Rows of the partitions of a collection."""
+    """Rows of the partitions of a collection, Arrow tables or promises of them."""
 
-    frames: tuple[Delayed, ...]
+    tables: tuple[Any, ...]
     lengths: tuple[int, ...]
     columns: Columns
     pool: ClusterPool | None
@@ -121,7 +89,7 @@ class DaskSource(ColumnSource):
         """Return the partitions."""
         starts = np.cumsum([0, *self.lengths]).tolist()
         pieces = [
-            Partition(frame, i, starts[i], self.lengths[i], self.columns, step) for i, frame in enumerate(self.frames)
+            Partition(table, i, starts[i], self.lengths[i], self.columns, step) for i, table in enumerate(self.tables)
         ]
         return Division(pieces, self.pool)
 
@@ -129,8 +97,8 @@ class DaskSource(ColumnSource):
         """Yield the rows in order, computed by the scheduler that is set and brought here."""
         for piece in self.division(block_rows(len(self.columns.features))).pieces:
             assert isinstance(piece, Partition)
-            (frame,) = compute(piece.frame)
-            yield from replace(piece, frame=frame).read(0, piece.n_rows)
+            (table,) = compute(piece.table)
+            yield from replace(piece, table=table).read(0, piece.n_rows)
 
 
 def dask_source(data: Any, roles: Roles, selection: Selection | None = None) -> Source:
@@ -164,8 +132,8 @@ def dask_source(data: Any, roles: Roles, selection: Selection | None = None) -> 
     if is_frame and y is None and all(given is None or isinstance(given, str) for given in (weights, offset)):
         kept = _parquet_of(data)
         if kept is not None:
-            path, only = kept
-            return parquet_source(path, label, weights, offset=offset, only=only, selection=selection, pool=pool)
+            only = [str(name) for name in data.columns]
+            return parquet_source(kept, label, weights, offset=offset, only=only, selection=selection, pool=pool)
     names = [str(name) for name in data.columns] if is_frame else [f"x{d}" for d in range(data.shape[1])]
     beside: dict[str, Any] = {}
     if y is not None:
@@ -192,14 +160,16 @@ def dask_source(data: Any, roles: Roles, selection: Selection | None = None) -> 
     found: dict[Any, None] = {}
     any(add_labels(found, own) for _, own, _ in surveys)
     columns = columns.with_levels(own for _, _, own in surveys)
-    if not sum(n_rows for n_rows, _, _ in surveys):
+    lengths = tuple(n_rows for n_rows, _, _ in surveys)
+    if not sum(lengths):
         raise DataError("data is an empty collection; it needs at least one row")
     if beside or not is_frame:
         frames = [
             delayed(_frame)(frame, names, {name: parts[i] for name, parts in others.items()}, i)
             for i, frame in enumerate(frames)
         ]
-    return DaskSource(tuple(frames), tuple(n for n, _, _ in surveys), columns.with_classes(found), pool)
+    columns = columns.with_classes(found)
+    return DaskSource(kept_tables(frames, columns.names, sum(lengths), pool), lengths, columns, pool)
 
 
 def _meta(collection: Any) -> Any:
@@ -252,13 +222,17 @@ def partitions_beside(collection: Any, data: Any, n_partitions: int, name: str) 
     return parts
 
 
-def _parquet_of(frame: Any) -> tuple[Path, list[str]] | None:
-    """Return path and columns of a frame that is local Parquet, read as it is; None for others."""
+def _parquet_of(frame: Any) -> Listing | None:
+    """Return the files of a frame that is Parquet, read as it is; None for others."""
     read = frame.expr.simplify()
     if not {"path", "columns", "filters", "index", "_partitions"} <= set(getattr(read, "_parameters", ())):
         return None
     path = read.operand("path")
     plain = not any(read.operand(name) for name in ("filters", "index", "_partitions"))
-    if not plain or not isinstance(path, str | Path) or not Path(path).exists():
+    if not plain or not isinstance(path, str | Path):
         return None
-    return Path(path), [str(name) for name in frame.columns]
+    if isinstance(path, Path) or not is_address(path):
+        return local_listing(Path(path)) if Path(path).exists() else None
+    store = read.fs if hasattr(read, "fs") else read._dataset_info["fs"]
+    strip = getattr(store, "_strip_protocol", lambda address: address.split("://", 1)[1].split("?")[0])
+    return listing_of(arrow_store(store), strip(path), shown(path))

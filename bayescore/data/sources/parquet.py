@@ -1,41 +1,49 @@
-"""Parquet files and folders of them, read by row groups: never the whole table in memory.
+"""Parquet files and folders of them, local or in object stores, read by row groups: never the whole table in memory.
 
 A folder is read in the natural order of its paths (part-2 before part-10); files and folders whose names begin with
 "_" or "." are skipped, as Spark, Arrow and Dask do. Names such as ``year=2020`` of folders are columns (Hive).
+
+From a store (`stores`) a thread or worker fetches whole row groups, and the next one while it works on one: it holds
+the decoded columns of two, 16 bytes a row and column. Every pass fetches them anew; a worker that fetches from far away
+is used best with more threads than cores.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bayescore.data.passes.cutter import block_rows
 from bayescore.data.passes.tasks import Division, Pool
+from bayescore.data.passes.threads import available_cores
 from bayescore.data.sources.columns import Columns, ColumnSource, add_labels, chosen_columns, survey
 from bayescore.data.sources.factors import Selection
 from bayescore.data.sources.roles import Roles
+from bayescore.data.sources.stores import Listing, in_advance, is_address, local_listing, remote_listing, retried
 from bayescore.types import WeightedData
 from bayescore.validation import DataError
 
 CORESET_KEY = b"bayescore"  # of the metadata of a coreset's Parquet file
-_NULL = "__HIVE_DEFAULT_PARTITION__"
+_RUN = 4  # row groups of a store that one worker reads in a row at most, so that it can fetch ahead
+_FOOTERS = 16  # footers that are read at a time
 
 
 @dataclass(frozen=True)
 class File:
-    """A Parquet file: the rows of its row groups, and the values that its folders' names give it."""
+    """A Parquet file: the rows of its row groups, the values that its folders' names give it, and its store."""
 
-    path: Path
+    path: Any
     groups: tuple[int, ...]
     fixed: tuple[tuple[str, pa.Scalar], ...] = ()
+    store: Any = None
 
 
 @dataclass(frozen=True)
@@ -56,9 +64,11 @@ class RowGroups:
 
     def read(self, low: int, high: int) -> Iterator[WeightedData]:
         """Yield the rows low, ..., high - 1, decoding no more than it needs."""
-        at = 0
+        ends = np.cumsum(self.file.groups[self.first : self.last])
+        first, last = int(np.searchsorted(ends, low, "right")), int(np.searchsorted(ends, high, "left")) + 1
+        at = int(ends[first - 1]) if first else 0
         text = [name for name, _ in self.columns.levels]
-        groups = range(self.first, self.last)
+        groups = range(self.first + first, self.first + last)
         for batch in batches(self.file, self.columns.names, self.step, groups, text=text):
             a, b = max(low - at, 0), min(high - at, batch.num_rows)
             if a < b:
@@ -90,13 +100,15 @@ class ParquetSource(ColumnSource):
         return sum(sum(file.groups) for file in self.files)
 
     def division(self, step: int) -> Division:
-        """Return pieces of one row group each, or of several small ones in a row."""
+        """Return pieces of one row group each, or of several small ones in a row; of a store of a few."""
         pieces, start = [], 0
+        workers = available_cores() if self.pool is None else self.pool.n_workers
+        share = min(_RUN, sum(len(file.groups) for file in self.files) // workers)
         for file in self.files:
-            first = 0
+            first, run = 0, 1 if file.store is None else share
             while first < len(file.groups):
                 last, n_rows = first + 1, file.groups[first]
-                while last < len(file.groups) and n_rows + file.groups[last] <= step:
+                while last < len(file.groups) and (n_rows + file.groups[last] <= step or last - first < run):
                     n_rows += file.groups[last]
                     last += 1
                 pieces.append(RowGroups(file, first, last, start, self.columns, step))
@@ -115,8 +127,8 @@ class ParquetSource(ColumnSource):
 
 
 def path_source(data: str | Path, roles: Roles, selection: Selection | None = None) -> ParquetSource:
-    """Return the Parquet file or folder at a path as a source; labels and weights are columns of it."""
-    if "~" in str(data) and not Path(data).exists():
+    """Return the Parquet file or folder at a path or address as a source; labels and weights are columns of it."""
+    if "~" in str(data) and not is_address(data) and not Path(data).exists():
         raise DataError(
             f"data={str(data)!r} reads like a formula; give the rows as data and their labels as y or label"
         )
@@ -125,11 +137,12 @@ def path_source(data: str | Path, roles: Roles, selection: Selection | None = No
     for name, given in (("weights", roles.weights), ("offset", roles.offset)):
         if given is not None and not isinstance(given, str):
             raise DataError(f"{name} of a Parquet file must be the name of a column")
-    return parquet_source(Path(data), roles.label, roles.weights, offset=roles.offset, selection=selection)
+    listing = remote_listing(str(data)) if is_address(data) else local_listing(Path(data))
+    return parquet_source(listing, roles.label, roles.weights, offset=roles.offset, selection=selection)
 
 
 def parquet_source(
-    path: Path,
+    listing: Listing,
     label: str | None,
     weights: str | None,
     *,
@@ -138,12 +151,12 @@ def parquet_source(
     selection: Selection | None = None,
     pool: Pool | None = None,
 ) -> ParquetSource:
-    """Return a file, or a folder of files, as a source; reads the footers and the columns of labels and new text.
+    """Return files as a source; reads the footers and the columns of labels and new text.
 
     Parameters
     ----------
-    path : Path
-        File or folder.
+    listing : Listing
+        Which files.
     label, weights, offset : str
         Columns of the labels, the weights and the offsets.
     only : list of str, optional
@@ -155,39 +168,33 @@ def parquet_source(
 
     Raises
     ------
-    FileNotFoundError
-        If there is no such file.
     DataError
         If a file cannot be read, files differ in their columns, or the columns cannot be used.
     """
-    if not path.exists():
-        raise FileNotFoundError(f"data: no file or folder {str(path)!r}")
-    paths = _files_of(path) if path.is_dir() else [path]
-    if not paths:
-        raise DataError(f"data: the folder {str(path)!r} holds no .parquet files")
-    keys = [_hive(file.relative_to(path)) for file in paths] if path.is_dir() else [{}]
     groups, schema = [], None
-    for file, own in zip(paths, keys, strict=True):
-        with parquet_file(file, "is not a readable Parquet file") as parquet:
-            if schema is not None and not parquet.schema_arrow.equals(schema):
-                raise DataError(f"{str(file)!r} has other columns than {str(paths[0])!r}; make them alike")
-            if own.keys() != keys[0].keys():
-                raise DataError(f"{str(file)!r} has other partition columns than {str(paths[0])!r}; make them alike")
-            schema, footer = parquet.schema_arrow, parquet.metadata
-            groups.append(tuple(footer.row_group(i).num_rows for i in range(footer.num_row_groups)))
+    with ThreadPoolExecutor(_FOOTERS, "footers") as threads:
+        for file, (own, rows) in zip(
+            listing.paths, threads.map(partial(_footer, listing.store), listing.paths), strict=True
+        ):
+            if schema is not None and not own.equals(schema):
+                raise DataError(f"{str(file)!r} has other columns than {str(listing.paths[0])!r}; make them alike")
+            schema = own
+            groups.append(rows)
     assert schema is not None
     if not any(map(sum, groups)):
-        raise DataError(f"{str(path)!r} holds no rows")
+        raise DataError(f"{listing.name!r} holds no rows")
     if CORESET_KEY in (schema.metadata or {}) and weights is None:
-        raise DataError(f"{str(path)!r} is a coreset; read it with read_coreset, or name its weights: weights='weight'")
-    hive = {name: _typed([own[name] for own in keys]) for name in keys[0] if name not in schema.names}
+        raise DataError(
+            f"{listing.name!r} is a coreset; read it with read_coreset, or name its weights: weights='weight'"
+        )
+    hive = {name: values for name, values in listing.hive.items() if name not in schema.names}
     for name, values in hive.items():
         schema = schema.append(pa.field(name, values.type))
     columns = chosen_columns(schema, label, weights, only, selection, offset=offset)
     wanted = [name for name in hive if name in columns.names]
     files = tuple(
-        File(file, rows, tuple((name, hive[name][i]) for name in wanted))
-        for i, (file, rows) in enumerate(zip(paths, groups, strict=True))
+        File(file, rows, tuple((name, hive[name][i]) for name in wanted), listing.store)
+        for i, (file, rows) in enumerate(zip(listing.paths, groups, strict=True))
     )
     found: dict[Any, None] = {}
     surveyed = [columns.label, *columns.text]
@@ -199,6 +206,17 @@ def parquet_source(
     return ParquetSource(files, columns.with_classes(found), pool)
 
 
+def _footer(store: Any, path: Any) -> tuple[pa.Schema, tuple[int, ...]]:
+    """Return the columns of a file, and the rows of its row groups."""
+
+    def read() -> tuple[pa.Schema, tuple[int, ...]]:
+        with parquet_file(path, "is not a readable Parquet file", store=store) as parquet:
+            footer = parquet.metadata
+            return parquet.schema_arrow, tuple(footer.row_group(i).num_rows for i in range(footer.num_row_groups))
+
+    return read() if store is None else retried(read, str(path))
+
+
 def _labelled(parts: Iterator[pa.RecordBatch], found: dict[Any, None]) -> Iterator[pa.RecordBatch]:
     """Yield batches, the labels in their first column added to those found."""
     for batch in parts:
@@ -207,12 +225,14 @@ def _labelled(parts: Iterator[pa.RecordBatch], found: dict[Any, None]) -> Iterat
 
 
 @contextmanager
-def parquet_file(path: Path, problem: str, text: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:
-    """Open a Parquet file; what fails inside is an error of that file."""
+def parquet_file(path: Any, problem: str, text: Sequence[str] = (), *, store: Any = None) -> Iterator[pq.ParquetFile]:
+    """Open a Parquet file; what fails inside is an error of that file, but for a store's own errors."""
     try:
-        with pq.ParquetFile(path, read_dictionary=list(text) or None) as parquet:
+        with pq.ParquetFile(path, read_dictionary=list(text) or None, filesystem=store) as parquet:
             yield parquet
     except (pa.ArrowInvalid, OSError) as error:
+        if store is not None and not isinstance(error, pa.ArrowInvalid):
+            raise
         reason = str(error).splitlines()[0].rstrip(".")
         raise DataError(f"{str(path)!r} {problem} ({reason}); write it again") from None
 
@@ -229,38 +249,27 @@ def batches(
     """Yield batches of at most `n_rows` rows of some columns of a file; those of text with dictionaries."""
     fixed = [(name, value) for name, value in file.fixed if name in columns]
     stored = [name for name in columns if name not in dict(fixed)]
+    coded = [name for name in text if name in stored]
     which = range(len(file.groups)) if groups is None else groups
-    with parquet_file(file.path, "is damaged", [name for name in text if name in stored]) as parquet:
-        for batch in parquet.iter_batches(n_rows, list(which), stored, use_threads=threads):
-            for name, value in fixed:
-                batch = batch.append_column(name, pa.repeat(value, batch.num_rows))
-            yield batch
+    if file.store is None:
+        parts = _local_batches(file, stored, n_rows, which, coded, threads=threads)
+    else:
+        fetches = (partial(retried, partial(_fetched, file, group, stored, coded), str(file.path)) for group in which)
+        parts = (batch for table in in_advance(fetches) for batch in table.to_batches(n_rows))
+    for batch in parts:
+        for name, value in fixed:
+            batch = batch.append_column(name, pa.repeat(value, batch.num_rows))
+        yield batch
 
 
-def _files_of(folder: Path) -> list[Path]:
-    files = [file.relative_to(folder) for file in folder.rglob("*.parquet") if file.is_file()]
-    shown = [file for file in files if not any(part.startswith(("_", ".")) for part in file.parts)]
-    return [folder / file for file in sorted(shown, key=_natural)]
+def _local_batches(
+    file: File, columns: list[str], n_rows: int, groups: range, text: list[str], *, threads: bool
+) -> Iterator[pa.RecordBatch]:
+    with parquet_file(file.path, "is damaged", text) as parquet:
+        yield from parquet.iter_batches(n_rows, list(groups), columns, use_threads=threads)
 
 
-def _natural(path: Path) -> list[list[Any]]:
-    """Return a key that sorts the numbers within names as numbers."""
-    split = [re.split(r"(\d+)", part) for part in path.parts]
-    return [[int(word) if i % 2 else word for i, word in enumerate(words)] for words in split]
-
-
-def _hive(path: Path) -> dict[str, str | None]:
-    """Return the columns that the folders' names of a path give, as text."""
-    pairs = [part.split("=", 1) for part in path.parts[:-1] if "=" in part]
-    return {name: None if value == _NULL else unquote(value) for name, value in pairs}
-
-
-def _typed(values: list[str | None]) -> pa.Array:
-    """Return the values as whole numbers if they all are, else as numbers, else as text."""
-    text = pa.array(values, pa.string())
-    for kind in (pa.int64(), pa.float64()):
-        try:
-            return text.cast(kind)
-        except pa.ArrowInvalid:
-            continue
-    return text
+def _fetched(file: File, group: int, columns: list[str], text: list[str]) -> pa.Table:
+    """Return some columns of a row group of a file in a store."""
+    with parquet_file(file.path, "is damaged", text, store=file.store) as parquet:
+        return parquet.read_row_group(group, columns, use_threads=False)

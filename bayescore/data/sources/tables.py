@@ -8,8 +8,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bayescore.data.sources.factors import Levels, codes
+from bayescore.data.sources.sparse import check_dense
 from bayescore.types import FloatArray
-from bayescore.validation import DataError, check_finite, check_matrix
+from bayescore.validation import DataError, check_finite
 
 
 def is_table(data: Any) -> bool:
@@ -89,7 +90,7 @@ def feature_matrix(X: Any, names: tuple[str, ...], levels: Levels = ()) -> Float
     if not is_table(X):
         if known:
             raise DataError(f"X is no table, and {next(iter(known))!r} holds text; give a data frame with names")
-        raw = np.asarray(check_matrix(X, "X", n_columns=len(names)), dtype=np.float64)
+        raw = np.asarray(check_dense(X, "X", n_columns=len(names)), dtype=np.float64)
     else:
         table = as_table(X, "X")
         missing = [name for name in names if name not in table.column_names]

@@ -1,0 +1,110 @@
+"""Partitions of Dask collections that are no plain Parquet, as Arrow tables that workers keep.
+
+To compute a partition and convert it from pandas takes thrice as long as to read it from Parquet, and a coreset
+takes some seven passes. So partitions are computed once, and their tables stay on the workers while the source lives,
+if they take no more than a quarter of the workers' memory, or 1 GiB where threads of this process are the workers or
+there is no limit. If they take more, every pass computes and converts them anew, which a warning says.
+
+In seconds of CPU, 7 passes over 1e6 rows of 10 columns: 1.9 from Parquet, 1.5 from kept tables, 4.9 without them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import pandas as pd
+import pyarrow as pa
+from dask.base import compute
+from dask.delayed import Delayed, delayed
+
+from bayescore.data.sources.columns import Columns
+from bayescore.data.sources.tables import as_table
+from bayescore.types import WeightedData
+from bayescore.validation import DataError, warn
+
+KEPT_SHARE = 0.25
+"""Part of the workers' memory that rows may be kept in; passes and other work have the rest."""
+
+KEPT_BYTES = 1 << 30
+"""Bytes that rows may be kept in where threads of this process are the workers, or workers have no limit."""
+
+_CELL = 9  # bytes of a cell of an Arrow table: a number and whether it is missing
+
+
+class Cluster(Protocol):
+    """Workers that keep tables."""
+
+    @property
+    def client(self) -> Any:
+        """Client of the cluster."""
+        ...
+
+    @property
+    def memory(self) -> int:
+        """Bytes that all workers may use."""
+        ...
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Rows of a partition, from position `start` of the data on; `table` is a promise until a worker has it."""
+
+    table: Any
+    number: int
+    start: int
+    n_rows: int
+    columns: Columns
+    step: int
+
+    def read(self, low: int, high: int) -> Iterator[WeightedData]:
+        """Yield the rows low, ..., high - 1."""
+        table = self.table
+        if isinstance(table, Delayed):
+            table = table.compute(scheduler="synchronous")
+        if len(table) != self.n_rows:
+            raise DataError(
+                f"{self.place(0)} has {len(table)} rows now and had {self.n_rows}: the graph must give the same rows "
+                "each time; persist() the collection, or write it to Parquet"
+            )
+        for a in range(low, high, self.step):
+            (batch,) = table.slice(a, min(self.step, high - a)).combine_chunks().to_batches()
+            yield self.columns.block(batch, self.start + a)
+
+    def place(self, row: int) -> str:
+        """Name the partition."""
+        return f"row {row} of partition {self.number}"
+
+    def cut(self, low: int, high: int) -> "Partition":
+        """Return a few of the rows as a partition of their own, cut out where the partition is."""
+        rows = delayed(_rows)(self.table, low, high)
+        return replace(self, table=rows, start=self.start + low, n_rows=high - low)
+
+
+def _rows(table: pa.Table, low: int, high: int) -> pa.Table:
+    return table.slice(low, high - low)
+
+
+def _table(frame: pd.DataFrame, names: list[str], number: int) -> pa.Table:
+    """Return columns of a partition, in any order, as an Arrow table."""
+    return as_table(frame, f"partition {number}").select(names)
+
+
+def kept_tables(frames: list[Delayed], names: list[str], n_rows: int, pool: Cluster | None) -> tuple[Any, ...]:
+    """Return columns of partitions as Arrow tables: computed, and kept where they are, if they are small enough.
+
+    Warns
+    -----
+    UserWarning
+        If they are not.
+    """
+    tables = [delayed(_table)(frame, names, i) for i, frame in enumerate(frames)]
+    size = n_rows * len(names) * _CELL
+    limit = KEPT_BYTES if pool is None else int(KEPT_SHARE * pool.memory) or KEPT_BYTES
+    if size <= limit:
+        return compute(*tables) if pool is None else tuple(pool.client.persist(tables))
+    warn(
+        f"data is a Dask collection that is no Parquet read as it is: its rows would take {size / 1e9:.3g} GB, above "
+        f"the {limit / 1e9:.3g} GB that are kept in memory, so every pass computes and converts them anew; write them "
+        "by to_parquet() and read that, which saves both, or persist() data, which saves the computing"
+    )
+    return tuple(tables)
