@@ -61,7 +61,8 @@ def weighted_potential(
     Notes
     -----
     A Potential is no observed variable: `pm.sample_posterior_predictive` has nothing to draw and returns an empty
-    object, and there is no pointwise log-likelihood. Use `posterior_predictive`, `predict_proba` and `log_likelihood`.
+    object, and there is no pointwise log-likelihood. Use `posterior_predictive`, `predict_proba` and `log_likelihood`,
+    which take the name of your vector as ``var_name``.
     """
     link = check_likelihood(likelihood)
     beta = pt.as_tensor_variable(beta)
@@ -181,10 +182,16 @@ def regression_model(
 
 
 def logistic_model(data: WeightedData, prior: Prior | Mapping[str, Prior] | None = None) -> pm.Model:
-    """Return the logistic regression of `data`; see `regression_model`."""
+    """Return the logistic regression of `data`; see `regression_model`.
+
+    Predictive draws are `posterior_predictive`'s: for `pm.sample_posterior_predictive` a potential has nothing to draw.
+    """
     return regression_model(data, "logistic", prior)
 
 
 def probit_model(data: WeightedData, prior: Prior | Mapping[str, Prior] | None = None) -> pm.Model:
-    """Return the probit regression of `data`; see `regression_model`."""
+    """Return the probit regression of `data`; see `regression_model`.
+
+    Predictive draws are `posterior_predictive`'s: for `pm.sample_posterior_predictive` a potential has nothing to draw.
+    """
     return regression_model(data, "probit", prior)

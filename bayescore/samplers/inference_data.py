@@ -7,6 +7,8 @@ here, so that a bad one is told in the same words.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -149,47 +151,47 @@ class Posterior:
         return np.asarray(np.linspace(0, self.draws.shape[1] - 1, kept).round(), dtype=np.int64)
 
 
-def coefficients(idata: Any, name: str) -> tuple[FloatArray, tuple[str, ...]]:
-    """Return the draws of `beta`, shape (chain, draw, D), as they are, and the names of the D coordinates.
+def coefficients(idata: Any, name: str, var_name: str = "beta") -> tuple[FloatArray, tuple[str, ...]]:
+    """Return the draws of `var_name`, shape (chain, draw, D), as they are, and the names of the D coordinates.
 
     Raises
     ------
     TypeError, DataError
-        If `idata` is something else, or holds no `beta` of three dims.
+        If `idata` is something else, or holds no such variable of three dims.
     """
     if not is_posterior(idata):
         raise TypeError(
             f"{name} is of type {type(idata).__name__}; give InferenceData, as bayescore.sample returns "
             "or arviz.from_netcdf reads"
         )
-    if "posterior" not in idata or "beta" not in idata["posterior"]:
+    if "posterior" not in idata or var_name not in idata["posterior"]:
         found = list(idata["posterior"].data_vars) if "posterior" in idata else []
         raise DataError(
-            f"{name} has no posterior draws of 'beta' (found: {_listed(found) or 'nothing'}); "
-            "name the vector of coefficients 'beta'"
+            f"{name} has no posterior draws of {var_name!r} (found: {_listed(found) or 'nothing'}); "
+            "name the vector of coefficients 'beta' (for predictions var_name= takes another name)"
         )
-    beta = idata["posterior"]["beta"]
+    beta = idata["posterior"][var_name]
     if len(beta.dims) != 3 or not {"chain", "draw"} < set(beta.dims):
-        raise DataError(f"{name}: 'beta' has dims {beta.dims}; they must be chain, draw and feature")
+        raise DataError(f"{name}: {var_name!r} has dims {beta.dims}; they must be chain, draw and feature")
     beta = beta.transpose("chain", "draw", ...)
     draws = np.ascontiguousarray(beta.values, dtype=np.float64)
     dim = beta.dims[2]
     return draws, tuple(str(value) for value in (beta[dim].values if dim in beta.coords else range(draws.shape[2])))
 
 
-def read_posterior(idata: Any, name: str, *, min_draws: int = MIN_DRAWS) -> Posterior:
-    """Read the posterior of the coefficients out of InferenceData.
+def read_posterior(idata: Any, name: str, *, min_draws: int = MIN_DRAWS, var_name: str = "beta") -> Posterior:
+    """Read the posterior of the coefficients, the vector `var_name`, out of InferenceData.
 
     Raises
     ------
     TypeError
         If `idata` is something else.
     DataError
-        If it holds no `beta`, fewer than `min_draws` draws a chain or values that are not finite.
+        If it holds no such vector, fewer than `min_draws` draws a chain or values that are not finite.
     """
-    draws, features = coefficients(idata, name)
+    draws, features = coefficients(idata, name, var_name)
     if draws.shape[1] < min_draws or 0 in draws.shape:
-        raise DataError(f"{name}: 'beta' has shape {draws.shape}; at least {min_draws} draws a chain are needed")
+        raise DataError(f"{name}: {var_name!r} has shape {draws.shape}; at least {min_draws} draws a chain are needed")
     if len(set(features)) < len(features):
         raise DataError(f"{name} has two features of the same name among {_listed(features)}; rename one")
     bad = ~np.isfinite(draws).all(axis=(0, 1))
@@ -245,6 +247,15 @@ def _story(text: Any, problem: str) -> dict[str, Any]:
 def _log_density(stats: Any, shape: tuple[int, ...]) -> FloatArray | None:
     values = np.asarray(stats["lp"].values, dtype=np.float64) if "lp" in stats else None
     return values if values is not None and values.shape == shape else None
+
+
+def made_here() -> dict[str, str]:
+    """Return the attributes of a group that bayescore makes, as ArviZ names them."""
+    return {
+        "created_at": datetime.now(UTC).isoformat(),
+        "inference_library": "bayescore",
+        "inference_library_version": version("bayescore"),
+    }
 
 
 def draws_digest(draws: Any) -> str:

@@ -36,7 +36,12 @@ _CELLS = 1 << 17  # entries of a (rows, draws) block of which quantiles are sort
 
 
 def predict_proba(
-    idata: Any, X: Any, *, offset: ArrayLike | str | None = None, ci_prob: float | None = None
+    idata: Any,
+    X: Any,
+    *,
+    offset: ArrayLike | str | None = None,
+    ci_prob: float | None = None,
+    var_name: str = "beta",
 ) -> pd.DataFrame:
     r"""Return the posterior of P(y = +1 | x) for new rows, from the draws.
 
@@ -57,6 +62,9 @@ def predict_proba(
         name that theirs had.
     ci_prob : float, optional
         Probability of the equal-tailed interval; without it there is none.
+    var_name : str
+        Name of the vector of coefficients in a posterior of your own model. That tells neither likelihood nor design:
+        set ``idata.posterior.attrs["likelihood"]``, and give rows of the design matrix, ``core.design.transform(X)``.
 
     Returns
     -------
@@ -69,7 +77,7 @@ def predict_proba(
         If `idata` is no posterior, or does not tell its likelihood; if rows lack a column or the offset, or have a
         level that the coreset's data had not.
     """
-    posterior = read_posterior(idata, "idata", min_draws=1)
+    posterior = read_posterior(idata, "idata", min_draws=1, var_name=var_name)
     function: Callable[..., FloatArray] = _means
     columns = ["mean"]
     if ci_prob is not None:
@@ -197,7 +205,7 @@ def _intervals(draws: FloatArray, link: Likelihood, rows: WeightedData, *, tail:
     return np.concatenate(parts)
 
 
-def log_likelihood(idata: Any, data: WeightedData) -> xr.DataArray:
+def log_likelihood(idata: Any, data: WeightedData, *, var_name: str = "beta") -> xr.DataArray:
     r"""Return log p(y_n | x_n, beta_s) of each row of `data` under each draw, without weights.
 
     Parameters
@@ -207,13 +215,25 @@ def log_likelihood(idata: Any, data: WeightedData) -> xr.DataArray:
     data : WeightedData
         Rows of the same design matrix, for example ``full_data(...)``. For leave-one-out cross-validation
         they must be the full data: the rows of a coreset are no random sample.
+    var_name : str
+        Name of the vector of coefficients, as in `predict_proba`.
 
     Returns
     -------
     DataArray, dims (chain, draw, row)
         Memory: 8 bytes for each draw and row.
+
+    Raises
+    ------
+    TypeError, DataError
+        If `idata` is no posterior or does not tell its likelihood, or `data` have another design.
+
+    Examples
+    --------
+    >>> rows = bc.full_data(X, y, design=core.design)                                             # doctest: +SKIP
+    >>> idata["log_likelihood"] = bc.log_likelihood(idata, rows).to_dataset()                     # doctest: +SKIP
     """
-    posterior = read_posterior(idata, "idata", min_draws=1)
+    posterior = read_posterior(idata, "idata", min_draws=1, var_name=var_name)
     check_same_design(data, posterior.features, posterior.design, "data")
     return xr.DataArray(
         posterior.likelihood.log_p(posterior.draws @ data.Z.T + (0.0 if data.offset is None else data.shift)),

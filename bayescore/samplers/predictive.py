@@ -3,7 +3,9 @@ r"""Posterior predictive draws: labels that the model would give to rows, for ch
 .. math:: y^{rep}_{ns} \sim \mathrm{Bernoulli}\, p(x_n \cdot \beta_s + o_n)
 
 ArviZ's predictive plots (`plot_ppc`, `plot_bpv`, `plot_separation` and their successors) read them beside the labels
-observed. `pm.sample_posterior_predictive` cannot draw them: a weighted potential has no observed variable to draw.
+observed. `pm.sample_posterior_predictive` cannot draw them: a weighted potential has no observed variable to draw, so
+that it returns an empty object, with a warning of PyMC's own about potentials. `posterior_predictive` does, of a model
+of your own too.
 """
 
 from typing import Any
@@ -12,13 +14,18 @@ import numpy as np
 import xarray as xr
 
 from bayescore.data.coreset import check_same_design
-from bayescore.samplers.inference_data import read_posterior
+from bayescore.samplers.inference_data import made_here, read_posterior
 from bayescore.types import WeightedData
 from bayescore.validation import DataError, RandomState, check_integer, check_seed
 
 
 def posterior_predictive(
-    idata: Any, data: WeightedData, *, max_draws: int = 500, random_state: RandomState = None
+    idata: Any,
+    data: WeightedData,
+    *,
+    max_draws: int = 500,
+    random_state: RandomState = None,
+    var_name: str = "beta",
 ) -> Any:
     """Return the posterior with replicated and observed labels of `data` added to it, for ArviZ's predictive plots.
 
@@ -33,12 +40,19 @@ def posterior_predictive(
         Draws used, evenly spaced; a byte of memory for each of them and each row.
     random_state : int, Generator, SeedSequence or None
         Seed of the labels, kept in the group's attributes.
+    var_name : str
+        Name of the vector of coefficients in a posterior of your own model, as in `predict_proba`.
 
     Returns
     -------
     InferenceData
         All groups of `idata`, and `posterior_predictive` and `observed_data`, each with a variable ``y`` of dims
         (chain, draw, row) and (row,): 1 for the class that is +1, 0 for the other.
+
+    Notes
+    -----
+    ArviZ 0.23 has ``plot_ppc``, ``plot_separation(..., y="y")`` and ``plot_bpv``. In ArviZ 1
+    ``plot_ppc_pava(..., data_type="binary")`` stands for the first two and ``plot_ppc_tstat`` for the third.
 
     Raises
     ------
@@ -53,9 +67,9 @@ def posterior_predictive(
     --------
     >>> import bayescore as bc
     >>> check = bc.posterior_predictive(idata, bc.full_data(X_test, y_test, design=core.design))   # doctest: +SKIP
-    >>> az.plot_ppc(check)                                                                         # doctest: +SKIP
+    >>> az.plot_separation(check, y="y")                                                           # doctest: +SKIP
     """
-    posterior = read_posterior(idata, "idata", min_draws=1)
+    posterior = read_posterior(idata, "idata", min_draws=1, var_name=var_name)
     check_same_design(data, posterior.features, posterior.design, "data")
     check_integer(max_draws, "max_draws", low=1)
     other = np.flatnonzero(data.weights != 1.0)
@@ -71,11 +85,13 @@ def posterior_predictive(
     for place in np.ndindex(draws.shape[:2]):  # a draw at a time: 8 bytes a row beside the result
         labels[place] = rng.random(len(data)) < posterior.likelihood.probability(data.X @ draws[place] + known)
     rows = {"row": data.index}
+    used = posterior.positions(max_draws)[: draws.shape[1]]  # of the first chain, as of all
     found = idata.copy()
     found["posterior_predictive"] = xr.Dataset(
         {"y": (("chain", "draw", "row"), labels)},
-        coords={"chain": np.arange(len(draws)), "draw": np.arange(draws.shape[1]), **rows},
-        attrs={"random_state": str(seed), "likelihood": posterior.likelihood.name},
+        coords={"chain": idata["posterior"]["chain"].values, "draw": idata["posterior"]["draw"].values[used], **rows},
+        attrs={**made_here(), "random_state": str(seed), "likelihood": posterior.likelihood.name},
     )
-    found["observed_data"] = xr.Dataset({"y": ("row", (data.y > 0).astype(np.int8))}, coords=rows)
+    observed = (data.y > 0).astype(np.int8)
+    found["observed_data"] = xr.Dataset({"y": ("row", observed)}, coords=rows, attrs=made_here())
     return found

@@ -14,7 +14,7 @@ from bayescore.data.passes.threads import available_cores
 from bayescore.models.given_priors import prior_of, prior_to_dict
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.priors import Prior
-from bayescore.samplers.inference_data import draws_digest
+from bayescore.samplers.inference_data import draws_digest, made_here
 from bayescore.samplers.method import Request, Sampler
 from bayescore.samplers.mixing import warn_unless_mixed
 from bayescore.samplers.registry import SAMPLERS, check_fit, described, options_described, others
@@ -121,7 +121,7 @@ def _with_story(idata: Any, request: Request, sampler: Sampler, seconds: float) 
     }
     if data.offset is not None:
         constants["offset"] = ("row", data.offset)
-    idata["constant_data"] = xr.Dataset(constants, coords={"row": data.index, **features})
+    idata["constant_data"] = xr.Dataset(constants, coords={"row": data.index, **features}, attrs=made_here())
     story: dict[str, Any] = {
         "likelihood": request.likelihood,
         "prior": repr(request.prior),
@@ -132,7 +132,9 @@ def _with_story(idata: Any, request: Request, sampler: Sampler, seconds: float) 
         "bayescore_version": version("bayescore"),
     }
     if not sampler.reports_itself:
-        story |= {"inference_library": "bayescore", "inference_library_version": version("bayescore")}
+        story |= made_here()
+        idata.sample_stats.attrs.update(made_here(), sampling_time=seconds, tuning_steps=request.tune)
+    idata.sample_stats.attrs["sampler"] = sampler.name
     if isinstance(data, Coreset):
         beta = idata.posterior["beta"]
         idata.posterior["coef"] = beta.copy(data=np.array(data.design.raw_coefficients(beta.values)))

@@ -52,11 +52,62 @@ def test_the_posterior_given_is_left_alone_and_a_seed_repeats(idata, rows):
 def test_arviz_plots_take_it(idata, rows):
     check = bc.posterior_predictive(idata, rows, max_draws=50, random_state=5)
     if ARVIZ_1:
-        az.plot_ppc_pava(check, data_type="binary")
+        az.plot_ppc_pava(check, data_type="binary")  # in place of plot_separation, and for binary labels of plot_ppc
+        az.plot_ppc_interval(check)
+        with pytest.warns(UserWarning, match="binary"):
+            az.plot_ppc_tstat(check, t_stat="mean")  # in place of plot_bpv
     else:
         az.plot_ppc(check, num_pp_samples=20, random_seed=1)
         az.plot_separation(check, y="y")
         az.plot_bpv(check)
+
+
+def test_groups_tell_who_made_them_and_which_draws_and_rows(idata, rows):
+    check = bc.posterior_predictive(idata, rows, max_draws=10, random_state=5)
+    replicated = check.posterior_predictive["y"]
+    assert replicated.dims == ("chain", "draw", "row")
+    np.testing.assert_array_equal(replicated["draw"], [0, 250, 500, 749, 999])
+    np.testing.assert_array_equal(replicated["row"], rows.index)
+    for group in ("posterior", "sample_stats", "constant_data", "posterior_predictive", "observed_data"):
+        assert {"created_at", "inference_library", "inference_library_version"} <= set(check[group].attrs), group
+    assert check.sample_stats.attrs["sampler"] == "mala"
+    assert check.sample_stats.attrs["tuning_steps"] == 500
+    assert check.posterior_predictive.attrs["random_state"] == "5"
+
+
+def test_leave_one_out_of_arviz_takes_the_log_likelihood(idata, rows):
+    both = idata.copy()
+    both["log_likelihood"] = bc.log_likelihood(idata, rows).to_dataset()
+    assert both["log_likelihood"]["y"].dims == ("chain", "draw", "row")
+    assert (found := az.loo(both)).n_data_points == 40
+    assert -40.0 < found["elpd" if ARVIZ_1 else "elpd_loo"] < -10.0
+
+
+def test_a_model_of_ones_own_has_predictions_too(rows):
+    """PyMC's own predictive draws are none, as it says; `var_name` names the vector."""
+    import pymc as pm
+
+    with pm.Model(coords={"column": rows.feature_names}) as model:
+        tau = pm.HalfNormal("tau", 2.0)
+        b = pm.Normal("b", 0.0, tau, dims="column")
+        bc.weighted_potential("loglik", rows, b)
+    rng = np.random.default_rng(4)
+    draws = {"tau": np.ones((2, 50)), "b": rng.normal(size=(2, 50, 3))}
+    own = inference_data({"posterior": draws}, coords={"column": list(rows.feature_names)}, dims={"b": ["column"]})
+    with model, pytest.warns(UserWarning, match="effect of Potentials"):
+        none = pm.sample_posterior_predictive(own, progressbar=False)
+    assert "posterior_predictive" not in none
+    with pytest.raises(DataError, match=r"no posterior draws of 'beta'.*var_name= takes another name"):
+        bc.posterior_predictive(own, rows)
+    with pytest.raises(DataError, match=r"set idata\.posterior\.attrs"):
+        bc.posterior_predictive(own, rows, var_name="b")
+    own.posterior.attrs["likelihood"] = "logistic"
+    assert bc.posterior_predictive(own, rows, var_name="b").posterior_predictive["y"].shape == (2, 50, 40)
+    p = expit(draws["b"] @ rows.X.T)
+    np.testing.assert_allclose(bc.predict_proba(own, rows.X, var_name="b")["mean"], p.mean(axis=(0, 1)), atol=1e-9)
+    np.testing.assert_allclose(
+        bc.log_likelihood(own, rows, var_name="b"), np.log(np.where(rows.y > 0, p, 1.0 - p)), rtol=1e-9
+    )
 
 
 def test_weighted_rows_and_foreign_posteriors_are_refused(idata, rows):
