@@ -245,7 +245,7 @@ class Parser(argparse.ArgumentParser):
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     from bayescore.models.likelihoods import LIKELIHOODS
-    from bayescore.samplers.registry import SAMPLERS
+    from bayescore.samplers.registry import AUTO, SAMPLERS
 
     common = Parser(add_help=False)
     common.add_argument("--quiet", action="store_true", help="no progress bars")
@@ -282,7 +282,7 @@ def parser() -> argparse.ArgumentParser:
 
     p = commands.add_parser("sample", parents=[common, seeded], help="sample the posterior of a coreset")
     p.add_argument("core", type=Path, help="coreset that build wrote")
-    p.add_argument("--sampler", default="nuts", help=f"{', '.join(SAMPLERS)} (default: %(default)s)")
+    p.add_argument("--sampler", default=AUTO, help=f"{', '.join((AUTO, *SAMPLERS))} (default: %(default)s)")
     p.add_argument("--likelihood", help=f"{links} (default: the coreset's own)")
     p.add_argument(
         "--prior",

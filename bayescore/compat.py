@@ -136,7 +136,8 @@ def elpd_data(values: FloatArray, k: FloatArray, n_parameters: float, n_draws: i
         "good_k": good_k,
     }
     if ARVIZ_1:
-        return import_module("arviz_stats").ELPDDataLOO(**about)
+        stats = import_module("arviz_stats")  # 1.0 has one class for all kinds
+        return stats.ELPDDataLOO(**about) if hasattr(stats, "ELPDDataLOO") else stats.ELPDData(kind="loo", **about)
     return az.ELPDData(data=list(about.values()), index=list(about))
 
 

@@ -37,7 +37,7 @@ def run_demo(
     console.print(f"Binary10: {rows:,} rows, {X.shape[1]} columns, {np.mean(y > 0):.1%} positive")
     merged = build_coreset(X, y, method="aggregate", random_state=seed, progressbar=progressbar)
     console.print(f"full data: {len(merged)} distinct rows, so its posterior is exact; NUTS ...")
-    reference = sample(merged, chains=4, draws=1000, random_seed=seed, progressbar=progressbar)
+    reference = sample(merged, sampler="nuts", chains=4, draws=1000, random_seed=seed, progressbar=progressbar)
     check_whole(reference, chains=4, draws=1000)
     posteriors = {"full data, MALA": sample(merged, sampler="mala", random_seed=seed + 1, progressbar=progressbar)}
     certificates = {}

@@ -43,7 +43,7 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         class_weight: dict[Any, float] | str | None = None,
         fit_intercept: bool = True,
         standardize: bool = True,
-        sampler: str = "mala",
+        sampler: str = "auto",
         draws: int = 1000,
         tune: int = 1000,
         chains: int = 4,

@@ -157,6 +157,7 @@ class ChainSampler(Sampler):
             cores=request.cores,
             seeds=request.streams[:-1],
             progressbar=request.progressbar,
+            description=f"sampling by {self.name}",
             chunk=max(1, min(CHUNK, int(_WORK // (thin * request.data.X.size)))),
         )
         stats = {"lp": drawn.log_density, "acceptance_rate": drawn.acceptance_rate, **self.statistics(drawn)}

@@ -1,14 +1,27 @@
 """The samplers that `sample` knows, and the one check that a sampler fits a likelihood and a prior."""
 
+from collections.abc import Collection
+
 from bayescore.models.priors import PRIORS, Prior, parts
 from bayescore.samplers.gibbs import GIBBS
 from bayescore.samplers.mala import MALA
 from bayescore.samplers.method import Sampler
 from bayescore.samplers.nuts import NUTS
 from bayescore.samplers.polya_gamma import POLYA_GAMMA
+from bayescore.types import WeightedData
 
+AUTO = "auto"
+MALA_COLUMNS = 200
+"""Columns from which NUTS makes as many effective draws a second as MALA (`python -m benchmarks default_sampler`): with
+fewer, MALA's 10 gradients a draw take less than PyMC takes beside NUTS' own, and there is no model to compile."""
 # the general ones first: messages name them last
 SAMPLERS: dict[str, Sampler] = {sampler.name: sampler for sampler in (NUTS, MALA, GIBBS, POLYA_GAMMA)}
+
+
+def by_default(data: WeightedData, likelihood: str, prior: Prior, options: Collection[str]) -> Sampler:
+    """Return the sampler of `AUTO`: MALA where it fits prior and options and columns are few, else NUTS."""
+    suits = fits(MALA, likelihood, prior) and set(options) <= set(MALA.options)
+    return MALA if suits and data.n_features <= MALA_COLUMNS else NUTS
 
 
 def fits(sampler: Sampler, likelihood: str, prior: Prior) -> bool:
@@ -41,7 +54,8 @@ def check_fit(sampler: Sampler, likelihood: str, prior: Prior) -> None:
 
 def described() -> str:
     """Return one line for each sampler: its name, what it is, and what it fits."""
-    lines = []
+    rule = f"{MALA.name} where it fits prior and options and there are at most {MALA_COLUMNS} columns"
+    lines = [f'* ``"{AUTO}"``: {rule}, else {NUTS.name}']
     for name, sampler in SAMPLERS.items():
         links = "any likelihood" if sampler.likelihoods is None else f"{', '.join(sampler.likelihoods)} likelihood"
         priors = "any prior" if sampler.priors == PRIORS else ", ".join(kind.__name__ for kind in sampler.priors)

@@ -61,6 +61,7 @@ def run_chains(
     cores: int,
     seeds: list[np.random.SeedSequence],
     progressbar: bool,
+    description: str = "sampling",
     chunk: int = CHUNK,
 ) -> Draws:
     """Run one chain from each start; `draws` are kept after `tune`, each after `thin` transitions.
@@ -79,6 +80,8 @@ def run_chains(
         What warm-up adapts, to begin with; None if nothing.
     seeds : list of SeedSequence
         One for each chain.
+    description : str
+        Text of the progress bar.
     chunk : int
         Kept draws between two looks at the progress bar and at Ctrl-C. Samplers that draw their noise a chunk at a time
         give other draws with another chunk, so let it depend on data and options alone, not on cores or the clock.
@@ -110,7 +113,7 @@ def run_chains(
         tuned[c] = own
 
     with progress(progressbar) as bar, one_blas_thread(), ThreadPoolExecutor(cores) as pool:
-        task = bar.add_task("sampling", total=chains * (tune + draws))
+        task = bar.add_task(description, total=chains * (tune + draws))
         running = [pool.submit(chain, c, bar, task) for c in range(chains)]
         try:
             for future in running:

@@ -17,7 +17,7 @@ from bayescore.models.priors import Prior
 from bayescore.samplers.inference_data import draws_digest, made_here
 from bayescore.samplers.method import Request, Sampler
 from bayescore.samplers.mixing import warn_unless_mixed
-from bayescore.samplers.registry import SAMPLERS, check_fit, described, options_described, others
+from bayescore.samplers.registry import AUTO, SAMPLERS, by_default, check_fit, described, options_described, others
 from bayescore.types import WeightedData
 from bayescore.validation import RandomState, check_choice, check_integer, check_seed, one_seed
 
@@ -26,7 +26,7 @@ def sample(
     core: WeightedData,
     likelihood: str | None = None,
     prior: Prior | Mapping[str, Prior] | None = None,
-    sampler: str = "nuts",
+    sampler: str = AUTO,
     draws: int = 1000,
     tune: int = 1000,
     chains: int = 4,
@@ -50,7 +50,9 @@ def sample(
         Prior of the coefficients, of standardised columns if the coreset was built so; 4 is the standard deviation. By
         name, ``{"Intercept": StudentT(3, 0, 2.5), "device": Normal(0, 1), "*": Laplace(0, 0.5)}``: of a coefficient, of
         all those of a term, and "*" of the others, by default Normal(0, 4).
-    sampler : str
+    sampler : str, default "auto"
+        The one that ran is told by the progress bar and the posterior's attribute ``sampler``.
+
         {samplers}
     draws, tune, chains : int
         Draws kept of each chain, draws of warm-up before them, and chains.
@@ -83,7 +85,7 @@ def sample(
     UserWarning
         If the chains have not mixed: an effective sample size below 100 a chain, or R-hat above 1.01.
     """
-    chosen = SAMPLERS[check_choice(sampler, "sampler", SAMPLERS)]
+    check_choice(sampler, "sampler", (AUTO, *SAMPLERS))
     link = check_likelihood(own_likelihood(core, likelihood)).name
     chosen_prior = prior_of(prior, feature_names(core))
     if chosen_prior.family is not None:
@@ -93,6 +95,7 @@ def sample(
     check_integer(chains, "chains", low=1)
     if cores is not None:
         check_integer(cores, "cores", low=1)
+    chosen = by_default(core, link, chosen_prior, options) if sampler == AUTO else SAMPLERS[sampler]
     checked = chosen.checked_options(options)
     check_fit(chosen, link, chosen_prior)
     workers = min(chains, cores or available_cores())

@@ -103,7 +103,7 @@ DOORS = {
     "find_map": lambda link: bc.find_map(DATA, link),
     "find_mle": lambda link: bc.find_mle(DATA, link),
     "mala": lambda link: bc.sample(DATA, link, sampler="mala", progressbar=False),
-    "nuts": lambda link: bc.sample(DATA, link, progressbar=False),
+    "nuts": lambda link: bc.sample(DATA, link, sampler="nuts", progressbar=False),
     "evidence": lambda link: bc.log_evidence(DATA, likelihood=link),
     "full data": lambda link: bc.full_data(X, Y, likelihood=link, progressbar=False),
     "coreset": lambda link: bc.build_coreset(X, Y, likelihood=link, size=20, progressbar=False),

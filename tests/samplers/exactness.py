@@ -55,7 +55,7 @@ def reference(data, link, prior):
     `test_references`.
     """
     options = {"random_seed": 1, "progressbar": False}
-    nuts = bc.sample(data, link, prior, draws=700, tune=300, **options).posterior["beta"].values
+    nuts = bc.sample(data, link, prior, "nuts", draws=700, tune=300, **options).posterior["beta"].values
     mala = bc.sample(data, link, prior, "mala", draws=20_000, **options).posterior["beta"].values
     return nuts.mean(axis=(0, 1)), mcse_mean(nuts), figures_of(mala)[2]
 

@@ -8,7 +8,8 @@ from bayescore.cli import parser
 from bayescore.diagnostics.draws import ess, mcse_mean
 from bayescore.models.likelihoods import LIKELIHOODS
 from bayescore.models.priors import PRIORS
-from bayescore.samplers.registry import SAMPLERS, described, fits
+from bayescore.samplers.registry import AUTO, MALA_COLUMNS, SAMPLERS, by_default, described, fits
+from bayescore.types import WeightedData
 from tests.conftest import make_rows
 from tests.samplers.random_walk import RANDOM_WALK
 
@@ -80,6 +81,43 @@ def test_some_sampler_fits_everything():
             assert any(fits(sampler, likelihood, prior) for sampler in SAMPLERS.values())
 
 
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+@pytest.mark.parametrize(
+    ("prior", "options", "expected"),
+    [
+        (bc.Normal(), {}, "mala"),
+        (bc.Cauchy(), {}, "mala"),
+        (bc.Laplace(), {"thin": 5}, "mala"),
+        (bc.MultivariateNormal(np.zeros(3), np.eye(3)), {"preconditioner": "identity"}, "mala"),
+        (bc.SpikeAndSlab(), {}, "nuts"),
+        (bc.Horseshoe(), {}, "nuts"),
+        (bc.Normal(), {"target_accept": 0.95}, "nuts"),
+        (bc.StudentT(4), {"nuts_sampler": "nutpie", "thin": 2}, "nuts"),
+    ],
+    ids=str,
+)
+def test_the_default_is_mala_where_it_fits(likelihood, prior, options, expected):
+    assert by_default(DATA, likelihood, prior, options).name == expected
+
+
+def test_the_default_is_nuts_where_columns_are_many():
+    def chosen(n_columns):
+        data = WeightedData(np.ones((2, n_columns)), np.ones(2, np.int8), np.ones(2), np.arange(2))
+        return by_default(data, "logistic", bc.Normal(), {}).name
+
+    assert (chosen(MALA_COLUMNS), chosen(MALA_COLUMNS + 1)) == ("mala", "nuts")
+
+
+def test_the_default_tells_which_sampler_ran_and_draws_as_it_does():
+    quick = {"draws": 20, "tune": 20, "chains": 2}
+    idata = bc.sample(DATA, "probit", random_seed=1, progressbar=False, **quick)
+    assert idata.posterior.attrs["sampler"] == idata.sample_stats.attrs["sampler"] == "mala"
+    named = draw("mala", **quick)
+    np.testing.assert_array_equal(idata.posterior["beta"], named.posterior["beta"])
+    with pytest.raises(ValueError, match="sampler='hmc' is unknown; choose one of 'auto', 'nuts'"):
+        draw("hmc")
+
+
 def test_docstring_and_command_line_name_every_sampler_and_likelihood(capsys):
     assert described() in bc.sample.__doc__
     for sampler in SAMPLERS.values():
@@ -88,5 +126,5 @@ def test_docstring_and_command_line_name_every_sampler_and_likelihood(capsys):
     with pytest.raises(SystemExit):
         parser().parse_args(["sample", "--help"])
     text = " ".join(capsys.readouterr().out.split())
-    assert ", ".join(SAMPLERS) in text
+    assert ", ".join((AUTO, *SAMPLERS)) in text
     assert ", ".join(LIKELIHOODS) in text
