@@ -1,7 +1,8 @@
 """What one gets without options, and what correction makes of coresets that are too small.
 
 `certificate_defaults`: ``build_coreset(X, y, intercept=True, standardize=True)``, `sample`, `certify`, 20 seeds on each
-set. Draws come from NUTS, the default, on German credit, ChemReact and Binary10, else from MALA; of w8a 4 x 500.
+set. Draws come from MALA, the default up to 200 columns (of w8a 4 x 500), on German credit, ChemReact and Binary10 from
+NUTS.
 
 `certificate_corrections`: calibrated coresets of 5 D rows, 4 x 4000 draws, 3 seeds, beside the posterior of all rows by
 `importance`, or long MCMC (`full_posteriors`) where its draws cover too little. Largest errors of the raw and of the
