@@ -4,7 +4,7 @@ Rows are parted into groups of equal weight by their predicted probability. In e
 sum w y / sum w, stands beside the mean prediction (calibration), and beside the same share of replicated labels
 (posterior predictive check)
 
-.. math:: y^{rep}_{ns} \sim \mathrm{Bernoulli}\, p(x_n \cdot \beta_s),
+.. math:: y^{rep}_{ns} \sim \mathrm{Bernoulli}\, p(x_n \cdot \beta_s + o_n),
 
 one for each of some draws: a share outside of where these lie is not explained by chance. Rows of large weight make the
 interval wide, so that the weighted rows of a coreset, too, are held to no more than they can tell. They are, as the
@@ -66,7 +66,8 @@ def check_model(posterior: Posterior, rows: WeightedData, *, seed: int = 0) -> M
         rows = rows.take(np.linspace(0, len(rows) - 1, _ROWS).round().astype(np.int64))
     draws = posterior.thinned(_DRAWS).reshape(-1, len(posterior.features))
     rng, link = np.random.default_rng(seed), posterior.likelihood
-    each = [link.probability(rows.X @ beta) for beta in draws]
+    known = 0.0 if rows.offset is None else rows.offset
+    each = [link.probability(rows.X @ beta + known) for beta in draws]
     p = np.mean(each, axis=0)
     n_groups = int(np.clip(rows.weights.sum() ** 2 / (rows.weights**2).sum() / _EACH, 2, GROUPS))
     order = np.argsort(p, kind="stable")

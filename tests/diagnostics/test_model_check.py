@@ -1,5 +1,7 @@
 """Does the check see a model that does not fit? False-alarm rate: 1e-4, of a binomial count of groups outside."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -11,11 +13,13 @@ from bayescore.types import WeightedData
 from tests.diagnostics.conftest import make_posterior
 
 
-def rows(bend, n=4000, weights=None, seed=0):
+def rows(bend, n=4000, weights=None, seed=0, offset=None):
     rng = np.random.default_rng(seed)
     x = rng.normal(size=n)
-    y = np.where(rng.random(n) < expit(x + bend * (x**2 - 1.0)), 1, -1).astype(np.int8)
-    return WeightedData(np.column_stack([np.ones(n), x]), y, np.ones(n) if weights is None else weights, np.arange(n))
+    eta = x + bend * (x**2 - 1.0) + (0.0 if offset is None else offset)
+    y = np.where(rng.random(n) < expit(eta), 1, -1).astype(np.int8)
+    w = np.ones(n) if weights is None else weights
+    return WeightedData(np.column_stack([np.ones(n), x]), y, w, np.arange(n), offset=offset)
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +32,13 @@ def test_groups_lie_outside_as_often_as_the_interval_says(posterior):
     outside = sum(check_model(posterior, rows(0.0, seed=seed)).outside for seed in range(20))
     assert outside <= stats.binom(200, 1.0 - INTERVAL).isf(1e-4)
     assert check_model(posterior, rows(0.5)).outside >= 5  # a column squared is missing from the model
+
+
+@pytest.mark.statistical
+def test_offsets_are_part_of_the_prediction(posterior):
+    data = rows(0.0, offset=np.linspace(-2.0, 1.0, 4000))
+    assert check_model(posterior, data).outside <= stats.binom(10, 1.0 - INTERVAL).isf(1e-4)
+    assert check_model(posterior, replace(data, offset=None)).outside >= 8
 
 
 def test_shares_are_weighted_means(posterior):

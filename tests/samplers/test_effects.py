@@ -35,9 +35,10 @@ def posterior_of(core, link="logistic", sd=0.1):
         {"posterior": {"beta": beta}}, coords={"feature": list(core.feature_names)}, dims={"beta": ["feature"]}
     )
     idata.posterior.attrs |= {"likelihood": link, "design": json.dumps(core.design.to_dict())}
-    idata["constant_data"] = xr.Dataset(
-        {"X": (("row", "feature"), core.X), "weights": ("row", core.weights)}, coords={"row": core.index}
-    )
+    constants = {"X": (("row", "feature"), core.X), "weights": ("row", core.weights)}
+    if core.offset is not None:
+        constants["offset"] = ("row", core.offset)
+    idata["constant_data"] = xr.Dataset(constants, coords={"row": core.index})
     return idata, beta.reshape(-1, D)
 
 
@@ -105,6 +106,19 @@ def test_averages_over_all_rows_as_if_they_had_the_level(where):
         assert table.loc[level, "weight"] == N
     by = bc.average_predictions(idata, ROWS, by="device")
     assert abs(by["mean"] - table["mean"]).max() > 1e-4  # another question
+
+
+@pytest.mark.parametrize("where", ["raw rows", "full data", "the posterior's rows"])
+def test_offsets_count(where):
+    data = ROWS.assign(o=np.linspace(-1.0, 1.0, N))
+    core = full(data, offset="o")
+    idata, beta = posterior_of(core)
+    given = {"raw rows": data, "full data": core, "the posterior's rows": None}[where]
+    p, own = expit(core.X @ beta.T + core.offset[:, None]), (data["device"] == "phone").to_numpy()
+    assert bc.average_predictions(idata, given, by="device").loc["phone", "mean"] == pytest.approx(p[own].mean())
+    X = full(data.assign(device="phone"), formula=None, design=core.design).X
+    p = expit(X @ beta.T + core.offset[:, None])
+    assert bc.average_predictions(idata, given, variables="device").loc["phone", "mean"] == pytest.approx(p.mean())
 
 
 def test_columns_without_a_formula():

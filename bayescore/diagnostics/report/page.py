@@ -189,6 +189,8 @@ def data_facts(about: Mapping[str, Any], positive: float | None) -> dict[str, st
         found["Factors"] = ", ".join(f"{name} ({len(own)} levels)" for name, own in levels.items())
     if design.get("formula"):
         found["Formula"] = design["formula"]
+    if design.get("offset"):
+        found["Offset"] = design["offset"]
     if names:
         scaled = design.get("center") is not None
         found["Scaling"] = "columns centered and divided by their sd" if scaled else "columns as they are"

@@ -112,7 +112,7 @@ def test_a_table_of_verdicts_comes_first_where_there_are_many(posterior, tmp_pat
 
 def test_page_tells_of_the_data(posterior, tmp_path):
     design = {"raw_names": ["age", "device"], "formula": "y ~ age + device", "levels": {"device": ["a", "b"]},
-              "center": None}  # fmt: skip
+              "center": None, "offset": "exposure"}  # fmt: skip
     about = {**CORESET, "label": "y", "classes": ["no", "yes"], "weight_total": 2.5e6, "design": design}
     idata = posterior(1, coreset=about)
     idata["constant_data"]["y"] = ("row", [1] + [-1] * (CORESET["size"] - 1))
@@ -120,7 +120,7 @@ def test_page_tells_of_the_data(posterior, tmp_path):
     shown = section((tmp_path / "r.html").read_text(encoding="utf-8"), "data")
     share = 100.0 / sum(range(1, CORESET["size"] + 1))
     facts = {"Label": "y: yes against no", "Columns": "2: age, device", "Factors": "device (2 levels)",
-             "Formula": "y ~ age + device", "Total weight": "2.5e+06"}  # fmt: skip
+             "Formula": "y ~ age + device", "Offset": "exposure", "Total weight": "2.5e+06"}  # fmt: skip
     for label, text in facts.items():
         assert f"<dt>{label}</dt><dd>{text}</dd>" in shown
     assert float(re.search(r"Share of yes</dt><dd>([\d.]+)%", shown)[1]) == pytest.approx(share, rel=0.01)
