@@ -69,6 +69,9 @@ def build(args: argparse.Namespace, console: Console) -> None:
         label=args.label,
         weights=args.weights,
         offset=args.offset,
+        trials=args.trials,
+        positive=args.positive,
+        missing=args.missing,
         formula=args.formula,
         likelihood=args.likelihood,
         method=args.method,
@@ -159,7 +162,7 @@ def certify(args: argparse.Namespace, console: Console) -> None:
         if not args.output:
             raise ValueError(f"--test={str(args.test)!r} is for the report; give its file by --output too")
         test = full_data(args.test, label=label, design=core.design, offset=args.offset, progressbar=not args.quiet)
-    beside = {"weights": args.weights, "offset": args.offset}
+    beside = {"weights": args.weights, "offset": args.offset, "trials": args.trials, "missing": args.missing}
     found = check(idata, core, args.rows, label=label, **beside, progressbar=not args.quiet)
     table = Table("feature", box=None)
     for heading in ("mean", "sd", "corrected mean", "corrected sd", "error of mean (sd)"):
@@ -174,7 +177,7 @@ def certify(args: argparse.Namespace, console: Console) -> None:
         rows = re.sub(r"//[^/@]*@", "//", str(args.rows))  # no keys of a store
         words = ["bayescore", "certify", str(args.posterior), str(args.core), rows, "--label", label]
         for name, column in beside.items():
-            words += [f"--{name}", column] if column else []
+            words += [f"--{name}", column] if column and column != "raise" else []
         words += ["--test", str(args.test)] if args.test else []
         command = shlex.join([*words, "-o", str(args.output)])
         write_certificate(found, idata, core, args.output, test=test, command=command)
@@ -267,6 +270,8 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--label", help="column of the labels; a formula's left side names it too")
     p.add_argument("--weights", help="column of the weights")
     p.add_argument("--offset", help="column of known parts of the linear predictor, such as log exposures")
+    _add_counts(p)
+    p.add_argument("--positive", help="label that is +1 (default: the second in sorted order)")
     p.add_argument("--formula", help="label and terms, such as 'clicked ~ age * device + log(price)'")
     p.add_argument("--likelihood", default="logistic", help=f"{links} (default: %(default)s)")
     p.add_argument(
@@ -302,6 +307,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--label", help="column of the labels (default: the coreset's)")
     p.add_argument("--weights", help="column of the weights")
     p.add_argument("--offset", help="column of the offsets (default: the coreset's)")
+    _add_counts(p)
     p.add_argument("-o", "--output", type=Path, help="HTML file to write")
     p.add_argument("--test", type=Path, help="test rows on which the report shows whether the model fits")
     p.add_argument("--corrected", type=Path, help="netCDF file for the corrected draws")
@@ -317,6 +323,13 @@ def parser() -> argparse.ArgumentParser:
 
 def _rows(text: str) -> Path | str:
     return text if "://" in text else Path(text)
+
+
+def _add_counts(p: argparse.ArgumentParser) -> None:
+    p.add_argument("--trials", help="column of binomial trials; the label column then has successes")
+    p.add_argument(
+        "--missing", default="raise", choices=("raise", "drop"), help="rows that miss something (default: %(default)s)"
+    )
 
 
 def _size(text: str) -> int | str:

@@ -10,7 +10,7 @@ import os
 import platform
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -275,10 +275,13 @@ def _floats(values: Any, n_rows: int, name: str, one: str) -> FloatArray:
     return array
 
 
-def check_offset(offset: Any, n_rows: int, name: str = "offset", start: int = 0) -> FloatArray:
-    """Return `offset`, of rows start, start + 1, ... of the data, as finite floats, shape (n_rows,)."""
+def check_offset(offset: Any, n_rows: int, name: str = "offset", start: int = 0, *, drop: bool = False) -> FloatArray:
+    """Return `offset`, of rows start, start + 1, ... of the data, as finite floats, shape (n_rows,).
+
+    If `drop`, NaN may be among them, for rows that are left out later.
+    """
     array = _floats(offset, n_rows, name, "offset")
-    bad = ~(np.abs(array) <= MAX_OFFSET)
+    bad = ~((np.abs(array) <= MAX_OFFSET) | (np.isnan(array) & drop))
     if bad.any():
         row = int(np.argmax(bad))
         raise RowError(
@@ -289,19 +292,24 @@ def check_offset(offset: Any, n_rows: int, name: str = "offset", start: int = 0)
     return np.ascontiguousarray(array)
 
 
-def check_weights(weights: Any, n_rows: int, name: str = "weights", start: int = 0) -> FloatArray:
-    """Return `weights`, of rows start, start + 1, ... of the data, as positive finite floats, shape (n_rows,)."""
+def check_weights(
+    weights: Any, n_rows: int, name: str = "weights", start: int = 0, *, zero: bool = False, drop: bool = False
+) -> FloatArray:
+    """Return `weights`, of rows start, start + 1, ... of the data, as positive finite floats, shape (n_rows,).
+
+    If `zero`, 0 may be among them, and if `drop` NaN, for rows that are left out later.
+    """
     array = _floats(weights, n_rows, name, "weight")
-    bad = ~(np.isfinite(array) & (array > 0.0))
+    bad = ~((np.isfinite(array) & (array > 0.0)) | ((array == 0.0) & zero) | (np.isnan(array) & drop))
     if bad.any():
         row = int(np.argmax(bad))
+        remedy = "rows of weight 0 are left out, others must be positive" if zero else "drop rows of weight 0"
         raise RowError(
-            f"{name} is {array[row]:g} in row {start + row}; "
-            "weights must be positive and finite: drop rows of weight 0",
+            f"{name} is {array[row]:g} in row {start + row}; weights must be positive and finite: {remedy}",
             start + row,
         )
-    if array.size and array.max() > MAX_TOTAL_WEIGHT:
-        row = int(np.argmax(array))
+    if array.size and np.nanmax(array, initial=0.0) > MAX_TOTAL_WEIGHT:
+        row = int(np.nanargmax(array))
         raise RowError(
             f"{name} is {array[row]:g} in row {start + row}, above {MAX_TOTAL_WEIGHT:g}: {_TOO_HEAVY}",
             start + row,
@@ -328,9 +336,14 @@ def sorted_labels(found: Iterable[Any], name: str = "y") -> list[Any]:
     return sorted(labels, key=lambda label: (isinstance(label, str), label))
 
 
-def two_classes(found: Iterable[Any], name: str = "y") -> tuple[Any, Any]:
-    """Return the two labels in sorted order; the second becomes +1."""
+def two_classes(found: Iterable[Any], name: str = "y", positive: Any = None) -> tuple[Any, Any]:
+    """Return the two labels, the second of which becomes +1: `positive`, or by default the second of the order.
+
+    That is the sorted one, or the order of an ordered categorical: `found` is then a mapping of labels to places.
+    """
     labels = sorted_labels(found, name)
+    if isinstance(found, Mapping) and None not in found.values():
+        labels.sort(key=lambda label: found[label])
     if len(labels) == 1:
         raise DataError(
             f"{name} has one class only, {labels[0]!r}; both classes are needed (is the data sorted by label and cut?)"
@@ -343,7 +356,12 @@ def two_classes(found: Iterable[Any], name: str = "y") -> tuple[Any, Any]:
         )
     if isinstance(labels[0], str) != isinstance(labels[1], str):
         raise DataError(f"{name} mixes numbers and text: {labels[0]!r} and {labels[1]!r}; make them alike")
-    return labels[0], labels[1]
+    if positive is None:
+        return labels[0], labels[1]
+    chosen = [label for label in labels if label == positive] or [n for n in labels if str(n) == positive]
+    if not chosen:
+        raise DataError(f"positive={positive!r} is no class of {name}, which has {labels[0]!r} and {labels[1]!r}")
+    return labels[labels[0] == chosen[0]], chosen[0]
 
 
 def signed_labels(labels: NDArray[Any], classes: tuple[Any, Any], start: int, name: str = "y") -> LabelArray:

@@ -29,6 +29,9 @@ def build_coreset(
     label: str | None = None,
     weights: Any = None,
     offset: Any = None,
+    trials: Any = None,
+    positive: Any = None,
+    missing: str = "raise",
     formula: str | None = None,
     intercept: bool = False,
     standardize: bool = False,
@@ -48,7 +51,8 @@ def build_coreset(
         (X, y, weights), each time; such an iterator, which is read once; or a coreset, to shrink it further.
         `bayescore.data.sources` says which method goes with which.
     y : array, shape (N,), optional
-        Labels, any two classes; the second in sorted order is +1.
+        Labels, any two classes; the second in sorted order is +1, of an ordered categorical the last. With `trials`
+        successes.
     likelihood : name of a registered likelihood, such as "probit", optional
         Model that the coreset is for; by default that of `data` where it is a coreset, else "logistic".
     method : str or Method
@@ -71,11 +75,20 @@ def build_coreset(
     label : str, optional
         Column of the labels.
     weights : array or str, optional
-        Positive weights of the rows, or the name of their column.
+        Weights of the rows, or the name of their column; rows of weight 0 are left out.
     offset : array or str, optional
         Known part o_n of each row's linear predictor, x_n . beta + o_n, or the name of its column, which is then no
         feature: log(exposure), a case-control correction, another model's prediction. Blocks bring it fourth, as
         (X, y, weights, offset), with None for unit weights.
+    trials : array or str, optional
+        Binomial counts: the trials of each row, or their column; `y` or `label` are then the successes. A row becomes
+        two, of label 1 with its successes and of label 0 with its failures as weights: lossless, up to the binomial
+        coefficients, which no posterior depends on. Blocks bring them fifth.
+    positive : label, optional
+        The label that is +1.
+    missing : {"raise", "drop"}
+        What becomes of rows that miss a feature, label, weight or offset: an error that counts them by column, or they
+        are left out, and a warning says how many.
     formula : str, optional
         Label and terms in R's syntax, "clicked ~ age * device + log(price)", as `formulaic` reads it: interactions,
         ``C(x, Sum)``, ``I(x**2)``, ``center``, ``scale``, ``poly``, splines ``bs`` and ``cr``. Levels, centers and
@@ -135,9 +148,8 @@ def build_coreset(
     if is_stream(data):
         check_once(chosen, standardize)
     _check_design(data, intercept, standardize, formula)
-    opened = open_designed(
-        data, y, formula=formula, label=label, weights=weights, offset=offset, once=True, progress=progressbar
-    )
+    beside = {"weights": weights, "offset": offset, "trials": trials, "positive": positive, "missing": missing}
+    opened = open_designed(data, y, formula=formula, label=label, once=True, progress=progressbar, **beside)
     core = build_opened(opened, chosen, wanted, seed, link, intercept=intercept, standardize=standardize)
     return _of(data, core)
 
@@ -182,6 +194,9 @@ def full_data(
     label: str | None = None,
     weights: Any = None,
     offset: Any = None,
+    trials: Any = None,
+    positive: Any = None,
+    missing: str = "raise",
     formula: str | None = None,
     intercept: bool = False,
     standardize: bool = False,
@@ -196,15 +211,14 @@ def full_data(
     """
     link = _likelihood_of(data, likelihood)
     _check_design(data, intercept, standardize, formula)
+    beside = {"weights": weights, "offset": offset, "trials": trials, "positive": positive, "missing": missing}
     if design is None:
-        opened = open_designed(
-            data, y, formula=formula, label=label, weights=weights, offset=offset, progress=progressbar
-        )
+        opened = open_designed(data, y, formula=formula, label=label, progress=progressbar, **beside)
         opened = _designed(opened, intercept, standardize)
     else:
         if intercept or standardize or formula is not None:
             raise ValueError("design brings its own columns; leave out formula, intercept and standardize")
-        opened = open_in(design, data, y, label=label, weights=weights, offset=offset, progress=progressbar)
+        opened = open_in(design, data, y, label=label, progress=progressbar, **beside)
     _ = opened.scan  # checks the rows
     return _of(
         data, _finished(opened.gathered(), opened, method="full", likelihood=link.name, params={}, random_state=0)

@@ -23,16 +23,15 @@ def open_designed(
     *,
     formula: str | None = None,
     label: str | None = None,
-    weights: Any = None,
-    offset: Any = None,
     once: bool = False,
     progress: bool = False,
+    **beside: Any,
 ) -> Opened:
     """Open data, and learn their design: that of a formula, or with columns of text coded against their first level.
 
     Parameters
     ----------
-    data, y, label, weights, offset, once, progress
+    data, y, label, once, progress, beside
         As `open_rows` has them.
     formula : str, optional
         Label and terms; what it learns takes one pass.
@@ -55,16 +54,15 @@ def open_designed(
         selection = Selection(asked.columns)
     else:
         selection = Selection()
-    opened = open_rows(
-        data, y, label=label, weights=weights, offset=offset, once=once, progress=progress, selection=selection
-    )
+    opened = open_rows(data, y, label=label, once=once, progress=progress, selection=selection, **beside)
     levels: Levels = getattr(opened.rows, "levels", ())
     if formula is not None:
         for name, own in levels:
             check_levels(f"column {name!r}", own, MAX_LEVELS_NAMED)
         _check_response(opened, y, formula)
         by = learner(opened.design.raw_names, formula, levels, opened.source.n_rows)
-        found = reduce(add, opened.map(by, "learning the formula"))
+        with opened.counting_missing():
+            found = reduce(add, opened.map(by, "learning the formula"))
         return opened.through(learnt_design(by, found))
     if not levels:
         return opened
@@ -84,10 +82,10 @@ def open_in(
     y: Any = None,
     *,
     label: str | None = None,
-    weights: Any = None,
     offset: Any = None,
     progress: bool = False,
     whose: str = "the design",
+    **beside: Any,
 ) -> Opened:
     """Open data in a design that was learnt from others.
 
@@ -104,7 +102,7 @@ def open_in(
             label = _label(data, y, label, parsed(design.formula).response, design.formula)
     if offset is None and has_named_columns(data):
         offset = design.offset
-    opened = open_rows(data, y, label=label, weights=weights, offset=offset, progress=progress, selection=selection)
+    opened = open_rows(data, y, label=label, offset=offset, progress=progress, selection=selection, **beside)
     if (opened.design.offset is None) != (design.offset is None):
         raise DataError(
             f"offset is given, but {whose} had none; leave it out"

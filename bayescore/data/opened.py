@@ -5,6 +5,7 @@ processes, so it takes numbers from an `Opened`, never an `Opened` itself, which
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, NoReturn, TypeVar
@@ -21,7 +22,8 @@ from bayescore.data.passes.threads import available_cores
 from bayescore.data.sources import Roles, as_source
 from bayescore.data.sources.blocks import Stream, is_stream
 from bayescore.data.sources.factors import Selection
-from bayescore.types import Design, FloatArray, Lifted, Readable, Source, WeightedData, stack
+from bayescore.types import Design, FloatArray, IntArray, Lifted, Readable, Source, WeightedData, stack
+from bayescore.validation import DataError
 
 R = TypeVar("R")
 
@@ -166,7 +168,30 @@ class Opened:
             If an entry is NaN, infinite or too large; the message names its column, and its row.
         """
         names = self.design.names
-        return Scan.of(list(self.map(partial(block_range, names), "checking rows", canonical=True)), names)
+        with self.counting_missing():
+            return Scan.of(list(self.map(partial(block_range, names), "checking rows", canonical=True)), names)
+
+    @contextmanager
+    def counting_missing(self) -> Iterator[None]:
+        """Tell of an error inside how many rows miss which raw columns, where that is what is wrong; one pass more."""
+        try:
+            yield
+        except DataError as error:
+            raw = Opened(self.rows, progress=self.progress, cores=self.cores)
+            try:
+                found = list(raw.map(_missing, "counting missing values")) if self.again else []
+            except DataError:  # it is something else
+                found = []
+            n_rows, columns = sum(n for n, _ in found), sum((own for _, own in found), np.zeros(1, dtype=np.int64))
+            if not n_rows:
+                raise
+            names = raw.design.names
+            most = [d for d in np.argsort(-columns, kind="stable")[:8] if columns[d]]
+            shown = ", ".join(f"{names[d]!r} in {columns[d]:,}" for d in most)
+            raise DataError(
+                f"{error}. Missing in all: {n_rows:,} of {raw.source.n_rows:,} rows ({shown}); missing='drop' leaves "
+                "them out, which can bias the coefficients"
+            ) from None
 
     def through(self, design: Design) -> "Opened":
         """Return raw rows put through a design; what is known of them is kept, and passes go on counting."""
@@ -204,23 +229,27 @@ class Opened:
         return mean, np.sqrt(from_integers(squares, spread) / total)
 
 
+def _missing(_: int, block: WeightedData) -> tuple[int, IntArray]:
+    """Return how many rows of a block miss something, and how many entries of each column are missing."""
+    holes = np.isnan(block.X)
+    return int(holes.any(axis=1).sum()), holes.sum(axis=0)
+
+
 def open_rows(
     data: Any,
     y: Any = None,
     *,
-    label: str | None = None,
-    weights: Any = None,
-    offset: Any = None,
     intercept: bool = False,
     once: bool = False,
     progress: bool = False,
     block_rows: int | None = None,
     cores: int | None = None,
     selection: Selection | None = None,
+    **beside: Any,
 ) -> Opened:
     """Open whatever `build_coreset` takes: what `as_source` takes, a `Coreset`, or if `once` an iterator of blocks.
 
-    With `intercept` a column of ones stands first.
+    With `intercept` a column of ones stands first; `beside` are the other fields of `Roles`: label, weights and so on.
 
     Raises
     ------
@@ -230,15 +259,15 @@ def open_rows(
         If `intercept` is asked for beside a design that has its own, or its own centers.
     """
     rows: Readable
-    roles = Roles(y, label, weights, offset)
+    roles = Roles(y, **beside)
     if isinstance(data, Coreset):
         roles.check_none("a coreset")
         rows = data.as_source()
     elif once and is_stream(data):
-        roles.check_none("an iterator of blocks (X, y) or (X, y, weights)")
-        rows = Stream(data)
+        roles.check_none("an iterator of blocks (X, y) or (X, y, weights)", "positive")
+        rows = Stream(data, roles.positive)
     else:
-        rows = as_source(data, y, label=label, weights=weights, offset=offset, selection=selection)
+        rows = as_source(data, y, selection=selection, **beside)
     if intercept and not rows.design.is_identity:
         raise ValueError("intercept=True, but the data have a design of their own; leave it out")
     design = replace(rows.design, intercept=True) if intercept else None

@@ -79,6 +79,8 @@ def certify(
     label: str | None = None,
     weights: Any = None,
     offset: Any = None,
+    trials: Any = None,
+    missing: str = "raise",
     model: Any = None,
     max_draws: int = 500,
     progressbar: bool = True,
@@ -91,7 +93,7 @@ def certify(
         Posterior of `core`, from `sample`.
     core : Coreset
         The coreset that was sampled.
-    data, y, label, weights, offset
+    data, y, label, weights, offset, trials, missing
         The full data, as given to `build_coreset`; raw features, to which the coreset's design is applied (the offset
         of a table is by default the column that it was). Or the
         full data as a `Coreset` from `full_data`, of the same design.
@@ -129,7 +131,8 @@ def certify(
             f"{', '.join(core.feature_names[:5])}; certify the posterior of this coreset"
         )
     link = check_likelihood(posterior.attrs.get("likelihood", core.likelihood))
-    opened = full_rows(core, data, y, label=label, weights=weights, offset=offset, progress=progressbar)
+    beside = {"label": label, "weights": weights, "offset": offset, "trials": trials, "missing": missing}
+    opened = full_rows(core, data, y, progress=progressbar, **beside)
     with one_blas_thread():  # the matrices are small, and threads of BLAS would wait for each other
         origin = origin_of(posterior, core, link)
         if model is not None and not origin.trouble:

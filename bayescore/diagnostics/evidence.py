@@ -118,6 +118,8 @@ def log_evidence(
     label: str | None = None,
     weights: Any = None,
     offset: Any = None,
+    trials: Any = None,
+    missing: str = "raise",
     draws: int = 2000,
     random_state: RandomState = None,
     random_seed: RandomState = None,
@@ -131,7 +133,7 @@ def log_evidence(
     ----------
     core : WeightedData
         A coreset or `full_data`.
-    data, y, label, weights, offset
+    data, y, label, weights, offset, trials, missing
         The full data, as given to `certify`; without them only the coreset's evidence is estimated.
     likelihood : name of a registered likelihood, optional
         By default the coreset's own.
@@ -168,13 +170,16 @@ def log_evidence(
             f"{', '.join(kind.__name__ for kind in PRIORS if kind.family is not None)}"
         )
     check_integer(draws, "draws", low=100)
-    if data is None and not all(part is None for part in (y, label, weights, offset)):
-        raise TypeError("y, label, weights and offset belong to the full data, but data is missing; give data too")
+    if data is None and not all(part is None for part in (y, label, weights, offset, trials)):
+        raise TypeError(
+            "y, label, weights, offset and trials belong to the full data, but data is missing; give data too"
+        )
     if data is not None and not isinstance(core, Coreset):
         raise TypeError(f"core is a {type(core).__name__}; with full data it must be a Coreset, which knows its design")
     opened = None
     if isinstance(core, Coreset) and data is not None:
-        opened = full_rows(core, data, y, label=label, weights=weights, offset=offset, progress=progressbar)
+        beside = {"label": label, "weights": weights, "offset": offset, "trials": trials, "missing": missing}
+        opened = full_rows(core, data, y, progress=progressbar, **beside)
     beta, log_base = propose(core, link, chosen, draws, check_generator(one_seed(random_state, random_seed)))
     own = log_likelihoods(beta, core, link)
     value, se, k, ess, u = _estimate(own + log_base)

@@ -6,30 +6,30 @@ from typing import Any
 from bayescore.data.coreset import Coreset
 from bayescore.data.designed import open_in
 from bayescore.data.opened import Opened
-from bayescore.validation import DataError, check_alone
+from bayescore.data.sources import Roles
+from bayescore.types import Source
+from bayescore.validation import DataError, two_classes
 
 
-def full_rows(
-    core: Coreset, data: Any, y: Any, *, label: str | None, weights: Any, progress: bool, offset: Any = None
-) -> Opened:
+def full_rows(core: Coreset, data: Any, y: Any, *, progress: bool, **beside: Any) -> Opened:
     """Return the full data in the design of `core`.
 
     Raises
     ------
     DataError
-        If they have other features or labels than the data that `core` was built from, or if y, label, weights or
-        offset are given beside a `Coreset`, which has its own.
+        If they have other features or labels than the data that `core` was built from, or if y or another of `Roles`
+        is given beside a `Coreset`, which has its own.
     """
     if isinstance(data, Coreset):
-        check_alone("a Coreset", y=y, label=label, weights=weights, offset=offset)
+        Roles(y, **beside).check_none("a Coreset")
         if data.design != core.design:
             raise DataError("data has another design than the coreset; build both with the same intercept and scaling")
         opened = Opened(data.as_source(), core.design, progress=progress)
     else:
         whose = "the coreset was built from"
-        opened = open_in(
-            core.design, data, y, label=label, weights=weights, offset=offset, progress=progress, whose=whose
-        )
+        if beside.get("trials") is None and not isinstance(data, Source) and two_classes(core.classes) != core.classes:
+            beside["positive"] = core.classes[1]
+        opened = open_in(core.design, data, y, progress=progress, whose=whose, **beside)
     source = opened.source
     if tuple(source.classes) != tuple(core.classes):
         raise DataError(f"data has the labels {source.classes}, the coreset {core.classes}; give the data it came from")

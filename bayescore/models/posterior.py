@@ -90,13 +90,14 @@ def log_likelihood_tiles(
     """
     center = draws.mean(axis=0)
     moves = (draws - center).T
-    step = max(1, _CACHE // len(draws))
+    step, shift = max(1, _CACHE // len(draws)), data.shift
     for start in range(0, len(data), step):
         rows = slice(start, start + step)
-        part = data.take(rows)
-        Z = part.Z
-        log_p = Z @ moves
-        log_p_near(part.shifted(Z @ center), likelihood, likelihood.near, log_p)
+        Z = data.X[rows] * data.y[rows, None]
+        log_p, eta = Z @ moves, Z @ center
+        if len(shift):
+            eta += shift[rows]
+        log_p_near(eta, likelihood, likelihood.near, log_p)
         yield rows, log_p
 
 

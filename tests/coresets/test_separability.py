@@ -198,7 +198,7 @@ def test_refusals():
         separability(np.zeros((20, 3)), np.arange(20) % 2, progressbar=False)
     with pytest.raises(DataError, match="column 'x1' is nan in row 4"):
         separability(np.where(np.arange(40).reshape(20, 2) == 9, np.nan, 1.0), np.arange(20) % 2, progressbar=False)
-    with pytest.raises(DataError, match="drop rows of weight 0"):
+    with pytest.raises(DataError, match="no row is left"):
         separability(np.ones((20, 3)), np.arange(20) % 2, weights=np.zeros(20))
 
 

@@ -85,6 +85,21 @@ def test_glm_takes_the_offset_of_the_file(link, tmp_path):
     assert np.abs(found - bc.find_mle(bc.full_data(X, y, progressbar=False), link).beta).max() > 0.05
 
 
+@pytest.mark.parametrize(("link", "name"), [("logistic", "logit"), ("probit", "probit")])
+def test_counts_with_an_offset_have_the_coefficients_of_glm(link, name, tmp_path):
+    """R's own way, cbind(successes, failures), to its last digits; `find_mle` is the flat prior's limit."""
+    rng = np.random.default_rng(1)
+    rows = pd.DataFrame(rng.normal(size=(300, 3)), columns=["a", "b", "o"]).assign(n=rng.integers(0, 12, 300))
+    rows["s"] = rng.binomial(rows["n"], 1 / (1 + np.exp(0.4 - rows["a"] + rows["b"] - rows["o"])))
+    rows.to_csv(tmp_path / "rows.csv", index=False, float_format="%.17g")
+    told = f"binomial('{name}'), read.csv('rows.csv'), offset = o, control = glm.control(1e-14, 100)"
+    found = in_r(f"cat(coef(suppressWarnings(glm(cbind(s, n - s) ~ a + b, {told}))))", tmp_path)
+    core = bc.full_data(rows, label="s", trials="n", offset="o", intercept=True, progressbar=False)
+    np.testing.assert_allclose(bc.find_mle(core, link).beta, found, rtol=1e-6)
+    near = bc.find_map(core, link, bc.Normal(0, 1e4)).beta
+    np.testing.assert_allclose(near, found, atol=1e-6)
+
+
 @pytest.mark.parametrize("core", [1, 3, 6], indirect=True)
 def test_without_a_start_it_does_not(core, tmp_path):
     glm = re.sub(r", start = .*\)$", ")", call("glm("))

@@ -94,7 +94,7 @@ class BlockStream(ABC, Generic[State]):
         """Number of rows so far."""
         return self._intake.n_rows
 
-    def partial_fit(self, X: Any, y: Any, weights: Any = None, offset: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any, weights: Any = None, offset: Any = None, trials: Any = None) -> Self:
         """Add a block of rows.
 
         Parameters
@@ -104,17 +104,19 @@ class BlockStream(ABC, Generic[State]):
         y : array, shape (n,)
             Labels.
         weights : array, shape (n,), optional
-            Positive weights, 1 by default.
+            Weights, 1 by default; rows of weight 0 are left out.
         offset : array, shape (n,), optional
             Known parts of the linear predictors, in every block or in none. Which label is +1 must be known then: begin
             with a block of both, or name them as `classes`.
+        trials : array, shape (n,), optional
+            Binomial trials; `y` are then the successes.
 
         Raises
         ------
         DataError
             If the block cannot be used; blocks and their rows are counted from 0. The stream is then as it was.
         """
-        intake, raw = self._intake.take(X, y, weights, offset)
+        intake, raw = self._intake.take(X, y, weights, offset, trials)
         assert intake.names is not None
         if self._design is None:
             design = Design(intake.names, self.intercept, offset=intake.offset)
@@ -124,7 +126,7 @@ class BlockStream(ABC, Generic[State]):
         else:
             design, cutter, state = self._design, copy(self._cutter), self._state
         with one_blas_thread():
-            for full in cutter.cut(design.rows(raw)):
+            for full in cutter.cut(design.rows(raw)) if len(raw) else []:
                 state = self._absorbed(state, full)
         # last of all, so that an interrupt leaves the stream as it was
         self._intake, self._design, self._cutter, self._state = intake, design, cutter, state

@@ -175,6 +175,8 @@ def _parts(text: str, term: str, aliases: dict[str, str]) -> Iterator[tuple[str,
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             name = _function(node.func)
+            if name == "offset":
+                raise DataError(f"formula={text!r}: {term!r} is no term; name the column of offsets as offset=")
             if name is None or not (name in PLAIN | MOMENTS | BASES | CODINGS | {"C"} or name in _contr()):
                 raise refused(f"the call {ast.unparse(node.func)!r}")
             named[id(node.func)] = name

@@ -23,6 +23,8 @@ coreset                                    in memory               all
 ``"online"`` reads the rows in the calling process whatever the source, for it scores each block against all before
 it: on a cluster, ``"leverage"`` is sharper and moves nothing. ``standardize=True`` needs rows that can be read again.
 
+Rows of weight 0, and if asked for rows that miss something, are left out, and counts become two rows each (`kept`).
+
 Columns of text come as codes of their levels where a `Selection` is given (`factors`); `data.designed` asks for them.
 
 A new kind of data is one file here and one line in `KINDS`.
@@ -33,10 +35,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bayescore.data.sources.array import ArraySource, array_source, rows_source, unlabelled
-from bayescore.data.sources.blocks import callable_source, is_stream, refuse_stream
+from bayescore.data.sources.blocks import BlockSource, callable_source, is_stream, refuse_stream
 from bayescore.data.sources.csv_file import csv_source, is_csv
 from bayescore.data.sources.dataset import dataset_source, is_dataset
 from bayescore.data.sources.factors import Selection
+from bayescore.data.sources.kept import kept_source
 from bayescore.data.sources.parquet import path_source
 from bayescore.data.sources.queries import is_lazy, is_relation, lazy_source, relation_source
 from bayescore.data.sources.roles import Roles
@@ -103,6 +106,9 @@ def as_source(
     label: str | None = None,
     weights: Any = None,
     offset: Any = None,
+    trials: Any = None,
+    positive: Any = None,
+    missing: str = "raise",
     selection: Selection | None = None,
 ) -> Source:
     """Turn `data` into a `Source` with the identity design.
@@ -123,6 +129,12 @@ def as_source(
         Positive weights of the rows, or the name of their column.
     offset : array or str, optional
         Known parts of the rows' linear predictors, or the name of their column.
+    trials : array or str, optional
+        Trials of each row, or the name of their column; the labels are then the successes, and a row stands for two.
+    positive : label, optional
+        The label that is +1; by default the second in sorted order, of an ordered categorical the last.
+    missing : {"raise", "drop"}
+        Whether rows that miss something are an error or left out, with a warning.
     selection : Selection, optional
         Which columns of tables are features; those of text then come as codes, and the source knows their `levels`.
         By default all are, and must be numbers.
@@ -137,5 +149,9 @@ def as_source(
     """
     if isinstance(y, str):
         raise DataError(f"y={y!r} is text; give the labels as y, or the name of their column as label={y!r}")
-    check_aligned(data=data, y=y, weights=weights, offset=offset)
-    return _kind(data).open(data, Roles(y, label, weights, offset), selection)
+    check_aligned(data=data, y=y, weights=weights, offset=offset, trials=trials)
+    roles = Roles(y, label, weights, offset, trials, positive, missing)
+    source = _kind(data).open(data, roles, selection)
+    left_out = trials is not None or roles.drop or getattr(source, "zero_weights", False)
+    # blocks of a callable leave out themselves
+    return kept_source(source, drop=roles.drop) if left_out and not isinstance(source, BlockSource) else source

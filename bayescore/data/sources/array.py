@@ -5,13 +5,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.sparse import issparse
 
 from bayescore.data.passes.cutter import block_rows
 from bayescore.data.passes.tasks import Division, slices
-from bayescore.data.sources.blocks import labels_of
+from bayescore.data.sources.blocks import as_counts, labels_of
 from bayescore.data.sources.factors import Selection
-from bayescore.data.sources.roles import OFFSET, Roles
+from bayescore.data.sources.kept import check_counts, two_rows_each
+from bayescore.data.sources.roles import COUNTS, OFFSET, Roles
 from bayescore.data.sources.sparse import check_csr, check_dense, dense
 from bayescore.types import Design, FloatArray, IntArray, LabelArray, WeightedData
 from bayescore.validation import DataError, check_matrix, check_offset, check_weights, signed_labels, two_classes
@@ -29,6 +31,12 @@ class ArraySource:
     design: Design
     index: IntArray | None = None
     offset: FloatArray | None = None
+    counts: FloatArray | None = None  # successes and trials, shape (2, n)
+
+    @property
+    def zero_weights(self) -> bool:
+        """Whether some rows weigh nothing."""
+        return bool(self.weights.strides[0] and (self.weights == 0.0).any())
 
     @property
     def n_rows(self) -> int:
@@ -45,7 +53,8 @@ class ArraySource:
         raw = np.ascontiguousarray(dense(self.X[cut]), dtype=np.float64)
         index = np.arange(low, high) if self.index is None else self.index[cut]
         offset = None if self.offset is None else self.offset[cut]
-        yield WeightedData(raw, self.y[cut], np.ascontiguousarray(self.weights[cut]), index, offset=offset)
+        rows = WeightedData(raw, self.y[cut], np.ascontiguousarray(self.weights[cut]), index, offset=offset)
+        yield rows if self.counts is None else two_rows_each(rows, *self.counts[:, cut])
 
     def blocks(self) -> Iterator[WeightedData]:
         """Yield the rows in order."""
@@ -85,18 +94,36 @@ def array_source(data: Any, roles: Roles, selection: Selection | None = None) ->
         raise DataError(f"label={roles.label!r} names a column, but data is an array; give the labels as y")
     if roles.y is None:
         raise DataError("y is missing: give the labels, one for each row of data")
-    labels, found = labels_of(roles.y, n_rows)
-    for name, given in (("weights", weights), ("offset", offset)):
+    for name, given in (("weights", weights), ("offset", offset), ("trials", roles.trials)):
         if isinstance(given, str):
             raise DataError(f"{name}={given!r} names a column, but data is an array; give the {name} as an array")
-    unit = np.broadcast_to(np.float64(1.0), n_rows)
-    classes = two_classes(found)
+    unit, drop, counts = np.broadcast_to(np.float64(1.0), n_rows), roles.drop, None
+    if roles.trials is None:
+        y, classes = labelled(roles.y, n_rows, roles)
+    else:
+        counts = np.stack([as_counts(roles.y, n_rows, "y"), as_counts(roles.trials, n_rows, "trials")])
+        check_counts(counts[0], counts[1], ("y", "trials"), 0, drop=drop)
+        y, classes = np.ones(n_rows, dtype=np.int8), COUNTS
     return ArraySource(
         X=X,
-        y=signed_labels(labels, classes, 0),
-        weights=unit if weights is None else check_weights(weights, n_rows),
+        y=y,
+        weights=unit if weights is None else check_weights(weights, n_rows, zero=True, drop=drop),
         classes=classes,
         label="y",
         design=Design(tuple(f"x{j}" for j in range(X.shape[1])), offset=None if offset is None else OFFSET),
-        offset=None if offset is None else check_offset(offset, n_rows),
+        offset=None if offset is None else check_offset(offset, n_rows, drop=drop),
+        counts=counts,
     )
+
+
+def labelled(y: Any, n_rows: int, roles: Roles) -> tuple[LabelArray, tuple[Any, Any]]:
+    """Return labels as signs, 0 where they are missing and may be, and the two classes."""
+    labels, found = labels_of(y, n_rows)
+    missing = np.asarray(pd.isna(labels)) if roles.drop else np.zeros(0, dtype=np.bool_)
+    if not missing.any():
+        classes = two_classes(found, positive=roles.positive)
+        return signed_labels(labels, classes, 0), classes
+    classes = two_classes({v: place for v, place in found.items() if not pd.isna(v)}, positive=roles.positive)
+    signs = np.zeros(n_rows, dtype=np.int8)
+    signs[~missing] = signed_labels(labels[~missing], classes, 0)
+    return signs, classes

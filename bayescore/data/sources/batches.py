@@ -15,7 +15,16 @@ import numpy as np
 import pyarrow as pa
 
 from bayescore.data.passes.cutter import block_rows
-from bayescore.data.sources.columns import Columns, ColumnSource, add_labels, chosen_columns, coded, survey
+from bayescore.data.sources.columns import (
+    Columns,
+    ColumnSource,
+    Found,
+    add_labels,
+    chosen_columns,
+    coded,
+    survey,
+    weightless,
+)
 from bayescore.data.sources.factors import Seen, Selection
 from bayescore.data.sources.roles import Roles
 from bayescore.types import WeightedData
@@ -27,12 +36,13 @@ Read = Callable[[list[str]], Iterable[pa.RecordBatch]]
 
 @dataclass(frozen=True, eq=False)
 class BatchSource(ColumnSource):
-    """Rows that `read` gives; `labels` is the checksum of y in their order."""
+    """Rows that `read` gives; `labels` is the checksum of y in their order, None where they are counts or may miss."""
 
     read: Read
     columns: Columns
     n_rows: int
-    labels: int
+    labels: int | None
+    zero_weights: bool = False
 
     def blocks(self) -> Iterator[WeightedData]:
         """Yield the rows in order.
@@ -45,11 +55,12 @@ class BatchSource(ColumnSource):
         start, labels, step = 0, 0, block_rows(len(self.columns.features))
         for batch in self.read(self.columns.names):
             for low in range(0, batch.num_rows, step):
-                block = self.columns.block(batch.slice(low, step), start)
+                part = batch.slice(low, step)
+                block = self.columns.block(part, start)
                 labels = crc32(block.y.tobytes(), labels)
-                start += len(block)
+                start += part.num_rows
                 yield block
-        if (start, labels) != (self.n_rows, self.labels):
+        if start != self.n_rows or self.labels not in (None, labels):
             raise DataError(
                 f"data gave {self.n_rows} rows first and {start} now, or others, or in another order: a query must "
                 "give the same rows in the same order each time; sort it by a unique key, or collect it into a table"
@@ -60,7 +71,8 @@ class BatchSource(ColumnSource):
 class _First:
     """What the first pass learns: labels, number of rows, checksums of y and of -y with +1 for the second label met."""
 
-    found: dict[Any, None] = field(default_factory=dict)
+    found: Found = field(default_factory=dict)
+    zero_weights: bool = False
     n_rows: int = 0
     labels: int = 0
     flipped: int = 0
@@ -69,13 +81,15 @@ class _First:
         """Yield what each batch tells of columns of text, having learnt the rest of it."""
         for batch in batches:
             column = batch.column(columns.label)
-            if add_labels(self.found, column):
-                return
-            order = {label: 2 * place - 1 for place, label in enumerate(self.found)}
-            values, codes = coded(column)
-            y = np.array([order.get(value, 0) for value in values], dtype=np.int8)[codes]
-            self.labels, self.flipped = crc32(y.tobytes(), self.labels), crc32((-y).tobytes(), self.flipped)
             self.n_rows += batch.num_rows
+            self.zero_weights |= columns.weights is not None and weightless(batch.column(columns.weights))
+            if columns.trials is None:
+                if add_labels(self.found, column):
+                    return
+                order = {label: 2 * place - 1 for place, label in enumerate(self.found)}
+                values, codes = coded(column)
+                y = np.array([order.get(value, 0) for value in values], dtype=np.int8)[codes]
+                self.labels, self.flipped = crc32(y.tobytes(), self.labels), crc32((-y).tobytes(), self.flipped)
             yield survey(batch, columns.text)
 
 
@@ -87,21 +101,23 @@ def batch_source(read: Read, schema: pa.Schema, roles: Roles, selection: Selecti
     DataError
         If the columns or the labels cannot be used, or there are no rows.
     """
-    columns = chosen_columns(schema, roles.label, roles.weights, None, selection, offset=roles.offset)
+    columns = chosen_columns(schema, roles.label, roles.weights, None, selection, roles=roles)
     first = _First()
-    columns = columns.with_levels(first.parts(read([columns.label, *columns.text]), columns))
-    if not first.found:
+    weights = [] if columns.weights is None else [columns.weights]
+    columns = columns.with_levels(first.parts(read([columns.label, *columns.text, *weights]), columns))
+    if not first.n_rows:
         raise DataError("data have no rows; at least one is needed")
-    columns = columns.with_classes(first.found)
-    settled = first.labels if columns.classes[1] == list(first.found)[1] else first.flipped
-    return BatchSource(read, columns, first.n_rows, settled)
+    columns, settled = columns.with_classes(first.found, roles.positive), None
+    if columns.trials is None and not columns.drop:
+        settled = first.labels if columns.classes[1] == list(first.found)[1] else first.flipped
+    return BatchSource(read, columns, first.n_rows, settled, first.zero_weights)
 
 
 def check_named(what: str, roles: Roles) -> None:
     """Raise unless labels, weights and offsets are columns of the data, which are `what`."""
     if roles.y is not None:
         raise DataError(f"y is given beside {what}; name the column of the labels as label")
-    for name, given in (("weights", roles.weights), ("offset", roles.offset)):
+    for name, given in (("weights", roles.weights), ("offset", roles.offset), ("trials", roles.trials)):
         if given is not None and not isinstance(given, str):
             raise DataError(f"{name} of {what} must be the name of a column")
 

@@ -1,4 +1,4 @@
-"""Blocks of rows as their owners make them, from an iterator or a callable: (X, y), (X, y, weights[, offset]).
+"""Blocks of rows as their owners make them, from an iterator or a callable: (X, y[, weights[, offset[, trials]]]).
 
 `Intake` checks each block and remembers what the blocks before it were like. `block_source` turns a callable that
 gives a fresh iterator each time into a `Source`; a `Stream` is read once, and learns its labels on the way.
@@ -19,10 +19,11 @@ from bayescore.data.passes.exact import exact_weight, total_weight
 from bayescore.data.passes.scan import check_reach
 from bayescore.data.sources.columns import MANY, coded_table
 from bayescore.data.sources.factors import Levels, Seen, Selection
-from bayescore.data.sources.roles import OFFSET, Roles
+from bayescore.data.sources.kept import check_counts, two_rows_each, without_left_out
+from bayescore.data.sources.roles import COUNTS, OFFSET, Roles
 from bayescore.data.sources.sparse import check_dense
 from bayescore.data.sources.tables import is_dask, is_table
-from bayescore.types import Design, LabelArray, WeightedData
+from bayescore.types import Design, FloatArray, LabelArray, WeightedData
 from bayescore.validation import (
     DataError,
     check_aligned,
@@ -39,14 +40,31 @@ from bayescore.validation import (
 LABEL = "y"  # what the labels of blocks are called
 
 
-def labels_of(y: Any, n_rows: int, name: str = "y") -> tuple[NDArray[Any], list[Any]]:
-    """Return the labels of `n_rows` rows as an array, and the first few of the distinct ones."""
+def labels_of(y: Any, n_rows: int, name: str = "y") -> tuple[NDArray[Any], dict[Any, int | None]]:
+    """Return the labels of `n_rows` rows as an array, and the first few of the distinct ones with their places.
+
+    Those of an ordered categorical have one.
+    """
     check_unmasked(y, name)
     labels = native(np.asarray(y, dtype=object if isinstance(y, list | tuple) else None))
     if labels.shape != (n_rows,):
         raise DataError(f"{name} has shape {labels.shape}; it must be ({n_rows},), one label for each row (np.ravel?)")
-    found = pd.unique(labels)[:MANY]
-    return labels, [v.item() if isinstance(v, np.generic) else v for v in found]
+    dtype = getattr(y, "dtype", None)
+    order = list(dtype.categories) if isinstance(dtype, pd.CategoricalDtype) and dtype.ordered else []
+    found = [v.item() if isinstance(v, np.generic) else v for v in pd.unique(labels)[:MANY]]
+    return labels, {v: order.index(v) if v in order else None for v in found}
+
+
+def as_counts(values: Any, n_rows: int, name: str) -> FloatArray:
+    """Return counts as floats, shape (n_rows,)."""
+    check_unmasked(values, name)
+    try:
+        counts = np.asarray(pd.to_numeric(np.asarray(values)), dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError(f"{name} must be counts, whole numbers, one for each row") from None
+    if counts.shape != (n_rows,):
+        raise DataError(f"{name} has shape {counts.shape}; it must be ({n_rows},), one count for each row")
+    return counts
 
 
 @dataclass(frozen=True)
@@ -66,11 +84,13 @@ class Intake:
     selection: Selection | None = None
     text: tuple[tuple[str, Seen], ...] = ()
     offset: str | None = None
+    n_read: int = 0  # those of weight 0, which are left out, among them
+    positive: Any = None
 
     @property
     def classes(self) -> tuple[Any, Any]:
-        """The two labels, the second in sorted order being +1."""
-        return two_classes(self.met)
+        """The two labels, `positive` or else the second in sorted order being +1."""
+        return two_classes(self.met, positive=self.positive)
 
     @property
     def weight_total(self) -> float:
@@ -81,7 +101,9 @@ class Intake:
         """Return rows of these blocks with +1 for the second class in sorted order."""
         return rows if self.classes[1] == self.met[1] else rows.mirrored(-1)
 
-    def take(self, X: Any, y: Any, weights: Any = None, offset: Any = None) -> tuple["Intake", WeightedData]:
+    def take(
+        self, X: Any, y: Any, weights: Any = None, offset: Any = None, trials: Any = None
+    ) -> tuple["Intake", WeightedData]:
         """Return what is known after another block, and the block as weighted rows of raw features.
 
         Raises
@@ -90,42 +112,56 @@ class Intake:
             If the block cannot be used; blocks and their rows are counted from 0.
         """
         where = f"block {self.n_blocks}"
-        given = {"X": X, "y": y, "weights": weights, "offset": offset}
+        given = {"X": X, "y": y, "weights": weights, "offset": offset, "trials": trials}
         check_aligned(**{f"{where}: {name}": part for name, part in given.items()})
         text = self.text
         if self.selection is not None and is_table(X):
             _check_once([str(name) for name in getattr(X, "columns", ())], where)
-            X, text = coded_table(X, self.selection, self.text, self.n_rows, where)
+            X, text = coded_table(X, self.selection, self.text, self.n_read, where)
         matrix = check_dense(X, f"{where}: X")
         names = self._names_of(X, matrix.shape[1], where)
         raw = np.array(matrix, dtype=np.float64, order="C")  # rows wait here while the caller may reuse the array
         check_finite(raw, names, 0, where)
         check_reach(raw.min(axis=0), raw.max(axis=0), names, where)
         n = len(raw)
-        w = np.ones(n) if weights is None else check_weights(weights, n, f"{where}: weights").copy()
+        w = np.ones(n) if weights is None else check_weights(weights, n, f"{where}: weights", zero=True).copy()
         o = None if offset is None else check_offset(offset, n, f"{where}: offset").copy()
         if self.n_blocks and (o is None) != (self.offset is None):
-            raise DataError(
-                f"{where} has {'no' if o is None else 'an'} offset, unlike the blocks before it; give 0 for none"
-            )
-        signs, met = self._signs(y, n, f"{where}: y")
+            had = "no" if o is None else "an"
+            raise DataError(f"{where} has {had} offset, unlike the blocks before it; give 0 for none")
+        counts, positive = None, self.positive
+        if trials is None:
+            signs, met, positive = self._signs(y, n, f"{where}: y")
+        else:
+            named = f"{where}: y", f"{where}: trials"
+            counts = as_counts(y, n, named[0]), as_counts(trials, n, named[1])
+            check_counts(*counts, named, 0, drop=False)
+            signs, met = np.ones(n, dtype=np.int8), COUNTS
         if o is not None and len(met) < 2:
             raise DataError(
                 f"{where}: all labels are {met[0]!r}, and with offsets it must be known which one is +1: begin with a "
                 "block of both, or name them as classes="
             )
-        weight = sum(exact_weight(w[low : low + MAX_BLOCK_ROWS]) for low in range(0, n, MAX_BLOCK_ROWS))
+        rows = WeightedData(raw, signs, w, np.arange(self.n_read, self.n_read + n), offset=o)
+        if counts is not None:
+            rows = two_rows_each(rows, *counts)
+        rows = without_left_out(rows, drop=False)
+        weight = sum(
+            exact_weight(rows.weights[low : low + MAX_BLOCK_ROWS]) for low in range(0, len(rows), MAX_BLOCK_ROWS)
+        )
         known = replace(
             self,
             names=names,
             met=met,
             n_blocks=self.n_blocks + 1,
-            n_rows=self.n_rows + n,
+            n_rows=self.n_rows + len(rows),
+            n_read=self.n_read + n,
             weight=self.weight + weight,
             text=text,
             offset=None if o is None else OFFSET,
+            positive=positive,
         )
-        return known, WeightedData(raw, signs, w, np.arange(self.n_rows, self.n_rows + n), offset=o)
+        return known, rows
 
     def _names_of(self, X: Any, n_columns: int, where: str) -> tuple[str, ...]:
         names = tuple(str(name) for name in getattr(X, "columns", (f"x{d}" for d in range(n_columns))))
@@ -142,15 +178,20 @@ class Intake:
             "the same columns in the same order"
         )
 
-    def _signs(self, y: Any, n_rows: int, name: str) -> tuple[LabelArray, tuple[Any, ...]]:
-        """Return the labels as +1 for the second one met and -1 for the first, and the labels met."""
+    def _signs(self, y: Any, n_rows: int, name: str) -> tuple[LabelArray, tuple[Any, ...], Any]:
+        """Return the labels as +1 for the second one met and -1 for the first, the labels met, and the positive one."""
         labels, found = labels_of(y, n_rows, name)
+        positive, places = self.positive, [place for place in found.values() if place is not None]
+        if positive is None and len(places) == 2:
+            positive = max(found, key=lambda label: found[label] or 0)
         met = (*self.met, *(label for label in sorted_labels(found, name) if label not in self.met))
         if len(met) == 1:
-            return np.full(n_rows, np.int8(-1)), met
+            return np.full(n_rows, np.int8(-1)), met, positive
         first, second = met[:2]
-        two_classes((first, second), name)
-        return signed_labels(labels, (first, second), 0, name), (first, second)
+        ordered = two_classes((first, second), name, positive)
+        if not self.met:
+            first, second = ordered
+        return signed_labels(labels, (first, second), 0, name), (first, second), positive
 
 
 def _check_once(names: Sequence[str], where: str) -> None:
@@ -172,7 +213,7 @@ def numbered(blocks: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
     DataError
         If the iterator fails, with its error as the cause.
     TypeError
-        If a block is no tuple (X, y), (X, y, weights) or (X, y, weights, offset).
+        If a block is no tuple (X, y[, weights[, offset[, trials]]]).
     """
     stream, number = iter(blocks), 0
     while True:
@@ -182,7 +223,7 @@ def numbered(blocks: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
             return
         except Exception as error:
             raise DataError(f"block {number} could not be read: {type(error).__name__}: {error}") from error
-        if not isinstance(block, tuple | list) or len(block) not in (2, 3, 4):
+        if not isinstance(block, tuple | list) or len(block) not in (2, 3, 4, 5):
             found = f"{len(block)} items" if isinstance(block, tuple | list) else f"a {type(block).__name__}"
             raise TypeError(
                 f"block {number} is {found}; give tuples (X, y) or (X, y, weights), or with an offset at the end"
@@ -196,7 +237,7 @@ class Stream:
 
     label = LABEL
 
-    def __init__(self, blocks: Iterable[Any]) -> None:
+    def __init__(self, blocks: Iterable[Any], positive: Any = None) -> None:
         self._blocks = numbered(blocks)
         first = next(self._blocks, None)
         if first is None:
@@ -205,7 +246,7 @@ class Stream:
         assert known.names is not None
         self._blocks = chain([first], self._blocks)
         self.design = Design(known.names, offset=known.offset)
-        self.intake = Intake()
+        self.intake = Intake(positive=positive)
 
     def blocks(self) -> Iterator[WeightedData]:
         """Yield the rows in order, once.
@@ -219,7 +260,8 @@ class Stream:
             raise DataError("data is an iterator, and its rows have been read: they come once")
         for given in self._blocks:
             self.intake, block = self.intake.take(*given)
-            yield block
+            if len(block):
+                yield block
 
 
 class Fingerprint(NamedTuple):
@@ -275,7 +317,8 @@ class BlockSource:
         for given in numbered(self.open()):
             intake, block = intake.take(*given)
             found = found.after(block, text)
-            yield block
+            if len(block):
+                yield block
         if intake.n_rows != self.n_rows:
             raise DataError(
                 f"data gave {self.n_rows} rows first and {intake.n_rows} now: the callable must return a *fresh* "
@@ -288,7 +331,9 @@ class BlockSource:
             )
 
 
-def block_source(factory: Callable[[], Iterable[Any]], selection: Selection | None = None) -> BlockSource:
+def block_source(
+    factory: Callable[[], Iterable[Any]], selection: Selection | None = None, positive: Any = None
+) -> BlockSource:
     """Return a callable's blocks as a source; one pass, for the columns, the labels and the number of rows.
 
     Raises
@@ -301,7 +346,7 @@ def block_source(factory: Callable[[], Iterable[Any]], selection: Selection | No
     given = factory()
     if not isinstance(given, Iterable):
         raise TypeError(f"data() returned a {type(given).__name__}; return an iterator of blocks (X, y)")
-    intake, found = Intake(selection=selection), Fingerprint()
+    intake, found = Intake(selection=selection, positive=positive), Fingerprint()
     for block in numbered(given):
         intake, rows = intake.take(*block)
         assert intake.names is not None
@@ -319,8 +364,8 @@ def block_source(factory: Callable[[], Iterable[Any]], selection: Selection | No
 
 def callable_source(data: Callable[[], Iterable[Any]], roles: Roles, selection: Selection | None = None) -> BlockSource:
     """Return a callable that gives a fresh iterator of blocks as a source; blocks bring their labels and weights."""
-    roles.check_none("a callable, whose blocks bring their labels and weights:")
-    return block_source(data, selection)
+    roles.check_none("a callable, whose blocks bring their labels and weights:", "positive")
+    return block_source(data, selection, roles.positive)
 
 
 def refuse_stream(data: Any, *_: Any) -> NoReturn:

@@ -1,16 +1,19 @@
 """The columns of a table, file or partition that are read, and batches of them as weighted rows."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from bayescore.data.passes.tiles import rows_of
 from bayescore.data.sources.factors import Levels, Seen, Selection, codes, combined, is_text, keeps_order, seen
+from bayescore.data.sources.kept import check_counts, two_rows_each
+from bayescore.data.sources.roles import COUNTS, Roles
 from bayescore.data.sources.tables import as_floats, as_numbers, as_table, check_numeric
 from bayescore.types import Design, LabelArray, WeightedData
 from bayescore.validation import DataError, check_offset, check_weights, signed_labels, two_classes
@@ -32,21 +35,29 @@ class Columns:
     levels: Levels = ()
     text: tuple[str, ...] = ()  # features whose levels a source learns as it is opened
     offset: str | None = None
+    trials: str | None = None
+    drop: bool = False  # whether rows that miss something will be left out
 
     @property
     def names(self) -> list[str]:
         """All columns that are read."""
-        return [*self.features, self.label, *(name for name in (self.weights, self.offset) if name is not None)]
+        beside = (self.weights, self.offset, self.trials)
+        return [*self.features, self.label, *(name for name in beside if name is not None)]
 
-    def with_classes(self, found: Iterable[Any]) -> Self:
-        """Return the same columns with the two classes among the labels `found`.
+    def with_classes(self, found: Iterable[Any], positive: Any = None) -> Self:
+        """Return the same columns with the two classes among the labels `found`; a mapping tells places in an order.
 
         Raises
         ------
         DataError
             If they are not two.
         """
-        return replace(self, classes=two_classes(found, f"column {self.label!r}"))
+        if self.trials is not None:
+            return replace(self, classes=COUNTS)
+        if self.drop:
+            places = found if isinstance(found, Mapping) else {}
+            found = {label: places.get(label) for label in found if not pd.isna(label)}
+        return replace(self, classes=two_classes(found, f"column {self.label!r}", positive))
 
     def with_levels(self, parts: Iterable[dict[str, Seen]]) -> Self:
         """Return the same columns with the levels of text, from what was seen of them in parts of the data."""
@@ -64,12 +75,17 @@ class Columns:
         weights, offset = np.ones(n_rows), None
         if self.weights is not None:
             where = f"weights (column {self.weights!r})"
-            weights = check_weights(as_floats(batch.column(self.weights)), n_rows, where, start)
+            own = as_floats(batch.column(self.weights))
+            weights = check_weights(own, n_rows, where, start, zero=True, drop=self.drop)
         if self.offset is not None:
             where = f"offset (column {self.offset!r})"
-            offset = check_offset(as_floats(batch.column(self.offset)), n_rows, where, start)
-        signs = self._signs(batch.column(self.label), start)
-        return WeightedData(X, signs, weights, np.arange(start, start + n_rows), offset=offset)
+            offset = check_offset(as_floats(batch.column(self.offset)), n_rows, where, start, drop=self.drop)
+        index = np.arange(start, start + n_rows)
+        if self.trials is None:
+            return WeightedData(X, self._signs(batch.column(self.label), start), weights, index, offset=offset)
+        counts = as_floats(batch.column(self.label)), as_floats(batch.column(self.trials))
+        check_counts(*counts, (f"column {self.label!r}", f"column {self.trials!r}"), start, drop=self.drop)
+        return two_rows_each(WeightedData(X, np.ones(n_rows, np.int8), weights, index, offset=offset), *counts)
 
     def _columns(self, batch: pa.RecordBatch, start: int) -> list[NDArray[Any]]:
         levels = dict(self.levels)
@@ -79,6 +95,12 @@ class Columns:
         ]
 
     def _signs(self, column: pa.Array, start: int) -> LabelArray:
+        if self.drop and (missing := np.asarray(column.is_null(nan_is_null=True))).any():
+            signs, there = np.zeros(len(column), dtype=np.int8), np.flatnonzero(~missing)
+            if len(there):
+                plain = column.cast(pa.string()) if pa.types.is_string_view(column.type) else column
+                signs[there] = self._signs(plain.take(pa.array(there)), start)
+            return signs
         kind = column.type
         if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
             labels = column.to_numpy(zero_copy_only=False)
@@ -132,7 +154,7 @@ def chosen_columns(
     only: Iterable[str] | None,
     selection: Selection | None = None,
     *,
-    offset: str | None = None,
+    roles: Roles | None = None,
 ) -> Columns:
     """Return the columns to read of a table with this schema: all, those of `only`, or those of a selection.
 
@@ -147,15 +169,16 @@ def chosen_columns(
     listed = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
     if not label:
         raise DataError(f"label is missing: name the column of the labels; the columns are {listed}")
-    roles = {"label": label, "weights": weights, "offset": offset}
-    for argument, name in roles.items():
+    offset, trials, drop = (None, None, False) if roles is None else (roles.offset, roles.trials, roles.drop)
+    named = {"label": label, "weights": weights, "offset": offset, "trials": trials}
+    for argument, name in named.items():
         if name is not None and name not in names:
             raise DataError(f"{argument}={name!r} is not a column of the data; the columns are {listed}")
     if len(set(names)) < len(names):
         repeated = next(name for name in names if names.count(name) > 1)
         raise DataError(f"column {repeated!r} stands more than once in data; rename one")
-    taken = {name: argument for argument, name in reversed(roles.items()) if name is not None}
-    for argument, name in roles.items():
+    taken = {name: argument for argument, name in reversed(named.items()) if name is not None}
+    for argument, name in named.items():
         if name is not None and taken[name] != argument:
             raise DataError(f"{taken[name]} and {argument} both name the column {name!r}; name two, or leave one out")
     stored = _stored_index(schema)
@@ -174,9 +197,9 @@ def chosen_columns(
         kind = schema.field(new[0]).type
         raise DataError(f"column {new[0]!r} is {kind}, and held numbers in the data of the design; convert it")
     numbers = tuple(name for name in features if name not in text | coded_names)
-    check_numeric(schema, (*numbers, *(name for name in taken if name != label)))
+    check_numeric(schema, (*numbers, *(name for name in taken if name != label or trials is not None)))
     learnt = tuple(name for name in features if name in text - coded_names)
-    return Columns(features, label, weights, levels=known, text=learnt, offset=offset)
+    return Columns(features, label, weights, levels=known, text=learnt, offset=offset, trials=trials, drop=drop)
 
 
 def survey(batch: pa.Table | pa.RecordBatch, text: Iterable[str]) -> dict[str, Seen]:
@@ -223,10 +246,24 @@ def coded_table(
     return pd.DataFrame(columns), tuple((n, known[n] + found[n] if n in known else found[n]) for n in new)
 
 
-def add_labels(found: dict[Any, None], column: pa.Array) -> bool:
+Found = dict[Any, int | None]
+"""Labels, and their places in the order of an ordered categorical if they have one in all parts of the data."""
+
+
+def add_labels(found: Found, column: pa.Array) -> bool:
     """Add the labels of a column to those `found`; return whether they are too many to go on."""
-    found.update(dict.fromkeys(_without_views(column).unique().to_pylist()))
+    labels, order = _without_views(column).unique(), {}
+    if pa.types.is_dictionary(labels.type) and labels.type.ordered:
+        order = {value: place for place, value in enumerate(labels.dictionary.to_pylist())}
+    for label in labels.to_pylist():
+        place = order.get(label)
+        found[label] = place if found.get(label, place) == place else None
     return len(found) > MANY
+
+
+def weightless(column: pa.Array | pa.ChunkedArray) -> bool:
+    """Whether some weights of a column are 0."""
+    return bool(pc.any(pc.equal(column, pa.scalar(0).cast(column.type))).as_py())
 
 
 def _without_views(column: pa.Array) -> pa.Array:

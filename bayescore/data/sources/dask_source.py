@@ -23,11 +23,11 @@ from dask.optimization import cull
 
 from bayescore.data.passes.cutter import block_rows
 from bayescore.data.passes.tasks import Division, Future, Part, Task
-from bayescore.data.sources.columns import Columns, ColumnSource, add_labels, chosen_columns, survey
+from bayescore.data.sources.columns import Columns, ColumnSource, Found, add_labels, chosen_columns, survey
 from bayescore.data.sources.dask_tables import Partition, kept_tables
 from bayescore.data.sources.factors import Seen, Selection
 from bayescore.data.sources.parquet import parquet_source
-from bayescore.data.sources.roles import OFFSET, Roles
+from bayescore.data.sources.roles import OFFSET, TRIALS, Roles
 from bayescore.data.sources.stores import Listing, arrow_store, is_address, listing_of, local_listing, shown
 from bayescore.data.sources.tables import as_table
 from bayescore.types import Source, WeightedData
@@ -79,6 +79,7 @@ class DaskSource(ColumnSource):
     lengths: tuple[int, ...]
     columns: Columns
     pool: ClusterPool | None
+    zero_weights: bool = False
 
     @property
     def n_rows(self) -> int:
@@ -120,7 +121,7 @@ def dask_source(data: Any, roles: Roles, selection: Selection | None = None) -> 
     TypeError
         For a collection of another kind.
     """
-    y, label, weights, offset = roles.y, roles.label, roles.weights, roles.offset
+    y, label, weights, offset, trials = roles.y, roles.label, roles.weights, roles.offset, roles.trials
     is_frame = hasattr(data, "columns")
     if getattr(data, "ndim", None) != 2 or not (is_frame or hasattr(data, "chunks")):
         raise TypeError(f"data is a Dask {type(data).__name__}; give a DataFrame, or an Array of rows by columns")
@@ -129,11 +130,11 @@ def dask_source(data: Any, roles: Roles, selection: Selection | None = None) -> 
     if y is not None and label is not None:
         raise DataError(f"y and label={label!r} are both given; give one of them")
     pool = active_pool(data)
-    if is_frame and y is None and all(given is None or isinstance(given, str) for given in (weights, offset)):
+    if is_frame and y is None and all(given is None or isinstance(given, str) for given in (weights, offset, trials)):
         kept = _parquet_of(data)
         if kept is not None:
             only = [str(name) for name in data.columns]
-            return parquet_source(kept, label, weights, offset=offset, only=only, selection=selection, pool=pool)
+            return parquet_source(kept, label, weights, roles=roles, only=only, selection=selection, pool=pool)
     names = [str(name) for name in data.columns] if is_frame else [f"x{d}" for d in range(data.shape[1])]
     beside: dict[str, Any] = {}
     if y is not None:
@@ -143,12 +144,15 @@ def dask_source(data: Any, roles: Roles, selection: Selection | None = None) -> 
         beside["weight"], weights = weights, "weight"
     if offset is not None and not isinstance(offset, str):
         beside[OFFSET], offset = offset, OFFSET
+    if trials is not None and not isinstance(trials, str):
+        beside[TRIALS], trials = trials, TRIALS
     for name in beside:
         if name in names:
             raise DataError(f"data has a column {name!r} beside the one given; rename it, or name it as label")
     empty = _frame(_meta(data), names, {name: _meta(other) for name, other in beside.items()}, 0)
     schema = pa.Schema.from_pandas(empty, preserve_index=False)
-    columns = chosen_columns(schema, label, weights, None, selection, offset=offset)
+    named = replace(roles, offset=offset, trials=trials)
+    columns = chosen_columns(schema, label, weights, None, selection, roles=named)
     if is_frame:  # no more than is needed
         data = data[[column for column in data.columns if str(column) in columns.names]]
         names = [str(name) for name in data.columns]
@@ -156,11 +160,13 @@ def dask_source(data: Any, roles: Roles, selection: Selection | None = None) -> 
     others = {name: partitions_beside(other, data, len(frames), name) for name, other in beside.items()}
     labels = others.get(columns.label) or partitions(data[[label]])
     texts = partitions(data[list(columns.text)]) if columns.text else [None] * len(labels)
-    surveys = compute(*[delayed(_survey)(part, columns.label, own) for part, own in zip(labels, texts, strict=True)])
-    found: dict[Any, None] = {}
-    any(add_labels(found, own) for _, own, _ in surveys)
-    columns = columns.with_levels(own for _, _, own in surveys)
-    lengths = tuple(n_rows for n_rows, _, _ in surveys)
+    weighed = [None] * len(labels) if weights is None else others.get(weights) or partitions(data[[weights]])
+    parts_of = zip(labels, texts, weighed, strict=True)
+    surveys = compute(*[delayed(_survey)(part, columns.label, text, own) for part, text, own in parts_of])
+    found: Found = {}
+    any(add_labels(found, own) for _, own, _, _ in surveys)
+    columns = columns.with_levels(own for _, _, own, _ in surveys)
+    lengths, zero = tuple(n for n, *_ in surveys), any(zero for *_, zero in surveys)
     if not sum(lengths):
         raise DataError("data is an empty collection; it needs at least one row")
     if beside or not is_frame:
@@ -168,8 +174,8 @@ def dask_source(data: Any, roles: Roles, selection: Selection | None = None) -> 
             delayed(_frame)(frame, names, {name: parts[i] for name, parts in others.items()}, i)
             for i, frame in enumerate(frames)
         ]
-    columns = columns.with_classes(found)
-    return DaskSource(kept_tables(frames, columns.names, sum(lengths), pool), lengths, columns, pool)
+    columns = columns.with_classes(found, roles.positive)
+    return DaskSource(kept_tables(frames, columns.names, sum(lengths), pool), lengths, columns, pool, zero)
 
 
 def _meta(collection: Any) -> Any:
@@ -190,11 +196,14 @@ def _frame(rows: Any, names: list[str], beside: dict[str, Any], number: int) -> 
     return frame
 
 
-def _survey(part: Any, label: str, text: pd.DataFrame | None) -> tuple[int, pa.Array, dict[str, Seen]]:
-    """Return the number of rows of a partition, its distinct labels, and what it tells of columns of text."""
+def _survey(
+    part: Any, label: str, text: pd.DataFrame | None, weights: Any
+) -> tuple[int, pa.Array, dict[str, Seen], bool]:
+    """Return the rows of a partition, its distinct labels, what it tells of text, and whether some weights are 0."""
     frame = part if isinstance(part, pd.DataFrame) else pd.DataFrame({label: getattr(part, "array", part)})
     own = {} if text is None else survey(as_table(text), map(str, text.columns))
-    return len(frame), pa.chunked_array(as_table(frame).column(label)).unique(), own
+    zero = weights is not None and bool((np.asarray(weights) == 0).any())
+    return len(frame), pa.chunked_array(as_table(frame).column(label)).unique(), own, zero
 
 
 def partitions(collection: Any) -> list[Delayed]:

@@ -24,7 +24,15 @@ import pyarrow.parquet as pq
 from bayescore.data.passes.cutter import block_rows
 from bayescore.data.passes.tasks import Division, Pool
 from bayescore.data.passes.threads import available_cores
-from bayescore.data.sources.columns import Columns, ColumnSource, add_labels, chosen_columns, survey
+from bayescore.data.sources.columns import (
+    Columns,
+    ColumnSource,
+    Found,
+    add_labels,
+    chosen_columns,
+    survey,
+    weightless,
+)
 from bayescore.data.sources.factors import Selection
 from bayescore.data.sources.roles import Roles
 from bayescore.data.sources.stores import Listing, in_advance, is_address, local_listing, remote_listing, retried
@@ -93,6 +101,7 @@ class ParquetSource(ColumnSource):
     files: tuple[File, ...]
     columns: Columns
     pool: Pool | None = None
+    zero_weights: bool = False
 
     @property
     def n_rows(self) -> int:
@@ -134,11 +143,11 @@ def path_source(data: str | Path, roles: Roles, selection: Selection | None = No
         )
     if roles.y is not None:
         raise DataError("y is given beside the path of a Parquet file; name the column of the labels as label")
-    for name, given in (("weights", roles.weights), ("offset", roles.offset)):
+    for name, given in (("weights", roles.weights), ("offset", roles.offset), ("trials", roles.trials)):
         if given is not None and not isinstance(given, str):
             raise DataError(f"{name} of a Parquet file must be the name of a column")
     listing = remote_listing(str(data)) if is_address(data) else local_listing(Path(data))
-    return parquet_source(listing, roles.label, roles.weights, offset=roles.offset, selection=selection)
+    return parquet_source(listing, roles.label, roles.weights, roles=roles, selection=selection)
 
 
 def parquet_source(
@@ -146,7 +155,7 @@ def parquet_source(
     label: str | None,
     weights: str | None,
     *,
-    offset: str | None = None,
+    roles: Roles | None = None,
     only: list[str] | None = None,
     selection: Selection | None = None,
     pool: Pool | None = None,
@@ -157,8 +166,10 @@ def parquet_source(
     ----------
     listing : Listing
         Which files.
-    label, weights, offset : str
-        Columns of the labels, the weights and the offsets.
+    label, weights : str
+        Columns of the labels and the weights.
+    roles : Roles, optional
+        Other columns, the label that is +1, and whether rows that miss something will be left out.
     only : list of str, optional
         Columns to read; all by default.
     selection : Selection, optional
@@ -190,20 +201,22 @@ def parquet_source(
     hive = {name: values for name, values in listing.hive.items() if name not in schema.names}
     for name, values in hive.items():
         schema = schema.append(pa.field(name, values.type))
-    columns = chosen_columns(schema, label, weights, only, selection, offset=offset)
+    columns = chosen_columns(schema, label, weights, only, selection, roles=roles)
     wanted = [name for name in hive if name in columns.names]
     files = tuple(
         File(file, rows, tuple((name, hive[name][i]) for name in wanted), listing.store)
         for i, (file, rows) in enumerate(zip(listing.paths, groups, strict=True))
     )
-    found: dict[Any, None] = {}
-    surveyed = [columns.label, *columns.text]
+    found: Found = {}
+    zero: list[bool] = []
+    surveyed = [columns.label, *columns.text, *([] if weights is None else [weights])]
     parts = (batch for f in files for batch in batches(f, surveyed, 1 << 20, threads=True, text=columns.text))
-    if not columns.text:
+    if not columns.text and weights is None:
         any(add_labels(found, batch.column(0)) for batch in parts)
     else:
-        columns = columns.with_levels(survey(batch, columns.text) for batch in _labelled(parts, found))
-    return ParquetSource(files, columns.with_classes(found), pool)
+        columns = columns.with_levels(survey(batch, columns.text) for batch in _labelled(parts, found, weights, zero))
+    positive = None if roles is None else roles.positive
+    return ParquetSource(files, columns.with_classes(found, positive), pool, any(zero))
 
 
 def _footer(store: Any, path: Any) -> tuple[pa.Schema, tuple[int, ...]]:
@@ -217,10 +230,13 @@ def _footer(store: Any, path: Any) -> tuple[pa.Schema, tuple[int, ...]]:
     return read() if store is None else retried(read, str(path))
 
 
-def _labelled(parts: Iterator[pa.RecordBatch], found: dict[Any, None]) -> Iterator[pa.RecordBatch]:
-    """Yield batches, the labels in their first column added to those found."""
+def _labelled(
+    parts: Iterator[pa.RecordBatch], found: Found, weights: str | None, zero: list[bool]
+) -> Iterator[pa.RecordBatch]:
+    """Yield batches, the labels in their first column added to those found, and whether they have weights of 0."""
     for batch in parts:
         add_labels(found, batch.column(0))
+        zero.append(weights is not None and weightless(batch.column(weights)))
         yield batch
 
 

@@ -3,9 +3,12 @@
 from dataclasses import dataclass, fields
 from typing import Any
 
-from bayescore.validation import check_alone
+from bayescore.validation import DataError, check_alone, check_choice
 
 OFFSET = "offset"  # what offsets are called that come as arrays
+TRIALS = "trials"
+MISSING = ("raise", "drop")
+COUNTS = (0, 1)  # labels of failures and successes
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,13 +23,37 @@ class Roles:
         Column of the labels.
     weights, offset : array or str, optional
         Weights and offsets of the rows, or the names of their columns.
+    trials : array or str, optional
+        Trials of each row, or the name of their column; the labels are then successes.
+    positive : label, optional
+        The label that is +1.
+    missing : "raise" or "drop"
+        What becomes of rows that miss something.
     """
 
     y: Any = None
     label: str | None = None
     weights: Any = None
     offset: Any = None
+    trials: Any = None
+    positive: Any = None
+    missing: str = "raise"
 
-    def check_none(self, what: str) -> None:
-        """Raise `DataError` if anything is given beside data, which are `what` and have their own."""
-        check_alone(what, **{field.name: getattr(self, field.name) for field in fields(self)})
+    def __post_init__(self) -> None:
+        check_choice(self.missing, "missing", MISSING)
+        if self.trials is not None and self.positive is not None:
+            raise DataError(
+                f"positive={self.positive!r} is given beside trials, of which successes are +1; leave it out"
+            )
+
+    @property
+    def drop(self) -> bool:
+        """Whether rows that miss something are left out."""
+        return self.missing == "drop"
+
+    def check_none(self, what: str, *allowed: str) -> None:
+        """Raise `DataError` if more than what is `allowed` is given beside data that are `what` and have their own."""
+        given = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in allowed}
+        if given.get("missing") == "raise":
+            del given["missing"]
+        check_alone(what, **given)

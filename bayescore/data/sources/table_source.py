@@ -1,7 +1,7 @@
 """Tables in memory (pandas, polars, Arrow) as sources."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,18 @@ import pyarrow as pa
 
 from bayescore.data.passes.cutter import block_rows
 from bayescore.data.passes.tasks import Division, slices
-from bayescore.data.sources.columns import Columns, ColumnSource, add_labels, chosen_columns, survey
+from bayescore.data.sources.blocks import labels_of
+from bayescore.data.sources.columns import (
+    Columns,
+    ColumnSource,
+    Found,
+    add_labels,
+    chosen_columns,
+    survey,
+    weightless,
+)
 from bayescore.data.sources.factors import Selection
-from bayescore.data.sources.roles import OFFSET, Roles
+from bayescore.data.sources.roles import OFFSET, TRIALS, Roles
 from bayescore.data.sources.tables import as_table
 from bayescore.types import WeightedData
 from bayescore.validation import DataError, check_offset, check_unmasked, check_weights, native
@@ -24,6 +33,7 @@ class TableSource(ColumnSource):
 
     table: pa.Table
     columns: Columns
+    zero_weights: bool = False
 
     @property
     def n_rows(self) -> int:
@@ -49,7 +59,7 @@ class TableSource(ColumnSource):
 
 def table_source(data: Any, roles: Roles, selection: Selection | None = None) -> TableSource:
     """Return a table as a source; see `bayescore.data.sources.as_source`."""
-    y, label, weights, offset = roles.y, roles.label, roles.weights, roles.offset
+    y, label, weights, offset, trials = roles.y, roles.label, roles.weights, roles.offset, roles.trials
     table = as_table(data)
     if isinstance(data, pd.DataFrame) and label is not None:
         label = str(label)  # as Arrow names the columns
@@ -65,16 +75,23 @@ def table_source(data: Any, roles: Roles, selection: Selection | None = None) ->
             )
         table = _appended(table, label, y, "y")
     if weights is not None and not isinstance(weights, str):
-        table = _appended(table, "weight", check_weights(weights, table.num_rows), "weights")
+        checked = check_weights(weights, table.num_rows, zero=True, drop=roles.drop)
+        table = _appended(table, "weight", checked, "weights")
         weights = "weight"
     if offset is not None and not isinstance(offset, str):
-        table = _appended(table, OFFSET, check_offset(offset, table.num_rows), "offset")
+        table = _appended(table, OFFSET, check_offset(offset, table.num_rows, drop=roles.drop), "offset")
         offset = OFFSET
-    columns = chosen_columns(table.schema, label, weights, None, selection, offset=offset)
-    found: dict[Any, None] = {}
+    if trials is not None and not isinstance(trials, str):
+        table, trials = _appended(table, TRIALS, trials, "trials"), TRIALS
+    named = replace(roles, offset=offset, trials=trials)
+    columns = chosen_columns(table.schema, label, weights, None, selection, roles=named)
+    found: Found = {}
     any(add_labels(found, chunk) for chunk in table.column(columns.label).chunks)
+    if y is not None and trials is None:
+        found = labels_of(y, table.num_rows)[1]  # which knows an order
     columns = columns.with_levels([survey(table, columns.text)])
-    return TableSource(table, columns.with_classes(found))
+    zero = weights is not None and weightless(table.column(weights))
+    return TableSource(table, columns.with_classes(found, roles.positive), zero)
 
 
 def _appended(table: pa.Table, column: str, values: Any, argument: str) -> pa.Table:
