@@ -244,7 +244,8 @@ class BlockStream(ABC, Generic[State]):
             raise ValueError
         for name in (name.removesuffix("_X") for name in arrays if name.endswith("_X")):
             rows = rows_from_arrays(name, arrays)
-            parts = {arrays[part].shape for part in arrays if part.startswith(f"{name}_") and part != f"{name}_X"}
+            offset = rows.y if rows.offset is None else rows.offset
+            parts = {part.shape for part in (rows.y, rows.weights, rows.index, offset)}
             if rows.X.shape != (len(rows.y), len(stream._design.names)) or len(parts) != 1:
                 raise ValueError
         stream._cutter = Cutter(check_integer(header["block_rows"], "block_rows", low=1))
