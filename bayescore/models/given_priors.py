@@ -42,7 +42,7 @@ def prior_of(given: Any, names: Sequence[str]) -> Prior:
     if not isinstance(given, Mapping):
         return check_prior(given)
     own = {str(name): _of_one(str(name), prior) for name, prior in given.items()}
-    own = {**own, OTHERS: own.pop(OTHERS, DEFAULT)}
+    own[OTHERS] = own.pop(OTHERS, DEFAULT)  # last, wherever it stood
     order, which = list(own), [len(own) - 1] * len(names)
     called = [(name, _LEVEL.sub("", name), _OTHER_WORD.get(name, name)) for name in names]
     for d, each in enumerate(called):  # a coefficient's own name counts first

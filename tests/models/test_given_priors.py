@@ -73,6 +73,8 @@ def test_names_of_coefficients_count_before_those_of_terms():
         np.testing.assert_array_equal(prior_of({one: Normal(0, 9)}, (other, "x0")).table(2)[1], [9.0, 4.0])
     with pytest.raises(ValueError, match="was made for 6 coefficients, and there are 2"):
         prior.table(2)
+    first = prior_of({"*": Cauchy(0, 2), **{name: own for name, own in GIVEN.items() if name != "*"}}, NAMES)
+    assert first == prior_of(GIVEN, NAMES)  # wherever "*" stands
     assert prior_of(prior, NAMES) is prior
     assert prior_of(None, NAMES) == Normal(0, 4)
 

@@ -343,7 +343,7 @@ def test_coef_is_beta_in_units_of_the_data(standardize, intercept):
 
 def test_priors_by_name_have_their_own_columns(core):
     """Of strong priors each rules its own coefficient, by every sampler that fits."""
-    prior = {"Intercept": bc.StudentT(3, 1.0, 1e-4), "x1": bc.Normal(2.0, 1e-3)}
+    prior = {"Intercept": bc.Normal(1.0, 1e-3), "x0": bc.StudentT(3), "x1": bc.Normal(2.0, 1e-3)}
     for sampler in ("nuts", "mala"):
         mean = quick(core, sampler=sampler, prior=prior).posterior["beta"].values.mean(axis=(0, 1))
         np.testing.assert_allclose(mean[[0, 2]], [1.0, 2.0], atol=0.01)
