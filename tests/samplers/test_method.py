@@ -36,8 +36,8 @@ def test_options_are_checked_and_the_rest_are_defaults():
 def test_a_sampler_by_augmentation_is_handed_signed_rows_and_the_prior_at_zero(monkeypatch):
     given = {}
 
-    def prepare(Z, weights, terms):
-        given.update(Z=Z, weights=weights, terms=terms)
+    def prepare(Z, weights, terms, shift):
+        given.update(Z=Z, weights=weights, terms=terms, shift=shift)
         return ()
 
     def advance(rng, theta, tuning, arguments, thin, iteration, draws, values, acceptance):
@@ -55,5 +55,6 @@ def test_a_sampler_by_augmentation_is_handed_signed_rows_and_the_prior_at_zero(m
     assert idata.posterior["beta"].shape == (4, 20, 2)
     np.testing.assert_array_equal(given["Z"], rows.Z)
     np.testing.assert_array_equal(given["weights"], rows.weights)
+    assert not len(given["shift"])
     np.testing.assert_allclose(given["terms"].gradient, [1.0 / 0.25, -2.0 / 9.0])  # precision times mean
     np.testing.assert_allclose(given["terms"].precision, np.diag([4.0, 1.0 / 9.0]))
