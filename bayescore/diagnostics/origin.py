@@ -12,13 +12,17 @@ All draws are held to Stein's identities of the density p that they are said to 
 for any matrix K; with K near the covariance, K mean(g) is how far the draws' mean is from p's, and the second, made
 symmetric and in units of sqrt(K_ii K_jj), by how much variances and correlations are off. All its entries are needed:
 K g = -(theta - m) of a normal p says nothing of correlations on the diagonal. Each may miss by `CLOSE` and by what
-Monte Carlo error explains. Draws that were not made by `sample`, whose prior is not known, must meet them with the
-prior left out: they are then the posterior under any prior that matters little.
+Monte Carlo error explains. Beside a wall, where a rare column separates rows, gradients are so steep that a few draws
+in ten thousand hold the identity up, K is far from the covariance, and K mean(g) says nothing of the mean: of draws
+that `sample` made, coordinates whose sd is not about sqrt(K_ii) are left to R-hat and ESS. Draws that were not made by
+`sample`, whose prior is not known, must meet all identities with the prior left out: they are then the posterior under
+any prior that matters little.
 
 Reference: Stein (1972), Proc. Sixth Berkeley Symp. 2, 583-602; Gorham and Mackey (2015), Measuring sample quality with
 Stein's method, NeurIPS.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,8 +43,10 @@ from bayescore.validation import DataError
 COPIED = 0.01  # share of points that may be met twice: continuous draws never are, but for rejected proposals
 _DENSITY = 1e-3  # nats by which that may differ; a shift by 0.01 sd in one coordinate shows
 _ROUNDING = 1e-9  # of the log density's own size
+_TINY = 1e-300  # sd of a constant coordinate
 _FLOOR = 1e-8  # of the prior's precision, relative to the data's: the sum is positive definite in floating point
 _STEIN_DRAWS = 1000  # whose gradients are computed: correlations are told to 0.03
+_NORMAL = 1.25  # factor between sd of draws and normal width up to which a coordinate is normal enough for the means
 
 
 @dataclass(frozen=True)
@@ -123,7 +129,8 @@ def miss(posterior: Posterior, core: Coreset, link: Likelihood, origin: Origin) 
     if draws[:, of_beta].size:
         K[of_beta, of_beta] = _scale(draws[:, of_beta], slope, core, link, K[of_beta, of_beta])
     shape = (len(posterior.draws), -1, len(names))
-    found = stein(draws.reshape(shape), gradients.reshape(shape), K, names)
+    most = _NORMAL if origin.told else math.inf
+    found = stein(draws.reshape(shape), gradients.reshape(shape), K, names, most=most)
     if not found:
         return ""
     if origin.prior is not None:
@@ -153,14 +160,19 @@ def _scale(draws: FloatArray, slope: FloatArray, core: Coreset, link: Likelihood
     return np.asarray(factor @ factor.T)
 
 
-def stein(chains: FloatArray, gradients: FloatArray, K: FloatArray, names: list[str]) -> str:
-    """Return how draws, shape (chain, draw, P), miss Stein's identities, given their log density's gradients."""
+def stein(chains: FloatArray, gradients: FloatArray, K: FloatArray, names: list[str], *, most: float = math.inf) -> str:
+    """Return how draws, shape (chain, draw, P), miss Stein's identities, given their log density's gradients.
+
+    Coordinates are left out whose sd differs from sqrt(K_ii) by more than the factor `most`.
+    """
     P, width = chains.shape[2], np.sqrt(np.diagonal(K))
     z, s = (chains - chains.mean(axis=(0, 1))) / width, gradients @ K / width
     flat_z, flat_s = z.reshape(-1, P), s.reshape(-1, P)
     n, quantile = len(flat_z), sidak_quantile(P + P * (P + 1) // 2)
     off = flat_s.mean(axis=0)
     excess = np.abs(off) - quantile * flat_s.std(axis=0, ddof=1) / np.sqrt(np.minimum(ess_mean(s), n)) - CLOSE
+    normal = np.abs(np.log(np.maximum(flat_z.std(axis=0, ddof=1), _TINY))) <= math.log(most)
+    excess[~normal] = -np.inf
     if (excess > 0.0).any():
         i = int(excess.argmax())
         return f"the mean of {names[i]!r} misses Stein's identity by {number(abs(off[i]), 2)} sd."
@@ -172,6 +184,7 @@ def stein(chains: FloatArray, gradients: FloatArray, K: FloatArray, names: list[
     size = np.minimum(ess_mean(z * s), n)
     gap = mean - K / np.outer(width, width)
     over = np.abs(gap) - quantile * np.sqrt(variance / np.minimum(size[:, None], size)) - CLOSE
+    over[~(normal[:, None] & normal)] = -np.inf
     if not (over > 0.0).any():
         return ""
     i, j = divmod(int(over.argmax()), P)
