@@ -250,8 +250,8 @@ def test_exact_draws_meet_steins_identities():
 
 
 def test_draws_beside_a_wall_are_those_of_the_posterior():
-    # four rows of 20,000 have x1, all of them positive: beyond the wall gradients hold Stein's identity up, where chains
-    # enter too rarely, at no cost for their means. Draws of another hand are refused for that.
+    # four rows of 20,000 have x1, all of them positive. Beyond that wall gradients hold Stein's identity up, where
+    # chains come too rarely, at no cost for their means. Draws of another hand are refused for that.
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.normal(size=20_000), np.arange(20_000) < 4])
     y = (rng.random(20_000) < 1.0 / (1.0 + np.exp(1.0 - X[:, 0]))) | (X[:, 1] > 0.0)
