@@ -1,5 +1,6 @@
 import dataclasses
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -88,5 +89,8 @@ def test_effects_are_in_units_of_the_data_and_priors_in_both(tmp_path):
     page = (tmp_path / "c.html").read_text(encoding="utf-8")
     assert "Left, test rows in 10 groups" in section(page, "fit")
     assert "design=core.design" in section(page, "reproduce")
+    turned = replace(core.take(slice(500)), classes=core.classes[::-1])
+    with pytest.raises(ValueError, match=r"test has the labels .* give the same positive="):
+        own.to_html(tmp_path / "c.html", idata, core, test=turned)
     with pytest.raises(ValueError, match="test has another design"):
         own.to_html(tmp_path / "c.html", idata, core, test=bc.full_data(X, y, intercept=True, progressbar=False))
