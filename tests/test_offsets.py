@@ -395,7 +395,7 @@ def test_columns_that_cannot_be_offsets(tmp_path):
 
 def test_formulas_take_the_offset_beside_them():
     with pytest.raises(ValueError, match=r"'offset\(exposure\)' is no term; name the column of offsets as offset="):
-        build(FRAME, formula="clicked ~ a + offset(exposure)")
+        bc.full_data(FRAME, formula="clicked ~ a + offset(exposure)", progressbar=False)
     told = {"formula": "clicked ~ a * b", "offset": "exposure", "progressbar": False}
     core = bc.full_data(FRAME[:500], **told)
     assert core.design.offset == "exposure"

@@ -245,7 +245,8 @@ def test_ordered_categoricals_and_booleans_go_by_their_order(tmp_path):
     assert bc.full_data(X, (Y == "no").astype(int), positive=0, **QUIET).classes == (1, 0)
 
 
-def test_the_command_line_takes_all_of_them(tmp_path, monkeypatch):
+@pytest.mark.filterwarnings("default:missing=")
+def test_the_command_line_takes_all_of_them(tmp_path, monkeypatch, capsys):
     from bayescore.cli import main
 
     monkeypatch.chdir(tmp_path)
@@ -253,7 +254,9 @@ def test_the_command_line_takes_all_of_them(tmp_path, monkeypatch):
     rows.to_parquet("rows.parquet")
     rows.assign(y=Y).to_parquet("labels.parquet")
     beside = ["--trials", "n", "--offset", "o", "--missing", "drop", "--quiet"]
-    assert main(["build", "rows.parquet", "--label", "s", *beside, "--size", "60", "--seed", "1", "-o", "core"]) == 0
+    made = ["--size", "60", "--seed", "1", "-o", "core"]
+    assert main(["build", "rows.parquet", "--label", "s", *beside, *made]) == 0
+    assert "missing='drop' left out 516 of 5,000 rows" in capsys.readouterr().err
     core = bc.read_coreset("core")
     assert (core.design.offset, core.classes, core.feature_names) == ("o", (0, 1), ("a", "b"))
     told = ["build", "labels.parquet", "--positive", "no", "--missing", "drop", "--formula", "y ~ a"]

@@ -10,7 +10,7 @@ not do, blocks are *canonical*: the rows are cut anew at multiples of a number o
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from typing import TypeVar
@@ -69,7 +69,11 @@ def map_stream(
                 yield threads.submit(_run, [block], start, function)
                 start += len(block)
 
-        yield from _in_order(futures(), 2 * cores)
+        try:
+            yield from _in_order(futures(), 2 * cores)
+        finally:
+            if isinstance(blocks, Generator):  # whatever it reads from is free again, after an error too
+                blocks.close()
 
 
 def _blas(step: int | None) -> AbstractContextManager[object]:

@@ -9,7 +9,7 @@ With a `distributed` client the cluster runs the passes; without one, bayescore'
 scheduler is set. Arithmetic is that of each worker's processor: workers of one kind give the same bits.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -158,11 +158,17 @@ def dask_source(data: Any, roles: Roles, selection: Selection | None = None) -> 
         names = [str(name) for name in data.columns]
     frames = partitions(data if is_frame else data.rechunk({1: -1}))
     others = {name: partitions_beside(other, data, len(frames), name) for name, other in beside.items()}
-    labels = others.get(columns.label) or partitions(data[[label]])
-    texts = partitions(data[list(columns.text)]) if columns.text else [None] * len(labels)
-    weighed = [None] * len(labels) if weights is None else others.get(weights) or partitions(data[[weights]])
-    parts_of = zip(labels, texts, weighed, strict=True)
-    surveys = compute(*[delayed(_survey)(part, columns.label, text, own) for part, text, own in parts_of])
+    wanted = dict.fromkeys([columns.label, *columns.text, *([] if weights is None else [weights])])
+    own = [name for name in wanted if name not in beside]
+    inside = partitions(data[own]) if own else [None] * len(frames)  # once for all of them
+    surveys = compute(
+        *[
+            delayed(_survey)(
+                part, {name: parts[i] for name, parts in others.items()}, columns.label, columns.text, weights
+            )
+            for i, part in enumerate(inside)
+        ]
+    )
     found: Found = {}
     any(add_labels(found, own) for _, own, _, _ in surveys)
     columns = columns.with_levels(own for _, _, own, _ in surveys)
@@ -197,13 +203,18 @@ def _frame(rows: Any, names: list[str], beside: dict[str, Any], number: int) -> 
 
 
 def _survey(
-    part: Any, label: str, text: pd.DataFrame | None, weights: Any
+    inside: pd.DataFrame | None, beside: dict[str, Any], label: str, text: Sequence[str], weights: str | None
 ) -> tuple[int, pa.Array, dict[str, Seen], bool]:
     """Return the rows of a partition, its distinct labels, what it tells of text, and whether some weights are 0."""
-    frame = part if isinstance(part, pd.DataFrame) else pd.DataFrame({label: getattr(part, "array", part)})
-    own = {} if text is None else survey(as_table(text), map(str, text.columns))
-    zero = weights is not None and bool((np.asarray(weights) == 0).any())
-    return len(frame), pa.chunked_array(as_table(frame).column(label)).unique(), own, zero
+
+    def column(name: str) -> Any:
+        found = beside[name] if inside is None or name in beside else inside[name]
+        return getattr(found, "array", found)
+
+    labels = as_table(pd.DataFrame({label: column(label)}))
+    own = survey(as_table(inside[list(text)]), text) if inside is not None and text else {}
+    zero = weights is not None and bool((np.asarray(column(weights)) == 0).any())
+    return labels.num_rows, pa.chunked_array(labels.column(label)).unique(), own, zero
 
 
 def partitions(collection: Any) -> list[Delayed]:

@@ -1,5 +1,6 @@
 import re
 
+import numpy as np
 import pytest
 
 from bayescore.diagnostics import compare
@@ -115,7 +116,8 @@ def test_page_tells_of_the_data(posterior, tmp_path):
               "center": None, "offset": "exposure"}  # fmt: skip
     about = {**CORESET, "label": "y", "classes": ["no", "yes"], "weight_total": 2.5e6, "design": design}
     idata = posterior(1, coreset=about)
-    idata["constant_data"]["y"] = ("row", [1] + [-1] * (CORESET["size"] - 1))
+    weights = idata["constant_data"]["weights"]
+    idata["constant_data"]["y"] = weights.copy(data=np.where(np.arange(len(weights)) == 0, 1, -1))
     compare({"x": idata}, posterior(0)).to_html(tmp_path / "r.html")
     shown = section((tmp_path / "r.html").read_text(encoding="utf-8"), "data")
     share = 100.0 / sum(range(1, CORESET["size"] + 1))
