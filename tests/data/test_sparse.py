@@ -82,7 +82,7 @@ def test_coresets_are_those_of_the_array_to_the_last_bit(method):
 
 def test_a_block_is_the_only_dense_part(monkeypatch):
     lengths = []
-    wide = sparse.random_array((5000, 1000), density=0.01, rng=np.random.default_rng(0), format="csr")
+    wide = sparse.csr_array(sparse.random(5000, 1000, density=0.01, random_state=0, format="csr"))
     whole = sparse.csr_array.toarray
 
     def noted(self, *arguments, **options):
