@@ -1,4 +1,5 @@
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,7 @@ def outputs(notebook: Any, kind: str) -> str:
 def test_runs(path: Path, data: str, kernel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     print(f"{path.name} {'on ' + COVTYPE.name if data == 'covtype' else 'as without data and network'}")
     monkeypatch.setenv("BAYESCORE_QUICK", "1")
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", str(os.cpu_count()))  # joblib warns where a container does not tell
     if data == "covtype":
         monkeypatch.setenv("BAYESCORE_COVTYPE", str(COVTYPE))
     else:
