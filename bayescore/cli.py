@@ -145,6 +145,7 @@ def certify(args: argparse.Namespace, console: Console) -> None:
 
     from bayescore.coresets.build import full_data
     from bayescore.data.coreset import read_coreset
+    from bayescore.data.sources.stores import without_keys
     from bayescore.diagnostics.certificate import certify as check
     from bayescore.diagnostics.report import write_certificate
     from bayescore.diagnostics.wording import number
@@ -174,8 +175,8 @@ def certify(args: argparse.Namespace, console: Console) -> None:
     console.print(table)
     console.print(repr(found))
     if args.output:
-        rows = re.sub(r"//[^/@]*@", "//", str(args.rows))  # no keys of a store
-        words = ["bayescore", "certify", str(args.posterior), str(args.core), rows, "--label", label]
+        words = ["bayescore", "certify", str(args.posterior), str(args.core), without_keys(str(args.rows))]
+        words += ["--label", label]
         for name, column in beside.items():
             words += [f"--{name}", column] if column and column != "raise" else []
         words += ["--test", str(args.test)] if args.test else []

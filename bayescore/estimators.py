@@ -161,10 +161,10 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _set_coefficients(self) -> None:
         design = self.coreset_.design
         mean = coefficients(self.idata_, "idata_")[0].mean(axis=(0, 1))
-        slopes, level = (mean[1:], mean[0]) if design.intercept else (mean, 0.0)
-        if design.center is not None:
-            slopes = slopes / np.asarray(design.scale)
-            level = level - float(slopes @ np.asarray(design.center))
+        raw = design.raw_coefficients(mean)
+        slopes, level = (raw[1:], raw[0]) if design.intercept else (raw, 0.0)
+        if design.center is not None and not design.intercept:
+            level = -float(slopes @ np.asarray(design.center))
         self.coef_ = slopes[None]
         self.intercept_ = np.array([level])
 

@@ -113,15 +113,6 @@ def batch_source(read: Read, schema: pa.Schema, roles: Roles, selection: Selecti
     return BatchSource(read, columns, first.n_rows, settled, first.zero_weights)
 
 
-def check_named(what: str, roles: Roles) -> None:
-    """Raise unless labels, weights and offsets are columns of the data, which are `what`."""
-    if roles.y is not None:
-        raise DataError(f"y is given beside {what}; name the column of the labels as label")
-    for name, given in (("weights", roles.weights), ("offset", roles.offset), ("trials", roles.trials)):
-        if given is not None and not isinstance(given, str):
-            raise DataError(f"{name} of {what} must be the name of a column")
-
-
 def is_instance(data: Any, module: str, name: str) -> bool:
     """Whether `data` is of a class of a module, which is not imported to know."""
     known = getattr(sys.modules.get(module), name, None)

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv as pc
 
-from bayescore.data.sources.batches import BatchSource, batch_source, check_named
+from bayescore.data.sources.batches import BatchSource, batch_source
 from bayescore.data.sources.factors import Selection
 from bayescore.data.sources.roles import Roles
 from bayescore.validation import DataError
@@ -44,7 +44,7 @@ def csv_source(data: str | Path, roles: Roles, selection: Selection | None = Non
         columns or labels that cannot be used.
     """
     path = Path(data)
-    check_named("a CSV file", roles)
+    roles.check_named("a CSV file")
     if not path.is_file():
         raise FileNotFoundError(f"data: no file {str(path)!r}")
     separator = _separator(path)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from bayescore.data.passes.cutter import MAX_BLOCK_ROWS
-from bayescore.data.sources.batches import batch_source, check_named, is_instance
+from bayescore.data.sources.batches import batch_source, is_instance
 from bayescore.data.sources.factors import Selection
 from bayescore.data.sources.parquet import parquet_source
 from bayescore.data.sources.roles import Roles
@@ -33,7 +33,7 @@ def dataset_source(data: Any, roles: Roles, selection: Selection | None = None) 
     DataError
         If its files, columns or labels cannot be used.
     """
-    check_named("a dataset", roles)
+    roles.check_named("a dataset")
     listing = _listing(data)
     if listing is not None:
         return parquet_source(listing, roles.label, roles.weights, roles=roles, selection=selection)

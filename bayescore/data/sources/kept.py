@@ -73,7 +73,7 @@ class Tally(NamedTuple):
     n_rows: int
 
 
-def tally(names: tuple[str, ...], drop: bool, rows: WeightedData) -> Tally:
+def _tally(names: tuple[str, ...], drop: bool, _start: int, rows: WeightedData) -> Tally:
     """Count the rows of a block, columns in the order features, label, weights, offset; check those that are kept."""
     kept = without_left_out(rows, drop=drop)
     if len(kept) and not np.isfinite(kept.X.sum()):
@@ -216,7 +216,3 @@ class _Stream:
     def place(self, row: int) -> str:  # noqa: ARG002
         """Say nothing: the row's number says it."""
         return ""
-
-
-def _tally(names: tuple[str, ...], drop: bool, _: int, rows: WeightedData) -> Tally:
-    return tally(names, drop, rows)

@@ -141,11 +141,7 @@ def path_source(data: str | Path, roles: Roles, selection: Selection | None = No
         raise DataError(
             f"data={str(data)!r} reads like a formula; give the rows as data and their labels as y or label"
         )
-    if roles.y is not None:
-        raise DataError("y is given beside the path of a Parquet file; name the column of the labels as label")
-    for name, given in (("weights", roles.weights), ("offset", roles.offset), ("trials", roles.trials)):
-        if given is not None and not isinstance(given, str):
-            raise DataError(f"{name} of a Parquet file must be the name of a column")
+    roles.check_named("the path of a Parquet file")
     listing = remote_listing(str(data)) if is_address(data) else local_listing(Path(data))
     return parquet_source(listing, roles.label, roles.weights, roles=roles, selection=selection)
 

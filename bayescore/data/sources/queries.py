@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from bayescore.data.passes.cutter import MAX_BLOCK_ROWS
-from bayescore.data.sources.batches import BatchSource, batch_source, check_named, is_instance
+from bayescore.data.sources.batches import BatchSource, batch_source, is_instance
 from bayescore.data.sources.factors import Selection
 from bayescore.data.sources.roles import Roles
 from bayescore.data.sources.tables import as_table
@@ -31,7 +31,7 @@ def lazy_source(data: Any, roles: Roles, selection: Selection | None = None) -> 
     TypeError
         If the installed polars gives no batches of a query.
     """
-    check_named("a LazyFrame", roles)
+    roles.check_named("a LazyFrame")
     if not hasattr(data, "collect_batches"):
         raise TypeError("data is a LazyFrame, and this polars cannot read one in batches; install polars>=1.34")
 
@@ -57,7 +57,7 @@ def relation_source(data: Any, roles: Roles, selection: Selection | None = None)
     DataError
         If the columns or labels cannot be used.
     """
-    check_named("a relation of DuckDB", roles)
+    roles.check_named("a relation of DuckDB")
 
     def read(columns: list[str]) -> Iterator[pa.RecordBatch]:
         quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)

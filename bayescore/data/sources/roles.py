@@ -51,6 +51,14 @@ class Roles:
         """Whether rows that miss something are left out."""
         return self.missing == "drop"
 
+    def check_named(self, what: str) -> None:
+        """Raise `DataError` unless labels, weights, offsets and trials are columns of the data, which are `what`."""
+        if self.y is not None:
+            raise DataError(f"y is given beside {what}; name the column of the labels as label")
+        for name, given in (("weights", self.weights), ("offset", self.offset), ("trials", self.trials)):
+            if given is not None and not isinstance(given, str):
+                raise DataError(f"{name} of {what} must be the name of a column")
+
     def check_none(self, what: str, *allowed: str) -> None:
         """Raise `DataError` if more than what is `allowed` is given beside data that are `what` and have their own."""
         given = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in allowed}

@@ -47,8 +47,13 @@ def is_address(data: Any) -> bool:
 
 
 def shown(address: str) -> str:
-    """Return an address without the keys that may stand in it."""
-    return re.sub(r"//[^/@]*@", "//", address.split("?")[0])
+    """Return an address without the keys that may stand in it, and without what follows a question mark."""
+    return without_keys(address.split("?")[0])
+
+
+def without_keys(address: str) -> str:
+    """Return an address without the keys that may stand before its host."""
+    return re.sub(r"//[^/@]*@", "//", address)
 
 
 def local_listing(path: Path) -> Listing:
