@@ -8,15 +8,19 @@ and accept with probability min(1, exp(log pi(theta') - log pi(theta) + (|xi|^2 
 xi' = -(xi + epsilon (L'g + L'g') / 2) is the noise of the way back. Invariant density: pi. During warm-up
 log epsilon follows the acceptance probability to 0.574, its best value in high dimension (Robbins-Monro).
 
+C = I is the sampler of Huggins et al. (2016); C = inverse Hessian at the mode mixes far better. Where rows are all but
+separated that is not enough: the density falls like a wall, a step from behind it lands far off time and again, and
+the scale at the mode is not that of the posterior. So L'g is cut to the length sqrt(D) + 3, which it has once in a
+thousand draws of a normal density, and warm-up blends C with the covariance of its own later draws.
+
 Here are a State with `init`, `step` and `adapt`, `advance`, which loops over them, and what the sampler declares; `run`
 makes chains of it. The log density is the posterior's compiled one: numba keeps no machine code of functions
-that are passed functions or generators, so it is bound here and the noise comes ready made. C = I is the
-sampler of Huggins et al. (2016); C = inverse Hessian at the mode mixes far better.
+that are passed functions or generators, so it is bound here and the noise comes ready made.
 
 References
 ----------
-Roberts and Tweedie (1996), Bernoulli 2; Haario, Saksman and Tamminen (2001), Bernoulli 7; Roberts and
-Rosenthal (1998), JRSS B 60.
+Roberts and Tweedie (1996), Bernoulli 2, the cut in section 1.4.2; Haario, Saksman and Tamminen (2001), Bernoulli 7;
+Roberts and Rosenthal (1998), JRSS B 60; Atchade (2006), Methodology and Computing in Applied Probability 8.
 """
 
 import math
@@ -35,6 +39,8 @@ from bayescore.types import FloatArray
 from bayescore.validation import check_choice
 
 TARGET = 0.574
+PRIOR_DRAWS = 10.0  # of warm-up for each column, that count as much as the scale at the mode
+AGAIN = 1.5  # times the draws, before the scale is estimated again
 
 
 class State(NamedTuple):
@@ -54,25 +60,33 @@ def init(theta: FloatArray, arguments: DensityArguments) -> State:
 
 
 @jit
+def _drift(factor: FloatArray, gradient: FloatArray, longest: float) -> FloatArray:
+    drift = linear.transposed_times(factor, gradient)
+    length = math.sqrt((drift * drift).sum())
+    return drift * (longest / length) if length > longest else drift
+
+
+@jit
 def step(
     noise: FloatArray,
     uniform: float,
     state: State,
     log_epsilon: float,
     factor: FloatArray,
+    longest: float,
     arguments: DensityArguments,
 ) -> tuple[State, float]:
     """Make one transition; return the new state and the acceptance probability.
 
     `noise`, shape (D,), is standard normal, `uniform` lies in [0, 1); `factor` is L, lower triangular, shape
-    (D, D); `arguments` belong to `log_density`.
+    (D, D), and `longest` what L'g is cut to; `arguments` belong to `log_density`.
     """
     epsilon = math.exp(log_epsilon)
-    drift = linear.transposed_times(factor, state.gradient)
+    drift = _drift(factor, state.gradient, longest)
     theta = state.theta + epsilon * linear.times(factor, noise + 0.5 * epsilon * drift)
     gradient = np.empty(theta.size)
     value = log_density(theta, gradient, *arguments)
-    back = noise + 0.5 * epsilon * (drift + linear.transposed_times(factor, gradient))
+    back = noise + 0.5 * epsilon * (drift + _drift(factor, gradient, longest))
     log_ratio = value - state.value + 0.5 * ((noise * noise).sum() - (back * back).sum())
     if not log_ratio > -math.inf:  # NaN too
         return state, 0.0
@@ -95,6 +109,7 @@ def _advance(
     theta: FloatArray,
     log_epsilon: float,
     factor: FloatArray,
+    longest: float,
     arguments: DensityArguments,
     iteration: int,
     draws: FloatArray,
@@ -106,7 +121,7 @@ def _advance(
     for i in range(len(draws)):
         total = 0.0
         for j in range(thin):
-            state, probability = step(normals[i, j], uniforms[i, j], state, log_epsilon, factor, arguments)
+            state, probability = step(normals[i, j], uniforms[i, j], state, log_epsilon, factor, longest, arguments)
             total += probability
             if iteration >= 0:
                 log_epsilon = adapt(log_epsilon, probability, iteration + i * thin + j)
@@ -126,6 +141,7 @@ def advance(
     draws: FloatArray,
     values: FloatArray,
     acceptance: FloatArray,
+    longest: float = math.inf,
 ) -> tuple[FloatArray, float]:
     """Fill `draws`, `values` and `acceptance` from `theta` on, `thin` transitions each.
 
@@ -135,7 +151,52 @@ def advance(
     n, n_features = draws.shape
     normals, uniforms = rng.standard_normal((n, thin, n_features)), rng.random((n, thin))
     factor, density = arguments
-    return _advance(normals, uniforms, theta, log_epsilon, factor, density, iteration, draws, values, acceptance)
+    return _advance(
+        normals, uniforms, theta, log_epsilon, factor, longest, density, iteration, draws, values, acceptance
+    )
+
+
+class Tuning(NamedTuple):
+    """What warm-up adapts: log epsilon and L; `warm`, shape (n, D), has its draws so far, `found` when L was."""
+
+    log_epsilon: float
+    factor: FloatArray
+    longest: float
+    warm: FloatArray
+    found: float
+
+    def rescaled(self, at_mode: FloatArray) -> "Tuning":
+        """Return this with L from the later half of the draws so far, if they are so many more that it pays."""
+        n, n_features = self.warm.shape
+        if n == 0 or n < AGAIN * self.found:
+            return self
+        late = self.warm[n // 2 :]
+        share = len(late) / (len(late) + PRIOR_DRAWS * n_features)
+        own = np.cov(late, rowvar=False, bias=True).reshape(n_features, n_features)
+        factor = np.linalg.cholesky(share * own + (1.0 - share) * at_mode @ at_mode.T)
+        return self._replace(factor=np.ascontiguousarray(factor), found=n)
+
+
+def advance_scaled(
+    rng: np.random.Generator,
+    theta: FloatArray,
+    tuning: Tuning,
+    arguments: tuple[FloatArray, DensityArguments],
+    thin: int,
+    iteration: int,
+    draws: FloatArray,
+    values: FloatArray,
+    acceptance: FloatArray,
+) -> tuple[FloatArray, Tuning]:
+    """Do what `advance` does, with L'g cut and L, at first that of `arguments`, adapted in warm-up."""
+    at_mode, density = arguments
+    own = tuning if iteration < 0 else tuning.rescaled(at_mode)
+    scaled = (own.factor, density)
+    theta, log_epsilon = advance(
+        rng, theta, own.log_epsilon, scaled, thin, iteration, draws, values, acceptance, own.longest
+    )
+    warm = own.warm if iteration < 0 else np.concatenate([own.warm, draws])
+    return theta, own._replace(log_epsilon=log_epsilon, warm=warm)
 
 
 def first_step_size(n_features: int) -> float:
@@ -144,19 +205,23 @@ def first_step_size(n_features: int) -> float:
 
 
 def prepare(request: Request) -> Prepared:
-    """Start chains around the mode, with C the inverse Hessian there, or the identity."""
+    """Start chains around the mode, with C the inverse Hessian there, to be adapted, or the identity, which stays."""
     target = request.target()
     starts, spread = request.starts(target)
-    log_epsilon = first_step_size(target.n_features)
+    n_features, factor = target.n_features, np.ascontiguousarray(spread)
+    first = Tuning(first_step_size(n_features), factor, math.sqrt(n_features) + 3.0, np.empty((0, n_features)), 0.0)
     if request.options["preconditioner"] == "identity":
-        log_epsilon += math.log(float(np.linalg.norm(spread, axis=1).min()))
-        spread = np.eye(target.n_features)
-    return Prepared((np.ascontiguousarray(spread), target.arguments()), starts, log_epsilon)
+        narrowest = math.log(float(np.linalg.norm(spread, axis=1).min()))
+        factor = np.eye(n_features)
+        first = Tuning(first.log_epsilon + narrowest, factor, math.inf, first.warm, math.inf)
+    thin = max(10, math.ceil(5.0 * n_features ** (1.0 / 3.0)))  # an independent draw takes some D^(1/3) transitions
+    return Prepared((factor, target.arguments()), starts, first, thin)
 
 
 def step_sizes(drawn: Draws) -> dict[str, FloatArray]:
     """Return epsilon of each chain, shape (chains, draws)."""
-    return {"step_size": np.repeat(np.exp(drawn.tuning)[:, None], drawn.theta.shape[1], axis=1)}
+    epsilon = np.exp([own.log_epsilon for own in drawn.tuning])
+    return {"step_size": np.repeat(epsilon[:, None], drawn.theta.shape[1], axis=1)}
 
 
 MALA = ChainSampler(
@@ -165,14 +230,14 @@ MALA = ChainSampler(
     priors=(Normal, MultivariateNormal, StudentT, Cauchy, Laplace),
     because="needs a density in closed form and cannot cross between spike and slab",
     options={
-        "thin": thinned(10),
+        "thin": thinned(None, "10, or 5 D^(1/3) if that is more"),
         "preconditioner": Option(
             "laplace",
             partial(check_choice, choices=("laplace", "identity")),
-            '"laplace", the inverse Hessian at the mode, or "identity", as Huggins et al.',
+            '"laplace", the inverse Hessian at the mode, adapted in warm-up, or "identity", as Huggins et al.',
         ),
     },
     prepare=prepare,
-    advance=advance,
+    advance=advance_scaled,
     statistics=step_sizes,
 )

@@ -111,12 +111,13 @@ class Prepared:
     """What chains start from.
 
     `arguments` are what a sampler's `advance` needs of the posterior, `starts` the first points, shape (chains, D),
-    and `tuning` what warm-up adapts, None if nothing.
+    `tuning` what warm-up adapts, None if nothing, and `thin` the transitions for each draw kept if none are asked for.
     """
 
     arguments: tuple[Any, ...]
     starts: FloatArray
     tuning: Any = None
+    thin: int = 1
 
 
 def _no_statistics(_drawn: Draws) -> dict[str, FloatArray]:
@@ -145,7 +146,8 @@ class ChainSampler(Sampler):
         """Return the draws of one chain from each start."""
         from bayescore.compat import inference_data  # ArviZ is slow to import, and builders do without it
 
-        ready, thin = self.prepare(request), request.options["thin"]
+        ready = self.prepare(request)
+        thin = request.options["thin"] or ready.thin
         drawn = run_chains(
             self,
             ready.arguments,
@@ -168,9 +170,14 @@ class ChainSampler(Sampler):
         )
 
 
-def thinned(default: int) -> Option:
-    """Return the option of how many transitions a draw is apart from the next."""
-    return Option(default, partial(check_integer, low=1), "transitions for each draw kept")
+def thinned(default: int | None, otherwise: str = "") -> Option:
+    """Return the option of how many transitions a draw is apart from the next; `otherwise` says what None means."""
+    about = f"transitions for each draw kept{otherwise and f'; None means {otherwise}'}"
+    return Option(default, partial(_at_least_one, or_none=default is None), about)
+
+
+def _at_least_one(value: Any, name: str, *, or_none: bool) -> int | None:
+    return None if value is None and or_none else check_integer(value, name, low=1)
 
 
 def augmentation(

@@ -3,6 +3,8 @@ import math
 import numpy as np
 import pytest
 
+import bayescore as bc
+from bayescore.diagnostics.draws import ess
 from bayescore.models.newton import find_map
 from bayescore.models.posterior import posterior
 from bayescore.models.priors import Normal
@@ -16,7 +18,8 @@ def target_of(link="logistic"):
     return posterior(rows, link, Normal(0, 2)), find_map(rows, link, Normal(0, 2))
 
 
-def test_step_satisfies_detailed_balance():
+@pytest.mark.parametrize("longest", [math.inf, 0.5])
+def test_step_satisfies_detailed_balance(longest):
     """pi(a) q(a -> b) min(1, r) = pi(b) q(b -> a) min(1, 1/r), with q written out from the definition."""
     target, mode = target_of()
     arguments, factor = target.arguments(), np.linalg.cholesky(mode.covariance)
@@ -25,15 +28,17 @@ def test_step_satisfies_detailed_balance():
     rng = np.random.default_rng(0)
 
     def log_q(a, b):
-        gap = b.theta - a.theta - 0.5 * epsilon**2 * covariance @ a.gradient
+        drift = factor.T @ a.gradient
+        drift *= min(1.0, longest / np.linalg.norm(drift))
+        gap = b.theta - a.theta - 0.5 * epsilon**2 * factor @ drift
         return -0.5 * gap @ np.linalg.solve(covariance, gap) / epsilon**2
 
     for _ in range(20):
         noise = rng.standard_normal(3)
-        there, probability = mala.step(noise, 0.0, here, math.log(epsilon), factor, arguments)
+        there, probability = mala.step(noise, 0.0, here, math.log(epsilon), factor, longest, arguments)
         ratio = there.value - here.value + log_q(there, here) - log_q(here, there)
         assert probability == pytest.approx(min(1.0, math.exp(ratio)), rel=1e-9)
-        stay, _ = mala.step(noise, 1.0 - 1e-12, here, math.log(epsilon), factor, arguments)
+        stay, _ = mala.step(noise, 1.0 - 1e-12, here, math.log(epsilon), factor, longest, arguments)
         assert (stay.theta == (here if probability < 1 else there).theta).all()
         here = there
 
@@ -41,7 +46,7 @@ def test_step_satisfies_detailed_balance():
 def test_a_proposal_without_density_is_rejected():
     target, mode = target_of()
     state = mala.init(mode.beta, target.arguments())
-    far, probability = mala.step(np.full(3, 1e200), 0.5, state, 300.0, np.eye(3), target.arguments())
+    far, probability = mala.step(np.full(3, 1e200), 0.5, state, 300.0, np.eye(3), math.inf, target.arguments())
     assert probability == 0.0
     assert (far.theta == state.theta).all()
 
@@ -51,6 +56,47 @@ def test_step_size_adapts_to_the_target_acceptance():
     drawn = chains(target, mode, cores=2, draws=2000, tune=500)
     assert drawn.acceptance_rate.mean() == pytest.approx(mala.TARGET, abs=0.05)
     assert (np.exp(drawn.tuning) > 0.5).all()
+
+
+def wall():
+    """Rows all but separated: one of four columns is never seen with y = -1."""
+    rng = np.random.default_rng(1)
+    X = np.column_stack([np.ones(400), rng.standard_normal((400, 2)), rng.random(400) < 0.1])
+    y = np.where((rng.random(400) < 0.5) | (X[:, 3] > 0), 1, -1)
+    return bc.full_data(X, y)
+
+
+def test_chains_leave_a_start_behind_a_wall():
+    """The gradient there throws proposals far beyond the posterior; without the cut a chain never moves."""
+    target = posterior(wall(), "logistic", Normal(0, 10))
+    mode = find_map(wall(), "logistic", Normal(0, 10))
+    start = mode.beta - np.array([0.0, 0.0, 0.0, 40.0])
+    left = {}
+    for longest in (math.inf, 5.0):
+        out = np.empty((200, 4)), np.empty(200), np.empty(200)
+        scale = mode.factor, target.arguments()
+        end, _ = mala.advance(np.random.default_rng(0), start, 0.1, scale, 10, -1, *out, longest=longest)
+        left[longest] = end[3] > 0.0
+    assert left == {math.inf: False, 5.0: True}
+
+
+def test_warm_up_finds_the_scale_of_its_draws():
+    true = np.diag([1.0, 2.0, 3.0, 4.0])
+    warm = np.random.default_rng(0).standard_normal((8000, 4)) @ true
+    first = mala.Tuning(0.0, np.eye(4), math.inf, warm, 0.0)
+    found = first.rescaled(np.eye(4))
+    np.testing.assert_allclose(found.factor, true, atol=0.15)  # three standard errors of the widest
+    assert found.rescaled(np.eye(4)) is found  # until there are half as many draws more
+    stuck = first._replace(warm=np.zeros((20, 4))).rescaled(np.eye(4))
+    np.testing.assert_allclose(stuck.factor, np.sqrt(0.8) * np.eye(4))  # 10 draws against 40
+
+
+def test_draws_beside_a_wall_are_many_and_wide():
+    """The slope that a wall bounds has 1.5 times the sd that the mode's curvature says."""
+    settings = {"prior": Normal(0, 10), "sampler": "mala", "draws": 2000, "random_seed": 3, "progressbar": False}
+    drawn = bc.sample(wall(), **settings).posterior["beta"].values
+    assert drawn[..., 3].std() > 1.3 * find_map(wall(), "logistic", Normal(0, 10)).sd[3]
+    assert ess(drawn, "bulk").min() > 400 < ess(drawn, "tail").min()
 
 
 def chains(target, mode, *, cores, draws=300, tune=100, seed=5, sampler=mala):

@@ -90,7 +90,7 @@ def _wrong_advance(normals, uniforms, theta, log_epsilon, factor, arguments, dra
     state = mala.init(theta, arguments)
     for i in range(len(draws)):
         for j in range(uniforms.shape[1]):
-            there, _ = mala.step(normals[i, j], -1.0, state, log_epsilon, factor, arguments)
+            there, _ = mala.step(normals[i, j], -1.0, state, log_epsilon, factor, math.inf, arguments)
             if uniforms[i, j] < math.exp(min(0.0, there.value - state.value)):
                 state = there
         draws[i] = state.theta
