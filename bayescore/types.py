@@ -131,8 +131,9 @@ class Design:
     """How raw features become the columns of a design matrix.
 
     Column d is (raw_d - center_d) / scale_d; with `intercept`, a column of ones stands first. `offset` is what the
-    known part of rows' linear predictors is called, None where they have none. A coreset and its posterior remember
-    their design, so that predictions take raw features.
+    known part of rows' linear predictors is called, None where they have none; `classes` are the two labels of the rows
+    that it was made for, the second +1. A coreset and its posterior remember their design, so that predictions take raw
+    features, and labels of other rows mean the same.
     """
 
     raw_names: tuple[str, ...]
@@ -140,6 +141,7 @@ class Design:
     center: tuple[float, ...] | None = None
     scale: tuple[float, ...] | None = None
     offset: str | None = field(default=None, kw_only=True)
+    classes: tuple[Any, Any] | None = field(default=None, kw_only=True, compare=False)  # says nothing of the columns
 
     @property
     def names(self) -> tuple[str, ...]:

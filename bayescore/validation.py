@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -336,12 +336,28 @@ def sorted_labels(found: Iterable[Any], name: str = "y") -> list[Any]:
     return sorted(labels, key=lambda label: (isinstance(label, str), label))
 
 
+class Classes(NamedTuple):
+    """The two labels where they are known beforehand, as of rows for a coreset that is there; the second is +1."""
+
+    negative: Any
+    positive: Any
+
+
 def two_classes(found: Iterable[Any], name: str = "y", positive: Any = None) -> tuple[Any, Any]:
     """Return the two labels, the second of which becomes +1: `positive`, or by default the second of the order.
 
-    That is the sorted one, or the order of an ordered categorical: `found` is then a mapping of labels to places.
+    That is the sorted one, or the order of an ordered categorical: `found` is then a mapping of labels to places. If
+    `positive` is the two `Classes`, no other label may be among those found, and one may be missing.
     """
     labels = sorted_labels(found, name)
+    if isinstance(positive, Classes):
+        other = [label for label in labels if label not in positive]
+        if other:
+            raise DataError(
+                f"{name} has the label {other[0]!r}, and the coreset was built with {positive.negative!r} and "
+                f"{positive.positive!r} (which is +1): give the same labels, of the same type"
+            )
+        return positive
     if isinstance(found, Mapping) and None not in found.values():
         labels.sort(key=lambda label: found[label])
     if len(labels) == 1:

@@ -207,7 +207,13 @@ def full_data(
 
     Models, samplers and comparisons take it as they take a coreset; it is also the door for weighted rows
     that were made elsewhere. The arguments are those of `build_coreset`, and for test rows `design`: with
-    ``design=core.design`` they get the coreset's formula, intercept, centers and scales in place of their own.
+    ``design=core.design`` they get the coreset's formula, intercept, centers and scales in place of their own, and
+    their labels mean what the coreset's do; one of the two may be missing.
+
+    Raises
+    ------
+    DataError, ValueError, TypeError
+        As `build_coreset` does, or if rows for a `design` have other columns, levels or labels.
     """
     link = _likelihood_of(data, likelihood)
     _check_design(data, intercept, standardize, formula)

@@ -7,7 +7,7 @@ R, SQL or pandas can use it as it is; everything else is JSON in the file's meta
 import html
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -36,7 +36,7 @@ class Coreset(WeightedData):
     X, y, weights, index, offset : arrays
         The rows, see `WeightedData`; X is the design matrix.
     design : Design
-        How X came from raw features.
+        How X came from raw features; it is given `classes`.
     classes : tuple
         The two labels as given; the second is +1.
     label : str
@@ -70,6 +70,7 @@ class Coreset(WeightedData):
         super().__post_init__()
         if (self.offset is None) != (self.design.offset is None):
             raise ValueError(f"rows have {'no' if self.offset is None else 'an'} offset, unlike their design")
+        object.__setattr__(self, "design", replace(self.design, classes=self.classes))  # for rows that follow it
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -318,6 +319,11 @@ def check_same_design(data: WeightedData, names: tuple[str, ...], design: Design
         )
     if not isinstance(data, Coreset):
         return
+    if design is not None and design.classes not in (None, data.classes):
+        raise DataError(
+            f"{argument} has the labels {data.classes}, the posterior {design.classes}, the second +1: build it with "
+            "full_data(..., design=core.design), or with the same positive="
+        )
     if data.feature_names != names:
         raise DataError(
             f"{argument} has the features {', '.join(data.feature_names[:5])}, the posterior {', '.join(names[:5])}; "

@@ -13,8 +13,8 @@ from bayescore.data.sources import has_named_columns
 from bayescore.data.sources.blocks import is_stream
 from bayescore.data.sources.factors import Levels, Selection, check_levels
 from bayescore.limits import MAX_LEVELS, MAX_LEVELS_NAMED
-from bayescore.types import Design
-from bayescore.validation import DataError, check_alone, warn
+from bayescore.types import Design, Source
+from bayescore.validation import Classes, DataError, check_alone, warn
 
 
 def open_designed(
@@ -83,6 +83,7 @@ def open_in(
     *,
     label: str | None = None,
     offset: Any = None,
+    positive: Any = None,
     progress: bool = False,
     whose: str = "the design",
     **beside: Any,
@@ -92,8 +93,8 @@ def open_in(
     Raises
     ------
     DataError
-        If they have other features than those of the design, levels that it does not know, or no offset where it has
-        one; that of a table is by default the column of its name.
+        If they have other features than those of the design, levels or labels that it does not know, or no offset where
+        it has one; that of a table is by default the column of its name.
     """
     selection = None
     if isinstance(design, FormulaDesign):
@@ -102,7 +103,17 @@ def open_in(
             label = _label(data, y, label, parsed(design.formula).response, design.formula)
     if offset is None and has_named_columns(data):
         offset = design.offset
-    opened = open_rows(data, y, label=label, offset=offset, progress=progress, selection=selection, **beside)
+    brings_labels = isinstance(data, Coreset | Source) or beside.get("trials") is not None
+    if positive is None and design.classes is not None and not brings_labels:
+        positive = Classes(*design.classes)
+    opened = open_rows(
+        data, y, label=label, offset=offset, positive=positive, progress=progress, selection=selection, **beside
+    )
+    if design.classes is not None and tuple(opened.source.classes) != tuple(design.classes):
+        raise DataError(
+            f"data has the labels {tuple(opened.source.classes)}, {whose} {tuple(design.classes)}, the second +1; give "
+            "the same positive="
+        )
     if (opened.design.offset is None) != (design.offset is None):
         raise DataError(
             f"offset is given, but {whose} had none; leave it out"

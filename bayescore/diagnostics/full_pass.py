@@ -7,8 +7,7 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.designed import open_in
 from bayescore.data.opened import Opened
 from bayescore.data.sources import Roles
-from bayescore.types import Source
-from bayescore.validation import DataError, two_classes
+from bayescore.validation import DataError
 
 
 def full_rows(core: Coreset, data: Any, y: Any, *, progress: bool, **beside: Any) -> Opened:
@@ -24,16 +23,12 @@ def full_rows(core: Coreset, data: Any, y: Any, *, progress: bool, **beside: Any
         Roles(y, **beside).check_none("a Coreset")
         if data.design != core.design:
             raise DataError("data has another design than the coreset; build both with the same intercept and scaling")
-        opened = Opened(data.as_source(), core.design, progress=progress)
-    else:
-        whose = "the coreset was built from"
-        if beside.get("trials") is None and not isinstance(data, Source) and two_classes(core.classes) != core.classes:
-            beside["positive"] = core.classes[1]
-        opened = open_in(core.design, data, y, progress=progress, whose=whose, **beside)
-    source = opened.source
-    if tuple(source.classes) != tuple(core.classes):
-        raise DataError(f"data has the labels {source.classes}, the coreset {core.classes}; give the data it came from")
-    return opened
+        if data.classes != core.classes:
+            raise DataError(
+                f"data has the labels {data.classes}, the coreset {core.classes}; give the data it came from"
+            )
+        return Opened(data.as_source(), core.design, progress=progress)
+    return open_in(core.design, data, y, progress=progress, whose="the coreset was built from", **beside)
 
 
 def check_weight(core: Coreset, weight: float) -> None:

@@ -101,6 +101,8 @@ class Posterior:
         problem = _damaged(self.name, "design")
         try:
             design = read_design(json_object(self.attrs["design"], problem))
+            classes = self.coreset.get("classes")
+            design = replace(design, classes=None if classes is None else tuple(classes))
             scaled = (len(design.names) - design.intercept,)
             fits = all(
                 part is None or np.shape(np.asarray(part, float)) == scaled for part in (design.center, design.scale)

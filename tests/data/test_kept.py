@@ -228,6 +228,45 @@ def test_the_positive_label_is_chosen(tmp_path):
     assert bc.read_coreset(tmp_path / "core.parquet").classes == ("yes", "no")
 
 
+@pytest.mark.filterwarnings("ignore:The inplace keyword", "ignore:no weights on these")
+def test_a_design_knows_what_labels_mean(tmp_path):
+    core = bc.build_coreset(X, Y, positive="no", size=60, random_state=0, **QUIET)
+    core.to_parquet(tmp_path / "core.parquet")
+    idata = bc.sample(core, sampler="mala", random_seed=0, **QUIET)
+    expected = np.where(Y == "no", 1, -1)
+    for design in (core.design, bc.read_coreset(tmp_path / "core.parquet").design):
+        for data in ((X, Y), (lambda: iter([(X[:9], Y[:9]), (X[9:], Y[9:])]),)):
+            test = bc.full_data(*data, design=design, **QUIET)
+            assert test.classes == core.classes == ("yes", "no")
+            np.testing.assert_array_equal(test.y, expected)
+    named = bc.build_coreset(FRAME[["a", "b", "y"]], label="y", positive="no", size=60, random_state=0, **QUIET)
+    for kind, data in kinds(FRAME[["a", "b", "y"]], tmp_path).items():
+        test = bc.full_data(data, label="y", design=named.design, **QUIET)
+        np.testing.assert_array_equal(test.y, expected, err_msg=kind)
+    check = bc.posterior_predictive(idata, bc.full_data(X, Y, design=core.design, **QUIET), random_state=0)
+    np.testing.assert_array_equal(check["observed_data"]["y"], Y == "no")
+    turned = bc.full_data(X, Y, **QUIET)
+    for refused in (bc.posterior_predictive, bc.log_likelihood):
+        with pytest.raises(DataError, match=r"data has the labels \('no', 'yes'\), the posterior \('yes', 'no'\)"):
+            refused(idata, turned)
+    with pytest.raises(DataError, match=r"test has the labels \('no', 'yes'\), the posterior \('yes', 'no'\)"):
+        bc.compare(idata, idata, test=turned)
+    with pytest.raises(DataError, match=r"data has the labels \('no', 'yes'\), the design \('yes', 'no'\)"):
+        bc.full_data(X, Y, design=core.design, positive="yes", **QUIET)
+
+
+def test_labels_unknown_to_a_design_are_told():
+    design = bc.build_coreset(X, Y, size=60, method="uniform", random_state=0, **QUIET).design
+    told = "y has the label 'perhaps', and the coreset was built with 'no' and 'yes'"
+    with pytest.raises(DataError, match=told):
+        bc.full_data(X, np.where(np.arange(N) == 7, "perhaps", Y), design=design, **QUIET)
+    with pytest.raises(DataError, match="y has the label False, and the coreset was built with 'no' and 'yes'"):
+        bc.full_data(X, Y == "yes", design=design, **QUIET)
+    for data in ((X[Y == "yes"], Y[Y == "yes"]), (lambda: iter([(X[Y == "yes"], Y[Y == "yes"])]),)):
+        with pytest.warns(UserWarning, match="have one label"):
+            assert (bc.full_data(*data, design=design, **QUIET).y == 1).all()  # one may be missing
+
+
 @pytest.mark.filterwarnings("ignore:The inplace keyword")
 def test_ordered_categoricals_and_booleans_go_by_their_order(tmp_path):
     labels = pd.Categorical(Y, categories=["unknown", "yes", "no"], ordered=True)

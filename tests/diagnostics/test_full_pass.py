@@ -40,7 +40,7 @@ def test_a_weight_off_by_a_millionth_is_told(core):
     ("change", "told"),
     [
         ({"data": X[:, :1]}, "data has the features x0, the coreset was built from x0, x1"),
-        ({"y": np.repeat([0, 1], 20)}, r"data has the labels \(0, 1\), the coreset \('no', 'yes'\)"),
+        ({"y": np.repeat([0, 1], 20)}, "y has the label 0, and the coreset was built with 'no' and 'yes'"),
         ({"data": bc.full_data(X, Y, progressbar=False), "y": None}, "another design than the coreset"),
         ({"data": bc.full_data(X, Y, **OPTIONS)}, "y is given, but data is a Coreset"),
     ],

@@ -25,6 +25,7 @@ from bayescore.data.sources.sparse import check_dense
 from bayescore.data.sources.tables import is_dask, is_table
 from bayescore.types import Design, FloatArray, LabelArray, WeightedData
 from bayescore.validation import (
+    Classes,
     DataError,
     check_aligned,
     check_finite,
@@ -346,7 +347,8 @@ def block_source(
     given = factory()
     if not isinstance(given, Iterable):
         raise TypeError(f"data() returned a {type(given).__name__}; return an iterator of blocks (X, y)")
-    intake, found = Intake(selection=selection, positive=positive), Fingerprint()
+    met = positive if isinstance(positive, Classes) else ()
+    intake, found = Intake(met=met, selection=selection, positive=positive), Fingerprint()
     for block in numbered(given):
         intake, rows = intake.take(*block)
         assert intake.names is not None

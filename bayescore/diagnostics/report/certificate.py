@@ -15,7 +15,7 @@ from bayescore.diagnostics.report import page, plots, tables
 from bayescore.diagnostics.results import CertificateData
 from bayescore.samplers.inference_data import Posterior, read_posterior
 from bayescore.types import WeightedData
-from bayescore.validation import DataError, whole_file
+from bayescore.validation import whole_file
 
 
 def write_certificate(
@@ -58,8 +58,6 @@ def write_certificate(
     posterior = read_posterior(idata, "idata")
     if test is not None:
         check_same_design(test, posterior.features, core.design, "test")
-        if isinstance(test, Coreset) and tuple(test.classes) != tuple(core.classes):
-            raise DataError(f"test has the labels {test.classes}, the coreset {core.classes}; give the same positive=")
     tables.check_certificate(certificate, posterior.features, "certificate")
     with whole_file(path) as partial:
         partial.write_text(

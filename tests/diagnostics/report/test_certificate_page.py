@@ -90,7 +90,7 @@ def test_effects_are_in_units_of_the_data_and_priors_in_both(tmp_path):
     assert "Left, test rows in 10 groups" in section(page, "fit")
     assert "design=core.design" in section(page, "reproduce")
     turned = replace(core.take(slice(500)), classes=core.classes[::-1])
-    with pytest.raises(ValueError, match=r"test has the labels .* give the same positive="):
+    with pytest.raises(ValueError, match=r"test has the labels .*, the posterior .* the same positive="):
         own.to_html(tmp_path / "c.html", idata, core, test=turned)
     with pytest.raises(ValueError, match="test has another design"):
         own.to_html(tmp_path / "c.html", idata, core, test=bc.full_data(X, y, intercept=True, progressbar=False))
