@@ -46,6 +46,9 @@ def loo_compare(
     *,
     label: str | None = None,
     weights: Any = None,
+    offset: Any = None,
+    trials: Any = None,
+    missing: str = "raise",
     max_draws: int = 500,
     progressbar: bool = True,
 ) -> pd.DataFrame:
@@ -56,8 +59,8 @@ def loo_compare(
     models : mapping of str to (InferenceData, Coreset)
         Posteriors and the coresets of `data` that they are of: other formulas, likelihoods or priors. Draws that
         `certify` corrected (``certificate.idata``) are taken as the full data's posterior, others are weighted.
-    data, y, label, weights
-        The full data, as given to `build_coreset`.
+    data, y, label, weights, offset, trials, missing
+        The full data, as given to `build_coreset`. With ``missing="drop"`` all models must use the same rows.
     max_draws : int
         Draws of each model that are used, evenly spaced.
     progressbar : bool
@@ -74,7 +77,7 @@ def loo_compare(
     Raises
     ------
     TypeError, DataError
-        If a posterior is not that of its coreset, or the coresets are not all of these data.
+        If a posterior is not that of its coreset, or the coresets are not all of these data, of the same rows.
 
     Warns
     -----
@@ -101,9 +104,9 @@ def loo_compare(
         model = loo_draws(str(name), *given, max_draws)
         designs.setdefault(model.core.design, []).append(model)
     groups = list(designs.values())
+    beside = {"label": label, "weights": weights, "offset": offset, "trials": trials, "missing": missing}
     opened = [
-        full_rows(group[0].core, data, y, label=label, weights=weights, progress=progressbar and group is groups[0])
-        for group in groups
+        full_rows(group[0].core, data, y, progress=progressbar and group is groups[0], **beside) for group in groups
     ]
     with one_blas_thread():
         sums = loo_pass(groups, opened)

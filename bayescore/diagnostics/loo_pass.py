@@ -15,7 +15,7 @@ from bayescore.coresets.draws.draw import Draw
 from bayescore.data.opened import Opened
 from bayescore.diagnostics.elpd import cumulants, left_out_of, rows_left_out
 from bayescore.diagnostics.loo_draws import LooDraws
-from bayescore.types import FloatArray, LabelArray, Likelihood, WeightedData
+from bayescore.types import FloatArray, IntArray, LabelArray, Likelihood, WeightedData
 from bayescore.validation import DataError
 
 
@@ -23,6 +23,7 @@ from bayescore.validation import DataError
 class _Block:
     """What some rows tell of the models of one design: c_n has shape (models, n)."""
 
+    index: IntArray
     labels: LabelArray
     weights: FloatArray
     log_likelihood: list[FloatArray]
@@ -47,7 +48,13 @@ def _of_block(models: Sequence[tuple[FloatArray, Likelihood]], start: int, block
     found = [cumulants(draws, block, link) for draws, link in models]
     totals, variance, first = zip(*found, strict=True)
     return _Block(
-        block.y, block.weights, list(totals), np.array(variance), np.array(first), rows_left_out(start, block)
+        block.index,
+        block.y,
+        block.weights,
+        list(totals),
+        np.array(variance),
+        np.array(first),
+        rows_left_out(start, block),
     )
 
 
@@ -71,8 +78,8 @@ def loo_pass(designs: list[list[LooDraws]], opened: list[Opened]) -> LooSums:
         one = blocks[0]
         if not all(_same_rows(one, other) for other in blocks[1:]):
             raise DataError(
-                "the models' designs take other rows of data; leave rows with missing values out before coresets are "
-                "built"
+                "the models' designs take other rows of data: with missing='drop' each leaves out what its own columns "
+                "miss; leave rows with missing values out before coresets are built"
             )
         first = np.concatenate([block.first for block in blocks])
         found = LooSums(
@@ -90,7 +97,7 @@ def loo_pass(designs: list[list[LooDraws]], opened: list[Opened]) -> LooSums:
 def _same_rows(one: _Block | None, other: _Block | None) -> bool:
     if one is None or other is None:
         return False
-    return np.array_equal(one.labels, other.labels) and np.array_equal(one.weights, other.weights)
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("index", "labels", "weights"))
 
 
 def _added(one: LooSums, other: LooSums) -> LooSums:

@@ -204,6 +204,12 @@ def test_nothing_is_said_where_nothing_is_missing():
         bc.full_data(np.where((np.arange(N) == 4)[:, None], np.inf, HOLES), Y, missing="drop", **QUIET)
 
 
+def test_blocks_cannot_drop_and_say_what_to_do():
+    for data, what in ((lambda: iter([(HOLES, Y)]), "a callable of blocks"), (iter([(HOLES, Y)]), "an iterator of bl")):
+        with pytest.raises(DataError, match=rf"missing='drop' is given, but data is {what}.*isnan\(X\)\.any\(axis=1\)"):
+            bc.build_coreset(data, method="aggregate", missing="drop", **QUIET)
+
+
 # --- which label is +1 ---------------------------------------------------------------------------------------
 
 

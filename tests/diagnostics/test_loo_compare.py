@@ -158,6 +158,36 @@ def test_draws_far_from_the_full_posterior_have_no_elpd():
         bc.loo(*posteriors["bad"], frame, **QUIET)
 
 
+@pytest.mark.filterwarnings("ignore:missing='drop'")
+def test_rows_with_missing_values_are_left_out_of_all_models_alike():
+    frame = table(600, 5)
+    holes = frame.assign(b=frame["b"].where(np.arange(600) % 7 != 0))
+    formulas = {"both": "y ~ a + b", "product": "y ~ a * b", "one": "y ~ a"}
+    models = {}
+    for name, formula in formulas.items():
+        core = bc.full_data(holes, formula=formula, missing="drop", **QUIET)
+        models[name] = sampled(core), core
+    one = models.pop("one")
+    found = bc.loo_compare(models, holes, missing="drop", **QUIET)
+    expected = bc.loo_compare(models, holes.dropna(), **QUIET)
+    pd.testing.assert_frame_equal(found, expected, rtol=1e-9)
+    with pytest.raises(DataError, match="take other rows of data: with missing='drop' each leaves out"):
+        bc.loo_compare({**models, "one": one}, holes, missing="drop", **QUIET)
+    with pytest.raises(DataError, match="column 'b' is missing or infinite"):
+        bc.loo_compare(models, holes, **QUIET)
+
+
+def test_offsets_and_trials_are_given_as_to_build_coreset():
+    frame = table(600, 5).assign(o=np.linspace(-0.5, 0.5, 600), n=3)
+    s, features = (frame["y"] == "yes") * 2, frame[["a", "b"]]
+    core = bc.full_data(features, s, trials=frame["n"], offset=frame["o"], **QUIET)
+    models = {name: (sampled(core, random_seed=seed), core) for name, seed in (("first", 1), ("second", 2))}
+    found = bc.loo_compare(models, features, s, trials=frame["n"], offset=frame["o"], **QUIET)
+    assert found["elpd_diff"].abs().max() < 1.0
+    with pytest.raises(DataError, match="offset='offset' is not a column"):
+        bc.loo_compare(models, features, s, trials=frame["n"], **QUIET)
+
+
 def test_bad_input_is_named(few):
     frame, models = few
     idata, rows = models["all"]

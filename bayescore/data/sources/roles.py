@@ -62,6 +62,9 @@ class Roles:
     def check_none(self, what: str, *allowed: str) -> None:
         """Raise `DataError` if more than what is `allowed` is given beside data that are `what` and have their own."""
         given = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in allowed}
-        if given.get("missing") == "raise":
-            del given["missing"]
-        check_alone(what, **given)
+        check_alone(what, **{name: value for name, value in given.items() if name != "missing"})
+        if self.drop:
+            raise DataError(
+                f"missing='drop' is given, but data is {what}: leave rows that miss something out where they are made, "
+                "of a block those of ~numpy.isnan(X).any(axis=1)"
+            )
