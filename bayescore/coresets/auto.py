@@ -6,14 +6,14 @@ from typing import Any, ClassVar
 from bayescore.coresets.aggregate import Aggregate
 from bayescore.coresets.calibrated import Calibrated
 from bayescore.coresets.merge_reduce import MergeReduce
-from bayescore.coresets.method import DEFAULT_SIZE, Built
+from bayescore.coresets.method import Built
 from bayescore.data.opened import Opened
 from bayescore.types import Likelihood
 
 
 @dataclass(frozen=True)
 class Auto(Calibrated):
-    """Merges identical rows where at most `size` (1000 for "auto") are distinct; else it calibrates.
+    """Merges identical rows where at most `size` are distinct (of "auto" 1000, or 20 a column); else it calibrates.
 
     Of an iterator, whose rows come once, it is `MergeReduce`. ``core.method`` says which. The options are those of
     `Calibrated`.
@@ -33,5 +33,5 @@ class Auto(Calibrated):
                     "once; leave it out"
                 )
             return MergeReduce().build(opened, size, seed, likelihood)
-        merged = Aggregate().within(opened, DEFAULT_SIZE if size is None else size)
+        merged = Aggregate().within(opened, self.draws(opened, size))
         return merged or Calibrated(**options).build(opened, size, seed, likelihood)

@@ -13,8 +13,10 @@ from functools import reduce
 from operator import add
 
 import numpy as np
+from scipy.sparse import issparse
 
 from bayescore.data.opened import Opened
+from bayescore.data.passes.nonzeros import add_gram, compact
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.models.density import DensityArguments, log_density, prior_terms
 from bayescore.models.likelihoods import check_likelihood
@@ -54,7 +56,10 @@ def likelihood_terms(beta: FloatArray, data: WeightedData, likelihood: Likelihoo
 
 
 def _wide_terms(beta: FloatArray, data: WeightedData, likelihood: Likelihood) -> Terms:
-    """Return `likelihood_terms` by BLAS, some rows at a time that stay in the cache: too few for its threads."""
+    """Return `likelihood_terms` by BLAS, some rows at a time that stay in the cache: too few for its threads.
+
+    Of rows of which most entries are 0 the Hessian is that of the others.
+    """
     value, gradient, precision = 0.0, np.zeros(len(beta)), np.zeros((len(beta), len(beta)))
     scratch = np.empty((min(len(data), WIDE_ROWS), len(beta)))
     with one_blas_thread():
@@ -64,6 +69,10 @@ def _wide_terms(beta: FloatArray, data: WeightedData, likelihood: Likelihood) ->
             log_p, score, curvature, _ = derivatives_of(part.shifted(signs * (rows @ beta)), likelihood)
             value += float(w @ log_p)
             gradient += (signs * w * score) @ rows
+            few = compact(rows)
+            if issparse(few):
+                add_gram(few, w * curvature, precision)
+                continue
             scaled = np.multiply(rows, np.sqrt(w * np.abs(curvature))[:, None], out=scratch[: len(rows)])
             precision += scaled.T @ scaled
             if (convex := curvature < 0.0).any():  # of a likelihood that is not log-concave
@@ -94,7 +103,7 @@ def log_likelihood_tiles(
     for start in range(0, len(data), step):
         rows = slice(start, start + step)
         Z = data.X[rows] * data.y[rows, None]
-        log_p, eta = Z @ moves, Z @ center
+        log_p, eta = compact(Z) @ moves, Z @ center
         if len(shift):
             eta += shift[rows]
         log_p_near(eta, likelihood, likelihood.near, log_p)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg.blas import dtrmm
+from scipy.sparse import issparse
 
 from bayescore.coresets.calibration.remainder import EQUAL_SHARE
 from bayescore.coresets.draws.fixed_size import (
@@ -28,6 +29,7 @@ from bayescore.coresets.draws.fixed_size import (
 )
 from bayescore.coresets.scores.row_scores import leverage_rows, predictors, score_rows
 from bayescore.data.opened import Opened
+from bayescore.data.passes.nonzeros import compact
 from bayescore.models.newton import Mode, cholesky_and_decrement, find_mode
 from bayescore.models.posterior import WIDE, Terms, full_terms, posterior, prior_part
 from bayescore.models.priors import Prior
@@ -71,16 +73,17 @@ class PosteriorScale:
 
         To second order E[theta] - mode = L sum_n w_n l'''_n |z_n L|^2 (z_n L) / 2 (Tierney and Kadane 1986).
         """
-        return np.asarray(self.look(block).third * (block.Z @ self.factor).T)
+        return np.asarray(self.look(block).third * (compact(block.Z) @ self.factor).T)
 
 
 def _squared_lengths(X: FloatArray, factor: FloatArray) -> FloatArray:
-    """Return abs(xL)^2 of rows, shape (n,), by BLAS: half the work for a lower triangular L."""
+    """Return abs(xL)^2 of rows, shape (n,), by BLAS: half the work for a lower triangular L, less for rows of zeros."""
     triangular, L = not np.triu(factor, 1).any(), np.asfortranarray(factor)
     out = np.empty(len(X))
     for start in range(0, len(X), _STRETCH):
-        rows = X[start : start + _STRETCH]
-        white = dtrmm(1.0, L, rows.T, lower=1, trans_a=1).T if triangular else rows @ factor
+        rows = compact(X[start : start + _STRETCH])
+        by_blas = triangular and not issparse(rows)
+        white = dtrmm(1.0, L, rows.T, lower=1, trans_a=1).T if by_blas else rows @ factor
         out[start : start + _STRETCH] = np.vecdot(white, white)
     return out
 
@@ -162,6 +165,9 @@ def by_size(opened: Opened) -> Probability:
     """
     squares = np.maximum(opened.scan.squares, np.finfo(float).tiny)
     share = 0.5 / opened.scan.weight_total
+    if len(squares) >= WIDE:
+        each = 0.5 / (squares * len(squares))
+        return lambda block: np.minimum(block.weights * (block.X**2 @ each), 1.0) + block.weights * share
     scaled = np.diag(np.sqrt(0.5 / (squares * len(squares))))
     return lambda block: leverage_rows(block.X, block.y, block.weights, scaled) + block.weights * share
 

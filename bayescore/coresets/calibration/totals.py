@@ -22,6 +22,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from bayescore.coresets.calibration.pilot import PosteriorScale
+from bayescore.data.passes.nonzeros import compact
 from bayescore.models.posterior import Terms
 from bayescore.types import FloatArray, IntArray, WeightedData
 
@@ -81,13 +82,14 @@ class Totals:
         """Return the shares of rows."""
         white = self.white
         Z = rows.Z
-        eta, W = rows.shifted(Z @ white.theta), Z @ white.factor
+        few = compact(Z)
+        eta, W = rows.shifted(Z @ white.theta), few @ white.factor
         score = rows.weights * white.likelihood.score(eta)
         curvature = rows.weights * white.likelihood.curvature(eta)
         i, j, factor = self._entries()
         return Groups(
             scores=(score[:, None] * W).T,
-            marginals=curvature * ((Z @ self.marginal) ** 2).T,
+            marginals=curvature * ((few @ self.marginal) ** 2).T,
             forms=W.T[i] * (curvature * W.T)[j] * factor[:, None],
             pulls=white.pulls(rows),
             level=(self.level * rows.weights * white.likelihood.log_p(eta))[None],

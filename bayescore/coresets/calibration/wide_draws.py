@@ -19,7 +19,9 @@ import math
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+from scipy.sparse import issparse
 
+from bayescore.data.passes.nonzeros import compact
 from bayescore.data.passes.threads import available_cores
 from bayescore.models.posterior import TargetDensity, log_priors
 from bayescore.types import FloatArray
@@ -52,22 +54,25 @@ class _Density:
 
     def __init__(self, target: TargetDensity, mode: FloatArray, scale: FloatArray) -> None:
         self.target, self.mode, self.scale = target, mode, scale
-        self.eta, self.rows = target.rows.shifted(target.Z @ mode), target.Z @ scale
+        few = compact(target.Z)
+        self.sparse = issparse(few)  # rows that have few entries stay as they are, and the points are moved back
+        self.eta, self.rows = target.rows.shifted(target.Z @ mode), few if self.sparse else few @ scale
 
     def at(self, u: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the log density at points, shape (S, D), and its gradients, shape (S, D)."""
-        value, slope = log_priors(self.mode + u @ self.scale.T, self.target.prior)
-        gradient = slope @ self.scale
+        moves = u @ self.scale.T
+        value, slope = log_priors(self.mode + moves, self.target.prior)
+        gradient = slope if self.sparse else slope @ self.scale
         for begin in range(0, len(self.rows), _ROWS):
             cut = slice(begin, begin + _ROWS)
             rows, w = self.rows[cut], self.target.weights[cut]
-            eta = self.eta[cut] + u @ rows.T
+            eta = self.eta[cut] + (np.ascontiguousarray((rows @ moves.T).T) if self.sparse else u @ rows.T)
             log_p = np.empty_like(eta)
             self.target.likelihood.rows(eta.ravel(), log_p.ravel())  # eta becomes the score
             value += log_p @ w
             eta *= w
             gradient += eta @ rows
-        return value, gradient
+        return value, gradient @ self.scale if self.sparse else gradient
 
     def drawn(self, n_draws: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
         """Return draws, shape (n_draws, D), and the log density there, shape (n_draws,)."""
