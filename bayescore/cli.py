@@ -76,7 +76,7 @@ def build(args: argparse.Namespace, console: Console) -> None:
         likelihood=args.likelihood,
         method=args.method,
         size=args.size,
-        **({} if args.prior is None else {"prior": parse_prior(args.prior)}),
+        **({} if args.prior is None else {"prior": parse_priors(args.prior)}),
         **({} if args.tolerance is None else {"tolerance": args.tolerance}),
         intercept=args.intercept,
         standardize=args.standardize,
@@ -280,7 +280,7 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--size", type=_size, default="auto", help="rows to draw, or auto (default: %(default)s)")
     p.add_argument("--tolerance", type=float, help="error that calibrated --size auto aims at, in sds (default: 0.05)")
-    p.add_argument("--prior", help="prior whose mode calibrated seeks (default: normal(0,4))")
+    p.add_argument("--prior", help="prior, or by name, whose mode calibrated seeks (default: normal(0,4))")
     p.add_argument("--intercept", action="store_true", help="add a column of ones")
     p.add_argument("--standardize", action="store_true", help="center and scale the columns")
     p.add_argument("-o", "--output", type=Path, required=True, help="Parquet file to write")

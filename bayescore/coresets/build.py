@@ -169,7 +169,7 @@ def build_opened(
         why = ", the rows of the data; full_data keeps them all"
         check_integer(size, "size", low=1, high=opened.source.n_rows, why=why)
     opened = _designed(opened, intercept, standardize)
-    built = method.build(opened, size, seed, likelihood)
+    built = method.named(opened.design.names).build(opened, size, seed, likelihood)
     if built.method.needs_overlap and opened.again:
         warn_if_separable(opened, built.rows, seed)
     elif built.method.needs_overlap:

@@ -25,8 +25,9 @@ rows, and passes over all of them only where that does not tell enough, or where
 it: whenever the rows can be read more than once.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -42,6 +43,7 @@ from bayescore.coresets.reducing import Anchored, Answered, Reduced, Reduction
 from bayescore.data.opened import Opened
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.sources import as_source
+from bayescore.models.given_priors import prior_of
 from bayescore.models.posterior import prior_part
 from bayescore.models.priors import SPIKE_AND_SLAB, Normal, Prior, check_prior
 from bayescore.types import Likelihood, WeightedData
@@ -93,9 +95,9 @@ class Calibrated(Anchored):
 
     Parameters
     ----------
-    prior : prior, default Normal(0, 4)
-        Prior under which the mode is sought; only the likelihood is calibrated, so that the coreset serves other priors
-        of like strength too.
+    prior : prior or dict of str to prior, default Normal(0, 4)
+        Prior under which the mode is sought, or priors by the names of coefficients or terms, as `sample` takes them;
+        only the likelihood is calibrated, so that the coreset serves other priors of like strength too.
     tolerance : float, default 0.05
         Error to aim at with ``size="auto"``, of means in posterior sds and of sds relatively; of correlations
         1.5 times that.
@@ -108,14 +110,16 @@ class Calibrated(Anchored):
     correlations too where the rows are enough for the whole Hessian: up to D = 21 at 20 D.
     """
 
-    prior: Prior | None = None
+    prior: Prior | Mapping[str, Prior] | None = None
     tolerance: float | None = None
 
     name: ClassVar[str] = "calibrated"
     size_options: ClassVar[tuple[str, ...]] = ("tolerance",)
 
     def __post_init__(self) -> None:
-        if self.prior is not None and check_prior(self.prior).family in (None, SPIKE_AND_SLAB):
+        by_name = isinstance(self.prior, Mapping)
+        prior = prior_of(self.prior, list(self.prior)) if by_name else self.prior
+        if prior is not None and check_prior(prior).family in (None, SPIKE_AND_SLAB):
             raise ValueError(
                 f"prior={self.prior} has more than one mode or no density in closed form; leave prior out: only the "
                 "likelihood is calibrated, and the coreset serves other priors"
@@ -125,8 +129,20 @@ class Calibrated(Anchored):
 
     @property
     def mode_prior(self) -> Prior:
-        """The prior given, or a weak one."""
+        """The prior given, or a weak one.
+
+        Raises
+        ------
+        ValueError
+            If it is given by names, and `named` has not told which columns have them.
+        """
+        if isinstance(self.prior, Mapping):
+            raise ValueError(f"prior={self.prior} goes by names, and rows of a stream have none yet; give one prior")
         return WEAK if self.prior is None else self.prior
+
+    def named(self, names: Sequence[str]) -> Self:
+        """Return the method with the prior of columns of these names."""
+        return replace(self, prior=prior_of(self.prior, names)) if isinstance(self.prior, Mapping) else self
 
     def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Built[CalibratedFacts]:
         """Draw and calibrate; warn where the errors to expect are far above the tolerance."""

@@ -1,11 +1,11 @@
 """Coresets by merge and reduce: one pass over a source or a stream that grows a tree (`tree`), and its answer."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from bayescore.coresets.calibrated import TOLERANCE
 from bayescore.coresets.calibration.drift import mode_error
@@ -144,6 +144,10 @@ class MergeReduce(Method):
         """The method of the nodes."""
         return self.reduce if isinstance(self.reduce, Reducing) else REDUCTIONS[self.reduce]()
 
+    def named(self, names: Sequence[str]) -> Self:
+        """Return the method, that of the nodes made for columns of these names."""
+        return replace(self, reduce=self.reduce.named(names)) if isinstance(self.reduce, Method) else self
+
     @property
     def needs_overlap(self) -> bool:
         """Whether the method of the nodes has a guarantee that separable labels void."""
@@ -163,6 +167,8 @@ class MergeReduce(Method):
 
     def reducer(self, size: int, likelihood: str) -> Reducer:
         """Return how the nodes of a tree for a coreset of `size` rows are reduced."""
+        if isinstance(self.method, Anchored):
+            _ = self.method.mode_prior  # which may go by names that a stream does not know
         return Reducer(self.method, NODE_FACTOR * size, likelihood, self.mu)
 
     def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Built[TreeFacts]:

@@ -5,9 +5,9 @@ rows with typed facts. Whoever adds one writes a file like `uniform` and a line 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from bayescore.data.opened import Opened
 from bayescore.types import Likelihood, WeightedData
@@ -112,6 +112,10 @@ class Method(ABC):
             return size
         default = max(DEFAULT_SIZE, ROWS_PER_COLUMN * opened.n_features)
         return min(opened.scan.n_rows, default) if opened.again else default
+
+    def named(self, names: Sequence[str]) -> Self:
+        """Return the method for columns of these names; only priors by name are told by it."""
+        return self
 
     @abstractmethod
     def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Built[Any]:
