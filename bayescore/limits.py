@@ -78,3 +78,9 @@ posterior sds, from rounding (measured, 5 columns: 0.02 sd at 4e14, 2 sd at 4e18
 
 MAX_OFFSET = 1e4
 """Size of an offset up to which likelihoods are finite (`types.Likelihood`); more is an exposure, not its logarithm."""
+
+GROUP_BYTES = 400
+"""Bytes, about, that a level of a grouping factor takes while levels are learnt, looked up and written."""
+
+MAX_GROUPS_BYTES = 1 << 30
+"""Bytes that the levels of a grouping factor may take: 2.7 million groups."""

@@ -6,7 +6,7 @@ positive weights. Whatever takes one takes the others, so coresets compose.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
@@ -21,6 +21,8 @@ LabelArray = NDArray[np.int8]
 A = TypeVar("A", bound=NDArray[Any])
 
 NO_SHIFT: FloatArray = np.empty(0)  # what compiled kernels take where rows have no offsets
+
+NO_GROUP = -1  # code of a row that belongs to no group
 
 
 def read_only(array: A) -> A:
@@ -46,6 +48,9 @@ class WeightedData:
         Number of each row in the data that it comes from.
     offset : array, shape (n,), optional
         Known part o_n of each row's linear predictor, x_n . beta + o_n.
+    group : int64 array, shape (n, F), optional
+        Group of each row for each of F grouping factors: the place of its level in the factor's `Grouping`. `NO_GROUP`
+        for a row that belongs to none, as pseudo-rows of a coreset may; data have no such rows.
     """
 
     X: FloatArray
@@ -53,9 +58,10 @@ class WeightedData:
     weights: FloatArray
     index: IntArray
     offset: FloatArray | None = field(default=None, kw_only=True)
+    group: IntArray | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        for name in ("X", "y", "weights", "index", "offset"):
+        for name in ("X", "y", "weights", "index", "offset", "group"):
             if (array := getattr(self, name)) is not None:
                 object.__setattr__(self, name, read_only(array))
 
@@ -85,10 +91,11 @@ class WeightedData:
 
     @property
     def signed(self) -> "WeightedData":
-        """The signed rows, and their offsets, as rows whose labels are all +1."""
+        """The signed rows, their offsets and groups, as rows whose labels are all +1."""
         positive = np.ones(len(self), dtype=np.int8)
         offset = None if self.offset is None else self.shift
-        return WeightedData(np.ascontiguousarray(self.Z), positive, self.weights, self.index, offset=offset)
+        Z = np.ascontiguousarray(self.Z)
+        return WeightedData(Z, positive, self.weights, self.index, offset=offset, group=self.group)
 
     def mirrored(self, sign: int) -> Self:
         """Return the rows of which -beta is as likely as beta is of these, if `sign` is -1."""
@@ -97,8 +104,9 @@ class WeightedData:
     def take(self, which: NDArray[Any] | slice) -> Self:
         """Return the rows `which` (integers, a mask or a slice), in that order."""
         offset = None if self.offset is None else self.offset[which]
+        group = None if self.group is None else self.group[which]
         X, y, weights, index = self.X[which], self.y[which], self.weights[which], self.index[which]
-        return replace(self, X=X, y=y, weights=weights, index=index, offset=offset)
+        return replace(self, X=X, y=y, weights=weights, index=index, offset=offset, group=group)
 
     def with_weights(self, weights: FloatArray) -> Self:
         """Return the same rows with other weights, shape (n,)."""
@@ -113,6 +121,7 @@ def stack(parts: Sequence[WeightedData]) -> WeightedData:
         np.concatenate([part.weights for part in parts]),
         np.concatenate([part.index for part in parts]),
         offset=None if parts[0].offset is None else np.concatenate([part.offset for part in parts]),
+        group=None if parts[0].group is None else np.concatenate([part.group for part in parts]),
     )
 
 
@@ -127,13 +136,36 @@ def _scale(raw: FloatArray, center: FloatArray, scale: FloatArray, design: Float
 
 
 @dataclass(frozen=True)
+class Grouping:
+    """A grouping factor: what tells the groups of rows apart whose effects a multilevel model draws from one prior.
+
+    Parameters
+    ----------
+    name : str
+        Name of its column.
+    levels : tuple
+        Its groups, text, whole numbers or booleans; codes are places in it.
+    effects : tuple of str
+        What varies by group: "1" for an intercept, else the column of the design matrix whose coefficient does.
+    """
+
+    name: str
+    levels: tuple[Any, ...]
+    effects: tuple[str, ...] = ("1",)
+
+    def __len__(self) -> int:
+        return len(self.levels)
+
+
+@dataclass(frozen=True)
 class Design:
     """How raw features become the columns of a design matrix.
 
     Column d is (raw_d - center_d) / scale_d; with `intercept`, a column of ones stands first. `offset` is what the
-    known part of rows' linear predictors is called, None where they have none; `classes` are the two labels of the rows
-    that it was made for, the second +1. A coreset and its posterior remember their design, so that predictions take raw
-    features, and labels of other rows mean the same.
+    known part of rows' linear predictors is called, None where they have none; `groups` are the grouping factors of
+    rows, in the order of their codes; `classes` are the two labels of the rows that it was made for, the second +1. A
+    coreset and its posterior remember their design, so that predictions take raw features, and labels of other rows mean
+    the same.
     """
 
     raw_names: tuple[str, ...]
@@ -142,6 +174,7 @@ class Design:
     scale: tuple[float, ...] | None = None
     offset: str | None = field(default=None, kw_only=True)
     classes: tuple[Any, Any] | None = field(default=None, kw_only=True, compare=False)  # says nothing of the columns
+    groups: tuple[Grouping, ...] = field(default=(), kw_only=True)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -191,7 +224,7 @@ class Design:
 
     def rows(self, block: WeightedData) -> WeightedData:
         """Return a block of raw features as rows of the design matrix."""
-        return WeightedData(self.transform(block.X), block.y, block.weights, block.index, offset=block.offset)
+        return replace(block, X=self.transform(block.X))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as plain JSON values."""
@@ -201,6 +234,7 @@ class Design:
             "center": None if self.center is None else list(self.center),
             "scale": None if self.scale is None else list(self.scale),
             **({} if self.offset is None else {"offset": self.offset}),
+            **({"groups": [asdict(grouping) for grouping in self.groups]} if self.groups else {}),
         }
 
     @classmethod
@@ -213,6 +247,9 @@ class Design:
             None if center is None else tuple(center),
             None if scale is None else tuple(scale),
             offset=fields.get("offset"),
+            groups=tuple(
+                Grouping(own["name"], tuple(own["levels"]), tuple(own["effects"])) for own in fields.get("groups", ())
+            ),
         )
 
 

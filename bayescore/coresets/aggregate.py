@@ -1,4 +1,4 @@
-"""Lossless coresets: identical rows with the same label (and offset) become one row of the sum of their weights.
+"""Lossless coresets: identical rows of one label, offset and group become one row of the sum of their weights.
 
 The posterior is exactly that of the full data. When to use it: discrete data, where it is the best coreset
 there is (the binary data of Huggins et al. 2016 at N = 1e6 have some 370 distinct rows).
@@ -77,7 +77,8 @@ class _TooManyError(Exception):
 def _group(block: WeightedData, salt: int, limit: float) -> tuple[WeightedData, NDArray[np.uint64]]:
     """Return a block's distinct rows in order, their weights added up, and hashes."""
     keys = np.empty((len(block), 2), dtype=np.uint64)
-    columns = block.X if block.offset is None else np.column_stack([block.X, block.offset])
+    beside = [part for part in (block.offset, block.group) if part is not None]
+    columns: FloatArray = np.column_stack([block.X, *beside]) if beside else block.X  # codes are exact as floats
     hash_rows(columns, block.y, np.uint64(salt), keys)
     first, total = np.empty(len(block), dtype=np.int64), np.empty(len(block))
     count = group_rows(keys, block.weights, first, total)

@@ -32,6 +32,7 @@ def build_coreset(
     trials: Any = None,
     positive: Any = None,
     missing: str = "raise",
+    groups: Any = None,
     formula: str | None = None,
     intercept: bool = False,
     standardize: bool = False,
@@ -87,8 +88,13 @@ def build_coreset(
     positive : label, optional
         The label that is +1.
     missing : {"raise", "drop"}
-        What becomes of rows that miss a feature, label, weight or offset: an error that counts them by column, or they
-        are left out, and a warning says how many.
+        What becomes of rows that miss a feature, label, weight, offset or group: an error that counts them by column,
+        or they are left out, and a warning says how many.
+    groups : str, array, list of str or dict, optional
+        Grouping factors, whose effects a multilevel model draws from one prior each: the name of a column, then
+        no feature, or an array of levels, text or whole numbers; several as a list of names or a dict of arrays. Rows
+        of the coreset keep the codes of their groups, ``core.group``, and ``core.groups`` has names and levels, which
+        are learnt in one pass. `"aggregate"` merges rows of one group only.
     formula : str, optional
         Label and terms in R's syntax, "clicked ~ age * device + log(price)", as `formulaic` reads it: interactions,
         ``C(x, Sum)``, ``I(x**2)``, ``center``, ``scale``, ``poly``, splines ``bs`` and ``cr``. Levels, centers and
@@ -149,6 +155,7 @@ def build_coreset(
         check_once(chosen, standardize)
     _check_design(data, intercept, standardize, formula)
     beside = {"weights": weights, "offset": offset, "trials": trials, "positive": positive, "missing": missing}
+    beside["groups"] = groups
     opened = open_designed(data, y, formula=formula, label=label, once=True, progress=progressbar, **beside)
     core = build_opened(opened, chosen, wanted, seed, link, intercept=intercept, standardize=standardize)
     return _of(data, core)
@@ -197,6 +204,7 @@ def full_data(
     trials: Any = None,
     positive: Any = None,
     missing: str = "raise",
+    groups: Any = None,
     formula: str | None = None,
     intercept: bool = False,
     standardize: bool = False,
@@ -218,6 +226,7 @@ def full_data(
     link = _likelihood_of(data, likelihood)
     _check_design(data, intercept, standardize, formula)
     beside = {"weights": weights, "offset": offset, "trials": trials, "positive": positive, "missing": missing}
+    beside["groups"] = groups
     if design is None:
         opened = open_designed(data, y, formula=formula, label=label, progress=progressbar, **beside)
         opened = _designed(opened, intercept, standardize)

@@ -1,5 +1,6 @@
 """What every builder ends with: checked names, and a `Coreset` of the rows that were chosen."""
 
+from dataclasses import fields
 from importlib.metadata import version
 from typing import Any
 
@@ -12,9 +13,15 @@ def check_names(design: Design, label: str, intercept: bool) -> None:
     """Raise if a column has a name that the coreset needs for one of its own."""
     if intercept and "intercept" in (*design.raw_names, label):
         raise DataError("intercept=True, but the data have a column 'intercept'; drop it or leave intercept=False")
-    for name in ("weight", label, *([] if design.offset is None else ["offset"])):
+    own = ("weight", label, *([] if design.offset is None else ["offset"]))
+    for name in own:
         if name in design.names:
             raise DataError(f"a feature is named {name!r}, as a column of the coreset's file; rename the feature")
+    for grouping in design.groups:
+        if grouping.name in (*own, *design.names):
+            raise DataError(
+                f"groups={grouping.name!r} has the name of a feature, or of a column of the coreset's file; rename it"
+            )
 
 
 def finish(rows: WeightedData, **about: Any) -> Coreset:
@@ -24,4 +31,5 @@ def finish(rows: WeightedData, **about: Any) -> Coreset:
             f"all {len(rows)} rows of the coreset have one label; the posterior will be driven by the prior: "
             "ask for a larger size"
         )
-    return Coreset(rows.X, rows.y, rows.weights, rows.index, offset=rows.offset, version=version("bayescore"), **about)
+    parts = {field.name: getattr(rows, field.name) for field in fields(WeightedData)}
+    return Coreset(**parts, version=version("bayescore"), **about)

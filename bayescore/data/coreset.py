@@ -1,7 +1,7 @@
 """`Coreset`: weighted rows that know what made them, and their Parquet file.
 
-The file holds the columns of the design matrix, the label as given, `weight`, and `offset` where rows have one, so that
-R, SQL or pandas can use it as it is; everything else is JSON in the file's metadata.
+The file holds the columns of the design matrix, the label as given, `weight`, `offset` where rows have one, and the
+columns of groups as factors, so that R, SQL or pandas can use it as it is; everything else is JSON in its metadata.
 """
 
 import html
@@ -20,7 +20,7 @@ from bayescore.data.checkpoint import Arrays, digest
 from bayescore.data.formulas.design import formula_of, read_design
 from bayescore.data.sources import ArraySource
 from bayescore.data.sources.parquet import CORESET_KEY
-from bayescore.types import Design, WeightedData, stack
+from bayescore.types import Design, Grouping, IntArray, WeightedData, stack
 from bayescore.validation import DataError, json_object, signed_labels, whole_file
 
 _INDEX_KEY = b"bayescore.index"
@@ -33,7 +33,7 @@ class Coreset(WeightedData):
 
     Parameters
     ----------
-    X, y, weights, index, offset : arrays
+    X, y, weights, index, offset, group : arrays
         The rows, see `WeightedData`; X is the design matrix.
     design : Design
         How X came from raw features; it is given `classes`.
@@ -70,12 +70,22 @@ class Coreset(WeightedData):
         super().__post_init__()
         if (self.offset is None) != (self.design.offset is None):
             raise ValueError(f"rows have {'no' if self.offset is None else 'an'} offset, unlike their design")
+        if (0 if self.group is None else self.group.shape[1]) != len(self.design.groups):
+            known = ", ".join(repr(grouping.name) for grouping in self.design.groups) or "none"
+            raise ValueError(
+                f"rows have {'no' if self.group is None else 'other'} groups; those of their design: {known}"
+            )
         object.__setattr__(self, "design", replace(self.design, classes=self.classes))  # for rows that follow it
 
     @property
     def feature_names(self) -> tuple[str, ...]:
         """Names of the columns of X."""
         return self.design.names
+
+    @property
+    def groups(self) -> tuple[Grouping, ...]:
+        """The grouping factors, in the order of the columns of `group`: their names, levels and effects."""
+        return self.design.groups
 
     @property
     def weight_ess(self) -> float:
@@ -85,12 +95,15 @@ class Coreset(WeightedData):
     def as_source(self) -> ArraySource:
         """Return the rows as a source of their own design."""
         beside = self.classes, self.label, self.design, self.index, self.offset
-        return ArraySource(self.X, self.y, self.weights, *beside)
+        return ArraySource(self.X, self.y, self.weights, *beside, group=self.group)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the design matrix, the label as given, `weight`, and `offset` if there is one, indexed by `index`."""
+        """Return the design matrix, the label as given, `weight`, `offset` and groups if any, indexed by `index`.
+
+        Groups are categoricals of all levels; a row that belongs to none has a missing one.
+        """
         frame = pd.DataFrame(self.X, columns=list(self.feature_names), index=pd.Index(self.index, name="row"))
-        own = ["weight"] if self.offset is None else ["weight", "offset"]
+        own = ["weight", *([] if self.offset is None else ["offset"]), *(grouping.name for grouping in self.groups)]
         if self.label in own:
             raise DataError(f"the label is named {self.label!r}, as the coreset's own column; rename the label")
         for name in (self.label, *own):
@@ -100,6 +113,9 @@ class Coreset(WeightedData):
         frame["weight"] = self.weights
         if self.offset is not None:
             frame["offset"] = self.offset
+        if self.group is not None:
+            for grouping, codes in zip(self.groups, self.group.T, strict=True):
+                frame[grouping.name] = pd.Categorical.from_codes(codes, pd.Index(grouping.levels))
         return frame
 
     def summary(self) -> dict[str, Any]:
@@ -121,12 +137,12 @@ class Coreset(WeightedData):
 
     @property
     def rows_digest(self) -> str:
-        """SHA-256 of rows, labels, weights and offsets: what a posterior depends on."""
+        """SHA-256 of rows, labels, weights, offsets and groups: what a posterior depends on."""
         return digest({}, self._arrays())
 
     def _arrays(self) -> Arrays:
-        known: Arrays = {"X": self.X, "y": self.y, "weights": self.weights}
-        return known if self.offset is None else {**known, "offset": self.offset}
+        known = ((name, getattr(self, name)) for name in ("X", "y", "weights", "offset", "group"))
+        return {name: array for name, array in known if array is not None}
 
     def _digest(self) -> str:
         return digest(self.summary(), {**self._arrays(), "index": self.index})
@@ -179,6 +195,7 @@ class Coreset(WeightedData):
             rows.weights,
             rows.index,
             offset=rows.offset,
+            group=rows.group,
             design=first.design,
             classes=first.classes,
             label=first.label,
@@ -205,6 +222,7 @@ class Coreset(WeightedData):
             ("weight ESS", f"{self.weight_ess:,.1f}"),
             ("label", f"{self.label}: {self.classes[0]!r} = -1, {self.classes[1]!r} = +1"),
             *([] if self.design.offset is None else [("offset", self.design.offset)]),
+            *(("group", f"{grouping.name} ({len(grouping):,} levels)") for grouping in self.groups),
             *((key, f"{value:.6g}" if isinstance(value, float) else str(value)) for key, value in shown.items()),
             *self._size_curve(),
             ("random_state", str(self.random_state)),
@@ -271,8 +289,9 @@ def read_coreset(path: str | Path) -> Coreset:
             np.frombuffer(metadata[_INDEX_KEY], dtype="<i8").astype(np.int64),
             **{**kept, "design": (design := read_design(about["design"])), "classes": classes},
             offset=None if design.offset is None else frame["offset"].to_numpy(dtype=np.float64),
+            group=_group_codes(frame, design),
         )
-        n_own = 2 if core.offset is None else 3
+        n_own = (2 if core.offset is None else 3) + len(core.groups)
         whole = table.num_columns == core.n_features + n_own and core._digest() == about["sha256"]
     except (
         KeyError,
@@ -286,6 +305,14 @@ def read_coreset(path: str | Path) -> Coreset:
     if not whole:
         raise changed
     return core
+
+
+def _group_codes(frame: pd.DataFrame, design: Design) -> IntArray | None:
+    """Return the codes of the groups in a coreset's file, shape (n, F)."""
+    if not design.groups:
+        return None
+    found = [pd.Categorical(frame[own.name], categories=list(own.levels)).codes for own in design.groups]
+    return np.stack(found, axis=1).astype(np.int64)
 
 
 def feature_names(data: WeightedData) -> tuple[str, ...]:

@@ -12,8 +12,9 @@ from bayescore.data.opened import Opened, open_rows
 from bayescore.data.sources import has_named_columns
 from bayescore.data.sources.blocks import is_stream
 from bayescore.data.sources.factors import Levels, Selection, check_levels
+from bayescore.data.sources.groups import Grouper, check_groupings
 from bayescore.limits import MAX_LEVELS, MAX_LEVELS_NAMED
-from bayescore.types import Design, Source
+from bayescore.types import Design, Source, WeightedData
 from bayescore.validation import Classes, DataError, check_alone, warn
 
 
@@ -55,6 +56,9 @@ def open_designed(
     else:
         selection = Selection()
     opened = open_rows(data, y, label=label, once=once, progress=progress, selection=selection, **beside)
+    if opened.again and not isinstance(data, WeightedData):
+        single = beside.get("trials") is None and beside.get("weights") is None
+        check_groupings(opened.design, opened.source.n_rows, single=single)
     levels: Levels = getattr(opened.rows, "levels", ())
     if formula is not None:
         for name, own in levels:
@@ -84,6 +88,8 @@ def open_in(
     label: str | None = None,
     offset: Any = None,
     positive: Any = None,
+    groups: Any = None,
+    new_groups: bool = False,
     progress: bool = False,
     whose: str = "the design",
     **beside: Any,
@@ -93,8 +99,9 @@ def open_in(
     Raises
     ------
     DataError
-        If they have other features than those of the design, levels or labels that it does not know, or no offset where
-        it has one; that of a table is by default the column of its name.
+        If they have other features than those of the design, levels or labels that it does not know, or no offset or
+        groups where it has some; those of a table are by default the columns of their names. With `new_groups` a group
+        that the design does not know is none: it has the code `NO_GROUP`.
     """
     selection = None
     if isinstance(design, FormulaDesign):
@@ -103,12 +110,22 @@ def open_in(
             label = _label(data, y, label, parsed(design.formula).response, design.formula)
     if offset is None and has_named_columns(data):
         offset = design.offset
+    factors = [grouping.name for grouping in design.groups]
+    if groups is None and has_named_columns(data):
+        groups = factors or None
+    if (groups is None) != (not factors):
+        known = ", ".join(map(repr, factors))
+        raise DataError(
+            f"groups is missing: {whose} has {known}; give the group of each row"
+            if factors
+            else f"groups is given, but {whose} has none; leave it out"
+        )
     brings_labels = isinstance(data, Coreset | Source) or beside.get("trials") is not None
     if positive is None and design.classes is not None and not brings_labels:
         positive = Classes(*design.classes)
-    opened = open_rows(
-        data, y, label=label, offset=offset, positive=positive, progress=progress, selection=selection, **beside
-    )
+    groupers = tuple(Grouper(grouping, new_groups) for grouping in design.groups) or None
+    beside |= {"offset": offset, "groups": groups, "groupers": groupers, "positive": positive}
+    opened = open_rows(data, y, label=label, progress=progress, selection=selection, **beside)
     if design.classes is not None and tuple(opened.source.classes) != tuple(design.classes):
         raise DataError(
             f"data has the labels {tuple(opened.source.classes)}, {whose} {tuple(design.classes)}, the second +1; give "

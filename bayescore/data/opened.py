@@ -195,7 +195,7 @@ class Opened:
 
     def through(self, design: Design) -> "Opened":
         """Return raw rows put through a design; what is known of them is kept, and passes go on counting."""
-        design = replace(design, offset=self.design.offset)
+        design = replace(design, offset=self.design.offset, groups=design.groups or self.design.groups)
         other = Opened(self.rows, design, progress=self.progress, block_rows=self._block_rows, cores=self.cores)
         other._passes = [self.n_passes]
         if "scan" in self.__dict__ and design.is_affine:

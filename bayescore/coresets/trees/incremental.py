@@ -257,10 +257,11 @@ class BlockStream(ABC, Generic[State]):
 
 def rows_to_arrays(name: str, rows: WeightedData) -> Arrays:
     """Return rows as arrays whose names begin with `name`."""
-    parts = {part: getattr(rows, part) for part in (*_PARTS, "offset")}
+    parts = {part: getattr(rows, part) for part in (*_PARTS, "offset", "group")}
     return {f"{name}_{part}": array for part, array in parts.items() if array is not None}
 
 
 def rows_from_arrays(name: str, arrays: Arrays) -> WeightedData:
     """Return the rows of `rows_to_arrays`."""
-    return WeightedData(*(arrays[f"{name}_{part}"] for part in _PARTS), offset=arrays.get(f"{name}_offset"))
+    offset, group = arrays.get(f"{name}_offset"), arrays.get(f"{name}_group")
+    return WeightedData(*(arrays[f"{name}_{part}"] for part in _PARTS), offset=offset, group=group)

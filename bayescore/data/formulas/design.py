@@ -72,7 +72,7 @@ class FormulaDesign(Design):
         DataError
             If a term cannot be computed, a level is not known, or a raw feature is missing.
         """
-        key = replace(self, intercept=False, center=None, scale=None)
+        key = replace(self, intercept=False, center=None, scale=None, offset=None, groups=())
         X = _compiled(key)(raw)
         return Design(self.columns, self.intercept, self.center, self.scale).transform(X)
 

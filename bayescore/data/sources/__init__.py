@@ -39,6 +39,7 @@ from bayescore.data.sources.blocks import BlockSource, callable_source, is_strea
 from bayescore.data.sources.csv_file import csv_source, is_csv
 from bayescore.data.sources.dataset import dataset_source, is_dataset
 from bayescore.data.sources.factors import Selection
+from bayescore.data.sources.groups import Grouper
 from bayescore.data.sources.kept import kept_source
 from bayescore.data.sources.parquet import path_source
 from bayescore.data.sources.queries import is_lazy, is_relation, lazy_source, relation_source
@@ -109,6 +110,8 @@ def as_source(
     trials: Any = None,
     positive: Any = None,
     missing: str = "raise",
+    groups: Any = None,
+    groupers: tuple[Grouper, ...] | None = None,
     selection: Selection | None = None,
 ) -> Source:
     """Turn `data` into a `Source` with the identity design.
@@ -135,6 +138,10 @@ def as_source(
         The label that is +1; by default the second in sorted order, of an ordered categorical the last.
     missing : {"raise", "drop"}
         Whether rows that miss something are an error or left out, with a warning.
+    groups : str, array, list of str or dict, optional
+        Grouping factors of the rows: the name of a column, or several; an array of levels, or a dict of them by name.
+    groupers : tuple of Grouper, optional
+        Those of them whose levels are known; by default they are learnt.
     selection : Selection, optional
         Which columns of tables are features; those of text then come as codes, and the source knows their `levels`.
         By default all are, and must be numbers.
@@ -149,8 +156,10 @@ def as_source(
     """
     if isinstance(y, str):
         raise DataError(f"y={y!r} is text; give the labels as y, or the name of their column as label={y!r}")
-    check_aligned(data=data, y=y, weights=weights, offset=offset, trials=trials)
-    roles = Roles(y, label, weights, offset, trials, positive, missing)
+    own = groups if isinstance(groups, dict) else {"": groups}
+    beside = {f"groups[{name!r}]" if name else "groups": column for name, column in own.items()}
+    check_aligned(data=data, y=y, weights=weights, offset=offset, trials=trials, **beside)
+    roles = Roles(y, label, weights, offset, trials, positive, missing, groups, groupers)
     source = _kind(data).open(data, roles, selection)
     left_out = trials is not None or roles.drop or getattr(source, "zero_weights", False)
     # blocks of a callable leave out themselves

@@ -1,6 +1,6 @@
 """Arrays in memory as sources, and weighted rows that are there already."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,10 +12,11 @@ from bayescore.data.passes.cutter import block_rows
 from bayescore.data.passes.tasks import Division, slices
 from bayescore.data.sources.blocks import as_counts, labels_of
 from bayescore.data.sources.factors import Selection
+from bayescore.data.sources.groups import GROUP, Given, coded, grouped, known_groupers
 from bayescore.data.sources.kept import check_counts, two_rows_each
 from bayescore.data.sources.roles import COUNTS, OFFSET, Roles
 from bayescore.data.sources.sparse import check_csr, check_dense, dense
-from bayescore.types import Design, FloatArray, IntArray, LabelArray, WeightedData
+from bayescore.types import NO_GROUP, Design, FloatArray, Grouping, IntArray, LabelArray, WeightedData
 from bayescore.validation import DataError, check_matrix, check_offset, check_weights, signed_labels, two_classes
 
 
@@ -32,6 +33,7 @@ class ArraySource:
     index: IntArray | None = None
     offset: FloatArray | None = None
     counts: FloatArray | None = None  # successes and trials, shape (2, n)
+    group: IntArray | None = None
 
     @property
     def zero_weights(self) -> bool:
@@ -53,7 +55,9 @@ class ArraySource:
         raw = np.ascontiguousarray(dense(self.X[cut]), dtype=np.float64)
         index = np.arange(low, high) if self.index is None else self.index[cut]
         offset = None if self.offset is None else self.offset[cut]
-        rows = WeightedData(raw, self.y[cut], np.ascontiguousarray(self.weights[cut]), index, offset=offset)
+        group = None if self.group is None else self.group[cut]
+        w = np.ascontiguousarray(self.weights[cut])
+        rows = WeightedData(raw, self.y[cut], w, index, offset=offset, group=group)
         yield rows if self.counts is None else two_rows_each(rows, *self.counts[:, cut])
 
     def blocks(self) -> Iterator[WeightedData]:
@@ -73,8 +77,14 @@ def unlabelled(X: Any, weights: Any = None, name: str = "X") -> ArraySource:
 
 def rows_source(data: WeightedData) -> ArraySource:
     """Return weighted rows as a source whose labels are -1 and +1."""
-    design = Design(tuple(f"x{j}" for j in range(data.n_features)), offset=None if data.offset is None else OFFSET)
-    return ArraySource(data.X, data.y, data.weights, (-1, 1), "y", design, data.index, data.offset)
+    names, offset = tuple(f"x{j}" for j in range(data.n_features)), None if data.offset is None else OFFSET
+    codes: Sequence[IntArray] = () if data.group is None else list(data.group.T)
+    groups = tuple(
+        Grouping(GROUP if len(codes) == 1 else f"{GROUP}{k}", tuple(range(own.max(initial=NO_GROUP) + 1)))
+        for k, own in enumerate(codes)
+    )
+    design = Design(names, offset=offset, groups=groups)
+    return ArraySource(data.X, data.y, data.weights, (-1, 1), "y", design, data.index, data.offset, group=data.group)
 
 
 def array_source(data: Any, roles: Roles, selection: Selection | None = None) -> ArraySource:  # noqa: ARG001
@@ -104,15 +114,25 @@ def array_source(data: Any, roles: Roles, selection: Selection | None = None) ->
         counts = np.stack([as_counts(roles.y, n_rows, "y"), as_counts(roles.trials, n_rows, "trials")])
         check_counts(counts[0], counts[1], ("y", "trials"), 0, drop=drop)
         y, classes = np.ones(n_rows, dtype=np.int8), COUNTS
+    given = Given.of(roles.groups, n_rows)
+    if given.names and given.columns is None:
+        raise DataError(f"groups={roles.groups!r} names a column, but data is an array; give the groups as an array")
+    groupers = known_groupers(roles.groupers, given.names) or grouped(given)
+    design = Design(
+        tuple(f"x{j}" for j in range(X.shape[1])),
+        offset=None if offset is None else OFFSET,
+        groups=tuple(by.grouping for by in groupers),
+    )
     return ArraySource(
         X=X,
         y=y,
         weights=unit if weights is None else check_weights(weights, n_rows, zero=True, drop=drop),
         classes=classes,
         label="y",
-        design=Design(tuple(f"x{j}" for j in range(X.shape[1])), offset=None if offset is None else OFFSET),
+        design=design,
         offset=None if offset is None else check_offset(offset, n_rows, drop=drop),
         counts=counts,
+        group=coded(given, groupers, drop=drop),
     )
 
 

@@ -90,7 +90,7 @@ class _First:
                 values, codes = coded(column)
                 y = np.array([order.get(value, 0) for value in values], dtype=np.int8)[codes]
                 self.labels, self.flipped = crc32(y.tobytes(), self.labels), crc32((-y).tobytes(), self.flipped)
-            yield survey(batch, columns.text)
+            yield survey(batch, columns.text, columns.new_groups)
 
 
 def batch_source(read: Read, schema: pa.Schema, roles: Roles, selection: Selection | None) -> BatchSource:
@@ -104,7 +104,8 @@ def batch_source(read: Read, schema: pa.Schema, roles: Roles, selection: Selecti
     columns = chosen_columns(schema, roles.label, roles.weights, None, selection, roles=roles)
     first = _First()
     weights = [] if columns.weights is None else [columns.weights]
-    columns = columns.with_levels(first.parts(read([columns.label, *columns.text, *weights]), columns))
+    wanted = [columns.label, *columns.text, *columns.new_groups, *weights]
+    columns = columns.with_levels(first.parts(read(wanted), columns))
     if not first.n_rows:
         raise DataError("data have no rows; at least one is needed")
     columns, settled = columns.with_classes(first.found, roles.positive), None

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from bayescore.data.passes.tiles import rows_of
 from bayescore.data.sources.factors import Levels, Seen, Selection, codes, combined, is_text, keeps_order, seen
+from bayescore.data.sources.groups import Given, Grouper, known_groupers, surveyed
 from bayescore.data.sources.kept import check_counts, two_rows_each
 from bayescore.data.sources.roles import COUNTS, Roles
 from bayescore.data.sources.tables import as_floats, as_numbers, as_table, check_numeric
-from bayescore.types import Design, LabelArray, WeightedData
+from bayescore.types import Design, Grouping, LabelArray, WeightedData
 from bayescore.validation import DataError, check_offset, check_weights, signed_labels, two_classes
 
 MANY = 6  # distinct labels after which the count no longer matters
@@ -23,7 +24,7 @@ MANY = 6  # distinct labels after which the count no longer matters
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of the features, the label, weights (1 if None) and offset, the two labels, and the levels of text.
+    """Names of the features, the label, weights (1 if None), offset and groups, the two labels, and levels.
 
     Features of text are read as codes, the places of their levels (`factors`).
     """
@@ -37,11 +38,13 @@ class Columns:
     offset: str | None = None
     trials: str | None = None
     drop: bool = False  # whether rows that miss something will be left out
+    groups: tuple[str, ...] = ()
+    groupers: tuple[Grouper, ...] = ()  # one for each of `groups`; none while a source learns their levels
 
     @property
     def names(self) -> list[str]:
         """All columns that are read."""
-        beside = (self.weights, self.offset, self.trials)
+        beside = (self.weights, self.offset, self.trials, *self.groups)
         return [*self.features, self.label, *(name for name in beside if name is not None)]
 
     def with_classes(self, found: Iterable[Any], positive: Any = None) -> Self:
@@ -59,9 +62,17 @@ class Columns:
             found = {label: places.get(label) for label in found if not pd.isna(label)}
         return replace(self, classes=two_classes(found, f"column {self.label!r}", positive))
 
+    @property
+    def new_groups(self) -> tuple[str, ...]:
+        """Grouping factors whose levels a source learns as it is opened."""
+        return () if self.groupers else self.groups
+
     def with_levels(self, parts: Iterable[dict[str, Seen]]) -> Self:
-        """Return the same columns with the levels of text, from what was seen of them in parts of the data."""
-        return replace(self, levels=(*self.levels, *combined(parts, self.text)), text=())
+        """Return the same columns with levels of text and groups, from what was seen of them in parts of the data."""
+        found = dict(combined(parts, self.text, self.new_groups))
+        groupers = self.groupers or tuple(Grouper(Grouping(name, found[name])) for name in self.groups)
+        text = tuple((name, found[name]) for name in self.text)
+        return replace(self, levels=(*self.levels, *text), text=(), groupers=groupers)
 
     def block(self, batch: pa.RecordBatch, start: int) -> WeightedData:
         """Return a batch as weighted rows; its first row stands at position `start` of the data.
@@ -80,12 +91,19 @@ class Columns:
         if self.offset is not None:
             where = f"offset (column {self.offset!r})"
             offset = check_offset(as_floats(batch.column(self.offset)), n_rows, where, start, drop=self.drop)
+        beside: dict[str, Any] = {"offset": offset}
+        if self.groups:
+            codes = [
+                by.codes(batch.column(name), start, drop=self.drop)
+                for name, by in zip(self.groups, self.groupers, strict=True)
+            ]
+            beside["group"] = np.stack(codes, axis=1)
         index = np.arange(start, start + n_rows)
         if self.trials is None:
-            return WeightedData(X, self._signs(batch.column(self.label), start), weights, index, offset=offset)
+            return WeightedData(X, self._signs(batch.column(self.label), start), weights, index, **beside)
         counts = as_floats(batch.column(self.label)), as_floats(batch.column(self.trials))
         check_counts(*counts, (f"column {self.label!r}", f"column {self.trials!r}"), start, drop=self.drop)
-        return two_rows_each(WeightedData(X, np.ones(n_rows, np.int8), weights, index, offset=offset), *counts)
+        return two_rows_each(WeightedData(X, np.ones(n_rows, np.int8), weights, index, **beside), *counts)
 
     def _columns(self, batch: pa.RecordBatch, start: int) -> list[NDArray[Any]]:
         levels = dict(self.levels)
@@ -129,7 +147,8 @@ class ColumnSource:
     @property
     def design(self) -> Design:
         """The identity design of the features."""
-        return Design(self.columns.features, offset=self.columns.offset)
+        groups = tuple(by.grouping for by in self.columns.groupers)
+        return Design(self.columns.features, offset=self.columns.offset, groups=groups)
 
     @property
     def levels(self) -> Levels:
@@ -170,7 +189,9 @@ def chosen_columns(
     if not label:
         raise DataError(f"label is missing: name the column of the labels; the columns are {listed}")
     offset, trials, drop = (None, None, False) if roles is None else (roles.offset, roles.trials, roles.drop)
+    groups = () if roles is None else Given.of(roles.groups, None).names
     named = {"label": label, "weights": weights, "offset": offset, "trials": trials}
+    named |= {f"groups[{k}]" if len(groups) > 1 else "groups": name for k, name in enumerate(groups)}
     for argument, name in named.items():
         if name is not None and name not in names:
             raise DataError(f"{argument}={name!r} is not a column of the data; the columns are {listed}")
@@ -185,6 +206,11 @@ def chosen_columns(
     features = tuple(name for name in (names if only is None else only) if name not in (*taken, *stored))
     if selection is not None and selection.names is not None:
         missing = [name for name in selection.names if name not in features]
+        if missing and missing[0] in groups:
+            raise DataError(
+                f"column {missing[0]!r} is a grouping factor and a feature too; leave one out, or give a copy of it "
+                "under another name"
+            )
         if missing:
             raise DataError(f"the data have no feature {missing[0]!r}; the columns are {listed}")
         features = selection.names
@@ -197,14 +223,17 @@ def chosen_columns(
         kind = schema.field(new[0]).type
         raise DataError(f"column {new[0]!r} is {kind}, and held numbers in the data of the design; convert it")
     numbers = tuple(name for name in features if name not in text | coded_names)
-    check_numeric(schema, (*numbers, *(name for name in taken if name != label or trials is not None)))
+    labels = () if trials is not None else (label,)
+    check_numeric(schema, (*numbers, *(name for name in taken if name not in (*labels, *groups))))
     learnt = tuple(name for name in features if name in text - coded_names)
-    return Columns(features, label, weights, levels=known, text=learnt, offset=offset, trials=trials, drop=drop)
+    columns = Columns(features, label, weights, levels=known, text=learnt, offset=offset, trials=trials, drop=drop)
+    return replace(columns, groups=groups, groupers=known_groupers(None if roles is None else roles.groupers, groups))
 
 
-def survey(batch: pa.Table | pa.RecordBatch, text: Iterable[str]) -> dict[str, Seen]:
-    """Return what rows tell of the levels of columns of text."""
-    return {name: seen(batch.column(name), ordered=keeps_order(batch.schema, name)) for name in text}
+def survey(batch: pa.Table | pa.RecordBatch, text: Iterable[str], groups: Iterable[str] = ()) -> dict[str, Seen]:
+    """Return what rows tell of the levels of columns of text, and of grouping factors."""
+    found = {name: seen(batch.column(name), ordered=keeps_order(batch.schema, name)) for name in text}
+    return found | surveyed(batch, groups)
 
 
 def _stored_index(schema: pa.Schema) -> list[str]:

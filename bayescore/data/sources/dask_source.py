@@ -26,6 +26,7 @@ from bayescore.data.passes.tasks import Division, Future, Part, Task
 from bayescore.data.sources.columns import Columns, ColumnSource, Found, add_labels, chosen_columns, survey
 from bayescore.data.sources.dask_tables import Partition, kept_tables
 from bayescore.data.sources.factors import Seen, Selection
+from bayescore.data.sources.groups import GROUP, surveyed
 from bayescore.data.sources.parquet import parquet_source
 from bayescore.data.sources.roles import OFFSET, TRIALS, Roles
 from bayescore.data.sources.stores import Listing, arrow_store, is_address, listing_of, local_listing, shown
@@ -130,7 +131,11 @@ def dask_source(data: Any, roles: Roles, selection: Selection | None = None) -> 
     if y is not None and label is not None:
         raise DataError(f"y and label={label!r} are both given; give one of them")
     pool = active_pool(data)
-    if is_frame and y is None and all(given is None or isinstance(given, str) for given in (weights, offset, trials)):
+    groups = roles.groups
+    if hasattr(groups, "__dask_graph__"):
+        groups = {str(getattr(groups, "name", None) or GROUP) if hasattr(groups, "to_frame") else GROUP: groups}
+    named = all(given is None or isinstance(given, str) for given in (weights, offset, trials))
+    if is_frame and y is None and named and not isinstance(groups, dict):
         kept = _parquet_of(data)
         if kept is not None:
             only = [str(name) for name in data.columns]
@@ -146,25 +151,28 @@ def dask_source(data: Any, roles: Roles, selection: Selection | None = None) -> 
         beside[OFFSET], offset = offset, OFFSET
     if trials is not None and not isinstance(trials, str):
         beside[TRIALS], trials = trials, TRIALS
+    if isinstance(groups, dict):
+        beside, groups = {**beside, **groups}, list(groups)
     for name in beside:
         if name in names:
             raise DataError(f"data has a column {name!r} beside the one given; rename it, or name it as label")
     empty = _frame(_meta(data), names, {name: _meta(other) for name, other in beside.items()}, 0)
     schema = pa.Schema.from_pandas(empty, preserve_index=False)
-    named = replace(roles, offset=offset, trials=trials)
-    columns = chosen_columns(schema, label, weights, None, selection, roles=named)
+    played = replace(roles, offset=offset, trials=trials, groups=groups)
+    columns = chosen_columns(schema, label, weights, None, selection, roles=played)
     if is_frame:  # no more than is needed
         data = data[[column for column in data.columns if str(column) in columns.names]]
         names = [str(name) for name in data.columns]
     frames = partitions(data if is_frame else data.rechunk({1: -1}))
     others = {name: partitions_beside(other, data, len(frames), name) for name, other in beside.items()}
-    wanted = dict.fromkeys([columns.label, *columns.text, *([] if weights is None else [weights])])
+    new = columns.new_groups
+    wanted = dict.fromkeys([columns.label, *columns.text, *new, *([] if weights is None else [weights])])
     own = [name for name in wanted if name not in beside]
     inside = partitions(data[own]) if own else [None] * len(frames)  # once for all of them
     surveys = compute(
         *[
             delayed(_survey)(
-                part, {name: parts[i] for name, parts in others.items()}, columns.label, columns.text, weights
+                part, {name: parts[i] for name, parts in others.items()}, columns.label, columns.text, new, weights
             )
             for i, part in enumerate(inside)
         ]
@@ -203,9 +211,14 @@ def _frame(rows: Any, names: list[str], beside: dict[str, Any], number: int) -> 
 
 
 def _survey(
-    inside: pd.DataFrame | None, beside: dict[str, Any], label: str, text: Sequence[str], weights: str | None
+    inside: pd.DataFrame | None,
+    beside: dict[str, Any],
+    label: str,
+    text: Sequence[str],
+    groups: Sequence[str],
+    weights: str | None,
 ) -> tuple[int, pa.Array, dict[str, Seen], bool]:
-    """Return the rows of a partition, its distinct labels, what it tells of text, and whether some weights are 0."""
+    """Return a partition's number of rows, its labels, levels of text and groups, and if some weigh nothing."""
 
     def column(name: str) -> Any:
         found = beside[name] if inside is None or name in beside else inside[name]
@@ -213,6 +226,7 @@ def _survey(
 
     labels = as_table(pd.DataFrame({label: column(label)}))
     own = survey(as_table(inside[list(text)]), text) if inside is not None and text else {}
+    own |= surveyed(as_table(pd.DataFrame({name: column(name) for name in groups})), groups) if groups else {}
     zero = weights is not None and bool((np.asarray(column(weights)) == 0).any())
     return labels.num_rows, pa.chunked_array(labels.column(label)).unique(), own, zero
 

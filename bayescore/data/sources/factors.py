@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from bayescore.limits import MAX_LEVELS_NAMED
+from bayescore.limits import GROUP_BYTES, MAX_GROUPS_BYTES, MAX_LEVELS_NAMED
 from bayescore.types import FloatArray
 from bayescore.validation import DataError, RowError, sorted_labels
 
@@ -131,8 +131,9 @@ def check_few(name: str, n_levels: int, limit: int) -> None:
     """Raise if a factor has too many levels."""
     if n_levels > limit:
         raise DataError(
-            f"{name} has more than {limit} levels; so many want group terms, which are not supported yet: merge levels "
-            "or drop it" + ("" if limit >= 1000 else ", or name it in a formula if it is a factor")
+            f"{name} has more than {limit} levels; so many want effects from one prior: name it as groups, or write "
+            "(1 | name) in a formula; else merge levels or drop it"
+            + ("" if limit >= 1000 else ", or name it in a formula if it is a factor")
         )
 
 
@@ -144,19 +145,31 @@ def check_levels(name: str, levels: Sequence[Any], limit: int) -> None:
         raise DataError(f"{name} has {found}; drop it")
 
 
-def combined(parts: Iterable[dict[str, Seen]], names: Iterable[str]) -> Levels:
-    """Return the levels of columns from what was seen of them in each part of the data.
+def check_memory(name: str, n_levels: int) -> None:
+    """Raise if the levels of a grouping factor take more memory than they may."""
+    if (size := n_levels * GROUP_BYTES) > MAX_GROUPS_BYTES:
+        raise DataError(
+            f"groups (column {name!r}) has {n_levels:,} levels or more, which take {size:,} bytes at {GROUP_BYTES} "
+            f"each, above the {MAX_GROUPS_BYTES:,} that they may: name a coarser column, or merge small groups"
+        )
+
+
+def combined(parts: Iterable[dict[str, Seen]], names: Iterable[str], groups: Iterable[str] = ()) -> Levels:
+    """Return the levels of columns, and of grouping factors, from what was seen of them in each part of the data.
 
     Raises
     ------
     DataError
         If they are too many for any design, or not alike.
     """
-    total = {name: Seen(frozenset(), None) for name in names}
+    names, groups = tuple(names), tuple(groups)
+    total = {name: Seen(frozenset(), None) for name in (*names, *groups)}
     for part in parts:
         total = {name: known + part[name] for name, known in total.items()}
-        for name, known in total.items():
-            check_few(f"column {name!r}", len(known.values), MAX_LEVELS_NAMED)
+        for name in names:
+            check_few(f"column {name!r}", len(total[name].values), MAX_LEVELS_NAMED)
+        for name in groups:
+            check_memory(name, len(total[name].values))
     return tuple((name, known.levels(name)) for name, known in total.items())
 
 

@@ -5,7 +5,7 @@ whatever source, and their numbers in the data stay what they were.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from bayescore.data.passes.map import map_pieces
 from bayescore.data.passes.tasks import Division, Piece, Pool, division_of
 from bayescore.data.passes.threads import available_cores
 from bayescore.data.sources.factors import Levels
+from bayescore.data.sources.groups import MISSING_GROUP
 from bayescore.types import Design, FloatArray, IntArray, Source, WeightedData
 from bayescore.validation import DataError, RowError, check_finite, warn
 
@@ -30,7 +31,7 @@ def two_rows_each(rows: WeightedData, successes: FloatArray, trials: FloatArray)
     counts = np.stack([successes, trials - successes], axis=1).ravel()
     unknown = np.isnan(counts)
     y = np.where(unknown, 0, np.tile([1, -1], len(rows))).astype(np.int8)
-    return WeightedData(twice.X, y, twice.weights * np.where(unknown, 0.0, counts), twice.index, offset=twice.offset)
+    return replace(twice, y=y, weights=twice.weights * np.where(unknown, 0.0, counts))
 
 
 def check_counts(successes: FloatArray, trials: FloatArray, names: tuple[str, str], start: int, *, drop: bool) -> None:
@@ -60,6 +61,8 @@ def without_left_out(rows: WeightedData, *, drop: bool) -> WeightedData:
         kept &= (rows.y != 0) & ~np.isnan(rows.X).any(axis=1)
         if rows.offset is not None:
             kept &= ~np.isnan(rows.offset)
+        if rows.group is not None:
+            kept &= (rows.group != MISSING_GROUP).all(axis=1)
     return rows if kept.all() else rows.take(kept)
 
 
@@ -74,13 +77,14 @@ class Tally(NamedTuple):
 
 
 def _tally(names: tuple[str, ...], drop: bool, _start: int, rows: WeightedData) -> Tally:
-    """Count the rows of a block, columns in the order features, label, weights, offset; check those that are kept."""
+    """Count the rows of a block, columns in the order features, label, weights, offset, groups; check those kept."""
     kept = without_left_out(rows, drop=drop)
     if len(kept) and not np.isfinite(kept.X.sum()):
         for n in np.flatnonzero(~np.isfinite(kept.X).all(axis=1))[:1].tolist():
             check_finite(kept.X[n : n + 1], names, int(kept.index[n]))
     offset = np.zeros(len(rows)) if rows.offset is None else rows.offset
-    holes = np.isnan(np.column_stack([rows.X, np.where(rows.y == 0, np.nan, 0.0), rows.weights, offset]))
+    groups = np.zeros((len(rows), 0)) if rows.group is None else np.where(rows.group == MISSING_GROUP, np.nan, 0.0)
+    holes = np.isnan(np.column_stack([rows.X, np.where(rows.y == 0, np.nan, 0.0), rows.weights, offset, groups]))
     _, once = np.unique(rows.index, return_index=True)  # counts stand twice
     holes = holes[once]
     return Tally(int(rows.index[0]), len(kept), int(holes.any(axis=1).sum()), holes.sum(axis=0), len(once))
@@ -192,7 +196,8 @@ def kept_source(source: Source, *, drop: bool) -> KeptSource:
         n_kept[np.searchsorted(ends, found.first, side="right")] += found.n_kept
     if not n_kept.any():
         raise DataError("no row is left: all weigh 0, or miss something; look at weights and missing values")
-    warn_of_dropped(tallies, (*design.raw_names, source.label, "weights", design.offset or "offset"))
+    beside = (source.label, "weights", design.offset or "offset", *(grouping.name for grouping in design.groups))
+    warn_of_dropped(tallies, (*design.raw_names, *beside))
     pieces = [KeptPiece(piece, int(n), drop) for piece, n in zip(division.pieces, n_kept, strict=True)]
     one = isinstance(division.pieces[0], _Stream)
     return KeptSource(source, tuple(pieces), division.pool, in_pieces=not one)

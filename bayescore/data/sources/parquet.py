@@ -205,12 +205,14 @@ def parquet_source(
     )
     found: Found = {}
     zero: list[bool] = []
-    surveyed = [columns.label, *columns.text, *([] if weights is None else [weights])]
+    new = (*columns.text, *columns.new_groups)
+    surveyed = [columns.label, *new, *([] if weights is None else [weights])]
     parts = (batch for f in files for batch in batches(f, surveyed, 1 << 20, threads=True, text=columns.text))
-    if not columns.text and weights is None:
+    if not new and weights is None:
         any(add_labels(found, batch.column(0)) for batch in parts)
     else:
-        columns = columns.with_levels(survey(batch, columns.text) for batch in _labelled(parts, found, weights, zero))
+        seen = _labelled(parts, found, weights, zero)
+        columns = columns.with_levels(survey(batch, columns.text, columns.new_groups) for batch in seen)
     positive = None if roles is None else roles.positive
     return ParquetSource(files, columns.with_classes(found, positive), pool, any(zero))
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Any
 
+from bayescore.data.sources.groups import Given, Grouper
 from bayescore.validation import DataError, check_alone, check_choice
 
 OFFSET = "offset"  # what offsets are called that come as arrays
@@ -29,6 +30,10 @@ class Roles:
         The label that is +1.
     missing : "raise" or "drop"
         What becomes of rows that miss something.
+    groups : str, array, or several in a list of names or a dict, optional
+        Grouping factors of the rows.
+    groupers : tuple of Grouper, optional
+        Those whose levels are known, one for each of `groups`; by default the source learns levels as it is opened.
     """
 
     y: Any = None
@@ -38,6 +43,8 @@ class Roles:
     trials: Any = None
     positive: Any = None
     missing: str = "raise"
+    groups: Any = None
+    groupers: tuple[Grouper, ...] | None = None
 
     def __post_init__(self) -> None:
         check_choice(self.missing, "missing", MISSING)
@@ -58,6 +65,7 @@ class Roles:
         for name, given in (("weights", self.weights), ("offset", self.offset), ("trials", self.trials)):
             if given is not None and not isinstance(given, str):
                 raise DataError(f"{name} of {what} must be the name of a column")
+        Given.of(self.groups, None)
 
     def check_none(self, what: str, *allowed: str) -> None:
         """Raise `DataError` if more than what is `allowed` is given beside data that are `what` and have their own."""

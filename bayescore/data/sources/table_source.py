@@ -21,6 +21,7 @@ from bayescore.data.sources.columns import (
     weightless,
 )
 from bayescore.data.sources.factors import Selection
+from bayescore.data.sources.groups import Given
 from bayescore.data.sources.roles import OFFSET, TRIALS, Roles
 from bayescore.data.sources.tables import as_table
 from bayescore.types import WeightedData
@@ -83,13 +84,18 @@ def table_source(data: Any, roles: Roles, selection: Selection | None = None) ->
         offset = OFFSET
     if trials is not None and not isinstance(trials, str):
         table, trials = _appended(table, TRIALS, trials, "trials"), TRIALS
-    named = replace(roles, offset=offset, trials=trials)
+    groups = Given.of(roles.groups, table.num_rows, table.column_names)
+    for field, column in () if groups.columns is None else zip(groups.columns.schema, groups.columns, strict=True):
+        if field.name in table.column_names:
+            raise DataError(f"data has a column {field.name!r} beside groups; rename it, or give its name as groups")
+        table = table.append_column(field, column)
+    named = replace(roles, offset=offset, trials=trials, groups=list(groups.names) or None)
     columns = chosen_columns(table.schema, label, weights, None, selection, roles=named)
     found: Found = {}
     any(add_labels(found, chunk) for chunk in table.column(columns.label).chunks)
     if y is not None and trials is None:
         found = labels_of(y, table.num_rows)[1]  # which knows an order
-    columns = columns.with_levels([survey(table, columns.text)])
+    columns = columns.with_levels([survey(table, columns.text, columns.new_groups)])
     zero = weights is not None and weightless(table.column(weights))
     return TableSource(table, columns.with_classes(found, roles.positive), zero)
 

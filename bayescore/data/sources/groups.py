@@ -1,0 +1,208 @@
+"""Grouping factors of rows: their levels, learnt once over any source, and codes, the places of levels.
+
+Levels are sorted, an ordered categorical's, or any of pandas, in its own order, as those of `factors`; but they may be
+thousands, and are looked up in a hash table of Arrow's. Whole floats count as the integers that they are, so that a CSV
+file and a Parquet file of the same rows give the same levels.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bayescore.data.sources.factors import Seen, combined, keeps_order, seen
+from bayescore.data.sources.tables import as_table
+from bayescore.types import NO_GROUP, Design, Grouping, IntArray
+from bayescore.validation import DataError, RowError, check_unmasked
+
+GROUP = "group"  # what groups are called that come as an array without a name
+MISSING_GROUP = -2  # code of a missing entry, in rows that are left out later
+
+SHARE_HINT = "name a column whose values several rows share"
+
+
+@dataclass(frozen=True, eq=False)
+class Grouper:
+    """A grouping factor and its levels, in a form that looks codes up; picklable.
+
+    If `new`, a level that is not known has the code `NO_GROUP`; else it is an error.
+    """
+
+    grouping: Grouping
+    new: bool = False
+    table: pa.Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "table", pa.array(self.grouping.levels))
+
+    def codes(self, column: pa.Array | pa.ChunkedArray, start: int, *, drop: bool = False) -> IntArray:
+        """Return the codes of a column's entries, shape (n,); the first stands at position `start` of the data.
+
+        If `drop`, missing ones are `MISSING_GROUP`.
+
+        Raises
+        ------
+        RowError
+            If an entry is missing, or a level that is not known.
+        """
+        name = self.grouping.name
+        plain = values(column, name)
+        coded = plain if pa.types.is_dictionary(plain.type) else plain.dictionary_encode()
+        known = coded.dictionary
+        if known.type != self.table.type and len(known):
+            raise DataError(
+                f"groups (column {name!r}) is {known.type}, and its levels are {self.table.type} "
+                f"({_shown(self.grouping.levels)}); convert it"
+            )
+        places = pc.index_in(known, self.table).fill_null(NO_GROUP).to_numpy(zero_copy_only=False).astype(np.int64)
+        which = coded.indices.fill_null(len(known)).to_numpy(zero_copy_only=False)
+        found: IntArray = np.append(places, MISSING_GROUP)[which]
+        if not drop and (row := _first(found == MISSING_GROUP)) is not None:
+            raise RowError(
+                f"groups (column {name!r}) is missing in {int((found == MISSING_GROUP).sum())} of rows {start} to "
+                f"{start + len(found) - 1}, first in row {start + row}: drop such rows (missing='drop'), or give them "
+                "a level of their own, such as 'unknown'",
+                start + row,
+            )
+        if not self.new and (row := _first(found == NO_GROUP)) is not None:
+            raise RowError(
+                f"groups (column {name!r}) has the level {plain[row].as_py()!r} in row {start + row}, which is none of "
+                f"the {len(self.grouping):,} known ({_shown(self.grouping.levels)}); drop such rows, or build with "
+                "rows of every group",
+                start + row,
+            )
+        return found
+
+
+def values(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
+    """Return a column of text, whole numbers or booleans in one array: whole floats as integers, NaN missing.
+
+    Raises
+    ------
+    DataError
+        If it is of another type, or has fractions.
+    """
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    kind, types = column.type, pa.types
+    if types.is_dictionary(kind):
+        inner = values(column.dictionary, name)
+        if inner.null_count or len(inner.unique()) < len(inner):  # dictionaries that Arrow takes, and levels are not
+            return inner.take(column.indices)
+        return pa.DictionaryArray.from_arrays(column.indices, inner, ordered=kind.ordered)
+    if types.is_boolean(kind):
+        return column
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        return column.cast(pa.string())
+    if types.is_floating(kind):
+        column = pc.if_else(pc.is_nan(column), None, column)
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_null(kind):
+        try:
+            return column.cast(pa.int64())
+        except pa.ArrowInvalid as error:
+            raise DataError(
+                f"groups (column {name!r}) holds numbers that are not whole, or beyond 64 bits ({error}); levels are "
+                "text or whole numbers: make bins of it, or turn it into text"
+            ) from None
+    raise DataError(f"groups (column {name!r}) is {kind}; levels are text or whole numbers: turn it into text")
+
+
+def check_groupings(design: Design, n_rows: int, *, single: bool) -> None:
+    """Raise unless each factor tells some rows apart, and not all; `single` says that a row is one trial."""
+    for grouping in design.groups:
+        if len(grouping) < 2:
+            found = f"one level only, {grouping.levels[0]!r}" if grouping.levels else "no level"
+            raise DataError(f"groups (column {grouping.name!r}) has {found}: it tells no rows apart; leave it out")
+        if single and len(grouping) == n_rows:
+            raise DataError(
+                f"groups (column {grouping.name!r}) has {n_rows:,} levels, one for each row, whose effects nothing "
+                f"tells from their labels' noise: {SHARE_HINT}, or leave it out"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """Groups as they are given beside data: names of columns, or columns of their own, by name."""
+
+    names: tuple[str, ...] = ()
+    columns: pa.Table | None = None
+
+    @classmethod
+    def of(cls, groups: Any, n_rows: int | None, known: Sequence[str] = ()) -> Self:
+        """Take the argument `groups` apart: a name, names, an array of `n_rows` levels, or a dict of either.
+
+        Raises
+        ------
+        DataError
+            If arrays are not of one level for each row.
+        """
+        if groups is None:
+            return cls()
+        if isinstance(groups, str):
+            return cls((groups,))
+        listed = isinstance(groups, list | tuple) and groups and all(isinstance(name, str) for name in groups)
+        if listed and (n_rows is None or len(groups) != n_rows or set(groups) <= set(known)):
+            return cls(tuple(groups))
+        if n_rows is None:
+            raise DataError("groups of such data must be the name of a column, or a list of names")
+        named = groups if isinstance(groups, Mapping) else {str(getattr(groups, "name", None) or GROUP): groups}
+        if not named:
+            raise DataError("groups is an empty dict; leave it out, or give a column of levels by its name")
+        frame = {}
+        for name, own in named.items():
+            where = "groups" if not isinstance(groups, Mapping) else f"groups[{name!r}]"
+            check_unmasked(own, where)
+            shape = np.shape(own)
+            if shape != (n_rows,):
+                raise DataError(f"{where} has shape {shape}; it must be ({n_rows},), one level for each row")
+            frame[str(name)] = own.array if isinstance(own, pd.Series) else own
+        return cls(tuple(frame), as_table(pd.DataFrame(frame), "groups"))
+
+
+def grouped(given: Given) -> tuple[Grouper, ...]:
+    """Learn the levels of columns that are given beside rows in memory."""
+    if given.columns is None:
+        return ()
+    found = combined([surveyed(given.columns, given.names)], (), given.names)
+    return tuple(Grouper(Grouping(name, levels)) for name, levels in found)
+
+
+def coded(given: Given, groupers: Sequence[Grouper], *, drop: bool) -> IntArray | None:
+    """Return the codes of columns that are given beside rows in memory, shape (n, F)."""
+    if given.columns is None:
+        return None
+    columns = zip(given.names, groupers, strict=True)
+    return np.stack([by.codes(given.columns.column(name), 0, drop=drop) for name, by in columns], axis=1)
+
+
+def surveyed(batch: pa.Table | pa.RecordBatch, names: Iterable[str]) -> dict[str, Seen]:
+    """Return what rows tell of the levels of grouping factors."""
+    return {name: seen(values(batch.column(name), name), ordered=keeps_order(batch.schema, name)) for name in names}
+
+
+def known_groupers(groupers: Sequence[Grouper] | None, names: Sequence[str]) -> tuple[Grouper, ...]:
+    """Return the factors whose levels are known, () if none are, having checked that as many are given.
+
+    Raises
+    ------
+    DataError
+        If there are more or fewer of them than of the factors given.
+    """
+    if groupers is None:
+        return ()
+    if len(groupers) != len(names):
+        known = ", ".join(repr(by.grouping.name) for by in groupers) or "none"
+        raise DataError(f"groups has {len(names)} factors, the design {len(groupers)}: {known}; give the same")
+    return tuple(groupers)
+
+
+def _first(mask: Any) -> int | None:
+    return int(np.argmax(mask)) if mask.any() else None
+
+
+def _shown(levels: Sequence[Any]) -> str:
+    return ", ".join(map(repr, levels[:5])) + (", ..." if len(levels) > 5 else "")
