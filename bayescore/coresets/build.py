@@ -99,7 +99,8 @@ def build_coreset(
         Label and terms in R's syntax, "clicked ~ age * device + log(price)", as `formulaic` reads it: interactions,
         ``C(x, Sum)``, ``I(x**2)``, ``center``, ``scale``, ``poly``, splines ``bs`` and ``cr``. Levels, centers and
         knots are learnt in one pass over the rows, kept in ``core.design``, and used for new rows. It has an intercept
-        of its own; "+ 0" drops it. Without a formula all columns are features, and those of text (strings,
+        of its own; "+ 0" drops it. Group terms ``(1 | county)``, ``(1 + age | county)`` name `groups` and what varies
+        by them: several are crossed factors. Without a formula all columns are features, and those of text (strings,
         categoricals) are coded against their first level.
     intercept : bool
         Put a column of ones, named "intercept", first.

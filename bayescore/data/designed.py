@@ -6,7 +6,7 @@ from typing import Any
 
 from bayescore.data.coreset import Coreset
 from bayescore.data.formulas.design import FormulaDesign, formula_design, levels_of
-from bayescore.data.formulas.learning import learner, learnt_design
+from bayescore.data.formulas.learning import learner, learnt_design, varying
 from bayescore.data.formulas.parsing import parsed
 from bayescore.data.opened import Opened, open_rows
 from bayescore.data.sources import has_named_columns
@@ -53,6 +53,10 @@ def open_designed(
             )
         label = _label(data, y, label, asked.response, formula)
         selection = Selection(asked.columns)
+        if asked.groups:
+            if beside.get("groups") is not None:
+                raise DataError(f"groups is given beside formula={formula!r}, which has group terms; leave it out")
+            beside["groups"] = [term.column for term in asked.groups]
     else:
         selection = Selection()
     opened = open_rows(data, y, label=label, once=once, progress=progress, selection=selection, **beside)
@@ -67,7 +71,8 @@ def open_designed(
         by = learner(opened.design.raw_names, formula, levels, opened.source.n_rows)
         with opened.counting_missing():
             found = reduce(add, opened.map(by, "learning the formula"))
-        return opened.through(learnt_design(by, found))
+        design = learnt_design(by, found)
+        return opened.through(varying(design, opened.design.groups) if asked.groups else design)
     if not levels:
         return opened
     for name, own in levels:

@@ -1,7 +1,7 @@
 """PyMC models with weighted potentials: the only file that builds a `pm.Model`.
 
 The likelihood enters as one Potential, sum_n w_n log p(z_n . beta + y_n o_n), over signed rows z_n = y_n x_n with
-known offsets o_n where they have any.
+known offsets o_n where they have any, and effects b[g_n] of their groups.
 """
 
 from collections.abc import Mapping
@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from pytensor.graph.basic import Constant
 
-from bayescore.data.coreset import feature_names
+from bayescore.data.coreset import Coreset, feature_names
 from bayescore.models.given_priors import prior_of
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.newton import Mode, find_map
@@ -29,16 +30,24 @@ from bayescore.models.priors import (
     SpikeAndSlab,
     StudentT,
 )
-from bayescore.types import Likelihood, WeightedData
-from bayescore.validation import DataError
+from bayescore.types import NO_GROUP, Likelihood, WeightedData
+from bayescore.validation import DataError, warn
 
 _SLAB_DF = 4.0  # of the regularised horseshoe's slab, as Piironen and Vehtari have it
 
 
 def weighted_potential(
-    name: str, data: WeightedData, beta: Any, likelihood: str | Likelihood = "logistic", offset: Any = None
+    name: str,
+    data: WeightedData,
+    beta: Any,
+    likelihood: str | Likelihood = "logistic",
+    offset: Any = None,
+    *,
+    groups: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Add the weighted log-likelihood of `data` to the model of the `with` block.
+    r"""Add the weighted log-likelihood of `data` to the model of the `with` block.
+
+    .. math:: \sum_n w_n \log p\Bigl(y_n \bigl(x_n \cdot \beta + o_n + \sum_f z_{fn} \cdot b_{f, g_f(n)}\bigr)\Bigr)
 
     Parameters
     ----------
@@ -50,19 +59,46 @@ def weighted_potential(
         Coefficients, with any prior or hierarchy the model gives them.
     likelihood : str
         Name of a registered likelihood, such as "logistic" or "probit".
-    offset : tensor, shape (n,), optional
-        Added to the linear predictor of each row, which has the rows' own offsets already.
+    offset : tensor, shape () or (n,), optional
+        Added to the linear predictor of each row, which has the rows' own offsets already. One that differs from row to
+        row needs all rows, or a coreset that knows groups: see Notes.
+    groups : dict of str to tensor, optional
+        Effects by the names of grouping factors of a coreset (``core.groups``), shape (G,), added to the linear
+        predictors of rows by their groups; or shape (G, q) for a factor of q effects, of which that of a column is
+        multiplied by it. A row that belongs to no group has none.
 
     Returns
     -------
     tensor
-        The Potential, sum_n w_n log p(y_n (x_n . beta + offset_n)).
+        The Potential.
+
+    Raises
+    ------
+    DataError
+        If beta or effects have other shapes than the data, the data know no such factor, or an offset differs from row
+        to row and the rows were chosen without it.
 
     Notes
     -----
+    A coreset's rows stand for all rows in the columns that it was built of, and in no others: rows of one group stand
+    for rows of all. With ``offset=alpha + u[group[core.index]]``, effects u of groups that the coreset does not know,
+    the posterior is off by hundreds of its sds. Build with ``groups=``, or ``(1 | g)`` in a formula, by
+    ``method="aggregate"`` where columns are discrete, and give the effects as `groups`; a known offset is given to
+    `build_coreset`.
+
     A Potential is no observed variable: `pm.sample_posterior_predictive` has nothing to draw and returns an empty
     object, and there is no pointwise log-likelihood. Use `posterior_predictive`, `predict_proba` and `log_likelihood`,
     which take the name of your vector as ``var_name``.
+
+    Examples
+    --------
+    >>> import bayescore as bc, pandas as pd, pymc as pm
+    >>> votes = pd.DataFrame({"age": [0, 1, 0, 1, 1, 0], "state": list("aabbcc"), "vote": [0, 1, 0, 0, 1, 1]})
+    >>> core = bc.build_coreset(votes, formula="vote ~ age + (1 | state)", method="aggregate")
+    >>> with pm.Model(coords={"state": core.groups[0].levels}):
+    ...     beta = pm.Normal("beta", 0, 2.5, shape=core.n_features)
+    ...     b = pm.Normal("b", 0, pm.HalfNormal("sigma"), dims="state")
+    ...     _ = bc.weighted_potential("votes", core, beta, groups={"state": b})
     """
     link = check_likelihood(likelihood)
     beta = pt.as_tensor_variable(beta)
@@ -72,9 +108,55 @@ def weighted_potential(
     eta = pt.dot(pt.as_tensor_variable(np.ascontiguousarray(data.Z)), beta)
     if data.offset is not None:
         eta = eta + data.shift
+    signs = data.y.astype(np.float64)
     if offset is not None:
-        eta = eta + data.y.astype(np.float64) * offset
+        _check_offset(data, offset)
+        eta = eta + signs * offset
+    for factor, effects in (groups or {}).items():
+        eta = eta + signs * _of_groups(data, factor, pt.as_tensor_variable(effects))
     return pm.Potential(name, pt.dot(data.weights, link.log_p_graph(eta)))
+
+
+def _check_offset(data: WeightedData, offset: Any) -> None:
+    """Raise if an offset differs from row to row, and those of a coreset were chosen without it; warn if merged."""
+    given = pt.as_tensor_variable(offset)
+    known = np.asarray(given.data) if isinstance(given, Constant) else None
+    if given.ndim == 0 or given.type.shape == (1,) or (known is not None and np.ptp(known) == 0.0):
+        return
+    if not isinstance(data, Coreset) or data.method == "full" or (data.groups and known is None):
+        return
+    chosen = f"offset differs from row to row, and the coreset's rows ({data.method}) were "
+    remedy = (
+        "for effects of groups build it with groups=, or (1 | g) in a formula, by method='aggregate' or of full_data, "
+        "and give them as groups={name: effects}; a known offset is given to build_coreset(offset=)"
+    )
+    if data.params.get("lossless"):
+        warn(f"{chosen}merged without it: right only if it depends on the coreset's own columns; {remedy}")
+        return
+    raise DataError(f"{chosen}chosen and weighted without it, so that the posterior would be another one: {remedy}")
+
+
+def _of_groups(data: WeightedData, name: str, effects: Any) -> Any:
+    """Return what the effects of a grouping factor add to the linear predictor of each row, shape (n,)."""
+    names = [grouping.name for grouping in data.groups] if isinstance(data, Coreset) else []
+    if not isinstance(data, Coreset) or data.group is None or name not in names:
+        known = f"it knows {', '.join(map(repr, names))}" if names else "it knows no groups: build it with groups="
+        raise DataError(f"groups has effects of {name!r}, and the coreset no such factor; {known}")
+    place = names.index(name)
+    grouping, codes = data.groups[place], data.group[:, place]
+    n_effects, static = len(grouping.effects), effects.type.shape
+    fits = (len(static) == 2) if n_effects > 1 else (len(static) in (1, 2))
+    if not fits or any(a not in (None, b) for a, b in zip(static, (len(grouping), n_effects), strict=False)):
+        wanted = f"({len(grouping)},)" if n_effects == 1 else f"({len(grouping)}, {n_effects})"
+        raise DataError(f"groups[{name!r}] has shape {static}; it must be {wanted}, an effect for each of its levels")
+    table = effects if effects.ndim == 2 else effects[:, None]
+    if (codes == NO_GROUP).any():  # which is the last place
+        table = pt.concatenate([table, pt.zeros((1, n_effects))])
+    columns = [
+        np.ones(len(data)) if effect == "1" else data.X[:, data.feature_names.index(effect)]
+        for effect in grouping.effects
+    ]
+    return (table[codes] * np.stack(columns, axis=1)).sum(axis=1)
 
 
 @singledispatch

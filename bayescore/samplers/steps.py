@@ -117,8 +117,8 @@ class AugmentationStep(BlockedStep):  # type: ignore[misc]
         if not abs((theirs[1] - theirs[0]) - (ours[1] - ours[0])) <= tolerance:
             raise ValueError(
                 f"the model's density of {name} is not its prior times the {self.likelihood} likelihood of data; give "
-                f"the data of weighted_potential(..., likelihood={self.likelihood!r}), without offset=, and let "
-                f"nothing else depend on {name}"
+                f"the data of weighted_potential(..., likelihood={self.likelihood!r}), without offset= or groups=, and "
+                f"let nothing else depend on {name}"
             )
 
     def step(self, point: PointType) -> tuple[PointType, StatsType]:

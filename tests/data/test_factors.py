@@ -72,7 +72,7 @@ def test_an_unknown_level_is_named_with_its_column_and_row():
 
 
 def test_columns_that_are_no_factors_are_refused():
-    with pytest.raises(DataError, match=r"'f' has more than 2000 levels.*group terms"):
+    with pytest.raises(DataError, match=r"'f' has more than 2000 levels.*name it as groups"):
         combined([{"f": seen(pa.array([str(i) for i in range(MAX_LEVELS_NAMED + 1)]), ordered=False)}], ["f"])
     with pytest.raises(DataError, match="'f' mixes numbers and text"):
         Seen(frozenset([1, "a"]), None).levels("f")

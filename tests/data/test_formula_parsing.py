@@ -2,6 +2,7 @@
 
 import pytest
 
+from bayescore.data.formulas.group_terms import GroupTerm
 from bayescore.data.formulas.parsing import parsed
 from bayescore.validation import DataError
 
@@ -18,6 +19,14 @@ def test_a_formula_is_taken_apart():
     assert dict(found.aliases)["my_x"] == "my x"
     assert parsed("~ a").response is None
     assert parsed("a + b").columns == ("a", "b")
+
+
+def test_group_terms_are_taken_out():
+    found = parsed("y ~ (1 | county) + a * b + (1 + a:b + a | `my g`) - 1")
+    assert [str(term) for term in found.terms] == ["a", "b", "a:b"]
+    assert found.groups == (GroupTerm("county", ("1",)), GroupTerm("my g", ("1", "a:b", "a")))
+    assert parsed("a + (0 + log(a) | g) + log(a)").groups == (GroupTerm("g", ("log(a)",)),)
+    assert [str(term) for term in parsed("y ~ (1 | g) + (1 | h) + a").terms] == ["1", "a"]
 
 
 SERVED = (
@@ -57,8 +66,18 @@ REFUSED = {
     "any column": ("y ~ Q('a')", "the call 'Q'"),
     "a factor within": ("y ~ I(C(a))", r"C\(...\) inside"),
     "learnt of learnt": ("y ~ bs(scale(a), df=4)", r"'bs\(scale\(a\), df=4\)' has bs\(...\) of what is itself learnt"),
-    "a group term": ("y ~ a + (1 | county)", r"group terms such as '\(1 \| county\)' are not supported yet"),
-    "group slopes": ("y ~ a + (1 + a | county)", r"'\(1 \+ a \| county\)' are not supported"),
+    "nested groups": ("y ~ a + (1 | state/county)", r"'\(1 \| state/county\)' needs one column right of its bar"),
+    "uncorrelated effects": ("y ~ a + (1 + a || county)", "effects of a group are correlated: write one bar"),
+    "a group term times": ("y ~ a:(1 | county)", r"the group term '\(1 \| county\)' must be added"),
+    "a group term subtracted": ("y ~ a - (1 | county)", "must be added"),
+    "groups as a feature": ("y ~ a + county + (1 | county)", "'county' is a grouping factor, and a feature"),
+    "groups as a factor": ("y ~ a + C(county) + (1 | county)", "'county' is a grouping factor, and a feature"),
+    "groups as the label": ("y ~ a + (1 | y)", "'y' is a grouping factor, and a feature or the label"),
+    "two terms of a group": ("y ~ a + (1 | g) + (0 + a | g)", r"write one, as \(1 \+ x \| g\)"),
+    "slopes without a mean": ("y ~ a + (1 + b | g)", "'b' varies by 'g' about a mean that is no term .*; add 'b'"),
+    "nothing varies": ("y ~ a + ( | g)", "nothing that varies by group"),
+    "a bar alone": ("y ~ a | b", "a bar outside a group term"),
+    "groups alone": ("y ~ (1 | g)", "names no column"),
     "all columns": ("y ~ .", "'.' is not supported"),
     "all other columns": ("y ~ log(a) + .", "'.' is not supported"),
     "a power of R's": ("y ~ I(a^2)", r"powers are written a\*\*2"),

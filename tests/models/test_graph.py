@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pymc as pm
@@ -6,7 +8,7 @@ import pytensor.tensor as pt
 import pytest
 from scipy import stats
 
-from bayescore import full_data
+from bayescore import build_coreset, full_data
 from bayescore.data.coreset import feature_names
 from bayescore.models.graph import logistic_model, probit_model, weighted_potential
 from bayescore.models.likelihoods import LIKELIHOODS
@@ -20,6 +22,7 @@ from bayescore.models.priors import (
     SpikeAndSlab,
     StudentT,
 )
+from bayescore.types import NO_GROUP
 from bayescore.validation import DataError
 from tests.conftest import make_rows
 
@@ -127,3 +130,95 @@ def test_wrong_number_of_coefficients_is_named(rows):
         beta = pm.Normal("beta", shape=4)
         with pytest.raises(DataError, match=r"beta has shape \(4,\); the data have 3 features"):
             weighted_potential("loglik", rows, beta)
+
+
+@pytest.fixture(scope="module")
+def grouped():
+    """Rows of few distinct columns in two crossed factors, and the effects of both."""
+    rng = np.random.default_rng(3)
+    n = 600
+    frame = pd.DataFrame(
+        {
+            "a": rng.integers(0, 3, n).astype(float),
+            "state": rng.choice(list("dbac"), n),
+            "age": rng.integers(20, 25, n),
+        }
+    )
+    frame["y"] = rng.integers(0, 2, n)
+    return frame, rng.normal(size=(4, 2)), rng.normal(size=5)
+
+
+@pytest.mark.parametrize("link", LIKELIHOODS)
+def test_effects_of_groups_equal_the_formula_on_all_rows(grouped, link):
+    """A model of crossed factors, one with a slope, over rows that `aggregate` merged."""
+    frame, slopes, levels = grouped
+    core = build_coreset(
+        frame, formula="y ~ a + (1 + a | state) + (1 | age)", method="aggregate", likelihood=link, progressbar=False
+    )
+    assert len(core) < len(frame) / 2
+    beta = np.array([0.4, -0.7])
+    with pm.Model() as model:
+        given = pm.Normal("beta", shape=2)
+        by = {"state": pm.Normal("state", shape=(4, 2)), "age": pm.Normal("age", shape=5)}
+        alpha = pm.Normal("alpha")
+        weighted_potential("rows", core, given, link, alpha, groups=by)
+    point = {"beta": beta, "state": slopes, "age": levels, "alpha": np.float64(0.3)}
+    found = float(model.compile_logp(vars=model.potentials)(point))
+    state = pd.Categorical(frame.state).codes
+    eta = 0.3 + beta[0] + frame.a * beta[1] + slopes[state, 0] + slopes[state, 1] * frame.a + levels[frame.age - 20]
+    signs = 2.0 * frame.y - 1.0
+    assert found == pytest.approx(LIKELIHOODS[link].log_p((signs * eta).to_numpy()).sum(), rel=1e-9)
+
+
+def test_a_row_of_no_group_has_no_effect(grouped):
+    frame, _, levels = grouped
+    core = full_data(frame[["a", "age", "y"]], label="y", groups="age", progressbar=False)
+    codes = core.group.copy()
+    codes[::2] = NO_GROUP
+    b, beta = pt.as_tensor_variable(levels), pt.as_tensor_variable(np.array([0.5]))
+    with pm.Model():
+        found = weighted_potential("rows", replace(core, group=codes), beta, groups={"age": b}).eval()
+    effect = np.where(np.arange(len(core)) % 2, levels[codes[:, 0]], 0.0)
+    expected = LIKELIHOODS["logistic"].log_p(core.y * (core.X[:, 0] * 0.5 + effect)).sum()
+    assert found == pytest.approx(expected, rel=1e-9)
+
+
+def test_an_offset_by_row_on_a_coreset_that_knows_no_groups_is_refused(grouped):
+    """The route that a user of PyMC writes first, which is off by hundreds of posterior sds."""
+    frame, _, _ = grouped
+    codes = pd.Categorical(frame.state).codes
+    table = frame[["a", "age", "y"]].astype(float)
+    core = build_coreset(table, label="y", method="uniform", size=50, progressbar=False, random_state=0)
+    merged = build_coreset(table, label="y", method="aggregate", progressbar=False)
+    with pm.Model():
+        beta, alpha, u = pm.Normal("beta", shape=2), pm.Normal("alpha"), pm.Normal("u", shape=4)
+        with pytest.raises(DataError, match=r"chosen and weighted without it.*groups=.*\(1 \| g\).*aggregate"):
+            weighted_potential("wrong", core, beta, offset=alpha + u[codes[core.index]])
+        with pytest.raises(DataError, match=r"build_coreset\(offset=\)"):
+            weighted_potential("known", core, beta, offset=np.linspace(0, 1, 50))
+        with pytest.warns(
+            UserWarning, match="merged without it: right only if it depends on the coreset's own columns"
+        ):
+            weighted_potential("merged", merged, beta, offset=alpha + u[codes[merged.index]])
+        # none of these differs from row to row, or the rows are all, or they know groups
+        weighted_potential("scalar", core, beta, offset=alpha)
+        weighted_potential("number", core, beta, offset=np.full(50, 0.5))
+        weighted_potential("all", full_data(table, label="y", progressbar=False), beta, offset=alpha + u[codes])
+        known = build_coreset(table, label="y", groups=frame.state, method="aggregate", progressbar=False)
+        weighted_potential("groups", known, beta, offset=alpha + u[known.group[:, 0]])
+
+
+def test_effects_that_do_not_fit_are_refused(grouped):
+    frame, slopes, _ = grouped
+    core = full_data(frame, formula="y ~ a + (1 + a | state)", progressbar=False)
+    plain = full_data(frame[["a", "y"]], label="y", progressbar=False)
+    with pm.Model():
+        beta = pt.zeros(2)
+        with pytest.raises(DataError, match=r"effects of 'county', and the coreset no such factor; it knows 'state'"):
+            weighted_potential("a", core, beta, groups={"county": slopes})
+        with pytest.raises(DataError, match=r"it knows no groups: build it with groups="):
+            weighted_potential("b", plain, beta[:1], groups={"state": slopes})
+        with pytest.raises(DataError, match=r"groups\['state'\] has shape \(4,\); it must be \(4, 2\)"):
+            weighted_potential("c", core, beta, groups={"state": slopes[:, 0]})
+        with pytest.raises(DataError, match=r"has shape \(3, 2\); it must be \(4, 2\)"):
+            weighted_potential("d", core, beta, groups={"state": slopes[:3]})

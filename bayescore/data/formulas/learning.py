@@ -8,7 +8,7 @@ rows or so, and the columns still span what they would. Each row counts once, wh
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from inspect import signature
 from typing import Any
 
@@ -28,7 +28,7 @@ from bayescore.data.passes.exact_moments import Moments
 from bayescore.data.passes.scan import BlockRange, Scan, block_range, check_reach
 from bayescore.data.sources.factors import Levels, check_few, check_levels
 from bayescore.limits import MAX_LEVELS_NAMED
-from bayescore.types import FloatArray, WeightedData
+from bayescore.types import FloatArray, Grouping, WeightedData
 from bayescore.validation import DataError, check_finite
 
 SAMPLE_ROWS = 100_000
@@ -168,6 +168,30 @@ def learnt_design(by: Learner, found: Learnt) -> FormulaDesign:
             if "norms2" in state:
                 state["norms2"] = {k: value / share for k, value in state["norms2"].items()}
     return formula_design(names, formula, by.levels, {"calls": calls, "categories": categories})
+
+
+def varying(design: FormulaDesign, groups: tuple[Grouping, ...]) -> FormulaDesign:
+    """Return a design with grouping factors, and what varies by them: columns that the group terms name.
+
+    Raises
+    ------
+    DataError
+        If a term that varies by group has no column of its own name.
+    """
+    assert design.formula is not None
+    found = []
+    for grouping, term in zip(groups, parsed(design.formula).groups, strict=True):
+        effects: list[str] = []
+        for effect in term.effects:
+            own = [name for name in design.columns if name == effect or name.startswith(f"{effect}[")]
+            if effect != "1" and not own:
+                raise DataError(
+                    f"formula={design.formula!r}: {effect!r} varies by {grouping.name!r} and has no column of its "
+                    "name; write it as a plain column"
+                )
+            effects += ["1"] if effect == "1" else own
+        found.append(replace(grouping, effects=tuple(effects)))
+    return replace(design, groups=tuple(found))
 
 
 def _range(values: FloatArray) -> tuple[float, float]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from bayescore.data.formulas.group_terms import GroupTerm, without_group_terms
 from bayescore.validation import DataError
 
 PLAIN = frozenset(("I", "abs", "sqrt", "log", "log10", "log2", "log1p", "exp", "exp10", "exp2", "expm1")) | frozenset(
@@ -64,6 +65,8 @@ class Parsed:
         Python names of columns, and the columns.
     terms : list
         The terms, as formulaic has them.
+    groups : tuple of GroupTerm
+        The group terms, ``(1 | county)``.
     """
 
     text: str
@@ -72,6 +75,7 @@ class Parsed:
     calls: tuple[Call, ...]
     aliases: tuple[tuple[str, str], ...]
     terms: Any
+    groups: tuple[GroupTerm, ...] = ()
 
 
 @lru_cache(maxsize=8)
@@ -87,7 +91,8 @@ def parsed(text: str) -> Parsed:
     """
     if not isinstance(text, str):
         raise TypeError(f"formula is a {type(text).__name__}; give text such as 'clicked ~ age + device'")
-    left, right = _sides(text)
+    plain, groups = without_group_terms(text)
+    left, right = _sides(text, plain)
     response = None if left is None else _response(text, left)
     columns: dict[str, None] = {}
     calls: dict[str, Call] = {}
@@ -113,24 +118,37 @@ def parsed(text: str) -> Parsed:
             raise DataError(f"formula={text!r}: {name!r} stands on both sides; the label is no feature")
         if aliases.get(name, name) != name:
             raise DataError(f"formula={text!r}: columns {name!r} and {aliases[name]!r} are too alike; rename one")
-    return Parsed(text, response, tuple(columns), tuple(calls.values()), tuple(aliases.items()), right)
+    for group in groups:
+        _check_group(text, group, (response, *columns), [str(term) for term in right])
+    return Parsed(text, response, tuple(columns), tuple(calls.values()), tuple(aliases.items()), right, groups)
 
 
-def _sides(text: str) -> tuple[Any, Any]:
-    """Return the terms on the left, None if there is no left side, and on the right."""
+def _check_group(text: str, group: GroupTerm, columns: tuple[str | None, ...], terms: list[str]) -> None:
+    """Raise unless the column of groups is no feature or label, and what varies by group is a term of the formula."""
+    name = group.column
+    if name in columns:
+        raise DataError(
+            f"formula={text!r}: column {name!r} is a grouping factor, and a feature or the label too; leave one out, "
+            "or give a copy of it under another name"
+        )
+    if alone := [effect for effect in group.effects if effect not in ("1", *terms)]:
+        raise DataError(
+            f"formula={text!r}: {alone[0]!r} varies by {name!r} about a mean that is no term of the formula; add "
+            f"{alone[0]!r}"
+        )
+
+
+def _sides(text: str, plain: str) -> tuple[Any, Any]:
+    """Return the terms on the left, None if there is no left side, and on the right; group terms are taken out."""
     from formulaic import Formula, SimpleFormula
     from formulaic.errors import FormulaicError
     from formulaic.parser.algos.tokenize import tokenize
 
     try:
-        words = [token.token for token in tokenize(text) if token.kind is token.Kind.OPERATOR]
+        words = [token.token for token in tokenize(plain) if token.kind is token.Kind.OPERATOR]
         if "|" in words:
-            found = re.search(r"\([^()]*\|[^()]*\)", text)
-            raise DataError(
-                f"formula={text!r}: group terms such as {found[0] if found else '(1 | g)'!r} are not supported yet; "
-                "leave it out, or use the groups as a factor"
-            )
-        formula = Formula(text)
+            raise DataError(f"formula={text!r} has a bar outside a group term; write one as (1 | g)")
+        formula = Formula(plain)
     except (FormulaicError, SyntaxError, ValueError, RecursionError) as error:
         if isinstance(error, DataError):
             raise

@@ -1,0 +1,98 @@
+"""Group terms of a formula, `(1 | county)` or `(1 + age | g)`, that formulaic does not read, taken out of its text.
+
+What varies by group stands left of the bar, "1" for an intercept and else terms that the formula has itself; the column
+that tells groups apart stands right of it. Several terms are crossed factors.
+"""
+
+import re
+from dataclasses import dataclass
+
+from bayescore.validation import DataError
+
+_NAME = re.compile(r"`[^`]+`|[^\W\d][\w.]*")
+
+
+@dataclass(frozen=True)
+class GroupTerm:
+    """A group term: the column of the groups, and the terms whose effects vary by group."""
+
+    column: str
+    effects: tuple[str, ...]
+
+
+def without_group_terms(text: str) -> tuple[str, tuple[GroupTerm, ...]]:
+    """Return a formula without its group terms, and these.
+
+    Raises
+    ------
+    DataError
+        If a group term cannot be read, is no summand, or names groups that no one column has.
+    """
+    found: list[GroupTerm] = []
+    rest, end = "", 0
+    for start, bar, stop in _places(text):
+        term = text[start : stop + 1]
+        head, tail = (rest + text[end:start]).rstrip(), text[stop + 1 :].lstrip()
+        if (head and not head.endswith(("+", "~"))) or (tail and not tail.startswith(("+", "-"))):
+            raise DataError(f"formula={text!r}: the group term {term!r} must be added, as in y ~ x + {term}")
+        end = stop + 1
+        if head.endswith("+"):
+            rest = head[:-1]
+        elif tail.startswith("+"):
+            rest, end = head, len(text) - len(tail) + 1
+        else:
+            rest = f"{head} 1"
+        found.append(_term(text, term, text[start + 1 : bar], text[bar + 1 : stop]))
+    twice = [own.column for i, own in enumerate(found) if own.column in [other.column for other in found[:i]]]
+    if twice:
+        raise DataError(f"formula={text!r} has two group terms of {twice[0]!r}; write one, as (1 + x | {twice[0]})")
+    return (rest + text[end:] if found else text), tuple(found)
+
+
+def _term(text: str, term: str, left: str, right: str) -> GroupTerm:
+    column = right.strip()
+    if column.startswith("|"):
+        raise DataError(
+            f"formula={text!r}: {term!r} is not supported; effects of a group are correlated: write one bar"
+        )
+    if _NAME.fullmatch(column) is None:
+        raise DataError(
+            f"formula={text!r}: the group term {term!r} needs one column right of its bar; make a column of nested or "
+            "crossed groups, such as state + '/' + county, and write (1 | state) + (1 | state_county)"
+        )
+    effects = tuple(part.strip() for part in _summands(left))
+    if "" in effects:
+        raise DataError(f"formula={text!r}: the group term {term!r} has nothing that varies by group; write (1 | g)")
+    intercept = [] if "0" in effects else ["1"]
+    return GroupTerm(column.strip("`"), (*intercept, *(name for name in effects if name not in ("0", "1"))))
+
+
+def _places(text: str) -> list[tuple[int, int, int]]:
+    """Return where outermost parentheses with a bar begin, have it, and end."""
+    found, depth, start, bar, quoted = [], 0, 0, -1, False
+    for i, mark in enumerate(text):
+        if mark == "`":
+            quoted = not quoted
+        elif quoted:
+            continue
+        elif mark == "(":
+            depth += 1
+            start, bar = (i, -1) if depth == 1 else (start, bar)
+        elif mark == "|" and depth == 1 and bar < 0:
+            bar = i
+        elif mark == ")":
+            depth -= 1
+            if depth == 0 and bar >= 0:
+                found.append((start, bar, i))
+    return found
+
+
+def _summands(text: str) -> list[str]:
+    parts, depth = [""], 0
+    for mark in text:
+        depth += (mark == "(") - (mark == ")")
+        if mark == "+" and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += mark
+    return parts
