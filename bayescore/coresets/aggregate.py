@@ -144,6 +144,7 @@ class Aggregate(Method):
     name: ClassVar[str] = "aggregate"
     one_pass: ClassVar[bool] = True
     takes_size: ClassVar[bool] = False
+    knows_groups: ClassVar[bool] = True
 
     def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Built[LosslessFacts]:
         """Merge identical rows."""

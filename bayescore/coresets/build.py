@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescore.coresets.finish import check_names, finish
+from bayescore.coresets.finish import check_names, finish, with_word_of_groups
 from bayescore.coresets.method import Method, check_serves
 from bayescore.coresets.methods import METHODS, check_once, method_of
 from bayescore.coresets.separation.complete import warn_if_completely_separated
@@ -14,6 +14,7 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.designed import open_designed, open_in
 from bayescore.data.opened import Opened
 from bayescore.data.sources.blocks import Stream, is_stream
+from bayescore.data.sources.groups import check_groupings
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.types import Design, Likelihood, WeightedData
 from bayescore.validation import RandomState, check_integer, check_seed, one_seed, warn
@@ -94,7 +95,8 @@ def build_coreset(
         Grouping factors, whose effects a multilevel model draws from one prior each: the name of a column, then
         no feature, or an array of levels, text or whole numbers; several as a list of names or a dict of arrays. Rows
         of the coreset keep the codes of their groups, ``core.group``, and ``core.groups`` has names and levels, which
-        are learnt in one pass. `"aggregate"` merges rows of one group only.
+        are learnt in one pass. `"aggregate"` merges rows of one group only. Blocks bring an array, or a dict of them,
+        sixth, or have the column named where they are tables.
     formula : str, optional
         Label and terms in R's syntax, "clicked ~ age * device + log(price)", as `formulaic` reads it: interactions,
         ``C(x, Sum)``, ``I(x**2)``, ``center``, ``scale``, ``poly``, splines ``bs`` and ``cr``. Levels, centers and
@@ -184,7 +186,7 @@ def build_opened(
         warn_if_rows_separable(built.rows)
     else:
         warn_if_completely_separated(opened, built.rows)
-    return _finished(
+    core = _finished(
         built.rows,
         opened,
         method=built.method.name,
@@ -192,6 +194,7 @@ def build_opened(
         params={**built.facts.params(), "passes": opened.n_passes},
         random_state=seed,
     )
+    return with_word_of_groups(core, built.method)
 
 
 def full_data(
@@ -210,31 +213,35 @@ def full_data(
     intercept: bool = False,
     standardize: bool = False,
     design: Design | None = None,
+    new_groups: bool = False,
     progressbar: bool = True,
 ) -> Coreset:
     """Return all rows as a `Coreset` with their own weights (1 by default), read into memory.
 
     Models, samplers and comparisons take it as they take a coreset; it is also the door for weighted rows
     that were made elsewhere. The arguments are those of `build_coreset`, and for test rows `design`: with
-    ``design=core.design`` they get the coreset's formula, intercept, centers and scales in place of their own, and
-    their labels mean what the coreset's do; one of the two may be missing.
+    ``design=core.design`` they get the coreset's formula, intercept, centers, scales and codes of groups in place of
+    their own, and their labels mean what the coreset's do; one of the two may be missing. A group that the coreset does
+    not know is an error, or with ``new_groups=True`` has the code -1.
 
     Raises
     ------
     DataError, ValueError, TypeError
-        As `build_coreset` does, or if rows for a `design` have other columns, levels or labels.
+        As `build_coreset` does, or if rows for a `design` have other columns, levels, groups or labels.
     """
     link = _likelihood_of(data, likelihood)
     _check_design(data, intercept, standardize, formula)
     beside = {"weights": weights, "offset": offset, "trials": trials, "positive": positive, "missing": missing}
     beside["groups"] = groups
     if design is None:
+        if new_groups:
+            raise ValueError("new_groups=True, but design is missing: all groups are new; give design=core.design")
         opened = open_designed(data, y, formula=formula, label=label, progress=progressbar, **beside)
         opened = _designed(opened, intercept, standardize)
     else:
         if intercept or standardize or formula is not None:
             raise ValueError("design brings its own columns; leave out formula, intercept and standardize")
-        opened = open_in(design, data, y, label=label, progress=progressbar, **beside)
+        opened = open_in(design, data, y, label=label, new_groups=new_groups, progress=progressbar, **beside)
     _ = opened.scan  # checks the rows
     return _of(
         data, _finished(opened.gathered(), opened, method="full", likelihood=link.name, params={}, random_state=0)
@@ -277,15 +284,17 @@ def _designed(opened: Opened, intercept: bool, standardize: bool) -> Opened:
 
 def _finished(rows: WeightedData, opened: Opened, **about: Any) -> Coreset:
     """Return rows as a coreset, with what the data say of it; those that came once say it at their end."""
-    data = opened.rows
+    data, design = opened.rows, opened.design
     if isinstance(data, Stream):
         known = data.intake
+        design = replace(design, groups=known.groupings)
+        check_groupings(design, known.n_rows, single=False)
         rows, classes, n_total, weight_total = known.settled(rows), known.classes, known.n_rows, known.weight_total
     else:
         classes, n_total, weight_total = opened.source.classes, opened.scan.n_rows, opened.scan.weight_total
     return finish(
         rows,
-        design=opened.design,
+        design=design,
         classes=classes,
         label=data.label,
         n_total=n_total,

@@ -4,6 +4,9 @@ from dataclasses import fields
 from importlib.metadata import version
 from typing import Any
 
+import numpy as np
+
+from bayescore.coresets.method import Method
 from bayescore.data.coreset import Coreset
 from bayescore.types import Design, WeightedData
 from bayescore.validation import DataError, warn
@@ -33,3 +36,19 @@ def finish(rows: WeightedData, **about: Any) -> Coreset:
         )
     parts = {field.name: getattr(rows, field.name) for field in fields(WeightedData)}
     return Coreset(**parts, version=version("bayescore"), **about)
+
+
+def with_word_of_groups(core: Coreset, method: Method) -> Coreset:
+    """Return a coreset; warn where its rows have groups of which the method that chose them knew nothing."""
+    if core.group is None or method.knows_groups:
+        return core
+    lost = [
+        f"{len(grouping) - len(np.unique(codes)):,} of {len(grouping):,} groups of {grouping.name!r}"
+        for grouping, codes in zip(core.groups, core.group.T, strict=True)
+    ]
+    warn(
+        f"method={method.name!r} chooses and weighs rows for the coefficients of the columns alone, and "
+        f"{', '.join(lost)} have no row: effects of groups would be far off; use method='aggregate', lossless, "
+        "where rows repeat, or full_data"
+    )
+    return core

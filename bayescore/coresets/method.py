@@ -64,6 +64,8 @@ class Method(ABC):
         Options that say the size, and so do not go with one.
     needs_mu : bool
         Whether its guarantee needs a finite complexity mu, which separable labels do not have.
+    knows_groups : bool
+        Whether its rows stand for all in effects of their groups, too.
     """
 
     name: ClassVar[str]
@@ -72,6 +74,7 @@ class Method(ABC):
     takes_size: ClassVar[bool] = True
     size_options: ClassVar[tuple[str, ...]] = ()
     needs_mu: ClassVar[bool] = False
+    knows_groups: ClassVar[bool] = False
 
     @property
     def needs_overlap(self) -> bool:

@@ -116,6 +116,8 @@ def private_coreset(
     source = as_source(data, y, label=label)
     if source.design.offset is not None:
         raise DataError("data have an offset, and what a coreset tells of it is not private; give rows without one")
+    if source.design.groups:
+        raise DataError("data have groups, and what a coreset tells of them is not private; give rows without them")
     design = Design(source.design.raw_names, intercept=intercept)
     check_names(design, source.label, intercept)
     rows = stack(list(source.blocks()))

@@ -22,6 +22,7 @@ from bayescore.data.passes.threads import available_cores
 from bayescore.data.sources import Roles, as_source
 from bayescore.data.sources.blocks import Stream, is_stream
 from bayescore.data.sources.factors import Selection
+from bayescore.data.sources.groups import Given
 from bayescore.types import Design, FloatArray, IntArray, Lifted, Readable, Source, WeightedData, stack
 from bayescore.validation import DataError
 
@@ -264,8 +265,8 @@ def open_rows(
         roles.check_none("a coreset")
         rows = data.as_source()
     elif once and is_stream(data):
-        roles.check_none("an iterator of blocks (X, y) or (X, y, weights)", "positive")
-        rows = Stream(data, roles.positive)
+        roles.check_none("an iterator of blocks (X, y) or (X, y, weights)", "positive", "groups")
+        rows = Stream(data, roles.positive, Given.of(roles.groups, None).names)
     else:
         rows = as_source(data, y, selection=selection, **beside)
     if intercept and not rows.design.is_identity:

@@ -124,7 +124,7 @@ BAD = {
     "labels": (spoilt(37, (X[:5], Y[:4])), DataError, r"block 37: y has shape \(4,\)"),
     "weights": (spoilt(37, (X[:2], Y[:2], [1.0, -1.0])), DataError, "block 37: weights is -1 in row 1"),
     "an array": (spoilt(37, X[:5]), TypeError, r"block 37 is a ndarray; give tuples \(X, y\) or \(X, y, weights\)"),
-    "six": (spoilt(37, (1, 2, 3, 4, 5, 6)), TypeError, "block 37 is 6 items"),
+    "seven": (spoilt(37, (1, 2, 3, 4, 5, 6, 7)), TypeError, "block 37 is 7 items"),
     "text": (spoilt(37, (np.full((2, 3), "a"), Y[:2])), DataError, "block 37: X has dtype <U1"),
     "no rows": (spoilt(37, (X[:0], Y[:0])), DataError, r"block 37: X has shape \(0, 3\)"),
     "error": (failing, DataError, "block 37 could not be read: OSError: disk gone"),

@@ -8,14 +8,14 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from copy import copy
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 
-from bayescore.coresets.finish import check_names, finish
+from bayescore.coresets.finish import check_names, finish, with_word_of_groups
 from bayescore.coresets.method import Built, Method
 from bayescore.coresets.separation.separability import warn_if_rows_separable
 from bayescore.data.checkpoint import Arrays, read_checkpoint, write_checkpoint
@@ -23,6 +23,7 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.passes.cutter import Cutter
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.sources.blocks import LABEL, Intake
+from bayescore.data.sources.met_groups import MetGroups
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.types import Design, WeightedData
 from bayescore.validation import DataError, RandomState, check_integer, check_seed, two_classes
@@ -94,7 +95,9 @@ class BlockStream(ABC, Generic[State]):
         """Number of rows so far."""
         return self._intake.n_rows
 
-    def partial_fit(self, X: Any, y: Any, weights: Any = None, offset: Any = None, trials: Any = None) -> Self:
+    def partial_fit(
+        self, X: Any, y: Any, weights: Any = None, offset: Any = None, trials: Any = None, *, groups: Any = None
+    ) -> Self:
         """Add a block of rows.
 
         Parameters
@@ -110,16 +113,18 @@ class BlockStream(ABC, Generic[State]):
             with a block of both, or name them as `classes`.
         trials : array, shape (n,), optional
             Binomial trials; `y` are then the successes.
+        groups : array, shape (n,), or dict of such, optional
+            Levels of grouping factors, in every block or in none.
 
         Raises
         ------
         DataError
             If the block cannot be used; blocks and their rows are counted from 0. The stream is then as it was.
         """
-        intake, raw = self._intake.take(X, y, weights, offset, trials)
+        intake, raw = self._intake.take(X, y, weights, offset, trials, groups)
         assert intake.names is not None
         if self._design is None:
-            design = Design(intake.names, self.intercept, offset=intake.offset)
+            design = Design(intake.names, self.intercept, offset=intake.offset, groups=intake.groupings)
             check_names(design, LABEL, self.intercept)
             cutter = Cutter(self._block_rows(len(design.names)))
             state = self._empty(len(design.names))
@@ -160,9 +165,9 @@ class BlockStream(ABC, Generic[State]):
             built = self._answer(self._state, self._cutter.rest)
         if self._method.needs_overlap:
             warn_if_rows_separable(built.rows)
-        return finish(
+        core = finish(
             known.settled(built.rows),
-            design=self._design,
+            design=replace(self._design, groups=known.groupings),
             classes=known.classes,
             label=LABEL,
             n_total=known.n_rows,
@@ -172,6 +177,7 @@ class BlockStream(ABC, Generic[State]):
             params=built.facts.params(),
             random_state=self.random_state,
         )
+        return with_word_of_groups(core, built.method)
 
     def save(self, path: str | Path) -> None:
         """Write a checkpoint; `load` goes on from there, and gives the same coresets to the last bit.
@@ -238,7 +244,9 @@ class BlockStream(ABC, Generic[State]):
         """Return the stream of a checkpoint; what does not fit raises one of many errors."""
         stream = cls._from_options(header["options"])
         intake = header["intake"]
-        stream._intake = Intake(**{**intake, "names": tuple(intake["names"]), "met": tuple(intake["met"])})
+        groups = tuple(MetGroups.from_dict(own) for own in intake.get("groups", ()))
+        known = {"names": tuple(intake["names"]), "met": tuple(intake["met"]), "group_columns": (), "groups": groups}
+        stream._intake = Intake(**{**intake, **known})
         stream._design = Design.from_dict(header["design"])
         if not isinstance(header["version"], str) or stream._design.raw_names != stream._intake.names:
             raise ValueError
@@ -247,6 +255,8 @@ class BlockStream(ABC, Generic[State]):
             offset = rows.y if rows.offset is None else rows.offset
             parts = {part.shape for part in (rows.y, rows.weights, rows.index, offset)}
             if rows.X.shape != (len(rows.y), len(stream._design.names)) or len(parts) != 1:
+                raise ValueError
+            if (() if rows.group is None else rows.group.shape) != ((len(rows.y), len(groups)) if groups else ()):
                 raise ValueError
         stream._cutter = Cutter(check_integer(header["block_rows"], "block_rows", low=1))
         if "rest_X" in arrays:

@@ -1,4 +1,7 @@
-"""Blocks of rows as their owners make them, from an iterator or a callable: (X, y[, weights[, offset[, trials]]]).
+"""Blocks of rows as their owners make them, from an iterator or a callable.
+
+A block is a tuple (X, y[, weights[, offset[, trials[, groups]]]]), with None for what there is not. Groups may also be
+columns of blocks that are tables. Codes of groups are places in the order met until all are known (`met_groups`).
 
 `Intake` checks each block and remembers what the blocks before it were like. `block_source` turns a callable that
 gives a fresh iterator each time into a `Source`; a `Stream` is read once, and learns its labels on the way.
@@ -19,11 +22,13 @@ from bayescore.data.passes.exact import exact_weight, total_weight
 from bayescore.data.passes.scan import check_reach
 from bayescore.data.sources.columns import MANY, coded_table
 from bayescore.data.sources.factors import Levels, Seen, Selection
+from bayescore.data.sources.groups import Given, Grouper, known_groupers
 from bayescore.data.sources.kept import check_counts, two_rows_each, without_left_out
+from bayescore.data.sources.met_groups import MetGroups, beside_rows, met_codes, recoded
 from bayescore.data.sources.roles import COUNTS, OFFSET, Roles
 from bayescore.data.sources.sparse import check_dense
 from bayescore.data.sources.tables import is_dask, is_table
-from bayescore.types import Design, FloatArray, LabelArray, WeightedData
+from bayescore.types import Design, FloatArray, Grouping, LabelArray, WeightedData
 from bayescore.validation import (
     Classes,
     DataError,
@@ -87,6 +92,8 @@ class Intake:
     offset: str | None = None
     n_read: int = 0  # those of weight 0, which are left out, among them
     positive: Any = None
+    group_columns: tuple[str, ...] = ()  # columns of blocks that are tables
+    groups: tuple[MetGroups, ...] = ()
 
     @property
     def classes(self) -> tuple[Any, Any]:
@@ -99,11 +106,18 @@ class Intake:
         return total_weight([self.weight])
 
     def settled(self, rows: WeightedData) -> WeightedData:
-        """Return rows of these blocks with +1 for the second class in sorted order."""
+        """Return rows of these blocks with +1 for the second class, and codes of groups, in sorted order."""
+        if rows.group is not None:
+            rows = replace(rows, group=recoded(rows.group, self.groups, tuple(map(Grouper, self.groupings))))
         return rows if self.classes[1] == self.met[1] else rows.mirrored(-1)
 
+    @property
+    def groupings(self) -> tuple[Grouping, ...]:
+        """The grouping factors, with the levels met so far."""
+        return tuple(own.grouping for own in self.groups)
+
     def take(
-        self, X: Any, y: Any, weights: Any = None, offset: Any = None, trials: Any = None
+        self, X: Any, y: Any, weights: Any = None, offset: Any = None, trials: Any = None, groups: Any = None
     ) -> tuple["Intake", WeightedData]:
         """Return what is known after another block, and the block as weighted rows of raw features.
 
@@ -113,8 +127,9 @@ class Intake:
             If the block cannot be used; blocks and their rows are counted from 0.
         """
         where = f"block {self.n_blocks}"
-        given = {"X": X, "y": y, "weights": weights, "offset": offset, "trials": trials}
+        given = {"X": X, "y": y, "weights": weights, "offset": offset, "trials": trials, "groups": groups}
         check_aligned(**{f"{where}: {name}": part for name, part in given.items()})
+        X, beside = beside_rows(X, groups, self.group_columns, where)
         text = self.text
         if self.selection is not None and is_table(X):
             _check_once([str(name) for name in getattr(X, "columns", ())], where)
@@ -130,6 +145,7 @@ class Intake:
         if self.n_blocks and (o is None) != (self.offset is None):
             had = "no" if o is None else "an"
             raise DataError(f"{where} has {had} offset, unlike the blocks before it; give 0 for none")
+        codes, met_groups = met_codes(beside, self.groups if self.n_blocks else None, n, self.n_read, where)
         counts, positive = None, self.positive
         if trials is None:
             signs, met, positive = self._signs(y, n, f"{where}: y")
@@ -143,7 +159,7 @@ class Intake:
                 f"{where}: all labels are {met[0]!r}, and with offsets it must be known which one is +1: begin with a "
                 "block of both, or name them as classes="
             )
-        rows = WeightedData(raw, signs, w, np.arange(self.n_read, self.n_read + n), offset=o)
+        rows = WeightedData(raw, signs, w, np.arange(self.n_read, self.n_read + n), offset=o, group=codes)
         if counts is not None:
             rows = two_rows_each(rows, *counts)
         rows = without_left_out(rows, drop=False)
@@ -161,6 +177,7 @@ class Intake:
             text=text,
             offset=None if o is None else OFFSET,
             positive=positive,
+            groups=met_groups,
         )
         return known, rows
 
@@ -214,7 +231,7 @@ def numbered(blocks: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
     DataError
         If the iterator fails, with its error as the cause.
     TypeError
-        If a block is no tuple (X, y[, weights[, offset[, trials]]]).
+        If a block is no tuple (X, y[, weights[, offset[, trials[, groups]]]]).
     """
     stream, number = iter(blocks), 0
     while True:
@@ -224,7 +241,7 @@ def numbered(blocks: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
             return
         except Exception as error:
             raise DataError(f"block {number} could not be read: {type(error).__name__}: {error}") from error
-        if not isinstance(block, tuple | list) or len(block) not in (2, 3, 4, 5):
+        if not isinstance(block, tuple | list) or len(block) not in range(2, 7):
             found = f"{len(block)} items" if isinstance(block, tuple | list) else f"a {type(block).__name__}"
             raise TypeError(
                 f"block {number} is {found}; give tuples (X, y) or (X, y, weights), or with an offset at the end"
@@ -238,16 +255,16 @@ class Stream:
 
     label = LABEL
 
-    def __init__(self, blocks: Iterable[Any], positive: Any = None) -> None:
+    def __init__(self, blocks: Iterable[Any], positive: Any = None, group_columns: tuple[str, ...] = ()) -> None:
         self._blocks = numbered(blocks)
         first = next(self._blocks, None)
         if first is None:
             raise DataError("data is an iterator without a block: was it read before?")
-        known, _ = Intake().take(*first)
+        self.intake = Intake(positive=positive, group_columns=group_columns)
+        known, _ = self.intake.take(*first)
         assert known.names is not None
         self._blocks = chain([first], self._blocks)
-        self.design = Design(known.names, offset=known.offset)
-        self.intake = Intake(positive=positive)
+        self.design = Design(known.names, offset=known.offset, groups=known.groupings)
 
     def blocks(self) -> Iterator[WeightedData]:
         """Yield the rows in order, once.
@@ -266,13 +283,14 @@ class Stream:
 
 
 class Fingerprint(NamedTuple):
-    """Checksums of rows, however they are cut: of X but for text, of weights, of y and of -y, and of offsets."""
+    """Checksums of rows, however they are cut: of X but for text, of weights, of y and of -y, of offsets and groups."""
 
     X: int = 0
     weights: int = 0
     y: int = 0
     y_flipped: int = 0
     offset: int = 0
+    group: int = 0
 
     def after(self, block: WeightedData, text: list[int]) -> "Fingerprint":
         """Return that of the rows so far and a block more; `text` are its columns of codes, 0 in the first pass."""
@@ -280,7 +298,8 @@ class Fingerprint(NamedTuple):
         if text:
             X = X.copy()
             X[:, text] = 0.0
-        parts: tuple[NDArray[Any], ...] = (X, block.weights, block.y, -block.y, block.shift)
+        group = np.zeros(0, np.int64) if block.group is None else block.group
+        parts: tuple[NDArray[Any], ...] = (X, block.weights, block.y, -block.y, block.shift, group)
         return Fingerprint(*(crc32(part.tobytes(), known) for part, known in zip(parts, self, strict=True)))
 
     def flipped(self) -> "Fingerprint":
@@ -299,6 +318,8 @@ class BlockSource:
     fingerprint: Fingerprint
     label: str = LABEL
     selection: Selection | None = None
+    group_columns: tuple[str, ...] = ()
+    groupers: tuple[Grouper, ...] = ()
 
     @property
     def levels(self) -> Levels:
@@ -313,12 +334,15 @@ class BlockSource:
         DataError
             If they are not those of the first pass.
         """
-        intake = Intake(self.design.raw_names, self.classes, selection=self.selection)
+        names, columns = self.design.raw_names, self.group_columns
+        intake = Intake(names, self.classes, selection=self.selection, group_columns=columns)
         found, text = Fingerprint(), [self.design.raw_names.index(name) for name, _ in self.levels]
         for given in numbered(self.open()):
             intake, block = intake.take(*given)
             found = found.after(block, text)
-            if len(block):
+            if len(block) and block.group is not None:
+                yield replace(block, group=recoded(block.group, intake.groups, self.groupers))
+            elif len(block):
                 yield block
         if intake.n_rows != self.n_rows:
             raise DataError(
@@ -333,7 +357,11 @@ class BlockSource:
 
 
 def block_source(
-    factory: Callable[[], Iterable[Any]], selection: Selection | None = None, positive: Any = None
+    factory: Callable[[], Iterable[Any]],
+    selection: Selection | None = None,
+    positive: Any = None,
+    group_columns: tuple[str, ...] = (),
+    groupers: tuple[Grouper, ...] | None = None,
 ) -> BlockSource:
     """Return a callable's blocks as a source; one pass, for the columns, the labels and the number of rows.
 
@@ -348,7 +376,8 @@ def block_source(
     if not isinstance(given, Iterable):
         raise TypeError(f"data() returned a {type(given).__name__}; return an iterator of blocks (X, y)")
     met = positive if isinstance(positive, Classes) else ()
-    intake, found = Intake(met=met, selection=selection, positive=positive), Fingerprint()
+    intake = Intake(met=met, selection=selection, positive=positive, group_columns=group_columns)
+    found = Fingerprint()
     for block in numbered(given):
         intake, rows = intake.take(*block)
         assert intake.names is not None
@@ -359,15 +388,27 @@ def block_source(
     if selection is not None:
         selection = replace(selection, levels=selection.levels or tuple((n, own.levels(n)) for n, own in intake.text))
     settled = found if intake.classes == intake.met else found.flipped()
+    known_groups = known_groupers(groupers, [own.name for own in intake.groups]) or tuple(
+        map(Grouper, intake.groupings)
+    )
+    groupings = tuple(by.grouping for by in known_groups)
+    design = Design(intake.names, offset=intake.offset, groups=groupings)
     return BlockSource(
-        factory, Design(intake.names, offset=intake.offset), intake.classes, intake.n_rows, settled, selection=selection
+        factory,
+        design,
+        intake.classes,
+        intake.n_rows,
+        settled,
+        selection=selection,
+        group_columns=group_columns,
+        groupers=known_groups,
     )
 
 
 def callable_source(data: Callable[[], Iterable[Any]], roles: Roles, selection: Selection | None = None) -> BlockSource:
     """Return a callable that gives a fresh iterator of blocks as a source; blocks bring their labels and weights."""
-    roles.check_none("a callable of blocks (X, y) or (X, y, weights)", "positive")
-    return block_source(data, selection, roles.positive)
+    roles.check_none("a callable, whose blocks bring their labels and weights:", "positive", "groups", "groupers")
+    return block_source(data, selection, roles.positive, Given.of(roles.groups, None).names, roles.groupers)
 
 
 def refuse_stream(data: Any, *_: Any) -> NoReturn:

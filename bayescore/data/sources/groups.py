@@ -22,7 +22,7 @@ from bayescore.validation import DataError, RowError, check_unmasked
 GROUP = "group"  # what groups are called that come as an array without a name
 MISSING_GROUP = -2  # code of a missing entry, in rows that are left out later
 
-SHARE_HINT = "name a column whose values several rows share"
+MISSING_HINT = "drop such rows (missing='drop'), or give them a level of their own, such as 'unknown'"
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,30 +52,34 @@ class Grouper:
         name = self.grouping.name
         plain = values(column, name)
         coded = plain if pa.types.is_dictionary(plain.type) else plain.dictionary_encode()
-        known = coded.dictionary
-        if known.type != self.table.type and len(known):
-            raise DataError(
-                f"groups (column {name!r}) is {known.type}, and its levels are {self.table.type} "
-                f"({_shown(self.grouping.levels)}); convert it"
-            )
-        places = pc.index_in(known, self.table).fill_null(NO_GROUP).to_numpy(zero_copy_only=False).astype(np.int64)
-        which = coded.indices.fill_null(len(known)).to_numpy(zero_copy_only=False)
-        found: IntArray = np.append(places, MISSING_GROUP)[which]
+        which = coded.indices.fill_null(len(coded.dictionary)).to_numpy(zero_copy_only=False)
+        found: IntArray = np.append(self.places(coded.dictionary), MISSING_GROUP)[which]
         if not drop and (row := _first(found == MISSING_GROUP)) is not None:
             raise RowError(
                 f"groups (column {name!r}) is missing in {int((found == MISSING_GROUP).sum())} of rows {start} to "
-                f"{start + len(found) - 1}, first in row {start + row}: drop such rows (missing='drop'), or give them "
-                "a level of their own, such as 'unknown'",
+                f"{start + len(found) - 1}, first in row {start + row}: {MISSING_HINT}",
                 start + row,
             )
         if not self.new and (row := _first(found == NO_GROUP)) is not None:
-            raise RowError(
-                f"groups (column {name!r}) has the level {plain[row].as_py()!r} in row {start + row}, which is none of "
-                f"the {len(self.grouping):,} known ({_shown(self.grouping.levels)}); drop such rows, or build with "
-                "rows of every group",
-                start + row,
-            )
+            raise RowError(f"{self.unknown(plain[row].as_py())}, in row {start + row}", start + row)
         return found
+
+    def places(self, found: pa.Array) -> IntArray:
+        """Return the places of distinct values among the levels, `NO_GROUP` for those that are none."""
+        if found.type != self.table.type and len(found):
+            raise DataError(
+                f"groups (column {self.grouping.name!r}) is {found.type}, and its levels are {self.table.type} "
+                f"({_shown(self.grouping.levels)}); convert it"
+            )
+        places = pc.index_in(found, self.table).fill_null(NO_GROUP)
+        return np.asarray(places.to_numpy(zero_copy_only=False), dtype=np.int64)
+
+    def unknown(self, level: Any) -> str:
+        """Say that a level is not known."""
+        return (
+            f"groups (column {self.grouping.name!r}) has the level {level!r}, none of the {len(self.grouping):,} known "
+            f"({_shown(self.grouping.levels)}): drop such rows, or build with rows of every group"
+        )
 
 
 def values(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
@@ -120,7 +124,7 @@ def check_groupings(design: Design, n_rows: int, *, single: bool) -> None:
         if single and len(grouping) == n_rows:
             raise DataError(
                 f"groups (column {grouping.name!r}) has {n_rows:,} levels, one for each row, whose effects nothing "
-                f"tells from their labels' noise: {SHARE_HINT}, or leave it out"
+                f"tells from their labels' noise: name a column whose values several rows share, or leave it out"
             )
 
 

@@ -1,0 +1,362 @@
+"""Grouping factors: the same levels, codes and bits from every source and cut, and bad ones refused by name."""
+
+import re
+from dataclasses import replace
+
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as pads
+import pytest
+
+import bayescore as bc
+from bayescore.coresets.private import private_coreset
+from bayescore.data.sources import factors
+from bayescore.data.sources.groups import Given
+from bayescore.types import NO_GROUP, Grouping, WeightedData, lifted, stack
+from bayescore.validation import DataError
+
+N = 4000
+RNG = np.random.default_rng(6)
+COUNTY = RNG.choice([f"county {k}" for k in range(30)], N)
+AGE = RNG.integers(18, 25, N)
+X = np.round(RNG.normal(size=(N, 2)), 1)
+Y = (X[:, 0] + 0.1 * AGE - 2 + RNG.logistic(size=N) > 0).astype(int)
+FRAME = pd.DataFrame(X, columns=["a", "b"]).assign(county=COUNTY, age=AGE, y=Y)
+QUIET = {"progressbar": False}
+CUTS = [slice(i, i + 613) for i in range(0, N, 613)]
+METHODS = {"uniform": 60, "calibrated": 60, "leverage": 60, "merge_reduce": 60, "aggregate": None}
+quiet = pytest.mark.filterwarnings("ignore")
+
+
+def kinds(frame, folder):
+    frame.to_parquet(folder / "rows.parquet", row_group_size=700)
+    frame.to_csv(folder / "rows.csv", index=False)
+    return {
+        "polars": pl.from_pandas(frame),
+        "lazy": pl.from_pandas(frame).lazy(),
+        "arrow": pa.Table.from_pandas(frame).combine_chunks(),
+        "parquet": folder / "rows.parquet",
+        "dataset": pads.dataset(folder / "rows.parquet"),
+        "csv": folder / "rows.csv",
+        "dask": dd.from_pandas(frame, npartitions=6),
+        "dask of files": dd.read_parquet(folder / "rows.parquet"),
+    }
+
+
+def assert_same(found, expected, kind):
+    for name in ("X", "y", "weights", "index", "group"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), err_msg=f"{kind}: {name}")
+    assert found.groups == expected.groups, kind
+
+
+# --- levels and codes ----------------------------------------------------------------------------------------
+
+
+def test_levels_are_sorted_and_codes_their_places():
+    core = bc.full_data(FRAME, label="y", groups=["county", "age"], **QUIET)
+    assert [grouping.name for grouping in core.groups] == ["county", "age"]
+    assert core.groups[0].levels == tuple(sorted(set(COUNTY)))
+    assert core.groups[1] == Grouping("age", tuple(range(18, 25)))
+    assert core.feature_names == ("a", "b")
+    assert (np.array(core.groups[0].levels)[core.group[:, 0]] == COUNTY).all()
+    assert (np.array(core.groups[1].levels)[core.group[:, 1]] == AGE).all()
+    assert core.group.dtype == np.int64
+    with pytest.raises(ValueError, match="read-only"):
+        core.group[0] = 0
+
+
+ORDERED = pd.Categorical(COUNTY, categories=sorted(set(COUNTY), reverse=True))
+
+
+@pytest.mark.parametrize(
+    ("given", "levels"),
+    [
+        (AGE.astype(float), tuple(range(18, 25))),
+        (pd.array(AGE, dtype="Int64"), tuple(range(18, 25))),
+        (AGE > 20, (False, True)),
+        (list(COUNTY), tuple(sorted(set(COUNTY)))),
+        (pd.Series(ORDERED), tuple(sorted(set(COUNTY), reverse=True))),
+        (pd.Series(pd.Categorical(COUNTY, categories=["none", *ORDERED.categories])), tuple(ORDERED.categories)),
+    ],
+    ids=["floats", "nullable", "booleans", "a list", "a categorical", "unused levels"],
+)
+def test_levels_of_any_kind(given, levels):
+    core = bc.full_data(X, Y, groups=given, **QUIET)
+    assert core.groups[0].levels == levels
+    assert {type(level) for level in core.groups[0].levels} <= {str, int, bool}
+    assert core.groups[0].name == "group"
+    assert (np.array(levels, dtype=object)[core.group[:, 0]] == np.asarray(given, dtype=object)).all()
+
+
+@pytest.mark.parametrize("method", METHODS)
+@quiet
+def test_groups_from_every_source_give_the_same_bits(method, tmp_path):
+    options = {"method": method, "random_state": 2, "size": METHODS[method] or "auto", **QUIET}
+    columns = {"label": "y", "groups": ["county", "age"]}
+    expected = bc.build_coreset(FRAME, **columns, **options)
+    assert expected.group.shape == (len(expected), 2)
+    if method != "aggregate":
+        rows = FRAME.iloc[expected.index]
+        assert (np.array(expected.groups[0].levels)[expected.group[:, 0]] == rows.county).all()
+    for kind, data in kinds(FRAME, tmp_path).items():
+        assert_same(bc.build_coreset(data, **columns, **options), expected, kind)
+    arrays = {"county": COUNTY, "age": FRAME.age}
+    assert_same(bc.build_coreset(X, Y, groups=arrays, **options), expected, "arrays")
+    assert_same(bc.build_coreset(FRAME[["a", "b"]], Y, groups=arrays, **options), expected, "arrays beside a table")
+
+    def blocks():
+        return ((X[c], Y[c], None, None, None, {"county": COUNTY[c], "age": AGE[c]}) for c in CUTS)
+
+    def tables():
+        return ((FRAME[["age", "a", "county", "b"]][c], Y[c]) for c in CUTS)
+
+    assert_same(bc.build_coreset(blocks, **options), expected, "blocks")
+    assert_same(bc.build_coreset(tables, groups=["county", "age"], **options), expected, "blocks of tables")
+    if method in ("uniform", "merge_reduce", "aggregate"):
+        assert_same(bc.build_coreset(blocks(), **options), expected, "an iterator")
+        again = bc.build_coreset(tables(), groups=["county", "age"], **options)
+        assert_same(again, expected, "an iterator of tables")
+
+
+def test_a_formula_takes_groups_from_every_source(tmp_path):
+    asked = {"formula": "y ~ a + (1 + a | county)", "method": "aggregate", **QUIET}
+    expected = bc.build_coreset(FRAME, **asked)
+    assert expected.groups[0].effects == ("1", "a")
+    for kind, data in kinds(FRAME, tmp_path).items():
+        assert_same(bc.build_coreset(data, **asked), expected, kind)
+    asked["formula"] = "a + (1 + a | county)"
+    assert_same(
+        bc.build_coreset(lambda: ((FRAME.drop(columns="y")[c], Y[c]) for c in CUTS), **asked), expected, "blocks"
+    )
+
+
+@pytest.mark.parametrize("kind", [bc.StreamingCoreset, bc.OnlineCoreset], ids=lambda kind: kind.__name__)
+@quiet
+def test_streams_keep_groups_through_a_checkpoint(kind, tmp_path):
+    def fed(cuts, into):
+        for c in cuts:
+            into.partial_fit(X[c], Y[c], groups={"county": COUNTY[c], "age": AGE[c]})
+        return into
+
+    half = fed(CUTS[:3], kind(likelihood="logistic", size=80, random_state=1))
+    half.save(tmp_path / "half.npz")
+    resumed = fed(CUTS[3:], kind.load(tmp_path / "half.npz")).coreset()
+    whole = fed(CUTS, kind(likelihood="logistic", size=80, random_state=1)).coreset()
+    assert_same(resumed, whole, "a checkpoint")
+    assert whole.groups[0].levels == tuple(sorted(set(COUNTY)))
+    assert (np.array(whole.groups[0].levels)[whole.group[:, 0]] == COUNTY[whole.index]).all()
+
+
+def test_counts_and_missing_rows_keep_their_groups():
+    frame = FRAME.assign(n=3, county=FRAME.county.where(np.arange(N) % 7 > 0))
+    with pytest.raises(DataError, match=r"groups \(column 'county'\) is missing in \d+ of rows 0 to .*missing='drop'"):
+        bc.full_data(frame, label="y", trials="n", groups="county", **QUIET)
+    with pytest.warns(UserWarning, match=r"left out 572 of 4,000 rows, that miss 'county' \(572\)"):
+        core = bc.full_data(frame, label="y", trials="n", groups="county", missing="drop", **QUIET)
+    assert (np.array(core.groups[0].levels)[core.group[:, 0]] == COUNTY[core.index]).all()
+    assert core.weight_total == 3 * (N - 572)
+
+
+# --- new rows ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def merged():
+    return bc.build_coreset(FRAME, formula="y ~ a + (1 | county)", method="aggregate", **QUIET)
+
+
+def test_files_keep_groups(merged, tmp_path):
+    core = bc.build_coreset(FRAME, formula="y ~ a + (1 + a | county) + (1 | age)", method="aggregate", **QUIET)
+    core = replace(core, group=np.where(np.arange(len(core))[:, None] == 3, NO_GROUP, core.group))
+    core.to_parquet(tmp_path / "core.parquet")
+    again = bc.read_coreset(tmp_path / "core.parquet")
+    assert_same(again, core, "a file")
+    assert (again.design, again.rows_digest) == (core.design, core.rows_digest)
+    assert again.groups[0].effects == ("1", "a")
+    assert list(core.to_frame().columns) == ["Intercept", "a", "y", "weight", "county", "age"]
+    assert core.to_frame()["county"].isna().sum() == 1
+    assert re.search(r"group +county \(30 levels\)\n +group +age \(7 levels\)", repr(core))
+    changed = replace(core, group=core.group[::-1])
+    assert changed.rows_digest != core.rows_digest
+    with pytest.raises(ValueError, match="rows have no groups; those of their design: 'county', 'age'"):
+        replace(core, group=None)
+    both = bc.Coreset.concat([core, core])
+    assert both.group.shape == (2 * len(core), 2)
+    with pytest.raises(ValueError, match="coresets differ in design"):
+        bc.Coreset.concat([core, merged])
+
+
+def test_merging_keeps_the_log_likelihood_of_groups(merged):
+    """Rows of two groups are never merged; without the groups in the key the sum is far off, the negative control."""
+    assert len(merged) < N / 2
+    u, beta = RNG.normal(size=30), np.array([0.3, -0.8])
+    eta = beta[0] + FRAME.a.to_numpy() * beta[1] + u[merged_codes(FRAME)]
+    full = -np.logaddexp(0.0, -(2 * Y - 1) * eta).sum()
+
+    def of(core, codes):
+        return -core.weights @ np.logaddexp(0.0, -core.y * (core.X @ beta + u[codes]))
+
+    assert of(merged, merged.group[:, 0]) == pytest.approx(full, rel=1e-12)
+    blind = bc.build_coreset(FRAME, formula="y ~ a", method="aggregate", **QUIET)
+    assert abs(of(blind, merged_codes(FRAME)[blind.index]) - full) > 20
+
+
+def merged_codes(frame):
+    return pd.Categorical(frame.county).codes
+
+
+def test_a_coreset_of_a_coreset_keeps_groups(merged):
+    assert_same(bc.build_coreset(merged, method="aggregate", **QUIET), merged, "a coreset")
+    with pytest.warns(UserWarning, match=r"method='uniform' .* and \d+ of 30 groups of 'county' have no row"):
+        fewer = bc.build_coreset(merged, method="uniform", size=20, random_state=1, **QUIET)
+    assert fewer.groups == merged.groups
+    assert set(fewer.group[:, 0]) <= set(range(30))
+
+
+def test_new_rows_have_the_codes_of_the_coreset(merged, tmp_path):
+    few = FRAME[FRAME.county.isin(["county 7", "county 3"])].head(50)
+    codes = np.array([merged.groups[0].levels.index(name) for name in few.county])
+    for kind, data in {"table": few, **kinds(few, tmp_path)}.items():
+        found = bc.full_data(data, design=merged.design, **QUIET)
+        np.testing.assert_array_equal(found.group[:, 0], codes, err_msg=kind)
+        assert found.design == merged.design
+    blocks = bc.full_data(lambda: [(few[["a", "county"]], few.y)], groups="county", design=merged.design, **QUIET)
+    np.testing.assert_array_equal(blocks.group[:, 0], codes)
+
+
+def test_a_group_never_seen_is_an_error_that_names_it_or_asked_for(merged, tmp_path):
+    new = FRAME.head(20).assign(county=["county 1"] * 12 + ["Atlantis"] * 8)
+    for kind, data in kinds(new, tmp_path).items():
+        with pytest.raises(DataError, match=r"'county'\) has the level 'Atlantis', none of the 30 known .*in row 12"):
+            bc.full_data(data, design=merged.design, **QUIET)
+        found = bc.full_data(data, design=merged.design, new_groups=True, **QUIET)
+        assert (found.group[12:] == NO_GROUP).all(), kind
+        assert (found.group[:12] >= 0).all(), kind
+    with pytest.raises(DataError, match="the level 'Atlantis', none of the 30 known"):
+        bc.full_data(lambda: [(new[["a", "county"]], new.y)], groups="county", design=merged.design, **QUIET)
+    with pytest.raises(DataError, match=r"is int64, and its levels are string \('county 0', "):
+        bc.full_data(new.assign(county=1), design=merged.design, **QUIET)
+    with pytest.raises(DataError, match="groups is missing: the design has 'county'; give the group of each row"):
+        bc.full_data(X[:20], Y[:20], design=bc.full_data(X, Y, groups={"county": COUNTY}, **QUIET).design, **QUIET)
+    with pytest.raises(DataError, match="groups is given, but the design has none"):
+        bc.full_data(X, Y, groups=AGE, design=bc.full_data(X, Y, **QUIET).design, **QUIET)
+    with pytest.raises(ValueError, match="new_groups=True, but design is missing"):
+        bc.full_data(X, Y, groups=AGE, new_groups=True, **QUIET)
+
+
+# --- bad input -----------------------------------------------------------------------------------------------
+
+BAD = {
+    "fractions": ({"groups": X[:, 0]}, r"holds numbers that are not whole.*make bins"),
+    "dates": ({"groups": pd.date_range("2020", periods=N)}, r"is timestamp.*turn it into text"),
+    "one group": ({"groups": np.zeros(N, int)}, "has one level only, 0: it tells no rows apart; leave it out"),
+    "every row its own": (
+        {"groups": np.arange(N)},
+        "has 4,000 levels, one for each row.*name a column whose values several rows share",
+    ),
+    "wrong length": ({"groups": COUNTY[1:]}, r"groups has shape \(3999,\); it must be \(4000,\), one level for each"),
+    "wrong length by name": ({"groups": {"c": COUNTY[1:]}}, r"groups\['c'\] has shape \(3999,\)"),
+    "two columns": ({"groups": X}, r"groups has shape \(4000, 2\)"),
+    "missing": ({"groups": np.where(AGE > 20, COUNTY, None)}, r"is missing in \d+ of rows .*'unknown'"),
+    "a name": ({"groups": "county"}, "groups='county' names a column, but data is an array"),
+    "nothing": ({"groups": {}}, "groups is an empty dict"),
+    "mixed": ({"groups": [1, "a"] * (N // 2)}, "mixed types"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_groups_that_cannot_be_used_are_refused_by_name(kind):
+    given, message = BAD[kind]
+    with pytest.raises(DataError, match=message):
+        bc.build_coreset(X, Y, **given, **QUIET)
+
+
+BAD_COLUMNS = {
+    "no such column": ({"groups": "state", "label": "y"}, "groups='state' is not a column of the data"),
+    "the label": ({"groups": "y", "label": "y"}, "label and groups both name the column 'y'"),
+    "twice": ({"groups": ["age", "age"], "label": "y"}, r"groups\[0\] and groups\[1\] both name the column 'age'"),
+    "a feature": ({"groups": "a", "formula": "y ~ a"}, "'a' is a grouping factor and a feature too; leave one out"),
+    "a term beside": ({"groups": "age", "formula": "y ~ a + (1 | county)"}, "groups is given beside formula="),
+    "one level": ({"groups": "one", "label": "y"}, "'one'\\) has one level only"),
+    "every row": ({"groups": "id", "label": "y"}, "'id'\\) has 4,000 levels, one for each row"),
+}
+
+
+@pytest.mark.parametrize("source", ["pandas", "parquet", "lazy", "dask"])
+@pytest.mark.parametrize("kind", BAD_COLUMNS)
+def test_columns_of_groups_that_cannot_be_used_are_refused_by_name(kind, source, tmp_path):
+    given, message = BAD_COLUMNS[kind]
+    frame = FRAME.assign(one="x", id=np.arange(N))
+    with pytest.raises(DataError, match=message):
+        bc.build_coreset({"pandas": frame, **kinds(frame, tmp_path)}[source], **given, **QUIET)
+
+
+def test_each_row_may_be_a_group_of_trials():
+    core = bc.full_data(X, Y, trials=np.full(N, 3), groups=np.arange(N), **QUIET)
+    assert len(core.groups[0]) == N
+
+
+@pytest.mark.parametrize("source", ["pandas", "parquet", "lazy", "dask", "blocks"])
+def test_more_groups_than_memory_allows_are_refused_with_their_bytes(source, tmp_path, monkeypatch):
+    monkeypatch.setattr(factors, "MAX_GROUPS_BYTES", 25 * factors.GROUP_BYTES)
+    data = kinds(FRAME, tmp_path) | {"pandas": FRAME, "blocks": lambda: [(FRAME.drop(columns="y"), Y)]}
+    asked = {"groups": "county"} if source == "blocks" else {"groups": "county", "label": "y"}
+    with pytest.raises(
+        DataError, match=r"'county'\) has 30 levels or more, which take 12,000 bytes.*merge small groups"
+    ):
+        bc.build_coreset(data[source], method="uniform", size=50, **asked, **QUIET)
+
+
+def test_blocks_of_other_groups_are_refused():
+    with pytest.raises(DataError, match="block 1 has other groups than the blocks before it, 'group'"):
+        bc.build_coreset(lambda: [(X, Y, None, None, None, AGE), (X, Y)], **QUIET)
+    hole = np.where(np.arange(N) == 2, np.nan, AGE)
+    with pytest.raises(DataError, match=r"block 1: groups \('group'\) is missing in 1 rows, first in row 4002"):
+        bc.build_coreset(lambda: [(X, Y, None, None, None, AGE), (X, Y, None, None, None, hole)], **QUIET)
+    with pytest.raises(DataError, match="block 0 lacks the column 'state' of groups"):
+        bc.build_coreset(lambda: [(FRAME, Y)], groups="state", **QUIET)
+    with pytest.raises(DataError, match="names a column of X, so that X must be a table"):
+        bc.build_coreset(lambda: [(X, Y)], groups="state", **QUIET)
+    with pytest.raises(DataError, match="must be the name of a column"):
+        bc.build_coreset(lambda: [(X, Y)], groups=AGE, **QUIET)
+
+
+def test_names_that_the_file_needs_are_refused():
+    with pytest.raises(DataError, match="groups='weight' has the name of a feature, or of a column of the coreset's"):
+        bc.build_coreset(X, Y, groups={"weight": AGE}, **QUIET)
+    with pytest.raises(DataError, match="data has a column 'a' beside groups; rename it"):
+        bc.build_coreset(FRAME, label="y", groups={"a": AGE}, **QUIET)
+
+
+def test_private_coresets_refuse_groups():
+    rows = WeightedData(X, (2 * Y - 1).astype(np.int8), np.ones(N), np.arange(N), group=AGE[:, None])
+    with pytest.raises(DataError, match="have groups, and what a coreset tells of them is not private"):
+        private_coreset(rows, n_clusters=4, radius=10.0, epsilon=1.0)
+
+
+# --- rows ----------------------------------------------------------------------------------------------------
+
+
+def test_rows_carry_their_groups():
+    rows = WeightedData(X, (2 * Y - 1).astype(np.int8), np.ones(N), np.arange(N), group=AGE[:, None])
+    which = RNG.permutation(N)[:50]
+    shifted = replace(rows, offset=X[:, 0])
+    for kind, found in {
+        "take": rows.take(which),
+        "signed": rows.signed.take(which),
+        "mirrored": rows.mirrored(-1).take(which),
+        "weights": rows.with_weights(np.full(N, 2.0)).take(which),
+        "lifted": lifted(shifted).take(which),
+        "stack": stack([rows.take(which[:20]), rows.take(which[20:])]),
+    }.items():
+        np.testing.assert_array_equal(found.group[:, 0], AGE[which], err_msg=kind)
+    assert stack([bc.full_data(X, Y, **QUIET)] * 2).group is None
+
+
+def test_a_list_of_text_is_levels_or_names_as_it_fits():
+    assert Given.of(["a", "b", "a"], 3).names == ("group",)
+    assert Given.of(["a", "b"], 2, ("a", "b")).names == ("a", "b")
+    assert Given.of(["a", "b"], None).names == ("a", "b")
