@@ -407,7 +407,7 @@ def block_source(
 
 def callable_source(data: Callable[[], Iterable[Any]], roles: Roles, selection: Selection | None = None) -> BlockSource:
     """Return a callable that gives a fresh iterator of blocks as a source; blocks bring their labels and weights."""
-    roles.check_none("a callable, whose blocks bring their labels and weights:", "positive", "groups", "groupers")
+    roles.check_none("a callable of blocks (X, y) or (X, y, weights)", "positive", "groups", "groupers")
     return block_source(data, selection, roles.positive, Given.of(roles.groups, None).names, roles.groupers)
 
 
