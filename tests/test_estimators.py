@@ -7,6 +7,7 @@ from sklearn import config_context
 from sklearn.base import clone
 from sklearn.exceptions import UnsetMetadataPassedError
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import accuracy_score, make_scorer
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
@@ -191,8 +192,11 @@ def test_weights_of_rows_are_routed_through_pipelines_and_searches(rows: tuple[p
     w = np.where(y == "yes", 5.0, 1.0)
     with config_context(enable_metadata_routing=True):
         model = bc.CoresetLogisticRegression(size=300, **QUICK).set_fit_request(sample_weight=True)
-        pipeline = make_pipeline(PolynomialFeatures(1, include_bias=False), model.set_score_request(sample_weight=True))
-        search = GridSearchCV(pipeline, {"coresetlogisticregression__prior__sigma": [0.5, 4.0]}, cv=2)
+        pipeline = make_pipeline(PolynomialFeatures(1, include_bias=False), model)
+        # a scorer, since `Pipeline.score` routes weights from scikit-learn 1.8 on only
+        accuracy = make_scorer(accuracy_score).set_score_request(sample_weight=True)
+        sigmas = {"coresetlogisticregression__prior__sigma": [0.5, 4.0]}
+        search = GridSearchCV(pipeline, sigmas, cv=2, scoring=accuracy)
         search.fit(X, y, sample_weight=w)
         silent = GridSearchCV(bc.CoresetLogisticRegression(size=300, **QUICK), {"draws": [300]}, cv=2)
         with pytest.raises(UnsetMetadataPassedError, match="sample_weight"):
