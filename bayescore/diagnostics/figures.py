@@ -112,7 +112,7 @@ def target(moved: Run, chosen: IntArray, weights: FloatArray) -> Target:
     change, there = w - even, moved.own
     (mean, sd), (before, width) = _mean_sd(x, w), _mean_sd(x, even)
     z, plain = (x - mean) / sd, (x - before) / width
-    gap = (z.T * w) @ z / (1.0 - w @ w) - (plain.T * even) @ plain / (1.0 - even @ even)
+    gap = (z.T * w) @ z / _spare(w) - (plain.T * even) @ plain / _spare(even)
     slow = np.sqrt(np.maximum(len(w) * (moved.noise.mean / there.sd) ** 2, 1.0))
     return Target(
         moved,
@@ -223,7 +223,12 @@ def interquartile_sd(draws: FloatArray) -> FloatArray:
 
 def _mean_sd(x: FloatArray, w: FloatArray) -> tuple[FloatArray, FloatArray]:
     mean = w @ x
-    return mean, _positive(np.sqrt(w @ (x - mean) ** 2 / (1.0 - w @ w)))
+    return mean, _positive(np.sqrt(w @ (x - mean) ** 2 / _spare(w)))
+
+
+def _spare(w: FloatArray) -> float:
+    """Return 1 - w.w, what an unbiased variance is divided by, above 0 where one draw has all the weight."""
+    return max(1.0 - float(w @ w), float(np.finfo(float).eps))
 
 
 def _positive(sd: FloatArray) -> FloatArray:

@@ -50,6 +50,13 @@ def test_a_shift_is_found_and_named(tilt, too_far):
         assert "'a' is off by" in worst(found)
 
 
+@pytest.mark.filterwarnings("error")
+def test_one_draw_with_all_the_weight_has_figures_without_warnings():
+    found = judged(normal(0), tilt=200.0)
+    assert all(np.isfinite(own.error).all() and np.isfinite(own.error_mcse).all() for own in found)
+    assert risk(found) > 0.5
+
+
 @pytest.mark.parametrize("rho", [0.0, 0.9])
 def test_stated_errors_of_the_coresets_error_are_not_too_small(rho):
     """Squared standardised errors of 200 sets: at most 1.5 on average, where 1 with an sd of 0.1 would be exact.
