@@ -119,6 +119,7 @@ class StreamingCoreset(BlockStream[Tree]):
             self._tree, size, likelihood, one_seed(random_state, random_seed), intercept=intercept, classes=classes
         )
         self._tree.check(self.size, self.likelihood)
+        _ = self._tree.reducer(self.size, self.likelihood)  # raises where priors go by names
 
     def _block_rows(self, n_features: int) -> int:
         return self._tree.leaf_rows or leaf_size(self.size, block_rows(n_features))
