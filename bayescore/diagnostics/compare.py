@@ -20,6 +20,7 @@ from bayescore.data.coreset import check_same_design
 from bayescore.diagnostics.errors import Moments, negative_log_likelihood
 from bayescore.diagnostics.health import health
 from bayescore.diagnostics.metrics import Row, measure, mmd_row, moment_errors, moment_row, noise_floor
+from bayescore.diagnostics.model_check import check_model
 from bayescore.diagnostics.report import as_fragment, as_text, plots, write_report
 from bayescore.diagnostics.results import CertificateData, ComparisonData
 from bayescore.diagnostics.verdict import verdict
@@ -70,8 +71,8 @@ def compare(
     reference : InferenceData
         Posterior taken for the truth.
     test : WeightedData, optional
-        Rows of the design matrix, columns in the reference's order, for the negative log-likelihood; each
-        posterior then needs the attribute `likelihood`.
+        Rows of the design matrix, columns in the reference's order, for the negative log-likelihood, and for a
+        picture of the model's fit in the report; each posterior then needs the attribute `likelihood`.
     max_draws : int
         Draws used for the MMD, whose cost is their square times D; thinned evenly.
 
@@ -112,6 +113,7 @@ def compare(
         others,
         truth,
         max_draws,
+        None if test is None else check_model(truth, test),
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from bayescore.diagnostics.health import Health
+from bayescore.diagnostics.model_check import ModelCheck
 from bayescore.diagnostics.wording import number
 from bayescore.limits import MAX_K
 from bayescore.samplers.inference_data import Posterior
@@ -159,6 +160,8 @@ class ComparisonData:
         The draws compared, coordinates in the reference's order.
     max_draws : int
         Draws used for the MMD at most.
+    fit : ModelCheck, optional
+        Whether the model fits the test rows, by the reference, where there are any.
     """
 
     metrics: pd.DataFrame
@@ -168,3 +171,4 @@ class ComparisonData:
     candidates: dict[str, Posterior]
     reference: Posterior
     max_draws: int
+    fit: ModelCheck | None = None

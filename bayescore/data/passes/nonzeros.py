@@ -10,14 +10,15 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from bayescore.compiled import jit
-from bayescore.types import FloatArray, IntArray
+from bayescore.types import FloatArray
 
 MAX_FILL = 0.05  # share of entries that are not 0: BLAS is as fast from 0.05 of 1,000 columns, 0.1 of 100
+Places = NDArray[np.int32]
 MIN_COLUMNS = 96  # below which little is to be gained
 
 
 @jit
-def _fill(X: FloatArray, ends: IntArray, columns: NDArray[np.int32], values: FloatArray) -> int:
+def _fill(X: FloatArray, ends: Places, columns: Places, values: FloatArray) -> int:
     """Write the entries that are not 0; return their number, -1 as soon as there are more than fit."""
     count = 0
     for n in range(X.shape[0]):
@@ -45,9 +46,7 @@ def compact(X: FloatArray) -> FloatArray | sparse.csr_array:
 
 
 @jit
-def _add_gram(
-    ends: IntArray, columns: NDArray[np.int32], values: FloatArray, weights: FloatArray, out: FloatArray
-) -> None:
+def _add_gram(ends: Places, columns: Places, values: FloatArray, weights: FloatArray, out: FloatArray) -> None:
     for n in range(len(weights)):
         for a in range(ends[n], ends[n + 1]):
             part = weights[n] * values[a]

@@ -119,6 +119,7 @@ def _render(
             ("MMD", page.picture(plots.mmd, comparison), "PosteriorScale MMD of each candidate and the noise floor"),
             ("Coefficients", page.picture(plots.forest, comparison), "Means and 94% intervals of each coefficient"),
             ("Marginal densities", page.picture(plots.marginals, comparison), "Densities of the coefficients"),
+            *_calibration(comparison),
         ],
         coresets={name: _coreset(posterior.coreset, posterior.weights) for name, posterior in coresets.items()},
         size_curves={name: curve for name, own in coresets.items() if (curve := page.size_curve(own.coreset))},
@@ -164,6 +165,17 @@ def _data(comparison: ComparisonData) -> dict[str, str]:
     known = (own for own in (comparison.reference, *comparison.candidates.values()) if own.coreset)
     first = next(known, None)
     return {} if first is None else page.data_facts(first.coreset, first.positive)
+
+
+def _calibration(comparison: ComparisonData) -> list[tuple[str, str, str]]:
+    """Return the picture of the model's fit to the test rows, if there are any."""
+    if comparison.fit is None:
+        return []
+    design = comparison.reference.design
+    classes = (-1, 1) if design is None or design.classes is None else design.classes
+    picture = page.picture(plots.model_check, comparison.fit, classes)
+    told = f"Shares of {classes[1]} among test rows by the reference's prediction, and predictions of either class"
+    return [("Does the model fit the test rows?", picture, told)]
 
 
 def _metric_rows(comparison: ComparisonData, shown: list[str]) -> dict[str, list[tuple[str, str]]]:

@@ -6,6 +6,7 @@ import pytest
 from bayescore.diagnostics import compare
 from bayescore.diagnostics.report import comparison as module
 from bayescore.diagnostics.report import page as page_module
+from bayescore.types import WeightedData
 from tests.diagnostics.helpers import CORESET, CURVE, section
 
 
@@ -20,6 +21,19 @@ def test_page_needs_no_network(page):
     assert "url(" not in page
     assert not re.search(r"<(script|link|iframe)", page)
     assert re.findall(r'src="(.{10})', page) == ["data:image"] * 3
+
+
+def test_test_rows_show_whether_the_model_fits(posterior, tmp_path):
+    rng = np.random.default_rng(0)
+    y = np.where(rng.random(300) < 0.1, np.int8(-1), np.int8(1))
+    test = WeightedData(rng.normal(size=(300, 3)), y, np.ones(300), np.arange(300))
+    found = compare(posterior(1), posterior(0), test=test)
+    assert found.fit.outside > 0  # of 90% +1, where it predicts a half
+    for comparison, told in ((found, True), (compare(posterior(1), posterior(0)), False)):
+        comparison.to_html(tmp_path / "r.html")
+        text = (tmp_path / "r.html").read_text(encoding="utf-8")
+        assert ("Does the model fit the test rows?" in text) == told
+        assert len(re.findall('src="data:image', text)) == 3 + told
 
 
 def test_names_are_escaped(page):
