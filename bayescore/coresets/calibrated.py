@@ -117,8 +117,7 @@ class Calibrated(Anchored):
     size_options: ClassVar[tuple[str, ...]] = ("tolerance",)
 
     def __post_init__(self) -> None:
-        by_name = isinstance(self.prior, Mapping)
-        prior = prior_of(self.prior, list(self.prior)) if by_name else self.prior
+        prior = prior_of(self.prior, list(self.prior)) if isinstance(self.prior, Mapping) else self.prior
         if prior is not None and check_prior(prior).family in (None, SPIKE_AND_SLAB):
             raise ValueError(
                 f"prior={self.prior} has more than one mode or no density in closed form; leave prior out: only the "

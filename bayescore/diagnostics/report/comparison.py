@@ -167,7 +167,7 @@ def _data(comparison: ComparisonData) -> dict[str, str]:
     return {} if first is None else page.data_facts(first.coreset, first.positive)
 
 
-def _calibration(comparison: ComparisonData) -> list[tuple[str, str, str]]:
+def _calibration(comparison: ComparisonData) -> list[tuple[str, dict[str, Any], str]]:
     """Return the picture of the model's fit to the test rows, if there are any."""
     if comparison.fit is None:
         return []
