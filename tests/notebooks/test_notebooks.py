@@ -9,19 +9,23 @@ from nbclient import NotebookClient
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-COVTYPE = ROOT.parent / "shared" / "data" / "covtype_ramp16pct.parquet"
-# CovType where a notebook reads it and its file lies beside the repository; without data and network in any case
-READ_COVTYPE = {path for path in NOTEBOOKS if "load_covtype" in path.read_text(encoding="utf-8")}
+DATA = ROOT.parent / "shared" / "data"
+# what a notebook reads if the variable names a file, which may lie beside the repository; without data in any case
+FILES = {
+    "BAYESCORE_COVTYPE": DATA / "covtype_ramp16pct.parquet",
+    "BAYESCORE_KDD": DATA / "kddcup99_10pct.parquet",
+}
+READ = {path: [v for v in FILES if v in path.read_text(encoding="utf-8")] for path in NOTEBOOKS}
 RUNS = [
-    pytest.param(path, data, id=f"{path.stem}-{data}")
+    pytest.param(path, variable, id=f"{path.stem}-{'offline' if variable is None else FILES[variable].stem}")
     for path in NOTEBOOKS
-    for data in (["covtype", "offline"] if path in READ_COVTYPE and COVTYPE.is_file() else ["offline"])
+    for variable in (*(known for known in READ[path] if FILES[known].is_file()), None)
 ]
 UNREACHABLE = "http://127.0.0.1:9"  # a proxy that refuses at once, in place of a network
 
 
 def test_there_are_notebooks() -> None:
-    assert set(NOTEBOOKS) > READ_COVTYPE
+    assert {variable for read in READ.values() for variable in read} == FILES.keys()
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -59,16 +63,17 @@ def outputs(notebook: Any, kind: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("path", "data"), RUNS)
-def test_runs(path: Path, data: str, kernel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    print(f"{path.name} {'on ' + COVTYPE.name if data == 'covtype' else 'as without data and network'}")
+@pytest.mark.parametrize(("path", "given"), RUNS)
+def test_runs(path: Path, given: str | None, kernel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    print(f"{path.name} {'as without data and network' if given is None else f'on {FILES[given].name}'}")
     monkeypatch.setenv("BAYESCORE_QUICK", "1")
     # joblib cannot tell in a container without /sys
     monkeypatch.setenv("PYTHONWARNINGS", "ignore:Could not find the number of physical cores")
-    if data == "covtype":
-        monkeypatch.setenv("BAYESCORE_COVTYPE", str(COVTYPE))
+    for name in FILES:
+        monkeypatch.delenv(name, raising=False)
+    if given is not None:
+        monkeypatch.setenv(given, str(FILES[given]))
     else:
-        monkeypatch.delenv("BAYESCORE_COVTYPE", raising=False)
         monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path / "empty"))
         for variable in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
             monkeypatch.setenv(variable, UNREACHABLE)
@@ -79,5 +84,5 @@ def test_runs(path: Path, data: str, kernel: str, tmp_path: Path, monkeypatch: p
     NotebookClient(notebook, kernel_name=kernel, timeout=100, resources={"metadata": {"path": str(tmp_path)}}).execute()
     assert "Traceback" not in outputs(notebook, "stderr")
     assert "Warning" not in outputs(notebook, "stderr")
-    if path in READ_COVTYPE:
-        assert ("synthetic data" in outputs(notebook, "stdout")) == (data == "offline")
+    if READ[path]:
+        assert ("synthetic data" in outputs(notebook, "stdout")) == (given is None)
