@@ -10,7 +10,8 @@ The pipeline, in the order of the rooms:
    `weighted_potential` puts a coreset into a model of your own; `find_map` gives the mode,
    `find_mle` the maximum likelihood estimate.
 4. *samplers*: `sample` draws from the posterior; `predict_proba`, `log_likelihood` and `posterior_predictive` follow
-   from the draws, and so do `odds_ratios` and `average_predictions` by the levels of a factor.
+   from the draws, and so do `odds_ratios` and `average_predictions` by the levels of a factor; `poststratify` averages
+   the predictions of cells over a population.
 5. *diagnostics*: `certify` checks a coreset's posterior against the full data in two passes as a rule, and gives their
    elpd; `loo_compare` gives differences of models' elpds, `loo` what `arviz.compare` takes; `log_evidence` gives the
    marginal likelihood of both; `compare` shows with Monte Carlo errors how close posteriors are, and writes a report.
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
         StudentT,
     )
     from bayescore.samplers.effects import average_predictions, odds_ratios
+    from bayescore.samplers.poststratify import poststratify
     from bayescore.samplers.predict import log_likelihood, predict_proba
     from bayescore.samplers.predictive import posterior_predictive
     from bayescore.samplers.prior_summary import prior_summary
@@ -99,6 +101,7 @@ _HOMES = {
     "mmd": "diagnostics",
     "odds_ratios": "samplers.effects",
     "posterior_predictive": "samplers.predictive",
+    "poststratify": "samplers.poststratify",
     "predict_proba": "samplers.predict",
     "prior_summary": "samplers.prior_summary",
     "probit_model": "models.graph",
@@ -143,6 +146,7 @@ __all__ = [
     "mmd",
     "odds_ratios",
     "posterior_predictive",
+    "poststratify",
     "predict_proba",
     "prior_summary",
     "probit_model",

@@ -12,7 +12,7 @@ Statistical Software 111, whose `avg_predictions` has the same two arguments.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -251,18 +251,19 @@ def _levels(design: Design, name: str, column: FloatArray) -> tuple[list[Any], I
 
 def _sums(draws: FloatArray, link: Likelihood, rows: WeightedData, codes: IntArray, n_levels: int) -> FloatArray:
     """Return sum w p over the rows of each level under each draw, shape (K, S)."""
-    piece = partial(_piece, draws.T, link, rows, codes, n_levels)
-    total = np.zeros((n_levels, len(draws)))
+    return in_pieces(partial(_piece, draws.T, link, rows, codes, n_levels), len(rows))
+
+
+def in_pieces(function: Callable[[slice], FloatArray], n_rows: int) -> FloatArray:
+    """Return the sum of ``function(slice)`` over slices of rows, worked out on all cores and added in order."""
+    cuts = [slice(start, start + _ROWS) for start in range(0, n_rows, _ROWS)]
     with one_blas_thread(), ThreadPoolExecutor(available_cores(), "predict") as threads:
-        for part in threads.map(piece, range(0, len(rows), _ROWS)):
-            total += part
-    return total
+        return sum(threads.map(function, cuts), np.zeros(()))
 
 
 def _piece(
-    draws: FloatArray, link: Likelihood, rows: WeightedData, codes: IntArray, n_levels: int, start: int
+    draws: FloatArray, link: Likelihood, rows: WeightedData, codes: IntArray, n_levels: int, cut: slice
 ) -> FloatArray:
-    cut = slice(start, start + _ROWS)
     part = rows.take(cut)
     shares = np.zeros((n_levels, len(part)))
     shares[codes[cut], np.arange(len(part))] = part.weights

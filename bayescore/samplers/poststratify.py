@@ -1,0 +1,209 @@
+r"""Poststratification: predicted probabilities of cells, averaged over a population by how many it has in each.
+
+.. math:: \theta_k = \frac{\sum_{c \in k} N_c \, p(x_c \cdot \beta + \sum_f z_{fc} \cdot b_{f, g_f(c)})}
+                          {\sum_{c \in k} N_c}
+
+With a multilevel model this is MRP: cells of few or no rows borrow from their groups, and the census says how many
+people stand behind each. Every draw gives one theta, so that intervals are the posterior's; N_c are taken as known.
+
+References: Gelman and Little (1997), Poststratification into many categories using hierarchical logistic regression,
+Survey Methodology 23; Ghitza and Gelman (2013), Deep interactions with MRP, American Journal of Political Science 57.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from bayescore.data.coreset import Coreset
+from bayescore.data.formulas.design import levels_of
+from bayescore.data.sources.groups import Grouper, values
+from bayescore.data.sources.tables import as_floats, as_table, check_numeric, feature_matrix, is_table
+from bayescore.models.likelihoods import check_likelihood
+from bayescore.samplers.effects import in_pieces
+from bayescore.samplers.inference_data import read_posterior
+from bayescore.types import FloatArray, Grouping, IntArray
+from bayescore.validation import DataError, check_integer, check_offset, check_positive, check_weights
+
+
+def poststratify(
+    idata: Any,
+    core: Coreset,
+    cells: Any,
+    by: str | Sequence[str] = (),
+    *,
+    weights: str,
+    groups: Mapping[str, str] | None = None,
+    var_name: str = "beta",
+    ci_prob: float = 0.94,
+    max_draws: int = 1000,
+) -> pd.DataFrame:
+    """Return the share of the class that is +1 in a population, or in parts of it, from the draws of a model.
+
+    Parameters
+    ----------
+    idata : InferenceData
+        Draws of the coefficients and of the effects of groups, from `sample` or a model of your own around
+        `weighted_potential`.
+    core : Coreset
+        What they were drawn from: it tells the likelihood, the design and the levels of groups.
+    cells : data frame or Arrow table
+        A row for each cell of the population: the raw columns of the design, its groups, its offset where it has one.
+    by : str or list of str, optional
+        Columns of `cells`, of any kind, that part the population; without it there is one share.
+    weights : str
+        Column of `cells` with their sizes in the population.
+    groups : dict of str to str, optional
+        Variables of the posterior with the effects of each grouping factor of `core`; by default the one that has a
+        dimension of its name, or `u` as `sample` calls them.
+    var_name : str
+        Variable of the posterior with the coefficients.
+    ci_prob : float
+        Probability of the equal-tailed intervals.
+    max_draws : int
+        Draws used, evenly spaced.
+
+    Returns
+    -------
+    DataFrame
+        A row for each part; `mean`, `lower` and `upper` of its share, and its `weight`.
+
+    Raises
+    ------
+    DataError
+        If cells lack a column, miss an entry, have a level that `core` does not know, or weights that are not positive;
+        if the posterior lacks effects of a factor, or has those of other levels.
+
+    Examples
+    --------
+    >>> bc.poststratify(idata, core, census, by="state", weights="n")          # doctest: +SKIP
+    """
+    posterior = read_posterior(idata, "idata", min_draws=1, var_name=var_name)
+    tail = 0.5 * (1.0 - check_positive(ci_prob, "ci_prob", below=1.0))
+    design, link = core.design, check_likelihood(core.likelihood)
+    if posterior.draws.shape[2] != len(design.names):
+        raise DataError(
+            f"idata has {posterior.draws.shape[2]} coefficients {var_name!r}, and core {len(design.names)}; give the "
+            "coreset that it was drawn from"
+        )
+    if not is_table(cells):
+        raise DataError(f"cells is a {type(cells).__name__}; give a data frame with a row for each cell")
+    table = as_table(cells, "cells")
+    parts = (by,) if isinstance(by, str) else tuple(by)
+    factors = [grouping.name for grouping in design.groups]
+    offsets = [] if design.offset is None else [design.offset]
+    for name in (weights, *parts, *factors, *offsets):
+        if name not in table.column_names:
+            raise DataError(f"cells has no column {name!r}; it has {', '.join(map(repr, table.column_names[:10]))}")
+    check_numeric(table.schema, (weights, *offsets))
+    sizes = check_weights(as_floats(table.column(weights)), table.num_rows, f"weights (column {weights!r})", zero=True)
+    X = design.transform(feature_matrix(table, design.raw_names, levels_of(design)))
+    known = sum((check_offset(as_floats(table.column(name)), len(X), name) for name in offsets), np.zeros(len(X)))
+    chosen = _spread(posterior.draws.shape[:2], check_integer(max_draws, "max_draws", low=1))
+    beta = posterior.draws[chosen]
+    effects = [
+        (Grouper(own).codes(table.column(own.name), 0), _multipliers(own, X, design.names), table_of)
+        for own, table_of in zip(design.groups, _effects(idata, design.groups, groups or {}, chosen), strict=True)
+    ]
+    codes, index = _parts(table, parts)
+    piece = partial(_piece, X, known, beta.T, effects)
+    sums = in_pieces(lambda cut: _shares(codes[cut], sizes[cut], len(index)) @ link.probability(piece(cut)), len(X))
+    total = np.bincount(codes, sizes, len(index))
+    if not (total > 0.0).all():
+        raise DataError(f"weights (column {weights!r}) are all 0 in {index[int(np.argmin(total))]!r}; drop these cells")
+    shares = sums / total[:, None]
+    low, high = np.quantile(shares, [tail, 1.0 - tail], axis=1)
+    return pd.DataFrame({"mean": shares.mean(axis=1), "lower": low, "upper": high, "weight": total}, index=index)
+
+
+def _spread(shape: tuple[int, ...], max_draws: int) -> tuple[IntArray, IntArray]:
+    """Return the places (chain, draw) of draws, evenly spaced over all chains."""
+    n_draws = shape[0] * shape[1]
+    flat = np.linspace(0, n_draws - 1, min(n_draws, max_draws)).astype(np.int64)
+    chains, draws = np.unravel_index(flat, shape)
+    return chains, draws
+
+
+def _effects(
+    idata: Any, factors: Sequence[Grouping], named: Mapping[str, str], chosen: tuple[IntArray, IntArray]
+) -> list[FloatArray]:
+    """Return the effects of each factor, shape (draws, G, q)."""
+    variables = idata["posterior"]
+    if unknown := [name for name in named if name not in [own.name for own in factors]]:
+        raise DataError(f"groups names {unknown[0]!r}, no grouping factor of core")
+    found = []
+    for own in factors:
+        name = named[own.name] if own.name in named else _variable(variables, own.name)
+        if name not in variables.data_vars:
+            raise DataError(f"idata has no variable {name!r} with the effects of {own.name!r}; name another in groups=")
+        variable = variables[name].transpose("chain", "draw", ...)
+        draws = np.asarray(variable.values, dtype=np.float64)[chosen].reshape(len(chosen[0]), *variable.shape[2:])
+        draws = draws[..., None] if draws.ndim == 2 else draws
+        coordinate = variable.coords.get(variable.dims[2]) if variable.ndim > 2 else None
+        told = None if coordinate is None else coordinate.values.tolist()
+        if draws.shape[1:] != (len(own), len(own.effects)) or (
+            told is not None and told not in (list(own.levels), list(range(len(own))))
+        ):
+            raise DataError(
+                f"effects {name!r} have shape {draws.shape[1:]} or other levels than {own.name!r} of core, which "
+                f"has {len(own)} in the order {', '.join(map(repr, own.levels[:3]))}, ...; give dims of core.groups"
+            )
+        found.append(draws)
+    return found
+
+
+def _variable(variables: Any, factor: str) -> str:
+    """Return the variable of a posterior with the effects of a factor: that of its dimension, or as `sample` has it."""
+    if variables.attrs.get("group") == factor and "u" in variables.data_vars:
+        return "u"
+    found = [str(name) for name, own in variables.data_vars.items() if factor in own.dims or name == factor]
+    if len(found) != 1:
+        known = f"variables {', '.join(map(repr, found))}" if found else "no variable"
+        raise DataError(
+            f"idata has {known} of the dimension {factor!r}; name its effects as groups={{{factor!r}: ...}}"
+        )
+    return found[0]
+
+
+def _multipliers(own: Grouping, X: FloatArray, names: Sequence[str]) -> FloatArray:
+    """Return what each effect of a factor is multiplied by, shape (n, q)."""
+    columns = [np.ones(len(X)) if effect == "1" else X[:, names.index(effect)] for effect in own.effects]
+    return np.stack(columns, axis=1)
+
+
+def _parts(table: pa.Table, names: Sequence[str]) -> tuple[IntArray, pd.Index]:
+    """Return each row's part of the population, and the names of the parts."""
+    if not names:
+        return np.zeros(table.num_rows, dtype=np.int64), pd.Index(["all"], name="population")
+    columns = pd.DataFrame({name: values(table.column(name), name).to_pandas() for name in names})
+    if (holes := columns.isna().any()).any():
+        raise DataError(
+            f"cells miss {holes.idxmax()!r} in some row; drop such cells, or give them a level of their own"
+        )
+    grouped = columns.groupby(list(names), sort=True, observed=True)
+    index = grouped.size().index
+    return np.asarray(grouped.ngroup(), dtype=np.int64), index
+
+
+def _piece(
+    X: FloatArray,
+    known: FloatArray,
+    beta: FloatArray,
+    effects: Sequence[tuple[IntArray, FloatArray, FloatArray]],
+    cut: slice,
+) -> FloatArray:
+    """Return the linear predictors of some cells, shape (n, draws)."""
+    eta: FloatArray = X[cut] @ beta + known[cut, None]
+    for codes, multipliers, draws in effects:
+        eta += np.einsum("sgq,gq->gs", draws[:, codes[cut]], multipliers[cut])
+    return eta
+
+
+def _shares(codes: IntArray, sizes: FloatArray, n_parts: int) -> FloatArray:
+    """Return a matrix that adds up cells of each part by their sizes, shape (K, n)."""
+    found = np.zeros((n_parts, len(codes)))
+    found[codes, np.arange(len(codes))] = sizes
+    return found
