@@ -72,6 +72,7 @@ def build(args: argparse.Namespace, console: Console) -> None:
         trials=args.trials,
         positive=args.positive,
         missing=args.missing,
+        groups=args.groups,
         formula=args.formula,
         likelihood=args.likelihood,
         method=args.method,
@@ -271,6 +272,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--label", help="column of the labels; a formula's left side names it too")
     p.add_argument("--weights", help="column of the weights")
     p.add_argument("--offset", help="column of known parts of the linear predictor, such as log exposures")
+    p.add_argument("--groups", action="append", metavar="COLUMN", help="column of groups; again for another factor")
     _add_counts(p)
     p.add_argument("--positive", help="label that is +1 (default: the second in sorted order)")
     p.add_argument("--formula", help="label and terms, such as 'clicked ~ age * device + log(price)'")

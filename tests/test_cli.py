@@ -107,6 +107,16 @@ def test_a_formula_names_the_label_too(inputs: Path, capsys: pytest.CaptureFixtu
     assert "side[T.right]" in output.out
 
 
+def test_groups_are_columns_of_the_file(inputs: Path) -> None:
+    rows = frame().round(0).assign(county=np.arange(600) % 7, age=np.arange(600) % 3)
+    rows.to_parquet("grouped.parquet")
+    told = "build grouped.parquet --label y --method aggregate --groups county --groups age -o grouped_core.parquet"
+    assert status(told.split()) == 0
+    core = bc.read_coreset("grouped_core.parquet")
+    assert [(grouping.name, len(grouping)) for grouping in core.groups] == [("county", 7), ("age", 3)]
+    assert core.feature_names == ("a", "b", "c")
+
+
 def test_samplers_by_data_augmentation(inputs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fast = ["--draws", "100", "--tune", "10", "--chains", "2", "--quiet", "-o", "p.nc"]
     for sampler, likelihood in (("gibbs", "probit"), ("polya_gamma", "logistic")):

@@ -118,17 +118,13 @@ def open_in(
     factors = [grouping.name for grouping in design.groups]
     if groups is None and has_named_columns(data):
         groups = factors or None
-    if (groups is None) != (not factors):
-        known = ", ".join(map(repr, factors))
-        raise DataError(
-            f"groups is missing: {whose} has {known}; give the group of each row"
-            if factors
-            else f"groups is given, but {whose} has none; leave it out"
-        )
+    if groups is not None and not factors:
+        raise DataError(f"groups is given, but {whose} has none; leave it out")
     brings_labels = isinstance(data, Coreset | Source) or beside.get("trials") is not None
     if positive is None and design.classes is not None and not brings_labels:
         positive = Classes(*design.classes)
-    groupers = tuple(Grouper(grouping, new_groups) for grouping in design.groups) or None
+    ready = isinstance(data, Source | WeightedData)  # their codes are there
+    groupers = None if ready else tuple(Grouper(grouping, new_groups) for grouping in design.groups) or None
     beside |= {"offset": offset, "groups": groups, "groupers": groupers, "positive": positive}
     opened = open_rows(data, y, label=label, progress=progress, selection=selection, **beside)
     if design.classes is not None and tuple(opened.source.classes) != tuple(design.classes):
@@ -148,6 +144,9 @@ def open_in(
             f"data has the features {', '.join(names[:5])}, {whose} {', '.join(design.raw_names[:5])}; give the same "
             "columns in the same order"
         )
+    if len(opened.design.groups) != len(factors):
+        has = ", ".join(repr(grouping.name) for grouping in opened.design.groups) or "none"
+        raise DataError(f"data has the groups {has}, {whose} {', '.join(map(repr, factors)) or 'none'}; give the same")
     return Opened(opened.rows, design, progress=progress)
 
 

@@ -227,6 +227,21 @@ def test_new_rows_have_the_codes_of_the_coreset(merged, tmp_path):
     np.testing.assert_array_equal(blocks.group[:, 0], codes)
 
 
+def test_new_rows_as_arrays_and_blocks_have_the_codes_of_the_coreset(merged):
+    core = bc.full_data(X, Y, groups={"county": COUNTY, "age": AGE}, **QUIET)
+    few = slice(7, 40)
+    expected = core.group[few]
+    found = bc.full_data(X[few], Y[few], groups={"c": COUNTY[few], "a": AGE[few]}, design=core.design, **QUIET)
+    np.testing.assert_array_equal(found.group, expected)
+    blocks = [(X[few], Y[few], None, None, None, {"c": COUNTY[few], "a": AGE[few]})]
+    found = bc.full_data(lambda: blocks, design=core.design, **QUIET)
+    np.testing.assert_array_equal(found.group, expected)
+    with pytest.raises(DataError, match="groups has 1 factors, the design 2: 'county', 'age'; give the same"):
+        bc.full_data(X[few], Y[few], groups=AGE[few], design=core.design, **QUIET)
+    with pytest.raises(DataError, match="groups is missing: the design has 'county', 'age'"):
+        bc.full_data(lambda: [block[:2] for block in blocks], design=core.design, **QUIET)
+
+
 def test_a_group_never_seen_is_an_error_that_names_it_or_asked_for(merged, tmp_path):
     new = FRAME.head(20).assign(county=["county 1"] * 12 + ["Atlantis"] * 8)
     for kind, data in kinds(new, tmp_path).items():

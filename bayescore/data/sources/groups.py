@@ -200,6 +200,8 @@ def known_groupers(groupers: Sequence[Grouper] | None, names: Sequence[str]) -> 
         return ()
     if len(groupers) != len(names):
         known = ", ".join(repr(by.grouping.name) for by in groupers) or "none"
+        if not names:
+            raise DataError(f"groups is missing: the design has {known}; give the group of each row")
         raise DataError(f"groups has {len(names)} factors, the design {len(groupers)}: {known}; give the same")
     return tuple(groupers)
 
