@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 
+import dask.array as da
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
@@ -77,11 +78,13 @@ ORDERED = pd.Categorical(COUNTY, categories=sorted(set(COUNTY), reverse=True))
         (AGE.astype(float), tuple(range(18, 25))),
         (pd.array(AGE, dtype="Int64"), tuple(range(18, 25))),
         (AGE > 20, (False, True)),
+        (pl.Series(COUNTY), tuple(sorted(set(COUNTY)))),
+        (pa.chunked_array([COUNTY[:99], COUNTY[99:]]), tuple(sorted(set(COUNTY)))),
         (list(COUNTY), tuple(sorted(set(COUNTY)))),
         (pd.Series(ORDERED), tuple(sorted(set(COUNTY), reverse=True))),
         (pd.Series(pd.Categorical(COUNTY, categories=["none", *ORDERED.categories])), tuple(ORDERED.categories)),
     ],
-    ids=["floats", "nullable", "booleans", "a list", "a categorical", "unused levels"],
+    ids=["floats", "nullable", "booleans", "polars", "arrow", "a list", "a categorical", "unused levels"],
 )
 def test_levels_of_any_kind(given, levels):
     core = bc.full_data(X, Y, groups=given, **QUIET)
@@ -89,6 +92,18 @@ def test_levels_of_any_kind(given, levels):
     assert {type(level) for level in core.groups[0].levels} <= {str, int, bool}
     assert core.groups[0].name == "group"
     assert (np.array(levels, dtype=object)[core.group[:, 0]] == np.asarray(given, dtype=object)).all()
+
+
+def test_collections_of_dask_take_groups_beside_them():
+    expected = bc.full_data(X, Y, groups={"county": COUNTY}, **QUIET)
+    frame = dd.from_pandas(FRAME[["a", "b", "y"]], npartitions=4)
+    beside = dd.from_pandas(FRAME["county"], npartitions=4)
+    assert_same(bc.full_data(frame, label="y", groups=beside, **QUIET), expected, "a series")
+    chunks = da.from_array(X, chunks=(1000, 2)), da.from_array(Y, chunks=1000)
+    found = bc.full_data(*chunks, groups={"county": da.from_array(COUNTY, chunks=1000)}, **QUIET)
+    assert_same(found, expected, "arrays")
+    with pytest.raises(DataError, match="groups of such data must be the name of a column"):
+        bc.full_data(frame, label="y", groups=COUNTY, **QUIET)
 
 
 @pytest.mark.parametrize("method", METHODS)
