@@ -290,7 +290,9 @@ def test_missing_text_without_a_formula_is_told_with_its_row():
 
 def test_identifiers_are_no_factors():
     rows = ROWS.assign(user=[f"u{i % 201}" for i in range(len(ROWS))])
-    with pytest.raises(DataError, match=r"column 'user' has more than 200 levels.*group terms.*name it in a formula"):
+    with pytest.raises(
+        DataError, match=r"column 'user' has more than 200 levels.*name it as groups.*name it in a formula"
+    ):
         bc.full_data(rows, label="clicked", progressbar=False)
     assert full(rows, "clicked ~ user").n_features == 201
     with pytest.raises(DataError, match=r"not numeric: 'day' \(timestamp"):

@@ -131,8 +131,8 @@ def check_few(name: str, n_levels: int, limit: int) -> None:
     """Raise if a factor has too many levels."""
     if n_levels > limit:
         raise DataError(
-            f"{name} has more than {limit} levels; so many want effects from one prior: name it as groups, or write "
-            "(1 | name) in a formula; else merge levels or drop it"
+            f"{name} has more than {limit} levels; so many want effects from one prior: name it as groups, or "
+            "write (1 | name) in a formula; else merge levels or drop it"
             + ("" if limit >= 1000 else ", or name it in a formula if it is a factor")
         )
 
