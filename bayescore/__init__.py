@@ -5,7 +5,7 @@ The pipeline, in the order of the rooms:
 1. *data*: arrays, data frames and Parquet files are read block by block, by a formula or as they are; `full_data` keeps
    all rows.
 2. *coresets*: `build_coreset` shrinks them to a few hundred weighted rows, a `Coreset`, by a method: `Calibrated`,
-   `Aggregate`, `Leverage`, ...; `StreamingCoreset` and `OnlineCoreset` do it for a stream.
+   `Condensed`, `Aggregate`, `Leverage`, ...; `StreamingCoreset` and `OnlineCoreset` do it for a stream.
 3. *models*: `logistic_model` and `probit_model` are PyMC models with a weighted potential;
    `weighted_potential` puts a coreset into a model of your own; `find_map` gives the mode,
    `find_mle` the maximum likelihood estimate.
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from bayescore.coresets.aggregate import Aggregate
     from bayescore.coresets.build import build_coreset, full_data
     from bayescore.coresets.calibrated import Calibrated
+    from bayescore.coresets.condensed import Condensed
     from bayescore.coresets.leverage import Leverage
     from bayescore.coresets.merge_reduce import MergeReduce
     from bayescore.coresets.online import Online, OnlineCoreset
@@ -68,6 +69,7 @@ __version__ = version("bayescore")
 _HOMES = {
     "Aggregate": "coresets.aggregate",
     "Calibrated": "coresets.calibrated",
+    "Condensed": "coresets.condensed",
     "Cauchy": "models.priors",
     "Comparison": "diagnostics",
     "Coreset": "data.coreset",
@@ -115,6 +117,7 @@ __all__ = [
     "Calibrated",
     "Cauchy",
     "Comparison",
+    "Condensed",
     "Coreset",
     "CoresetLogisticRegression",
     "CoresetProbitRegression",

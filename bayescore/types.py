@@ -21,6 +21,7 @@ LabelArray = NDArray[np.int8]
 A = TypeVar("A", bound=NDArray[Any])
 
 NO_SHIFT: FloatArray = np.empty(0)  # what compiled kernels take where rows have no offsets
+NO_ROW = -1  # the index of pseudo-rows, which stand for many rows and are none of them
 
 NO_GROUP = -1  # code of a row that belongs to no group
 
@@ -45,7 +46,7 @@ class WeightedData:
     weights : array, shape (n,)
         Positive weights: a row of weight w counts as w rows.
     index : int64 array, shape (n,)
-        Number of each row in the data that it comes from.
+        Number of each row in the data that it comes from; `NO_ROW` of pseudo-rows.
     offset : array, shape (n,), optional
         Known part o_n of each row's linear predictor, x_n . beta + o_n.
     group : int64 array, shape (n, F), optional
@@ -72,6 +73,11 @@ class WeightedData:
     def n_features(self) -> int:
         """Number of columns of the design matrix."""
         return int(self.X.shape[1])
+
+    @property
+    def pseudo(self) -> NDArray[np.bool_]:
+        """Which rows are pseudo-rows, shape (n,): they stand for many rows and are none of them."""
+        return np.asarray(self.index == NO_ROW)
 
     @property
     def Z(self) -> FloatArray:
@@ -115,12 +121,15 @@ class WeightedData:
 
 def stack(parts: Sequence[WeightedData]) -> WeightedData:
     """Put the rows of several data sets below each other."""
+    offset = None
+    if any(part.offset is not None for part in parts):  # rows beside pseudo-rows may have none
+        offset = np.concatenate([np.zeros(len(part)) if part.offset is None else part.offset for part in parts])
     return WeightedData(
         np.concatenate([part.X for part in parts]),
         np.concatenate([part.y for part in parts]),
         np.concatenate([part.weights for part in parts]),
         np.concatenate([part.index for part in parts]),
-        offset=None if parts[0].offset is None else np.concatenate([part.offset for part in parts]),
+        offset=offset,
         group=None if parts[0].group is None else np.concatenate([part.group for part in parts]),
     )
 
@@ -163,9 +172,10 @@ class Design:
 
     Column d is (raw_d - center_d) / scale_d; with `intercept`, a column of ones stands first. `offset` is what the
     known part of rows' linear predictors is called, None where they have none; `groups` are the grouping factors of
-    rows, in the order of their codes; `classes` are the two labels of the rows that it was made for, the second +1. A
-    coreset and its posterior remember their design, so that predictions take raw features, and labels of other rows mean
-    the same.
+    rows, in the order of their codes; `classes` are the two labels of the rows that it was made for, the second +1.
+
+    A coreset and its posterior remember their design, so that predictions take raw features, and labels of other rows
+    mean the same.
     """
 
     raw_names: tuple[str, ...]

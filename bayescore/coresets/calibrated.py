@@ -25,9 +25,8 @@ rows, and passes over all of them only where that does not tell enough, or where
 it: whenever the rows can be read more than once.
 """
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple, Self
+from typing import ClassVar
 
 import numpy as np
 
@@ -40,32 +39,16 @@ from bayescore.coresets.calibration.totals import rows_for_all
 from bayescore.coresets.draws.fixed_size import Chosen
 from bayescore.coresets.method import Built, Facts
 from bayescore.coresets.reducing import Anchored, Answered, Reduced, Reduction
+from bayescore.coresets.tried_out import Point, TriedOut
 from bayescore.data.opened import Opened
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.sources import as_source
-from bayescore.models.given_priors import prior_of
 from bayescore.models.posterior import prior_part
-from bayescore.models.priors import SPIKE_AND_SLAB, Normal, Prior, check_prior
+from bayescore.models.priors import Prior
 from bayescore.types import Likelihood, WeightedData
-from bayescore.validation import check_positive, warn
+from bayescore.validation import warn
 
-TOLERANCE = 0.05  # error to aim at, of means in posterior sds and of sds relatively
 LARGEST = 4  # times the size begun with
-WEAK = Normal(0.0, 4.0)  # prior under which modes are sought
-
-
-class Point(NamedTuple):
-    """A size that was tried, and the errors to expect."""
-
-    size: int
-    mean_error: float
-    sd_error: float
-    correlation_error: float
-
-    @property
-    def error(self) -> float:
-        """The largest, as it is compared with a tolerance."""
-        return max(self.mean_error, self.sd_error, CORRELATION * self.correlation_error)
 
 
 @dataclass(frozen=True)
@@ -90,7 +73,7 @@ class CalibratedFacts(Facts):
 
 
 @dataclass(frozen=True)
-class Calibrated(Anchored):
+class Calibrated(TriedOut, Anchored):
     """Draws by score and curvature at the full data's mode, weighted so that its mode and curvature are met.
 
     Parameters
@@ -110,50 +93,18 @@ class Calibrated(Anchored):
     correlations too where the rows are enough for the whole Hessian: up to D = 21 at 20 D.
     """
 
-    prior: Prior | Mapping[str, Prior] | None = None
-    tolerance: float | None = None
-
     name: ClassVar[str] = "calibrated"
-    size_options: ClassVar[tuple[str, ...]] = ("tolerance",)
-
-    def __post_init__(self) -> None:
-        prior = prior_of(self.prior, list(self.prior)) if isinstance(self.prior, Mapping) else self.prior
-        if prior is not None and check_prior(prior).family in (None, SPIKE_AND_SLAB):
-            raise ValueError(
-                f"prior={self.prior} has more than one mode or no density in closed form; leave prior out: only the "
-                "likelihood is calibrated, and the coreset serves other priors"
-            )
-        if self.tolerance is not None:
-            object.__setattr__(self, "tolerance", check_positive(self.tolerance, "tolerance", below=1.0))
-
-    @property
-    def mode_prior(self) -> Prior:
-        """The prior given, or a weak one.
-
-        Raises
-        ------
-        ValueError
-            If it is given by names, and `named` has not told which columns have them.
-        """
-        if isinstance(self.prior, Mapping):
-            raise ValueError(f"prior={self.prior} goes by names, and rows of a stream have none yet; give one prior")
-        return WEAK if self.prior is None else self.prior
-
-    def named(self, names: Sequence[str]) -> Self:
-        """Return the method with the prior of columns of these names."""
-        return replace(self, prior=prior_of(self.prior, names)) if isinstance(self.prior, Mapping) else self
 
     def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Built[CalibratedFacts]:
         """Draw and calibrate; warn where the errors to expect are far above the tolerance."""
         with one_blas_thread():
             built = self.fitted(opened, size, seed, likelihood)
-        _warn_of(built, size, TOLERANCE if self.tolerance is None else self.tolerance)
+        _warn_of(built, size, self.allowed)
         return built
 
     def fitted(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Built[CalibratedFacts]:
         """Draw and calibrate; rows whose weight was fitted to zero are left out."""
-        prior = self.mode_prior
-        tolerance = TOLERANCE if self.tolerance is None else self.tolerance
+        prior, tolerance = self.mode_prior, self.allowed
         prior.table(opened.n_features)  # shapes
         seeds = np.random.default_rng(seed).integers(2**62, size=MAX_PILOTS + 3).tolist()
         mode, shares = full_mode(opened, likelihood, prior, seeds[:MAX_PILOTS])

@@ -7,7 +7,6 @@ from functools import partial
 from itertools import islice
 from typing import ClassVar, Self
 
-from bayescore.coresets.calibrated import TOLERANCE
 from bayescore.coresets.calibration.drift import mode_error
 from bayescore.coresets.method import (
     DELTA,
@@ -21,6 +20,7 @@ from bayescore.coresets.reducing import Anchored, Reduced, Reducing, Reduction
 from bayescore.coresets.single import SINGLE
 from bayescore.coresets.trees.reduce import Reducer
 from bayescore.coresets.trees.tree import Tree, node_delta, node_seed
+from bayescore.coresets.tried_out import TOLERANCE
 from bayescore.data.opened import Opened
 from bayescore.data.passes.map import map_pieces, map_stream
 from bayescore.data.passes.tasks import recut

@@ -2,6 +2,7 @@
 
 from bayescore.coresets.aggregate import Aggregate
 from bayescore.coresets.calibrated import Calibrated
+from bayescore.coresets.condensed import Condensed
 from bayescore.coresets.leverage import Leverage
 from bayescore.coresets.method import Method
 from bayescore.coresets.online import Online
@@ -11,6 +12,7 @@ from bayescore.coresets.uniform import Uniform
 SINGLE: dict[str, type[Method]] = {
     "uniform": Uniform,
     "calibrated": Calibrated,
+    "condensed": Condensed,
     "sensitivity": Sensitivity,
     "leverage": Leverage,
     "online": Online,

@@ -2,6 +2,8 @@
 
 The file holds the columns of the design matrix, the label as given, `weight`, `offset` where rows have one, and the
 columns of groups as factors, so that R, SQL or pandas can use it as it is; everything else is JSON in its metadata.
+Pseudo-rows, binomials that stand for many rows, are two rows of the file, of one label and the other, and
+`Coreset.to_counts` has them as one.
 """
 
 import html
@@ -20,7 +22,7 @@ from bayescore.data.checkpoint import Arrays, digest
 from bayescore.data.formulas.design import formula_of, read_design
 from bayescore.data.sources import ArraySource
 from bayescore.data.sources.parquet import CORESET_KEY
-from bayescore.types import Design, Grouping, IntArray, WeightedData, stack
+from bayescore.types import NO_ROW, Design, Grouping, IntArray, WeightedData, stack
 from bayescore.validation import DataError, json_object, signed_labels, whole_file
 
 _INDEX_KEY = b"bayescore.index"
@@ -68,7 +70,7 @@ class Coreset(WeightedData):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if (self.offset is None) != (self.design.offset is None):
+        if (self.offset is None) != (self.design.offset is None and not self.pseudo.any()):
             raise ValueError(f"rows have {'no' if self.offset is None else 'an'} offset, unlike their design")
         if (0 if self.group is None else self.group.shape[1]) != len(self.design.groups):
             known = ", ".join(repr(grouping.name) for grouping in self.design.groups) or "none"
@@ -100,7 +102,8 @@ class Coreset(WeightedData):
     def to_frame(self) -> pd.DataFrame:
         """Return the design matrix, the label as given, `weight`, `offset` and groups if any, indexed by `index`.
 
-        Groups are categoricals of all levels; a row that belongs to none has a missing one.
+        Groups are categoricals of all levels; a row that belongs to none has a missing one. Pseudo-rows, of index -1,
+        have an offset also where the data had none.
         """
         frame = pd.DataFrame(self.X, columns=list(self.feature_names), index=pd.Index(self.index, name="row"))
         own = ["weight", *([] if self.offset is None else ["offset"]), *(grouping.name for grouping in self.groups)]
@@ -117,6 +120,28 @@ class Coreset(WeightedData):
             for grouping, codes in zip(self.groups, self.group.T, strict=True):
                 frame[grouping.name] = pd.Categorical.from_codes(codes, pd.Index(grouping.levels))
         return frame
+
+    def to_counts(self) -> pd.DataFrame:
+        """Return the rows as binomial counts, as R's ``cbind(successes, failures) ~ ... + offset(offset)`` takes them.
+
+        Columns are those of the design matrix, `successes` and `failures`, which are real numbers: the weights of
+        labels +1 and -1 of rows that are next to each other and alike but for the label, as those of a pseudo-row are;
+        and `offset` if there is one. The index is that of `to_frame`.
+        """
+        frame = self.to_frame()
+        alike = frame.drop(columns=[self.label, "weight"])
+        parts = [part for part in (self.X, self.offset, self.group, self.index) if part is not None]
+        values = np.column_stack(parts)
+        first = np.append(True, (values[1:] != values[:-1]).any(axis=1))
+        group = np.cumsum(first) - 1
+        counts = alike[first].copy()
+        place = self.n_features
+        for name, own in (("successes", self.y > 0), ("failures", self.y < 0)):
+            if name in counts.columns:
+                raise DataError(f"a feature is named {name!r}, as a column of the counts; rename the feature")
+            counts.insert(place, name, np.bincount(group, np.where(own, self.weights, 0.0)))
+            place += 1
+        return counts
 
     def summary(self) -> dict[str, Any]:
         """Return what made the coreset as plain JSON values."""
@@ -209,12 +234,21 @@ class Coreset(WeightedData):
         )
 
     def _lines(self) -> list[tuple[str, str]]:
-        share = len(self) / self.n_total
+        share, n_pseudo = len(self) / self.n_total, int(self.pseudo.sum())
         shown = {key: value for key, value in self.params.items() if isinstance(value, str | int | float | bool)}
         return [
             ("method", self.method),
             ("likelihood", self.likelihood),
-            ("rows", f"{len(self):,} of {self.n_total:,} ({share:.2%})"),
+            *(
+                [("rows", f"{len(self):,} of {self.n_total:,} ({share:.2%})")]
+                if not n_pseudo
+                else [
+                    (
+                        "rows",
+                        f"{len(self):,} for {self.n_total:,} ({share:.2%}): {n_pseudo:,} of pseudo-rows, with offsets",
+                    )
+                ]
+            ),
             *([] if (formula := formula_of(self.design)) is None else [("formula", formula)]),
             ("features", f"{self.n_features}" + (" with intercept" if self.design.intercept else "")),
             ("weight sum", f"{self.weights.sum():,.6g}"),
@@ -281,14 +315,17 @@ def read_coreset(path: str | Path) -> Coreset:
     try:
         frame = table.to_pandas()
         classes = (about["classes"][0], about["classes"][1])
+        index = np.frombuffer(metadata[_INDEX_KEY], dtype="<i8").astype(np.int64)
+        design = read_design(about["design"])
+        has_offset = design.offset is not None or (index == NO_ROW).any()
         kept = {field.name: about[field.name] for field in fields(Coreset) if field.name in about}
         core = Coreset(
             np.ascontiguousarray(frame[about["feature_names"]].to_numpy(dtype=np.float64)),
             signed_labels(frame[about["label"]].to_numpy(), classes, 0),
             frame["weight"].to_numpy(dtype=np.float64),
-            np.frombuffer(metadata[_INDEX_KEY], dtype="<i8").astype(np.int64),
-            **{**kept, "design": (design := read_design(about["design"])), "classes": classes},
-            offset=None if design.offset is None else frame["offset"].to_numpy(dtype=np.float64),
+            index,
+            **{**kept, "design": design, "classes": classes},
+            offset=frame["offset"].to_numpy(dtype=np.float64) if has_offset else None,
             group=_group_codes(frame, design),
         )
         n_own = (2 if core.offset is None else 3) + len(core.groups)
@@ -338,10 +375,11 @@ def check_same_design(data: WeightedData, names: tuple[str, ...], design: Design
     """Raise unless the columns of `data` are those of a posterior with features `names` and design `design`."""
     if data.n_features != len(names):
         raise DataError(f"{argument} has {data.n_features} features, the posterior {len(names)}; use the same design")
-    if design is not None and (data.offset is None) != (design.offset is None):
+    own = data.design.offset if isinstance(data, Coreset) else data.offset  # pseudo-rows have one of their own
+    if design is not None and (own is None) != (design.offset is None):
         theirs = "had none" if design.offset is None else f"had one, {design.offset!r}"
         raise DataError(
-            f"{argument} has {'no' if data.offset is None else 'an'} offset, and the posterior's rows {theirs}; give "
+            f"{argument} has {'no' if own is None else 'an'} offset, and the posterior's rows {theirs}; give "
             "the same, 0 for none"
         )
     if not isinstance(data, Coreset):

@@ -23,6 +23,7 @@ from bayescore.data.sources import Roles, as_source
 from bayescore.data.sources.blocks import Stream, is_stream
 from bayescore.data.sources.factors import Selection
 from bayescore.data.sources.groups import Given
+from bayescore.data.sources.roles import OFFSET
 from bayescore.types import Design, FloatArray, IntArray, Lifted, Readable, Source, WeightedData, stack
 from bayescore.validation import DataError
 
@@ -208,9 +209,12 @@ class Opened:
 
         What is opened so takes its own scan, and its passes count here too.
         """
-        if self.design.offset is None:
-            return self
-        design = Lifted(self.design.raw_names, base=self.design)
+        name = self.design.offset
+        if name is None:
+            if getattr(self.rows, "offset", None) is None:  # that pseudo-rows of a coreset have
+                return self
+            name = OFFSET
+        design = Lifted(self.design.raw_names, base=replace(self.design, offset=name))
         other = Opened(self.rows, design, progress=self.progress, block_rows=self._block_rows, cores=self.cores)
         other._passes = self._passes
         return other

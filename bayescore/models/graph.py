@@ -67,6 +67,11 @@ def weighted_potential(
         predictors of rows by their groups; or shape (G, q) for a factor of q effects, of which that of a column is
         multiplied by it. A row that belongs to no group has none.
 
+    Raises
+    ------
+    DataError
+        If `beta` has another shape, or an offset is given beside pseudo-rows, which stand for rows of any.
+
     Returns
     -------
     tensor
@@ -110,6 +115,11 @@ def weighted_potential(
         eta = eta + data.shift
     signs = data.y.astype(np.float64)
     if offset is not None:
+        if data.pseudo.any():
+            raise DataError(
+                "offset is given, but the data have pseudo-rows, which stand for many rows and know nothing of it; "
+                "give it to build_coreset, or take a method that keeps rows"
+            )
         _check_offset(data, offset)
         eta = eta + signs * offset
     for factor, effects in (groups or {}).items():

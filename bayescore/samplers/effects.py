@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from bayescore.data.coreset import check_same_design
 from bayescore.data.formulas.design import FormulaDesign, formula_of, levels_of
@@ -27,7 +28,7 @@ from bayescore.data.passes.threads import available_cores, one_blas_thread
 from bayescore.data.sources.tables import feature_matrix
 from bayescore.samplers.inference_data import Posterior, read_posterior
 from bayescore.samplers.predict import offset_of, positive_rows
-from bayescore.types import Design, FloatArray, IntArray, Likelihood, WeightedData
+from bayescore.types import NO_ROW, Design, FloatArray, IntArray, Likelihood, WeightedData
 from bayescore.validation import DataError, check_integer, check_positive
 
 MAX_VALUES = 20  # of a column of numbers that is taken for a factor
@@ -184,10 +185,13 @@ def _rows(
         constants = idata.get("constant_data", {})
         if "X" not in constants or "weights" not in constants:
             raise DataError("idata has no rows in its group constant_data; give data")
+        if "row" in constants["X"].coords:
+            _check_rows(constants["X"].coords["row"].values == NO_ROW)
         X, weights = (np.asarray(constants[key].values, dtype=np.float64) for key in ("X", "weights"))
         offset = np.asarray(constants["offset"].values) if posterior.offset is not None else None
     else:
         check_same_design(data, posterior.features, posterior.design, "data")
+        _check_rows(data.pseudo)
         X, weights, offset = data.X, data.weights, data.offset
     wanted = design.raw_names if every else (name,)
     columns = {own: _raw_column(design, X, own) for own in wanted}
@@ -199,6 +203,13 @@ def _rows(
         )
     told = {own: column for own, column in columns.items() if column is not None}
     return positive_rows(X, offset).with_weights(weights), told
+
+
+def _check_rows(pseudo: NDArray[np.bool_]) -> None:
+    if pseudo.any():
+        raise DataError(
+            "the coreset has pseudo-rows, which tell nothing of the rows' columns; give rows as data, a sample"
+        )
 
 
 def _raw_column(design: Design, X: FloatArray, name: str) -> FloatArray | None:

@@ -19,7 +19,7 @@ from bayescore.data.formulas.design import read_design
 from bayescore.limits import MIN_DRAWS
 from bayescore.models.given_priors import prior_from_dict
 from bayescore.models.likelihoods import LIKELIHOODS
-from bayescore.types import Design, FloatArray, IntArray, Likelihood
+from bayescore.types import NO_ROW, Design, FloatArray, IntArray, Likelihood
 from bayescore.validation import DataError, json_object
 
 MAX_DRAW = 1e25  # size of a coefficient; mmd takes the squares of sixth powers
@@ -74,8 +74,9 @@ class Posterior:
     def offset(self) -> str | None:
         """What the offset of the rows that it was drawn from is called; None if they had none."""
         design = self.design
-        known = None if design is None else design.offset
-        return "offset" if known is None and self.has_offset else known
+        if design is None:
+            return "offset" if self.has_offset else None
+        return design.offset
 
     @property
     def likelihood(self) -> Likelihood:
@@ -211,6 +212,8 @@ def read_posterior(idata: Any, name: str, *, min_draws: int = MIN_DRAWS, var_nam
     stats, constant = idata.get("sample_stats", {}), idata.get("constant_data", {})
     weights = np.asarray(constant["weights"].values, dtype=np.float64) if "weights" in constant else None
     labels = np.asarray(constant["y"].values) if "y" in constant else None
+    if labels is not None and "row" in constant["y"].coords and (constant["y"].coords["row"].values == NO_ROW).any():
+        labels = None  # those of pseudo-rows are no share of anything
     posterior = Posterior(
         name,
         draws,

@@ -56,12 +56,20 @@ class PosteriorScale:
     theta: FloatArray
     factor: FloatArray
 
-    def look(self, block: WeightedData) -> RowScores:
-        """Return what draws need to know of rows."""
+    def predictors(self, block: WeightedData) -> tuple[FloatArray, FloatArray]:
+        """Return signed predictors at theta, and abs(zL)^2, shape (n,) each."""
         if len(self.theta) >= WIDE:
             eta, squares = block.shifted(block.y * (block.X @ self.theta)), _squared_lengths(block.X, self.factor)
         else:
             eta, squares = predictors(block.X, block.y, block.shift, self.theta, np.ascontiguousarray(self.factor))
+        return eta, squares
+
+    def look(self, block: WeightedData) -> RowScores:
+        """Return what draws need to know of rows."""
+        return self.look_at(block, *self.predictors(block))
+
+    def look_at(self, block: WeightedData, eta: FloatArray, squares: FloatArray) -> RowScores:
+        """Return the same, given the rows' predictors and squared lengths."""
         return RowScores(*score_rows(eta, squares, block.weights, self.likelihood))
 
     def scores(self, block: WeightedData) -> tuple[FloatArray, FloatArray]:

@@ -15,7 +15,7 @@ from bayescore.diagnostics.report import page, plots, tables
 from bayescore.diagnostics.results import CertificateData
 from bayescore.samplers.inference_data import Posterior, read_posterior
 from bayescore.types import WeightedData
-from bayescore.validation import whole_file
+from bayescore.validation import DataError, whole_file
 
 
 def write_certificate(
@@ -51,13 +51,19 @@ def write_certificate(
     Raises
     ------
     DataError
-        If the posterior has other features than the certificate, or `test` other labels than the coreset.
+        If the posterior has other features than the certificate, `test` has other labels than the coreset, or it is
+        missing and the coreset has pseudo-rows, on which no fit can be checked.
     OSError
         If the file cannot be written; an earlier file of that name is then untouched.
     """
     posterior = read_posterior(idata, "idata")
     if test is not None:
         check_same_design(test, posterior.features, core.design, "test")
+    elif core.pseudo.any():
+        raise DataError(
+            "the coreset has pseudo-rows, on which the model's fit cannot be checked; give test=, a sample of rows: "
+            "full_data(rows, design=core.design)"
+        )
     tables.check_certificate(certificate, posterior.features, "certificate")
     with whole_file(path) as partial:
         partial.write_text(
@@ -91,7 +97,9 @@ def _render(
         image=page.picture(plots.corrected, certificate, posterior),
         rows=rows,
         note=note,
-        data=page.data_facts(about, float(core.weights[core.y > 0].sum() / core.weights.sum())),
+        data=page.data_facts(
+            about, None if core.pseudo.any() else float(core.weights[core.y > 0].sum() / core.weights.sum())
+        ),
         effects=tables.effects(best, core.design),
         effects_of="corrected" if best is not posterior else "coreset's",
         priors=tables.priors(posterior),

@@ -1,0 +1,206 @@
+r"""Condensed coresets: binomial pseudo-rows with offsets, one for each column, that meet the whole Hessian.
+
+1. theta-hat, the MAP of the full data (`pilot.full_mode`); L L' = C, the inverse Hessian there.
+2. One pass adds up the score and the whole curvature of all rows, averaged over N(theta-hat, C)
+   (`condensing.averages`), and finds the rows of the largest reach, w (|l'''| |zL|^3 / 6 + c |zL|^4 / 24), whose terms
+   have most shape, and a sample of the others.
+3. Rows of the largest reach are kept as they are, none at first; all others, the bulk, become one pseudo-row for each
+   direction of a root of their curvature, turned so that their third derivatives are as nearly diagonal as may be
+   (`condensing.directions`).
+4. A pseudo-row is a binomial with real numbers of successes and failures and an offset. It meets the bulk's averaged
+   score and curvature exactly, its third derivative, and where possible its fourth (`condensing.pseudo_rows`). As
+   weighted rows it is two: y = +1 with the successes as weight, y = -1 with the failures.
+5. The coreset is tried out as calibrated ones are (`calibration.trial`). Where it is not good enough, terms are
+   averaged anew over the normal density nearest its posterior, one more pass, and more rows are kept.
+
+No rows are drawn and no weights fitted: D pseudo-rows carry mean, sds, all correlations and most of the skewness of a
+posterior of hundreds of columns. Where it is far from normal, as on separated rows, kept rows have to bring the shape,
+and `calibrated` does so with fewer; the errors that are predicted say which. Pseudo-rows are no rows of the data (their
+``index`` is -1), but sums over them: nothing is claimed of privacy, and nothing but the posterior under these columns
+can be learnt of them: no residuals, no column means, no effects of columns that were left out.
+
+Nearest: data squashing (DuMouchel, Volinsky, Johnson, Cortes and Pregibon 1999; Madigan et al. 2002) and PASS-GLM
+(Huggins, Adams and Broderick 2017), which meet moments of cells and polynomials in their place.
+
+Passes: one that checks the rows, two for pilots, about three of Newton's, one at the mode; one for each time that terms
+are averaged anew. When to use it: tens of columns and more, where rows do not repeat and can be read more than once.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from bayescore.coresets.calibration.fits import CORRELATION
+from bayescore.coresets.calibration.paired import Errors
+from bayescore.coresets.calibration.pilot import MAX_PILOTS, full_mode
+from bayescore.coresets.calibration.remainder import sample_rows
+from bayescore.coresets.calibration.trial import Problem, try_out
+from bayescore.coresets.condensing.averages import Cloud
+from bayescore.coresets.condensing.condensation import Condensation, settled
+from bayescore.coresets.method import Built, Facts
+from bayescore.coresets.tried_out import Point, TriedOut
+from bayescore.data.opened import Opened
+from bayescore.data.passes.threads import one_blas_thread
+from bayescore.models.posterior import Terms, prior_part
+from bayescore.models.priors import Prior
+from bayescore.types import Likelihood, WeightedData
+from bayescore.validation import DataError, warn
+
+KEPT = (0, 1, 3, 9, 18)  # times D rows to keep, tried in turn: 20 D in all at most, as calibrated coresets begin with
+MAX_MOVES = 4  # passes that average anew
+
+
+@dataclass(frozen=True)
+class CondensedFacts(Facts):
+    """The prior; errors to expect under it; pseudo-rows and rows kept; times averaged anew; sizes tried.
+
+    Errors and `size_curve` are those of `CalibratedFacts`.
+    """
+
+    prior: str
+    mean_error: float
+    sd_error: float
+    correlation_error: float
+    pseudo_rows: int
+    kept: int
+    moves: int
+    size_curve: list[dict[str, float]]
+
+
+class _Tried(NamedTuple):
+    """Rows of a size, and the errors to expect of them."""
+
+    rows: WeightedData
+    point: Point
+
+
+@dataclass(frozen=True)
+class Condensed(TriedOut):
+    """Condenses rows into binomial pseudo-rows with offsets, one for each column, that meet the whole Hessian.
+
+    Parameters
+    ----------
+    prior : prior, default Normal(0, 4)
+        Prior under which the mode is sought; only the likelihood is condensed, so that the coreset serves other priors
+        of like strength too.
+    tolerance : float, default 0.05
+        Error to aim at with ``size="auto"``, of means in posterior sds and of sds relatively; of correlations
+        1.5 times that.
+
+    Notes
+    -----
+    A pseudo-row counts as two rows, its successes and its failures, so that `size` is at least 2 D; what is above that
+    are rows kept as they are. With ``size="auto"`` 2 D to 20 D rows are tried and the first taken whose predicted error
+    is within `tolerance`; where none is, a warning says so. Pseudo-rows have ``index`` -1 and an offset, also where the
+    data have none.
+    """
+
+    name: ClassVar[str] = "condensed"
+
+    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Built[CondensedFacts]:
+        """Condense the rows; warn where the errors to expect are above the tolerance.
+
+        Raises
+        ------
+        ValueError
+            If `size` is below 2 D, and there are more rows.
+        DataError
+            If a feature is named "offset".
+        """
+        D, n_rows = opened.n_features, opened.scan.n_rows
+        if "offset" in opened.design.names:
+            raise DataError("a feature is named 'offset', as a column of the coreset's file; rename the feature")
+        if size is not None and size < min(2 * D, n_rows):
+            raise ValueError(
+                f"size={size} is less than two rows, successes and failures, for each of {D} columns; give at least "
+                f"{2 * D}, or method='calibrated'"
+            )
+        with one_blas_thread():
+            built = self._built(opened, size, seed, likelihood)
+        _warn_of(built, self.allowed)
+        return built
+
+    def _built(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Built[CondensedFacts]:
+        prior, D, n_rows = self.mode_prior, opened.n_features, opened.scan.n_rows
+        prior.table(D)  # shapes
+        if n_rows <= (2 * D if size is None else size):
+            point = Point(n_rows, *Errors(0.0, 0.0, 0.0))  # all rows, with their own weights
+            return Built(opened.gathered(), _facts(_Tried(opened.gathered(), point), [point], 0, prior), self)
+        seeds = np.random.default_rng(seed).integers(2**62, size=MAX_PILOTS + 2).tolist()
+        mode, shares = full_mode(opened, likelihood, prior, seeds[:MAX_PILOTS])
+        kept = [times * D for times in KEPT if (2 + times) * D < n_rows] if size is None else [size - 2 * D]
+        n_sample = sample_rows(shares.reach, self.allowed, D)
+        found = Condensation.of(opened, shares, n_sample, kept[-1], seeds[-1])
+        search = _Search(opened, prior, mode.terms - prior_part(mode.beta, prior), self.allowed, seeds[-2])
+        tried, moves = search.over(found, kept)
+        best = min(tried, key=lambda one: (max(one.point.error, self.allowed), one.point.size))
+        return Built(best.rows, _facts(best, [one.point for one in tried], moves, prior), self)
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """What trials of several sizes share."""
+
+    opened: Opened
+    prior: Prior
+    part: Terms
+    tolerance: float
+    seed: int
+
+    def over(self, found: Condensation, kept: list[int]) -> tuple[list[_Tried], int]:
+        """Return what was tried, up to one within the tolerance, and how often terms were averaged anew."""
+        problem, moves, tried = found.problem(self.prior, self.part), 0, []
+        for n_kept in kept:
+            own = [self._tried(found, n_kept, problem)]
+            for _ in range(MAX_MOVES if n_kept == kept[-1] else 1):
+                if own[-1].point.error <= self.tolerance or moves == MAX_MOVES:
+                    break
+                if (near := settled(own[-1].rows, found.cloud.at, self.prior)) is None:
+                    break
+                found, moves = found.moved(self.opened, Cloud(near)), moves + 1
+                own.append(self._tried(found, n_kept, problem))
+            tried.append(min(own, key=lambda one: one.point.error))
+            if tried[-1].point.error <= self.tolerance:
+                break
+        return tried, moves
+
+    def _tried(self, found: Condensation, n_kept: int, problem: Problem) -> _Tried:
+        rows = found.rows(n_kept)
+        trial = try_out(problem, rows, self.seed)
+        if trial.error > self.tolerance:
+            trial = trial.over_all_rows(self.opened, draw_seed=self.seed, size=1)
+        size = n_kept + 2 * self.opened.n_features
+        return _Tried(rows, Point(size, *trial.errors(rows)))
+
+
+def _facts(best: _Tried, points: list[Point], moves: int, prior: Prior) -> CondensedFacts:
+    pseudo = best.rows.pseudo
+    return CondensedFacts(
+        prior=repr(prior),
+        mean_error=best.point.mean_error,
+        sd_error=best.point.sd_error,
+        correlation_error=best.point.correlation_error,
+        pseudo_rows=len(np.unique(best.rows.X[pseudo], axis=0)),
+        kept=int((~pseudo).sum()),
+        moves=moves,
+        size_curve=[point._asdict() for point in points],
+    )
+
+
+def _warn_of(built: Built[CondensedFacts], tolerance: float) -> None:
+    """Warn if a coreset's error is expected to be more than the tolerance."""
+    facts = built.facts
+    if max(facts.mean_error, facts.sd_error, CORRELATION * facts.correlation_error) <= tolerance:
+        return
+    errors = (
+        f"expect errors of up to {facts.mean_error:.2g} sd in means, {100.0 * facts.sd_error:.2g}% in sds and "
+        f"{facts.correlation_error:.2g} in correlations"
+        if facts.mean_error < 1.0
+        else "their posterior does not cover that of the full data"
+    )
+    warn(
+        f"{facts.pseudo_rows} pseudo-rows and {facts.kept} rows beside them do not come within "
+        f"tolerance={tolerance:g}: {errors}; the posterior is too far from normal to be condensed so far: "
+        "method='calibrated' keeps real rows"
+    )

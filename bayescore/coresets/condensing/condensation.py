@@ -1,0 +1,138 @@
+"""What one pass over all rows finds, and the pseudo-rows beside any number of kept rows that follow from it.
+
+The pass adds up averaged scores and curvatures (`averages`) of all rows, so that those of the bulk, all rows but the
+kept ones, are known for any choice of these. Kept are the rows of the largest reach (`calibration.remainder`), whose
+terms have most shape: rows drawn by reach, or as `calibrated` draws them, leave more for the others to make up. Third
+and fourth derivatives along the bulk's directions come from the pass's sample of the other rows by reach, which is all
+of them where there are few.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bayescore.coresets.calibration.pilot import PosteriorScale, Shares
+from bayescore.coresets.calibration.remainder import Expansion
+from bayescore.coresets.calibration.trial import Problem
+from bayescore.coresets.condensing.averages import Cloud
+from bayescore.coresets.condensing.directions import diagonalising, root_of
+from bayescore.coresets.condensing.pseudo_rows import Wanted, as_rows, solve
+from bayescore.coresets.draws.fixed_size import Bar, Candidates, Pool, candidates, select
+from bayescore.data.opened import Opened
+from bayescore.models.gaussian import factor_of_inverse
+from bayescore.models.posterior import Terms, prior_part
+from bayescore.models.priors import Prior
+from bayescore.types import WeightedData, stack
+from bayescore.validation import DataError
+
+SETTLED = 1e-6  # sds of a step of `settled`
+MAX_STEPS = 50
+MOVED = 0.05  # sds, or relatively of an sd, by which a density has moved so that averages over it are worth a pass
+
+
+@dataclass(frozen=True, eq=False)
+class Condensation:
+    """Rows to condense at a density, and what was found of them.
+
+    Parameters
+    ----------
+    cloud : Cloud
+        The density over which terms are averaged.
+    totals : Terms
+        Averaged gradient and minus the averaged Hessian of all rows.
+    far : Candidates
+        Rows of large reach, and a sample of the others by reach; `reach` is the sum of their p over all rows.
+    n_sample : int
+        Rows of that sample.
+    shares : Shares
+        What p is made of.
+    """
+
+    cloud: Cloud
+    totals: Terms
+    far: Candidates
+    reach: float
+    n_sample: int
+    shares: Shares
+
+    @classmethod
+    def of(cls, opened: Opened, shares: Shares, n_sample: int, most: int, seed: int) -> "Condensation":
+        """Look at all rows, of which up to `most` may be kept; one pass."""
+        cloud, size = Cloud(shares.white), n_sample + most
+        pool, bar = Pool(size), Bar()
+
+        def look(start: int, block: WeightedData) -> tuple[Terms, float, Candidates]:
+            eta, squares = cloud.at.predictors(block)
+            p = shares.far(cloud.at.look_at(block, eta, squares), block.weights)
+            terms = cloud.terms(block, cloud.averages(block, eta, squares))
+            return terms, float(p.sum()), candidates(p, start, block, size, seed, bar)
+
+        D = opened.n_features
+        totals, reach = Terms(0.0, np.zeros(D), np.zeros((D, D))), 0.0
+        for terms, share, found in opened.map(look, "averaging", canonical=True):
+            totals, reach, bar = totals + terms, reach + share, pool.add(found)
+        return cls(cloud, totals, pool.best(), reach, n_sample, shares)
+
+    def moved(self, opened: Opened, cloud: Cloud) -> "Condensation":
+        """Return the same averaged over another density; one pass."""
+        D = opened.n_features
+        parts = opened.map(lambda _, block: cloud.terms(block), "averaging", canonical=True)
+        return replace(self, cloud=cloud, totals=sum(parts, Terms(0.0, np.zeros(D), np.zeros((D, D)))))
+
+    def problem(self, prior: Prior, part: Terms) -> Problem:
+        """Return the posterior of all rows, `part` their log-likelihood's terms at the mode."""
+        at, sample = self.shares.white, select(self.far, self.n_sample, self.reach)
+        expansion = Expansion(at.likelihood, at.theta, part, sample.expanded(), sample.inclusion)
+        return Problem(at.likelihood, prior, expansion)
+
+    def split(self, n_kept: int) -> tuple[WeightedData, WeightedData]:
+        """Return the rows of the largest reach, and a sample that stands for the others."""
+        far = self.far
+        order = np.lexsort((far.position, -far.probability))
+        kept, rest = np.sort(order[:n_kept]), np.sort(order[n_kept:])
+        others = Candidates(far.probability[rest], far.key[rest], far.position[rest], far.rows.take(rest))
+        left = self.reach - float(far.probability[kept].sum())
+        return far.rows.take(kept), select(others, self.n_sample, left).expanded()
+
+    def rows(self, n_kept: int) -> WeightedData:
+        """Return pseudo-rows, and `n_kept` rows beside them."""
+        kept, others = self.split(n_kept)
+        at, cloud = self.cloud.at, self.cloud
+        bulk = self.totals - cloud.terms(kept)
+        derivatives = cloud.derivatives(others)
+        along = diagonalising(root_of(bulk.precision, at.factor), others, derivatives[2])
+        p = others.Z @ along.dual
+        wanted = Wanted(
+            along.dual.T @ bulk.gradient,
+            derivatives[2] @ p**3,
+            derivatives[3] @ p**4,
+            ((at.factor.T @ along.root) ** 2).sum(axis=0),
+        )
+        pseudo = as_rows(along.root, at.theta, solve(wanted, at.likelihood))
+        return stack([pseudo, kept]) if len(kept) else pseudo
+
+
+def settled(rows: WeightedData, start: PosteriorScale, prior: Prior) -> PosteriorScale | None:
+    """Return the normal density at which the averaged terms of the posterior of `rows` are its own mean and precision.
+
+    It is the normal density nearest the posterior; None where the iteration from `start` does not come to it, or where
+    `start` is as good.
+    """
+    at = start
+    for _ in range(MAX_STEPS):
+        terms = Cloud(at).terms(rows) + prior_part(at.theta, prior)
+        try:
+            factor = factor_of_inverse(terms.precision)
+        except DataError:
+            return None
+        step = factor @ (factor.T @ terms.gradient)
+        at = PosteriorScale(at.likelihood, at.theta + step, factor)
+        if np.linalg.norm(factor.T @ terms.gradient) < SETTLED:
+            return at if _gap(start, at) > MOVED else None
+    return None
+
+
+def _gap(one: PosteriorScale, other: PosteriorScale) -> float:
+    """Return the largest difference of a mean, in sds of `other`, or of an sd, relatively."""
+    sd, before = (np.sqrt((at.factor**2).sum(axis=1)) for at in (other, one))
+    return float(max(np.abs((one.theta - other.theta) / sd).max(), np.abs(before / sd - 1.0).max()))

@@ -1,0 +1,132 @@
+r"""Binomial pseudo-rows with offsets: one for each direction, with given averaged derivatives along it.
+
+A pseudo-row along v, in whose direction a log-likelihood's averaged derivatives are g (score), 1 (minus the second),
+tau (third) and phi (fourth), has the covariates x = v / sqrt(D), the predictor o + x . (theta - t), a successes and b
+failures:
+
+.. math:: a \mathrm E[s(o + e)] - b \mathrm E[s(-o - e)] &= \sqrt D g \\
+          a \mathrm E[c(o + e)] + b \mathrm E[c(-o - e)] &= D \\
+          a \mathrm E[l'''(o + e)] - b \mathrm E[l'''(-o - e)] &= D^{3/2} \tau
+
+with e ~ N(0, v'Cv / D): the first two are linear in a and b, the third is solved for the offset o. D, the curvature
+that the row has in units of its own predictor, sets the fourth derivative, about as 1 / D; the one that meets phi at
+o = 0 is taken where that leaves a and b positive and a solution for tau, else the nearest by factors of 2. As D grows
+the row becomes a normal density, and any score can be met; then tau is met as nearly as may be.
+
+For the logistic link c and l''' are those of the binomial, whatever the label; the equations hold for any link.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayescore.coresets.condensing.averages import averages
+from bayescore.types import NO_ROW, FloatArray, Likelihood, WeightedData
+
+FARTHEST = 6.0  # offset: beyond it a row has hardly any curvature left
+_GRID = np.linspace(-FARTHEST, FARTHEST, 97)
+_HALVINGS = 48  # of a cell of the grid: to rounding
+_SKEWNESS = 0.81  # bound of tau^2 D: 1 - 2 p = tau sqrt(D) of a logistic row is 0.9
+_NEAR = (1.0, 0.5, 2.0, 0.25, 4.0, 0.125, 8.0)  # times the D that meets phi, for a D that meets tau
+_FAR = tuple(2.0**k for k in range(4, 60))  # for one that meets the score
+
+
+class Wanted(NamedTuple):
+    """Averaged derivatives along directions, and the variance of v . theta, shape (K,) each."""
+
+    score: FloatArray
+    third: FloatArray
+    fourth: FloatArray
+    variance: FloatArray
+
+    def take(self, which: NDArray[Any]) -> "Wanted":
+        """Return those of some directions."""
+        return Wanted(*(value[which] for value in self))
+
+
+class Solved(NamedTuple):
+    """Curvature D of each row in its own units, offset o at t, successes and failures, shape (K,) each."""
+
+    size: FloatArray
+    offset: FloatArray
+    successes: FloatArray
+    failures: FloatArray
+
+
+def _counts(
+    wanted: Wanted, size: FloatArray, offset: FloatArray, likelihood: Likelihood
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return successes, failures and what the third derivative is over `wanted`, of the shape of `offset`."""
+    sd = np.broadcast_to(np.sqrt(wanted.variance / size), offset.shape).ravel()
+    (s, c, third, _), (s_, c_, third_, _) = (
+        averages(eta.ravel(), sd, likelihood).reshape(4, *offset.shape) for eta in (offset, -offset)
+    )
+    pull, cross = np.sqrt(size) * wanted.score, s * c_ + s_ * c
+    a, b = (pull * c_ + s_ * size) / cross, (s * size - pull * c) / cross
+    return a, b, (a * third - b * third_) / size**1.5 - wanted.third
+
+
+def solve(wanted: Wanted, likelihood: Likelihood) -> Solved:
+    """Return pseudo-rows with the derivatives that are wanted: score and curvature exactly, third where it can be."""
+    at_zero = averages(np.zeros(1), np.full(1, 0.1), likelihood)[:, 0]
+    flat = max(float(at_zero[3] / at_zero[1]), 1e-3)
+    first = np.minimum(
+        flat / np.maximum(wanted.fourth, 1e-9), _SKEWNESS / np.maximum(wanted.third**2, np.finfo(float).tiny)
+    )
+    size, offset, miss = first.copy(), np.zeros_like(first), np.full_like(first, np.inf)
+    left = np.arange(len(first))
+    for factor in (*_NEAR, *_FAR):
+        part, tried = wanted.take(left), factor * first[left]
+        at, over = _offsets(part, tried, likelihood)
+        better = over < miss[left]
+        chosen = left[better]
+        size[chosen], offset[chosen], miss[chosen] = tried[better], at[better], over[better]
+        left = left[miss[left] > 0.0] if factor in _NEAR[:-1] else left[np.isinf(miss[left])]
+        if not len(left):
+            break
+    a, b, _ = _counts(wanted, size, offset, likelihood)
+    return Solved(size, offset, np.maximum(a, 0.0), np.maximum(b, 0.0))
+
+
+def _offsets(wanted: Wanted, size: FloatArray, likelihood: Likelihood) -> tuple[FloatArray, FloatArray]:
+    """Return the offset nearest 0 that meets the third derivative, else that which is nearest to it, and the miss.
+
+    The miss is 0 where it is met and infinite where the score cannot be.
+    """
+    column = Wanted(*(value[:, None] for value in wanted))
+    a, b, over = _counts(column, size[:, None], np.tile(_GRID, (len(size), 1)), likelihood)
+    miss = np.where((a >= 0.0) & (b >= 0.0), np.abs(over), np.inf)
+    within = np.isfinite(miss[:, :-1]) & np.isfinite(miss[:, 1:])
+    crossing = within & ((over[:, :-1] <= 0.0) != (over[:, 1:] <= 0.0))
+    found = crossing.any(axis=1)
+    low = _GRID[np.where(crossing, np.abs(_GRID[:-1] + _GRID[1:]), np.inf).argmin(axis=1)]
+    offset, least = _GRID[miss.argmin(axis=1)], miss.min(axis=1)
+    offset[found] = _bisected(wanted.take(found), size[found], low[found], likelihood)
+    least[found] = 0.0
+    return offset, least
+
+
+def _bisected(wanted: Wanted, size: FloatArray, low: FloatArray, likelihood: Likelihood) -> FloatArray:
+    """Return where the third derivative is the one wanted, within the cell of the grid that begins at `low`."""
+    high = low + (_GRID[1] - _GRID[0])
+    sign = _counts(wanted, size, low, likelihood)[2] <= 0.0
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        same = (_counts(wanted, size, middle, likelihood)[2] <= 0.0) == sign
+        low, high = np.where(same, middle, low), np.where(same, high, middle)
+    return np.asarray(0.5 * (low + high))
+
+
+def as_rows(root: FloatArray, center: FloatArray, solved: Solved) -> WeightedData:
+    """Return pseudo-rows along the columns of `root`, shape (D, K), that were solved at `center`, as weighted rows.
+
+    Each is two of them, failures and successes with their numbers as weights, those of weight 0 left out.
+    """
+    X = np.repeat((root / np.sqrt(solved.size)).T, 2, axis=0)
+    weights = np.column_stack([solved.failures, solved.successes]).ravel()
+    y = np.tile(np.array([-1, 1], dtype=np.int8), len(solved.size))
+    index = np.full(len(y), NO_ROW)
+    offset = np.repeat(solved.offset, 2) - X @ center
+    rows = WeightedData(np.ascontiguousarray(X), y, weights, index, offset=offset)
+    return rows.take(weights > 0.0)

@@ -1,0 +1,270 @@
+"""Condensed coresets: what pseudo-rows meet, the posterior they have, and what they may not be used for."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bayescore as bc
+from bayescore.coresets.calibration.paired import Weighed, errors_between
+from bayescore.coresets.calibration.pilot import PosteriorScale, Shares
+from bayescore.coresets.condensing.averages import Cloud
+from bayescore.coresets.condensing.condensation import Condensation, settled
+from bayescore.coresets.draws.fixed_size import Chosen
+from bayescore.data.opened import open_rows
+from bayescore.data.sources import as_source
+from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.models.posterior import log_likelihoods, log_priors
+from bayescore.types import NO_ROW
+from bayescore.validation import DataError
+from tests.cuts import Recut, build_in_blocks
+
+N, D = 6000, 6
+LINKS = ("logistic", "probit")
+PRIOR = bc.Normal(0, 4)
+
+
+def make(seed=0, n=N, link="logistic", offset=False):
+    """Return skewed columns, labels with some 15% positives, and offsets of sd 1 if asked for."""
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([(np.exp(rng.normal(size=(n, D - 2))) - 1.6) / 2.0, rng.random(n) < 0.03]).astype(float)
+    o = rng.normal(size=n) if offset else np.zeros(n)
+    noise = rng.logistic(size=n) if link == "logistic" else rng.normal(size=n)
+    y = (X @ np.linspace(0.8, -0.6, D - 1) - 1.8 + o + noise > 0).astype(int)
+    return (X, y, o) if offset else (X, y)
+
+
+def build(X, y, **options):
+    asked = {"method": "condensed", "intercept": True, "random_state": 0, "progressbar": False}
+    return bc.build_coreset(X, y, **{**asked, **options})
+
+
+def whole(X, y, **options):
+    return bc.full_data(X, y, intercept=True, progressbar=False, **options)
+
+
+def spread(core, data, link, *, n_draws=2000):
+    """Return the sd of the log ratio of two posteriors over draws of the first, and the errors of its moments."""
+    link, full = LIKELIHOODS[link], bc.find_map(data, link, PRIOR)
+    z = np.random.default_rng(1).standard_normal((n_draws, data.n_features))
+    draws = full.beta + z @ full.factor.T
+    base, prior = -0.5 * (z**2).sum(axis=1), log_priors(draws, PRIOR)[0]
+    own, true = (Weighed(draws, log_likelihoods(draws, rows, link) + prior - base) for rows in (core, data))
+    assert min(own.ess, true.ess) > 0.5 * n_draws
+    ratio, w = own.log_weights - true.log_weights, true.weights
+    return float(np.sqrt(w @ (ratio - w @ ratio) ** 2)), errors_between(own, true)
+
+
+def condensation(data, link, width=1.0):
+    """Return rows to condense at their mode, averaged over `width` times the sds of the normal approximation."""
+    mode = bc.find_map(data, link, PRIOR)
+    white = PosteriorScale(LIKELIHOODS[link], mode.beta, width * mode.factor)
+    opened = open_rows(data)
+    shares = Shares.estimated(white, Chosen(data, np.ones(len(data)), len(data)), opened.scan.weight_total)
+    return Condensation.of(opened, shares, len(data), 50, 0), mode
+
+
+@pytest.mark.parametrize("width", [1.0, 1e-5])
+@pytest.mark.parametrize("n_kept", [0, 30])
+@pytest.mark.parametrize("link", LINKS)
+def test_score_whole_curvature_and_third_derivatives_are_met(link, n_kept, width):
+    """Averaged, and with no width to speak of at the mode; along the pseudo-rows' directions the third ones too."""
+    X, y, o = make(link=link, offset=True)
+    data = whole(X, y, likelihood=link, offset=o)
+    found, mode = condensation(data, link, width)
+    rows = found.rows(n_kept)
+    assert rows.pseudo.sum() == 2 * D
+    assert len(rows) == 2 * D + n_kept
+    own, true = found.cloud.terms(rows), found.cloud.terms(data)
+    np.testing.assert_allclose((own.gradient - true.gradient) @ mode.factor, 0.0, atol=1e-8)
+    np.testing.assert_allclose(mode.factor.T @ (own.precision - true.precision) @ mode.factor, 0.0, atol=1e-8)
+    pseudo = rows.take(rows.pseudo)
+    dual = np.linalg.pinv(pseudo.X[::2])
+    dual /= np.sqrt(((mode.factor.T @ np.linalg.inv(mode.factor @ mode.factor.T) @ dual) ** 2).sum(axis=0))
+    thirds = [(found.cloud.derivatives(part)[2] @ (part.Z @ dual) ** 3) for part in (rows, data)]
+    np.testing.assert_allclose(*thirds, atol=1e-8)
+    assert np.abs(thirds[1]).max() > 0.01
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_posterior_of_two_rows_a_column(link):
+    """Against importance sampling of all rows from the same draws; without offsets and at the mode it is worse."""
+    X, y = make(link=link)
+    data, core = whole(X, y, likelihood=link), build(X, y, likelihood=link)
+    assert len(core) == 2 * D
+    assert (core.params["pseudo_rows"], core.params["kept"]) == (D, 0)
+    sd, errors = spread(core, data, link)
+    assert sd < 0.05
+    assert max(errors) < 0.01
+    assert max(core.params[f"{kind}_error"] for kind in ("mean", "sd", "correlation")) < 0.02
+    at_mode = condensation(data, link, 1e-5)[0].rows(0)
+    assert spread(at_mode, data, link)[0] > 2.0 * sd
+    bare = bc.find_map(replace(core, offset=np.zeros(len(core))), link, PRIOR)
+    full = bc.find_map(data, link, PRIOR)
+    assert np.abs((bare.beta - full.beta) / full.sd).max() > 1.0
+
+
+def test_turned_directions_leave_less_than_columns(monkeypatch):
+    data = whole(*make())
+    found, _ = condensation(data, "logistic")
+    turned = spread(found.rows(0), data, "logistic")[0]
+    monkeypatch.setattr("bayescore.coresets.condensing.condensation.diagonalising", lambda start, *_: start)
+    assert spread(found.rows(0), data, "logistic")[0] > 1.2 * turned
+
+
+def test_draws_are_certified_and_under_a_prior_far_from_the_pilots_they_are_not():
+    X, y = make()
+    core = build(X, y)
+    idata = bc.sample(core, sampler="mala", random_seed=1, progressbar=False)
+    assert str(bc.certify(idata, core, X, y, progressbar=False).level) == "certified"
+    far = bc.sample(core, prior=bc.Normal(3.0, 0.05), sampler="mala", random_seed=1, progressbar=False)
+    certificate = bc.certify(far, core, X, y, progressbar=False)
+    assert str(certificate.level) != "certified"
+    p = bc.predict_proba(idata, X[:3])  # rows of the data have no offset
+    assert p.shape == (3, 3)
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_offsets_and_weights_of_the_data(link):
+    X, y, o = make(link=link, offset=True)
+    w = np.random.default_rng(1).uniform(0.5, 3.0, N)
+    data = whole(X, y, likelihood=link, offset=o, weights=w)
+    core = build(X, y, likelihood=link, offset=o, weights=w, size=2 * D + 20)
+    assert core.params["kept"] == 20
+    assert core.design.offset == "offset"
+    sd, errors = spread(core, data, link)
+    assert sd < 0.05
+    assert max(errors) < 0.01
+    full, without = bc.find_map(data, link, PRIOR), bc.find_map(build(X, y, likelihood=link, weights=w), link, PRIOR)
+    assert np.abs((without.beta - full.beta) / full.sd).max() > 1.0
+
+
+def test_same_bits_for_every_source_cut_and_number_of_threads(tmp_path):
+    X, y = make()
+    frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(D - 1)]).assign(y=y)
+    frame.to_parquet(tmp_path / "rows.parquet", row_group_size=777)
+    asked = {"method": "condensed", "size": 30, "intercept": True, "block_rows": 500}
+    core = build_in_blocks(X, y, cores=1, **asked)
+    others = [
+        build_in_blocks(X, y, cores=3, **asked),
+        build_in_blocks(tmp_path / "rows.parquet", label="y", **asked),
+        build_in_blocks(Recut(as_source(X, y), 123), **asked),
+    ]
+    for other in others:
+        for name in ("X", "y", "weights", "index", "offset"):
+            np.testing.assert_array_equal(getattr(core, name), getattr(other, name))
+    whole_at_once = build_in_blocks(X, y, **{**asked, "block_rows": None})  # other sums
+    np.testing.assert_array_equal(whole_at_once.index, core.index)
+    np.testing.assert_allclose(whole_at_once.weights, core.weights, rtol=1e-6)
+
+
+def test_kept_rows_are_rows_of_the_data_as_they_are():
+    X, y = make()
+    core = build(X, y, size=40)
+    kept = core.take(~core.pseudo)
+    assert len(kept) == 40 - 2 * D
+    np.testing.assert_array_equal(kept.X[:, 1:], X[kept.index])
+    np.testing.assert_array_equal(kept.y, 2 * y[kept.index] - 1)
+    assert set(kept.weights) == {1.0}
+    assert not kept.offset.any()
+    assert set(core.index[core.pseudo]) == {NO_ROW}
+
+
+def test_file_counts_and_print(tmp_path):
+    X, y = make()
+    core = build(X, y, size=2 * D + 5)
+    core.to_parquet(tmp_path / "core.parquet")
+    back = bc.read_coreset(tmp_path / "core.parquet")
+    for name in ("X", "y", "weights", "index", "offset"):
+        np.testing.assert_array_equal(getattr(core, name), getattr(back, name))
+    assert back.summary() == core.summary()
+    assert f"{2 * D} of pseudo-rows, with offsets" in repr(back)
+    counts = core.to_counts()
+    assert len(counts) == D + 5
+    assert list(counts.columns) == [*core.feature_names, "successes", "failures", "offset"]
+    assert counts[["successes", "failures"]].to_numpy().sum() == pytest.approx(core.weights.sum())
+    pair = core.index == NO_ROW
+    np.testing.assert_array_equal(counts["successes"][:D], core.weights[pair & (core.y > 0)])
+
+
+def test_unions_and_coresets_of_condensed_ones():
+    X, y = make()
+    one, other = build(X[:3000], y[:3000]), build(X[3000:], y[3000:], method="calibrated", size=200)
+    both = bc.build_coreset(X, y, method="uniform", size=100, intercept=True, random_state=0, progressbar=False).concat(
+        [other, one]
+    )
+    assert both.offset[: len(other)].any() == False  # noqa: E712
+    np.testing.assert_array_equal(both.offset[len(other) :], one.offset)
+    full = bc.find_map(whole(X, y), prior=PRIOR)
+    assert np.abs((bc.find_map(both, prior=PRIOR).beta - full.beta) / full.sd).max() < 0.1
+    again = build(build(X, y, size=200), None, intercept=False, size=2 * D)
+    assert np.abs((bc.find_map(again, prior=PRIOR).beta - full.beta) / full.sd).max() < 0.05
+    assert again.n_total == N
+
+
+def test_few_rows_are_kept_as_they_are():
+    X, y = make(n=40)
+    core = build(X, y, size=60)
+    np.testing.assert_array_equal(core.X[:, 1:], X)
+    assert core.offset is None
+    assert (core.params["kept"], core.params["pseudo_rows"]) == (40, 0)
+
+
+def test_where_it_cannot_meet_the_tolerance_it_names_calibrated():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 4))
+    y = 60.0 * (X @ np.ones(4) / 2.0 - 2.2) + rng.logistic(size=3000) > 0
+    with pytest.warns(UserWarning, match="method='calibrated' keeps real rows"):
+        core = build(X, y, size=10)
+    assert core.params["size_curve"][0]["size"] == 10
+    with pytest.warns(UserWarning, match="method='calibrated'"):
+        build(X, y, tolerance=1e-4)
+
+
+def test_what_cannot_work_is_refused():
+    X, y = make()
+    with pytest.raises(ValueError, match=f"size=11 is less than two rows.* give at least {2 * D}"):
+        build(X, y, size=2 * D - 1)
+    with pytest.raises(ValueError, match="reads the rows more than once"):
+        build(iter([(X, y)]), None)
+    frame = pd.DataFrame(X).add_prefix("x").rename(columns={"x0": "offset"}).assign(y=y)
+    with pytest.raises(DataError, match="a feature is named 'offset'"):
+        build(frame, None, label="y")
+    with pytest.raises(ValueError, match="size=100 and tolerance"):
+        build(X, y, size=100, tolerance=0.1)
+
+
+def test_pseudo_rows_are_not_taken_for_rows(tmp_path):
+    X, y = make()
+    frame = pd.DataFrame(X[:, :2], columns=["a", "b"]).assign(kind=np.where(X[:, -1] > 0, "u", "v"), y=y)
+    core = bc.build_coreset(frame, formula="y ~ a + b + kind", method="condensed", random_state=0, progressbar=False)
+    idata = bc.sample(core, sampler="mala", draws=200, tune=200, random_seed=0, progressbar=False)
+    for data in (None, core):
+        with pytest.raises(DataError, match="pseudo-rows, which tell nothing"):
+            bc.average_predictions(idata, data, by="kind")
+    assert len(bc.average_predictions(idata, frame[:500], by="kind")) == 2
+    certificate = bc.certify(idata, core, frame, label="y", progressbar=False)
+    with pytest.raises(DataError, match="give test=, a sample of rows"):
+        certificate.to_html(tmp_path / "page.html", idata, core)
+    test = bc.full_data(frame[:500], label="y", design=core.design, progressbar=False)
+    certificate.to_html(tmp_path / "page.html", idata, core, test=test)
+    assert "of the rows' weight" not in (tmp_path / "page.html").read_text()
+    pm = pytest.importorskip("pymc")
+    with pm.Model():
+        beta = pm.Normal("beta", 0, 4, shape=core.n_features)
+        with pytest.raises(DataError, match="offset is given, but the data have pseudo-rows"):
+            bc.weighted_potential("loglik", core, beta, offset=np.zeros(len(core)))
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_the_nearest_normal_density_is_a_fixed_point(link):
+    data = whole(*make(link=link), likelihood=link)
+    found, mode = condensation(data, link)
+    near = settled(data, found.cloud.at, PRIOR)
+    terms = Cloud(near).terms(data)
+    np.testing.assert_allclose(near.factor.T @ (terms.gradient - near.theta / 16.0), 0.0, atol=1e-5)
+    precision = terms.precision + np.eye(D) / 16.0
+    np.testing.assert_allclose(near.factor.T @ precision @ near.factor, np.eye(D), atol=1e-5)
+    assert np.abs((near.theta - mode.beta) / mode.sd).max() > 0.05
+    assert settled(data, near, PRIOR) is None
