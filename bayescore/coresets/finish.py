@@ -35,8 +35,6 @@ def finish(rows: WeightedData, **about: Any) -> Coreset:
             "ask for a larger size"
         )
     parts = {field.name: getattr(rows, field.name) for field in fields(WeightedData)}
-    if about["design"].offset is None and not rows.pseudo.any():
-        parts["offset"] = None  # rows of a coreset that were beside pseudo-rows: 0, which their design does not know
     return Coreset(**parts, version=version("bayescore"), **about)
 
 

@@ -70,7 +70,10 @@ class Coreset(WeightedData):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if (self.offset is None) != (self.design.offset is None and not self.pseudo.any()):
+        stands_for_many = bool(self.pseudo.any())
+        if self.design.offset is None and not stands_for_many and self.offset is not None and not self.offset.any():
+            object.__setattr__(self, "offset", None)  # that rows had beside pseudo-rows
+        if (self.offset is None) != (self.design.offset is None and not stands_for_many):
             raise ValueError(f"rows have {'no' if self.offset is None else 'an'} offset, unlike their design")
         if (0 if self.group is None else self.group.shape[1]) != len(self.design.groups):
             known = ", ".join(repr(grouping.name) for grouping in self.design.groups) or "none"

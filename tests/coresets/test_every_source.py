@@ -44,6 +44,7 @@ METHODS = {
     "plain tree": {"method": "merge_reduce", "reduce": "sensitivity", "size": 16, "leaf_rows": 128},
     "leverage tree": {"method": "merge_reduce", "reduce": "leverage", "size": 16, "leaf_rows": 128},
     "calibrated": {"size": 90},
+    "condensed": {"size": 30},
     "aggregate": {},
 }
 ONE_PASS = ("uniform", "online", "merge_reduce", "plain tree", "leverage tree", "aggregate")
@@ -66,7 +67,7 @@ def build(data, y=None, method="uniform", **options):
 
 
 def assert_same(core, expected):
-    for name in ("X", "y", "weights", "index"):
+    for name in ("X", "y", "weights", "index", "offset"):
         np.testing.assert_array_equal(getattr(core, name), getattr(expected, name))
     for name in ("n_total", "weight_total", "classes", "random_state"):
         assert getattr(core, name) == getattr(expected, name)

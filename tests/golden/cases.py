@@ -34,6 +34,7 @@ METHODS = {
     "merge_reduce by sensitivity": {"method": "merge_reduce", "reduce": "sensitivity", "size": 32, "leaf_rows": 20_000},
     "merge_reduce by leverage": {"method": "merge_reduce", "reduce": "leverage", "size": 32, "leaf_rows": 20_000},
     "calibrated": {"size": 80},
+    "condensed": {"size": 30},
     "aggregate": {},
     "auto": {"size": 80},
     "auto of a stream": {"method": "auto", "size": 32},
