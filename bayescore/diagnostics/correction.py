@@ -92,9 +92,10 @@ class Correction:
     def best(self, at: IntArray) -> Weighted:
         """Return weights of some draws: moved or not, as leaves better ones.
 
-        Where the prior is smooth they are moved first, elsewhere only if the weights are bad as they are.
+        Where the prior is smooth they are moved first, elsewhere only if the weights are bad as they are. So it is with
+        pseudo-rows, which meet the posterior's mean and covariance, and not its mode (`condensed`).
         """
-        smooth = self.prior is not None and self.prior.prior is not None
+        smooth = self.prior is not None and self.prior.prior is not None and not self.core.pseudo.any()
         first = self.weigh(at, self.transport(at) if smooth else None)
         if self.prior is None or ((first.good or first.unsure) and first.spread < MAX_LOG_RATIO_SD):
             return first

@@ -10,6 +10,7 @@ of them where there are few.
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy import linalg
 
 from bayescore.coresets.calibration.pilot import PosteriorScale, Shares
 from bayescore.coresets.calibration.remainder import Expansion
@@ -22,7 +23,7 @@ from bayescore.data.opened import Opened
 from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.posterior import Terms, prior_part
 from bayescore.models.priors import Prior
-from bayescore.types import WeightedData, stack
+from bayescore.types import FloatArray, WeightedData, stack
 from bayescore.validation import DataError
 
 SETTLED = 1e-6  # sds of a step of `settled`
@@ -79,11 +80,10 @@ class Condensation:
         parts = opened.map(lambda _, block: cloud.terms(block), "averaging", canonical=True)
         return replace(self, cloud=cloud, totals=sum(parts, Terms(0.0, np.zeros(D), np.zeros((D, D)))))
 
-    def problem(self, prior: Prior, part: Terms) -> Problem:
-        """Return the posterior of all rows, `part` their log-likelihood's terms at the mode."""
+    def expansion(self, part: Terms) -> Expansion:
+        """Return the log-likelihood of all rows about the mode, `part` its terms there."""
         at, sample = self.shares.white, select(self.far, self.n_sample, self.reach)
-        expansion = Expansion(at.likelihood, at.theta, part, sample.expanded(), sample.inclusion)
-        return Problem(at.likelihood, prior, expansion)
+        return Expansion(at.likelihood, at.theta, part, sample.expanded(), sample.inclusion)
 
     def split(self, n_kept: int) -> tuple[WeightedData, WeightedData]:
         """Return the rows of the largest reach, and a sample that stands for the others."""
@@ -112,11 +112,30 @@ class Condensation:
         return stack([pseudo, kept]) if len(kept) else pseudo
 
 
+@dataclass(frozen=True, eq=False)
+class Unmoved(Problem):
+    """A posterior of the full data whose draws, about the density `near`, are the coreset's as well, and stay.
+
+    Pseudo-rows meet averages over the posterior: means and covariances agree already, the modes need not, and draws
+    moved from one to the other would be off by that.
+    """
+
+    near: PosteriorScale
+
+    def at_mode(self) -> tuple[FloatArray, FloatArray]:
+        """Return mean and precision of that density."""
+        inverse = linalg.solve_triangular(self.near.factor, np.eye(len(self.near.theta)), lower=True)
+        return self.near.theta, inverse.T @ inverse
+
+    def at_own_mode(self, rows: WeightedData) -> tuple[FloatArray, FloatArray]:
+        """Return the same."""
+        return self.at_mode()
+
+
 def settled(rows: WeightedData, start: PosteriorScale, prior: Prior) -> PosteriorScale | None:
     """Return the normal density at which the averaged terms of the posterior of `rows` are its own mean and precision.
 
-    It is the normal density nearest the posterior; None where the iteration from `start` does not come to it, or where
-    `start` is as good.
+    It is the normal density nearest the posterior; None where the iteration from `start` does not come to it.
     """
     at = start
     for _ in range(MAX_STEPS):
@@ -128,11 +147,11 @@ def settled(rows: WeightedData, start: PosteriorScale, prior: Prior) -> Posterio
         step = factor @ (factor.T @ terms.gradient)
         at = PosteriorScale(at.likelihood, at.theta + step, factor)
         if np.linalg.norm(factor.T @ terms.gradient) < SETTLED:
-            return at if _gap(start, at) > MOVED else None
+            return at
     return None
 
 
-def _gap(one: PosteriorScale, other: PosteriorScale) -> float:
+def gap(one: PosteriorScale, other: PosteriorScale) -> float:
     """Return the largest difference of a mean, in sds of `other`, or of an sd, relatively."""
     sd, before = (np.sqrt((at.factor**2).sum(axis=1)) for at in (other, one))
     return float(max(np.abs((one.theta - other.theta) / sd).max(), np.abs(before / sd - 1.0).max()))
