@@ -131,3 +131,24 @@ def test_brms_sees_rows_and_weights(core, tmp_path):
     code = f"{prepared(CSV)}s <- suppressWarnings({rows}); cat(s$weights, s$Y, s$X)"
     expected = np.concatenate([core.weights, core.y > 0, core.X.T.ravel()])
     np.testing.assert_allclose(in_r(code, tmp_path), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("link", "name"), [("logistic", "logit"), ("probit", "probit")])
+def test_pseudo_rows_have_the_coefficients_of_glm_as_rows_and_as_counts(link, name, tmp_path):
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(4000, 3))
+    y = np.where(X @ [0.5, 1.0, -1.0] - 1.0 + rng.logistic(size=4000) > 0, "yes", "No")
+    core = bc.build_coreset(
+        X, y, method="condensed", likelihood=link, size=20, intercept=True, random_state=0, progressbar=False
+    )
+    core.to_frame().to_csv(tmp_path / "core.csv", index=False)
+    core.to_counts().to_csv(tmp_path / "counts.csv", index=False)
+    exact = "control = glm.control(1e-14, 100))"
+    glm = call("glm(").replace("- weight", "- weight - offset").replace("- 2)", "- 3), offset = offset")
+    as_rows = f"{glm.replace('binomial', f'binomial({name!r})')[:-1]}, {exact}"
+    counts = re.search(r"`(glm\(cbind.*?\))`", README.read_text(encoding="utf-8").replace("\n", " "))[1]
+    as_counts = f"{counts.replace('binomial', f'binomial({name!r})')[:-1]}, {exact}"
+    mode = bc.find_mle(core, link).beta
+    np.testing.assert_allclose(in_r(coefficients(CSV, as_rows), tmp_path), mode, rtol=1e-6)
+    code = f"counts <- read.csv('counts.csv'); cat(coef(suppressWarnings({as_counts})))"
+    np.testing.assert_allclose(in_r(code, tmp_path), mode, rtol=1e-6)

@@ -1,0 +1,112 @@
+"""The mathematics of pseudo-rows: averages by nodes, roots of a curvature and their turn, and what a row meets."""
+
+import numpy as np
+import pytest
+from scipy import linalg
+from scipy.stats import ortho_group
+
+from bayescore.coresets.condensing.averages import averages
+from bayescore.coresets.condensing.directions import diagonalising, root_of
+from bayescore.coresets.condensing.pseudo_rows import Wanted, as_rows, solve
+from bayescore.models.gaussian import factor_of_inverse
+from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.types import WeightedData
+
+LINKS = ("logistic", "probit")
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_averages_are_those_of_a_fine_sum(link):
+    likelihood = LIKELIHOODS[link]
+    eta, sd = (grid.ravel() for grid in np.meshgrid(np.linspace(-6.0, 6.0, 25), [1e-3, 0.1, 0.5, 1.0]))
+    x = np.linspace(-9.0, 9.0, 4001)
+    mass = np.exp(-0.5 * x**2) / np.exp(-0.5 * x**2).sum()
+    points = eta[:, None] + sd[:, None] * x
+    found = averages(eta, sd, likelihood)
+    for i, function in enumerate((likelihood.score, likelihood.curvature, likelihood.third)):
+        np.testing.assert_allclose(found[i], function(points) @ mass, atol=2e-4)
+    step = 1e-4
+    fourth = (likelihood.third(points + step) - likelihood.third(points - step)) / (2.0 * step)
+    np.testing.assert_allclose(found[3], fourth @ mass, atol=2e-3)
+    at_eta = likelihood.curvature(eta)
+    assert np.abs(found[1] - at_eta).max() > 0.01  # not those without a width
+
+
+@pytest.mark.parametrize("rank", [5, 3])
+def test_roots_have_the_curvature_and_their_duals(rank):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(40, rank)) @ rng.normal(size=(rank, 5)) * np.geomspace(1e-3, 1e3, 5)
+    H = rows.T @ rows
+    factor = factor_of_inverse(H + np.diag(1e-3 * np.diagonal(H)))
+    found = root_of(H, factor)
+    assert found.root.shape == (5, rank)
+    scale = np.sqrt(np.diagonal(H))
+    np.testing.assert_allclose(
+        found.root @ found.root.T / scale / scale[:, None], H / scale / scale[:, None], atol=1e-9
+    )
+    np.testing.assert_allclose(found.dual.T @ found.root, np.eye(rank), atol=1e-6)
+    if rank == 5:  # the symmetric root, in the columns' units: nearest the columns
+        root = linalg.sqrtm(H / scale / scale[:, None])
+        np.testing.assert_allclose(found.root / scale[:, None], root, atol=1e-6)
+
+
+def test_the_turn_finds_independent_skewed_directions():
+    rng = np.random.default_rng(1)
+    X = rng.gamma(1.0, size=(4000, 6)) - 1.0
+    turn = ortho_group.rvs(6, random_state=2)
+    rows = WeightedData(X @ turn.T, np.ones(4000, dtype=np.int8), np.ones(4000), np.arange(4000))
+    start = root_of(np.eye(6), np.eye(6))
+    found = diagonalising(start, rows, np.full(4000, 1e-2))
+    np.testing.assert_allclose(found.root @ found.root.T, np.eye(6), atol=1e-10)
+    cosines = np.abs(turn.T @ found.root)
+    assert cosines.max(axis=0).min() > 0.98
+    assert np.abs(turn.T @ start.root).max(axis=0).min() < 0.98
+
+
+def derivatives(rows, along, sd, link):
+    """Return averaged score, curvature, third and fourth derivative of rows along a direction, at 0."""
+    eta = rows.shifted(np.zeros(len(rows)))
+    p = rows.Z @ along
+    found = averages(eta, sd, LIKELIHOODS[link]) * rows.weights
+    return found[0] @ p, found[1] @ p**2, found[2] @ p**3, found[3] @ p**4
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_pseudo_rows_have_the_derivatives_that_are_wanted(link):
+    wanted = Wanted(*np.array([
+        [0.0, 0.1, -0.4, 2.0, 0.0],
+        [0.0, 0.05, -0.3, 0.2, 1e-9],
+        [0.01, 0.02, 0.05, -0.01, 0.0],
+        [1.0, 1.0, 0.9, 1.0, 1.0],
+    ]))  # fmt: skip
+    solved = solve(wanted, LIKELIHOODS[link])
+    root = np.diag([1.0, 2.0, 3.0, 4.0, 5.0])
+    rows = as_rows(root, np.zeros(5), solved)
+    assert (rows.weights > 0.0).all()
+    for k in range(5):
+        own = rows.take(rows.X[:, k] != 0.0)
+        sd = np.full(len(own), np.sqrt(wanted.variance[k] / solved.size[k]))
+        score, curvature, third, fourth = derivatives(own, np.eye(5)[k] / root[k, k], sd, link)
+        assert score == pytest.approx(wanted.score[k], abs=1e-9)
+        assert curvature == pytest.approx(1.0, abs=1e-9)
+        assert third == pytest.approx(wanted.third[k], abs=1e-8)
+        if k == 0:
+            assert fourth == pytest.approx(wanted.fourth[k], rel=0.05)
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_a_score_that_no_skewed_row_can_have_is_met_before_the_third_derivative(link):
+    solved = solve(Wanted(*(np.array([value]) for value in (50.0, 0.8, 0.5, 1.0))), LIKELIHOODS[link])
+    rows = as_rows(np.eye(1), np.zeros(1), solved)
+    sd = np.full(len(rows), np.sqrt(1.0 / solved.size[0]))
+    score, curvature, third, _ = derivatives(rows, np.ones(1), sd, link)
+    assert score == pytest.approx(50.0, rel=1e-9)
+    assert curvature == pytest.approx(1.0, rel=1e-9)
+    assert third != pytest.approx(0.8, abs=0.1)
+
+
+def test_rows_are_centred_where_they_were_solved():
+    center = np.array([3.0, -1.0])
+    solved = solve(Wanted(np.zeros(2), np.array([0.1, -0.1]), np.full(2, 0.01), np.ones(2)), LIKELIHOODS["logistic"])
+    rows = as_rows(np.eye(2), center, solved)
+    np.testing.assert_allclose(rows.X @ center + rows.offset, np.repeat(solved.offset, 2))
