@@ -104,6 +104,13 @@ def loo_compare(
         model = loo_draws(str(name), *given, max_draws)
         designs.setdefault(model.core.design, []).append(model)
     groups = list(designs.values())
+    first = groups[0][0]
+    for model in (each for group in groups for each in group):
+        if model.core.classes != first.core.classes:
+            raise DataError(
+                f"models[{model.name!r}] has the labels {model.core.classes}, models[{first.name!r}] "
+                f"{first.core.classes}, the second +1; build both with the same positive="
+            )
     beside = {"label": label, "weights": weights, "offset": offset, "trials": trials, "missing": missing}
     opened = [
         full_rows(group[0].core, data, y, progress=progressbar and group is groups[0], **beside) for group in groups

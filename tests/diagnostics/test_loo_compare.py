@@ -201,6 +201,9 @@ def test_bad_input_is_named(few):
         bc.loo_compare({"a": (idata, rows.take(slice(300))), "b": (idata, rows)}, frame)
     with pytest.raises(DataError, match="total weight"):
         bc.loo_compare(models, frame[:500], **QUIET)
+    turned = bc.full_data(frame, formula="y ~ a", positive="no", **QUIET)
+    with pytest.raises(DataError, match=r"models\['t'\] has the labels \('yes', 'no'\), models\['a'\] \('no', 'yes'\)"):
+        bc.loo_compare({"a": models["one"], "t": (sampled(turned), turned)}, frame, **QUIET)
     with pytest.raises(ValueError, match="max_draws=5 must"):
         bc.loo(idata, rows, frame, max_draws=5)
     double = bc.full_data(frame, formula="y ~ a", weights=np.full(600, 2.0), **QUIET)
