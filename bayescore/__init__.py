@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from bayescore.coresets.condensed import Condensed
     from bayescore.coresets.leverage import Leverage
     from bayescore.coresets.merge_reduce import MergeReduce
+    from bayescore.coresets.multilevel import Multilevel
     from bayescore.coresets.online import Online, OnlineCoreset
     from bayescore.coresets.sensitivity import Sensitivity
     from bayescore.coresets.streaming import StreamingCoreset
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from bayescore.diagnostics.loo_compare import loo_compare
     from bayescore.estimators import CoresetLogisticRegression, CoresetProbitRegression
     from bayescore.models.graph import logistic_model, probit_model, weighted_potential
+    from bayescore.models.group_priors import HalfNormal, HalfStudentT
     from bayescore.models.newton import find_map, find_mle
     from bayescore.models.priors import (
         Cauchy,
@@ -79,7 +81,10 @@ _HOMES = {
     "Laplace": "models.priors",
     "Leverage": "coresets.leverage",
     "MergeReduce": "coresets.merge_reduce",
+    "Multilevel": "coresets.multilevel",
     "MultivariateNormal": "models.priors",
+    "HalfNormal": "models.group_priors",
+    "HalfStudentT": "models.group_priors",
     "Normal": "models.priors",
     "Online": "coresets.online",
     "OnlineCoreset": "coresets.online",
@@ -121,10 +126,13 @@ __all__ = [
     "Coreset",
     "CoresetLogisticRegression",
     "CoresetProbitRegression",
+    "HalfNormal",
+    "HalfStudentT",
     "Horseshoe",
     "Laplace",
     "Leverage",
     "MergeReduce",
+    "Multilevel",
     "MultivariateNormal",
     "Normal",
     "Online",

@@ -22,7 +22,6 @@ A = TypeVar("A", bound=NDArray[Any])
 
 NO_SHIFT: FloatArray = np.empty(0)  # what compiled kernels take where rows have no offsets
 NO_ROW = -1  # the index of pseudo-rows, which stand for many rows and are none of them
-
 NO_GROUP = -1  # code of a row that belongs to no group
 
 

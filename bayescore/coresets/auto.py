@@ -7,6 +7,7 @@ from bayescore.coresets.aggregate import Aggregate
 from bayescore.coresets.calibrated import Calibrated
 from bayescore.coresets.merge_reduce import MergeReduce
 from bayescore.coresets.method import Built
+from bayescore.coresets.multilevel import Multilevel
 from bayescore.data.opened import Opened
 from bayescore.types import Likelihood
 
@@ -15,8 +16,8 @@ from bayescore.types import Likelihood
 class Auto(Calibrated):
     """Merges identical rows where at most `size` are distinct (of "auto" 1000, or 20 a column); else it calibrates.
 
-    Of an iterator, whose rows come once, it is `MergeReduce`. ``core.method`` says which. The options are those of
-    `Calibrated`.
+    Where rows have groups it is `Multilevel` instead. Of an iterator, whose rows come once, it is `MergeReduce`.
+    ``core.method`` says which. The options are those of `Calibrated`.
     """
 
     name: ClassVar[str] = "auto"
@@ -34,4 +35,7 @@ class Auto(Calibrated):
                 )
             return MergeReduce().build(opened, size, seed, likelihood)
         merged = Aggregate().within(opened, self.draws(opened, size))
+        if merged is None and opened.design.groups:
+            prior = None if self.prior is None else self.mode_prior
+            return Multilevel(prior=prior).build(opened, None, seed, likelihood)
         return merged or Calibrated(**options).build(opened, size, seed, likelihood)

@@ -67,7 +67,9 @@ def build_coreset(
         ``"online"``       `Online`: the same in one pass                `OnlineCoreset` takes a stream
         ``"merge_reduce"`` `MergeReduce`: calibrates in one pass         `StreamingCoreset` takes a stream
         ``"uniform"``      `Uniform`: draws with equal probability       a baseline
-        ``"auto"``         `Aggregate` where few rows are distinct, else `Calibrated`; of an iterator `MergeReduce`
+        ``"multilevel"``   `Multilevel`: a pseudo-row for each group  random intercepts, (1 | g)
+        ``"auto"``         `Aggregate` where few rows are distinct, else `Calibrated`, with groups `Multilevel`; of an
+                           iterator `MergeReduce`
         =================  ============================================  ======================================
 
         Or one of these with its options, ``Leverage(scores="sketch")``. ``core.method`` says which it was.
@@ -185,7 +187,7 @@ def build_opened(
         warn_if_separable(opened, built.rows, seed)
     elif built.method.needs_overlap:
         warn_if_rows_separable(built.rows)
-    else:
+    elif not built.rows.pseudo.any():  # which lie between rows
         warn_if_completely_separated(opened, built.rows)
     core = _finished(
         built.rows,

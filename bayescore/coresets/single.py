@@ -5,6 +5,7 @@ from bayescore.coresets.calibrated import Calibrated
 from bayescore.coresets.condensed import Condensed
 from bayescore.coresets.leverage import Leverage
 from bayescore.coresets.method import Method
+from bayescore.coresets.multilevel import Multilevel
 from bayescore.coresets.online import Online
 from bayescore.coresets.sensitivity import Sensitivity
 from bayescore.coresets.uniform import Uniform
@@ -17,4 +18,5 @@ SINGLE: dict[str, type[Method]] = {
     "leverage": Leverage,
     "online": Online,
     "aggregate": Aggregate,
+    "multilevel": Multilevel,
 }

@@ -34,8 +34,9 @@ def warn_unless_mixed(idata: Any, others: str) -> None:
     if not ratios.max() <= MAX_RHAT:
         found.append(f"R-hat of {features[np.argmax(ratios)]} is {ratios.max():.3g}")
     if found:
+        other = f", or sampler={others}" if others else ""
         warnings.warn(
-            f"the chains have not mixed, {' and '.join(found)}: take more draws, a larger thin, or sampler={others}",
+            f"the chains have not mixed, {' and '.join(found)}: take more draws, a larger thin{other}",
             UserWarning,
             stacklevel=3,
         )

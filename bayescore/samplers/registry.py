@@ -3,6 +3,7 @@
 from collections.abc import Collection
 
 from bayescore.models.priors import PRIORS, Prior, parts
+from bayescore.samplers.collapsed import COLLAPSED
 from bayescore.samplers.gibbs import GIBBS
 from bayescore.samplers.mala import MALA
 from bayescore.samplers.method import Sampler
@@ -15,11 +16,13 @@ MALA_COLUMNS = 200
 """Columns from which NUTS makes as many effective draws a second as MALA (`python -m benchmarks default_sampler`): with
 fewer, MALA's 10 gradients a draw take less than PyMC takes beside NUTS' own, and there is no model to compile."""
 # the general ones first: messages name them last
-SAMPLERS: dict[str, Sampler] = {sampler.name: sampler for sampler in (NUTS, MALA, GIBBS, POLYA_GAMMA)}
+SAMPLERS: dict[str, Sampler] = {sampler.name: sampler for sampler in (NUTS, MALA, GIBBS, POLYA_GAMMA, COLLAPSED)}
 
 
 def by_default(data: WeightedData, likelihood: str, prior: Prior, options: Collection[str]) -> Sampler:
     """Return the sampler of `AUTO`: MALA where it fits prior and options and columns are few, else NUTS."""
+    if data.group is not None:
+        return COLLAPSED
     suits = fits(MALA, likelihood, prior) and set(options) <= set(MALA.options)
     return MALA if suits and data.n_features <= MALA_COLUMNS else NUTS
 
@@ -35,7 +38,10 @@ def others(sampler: Sampler, likelihood: str, prior: Prior, *, general: bool = F
     names = [
         repr(other.name)
         for other in reversed(SAMPLERS.values())
-        if other != sampler and fits(other, likelihood, prior) and not (general and other.likelihoods)
+        if other != sampler
+        and other.grouped == sampler.grouped
+        and fits(other, likelihood, prior)
+        and not (general and other.likelihoods)
     ]
     return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
@@ -49,13 +55,26 @@ def check_fit(sampler: Sampler, likelihood: str, prior: Prior) -> None:
     else:
         names = ", ".join(kind.__name__ for kind in sampler.priors)
         reason = f"fits the priors {names}, and this one is {prior}: it {sampler.because}"
-    raise ValueError(f"sampler={sampler.name!r} {reason}; use sampler={others(sampler, likelihood, prior)}")
+    remedy = f"sampler={known}" if (known := others(sampler, likelihood, prior)) else "another prior"
+    raise ValueError(f"sampler={sampler.name!r} {reason}; use {remedy}")
+
+
+def check_rows(sampler: Sampler, data: WeightedData) -> None:
+    """Raise ValueError if `sampler` would not know of the groups of rows, or needs some."""
+    if sampler.grouped == (data.group is not None):
+        return
+    if sampler.grouped:
+        raise ValueError(f"sampler={sampler.name!r} is for rows with groups, and core has none; leave sampler out")
+    raise ValueError(
+        f"core has groups, which sampler={sampler.name!r} knows nothing of: use sampler={COLLAPSED.name!r}, or "
+        "multilevel_model(core) in PyMC"
+    )
 
 
 def described() -> str:
     """Return one line for each sampler: its name, what it is, and what it fits."""
     rule = f"{MALA.name} where it fits prior and options and there are at most {MALA_COLUMNS} columns"
-    lines = [f'* ``"{AUTO}"``: {rule}, else {NUTS.name}']
+    lines = [f'* ``"{AUTO}"``: {rule}, else {NUTS.name}; {COLLAPSED.name} of rows with groups']
     for name, sampler in SAMPLERS.items():
         links = "any likelihood" if sampler.likelihoods is None else f"{', '.join(sampler.likelihoods)} likelihood"
         priors = "any prior" if sampler.priors == PRIORS else ", ".join(kind.__name__ for kind in sampler.priors)

@@ -17,7 +17,16 @@ from bayescore.models.priors import Prior
 from bayescore.samplers.inference_data import draws_digest, made_here
 from bayescore.samplers.method import Request, Sampler
 from bayescore.samplers.mixing import warn_unless_mixed
-from bayescore.samplers.registry import AUTO, SAMPLERS, by_default, check_fit, described, options_described, others
+from bayescore.samplers.registry import (
+    AUTO,
+    SAMPLERS,
+    by_default,
+    check_fit,
+    check_rows,
+    described,
+    options_described,
+    others,
+)
 from bayescore.types import WeightedData
 from bayescore.validation import RandomState, check_choice, check_integer, check_seed, one_seed
 
@@ -97,6 +106,7 @@ def sample(
         check_integer(cores, "cores", low=1)
     chosen = by_default(core, link, chosen_prior, options) if sampler == AUTO else SAMPLERS[sampler]
     checked = chosen.checked_options(options)
+    check_rows(chosen, core)
     check_fit(chosen, link, chosen_prior)
     workers = min(chains, cores or available_cores())
     seed = check_seed(one_seed(random_state, random_seed), "random_seed")
@@ -124,6 +134,8 @@ def _with_story(idata: Any, request: Request, sampler: Sampler, seconds: float) 
     }
     if data.offset is not None:
         constants["offset"] = ("row", data.offset)
+    if data.group is not None:
+        constants["group"] = (("row", "grouping"), data.group)
     idata["constant_data"] = xr.Dataset(constants, coords={"row": data.index, **features}, attrs=made_here())
     story: dict[str, Any] = {
         "likelihood": request.likelihood,

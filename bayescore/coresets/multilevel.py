@@ -1,0 +1,246 @@
+r"""Multilevel coresets: one binomial pseudo-row a group, and one for each direction of beta within groups.
+
+For models eta_n = x_n beta + o_n + b_g(n), b_g ~ N(0, sigma^2) (`(1 | g)` in a formula):
+
+1. The mode of the marginal posterior of (beta, log sigma), effects integrated out by quadrature (`models.marginal`);
+   mean m_g and variance of each effect given the data.
+2. Each group becomes one pseudo-row (`pseudo_rows`), successes and failures at the weighted mean row x_g of the group
+   with an offset: it gives the group's effect the same mean and variance, has the rows' third derivative in it, and x_g
+   makes the cross derivatives with beta right. Scores are averaged over the effect given the data, not taken at the
+   joint mode, which is 1 to 2 sd off the marginal posterior of beta where groups are small.
+3. Groups of few rows, and those of which pseudo-rows tell the shape poorly, keep their rows.
+4. What rows say within groups becomes p pseudo-rows without group (`within_groups`), with the score that makes the
+   gradient of the coreset's marginal posterior that of the full data's.
+
+Nothing is drawn. Pseudo-rows are no rows of the data: `index` is -1, the rows have offsets. Passes: a scan, some six
+for the mode, four for the sums. Memory: a block of rows, and (3 p + 40) numbers of 8 bytes a group.
+
+Nearest published: pseudo-data by Limpoco, Faes and Hens (2024), arXiv 2411.04002.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from bayescore.coresets.method import Built, Facts, Method
+from bayescore.coresets.pseudo_rows import PseudoRows, for_effects, log_p_of
+from bayescore.coresets.within_groups import Directions, directions_of
+from bayescore.data.opened import Opened
+from bayescore.models.gaussian import factor_of_inverse
+from bayescore.models.group_priors import GroupPrior, check_group_prior
+from bayescore.models.group_terms import INFORMATION, ROWS, SLOPE, THIRD
+from bayescore.models.marginal import MarginalPoint, Nodes, at_point, look_at, look_at_rows, marginal_mode
+from bayescore.models.priors import SPIKE_AND_SLAB, Normal, Prior, check_prior
+from bayescore.types import FloatArray, Likelihood, WeightedData, stack
+from bayescore.validation import DataError, warn
+
+SMALL = 2  # rows of a group that keeps them, unless told otherwise: a pseudo-row has two weights, and saves nothing
+SHAPE = 0.05  # sd, in nats over the effect given the data, by which a pseudo-row may differ from its group's rows
+_MENDINGS = 3  # of the score within groups
+_START = -0.7  # log sigma at which the mode is sought first
+
+
+@dataclass(frozen=True)
+class MultilevelFacts(Facts):
+    """Priors; groups merged and kept; rows of each kind; the mode, and by how many sds the coreset's is off.
+
+    `merged_groups` are one pseudo-row each, `kept_small` and `kept_shape` have kept their `kept_rows` because they are
+    few, or because no pseudo-row tells their shape; `pseudo_rows` counts a row of successes and one of failures as one;
+    `bytes` is the memory of the sums by group.
+    """
+
+    prior: str
+    group_prior: str
+    groups: int
+    merged_groups: int
+    kept_small: int
+    kept_shape: int
+    kept_rows: int
+    pseudo_rows: int
+    group_sd: float
+    mode_error: float
+    shape_error: float
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Multilevel(Method):
+    """One pseudo-row for each group of rows, and one for each direction within groups: for random intercepts.
+
+    Parameters
+    ----------
+    prior : prior, default Normal(0, 4)
+        Prior under which the mode is sought; only the likelihood is condensed, so that the coreset serves other priors
+        of like strength too.
+    group_prior : HalfStudentT or HalfNormal, default HalfStudentT(3, 2.5)
+        Prior of the sd of the groups' effects, for the same purpose.
+    small : int, default 2
+        Groups of at most so many rows keep them.
+    """
+
+    prior: Prior | None = None
+    group_prior: GroupPrior | None = None
+    small: int | None = None
+
+    name: ClassVar[str] = "multilevel"
+    takes_size: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.prior is not None and check_prior(self.prior).family in (None, SPIKE_AND_SLAB):
+            raise ValueError(
+                f"prior={self.prior} has more than one mode or no density in closed form; leave prior out: only the "
+                "likelihood is condensed, and the coreset serves other priors"
+            )
+        check_group_prior(self.group_prior)
+
+    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Built[MultilevelFacts]:
+        """Condense groups."""
+        n_groups = check_one_intercept(opened)
+        priors = (self.prior or Normal(0.0, 4.0), check_group_prior(self.group_prior))
+        priors[0].table(opened.n_features)  # shapes
+        point = full_point(opened, likelihood, priors, n_groups)
+        groups = _condensed(point, likelihood, SMALL if self.small is None else self.small)
+        merged = np.append(groups.merged, True)
+        factor = factor_of_inverse(point.terms.precision)[:-1, :-1]
+        within = directions_of(opened, point, likelihood, merged.astype(float), factor)
+        kept = _rows_of(opened, ~merged)
+        fixed = [groups.rows(point)] if kept is None else [groups.rows(point), kept]
+        rows, error = _mended(fixed, within, point, likelihood, priors, n_groups)
+        facts = MultilevelFacts(
+            prior=repr(priors[0]),
+            group_prior=repr(priors[1]),
+            groups=n_groups,
+            merged_groups=int(groups.merged.sum()),
+            kept_small=int(groups.small.sum()),
+            kept_shape=int((~groups.merged & ~groups.small).sum()),
+            kept_rows=0 if kept is None else len(kept),
+            pseudo_rows=int(groups.merged.sum()) + within.v.shape[1],
+            group_sd=float(np.exp(point.log_sigma)),
+            mode_error=error,
+            shape_error=float(groups.shape[groups.merged].max(initial=0.0)),
+            bytes=8 * (n_groups + 1) * (3 * opened.n_features + 40),
+        )
+        if facts.kept_rows > 0.5 * opened.scan.n_rows:
+            warn(
+                f"{facts.kept_rows:,} of {opened.scan.n_rows:,} rows are kept as they are: groups of few rows cannot "
+                "be condensed honestly; where all columns are discrete method='aggregate' is lossless"
+            )
+        return Built(rows, facts, self)
+
+
+def check_one_intercept(opened: Opened) -> int:
+    """Return the number of groups of rows with one grouping factor, of which the intercept varies.
+
+    Raises
+    ------
+    DataError
+        If there is none, or another model is asked for.
+    """
+    groups = opened.design.groups
+    if not groups:
+        raise DataError(
+            "method='multilevel' needs groups: give groups='column', or a term (1 | column) in the formula; without "
+            "groups method='calibrated' fits"
+        )
+    if len(groups) > 1 or tuple(groups[0].effects) != ("1",):
+        asked = ", ".join(f"({' + '.join(own.effects)} | {own.name})" for own in groups)
+        raise DataError(
+            f"method='multilevel' condenses one grouping factor whose intercept varies, (1 | g); {asked} was asked "
+            "for: take one of the factors, or method='aggregate' where all columns are discrete, which is lossless"
+        )
+    if len(groups[0]) < 2:
+        raise DataError(
+            f"groups={groups[0].name!r} has one level; the sd of one effect is no fact of the data: drop it"
+        )
+    return len(groups[0])
+
+
+def full_point(opened: Opened, link: Likelihood, priors: tuple[Prior, GroupPrior], n_groups: int) -> MarginalPoint:
+    """Return the mode of the marginal posterior of the full data, averages there over the effects given the data."""
+    look = look_at(opened, link, n_groups)
+    found = marginal_mode(look, np.zeros(opened.n_features), _START, priors, n_groups)
+    return exact_point(found, look, priors)
+
+
+def exact_point(point: MarginalPoint, look: object, priors: tuple[Prior, GroupPrior]) -> MarginalPoint:
+    """Return a point with its averages over the effects given the data, not over normal ones; one pass."""
+    nodes = Nodes(point.nodes.center, point.nodes.scale, point.effects.share)
+    return at_point(look, point.beta, point.log_sigma, nodes, priors)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, eq=False)
+class _Groups:
+    """Pseudo-rows of all groups, which of them stand for their rows, and the sd of what they miss, in nats."""
+
+    found: PseudoRows
+    merged: np.ndarray
+    small: np.ndarray
+    shape: FloatArray
+
+    def rows(self, point: MarginalPoint) -> WeightedData:
+        """Return the pseudo-rows as weighted rows with offsets, successes first; rows of weight 0 are left out."""
+        which = np.flatnonzero(self.merged)
+        X = point.sums.middle[which]
+        offset = self.found.eta[which] - X @ point.beta - point.effects.mean[which]
+        w = np.concatenate([self.found.successes[which], self.found.failures[which]])
+        y = np.repeat(np.array([1, -1], dtype=np.int8), len(which))
+        group = np.tile(which, 2)[:, None].astype(np.int64)
+        rows = WeightedData(np.vstack([X, X]), y, w, np.full(len(w), -1), offset=np.tile(offset, 2), group=group)
+        return rows.take(w > 0.0)
+
+
+def _condensed(point: MarginalPoint, link: Likelihood, small: int) -> _Groups:
+    own, found, nodes = point.sums.own, point.effects, point.nodes
+    rows, moves = for_effects(
+        own[:, [SLOPE, INFORMATION, THIRD]], nodes.center, nodes.scale, point.log_sigma, found, link
+    )
+    gap = point.sums.values - log_p_of(rows, moves, link)
+    gap = gap - (found.share * gap).sum(axis=1)[:, None]
+    with np.errstate(invalid="ignore"):
+        shape = np.sqrt((found.share * gap**2).sum(axis=1))[:-1]
+    few = own[:-1, ROWS] <= small
+    return _Groups(rows, ~few & (shape < SHAPE), few, shape)
+
+
+def _rows_of(opened: Opened, kept: np.ndarray) -> WeightedData | None:
+    """Return the rows of the groups `kept`, shape (G + 1,), in order, with offsets; one pass. None if none."""
+    if not kept.any():
+        return None
+
+    def of_block(_: int, block: WeightedData) -> WeightedData:
+        assert block.group is not None
+        return block.take(kept[block.group[:, 0]])
+
+    parts = [part for part in opened.map(of_block, "rows of small groups", here=True) if len(part)]
+    if not parts:
+        return None
+    rows = stack(parts)
+    offset = np.zeros(len(rows)) if rows.offset is None else rows.offset
+    return WeightedData(rows.X, rows.y, rows.weights, rows.index, offset=offset, group=rows.group)
+
+
+def _mended(
+    fixed: list[WeightedData],
+    within: Directions,
+    point: MarginalPoint,
+    link: Likelihood,
+    priors: tuple[Prior, GroupPrior],
+    n_groups: int,
+) -> tuple[WeightedData, float]:
+    """Return all rows, with the score within groups that makes the marginal gradient that of the full data.
+
+    Beside them by how many posterior sds the mode is off at most, by the gradient's rest.
+    """
+    score, p = within.score, len(point.beta)
+    covariance = np.linalg.inv(point.terms.precision)
+    for left in reversed(range(_MENDINGS)):
+        rows = stack([*fixed, within.rows(point.beta, score, link)])
+        look = look_at_rows(rows, link, n_groups)
+        own = at_point(look, point.beta, point.log_sigma, Nodes.normal(point.nodes.center, point.nodes.scale), priors)
+        own = exact_point(own, look, priors)
+        miss = point.terms.gradient - own.terms.gradient
+        if left:
+            score = score + miss[:p]
+    step = covariance @ miss
+    return rows, float(np.abs(step / np.sqrt(np.diagonal(covariance))).max())

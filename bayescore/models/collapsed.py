@@ -1,0 +1,195 @@
+r"""The compiled marginal density of (beta, log sigma), each group's effect integrated out.
+
+Nodes of each group's quadrature follow the point: from normal likelihoods of the effects (`marginal.Effects`), two
+Newton steps take their centre to the effect's mode given beta and sigma, and half the third derivative over the squared
+curvature takes it from there near the mean. The density is a function of the point alone.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from bayescore.compiled import jit, jit_sums
+from bayescore.data.passes.tiles import TILE
+from bayescore.models.density import prior_terms
+from bayescore.models.group_priors import log_sigma_terms
+from bayescore.types import FloatArray, IntArray, Likelihood
+
+_NEWTON_STEPS = 2
+_LONGEST = 3.0  # sds of an effect, of a Newton step
+
+
+class CollapsedArguments(NamedTuple):
+    """What the density takes after the point and the gradient.
+
+    `columns` is Z transposed, shape (p, n); `shift` the signed offsets, or none; `codes` have G for rows of no group;
+    `family` and `table` are the prior's, `nu` and `group_scale` the group prior's; the last four are fields of
+    `marginal.Effects`.
+    """
+
+    columns: FloatArray
+    signs: FloatArray
+    weights: FloatArray
+    shift: FloatArray
+    codes: IntArray
+    link: Likelihood
+    nodes: FloatArray
+    log_weights: FloatArray
+    family: int
+    table: FloatArray
+    nu: float
+    group_scale: float
+    origin: FloatArray
+    peak: FloatArray
+    information: FloatArray
+    slope: FloatArray
+
+
+@jit_sums
+def _predictors(beta: FloatArray, columns: FloatArray, shift: FloatArray, eta: FloatArray) -> None:
+    eta[:] = 0.0
+    for d in range(beta.size):
+        for n in range(eta.size):
+            eta[n] += columns[d, n] * beta[d]
+    for n in range(shift.size):
+        eta[n] += shift[n]
+
+
+@jit_sums
+def _add_scores(columns: FloatArray, scores: FloatArray, gradient: FloatArray) -> None:
+    for d in range(columns.shape[0]):
+        part = 0.0
+        for n in range(scores.size):
+            part += columns[d, n] * scores[n]
+        gradient[d] += part
+
+
+@jit
+def place_nodes(
+    eta: FloatArray, a: CollapsedArguments, precision: float, center: FloatArray, scale: FloatArray
+) -> None:
+    """Move centres, shape (G + 1,), to the effects' means given the rest, about, and write their scales."""
+    n_groups = center.size - 1
+    tile, terms, scratch = np.zeros(TILE), np.empty((4, TILE)), np.empty((3, TILE))
+    sums = np.empty((n_groups + 1, 3))
+    for _ in range(_NEWTON_STEPS):
+        sums[:] = 0.0
+        for start in range(0, eta.size, TILE):
+            width = min(TILE, eta.size - start)
+            for lane in range(width):
+                n = start + lane
+                tile[lane] = eta[n] + a.signs[n] * center[a.codes[n]]
+            a.link.derivatives(tile, terms, scratch)
+            for lane in range(width):
+                n = start + lane
+                g, w = a.codes[n], a.weights[n]
+                sums[g, 0] += w * a.signs[n] * terms[1, lane]
+                sums[g, 1] += w * terms[2, lane]
+                sums[g, 2] += w * a.signs[n] * terms[3, lane]
+        for g in range(n_groups):
+            curvature = max(sums[g, 1], 0.0) + precision
+            scale[g] = 1.0 / math.sqrt(curvature)
+            step = (sums[g, 0] - center[g] * precision) / curvature
+            center[g] += min(max(step, -_LONGEST * scale[g]), _LONGEST * scale[g])
+    for g in range(n_groups):
+        skew = 0.5 * sums[g, 2] * scale[g] ** 4
+        center[g] += min(max(skew, -0.5 * scale[g]), 0.5 * scale[g])
+    center[n_groups] = scale[n_groups] = 0.0
+
+
+@jit
+def node_terms(
+    theta: FloatArray,
+    a: CollapsedArguments,
+    center: FloatArray,
+    scale: FloatArray,
+    terms: FloatArray,
+    scores: FloatArray,
+) -> float:
+    """Write the nodes of each group, shape (G + 1,), logarithms of their terms, (G + 1, K), and scores, (K, n).
+
+    Return the log-likelihood of rows of no group.
+    """
+    p, n_groups, K, n = theta.size - 1, center.size - 1, a.nodes.size, a.weights.size
+    beta, log_sigma = theta[:p], theta[p]
+    precision = math.exp(-2.0 * log_sigma)
+    for g in range(n_groups):
+        at = a.peak[g]
+        for d in range(p):
+            at -= a.slope[g, d] * (beta[d] - a.origin[d])
+        center[g] = a.information[g] * at / (a.information[g] + precision)
+    center[n_groups] = 0.0
+    eta = np.empty(n)
+    _predictors(beta, a.columns, a.shift, eta)
+    place_nodes(eta, a, precision, center, scale)
+    flat, log_p = scores.reshape(K * n), np.empty(K * n)
+    for k in range(K):
+        for i in range(n):
+            g = a.codes[i]
+            flat[k * n + i] = eta[i] + a.signs[i] * (center[g] + scale[g] * a.nodes[k])
+    a.link.rows(flat, log_p)
+    terms[:] = 0.0
+    for k in range(K):
+        for i in range(n):
+            terms[a.codes[i], k] += a.weights[i] * log_p[k * n + i]
+    for g in range(n_groups):
+        log_scale = math.log(scale[g]) - log_sigma
+        for k in range(K):
+            z = a.nodes[k]
+            b = center[g] + scale[g] * z
+            terms[g, k] += log_scale - 0.5 * b * b * precision + 0.5 * z * z + a.log_weights[k]
+    return float(terms[n_groups, 0])
+
+
+@jit
+def collapsed_density(theta: FloatArray, gradient: FloatArray, a: CollapsedArguments) -> float:
+    """Return the log marginal posterior density at (beta, log sigma), and write its gradient, shape (p + 1,)."""
+    p, n_groups, K, n = theta.size - 1, a.peak.size - 1, a.nodes.size, a.weights.size
+    center, scale, terms = np.empty(n_groups + 1), np.empty(n_groups + 1), np.empty((n_groups + 1, K))
+    scores = np.empty((K, n))
+    total = node_terms(theta, a, center, scale, terms, scores)
+    precision = math.exp(-2.0 * theta[p])
+    own, slope, _ = log_sigma_terms(theta[p], a.nu, a.group_scale)
+    total += own + prior_terms(theta[:p], a.family, a.table, gradient[:p], np.empty(p))
+    gradient[p] = slope
+    for g in range(n_groups):
+        top = terms[g].max()
+        whole = 0.0
+        for k in range(K):
+            terms[g, k] = math.exp(terms[g, k] - top)
+            whole += terms[g, k]
+        total += top + math.log(whole)
+        square = 0.0
+        for k in range(K):
+            terms[g, k] /= whole
+            b = center[g] + scale[g] * a.nodes[k]
+            square += terms[g, k] * b * b
+        gradient[p] += square * precision - 1.0
+    terms[n_groups] = 1.0 / K
+    mean = np.zeros(n)
+    for k in range(K):
+        for i in range(n):
+            mean[i] += terms[a.codes[i], k] * scores[k, i]
+    for i in range(n):
+        mean[i] *= a.weights[i]
+    _add_scores(a.columns, mean, gradient[:p])
+    return total
+
+
+@jit
+def all_node_terms(
+    draws: FloatArray, a: CollapsedArguments, center: FloatArray, scale: FloatArray, values: FloatArray
+) -> None:
+    """Write nodes, shapes (S, G + 1), and logarithms of their terms, (S, G + 1, K), at each draw of theta."""
+    scores = np.empty((a.nodes.size, a.weights.size))
+    for s in range(len(draws)):
+        node_terms(draws[s], a, center[s], scale[s], values[s], scores)
+
+
+def nodes_at(draws: FloatArray, a: CollapsedArguments) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return centres and scales, shape (S, G + 1), and log terms, (S, G + 1, K), of the groups at draws of theta."""
+    shape = len(draws), a.peak.size
+    found = np.empty(shape), np.empty(shape), np.empty((*shape, a.nodes.size))
+    all_node_terms(np.ascontiguousarray(draws), a, *found)
+    return found

@@ -1,0 +1,94 @@
+"""The marginal posterior of a coreset with groups, ready for samplers and certificates: arguments, mode and scale."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import linalg
+
+from bayescore.models.collapsed import CollapsedArguments
+from bayescore.models.gaussian import factor_of_inverse
+from bayescore.models.group_priors import GroupPrior
+from bayescore.models.marginal import Effects, MarginalPoint, look_at_rows, marginal_mode
+from bayescore.models.priors import Prior, check_density
+from bayescore.models.quadrature import LOG_WEIGHTS, NODES
+from bayescore.types import FloatArray, Likelihood, WeightedData
+
+_START = -0.7  # log sigma at which the mode is sought first
+_MODE_TOLERANCE = 1e-3  # posterior sds
+_LEAST_PRECISION = 0.5  # of log sigma: where rows say nothing of it the density is no normal one
+
+
+@dataclass(frozen=True, eq=False)
+class CollapsedTarget:
+    """The marginal posterior of (beta, log sigma) of weighted rows with groups.
+
+    Parameters
+    ----------
+    rows : WeightedData
+        The rows; `group` has one column.
+    link : Likelihood
+        The likelihood.
+    priors : tuple
+        Priors of beta and of sigma.
+    n_groups : int
+        Number of groups.
+    point : MarginalPoint
+        The mode.
+    """
+
+    rows: WeightedData
+    link: Likelihood
+    priors: tuple[Prior, GroupPrior]
+    n_groups: int
+    point: MarginalPoint
+
+    @classmethod
+    def of(
+        cls, rows: WeightedData, link: Likelihood, priors: tuple[Prior, GroupPrior], n_groups: int
+    ) -> "CollapsedTarget":
+        """Find the mode of rows in memory."""
+        check_density(priors[0], "sampling with groups").table(rows.n_features)
+        look, start = look_at_rows(rows, link, n_groups), np.zeros(rows.n_features)
+        point = marginal_mode(look, start, _START, priors, n_groups, tolerance=_MODE_TOLERANCE)
+        return cls(rows, link, priors, n_groups, point)
+
+    @property
+    def effects(self) -> Effects:
+        """Normal likelihoods of the effects at the mode."""
+        return self.point.likelihoods
+
+    @property
+    def factor(self) -> FloatArray:
+        """Lower triangular L, L L' the inverse of minus the Hessian at the mode, shape (p + 1, p + 1)."""
+        precision = self.point.terms.precision
+        try:
+            linalg.cholesky(precision)
+        except linalg.LinAlgError:
+            precision = precision.copy()
+            precision[-1, :-1] = precision[:-1, -1] = 0.0
+            precision[-1, -1] = max(precision[-1, -1], _LEAST_PRECISION)
+        return factor_of_inverse(precision)
+
+    def arguments(self) -> CollapsedArguments:
+        """Return what the compiled density takes after the point and the gradient."""
+        rows, effects, (prior, group_prior) = self.rows, self.effects, self.priors
+        assert rows.group is not None
+        assert prior.family is not None
+        codes = np.where(rows.group[:, 0] < 0, self.n_groups, rows.group[:, 0])
+        return CollapsedArguments(
+            np.ascontiguousarray(rows.Z.T),
+            rows.y.astype(np.float64),
+            np.array(rows.weights),
+            np.array(rows.shift),
+            codes.astype(np.int64),
+            self.link,
+            NODES,
+            LOG_WEIGHTS,
+            prior.family,
+            np.ascontiguousarray(prior.table(rows.n_features)),
+            *group_prior.table,
+            effects.beta,
+            effects.peak,
+            effects.information,
+            np.ascontiguousarray(effects.slope),
+        )

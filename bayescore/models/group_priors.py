@@ -1,0 +1,83 @@
+"""Priors of the sd of group effects: half Student t and half normal, as brms, rstanarm and bambi have them.
+
+The sd is sampled as log sigma, whose density is that of sigma times sigma.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from bayescore.compiled import jit
+from bayescore.validation import check_positive
+
+
+@dataclass(frozen=True)
+class HalfStudentT:
+    """Student t of location 0, cut at 0, with `nu` degrees of freedom and scale `sigma`: brms's default (3, 2.5)."""
+
+    nu: float = 3.0
+    sigma: float = 2.5
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "nu", check_positive(self.nu, "group_prior: nu"))
+        object.__setattr__(self, "sigma", check_positive(self.sigma, "group_prior: sigma"))
+
+    @property
+    def table(self) -> tuple[float, float]:
+        """Degrees of freedom and scale, as `log_sigma_terms` takes them."""
+        return self.nu, self.sigma
+
+
+@dataclass(frozen=True)
+class HalfNormal:
+    """Normal of mean 0, cut at 0, with standard deviation `sigma` before it is cut."""
+
+    sigma: float = 1.0
+    nu: ClassVar[float] = math.inf
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sigma", check_positive(self.sigma, "group_prior: sigma"))
+
+    @property
+    def table(self) -> tuple[float, float]:
+        """Degrees of freedom and scale, as `log_sigma_terms` takes them."""
+        return self.nu, self.sigma
+
+
+GroupPrior = HalfStudentT | HalfNormal
+DEFAULT_GROUP_PRIOR = HalfStudentT()
+
+
+@jit
+def log_sigma_terms(log_sigma: float, nu: float, scale: float) -> tuple[float, float, float]:
+    """Return the log density of log sigma, its derivative, and minus its second derivative."""
+    square = math.exp(2.0 * (log_sigma - math.log(scale)))
+    if nu == math.inf:
+        constant = 0.5 * math.log(2.0 / math.pi) - math.log(scale)
+        return constant + log_sigma - 0.5 * square, 1.0 - square, 2.0 * square
+    constant = math.log(2.0) + math.lgamma(0.5 * (nu + 1.0)) - math.lgamma(0.5 * nu)
+    constant -= 0.5 * math.log(nu * math.pi) + math.log(scale)
+    value = constant + log_sigma - 0.5 * (nu + 1.0) * math.log1p(square / nu)
+    share = square / (nu + square)
+    return value, 1.0 - (nu + 1.0) * share, 2.0 * (nu + 1.0) * share * (1.0 - share)
+
+
+def check_group_prior(prior: Any) -> GroupPrior:
+    """Return a prior of the sd of group effects; by default `HalfStudentT(3, 2.5)`."""
+    if prior is None:
+        return DEFAULT_GROUP_PRIOR
+    if not isinstance(prior, HalfStudentT | HalfNormal):
+        raise TypeError(f"group_prior={prior!r} is no prior of a group sd; use HalfStudentT or HalfNormal")
+    return prior
+
+
+def group_prior_to_dict(prior: GroupPrior) -> dict[str, Any]:
+    """Return class and parameters as plain JSON values."""
+    own = {"sigma": prior.sigma} if isinstance(prior, HalfNormal) else {"nu": prior.nu, "sigma": prior.sigma}
+    return {"kind": type(prior).__name__, **own}
+
+
+def group_prior_from_dict(stored: dict[str, Any]) -> GroupPrior:
+    """Return the prior that `group_prior_to_dict` told of."""
+    kinds: dict[str, type[GroupPrior]] = {"HalfStudentT": HalfStudentT, "HalfNormal": HalfNormal}
+    return kinds[stored["kind"]](**{name: float(value) for name, value in stored.items() if name != "kind"})

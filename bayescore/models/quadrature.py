@@ -1,0 +1,109 @@
+r"""Adaptive Gauss-Hermite quadrature of one effect for each group, and what it tells of the effects.
+
+With centre c and scale s of a group, nodes b_k = c + s z_k, and phi(b) the log-likelihood of the group's rows,
+
+.. math:: \log \int e^{\phi(b)} N(b; 0, \sigma^2) db \approx
+          \log \sum_k e^{\phi(b_k) - b_k^2 / (2 \sigma^2)} \frac{s}{\sigma} \omega_k e^{z_k^2 / 2}
+
+where z_k, omega_k are nodes and weights for N(0, 1). Nine nodes are exact to 1e-6 nats where c and s are near mean and
+sd of the effect given the data. Reference: Pinheiro and Bates (1995), JCGS 4, 12-35.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bayescore.types import FloatArray
+
+N_NODES = 9
+_COVERED = 4.0  # mean of posterior over quadrature weights above which the nodes stand in the wrong place
+
+
+def normal_nodes(n_nodes: int = N_NODES) -> tuple[FloatArray, FloatArray]:
+    """Return nodes and log weights, shape (n_nodes,) each, of quadrature against N(0, 1)."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(n_nodes)
+    return nodes, np.log(weights / weights.sum())
+
+
+NODES, LOG_WEIGHTS = normal_nodes()
+
+
+@dataclass(frozen=True, eq=False)
+class EffectMoments:
+    """Effects given the data: what a pass over the rows tells of them; arrays have shape (G,) but for `share`.
+
+    Parameters
+    ----------
+    log_marginal : array
+        Log-likelihood of each group, its effect integrated out.
+    share : array, shape (G, K)
+        Posterior probabilities of the nodes.
+    mean, variance, square : arrays
+        Moments of b, `square` the mean of b^2.
+    with_square, of_square : arrays
+        Covariance of b and b^2, and variance of b^2.
+    poor : bool array
+        Groups whose nodes stood in the wrong place, so that the moments are a Newton step's.
+    """
+
+    log_marginal: FloatArray
+    share: FloatArray
+    mean: FloatArray
+    variance: FloatArray
+    square: FloatArray
+    with_square: FloatArray
+    of_square: FloatArray
+    poor: FloatArray
+
+
+def log_terms(values: FloatArray, center: FloatArray, scale: FloatArray, log_sigma: FloatArray | float) -> FloatArray:
+    """Return the logarithms of the terms of the sum, shape (..., K), given phi at the nodes, of that shape."""
+    log_sigma = np.asarray(log_sigma)[..., None]
+    b = center[..., None] + scale[..., None] * NODES
+    prior = -0.5 * (b * np.exp(-log_sigma)) ** 2 - log_sigma
+    return np.asarray(values + prior + np.log(scale)[..., None] + 0.5 * NODES**2 + LOG_WEIGHTS)
+
+
+def effect_moments(
+    values: FloatArray,
+    center: FloatArray,
+    scale: FloatArray,
+    log_sigma: float,
+    slope: FloatArray,
+    information: FloatArray,
+) -> EffectMoments:
+    """Return the moments of effects from phi at their nodes, shape (G, K).
+
+    `slope` and `information` are the mean of phi' and of -phi'' over the nodes, for a Newton step where the nodes do
+    not cover the effect, or are one point (scale 0).
+    """
+    precision = np.exp(-2.0 * log_sigma)
+    with np.errstate(divide="ignore"):
+        terms = log_terms(values, center, scale, log_sigma)
+    top = terms.max(axis=1)
+    found = np.isfinite(top)
+    log_marginal = np.where(found, top, 0.0)
+    powers = np.where(found[:, None], np.exp(terms - log_marginal[:, None]), np.exp(LOG_WEIGHTS))
+    total = powers.sum(axis=1)
+    share = powers / total[:, None]
+    poor = ~found | ((share**2 / np.exp(LOG_WEIGHTS)).sum(axis=1) > _COVERED)
+    b = center[:, None] + scale[:, None] * NODES
+    mean = (share * b).sum(axis=1)
+    gap = b - mean[:, None]
+    variance, third = (share * gap**2).sum(axis=1), (share * gap**3).sum(axis=1)
+    fourth = (share * gap**4).sum(axis=1)
+    curvature = np.maximum(information, 0.0) + precision
+    step = (slope - center * precision) / curvature
+    mean = np.where(poor, center + step, mean)
+    variance = np.where(poor, 1.0 / curvature, variance)
+    third, fourth = np.where(poor, 0.0, third), np.where(poor, 3.0 * variance**2, fourth)
+    return EffectMoments(
+        np.where(found, log_marginal + np.log(total), -np.inf),
+        share,
+        mean,
+        variance,
+        mean**2 + variance,
+        third + 2.0 * mean * variance,
+        fourth - variance**2 + 4.0 * mean * third + 4.0 * mean**2 * variance,
+        poor,
+    )

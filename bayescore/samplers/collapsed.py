@@ -1,0 +1,184 @@
+r"""The collapsed sampler of multilevel models: MALA on (beta, log sigma), then each group's effect given these.
+
+With G effects integrated out by quadrature (`models.collapsed`) p + 1 coordinates are left, which mix well; all effects
+together with the intercept are one ridge, which does not. The effects are then drawn from their exact distributions
+given each draw of (beta, sigma), independently of each other. The transition is that of `mala`, with the marginal
+density in the place of the posterior's.
+
+When to use it: coresets with groups, of which each is a row or two. With full data it costs nine times the rows.
+"""
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+
+from bayescore.compiled import jit
+from bayescore.data.coreset import feature_names
+from bayescore.models.collapsed import CollapsedArguments, collapsed_density
+from bayescore.models.collapsed_target import CollapsedTarget
+from bayescore.models.effect_draws import draw_effects
+from bayescore.models.group_priors import check_group_prior, group_prior_to_dict
+from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.priors import Cauchy, Laplace, MultivariateNormal, Normal, StudentT
+from bayescore.samplers import linear
+from bayescore.samplers.mala import adapt, first_step_size
+from bayescore.samplers.method import Option, Request, Sampler, thinned
+from bayescore.samplers.run import CHUNK, run_chains
+from bayescore.types import FloatArray, WeightedData
+from bayescore.validation import DataError
+
+MAX_EFFECTS_BYTES = 4 << 30
+"""Bytes of the draws of all effects, 8 for each group and draw, above which they are refused before work starts."""
+
+
+@jit
+def _advance(
+    normals: FloatArray,
+    uniforms: FloatArray,
+    theta: FloatArray,
+    log_epsilon: float,
+    factor: FloatArray,
+    arguments: CollapsedArguments,
+    iteration: int,
+    draws: FloatArray,
+    values: FloatArray,
+    acceptance: FloatArray,
+) -> tuple[FloatArray, float]:
+    gradient = np.empty(theta.size)
+    value = collapsed_density(theta, gradient, arguments)
+    here = theta.copy()
+    thin = uniforms.shape[1]
+    for i in range(len(draws)):
+        total = 0.0
+        for j in range(thin):
+            epsilon, noise = math.exp(log_epsilon), normals[i, j]
+            drift = linear.transposed_times(factor, gradient)
+            there = here + epsilon * linear.times(factor, noise + 0.5 * epsilon * drift)
+            slope = np.empty(theta.size)
+            new = collapsed_density(there, slope, arguments)
+            back = noise + 0.5 * epsilon * (drift + linear.transposed_times(factor, slope))
+            log_ratio = new - value + 0.5 * ((noise * noise).sum() - (back * back).sum())
+            probability = math.exp(min(0.0, log_ratio)) if log_ratio > -math.inf else 0.0  # NaN too
+            if uniforms[i, j] < probability:
+                here, value, gradient = there, new, slope
+            total += probability
+            if iteration >= 0:
+                log_epsilon = adapt(log_epsilon, probability, iteration + i * thin + j)
+        draws[i] = here
+        values[i] = value
+        acceptance[i] = total / thin
+    return here, log_epsilon
+
+
+class _Chains:
+    """What `run_chains` needs."""
+
+    @staticmethod
+    def advance(
+        rng: np.random.Generator,
+        theta: FloatArray,
+        log_epsilon: float,
+        arguments: tuple[FloatArray, CollapsedArguments],
+        thin: int,
+        iteration: int,
+        draws: FloatArray,
+        values: FloatArray,
+        acceptance: FloatArray,
+    ) -> tuple[FloatArray, float]:
+        """Fill `draws`, `values` and `acceptance`, as `mala.advance` does."""
+        n, width = draws.shape
+        normals, uniforms = rng.standard_normal((n, thin, width)), rng.random((n, thin))
+        factor, density = arguments
+        return _advance(normals, uniforms, theta, log_epsilon, factor, density, iteration, draws, values, acceptance)
+
+
+def check_groups(data: WeightedData) -> tuple[str, tuple[Any, ...]]:
+    """Return name and levels of the one grouping factor of rows whose intercept varies.
+
+    Raises
+    ------
+    DataError
+        If they have none, or another model.
+    """
+    design = getattr(data, "design", None)
+    groups = () if design is None else design.groups
+    if data.group is None or not groups:
+        raise DataError("sampler='collapsed' is for rows with groups, and core has none; leave sampler out")
+    if len(groups) > 1 or tuple(groups[0].effects) != ("1",):
+        asked = ", ".join(f"({' + '.join(own.effects)} | {own.name})" for own in groups)
+        raise DataError(
+            f"core has the group terms {asked}; one grouping factor whose intercept varies, (1 | g), can be sampled: "
+            "build the coreset with one, or put the others in your own model by weighted_potential(..., groups=)"
+        )
+    return groups[0].name, groups[0].levels
+
+
+class Collapsed(Sampler):
+    """The declaration of the collapsed sampler."""
+
+    def draw(self, request: Request) -> Any:
+        """Return draws of beta, sigma (the sd of the effects) and u (the effects, dims "group")."""
+        from bayescore.compat import inference_data  # ArviZ is slow to import, and builders do without it
+
+        name, levels = check_groups(request.data)
+        needed = 8 * len(levels) * request.draws * request.chains
+        if needed > MAX_EFFECTS_BYTES:
+            raise DataError(
+                f"draws of {len(levels):,} group effects take {needed:,} bytes, more than {MAX_EFFECTS_BYTES:,}: ask "
+                f"for {MAX_EFFECTS_BYTES // (8 * len(levels) * request.chains)} draws a chain or fewer"
+            )
+        group_prior = request.options["group_prior"]
+        link, thin = check_likelihood(request.likelihood), request.options["thin"]
+        target = CollapsedTarget.of(request.data, link, (request.prior, group_prior), len(levels))
+        factor, arguments = target.factor, target.arguments()
+        stream, effects = request.streams[-1].spawn(2)
+        noise = np.random.default_rng(stream).standard_normal((request.chains, len(factor)))
+        drawn = run_chains(
+            _Chains(),
+            (np.ascontiguousarray(factor), arguments),
+            target.point.theta + 1.5 * noise @ factor.T,
+            first_step_size(len(factor)),
+            draws=request.draws,
+            tune=request.tune,
+            thin=thin,
+            cores=request.cores,
+            seeds=request.streams[:-1],
+            progressbar=request.progressbar,
+            description="sampling with effects integrated out",
+            chunk=max(1, min(CHUNK, int(2e7 // (thin * request.data.X.size * 10)))),
+        )
+        flat = drawn.theta.reshape(-1, len(factor))
+        uniforms = np.random.default_rng(effects).random((len(flat), len(levels)))
+        u = draw_effects(flat, uniforms, arguments).reshape(*drawn.theta.shape[:2], -1)
+        stats = {
+            "lp": drawn.log_density,
+            "acceptance_rate": drawn.acceptance_rate,
+            "step_size": np.repeat(np.exp(drawn.tuning)[:, None], request.draws, axis=1),
+        }
+        posterior = {"beta": drawn.theta[..., :-1], "sigma": np.exp(drawn.theta[..., -1]), "u": u}
+        idata = inference_data(
+            {"posterior": posterior, "sample_stats": stats},
+            coords={"feature": list(feature_names(request.data)), "group": list(levels)},
+            dims={"beta": ["feature"], "u": ["group"]},
+        )
+        idata.posterior.attrs.update(group=name, group_prior=json.dumps(group_prior_to_dict(group_prior)))
+        return idata
+
+
+COLLAPSED = Collapsed(
+    name="collapsed",
+    about="for rows with groups: MALA with the groups' effects integrated out, which are then drawn given the rest",
+    priors=(Normal, MultivariateNormal, StudentT, Cauchy, Laplace),
+    because="needs a density in closed form and cannot cross between spike and slab",
+    grouped=True,
+    options={
+        "thin": thinned(3),
+        "group_prior": Option(
+            None,
+            lambda value, _name: check_group_prior(value),
+            "HalfStudentT or HalfNormal, the prior of the sd of the effects, HalfStudentT(3, 2.5) by default",
+        ),
+    },
+)
