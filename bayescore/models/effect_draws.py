@@ -24,11 +24,11 @@ _CHUNK = 1 << 18  # effects drawn at a time: 30 MB
 def _grid() -> tuple[FloatArray, FloatArray]:
     """Return normal probabilities below points of the grid, and the matrix that interpolates from the nodes to them."""
     points = np.linspace(-_REACH, _REACH, _POINTS)
-    barycentric = 1.0 / (NODES[:, None] - NODES + np.eye(len(NODES))).prod(axis=1)
+    barycentric = 1.0 / np.prod(NODES[:, None] - NODES + np.eye(len(NODES)), axis=1)
     apart = points[:, None] - NODES
-    hit = np.abs(apart) < 1e-12
-    weight = np.where(hit.any(axis=1)[:, None], hit.astype(float), barycentric / np.where(hit, 1.0, apart))
-    return special.ndtr(points), np.ascontiguousarray(weight / weight.sum(axis=1, keepdims=True))
+    apart[np.abs(apart) < 1e-9] = 1e-9  # a point that is a node
+    weight = barycentric / apart
+    return special.ndtr(points), np.ascontiguousarray(weight / np.sum(weight, axis=1, keepdims=True))
 
 
 @jit
