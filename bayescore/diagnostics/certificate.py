@@ -32,6 +32,7 @@ from bayescore.diagnostics.family import risk
 from bayescore.diagnostics.full_pass import full_rows
 from bayescore.diagnostics.health import unfit
 from bayescore.diagnostics.judgement import find, verdict
+from bayescore.diagnostics.multilevel import certify_groups
 from bayescore.diagnostics.origin import Origin, miss, origin_of
 from bayescore.diagnostics.report import write_certificate
 from bayescore.diagnostics.results import CertificateData, Level
@@ -81,6 +82,7 @@ def certify(
     offset: Any = None,
     trials: Any = None,
     missing: str = "raise",
+    groups: Any = None,
     model: Any = None,
     max_draws: int = 500,
     progressbar: bool = True,
@@ -93,7 +95,7 @@ def certify(
         Posterior of `core`, from `sample`.
     core : Coreset
         The coreset that was sampled.
-    data, y, label, weights, offset, trials, missing
+    data, y, label, weights, offset, trials, missing, groups
         The full data, as given to `build_coreset`; raw features, to which the coreset's design is applied (the offset
         of a table is by default the column that it was). Or the
         full data as a `Coreset` from `full_data`, of the same design.
@@ -109,6 +111,7 @@ def certify(
     Returns
     -------
     Certificate
+        Of a coreset with groups a `MultilevelCertificate`, see `diagnostics.multilevel`.
 
     Raises
     ------
@@ -132,7 +135,15 @@ def certify(
         )
     link = check_likelihood(posterior.attrs.get("likelihood", core.likelihood))
     beside = {"label": label, "weights": weights, "offset": offset, "trials": trials, "missing": missing}
+    if groups is not None:
+        beside["groups"] = groups
     opened = full_rows(core, data, y, progress=progressbar, **beside)
+    if core.group is not None:
+        if model is not None:
+            raise ValueError("model= of a coreset with groups cannot be certified; certify the draws of sample(core)")
+        with one_blas_thread():
+            certificate: Certificate = certify_groups(idata, posterior, core, opened, max_draws)
+        return certificate
     with one_blas_thread():  # the matrices are small, and threads of BLAS would wait for each other
         origin = origin_of(posterior, core, link)
         if model is not None and not origin.trouble:

@@ -23,6 +23,7 @@ from bayescore.models.group_priors import check_group_prior, group_prior_to_dict
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.priors import Cauchy, Laplace, MultivariateNormal, Normal, StudentT
 from bayescore.samplers import linear
+from bayescore.samplers.inference_data import draws_digest
 from bayescore.samplers.mala import adapt, first_step_size
 from bayescore.samplers.method import Option, Request, Sampler, thinned
 from bayescore.samplers.run import CHUNK, run_chains
@@ -163,7 +164,10 @@ class Collapsed(Sampler):
             coords={"feature": list(feature_names(request.data)), "group": list(levels)},
             dims={"beta": ["feature"], "u": ["group"]},
         )
-        idata.posterior.attrs.update(group=name, group_prior=json.dumps(group_prior_to_dict(group_prior)))
+        made = {each: draws_digest(posterior[each]) for each in ("sigma", "u")}
+        idata.posterior.attrs.update(
+            group=name, group_prior=json.dumps(group_prior_to_dict(group_prior)), effects_of=json.dumps(made)
+        )
         return idata
 
 

@@ -1,0 +1,262 @@
+r"""The certificate of draws with groups: importance weights on (beta, log sigma), effects integrated out on both sides.
+
+At some of the draws the log-likelihood of each group of the full data is found at nodes of its effect, in one pass; the
+nodes are those that the coreset's own quadrature has there. The sums over nodes give, for each draw, the full data's
+marginal likelihood and with it the weight
+
+.. math:: \log w = \sum_g \log \int p(y_g | \beta, b) N(b; 0, \sigma^2) db - \text{the same of the coreset},
+
+in p + 1 dimensions, whatever the number of groups; the priors cancel. Means and sds of each effect given the full data
+follow from the same pass, and so do draws of the effects. Verdicts are those of `certificate`, by the same limits; the
+effects' means too must be within `CLOSE`. Corrected draws are the weighed ones, resampled, with effects drawn anew.
+"""
+
+import json
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import special
+
+from bayescore.compat import inference_data, psislw
+from bayescore.data.coreset import Coreset
+from bayescore.data.opened import Opened
+from bayescore.diagnostics.coefficients import bare_table, table
+from bayescore.diagnostics.corrected import systematic
+from bayescore.diagnostics.family import Family, close, risk, worst
+from bayescore.diagnostics.figures import Run, families, target
+from bayescore.diagnostics.full_pass import check_weight
+from bayescore.diagnostics.full_weights import FullWeights, full_weights
+from bayescore.diagnostics.health import unfit
+from bayescore.diagnostics.results import CertificateData, Level
+from bayescore.diagnostics.tails import tail_k
+from bayescore.diagnostics.wording import number
+from bayescore.limits import CLOSE, MAX_K, MAX_LOG_RATIO_SD, MIN_ESS_SHARE, RISK
+from bayescore.models.collapsed import nodes_at
+from bayescore.models.collapsed_target import CollapsedTarget
+from bayescore.models.effect_draws import effects_given
+from bayescore.models.given_priors import prior_from_dict
+from bayescore.models.group_priors import group_prior_from_dict
+from bayescore.models.group_values import values_at
+from bayescore.models.quadrature import LOG_WEIGHTS, NODES, log_terms
+from bayescore.samplers.inference_data import Posterior, draws_digest
+from bayescore.types import FloatArray, IntArray, Likelihood
+
+LOG_SIGMA = "log sigma"
+_COVERED = 6.0  # mean of posterior over quadrature weights above which the coreset's nodes miss a group's effect
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MultilevelCertificate(CertificateData):
+    """What `certify` found of draws with groups; `coordinates` has a row for log sigma too.
+
+    Parameters
+    ----------
+    effects : DataFrame
+        A row for each group: mean and sd of its effect by the coreset and by the full data, and the error of the mean
+        in sds, its Monte Carlo noise left out.
+    elpd_logo, elpd_logo_se : float
+        Expected log predictive density of the full data by leaving one *group* out at a time, a new group's effect
+        averaged over N(0, sigma^2); its standard error over groups. NaN unless the weights can be trusted.
+    """
+
+    effects: pd.DataFrame | None = None
+    elpd_logo: float = math.nan
+    elpd_logo_se: float = math.nan
+
+    def __repr__(self) -> str:
+        lines = [f"Certificate: {self.level}", f"  {self.text}"]
+        if self.n_passes:
+            lines.append(f"  {self.n_passes} passes over the full data")
+        if not math.isnan(self.elpd_logo):
+            lines.append(f"  elpd by leaving a group out {self.elpd_logo:,.1f} ± {self.elpd_logo_se:,.1f}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, eq=False)
+class _Weighed:
+    """Weighted draws: log terms of the full data's groups at the nodes, shape (S, G + 1, K), and the coreset's."""
+
+    weights: FullWeights
+    full: FloatArray
+    core: FloatArray
+    center: FloatArray
+    scale: FloatArray
+
+    def moments(self, terms: FloatArray, w: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return mean and sd of each group's effect over weighted draws, shape (G,)."""
+        share = special.softmax(terms[:, :-1], axis=2)
+        b = self.center[:, :-1, None] + self.scale[:, :-1, None] * NODES
+        first = (share * b).sum(axis=2)
+        mean = w @ first
+        square = w @ ((share * b**2).sum(axis=2) - first**2 + (first - mean) ** 2)
+        return mean, np.sqrt(square)
+
+    @property
+    def missed(self) -> int:
+        """Groups whose effect given the full data the coreset's nodes miss, in any draw that counts."""
+        share = special.softmax(self.full[:, :-1], axis=2)
+        poor = (share**2 / np.exp(LOG_WEIGHTS)).sum(axis=2) > _COVERED
+        return int((self.weights.weights @ poor > 0.5).sum())
+
+
+def certify_groups(idata: Any, posterior: Posterior, core: Coreset, opened: Opened, max_draws: int) -> Any:
+    """Return the `MultilevelCertificate` of draws from `sample` of a coreset with groups."""
+    joint = _joint(idata, posterior)
+    trouble = _trouble(idata, posterior, core) or unfit(joint)
+    if trouble:
+        return MultilevelCertificate(
+            Level.NOT_CERTIFIED,
+            trouble,
+            math.nan,
+            math.nan,
+            len(joint.flat),
+            math.nan,
+            math.nan,
+            bare_table(joint),
+        )
+    chosen = joint.positions(max_draws)
+    found = _weigh(joint.flat[chosen], core, opened, posterior)
+    w, run = found.weights.weights, Run(joint.draws)
+    full = target(run, chosen, w)
+    heavy = np.zeros(joint.draws.shape[2], dtype=bool)
+    raw = families(run, joint.features, heavy, full)
+    kept = systematic(w)
+    corrected = joint.flat[chosen][kept].reshape(len(joint.draws), -1, joint.draws.shape[2])
+    left = families(Run(corrected), joint.features, heavy, full, resampled=True)
+    effects = _effects(idata, found)
+    level, text = _verdict(found, raw, left, effects)
+    elpd = _leave_group_out(found) if level is not Level.NOT_CERTIFIED else (math.nan, math.nan)
+    good = level is not Level.NOT_CERTIFIED and risk(left) <= RISK
+    own = special.logsumexp(found.core, axis=2).sum(axis=1)
+    there = special.logsumexp(found.full, axis=2).sum(axis=1)
+    return MultilevelCertificate(
+        level=level,
+        text=text,
+        pareto_k=found.weights.pareto_k,
+        ess=found.weights.ess,
+        n_draws=len(chosen),
+        epsilon=float(np.max(np.abs(there - own) / np.abs(there))),
+        log_ratio_sd=found.weights.spread,
+        coordinates=table(joint, tail_k(joint.flat), heavy, raw, full),
+        risk=risk(raw),
+        corrected_risk=risk(left),
+        n_passes=opened.n_passes,
+        idata=_corrected(idata, posterior, found, corrected, kept) if good else None,
+        effects=effects,
+        elpd_logo=elpd[0],
+        elpd_logo_se=elpd[1],
+    )
+
+
+def _joint(idata: Any, posterior: Posterior) -> Posterior:
+    """Return draws of (beta, log sigma)."""
+    sigma = np.asarray(idata["posterior"]["sigma"].transpose("chain", "draw").values, dtype=np.float64)
+    draws = np.concatenate([posterior.draws, np.log(sigma)[..., None]], axis=2)
+    attrs = {key: value for key, value in posterior.attrs.items() if key != "design"}
+    return replace(posterior, draws=draws, features=(*posterior.features, LOG_SIGMA), attrs=attrs)
+
+
+def _trouble(idata: Any, posterior: Posterior, core: Coreset) -> str:
+    """Return why the draws are none that `sample` made of this coreset; empty if they are."""
+    story, attrs = posterior.story, posterior.attrs
+    if "corrected" in attrs:
+        return "The draws are corrected ones already; certify the posterior that they came from."
+    if not story or "effects_of" not in attrs:
+        return "The draws were not made by bayescore.sample of a coreset with groups; sample it."
+    if story["rows"] != core.rows_digest:
+        return "The draws are of another coreset's posterior, or the coreset was changed; sample this one."
+    told = {"beta": story["draws"], **json.loads(attrs["effects_of"])}
+    if any(draws_digest(idata["posterior"][name].values) != own for name, own in told.items()):
+        return "The draws were changed after sampling; certify what sample returned."
+    return ""
+
+
+def _weigh(theta: FloatArray, core: Coreset, opened: Opened, posterior: Posterior) -> _Weighed:
+    link: Likelihood = posterior.likelihood
+    priors = (
+        prior_from_dict(posterior.story["prior"]),
+        group_prior_from_dict(json.loads(posterior.attrs["group_prior"])),
+    )
+    arguments = CollapsedTarget.of(core, link, priors, len(core.groups[0])).arguments()
+    center, scale, own = nodes_at(theta, arguments)
+    values, weight = values_at(opened, theta[:, :-1], link, center, scale)
+    check_weight(core, weight)
+    terms = np.empty_like(values)
+    terms[:, :-1] = log_terms(values[:, :-1], center[:, :-1], scale[:, :-1], theta[:, -1:])
+    # rows of no group: one value at all nodes
+    terms[:, -1], own[:, -1] = (each[:, -1] + LOG_WEIGHTS for each in (values, own))
+    ratio = special.logsumexp(terms, axis=2).sum(axis=1) - special.logsumexp(own, axis=2).sum(axis=1)
+    return _Weighed(full_weights(ratio), terms, own, center, scale)
+
+
+def _effects(idata: Any, found: _Weighed) -> pd.DataFrame:
+    even = np.full(len(found.full), 1.0 / len(found.full))
+    own, own_sd = found.moments(found.core, even)
+    mean, sd = found.moments(found.full, found.weights.weights)
+    group = idata["posterior"]["group"].values
+    columns = {
+        "mean": own,
+        "sd": own_sd,
+        "corrected_mean": mean,
+        "corrected_sd": sd,
+        "mean_error_sd": (own - mean) / sd,
+    }
+    return pd.DataFrame(columns, index=pd.Index(group, name="group"))
+
+
+def _verdict(found: _Weighed, raw: list[Family], left: list[Family], effects: pd.DataFrame) -> tuple[Level, str]:
+    weights, error = found.weights, effects["mean_error_sd"].abs()
+    k = f"Pareto k-hat is {number(weights.pareto_k, 2)}"
+    remedy = (
+        "Build the coreset anew with the prior and group_prior that you sample with, or sample full_data(...) if its "
+        "rows are few"
+    )
+    if not weights.good or found.missed:
+        missed = f", and {found.missed:,} group effects lie where the coreset does not look" * bool(found.missed)
+        return Level.NOT_CERTIFIED, (
+            f"{k} (limit {number(weights.max_k, 2)}), the effective sample size {weights.ess:.0f} of "
+            f"{len(weights.weights)} (limit {MIN_ESS_SHARE:.0%}){missed}: the coreset's posterior does not cover the "
+            f"full data's. {remedy}."
+        )
+    of_effects = f"of {len(error):,} group effects the worst mean is off by {number(float(error.max()), 2)} sd"
+    if close(raw) and risk(raw) <= RISK and weights.spread < MAX_LOG_RATIO_SD and error.max() <= CLOSE:
+        return Level.CERTIFIED, f"{k} and at worst {worst(raw)}; {of_effects}."
+    if risk(left) <= RISK:
+        return Level.CORRECTED, (
+            f"{k}, but of the draws as they are {worst(raw)}; {of_effects}. Use the corrected draws "
+            f"(Certificate.idata), of which at worst {worst(left)}."
+        )
+    return (
+        Level.NOT_CERTIFIED,
+        f"{k}, but even of the corrected draws {worst(left)}. More draws may do; else: {remedy}.",
+    )
+
+
+def _leave_group_out(found: _Weighed) -> tuple[float, float]:
+    """Return the expected log predictive density of a left-out group, summed over groups, and its standard error."""
+    log_p = special.logsumexp(found.full[:, :-1], axis=2).T
+    smoothed, k = psislw(found.weights.log_ratio - log_p)
+    if (k > MAX_K).mean() > 0.01:
+        return math.nan, math.nan
+    each = special.logsumexp(log_p + smoothed, axis=1)
+    return float(each.sum()), float(np.sqrt(len(each) * each.var()))
+
+
+def _corrected(idata: Any, posterior: Posterior, found: _Weighed, draws: FloatArray, kept: IntArray) -> Any:
+    source, shape = idata["posterior"], draws.shape[:2]
+    uniforms = np.random.default_rng(0).random((len(kept), found.full.shape[1] - 1))
+    u = effects_given(found.full[kept, :-1], found.center[kept, :-1], found.scale[kept, :-1], uniforms)
+    beta = np.ascontiguousarray(draws[..., :-1])
+    values = {"beta": beta, "sigma": np.exp(draws[..., -1]), "u": u.reshape(*shape, -1)}
+    dims = {"beta": ["feature"], "u": ["group"]}
+    if (design := posterior.design) is not None:
+        values["coef"], dims["coef"] = np.array(design.raw_coefficients(beta)), ["feature"]
+    coords = {name: list(source[name].values) for name in ("feature", "group")}
+    made = inference_data({"posterior": values}, coords=coords, dims=dims)
+    attrs = {key: value for key, value in posterior.attrs.items() if key not in ("posterior_of", "effects_of")}
+    how = f"resampled by importance weights (effective {found.weights.ess:.0f} of {len(kept)}), effects drawn anew"
+    made.posterior.attrs.update(attrs, corrected=how)
+    return made

@@ -1,0 +1,92 @@
+"""The log-likelihood of each group at nodes of its effect, at many draws of (beta, log sigma), in a pass over rows."""
+
+from collections.abc import Iterable
+from functools import partial
+
+import numpy as np
+
+from bayescore.compiled import jit
+from bayescore.data.opened import Opened
+from bayescore.data.passes.tiles import TILE, load_tile, new_tile
+from bayescore.models.marginal import local_codes
+from bayescore.models.quadrature import NODES
+from bayescore.models.terms import add_shift, predictor
+from bayescore.types import FloatArray, IntArray, LabelArray, Likelihood, WeightedData
+
+BLOCK_BYTES = 1 << 26
+"""Bytes of what a block of rows returns in a pass, beyond which the draws are cut into several passes."""
+
+
+@jit
+def _add(
+    X: FloatArray,
+    y: LabelArray,
+    weights: FloatArray,
+    shift: FloatArray,
+    codes: IntArray,
+    draws: FloatArray,
+    link: Likelihood,
+    center: FloatArray,
+    scale: FloatArray,
+    nodes: FloatArray,
+    values: FloatArray,
+) -> None:
+    """Add to `values`, shape (S, G, K), for rows in the order of their groups."""
+    tile, eta, moved, log_p = new_tile(draws.shape[1]), np.empty(TILE), np.empty(TILE), np.empty(TILE)
+    place, spread = np.zeros(TILE), np.zeros(TILE)
+    for start in range(0, len(y), TILE):
+        width = min(TILE, len(y) - start)
+        load_tile(X, y, start, width, tile)
+        for s in range(len(draws)):
+            predictor(tile, draws[s], eta)
+            add_shift(shift, start, width, eta)
+            for lane in range(width):
+                g, sign = codes[start + lane], float(y[start + lane])
+                place[lane] = eta[lane] + sign * center[s, g]
+                spread[lane] = sign * scale[s, g]
+            for k in range(nodes.size):
+                for lane in range(TILE):
+                    moved[lane] = place[lane] + spread[lane] * nodes[k]
+                link.rows(moved, log_p)
+                for lane in range(width):
+                    values[s, codes[start + lane], k] += weights[start + lane] * log_p[lane]
+
+
+def _of_block(
+    draws: FloatArray, link: Likelihood, center: FloatArray, scale: FloatArray, _: int, block: WeightedData
+) -> tuple[IntArray, FloatArray, float]:
+    found, places = local_codes(block, center.shape[1] - 1)
+    order = np.argsort(places, kind="stable")  # sums of a group stay in the cache
+    rows, contiguous = block.take(order), np.ascontiguousarray
+    values = np.zeros((len(draws), len(found), len(NODES)))
+    _add(
+        contiguous(rows.X), rows.y, contiguous(rows.weights), rows.shift, places[order], draws, link,
+        contiguous(center[:, found]), contiguous(scale[:, found]), NODES, values,
+    )  # fmt: skip
+    return found, values, float(block.weights.sum())
+
+
+def values_at(
+    opened: Opened, draws: FloatArray, link: Likelihood, center: FloatArray, scale: FloatArray
+) -> tuple[FloatArray, float]:
+    """Return log-likelihoods at the nodes, shape (S, G + 1, K), and the rows' total weight.
+
+    Draws of beta have shape (S, p), centres and scales (S, G + 1). One pass, or as many as `BLOCK_BYTES` asks for;
+    8 (G + 1) K bytes a draw are kept.
+    """
+    n_groups = center.shape[1]
+    step = max(1, BLOCK_BYTES // (8 * n_groups * len(NODES)))
+    values, weight = np.zeros((len(draws), n_groups, len(NODES))), 0.0
+    for start in range(0, len(draws), step):
+        cut = slice(start, start + step)
+        work = partial(_of_block, np.ascontiguousarray(draws[cut]), link, center[cut], scale[cut])
+        weight = _collect(opened.map(work, "certifying", canonical=True), values[cut])
+    return values, weight
+
+
+def _collect(parts: Iterable[tuple[IntArray, FloatArray, float]], values: FloatArray) -> float:
+    weight = 0.0
+    for found, own, part in parts:
+        values[:, found] += own
+        weight += part
+    return weight
