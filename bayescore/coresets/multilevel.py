@@ -8,7 +8,8 @@ For models eta_n = x_n beta + o_n + b_g(n), b_g ~ N(0, sigma^2) (`(1 | g)` in a 
    with an offset: it gives the group's effect the same mean and variance, has the rows' third derivative in it, and x_g
    makes the cross derivatives with beta right. Scores are averaged over the effect given the data, not taken at the
    joint mode, which is 1 to 2 sd off the marginal posterior of beta where groups are small.
-3. Groups of few rows, and those of which pseudo-rows tell the shape poorly, keep their rows.
+   Where one does not tell the shape of the group's likelihood (of rows of one label), a few do.
+3. Groups of few rows, and those of which no few pseudo-rows tell the shape, keep their rows.
 4. What rows say within groups becomes p pseudo-rows without group (`within_groups`), with the score that makes the
    gradient of the coreset's marginal posterior that of the full data's.
 
@@ -18,13 +19,13 @@ for the mode, four for the sums. Memory: a block of rows, and (3 p + 40) numbers
 Nearest published: pseudo-data by Limpoco, Faes and Hens (2024), arXiv 2411.04002.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
 from bayescore.coresets.method import Built, Facts, Method
-from bayescore.coresets.pseudo_rows import PseudoRows, for_effects, log_p_of
+from bayescore.coresets.pseudo_rows import PseudoRows, for_effects, log_p_of, several
 from bayescore.coresets.within_groups import Directions, directions_of
 from bayescore.data.opened import Opened
 from bayescore.models.gaussian import factor_of_inverse
@@ -32,11 +33,11 @@ from bayescore.models.group_priors import GroupPrior, check_group_prior
 from bayescore.models.group_terms import INFORMATION, ROWS, SLOPE, THIRD
 from bayescore.models.marginal import MarginalPoint, Nodes, at_point, look_at, look_at_rows, marginal_mode
 from bayescore.models.priors import SPIKE_AND_SLAB, Normal, Prior, check_prior
-from bayescore.types import FloatArray, Likelihood, WeightedData, stack
+from bayescore.types import NO_ROW, FloatArray, IntArray, Likelihood, WeightedData, stack
 from bayescore.validation import DataError, warn
 
 SMALL = 2  # rows of a group that keeps them, unless told otherwise: a pseudo-row has two weights, and saves nothing
-SHAPE = 0.05  # sd, in nats over the effect given the data, by which a pseudo-row may differ from its group's rows
+SHAPE = 0.01  # sd, in nats over the effect given the data, by which a pseudo-row may differ from its group's rows
 _MENDINGS = 3  # of the score within groups
 _START = -0.7  # log sigma at which the mode is sought first
 
@@ -45,15 +46,16 @@ _START = -0.7  # log sigma at which the mode is sought first
 class MultilevelFacts(Facts):
     """Priors; groups merged and kept; rows of each kind; the mode, and by how many sds the coreset's is off.
 
-    `merged_groups` are one pseudo-row each, `kept_small` and `kept_shape` have kept their `kept_rows` because they are
-    few, or because no pseudo-row tells their shape; `pseudo_rows` counts a row of successes and one of failures as one;
-    `bytes` is the memory of the sums by group.
+    `merged_groups` are one pseudo-row each, or of `mixed_groups` a few; `kept_small` and `kept_shape` have kept their
+    `kept_rows` because they are few, or because no few pseudo-rows tell their shape. `pseudo_rows` counts a row of
+    successes and one of failures as one, `shape_error` is the largest in nats, `bytes` the memory of sums by group.
     """
 
     prior: str
     group_prior: str
     groups: int
     merged_groups: int
+    mixed_groups: int
     kept_small: int
     kept_shape: int
     kept_rows: int
@@ -107,15 +109,18 @@ class Multilevel(Method):
         kept = _rows_of(opened, ~merged)
         fixed = [groups.rows(point)] if kept is None else [groups.rows(point), kept]
         rows, error = _mended(fixed, within, point, likelihood, priors, n_groups)
+        if opened.design.offset is None and not rows.pseudo.any():
+            rows = replace(rows, offset=None)
         facts = MultilevelFacts(
             prior=repr(priors[0]),
             group_prior=repr(priors[1]),
             groups=n_groups,
             merged_groups=int(groups.merged.sum()),
+            mixed_groups=len(np.unique(groups.mixed[:, 0])),
             kept_small=int(groups.small.sum()),
             kept_shape=int((~groups.merged & ~groups.small).sum()),
             kept_rows=0 if kept is None else len(kept),
-            pseudo_rows=int(groups.merged.sum()) + within.v.shape[1],
+            pseudo_rows=groups.n_rows + within.v.shape[1],
             group_sd=float(np.exp(point.log_sigma)),
             mode_error=error,
             shape_error=float(groups.shape[groups.merged].max(initial=0.0)),
@@ -171,23 +176,40 @@ def exact_point(point: MarginalPoint, look: object, priors: tuple[Prior, GroupPr
 
 @dataclass(frozen=True, eq=False)
 class _Groups:
-    """Pseudo-rows of all groups, which of them stand for their rows, and the sd of what they miss, in nats."""
+    """Pseudo-rows of all groups, which of them stand for their rows, and the sd of what they miss, in nats.
+
+    `mixed` has group, linear predictor, label and weight of each pseudo-row of groups that have a few.
+    """
 
     found: PseudoRows
+    mixed: FloatArray
     merged: np.ndarray
     small: np.ndarray
     shape: FloatArray
 
     def rows(self, point: MarginalPoint) -> WeightedData:
         """Return the pseudo-rows as weighted rows with offsets, successes first; rows of weight 0 are left out."""
-        which = np.flatnonzero(self.merged)
-        X = point.sums.middle[which]
-        offset = self.found.eta[which] - X @ point.beta - point.effects.mean[which]
-        w = np.concatenate([self.found.successes[which], self.found.failures[which]])
-        y = np.repeat(np.array([1, -1], dtype=np.int8), len(which))
-        group = np.tile(which, 2)[:, None].astype(np.int64)
-        rows = WeightedData(np.vstack([X, X]), y, w, np.full(len(w), -1), offset=np.tile(offset, 2), group=group)
+        which, mixed = self.single, self.mixed[:, 0].astype(np.int64)
+        group = np.concatenate([which, which, mixed])
+        eta = np.concatenate([self.found.eta[which], self.found.eta[which], self.mixed[:, 1]])
+        w = np.concatenate([self.found.successes[which], self.found.failures[which], self.mixed[:, 3]])
+        y = np.concatenate([np.ones(len(which)), -np.ones(len(which)), self.mixed[:, 2]]).astype(np.int8)
+        X = point.sums.middle[group]
+        offset = eta - X @ point.beta - point.effects.mean[group]
+        rows = WeightedData(X, y, w, np.full(len(w), NO_ROW), offset=offset, group=group[:, None])
         return rows.take(w > 0.0)
+
+    @property
+    def single(self) -> IntArray:
+        """Groups of one pseudo-row."""
+        merged = self.merged.copy()
+        merged[self.mixed[:, 0].astype(np.int64)] = False
+        return np.flatnonzero(merged)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of pseudo-rows, successes and failures of one counted once."""
+        return len(self.single) + len(self.mixed)
 
 
 def _condensed(point: MarginalPoint, link: Likelihood, small: int) -> _Groups:
@@ -200,7 +222,13 @@ def _condensed(point: MarginalPoint, link: Likelihood, small: int) -> _Groups:
     with np.errstate(invalid="ignore"):
         shape = np.sqrt((found.share * gap**2).sum(axis=1))[:-1]
     few = own[:-1, ROWS] <= small
-    return _Groups(rows, ~few & (shape < SHAPE), few, shape)
+    mixed = [np.empty((0, 4))]
+    for g in np.flatnonzero(~few & ~(shape < SHAPE)):
+        several_rows, miss = several(point.sums.values[g], moves[g], found.share[g], link)
+        if miss < SHAPE and len(several_rows) < own[g, ROWS]:
+            shape[g] = miss
+            mixed.append(np.column_stack([np.full(len(several_rows), g), several_rows]))
+    return _Groups(rows, np.concatenate(mixed), ~few & (shape < SHAPE), few, shape)
 
 
 def _rows_of(opened: Opened, kept: np.ndarray) -> WeightedData | None:
@@ -216,8 +244,7 @@ def _rows_of(opened: Opened, kept: np.ndarray) -> WeightedData | None:
     if not parts:
         return None
     rows = stack(parts)
-    offset = np.zeros(len(rows)) if rows.offset is None else rows.offset
-    return WeightedData(rows.X, rows.y, rows.weights, rows.index, offset=offset, group=rows.group)
+    return replace(rows, offset=np.zeros(len(rows)) if rows.offset is None else rows.offset)
 
 
 def _mended(

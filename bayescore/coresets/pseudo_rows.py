@@ -13,6 +13,7 @@ three, score and curvature are met, and the third derivative as nearly as a >= 0
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import nnls
 
 from bayescore.compiled import jit
 from bayescore.data.passes.tiles import TILE
@@ -20,6 +21,7 @@ from bayescore.models.quadrature import NODES, EffectMoments, effect_moments
 from bayescore.types import FloatArray, Likelihood
 
 _REACH, _STEP = 14.0, 0.25  # of the grid of o: beyond, successes or failures are one in a million
+_FLAT = 1e-6  # of the largest, sd over the nodes below which a row says nothing
 _MENDINGS = 4  # of the targets, until the effect's mean and variance are right
 
 
@@ -140,3 +142,31 @@ def for_effects(
             change = np.stack([(found.mean - own.mean) / found.variance, 1.0 / found.variance - 1.0 / own.variance], 1)
         aims[:, :2] += np.where(np.isfinite(change), change, 0.0)
     return pseudo_rows(aims, moves, found.share, link), moves
+
+
+def several(values: FloatArray, moves: FloatArray, share: FloatArray, link: Likelihood) -> tuple[FloatArray, float]:
+    """Return a few pseudo-rows whose log-likelihood over the nodes is `values`, shape (K,), up to a constant.
+
+    For groups of one label, say, which no single pseudo-row tells the shape of: non-negative least squares over labels
+    and a grid of o, weighted by the nodes' probabilities.
+
+    Returns
+    -------
+    rows : array, shape (r, 3)
+        o, label and weight of each.
+    miss : float
+        Sd over the nodes of what they leave.
+    """
+    grid = np.arange(-_REACH, _REACH + 0.5 * _STEP, _STEP)
+    eta = np.concatenate([grid, grid])
+    labels = np.repeat([1.0, -1.0], len(grid))
+    columns = link.log_p(labels * (eta + moves[:, None]))
+    centered = columns - share @ columns
+    size = np.sqrt(share @ centered**2)
+    told = size > _FLAT * size.max()
+    root = np.sqrt(share)[:, None]
+    weights, _ = nnls(root * centered[:, told] / size[told], root[:, 0] * (values - share @ values), maxiter=2000)
+    weights = weights / size[told]
+    left = values - share @ values - centered[:, told] @ weights
+    rows = np.stack([eta[told], labels[told], weights], axis=1)[weights > 0.0]
+    return rows, float(np.sqrt(share @ left**2))

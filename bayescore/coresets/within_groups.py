@@ -18,7 +18,7 @@ from bayescore.data.opened import Opened
 from bayescore.models.group_terms import add_within
 from bayescore.models.marginal import MarginalPoint, Nodes, local_codes
 from bayescore.models.quadrature import NODES
-from bayescore.types import FloatArray, Likelihood, WeightedData
+from bayescore.types import NO_GROUP, NO_ROW, FloatArray, Likelihood, WeightedData
 
 _NOTHING = 1e-9  # curvature of a direction, relative to the posterior's, in which rows do not differ within groups
 _SKEW = 0.81  # the largest tau^2 D: a probability of 0.95
@@ -104,7 +104,12 @@ class Directions:
         y = np.repeat(np.array([1, -1], dtype=np.int8), r)
         w = np.concatenate([found.successes, found.failures])
         rows = WeightedData(
-            np.vstack([X, X]), y, w, np.full(2 * r, -1), offset=np.tile(offset, 2), group=np.full((2 * r, 1), -1)
+            np.vstack([X, X]),
+            y,
+            w,
+            np.full(2 * r, NO_ROW),
+            offset=np.tile(offset, 2),
+            group=np.full((2 * r, 1), NO_GROUP),
         )
         return rows.take(w > 0.0)
 

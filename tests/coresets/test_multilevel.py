@@ -1,0 +1,206 @@
+"""Multilevel coresets: the marginal posterior of all rows, from a pseudo-row a group; with a negative control."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import special
+
+import bayescore as bc
+from bayescore.coresets.multilevel import Multilevel
+from bayescore.coresets.pseudo_rows import log_p_of, pseudo_rows
+from bayescore.coresets.within_groups import directions_of
+from bayescore.data.opened import Opened
+from bayescore.models.collapsed import collapsed_density, nodes_at
+from bayescore.models.collapsed_target import CollapsedTarget
+from bayescore.models.group_terms import INFORMATION, SLOPE, THIRD
+from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.marginal import Nodes, at_point, look_at_rows
+from bayescore.models.quadrature import NODES
+from bayescore.types import WeightedData, stack
+from bayescore.validation import DataError
+from tests.models.grouped_rows import PRIORS, grouped
+
+LINKS = ("logistic", "probit")
+
+
+def frame(rows):
+    columns = {f"x{d}": rows.X[:, d] for d in range(1, rows.n_features)}
+    return pd.DataFrame(columns).assign(county=[f"c{code:04d}" for code in rows.group[:, 0]], y=rows.y)
+
+
+def build(rows, link="logistic", **options):
+    told = {"method": "multilevel", "intercept": True, "random_state": 0, "progressbar": False, **options}
+    return bc.build_coreset(frame(rows), label="y", groups="county", likelihood=link, **told)
+
+
+def densities(target, theta):
+    gradient, arguments = np.empty(theta.shape[1]), target.arguments()
+    return np.array([collapsed_density(each, gradient, arguments) for each in theta])
+
+
+def errors(rows, core, link, n_groups, n_draws=400):
+    """Return errors of means (in sds), sds, and of effects' means (in sds) of a coreset, by importance weights."""
+    link = check_likelihood(link)
+    full, own = (CollapsedTarget.of(each, link, PRIORS, n_groups) for each in (rows, core))
+    L = full.factor
+    noise = np.random.default_rng(1).standard_normal((n_draws // 2, len(L)))
+    noise = np.vstack([noise, -noise])
+    theta = full.point.theta + noise @ L.T
+    base = -0.5 * (noise**2).sum(axis=1)
+    figures = []
+    for target in (full, own):
+        w = special.softmax(densities(target, theta) - base)
+        center, scale, terms = nodes_at(theta, target.arguments())
+        share = special.softmax(terms[:, :-1], axis=2)
+        b = (share * (center[:, :-1, None] + scale[:, :-1, None] * NODES)).sum(axis=2)
+        spread = np.sqrt(w @ (scale[:, :-1] ** 2 + (b - w @ b) ** 2))
+        mean = w @ theta
+        figures.append((mean, np.sqrt(w @ (theta - mean) ** 2), w @ b, spread, 1.0 / (w @ w)))
+    (mean, sd, b, spread, size), (mean_, sd_, b_, _, _) = figures
+    assert size > 0.5 * n_draws
+    return np.abs(mean_ - mean) / sd, np.abs(sd_ / sd - 1.0), np.abs(b_ - b) / spread
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize(
+    ("n", "n_groups", "intercept", "sigma"), [(6000, 60, 0.0, 1.0), (4000, 400, -1.5, 0.7), (8000, 30, -3.0, 1.5)]
+)
+def test_the_marginal_posterior_is_that_of_all_rows(link, n, n_groups, intercept, sigma):
+    """Against all rows, weights on the same points, so that noise cancels: means 0.05 sd, sds 4%, effects 0.02 sd."""
+    rows, _ = grouped(n, n_groups, link, intercept=intercept, sigma=sigma)
+    core = build(rows, link)
+    mean, sd, effects = errors(rows, core, link, n_groups)
+    assert mean.max() < 0.05
+    assert sd.max() < 0.04
+    assert np.quantile(effects, 0.99) < 0.02
+    facts = core.params
+    assert facts["merged_groups"] + facts["kept_small"] + facts["kept_shape"] == n_groups
+    assert facts["pseudo_rows"] >= facts["merged_groups"] + 2  # the intercept does not vary within groups
+    assert facts["pseudo_rows"] < 4 * n_groups
+    assert len(core) <= 2 * facts["pseudo_rows"] + facts["kept_rows"]
+    assert facts["mode_error"] < 0.01
+    assert ((core.index == -1) | (core.index >= 0)).all()
+    assert (core.index[core.group[:, 0] == -1] == -1).all()
+
+
+@pytest.mark.statistical
+def test_without_averages_over_the_effects_it_is_far_off():
+    """The negative control: sums at the joint mode of coefficients and effects, as if these were known."""
+    n_groups, link = 400, check_likelihood("logistic")
+    rows, _ = grouped(4000, n_groups, sigma=1.0)
+    look, beta, log_sigma, b = look_at_rows(rows, link, n_groups), np.zeros(3), 0.0, np.zeros(n_groups + 1)
+    for _ in range(12):  # Newton's method on beta and effects together, sigma known
+        point = at_point(look, beta, log_sigma, Nodes.normal(b, np.zeros(n_groups + 1)), PRIORS)
+        H, g = point.terms.precision[:-1, :-1], point.terms.gradient[:-1]
+        step = np.linalg.solve(H, g)
+        shrunk = point.effects.variance[:-1] * point.sums.own[:-1, INFORMATION]
+        b, beta = np.append(point.effects.mean[:-1] - shrunk * (point.sums.middle[:-1] @ step), 0.0), beta + step
+    point = at_point(look, beta, log_sigma, Nodes.normal(b, np.zeros(n_groups + 1)), PRIORS)
+    found = pseudo_rows(
+        point.sums.own[:-1, [SLOPE, INFORMATION, THIRD]], np.zeros((n_groups, 1)), np.ones((n_groups, 1)), link
+    )
+    X, codes = point.sums.middle[:-1], np.arange(n_groups)
+    offset = found.eta - X @ beta - b[:-1]
+    own = [
+        WeightedData(X, np.full(n_groups, sign), w, codes, offset=offset, group=codes[:, None])
+        for sign, w in ((np.int8(1), found.successes), (np.int8(-1), found.failures))
+    ]
+    within = directions_of(
+        Opened(build_source(rows)), point, link, np.ones(n_groups + 1), np.linalg.cholesky(np.linalg.inv(H))
+    )
+    fine = np.isfinite(found.eta)
+    core = stack([each.take(fine & (each.weights > 0)) for each in own] + [within.rows(beta, within.score, link)])
+    mean, _, _ = errors(rows, core, "logistic", n_groups)
+    assert mean.max() > 0.2
+    assert errors(rows, build(rows), "logistic", n_groups)[0].max() < 0.05
+
+
+def build_source(rows):
+    return bc.full_data(frame(rows), label="y", groups="county", intercept=True, progressbar=False).as_source()
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_pseudo_rows_have_the_derivatives_that_they_are_asked_for(link):
+    """Those of rows, averaged over nodes; where one label only is met, score and curvature."""
+    rng, link = np.random.default_rng(2), check_likelihood(link)
+    eta, y = rng.normal(-1.0, 1.0, (50, 12)), rng.choice([-1.0, 1.0], (50, 12), p=[0.7, 0.3])
+    y[0] = -1.0
+    moves, share = np.tile(0.4 * NODES, (50, 1)), rng.dirichlet(np.ones(9), 50)
+    at = y[..., None] * (eta[..., None] + moves[:, None])
+    wanted = [(y[..., None] * link.score(at)), link.curvature(at), y[..., None] * link.third(at)]
+    targets = np.stack([(share * each.sum(axis=1)).sum(axis=1) for each in wanted], axis=1)
+    found = pseudo_rows(targets, moves, share, link)
+    assert np.isfinite(found.eta).all()
+    assert (found.successes >= 0.0).all()
+    assert (found.failures >= 0.0).all()
+    at = found.eta[:, None] + moves
+    plus, minus = found.successes[:, None], found.failures[:, None]
+    got = [
+        plus * link.score(at) - minus * link.score(-at),
+        plus * link.curvature(at) + minus * link.curvature(-at),
+        plus * link.third(at) - minus * link.third(-at),
+    ]
+    got = np.stack([(share * each).sum(axis=1) for each in got], axis=1)
+    np.testing.assert_allclose(got[:, :2], targets[:, :2], atol=1e-8)
+    assert np.mean(np.abs(got[:, 2] - targets[:, 2]) < 1e-6) > 0.9
+    assert np.isfinite(log_p_of(found, moves, link)).all()
+
+
+def test_the_bits_do_not_depend_on_source_cuts_or_threads(tmp_path):
+    rows, _ = grouped(3000, 50)
+    table = frame(rows)
+    table.to_parquet(tmp_path / "rows.parquet", row_group_size=700)
+    told = {"label": "y", "groups": "county", "method": "multilevel", "intercept": True, "progressbar": False}
+    first = bc.build_coreset(table, **told)
+    second = bc.build_coreset(tmp_path / "rows.parquet", **told)
+    assert first.rows_digest == second.rows_digest
+    assert first.params == second.params
+    path = tmp_path / "core.parquet"
+    first.to_parquet(path)
+    again = bc.read_coreset(path)
+    assert again.rows_digest == first.rows_digest
+    assert again.params == first.params
+
+
+def test_auto_takes_it_for_rows_with_groups_unless_few_are_distinct():
+    rows, _ = grouped(3000, 50)
+    assert build(rows, method="auto").method == "multilevel"
+    discrete = frame(rows).assign(x1=1.0, x2=0.0)
+    core = bc.build_coreset(discrete, label="y", groups="county", random_state=0, progressbar=False)
+    assert core.method == "aggregate"
+
+
+def test_groups_of_few_rows_keep_them():
+    rng = np.random.default_rng(0)
+    n = 600
+    rows = WeightedData(
+        np.column_stack([np.ones(n), rng.normal(size=n)]),
+        np.where(rng.random(n) < 0.5, 1, -1).astype(np.int8),
+        np.ones(n),
+        np.arange(n),
+        group=(np.arange(n) // 2)[:, None],
+    )
+    with pytest.warns(UserWarning, match="600 of 600 rows are kept"):
+        core = build(rows)
+    assert core.params["kept_small"] == 300
+    assert core.params["merged_groups"] == 0
+    assert (core.index >= 0).sum() == n
+
+
+def test_bad_input_is_refused_before_work():
+    rows, _ = grouped(500, 10)
+    table = frame(rows)
+    told = {"label": "y", "method": "multilevel", "progressbar": False}
+    with pytest.raises(DataError, match="needs groups"):
+        bc.build_coreset(table.drop(columns="county"), **told)
+    with pytest.raises(DataError, match=r"condenses one grouping factor.*\(1 \| g\)"):
+        bc.build_coreset(table.assign(town=table.county.str[-1:]), groups=["county", "town"], **told)
+    with pytest.raises(DataError, match="one level only"):
+        bc.build_coreset(table.assign(county="same"), groups="county", **told)
+    with pytest.raises(ValueError, match="takes no size"):
+        bc.build_coreset(table, groups="county", size=10, **told)
+    with pytest.raises(TypeError, match="group_prior=3"):
+        Multilevel(group_prior=3)
+    with pytest.raises(ValueError, match="no density in closed form"):
+        Multilevel(prior=bc.Horseshoe())

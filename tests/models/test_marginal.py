@@ -1,0 +1,101 @@
+"""The marginal posterior of rows in groups: values, gradients, mode and effects against brute force."""
+
+import numpy as np
+import pytest
+from scipy import optimize
+
+from bayescore.models.collapsed import CollapsedArguments, collapsed_density
+from bayescore.models.collapsed_target import CollapsedTarget
+from bayescore.models.group_priors import HalfNormal, HalfStudentT, check_group_prior, log_sigma_terms
+from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.marginal import look_at_rows, marginal_mode
+from bayescore.models.posterior import prior_part
+from bayescore.models.quadrature import normal_nodes
+from tests.models.grouped_rows import PRIORS, brute_force, grouped
+
+LINKS = ("logistic", "probit")
+
+
+def prior(theta):
+    return prior_part(theta[:-1], PRIORS[0]).value + log_sigma_terms(theta[-1], *PRIORS[1].table)[0]
+
+
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize(("n", "n_groups", "intercept", "sigma"), [(3000, 40, -0.5, 1.0), (1500, 200, -2.5, 0.5)])
+def test_value_and_gradient_are_those_of_brute_force(link, n, n_groups, intercept, sigma):
+    """Nine nodes: differences of values to 0.01 nats, gradients to 0.03 sds; also far from the mode."""
+    rows, _ = grouped(n, n_groups, link, intercept=intercept, sigma=sigma)
+    target = CollapsedTarget.of(rows, check_likelihood(link), PRIORS, n_groups)
+    arguments, L = target.arguments(), target.factor
+    rng, gap = np.random.default_rng(1), []
+    for _ in range(6):
+        theta = target.point.theta + 1.5 * L @ rng.standard_normal(len(L))
+        gradient = np.empty(len(theta))
+        value = collapsed_density(theta, gradient, arguments)
+        gap.append(value - prior(theta) - brute_force(rows, link, theta[:-1], theta[-1], n_groups)[0])
+        fine = CollapsedArguments(*[*arguments[:6], *normal_nodes(61), *arguments[8:]])
+        exact = np.empty(len(theta))
+        collapsed_density(theta, exact, fine)
+        assert np.abs(L.T @ (gradient - exact)).max() < 0.03
+    assert np.abs(gap).max() < 0.03
+    assert np.ptp(gap) < 0.02
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_the_mode_is_that_of_a_general_optimiser_and_effects_those_of_brute_force(link):
+    n_groups = 40
+    rows, _ = grouped(2000, n_groups, link)
+    look, passes = look_at_rows(rows, check_likelihood(link), n_groups), []
+
+    def counted(beta, nodes):
+        passes.append(1)
+        return look(beta, nodes)
+
+    point = marginal_mode(counted, np.zeros(3), -0.7, PRIORS, n_groups, tolerance=1e-4)
+    assert len(passes) <= 10
+    target = CollapsedTarget.of(rows, check_likelihood(link), PRIORS, n_groups)
+
+    def minus(theta):
+        gradient = np.empty(len(theta))
+        value = collapsed_density(theta, gradient, target.arguments())
+        return -value, -gradient
+
+    found = optimize.minimize(minus, point.theta + 0.3, jac=True, method="BFGS").x
+    sd = np.sqrt(np.diagonal(target.factor @ target.factor.T))
+    assert np.abs((found - point.theta) / sd).max() < 0.01
+    _, mean, spread = brute_force(rows, link, point.beta, point.log_sigma, n_groups)
+    assert np.abs((point.effects.mean[:-1] - mean) / spread).max() < 1e-3
+    assert np.abs(np.sqrt(point.effects.variance[:-1]) / spread - 1.0).max() < 3e-3
+
+
+def test_the_hessian_is_that_of_finite_differences():
+    rows, _ = grouped(3000, 60)
+    target = CollapsedTarget.of(rows, check_likelihood("logistic"), PRIORS, 60)
+    theta, L, arguments = target.point.theta, target.factor, target.arguments()
+    hessian = np.empty((4, 4))
+    for i in range(4):
+        move, up, down = np.eye(4)[i] * 1e-4, np.empty(4), np.empty(4)
+        collapsed_density(theta + move, up, arguments)
+        collapsed_density(theta - move, down, arguments)
+        hessian[i] = (down - up) / 2e-4
+    assert np.abs(L.T @ hessian @ L - np.eye(4)).max() < 0.05
+
+
+@pytest.mark.parametrize("given", [HalfStudentT(3.0, 2.5), HalfNormal(0.7)])
+def test_group_priors_are_densities_of_log_sigma(given):
+    grid = np.linspace(-15.0, 12.0, 20001)
+    density = np.exp([log_sigma_terms(x, *given.table)[0] for x in grid])
+    assert np.trapezoid(density, grid) == pytest.approx(1.0, abs=1e-5)
+    value, slope, curvature = log_sigma_terms(0.3, *given.table)
+    up, down = (log_sigma_terms(0.3 + h, *given.table) for h in (1e-5, -1e-5))
+    assert slope == pytest.approx((up[0] - down[0]) / 2e-5, rel=1e-6)
+    assert -curvature == pytest.approx((up[1] - down[1]) / 2e-5, rel=1e-6)
+    assert np.isfinite(value)
+
+
+def test_group_priors_are_checked():
+    assert check_group_prior(None) == HalfStudentT(3.0, 2.5)
+    with pytest.raises(TypeError, match="group_prior=2"):
+        check_group_prior(2)
+    with pytest.raises(ValueError, match="sigma"):
+        HalfNormal(-1.0)
