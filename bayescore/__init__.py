@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from bayescore.estimators import CoresetLogisticRegression, CoresetProbitRegression
     from bayescore.models.graph import logistic_model, probit_model, weighted_potential
     from bayescore.models.group_priors import HalfNormal, HalfStudentT
+    from bayescore.models.multilevel_graph import multilevel_model
     from bayescore.models.newton import find_map, find_mle
     from bayescore.models.priors import (
         Cauchy,
@@ -103,6 +104,7 @@ _HOMES = {
     "log_evidence": "diagnostics.evidence",
     "log_likelihood": "samplers.predict",
     "logistic_model": "models.graph",
+    "multilevel_model": "models.multilevel_graph",
     "loo": "diagnostics.loo",
     "loo_compare": "diagnostics.loo_compare",
     "mmd": "diagnostics",
@@ -155,6 +157,7 @@ __all__ = [
     "loo",
     "loo_compare",
     "mmd",
+    "multilevel_model",
     "odds_ratios",
     "posterior_predictive",
     "poststratify",

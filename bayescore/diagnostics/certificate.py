@@ -30,9 +30,9 @@ from bayescore.diagnostics.corrected import corrected_idata
 from bayescore.diagnostics.elpd import Elpd, elpd_loo
 from bayescore.diagnostics.family import risk
 from bayescore.diagnostics.full_pass import full_rows
+from bayescore.diagnostics.group_certificate import certify_groups
 from bayescore.diagnostics.health import unfit
 from bayescore.diagnostics.judgement import find, verdict
-from bayescore.diagnostics.multilevel import certify_groups
 from bayescore.diagnostics.origin import Origin, miss, origin_of
 from bayescore.diagnostics.report import write_certificate
 from bayescore.diagnostics.results import CertificateData, Level
@@ -111,7 +111,7 @@ def certify(
     Returns
     -------
     Certificate
-        Of a coreset with groups a `MultilevelCertificate`, see `diagnostics.multilevel`.
+        Of a coreset with groups a `MultilevelCertificate`, see `diagnostics.group_certificate`.
 
     Raises
     ------

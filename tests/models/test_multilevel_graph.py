@@ -1,0 +1,63 @@
+"""The PyMC model of rows with groups: its density is the model's, and NUTS' draws are those of `sample`."""
+
+import numpy as np
+import pandas as pd
+import pymc as pm
+import pytest
+from scipy import stats
+
+import bayescore as bc
+from bayescore.diagnostics.draws import ess, mcse_mean
+from bayescore.models.likelihoods import check_likelihood
+from bayescore.validation import DataError
+from tests.models.grouped_rows import grouped
+
+
+@pytest.fixture(scope="module")
+def core():
+    rows, _ = grouped(2000, 30)
+    frame = pd.DataFrame(rows.X[:, 1:], columns=["a", "b"]).assign(county=rows.group[:, 0], y=rows.y)
+    told = {"label": "y", "groups": "county", "intercept": True, "random_state": 0, "progressbar": False}
+    return bc.build_coreset(frame, method="multilevel", **told)
+
+
+@pytest.mark.parametrize("group_prior", [bc.HalfStudentT(3.0, 2.5), bc.HalfNormal(0.8)])
+def test_the_density_is_the_models(core, group_prior):
+    """Log densities at two points differ by as much as those of (beta, sigma, u) written down."""
+    model = bc.multilevel_model(core, prior=bc.Normal(0.0, 2.0), group_prior=group_prior)
+    effects = model.compile_fn(model.replace_rvs_by_values([model["u"]])[0], inputs=model.value_vars)
+    rng, gaps = np.random.default_rng(0), []
+    for _ in range(2):
+        point = {"beta": rng.normal(size=3), "sigma_log__": rng.normal() * 0.3, "u_standardised": rng.normal(size=30)}
+        sigma, u = np.exp(point["sigma_log__"]), effects(point)
+        slope = effects({**point, "u_standardised": point["u_standardised"] + 1.0}) - u  # du / dz
+        eta = core.X @ point["beta"] + core.offset + np.append(u, 0.0)[core.group[:, 0]]
+        own = core.weights @ check_likelihood("logistic").log_p(core.y * eta)
+        own += stats.norm.logpdf(point["beta"], 0.0, 2.0).sum() + stats.norm.logpdf(u, 0.0, sigma).sum()
+        half = stats.t(3.0, scale=2.5) if isinstance(group_prior, bc.HalfStudentT) else stats.norm(scale=0.8)
+        own += half.logpdf(sigma) + point["sigma_log__"] + np.log(slope).sum()
+        gaps.append(float(model.compile_logp()(point)) - own)
+    assert gaps[0] == pytest.approx(gaps[1], abs=1e-6)
+
+
+@pytest.mark.statistical
+def test_nuts_draws_what_sample_draws(core):
+    """Means within 4.5 standard errors (33 figures: false alarms 2e-4); no ridge: half the draws are effective."""
+    with bc.multilevel_model(core):
+        nuts = pm.sample(500, tune=500, chains=2, cores=1, random_seed=1, progressbar=False)
+    own = bc.sample(core, random_seed=2, progressbar=False)
+    for name in ("beta", "u"):
+        a, b = nuts.posterior[name].values, own.posterior[name].values
+        assert ess(a, "bulk").min() > 500
+        gap = (a.mean(axis=(0, 1)) - b.mean(axis=(0, 1))) / np.hypot(mcse_mean(a), mcse_mean(b))
+        assert np.abs(gap).max() < 4.5
+    assert list(nuts.posterior["group"].values) == list(core.groups[0].levels)
+
+
+def test_rows_without_groups_are_refused(core):
+    rows, _ = grouped(200, 5)
+    flat = bc.full_data(rows.X, rows.y, progressbar=False)
+    with pytest.raises(DataError, match=r"\(1 \| g\), and core has none"):
+        bc.multilevel_model(flat)
+    with pytest.raises(DataError, match="Horseshoe is not for models with groups"):
+        bc.multilevel_model(core, prior=bc.Horseshoe())
