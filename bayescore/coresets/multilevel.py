@@ -87,6 +87,7 @@ class Multilevel(Method):
 
     name: ClassVar[str] = "multilevel"
     takes_size: ClassVar[bool] = False
+    knows_groups: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.prior is not None and check_prior(self.prior).family in (None, SPIKE_AND_SLAB):

@@ -41,6 +41,7 @@ from bayescore.models.given_priors import prior_from_dict
 from bayescore.models.group_priors import group_prior_from_dict
 from bayescore.models.group_values import values_at
 from bayescore.models.quadrature import LOG_WEIGHTS, NODES, log_terms
+from bayescore.samplers.collapsed import intraclass_correlation
 from bayescore.samplers.inference_data import Posterior, draws_digest
 from bayescore.types import FloatArray, IntArray, Likelihood
 
@@ -252,6 +253,8 @@ def _corrected(idata: Any, posterior: Posterior, found: _Weighed, draws: FloatAr
     beta = np.ascontiguousarray(draws[..., :-1])
     values = {"beta": beta, "sigma": np.exp(draws[..., -1]), "u": u.reshape(*shape, -1)}
     dims = {"beta": ["feature"], "u": ["group"]}
+    if "icc" in source:
+        values["icc"] = intraclass_correlation(values["sigma"], posterior.likelihood.name)
     if (design := posterior.design) is not None:
         values["coef"], dims["coef"] = np.array(design.raw_coefficients(beta)), ["feature"]
     coords = {name: list(source[name].values) for name in ("feature", "group")}

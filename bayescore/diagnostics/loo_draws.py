@@ -8,6 +8,7 @@ import numpy as np
 from bayescore.data.coreset import Coreset, check_same_design
 from bayescore.diagnostics.full_weights import FullWeights, full_weights
 from bayescore.models.posterior import log_likelihoods
+from bayescore.samplers.group_predict import check_no_groups
 from bayescore.samplers.inference_data import read_posterior
 from bayescore.types import FloatArray, Likelihood
 from bayescore.validation import DataError
@@ -54,6 +55,7 @@ def loo_draws(name: str, idata: Any, core: Coreset, max_draws: int) -> LooDraws:
     if not isinstance(core, Coreset):
         raise TypeError(f"{name}: a {type(core).__name__} stands for the coreset; give (posterior, coreset)")
     posterior = read_posterior(idata, name)
+    check_no_groups(posterior, "this comparison")
     check_same_design(core, posterior.features, posterior.design, f"the coreset of {name}")
     if posterior.story and posterior.story["rows"] != core.rows_digest:
         raise DataError(f"{name}: the draws are of another coreset's posterior; give the one that was sampled")

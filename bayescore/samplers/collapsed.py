@@ -34,6 +34,19 @@ MAX_EFFECTS_BYTES = 4 << 30
 """Bytes of the draws of all effects, 8 for each group and draw, above which they are refused before work starts."""
 
 
+LATENT_VARIANCE = {"logistic": math.pi**2 / 3.0, "probit": 1.0}
+"""Variance of a label's latent variable given its linear predictor, in units of the latter."""
+
+
+def intraclass_correlation(sigma: FloatArray, link: str) -> FloatArray:
+    r"""Return sigma^2 / (sigma^2 + latent variance): the correlation of latent variables within a group.
+
+    Reference: Goldstein, Browne and Rasbash (2002), Partitioning variation in multilevel models, Understanding
+    Statistics 1.
+    """
+    return np.asarray(sigma**2 / (sigma**2 + LATENT_VARIANCE[link]))
+
+
 @jit
 def _advance(
     normals: FloatArray,
@@ -120,7 +133,7 @@ class Collapsed(Sampler):
     """The declaration of the collapsed sampler."""
 
     def draw(self, request: Request) -> Any:
-        """Return draws of beta, sigma (the sd of the effects) and u (the effects, dims "group")."""
+        """Return draws of beta, sigma (the sd of the effects), u (the effects, dims "group") and icc."""
         from bayescore.compat import inference_data  # ArviZ is slow to import, and builders do without it
 
         name, levels = check_groups(request.data)
@@ -159,6 +172,8 @@ class Collapsed(Sampler):
             "step_size": np.repeat(np.exp(drawn.tuning)[:, None], request.draws, axis=1),
         }
         posterior = {"beta": drawn.theta[..., :-1], "sigma": np.exp(drawn.theta[..., -1]), "u": u}
+        if link.name in LATENT_VARIANCE:
+            posterior["icc"] = intraclass_correlation(posterior["sigma"], link.name)
         idata = inference_data(
             {"posterior": posterior, "sample_stats": stats},
             coords={"feature": list(feature_names(request.data)), "group": list(levels)},

@@ -26,6 +26,7 @@ from bayescore.data.coreset import check_same_design
 from bayescore.data.formulas.design import FormulaDesign, formula_of, levels_of
 from bayescore.data.passes.threads import available_cores, one_blas_thread
 from bayescore.data.sources.tables import feature_matrix
+from bayescore.samplers.group_predict import check_no_groups
 from bayescore.samplers.inference_data import Posterior, read_posterior
 from bayescore.samplers.predict import offset_of, positive_rows
 from bayescore.types import NO_ROW, Design, FloatArray, IntArray, Likelihood, WeightedData
@@ -138,6 +139,7 @@ def average_predictions(
         raise ValueError(f"by={by!r} and variables={variables!r}: give one of them, the name of a column")
     name = str(by if variables is None else variables)
     posterior = read_posterior(idata, "idata", min_draws=1)
+    check_no_groups(posterior, "average_predictions")
     link, design = posterior.likelihood, posterior.design
     if design is None:
         raise DataError("idata does not tell the columns of its data; give what sample returned for a coreset")

@@ -74,9 +74,9 @@ class Posterior:
     def offset(self) -> str | None:
         """What the offset of the rows that it was drawn from is called; None if they had none."""
         design = self.design
-        if design is None:
-            return "offset" if self.has_offset else None
-        return design.offset
+        if design is not None:
+            return design.offset  # pseudo-rows have offsets whatever the data have
+        return "offset" if self.has_offset else None
 
     @property
     def likelihood(self) -> Likelihood:

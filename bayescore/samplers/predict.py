@@ -25,6 +25,7 @@ from bayescore.data.sources.sparse import finite_csr
 from bayescore.data.sources.tables import as_floats, as_table, check_numeric, feature_matrix, is_table
 from bayescore.models.elementary import exp_minus
 from bayescore.models.posterior import log_likelihood_tiles
+from bayescore.samplers.group_predict import check_no_groups, group_codes, group_probabilities, has_groups
 from bayescore.samplers.inference_data import Posterior, read_posterior
 from bayescore.types import FloatArray, Likelihood, WeightedData
 from bayescore.validation import DataError, check_offset, check_positive
@@ -40,6 +41,7 @@ def predict_proba(
     X: Any,
     *,
     offset: ArrayLike | str | None = None,
+    groups: ArrayLike | str | None = None,
     ci_prob: float | None = None,
     var_name: str = "beta",
 ) -> pd.DataFrame:
@@ -60,6 +62,9 @@ def predict_proba(
     offset : array, shape (n,), or str, optional
         Offsets o of the rows, or their column in X, where the posterior's rows had some; by default the column of the
         name that theirs had.
+    groups : array, shape (n,), or str, optional
+        Group of each row, or their column in X, where the posterior's rows had groups; by default the column of the
+        name that theirs had. The probability of a group that it does not know is averaged over N(0, sigma^2).
     ci_prob : float, optional
         Probability of the equal-tailed interval; without it there is none.
     var_name : str
@@ -84,7 +89,20 @@ def predict_proba(
         function = partial(_intervals, tail=0.5 * (1.0 - check_positive(ci_prob, "ci_prob", below=1.0)))
         columns += ["lower", "upper"]
     index = X.index if isinstance(X, pd.DataFrame) else None
+    if has_groups(posterior):
+        found = _of_groups(idata, posterior, X, offset, groups, ci_prob)
+        return pd.DataFrame(found, columns=columns, index=index)
+    if groups is not None:
+        raise DataError("groups is given, but the rows that idata was drawn from had none; leave it out")
     return pd.DataFrame(_of_rows(posterior, X, function, offset), columns=columns, index=index)
+
+
+def _of_groups(idata: Any, posterior: Posterior, X: Any, offset: Any, groups: Any, ci_prob: float | None) -> FloatArray:
+    """Return mean and interval of p of rows in groups."""
+    rows = _design_rows(posterior, finite_csr(X, "X").toarray() if issparse(X) else X)
+    codes = group_codes(idata, posterior, X, len(rows), groups)
+    own = offset_of(posterior, X, len(rows), offset)
+    return group_probabilities(idata, posterior, rows, own, codes, None if ci_prob is None else 0.5 * (1.0 - ci_prob))
 
 
 def log_predictive(idata: Any, X: Any) -> FloatArray:
@@ -109,6 +127,7 @@ def log_predictive(idata: Any, X: Any) -> FloatArray:
 
 def _of_rows(posterior: Posterior, X: Any, function: Callable[..., FloatArray], offset: Any) -> FloatArray:
     """Return function(draws, link, rows) of the rows, shape (n, ...), in blocks on all cores."""
+    check_no_groups(posterior, "this")
     if issparse(X):
         csr = finite_csr(X, "X")
         own = offset_of(posterior, X, csr.shape[0], offset)
@@ -116,17 +135,21 @@ def _of_rows(posterior: Posterior, X: Any, function: Callable[..., FloatArray], 
         return np.concatenate(
             [_of_rows(posterior, csr[part].toarray(), function, None if own is None else own[part]) for part in slices]
         )
-    design = posterior.design
-    if design is None:
-        rows = feature_matrix(X, posterior.features)
-    else:
-        rows = design.transform(feature_matrix(X, design.raw_names, levels_of(design)))
+    rows = _design_rows(posterior, X)
     positive = positive_rows(rows, offset_of(posterior, X, len(rows), offset))
     piece = partial(function, posterior.flat, posterior.likelihood)
     with one_blas_thread(), ThreadPoolExecutor(available_cores(), "predict") as threads:
         cuts = (slice(start, start + _ROWS) for start in range(0, len(rows), _ROWS))
         parts = list(threads.map(piece, map(positive.take, cuts)))
     return np.concatenate(parts)
+
+
+def _design_rows(posterior: Posterior, X: Any) -> FloatArray:
+    """Return rows of the design matrix, shape (n, D)."""
+    design = posterior.design
+    if design is None:
+        return feature_matrix(X, posterior.features)
+    return design.transform(feature_matrix(X, design.raw_names, levels_of(design)))
 
 
 def positive_rows(X: FloatArray, offset: FloatArray | None) -> WeightedData:
@@ -234,6 +257,7 @@ def log_likelihood(idata: Any, data: WeightedData, *, var_name: str = "beta") ->
     >>> idata["log_likelihood"] = bc.log_likelihood(idata, rows).to_dataset()                     # doctest: +SKIP
     """
     posterior = read_posterior(idata, "idata", min_draws=1, var_name=var_name)
+    check_no_groups(posterior, "log_likelihood")
     check_same_design(data, posterior.features, posterior.design, "data")
     return xr.DataArray(
         posterior.likelihood.log_p(posterior.draws @ data.Z.T + (0.0 if data.offset is None else data.shift)),

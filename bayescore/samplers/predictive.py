@@ -14,6 +14,7 @@ import numpy as np
 import xarray as xr
 
 from bayescore.data.coreset import check_same_design
+from bayescore.samplers.group_predict import check_no_groups
 from bayescore.samplers.inference_data import made_here, read_posterior
 from bayescore.types import WeightedData
 from bayescore.validation import DataError, RandomState, check_integer, check_seed
@@ -70,6 +71,7 @@ def posterior_predictive(
     >>> az.plot_separation(check, y="y")                                                           # doctest: +SKIP
     """
     posterior = read_posterior(idata, "idata", min_draws=1, var_name=var_name)
+    check_no_groups(posterior, "posterior_predictive")
     check_same_design(data, posterior.features, posterior.design, "data")
     check_integer(max_draws, "max_draws", low=1)
     other = np.flatnonzero(data.weights != 1.0)

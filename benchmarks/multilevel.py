@@ -1,0 +1,162 @@
+"""Multilevel coresets beside all rows: random intercepts, both links, made sets and published ones.
+
+`multilevel`: 12 made sets (G groups of unlike sizes, a column that varies between groups too), `insteval` by lecturer
+and by student and `contraception` by district. Reference: the marginal posterior of all rows, effects integrated out by
+quadrature, by importance weights of 400 points around its mode; the coreset's by weights of the same points, so that
+most noise cancels. Largest errors of means of beta in posterior sds, of sds, of log sigma's mean in sds; of effects'
+means the 99% quantile over groups, in sds. `rows` are the weighted rows of the coreset, two for a pseudo-row; `pseudo`
+counts pseudo-rows, `kept` rows of the data; `bound` is G + 20 p. `share` is the effective share of the points.
+
+`multilevel_speed`: a million rows, 1,000 groups, ten columns: seconds to build, of 4 x 1000 draws and of the
+certificate, and the smallest effective sample size of beta, sigma and the effects.
+"""
+
+import time
+import warnings
+
+import numpy as np
+import pandas as pd
+from scipy import special
+
+import bayescore as bc
+from bayescore.diagnostics.draws import ess
+from bayescore.models.collapsed import collapsed_density, nodes_at
+from bayescore.models.collapsed_target import CollapsedTarget
+from bayescore.models.group_priors import HalfStudentT
+from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.priors import Normal
+from bayescore.models.quadrature import NODES
+from benchmarks.problems import SHARED
+from benchmarks.tables import publish
+
+POINTS = 400
+PRIORS = (Normal(0.0, 4.0), HalfStudentT(3.0, 2.5))
+# groups, median rows of one about, intercept, sd of the effects
+MADE = (
+    (50, 500, 0.0, 1.0), (50, 100, -2.0, 0.5), (200, 60, 0.0, 0.2), (200, 300, -4.0, 1.0), (500, 60, -0.5, 1.0),
+    (500, 60, -3.0, 2.0), (1000, 100, -1.0, 0.5), (1000, 20, 0.0, 1.0), (2000, 20, -1.5, 1.0), (2000, 5, -0.5, 0.7),
+    (5000, 10, -1.0, 1.0), (5000, 5, -2.5, 2.0),
+)  # fmt: skip
+INSTEVAL = "good ~ C(studage) + C(lectage) + C(service) + C(dept)"
+PUBLISHED = {
+    "insteval by lecturer": ("insteval", INSTEVAL, "d"),
+    "insteval by student": ("insteval", INSTEVAL, "s"),
+    "contraception by district": ("contraception", "use ~ C(livch) + age + I(age**2) + C(urban)", "district"),
+}
+
+
+def made(n_groups: int, median: int, intercept: float, sigma: float, link: str, p: int = 6) -> pd.DataFrame:
+    """Return rows in groups whose sizes are lognormal."""
+    rng = np.random.default_rng([n_groups, median])
+    sizes = np.maximum(1, np.round(median * rng.lognormal(0.0, 0.8, n_groups))).astype(int)
+    group = np.repeat(np.arange(n_groups), sizes)
+    X = rng.normal(size=(len(group), p - 1))
+    X[:, 0] += 0.5 * rng.normal(size=n_groups)[group]
+    eta = intercept + X @ np.linspace(-0.5, 0.5, p - 1) + sigma * rng.normal(size=n_groups)[group]
+    y = (rng.random(len(group)) < check_likelihood(link).probability(eta)).astype(int)
+    return pd.DataFrame(X, columns=[f"x{d}" for d in range(1, p)]).assign(g=group, y=y)
+
+
+def moments(rows: bc.Coreset, points: tuple[np.ndarray, np.ndarray] | None) -> tuple[dict, tuple]:
+    """Return figures of the marginal posterior of rows by weights of points, by default around its own mode."""
+    target = CollapsedTarget.of(rows, check_likelihood(rows.likelihood), PRIORS, len(rows.groups[0]))
+    if points is None:
+        half = np.random.default_rng(1).standard_normal((POINTS // 2, len(target.factor)))
+        noise = np.vstack([half, -half])
+        points = target.point.theta + noise @ target.factor.T, -0.5 * (noise**2).sum(axis=1)
+    theta, base = points
+    gradient, arguments = np.empty(theta.shape[1]), target.arguments()
+    w = special.softmax(np.array([collapsed_density(each, gradient, arguments) for each in theta]) - base)
+    first, square = np.zeros((2, len(rows.groups[0])))
+    for each, weight in zip(theta, w, strict=True):
+        center, scale, terms = (found[0] for found in nodes_at(each[None], arguments))
+        b = center[:-1, None] + scale[:-1, None] * NODES
+        share = special.softmax(terms[:-1], axis=1)
+        first += weight * (share * b).sum(axis=1)
+        square += weight * (share * b**2).sum(axis=1)
+    mean = w @ theta
+    sd = np.sqrt(w @ (theta - mean) ** 2)
+    found = {"mean": mean, "sd": sd, "u": first, "u_sd": np.sqrt(square - first**2), "share": 1.0 / (w @ w) / len(w)}
+    return found, points
+
+
+def measured(name: str, link: str, frame: pd.DataFrame, told: dict) -> dict:
+    """Build a coreset and compare it with all rows."""
+    told = {**told, "likelihood": link, "progressbar": False}
+    begin = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that many rows are kept
+        core = bc.build_coreset(frame, method="multilevel", random_state=0, **told)
+    seconds = time.perf_counter() - begin
+    all_rows = bc.full_data(frame, **told)
+    full, points = moments(all_rows, None)
+    own, _ = moments(core, points)
+    error, p = np.abs(own["mean"] - full["mean"]) / full["sd"], core.n_features
+    sizes, facts = np.bincount(all_rows.group[:, 0]), core.params
+    return {
+        "set": name,
+        "link": link,
+        "N": len(frame),
+        "G": facts["groups"],
+        "median": float(np.median(sizes)),
+        "positive": float((all_rows.y > 0).mean()),
+        "sigma": facts["group_sd"],
+        "p": p,
+        "rows": len(core),
+        "pseudo": facts["pseudo_rows"],
+        "kept": facts["kept_rows"],
+        "bound": facts["groups"] + 20 * p,
+        "passes": facts["passes"],
+        "build_s": seconds,
+        "mean_error_sd": float(error[:-1].max()),
+        "sd_error": float(np.abs(own["sd"] / full["sd"] - 1.0)[:-1].max()),
+        "log_sigma_error_sd": float(error[-1]),
+        "effects_99": float(np.quantile(np.abs(own["u"] - full["u"]) / full["u_sd"], 0.99)),
+        "share": float(full["share"]),
+    }
+
+
+def main() -> None:
+    """Compare coresets with all rows."""
+    found = []
+    for link in ("logistic", "probit"):
+        for n_groups, median, intercept, sigma in MADE:
+            frame = made(n_groups, median, intercept * (0.6 if link == "probit" else 1.0), sigma, link)
+            told = {"label": "y", "groups": "g", "intercept": True}
+            found.append(measured(f"G {n_groups}, {median} rows", link, frame, told))
+            print(found[-1], flush=True)
+        for name, (file, formula, group) in PUBLISHED.items():
+            frame = pd.read_parquet(SHARED / f"{file}.parquet")
+            found.append(measured(name, link, frame, {"formula": formula, "groups": group}))
+            print(found[-1], flush=True)
+    publish("multilevel", found)
+
+
+def speed() -> None:
+    """Time a build, draws and a certificate."""
+    rng, n, n_groups, p = np.random.default_rng(0), 1_000_000, 1000, 10
+    share = rng.lognormal(0.0, 0.8, n_groups)
+    group = rng.choice(n_groups, n, p=share / share.sum())
+    X = rng.normal(size=(n, p - 1))
+    eta = -2.0 + X @ np.linspace(-0.5, 0.5, p - 1) + rng.normal(size=n_groups)[group]
+    frame = pd.DataFrame(X, columns=[f"x{d}" for d in range(1, p)]).assign(
+        g=group, y=rng.random(n) < special.expit(eta)
+    )
+    told = {"label": "y", "groups": "g", "progressbar": False}
+    small = frame.iloc[:5000]
+    warm = bc.build_coreset(small, intercept=True, method="multilevel", random_state=0, **told)  # compiles
+    bc.certify(bc.sample(warm, random_seed=0, progressbar=False), warm, small, label="y", progressbar=False)
+    row, begin = {"N": n, "G": n_groups, "p": p}, time.perf_counter()
+    core = bc.build_coreset(frame, intercept=True, method="multilevel", random_state=0, **told)
+    row |= {"rows": len(core), "pseudo": core.params["pseudo_rows"], "build_s": time.perf_counter() - begin}
+    begin = time.perf_counter()
+    idata = bc.sample(core, random_seed=1, progressbar=False)
+    row["sample_s"] = time.perf_counter() - begin
+    for name in ("beta", "sigma", "u"):
+        draws = idata.posterior[name].values
+        row[f"ess_{name}"] = float(ess(draws.reshape(*draws.shape[:2], -1), "bulk").min())
+    begin = time.perf_counter()
+    found = bc.certify(idata, core, frame, label="y", progressbar=False)
+    row |= {"certify_s": time.perf_counter() - begin, "level": str(found.level), "log_ratio_sd": found.log_ratio_sd}
+    row |= {"worst_effect_sd": float(found.effects["mean_error_sd"].abs().max())}
+    publish("multilevel_speed", [row])

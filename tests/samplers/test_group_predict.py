@@ -1,0 +1,64 @@
+"""Predictions from draws with groups: known groups by their effects, new ones averaged over sigma."""
+
+import numpy as np
+import pytest
+from scipy import integrate, special, stats
+
+import bayescore as bc
+from bayescore.validation import DataError
+from tests.coresets.test_multilevel import build, frame
+from tests.models.grouped_rows import grouped
+
+
+@pytest.fixture(scope="module", params=["logistic", "probit"])
+def fitted(request):
+    rows, _ = grouped(1500, 20, request.param, sigma=1.5)
+    core = build(rows, request.param)
+    return rows, bc.sample(core, draws=150, tune=300, chains=2, random_seed=1, progressbar=False), request.param
+
+
+def test_known_and_new_groups(fitted):
+    rows, idata, link = fitted
+    table = frame(rows).iloc[:4].drop(columns="y")
+    table.loc[table.index[3], "county"] = "never seen"
+    found = bc.predict_proba(idata, table, ci_prob=0.9)
+    posterior = idata.posterior
+    beta, sigma, u = (posterior[name].values.reshape(300, -1) for name in ("beta", "sigma", "u"))
+    p = special.expit if link == "logistic" else special.ndtr
+    eta = np.column_stack([np.ones(4), table[["x1", "x2"]]]) @ beta.T
+    for n in range(3):
+        own = p(eta[n] + u[:, rows.group[n, 0]])
+        assert found["mean"].iloc[n] == pytest.approx(own.mean(), abs=1e-9)
+        assert found["lower"].iloc[n] == pytest.approx(np.quantile(own, 0.05), abs=1e-9)
+    means = [
+        integrate.quad(lambda b, e=e, s=s: p(e + b) * stats.norm.pdf(b, 0.0, s), -12 * s, 12 * s, limit=200)[0]
+        for e, s in zip(eta[3][:10], sigma[:10, 0], strict=True)
+    ]
+    nodes = bc.predict_proba(idata.isel(chain=[0], draw=slice(0, 10)), table)["mean"].iloc[3]
+    assert nodes == pytest.approx(np.mean(means), abs=1e-4)
+    at_zero = p(eta[3]).mean()  # the mistake of leaving the effect out
+    assert abs(found["mean"].iloc[3] - 0.5) < abs(at_zero - 0.5)
+    as_array = bc.predict_proba(idata, table.drop(columns="county"), groups=table["county"].to_numpy())
+    assert np.array_equal(as_array["mean"], found["mean"])
+
+
+def test_the_correlation_within_groups(fitted):
+    _, idata, link = fitted
+    variance = idata.posterior["sigma"].values ** 2
+    unit = np.pi**2 / 3 if link == "logistic" else 1.0
+    np.testing.assert_allclose(idata.posterior["icc"].values, variance / (variance + unit))
+
+
+def test_what_knows_no_groups_refuses_them(fitted):
+    rows, idata, link = fitted
+    table = frame(rows)
+    with pytest.raises(DataError, match="no column 'county'"):
+        bc.predict_proba(idata, table.drop(columns=["county", "y"]))
+    data = bc.full_data(table, label="y", groups="county", intercept=True, likelihood=link, progressbar=False)
+    for function in (bc.log_likelihood, bc.posterior_predictive):
+        with pytest.raises(DataError, match="effects of the groups of 'county'"):
+            function(idata, data)
+    flat = bc.full_data(rows.X, rows.y, likelihood=link, progressbar=False)
+    plain = bc.sample(flat, draws=100, tune=100, chains=2, random_seed=0, sampler="mala", progressbar=False)
+    with pytest.raises(DataError, match="groups is given"):
+        bc.predict_proba(plain, rows.X, groups=rows.group[:, 0])
