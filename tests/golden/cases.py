@@ -36,6 +36,7 @@ METHODS = {
     "calibrated": {"size": 80},
     "condensed": {"size": 30},
     "aggregate": {},
+    "multilevel": {"intercept": True},
     "auto": {"size": 80},
     "auto of a stream": {"method": "auto", "size": 32},
 }
@@ -55,21 +56,34 @@ def rows():
 X, Y = rows()
 
 
-def as_source(kind, folder):
+def groups():
+    """Return the groups of rows, whose labels are not alike."""
+    rng = np.random.default_rng(12)
+    found = rng.integers(0, 40, N)
+    return np.where((Y == "yes") & (rng.random(N) < 0.2), found // 2, found)
+
+
+GROUP = groups()
+
+
+def as_source(kind, folder, grouped=False):
     """Return the rows as a source of that kind, with what `build_coreset` is to be told of it."""
     if kind == "array":
-        return (X, Y), {}
+        return (X, Y), {"groups": GROUP} if grouped else {}
     if kind == "stream":
         return (((X[i : i + 9_000], Y[i : i + 9_000]) for i in range(0, N, 9_000)),), {}
     frame = pd.DataFrame(X, columns=["x0", "x1", "x2"]).assign(label=Y)
+    told = {"label": "label", **({"groups": "group"} if grouped else {})}
+    if grouped:
+        frame["group"] = GROUP
     if kind == "parquet":
-        path = Path(folder) / "rows.parquet"
+        path = Path(folder) / f"rows{'_grouped' * grouped}.parquet"
         if not path.exists():
             frame.to_parquet(path, row_group_size=15_000)
-        return (path,), {"label": "label"}
+        return (path,), told
     import dask.dataframe as dd
 
-    return (dd.from_pandas(frame, npartitions=5),), {"label": "label"}
+    return (dd.from_pandas(frame, npartitions=5),), told
 
 
 def cases():
@@ -88,7 +102,7 @@ def cases():
 
 def build(name, likelihood, source, seed, folder=None):
     """Build one of the coresets."""
-    arguments, told = as_source(source, folder)
+    arguments, told = as_source(source, folder, name == "multilevel")
     given = {"method": name, **METHODS[name], **told}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of coresets as small as these
