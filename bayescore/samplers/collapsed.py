@@ -19,11 +19,10 @@ from bayescore.data.coreset import feature_names
 from bayescore.models.collapsed import CollapsedArguments, collapsed_density
 from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.effect_draws import draw_effects
-from bayescore.models.group_priors import check_group_prior, group_prior_to_dict
+from bayescore.models.group_priors import DEFAULT_GROUP_PRIOR, check_group_prior, group_prior_to_dict
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.priors import Cauchy, Laplace, MultivariateNormal, Normal, StudentT
 from bayescore.samplers import linear
-from bayescore.samplers.inference_data import draws_digest
 from bayescore.samplers.mala import adapt, first_step_size
 from bayescore.samplers.method import Option, Request, Sampler, thinned
 from bayescore.samplers.run import CHUNK, run_chains
@@ -135,6 +134,7 @@ class Collapsed(Sampler):
     def draw(self, request: Request) -> Any:
         """Return draws of beta, sigma (the sd of the effects), u (the effects, dims "group") and icc."""
         from bayescore.compat import inference_data  # ArviZ is slow to import, and builders do without it
+        from bayescore.samplers.inference_data import draws_digest
 
         name, levels = check_groups(request.data)
         needed = 8 * len(levels) * request.draws * request.chains
@@ -195,9 +195,9 @@ COLLAPSED = Collapsed(
     options={
         "thin": thinned(3),
         "group_prior": Option(
-            None,
+            DEFAULT_GROUP_PRIOR,
             lambda value, _name: check_group_prior(value),
-            "HalfStudentT or HalfNormal, the prior of the sd of the effects, HalfStudentT(3, 2.5) by default",
+            "HalfStudentT or HalfNormal, the prior of the sd of the effects",
         ),
     },
 )

@@ -14,11 +14,12 @@ import pandas as pd
 
 from bayescore.data.sources.groups import Grouper
 from bayescore.data.sources.tables import as_table, is_table
-from bayescore.models.quadrature import LOG_WEIGHTS, NODES
+from bayescore.models.quadrature import normal_nodes
 from bayescore.samplers.inference_data import Posterior
 from bayescore.types import NO_GROUP, FloatArray, Grouping, IntArray, Likelihood
 from bayescore.validation import DataError
 
+_NODES = 41  # of a new group's effect, whose density no data have made narrow: 1e-6 at sigma = 2
 _CELLS = 1 << 20  # entries of a block of rows and draws
 
 
@@ -73,7 +74,7 @@ def group_probabilities(
     source = idata["posterior"]
     sigma = source["sigma"].transpose("chain", "draw").values.reshape(-1)
     u = source["u"].transpose("chain", "draw", "group").values.reshape(len(sigma), -1)
-    weights, parts = np.exp(LOG_WEIGHTS), []
+    (nodes, log_weights), parts = normal_nodes(_NODES), []
     for start in range(0, len(codes), step := max(1, _CELLS // len(beta))):
         cut = slice(start, start + step)
         eta, new = eta_of[cut] @ beta.T, codes[cut] == NO_GROUP
@@ -81,7 +82,7 @@ def group_probabilities(
             eta += offset[cut, None]
         p = np.empty_like(eta)
         p[~new] = link.probability(eta[~new] + u[:, codes[cut][~new]].T)
-        p[new] = sum(w * link.probability(eta[new] + sigma * z) for w, z in zip(weights, NODES, strict=True))
+        p[new] = sum(np.exp(w) * link.probability(eta[new] + sigma * z) for w, z in zip(log_weights, nodes, strict=True))
         columns = [p.mean(axis=1)]
         if tail is not None:
             columns += list(np.quantile(p, [tail, 1.0 - tail], axis=1))
