@@ -82,7 +82,8 @@ def group_probabilities(
             eta += offset[cut, None]
         p = np.empty_like(eta)
         p[~new] = link.probability(eta[~new] + u[:, codes[cut][~new]].T)
-        p[new] = sum(np.exp(w) * link.probability(eta[new] + sigma * z) for w, z in zip(log_weights, nodes, strict=True))
+        shares = zip(np.exp(log_weights), nodes, strict=True)
+        p[new] = sum(w * link.probability(eta[new] + sigma * z) for w, z in shares)
         columns = [p.mean(axis=1)]
         if tail is not None:
             columns += list(np.quantile(p, [tail, 1.0 - tail], axis=1))

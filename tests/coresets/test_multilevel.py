@@ -8,16 +8,13 @@ from scipy import special
 import bayescore as bc
 from bayescore.coresets.multilevel import Multilevel
 from bayescore.coresets.pseudo_rows import log_p_of, pseudo_rows
-from bayescore.coresets.within_groups import directions_of
-from bayescore.data.opened import Opened
 from bayescore.models.collapsed import collapsed_density, nodes_at
 from bayescore.models.collapsed_target import CollapsedTarget
-from bayescore.models.group_terms import INFORMATION, SLOPE, THIRD
 from bayescore.models.likelihoods import check_likelihood
-from bayescore.models.marginal import Nodes, at_point, look_at_rows
 from bayescore.models.quadrature import NODES
-from bayescore.types import WeightedData, stack
+from bayescore.types import WeightedData
 from bayescore.validation import DataError
+from benchmarks.multilevel_sbc import at_joint_mode
 from tests.models.grouped_rows import PRIORS, grouped
 
 LINKS = ("logistic", "probit")
@@ -87,37 +84,13 @@ def test_the_marginal_posterior_is_that_of_all_rows(link, n, n_groups, intercept
 @pytest.mark.statistical
 def test_without_averages_over_the_effects_it_is_far_off():
     """The negative control: sums at the joint mode of coefficients and effects, as if these were known."""
-    n_groups, link = 400, check_likelihood("logistic")
+    n_groups = 400
     rows, _ = grouped(4000, n_groups, sigma=1.0)
-    look, beta, log_sigma, b = look_at_rows(rows, link, n_groups), np.zeros(3), 0.0, np.zeros(n_groups + 1)
-    for _ in range(12):  # Newton's method on beta and effects together, sigma known
-        point = at_point(look, beta, log_sigma, Nodes.normal(b, np.zeros(n_groups + 1)), PRIORS)
-        H, g = point.terms.precision[:-1, :-1], point.terms.gradient[:-1]
-        step = np.linalg.solve(H, g)
-        shrunk = point.effects.variance[:-1] * point.sums.own[:-1, INFORMATION]
-        b, beta = np.append(point.effects.mean[:-1] - shrunk * (point.sums.middle[:-1] @ step), 0.0), beta + step
-    point = at_point(look, beta, log_sigma, Nodes.normal(b, np.zeros(n_groups + 1)), PRIORS)
-    found = pseudo_rows(
-        point.sums.own[:-1, [SLOPE, INFORMATION, THIRD]], np.zeros((n_groups, 1)), np.ones((n_groups, 1)), link
-    )
-    X, codes = point.sums.middle[:-1], np.arange(n_groups)
-    offset = found.eta - X @ beta - b[:-1]
-    own = [
-        WeightedData(X, np.full(n_groups, sign), w, codes, offset=offset, group=codes[:, None])
-        for sign, w in ((np.int8(1), found.successes), (np.int8(-1), found.failures))
-    ]
-    within = directions_of(
-        Opened(build_source(rows)), point, link, np.ones(n_groups + 1), np.linalg.cholesky(np.linalg.inv(H))
-    )
-    fine = np.isfinite(found.eta)
-    core = stack([each.take(fine & (each.weights > 0)) for each in own] + [within.rows(beta, within.score, link)])
-    mean, _, _ = errors(rows, core, "logistic", n_groups)
-    assert mean.max() > 0.2
-    assert errors(rows, build(rows), "logistic", n_groups)[0].max() < 0.05
-
-
-def build_source(rows):
-    return bc.full_data(frame(rows), label="y", groups="county", intercept=True, progressbar=False).as_source()
+    all_rows = bc.full_data(frame(rows), label="y", groups="county", intercept=True, progressbar=False)
+    core = build(rows)
+    control = at_joint_mode(all_rows, core.params["group_sd"])
+    assert errors(rows, control, "logistic", n_groups)[0].max() > 0.2
+    assert errors(rows, core, "logistic", n_groups)[0].max() < 0.05
 
 
 @pytest.mark.parametrize("link", LINKS)
