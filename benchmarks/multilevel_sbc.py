@@ -1,9 +1,9 @@
 """Simulation-based calibration of the whole way: simulate, build a multilevel coreset, sample it.
 
 Coefficients, sd of the effects and data are drawn from the prior (three columns, 80 groups of 2 to 16 rows), and the
-rank of the truth among 99 draws of the coreset's posterior is uniform if all is right: `p_value` is that of a chi-square
-test of ten bins (Talts et al. 2018), for 200 data sets. `control` is that of coresets whose sums are taken at the joint
-mode of coefficients and effects, without averages over these; it must be small for some quantity.
+rank of the truth among 99 draws of the coreset's posterior is uniform if all is right: `p_value` is that of a
+chi-square test of ten bins (Talts et al. 2018), for 200 data sets. `control` is that of coresets whose sums are taken
+at the joint mode of coefficients and effects, without averages over these; it must be small for some quantity.
 """
 
 import warnings

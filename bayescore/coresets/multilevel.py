@@ -189,8 +189,8 @@ class _Groups:
     shape: FloatArray
 
     def rows(self, point: MarginalPoint) -> WeightedData:
-        """Return the pseudo-rows as weighted rows with offsets, successes first; rows of weight 0 are left out."""
-        which, mixed = self.single, self.mixed[:, 0].astype(np.int64)
+        """Return the pseudo-rows as weighted rows with offsets, each successes, then failures, where there are any."""
+        n_groups, which, mixed = len(self.merged), self.single, self.mixed[:, 0].astype(np.int64)
         group = np.concatenate([which, which, mixed])
         eta = np.concatenate([self.found.eta[which], self.found.eta[which], self.mixed[:, 1]])
         w = np.concatenate([self.found.successes[which], self.found.failures[which], self.mixed[:, 3]])
@@ -198,7 +198,8 @@ class _Groups:
         X = point.sums.middle[group]
         offset = eta - X @ point.beta - point.effects.mean[group]
         rows = WeightedData(X, y, w, np.full(len(w), NO_ROW), offset=offset, group=group[:, None])
-        return rows.take(w > 0.0)
+        pairs = np.argsort(np.concatenate([which, which, n_groups + np.arange(len(mixed))]), kind="stable")
+        return rows.take(pairs[w[pairs] > 0.0])
 
     @property
     def single(self) -> IntArray:

@@ -111,7 +111,8 @@ class Directions:
             offset=np.tile(offset, 2),
             group=np.full((2 * r, 1), NO_GROUP),
         )
-        return rows.take(w > 0.0)
+        pairs = np.arange(2 * r).reshape(2, r).T.ravel()
+        return rows.take(pairs[w[pairs] > 0.0])
 
 
 def directions_of(
