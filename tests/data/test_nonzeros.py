@@ -7,9 +7,10 @@ import pytest
 from scipy import sparse
 
 import bayescore as bc
+from bayescore.coresets.calibration.wide_draws import _Density
 from bayescore.data.passes.nonzeros import MAX_FILL, MIN_COLUMNS, add_gram, compact
 from bayescore.models.likelihoods import LIKELIHOODS
-from bayescore.models.posterior import likelihood_terms, log_likelihoods
+from bayescore.models.posterior import likelihood_terms, log_likelihoods, posterior
 from bayescore.types import WeightedData
 
 LOGISTIC = LIKELIHOODS["logistic"]
@@ -64,6 +65,18 @@ def test_terms_and_log_likelihoods_are_those_of_blas(monkeypatch):
     assert found[0].value == terms.value
     np.testing.assert_allclose(found[0].precision, terms.precision, rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(found[1], values, rtol=1e-12)
+
+
+def test_densities_at_many_points_are_those_of_blas(monkeypatch):
+    X, _ = one_hot(3000, [60, 80])
+    target = posterior(rows_of(X.toarray()), LOGISTIC, bc.Normal(0, 1))
+    rng, mode = np.random.default_rng(2), np.full(140, 0.1)
+    scale, u = np.tril(rng.normal(size=(140, 140))) / 20.0, rng.normal(size=(9, 140))
+    found = _Density(target, mode, scale)
+    assert found.sparse
+    monkeypatch.setattr("bayescore.coresets.calibration.wide_draws.compact", lambda rows: rows)
+    for mine, theirs in zip(found.at(u), _Density(target, mode, scale).at(u), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-10, atol=1e-10)
 
 
 def test_curvature_of_a_thousand_indicators_takes_a_fraction_of_blas():

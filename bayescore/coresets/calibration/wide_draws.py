@@ -63,7 +63,7 @@ class _Density:
         moves = u @ self.scale.T
         value, slope = log_priors(self.mode + moves, self.target.prior)
         gradient = slope if self.sparse else slope @ self.scale
-        for begin in range(0, len(self.rows), _ROWS):
+        for begin in range(0, self.rows.shape[0], _ROWS):
             cut = slice(begin, begin + _ROWS)
             rows, w = self.rows[cut], self.target.weights[cut]
             eta = self.eta[cut] + (np.ascontiguousarray((rows @ moves.T).T) if self.sparse else u @ rows.T)
