@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 from bayescore.data.coreset import Coreset
 from bayescore.data.formulas.design import levels_of
@@ -174,7 +173,7 @@ def _multipliers(own: Grouping, X: FloatArray, names: Sequence[str]) -> FloatArr
     return np.stack(columns, axis=1)
 
 
-def _parts(table: pa.Table, names: Sequence[str]) -> tuple[IntArray, pd.Index]:
+def _parts(table: Any, names: Sequence[str]) -> tuple[IntArray, pd.Index]:
     """Return each row's part of the population, and the names of the parts."""
     if not names:
         return np.zeros(table.num_rows, dtype=np.int64), pd.Index(["all"], name="population")
