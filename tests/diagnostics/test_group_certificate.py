@@ -46,6 +46,16 @@ def test_a_good_coreset_is_certified_with_its_effects(found):
     assert "certified" in repr(found)
 
 
+def test_rows_of_arrays_bring_their_groups(rows):
+    X, group = rows.X[:, 1:], np.array([f"c{code}" for code in rows.group[:, 0]])
+    told = {"intercept": True, "progressbar": False}
+    core = bc.build_coreset(X, rows.y, groups=group, method="multilevel", random_state=0, **told)
+    idata = bc.sample(core, **TOLD)
+    assert bc.certify(idata, core, X, rows.y, groups=group, progressbar=False).level is Level.CERTIFIED
+    whole = bc.full_data(X, rows.y, groups=group, **told)
+    assert bc.certify(idata, core, whole, progressbar=False).level is Level.CERTIFIED
+
+
 def test_corrected_draws_are_draws_of_all_variables(found, idata):
     posterior = found.idata.posterior
     assert posterior["u"].shape == (4, 125, 60)
