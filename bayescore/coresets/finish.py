@@ -48,7 +48,7 @@ def with_word_of_groups(core: Coreset, method: Method) -> Coreset:
     ]
     warn(
         f"method={method.name!r} chooses and weighs rows for the coefficients of the columns alone, and "
-        f"{', '.join(lost)} have no row: effects of groups would be far off; use method='aggregate', lossless, "
-        "where rows repeat, or full_data"
+        f"{', '.join(lost)} have no row: effects of groups would be far off; use method='multilevel' for (1 | g), "
+        "'aggregate', lossless, where rows repeat, or full_data"
     )
     return core

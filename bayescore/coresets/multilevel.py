@@ -31,7 +31,7 @@ from bayescore.data.opened import Opened
 from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.group_priors import GroupPrior, check_group_prior
 from bayescore.models.group_terms import INFORMATION, ROWS, SLOPE, THIRD
-from bayescore.models.marginal import MarginalPoint, Nodes, at_point, look_at, look_at_rows, marginal_mode
+from bayescore.models.marginal import Look, MarginalPoint, Nodes, at_point, look_at, look_at_rows, marginal_mode
 from bayescore.models.priors import SPIKE_AND_SLAB, Normal, Prior, check_prior
 from bayescore.types import NO_ROW, FloatArray, IntArray, Likelihood, WeightedData, stack
 from bayescore.validation import DataError, warn
@@ -169,10 +169,10 @@ def full_point(opened: Opened, link: Likelihood, priors: tuple[Prior, GroupPrior
     return exact_point(found, look, priors)
 
 
-def exact_point(point: MarginalPoint, look: object, priors: tuple[Prior, GroupPrior]) -> MarginalPoint:
+def exact_point(point: MarginalPoint, look: Look, priors: tuple[Prior, GroupPrior]) -> MarginalPoint:
     """Return a point with its averages over the effects given the data, not over normal ones; one pass."""
     nodes = Nodes(point.nodes.center, point.nodes.scale, point.effects.share)
-    return at_point(look, point.beta, point.log_sigma, nodes, priors)  # type: ignore[arg-type]
+    return at_point(look, point.beta, point.log_sigma, nodes, priors)
 
 
 @dataclass(frozen=True, eq=False)
