@@ -51,7 +51,7 @@ def test_statistics_of_chains_are_those_of_arviz_0(name, kind):
 def test_files_of_either_stack_are_read(arviz):
     idata, made = load_posterior(make.FOLDER / f"posterior-arviz-{arviz}.nc"), make.small_posterior()
     assert compat.is_inference_data(idata)
-    np.testing.assert_allclose(idata.posterior["beta"], made.posterior["beta"], rtol=1e-5)
+    np.testing.assert_allclose(idata.posterior["beta"], made.posterior["beta"], rtol=1e-4)
     for group in ("posterior", "sample_stats", "constant_data"):
         assert set(idata[group].data_vars) == set(made[group].data_vars)
     changing = {"created_at", "sampling_time", "arviz_version"}
@@ -59,7 +59,7 @@ def test_files_of_either_stack_are_read(arviz):
     for key in own - {"sample_dims", "bayescore_version", "inference_library_version", "posterior_of"}:
         assert idata.posterior.attrs.get(key) == made.posterior.attrs[key]
     X = np.array([[0.2, 0.4], [0.9, 0.1]])
-    np.testing.assert_allclose(bc.predict_proba(idata, X), bc.predict_proba(made, X), rtol=1e-5)
+    np.testing.assert_allclose(bc.predict_proba(idata, X), bc.predict_proba(made, X), rtol=1e-4)
 
 
 def test_a_file_read_is_in_memory_and_closed(tmp_path):

@@ -90,7 +90,8 @@ def test_dims_of_any_order_are_put_right_and_chains_of_unequal_weight_keep_their
 def test_draws_whose_sd_is_a_thousand_times_the_truths_are_corrected_to_a_fraction_of_that(seed):
     """A column that the coreset lacks, against exact posteriors on grids: errors in sds of the truth.
 
-    The noise of a mean is 0.02, of a quantile 0.04; in sds of the coreset's draws nothing would be seen to be left.
+    Over 8 seeds the sd of a mean is 0.02, of the lower quantile, in the long tail, 0.09, of the upper one 0.03; in sds
+    of the coreset's draws nothing would be seen to be left.
     """
     N, R, k, size = 4000, 100, 10, 100.0
     rng = np.random.default_rng(0)
@@ -113,5 +114,5 @@ def test_draws_whose_sd_is_a_thousand_times_the_truths_are_corrected_to_a_fracti
     found, sd = cert.idata.posterior["beta"].values[:, :, 1].ravel(), exact.std()
     assert abs(found.mean() - exact.mean()) < 0.08 * sd
     np.testing.assert_allclose(
-        np.quantile(found, [0.025, 0.975]), np.quantile(exact, [0.025, 0.975]), atol=0.17 * float(sd)
+        np.quantile(found, [0.025, 0.975]), np.quantile(exact, [0.025, 0.975]), atol=0.36 * float(sd)
     )

@@ -240,11 +240,11 @@ def test_few_rows_under_a_wide_prior_get_no_figure_or_an_honest_one():
 
 def test_moment_matching_integrates_a_row_whose_k_is_bad():
     """Within 4 errors, false-alarm rate 6e-5."""
-    full = few_rows(8)
-    moved = by_mala(full, 100)
+    full = few_rows(17)
+    moved = by_mala(full, 10)
     assert moved.elpd_loo_moved >= 3
     assert moved.elpd_loo_bad_k == 0
-    assert abs(moved.elpd_loo - exact_loo(full, 100)) < 4 * moved.elpd_loo_mcse < 0.5
+    assert abs(moved.elpd_loo - exact_loo(full, 10)) < 4 * moved.elpd_loo_mcse < 0.6
 
 
 def test_there_is_no_figure_where_k_is_bad_in_many_rows():

@@ -263,8 +263,9 @@ def test_draws_beside_a_wall_are_those_of_the_posterior():
     gap = np.abs(one.mean(axis=(0, 1)) - other.mean(axis=(0, 1))) / np.hypot(mcse_mean(one), mcse_mean(other))
     assert (gap < 4.5).all()  # false alarms: 1 in 50,000
     link = check_likelihood("logistic")
-    posterior = read_posterior(mala, "it")
-    origin = origin_of(posterior, core, link)
-    assert origin.told
-    assert not miss(posterior, core, link, origin)
+    for idata in (mala, nuts):
+        posterior = read_posterior(idata, "it")
+        origin = origin_of(posterior, core, link)
+        assert origin.told
+        assert not miss(posterior, core, link, origin)
     assert "Stein" in miss(posterior, core, link, replace(origin, told=False))

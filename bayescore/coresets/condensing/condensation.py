@@ -26,7 +26,7 @@ from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, WeightedData, stack
 from bayescore.validation import DataError
 
-SETTLED = 1e-6  # sds of a step of `settled`
+SHORT = 1e-6  # sds of a step of `settled`
 MAX_STEPS = 50
 MOVED = 0.05  # sds, or relatively of an sd, by which a density has moved so that averages over it are worth a pass
 
@@ -146,7 +146,7 @@ def settled(rows: WeightedData, start: PosteriorScale, prior: Prior) -> Posterio
             return None
         step = factor @ (factor.T @ terms.gradient)
         at = PosteriorScale(at.likelihood, at.theta + step, factor)
-        if np.linalg.norm(factor.T @ terms.gradient) < SETTLED:
+        if np.linalg.norm(factor.T @ terms.gradient) < SHORT:
             return at
     return None
 
