@@ -49,6 +49,7 @@ from bayescore.validation import DataError, warn
 
 KEPT = (0, 1, 3, 9, 18)  # times D rows to keep, tried in turn: 20 D in all at most, as calibrated coresets begin with
 MAX_MOVES = 4  # passes that average anew
+FAR = 0.4  # sds between mode and mean, or of sds relatively, beyond which a sample of rows may miss what matters
 
 
 @dataclass(frozen=True)
@@ -174,7 +175,8 @@ class _Search:
         rows = found.rows(n_kept)
         near = settled(rows, found.cloud.at, self.prior)
         trial = try_out(Unmoved(expansion.likelihood, self.prior, expansion, near or found.cloud.at), rows, self.seed)
-        if trial.error > self.tolerance:
+        far = near is None or gap(found.shares.white, near) > FAR
+        if far or trial.error > self.tolerance:
             trial = trial.over_all_rows(self.opened, draw_seed=self.seed, size=1)
         size = n_kept + 2 * self.opened.n_features
         return _Tried(rows, Point(size, *trial.errors(rows)), near)
