@@ -19,6 +19,7 @@ for the mode, four for the sums. Memory: a block of rows, and (3 p + 40) numbers
 Nearest published: pseudo-data by Limpoco, Faes and Hens (2024), arXiv 2411.04002.
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -38,6 +39,7 @@ from bayescore.validation import DataError, warn
 
 SMALL = 2  # rows of a group that keeps them, unless told otherwise: a pseudo-row has two weights, and saves nothing
 SHAPE = 0.01  # sd, in nats over the effect given the data, by which a pseudo-row may differ from its group's rows
+NEAR = 0.2  # distance from the marginal mode, in posterior sds, from which rows condensed there are warned of
 _MENDINGS = 3  # of the score within groups
 _START = -0.7  # log sigma at which the mode is sought first
 
@@ -103,6 +105,13 @@ class Multilevel(Method):
         priors = (self.prior or Normal(0.0, 4.0), check_group_prior(self.group_prior))
         priors[0].table(opened.n_features)  # shapes
         point = full_point(opened, likelihood, priors, n_groups)
+        gradient = point.terms.gradient
+        away = math.sqrt(max(float(gradient @ np.linalg.solve(point.terms.precision, gradient)), 0.0))
+        if not away < NEAR:
+            warn(
+                f"the mode of the marginal posterior was not reached, {away:.2g} sds are left: look at what certify "
+                "says, or give narrower priors"
+            )
         groups = _condensed(point, likelihood, SMALL if self.small is None else self.small)
         merged = np.append(groups.merged, True)
         factor = factor_of_inverse(point.terms.precision)[:-1, :-1]
