@@ -44,7 +44,7 @@ from bayescore.data.opened import Opened
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.models.posterior import Terms, prior_part
 from bayescore.models.priors import Prior
-from bayescore.types import Likelihood, WeightedData
+from bayescore.types import FloatArray, Likelihood, WeightedData
 from bayescore.validation import DataError, warn
 
 KEPT = (0, 1, 3, 9, 18)  # times D rows to keep, tried in turn: 20 D in all at most, as calibrated coresets begin with
@@ -175,11 +175,20 @@ class _Search:
         rows = found.rows(n_kept)
         near = settled(rows, found.cloud.at, self.prior)
         trial = try_out(Unmoved(expansion.likelihood, self.prior, expansion, near or found.cloud.at), rows, self.seed)
-        far = near is None or gap(found.shares.white, near) > FAR
-        if far or trial.error > self.tolerance:
+        if near is None or _far(trial.full.draws, found.shares.white) or trial.error > self.tolerance:
             trial = trial.over_all_rows(self.opened, draw_seed=self.seed, size=1)
         size = n_kept + 2 * self.opened.n_features
         return _Tried(rows, Point(size, *trial.errors(rows)), near)
+
+
+def _far(draws: FloatArray, at: PosteriorScale) -> bool:
+    """Return whether draws, shape (S, D), are about another place than the mode, or wider than the Hessian there says.
+
+    Draws tell, not `settled`: a normal density may settle beside the mode of a posterior that has a long tail.
+    """
+    sd = np.sqrt((at.factor**2).sum(axis=1))
+    moved, wider = np.abs(draws.mean(axis=0) - at.theta) / sd, np.abs(draws.std(axis=0) / sd - 1.0)
+    return bool(max(moved.max(), wider.max()) > FAR)
 
 
 def _facts(best: _Tried, points: list[Point], moves: int, prior: Prior) -> CondensedFacts:

@@ -204,18 +204,28 @@ def first_step_size(n_features: int) -> float:
     return math.log(1.65) - math.log(n_features) / 6.0
 
 
+def first_tuning(factor: FloatArray) -> Tuning:
+    """Return what warm-up begins with, given L, shape (D, D)."""
+    n_features = len(factor)
+    return Tuning(first_step_size(n_features), factor, math.sqrt(n_features) + 3.0, np.empty((0, n_features)), 0.0)
+
+
+def thinning(n_features: int) -> int:
+    """Return the transitions for each draw kept, as D^(1/3): so many an independent draw takes."""
+    return max(10, math.ceil(5.0 * math.cbrt(n_features)))
+
+
 def prepare(request: Request) -> Prepared:
     """Start chains around the mode, with C the inverse Hessian there, to be adapted, or the identity, which stays."""
     target = request.target()
     starts, spread = request.starts(target)
     n_features, factor = target.n_features, np.ascontiguousarray(spread)
-    first = Tuning(first_step_size(n_features), factor, math.sqrt(n_features) + 3.0, np.empty((0, n_features)), 0.0)
+    first = first_tuning(factor)
     if request.options["preconditioner"] == "identity":
         narrowest = math.log(float(np.linalg.norm(spread, axis=1).min()))
         factor = np.eye(n_features)
         first = Tuning(first.log_epsilon + narrowest, factor, math.inf, first.warm, math.inf)
-    thin = max(10, math.ceil(5.0 * n_features ** (1.0 / 3.0)))  # an independent draw takes some D^(1/3) transitions
-    return Prepared((factor, target.arguments()), starts, first, thin)
+    return Prepared((factor, target.arguments()), starts, first, thinning(n_features))
 
 
 def step_sizes(drawn: Draws) -> dict[str, FloatArray]:

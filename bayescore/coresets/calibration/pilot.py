@@ -89,9 +89,10 @@ def _squared_lengths(X: FloatArray, factor: FloatArray) -> FloatArray:
     triangular, L = not np.triu(factor, 1).any(), np.asfortranarray(factor)
     out = np.empty(len(X))
     for start in range(0, len(X), _STRETCH):
-        rows = compact(X[start : start + _STRETCH])
-        by_blas = triangular and not issparse(rows)
-        white = dtrmm(1.0, L, rows.T, lower=1, trans_a=1).T if by_blas else rows @ factor
+        rows = X[start : start + _STRETCH]
+        few = compact(rows)
+        by_blas = triangular and not issparse(few)
+        white = dtrmm(1.0, L, rows.T, lower=1, trans_a=1).T if by_blas else few @ factor
         out[start : start + _STRETCH] = np.vecdot(white, white)
     return out
 

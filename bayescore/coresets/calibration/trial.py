@@ -12,6 +12,7 @@ A pass over all rows also finds those that move the log-likelihood over the draw
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -36,7 +37,7 @@ from bayescore.models.posterior import (
 from bayescore.models.priors import Prior
 from bayescore.models.transport import Transport
 from bayescore.samplers import mala
-from bayescore.samplers.run import run_chains
+from bayescore.samplers.run import Advancing, run_chains
 from bayescore.samplers.start import mode_and_precision
 from bayescore.types import FloatArray, Likelihood, WeightedData
 
@@ -44,6 +45,7 @@ N_DRAWS = 500
 DRAWS = 6.0  # how much the log-likelihoods at the draws count, all together, beside the other totals (`totals`)
 NORMAL_ESS_SHARE = 0.5  # of the draws, that must count for those of the normal approximation to do
 _CHAINS = 2
+_LONG = 800  # draws of warm-up that finds the scale of a posterior far wider than its mode says
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +69,8 @@ class Problem:
     likelihood: Likelihood
     prior: Prior
     expansion: Expansion
+
+    far_reaching: ClassVar[bool] = False  # whether chains must find mass of a coreset's posterior far from its mode
 
     def log_prior(self, draws: FloatArray) -> FloatArray:
         """Return the log prior density at draws, shape (S,)."""
@@ -195,14 +199,18 @@ def draw_base(problem: Problem, rows: WeightedData, seed: int) -> Base:
     target = posterior(rows, problem.likelihood, problem.prior)
     if len(mode) >= WIDE:
         return Base(*wide_draws(target, mode, scale, N_DRAWS, chains), mode, precision)
+    chosen: tuple[Advancing, Any, int, int] = (mala, mala.first_step_size(len(mode)), 100, 10)
+    if problem.far_reaching:
+        chosen = (mala.MALA, mala.first_tuning(scale), _LONG, mala.thinning(len(mode)))
+    sampler, tuning, tune, thin = chosen
     drawn = run_chains(
-        mala,
+        sampler,
         (scale, target.arguments()),
         np.tile(mode, (_CHAINS, 1)),  # far-off starts can take long to come in, and nobody looks at R-hat here
-        mala.first_step_size(len(mode)),
+        tuning,
         draws=N_DRAWS // _CHAINS,
-        tune=100,
-        thin=10,
+        tune=tune,
+        thin=thin,
         cores=min(_CHAINS, available_cores()),
         seeds=chains.spawn(_CHAINS),
         progressbar=False,

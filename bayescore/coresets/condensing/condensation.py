@@ -8,6 +8,7 @@ of them where there are few.
 """
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from scipy import linalg
@@ -121,6 +122,8 @@ class Unmoved(Problem):
     """
 
     near: PosteriorScale
+
+    far_reaching: ClassVar[bool] = True  # pseudo-rows know nothing of walls far out, where their bulk had none
 
     def at_mode(self) -> tuple[FloatArray, FloatArray]:
         """Return mean and precision of that density."""
