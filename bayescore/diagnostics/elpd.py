@@ -179,14 +179,11 @@ def elpd_loo(
     sampling = 0.0 if scale == 1.0 else n_rows * (scale - 1.0) * float(difference.var(ddof=1))
     unknown = scale * float((difference[left.k > FINITE_K] ** 2).sum())  # their own standard error is none
     change = scale * (rows.weights @ (left.influence - weights * (log_p - centre[:, None])))
-    return replace(
-        about,
-        elpd_loo=elpd,
-        elpd_loo_se=math.sqrt(max(square - elpd**2 / sums.weight, 0.0)),
-        elpd_loo_mcse=math.sqrt(
-            sampling + unknown + draws_variance(sums.log_likelihood.reshape(*draws.shape[:2], 1), weights, change)
-        ),
-    )
+    own = draws_variance(sums.log_likelihood.reshape(*draws.shape[:2], 1), weights, change)
+    se, mcse = math.sqrt(max(square - elpd**2 / sums.weight, 0.0)), math.sqrt(sampling + unknown + own)
+    if elpd >= 0.0 or mcse > se:  # draws so far off that sums over them are: a log probability is negative
+        return about
+    return replace(about, elpd_loo=elpd, elpd_loo_se=se, elpd_loo_mcse=mcse)
 
 
 def _move(

@@ -23,7 +23,7 @@ Simpson, Gelman, Yao and Gabry (2024), Pareto smoothed importance sampling, JMLR
 import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -41,7 +41,7 @@ from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.posterior import log_likelihoods
 from bayescore.models.priors import PRIORS, Prior
 from bayescore.types import FloatArray, WeightedData
-from bayescore.validation import RandomState, check_generator, check_integer, one_seed
+from bayescore.validation import DataError, RandomState, check_generator, check_integer, one_seed
 
 CARRIED = 0.999  # share of either posterior that epsilon looks at
 
@@ -88,11 +88,16 @@ class Evidence:
     interval: tuple[float, float] = (math.nan, math.nan)
 
     def __repr__(self) -> str:
-        lines = [f"Evidence: ln E = {_figures(self.log_evidence, self.se, self.pareto_k, self.ess, self.n_draws)}"]
+        lines = ["Evidence of all rows; pseudo-rows have none of their own"]
+        if not math.isnan(self.log_evidence):
+            own = _figures(self.log_evidence, self.se, self.pareto_k, self.ess, self.n_draws)
+            lines = [f"Evidence: ln E = {own}"]
         if not math.isnan(self.full):
+            whole = _figures(self.full, self.full_se, self.full_pareto_k, self.full_ess, self.n_draws)
+            lines.append(f"  full data   {whole}")
+        if not math.isnan(self.difference):
             low, high = (number(end, 8) for end in self.interval)
             lines += [
-                f"  full data   {_figures(self.full, self.full_se, self.full_pareto_k, self.full_ess, self.n_draws)}",
                 f"  difference  {_plus_minus(self.difference, self.difference_se)}",
                 f"  epsilon     {number(self.epsilon, 2)} on the draws: ln E between {low} and {high}",
             ]
@@ -151,6 +156,8 @@ def log_evidence(
     Returns
     -------
     Evidence
+        Pseudo-rows meet the log-likelihood up to a constant: of a coreset that has some, what is its own and what
+        compares it with the full data is NaN.
 
     Warns
     -----
@@ -161,7 +168,14 @@ def log_evidence(
     ------
     ValueError
         If the prior has no density in closed form, or posterior and full data have different features.
+    DataError
+        If the coreset has pseudo-rows, and the full data are not given.
     """
+    if core.pseudo.any() and data is None:
+        raise DataError(
+            "core has pseudo-rows, which meet the log-likelihood up to a constant only and have no evidence; give the "
+            "full data too, for theirs"
+        )
     link = check_likelihood(own_likelihood(core, likelihood))
     chosen = prior_of(prior, feature_names(core))
     if chosen.family is None:
@@ -183,7 +197,7 @@ def log_evidence(
     beta, log_base = propose(core, link, chosen, draws, check_generator(one_seed(random_state, random_seed)))
     own = log_likelihoods(beta, core, link)
     value, se, k, ess, u = _estimate(own + log_base)
-    if k > MAX_K or ess < MIN_ESS_EVIDENCE:
+    if not core.pseudo.any() and (k > MAX_K or ess < MIN_ESS_EVIDENCE):
         _warn("coreset", k, ess, draws, "ask for more draws, or use a prior with lighter tails")
     if opened is None:
         return Evidence(value, se, k, ess, draws)
@@ -200,18 +214,20 @@ def log_evidence(
     if full_k > MAX_K or full_ess < MIN_ESS_EVIDENCE:
         remedy = "the coreset's posterior does not cover the full data's: use method='calibrated', or a larger size"
         _warn("full data", full_k, full_ess, draws, remedy)
+    none = math.nan
+    of_all = Evidence(
+        none, none, none, none, draws, full=full_value, full_se=full_se, full_pareto_k=full_k, full_ess=full_ess
+    )
+    if core.pseudo.any():
+        return of_all
     carried = _carrying(u) | _carrying(full_u)
     epsilon = float(np.max(np.abs((full - own)[carried] / full[carried])))
-    return Evidence(
-        value,
-        se,
-        k,
-        ess,
-        draws,
-        full=full_value,
-        full_se=full_se,
-        full_pareto_k=full_k,
-        full_ess=full_ess,
+    return replace(
+        of_all,
+        log_evidence=value,
+        se=se,
+        pareto_k=k,
+        ess=ess,
         difference=full_value - value,
         difference_se=_standard_error(full_u - u),
         epsilon=epsilon,

@@ -14,7 +14,7 @@ import pandas as pd
 from bayescore.diagnostics.health import Health
 from bayescore.diagnostics.model_check import ModelCheck
 from bayescore.diagnostics.wording import number
-from bayescore.limits import MAX_K
+from bayescore.limits import MAX_BAD_K_SHARE, MAX_K
 from bayescore.samplers.inference_data import Posterior
 
 
@@ -132,7 +132,9 @@ class CertificateData:
             return ""
         rows = f"k-hat above {MAX_K} in {self.elpd_loo_bad_k:,} of {self.elpd_loo_rows:,} rows"
         if math.isnan(self.elpd_loo):
-            return f"{rows}, too many for a figure; more draws, or a tighter prior, may help"
+            many = self.elpd_loo_bad_k > MAX_BAD_K_SHARE * self.elpd_loo_rows
+            why = "too many for a figure" if many else "but draws so far off that its numerical error exceeds its own"
+            return f"{rows}, {why}; more draws, or a tighter prior, may help"
         moved = f", {self.elpd_loo_moved} integrated by moment matching" * (self.elpd_loo_moved > 0)
         return f"numerical error {number(self.elpd_loo_mcse, 2)}; {rows}{moved}"
 

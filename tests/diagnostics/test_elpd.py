@@ -256,6 +256,22 @@ def test_there_is_no_figure_where_k_is_bad_in_many_rows():
     assert told.startswith(f"k-hat above 0.7 in {bad.elpd_loo_bad_k} of 100 rows, too many for a figure")
 
 
+@pytest.mark.parametrize("far", [0.0, 1e4])
+def test_there_is_no_figure_where_draws_without_weight_are_far_off(far):
+    """Their weights are 0, but second cumulants are over all draws, and summed to an elpd above 0."""
+    data = some_rows(3000, 2, seed=1)
+    mode = bc.find_map(data, "logistic")
+    z = np.random.default_rng(0).normal(size=(2000, 2))
+    z[:5] += far
+    ratio = np.where(np.arange(2000) < 5, -far, 0.0)
+    draws, w = mode.beta + z @ mode.factor.T, np.exp(psislw(ratio)[0])
+    found = elpd.elpd_loo(elpd.pass_sums(draws, 0, data, logistic), ratio, w, draws[None], logistic)
+    assert found.elpd_loo_bad_k <= 10
+    assert math.isnan(found.elpd_loo) is (far > 0.0)
+    told = CertificateData(Level.CERTIFIED, "", 0.1, 400.0, 500, 0.1, 0.1, pd.DataFrame(), **vars(found)).elpd_text
+    assert ("draws so far off" in told) is (far > 0.0)
+
+
 def test_certify_integrates_rows_whose_k_is_bad():
     full = few_rows(7)
     idata = bc.sample(full, sampler="mala", draws=2000, random_seed=0, progressbar=False)

@@ -14,6 +14,7 @@ import bayescore as bc
 from bayescore.diagnostics import proposal
 from bayescore.diagnostics.evidence import log_evidence
 from bayescore.types import WeightedData
+from bayescore.validation import DataError
 
 LOG_P = {"logistic": lambda eta: -np.logaddexp(0, -eta), "probit": special.log_ndtr}
 FAMILIES = {
@@ -217,3 +218,21 @@ def test_bad_input_is_named(data):
         log_evidence(core, prior="normal")
     with pytest.raises(ValueError, match="likelihood is missing"):
         log_evidence(some_rows(30, 4))
+
+
+def test_pseudo_rows_have_the_evidence_of_all_rows_alone():
+    """Within 4 standard errors of what a coreset of real rows says of the same data."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(5000, 2))
+    y = rng.random(5000) < special.expit(X @ [0.5, -1.0])
+    settings = {"random_state": 0, "progressbar": False}
+    core = bc.build_coreset(X, y, method="condensed", **settings)
+    with pytest.raises(DataError, match=r"core has pseudo-rows.*give the full data too"):
+        log_evidence(core, progressbar=False)
+    found = log_evidence(core, X, y, **settings)
+    other = log_evidence(bc.build_coreset(X, y, method="calibrated", **settings), X, y, **settings)
+    assert abs(found.full - other.full) < 4 * math.hypot(found.full_se, other.full_se)
+    assert math.isnan(found.log_evidence)
+    assert math.isnan(found.epsilon)
+    assert "pseudo-rows have none of their own" in repr(found)
+    assert "difference" not in repr(found)
