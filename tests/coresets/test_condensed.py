@@ -263,3 +263,16 @@ def test_the_nearest_normal_density_is_a_fixed_point(link):
     assert np.abs((near.theta - mode.beta) / mode.sd).max() > 0.05
     assert gap(near, settled(data, near, PRIOR)) < 1e-5
     assert gap(found.cloud.at, near) > 0.05
+
+
+@pytest.mark.slow
+def test_errors_far_from_the_mode_are_predicted(shared_data):
+    """Rare soil types separate rows; few kept rows leave mass where all rows have none, far from the mode.
+
+    Chains that stay beside it say 0.001 sd of an error of 1.
+    """
+    frame = pd.read_parquet(shared_data("covtype_ramp16pct.parquet"))
+    X, y = frame.drop(columns=["y", "cover_type"]), frame["y"].to_numpy()
+    with pytest.warns(UserWarning, match="calibrated"):
+        core = build(X.loc[:, X.nunique() > 1], y, likelihood="probit", size=162, standardize=True)
+    assert core.params["mean_error"] > 0.3
