@@ -374,6 +374,21 @@ def own_likelihood(data: object, likelihood: str | None) -> str:
     return own
 
 
+def check_flat(data: WeightedData, what: str) -> None:
+    """Raise `DataError` if rows have groups: `what` would leave their effects out, which pseudo-rows count on."""
+    if data.group is None:
+        return
+    if data.pseudo.any():
+        raise DataError(
+            f"data have groups and pseudo-rows, whose offsets suppose the groups' effects; {what} leaves these out and "
+            "would be of no model: use sample, multilevel_model, or weighted_potential(groups=)"
+        )
+    raise DataError(
+        f"data have groups, whose effects {what} leaves out: use sample, multilevel_model, or "
+        "weighted_potential(groups=); for a model without effects build the data without groups"
+    )
+
+
 def check_same_design(data: WeightedData, names: tuple[str, ...], design: Design | None, argument: str) -> None:
     """Raise unless the columns of `data` are those of a posterior with features `names` and design `design`."""
     if data.n_features != len(names):

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from bayescore.compat import psislw
-from bayescore.data.coreset import Coreset, feature_names, own_likelihood
+from bayescore.data.coreset import Coreset, check_flat, feature_names, own_likelihood
 from bayescore.diagnostics.full_pass import check_weight, full_rows
 from bayescore.diagnostics.proposal import propose
 from bayescore.diagnostics.wording import number, with_error
@@ -169,8 +169,10 @@ def log_evidence(
     ValueError
         If the prior has no density in closed form, or posterior and full data have different features.
     DataError
-        If the coreset has pseudo-rows, and the full data are not given.
+        If the coreset has pseudo-rows, and the full data are not given, or if rows have groups, whose effects would be
+        left out.
     """
+    check_flat(core, "log_evidence")
     if core.pseudo.any() and data is None:
         raise DataError(
             "core has pseudo-rows, which meet the log-likelihood up to a constant only and have no evidence; give the "

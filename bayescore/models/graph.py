@@ -14,7 +14,7 @@ import pymc as pm
 import pytensor.tensor as pt
 from pytensor.graph.basic import Constant
 
-from bayescore.data.coreset import Coreset, feature_names
+from bayescore.data.coreset import Coreset, check_flat, feature_names
 from bayescore.models.given_priors import prior_of
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.newton import Mode, find_map
@@ -80,8 +80,9 @@ def weighted_potential(
     Raises
     ------
     DataError
-        If beta or effects have other shapes than the data, the data know no such factor, or an offset differs from row
-        to row and the rows were chosen without it.
+        If beta or effects have other shapes than the data, the data know no such factor, an offset differs from row
+        to row and the rows were chosen without it, or rows have groups and neither `groups` nor an offset by row is
+        given.
 
     Notes
     -----
@@ -114,6 +115,8 @@ def weighted_potential(
     if data.offset is not None:
         eta = eta + data.shift
     signs = data.y.astype(np.float64)
+    if not groups and (offset is None or pt.as_tensor_variable(offset).ndim == 0):
+        check_flat(data, "weighted_potential without groups=")
     if offset is not None:
         if data.pseudo.any():
             raise DataError(
@@ -260,7 +263,13 @@ def regression_model(
     prior : prior or dict of str to prior, default Normal(0, 4)
         Prior of the coefficients `beta`, dims "feature", or priors by name, as in `sample`. Under the horseshoe they
         are deterministic: an affine function of `beta_standardised`, which NUTS moves.
+
+    Raises
+    ------
+    DataError
+        If the rows have groups, of which `multilevel_model` is.
     """
+    check_flat(data, "a regression model")
     chosen = prior_of(prior, feature_names(data))
     with pm.Model(coords={"feature": feature_names(data)}) as model:
         if isinstance(chosen, Horseshoe):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import linalg
 
-from bayescore.data.coreset import feature_names, own_likelihood
+from bayescore.data.coreset import check_flat, feature_names, own_likelihood
 from bayescore.models.given_priors import prior_of
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.posterior import Terms, likelihood_terms, posterior
@@ -175,6 +175,11 @@ def find_map(
     -------
     Mode
 
+    Raises
+    ------
+    DataError
+        If the rows have groups, whose effects would be left out.
+
     Notes
     -----
     The kink of the `Laplace` prior is rounded off, see `models.posterior.LAPLACE_ROUNDING`. Where log p is not
@@ -186,6 +191,7 @@ def find_map(
     Marquardt's method.
     """
     link = own_likelihood(data, likelihood)
+    check_flat(data, "find_map")
     target = posterior(data, link, prior_of(prior, feature_names(data)), "the MAP estimate")
     return find_mode(target.terms, np.zeros(target.n_features))
 
@@ -218,7 +224,7 @@ def find_mle(data: WeightedData, likelihood: str | None = None) -> Mode:
     Raises
     ------
     DataError
-        If all entries of X are 0.
+        If all entries of X are 0, or the rows have groups, whose effects would be left out.
     NoModeError
         If the mode is not reached, as where a few rows all but fail to overlap.
 
@@ -232,6 +238,7 @@ def find_mle(data: WeightedData, likelihood: str | None = None) -> Mode:
     Albert and Anderson (1984), On the existence of maximum likelihood estimates in logistic regression models.
     """
     link = check_likelihood(own_likelihood(data, likelihood))
+    check_flat(data, "find_mle")
     signed = data.signed
     basis = _span(signed.X * np.sqrt(data.weights)[:, None])
     rows = signed.X @ basis

@@ -8,7 +8,7 @@ import pytensor.tensor as pt
 import pytest
 from scipy import stats
 
-from bayescore import build_coreset, full_data
+from bayescore import build_coreset, find_map, find_mle, full_data, log_evidence
 from bayescore.data.coreset import feature_names
 from bayescore.models.graph import logistic_model, probit_model, weighted_potential
 from bayescore.models.likelihoods import LIKELIHOODS
@@ -222,3 +222,33 @@ def test_effects_that_do_not_fit_are_refused(grouped):
             weighted_potential("c", core, beta, groups={"state": slopes[:, 0]})
         with pytest.raises(DataError, match=r"has shape \(3, 2\); it must be \(4, 2\)"):
             weighted_potential("d", core, beta, groups={"state": slopes[:3]})
+
+
+@pytest.mark.parametrize("method", ["multilevel", "full"])
+def test_groups_are_not_left_out_in_silence(grouped, method):
+    """Offsets of a multilevel coreset's pseudo-rows hold minus the effects' means: without effects it is no model."""
+    frame, _, _ = grouped
+    frame = frame.assign(a=frame.a + np.linspace(0, 1, len(frame)))
+    told = {"formula": "y ~ a + (1 | state)", "progressbar": False}
+    core = full_data(frame, **told) if method == "full" else build_coreset(frame, method=method, **told)
+    plain = full_data(frame, formula="y ~ a", progressbar=False)
+    routes = {
+        "find_map": find_map,
+        "find_mle": find_mle,
+        "log_evidence": lambda rows: log_evidence(rows, draws=400, random_state=0),
+        "a regression model": logistic_model,
+        "weighted_potential without groups=": potential,
+    }
+    cause = "whose effects" if method == "full" else "pseudo-rows, whose offsets"
+    for what, route in routes.items():
+        route(plain)
+        with pytest.raises(DataError, match=rf"have groups.*{cause}.*{what}.*sample, multilevel_model, or weighted_p"):
+            route(core)
+    with pytest.raises(DataError, match="leaves"):
+        potential(core, offset=pt.zeros(()))
+    potential(core, groups={"state": np.zeros(4)})
+
+
+def potential(data, **given):
+    with pm.Model():
+        weighted_potential("rows", data, pm.Normal("beta", shape=data.n_features), **given)
