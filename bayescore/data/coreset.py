@@ -22,7 +22,7 @@ from bayescore.data.checkpoint import Arrays, digest
 from bayescore.data.formulas.design import formula_of, read_design
 from bayescore.data.sources import ArraySource
 from bayescore.data.sources.parquet import CORESET_KEY
-from bayescore.types import NO_ROW, Design, Grouping, IntArray, WeightedData, stack
+from bayescore.types import NO_GROUP, NO_ROW, Design, Grouping, IntArray, WeightedData, stack
 from bayescore.validation import DataError, json_object, signed_labels, whole_file
 
 _INDEX_KEY = b"bayescore.index"
@@ -105,8 +105,10 @@ class Coreset(WeightedData):
     def to_frame(self) -> pd.DataFrame:
         """Return the design matrix, the label as given, `weight`, `offset` and groups if any, indexed by `index`.
 
-        Groups are categoricals of all levels; a row that belongs to none has a missing one. Pseudo-rows, of index -1,
-        have an offset also where the data had none.
+        Groups are categoricals of all levels; a row that belongs to none has a missing one, as pseudo-rows within
+        groups of a multilevel coreset do: programs that drop rows with missing entries, as R's ``na.omit`` does in
+        every model formula, lose these, and their fit is badly off. Pseudo-rows, of index -1, have an offset also where
+        the data had none.
         """
         frame = pd.DataFrame(self.X, columns=list(self.feature_names), index=pd.Index(self.index, name="row"))
         own = ["weight", *([] if self.offset is None else ["offset"]), *(grouping.name for grouping in self.groups)]
@@ -130,7 +132,17 @@ class Coreset(WeightedData):
         Columns are those of the design matrix, `successes` and `failures`, which are real numbers: the weights of
         labels +1 and -1 of rows that are next to each other and alike but for the label, as those of a pseudo-row are;
         and `offset` if there is one. The index is that of `to_frame`.
+
+        Raises
+        ------
+        DataError
+            If pseudo-rows belong to no group where others do, as those within groups of a multilevel coreset.
         """
+        if self.group is not None and (self.group == NO_GROUP).any():
+            raise DataError(
+                "the coreset has rows without a group beside rows with one (pseudo-rows within groups), which R's "
+                "na.omit would drop: use bayescore.sample or multilevel_model"
+            )
         frame = self.to_frame()
         alike = frame.drop(columns=[self.label, "weight"])
         parts = [part for part in (self.X, self.offset, self.group, self.index) if part is not None]

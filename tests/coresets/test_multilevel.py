@@ -177,3 +177,14 @@ def test_bad_input_is_refused_before_work():
         Multilevel(group_prior=3)
     with pytest.raises(ValueError, match="no density in closed form"):
         Multilevel(prior=bc.Horseshoe())
+
+
+def test_counts_for_r_are_refused_where_pseudo_rows_have_no_group():
+    """R's na.omit would drop them; rows that all have a group are given."""
+    rows, _ = grouped(500, 10)
+    core = build(rows)
+    assert core.to_frame()["county"].isna().any()
+    with pytest.raises(DataError, match=r"na\.omit would drop: use bayescore\.sample or multilevel_model"):
+        core.to_counts()
+    full = bc.full_data(frame(rows), label="y", groups="county", progressbar=False)
+    assert len(full.to_counts()) == 500
