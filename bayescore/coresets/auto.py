@@ -36,6 +36,12 @@ class Auto(Calibrated):
             return MergeReduce().build(opened, size, seed, likelihood)
         merged = Aggregate().within(opened, self.draws(opened, size))
         if merged is None and opened.design.groups:
+            given = [name for name, value in options.items() if value is not None and name != "prior"]
+            if given := ["size"] * (size is not None) + given:
+                raise TypeError(
+                    f"{given[0]!r} is not an option of method={Multilevel.name!r}, which 'auto' is where rows with "
+                    "groups do not repeat; leave it out, or name a method"
+                )
             prior = None if self.prior is None else self.mode_prior
             return Multilevel(prior=prior).build(opened, None, seed, likelihood)
         return merged or Calibrated(**options).build(opened, size, seed, likelihood)

@@ -111,8 +111,13 @@ class Condensed(TriedOut):
         ValueError
             If `size` is below 2 D, and there are more rows.
         DataError
-            If a feature is named "offset".
+            If a feature is named "offset", or rows have groups.
         """
+        if opened.design.groups:
+            raise DataError(
+                "method='condensed' knows nothing of groups, and its pseudo-rows stand for rows of all: use "
+                "method='multilevel' for (1 | g), or 'aggregate' where all columns are discrete"
+            )
         D, n_rows = opened.n_features, opened.scan.n_rows
         if "offset" in opened.design.names:
             raise DataError("a feature is named 'offset', as a column of the coreset's file; rename the feature")

@@ -276,3 +276,9 @@ def test_errors_far_from_the_mode_are_predicted(shared_data):
     with pytest.warns(UserWarning, match="calibrated"):
         core = build(X.loc[:, X.nunique() > 1], y, likelihood="probit", size=162, standardize=True)
     assert core.params["mean_error"] > 0.3
+
+
+def test_groups_are_refused_before_any_pass():
+    X, y = make(n=400)
+    with pytest.raises(DataError, match=r"knows nothing of groups.*method='multilevel' for \(1 \| g\), or 'aggregate'"):
+        build(X, y, groups=np.arange(400) % 5)

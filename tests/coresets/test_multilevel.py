@@ -188,3 +188,10 @@ def test_counts_for_r_are_refused_where_pseudo_rows_have_no_group():
         core.to_counts()
     full = bc.full_data(frame(rows), label="y", groups="county", progressbar=False)
     assert len(full.to_counts()) == 500
+
+
+@pytest.mark.parametrize(("option", "value"), [("size", 50), ("tolerance", 0.1)])
+def test_auto_drops_no_option_in_silence(option, value):
+    rows, _ = grouped(1500, 10)
+    with pytest.raises(TypeError, match=f"'{option}' is not an option of method='multilevel', which 'auto' is"):
+        build(rows, method="auto", **{option: value})
