@@ -386,6 +386,15 @@ def own_likelihood(data: object, likelihood: str | None) -> str:
     return own
 
 
+def check_no_pseudo(data: WeightedData, argument: str) -> None:
+    """Raise `DataError` if there are pseudo-rows, which have no labels of their own to be predicted."""
+    if data.pseudo.any():
+        raise DataError(
+            f"{argument} has pseudo-rows, which stand for many rows and are none: give rows of the data, such as "
+            "full_data(rows, design=core.design)"
+        )
+
+
 def check_flat(data: WeightedData, what: str) -> None:
     """Raise `DataError` if rows have groups: `what` would leave their effects out, which pseudo-rows count on."""
     if data.group is None:

@@ -16,7 +16,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from bayescore.data.coreset import check_same_design
+from bayescore.data.coreset import check_no_pseudo, check_same_design
 from bayescore.diagnostics.errors import Moments, negative_log_likelihood
 from bayescore.diagnostics.health import health
 from bayescore.diagnostics.metrics import Row, measure, mmd_row, moment_errors, moment_row, noise_floor
@@ -24,6 +24,7 @@ from bayescore.diagnostics.model_check import check_model
 from bayescore.diagnostics.report import as_fragment, as_text, plots, write_report
 from bayescore.diagnostics.results import CertificateData, ComparisonData
 from bayescore.diagnostics.verdict import verdict
+from bayescore.samplers.group_predict import check_no_groups
 from bayescore.samplers.inference_data import Posterior, is_posterior, read_posterior
 from bayescore.types import WeightedData
 from bayescore.validation import DataError, check_integer
@@ -62,7 +63,7 @@ class Comparison(ComparisonData):
 def compare(
     candidates: object, reference: object, *, test: WeightedData | None = None, max_draws: int = 4000
 ) -> Comparison:
-    """Compare posteriors with a reference posterior of the same coefficients.
+    """Compare posteriors with a reference posterior of the same coefficients; effects of groups are not compared.
 
     Parameters
     ----------
@@ -86,7 +87,8 @@ def compare(
     TypeError
         If an argument is not an InferenceData, or a name not a string.
     ValueError
-        If the features differ, a posterior cannot be used, or a name is taken.
+        If the features differ, a posterior cannot be used, or a name is taken; if `test` has pseudo-rows, or is given
+        of posteriors with effects of groups.
     """
     max_draws = check_integer(max_draws, "max_draws", low=100)
     truth = _check_reference(read_posterior(reference, REFERENCE))
@@ -158,7 +160,9 @@ def _check_test(test: object, posteriors: list[Posterior]) -> None:
     if not isinstance(test, WeightedData):
         raise TypeError(f"test is of type {type(test).__name__}; give WeightedData, such as bayescore.full_data(X, y)")
     check_same_design(test, posteriors[0].features, posteriors[0].design, "test")
+    check_no_pseudo(test, "test")
     for posterior in posteriors:
+        check_no_groups(posterior, "test=")
         _ = posterior.likelihood  # which it may not tell
 
 

@@ -23,6 +23,7 @@ from bayescore.data.sources.groups import Grouper, values
 from bayescore.data.sources.tables import as_floats, as_table, check_numeric, feature_matrix, is_table
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.samplers.effects import in_pieces
+from bayescore.samplers.group_predict import has_groups
 from bayescore.samplers.inference_data import read_posterior
 from bayescore.types import FloatArray, Grouping, IntArray
 from bayescore.validation import DataError, check_integer, check_offset, check_positive, check_weights
@@ -83,6 +84,11 @@ def poststratify(
     posterior = read_posterior(idata, "idata", min_draws=1, var_name=var_name)
     tail = 0.5 * (1.0 - check_positive(ci_prob, "ci_prob", below=1.0))
     design, link = core.design, check_likelihood(core.likelihood)
+    if has_groups(posterior) and not design.groups:
+        raise DataError(
+            f"idata has effects of the groups of {posterior.attrs['group']!r}, and core has no groups; give the one "
+            "that it was drawn from"
+        )
     if posterior.draws.shape[2] != len(design.names):
         raise DataError(
             f"idata has {posterior.draws.shape[2]} coefficients {var_name!r}, and core {len(design.names)}; give the "

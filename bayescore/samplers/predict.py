@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 
 from bayescore.compiled import jit_sums
-from bayescore.data.coreset import check_same_design
+from bayescore.data.coreset import check_no_pseudo, check_same_design
 from bayescore.data.formulas.design import levels_of
 from bayescore.data.passes.threads import available_cores, one_blas_thread
 from bayescore.data.sources.sparse import finite_csr
@@ -249,7 +249,7 @@ def log_likelihood(idata: Any, data: WeightedData, *, var_name: str = "beta") ->
     Raises
     ------
     TypeError, DataError
-        If `idata` is no posterior or does not tell its likelihood, or `data` have another design.
+        If `idata` is no posterior or does not tell its likelihood, or `data` have another design or pseudo-rows.
 
     Examples
     --------
@@ -259,6 +259,7 @@ def log_likelihood(idata: Any, data: WeightedData, *, var_name: str = "beta") ->
     posterior = read_posterior(idata, "idata", min_draws=1, var_name=var_name)
     check_no_groups(posterior, "log_likelihood")
     check_same_design(data, posterior.features, posterior.design, "data")
+    check_no_pseudo(data, "data")
     return xr.DataArray(
         posterior.likelihood.log_p(posterior.draws @ data.Z.T + (0.0 if data.offset is None else data.shift)),
         dims=("chain", "draw", "row"),

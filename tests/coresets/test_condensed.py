@@ -237,6 +237,8 @@ def test_pseudo_rows_are_not_taken_for_rows(tmp_path):
     for data in (None, core):
         with pytest.raises(DataError, match="pseudo-rows, which tell nothing"):
             bc.average_predictions(idata, data, by="kind")
+    with pytest.raises(DataError, match="data has pseudo-rows, which stand for many rows and are none"):
+        bc.log_likelihood(idata, core)
     assert len(bc.average_predictions(idata, frame[:500], by="kind")) == 2
     certificate = bc.certify(idata, core, frame, label="y", progressbar=False)
     with pytest.raises(DataError, match="give test=, a sample of rows"):

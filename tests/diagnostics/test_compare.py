@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from matplotlib import pyplot as plt
@@ -188,3 +190,14 @@ def test_many_coordinates_show_the_worst(posterior):
     assert "40 of 50 coordinates" in axes.get_title(loc="left")
     assert result.plot_marginals().size == 12
     plt.close("all")
+
+
+def test_test_rows_are_refused_where_they_would_mislead(posterior, reference):
+    """Pseudo-rows are no rows to predict, and effects of groups are left out; moments are compared all the same."""
+    with pytest.raises(ValueError, match=r"test has pseudo-rows.*full_data\(rows, design=core\.design\)"):
+        compare(posterior(1), reference, test=replace(rows(), index=np.full(30, -1), offset=np.zeros(30)))
+    grouped = posterior(1)
+    grouped.posterior.attrs["group"] = "county"
+    compare(grouped, reference)
+    with pytest.raises(ValueError, match=r"effects of the groups of 'county', of which test= knows nothing"):
+        compare(grouped, reference, test=rows())

@@ -136,6 +136,15 @@ def test_effects_are_found_by_their_dimension_where_one_has_it(core):
         bc.poststratify(idata, core, CELLS, weights="n")
 
 
+def test_draws_with_effects_need_a_core_with_groups():
+    plain = bc.full_data(VOTES, formula="vote ~ rich", **QUIET)
+    idata = inference_data({"posterior": {"beta": np.zeros((1, 30, 2))}})
+    assert len(bc.poststratify(idata, plain, CELLS, weights="n")) == 1
+    idata.posterior.attrs["group"] = "state"
+    with pytest.raises(DataError, match="effects of the groups of 'state', and core has no groups"):
+        bc.poststratify(idata, plain, CELLS, weights="n")
+
+
 def test_mrp_of_votes_end_to_end(shared_data):
     """148,494 votes for president by state: 10,390 counts of cells merge to 204 rows, losing nothing.
 

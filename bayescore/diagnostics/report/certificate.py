@@ -8,7 +8,7 @@ fits, what the chains and the coreset were, and how to repeat it.
 from pathlib import Path
 from typing import Any
 
-from bayescore.data.coreset import Coreset, check_same_design
+from bayescore.data.coreset import Coreset, check_no_pseudo, check_same_design
 from bayescore.diagnostics.health import health
 from bayescore.diagnostics.model_check import check_model
 from bayescore.diagnostics.report import page, plots, tables
@@ -59,6 +59,7 @@ def write_certificate(
     posterior = read_posterior(idata, "idata")
     if test is not None:
         check_same_design(test, posterior.features, core.design, "test")
+        check_no_pseudo(test, "test")
     elif core.pseudo.any():
         raise DataError(
             "the coreset has pseudo-rows, on which the model's fit cannot be checked; give test=, a sample of rows: "
