@@ -165,7 +165,7 @@ def certify(
         pareto_k=whole.pareto_k,
         ess=whole.ess,
         n_draws=len(whole.weights),
-        epsilon=whole.epsilon,
+        epsilon=math.nan if core.pseudo.any() else whole.epsilon,
         log_ratio_sd=whole.spread,
         coordinates=found.coordinates,
         risk=risk(found.raw),

@@ -7,8 +7,10 @@ marginal likelihood and with it the weight
 .. math:: \log w = \sum_g \log \int p(y_g | \beta, b) N(b; 0, \sigma^2) db - \text{the same of the coreset},
 
 in p + 1 dimensions, whatever the number of groups; the priors cancel. Means and sds of each effect given the full data
-follow from the same pass, and so do draws of the effects. Verdicts are those of `certificate`, by the same limits; the
-effects' means too must be within `CLOSE`. Corrected draws are the weighed ones, resampled, with effects drawn anew.
+follow from the same pass, and so do draws of the effects. Verdicts are those of `certificate`, by the same limits,
+Stein's identities of (beta, log sigma) among them (`origin`); the effects' means and sds too must be within `CLOSE`,
+and the nodes must cover each effect given the full data. Corrected draws are the weighed ones, resampled, with effects
+drawn anew.
 """
 
 import json
@@ -26,27 +28,25 @@ from bayescore.data.opened import Opened
 from bayescore.diagnostics.coefficients import bare_table, table
 from bayescore.diagnostics.corrected import systematic
 from bayescore.diagnostics.family import Family, close, risk, worst
-from bayescore.diagnostics.figures import Run, families, target
-from bayescore.diagnostics.full_pass import check_weight
-from bayescore.diagnostics.full_weights import FullWeights, full_weights
+from bayescore.diagnostics.figures import Run, families
+from bayescore.diagnostics.figures import target as figures
+from bayescore.diagnostics.group_weights import Weighed, check_bytes, weigh
 from bayescore.diagnostics.health import unfit
+from bayescore.diagnostics.origin import NORMAL, STEIN_DRAWS, stein
 from bayescore.diagnostics.results import CertificateData, Level
 from bayescore.diagnostics.tails import tail_k
 from bayescore.diagnostics.wording import number
 from bayescore.limits import CLOSE, MAX_K, MAX_LOG_RATIO_SD, MIN_ESS_SHARE, RISK
-from bayescore.models.collapsed import nodes_at
+from bayescore.models.collapsed import collapsed_density
 from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.effect_draws import effects_given
 from bayescore.models.given_priors import prior_from_dict
 from bayescore.models.group_priors import group_prior_from_dict
-from bayescore.models.group_values import values_at
-from bayescore.models.quadrature import LOG_WEIGHTS, NODES, log_terms
 from bayescore.samplers.collapsed import intraclass_correlation
 from bayescore.samplers.inference_data import Posterior, draws_digest
-from bayescore.types import FloatArray, IntArray, Likelihood
+from bayescore.types import FloatArray, IntArray
 
 LOG_SIGMA = "log sigma"
-_COVERED = 6.0  # mean of posterior over quadrature weights above which the coreset's nodes miss a group's effect
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -56,8 +56,10 @@ class MultilevelCertificate(CertificateData):
     Parameters
     ----------
     effects : DataFrame
-        A row for each group: mean and sd of its effect by the coreset and by the full data, and the error of the mean
-        in sds, its Monte Carlo noise left out.
+        A row for each group: mean and sd of its effect by the coreset and by the full data, the error of the mean in
+        sds, its Monte Carlo noise left out, and that of the sd as the logarithm of the ratio, with its numerical error.
+    epsilon : float
+        NaN: pseudo-rows have the log-likelihood of their rows only up to a constant.
     elpd_logo, elpd_logo_se : float
         Expected log predictive density of the full data by leaving one *group* out at a time, a new group's effect
         averaged over N(0, sigma^2); its standard error over groups. NaN unless the weights can be trusted.
@@ -76,37 +78,15 @@ class MultilevelCertificate(CertificateData):
         return "\n".join(lines)
 
 
-@dataclass(frozen=True, eq=False)
-class _Weighed:
-    """Weighted draws: log terms of the full data's groups at the nodes, shape (S, G + 1, K), and the coreset's."""
-
-    weights: FullWeights
-    full: FloatArray
-    core: FloatArray
-    center: FloatArray
-    scale: FloatArray
-
-    def moments(self, terms: FloatArray, w: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return mean and sd of each group's effect over weighted draws, shape (G,)."""
-        share = special.softmax(terms[:, :-1], axis=2)
-        b = self.center[:, :-1, None] + self.scale[:, :-1, None] * NODES
-        first = (share * b).sum(axis=2)
-        mean = w @ first
-        square = w @ ((share * b**2).sum(axis=2) - first**2 + (first - mean) ** 2)
-        return mean, np.sqrt(square)
-
-    @property
-    def missed(self) -> int:
-        """Groups whose effect given the full data the coreset's nodes miss, in any draw that counts."""
-        share = special.softmax(self.full[:, :-1], axis=2)
-        poor = (share**2 / np.exp(LOG_WEIGHTS)).sum(axis=2) > _COVERED
-        return int((self.weights.weights @ poor > 0.5).sum())
-
-
 def certify_groups(idata: Any, posterior: Posterior, core: Coreset, opened: Opened, max_draws: int) -> Any:
     """Return the `MultilevelCertificate` of draws from `sample` of a coreset with groups."""
     joint = _joint(idata, posterior)
     trouble = _trouble(idata, posterior, core) or unfit(joint)
+    if not trouble:
+        chosen = joint.positions(max_draws)
+        check_bytes(len(chosen), len(core.groups[0]))
+        target = _target(posterior, core)
+        trouble = _miss(joint, target)
     if trouble:
         return MultilevelCertificate(
             Level.NOT_CERTIFIED,
@@ -118,28 +98,25 @@ def certify_groups(idata: Any, posterior: Posterior, core: Coreset, opened: Open
             math.nan,
             bare_table(joint),
         )
-    chosen = joint.positions(max_draws)
-    found = _weigh(joint.flat[chosen], core, opened, posterior)
+    found = weigh(joint.flat[chosen], core, opened, target)
     w, run = found.weights.weights, Run(joint.draws)
-    full = target(run, chosen, w)
+    full = figures(run, chosen, w)
     heavy = np.zeros(joint.draws.shape[2], dtype=bool)
     raw = families(run, joint.features, heavy, full)
     kept = systematic(w)
     corrected = joint.flat[chosen][kept].reshape(len(joint.draws), -1, joint.draws.shape[2])
     left = families(Run(corrected), joint.features, heavy, full, resampled=True)
-    effects = _effects(idata, found)
+    effects = _effects(idata, found, float(full.slow.max()))
     level, text = _verdict(found, raw, left, effects)
     elpd = _leave_group_out(found) if level is not Level.NOT_CERTIFIED else (math.nan, math.nan)
     good = level is not Level.NOT_CERTIFIED and risk(left) <= RISK
-    own = special.logsumexp(found.core, axis=2).sum(axis=1)
-    there = special.logsumexp(found.full, axis=2).sum(axis=1)
     return MultilevelCertificate(
         level=level,
         text=text,
         pareto_k=found.weights.pareto_k,
         ess=found.weights.ess,
         n_draws=len(chosen),
-        epsilon=float(np.max(np.abs(there - own) / np.abs(there))),
+        epsilon=math.nan,
         log_ratio_sd=found.weights.spread,
         coordinates=table(joint, tail_k(joint.flat), heavy, raw, full),
         risk=risk(raw),
@@ -175,41 +152,60 @@ def _trouble(idata: Any, posterior: Posterior, core: Coreset) -> str:
     return ""
 
 
-def _weigh(theta: FloatArray, core: Coreset, opened: Opened, posterior: Posterior) -> _Weighed:
-    link: Likelihood = posterior.likelihood
+def _target(posterior: Posterior, core: Coreset) -> CollapsedTarget:
+    """Return the marginal posterior that draws are of."""
     priors = (
         prior_from_dict(posterior.story["prior"]),
         group_prior_from_dict(json.loads(posterior.attrs["group_prior"])),
     )
-    arguments = CollapsedTarget.of(core, link, priors, len(core.groups[0])).arguments()
-    center, scale, own = nodes_at(theta, arguments)
-    values, weight = values_at(opened, theta[:, :-1], link, center, scale)
-    check_weight(core, weight)
-    terms = np.empty_like(values)
-    terms[:, :-1] = log_terms(values[:, :-1], center[:, :-1], scale[:, :-1], theta[:, -1:])
-    # rows of no group: one value at all nodes
-    terms[:, -1], own[:, -1] = (each[:, -1] + LOG_WEIGHTS for each in (values, own))
-    ratio = special.logsumexp(terms, axis=2).sum(axis=1) - special.logsumexp(own, axis=2).sum(axis=1)
-    return _Weighed(full_weights(ratio), terms, own, center, scale)
+    return CollapsedTarget.of(core, posterior.likelihood, priors, len(core.groups[0]))
 
 
-def _effects(idata: Any, found: _Weighed) -> pd.DataFrame:
-    even = np.full(len(found.full), 1.0 / len(found.full))
-    own, own_sd = found.moments(found.core, even)
-    mean, sd = found.moments(found.full, found.weights.weights)
+def _miss(joint: Posterior, target: CollapsedTarget) -> str:
+    """Return how draws of (beta, log sigma) miss Stein's identities of their density; empty if they do not."""
+    draws, arguments, factor = joint.flat[joint.positions(STEIN_DRAWS)], target.arguments(), target.factor
+    gradients = np.empty_like(draws)
+    for theta, gradient in zip(draws, gradients, strict=True):
+        collapsed_density(theta, gradient, arguments)
+    if np.isfinite(gradients).all() and np.isfinite(draws).all():
+        shape = (len(joint.draws), -1, draws.shape[1])
+        found = stein(
+            draws.reshape(shape), gradients.reshape(shape), factor @ factor.T, list(joint.features), most=NORMAL
+        )
+    else:
+        found = "at some of them its density has no finite gradient."
+    if not found:
+        return ""
+    return (
+        f"The draws are not those of the marginal posterior of the coreset: {found} If nobody changed them, sample "
+        "again, with longer warm-up."
+    )
+
+
+def _effects(idata: Any, found: Weighed, slow: float) -> pd.DataFrame:
+    w = found.weights.weights
+    own, own_sd = found.core.over(np.full(len(w), 1.0 / len(w)))
+    mean, sd = found.full.over(w)
     group = idata["posterior"]["group"].values
-    columns = {
-        "mean": own,
-        "sd": own_sd,
-        "corrected_mean": mean,
-        "corrected_sd": sd,
-        "mean_error_sd": (own - mean) / sd,
-    }
+    with np.errstate(all="ignore"):  # an effect that the nodes miss
+        columns = {
+            "mean": own,
+            "sd": own_sd,
+            "corrected_mean": mean,
+            "corrected_sd": sd,
+            "mean_error_sd": (own - mean) / sd,
+            "log_sd_error": np.log(own_sd / sd),
+            "log_sd_error_mcse": slow * found.full.log_sd_mcse(w),
+        }
     return pd.DataFrame(columns, index=pd.Index(group, name="group"))
 
 
-def _verdict(found: _Weighed, raw: list[Family], left: list[Family], effects: pd.DataFrame) -> tuple[Level, str]:
-    weights, error = found.weights, effects["mean_error_sd"].abs()
+def _verdict(found: Weighed, raw: list[Family], left: list[Family], effects: pd.DataFrame) -> tuple[Level, str]:
+    weights = found.weights
+    # of arrays, not of columns: NaN is the worst, and within no limit
+    mean_error = float(np.abs(effects["mean_error_sd"].to_numpy()).max())
+    sd_error = np.abs(effects["log_sd_error"].to_numpy())
+    sure = float((sd_error + 2.0 * effects["log_sd_error_mcse"].to_numpy()).max())
     k = f"Pareto k-hat is {number(weights.pareto_k, 2)}"
     remedy = (
         "Build the coreset anew with the prior and group_prior that you sample with, or sample full_data(...) if its "
@@ -222,8 +218,12 @@ def _verdict(found: _Weighed, raw: list[Family], left: list[Family], effects: pd
             f"{len(weights.weights)} (limit {MIN_ESS_SHARE:.0%}){missed}: the coreset's posterior does not cover the "
             f"full data's. {remedy}."
         )
-    of_effects = f"of {len(error):,} group effects the worst mean is off by {number(float(error.max()), 2)} sd"
-    if close(raw) and risk(raw) <= RISK and weights.spread < MAX_LOG_RATIO_SD and error.max() <= CLOSE:
+    of_effects = (
+        f"of {len(effects):,} group effects the worst mean is off by {number(mean_error, 2)} sd, the worst sd by "
+        f"{number(100.0 * float(np.expm1(sd_error.max())), 2)}%"
+    )
+    exact = mean_error <= CLOSE and sure <= CLOSE
+    if close(raw) and risk(raw) <= RISK and weights.spread < MAX_LOG_RATIO_SD and exact:
         return Level.CERTIFIED, f"{k} and at worst {worst(raw)}; {of_effects}."
     if risk(left) <= RISK:
         return Level.CORRECTED, (
@@ -236,9 +236,9 @@ def _verdict(found: _Weighed, raw: list[Family], left: list[Family], effects: pd
     )
 
 
-def _leave_group_out(found: _Weighed) -> tuple[float, float]:
+def _leave_group_out(found: Weighed) -> tuple[float, float]:
     """Return the expected log predictive density of a left-out group, summed over groups, and its standard error."""
-    log_p = special.logsumexp(found.full[:, :-1], axis=2).T
+    log_p = found.full.log_p[:, :-1].T
     smoothed, k = psislw(found.weights.log_ratio - log_p)
     if (k > MAX_K).mean() > 0.01:
         return math.nan, math.nan
@@ -246,10 +246,10 @@ def _leave_group_out(found: _Weighed) -> tuple[float, float]:
     return float(each.sum()), float(np.sqrt(len(each) * each.var()))
 
 
-def _corrected(idata: Any, posterior: Posterior, found: _Weighed, draws: FloatArray, kept: IntArray) -> Any:
+def _corrected(idata: Any, posterior: Posterior, found: Weighed, draws: FloatArray, kept: IntArray) -> Any:
     source, shape = idata["posterior"], draws.shape[:2]
-    uniforms = np.random.default_rng(0).random((len(kept), found.full.shape[1] - 1))
-    u = effects_given(found.full[kept, :-1], found.center[kept, :-1], found.scale[kept, :-1], uniforms)
+    uniforms = np.random.default_rng(0).random((len(kept), found.terms.shape[1] - 1))
+    u = effects_given(found.terms[kept, :-1], found.center[kept, :-1], found.scale[kept, :-1], uniforms)
     beta = np.ascontiguousarray(draws[..., :-1])
     values = {"beta": beta, "sigma": np.exp(draws[..., -1]), "u": u.reshape(*shape, -1)}
     dims = {"beta": ["feature"], "u": ["group"]}

@@ -45,8 +45,8 @@ _DENSITY = 1e-3  # nats by which that may differ; a shift by 0.01 sd in one coor
 _ROUNDING = 1e-9  # of the log density's own size
 _TINY = 1e-300  # sd of a constant coordinate
 _FLOOR = 1e-8  # of the prior's precision, relative to the data's: the sum is positive definite in floating point
-_STEIN_DRAWS = 1000  # whose gradients are computed: correlations are told to 0.03
-_NORMAL = 1.25  # factor between sd of draws and normal width up to which a coordinate is normal enough for the means
+STEIN_DRAWS = 1000  # whose gradients are computed: correlations are told to 0.03
+NORMAL = 1.25  # factor between sd of draws and normal width up to which a coordinate is normal enough for the means
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def miss(posterior: Posterior, core: Coreset, link: Likelihood, origin: Origin) 
     """Return how the draws miss Stein's identities of the density that they are said to have; empty if they do not."""
     if origin.prior is None and origin.told:
         return ""  # no density, but `sample` made them
-    at = posterior.positions(_STEIN_DRAWS)
+    at = posterior.positions(STEIN_DRAWS)
     draws, names, of_beta = posterior.flat[at], list(posterior.features), slice(None)
     slope = np.zeros_like(draws)
     if isinstance(origin.prior, OfModel):
@@ -129,7 +129,7 @@ def miss(posterior: Posterior, core: Coreset, link: Likelihood, origin: Origin) 
     if draws[:, of_beta].size:
         K[of_beta, of_beta] = _scale(draws[:, of_beta], slope, core, link, K[of_beta, of_beta])
     shape = (len(posterior.draws), -1, len(names))
-    most = _NORMAL if origin.told else math.inf
+    most = NORMAL if origin.told else math.inf
     found = stein(draws.reshape(shape), gradients.reshape(shape), K, names, most=most)
     if not found:
         return ""

@@ -17,6 +17,7 @@ from bayescore.types import FloatArray
 
 N_NODES = 9
 _COVERED = 4.0  # mean of posterior over quadrature weights above which the nodes stand in the wrong place
+_NARROW = 0.57  # sd of posterior over that of quadrature weights below which nodes are too few: at 0.5 sds are 8% off
 
 
 def normal_nodes(n_nodes: int = N_NODES) -> tuple[FloatArray, FloatArray]:
@@ -56,6 +57,17 @@ class EffectMoments:
     poor: FloatArray
 
 
+def astray(share: FloatArray, most: float) -> FloatArray:
+    """Return whether nodes stand in the wrong place, or so wide that an effect lies between them, shape (...).
+
+    `share`, shape (..., K), has the nodes' posterior probabilities, `most` the largest mean of these over the weights
+    of the quadrature. NaN is astray.
+    """
+    with np.errstate(invalid="ignore"):
+        spread = share @ NODES**2 - (share @ NODES) ** 2
+        return np.asarray(~((share**2 @ np.exp(-LOG_WEIGHTS) <= most) & (spread > _NARROW**2)))
+
+
 def log_terms(values: FloatArray, center: FloatArray, scale: FloatArray, log_sigma: FloatArray | float) -> FloatArray:
     """Return the logarithms of the terms of the sum, shape (..., K), given phi at the nodes, of that shape."""
     log_sigma = np.asarray(log_sigma)[..., None]
@@ -86,7 +98,7 @@ def effect_moments(
     powers = np.where(found[:, None], np.exp(terms - log_marginal[:, None]), np.exp(LOG_WEIGHTS))
     total = powers.sum(axis=1)
     share = powers / total[:, None]
-    poor = ~found | ((share**2 / np.exp(LOG_WEIGHTS)).sum(axis=1) > _COVERED)
+    poor = ~found | astray(share, _COVERED)
     b = center[:, None] + scale[:, None] * NODES
     mean = (share * b).sum(axis=1)
     gap = b - mean[:, None]

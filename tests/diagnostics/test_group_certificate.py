@@ -1,10 +1,20 @@
 """Certificates of draws with groups: verdicts, effects, and what must not be certified."""
 
+import json
+from copy import deepcopy
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from scipy import special
 
 import bayescore as bc
+from bayescore.diagnostics.group_certificate import _joint, _miss, _target
+from bayescore.diagnostics.group_weights import check_bytes
 from bayescore.diagnostics.results import Level
+from bayescore.samplers.inference_data import draws_digest, read_posterior
+from bayescore.types import WeightedData
+from bayescore.validation import DataError
 from tests.coresets.test_multilevel import build, frame
 from tests.models.grouped_rows import grouped
 
@@ -21,8 +31,8 @@ def core(rows):
     return build(rows)
 
 
-def certify(idata, core, rows):
-    return bc.certify(idata, core, frame(rows), label="y", progressbar=False)
+def certify(idata, core, rows, **options):
+    return bc.certify(idata, core, frame(rows), label="y", progressbar=False, **options)
 
 
 @pytest.fixture(scope="module")
@@ -99,3 +109,72 @@ def test_changed_and_foreign_draws_are_refused_before_any_pass(idata, core, rows
 def test_too_few_draws_certify_nothing(core, rows):
     few = bc.sample(core, draws=60, tune=300, chains=2, **TOLD)
     assert certify(few, core, rows).level is Level.NOT_CERTIFIED
+
+
+def forged(core, which, factor):
+    """The coreset with weights of some rows changed, others' scaled so that their total stays."""
+    weights = np.where(which, factor * core.weights, core.weights)
+    return replace(core, weights=weights * (core.weights.sum() / weights.sum()))
+
+
+@pytest.fixture(scope="module")
+def many():
+    rng, group = np.random.default_rng(0), np.arange(4000) % 100  # of 40 rows each
+    X = np.column_stack([np.ones(4000), rng.normal(size=(4000, 2))])
+    eta = X @ [-0.5, -0.5, 0.5] + rng.normal(size=100)[group]
+    y = np.where(rng.random(4000) < special.expit(eta), 1, -1).astype(np.int8)
+    rows = WeightedData(X, y, np.ones(4000), np.arange(4000), group=group[:, None])
+    return rows, build(rows)
+
+
+def test_a_wrong_sd_of_one_effect_is_not_certified(many):
+    """One of 100 groups with half its weights: its effect, near 0, is too wide, its mean right."""
+    rows, core = many
+    g = int(np.abs(bc.sample(core, **TOLD).posterior["u"].values.mean(axis=(0, 1))).argmin())
+    half = forged(core, core.group[:, 0] == g, 0.5)
+    verdict = certify(bc.sample(half, **TOLD), half, rows, max_draws=2000)
+    assert verdict.level is not Level.CERTIFIED
+    assert verdict.effects["log_sd_error"].iloc[g] > 0.2
+    assert verdict.effects["mean_error_sd"].abs().max() < 0.1  # which says nothing of it
+    assert "the worst sd by" in verdict.text
+
+
+def test_an_effect_narrower_than_the_nodes_is_not_certified(many):
+    """A hundredth of the weights leaves nodes ten times too wide: the full data's effect lies between two."""
+    rows, core = many
+    few = forged(core, core.group[:, 0] == 7, 0.01)
+    verdict = certify(bc.sample(few, **TOLD), few, rows)
+    assert verdict.level is Level.NOT_CERTIFIED
+
+
+def test_draws_of_another_density_miss_steins_identities(core, rows, idata):
+    """Digests are as good as those of `sample`; the draws are half an sd off. The control is right."""
+    for shift in (0.0, 0.5):
+        wrong = deepcopy(idata)
+        beta = wrong.posterior["beta"].values
+        beta += shift * beta.std(axis=(0, 1))
+        story = json.loads(wrong.posterior.attrs["posterior_of"])
+        wrong.posterior.attrs["posterior_of"] = json.dumps({**story, "draws": draws_digest(beta)})
+        verdict = certify(wrong, core, rows)
+        assert ("Stein's identity" in verdict.text) == (shift > 0.0)
+    assert verdict.n_passes == 0
+
+
+def test_a_density_without_a_gradient_is_told(core, idata):
+    joint = _joint(idata, read_posterior(idata, "idata"))
+    target = _target(read_posterior(idata, "idata"), core)
+    assert _miss(joint, target) == ""
+    joint.draws[0, 0, -1] = -np.inf
+    assert "no finite gradient" in _miss(joint, target)
+
+
+def test_too_many_groups_are_refused_before_the_pass_with_what_to_do():
+    check_bytes(500, 20_000)
+    with pytest.raises(DataError, match=r"take 10,\d+,\d+,\d+ bytes, more than 8,589,934,592: give max_draws=397"):
+        check_bytes(500, 100_000)
+    with pytest.raises(DataError, match="have no certificate"):
+        check_bytes(100, 1_000_000)
+
+
+def test_epsilon_of_pseudo_rows_is_none(found):
+    assert np.isnan(found.epsilon)
