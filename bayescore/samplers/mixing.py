@@ -16,9 +16,15 @@ MIN_DRAWS_FOR_RHAT = 1000  # draws of a chain; with fewer R-hat is noisy
 def warn_unless_mixed(idata: Any, others: str) -> None:
     """Warn where the smallest effective sample size or the largest R-hat says that the chains have not mixed.
 
-    Both are rank-normalised. `others` names the samplers to try instead.
+    Both are rank-normalised, of beta and of log sigma where there are groups. `others` names the samplers to try
+    instead.
     """
     beta, features = coefficients(idata, "the posterior")
+    if "sigma" in idata["posterior"]:
+        sigma = idata["posterior"]["sigma"].transpose("chain", "draw").values
+        with np.errstate(divide="ignore"):
+            beta = np.concatenate([beta, np.log(sigma)[..., None]], axis=2)
+        features = (*features, "log sigma")
     chains, draws, _ = beta.shape
     if draws < FEWEST_DRAWS:
         return
