@@ -13,8 +13,9 @@ For models eta_n = x_n beta + o_n + b_g(n), b_g ~ N(0, sigma^2) (`(1 | g)` in a 
 4. What rows say within groups becomes p pseudo-rows without group (`within_groups`), with the score that makes the
    gradient of the coreset's marginal posterior that of the full data's.
 
-Nothing is drawn. Pseudo-rows are no rows of the data: `index` is -1, the rows have offsets. Passes: a scan, some six
-for the mode, four for the sums. Memory: a block of rows, and (3 p + 40) numbers of 8 bytes a group.
+Nothing is drawn. Pseudo-rows are no rows of the data: `index` is -1, the rows have offsets. Passes: 8 to 17 in all, a
+scan and four for the sums among them, the others for the mode; 43 where that is far (probit, sigma = 2). Memory: a
+block of rows, and (3 p + 40) numbers of 8 bytes a group.
 
 Nearest published: pseudo-data by Limpoco, Faes and Hens (2024), arXiv 2411.04002.
 """
@@ -40,6 +41,7 @@ from bayescore.validation import DataError, warn
 SMALL = 2  # rows of a group that keeps them, unless told otherwise: a pseudo-row has two weights, and saves nothing
 SHAPE = 0.01  # sd, in nats over the effect given the data, by which a pseudo-row may differ from its group's rows
 NEAR = 0.2  # distance from the marginal mode, in posterior sds, from which rows condensed there are warned of
+FAR = 0.05  # distance of the coreset's own mode from the full data's, in posterior sds, that is warned of
 _MENDINGS = 3  # of the score within groups
 _START = -0.7  # log sigma at which the mode is sought first
 
@@ -119,6 +121,11 @@ class Multilevel(Method):
         kept = _rows_of(opened, ~merged)
         fixed = [groups.rows(point)] if kept is None else [groups.rows(point), kept]
         rows, error = _mended(fixed, within, point, likelihood, priors, n_groups)
+        if not error <= FAR:
+            warn(
+                f"the mode of the coreset's marginal posterior is {error:.2g} sds off the full data's: look at what "
+                "certify says, give narrower priors, or sample full_data(...)"
+            )
         if opened.design.offset is None and not rows.pseudo.any():
             rows = replace(rows, offset=None)
         facts = MultilevelFacts(

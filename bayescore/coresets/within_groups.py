@@ -19,6 +19,7 @@ from bayescore.models.group_terms import add_within
 from bayescore.models.marginal import MarginalPoint, Nodes, local_codes
 from bayescore.models.quadrature import NODES
 from bayescore.types import NO_GROUP, NO_ROW, FloatArray, Likelihood, WeightedData
+from bayescore.validation import DataError
 
 _NOTHING = 1e-9  # curvature of a direction, relative to the posterior's, in which rows do not differ within groups
 _SKEW = 0.81  # the largest tau^2 D: a probability of 0.95
@@ -84,7 +85,13 @@ class Directions:
     fourth: FloatArray
 
     def rows(self, beta: FloatArray, score: FloatArray, link: Likelihood) -> WeightedData:
-        """Return pseudo-rows with this score, shape (p,), rows of weight 0 left out; they have offsets and no group."""
+        """Return pseudo-rows with this score, shape (p,), rows of weight 0 left out; they have offsets and no group.
+
+        Raises
+        ------
+        DataError
+            If a direction's score is more than any pseudo-row can have.
+        """
         r = self.v.shape[1]
         along = self.u.T @ score
         trials = np.minimum(
@@ -99,6 +106,12 @@ class Directions:
             if fits.all():
                 break
             trials = np.where(fits, trials, 2.0 * trials)
+        else:
+            raise DataError(
+                f"method='multilevel' finds no pseudo-row for {np.count_nonzero(~fits)} of {r} directions within "
+                "groups, as where a column all but separates the labels: give a narrower prior=, drop the column, or "
+                "sample full_data(...)"
+            )
         X = (self.v / root).T
         offset = found.eta - X @ beta
         y = np.repeat(np.array([1, -1], dtype=np.int8), r)

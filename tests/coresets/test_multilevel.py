@@ -6,8 +6,10 @@ import pytest
 from scipy import special
 
 import bayescore as bc
+from bayescore.coresets import multilevel
 from bayescore.coresets.multilevel import Multilevel
 from bayescore.coresets.pseudo_rows import log_p_of, pseudo_rows
+from bayescore.coresets.within_groups import Directions
 from bayescore.models.collapsed import collapsed_density, nodes_at
 from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.likelihoods import check_likelihood
@@ -195,3 +197,22 @@ def test_auto_drops_no_option_in_silence(option, value):
     rows, _ = grouped(1500, 10)
     with pytest.raises(TypeError, match=f"'{option}' is not an option of method='multilevel', which 'auto' is"):
         build(rows, method="auto", **{option: value})
+
+
+def test_a_direction_without_a_solution_is_an_error_and_no_row_disappears():
+    one = np.eye(2)
+    directions = Directions(one, one, np.zeros(2), np.zeros(2), np.full(2, 0.01))
+    link, beta = check_likelihood("probit"), np.zeros(2)
+    assert len(directions.rows(beta, np.array([0.1, 1.0]), link)) == 4
+    with pytest.raises(DataError, match="no pseudo-row for 1 of 2 directions within groups"):
+        directions.rows(beta, np.array([0.1, 1e6]), link)
+    with pytest.raises(DataError, match="2 of 2 directions"):
+        directions.rows(beta, np.full(2, np.nan), link)
+
+
+@pytest.mark.parametrize("error", [0.06, np.nan])
+def test_a_mode_that_is_off_is_warned_of(monkeypatch, error):
+    rows, _ = grouped(500, 10)
+    monkeypatch.setattr(multilevel, "_mended", lambda fixed, *_: (fixed[0], error))
+    with pytest.warns(UserWarning, match=r"marginal posterior is \S+ sds off the full data's"):
+        build(rows)
