@@ -81,7 +81,9 @@ def sample(
         What the installed `pm.sample` returns: posterior `beta` with dims (chain, draw, feature),
         sample_stats, and constant_data with X, y, weights and, where rows have one, offset. Of a coreset also `coef`,
         the same draws in units of the data's own columns (`Design.raw_coefficients`), where `beta` and its prior are of
-        the columns as `standardize` scaled them; ``posterior.attrs["prior_scale"]`` says which these are. The
+        the columns as `standardize` scaled them; ``posterior.attrs["prior_scale"]`` says which these are. Of rows
+        with groups also `sigma`, the sd of the groups' effects, `u`, these effects with dims (chain, draw, group), and
+        for logistic and probit likelihoods `icc`, the correlation within a group. The
         potentials of weighted rows have no log_likelihood group: see `log_likelihood` for the pointwise one.
 
     Raises
