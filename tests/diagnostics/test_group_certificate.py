@@ -124,13 +124,14 @@ def many():
     eta = X @ [-0.5, -0.5, 0.5] + rng.normal(size=100)[group]
     y = np.where(rng.random(4000) < special.expit(eta), 1, -1).astype(np.int8)
     rows = WeightedData(X, y, np.ones(4000), np.arange(4000), group=group[:, None])
-    return rows, build(rows)
+    core = build(rows)
+    nearest_0 = np.abs(bc.sample(core, **TOLD).posterior["u"].values.mean(axis=(0, 1))).argmin()
+    return rows, core, int(nearest_0)
 
 
 def test_a_wrong_sd_of_one_effect_is_not_certified(many):
     """One of 100 groups with half its weights: its effect, near 0, is too wide, its mean right."""
-    rows, core = many
-    g = int(np.abs(bc.sample(core, **TOLD).posterior["u"].values.mean(axis=(0, 1))).argmin())
+    rows, core, g = many
     half = forged(core, core.group[:, 0] == g, 0.5)
     verdict = certify(bc.sample(half, **TOLD), half, rows, max_draws=2000)
     assert verdict.level is not Level.CERTIFIED
@@ -140,11 +141,12 @@ def test_a_wrong_sd_of_one_effect_is_not_certified(many):
 
 
 def test_an_effect_narrower_than_the_nodes_is_not_certified(many):
-    """A hundredth of the weights leaves nodes ten times too wide: the full data's effect lies between two."""
-    rows, core = many
-    few = forged(core, core.group[:, 0] == 7, 0.01)
+    """A hundredth of the weights leaves nodes almost three times too wide, in the right place."""
+    rows, core, g = many
+    few = forged(core, core.group[:, 0] == g, 0.01)
     verdict = certify(bc.sample(few, **TOLD), few, rows)
     assert verdict.level is Level.NOT_CERTIFIED
+    assert "1 group effects lie where the coreset does not look" in verdict.text
 
 
 def test_draws_of_another_density_miss_steins_identities(core, rows, idata):
