@@ -116,8 +116,8 @@ def certify(
     Raises
     ------
     DataError
-        If posterior, coreset and data have different features, the data are not those of the coreset, or `model` has
-        no potential of it.
+        If posterior, coreset and data have different features, the data are not those of the coreset, `model` has
+        no potential of it, or `max_draws` with so many groups take more than 8 GiB.
 
     References
     ----------

@@ -1,6 +1,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import special
 
 import bayescore as bc
 from bayescore import compat
@@ -221,3 +222,15 @@ def test_chains_that_disagree_certify_nothing(data):
     cert = bc.certify(stuck, core, full_of(data), progressbar=False)
     assert cert.level == "not certified"
     assert "chains" in cert.text
+
+
+def test_epsilon_of_pseudo_rows_is_none():
+    """Their log-likelihood is that of the rows only up to a constant."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 2))
+    y = np.where(rng.random(2000) < special.expit(X[:, 0]), 1, 0)
+    core = bc.build_coreset(X, y, method="condensed", random_state=0, progressbar=False)
+    idata = bc.sample(core, random_seed=1, progressbar=False)
+    found = bc.certify(idata, core, X, y, progressbar=False)
+    assert found.n_passes > 0
+    assert np.isnan(found.epsilon)
