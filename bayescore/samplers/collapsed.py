@@ -24,8 +24,7 @@ from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.priors import Cauchy, Laplace, MultivariateNormal, Normal, StudentT
 from bayescore.samplers import linear
 from bayescore.samplers.mala import adapt, first_step_size
-from bayescore.samplers.method import Option, Request, Sampler, thinned
-from bayescore.samplers.run import CHUNK, run_chains
+from bayescore.samplers.method import Option, Prepared, Request, Sampler, chains_of, thinned
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError
 
@@ -144,25 +143,14 @@ class Collapsed(Sampler):
                 f"for {MAX_EFFECTS_BYTES // (8 * len(levels) * request.chains)} draws a chain or fewer"
             )
         group_prior = request.options["group_prior"]
-        link, thin = check_likelihood(request.likelihood), request.options["thin"]
+        link = check_likelihood(request.likelihood)
         target = CollapsedTarget.of(request.data, link, (request.prior, group_prior), len(levels))
         factor, arguments = target.factor, target.arguments()
         stream, effects = request.streams[-1].spawn(2)
         noise = np.random.default_rng(stream).standard_normal((request.chains, len(factor)))
-        drawn = run_chains(
-            _Chains(),
-            (np.ascontiguousarray(factor), arguments),
-            target.point.theta + 1.5 * noise @ factor.T,
-            first_step_size(len(factor)),
-            draws=request.draws,
-            tune=request.tune,
-            thin=thin,
-            cores=request.cores,
-            seeds=request.streams[:-1],
-            progressbar=request.progressbar,
-            description="sampling with effects integrated out",
-            chunk=max(1, min(CHUNK, int(2e7 // (thin * request.data.X.size * 10)))),
-        )
+        starts = target.point.theta + 1.5 * noise @ factor.T
+        ready = Prepared((np.ascontiguousarray(factor), arguments), starts, first_step_size(len(factor)))
+        drawn = chains_of(request, _Chains(), ready, "sampling with effects integrated out", readings=10)
         flat = drawn.theta.reshape(-1, len(factor))
         uniforms = np.random.default_rng(effects).random((len(flat), len(levels)))
         u = draw_effects(flat, uniforms, arguments).reshape(*drawn.theta.shape[:2], -1)
