@@ -22,8 +22,7 @@ from bayescore.models.effect_draws import draw_effects
 from bayescore.models.group_priors import DEFAULT_GROUP_PRIOR, check_group_prior, group_prior_to_dict
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.priors import Cauchy, Laplace, MultivariateNormal, Normal, StudentT
-from bayescore.samplers import linear
-from bayescore.samplers.mala import adapt, first_step_size
+from bayescore.samplers.mala import State, adapt, decide, first_step_size, propose
 from bayescore.samplers.method import Option, Prepared, Request, Sampler, chains_of, thinned
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError
@@ -60,28 +59,24 @@ def _advance(
 ) -> tuple[FloatArray, float]:
     gradient = np.empty(theta.size)
     value = collapsed_density(theta, gradient, arguments)
-    here = theta.copy()
+    state = State(theta.copy(), value, gradient)
     thin = uniforms.shape[1]
     for i in range(len(draws)):
         total = 0.0
         for j in range(thin):
             epsilon, noise = math.exp(log_epsilon), normals[i, j]
-            drift = linear.transposed_times(factor, gradient)
-            there = here + epsilon * linear.times(factor, noise + 0.5 * epsilon * drift)
+            there, drift = propose(noise, state, epsilon, factor, math.inf)
             slope = np.empty(theta.size)
             new = collapsed_density(there, slope, arguments)
-            back = noise + 0.5 * epsilon * (drift + linear.transposed_times(factor, slope))
-            log_ratio = new - value + 0.5 * ((noise * noise).sum() - (back * back).sum())
-            probability = math.exp(min(0.0, log_ratio)) if log_ratio > -math.inf else 0.0  # NaN too
-            if uniforms[i, j] < probability:
-                here, value, gradient = there, new, slope
+            proposed = State(there, new, slope)
+            state, probability = decide(noise, drift, uniforms[i, j], state, proposed, epsilon, factor, math.inf)
             total += probability
             if iteration >= 0:
                 log_epsilon = adapt(log_epsilon, probability, iteration + i * thin + j)
-        draws[i] = here
-        values[i] = value
+        draws[i] = state.theta
+        values[i] = state.value
         acceptance[i] = total / thin
-    return here, log_epsilon
+    return state.theta, log_epsilon
 
 
 class _Chains:

@@ -67,6 +67,35 @@ def _drift(factor: FloatArray, gradient: FloatArray, longest: float) -> FloatArr
 
 
 @jit
+def propose(
+    noise: FloatArray, state: State, epsilon: float, factor: FloatArray, longest: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return the point proposed from a state by standard normal `noise`, and L'g there, cut to `longest`; (D,) each."""
+    drift = _drift(factor, state.gradient, longest)
+    return state.theta + epsilon * linear.times(factor, noise + 0.5 * epsilon * drift), drift
+
+
+@jit
+def decide(
+    noise: FloatArray,
+    drift: FloatArray,
+    uniform: float,
+    state: State,
+    proposed: State,
+    epsilon: float,
+    factor: FloatArray,
+    longest: float,
+) -> tuple[State, float]:
+    """Return the state proposed or that before, and the acceptance probability; `drift` is that of `propose`."""
+    back = noise + 0.5 * epsilon * (drift + _drift(factor, proposed.gradient, longest))
+    log_ratio = proposed.value - state.value + 0.5 * ((noise * noise).sum() - (back * back).sum())
+    if not log_ratio > -math.inf:  # NaN too
+        return state, 0.0
+    probability = math.exp(min(0.0, log_ratio))
+    return (proposed if uniform < probability else state), probability
+
+
+@jit
 def step(
     noise: FloatArray,
     uniform: float,
@@ -82,18 +111,10 @@ def step(
     (D, D), and `longest` what L'g is cut to; `arguments` belong to `log_density`.
     """
     epsilon = math.exp(log_epsilon)
-    drift = _drift(factor, state.gradient, longest)
-    theta = state.theta + epsilon * linear.times(factor, noise + 0.5 * epsilon * drift)
+    theta, drift = propose(noise, state, epsilon, factor, longest)
     gradient = np.empty(theta.size)
     value = log_density(theta, gradient, *arguments)
-    back = noise + 0.5 * epsilon * (drift + _drift(factor, gradient, longest))
-    log_ratio = value - state.value + 0.5 * ((noise * noise).sum() - (back * back).sum())
-    if not log_ratio > -math.inf:  # NaN too
-        return state, 0.0
-    probability = math.exp(min(0.0, log_ratio))
-    if uniform < probability:
-        return State(theta, value, gradient), probability
-    return state, probability
+    return decide(noise, drift, uniform, state, State(theta, value, gradient), epsilon, factor, longest)
 
 
 @jit
