@@ -136,7 +136,8 @@ class Condensed(TriedOut):
         prior.table(D)  # shapes
         if n_rows <= (2 * D if size is None else size):
             point = Point(n_rows, *Errors(0.0, 0.0, 0.0))  # all rows, with their own weights
-            return Built(opened.gathered(), _facts(_Tried(opened.gathered(), point), [point], 0, prior), self)
+            rows = opened.gathered()
+            return Built(rows, _facts(_Tried(rows, point), [point], 0, prior), self)
         seeds = np.random.default_rng(seed).integers(2**62, size=MAX_PILOTS + 2).tolist()
         mode, shares = full_mode(opened, likelihood, prior, seeds[:MAX_PILOTS])
         kept = [times * D for times in KEPT if (2 + times) * D < n_rows] if size is None else [size - 2 * D]

@@ -28,13 +28,14 @@ import numpy as np
 
 from bayescore.coresets.method import Built, Facts, Method
 from bayescore.coresets.pseudo_rows import PseudoRows, for_effects, log_p_of, several
+from bayescore.coresets.tried_out import WEAK, check_one_mode
 from bayescore.coresets.within_groups import Directions, directions_of
 from bayescore.data.opened import Opened
 from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.group_priors import GroupPrior, check_group_prior
 from bayescore.models.group_terms import INFORMATION, ROWS, SLOPE, THIRD
 from bayescore.models.marginal import Look, MarginalPoint, Nodes, at_point, look_at, look_at_rows, marginal_mode
-from bayescore.models.priors import SPIKE_AND_SLAB, Normal, Prior, check_prior
+from bayescore.models.priors import Prior
 from bayescore.types import NO_ROW, FloatArray, IntArray, Likelihood, WeightedData, stack
 from bayescore.validation import DataError, warn
 
@@ -94,17 +95,13 @@ class Multilevel(Method):
     knows_groups: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.prior is not None and check_prior(self.prior).family in (None, SPIKE_AND_SLAB):
-            raise ValueError(
-                f"prior={self.prior} has more than one mode or no density in closed form; leave prior out: only the "
-                "likelihood is condensed, and the coreset serves other priors"
-            )
+        check_one_mode(self.prior, self.prior, "condensed")
         check_group_prior(self.group_prior)
 
     def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Built[MultilevelFacts]:
         """Condense groups."""
         n_groups = check_one_intercept(opened)
-        priors = (self.prior or Normal(0.0, 4.0), check_group_prior(self.group_prior))
+        priors = (self.prior or WEAK, check_group_prior(self.group_prior))
         priors[0].table(opened.n_features)  # shapes
         point = full_point(opened, likelihood, priors, n_groups)
         gradient = point.terms.gradient

@@ -28,6 +28,15 @@ class Point(NamedTuple):
         return max(self.mean_error, self.sd_error, CORRELATION * self.correlation_error)
 
 
+def check_one_mode(prior: Prior | None, given: object, matched: str) -> None:
+    """Raise unless a mode can be sought under `prior`, as `given`; `matched` says what is done with the likelihood."""
+    if prior is not None and check_prior(prior).family in (None, SPIKE_AND_SLAB):
+        raise ValueError(
+            f"prior={given} has more than one mode or no density in closed form; leave prior out: only the likelihood "
+            f"is {matched}, and the coreset serves other priors"
+        )
+
+
 @dataclass(frozen=True)
 class TriedOut(Method):
     """A method with a prior under which the mode is sought, and a tolerance that says the size."""
@@ -39,11 +48,7 @@ class TriedOut(Method):
 
     def __post_init__(self) -> None:
         prior = prior_of(self.prior, list(self.prior)) if isinstance(self.prior, Mapping) else self.prior
-        if prior is not None and check_prior(prior).family in (None, SPIKE_AND_SLAB):
-            raise ValueError(
-                f"prior={self.prior} has more than one mode or no density in closed form; leave prior out: only the "
-                "likelihood is calibrated, and the coreset serves other priors"
-            )
+        check_one_mode(prior, self.prior, "calibrated")
         if self.tolerance is not None:
             object.__setattr__(self, "tolerance", check_positive(self.tolerance, "tolerance", below=1.0))
 
