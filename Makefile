@@ -11,7 +11,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready-$(VERSION)
 
-.PHONY: demo test lint unit notebooks bench lowest clean
+.PHONY: demo test lint unit notebooks docs bench lowest clean
 
 demo: $(READY)
 	$(BIN)/bayescore demo -o demo
@@ -31,6 +31,11 @@ unit: $(READY)
 notebooks: $(READY)
 	$(BIN)/pytest tests/notebooks
 
+# the site in docs/_build/html: pages and notebooks are run, without a network; what has not changed is not run again
+docs: $(READY)
+	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
+
 # the lowest versions that pyproject.toml declares, on the oldest Python: they install and pass the quick tests
 lowest: $(READY)
 	$(BIN)/python -m pip install --quiet uv
@@ -49,5 +54,5 @@ $(READY): pyproject.toml $(CONSTRAINTS)
 	touch $(READY)
 
 clean:
-	rm -rf $(VENV) $(VENV)-lowest demo .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) $(VENV)-lowest demo docs/_build docs/reference/generated .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

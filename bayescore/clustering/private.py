@@ -94,7 +94,7 @@ def private_k_variates(
     epsilon : float
         Privacy loss of all k centers together.
     radius : float
-        R of the ball |x|_1 <= R; a public number, not computed from X.
+        R of the ball ``|x|_1 <= R``; a public number, not computed from X.
     n_local_trials : int or None
         See `k_variates`; rows are compared before the noise is drawn, so that the loss stays the same.
     random_state : int, Generator, SeedSequence or None

@@ -60,7 +60,7 @@ def spread(
     n_clusters : int
         Number k of centers, at least 2.
     radius : float
-        R of the ball |x|_1 <= R.
+        R of the ball ``|x|_1 <= R``.
     samples : int
         Random sets to estimate with, where there are more than 20,000 sets or 1,000 rows.
     random_state : int, Generator, SeedSequence or None

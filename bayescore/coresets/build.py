@@ -58,19 +58,20 @@ def build_coreset(
     likelihood : name of a registered likelihood, such as "probit", optional
         Model that the coreset is for; by default that of `data` where it is a coreset, else "logistic".
     method : str or Method
-        =================  ============================================  ======================================
-        ``"aggregate"``    `Aggregate`: merges identical rows            lossless
-        ``"calibrated"``   `Calibrated`: draws, and fits weights         by far the most accurate elsewhere
-        ``"condensed"``    `Condensed`: pseudo-rows with offsets         for many columns; correlations are met too
-        ``"sensitivity"``  `Sensitivity`: draws by a bound               logistic only; a guarantee on a ball
-        ``"leverage"``     `Leverage`: draws by leverage scores          unbiased; a guarantee for the probit
-        ``"online"``       `Online`: the same in one pass                `OnlineCoreset` takes a stream
-        ``"merge_reduce"`` `MergeReduce`: calibrates in one pass         `StreamingCoreset` takes a stream
-        ``"uniform"``      `Uniform`: draws with equal probability       a baseline
-        ``"multilevel"``   `Multilevel`: a pseudo-row for each group  random intercepts, (1 | g)
-        ``"auto"``         `Aggregate` where few rows are distinct, else `Calibrated`, with groups `Multilevel`; of an
-                           iterator `MergeReduce`
-        =================  ============================================  ======================================
+        ==================  ==========================================  ==========================================
+        ``"aggregate"``     `Aggregate`: merges identical rows          lossless
+        ``"calibrated"``    `Calibrated`: draws, and fits weights       by far the most accurate elsewhere
+        ``"condensed"``     `Condensed`: pseudo-rows with offsets       for many columns; correlations are met too
+        ``"sensitivity"``   `Sensitivity`: draws by a bound             logistic only; a guarantee on a ball
+        ``"leverage"``      `Leverage`: draws by leverage scores        unbiased; a guarantee for the probit
+        ``"online"``        `Online`: the same in one pass              `OnlineCoreset` takes a stream
+        ``"merge_reduce"``  `MergeReduce`: calibrates in one pass       `StreamingCoreset` takes a stream
+        ``"uniform"``       `Uniform`: draws with equal probability     a baseline
+        ``"multilevel"``    `Multilevel`: a pseudo-row for each group   random intercepts, (1 | g)
+        ``"auto"``          `Aggregate` where few rows are distinct,    the default
+                            else `Calibrated`; with groups
+                            `Multilevel`; of an iterator `MergeReduce`
+        ==================  ==========================================  ==========================================
 
         Or one of these with its options, ``Leverage(scores="sketch")``. ``core.method`` says which it was.
     size : int or "auto"

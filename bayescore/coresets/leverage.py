@@ -78,8 +78,8 @@ def leverage_size(
 
     1. X'WX and the running W_n only grow, so on-line a_n are no less than the final ones, and (80 + 16 mu) a_n bound
        the sensitivities (Lemma 6); rounding up at most doubles their sum.
-    2. That is at most 1 + log(W / w_1) + D + 2 D log(|sqrt(W) X| / d): of M_n = M_n-1 + w_n x_n x_n', row n takes part
-       in pdet(M_n) = pdet(M_n-1) / (1 - l_n) within the span, d_n^2 pdet(M_n-1) outside, and l <= -log(1 - l).
+    2. That is at most 1 + log(W / w_1) + D + 2 D log(``|sqrt(W) X|`` / d): of M_n = M_n-1 + w_n x_n x_n', row n takes
+       part in pdet(M_n) = pdet(M_n-1) / (1 - l_n) within the span, d_n^2 pdet(M_n-1) outside, and l <= -log(1 - l).
     3. 1 / W <= a_n / w_n <= 2 / w_min, so s_n / w_n takes at most 3 + log2(W / w_min) values and the VC dimension is
        at most Delta (Lemma 8); Theorem 4 gives M.
 

@@ -74,7 +74,7 @@ def private_coreset(
     epsilon : float
         Privacy loss in all, for one row added or removed.
     radius : float
-        R of the ball |x|_1 <= R that rows are clipped to; a public number.
+        R of the ball ``|x|_1 <= R`` that rows are clipped to; a public number.
     shares : three floats
         Shares of epsilon for centers, counts and means; they sum to 1. With 0 for the means the centers themselves are
         released.

@@ -127,8 +127,9 @@ class Coreset(WeightedData):
         return frame
 
     def to_counts(self) -> pd.DataFrame:
-        """Return the rows as binomial counts, as R's ``cbind(successes, failures) ~ ... + offset(offset)`` takes them.
+        """Return the rows as binomial counts, as R's ``glm`` takes them.
 
+        That is ``cbind(successes, failures) ~ ... + offset(offset)``.
         Columns are those of the design matrix, `successes` and `failures`, which are real numbers: the weights of
         labels +1 and -1 of rows that are next to each other and alike but for the label, as those of a pseudo-row are;
         and `offset` if there is one. The index is that of `to_frame`.

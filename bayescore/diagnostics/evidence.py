@@ -66,8 +66,8 @@ class Evidence:
     difference, difference_se : float
         ln E - ln E~ and its standard error, from common draws.
     epsilon : float
-        Largest |L - L~| / |L| over the draws that carry 99.9% of the weight of the coreset's posterior or of the full
-        data's. It is an estimate on these draws, not a bound over a ball of coefficients.
+        Largest ``|L - L~| / |L|`` over the draws that carry 99.9% of the weight of the coreset's posterior or of the
+        full data's. It is an estimate on these draws, not a bound over a ball of coefficients.
     interval : tuple of two floats
         Where Proposition 2.1 with that epsilon puts ln E, given the coreset's `log_evidence`. Monte Carlo errors
         are not in it.

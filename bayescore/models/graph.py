@@ -67,11 +67,6 @@ def weighted_potential(
         predictors of rows by their groups; or shape (G, q) for a factor of q effects, of which that of a column is
         multiplied by it. A row that belongs to no group has none.
 
-    Raises
-    ------
-    DataError
-        If `beta` has another shape, or an offset is given beside pseudo-rows, which stand for rows of any.
-
     Returns
     -------
     tensor
@@ -81,7 +76,8 @@ def weighted_potential(
     ------
     DataError
         If beta or effects have other shapes than the data, the data know no such factor, an offset differs from row
-        to row and the rows were chosen without it, or rows have groups and neither `groups` nor an offset by row is
+        to row and the rows were chosen without it or are pseudo-rows, which stand for rows of any, or rows have
+        groups and neither `groups` nor an offset by row is
         given.
 
     Notes

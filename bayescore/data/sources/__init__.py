@@ -4,21 +4,21 @@
 every entry during the first pass. Nothing is copied as a whole: blocks are cut, converted to float64 and, by `Opened`,
 put through the `Design` one at a time. The same seed gives the same coreset from all of them.
 
-=========================================  ======================  ================================================
-data                                       read                    methods
-=========================================  ======================  ================================================
-array; pandas, polars or Arrow table       in memory, in threads   all
-SciPy sparse matrix or array               in memory, in threads   all; dense a block at a time
-Parquet file or folder (Hive columns too)  row groups, in threads  all; never the whole table in memory
-the same at ``s3://``, ``https://``, ...   row groups, in threads  all; fetched anew in every pass
-Arrow dataset of Parquet files             row groups, in threads  all; any file system of Arrow or fsspec
-LazyFrame, DuckDB relation, CSV, others    here, mapped in threads all; never the whole table in memory
-Dask DataFrame of Parquet                  row groups, by workers  all; file names travel, rows do not
-Dask DataFrame or Array                    partitions, by workers  all; heads of partitions move between workers
-callable that returns a fresh iterator     here, mapped in threads all; one pass more, for labels and number of rows
-iterator of blocks                         once, mapped in threads merge_reduce ("auto"), online, uniform, aggregate
-coreset                                    in memory               all
-=========================================  ======================  ================================================
+=========================================  =======================  ================================================
+data                                       read                     methods
+=========================================  =======================  ================================================
+array; pandas, polars or Arrow table       in memory, in threads    all
+SciPy sparse matrix or array               in memory, in threads    all; dense a block at a time
+Parquet file or folder (Hive columns too)  row groups, in threads   all; never the whole table in memory
+the same at ``s3://``, ``https://``, ...   row groups, in threads   all; fetched anew in every pass
+Arrow dataset of Parquet files             row groups, in threads   all; any file system of Arrow or fsspec
+LazyFrame, DuckDB relation, CSV, others    here, mapped in threads  all; never the whole table in memory
+Dask DataFrame of Parquet                  row groups, by workers   all; file names travel, rows do not
+Dask DataFrame or Array                    partitions, by workers   all; heads of partitions move between workers
+callable that returns a fresh iterator     here, mapped in threads  all; one pass more, for labels and number of rows
+iterator of blocks                         once, mapped in threads  merge_reduce ("auto"), online, uniform, aggregate
+coreset                                    in memory                all
+=========================================  =======================  ================================================
 
 ``"online"`` reads the rows in the calling process whatever the source, for it scores each block against all before
 it: on a cluster, ``"leverage"`` is sharper and moves nothing. ``standardize=True`` needs rows that can be read again.

@@ -1,0 +1,103 @@
+"""The documentation site: `make docs` builds it; `-D nb_execution_mode=off` builds it without running any page."""
+
+import hashlib
+import shutil
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+DOCS = Path(__file__).resolve().parent
+ROOT = DOCS.parent
+sys.path.insert(0, str(ROOT))
+
+import bayescore  # noqa: E402
+
+project = "bayescore"
+author = "the bayescore developers"
+project_copyright = "the bayescore developers, Apache-2.0"
+version = release = bayescore.__version__
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.intersphinx",
+    "sphinx.ext.mathjax",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "numpydoc",
+    "myst_nb",
+]
+if find_spec("sphinx-mathjax-offline"):  # without it browsers fetch MathJax from its CDN
+    extensions.append("sphinx-mathjax-offline")
+exclude_patterns = ["_build", "_figures", "**/.ipynb_checkpoints"]
+templates_path = ["_templates"]
+
+# the reference
+autosummary_generate = True
+autodoc_typehints = "none"  # the docstrings say types and shapes
+default_role = "py:obj"  # single backticks in docstrings
+nitpicky = True  # a role that points nowhere is an error
+nitpick_ignore_regex = [("py:obj", ".*")]  # single backticks name arguments, too
+numpydoc_show_class_members = False  # the class template lists members with their docstrings
+requests = ("fit", "partial_fit", "predict", "score")  # scikit-learn adds these, with links into its own pages
+autodoc_default_options = {"exclude-members": ", ".join(f"set_{method}_request" for method in requests)}
+numpydoc_validation_checks: set[str] = set()  # tests/docs checks the sections
+# kept in the tree, so that the build needs no network: only what pages refer to
+intersphinx_mapping = {
+    path.stem: (path.read_text(encoding="utf-8").split("# Address: ")[1].splitlines()[0], str(path))
+    for path in sorted((DOCS / "_inventories").glob("*.inv"))
+}
+
+# pages that run code
+myst_enable_extensions = [
+    "amsmath",
+    "attrs_block",
+    "attrs_inline",
+    "colon_fence",
+    "deflist",
+    "dollarmath",
+    "substitution",
+]
+myst_heading_anchors = 3
+nb_execution_mode = "cache"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 600  # s for one cell
+nb_output_stderr = "error"  # a page that warns is mended
+nb_merge_streams = True
+
+
+def sources_digest() -> str:
+    """Return a hash of the code that pages run: where it changes, they run again."""
+    folders = (ROOT / "bayescore", DOCS / "_figures")
+    files = sorted(path for folder in folders for path in folder.rglob("*") if path.suffix in {".py", ".j2"})
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
+
+
+nb_execution_cache_path = str(DOCS / "_build" / "cache" / sources_digest())
+
+# the course: Sphinx reads the notebooks from a copy, whose links to each other it can follow
+for notebook in (ROOT / "notebooks").glob("*.ipynb"):
+    shutil.copy2(notebook, DOCS / "tutorials" / notebook.name)
+
+# the look
+html_theme = "pydata_sphinx_theme"
+html_title = "bayescore"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sourcelink = False
+html_theme_options = {
+    "logo": {"text": "bayescore"},
+    "navbar_align": "left",
+    "navbar_end": ["theme-switcher"],
+    "navigation_with_keys": False,
+    "show_toc_level": 2,
+    "secondary_sidebar_items": {"**": ["page-toc"], "index": []},
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+}
+html_sidebars = {"index": []}
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
