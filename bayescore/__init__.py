@@ -14,7 +14,8 @@ The pipeline, in the order of the rooms:
    the predictions of cells over a population.
 5. *diagnostics*: `certify` checks a coreset's posterior against the full data in two passes as a rule, and gives their
    elpd; `loo_compare` gives differences of models' elpds, `loo` what `arviz.compare` takes; `log_evidence` gives the
-   marginal likelihood of both; `compare` shows with Monte Carlo errors how close posteriors are, and writes a report.
+   marginal likelihood of both; `compare` shows with Monte Carlo errors how close posteriors are, and writes a report;
+   `plot_caterpillar` and `plot_shrinkage` show effects of groups.
 6. *estimators*: `CoresetLogisticRegression` and `CoresetProbitRegression` are scikit-learn classifiers.
 
 >>> import bayescore as bc
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from bayescore.data.coreset import Coreset, read_coreset
     from bayescore.diagnostics import Comparison, compare, mmd
     from bayescore.diagnostics.certificate import certify
+    from bayescore.diagnostics.effect_plots import plot_caterpillar, plot_shrinkage
     from bayescore.diagnostics.evidence import log_evidence
     from bayescore.diagnostics.loo import loo
     from bayescore.diagnostics.loo_compare import loo_compare
@@ -109,6 +111,8 @@ _HOMES = {
     "loo_compare": "diagnostics.loo_compare",
     "mmd": "diagnostics",
     "odds_ratios": "samplers.effects",
+    "plot_caterpillar": "diagnostics.effect_plots",
+    "plot_shrinkage": "diagnostics.effect_plots",
     "posterior_predictive": "samplers.predictive",
     "poststratify": "samplers.poststratify",
     "predict_proba": "samplers.predict",
@@ -159,6 +163,8 @@ __all__ = [
     "mmd",
     "multilevel_model",
     "odds_ratios",
+    "plot_caterpillar",
+    "plot_shrinkage",
     "posterior_predictive",
     "poststratify",
     "predict_proba",

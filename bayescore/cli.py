@@ -157,8 +157,6 @@ def certify(args: argparse.Namespace, console: Console) -> None:
             inputs = (args.posterior, args.core, args.rows, *([args.test] if args.test else []))
             check_output(output, *inputs, option=option)
     core = read_coreset(args.core)
-    if core.group is not None and args.output:
-        raise ValueError(f"--output={str(args.output)!r}: there is no page yet of draws with groups; leave it out")
     idata = load_posterior(args.posterior)
     label = core.label if args.label is None else args.label
     test = None

@@ -117,6 +117,22 @@ def test_groups_are_columns_of_the_file(inputs: Path) -> None:
     assert core.feature_names == ("a", "b", "c")
 
 
+def test_draws_with_groups_are_certified_with_a_page(inputs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows, county = frame(), np.arange(600) % 12
+    y = rows["a"] + 0.3 * (county - 5.5) + np.random.default_rng(1).logistic(size=600) > 0
+    rows.assign(county=county, y=y).to_parquet("grouped.parquet")
+    for argv in (
+        "build grouped.parquet --label y --intercept --groups county --quiet -o c.parquet",
+        "sample c.parquet --draws 500 --tune 500 --seed 1 --quiet -o p.nc",
+        "certify p.nc c.parquet grouped.parquet --quiet -o c.html",
+    ):
+        assert cli.main(argv.split()) == 0
+    page = Path("c.html").read_text(encoding="utf-8")
+    assert '<section id="variance">' in page
+    assert "bayescore certify p.nc c.parquet grouped.parquet" in page
+    assert "log sigma" in capsys.readouterr().out
+
+
 def test_samplers_by_data_augmentation(inputs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fast = ["--draws", "100", "--tune", "10", "--chains", "2", "--quiet", "-o", "p.nc"]
     for sampler, likelihood in (("gibbs", "probit"), ("polya_gamma", "logistic")):

@@ -15,7 +15,8 @@ drawn anew.
 
 import json
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,10 +31,12 @@ from bayescore.diagnostics.corrected import systematic
 from bayescore.diagnostics.family import Family, close, risk, worst
 from bayescore.diagnostics.figures import Run, families
 from bayescore.diagnostics.figures import target as figures
+from bayescore.diagnostics.group_draws import LOG_SIGMA, with_log_sigma
 from bayescore.diagnostics.group_weights import Weighed, check_bytes, weigh
 from bayescore.diagnostics.health import unfit
 from bayescore.diagnostics.origin import NORMAL, STEIN_DRAWS, stein
-from bayescore.diagnostics.results import CertificateData, Level
+from bayescore.diagnostics.report import write_certificate
+from bayescore.diagnostics.results import Level, MultilevelCertificateData
 from bayescore.diagnostics.tails import tail_k
 from bayescore.diagnostics.wording import number
 from bayescore.limits import CLOSE, MAX_K, MAX_LOG_RATIO_SD, MIN_ESS_SHARE, RISK
@@ -44,43 +47,44 @@ from bayescore.models.given_priors import prior_from_dict
 from bayescore.models.group_priors import group_prior_from_dict
 from bayescore.samplers.collapsed import intraclass_correlation
 from bayescore.samplers.inference_data import Posterior, draws_digest
-from bayescore.types import FloatArray, IntArray
-
-LOG_SIGMA = "log sigma"
+from bayescore.types import FloatArray, IntArray, WeightedData
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class MultilevelCertificate(CertificateData):
-    """What `certify` found of draws with groups; `coordinates` has a row for log sigma too.
-
-    Parameters
-    ----------
-    effects : DataFrame
-        A row for each group: mean and sd of its effect by the coreset and by the full data, the error of the mean in
-        sds, its Monte Carlo noise left out, and that of the sd as the logarithm of the ratio, with its numerical error.
-    epsilon : float
-        NaN: pseudo-rows have the log-likelihood of their rows only up to a constant.
-    elpd_logo, elpd_logo_se : float
-        Expected log predictive density of the full data by leaving one *group* out at a time, a new group's effect
-        averaged over N(0, sigma^2); its standard error over groups. NaN unless the weights can be trusted.
-    """
-
-    effects: pd.DataFrame | None = None
-    elpd_logo: float = math.nan
-    elpd_logo_se: float = math.nan
+class MultilevelCertificate(MultilevelCertificateData):
+    """What `certify` found of draws with groups, with its figures in the base class; prints itself, writes a page."""
 
     def __repr__(self) -> str:
         lines = [f"Certificate: {self.level}", f"  {self.text}"]
         if self.n_passes:
             lines.append(f"  {self.n_passes} passes over the full data")
+        if self.trusted:
+            shown = ["corrected_mean", "corrected_q03", "corrected_q97"]
+            sd, *ends = map(number, np.exp(self.coordinates.loc[LOG_SIGMA, shown].to_numpy(float)))
+            lines.append(f"  sd of the effects of {self.factor} {sd} (94% interval {' to '.join(ends)})")
         if not math.isnan(self.elpd_logo):
             lines.append(f"  elpd by leaving a group out {self.elpd_logo:,.1f} ± {self.elpd_logo_se:,.1f}")
         return "\n".join(lines)
 
+    def to_html(self, path: str | Path, idata: Any, core: Coreset, *, test: WeightedData | None = None) -> None:
+        """Write a report of one HTML file: verdict, variance between groups, effects, coefficients, chains, coreset.
+
+        With `test`, rows of ``full_data(..., design=core.design)`` of groups that the coreset knows, the model's fit is
+        checked on these; without it on the coreset's own rows, unless these are pseudo-rows.
+
+        Raises
+        ------
+        DataError
+            If `test` has rows of new groups, or another design.
+        OSError
+            If the file cannot be written; an earlier file of that name is then untouched.
+        """
+        write_certificate(self, idata, core, path, test=test)
+
 
 def certify_groups(idata: Any, posterior: Posterior, core: Coreset, opened: Opened, max_draws: int) -> Any:
     """Return the `MultilevelCertificate` of draws from `sample` of a coreset with groups."""
-    joint = _joint(idata, posterior)
+    joint = with_log_sigma(idata, posterior)
     trouble = _trouble(idata, posterior, core) or unfit(joint)
     if not trouble:
         chosen = joint.positions(max_draws)
@@ -97,6 +101,7 @@ def certify_groups(idata: Any, posterior: Posterior, core: Coreset, opened: Open
             math.nan,
             math.nan,
             bare_table(joint),
+            factor=core.groups[0].name,
         )
     found = weigh(joint.flat[chosen], core, opened, target)
     w, run = found.weights.weights, Run(joint.draws)
@@ -126,15 +131,8 @@ def certify_groups(idata: Any, posterior: Posterior, core: Coreset, opened: Open
         effects=effects,
         elpd_logo=elpd[0],
         elpd_logo_se=elpd[1],
+        factor=core.groups[0].name,
     )
-
-
-def _joint(idata: Any, posterior: Posterior) -> Posterior:
-    """Return draws of (beta, log sigma)."""
-    sigma = np.asarray(idata["posterior"]["sigma"].transpose("chain", "draw").values, dtype=np.float64)
-    draws = np.concatenate([posterior.draws, np.log(sigma)[..., None]], axis=2)
-    attrs = {key: value for key, value in posterior.attrs.items() if key != "design"}
-    return replace(posterior, draws=draws, features=(*posterior.features, LOG_SIGMA), attrs=attrs)
 
 
 def _trouble(idata: Any, posterior: Posterior, core: Coreset) -> str:
@@ -196,6 +194,8 @@ def _effects(idata: Any, found: Weighed, slow: float) -> pd.DataFrame:
             "mean_error_sd": (own - mean) / sd,
             "log_sd_error": np.log(own_sd / sd),
             "log_sd_error_mcse": slow * found.full.log_sd_mcse(w),
+            "weight": found.labels.sum(axis=1),
+            "share": found.labels[:, 0] / found.labels.sum(axis=1),
         }
     return pd.DataFrame(columns, index=pd.Index(group, name="group"))
 

@@ -78,7 +78,10 @@ class NodeMoments:
 
 @dataclass(frozen=True, eq=False)
 class Weighed:
-    """Weighted draws: log terms of the full data's groups at the nodes, shape (S, G + 1, K), and moments of effects."""
+    """Weighted draws: log terms of the full data's groups at the nodes, shape (S, G + 1, K), and moments of effects.
+
+    `labels` are the weights of rows of +1 and of -1 in each group, shape (G, 2).
+    """
 
     weights: FullWeights
     terms: FloatArray
@@ -86,6 +89,7 @@ class Weighed:
     scale: FloatArray
     full: NodeMoments
     core: NodeMoments
+    labels: FloatArray
 
     @property
     def missed(self) -> int:
@@ -116,14 +120,14 @@ def weigh(theta: FloatArray, core: Coreset, opened: Opened, target: CollapsedTar
         there[:, -1] += LOG_WEIGHTS  # rows of no group: one value at all nodes
         own.fill(cut, there, center[cut], scale[cut])
     terms, weight = values_at(opened, theta[:, :-1], target.link, center, scale)
-    check_weight(core, weight)
+    check_weight(core, float(weight.sum()))
     for cut in _pieces(*shape):
         part = terms[cut]
         part[:, :-1] = log_terms(part[:, :-1], center[cut, :-1], scale[cut, :-1], theta[cut, -1:])
         part[:, -1] += LOG_WEIGHTS
         full.fill(cut, part, center[cut], scale[cut])
     ratio = full.log_p.sum(axis=1) - own.log_p.sum(axis=1)
-    return Weighed(full_weights(ratio), terms, center, scale, full, own)
+    return Weighed(full_weights(ratio), terms, center, scale, full, own, weight[:-1])
 
 
 def _pieces(n_draws: int, n_groups: int) -> Iterator[slice]:

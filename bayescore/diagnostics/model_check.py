@@ -60,14 +60,24 @@ class ModelCheck:
         return int(((self.observed < self.low) | (self.observed > self.high)).sum())
 
 
-def check_model(posterior: Posterior, rows: WeightedData, *, seed: int = 0) -> ModelCheck:
-    """Return the check of a posterior on weighted rows of its design; of many rows, on some spread evenly over them."""
+def check_model(
+    posterior: Posterior, rows: WeightedData, *, effects: FloatArray | None = None, seed: int = 0
+) -> ModelCheck:
+    """Return the check of a posterior on weighted rows of its design; of many rows, on some spread evenly over them.
+
+    `effects` are those of the groups of the rows, shape (chain * draw, G), one for each draw of `posterior.flat`.
+    """
     if len(rows) > _ROWS:
         rows = rows.take(np.linspace(0, len(rows) - 1, _ROWS).round().astype(np.int64))
-    draws = posterior.thinned(_DRAWS).reshape(-1, len(posterior.features))
+    chosen = posterior.positions(_DRAWS)
     rng, link = np.random.default_rng(seed), posterior.likelihood
-    known = 0.0 if rows.offset is None else rows.offset
-    each = [link.probability(rows.X @ beta + known) for beta in draws]
+    known = np.zeros(len(rows)) if rows.offset is None else rows.offset
+    etas = (rows.X @ beta + known for beta in posterior.flat[chosen])
+    if effects is not None:
+        assert rows.group is not None
+        own = rows.group[:, 0]
+        etas = (eta + u[own] for eta, u in zip(etas, effects[chosen], strict=True))
+    each = [link.probability(eta) for eta in etas]
     p = np.mean(each, axis=0)
     n_groups = int(np.clip(rows.weights.sum() ** 2 / (rows.weights**2).sum() / _EACH, 2, GROUPS))
     order = np.argsort(p, kind="stable")
@@ -81,6 +91,6 @@ def check_model(posterior: Posterior, rows: WeightedData, *, seed: int = 0) -> M
     def share(values: FloatArray) -> FloatArray:
         return np.asarray(np.bincount(group, w * values, len(used)) / total)
 
-    replicated = np.stack([share((rng.random(len(rows)) < own).astype(np.float64)) for own in each])
+    replicated = np.stack([share((rng.random(len(rows)) < p_of).astype(np.float64)) for p_of in each])
     low, high = np.quantile(replicated, [0.5 * (1.0 - INTERVAL), 0.5 * (1.0 + INTERVAL)], axis=0)
     return ModelCheck(share(p), share(positive), low, high, p, positive, w)

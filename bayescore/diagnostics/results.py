@@ -140,6 +140,31 @@ class CertificateData:
         return f"numerical error {number(self.elpd_loo_mcse, 2)}; {rows}{moved}"
 
 
+@dataclass(frozen=True, eq=False)
+class MultilevelCertificateData(CertificateData):
+    """What `certify` found of draws with groups; `coordinates` has a row for log sigma too.
+
+    Parameters
+    ----------
+    effects : DataFrame
+        A row for each group: mean and sd of its effect by the coreset and by the full data, the error of the mean in
+        sds, its Monte Carlo noise left out, and that of the sd as the logarithm of the ratio, with its numerical error;
+        the `weight` of its rows in the full data, and the `share` of it that is +1. None where no pass was made.
+    epsilon : float
+        NaN: pseudo-rows have the log-likelihood of their rows only up to a constant.
+    elpd_logo, elpd_logo_se : float
+        Expected log predictive density of the full data by leaving one *group* out at a time, a new group's effect
+        averaged over N(0, sigma^2); its standard error over groups. NaN unless the weights can be trusted.
+    factor : str
+        Name of the grouping factor.
+    """
+
+    effects: pd.DataFrame | None = None
+    elpd_logo: float = math.nan
+    elpd_logo_se: float = math.nan
+    factor: str = ""
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class ComparisonData:
     """Candidates compared with a reference; `compare` makes it.

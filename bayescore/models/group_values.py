@@ -54,7 +54,7 @@ def _add(
 
 def _of_block(
     draws: FloatArray, link: Likelihood, center: FloatArray, scale: FloatArray, _: int, block: WeightedData
-) -> tuple[IntArray, FloatArray, float]:
+) -> tuple[IntArray, FloatArray, FloatArray]:
     found, places = local_codes(block, center.shape[1] - 1)
     order = np.argsort(places, kind="stable")  # sums of a group stay in the cache
     rows, contiguous = block.take(order), np.ascontiguousarray
@@ -63,20 +63,21 @@ def _of_block(
         contiguous(rows.X), rows.y, contiguous(rows.weights), rows.shift, places[order], draws, link,
         contiguous(center[:, found]), contiguous(scale[:, found]), NODES, values,
     )  # fmt: skip
-    return found, values, float(block.weights.sum())
+    either = [np.bincount(places, np.where(block.y == sign, block.weights, 0.0), len(found)) for sign in (1, -1)]
+    return found, values, np.stack(either, axis=1)
 
 
 def values_at(
     opened: Opened, draws: FloatArray, link: Likelihood, center: FloatArray, scale: FloatArray
-) -> tuple[FloatArray, float]:
-    """Return log-likelihoods at the nodes, shape (S, G + 1, K), and the rows' total weight.
+) -> tuple[FloatArray, FloatArray]:
+    """Return log-likelihoods at the nodes, shape (S, G + 1, K), and weights of +1 and of -1 by group, (G + 1, 2).
 
     Draws of beta have shape (S, p), centres and scales (S, G + 1). One pass, or as many as `BLOCK_BYTES` asks for;
     8 (G + 1) K bytes a draw are kept.
     """
     n_groups = center.shape[1]
     step = max(1, BLOCK_BYTES // (8 * n_groups * len(NODES)))
-    values, weight = np.zeros((len(draws), n_groups, len(NODES))), 0.0
+    values, weight = np.zeros((len(draws), n_groups, len(NODES))), np.zeros((n_groups, 2))
     for start in range(0, len(draws), step):
         cut = slice(start, start + step)
         work = partial(_of_block, np.ascontiguousarray(draws[cut]), link, center[cut], scale[cut])
@@ -84,9 +85,9 @@ def values_at(
     return values, weight
 
 
-def _collect(parts: Iterable[tuple[IntArray, FloatArray, float]], values: FloatArray) -> float:
-    weight = 0.0
+def _collect(parts: Iterable[tuple[IntArray, FloatArray, FloatArray]], values: FloatArray) -> FloatArray:
+    weight = np.zeros((values.shape[1], 2))
     for found, own, part in parts:
         values[:, found] += own
-        weight += part
+        weight[found] += part
     return weight

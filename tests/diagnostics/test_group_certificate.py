@@ -1,6 +1,7 @@
 """Certificates of draws with groups: verdicts, effects, and what must not be certified."""
 
 import json
+import re
 from copy import deepcopy
 from dataclasses import replace
 
@@ -9,7 +10,8 @@ import pytest
 from scipy import special
 
 import bayescore as bc
-from bayescore.diagnostics.group_certificate import _joint, _miss, _target
+from bayescore.diagnostics.group_certificate import _miss, _target
+from bayescore.diagnostics.group_draws import with_log_sigma
 from bayescore.diagnostics.group_weights import check_bytes
 from bayescore.diagnostics.results import Level
 from bayescore.samplers.inference_data import draws_digest, read_posterior
@@ -54,6 +56,19 @@ def test_a_good_coreset_is_certified_with_its_effects(found):
     assert found.effects["mean_error_sd"].abs().quantile(0.99) < 0.02
     assert np.isfinite(found.elpd_logo)
     assert "certified" in repr(found)
+
+
+def test_effects_know_rows_and_shares_of_their_groups(found, rows):
+    y = frame(rows).assign(y=rows.y > 0).groupby("county")["y"].agg(["mean", "size"])
+    np.testing.assert_allclose(found.effects["share"], y["mean"].reindex(found.effects.index))
+    np.testing.assert_array_equal(found.effects["weight"], y["size"].reindex(found.effects.index))
+
+
+def test_the_sd_of_effects_is_printed(found):
+    sigma = found.idata.posterior["sigma"].values
+    printed = re.search(r"sd of the effects of county ([\d.]+) \(94% interval ([\d.]+) to ([\d.]+)\)", repr(found))
+    shown = [float(each) for each in printed.groups()]
+    assert shown == pytest.approx([np.exp(np.log(sigma).mean()), *np.quantile(sigma, [0.03, 0.97])], rel=0.03)
 
 
 def test_rows_of_arrays_bring_their_groups(rows):
@@ -163,7 +178,7 @@ def test_draws_of_another_density_miss_steins_identities(core, rows, idata):
 
 
 def test_a_density_without_a_gradient_is_told(core, idata):
-    joint = _joint(idata, read_posterior(idata, "idata"))
+    joint = with_log_sigma(idata, read_posterior(idata, "idata"))
     target = _target(read_posterior(idata, "idata"), core)
     assert _miss(joint, target) == ""
     joint.draws[0, 0, -1] = -np.inf

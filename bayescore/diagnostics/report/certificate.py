@@ -12,7 +12,8 @@ from bayescore.data.coreset import Coreset, check_no_pseudo, check_same_design
 from bayescore.diagnostics.health import health
 from bayescore.diagnostics.model_check import check_model
 from bayescore.diagnostics.report import page, plots, tables
-from bayescore.diagnostics.results import CertificateData
+from bayescore.diagnostics.report.group_certificate import write_group_certificate
+from bayescore.diagnostics.results import CertificateData, MultilevelCertificateData
 from bayescore.samplers.inference_data import Posterior, read_posterior
 from bayescore.types import WeightedData
 from bayescore.validation import DataError, whole_file
@@ -33,7 +34,7 @@ def write_certificate(
     Parameters
     ----------
     certificate : CertificateData
-        What `certify` returned for `idata` and `core`.
+        What `certify` returned for `idata` and `core`; of groups see `report.group_certificate`.
     idata : InferenceData
         The posterior.
     core : Coreset
@@ -56,6 +57,9 @@ def write_certificate(
     OSError
         If the file cannot be written; an earlier file of that name is then untouched.
     """
+    if isinstance(certificate, MultilevelCertificateData):
+        write_group_certificate(certificate, idata, core, path, test=test, title=title, command=command)
+        return
     posterior = read_posterior(idata, "idata")
     if test is not None:
         check_same_design(test, posterior.features, core.design, "test")

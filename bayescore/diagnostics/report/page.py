@@ -48,6 +48,18 @@ PARAMETERS = {
     "reduce": "How nodes are reduced",
     "leaves": "Leaves of the tree",
     "lossless": "Lossless",
+    "group_prior": "Prior of the groups' sd assumed meanwhile",
+    "groups": "Groups",
+    "merged_groups": "Groups that became pseudo-rows",
+    "mixed_groups": "Of them by several pseudo-rows",
+    "kept_small": "Groups that keep their few rows",
+    "kept_shape": "Groups that keep their rows for their shape",
+    "kept_rows": "Rows kept",
+    "pseudo_rows": "Pseudo-rows, successes and failures as one",
+    "group_sd": "Sd of effects at the mode",
+    "mode_error": "Mode off the full data's by (sd)",
+    "shape_error": "Largest error of a group's likelihood (nats)",
+    "bytes": "Memory of sums by group (bytes)",
 }
 # what builders keep for their own tests, and the curve, which has a table of its own
 _ACCOUNTS = {

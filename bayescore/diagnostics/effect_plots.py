@@ -1,0 +1,80 @@
+"""Plots of group effects: caterpillar (lme4, bayesplot; a forest plot in ArviZ) and shrinkage, of any posterior."""
+
+from typing import Any
+
+import pandas as pd
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+
+from bayescore.diagnostics.group_draws import read_effects
+from bayescore.diagnostics.report import group_plots
+
+
+def plot_caterpillar(idata: Any, *, var_name: str = "u") -> Axes:
+    """Plot mean and 94% equal-tailed interval of each group's effect, sorted.
+
+    Of more than 40 groups the five at either end have names. `az.plot_forest` has other looks.
+
+    Parameters
+    ----------
+    idata : InferenceData
+        Draws of `sample` or `multilevel_model`, or of a model of your own.
+    var_name : str
+        Variable with the effects, dims chain, draw and one of groups.
+
+    Returns
+    -------
+    Axes
+        Of a new figure.
+
+    Raises
+    ------
+    TypeError, DataError
+        If `idata` has no such variable.
+
+    Examples
+    --------
+    >>> bc.plot_caterpillar(idata)                                                         # doctest: +SKIP
+    """
+    effects = read_effects(idata, var_name)
+    return group_plots.caterpillar(plt.figure(), effects)
+
+
+def plot_shrinkage(idata: Any, shares: pd.DataFrame, *, var_name: str = "u") -> Axes:
+    r"""Plot each group's effect against what its rows alone say: how far partial pooling pulls, and which groups.
+
+    Across stands the log odds (probit models: the probit) of (a_g + 1/2) / (n_g + 1), minus that of all rows, a_g of
+    n_g rows being +1. Without covariates a group's point lies between the diagonal, no pooling, and 0, complete
+    pooling, the nearer to 0 the fewer its rows; covariates that differ between groups move it, too.
+
+    Parameters
+    ----------
+    idata : InferenceData
+        Draws of `sample` or `multilevel_model`, or of a model of your own that tells its likelihood in
+        ``idata.posterior.attrs["likelihood"]``.
+    shares : DataFrame
+        A row for each group, indexed by its level: `share` of +1, and `weight`, its number of rows. The certificate's
+        `effects` are such a table.
+    var_name : str
+        Variable with the effects, dims chain, draw and one of groups.
+
+    Returns
+    -------
+    Axes
+        Of a new figure.
+
+    Raises
+    ------
+    TypeError, DataError
+        If `idata` has no such variable or likelihood, or `shares` lack a column or a group.
+
+    References
+    ----------
+    Gelman and Hill (2007), Data Analysis Using Regression and Multilevel/Hierarchical Models, section 12.2.
+
+    Examples
+    --------
+    >>> bc.plot_shrinkage(idata, certificate.effects)                                      # doctest: +SKIP
+    """
+    effects = read_effects(idata, var_name)
+    return group_plots.shrinkage(plt.figure(), effects, shares)
