@@ -13,7 +13,7 @@ from bayescore.diagnostics.report import group_plots
 def plot_caterpillar(idata: Any, *, var_name: str = "u") -> Axes:
     """Plot mean and 94% equal-tailed interval of each group's effect, sorted.
 
-    Of more than 40 groups the five at either end have names. `az.plot_forest` has other looks.
+    Of more than 60 groups the five at either end have names. `az.plot_forest` has other looks.
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ from bayescore.models.likelihoods import LIKELIHOODS
 from bayescore.types import FloatArray, IntArray
 from bayescore.validation import DataError
 
-MAX_NAMED = 40  # groups that have their names at the axis
+MAX_NAMED = 60  # groups that have their names at the axis
 EXTREMES = 5  # named at either end where groups are more
 MAX_BARS = 2000  # intervals, which are then thinner than a pixel
 _AREAS = (12.0, 150.0)  # points squared, of the marker of a group of few rows and of the most
@@ -22,7 +22,7 @@ _ETA = np.linspace(-40.0, 40.0, 80_001)  # linear predictors among which that of
 def caterpillar(figure: Figure, effects: GroupEffects) -> Axes:
     """Draw mean and 94% equal-tailed interval of each group's effect, sorted by mean, the largest on top.
 
-    Intervals that leave 0 out are dark, others grey. More than 40 groups: the extremes have names; more than 2,000:
+    Intervals that leave 0 out are dark, others grey. More than 60 groups: the extremes have names; more than 2,000:
     2,000 of them, spread evenly over the ranks.
     """
     order = np.argsort(-effects.draws.mean(axis=0), kind="stable")
@@ -32,7 +32,7 @@ def caterpillar(figure: Figure, effects: GroupEffects) -> Axes:
     found = Intervals.of(effects.factor, effects.draws[:, order])
     named, y = n_groups <= MAX_NAMED, np.arange(len(order), dtype=np.float64)
     figure.set_layout_engine("constrained")
-    figure.set_size_inches(8.0, max(2.4, 1.1 + 0.24 * n_groups) if named else 6.5)
+    figure.set_size_inches(8.0, max(2.4, 1.1 + 0.21 * n_groups) if named else 6.5)
     axes = figure.add_subplot()
     width, size = (2.0, 4.5) if named else (float(np.clip(300.0 / len(order), 0.3, 2.0)), 2.0)
     apart = (found.low > 0.0) | (found.high < 0.0)
