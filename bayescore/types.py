@@ -165,6 +165,16 @@ class Grouping:
         return len(self.levels)
 
 
+def one_intercept(groups: Sequence[Grouping]) -> bool:
+    """Whether there is one grouping factor, whose intercept varies alone: (1 | g)."""
+    return len(groups) == 1 and tuple(groups[0].effects) == ("1",)
+
+
+def told_terms(groups: Sequence[Grouping]) -> str:
+    """Return group terms as a formula has them."""
+    return ", ".join(f"({' + '.join(own.effects)} | {own.name})" for own in groups)
+
+
 @dataclass(frozen=True)
 class Design:
     """How raw features become the columns of a design matrix.

@@ -26,17 +26,19 @@ from typing import ClassVar
 
 import numpy as np
 
+from bayescore.coresets.cells.condense import CellFacts, condense
 from bayescore.coresets.method import Built, Facts, Method
 from bayescore.coresets.pseudo_rows import PseudoRows, for_effects, log_p_of, several
 from bayescore.coresets.tried_out import WEAK, check_one_mode
 from bayescore.coresets.within_groups import Directions, directions_of
 from bayescore.data.opened import Opened
+from bayescore.data.passes.threads import one_blas_thread
 from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.group_priors import GroupPrior, check_group_prior
 from bayescore.models.group_terms import INFORMATION, ROWS, SLOPE, THIRD
 from bayescore.models.marginal import Look, MarginalPoint, Nodes, at_point, look_at, look_at_rows, marginal_mode
 from bayescore.models.priors import Prior
-from bayescore.types import NO_ROW, FloatArray, IntArray, Likelihood, WeightedData, stack
+from bayescore.types import NO_ROW, FloatArray, IntArray, Likelihood, WeightedData, one_intercept, stack
 from bayescore.validation import DataError, warn
 
 SMALL = 2  # rows of a group that keeps them, unless told otherwise: a pseudo-row has two weights, and saves nothing
@@ -98,11 +100,23 @@ class Multilevel(Method):
         check_one_mode(self.prior, self.prior, "condensed")
         check_group_prior(self.group_prior)
 
-    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Built[MultilevelFacts]:
-        """Condense groups."""
-        n_groups = check_one_intercept(opened)
+    def build(
+        self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood
+    ) -> "Built[MultilevelFacts] | Built[CellFacts]":
+        """Condense groups, or cells of all grouping factors.
+
+        Raises
+        ------
+        DataError
+            If rows have no groups, one group, or more coefficients that vary than can be condensed.
+        """
+        n_groups = check_grouped(opened)
         priors = (self.prior or WEAK, check_group_prior(self.group_prior))
         priors[0].table(opened.n_features)  # shapes
+        small = SMALL if self.small is None else self.small
+        if not one_intercept(opened.design.groups):
+            with one_blas_thread():
+                return Built(*condense(opened, priors[0], likelihood, small), self)
         point = full_point(opened, likelihood, priors, n_groups)
         gradient = point.terms.gradient
         away = math.sqrt(max(float(gradient @ np.linalg.solve(point.terms.precision, gradient)), 0.0))
@@ -111,7 +125,7 @@ class Multilevel(Method):
                 f"the mode of the marginal posterior was not reached, {away:.2g} sds are left: look at what certify "
                 "says, or give narrower priors"
             )
-        groups = _condensed(point, likelihood, SMALL if self.small is None else self.small)
+        groups = _condensed(point, likelihood, small)
         merged = np.append(groups.merged, True)
         factor = factor_of_inverse(point.terms.precision)[:-1, :-1]
         within = directions_of(opened, point, likelihood, merged.astype(float), factor)
@@ -148,13 +162,13 @@ class Multilevel(Method):
         return Built(rows, facts, self)
 
 
-def check_one_intercept(opened: Opened) -> int:
-    """Return the number of groups of rows with one grouping factor, of which the intercept varies.
+def check_grouped(opened: Opened) -> int:
+    """Return the number of groups of the first grouping factor.
 
     Raises
     ------
     DataError
-        If there is none, or another model is asked for.
+        If there is no factor, or one of one level.
     """
     groups = opened.design.groups
     if not groups:
@@ -162,16 +176,9 @@ def check_one_intercept(opened: Opened) -> int:
             "method='multilevel' needs groups: give groups='column', or a term (1 | column) in the formula; without "
             "groups method='calibrated' fits"
         )
-    if len(groups) > 1 or tuple(groups[0].effects) != ("1",):
-        asked = ", ".join(f"({' + '.join(own.effects)} | {own.name})" for own in groups)
-        raise DataError(
-            f"method='multilevel' condenses one grouping factor whose intercept varies, (1 | g); {asked} was asked "
-            "for: take one of the factors, or method='aggregate' where all columns are discrete, which is lossless"
-        )
-    if len(groups[0]) < 2:
-        raise DataError(
-            f"groups={groups[0].name!r} has one level; the sd of one effect is no fact of the data: drop it"
-        )
+    for own in groups:
+        if len(own) < 2:
+            raise DataError(f"groups={own.name!r} has one level; the sd of one effect is no fact of the data: drop it")
     return len(groups[0])
 
 

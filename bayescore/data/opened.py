@@ -214,7 +214,10 @@ class Opened:
             if getattr(self.rows, "offset", None) is None:  # that pseudo-rows of a coreset have
                 return self
             name = OFFSET
-        design = Lifted(self.design.raw_names, base=replace(self.design, offset=name))
+        return self.seen_through(Lifted(self.design.raw_names, base=replace(self.design, offset=name)))
+
+    def seen_through(self, design: Design) -> "Opened":
+        """Return the rows put through another design in place of their own; passes over them count here too."""
         other = Opened(self.rows, design, progress=self.progress, block_rows=self._block_rows, cores=self.cores)
         other._passes = self._passes
         return other

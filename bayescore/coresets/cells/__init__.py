@@ -1,0 +1,1 @@
+"""Rows of several grouping factors, or of effects of columns, condensed by cell: see `condense`."""

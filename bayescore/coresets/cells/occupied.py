@@ -1,0 +1,100 @@
+"""Cells: the combinations of all grouping factors' levels that occur, and rows seen with their cell as group."""
+
+from dataclasses import dataclass, field, replace
+from functools import reduce
+
+import numpy as np
+
+from bayescore.data.opened import Opened
+from bayescore.types import NO_GROUP, Design, Grouping, IntArray, WeightedData
+from bayescore.validation import DataError
+
+
+@dataclass(frozen=True, eq=False)
+class Celled(Design):
+    """A design that gives each row one code, of its cell, in place of those of its groups.
+
+    `base` makes the columns, `keys` are those of the cells, in order, and `sizes` the numbers of levels.
+    """
+
+    base: Design = field(default_factory=lambda: Design(()))
+    keys: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    sizes: tuple[int, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the design matrix's columns."""
+        return self.base.names
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether the design matrix is the raw matrix."""
+        return False
+
+    def rows(self, block: WeightedData) -> WeightedData:
+        """Return a block of raw features as rows of the design matrix, with the cell of each."""
+        assert block.group is not None
+        own = np.searchsorted(self.keys, key_of(block.group, self.sizes))
+        return replace(self.base.rows(block), group=own[:, None])
+
+
+def key_of(codes: IntArray, sizes: tuple[int, ...]) -> IntArray:
+    """Return one number for each combination of codes, shape (n, F), smaller ones first."""
+    return reduce(lambda key, f: key * sizes[f] + codes[:, f], range(len(sizes)), np.zeros(len(codes), dtype=np.int64))
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """The cells that occur: codes of their groups, shape (C, F), and number of rows, shape (C,)."""
+
+    codes: IntArray
+    counts: IntArray
+    keys: IntArray
+    sizes: tuple[int, ...]
+
+    @classmethod
+    def of(cls, opened: Opened) -> "Cells":
+        """Find them; one pass.
+
+        Raises
+        ------
+        DataError
+            If so many combinations are possible that no code tells them apart.
+        """
+        sizes = tuple(len(own) for own in opened.design.groups)
+        if np.prod([float(size) for size in sizes]) > 2.0**62:
+            shown = " x ".join(f"{size:,}" for size in sizes)
+            raise DataError(f"groups have {shown} combinations of levels, too many to tell apart: take fewer factors")
+        own = list(opened.map(lambda _, block: _counted(block, sizes), "cells of groups", canonical=True))
+        keys, places = np.unique(np.concatenate([found for found, _ in own]), return_inverse=True)
+        counts = np.bincount(places, np.concatenate([count for _, count in own])).astype(np.int64)
+        codes, left = np.empty((len(keys), len(sizes)), dtype=np.int64), keys.copy()
+        for f in reversed(range(len(sizes))):
+            left, codes[:, f] = np.divmod(left, sizes[f])
+        return cls(codes, counts, keys, sizes)
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def seen(self, opened: Opened) -> Opened:
+        """Return the rows with the cell of each as its one group."""
+        design = opened.design
+        view = Celled(
+            design.raw_names,
+            offset=design.offset,
+            groups=(Grouping("cell", tuple(range(len(self)))),),
+            base=design,
+            keys=self.keys,
+            sizes=self.sizes,
+        )
+        return opened.seen_through(view)
+
+    def groups_of(self, cell: IntArray) -> IntArray:
+        """Return the codes of the groups, shape (n, F), of rows of these cells; -1 is none."""
+        return np.where(cell[:, None] < 0, NO_GROUP, self.codes[cell])
+
+
+def _counted(block: WeightedData, sizes: tuple[int, ...]) -> tuple[IntArray, IntArray]:
+    assert block.group is not None
+    found, counts = np.unique(key_of(block.group, sizes), return_counts=True)
+    return found, counts

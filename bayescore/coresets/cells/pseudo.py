@@ -1,0 +1,173 @@
+r"""Pseudo-rows of cells, up to Q each, and of what rows say within cells, at a normal density of all coefficients.
+
+With H = sum c z z' of a cell, B = sum c z x', V the covariance of its effects given the rest (`sums.Density`) and V = L
+L': eigenvectors q_k, mu_k of L' H L give directions v_k = L^-T q_k sqrt(mu_k), dual u_k = L q_k / sqrt(mu_k), turned by
+Jacobi's rotations until the tensor of third derivatives along the u_k is as nearly diagonal as may be (two values of z,
+as of a 0/1 column, are found so). Pseudo-row k has the covariates x_k = B' u_k, whose varying columns are v_k, over
+sqrt(D_k), and by `condensing.pseudo_rows` the cell's averaged score, curvature, third and fourth derivative along u_k:
+together the cell's whole block of the curvature, that with beta included.
+
+What is left, rows' score and curvature in d_n = x_n - B' H^-1 z_n, is condensed along its own directions in beta into
+rows of no cell.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from scipy import linalg
+
+from bayescore.coresets.cells.sums import CellSums, Density
+from bayescore.coresets.condensing.pseudo_rows import Wanted, as_rows, solve
+from bayescore.data.opened import Opened
+from bayescore.models.marginal import local_codes
+from bayescore.types import NO_GROUP, NO_ROW, FloatArray, IntArray, Likelihood, WeightedData
+
+_LEAST = 1e-6  # curvature along a direction, of the precision of the effects given all rows: below, it says nothing
+_NOTHING = 1e-7  # the same of coefficients within cells
+_ANGLES = 64  # tried of a rotation in a quarter turn
+_SWEEPS = 4
+_CHUNK = 5000  # pseudo-rows solved at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Directions:
+    """Directions of C cells: v and u, shape (C, K, Q), 0 where there are fewer than K, and covariates (C, K, p)."""
+
+    v: FloatArray
+    u: FloatArray
+    x: FloatArray
+
+    @property
+    def told(self) -> np.ndarray:
+        """Where there is a direction, shape (C, K)."""
+        return np.asarray(self.v.any(axis=2))
+
+
+def directions_of(sums: CellSums, at: Density) -> Directions:
+    """Return directions of each cell's curvature; of the last entry, rows of no cell, none."""
+    V = at.variance.copy()
+    V[-1] = np.eye(V.shape[1])
+    L, B = np.linalg.cholesky(V), sums.cross
+    mu, Q = np.linalg.eigh(L.transpose(0, 2, 1) @ B[:, :, at.columns] @ L)
+    told = mu > _LEAST
+    size = np.sqrt(np.where(told, mu, 1.0)) * told
+    u = (L @ Q).transpose(0, 2, 1) * np.where(told, 1.0 / np.where(told, size, 1.0), 0.0)[:, :, None]
+    v = np.linalg.solve(L.transpose(0, 2, 1), Q).transpose(0, 2, 1) * size[:, :, None]
+    v, u = _turned(v, u, told, sums.third)
+    x = np.einsum("ckq,cqp->ckp", u, B)
+    x[:, :, at.columns] = v  # the same but for rounding
+    return Directions(v, u, x)
+
+
+def _turned(v: FloatArray, u: FloatArray, told: np.ndarray, third: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return directions turned in pairs until the squares of third derivatives along them add up to most."""
+    K = v.shape[1]
+    angle = 0.5 * np.pi * np.arange(_ANGLES) / _ANGLES
+    cos, sin = np.cos(angle), np.sin(angle)
+    for _ in range(_SWEEPS if K > 2 else 1):
+        for i in range(K):
+            for j in range(i):
+                a, b = u[:, i], u[:, j]
+                t = [_along(third, *one) for one in ((a, a, a), (a, a, b), (a, b, b), (b, b, b))]
+                best = _best_angle(t, cos, sin) * (told[:, i] & told[:, j])
+                c, s = np.cos(best)[:, None], np.sin(best)[:, None]
+                for w in (u, v):
+                    w[:, i], w[:, j] = c * w[:, i] + s * w[:, j], c * w[:, j] - s * w[:, i]
+    return v, u
+
+
+def _best_angle(t: list[FloatArray], cos: FloatArray, sin: FloatArray) -> FloatArray:
+    """Return the angle of the largest sum of squares, on a grid, then by the parabola through its neighbours."""
+
+    def total(c: FloatArray, s: FloatArray) -> FloatArray:
+        aaa, aab, abb, bbb = (each[:, None] for each in t)
+        first = aaa * c**3 + 3.0 * aab * c**2 * s + 3.0 * abb * c * s**2 + bbb * s**3
+        second = bbb * c**3 - 3.0 * abb * c**2 * s + 3.0 * aab * c * s**2 - aaa * s**3
+        return np.asarray(first**2 + second**2)
+
+    width = 0.5 * np.pi / len(cos)
+    best = total(cos, sin).argmax(axis=1) * width
+    for _ in range(3):
+        near = best[:, None] + np.array([-width, 0.0, width])
+        left, here, right = total(np.cos(near), np.sin(near)).T
+        bend = left - 2.0 * here + right
+        best = best + np.where(bend < 0.0, 0.5 * width * (left - right) / np.where(bend < 0.0, bend, 1.0), 0.0)
+        width *= 0.1
+    return best
+
+
+def _along(tensor: FloatArray, *vectors: FloatArray) -> FloatArray:
+    for vector in vectors:
+        tensor = np.einsum("cq...,cq->c...", tensor, vector)
+    return tensor
+
+
+def pseudo_rows_of(sums: CellSums, at: Density, along: Directions, link: Likelihood) -> WeightedData:
+    """Return the pseudo-rows of all cells, failures and successes of each, with the code of the cell as group."""
+    cell, k = np.nonzero(along.told)
+    u, x = along.u[cell, k], along.x[cell, k]
+    wanted = Wanted(
+        (u * sums.score[cell]).sum(axis=1),
+        _along(sums.third[cell], u, u, u),
+        _along(sums.fourth[cell], u, u, u, u),
+        at.variances(x, cell),
+    )
+    cuts = [slice(start, start + _CHUNK) for start in range(0, len(cell), _CHUNK)]
+    parts = [solve(wanted.take(np.arange(len(cell))[cut]), link) for cut in cuts]
+    size, eta, successes, failures = (np.concatenate(column) for column in zip(*parts, strict=True))
+    X = x / np.sqrt(size)[:, None]
+    offset = eta - X @ at.beta - (X[:, at.columns] * at.mean[cell]).sum(axis=1)
+    w = np.stack([failures, successes], axis=1).ravel()
+    pair = np.repeat(np.arange(len(cell)), 2)
+    y = np.tile(np.array([-1, 1], dtype=np.int8), len(cell))
+    rows = WeightedData(X[pair], y, w, np.full(len(w), NO_ROW), offset=offset[pair], group=cell[pair][:, None])
+    return rows.take(w > 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Within:
+    """What rows of merged cells say within them: score, shape (p,), curvature, (p, p), and M = H^-1 B of each cell."""
+
+    score: FloatArray
+    curvature: FloatArray
+    slope: FloatArray
+
+    @classmethod
+    def of(cls, sums: CellSums, kept: CellSums | None, along: Directions, merged: np.ndarray) -> "Within":
+        """Return what sums over all rows leave beside those of kept rows and of the merged cells' pseudo-rows."""
+        u = along.u * merged[:, None, None]
+        x = np.einsum("ckq,cqp->ckp", u, sums.cross)
+        tau = np.einsum("ckq,cq->ck", u, sums.score)
+        score = sums.gradient - np.einsum("ckp,ck->p", x, tau)
+        curvature = sums.precision - np.einsum("ckp,ckr->pr", x, x)
+        if kept is not None:
+            score, curvature = score - kept.gradient, curvature - kept.precision
+        return cls(score, curvature, np.einsum("ckq,ckp->cqp", u, x))
+
+    def rows(self, opened: Opened, at: Density, merged: np.ndarray, link: Likelihood) -> WeightedData:
+        """Return pseudo-rows of no cell, failures and successes; one pass for third and fourth derivatives."""
+        mu, Q = np.linalg.eigh(at.factor.T @ self.curvature @ at.factor)
+        told = mu > _NOTHING
+        mu, Q = mu[told], Q[:, told]
+        Q = Q * np.sign(Q[np.abs(Q).argmax(axis=0), np.arange(Q.shape[1])])  # signs are no fact of the rows
+        v = linalg.solve_triangular(at.factor, Q * np.sqrt(mu), trans="T", lower=True)
+        u = at.factor @ Q / np.sqrt(mu)
+        work = partial(_higher, at, merged, self.slope @ u, u, link)
+        third, fourth = sum(opened.map(work, "within cells", canonical=True), np.zeros((2, len(mu))))
+        rows = as_rows(v, at.beta, solve(Wanted(u.T @ self.score, third, fourth, mu), link))
+        return WeightedData(
+            rows.X, rows.y, rows.weights, rows.index, offset=rows.offset, group=np.full((len(rows), 1), NO_GROUP)
+        )
+
+
+def _higher(
+    at: Density, merged: np.ndarray, slope: FloatArray, u: FloatArray, link: Likelihood, _: int, block: WeightedData
+) -> FloatArray:
+    """Return sums of third and fourth derivatives along directions within cells, shape (2, r)."""
+    found, places = local_codes(block, len(at.mean) - 1)
+    own: IntArray = found[places]
+    terms = at.derivatives(block, own, link) * merged[own]
+    z = block.X[:, at.columns]
+    d = block.X @ u - sum(z[:, q, None] * slope[own, q] for q in range(z.shape[1]))
+    return np.stack([terms[2] @ d**3, terms[3] @ d**4])

@@ -1,0 +1,135 @@
+r"""Sums over rows by cell, averaged over a normal density of the coefficients and the cells' effects.
+
+A row of cell c has the predictor eta = x . beta + o + z . b_c, z those columns of x whose coefficients vary. Over
+beta ~ N(t, C) and b_c given beta ~ N(m_c - W_c (beta - t), V_c) it is normal,
+
+.. math:: \eta \sim N\bigl(x t + o + z m_c, \; z' V_c z + (x - W_c' z)' C (x - W_c' z)\bigr),
+
+so that averages of derivatives of log p are over one number a row (`condensing.averages`).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from itertools import combinations_with_replacement, permutations
+from typing import NamedTuple
+
+import numpy as np
+
+from bayescore.coresets.condensing.averages import averages
+from bayescore.data.opened import Opened
+from bayescore.models.marginal import local_codes
+from bayescore.types import FloatArray, IntArray, Likelihood, WeightedData
+
+
+@dataclass(frozen=True, eq=False)
+class Density:
+    """A normal density of beta, shape (p,), and of the effects of C cells, in `columns` of the rows, shape (Q,).
+
+    `mean`, `variance` and `slope` (m, V and W above) have shapes (C + 1, Q), (C + 1, Q, Q) and (C + 1, Q, p), the last
+    entry, of rows of no cell, 0. `factor` is L, L L' = C; `prior` the covariance of effects, shape (Q, Q).
+    """
+
+    beta: FloatArray
+    factor: FloatArray
+    mean: FloatArray
+    variance: FloatArray
+    slope: FloatArray
+    prior: FloatArray
+    columns: IntArray
+
+    @classmethod
+    def start(cls, p: int, n_cells: int, columns: IntArray, sd: float) -> "Density":
+        """Return the point at which all coefficients and effects are 0, and effects' sd under their prior is `sd`."""
+        Q = len(columns)
+        shapes = (p,), (p, p), (n_cells + 1, Q), (n_cells + 1, Q, Q), (n_cells + 1, Q, p)
+        return cls(*map(np.zeros, shapes), sd**2 * np.eye(Q), columns)
+
+    @property
+    def sds(self) -> FloatArray:
+        """Sds of the coefficients, shape (p,)."""
+        return np.sqrt((self.factor**2).sum(axis=1))
+
+    def variances(self, rows: FloatArray, own: IntArray) -> FloatArray:
+        """Return the variance of the predictor of `rows`, shape (n, p), of cells `own`."""
+        z = rows[:, self.columns]
+        gap = rows - sum(z[:, q, None] * self.slope[own, q] for q in range(z.shape[1]))
+        inner = np.einsum("nq,nqr,nr->n", z, self.variance[own], z)
+        return np.asarray(inner + ((gap @ self.factor) ** 2).sum(axis=1))
+
+    def derivatives(self, block: WeightedData, own: IntArray, link: Likelihood) -> FloatArray:
+        """Return averages of score, curvature, third and fourth derivative in eta, times weights, shape (4, n)."""
+        eta = block.X @ self.beta + (block.X[:, self.columns] * self.mean[own]).sum(axis=1)
+        if block.offset is not None:
+            eta = eta + block.offset
+        found = averages(block.y * eta, np.sqrt(self.variances(block.X, own)), link) * block.weights
+        found[[0, 2]] *= block.y
+        return found
+
+
+class CellSums(NamedTuple):
+    """Score and curvature by cell: sum s z, shape (C + 1, Q); sum c z x', (C + 1, Q, p); tensors of l''' and l''''.
+
+    Of all rows sum s x, shape (p,), and sum c x x', (p, p).
+    """
+
+    score: FloatArray
+    cross: FloatArray
+    third: FloatArray
+    fourth: FloatArray
+    gradient: FloatArray
+    precision: FloatArray
+
+
+def _entries(Q: int, degree: int) -> list[tuple[int, ...]]:
+    return list(combinations_with_replacement(range(Q), degree))
+
+
+def full_tensor(entries: FloatArray, Q: int, degree: int) -> FloatArray:
+    """Return symmetric tensors, shape (C, Q, ..., Q), of their different entries."""
+    out = np.empty((len(entries), *[Q] * degree))
+    for k, places in enumerate(_entries(Q, degree)):
+        for order in set(permutations(places)):
+            out[(slice(None), *order)] = entries[:, k]
+    return out
+
+
+def _of_block(density: Density, link: Likelihood, _: int, block: WeightedData) -> tuple[IntArray, FloatArray, CellSums]:
+    n_cells, Q = len(density.mean) - 1, len(density.columns)
+    found, places = local_codes(block, n_cells)
+    order = np.argsort(places, kind="stable")
+    rows, own = block.take(order), found[places[order]]
+    s, c, t, f = density.derivatives(rows, own, link)
+    z = rows.X[:, density.columns]
+    parts = [s[:, None] * z, *((c * z[:, q])[:, None] * rows.X for q in range(Q))]
+    for terms, degree in ((t, 3), (f, 4)):
+        parts.append(np.stack([terms * z[:, list(entry)].prod(axis=1) for entry in _entries(Q, degree)], axis=1))
+    first = np.flatnonzero(np.diff(places[order], prepend=-1))
+    table = np.add.reduceat(np.concatenate(parts, axis=1), first, axis=0)
+    scaled = rows.X * c[:, None]
+    empty = np.empty(0)
+    return found, table, CellSums(empty, empty, empty, empty, s @ rows.X, rows.X.T @ scaled)
+
+
+def _total(parts: Iterable[tuple[IntArray, FloatArray, CellSums]], density: Density) -> CellSums:
+    C, Q, p = len(density.mean), len(density.columns), len(density.beta)
+    widths = Q, Q * p, len(_entries(Q, 3)), len(_entries(Q, 4))
+    table, gradient, precision = np.zeros((C, sum(widths))), np.zeros(p), np.zeros((p, p))
+    for found, own, sums in parts:
+        table[found] += own
+        gradient += sums.gradient
+        precision += sums.precision
+    table[-1] = 0.0  # rows of no cell have no effect
+    score, cross, third, fourth = np.split(table, np.cumsum(widths)[:-1], axis=1)
+    half = 0.5 * (precision + precision.T)
+    return CellSums(score, cross.reshape(C, Q, p), full_tensor(third, Q, 3), full_tensor(fourth, Q, 4), gradient, half)
+
+
+def sums_of(opened: Opened, density: Density, link: Likelihood) -> CellSums:
+    """Return the sums over the rows of a source; one pass."""
+    return _total(opened.map(partial(_of_block, density, link), "sums by cell", canonical=True), density)
+
+
+def sums_of_rows(rows: WeightedData, density: Density, link: Likelihood) -> CellSums:
+    """Return the sums over rows in memory."""
+    return _total([_of_block(density, link, 0, rows)], density)

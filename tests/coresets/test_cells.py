@@ -1,0 +1,184 @@
+"""Several factors and slopes that vary, condensed by cell: the log-likelihood of all rows; with a negative control."""
+
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bayescore as bc
+from bayescore.coresets.cells import condense as rooms
+from bayescore.coresets.cells.occupied import Cells
+from bayescore.coresets.cells.pseudo import directions_of
+from bayescore.coresets.cells.settle import settled
+from bayescore.coresets.cells.sums import Density, sums_of, sums_of_rows
+from bayescore.data.designed import open_designed
+from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.priors import Normal
+from bayescore.validation import DataError
+from tests.coresets.celled import SLOPES, TWO, celled
+
+LINKS = ("logistic", "probit")
+PRIOR = Normal(0.0, 4.0)
+N_POINTS = 400
+
+
+def condensed(frame, formula, link, small=2):
+    opened = open_designed(frame, formula=formula)
+    opened.scan  # noqa: B018 - as builders begin
+    return opened, *rooms.condense(opened, PRIOR, check_likelihood(link), small)
+
+
+def density(opened, link):
+    cells, columns = Cells.of(opened), rooms.columns_of(opened)
+    seen = cells.seen(opened)
+    return cells, seen, settled(seen, len(cells), columns, check_likelihood(link), PRIOR)[0]
+
+
+def response(opened, rows, link):
+    """Return by how many sds means of beta and effects differ to first order, 99% of effects, and the sd of the ratio.
+
+    The covariance of r, the log-likelihood of all rows less the coreset's, and the coefficients over points about the
+    posterior: what weights e^r change in means.
+    """
+    cells, seen, at = density(opened, link)
+    link, full = check_likelihood(link), seen.gathered()
+    places = {tuple(code): c for c, code in enumerate(cells.codes.tolist())}
+    own = np.array([places.get(tuple(code), -1) for code in rows.group.tolist()])
+    rng, L = np.random.default_rng(1), np.zeros_like(at.variance)
+    L[:-1] = np.linalg.cholesky(at.variance[:-1])
+    ratio, points = [], []
+    for _ in range(N_POINTS // 2):
+        move, noise = at.factor @ rng.standard_normal(len(at.beta)), rng.standard_normal(at.mean.shape)
+        for sign in (1.0, -1.0):
+            beta = at.beta + sign * move
+            b = at.mean - sign * (at.slope @ move - np.einsum("cqr,cr->cq", L, noise))
+            values = []
+            for each, codes in ((full, full.group[:, 0]), (rows, own)):
+                eta = each.X @ beta + (each.X[:, at.columns] * b[codes]).sum(axis=1)
+                eta = eta if each.offset is None else eta + each.offset
+                values.append(each.weights @ link.log_p(each.y * eta))
+            ratio.append(values[0] - values[1])
+            points.append(np.append(beta, b[:-1]))
+    r, points = np.array(ratio) - np.mean(ratio), np.array(points)
+    error = np.abs(r @ points / len(r)) / points.std(axis=0)
+    return error[: len(at.beta)].max(), np.quantile(error[len(at.beta) :], 0.99), r.std()
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize(
+    ("terms", "shape"),
+    [
+        (TWO, {"nested": False, "median": 60, "n_a": 8, "n_b": 8}),
+        (TWO, {"nested": True, "median": 8, "n_a": 12, "n_b": 10, "intercept": -2.0}),
+        (SLOPES, {"nested": True, "median": 40, "n_a": 30, "n_b": 2, "slope": 0.5}),
+        (f"{SLOPES} + (1 | b)", {"nested": True, "median": 25, "n_a": 15, "n_b": 5, "slope": 0.5}),
+    ],
+)
+def test_the_log_likelihood_is_that_of_all_rows(link, terms, shape):
+    """Means of beta within 0.03 sd, of 99% of effects 0.04 sd; noise of one is sd(r) / 20, at most 0.02."""
+    frame = celled(link=link, **shape)
+    opened, rows, facts = condensed(frame, f"y ~ w + x + z + {terms}", link)
+    beta, effects, spread = response(opened, rows, link)
+    assert spread < 0.35
+    assert beta < 0.03
+    assert effects < 0.04
+    assert facts.mode_error < 0.01
+    assert facts.merged_cells + facts.kept_small + facts.kept_shape == facts.cells
+    assert facts.shape_error < rooms.SHAPE
+    assert len(rows) < 0.8 * len(frame)
+    assert len(rows) <= 2 * facts.pseudo_rows + facts.kept_rows
+    no_cell = (rows.group == -1).all(axis=1)
+    assert (rows.index[no_cell] == -1).all()
+    assert (no_cell == (rows.group == -1).any(axis=1)).all()
+
+
+@pytest.mark.statistical
+def test_without_averages_it_is_off(monkeypatch):
+    """The negative control: derivatives at the centre of the density, not averaged over it."""
+    frame = celled(nested=True, median=8, n_a=12, n_b=10, intercept=-2.0)
+    formula = f"y ~ w + x + z + {TWO}"
+    opened, rows, _ = condensed(frame, formula, "logistic")
+    good = response(opened, rows, "logistic")
+    with monkeypatch.context() as patch:
+        patch.setattr(Density, "variances", lambda self, rows, own: np.zeros(len(rows)))
+        patch.setattr(rooms, "SHAPE", np.inf)
+        _, control, _ = condensed(frame, formula, "logistic")
+    assert response(opened, control, "logistic")[2] > 3.0 * good[2]
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_pseudo_rows_meet_the_sums_of_all_rows(link):
+    """Score and curvature of each cell's effects, with beta's; of all rows those of beta."""
+    frame = celled(link=link, nested=True, median=40, n_a=10, n_b=2, slope=0.5)
+    opened, rows, _ = condensed(frame, f"y ~ w + x + z + {SLOPES}", link)
+    cells, seen, at = density(opened, link)
+    link = check_likelihood(link)
+    full, own = sums_of(seen, at, link), sums_of_rows(rows, at, link)  # of one factor a cell is a level
+    assert (cells.codes[:, 0] == np.arange(10)).all()
+    np.testing.assert_allclose(own.score, full.score, atol=1e-6)
+    np.testing.assert_allclose(own.cross, full.cross, atol=1e-6)
+    np.testing.assert_allclose(own.gradient, full.gradient, atol=1e-6)
+    np.testing.assert_allclose(own.precision, full.precision, rtol=1e-6, atol=1e-6)
+    along = directions_of(full, at)
+    for k in range(2):
+        u = along.u[:-1, k]
+        third = [np.einsum("cijk,ci,cj,ck->c", each.third[:-1], u, u, u) for each in (full, own)]
+        assert np.median(np.abs(third[0] - third[1])) < 1e-6
+
+
+def test_directions_are_dual_and_find_two_values_of_a_column():
+    """Of a 0/1 column pseudo-rows stand at 0 and at 1, the two kinds of rows that there are."""
+    frame = celled(nested=True, median=60, n_a=10, n_b=2).assign(x=lambda own: (own.x > 0).astype(float))
+    opened = open_designed(frame, formula=f"y ~ w + x + z + {SLOPES}")
+    opened.scan  # noqa: B018
+    cells, seen, at = density(opened, "logistic")
+    along = directions_of(sums_of(seen, at, check_likelihood("logistic")), at)
+    np.testing.assert_allclose(
+        np.einsum("ckq,cjq->ckj", along.u[:-1], along.v[:-1]), np.tile(np.eye(2), (len(cells), 1, 1)), atol=1e-8
+    )
+    slope = np.sort(along.v[:-1, :, 1] / along.v[:-1, :, 0], axis=1)
+    assert np.abs(slope - [0.0, 1.0]).max() < 0.05
+
+
+@pytest.mark.parametrize("terms", [TWO, SLOPES])
+def test_build_files_and_sources_give_the_same_bits(tmp_path, terms):
+    frame = celled(nested=False, median=60, n_a=6, n_b=5)
+    told = {"formula": f"y ~ w + x + z + {terms}", "method": "multilevel", "random_state": 0, "progressbar": False}
+    core = bc.build_coreset(frame, **told)
+    assert core.method == "multilevel"
+    assert core.params["cells"] == (30 if terms == TWO else 6)
+    assert (core.index == -1).any()
+    frame.to_parquet(tmp_path / "rows.parquet", row_group_size=100)
+    again = bc.build_coreset(tmp_path / "rows.parquet", **told)
+    assert again.rows_digest == core.rows_digest
+    core.to_parquet(tmp_path / "core.parquet")
+    read = bc.read_coreset(tmp_path / "core.parquet")
+    assert read.rows_digest == core.rows_digest
+    assert read.params == core.params
+    assert read.groups == core.groups
+    assert bc.build_coreset(frame, **{**told, "method": "auto"}).rows_digest == core.rows_digest
+
+
+def test_cells_of_few_rows_keep_all_and_say_so():
+    rng = np.random.default_rng(0)
+    pairs = np.array(list(product(range(30), range(20))))
+    frame = pd.DataFrame({"a": pairs[:, 0], "b": pairs[:, 1], "x": rng.normal(size=600), "y": rng.integers(0, 2, 600)})
+    with pytest.warns(UserWarning, match=r"600 of 600 rows lie in 600 .* all rows are kept as they are"):
+        core = bc.build_coreset(frame, formula="y ~ x + (1 | a) + (1 | b)", method="multilevel", progressbar=False)
+    assert len(core) == 600
+    assert (core.index >= 0).all()
+    assert core.params["kept_rows"] == 600
+    assert core.params["merged_cells"] == 0
+
+
+def test_bad_input_is_refused_before_work():
+    frame = celled(nested=False, median=5, n_a=4, n_b=4)
+    told = {"method": "multilevel", "progressbar": False}
+    with pytest.raises(DataError, match=r"about a mean that is no column: give intercept=True, or leave \+ 0"):
+        bc.build_coreset(frame, formula="y ~ w + x + 0 + (1 + x | a)", **told)
+    with pytest.raises(DataError, match=r"4 coefficients vary by group \(1, w, x, z\).* at most 3"):
+        bc.build_coreset(frame, formula="y ~ w + x + z + (1 + w + x + z | a)", **told)
+    with pytest.raises(DataError, match="one level"):
+        bc.build_coreset(frame.assign(b=1), formula="y ~ x + (1 | a) + (1 | b)", **told)
