@@ -30,7 +30,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from bayescore.coresets.calibration.drift import scale_at
+from bayescore.coresets.calibration.drift import missed_by, scale_at
 from bayescore.coresets.calibration.fits import CORRELATION, Calibration, Fitted
 from bayescore.coresets.calibration.paired import Errors
 from bayescore.coresets.calibration.pilot import MAX_PILOTS, Shares, full_mode, survey
@@ -38,14 +38,14 @@ from bayescore.coresets.calibration.remainder import sample_rows
 from bayescore.coresets.calibration.totals import rows_for_all
 from bayescore.coresets.draws.fixed_size import Chosen
 from bayescore.coresets.method import Built, Facts
-from bayescore.coresets.reducing import Anchored, Answered, Reduced, Reduction
+from bayescore.coresets.reducing import Anchored, Answered, Missed, Reduced, Reduction
 from bayescore.coresets.tried_out import Point, TriedOut
 from bayescore.data.opened import Opened
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.sources import as_source
 from bayescore.models.posterior import prior_part
 from bayescore.models.priors import Prior
-from bayescore.types import Likelihood, WeightedData
+from bayescore.types import FloatArray, Likelihood, WeightedData
 from bayescore.validation import warn
 
 LARGEST = 4  # times the size begun with
@@ -137,6 +137,10 @@ class Calibrated(TriedOut, Anchored):
         calibration = Calibration(opened, prior, shares, part, found, 0, draw_seed, asked.size, asked.size)
         fitted = calibration.fit(asked.size, sds=False)  # what nodes meet must add up
         return Reduced(fitted.rows, fitted.residual_mean, anchor=theta)
+
+    def missed(self, rows: WeightedData, likelihood: Likelihood, lost: FloatArray | None) -> Missed:
+        """Return what calibrated rows tell of it themselves (`calibration.drift`)."""
+        return missed_by(rows, likelihood, self.mode_prior)
 
     def answered(self, rows: WeightedData, asked: Reduction) -> Answered:
         """Return the rows calibrated once more, at their own mode, and tried out."""

@@ -22,10 +22,14 @@ can be learnt of them: no residuals, no column means, no effects of columns that
 Nearest: data squashing (DuMouchel, Volinsky, Johnson, Cortes and Pregibon 1999; Madigan et al. 2002) and PASS-GLM
 (Huggins, Adams and Broderick 2017), which meet moments of cells and polynomials in their place.
 
+In trees (`MergeReduce(reduce="condensed")`) pseudo-rows condense again, one pass in all: nodes meet totals averaged
+over the posterior of the rows so far, and say what that leaves where the mode moves on (`condensing.drift`).
+
 Passes: one that checks the rows, two for pilots, about three of Newton's, one at the mode; one for each time that terms
 are averaged anew. When to use it: tens of columns and more, where rows do not repeat and can be read more than once.
 """
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -33,16 +37,21 @@ import numpy as np
 
 from bayescore.coresets.calibration.fits import CORRELATION
 from bayescore.coresets.calibration.paired import Errors
-from bayescore.coresets.calibration.pilot import MAX_PILOTS, PosteriorScale, full_mode
+from bayescore.coresets.calibration.pilot import MAX_PILOTS, PosteriorScale, Shares, full_mode
 from bayescore.coresets.calibration.remainder import Expansion, sample_rows
 from bayescore.coresets.calibration.trial import try_out
 from bayescore.coresets.condensing.averages import Cloud
 from bayescore.coresets.condensing.condensation import MOVED, Condensation, Unmoved, gap, settled
+from bayescore.coresets.condensing.drift import lost_by, missed_by
+from bayescore.coresets.draws.fixed_size import Chosen
 from bayescore.coresets.method import Built, Facts
-from bayescore.coresets.tried_out import Point, TriedOut
+from bayescore.coresets.reducing import Anchored, Answered, Missed, Reduced, Reduction
+from bayescore.coresets.tried_out import TOLERANCE, Point, TriedOut
 from bayescore.data.opened import Opened
 from bayescore.data.passes.threads import one_blas_thread
-from bayescore.models.posterior import Terms, prior_part
+from bayescore.data.sources import as_source
+from bayescore.models.gaussian import factor_of_inverse
+from bayescore.models.posterior import Terms, likelihood_terms, prior_part
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, Likelihood, WeightedData
 from bayescore.validation import DataError, warn
@@ -78,7 +87,7 @@ class _Tried(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Condensed(TriedOut):
+class Condensed(TriedOut, Anchored):
     """Condenses rows into binomial pseudo-rows with offsets, one for each column, that meet the whole Hessian.
 
     Parameters
@@ -121,15 +130,46 @@ class Condensed(TriedOut):
         D, n_rows = opened.n_features, opened.scan.n_rows
         if "offset" in opened.design.names:
             raise DataError("a feature is named 'offset', as a column of the coreset's file; rename the feature")
-        if size is not None and size < min(2 * D, n_rows):
-            raise ValueError(
-                f"size={size} is less than two rows, successes and failures, for each of {D} columns; give at least "
-                f"{2 * D}, or method='calibrated'"
-            )
+        if size is not None and size < n_rows:
+            self.check_nodes(size, D)
         with one_blas_thread():
             built = self._built(opened, size, seed, likelihood)
         _warn_of(built, self.allowed)
         return built
+
+    def check_nodes(self, size: int, n_features: int) -> None:
+        """Raise `ValueError` if there are less than two rows for each column."""
+        if size < 2 * n_features:
+            raise ValueError(
+                f"size={size} is less than two rows, successes and failures, for each of {n_features} columns; give at "
+                f"least {2 * n_features}, or method='calibrated'"
+            )
+
+    def reduced(self, rows: WeightedData, asked: Reduction) -> Reduced:
+        """Return pseudo-rows, and rows kept beside them, that meet averaged totals of `rows` about the anchor.
+
+        Averages are over the posterior of all rows so far, of which these are `share`: about so far off the mode of
+        more rows may come to lie.
+        """
+        opened, likelihood, prior = Opened(as_source(rows)), asked.likelihood, self.mode_prior
+        theta = self.mode(rows, likelihood).beta if asked.anchor is None else asked.anchor
+        terms = likelihood_terms(theta, rows, likelihood) + prior_part(theta, prior)
+        at = PosteriorScale(likelihood, theta, math.sqrt(asked.share) * factor_of_inverse(terms.precision))
+        shares = Shares.estimated(at, Chosen(rows, np.ones(len(rows)), len(rows)), opened.scan.weight_total)
+        n_kept, n_sample = asked.size - 2 * rows.n_features, sample_rows(shares.reach, TOLERANCE, rows.n_features)
+        found = Condensation.of(opened, shares, n_sample, n_kept, asked.seed).rows(n_kept)
+        lost, missed = lost_by(found, rows, at.theta, at.factor, likelihood)
+        return Reduced(found, missed, anchor=theta, lost=lost)
+
+    def missed(self, rows: WeightedData, likelihood: Likelihood, lost: FloatArray | None) -> Missed:
+        """Return as large a share of the rows' own remainder as they were seen to miss (`condensing.drift`)."""
+        return missed_by(rows, likelihood, self.mode_prior, lost)
+
+    def answered(self, rows: WeightedData, asked: Reduction) -> Answered:
+        """Return the rows condensed once more, at their own mode, and tried out."""
+        with one_blas_thread():
+            built = self._built(Opened(as_source(rows)), asked.size, asked.seed, asked.likelihood)
+        return Answered(built.rows, built.facts.mean_error, built.facts.sd_error, built.facts)
 
     def _built(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Built[CondensedFacts]:
         prior, D, n_rows = self.mode_prior, opened.n_features, opened.scan.n_rows

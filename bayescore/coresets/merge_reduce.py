@@ -174,6 +174,7 @@ class MergeReduce(Method):
     def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Built[TreeFacts]:
         """Grow a tree in one pass, and reduce its nodes to one."""
         draws = self.draws(opened, size)
+        self.method.check_nodes(draws, opened.n_features)
         step = leaf_size(draws, opened.block_rows) if self.leaf_rows is None else self.leaf_rows
         with one_blas_thread():
             tree, rest = grow(opened, Tree(self.reducer(draws, likelihood.name), seed), step)

@@ -5,11 +5,13 @@ A method declares itself fit by being `Reducing`; one whose rows meet totals at 
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
+from bayescore.coresets.calibration.drift import scale_at
 from bayescore.coresets.method import Facts, Method
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
@@ -17,6 +19,9 @@ from bayescore.models.newton import Mode, find_mode
 from bayescore.models.posterior import posterior
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, Likelihood, WeightedData
+
+# covariance, shape (D, D), of the error at the second point of the score of rows that meet totals at the first
+Missed = Callable[[FloatArray, FloatArray], FloatArray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +41,9 @@ class Reduced:
         Where a calibrated reduction meets the totals.
     kept : bool
         Whether there were no more rows than asked for, so that all are there as they were.
+    lost : array, shape (D, D), optional
+        Covariance of what the score of pseudo-rows misses away from the anchor, for each unit of the square of their
+        own whitened remainder there (`condensing.drift`).
     """
 
     rows: WeightedData
@@ -43,6 +51,7 @@ class Reduced:
     radius: float = math.inf
     anchor: FloatArray | None = None
     kept: bool = False
+    lost: FloatArray | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +59,8 @@ class Reduction:
     """What a reduction is asked: how many rows, its seed, the likelihood, and what its epsilon depends on.
 
     `delta` is the probability with which epsilon may fail, `mu` a bound of the complexity of the rows, `anchor` the
-    point where calibrated rows meet the totals; None for the mode of the rows themselves.
+    point where calibrated rows meet the totals; None for the mode of the rows themselves. It is the mode of more rows,
+    of which these are about `share`.
     """
 
     size: int
@@ -59,6 +69,7 @@ class Reduction:
     delta: float
     mu: float | None = None
     anchor: FloatArray | None = None
+    share: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -77,6 +88,10 @@ class Reducing(Method):
     def mu_likelihoods(self) -> tuple[str, ...]:
         """Links for which a bound mu of the complexity gives a reduction's epsilon."""
         return ()
+
+    def check_nodes(self, size: int, n_features: int) -> None:
+        """Raise `ValueError` if a coreset of `size` rows is too small for rows of so many columns."""
+        return
 
     def reduced(self, rows: WeightedData, asked: Reduction) -> Reduced:
         """Return fewer rows in place of `rows`; what that costs is not known unless the method says."""
@@ -115,6 +130,17 @@ class Anchored(Reducing):
     @abstractmethod
     def answered(self, rows: WeightedData, asked: Reduction) -> Answered:
         """Return the last reduction of a tree, and what it costs beside what the nodes lost."""
+
+    @abstractmethod
+    def missed(self, rows: WeightedData, likelihood: Likelihood, lost: FloatArray | None) -> Missed:
+        """Return the covariance of what the score of `rows` misses, as a function of where they meet totals and where.
+
+        `lost` is that of `Reduced`.
+        """
+
+    def scale(self, rows: WeightedData, theta: FloatArray, likelihood: Likelihood) -> FloatArray:
+        """Return the scale, shape (D, D), in which the posterior of rows is round at theta."""
+        return scale_at(rows, theta, likelihood, self.mode_prior)[0].factor
 
     def mode(self, rows: WeightedData, likelihood: Likelihood) -> Mode:
         """Return the mode of the posterior of rows, to 0.01 sd: where those that are kept as they are meet totals."""

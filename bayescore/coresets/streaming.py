@@ -62,8 +62,9 @@ class StreamingCoreset(BlockStream[Tree]):
     size : int
         Rows of the coreset, at most.
     reduce : str or Method
-        How the rows of two nodes become those of one, as in `MergeReduce`. ``"calibrated"`` keeps mode and curvature;
-        the others draw, and what each draw loses adds up.
+        How the rows of two nodes become those of one, as in `MergeReduce`. ``"calibrated"`` keeps mode and curvature,
+        ``"condensed"`` mean and covariance, in as few as two rows a column; the others draw, and what each draw loses
+        adds up.
     random_state, random_seed : int, Generator, SeedSequence or None
         Seed, by either name; the one used is kept as ``core.random_state``.
     mu : float, optional
@@ -79,13 +80,13 @@ class StreamingCoreset(BlockStream[Tree]):
 
     Notes
     -----
-    Of a calibrated tree ``core.params`` has `mean_error`, the error to expect of a posterior mean in sds: that of the
+    Of a calibrated or condensed tree ``core.params`` has `mean_error`, the error to expect of a posterior mean in sds: that of the
     last reduction and `tree_error`, two standard errors of what the nodes miss because the mode moved after they were
-    calibrated (`drift`). It is right within a factor of 2 or so while it is below 0.3; `sd_error`, at least as large as
+    calibrated (`drift`), or condensed (`condensing.drift`). It is right within a factor of 2 or so while it is below 0.3; `sd_error`, at least as large as
     `tree_error`, is mostly too careful. ``core.params["levels"]`` has for each level of the tree what was lost up to
     there: the largest epsilon, by the sizes' theorems with their constant c = 1 and all failures together of
     probability delta = 0.05, which from 1 on promises nothing; or, of calibrated nodes, about the whitened score that
-    the weights missed, in posterior sds.
+    the weights missed, in posterior sds, of condensed ones the same over the posterior of the rows so far.
 
     Examples
     --------
@@ -125,6 +126,7 @@ class StreamingCoreset(BlockStream[Tree]):
         return self._tree.leaf_rows or leaf_size(self.size, block_rows(n_features))
 
     def _empty(self, n_features: int) -> Tree:
+        self._tree.method.check_nodes(self.size, n_features)
         return Tree(self._tree.reducer(self.size, self.likelihood), self.random_state)
 
     def _absorbed(self, state: Tree, block: WeightedData) -> Tree:
@@ -163,6 +165,8 @@ class StreamingCoreset(BlockStream[Tree]):
             arrays |= rows_to_arrays(f"node{i}", node.rows)
             if node.anchor is not None:
                 arrays[f"node{i}_anchor"] = node.anchor
+            if node.lost is not None:
+                arrays[f"node{i}_lost"] = node.lost
             for k, error in enumerate(node.carried):
                 own = {"anchor": error.anchor, "at": error.at, "covariance": error.covariance}
                 arrays |= {f"node{i}_carried{k}_{name}": array for name, array in own.items()}
@@ -182,6 +186,7 @@ class StreamingCoreset(BlockStream[Tree]):
                 arrays.get(f"node{i}_anchor"),
                 share,
                 tuple(carried(i, k) for k in range(64) if f"node{i}_carried{k}_at" in arrays),
+                arrays.get(f"node{i}_lost"),
             )
             for i, (level, loss, radius, share) in enumerate(about)
         )

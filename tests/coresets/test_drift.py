@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from bayescore.coresets.calibration.drift import Carried, errors_at, joined, mode_error, score_covariance
+from bayescore.coresets.calibration.drift import (
+    Carried,
+    errors_at,
+    joined,
+    missed_by,
+    mode_error,
+    scale_at,
+    score_covariance,
+)
 from bayescore.models.likelihoods import LIKELIHOODS
 from bayescore.models.priors import Normal
 from bayescore.types import WeightedData, stack
@@ -58,10 +66,11 @@ def test_copies_say_nothing_and_few_rows_too_little():
 def test_a_node_s_errors_are_its_own_share_and_what_it_carries():
     own = score_covariance(ROWS, A, THETA, LINK, PRIOR)
     carried = Carried(THETA, A, psd(6))
-    [mine, before] = errors_at(THETA, ROWS, A, 0.5, [carried], LINK, PRIOR)
+    missed, scale = missed_by(ROWS, LINK, PRIOR), scale_at(ROWS, THETA, LINK, PRIOR)[0].factor
+    [mine, before] = errors_at(THETA, A, 0.5, [carried], missed, scale)
     np.testing.assert_array_equal(mine.covariance, 0.5 * own)
     growth = before.covariance / carried.covariance
     assert growth.std() < 1e-9 * growth.mean()
     assert 1.0 <= growth.mean() <= 1e4
-    [same] = errors_at(A, ROWS, A, 0.5, [carried], LINK, PRIOR)  # nothing of its own at its anchor
+    [same] = errors_at(A, A, 0.5, [carried], missed, scale)  # nothing of its own at its anchor
     assert same is carried

@@ -17,7 +17,7 @@ What came from earlier points is carried, and grows as the node's own rows say t
 The mode that the rows give is then off by about H^-1 times an error of the score with covariance E.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,6 +82,13 @@ def score_covariance(
     return np.asarray((residuals / left[:, None]).T @ residuals)
 
 
+def missed_by(
+    rows: WeightedData, likelihood: Likelihood, prior: Prior
+) -> Callable[[FloatArray, FloatArray], FloatArray]:
+    """Return `score_covariance` of rows, as a function of where they were calibrated and of the other point."""
+    return lambda anchor, theta: score_covariance(rows, anchor, theta, likelihood, prior)
+
+
 def _summed(values: FloatArray, group: IntArray, n_groups: int) -> FloatArray:
     """Return the sums of rows over groups, shape (n_groups, ...)."""
     total = np.zeros((n_groups, values.shape[1]))
@@ -91,26 +98,24 @@ def _summed(values: FloatArray, group: IntArray, n_groups: int) -> FloatArray:
 
 def errors_at(
     theta: FloatArray,
-    rows: WeightedData,
     anchor: FloatArray,
     share: float,
     carried: Iterable[Carried],
-    likelihood: Likelihood,
-    prior: Prior,
+    missed: Callable[[FloatArray, FloatArray], FloatArray],
+    scale: FloatArray,
 ) -> tuple[Carried, ...]:
     """Return the errors of a node's score at theta: of its own calibration, `share` times, and of earlier ones.
 
-    `rows` are the node's, calibrated at `anchor`, and `carried` what it has of earlier points.
+    Its rows were calibrated at `anchor`, and miss `missed` elsewhere; `carried` is what it has of earlier points, and
+    `scale`, shape (D, D), that in which the posterior of its rows is round at theta.
     """
 
     def size(at: FloatArray, point: FloatArray) -> float:
-        return float(np.trace(scale.T @ score_covariance(rows, at, point, likelihood, prior) @ scale))
+        return float(np.trace(scale.T @ missed(at, point) @ scale))
 
     found = []
     if share > 0.0 and not np.array_equal(anchor, theta):
-        covariance = share * score_covariance(rows, anchor, theta, likelihood, prior)
-        found.append(Carried(anchor, theta, covariance))
-    scale = scale_at(rows, theta, likelihood, prior)[0].factor
+        found.append(Carried(anchor, theta, share * missed(anchor, theta)))
     for part in carried:
         if np.array_equal(part.at, theta):
             found.append(part)

@@ -37,8 +37,13 @@ class Reducer:
         """The likelihood; a worker elsewhere must have registered it too."""
         return check_likelihood(self.likelihood)
 
-    def __call__(self, rows: WeightedData, seed: int, delta: float, anchor: FloatArray | None = None) -> Reduced:
-        """Return at most `size` rows in place of `rows`; their epsilon fails with probability delta."""
+    def __call__(
+        self, rows: WeightedData, seed: int, delta: float, anchor: FloatArray | None = None, share: float = 1.0
+    ) -> Reduced:
+        """Return at most `size` rows in place of `rows`; their epsilon fails with probability delta.
+
+        `anchor` and `share` are those of `Reduction`.
+        """
         # identical rows are one with their weights: nothing is lost, and what is left can be told apart
         few = max(self.size, len(rows) // 4)
         if len(rows) > self.size and (merged := aggregate(Opened(as_source(rows)), few)) is not None:
@@ -47,4 +52,4 @@ class Reducer:
             if anchor is None and isinstance(self.method, Anchored):
                 anchor = self.method.mode(rows, self.link).beta
             return Reduced(rows, 0.0, anchor=anchor, kept=True)
-        return self.method.reduced(rows, Reduction(self.size, seed, self.link, delta, self.mu, anchor))
+        return self.method.reduced(rows, Reduction(self.size, seed, self.link, delta, self.mu, anchor, share))

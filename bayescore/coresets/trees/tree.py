@@ -48,6 +48,8 @@ class Node:
         Variance of all calibrations at the anchor, in units of that of the node's own; 0 for rows that are all there.
     carried : tuple of Carried
         Errors there of calibrations at earlier points (`drift`).
+    lost : array, shape (D, D), optional
+        What pseudo-rows miss away from the anchor, those below included; see `Reduced`.
     """
 
     level: int
@@ -57,6 +59,7 @@ class Node:
     anchor: FloatArray | None = None
     share: float = 0.0
     carried: tuple[Carried, ...] = ()
+    lost: FloatArray | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +92,8 @@ class Tree:
     def absorb(self, leaf: Reduced) -> Self:
         """Return the tree with the next leaf, which `reduced_leaf` reduced at this tree's anchor."""
         nodes, losses, anchor = list(self.nodes), list(self.losses), leaf.anchor
-        node = Node(0, leaf.rows, leaf.loss, leaf.radius, leaf.anchor, 0.0 if leaf.kept else 1.0)
+        share = 0.0 if leaf.kept else 1.0
+        node = Node(0, leaf.rows, leaf.loss, leaf.radius, leaf.anchor, share, lost=leaf.lost)
         while True:
             losses += [0.0] * (node.level + 1 - len(losses))
             losses[node.level] = float(np.maximum(losses[node.level], node.loss))  # NaN stays
@@ -111,27 +115,36 @@ class Tree:
         )
 
     def _reduce(self, rows: WeightedData, level: int, last: int, anchor: FloatArray | None) -> Reduced:
-        return self.reducer(rows, node_seed(self.seed, level, last), node_delta(level, last), anchor)
+        # the anchor is the mode of the largest power of two of the leaves so far
+        share = 1.0 if anchor is None else 2.0 ** (level + 1 - self.n_leaves.bit_length())
+        return self.reducer(rows, node_seed(self.seed, level, last), node_delta(level, last), anchor, share)
 
     def reduced_leaf(self, index: int, block: WeightedData) -> Reduced:
         """Return leaf number `index`, of this tree's generation, reduced."""
         return self._reduce(block, 0, index, self.anchor)
 
-    def _errors(self, left: Node, right: Node, merged: Reduced) -> tuple[float, tuple[Carried, ...]]:
-        """Return share and carried errors of the node merged of two."""
+    def _errors(self, left: Node, right: Node, merged: Reduced) -> tuple[float, tuple[Carried, ...], FloatArray | None]:
+        """Return share, carried errors and what is lost of the node merged of two."""
         if merged.anchor is None:
-            return 0.0, ()
+            return 0.0, (), None
         at = merged.anchor.tobytes()
-        same = [part.share for part in (left, right) if part.anchor is not None and part.anchor.tobytes() == at]
-        share = 0.5 * sum(same) if merged.kept else 1.0 + 0.25 * sum(same)
-        return share, joined(e for part in (left, right) for e in self.errors_at(part, merged.anchor))
+        same = [part for part in (left, right) if part.anchor is not None and part.anchor.tobytes() == at]
+        shares = sum(part.share for part in same)
+        share = 0.5 * shares if merged.kept else 1.0 + 0.25 * shares
+        # what pseudo-rows lose is no chance: of two nodes alike it is twice that of one, as their remainder is
+        parts = [0.5 * len(same) * part.lost for part in same if part.lost is not None]
+        parts += [] if merged.lost is None else [merged.lost]
+        lost = sum(parts[1:], parts[0]) if parts else None
+        return share, joined(e for part in (left, right) for e in self.errors_at(part, merged.anchor)), lost
 
     def errors_at(self, node: Node, theta: FloatArray) -> tuple[Carried, ...]:
         """Return the errors of a calibrated node's score at theta."""
         method = self.reducer.method
         if not isinstance(method, Anchored) or node.anchor is None or (node.share == 0.0 and not node.carried):
             return ()
-        return errors_at(theta, node.rows, node.anchor, node.share, node.carried, self.reducer.link, method.mode_prior)
+        link = self.reducer.link
+        missed, scale = method.missed(node.rows, link, node.lost), method.scale(node.rows, theta, link)
+        return errors_at(theta, node.anchor, node.share, node.carried, missed, scale)
 
 
 def node_seed(seed: int, level: int, last: int) -> int:
