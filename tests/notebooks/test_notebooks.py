@@ -1,4 +1,5 @@
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,33 @@ def test_committed_without_outputs(path: Path) -> None:
         assert cell.source.strip()
     assert notebook.metadata.keys() == {"kernelspec", "language_info"}
     assert notebook.metadata.kernelspec.name == "python3"
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_is_a_chapter(path: Path) -> None:
+    cells = nbformat.read(path, as_version=4).cells
+    first, text = cells[0].source, "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    assert len(re.findall(r"^\* ", first.split("**Aims.**")[1].split("**Time**")[0], flags=re.MULTILINE)) == 3
+    assert "**You should know**" in first
+    assert text.split("## Quiz")[1].count("<details><summary>Answer</summary>\n\n") == 3
+    solutions = [cell.source for cell in cells if cell.metadata == FOLDED]
+    assert 2 <= len(solutions) <= 3
+    assert all(re.search(r"^ *assert ", solution, flags=re.MULTILINE) for solution in solutions)
+    links = set(re.findall(r"\]\(([^)#]+\.ipynb)\)", text))
+    assert {link for link in links if not (path.parent / link).is_file()} == set()
+    last = cells[-1].source
+    assert ("**Previous**:" in last, "**Next**:" in last) == (path != NOTEBOOKS[0], path != NOTEBOOKS[-1])
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_asks_before_each_figure(path: Path) -> None:
+    asked = False
+    for cell in nbformat.read(path, as_version=4).cells:
+        if cell.cell_type == "markdown":
+            asked = asked or "**Before you look.**" in cell.source
+        elif re.search(r"plt\.subplots\(|\.plot_\w+\(", cell.source) and cell.metadata != FOLDED:
+            assert asked, cell.source
+            asked = False
 
 
 @pytest.fixture
