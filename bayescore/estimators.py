@@ -254,14 +254,30 @@ _PARAMETERS = """
 
 
 class CoresetLogisticRegression(_CoresetClassifier):
-    """Bayesian logistic regression on a coreset, as a scikit-learn classifier."""
+    """Bayesian logistic regression on a coreset, as a scikit-learn classifier.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Of `fit`, for options that are out of range or of the wrong kind.
+    DataError
+        Of `fit`, if rows or labels cannot be used.
+    """
 
     __doc__ += _PARAMETERS
     _likelihood = "logistic"
 
 
 class CoresetProbitRegression(_CoresetClassifier):
-    """Bayesian probit regression on a coreset, as a scikit-learn classifier."""
+    """Bayesian probit regression on a coreset, as a scikit-learn classifier.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Of `fit`, for options that are out of range or of the wrong kind.
+    DataError
+        Of `fit`, if rows or labels cannot be used.
+    """
 
     __doc__ += _PARAMETERS
     _likelihood = "probit"

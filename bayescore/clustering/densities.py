@@ -65,6 +65,14 @@ class PointMasses:
         Rows.
     weights : array, shape (n,)
         Their weights.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayescore.clustering import PointMasses, k_variates
+    >>> X = np.random.default_rng(0).normal(size=(1000, 2))
+    >>> k_variates(X, 4, density=PointMasses, random_state=1).centers.shape
+    (4, 2)
     """
 
     def __init__(self, X: FloatArray, weights: FloatArray) -> None:  # noqa: ARG002 - one signature for all densities
@@ -99,6 +107,17 @@ class Uniform:
     ------
     DataError
         If there is not one group for each row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayescore.clustering import Uniform, k_variates
+    >>> X = np.random.default_rng(0).normal(size=(1000, 2))
+    >>> groups = np.arange(1000) // 100
+    >>> def of_ten_groups(X, weights):
+    ...     return Uniform(X, weights, groups)
+    >>> k_variates(X, 4, density=of_ten_groups, random_state=1).centers.shape
+    (4, 2)
     """
 
     def __init__(self, X: FloatArray, weights: FloatArray, groups: ArrayLike | None = None) -> None:
@@ -146,6 +165,19 @@ class Noisy:
         Noise of mean zero, drawn anew for each center.
     density : callable
         The other density, `PointMasses` by default.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayescore.clustering import Noisy, PointMasses
+    >>> class Gaussian:
+    ...     def __call__(self, center, rng):
+    ...         return center + rng.normal(0.0, 0.1, len(center))
+    ...
+    ...     def variance(self, n_features):
+    ...         return 0.01 * n_features
+    >>> Noisy(np.eye(3), np.ones(3), Gaussian()).variances().round(2)
+    array([0.03, 0.03, 0.03])
     """
 
     def __init__(self, X: FloatArray, weights: FloatArray, noise: Noise, density: Densities = PointMasses) -> None:

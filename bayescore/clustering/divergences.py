@@ -71,6 +71,17 @@ _NAMED = {value.name: value for value in (SQUARED_EUCLIDEAN, KULLBACK_LEIBLER, I
 def total_jensen(generator: str = "entropy", alpha: float = 0.5) -> Divergence:
     """Return the total Jensen divergence of a generator, see the module.
 
+    Parameters
+    ----------
+    generator : str, default "entropy"
+        Name of the convex generator.
+    alpha : float, default 0.5
+        Skew, between 0 and 1.
+
+    Returns
+    -------
+    Divergence
+
     Raises
     ------
     ValueError
@@ -79,6 +90,14 @@ def total_jensen(generator: str = "entropy", alpha: float = 0.5) -> Divergence:
     References
     ----------
     Nielsen and Nock (2015), Total Jensen divergences: definition, properties and clustering.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayescore.clustering import k_variates, total_jensen
+    >>> X = np.random.default_rng(0).uniform(0.1, 1.0, size=(100, 2))
+    >>> k_variates(X, 4, divergence=total_jensen(), random_state=1).centers.shape
+    (4, 2)
     """
     check_choice(generator, "generator", GENERATORS)
     skew = check_positive(alpha, "alpha", below=1.0)

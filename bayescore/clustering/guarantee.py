@@ -108,6 +108,10 @@ def guarantee(
     stretching : float
         eta of the probes, see `stretching`.
 
+    Returns
+    -------
+    Guarantee
+
     Raises
     ------
     DataError
@@ -116,6 +120,15 @@ def guarantee(
     References
     ----------
     Nock, Canyasse, Boreli and Nielsen (2016), Theorem 2, Theorem 4 and Theorem 5.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayescore.clustering import guarantee, k_variates
+    >>> X = np.random.default_rng(0).normal(size=(1000, 2))
+    >>> found = guarantee(X, k_variates(X, 4, random_state=1).centers)
+    >>> found.n_clusters, bool(found.optimal > 0)
+    (4, True)
     """
     rows = check_rows(X, "X")
     w = check_masses(weights, len(rows))

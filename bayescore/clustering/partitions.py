@@ -72,6 +72,15 @@ def d_means_partitions(
     References
     ----------
     Nock, Canyasse, Boreli and Nielsen (2016), Algorithm 1 and Theorem 4.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> import numpy as np
+    >>> from bayescore.clustering import d_means_partitions
+    >>> X = np.random.default_rng(0).normal(size=(1000, 2))
+    >>> d_means_partitions(da.from_array(X, chunks=(250, 2)), 4, random_state=1).centers.shape
+    (4, 2)
     """
     k = check_integer(n_clusters, "n_clusters", low=1)
     rng, d = check_generator(random_state), check_divergence(divergence)

@@ -75,6 +75,11 @@ def d_means(
     random_state : int, Generator, SeedSequence or None
         Seed.
 
+    Returns
+    -------
+    PeerSeeding
+        The centers, and the bytes that were sent and received.
+
     Raises
     ------
     DataError
@@ -85,6 +90,14 @@ def d_means(
     References
     ----------
     Nock, Canyasse, Boreli and Nielsen (2016), Algorithm 1 and Theorem 4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayescore.clustering import d_means
+    >>> X = np.random.default_rng(0).normal(size=(1000, 2))
+    >>> d_means([X[:500], X[500:]], 4, random_state=1).centers.shape
+    (4, 2)
     """
     k = check_integer(n_clusters, "n_clusters", low=1)
     rng, d = check_generator(random_state), check_divergence(divergence)
@@ -193,6 +206,14 @@ def ol_means(
     References
     ----------
     Nock, Canyasse, Boreli and Nielsen (2016), Algorithm 3 and Theorem 6.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayescore.clustering import ol_means
+    >>> X = np.random.default_rng(0).normal(size=(1000, 2))
+    >>> ol_means(np.split(X, 10), 4, random_state=1).shape
+    (4, 2)
     """
     k = check_integer(n_clusters, "n_clusters", low=1)
     rng, d = check_generator(random_state), check_divergence(divergence)

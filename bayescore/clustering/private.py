@@ -100,6 +100,11 @@ def private_k_variates(
     random_state : int, Generator, SeedSequence or None
         Seed of the rows picked; the noise cannot be seeded.
 
+    Returns
+    -------
+    PrivateSeeding
+        The centers, and the privacy loss that they spent.
+
     Raises
     ------
     ImportError
@@ -113,6 +118,14 @@ def private_k_variates(
     ----------
     Nock, Canyasse, Boreli and Nielsen (2016), Theorem 12 (Laplace mechanism).
     Dwork, McSherry, Nissim and Smith (2006), Calibrating noise to sensitivity in private data analysis.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayescore.clustering import private_k_variates
+    >>> X = np.random.default_rng(0).normal(size=(1000, 2))
+    >>> private_k_variates(X / 10, 4, epsilon=1.0, radius=1.0, random_state=1).centers.shape
+    (4, 2)
     """
     k, each, R = check_private(n_clusters, epsilon, radius)
     noise, trials = laplace(2.0 * R, each), check_trials(n_local_trials, k)
@@ -136,6 +149,11 @@ def pd_means(
     n_clusters, epsilon, radius, random_state
         See `private_k_variates`.
 
+    Returns
+    -------
+    PrivateSeeding
+        The centers, and the privacy loss that they spent.
+
     Raises
     ------
     DataError
@@ -144,6 +162,15 @@ def pd_means(
     References
     ----------
     Nock, Canyasse, Boreli and Nielsen (2016), Algorithm 1 (private version).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayescore.clustering import pd_means
+    >>> X = np.random.default_rng(0).normal(size=(1000, 2))
+    >>> peers = [X[:500] / 10, X[500:] / 10]
+    >>> pd_means(peers, 4, epsilon=1.0, radius=1.0, random_state=1).centers.shape
+    (4, 2)
     """
     k, each, R = check_private(n_clusters, epsilon, radius)
     held = check_peers(peers)

@@ -66,12 +66,26 @@ def spread(
     random_state : int, Generator, SeedSequence or None
         Seed of the random sets.
 
+    Returns
+    -------
+    Spread
+        delta_w and delta_s.
+
     Raises
     ------
     DataError
         If X cannot be used.
     ValueError, TypeError
         If n_clusters < 2 or exceeds the number of rows, or radius is not positive.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayescore.clustering import spread
+    >>> X = np.random.default_rng(0).normal(size=(1000, 2))
+    >>> found = spread(X / 10, 4, radius=1.0, random_state=1)
+    >>> bool(found.delta_w > 0)
+    True
     """
     ball = check_positive(radius, "radius")
     rows, _ = clip_to_ball(check_rows(X, "X"), ball)
@@ -136,6 +150,11 @@ def spread_calibrated(
     f : float
         f(k).
 
+    Returns
+    -------
+    Seeding
+        Centers with noise.
+
     Raises
     ------
     ValueError
@@ -149,6 +168,18 @@ def spread_calibrated(
     References
     ----------
     Nock, Canyasse, Boreli and Nielsen (2016), Theorem 9 and Theorem 12.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import numpy as np
+    >>> from bayescore.clustering import spread_calibrated
+    >>> X = np.random.default_rng(0).normal(size=(1000, 2)) / 10
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")  # that this is not differential privacy
+    ...     found = spread_calibrated(X, 4, epsilon=1.0, radius=1.0, delta_w=1e-3, delta_s=0.1, random_state=1)
+    >>> found.centers.shape
+    (4, 2)
     """
     k, _, R = check_private(n_clusters, epsilon, radius)
     noise = calibrated_noise(k, epsilon, R, delta_w, delta_s, f)

@@ -175,6 +175,14 @@ def k_variates(
     ----------
     Nock, Canyasse, Boreli and Nielsen (2016), k-variates++: more pluses in the k-means++, Algorithm 0.
     Arthur and Vassilvitskii (2007), k-means++: the advantages of careful seeding.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayescore.clustering import k_variates
+    >>> X = np.random.default_rng(0).normal(size=(1000, 2))
+    >>> k_variates(X, 4, random_state=1).centers.shape
+    (4, 2)
     """
     k = check_integer(n_clusters, "n_clusters", low=1)
     rng, d = check_generator(random_state), check_divergence(divergence)

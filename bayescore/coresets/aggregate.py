@@ -139,7 +139,17 @@ class LosslessFacts(Facts):
 
 @dataclass(frozen=True)
 class Aggregate(Method):
-    """Merges identical rows: lossless, whatever their number. No options, and no size."""
+    """Merges identical rows: lossless, whatever their number. No options, and no size.
+
+    Examples
+    --------
+    >>> import numpy as np, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.integers(0, 3, size=(5000, 2)).astype(float)
+    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+    >>> len(bc.build_coreset(X, y, method="aggregate", progressbar=False))
+    18
+    """
 
     name: ClassVar[str] = "aggregate"
     one_pass: ClassVar[bool] = True

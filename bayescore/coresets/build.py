@@ -228,10 +228,36 @@ def full_data(
     their own, and their labels mean what the coreset's do; one of the two may be missing. A group that the coreset does
     not know is an error, or with ``new_groups=True`` has the code -1.
 
+    Parameters
+    ----------
+    data, y, likelihood, label, weights, offset, trials, positive, missing, groups, formula, intercept, standardize
+        As in `build_coreset`.
+    design : Design, optional
+        That of a coreset, in place of formula, intercept and standardize: test rows get what the coreset's rows had.
+    new_groups : bool
+        With a `design`: give rows of a group that the coreset does not know the code -1, in place of an error.
+    progressbar : bool
+        Show progress.
+
+    Returns
+    -------
+    Coreset
+        All rows; ``method`` is "full".
+
     Raises
     ------
     DataError, ValueError, TypeError
         As `build_coreset` does, or if rows for a `design` have other columns, levels, groups or labels.
+
+    Examples
+    --------
+    >>> import numpy as np, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+    >>> full = bc.full_data(X, y, progressbar=False)
+    >>> full.X.shape, full.weight_total, full.method
+    ((5000, 2), 5000.0, 'full')
     """
     link = _likelihood_of(data, likelihood)
     _check_design(data, intercept, standardize, formula)

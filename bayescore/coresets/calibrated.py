@@ -85,12 +85,28 @@ class Calibrated(TriedOut, Anchored):
         Error to aim at with ``size="auto"``, of means in posterior sds and of sds relatively; of correlations
         1.5 times that.
 
+    Raises
+    ------
+    TypeError, ValueError
+        If an option is of the wrong kind or out of its range.
+
     Notes
     -----
     By far the most accurate method where rows do not repeat. With ``size="auto"`` the size is the smallest of those
     tried, from max(50, 5 D) to 80 D (200 D where 50 D have the whole Hessian), whose predicted error is within
     `tolerance`; they and their errors are in ``core.params["size_curve"]``. The mode and the marginal sds are matched;
     correlations too where the rows are enough for the whole Hessian: up to D = 21 at 20 D.
+
+    Examples
+    --------
+    >>> import numpy as np, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+    >>> options = {"intercept": True, "random_state": 1, "progressbar": False}
+    >>> core = bc.build_coreset(X, y, method=bc.Calibrated(tolerance=0.02), **options)
+    >>> core.method, bool(core.params["mean_error"] < 0.02)
+    ('calibrated', True)
     """
 
     name: ClassVar[str] = "calibrated"

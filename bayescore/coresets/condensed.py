@@ -99,6 +99,11 @@ class Condensed(TriedOut, Anchored):
         Error to aim at with ``size="auto"``, of means in posterior sds and of sds relatively; of correlations
         1.5 times that.
 
+    Raises
+    ------
+    TypeError, ValueError
+        If an option is of the wrong kind or out of its range.
+
     Notes
     -----
     A pseudo-row counts as two rows, its successes and its failures, so that `size` is at least 2 D; what is above that
@@ -108,6 +113,16 @@ class Condensed(TriedOut, Anchored):
 
     Means, sds and correlations of the posterior are met, not its mode: `find_map` of the coreset is off by about as
     much as mean and mode of the posterior are apart.
+
+    Examples
+    --------
+    >>> import numpy as np, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+    >>> core = bc.build_coreset(X, y, method=bc.Condensed(), intercept=True, random_state=1, progressbar=False)
+    >>> core.method, core.index.min()
+    ('condensed', np.int64(-1))
     """
 
     name: ClassVar[str] = "condensed"

@@ -104,9 +104,25 @@ def leverage_size(
     c : float
         Constant of Theorem 4, which leaves it open: 1 is a convention, not a guarantee.
 
+    Returns
+    -------
+    int
+        Draws M.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of its range.
+
     References
     ----------
     Peters (2021), Lemmas 6, 8 and 9, Theorems 4 to 6.
+
+    Examples
+    --------
+    >>> from bayescore.coresets.leverage import leverage_size
+    >>> leverage_size(10, epsilon=0.4, delta=0.05, mu=1.0, weight_span=1e6)
+    25529421
     """
     epsilon, delta = check_positive(epsilon, "epsilon", below=0.5), check_positive(delta, "delta", below=0.5)
     check_integer(n_features, "n_features", low=1)
@@ -157,10 +173,27 @@ class Leverage(Reducing):
     mu : float, optional
         Complexity of the data, which `epsilon` needs.
 
+    Raises
+    ------
+    TypeError, ValueError
+        If an option is of the wrong kind or out of its range,
+        or `mu` or `delta` is given without `epsilon`.
+
     Notes
     -----
     Unbiased for every likelihood, its guarantee is for the probit. It never misses a row that alone carries a
     direction.
+
+    Examples
+    --------
+    >>> import numpy as np, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+    >>> options = {"intercept": True, "random_state": 1, "progressbar": False}
+    >>> core = bc.build_coreset(X, y, method=bc.Leverage(scores="sketch"), size=100, **options)
+    >>> core.method, core.n_total
+    ('leverage', 5000)
     """
 
     scores: str = "exact"

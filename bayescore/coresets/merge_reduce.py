@@ -116,6 +116,23 @@ class MergeReduce(Method):
         Bound of the complexity (`mu_complexity`) of every leaf and node, with which "leverage" tells its epsilon.
     leaf_rows : int, optional
         Rows of a leaf; by default those of about 8 MB, but 16 `size` at least.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an option is of the wrong kind or out of its range,
+        or `reduce` is no method that is fit to reduce nodes.
+
+    Examples
+    --------
+    >>> import numpy as np, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+    >>> options = {"intercept": True, "random_state": 1, "progressbar": False}
+    >>> core = bc.build_coreset(X, y, method=bc.MergeReduce(leaf_rows=1000), size=60, **options)
+    >>> core.method, core.params["leaves"]
+    ('merge_reduce', 5)
     """
 
     reduce: str | Reducing = "calibrated"

@@ -86,6 +86,21 @@ class Multilevel(Method):
         Prior of the sd of the groups' effects, for the same purpose.
     small : int, default 2
         Groups of at most so many rows keep them.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an option is of the wrong kind or out of its range.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> rows = pd.DataFrame({"age": rng.normal(size=5000), "county": rng.integers(0, 20, 5000)})
+    >>> rows["vote"] = 0.5 * rows["age"] + rng.logistic(size=5000) > 0
+    >>> core = bc.build_coreset(rows, formula="vote ~ age + (1 | county)", random_state=1, progressbar=False)
+    >>> core.method, core.groups[0].name, core.n_total
+    ('multilevel', 'county', 5000)
     """
 
     prior: Prior | None = None

@@ -101,6 +101,17 @@ class Online(Method):
     """Draws by leverage scores against the rows so far, in one pass (Peters 2021); `OnlineCoreset` takes a stream.
 
     No options. The guarantee (`leverage_size`) is for the probit.
+
+    Examples
+    --------
+    >>> import numpy as np, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+    >>> options = {"intercept": True, "random_state": 1, "progressbar": False}
+    >>> core = bc.build_coreset(X, y, method="online", size=100, likelihood="probit", **options)
+    >>> core.method, core.n_total
+    ('online', 5000)
     """
 
     name: ClassVar[str] = "online"
@@ -134,6 +145,13 @@ class OnlineCoreset(BlockStream[OnlineState]):
     classes : pair of labels, optional
         The two labels; the second in sorted order is +1. By default they are found as they are met: a block may have
         one of them only.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an option is of the wrong kind or out of its range.
+    DataError
+        Of `partial_fit`, if a block cannot be used.
 
     Examples
     --------

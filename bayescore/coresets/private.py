@@ -109,6 +109,17 @@ def private_coreset(
     ----------
     Dwork, McSherry, Nissim and Smith (2006), Calibrating noise to sensitivity in private data analysis.
     Nock, Canyasse, Boreli and Nielsen (2016), Theorem 12 (Laplace mechanism).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayescore.coresets.private import private_coreset
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(20_000, 2))
+    >>> y = X[:, 0] + rng.logistic(size=20_000) > 0
+    >>> released = private_coreset(X, y, n_clusters=10, epsilon=1.0, radius=2.0, random_state=0)
+    >>> released.method, len(released) <= 20
+    ('private', True)
     """
     k, R = check_integer(n_clusters, "n_clusters", low=1), check_positive(radius, "radius")
     budget = _budget(check_positive(epsilon, "epsilon"), shares)

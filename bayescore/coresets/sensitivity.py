@@ -77,9 +77,26 @@ class Sensitivity(Reducing):
         For ``size="auto"``: relative error of the log-likelihood, and probability of failure (default 0.05); see
         `sensitivity_size`.
 
+    Raises
+    ------
+    TypeError, ValueError
+        If an option is of the wrong kind or out of its range,
+        or `clusters` and `clustering` are both given, or `delta` without `epsilon`.
+
     Notes
     -----
     It needs no fit of the model and has a guarantee; its posterior means are off by about sqrt(N / M) posterior sds.
+
+    Examples
+    --------
+    >>> import numpy as np, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+    >>> options = {"intercept": True, "random_state": 1, "progressbar": False}
+    >>> core = bc.build_coreset(X, y, method=bc.Sensitivity(clusters=3), size=100, **options)
+    >>> core.method, core.n_total
+    ('sensitivity', 5000)
     """
 
     clusters: int | None = None

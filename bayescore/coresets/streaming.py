@@ -78,6 +78,13 @@ class StreamingCoreset(BlockStream[Tree]):
         The two labels; the second in sorted order is +1. By default they are found as they are met: a block may have
         one of them only.
 
+    Raises
+    ------
+    TypeError, ValueError
+        If an option is of the wrong kind or out of its range, or `size` is too small for the columns.
+    DataError
+        Of `partial_fit`, if a block cannot be used.
+
     Notes
     -----
     Of a calibrated or condensed tree ``core.params`` has `mean_error`, the error to expect of a posterior mean in sds: that of the

@@ -16,6 +16,16 @@ class Uniform(Method):
     """Rows drawn with equal probability, without replacement; each stands for N / M rows. No options.
 
     When to use it: as a baseline. The weighted log-likelihood is unbiased, and misses what is rare.
+
+    Examples
+    --------
+    >>> import numpy as np, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+    >>> core = bc.build_coreset(X, y, method="uniform", size=100, intercept=True, random_state=1, progressbar=False)
+    >>> core.weights[0].item()
+    50.0
     """
 
     name: ClassVar[str] = "uniform"

@@ -55,6 +55,23 @@ class Coreset(WeightedData):
         Seed that repeats the build.
     version : str
         Version of bayescore that built it.
+
+    Raises
+    ------
+    DataError
+        If the arrays do not fit each other, or are not finite.
+
+    Examples
+    --------
+    >>> import numpy as np, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+    >>> core = bc.build_coreset(X, y, method="calibrated", size=100, random_state=1, progressbar=False)
+    >>> core.X.shape, core.classes, bool(core.weights.min() > 0)
+    ((100, 2), (False, True), True)
+    >>> core.to_frame().columns.tolist()
+    ['x0', 'x1', 'y', 'weight']
     """
 
     design: Design
@@ -300,12 +317,35 @@ class Coreset(WeightedData):
 def read_coreset(path: str | Path) -> Coreset:
     """Read a coreset that `Coreset.to_parquet` wrote.
 
+    Parameters
+    ----------
+    path : str or Path
+        A Parquet file.
+
+    Returns
+    -------
+    Coreset
+
     Raises
     ------
     FileNotFoundError
         If there is no such file.
     DataError
         If the file is no coreset, is damaged, or was changed since.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+    >>> core = bc.build_coreset(X, y, method="calibrated", size=100, random_state=1, progressbar=False)
+    >>> path = Path(tempfile.mkdtemp()) / "core.parquet"
+    >>> core.to_parquet(path)
+    >>> bc.read_coreset(path).n_total
+    5000
     """
     source = Path(path)
     if not source.is_file():

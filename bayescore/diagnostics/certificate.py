@@ -123,6 +123,18 @@ def certify(
     ----------
     Vehtari, Simpson, Gelman, Yao and Gabry (2024), Pareto smoothed importance sampling, JMLR 25. Magnusson, Vehtari,
     Jonasson and Andersen (2020), Leave-one-out cross-validation for Bayesian model comparison in large data, AISTATS.
+
+    Examples
+    --------
+    >>> import numpy as np, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+    >>> core = bc.build_coreset(X, y, method="calibrated", size=100, random_state=1, progressbar=False)
+    >>> idata = bc.sample(core, random_seed=2, progressbar=False)
+    >>> certificate = bc.certify(idata, core, X, y, progressbar=False)
+    >>> print(certificate.level, certificate.n_passes)
+    certified 2
     """
     if not isinstance(core, Coreset):
         raise TypeError(f"core is a {type(core).__name__}; give the coreset whose posterior idata is")

@@ -89,6 +89,19 @@ def compare(
     ValueError
         If the features differ, a posterior cannot be used, or a name is taken; if `test` has pseudo-rows, or is given
         of posteriors with effects of groups.
+
+    Examples
+    --------
+    >>> import numpy as np, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+    >>> core = bc.build_coreset(X, y, method="calibrated", size=100, random_state=1, progressbar=False)
+    >>> idata = bc.sample(core, random_seed=2, progressbar=False)
+    >>> reference = bc.sample(bc.full_data(X, y, progressbar=False), random_seed=3, progressbar=False)
+    >>> comparison = bc.compare({"calibrated": idata}, reference)
+    >>> bool(comparison.metrics.loc["calibrated", "mean_error_sd"] < 0.3)
+    True
     """
     max_draws = check_integer(max_draws, "max_draws", low=100)
     truth = _check_reference(read_posterior(reference, REFERENCE))

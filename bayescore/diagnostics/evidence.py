@@ -171,6 +171,17 @@ def log_evidence(
     DataError
         If the coreset has pseudo-rows, and the full data are not given, or if rows have groups, whose effects would be
         left out.
+
+    Examples
+    --------
+    >>> import numpy as np, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+    >>> core = bc.build_coreset(X, y, method="calibrated", size=100, random_state=1, progressbar=False)
+    >>> evidence = bc.log_evidence(core, X, y, random_state=2, progressbar=False)
+    >>> bool(abs(evidence.difference) < 1)
+    True
     """
     check_flat(core, "log_evidence")
     if core.pseudo.any() and data is None:

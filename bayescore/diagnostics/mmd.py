@@ -154,6 +154,14 @@ def mmd(a: object, b: object, degree: int = 3, gamma: float = 1.0, coef0: float 
     ------
     ValueError
         If shapes or features differ, or a value is not finite or out of range.
+
+    Examples
+    --------
+    >>> import numpy as np, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> a, b = rng.normal(size=(1000, 2)), rng.normal(size=(1000, 2))
+    >>> round(bc.mmd(a, b), 2), round(bc.mmd(a, b + 1.0), 2)
+    (0.42, 8.61)
     """
     kernel = Kernel(
         check_integer(degree, "degree", low=1),

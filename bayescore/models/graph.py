@@ -282,6 +282,36 @@ def logistic_model(data: WeightedData, prior: Prior | Mapping[str, Prior] | None
     """Return the logistic regression of `data`; see `regression_model`.
 
     Predictive draws are `posterior_predictive`'s: for `pm.sample_posterior_predictive` a potential has nothing to draw.
+
+    Parameters
+    ----------
+    data : WeightedData
+        A coreset or full data, D columns.
+    prior : prior or dict of str to prior, default Normal(0, 4)
+        Prior of the coefficients, or priors by name, as in `sample`.
+
+    Returns
+    -------
+    pm.Model
+        With `beta`, dims "feature", and the weighted log-likelihood as a Potential.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a prior is none of bayescore's, or does not fit the columns.
+    DataError
+        If the rows have groups, which `multilevel_model` takes.
+
+    Examples
+    --------
+    >>> import numpy as np, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+    >>> full = bc.full_data(X, y, progressbar=False)
+    >>> model = bc.logistic_model(full, prior=bc.Normal(0, 2.5))
+    >>> [variable.name for variable in model.free_RVs]
+    ['beta']
     """
     return regression_model(data, "logistic", prior)
 
@@ -290,5 +320,35 @@ def probit_model(data: WeightedData, prior: Prior | Mapping[str, Prior] | None =
     """Return the probit regression of `data`; see `regression_model`.
 
     Predictive draws are `posterior_predictive`'s: for `pm.sample_posterior_predictive` a potential has nothing to draw.
+
+    Parameters
+    ----------
+    data : WeightedData
+        A coreset or full data, D columns.
+    prior : prior or dict of str to prior, default Normal(0, 4)
+        Prior of the coefficients, or priors by name, as in `sample`.
+
+    Returns
+    -------
+    pm.Model
+        With `beta`, dims "feature", and the weighted log-likelihood as a Potential.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a prior is none of bayescore's, or does not fit the columns.
+    DataError
+        If the rows have groups, which `multilevel_model` takes.
+
+    Examples
+    --------
+    >>> import numpy as np, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+    >>> full = bc.full_data(X, y, progressbar=False)
+    >>> model = bc.probit_model(full, prior=bc.Normal(0, 2.5))
+    >>> [variable.name for variable in model.free_RVs]
+    ['beta']
     """
     return regression_model(data, "probit", prior)

@@ -13,7 +13,26 @@ from bayescore.validation import check_positive
 
 @dataclass(frozen=True)
 class HalfStudentT:
-    """Student t of location 0, cut at 0, with `nu` degrees of freedom and scale `sigma`: brms's default (3, 2.5)."""
+    """Student t of location 0, cut at 0, with `nu` degrees of freedom and scale `sigma`: brms's default (3, 2.5).
+
+    Parameters
+    ----------
+    nu : float, default 3
+        Degrees of freedom, positive.
+    sigma : float, default 2.5
+        Scale, positive, in units of the effects.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is not a positive number.
+
+    Examples
+    --------
+    >>> import bayescore as bc
+    >>> bc.HalfStudentT(sigma=0.5)
+    HalfStudentT(nu=3.0, sigma=0.5)
+    """
 
     nu: float = 3.0
     sigma: float = 2.5
@@ -30,7 +49,24 @@ class HalfStudentT:
 
 @dataclass(frozen=True)
 class HalfNormal:
-    """Normal of mean 0, cut at 0, with standard deviation `sigma` before it is cut."""
+    """Normal of mean 0, cut at 0, with standard deviation `sigma` before it is cut.
+
+    Parameters
+    ----------
+    sigma : float, default 1
+        Standard deviation before the cut, positive, in units of the effects.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is not a positive number.
+
+    Examples
+    --------
+    >>> import bayescore as bc
+    >>> bc.HalfNormal(sigma=0.5)
+    HalfNormal(sigma=0.5)
+    """
 
     sigma: float = 1.0
     nu: ClassVar[float] = math.inf

@@ -55,6 +55,17 @@ def multilevel_model(
     References
     ----------
     Papaspiliopoulos, Roberts and Skold (2007), Statistical Science 22.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> rows = pd.DataFrame({"age": rng.normal(size=2000), "county": rng.integers(0, 10, 2000)})
+    >>> rows["vote"] = 0.5 * rows["age"] + rng.logistic(size=2000) > 0
+    >>> core = bc.build_coreset(rows, formula="vote ~ age + (1 | county)", random_state=1, progressbar=False)
+    >>> model = bc.multilevel_model(core, group_prior=bc.HalfNormal(1))
+    >>> [variable.name for variable in model.free_RVs]
+    ['beta', 'sigma', 'u_standardised']
     """
     grouping = _grouping(core)
     chosen, group_prior = prior_of(prior, core.feature_names), check_group_prior(group_prior)

@@ -189,6 +189,17 @@ def find_map(
     ----------
     Moré (1978), The Levenberg-Marquardt algorithm: implementation and theory; Nielsen (1999), Damping parameter in
     Marquardt's method.
+
+    Examples
+    --------
+    >>> import numpy as np, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+    >>> full = bc.full_data(X, y, progressbar=False)
+    >>> mode = bc.find_map(full, prior=bc.Normal(0, 2.5))
+    >>> mode.beta.round(2), mode.sd.round(2)
+    (array([ 1.02, -0.01]), array([0.04, 0.03]))
     """
     link = own_likelihood(data, likelihood)
     check_flat(data, "find_map")
@@ -236,6 +247,16 @@ def find_mle(data: WeightedData, likelihood: str | None = None) -> Mode:
     References
     ----------
     Albert and Anderson (1984), On the existence of maximum likelihood estimates in logistic regression models.
+
+    Examples
+    --------
+    >>> import numpy as np, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+    >>> full = bc.full_data(X, y, progressbar=False)
+    >>> bc.find_mle(full).beta.round(2)
+    array([ 1.02, -0.01])
     """
     link = check_likelihood(own_likelihood(data, likelihood))
     check_flat(data, "find_mle")

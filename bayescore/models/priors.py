@@ -67,7 +67,26 @@ def _check(
 
 @dataclass(frozen=True)
 class Normal:
-    """Normal prior with mean `mu` and standard deviation `sigma`."""
+    """Normal prior with mean `mu` and standard deviation `sigma`.
+
+    Parameters
+    ----------
+    mu : float or array, shape (D,), default 0
+        Mean.
+    sigma : float or array, shape (D,), default 4
+        Standard deviation, positive, in units of the coefficients.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is no number or vector of numbers, or is not finite, or `sigma` is not positive.
+
+    Examples
+    --------
+    >>> import bayescore as bc
+    >>> bc.Normal(0, [10, 2.5, 2.5])
+    Normal(mu=0, sigma=(10.0, 2.5, 2.5))
+    """
 
     mu: ArrayLike = 0.0
     sigma: ArrayLike = 4.0
@@ -84,7 +103,27 @@ class Normal:
 
 @dataclass(frozen=True)
 class MultivariateNormal:
-    """Normal prior with mean `mu` and a full `covariance` matrix, shape (D, D), such as an earlier posterior's."""
+    """Normal prior with mean `mu` and a full `covariance` matrix, shape (D, D), such as an earlier posterior's.
+
+    Parameters
+    ----------
+    mu : float or array, shape (D,)
+        Mean.
+    covariance : array, shape (D, D)
+        Symmetric and positive definite.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is no number or vector of numbers, or is not finite, or `covariance` is not
+        a symmetric, positive definite matrix.
+
+    Examples
+    --------
+    >>> import bayescore as bc
+    >>> bc.MultivariateNormal(0, [[1, 0.5], [0.5, 1]])
+    MultivariateNormal(mu=0, covariance=((1.0, 0.5), (0.5, 1.0)))
+    """
 
     mu: ArrayLike
     covariance: ArrayLike
@@ -133,7 +172,28 @@ class MultivariateNormal:
 
 @dataclass(frozen=True)
 class StudentT:
-    """Student t prior with `nu` degrees of freedom, location `mu` and scale `sigma`."""
+    """Student t prior with `nu` degrees of freedom, location `mu` and scale `sigma`.
+
+    Parameters
+    ----------
+    nu : float or array, shape (D,)
+        Degrees of freedom, positive.
+    mu : float or array, shape (D,), default 0
+        Location.
+    sigma : float or array, shape (D,), default 2.5
+        Scale, positive, in units of the coefficients.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is no number or vector of numbers, or is not finite, or `nu` or `sigma` is not positive.
+
+    Examples
+    --------
+    >>> import bayescore as bc
+    >>> bc.StudentT(3)
+    StudentT(nu=3, mu=0.0, sigma=2.5)
+    """
 
     nu: ArrayLike
     mu: ArrayLike = 0.0
@@ -150,7 +210,26 @@ class StudentT:
 
 @dataclass(frozen=True)
 class Cauchy:
-    """Cauchy prior with location `loc` and scale `scale` (Gelman et al. 2008 use 2.5, 10 for the intercept)."""
+    """Cauchy prior with location `loc` and scale `scale` (Gelman et al. 2008 use 2.5, 10 for the intercept).
+
+    Parameters
+    ----------
+    loc : float or array, shape (D,), default 0
+        Location.
+    scale : float or array, shape (D,), default 2.5
+        Scale, positive, in units of the coefficients.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is no number or vector of numbers, or is not finite, or `scale` is not positive.
+
+    Examples
+    --------
+    >>> import bayescore as bc
+    >>> bc.Cauchy(0, [10, 2.5, 2.5])
+    Cauchy(loc=0, scale=(10.0, 2.5, 2.5))
+    """
 
     loc: ArrayLike = 0.0
     scale: ArrayLike = 2.5
@@ -166,7 +245,26 @@ class Cauchy:
 
 @dataclass(frozen=True)
 class Laplace:
-    """Laplace (double exponential) prior with location `mu` and scale `b`: the Bayesian lasso."""
+    """Laplace (double exponential) prior with location `mu` and scale `b`: the Bayesian lasso.
+
+    Parameters
+    ----------
+    mu : float or array, shape (D,), default 0
+        Location.
+    b : float or array, shape (D,), default 1
+        Scale, positive, in units of the coefficients; the sd is sqrt(2) b.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is no number or vector of numbers, or is not finite, or `b` is not positive.
+
+    Examples
+    --------
+    >>> import bayescore as bc
+    >>> bc.Laplace(b=0.5)
+    Laplace(mu=0.0, b=0.5)
+    """
 
     mu: ArrayLike = 0.0
     b: ArrayLike = 1.0
@@ -186,6 +284,26 @@ class SpikeAndSlab:
     """Mixture of two centred normals: `spike` (sd, near 0) and `slab` (sd), `inclusion` the slab's probability.
 
     The indicators are summed out, so the density is smooth (George and McCulloch 1993).
+
+    Parameters
+    ----------
+    spike : float or array, shape (D,), default 0.1
+        Sd of the coefficients that do not matter.
+    slab : float or array, shape (D,), default 4
+        Sd of those that do.
+    inclusion : float or array, shape (D,), default 0.5
+        Probability that a coefficient matters, between 0 and 1.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is no number or vector of numbers, or is not finite, or out of its range.
+
+    Examples
+    --------
+    >>> import bayescore as bc
+    >>> bc.SpikeAndSlab(inclusion=0.1)
+    SpikeAndSlab(spike=0.1, slab=4.0, inclusion=0.1)
     """
 
     spike: ArrayLike = 0.1
@@ -222,10 +340,21 @@ class Horseshoe:
     shrink_intercept : bool
         Whether the intercept is shrunk as the others are.
 
+    Raises
+    ------
+    TypeError, ValueError
+        If `tau` or `slab` is not one positive number.
+
     References
     ----------
     Carvalho, Polson and Scott (2010), Biometrika 97. Piironen and Vehtari (2017), Sparsity information and
     regularization in the horseshoe and other shrinkage priors, Electronic Journal of Statistics 11.
+
+    Examples
+    --------
+    >>> import bayescore as bc
+    >>> bc.Horseshoe(tau=0.05)
+    Horseshoe(tau=0.05, slab=2.0, shrink_intercept=False)
     """
 
     tau: float = 1.0

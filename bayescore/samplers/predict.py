@@ -81,6 +81,19 @@ def predict_proba(
     TypeError, DataError
         If `idata` is no posterior, or does not tell its likelihood; if rows lack a column or the offset, or have a
         level that the coreset's data had not.
+
+    Examples
+    --------
+    >>> import numpy as np, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+    >>> core = bc.build_coreset(X, y, method="calibrated", size=100, random_state=1, progressbar=False)
+    >>> idata = bc.sample(core, random_seed=2, progressbar=False)
+    >>> bc.predict_proba(idata, np.array([[0.0, 0.0], [2.0, 0.0]]), ci_prob=0.9).round(1)
+       mean  lower  upper
+    0   0.5    0.5    0.5
+    1   0.9    0.9    0.9
     """
     posterior = read_posterior(idata, "idata", min_draws=1, var_name=var_name)
     function: Callable[..., FloatArray] = _means

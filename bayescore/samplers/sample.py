@@ -95,6 +95,19 @@ def sample(
     -----
     UserWarning
         If the chains have not mixed: an effective sample size below 100 a chain, or R-hat above 1.01.
+
+    Examples
+    --------
+    >>> import numpy as np, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+    >>> core = bc.build_coreset(X, y, method="calibrated", size=100, random_state=1, progressbar=False)
+    >>> idata = bc.sample(core, random_seed=2, progressbar=False)
+    >>> idata.posterior["beta"].dims
+    ('chain', 'draw', 'feature')
+    >>> idata.posterior.attrs["sampler"]
+    'mala'
     """
     check_choice(sampler, "sampler", (AUTO, *SAMPLERS))
     link = check_likelihood(own_likelihood(core, likelihood)).name

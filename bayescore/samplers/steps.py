@@ -142,7 +142,40 @@ class AugmentationStep(BlockedStep):  # type: ignore[misc]
 
 
 class AlbertChibGibbs(AugmentationStep):
-    """Albert and Chib's sampler for the probit likelihood, see `gibbs`; parameters as `AugmentationStep`."""
+    """Albert and Chib's sampler for the probit likelihood, see `gibbs`; parameters as `AugmentationStep`.
+
+    Parameters
+    ----------
+    vars : variable, or list with one
+        The coefficients: a vector with a `pm.Normal` or `pm.MvNormal` prior, whose parameters may be random.
+    data : WeightedData
+        The data of the model's `weighted_potential`.
+    sweeps, model, rng, blocked
+        As for `AugmentationStep`: sweeps in one step (10), and what PyMC passes.
+
+    Raises
+    ------
+    TypeError
+        If the coefficients' prior is not Gaussian.
+    DataError
+        If there are not as many coefficients as features.
+    ValueError
+        If the model's density of the coefficients is not that of `data` and the prior.
+
+    Examples
+    --------
+    >>> import numpy as np, pymc as pm, bayescore as bc
+    >>> from bayescore.samplers.steps import AlbertChibGibbs
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(500, 2))
+    >>> core = bc.full_data(X, X[:, 0] + rng.normal(size=500) > 0, likelihood="probit", progressbar=False)
+    >>> with pm.Model():
+    ...     beta = pm.Normal("beta", 0, 4, shape=2)
+    ...     _ = bc.weighted_potential("loglik", core, beta, likelihood="probit")
+    ...     step = AlbertChibGibbs(beta, core)
+    >>> [variable.name for variable in step.vars]  # for pm.sample(step=step)
+    ['beta']
+    """
 
     name = "albert_chib_gibbs"
     sampler: ClassVar[ModuleType] = gibbs
@@ -150,7 +183,40 @@ class AlbertChibGibbs(AugmentationStep):
 
 
 class PolyaGammaGibbs(AugmentationStep):
-    """Polya-Gamma Gibbs sampling for the logistic likelihood, see `polya_gamma`; parameters as `AugmentationStep`."""
+    """Polya-Gamma Gibbs sampling for the logistic likelihood, see `polya_gamma`; parameters as `AugmentationStep`.
+
+    Parameters
+    ----------
+    vars : variable, or list with one
+        The coefficients: a vector with a `pm.Normal` or `pm.MvNormal` prior, whose parameters may be random.
+    data : WeightedData
+        The data of the model's `weighted_potential`.
+    sweeps, model, rng, blocked
+        As for `AugmentationStep`: sweeps in one step (10), and what PyMC passes.
+
+    Raises
+    ------
+    TypeError
+        If the coefficients' prior is not Gaussian.
+    DataError
+        If there are not as many coefficients as features.
+    ValueError
+        If the model's density of the coefficients is not that of `data` and the prior.
+
+    Examples
+    --------
+    >>> import numpy as np, pymc as pm, bayescore as bc
+    >>> from bayescore.samplers.steps import PolyaGammaGibbs
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(500, 2))
+    >>> core = bc.full_data(X, X[:, 0] + rng.normal(size=500) > 0, likelihood="logistic", progressbar=False)
+    >>> with pm.Model():
+    ...     beta = pm.Normal("beta", 0, 4, shape=2)
+    ...     _ = bc.weighted_potential("loglik", core, beta, likelihood="logistic")
+    ...     step = PolyaGammaGibbs(beta, core)
+    >>> [variable.name for variable in step.vars]  # for pm.sample(step=step)
+    ['beta']
+    """
 
     name = "polya_gamma_gibbs"
     sampler: ClassVar[ModuleType] = polya_gamma

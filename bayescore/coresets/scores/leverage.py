@@ -76,6 +76,14 @@ def leverage_scores(
 
     ValueError, TypeError
         For arguments that are out of range or do not go together.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayescore.coresets.scores.leverage import leverage_scores
+    >>> X = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 3.0]])
+    >>> leverage_scores(X).round(6)
+    array([0.5, 0.5, 1. ])
     """
     check_choice(scores, "scores", (*SCORES, "online"))
     check_project(project, scores)

@@ -61,9 +61,24 @@ def sensitivity_bounds(
     array, shape (n,)
         m_n, between the sensitivity and W / w_n.
 
+    Raises
+    ------
+    DataError
+        If rows, weights, centers or center cannot be used, or do not fit each other.
+    ValueError, TypeError
+        If `radius` is not a positive number.
+
     References
     ----------
     Huggins, Campbell and Broderick (2016), Lemma 3.1 and Lemma B.5.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayescore.coresets.scores.sensitivity import sensitivity_bounds
+    >>> Z = np.array([[1.0, 0.0], [1.1, 0.0], [-5.0, 0.0]])
+    >>> sensitivity_bounds(Z, centers=[[0.0, 0.0]], radius=1.0).round(2)
+    array([2.72, 2.75, 2.99])
     """
     opened = Opened(unlabelled(Z, weights, "Z"))
     n_features = opened.n_features
@@ -80,16 +95,71 @@ def sensitivity_size(mean_sensitivity: float, n_features: int, epsilon: float, d
     M = ceil(c mbar / epsilon^2 ((D + 1) log mbar + log(1 / delta))), mbar the mean bound. The theorem leaves
     the constant c open: c = 1 is a convention, not a guarantee.
 
+    Parameters
+    ----------
+    mean_sensitivity : float
+        Mean mbar of the bounds, at least 1.
+    n_features : int
+        Columns D.
+    epsilon, delta : float
+        Relative error of the log-likelihood on the ball, and probability of failure.
+    c : float
+        Constant of the theorem.
+
+    Returns
+    -------
+    int
+        Draws M.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of its range.
+
     References
     ----------
     Huggins, Campbell and Broderick (2016), Theorem 3.2 and Algorithm 1.
+
+    Examples
+    --------
+    >>> from bayescore.coresets.scores.sensitivity import sensitivity_size
+    >>> sensitivity_size(5.0, 10, epsilon=0.5, delta=0.05)
+    414
     """
     epsilon, delta = check_positive(epsilon, "epsilon", below=1.0), check_positive(delta, "delta", below=1.0)
     return math.ceil(check_positive(c, "c") * _draws(mean_sensitivity, n_features, delta) / epsilon**2)
 
 
 def sensitivity_epsilon(mean_sensitivity: float, n_features: int, size: int, delta: float) -> float:
-    """Return the epsilon of `size` draws, by `sensitivity_size` with c = 1; from 1 on it promises nothing."""
+    """Return the epsilon of `size` draws, by `sensitivity_size` with c = 1; from 1 on it promises nothing.
+
+    Parameters
+    ----------
+    mean_sensitivity : float
+        Mean mbar of the bounds, at least 1.
+    n_features : int
+        Columns D.
+    size : int
+        Draws M.
+    delta : float
+        Probability of failure.
+
+    Returns
+    -------
+    float
+        epsilon, relative.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of its range.
+
+    Examples
+    --------
+    >>> from bayescore.coresets.scores.sensitivity import sensitivity_epsilon
+    >>> round(sensitivity_epsilon(5.0, 10, size=1000, delta=0.05), 2)
+    0.32
+    """
     return math.sqrt(_draws(mean_sensitivity, n_features, delta) / size)
 
 

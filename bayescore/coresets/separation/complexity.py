@@ -109,6 +109,16 @@ def mu_complexity(
     ------
     DataError
         If the data cannot be used, or all their entries are 0; the message names the place and the remedy.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+    >>> from bayescore.coresets.separation.complexity import mu_complexity
+    >>> bool(mu_complexity(X, y, progressbar=False).lower_bound >= 1)
+    True
     """
     rng = check_generator(one_seed(random_state, random_seed))
     opened = open_rows(data, y, label=label, weights=weights, intercept=intercept, progress=progressbar).lifted()
