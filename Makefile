@@ -54,5 +54,5 @@ $(READY): pyproject.toml $(CONSTRAINTS)
 	touch $(READY)
 
 clean:
-	rm -rf $(VENV) $(VENV)-lowest demo docs/_build docs/reference/generated .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) $(VENV)-lowest demo docs/_build docs/_static/reports docs/reference/generated .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

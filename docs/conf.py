@@ -1,6 +1,7 @@
 """The documentation site: `make docs` builds it; `-D nb_execution_mode=off` builds it without running any page."""
 
 import hashlib
+import os
 import shutil
 import sys
 from importlib.util import find_spec
@@ -64,6 +65,13 @@ nb_execution_raise_on_error = True
 nb_execution_timeout = 600  # s for one cell
 nb_output_stderr = "error"  # a page that warns is mended
 nb_merge_streams = True
+os.environ["PYTHONWARNINGS"] = ",".join(  # notices of other packages, for the kernels
+    (
+        "ignore::FutureWarning",  # ArviZ 0.23 announces its successor at import
+        "ignore:PyTensor could not link to a BLAS:UserWarning",
+        "ignore:Could not find the number of physical cores:UserWarning",  # joblib, in a container without /sys
+    )
+)
 
 
 def sources_digest() -> str:

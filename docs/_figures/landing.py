@@ -234,18 +234,20 @@ def cards() -> HTML:
 
 
 def verdicts() -> HTML:
-    """Return two certificates side by side: of a calibrated coreset, and of a few rows drawn blindly."""
+    """Return two certificates side by side: of a calibrated coreset, and of rows drawn blindly, which have no event."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20_000, 2))
+    y = X @ [1.0, -0.5] - 6.2 + rng.logistic(size=20_000) > 0
     panels = ""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # that so few rows will not do, which is the point
-        for look, options in (("good", {}), ("bad", {"method": "uniform", "size": REFUSED})):
-            _, core, certificate = fitted(**options)
-            call = f'method="{core.method}"' + (f", size={REFUSED}" if options else "")
+        warnings.simplefilter("ignore", UserWarning)  # that rows of one label will not do, which is the point
+        for look, options in (("good", {"method": "calibrated"}), ("bad", {"method": "uniform", "size": 100})):
+            core = bc.build_coreset(X, y, intercept=True, random_state=SEED, progressbar=False, **options)
+            idata = bc.sample(core, random_seed=SEED, progressbar=False)
+            certificate = bc.certify(idata, core, X, y, progressbar=False)
+            call = ", ".join(f"{name}={value!r}" for name, value in options.items())
             panels += (
                 f'<section class="verdict {look}" aria-label="{certificate.level}"><code>{call}</code>'
                 f"<pre>{html.escape(repr(certificate))}</pre></section>"
             )
     return HTML(f'<div class="verdicts">{panels}</div>')
-
-
-REFUSED = 25  # rows drawn uniformly: too few for draws that could be moved to the full data's posterior
