@@ -18,6 +18,9 @@ class Auto(Calibrated):
 
     Where rows have groups it is `Multilevel` instead. Of an iterator, whose rows come once, it is `MergeReduce`.
     ``core.method`` says which. The options are those of `Calibrated`.
+
+    Rows are real rows: pseudo-rows (`Condensed`) are often fewer, and as accurate, but ``core.index``, averages over
+    rows and the pages of reports rest on rows of the data. Ask for ``method="condensed"`` where fewest rows matter.
     """
 
     name: ClassVar[str] = "auto"

@@ -61,7 +61,7 @@ def build_coreset(
         ==================  ==========================================  ==========================================
         ``"aggregate"``     `Aggregate`: merges identical rows          lossless
         ``"calibrated"``    `Calibrated`: draws, and fits weights       by far the most accurate elsewhere
-        ``"condensed"``     `Condensed`: pseudo-rows with offsets       for many columns; correlations are met too
+        ``"condensed"``     `Condensed`: pseudo-rows with offsets       fewest rows, many columns, correlations
         ``"sensitivity"``   `Sensitivity`: draws by a bound             logistic only; a guarantee on a ball
         ``"leverage"``      `Leverage`: draws by leverage scores        unbiased; a guarantee for the probit
         ``"online"``        `Online`: the same in one pass              `OnlineCoreset` takes a stream

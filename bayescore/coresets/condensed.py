@@ -11,7 +11,8 @@ r"""Condensed coresets: binomial pseudo-rows with offsets, one for each column, 
    score and curvature exactly, its third derivative, and where possible its fourth (`condensing.pseudo_rows`). As
    weighted rows it is two: y = +1 with the successes as weight, y = -1 with the failures.
 5. The coreset is tried out as calibrated ones are (`calibration.trial`). Where it is not good enough, terms are
-   averaged anew over the normal density nearest its posterior, one more pass, and more rows are kept.
+   averaged anew over the normal density nearest its posterior, one more pass, and more rows are kept, up to 5 D
+   (`condensing.search`).
 
 No rows are drawn and no weights fitted: D pseudo-rows carry mean, sds, all correlations and most of the skewness of a
 posterior of hundreds of columns. Where it is far from normal, as on separated rows, kept rows have to bring the shape,
@@ -31,18 +32,16 @@ are averaged anew. When to use it: tens of columns and more, where rows do not r
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 
-from bayescore.coresets.calibration.fits import CORRELATION
 from bayescore.coresets.calibration.paired import Errors
 from bayescore.coresets.calibration.pilot import MAX_PILOTS, PosteriorScale, Shares, full_mode
-from bayescore.coresets.calibration.remainder import Expansion, sample_rows
-from bayescore.coresets.calibration.trial import try_out
-from bayescore.coresets.condensing.averages import Cloud
-from bayescore.coresets.condensing.condensation import MOVED, Condensation, Unmoved, gap, settled
+from bayescore.coresets.calibration.remainder import sample_rows
+from bayescore.coresets.condensing.condensation import Condensation
 from bayescore.coresets.condensing.drift import lost_by, missed_by
+from bayescore.coresets.condensing.search import Search, Tried, largest
 from bayescore.coresets.draws.fixed_size import Chosen
 from bayescore.coresets.method import Built, Facts
 from bayescore.coresets.reducing import Anchored, Answered, Missed, Reduced, Reduction
@@ -51,14 +50,12 @@ from bayescore.data.opened import Opened
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.sources import as_source
 from bayescore.models.gaussian import factor_of_inverse
-from bayescore.models.posterior import Terms, likelihood_terms, prior_part
+from bayescore.models.posterior import likelihood_terms, prior_part
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, Likelihood, WeightedData
 from bayescore.validation import DataError, warn
 
-KEPT = (0, 1, 3, 9, 18)  # times D rows to keep, tried in turn: 20 D in all at most, as calibrated coresets begin with
-MAX_MOVES = 4  # passes that average anew
-FAR = 0.4  # sds between mode and mean, or of sds relatively, beyond which a sample of rows may miss what matters
+KEPT = (0, 1, 3, 5)  # times D rows to keep, tried in turn: where that is not enough, calibrated coresets do with less
 
 
 @dataclass(frozen=True)
@@ -78,14 +75,6 @@ class CondensedFacts(Facts):
     size_curve: list[dict[str, float]]
 
 
-class _Tried(NamedTuple):
-    """Rows of a size, the errors to expect of them, and the normal density nearest their posterior if it was found."""
-
-    rows: WeightedData
-    point: Point
-    near: PosteriorScale | None = None
-
-
 @dataclass(frozen=True)
 class Condensed(TriedOut, Anchored):
     """Condenses rows into binomial pseudo-rows with offsets, one for each column, that meet the whole Hessian.
@@ -96,8 +85,8 @@ class Condensed(TriedOut, Anchored):
         Prior under which the mode is sought; only the likelihood is condensed, so that the coreset serves other priors
         of like strength too.
     tolerance : float, default 0.05
-        Error to aim at with ``size="auto"``, of means in posterior sds and of sds relatively; of correlations
-        1.5 times that.
+        Error to aim at with ``size="auto"``, of means in posterior sds; of sds, relatively, and of correlations 0.6
+        times that.
 
     Raises
     ------
@@ -107,9 +96,9 @@ class Condensed(TriedOut, Anchored):
     Notes
     -----
     A pseudo-row counts as two rows, its successes and its failures, so that `size` is at least 2 D; what is above that
-    are rows kept as they are. With ``size="auto"`` 2 D to 20 D rows are tried and the first taken whose predicted error
-    is within `tolerance`; where none is, a warning says so. Pseudo-rows have ``index`` -1 and an offset, also where the
-    data have none.
+    are rows kept as they are. With ``size="auto"`` 2 D to 7 D rows are tried, those of D pseudo-rows and up to 5 D
+    beside them, and the first taken whose predicted error is within `tolerance`; where none is, a warning says so.
+    Pseudo-rows have ``index`` -1 and an offset, also where the data have none.
 
     Means, sds and correlations of the posterior are met, not its mode: `find_map` of the coreset is off by about as
     much as mean and mode of the posterior are apart.
@@ -192,67 +181,19 @@ class Condensed(TriedOut, Anchored):
         if n_rows <= (2 * D if size is None else size):
             point = Point(n_rows, *Errors(0.0, 0.0, 0.0))  # all rows, with their own weights
             rows = opened.gathered()
-            return Built(rows, _facts(_Tried(rows, point), [point], 0, prior), self)
+            return Built(rows, _facts(Tried(rows, point), [point], 0, prior), self)
         seeds = np.random.default_rng(seed).integers(2**62, size=MAX_PILOTS + 2).tolist()
         mode, shares = full_mode(opened, likelihood, prior, seeds[:MAX_PILOTS])
         kept = [times * D for times in KEPT if (2 + times) * D < n_rows] if size is None else [size - 2 * D]
         n_sample = sample_rows(shares.reach, self.allowed, D)
         found = Condensation.of(opened, shares, n_sample, kept[-1], seeds[-1])
-        search = _Search(opened, prior, mode.terms - prior_part(mode.beta, prior), self.allowed, seeds[-2])
+        search = Search(opened, prior, mode.terms - prior_part(mode.beta, prior), self.allowed, seeds[-2])
         tried, moves = search.over(found, kept)
-        best = min(tried, key=lambda one: (max(one.point.error, self.allowed), one.point.size))
+        best = min(tried, key=lambda one: (max(one.error, self.allowed), one.point.size))
         return Built(best.rows, _facts(best, [one.point for one in tried], moves, prior), self)
 
 
-@dataclass(frozen=True, eq=False)
-class _Search:
-    """What trials of several sizes share."""
-
-    opened: Opened
-    prior: Prior
-    part: Terms
-    tolerance: float
-    seed: int
-
-    def over(self, found: Condensation, kept: list[int]) -> tuple[list[_Tried], int]:
-        """Return what was tried, up to one within the tolerance, and how often terms were averaged anew."""
-        expansion, moves, tried = found.expansion(self.part), 0, []
-        for n_kept in kept:
-            own = [self._tried(found, n_kept, expansion)]
-            for _ in range(MAX_MOVES if n_kept == kept[-1] else 1):
-                near = own[-1].near
-                if own[-1].point.error <= self.tolerance or moves == MAX_MOVES or near is None:
-                    break
-                if gap(found.cloud.at, near) <= MOVED:
-                    break
-                found, moves = found.moved(self.opened, Cloud(near)), moves + 1
-                own.append(self._tried(found, n_kept, expansion))
-            tried.append(min(own, key=lambda one: one.point.error))
-            if tried[-1].point.error <= self.tolerance:
-                break
-        return tried, moves
-
-    def _tried(self, found: Condensation, n_kept: int, expansion: Expansion) -> _Tried:
-        rows = found.rows(n_kept)
-        near = settled(rows, found.cloud.at, self.prior)
-        trial = try_out(Unmoved(expansion.likelihood, self.prior, expansion, near or found.cloud.at), rows, self.seed)
-        if near is None or _far(trial.full.draws, found.shares.white) or trial.error > self.tolerance:
-            trial = trial.over_all_rows(self.opened, draw_seed=self.seed, size=1)
-        size = n_kept + 2 * self.opened.n_features
-        return _Tried(rows, Point(size, *trial.errors(rows)), near)
-
-
-def _far(draws: FloatArray, at: PosteriorScale) -> bool:
-    """Return whether draws, shape (S, D), are about another place than the mode, or wider than the Hessian there says.
-
-    Draws tell, not `settled`: a normal density may settle beside the mode of a posterior that has a long tail.
-    """
-    sd = np.sqrt((at.factor**2).sum(axis=1))
-    moved, wider = np.abs(draws.mean(axis=0) - at.theta) / sd, np.abs(draws.std(axis=0) / sd - 1.0)
-    return bool(max(moved.max(), wider.max()) > FAR)
-
-
-def _facts(best: _Tried, points: list[Point], moves: int, prior: Prior) -> CondensedFacts:
+def _facts(best: Tried, points: list[Point], moves: int, prior: Prior) -> CondensedFacts:
     pseudo = best.rows.pseudo
     return CondensedFacts(
         prior=repr(prior),
@@ -269,7 +210,7 @@ def _facts(best: _Tried, points: list[Point], moves: int, prior: Prior) -> Conde
 def _warn_of(built: Built[CondensedFacts], tolerance: float) -> None:
     """Warn if a coreset's error is expected to be more than the tolerance."""
     facts = built.facts
-    if max(facts.mean_error, facts.sd_error, CORRELATION * facts.correlation_error) <= tolerance:
+    if largest(Errors(facts.mean_error, facts.sd_error, facts.correlation_error)) <= tolerance:
         return
     errors = (
         f"expect errors of up to {facts.mean_error:.2g} sd in means, {100.0 * facts.sd_error:.2g}% in sds and "

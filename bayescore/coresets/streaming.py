@@ -87,13 +87,14 @@ class StreamingCoreset(BlockStream[Tree]):
 
     Notes
     -----
-    Of a calibrated or condensed tree ``core.params`` has `mean_error`, the error to expect of a posterior mean in sds: that of the
-    last reduction and `tree_error`, two standard errors of what the nodes miss because the mode moved after they were
-    calibrated (`drift`), or condensed (`condensing.drift`). It is right within a factor of 2 or so while it is below 0.3; `sd_error`, at least as large as
-    `tree_error`, is mostly too careful. ``core.params["levels"]`` has for each level of the tree what was lost up to
-    there: the largest epsilon, by the sizes' theorems with their constant c = 1 and all failures together of
-    probability delta = 0.05, which from 1 on promises nothing; or, of calibrated nodes, about the whitened score that
-    the weights missed, in posterior sds, of condensed ones the same over the posterior of the rows so far.
+    Of a calibrated or condensed tree ``core.params`` has `mean_error`, the error to expect of a posterior mean in sds:
+    that of the last reduction and `tree_error`, two standard errors of what the nodes miss because the mode moved after
+    they were calibrated (`drift`), or condensed (`condensing.drift`). It is right within a factor of 2 or so while it
+    is below 0.3; `sd_error`, at least as large as `tree_error`, is mostly too careful. ``core.params["levels"]`` has
+    for each level of the tree what was lost up to there: the largest epsilon, by the sizes' theorems with their
+    constant c = 1 and all failures together of probability delta = 0.05, which from 1 on promises nothing; or, of
+    calibrated nodes, about the whitened score that the weights missed, in posterior sds, of condensed ones the same
+    over the posterior of the rows so far.
 
     Examples
     --------

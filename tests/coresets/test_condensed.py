@@ -1,5 +1,6 @@
 """Condensed coresets: what pseudo-rows meet, the posterior they have, and what they may not be used for."""
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -7,11 +8,13 @@ import pandas as pd
 import pytest
 
 import bayescore as bc
-from bayescore.coresets.calibration.paired import Weighed, errors_between
+from bayescore.coresets.calibration.paired import Errors, Weighed, errors_between
 from bayescore.coresets.calibration.pilot import PosteriorScale, Shares
 from bayescore.coresets.condensing.averages import Cloud
 from bayescore.coresets.condensing.condensation import Condensation, gap, settled
+from bayescore.coresets.condensing.search import Search, Tried, largest
 from bayescore.coresets.draws.fixed_size import Chosen
+from bayescore.coresets.tried_out import Point
 from bayescore.data.opened import open_rows
 from bayescore.data.sources import as_source
 from bayescore.models.likelihoods import LIKELIHOODS
@@ -213,7 +216,47 @@ def test_few_rows_are_kept_as_they_are():
 def test_where_it_cannot_meet_the_tolerance_it_names_calibrated():
     with pytest.warns(UserWarning, match="tolerance=0.0001: expect errors .* method='calibrated' keeps real"):
         core = build(*make(n=2000), tolerance=1e-4)
-    assert [point["size"] / D for point in core.params["size_curve"]] == [2, 3, 5, 11, 20]
+    assert [point["size"] / D for point in core.params["size_curve"]] == [2, 3, 5, 7]
+
+
+class _Found:
+    """Stands for what a pass finds."""
+
+    cloud = None
+
+    def expansion(self, part):
+        return None
+
+
+@pytest.mark.parametrize(("errors", "sizes"), [([1.1, 0.9], [0, 5]), ([0.9, 0.8, 0.7, 0.6], [0, 1, 3, 5])])
+def test_sizes_between_are_not_tried_where_the_first_is_far_off(errors, sizes, monkeypatch):
+    tried = []
+
+    def one(self, found, n_kept, expansion):
+        tried.append(n_kept)
+        return Tried(None, Point(n_kept, errors[len(tried) - 1], 0.0, 0.0))
+
+    monkeypatch.setattr(Search, "_tried", one)
+    found, moves = Search(None, PRIOR, None, 0.05, 0).over(_Found(), [0, 1, 3, 5])
+    assert (tried, moves) == (sizes, 0)
+    assert [point.point.mean_error for point in found] == errors
+
+
+def test_sds_and_correlations_are_held_to_less_than_means():
+    assert largest(Errors(0.05, 0.0, 0.0)) == 0.05
+    assert largest(Errors(0.0, 0.03, 0.0)) == largest(Errors(0.0, 0.0, 0.03)) == pytest.approx(0.05)
+
+
+def test_a_posterior_far_off_by_the_sample_is_not_passed_over(monkeypatch):
+    """Where all count as far off, a doubtful posterior costs no pass."""
+    monkeypatch.setattr("bayescore.coresets.condensing.search._far", lambda *_: True)
+    passes = []
+    for limit in (1.0, -1.0):
+        monkeypatch.setattr("bayescore.coresets.condensing.search.LOST", limit)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            passes.append(build(*make(), size=2 * D).params["passes"])
+    assert passes[0] == passes[1] + 1
 
 
 def test_what_cannot_work_is_refused():

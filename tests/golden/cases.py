@@ -31,6 +31,7 @@ METHODS = {
     "leverage by sketch": {"method": "leverage", "scores": "sketch", "size": 40},
     "online": {"size": 40},
     "merge_reduce": {"size": 32, "leaf_rows": 20_000},
+    "merge_reduce by condensed": {"method": "merge_reduce", "reduce": "condensed", "size": 32, "leaf_rows": 20_000},
     "merge_reduce by sensitivity": {"method": "merge_reduce", "reduce": "sensitivity", "size": 32, "leaf_rows": 20_000},
     "merge_reduce by leverage": {"method": "merge_reduce", "reduce": "leverage", "size": 32, "leaf_rows": 20_000},
     "calibrated": {"size": 80},

@@ -29,6 +29,7 @@ from bayescore.validation import DataError
 
 SHORT = 1e-6  # sds of a step of `settled`
 MAX_STEPS = 50
+NEAR = 2.0  # sds of its predictor within which a row may come to where its terms have most shape
 MOVED = 0.05  # sds, or relatively of an sd, by which a density has moved so that averages over it are worth a pass
 
 
@@ -43,7 +44,8 @@ class Condensation:
     totals : Terms
         Averaged gradient and minus the averaged Hessian of all rows.
     far : Candidates
-        Rows of large reach, and a sample of the others by reach; `reach` is the sum of their p over all rows.
+        Rows of large reach, there or nearby, and a sample of the others by it; `reach` is the sum of their p over all
+        rows.
     n_sample : int
         Rows of that sample.
     shares : Shares
@@ -65,7 +67,7 @@ class Condensation:
 
         def look(start: int, block: WeightedData) -> tuple[Terms, float, Candidates]:
             eta, squares = cloud.at.predictors(block)
-            p = shares.far(cloud.at.look_at(block, eta, squares), block.weights)
+            p = _probability(shares, block, eta, squares)
             terms = cloud.terms(block, cloud.averages(block, eta, squares))
             return terms, float(p.sum()), candidates(p, start, block, size, seed, bar)
 
@@ -88,8 +90,8 @@ class Condensation:
 
     def split(self, n_kept: int) -> tuple[WeightedData, WeightedData]:
         """Return the rows of the largest reach, and a sample that stands for the others."""
-        far = self.far
-        order = np.lexsort((far.position, -far.probability))
+        far, shares = self.far, self.shares
+        order = np.lexsort((far.position, -shares.far(shares.white.look(far.rows), far.rows.weights)))
         kept, rest = np.sort(order[:n_kept]), np.sort(order[n_kept:])
         others = Candidates(far.probability[rest], far.key[rest], far.position[rest], far.rows.take(rest))
         left = self.reach - float(far.probability[kept].sum())
@@ -103,14 +105,27 @@ class Condensation:
         derivatives = cloud.derivatives(others)
         along = diagonalising(root_of(bulk.precision, at.factor), others, derivatives[2])
         p = others.Z @ along.dual
+        squares = p * p
         wanted = Wanted(
             along.dual.T @ bulk.gradient,
-            derivatives[2] @ p**3,
-            derivatives[3] @ p**4,
+            derivatives[2] @ (squares * p),
+            derivatives[3] @ (squares * squares),
             ((at.factor.T @ along.root) ** 2).sum(axis=0),
         )
         pseudo = as_rows(along.root, at.theta, solve(wanted, at.likelihood))
         return stack([pseudo, kept]) if len(kept) else pseudo
+
+
+def _probability(shares: Shares, block: WeightedData, eta: FloatArray, squares: FloatArray) -> FloatArray:
+    """Return what rows are sampled by, shape (n,): their reach at the mode, and where they come nearest to a wall.
+
+    Rows far on the right side have hardly any reach at the mode, and all of it some sds off: a sample by that at the
+    mode alone has too few of them, and its standard error does not know.
+    """
+    white = shares.white
+    near = np.minimum(eta, np.maximum(0.0, eta - NEAR * np.sqrt(squares)))
+    here, there = (white.look_at(block, at, squares) for at in (eta, near))
+    return shares.far(here._replace(reach=here.reach + there.reach), block.weights)
 
 
 @dataclass(frozen=True, eq=False)

@@ -67,14 +67,15 @@ def diagonalising(start: Directions, rows: WeightedData, third: FloatArray) -> D
     rotation, best, found = np.eye(along.shape[1]), -np.inf, start
     for _ in range(MAX_TURNS):
         p = along @ rotation
-        tau = third @ p**3
+        squares = p * p
+        tau = third @ (squares * p)
         before, best = best, max(best, total := float(tau @ tau))
         if total <= before:
             break
         found = start.turned(rotation)
         if total <= before + ENOUGH:
             break
-        rotation = _polar(along.T @ ((third[:, None] * p**2) * tau))
+        rotation = _polar(along.T @ ((third[:, None] * squares) * tau))
     return found
 
 
