@@ -48,7 +48,7 @@ def card(draw: Callable[[Any, str], str], page: str, title: str) -> str:
 def register() -> tuple[pd.DataFrame, bc.Coreset]:
     """Return a made-up health register, and all its rows as weighted data."""
     rng = np.random.default_rng(0)
-    n = 40_000
+    n = 20_000
     rows = pd.DataFrame(
         {
             "age": rng.uniform(18, 75, n).round(),
@@ -115,9 +115,9 @@ def methods(axes: Any, ink: str) -> str:
 def intervals(axes: Any, ink: str) -> str:
     """Draw the coreset's intervals beside those of all rows."""
     _, full = register()
-    exact = bc.sample(full, random_seed=SEED + 1, progressbar=False).posterior["beta"]
+    exact = bc.sample(full, draws=500, tune=500, random_seed=SEED + 1, progressbar=False).posterior["beta"]
     for shift, beta, colour, marker, name in (
-        (-0.12, exact, ink, "o", "all 40,000 rows"),
+        (-0.12, exact, ink, "o", "all 20,000 rows"),
         (0.12, fitted()[0].posterior["beta"], GREEN, "s", f"coreset of {len(fitted()[1])} rows"),
     ):
         low, mean, high = (
@@ -163,9 +163,9 @@ def stream_errors() -> list[tuple[int, float]]:
     """Return rows so far and the predicted error of a mean."""
     _, full = register()
     found = []
-    kept = bc.StreamingCoreset("logistic", 200, leaf_rows=4_000, random_state=SEED)
-    for start in range(0, full.n_total, 4_000):
-        kept.partial_fit(full.X[start : start + 4_000], full.y[start : start + 4_000])
+    kept = bc.StreamingCoreset("logistic", 200, leaf_rows=2_000, random_state=SEED)
+    for start in range(0, full.n_total, 2_000):
+        kept.partial_fit(full.X[start : start + 2_000], full.y[start : start + 2_000])
         core = kept.coreset()
         found.append((core.n_total, core.params["mean_error"]))
     return found
