@@ -1,4 +1,4 @@
-"""Run the benchmarks: ``python -m benchmarks [NAME ...] [--trials N] [--workers N]``; all of them without a name."""
+"""Run the benchmarks: ``python -m benchmarks [NAME ...] [--trials N] [--rows N] ...``; all of them without a name."""
 
 import argparse
 import inspect
@@ -23,6 +23,7 @@ from benchmarks import (
     merge_reduce,
     multilevel,
     multilevel_sbc,
+    multilevel_speed,
     posteriors,
     priors,
     references,
@@ -59,7 +60,7 @@ BENCHMARKS = {
     "merge_reduce": merge_reduce.main,
     "multilevel": multilevel.main,
     "multilevel_sbc": multilevel_sbc.main,
-    "multilevel_speed": multilevel.speed,
+    "multilevel_speed": multilevel_speed.main,
     "sources_builders": sources.builders,
     "sources_passes": sources.passes,
     "sources_processes": sources.processes,
@@ -82,6 +83,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Run the benchmarks.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"all by default; of {', '.join(BENCHMARKS)}")
     parser.add_argument("--trials", type=int, help="how many, of benchmarks that count them")
+    parser.add_argument("--rows", type=int, help="of benchmarks that can run on fewer")
+    parser.add_argument("--rivals", help="comma-separated, of benchmarks that name them")
+    parser.add_argument("--cap", type=float, help="seconds for each rival, of benchmarks that stop them")
     parser.add_argument("--workers", type=int, help="processes, of benchmarks that share their work out")
     asked = vars(parser.parse_args())
     names = asked.pop("names") or list(BENCHMARKS)

@@ -6,9 +6,6 @@ quadrature, by importance weights of 400 points around its mode; the coreset's b
 most noise cancels. Largest errors of means of beta in posterior sds, of sds, of log sigma's mean in sds; of effects'
 means the 99% quantile over groups, in sds. `rows` are the weighted rows of the coreset, two for a pseudo-row; `pseudo`
 counts pseudo-rows, `kept` rows of the data; `bound` is G + 20 p. `share` is the effective share of the points.
-
-`multilevel_speed`: a million rows, 1,000 groups, ten columns: seconds to build, of 4 x 1000 draws and of the
-certificate, and the smallest effective sample size of beta, sigma and the effects.
 """
 
 import time
@@ -19,7 +16,6 @@ import pandas as pd
 from scipy import special
 
 import bayescore as bc
-from bayescore.diagnostics.draws import ess
 from bayescore.models.collapsed import collapsed_density, nodes_at
 from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.group_priors import HalfStudentT
@@ -130,33 +126,3 @@ def main() -> None:
             found.append(measured(name, link, frame, {"formula": formula, "groups": group}))
             print(found[-1], flush=True)
     publish("multilevel", found)
-
-
-def speed() -> None:
-    """Time a build, draws and a certificate."""
-    rng, n, n_groups, p = np.random.default_rng(0), 1_000_000, 1000, 10
-    share = rng.lognormal(0.0, 0.8, n_groups)
-    group = rng.choice(n_groups, n, p=share / share.sum())
-    X = rng.normal(size=(n, p - 1))
-    eta = -2.0 + X @ np.linspace(-0.5, 0.5, p - 1) + rng.normal(size=n_groups)[group]
-    frame = pd.DataFrame(X, columns=[f"x{d}" for d in range(1, p)]).assign(
-        g=group, y=rng.random(n) < special.expit(eta)
-    )
-    told = {"label": "y", "groups": "g", "progressbar": False}
-    small = frame.iloc[:5000]
-    warm = bc.build_coreset(small, intercept=True, method="multilevel", random_state=0, **told)  # compiles
-    bc.certify(bc.sample(warm, random_seed=0, progressbar=False), warm, small, label="y", progressbar=False)
-    row, begin = {"N": n, "G": n_groups, "p": p}, time.perf_counter()
-    core = bc.build_coreset(frame, intercept=True, method="multilevel", random_state=0, **told)
-    row |= {"rows": len(core), "pseudo": core.params["pseudo_rows"], "build_s": time.perf_counter() - begin}
-    begin = time.perf_counter()
-    idata = bc.sample(core, random_seed=1, progressbar=False)
-    row["sample_s"] = time.perf_counter() - begin
-    for name in ("beta", "sigma", "u"):
-        draws = idata.posterior[name].values
-        row[f"ess_{name}"] = float(ess(draws.reshape(*draws.shape[:2], -1), "bulk").min())
-    begin = time.perf_counter()
-    found = bc.certify(idata, core, frame, label="y", progressbar=False)
-    row |= {"certify_s": time.perf_counter() - begin, "level": str(found.level), "log_ratio_sd": found.log_ratio_sd}
-    row |= {"worst_effect_sd": float(found.effects["mean_error_sd"].abs().max())}
-    publish("multilevel_speed", [row])
