@@ -67,7 +67,7 @@ def build_coreset(
         ``"online"``        `Online`: the same in one pass              `OnlineCoreset` takes a stream
         ``"merge_reduce"``  `MergeReduce`: calibrates in one pass       `StreamingCoreset` takes a stream
         ``"uniform"``       `Uniform`: draws with equal probability     a baseline
-        ``"multilevel"``    `Multilevel`: a pseudo-row for each group   random intercepts, (1 | g)
+        ``"multilevel"``    `Multilevel`: a pseudo-row for each group   effects of groups, (1 + x | g)
         ``"auto"``          `Aggregate` where few rows are distinct,    the default
                             else `Calibrated`; with groups
                             `Multilevel`; of an iterator `MergeReduce`

@@ -1,6 +1,7 @@
 r"""Multilevel coresets: one binomial pseudo-row a group, and one for each direction of beta within groups.
 
-For models eta_n = x_n beta + o_n + b_g(n), b_g ~ N(0, sigma^2) (`(1 | g)` in a formula):
+Rows of several grouping factors, and with slopes that vary, are condensed by cell: see `cells.condense`. For models
+eta_n = x_n beta + o_n + b_g(n), b_g ~ N(0, sigma^2) (`(1 | g)` in a formula):
 
 1. The mode of the marginal posterior of (beta, log sigma), effects integrated out by quadrature (`models.marginal`);
    mean m_g and variance of each effect given the data.
@@ -75,7 +76,10 @@ class MultilevelFacts(Facts):
 
 @dataclass(frozen=True)
 class Multilevel(Method):
-    """One pseudo-row for each group of rows, and one for each direction within groups: for random intercepts.
+    """One pseudo-row for each group of rows, and one for each direction within groups.
+
+    For random intercepts, `(1 | g)`. Of slopes, `(1 + x | g)`, up to as many pseudo-rows as coefficients vary; of
+    several factors, `(1 | a) + (1 | b)`, for each cell, a combination of their levels that occurs.
 
     Parameters
     ----------
@@ -83,9 +87,9 @@ class Multilevel(Method):
         Prior under which the mode is sought; only the likelihood is condensed, so that the coreset serves other priors
         of like strength too.
     group_prior : HalfStudentT or HalfNormal, default HalfStudentT(3, 2.5)
-        Prior of the sd of the groups' effects, for the same purpose.
+        Prior of the sd of the groups' effects, for the same purpose; cells are condensed without.
     small : int, default 2
-        Groups of at most so many rows keep them.
+        Groups of at most so many rows keep them, and cells of at most two for each coefficient that varies.
 
     Raises
     ------

@@ -48,7 +48,7 @@ class CellFacts(Facts):
     """
 
     prior: str
-    groups: list[int]
+    levels: list[int]
     cells: int
     merged_cells: int
     kept_small: int
@@ -118,7 +118,7 @@ def condense(opened: Opened, prior: Prior, link: Likelihood, small: int) -> tupl
     rows = stack(parts if kept is None else [*parts, kept])
     facts = CellFacts(
         prior=repr(prior),
-        groups=sizes,
+        levels=sizes,
         cells=len(cells),
         merged_cells=int(merged[:-1].sum()),
         kept_small=int(few.sum()),

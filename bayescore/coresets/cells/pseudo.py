@@ -94,13 +94,13 @@ def _best_angle(t: list[FloatArray], cos: FloatArray, sin: FloatArray) -> FloatA
         bend = left - 2.0 * here + right
         best = best + np.where(bend < 0.0, 0.5 * width * (left - right) / np.where(bend < 0.0, bend, 1.0), 0.0)
         width *= 0.1
-    return best
+    return np.asarray(best)
 
 
 def _along(tensor: FloatArray, *vectors: FloatArray) -> FloatArray:
     for vector in vectors:
         tensor = np.einsum("cq...,cq->c...", tensor, vector)
-    return tensor
+    return np.asarray(tensor)
 
 
 def pseudo_rows_of(sums: CellSums, at: Density, along: Directions, link: Likelihood) -> WeightedData:

@@ -42,13 +42,14 @@ class Density:
     def start(cls, p: int, n_cells: int, columns: IntArray, sd: float) -> "Density":
         """Return the point at which all coefficients and effects are 0, and effects' sd under their prior is `sd`."""
         Q = len(columns)
-        shapes = (p,), (p, p), (n_cells + 1, Q), (n_cells + 1, Q, Q), (n_cells + 1, Q, p)
-        return cls(*map(np.zeros, shapes), sd**2 * np.eye(Q), columns)
+        C = n_cells + 1
+        effects = np.zeros((C, Q)), np.zeros((C, Q, Q)), np.zeros((C, Q, p))
+        return cls(np.zeros(p), np.zeros((p, p)), *effects, sd**2 * np.eye(Q), columns)
 
     @property
     def sds(self) -> FloatArray:
         """Sds of the coefficients, shape (p,)."""
-        return np.sqrt((self.factor**2).sum(axis=1))
+        return np.asarray(np.sqrt((self.factor**2).sum(axis=1)))
 
     def variances(self, rows: FloatArray, own: IntArray) -> FloatArray:
         """Return the variance of the predictor of `rows`, shape (n, p), of cells `own`."""
@@ -90,7 +91,7 @@ def full_tensor(entries: FloatArray, Q: int, degree: int) -> FloatArray:
     out = np.empty((len(entries), *[Q] * degree))
     for k, places in enumerate(_entries(Q, degree)):
         for order in set(permutations(places)):
-            out[(slice(None), *order)] = entries[:, k]
+            np.moveaxis(out, 0, -1)[order] = entries[:, k]
     return out
 
 
