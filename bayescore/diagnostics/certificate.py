@@ -36,12 +36,13 @@ from bayescore.diagnostics.judgement import find, verdict
 from bayescore.diagnostics.origin import Origin, miss, origin_of
 from bayescore.diagnostics.report import write_certificate
 from bayescore.diagnostics.results import CertificateData, Level
+from bayescore.diagnostics.term_certificate import certify_terms
 from bayescore.diagnostics.wording import with_error
 from bayescore.limits import RISK
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.prior_ratio import OfModel
 from bayescore.samplers.inference_data import Posterior, read_posterior
-from bayescore.types import Likelihood, WeightedData
+from bayescore.types import Likelihood, WeightedData, one_intercept
 from bayescore.validation import DataError, check_integer
 
 
@@ -111,7 +112,8 @@ def certify(
     Returns
     -------
     Certificate
-        Of a coreset with groups a `MultilevelCertificate`, see `diagnostics.group_certificate`.
+        Of a coreset with groups a `MultilevelCertificate`, see `diagnostics.group_certificate`, and of several factors
+        or effects of columns `diagnostics.term_certificate`.
 
     Raises
     ------
@@ -154,7 +156,8 @@ def certify(
         if model is not None:
             raise ValueError("model= of a coreset with groups cannot be certified; certify the draws of sample(core)")
         with one_blas_thread():
-            certificate: Certificate = certify_groups(idata, posterior, core, opened, max_draws)
+            by = certify_groups if one_intercept(core.groups) else certify_terms
+            certificate: Certificate = by(idata, posterior, core, opened, max_draws)
         return certificate
     with one_blas_thread():  # the matrices are small, and threads of BLAS would wait for each other
         origin = origin_of(posterior, core, link)

@@ -31,6 +31,7 @@ from bayescore.diagnostics.corrected import systematic
 from bayescore.diagnostics.family import Family, close, risk, worst
 from bayescore.diagnostics.figures import Run, families
 from bayescore.diagnostics.figures import target as figures
+from bayescore.diagnostics.full_weights import FullWeights
 from bayescore.diagnostics.group_draws import LOG_SIGMA, with_log_sigma
 from bayescore.diagnostics.group_weights import Weighed, check_bytes, weigh
 from bayescore.diagnostics.health import unfit
@@ -85,7 +86,7 @@ class MultilevelCertificate(MultilevelCertificateData):
 def certify_groups(idata: Any, posterior: Posterior, core: Coreset, opened: Opened, max_draws: int) -> Any:
     """Return the `MultilevelCertificate` of draws from `sample` of a coreset with groups."""
     joint = with_log_sigma(idata, posterior)
-    trouble = _trouble(idata, posterior, core) or unfit(joint)
+    trouble = trouble_of(idata, posterior, core) or unfit(joint)
     if not trouble:
         chosen = joint.positions(max_draws)
         check_bytes(len(chosen), len(core.groups[0]))
@@ -112,7 +113,7 @@ def certify_groups(idata: Any, posterior: Posterior, core: Coreset, opened: Open
     corrected = joint.flat[chosen][kept].reshape(len(joint.draws), -1, joint.draws.shape[2])
     left = families(Run(corrected), joint.features, heavy, full, resampled=True)
     effects = _effects(idata, found, float(full.slow.max()))
-    level, text = _verdict(found, raw, left, effects)
+    level, text = verdict(found.weights, found.missed, raw, left, effects)
     elpd = _leave_group_out(found) if level is not Level.NOT_CERTIFIED else (math.nan, math.nan)
     good = level is not Level.NOT_CERTIFIED and risk(left) <= RISK
     return MultilevelCertificate(
@@ -135,7 +136,7 @@ def certify_groups(idata: Any, posterior: Posterior, core: Coreset, opened: Open
     )
 
 
-def _trouble(idata: Any, posterior: Posterior, core: Coreset) -> str:
+def trouble_of(idata: Any, posterior: Posterior, core: Coreset) -> str:
     """Return why the draws are none that `sample` made of this coreset; empty if they are."""
     story, attrs = posterior.story, posterior.attrs
     if "corrected" in attrs:
@@ -200,8 +201,10 @@ def _effects(idata: Any, found: Weighed, slow: float) -> pd.DataFrame:
     return pd.DataFrame(columns, index=pd.Index(group, name="group"))
 
 
-def _verdict(found: Weighed, raw: list[Family], left: list[Family], effects: pd.DataFrame) -> tuple[Level, str]:
-    weights = found.weights
+def verdict(
+    weights: FullWeights, n_missed: int, raw: list[Family], left: list[Family], effects: pd.DataFrame
+) -> tuple[Level, str]:
+    """Return level and text, given the effects' errors and how many effects lie where the coreset does not look."""
     # of arrays, not of columns: NaN is the worst, and within no limit
     mean_error = float(np.abs(effects["mean_error_sd"].to_numpy()).max())
     sd_error = np.abs(effects["log_sd_error"].to_numpy())
@@ -211,8 +214,8 @@ def _verdict(found: Weighed, raw: list[Family], left: list[Family], effects: pd.
         "Build the coreset anew with the prior and group_prior that you sample with, or sample full_data(...) if its "
         "rows are few"
     )
-    if not weights.good or found.missed:
-        missed = f", and {found.missed:,} group effects lie where the coreset does not look" * bool(found.missed)
+    if not weights.good or n_missed:
+        missed = f", and {n_missed:,} group effects lie where the coreset does not look" * bool(n_missed)
         return Level.NOT_CERTIFIED, (
             f"{k} (limit {number(weights.max_k, 2)}), the effective sample size {weights.ess:.0f} of "
             f"{len(weights.weights)} (limit {MIN_ESS_SHARE:.0%}){missed}: the coreset's posterior does not cover the "

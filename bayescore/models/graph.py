@@ -30,7 +30,7 @@ from bayescore.models.priors import (
     SpikeAndSlab,
     StudentT,
 )
-from bayescore.types import NO_GROUP, Likelihood, WeightedData
+from bayescore.types import NO_GROUP, FloatArray, Grouping, Likelihood, WeightedData
 from bayescore.validation import DataError, warn
 
 _SLAB_DF = 4.0  # of the regularised horseshoe's slab, as Piironen and Vehtari have it
@@ -161,11 +161,18 @@ def _of_groups(data: WeightedData, name: str, effects: Any) -> Any:
     table = effects if effects.ndim == 2 else effects[:, None]
     if (codes == NO_GROUP).any():  # which is the last place
         table = pt.concatenate([table, pt.zeros((1, n_effects))])
-    columns = [
-        np.ones(len(data)) if effect == "1" else data.X[:, data.feature_names.index(effect)]
-        for effect in grouping.effects
-    ]
-    return (table[codes] * np.stack(columns, axis=1)).sum(axis=1)
+    return (table[codes] * multipliers(data, grouping)).sum(axis=1)
+
+
+def multipliers(data: Coreset, grouping: Grouping) -> FloatArray:
+    """Return what a factor's effects are multiplied by in each row, shape (n, q): columns, 1 of an intercept.
+
+    In pseudo-rows the column of the intercept need not be 1, and neither is then what its effect is multiplied by.
+    """
+    constant = data.design.constant
+    ones = np.ones(len(data)) if constant is None else data.X[:, constant]
+    columns = [ones if effect == "1" else data.X[:, data.feature_names.index(effect)] for effect in grouping.effects]
+    return np.stack(columns, axis=1)
 
 
 @singledispatch

@@ -1,6 +1,7 @@
-"""Multilevel models in PyMC: random intercepts over a coreset with groups, as NUTS samples them best."""
+"""Multilevel models in PyMC: effects of groups over a coreset that knows them, as NUTS samples them best."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -10,10 +11,11 @@ from bayescore.data.coreset import Coreset
 from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.given_priors import prior_of
 from bayescore.models.graph import coefficients, weighted_potential
-from bayescore.models.group_priors import GroupPrior, HalfNormal, check_group_prior
+from bayescore.models.group_priors import GroupPrior, check_group_prior
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.priors import Horseshoe, Normal, Prior, parts
-from bayescore.types import Grouping
+from bayescore.models.varying_graph import group_sd, scales_of, varying_effects
+from bayescore.types import FloatArray, Grouping, Likelihood, one_intercept
 from bayescore.validation import DataError
 
 
@@ -23,34 +25,38 @@ def multilevel_model(
     group_prior: GroupPrior | None = None,
     likelihood: str | None = None,
 ) -> pm.Model:
-    r"""Return the model of a coreset with one grouping factor, `(1 | g)`, as a `pm.Model`; use it in a `with` block.
+    r"""Return the model of a coreset with grouping factors as a `pm.Model`; use it in a `with` block.
 
-    .. math:: \eta_n = x_n \beta + o_n + u_{g(n)}, \qquad u_g \sim N(0, \sigma^2)
+    .. math:: \eta_n = x_n \beta + o_n + \sum_f z_{fn} \cdot u_{f, g_f(n)}, \qquad u_{f, g} \sim N(0, S_f)
 
     Parameters
     ----------
     core : Coreset
-        Built or read with `groups`, by "multilevel" or any other method.
+        Built or read with `groups`, by "multilevel" or any other method: `(1 | g)`, slopes `(1 + x | g)`, several
+        factors `(1 | a) + (1 | b)`, nested or crossed.
     prior : prior or dict of str to prior, default Normal(0, 4)
         Prior of `beta`, dims "feature".
     group_prior : HalfStudentT or HalfNormal, default HalfStudentT(3, 2.5)
-        Prior of `sigma`.
+        Prior of each sd of effects; correlations have LKJ(2).
     likelihood : str, optional
         By default the one that the coreset was built for.
 
     Returns
     -------
     pm.Model
-        With `beta`, `sigma` and `u`, dims "group". What NUTS moves is `u_standardised`: with m_g(beta) and h_g where
-        the rows alone say that u_g is, and how surely, u = a m + sqrt(a) h z, a = sigma^2 / (sigma^2 + h^2), has a z
-        that is nearly N(0, 1) a posteriori, and independent of beta and sigma. Centred where rows say much, non-centred
-        where the prior does, and without the ridge of intercept and effects; exact whatever m and h are, for
-        z ~ N(-sqrt(a) m / h, (sigma^2 + h^2) / h^2). `bc.sample(core)` does without the effects, and is faster.
+        With `beta`, and for `(1 | g)` `sigma` and `u`, dims "group"; for other models for each factor g `sigma_g` and
+        `u_g`, dims "g", of several effects dims "g_effect" too, and then their correlations `rho_g`. What NUTS moves is
+        `u_standardised`: with m_g(beta) and h_g where the rows alone say that u_g is, and how surely,
+        u = a m + sqrt(a) h z, a = sigma^2 / (sigma^2 + h^2), has a z that is nearly N(0, 1) a posteriori, and
+        independent of beta and sigma. Centred where rows say much, non-centred where the prior does, and without the
+        ridge of intercept and effects; exact whatever m and h are, for z ~ N(-sqrt(a) m / h, (sigma^2 + h^2) / h^2). Of
+        several effects the same with matrices (`models.varying_graph`). `bc.sample(core)` samples it, or for `(1 | g)`
+        does without the effects, and is faster.
 
     Raises
     ------
     DataError
-        If the coreset has no groups, or others than one whose intercept varies.
+        If the coreset has no groups.
 
     References
     ----------
@@ -67,35 +73,53 @@ def multilevel_model(
     >>> [variable.name for variable in model.free_RVs]
     ['beta', 'sigma', 'u_standardised']
     """
-    grouping = _grouping(core)
+    groups = _groups(core)
     chosen, group_prior = prior_of(prior, core.feature_names), check_group_prior(group_prior)
     if isinstance(chosen, Horseshoe):
         raise DataError("prior=Horseshoe is not for models with groups; use a prior with a density in closed form")
     link = check_likelihood(core.likelihood if likelihood is None else likelihood)
-    near = Normal() if any(part.family is None for part in parts(chosen)) else chosen
-    effects = CollapsedTarget.of(core, link, (near, group_prior), len(grouping)).effects
-    h = effects.information[:-1] ** -0.5
-    with pm.Model(coords={"feature": core.feature_names, "group": list(grouping.levels)}) as model:
+    near = _smooth(chosen)
+    with pm.Model(coords={"feature": core.feature_names}) as model:
         beta = coefficients(chosen, "feature", core.n_features)
-        scale = group_prior.sigma
-        if isinstance(group_prior, HalfNormal):
-            sigma = pm.HalfNormal("sigma", scale)
+        if one_intercept(core.groups):
+            effects = {groups[0].name: _one_intercept(core, beta, link, (near, group_prior))}
         else:
-            sigma = pm.HalfStudentT("sigma", nu=group_prior.nu, sigma=scale)
-        m = effects.peak[:-1] - pt.dot(np.ascontiguousarray(effects.slope[:-1]), beta - effects.beta)
-        root = sigma / pt.sqrt(sigma**2 + h**2)
-        z = pm.Normal("u_standardised", -root * m / h, pt.sqrt(sigma**2 + h**2) / h, dims="group")
-        u = pm.Deterministic("u", root**2 * m + root * h * z, dims="group")
-        weighted_potential("log_likelihood", core, beta, link, groups={grouping.name: u})
+            effects = {
+                own.name: varying_effects(core, place, beta, link, (near, group_prior))
+                for place, own in enumerate(groups)
+            }
+        weighted_potential("log_likelihood", core, beta, link, groups=effects)
     return model
 
 
-def _grouping(core: Coreset) -> Grouping:
+def start_of(core: Coreset, prior: Prior, likelihood: str) -> tuple[FloatArray, FloatArray]:
+    """Return about the mode of beta, shape (p,), and the factor L of its covariance, for chains to start from."""
+    scales = scales_of(core, 0, check_likelihood(likelihood), _smooth(prior))
+    return scales.beta, scales.factor
+
+
+def _smooth(prior: Prior) -> Prior:
+    return Normal() if any(part.family is None for part in parts(prior)) else prior
+
+
+def _one_intercept(core: Coreset, beta: Any, link: Likelihood, priors: tuple[Prior, GroupPrior]) -> Any:
+    """Add `sigma` and `u` to the model of the `with` block."""
+    grouping = core.groups[0]
+    effects = CollapsedTarget.of(core, link, priors, len(grouping)).effects
+    h = effects.information[:-1] ** -0.5
+    pm.modelcontext(None).add_coord("group", list(grouping.levels))
+    sigma = group_sd("sigma", priors[1])
+    m = effects.peak[:-1] - pt.dot(np.ascontiguousarray(effects.slope[:-1]), beta - effects.beta)
+    root = sigma / pt.sqrt(sigma**2 + h**2)
+    z = pm.Normal("u_standardised", -root * m / h, pt.sqrt(sigma**2 + h**2) / h, dims="group")
+    return pm.Deterministic("u", root**2 * m + root * h * z, dims="group")
+
+
+def _groups(core: Coreset) -> tuple[Grouping, ...]:
     groups = core.groups if isinstance(core, Coreset) else ()
-    if len(groups) != 1 or tuple(groups[0].effects) != ("1",):
-        found = ", ".join(f"({' + '.join(own.effects)} | {own.name})" for own in groups) or "none"
+    if not groups:
         raise DataError(
-            f"multilevel_model takes a coreset with one grouping factor whose intercept varies, (1 | g), and core has "
-            f"{found}: for other models use weighted_potential(..., groups=) in your own"
+            "multilevel_model takes a coreset with grouping factors, as (1 | g), and core has none: build it with "
+            "groups=, or use logistic_model or probit_model"
         )
-    return groups[0]
+    return groups

@@ -24,7 +24,7 @@ from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.priors import Cauchy, Laplace, MultivariateNormal, Normal, StudentT
 from bayescore.samplers.mala import State, adapt, decide, first_step_size, propose
 from bayescore.samplers.method import Option, Prepared, Request, Sampler, chains_of, thinned
-from bayescore.types import FloatArray, WeightedData
+from bayescore.types import FloatArray, WeightedData, one_intercept, told_terms
 from bayescore.validation import DataError
 
 MAX_EFFECTS_BYTES = 4 << 30
@@ -113,11 +113,10 @@ def check_groups(data: WeightedData) -> tuple[str, tuple[Any, ...]]:
     groups = () if design is None else design.groups
     if data.group is None or not groups:
         raise DataError("sampler='collapsed' is for rows with groups, and core has none; leave sampler out")
-    if len(groups) > 1 or tuple(groups[0].effects) != ("1",):
-        asked = ", ".join(f"({' + '.join(own.effects)} | {own.name})" for own in groups)
+    if not one_intercept(groups):
         raise DataError(
-            f"core has the group terms {asked}; one grouping factor whose intercept varies, (1 | g), can be sampled: "
-            "build the coreset with one, or put the others in your own model by weighted_potential(..., groups=)"
+            f"core has the group terms {told_terms(groups)}; sampler='collapsed' is for one grouping factor whose "
+            "intercept varies, (1 | g): leave sampler out, or take 'nuts'"
         )
     return groups[0].name, groups[0].levels
 

@@ -77,8 +77,8 @@ class Sampler(ABC):
         What it takes beside what all take.
     reports_itself : bool
         Whether it names its library in the draws, and warns of chains that have not mixed, by itself.
-    grouped : bool
-        Whether it is for rows with groups.
+    grouped : bool, optional
+        Whether it is for rows with groups; None if for all rows.
     """
 
     name: str
@@ -88,7 +88,7 @@ class Sampler(ABC):
     because: str = ""
     options: Mapping[str, Option] = field(default_factory=dict)
     reports_itself: bool = False
-    grouped: bool = False
+    grouped: bool | None = False
 
     def checked_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return a value for each option: that given, once checked, or the default."""

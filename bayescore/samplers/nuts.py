@@ -4,13 +4,27 @@ For every likelihood and prior, hierarchies included. PyMC takes seconds to impo
 """
 
 import importlib.util
+import json
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from scipy import linalg
+
+from bayescore.data.coreset import Coreset
+from bayescore.models.group_priors import check_group_prior, group_prior_to_dict
 from bayescore.models.priors import is_smooth
+from bayescore.samplers.inference_data import draws_digest
 from bayescore.samplers.method import Request, Sampler
+from bayescore.types import FloatArray, one_intercept, told_terms
+
+MOST_DENSE = 1000
+"""Coordinates up to which the mass matrix of models of groups is dense."""
+
+GROUP_ACCEPTANCE = 0.9
+"""Acceptance that NUTS aims at with effects of groups, whose sds have long tails below."""
 
 _OF_THE_STEP = ("target_accept", "max_treedepth")
 _OWN_START = {"step", "init", "initvals"}  # who gives one of these chooses starts and mass matrix
@@ -34,7 +48,8 @@ class PymcSampler(Sampler):
     @property
     def takes(self) -> str:
         """Its options in words."""
-        return 'anything that `pm.sample` takes, such as ``target_accept=0.95`` or ``nuts_sampler="nutpie"``'
+        own = 'anything that `pm.sample` takes, such as ``target_accept=0.95`` or ``nuts_sampler="nutpie"``'
+        return f"{own}; with groups `group_prior`"
 
     def checked_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return all options given, once nutpie is there if it is asked for."""
@@ -58,6 +73,8 @@ class PymcSampler(Sampler):
         from bayescore.compat import with_pymc_names
         from bayescore.models.graph import regression_model
 
+        if request.data.group is not None:
+            return _of_groups(request)
         options = dict(request.options)
         own_start = bool(options.keys() & _OWN_START) or options.get("nuts_sampler", "pymc") != "pymc"
         if request.prior.family is None and not own_start:
@@ -81,4 +98,74 @@ class PymcSampler(Sampler):
         return with_pymc_names(idata)
 
 
-NUTS = PymcSampler(name="nuts", about="the No-U-Turn sampler through `pm.sample`", reports_itself=True)
+def _of_groups(request: Request) -> Any:
+    """Return draws of the model of rows with groups: coefficients, and sds, correlations and effects of each factor.
+
+    A chain starts within an sd of the mode of its coefficients: PyMC's own jitter of 1 can be hundreds of them.
+    """
+    import pymc as pm
+
+    from bayescore.compat import with_pymc_names
+    from bayescore.models.multilevel_graph import multilevel_model, start_of
+
+    options = {"target_accept": GROUP_ACCEPTANCE, "nuts_sampler": "pymc", **request.options}
+    data, group_prior = request.data, check_group_prior(options.pop("group_prior", None))
+    if not isinstance(data, Coreset):
+        raise TypeError(
+            f"core is a {type(data).__name__}, whose groups have no names; give a coreset or full_data(...)"
+        )
+    with _in_c(), multilevel_model(data, request.prior, group_prior, request.likelihood) as model:
+        told = [str(each.name) for each in (*model.free_RVs, *model.deterministics)]
+        options.setdefault("var_names", [name for name in told if not name.endswith("_standardised")])
+        if not options.keys() & _OWN_START and options["nuts_sampler"] == "pymc":
+            center, spread = start_of(data, request.prior, request.likelihood)
+            noise = np.random.default_rng(request.streams[-1]).standard_normal((request.chains, len(center)))
+            options["initvals"] = [{"beta": start} for start in center + noise @ spread.T]
+            tuning = {name: options.pop(name) for name in _OF_THE_STEP if name in options}
+            options["step"] = pm.NUTS(scaling=_scaling(model, spread, data), is_cov=True, **tuning)
+        idata = pm.sample(
+            draws=request.draws,
+            tune=request.tune,
+            chains=request.chains,
+            cores=request.cores,
+            random_seed=request.seed,
+            progressbar=request.progressbar,
+            **options,
+        )
+    idata = with_pymc_names(idata)
+    posterior = idata["posterior"]
+    made = {
+        name: draws_digest(posterior[name].values) for name in sorted(map(str, posterior.data_vars)) if name != "beta"
+    }
+    one = one_intercept(data.groups)
+    posterior.attrs.update(
+        {"group": data.groups[0].name} if one else {"group_terms": told_terms(data.groups)},
+        group_prior=json.dumps(group_prior_to_dict(group_prior)),
+        effects_of=json.dumps(made),
+    )
+    return idata
+
+
+def _scaling(model: Any, spread: FloatArray, data: Coreset) -> FloatArray:
+    """Return about the covariance of what NUTS moves: that of beta; 1 of effects' coordinates; of others 1 / G.
+
+    A sd of G effects has a logarithm of sd 1 / sqrt(2 G) or more. Its diagonal where there are more than `MOST_DENSE`.
+    """
+    least = 1.0 / min(len(own) for own in data.groups)
+    sizes = {str(each.name): int(np.prod(value.shape)) for each, value in _points(model)}
+    blocks = [
+        spread @ spread.T if name == "beta" else np.eye(n) * (1.0 if name.endswith("_standardised") else least)
+        for name, n in sizes.items()
+    ]
+    if sum(sizes.values()) <= MOST_DENSE:
+        return np.asarray(linalg.block_diag(*blocks))
+    return np.concatenate([np.diagonal(block) for block in blocks])
+
+
+def _points(model: Any) -> list[tuple[Any, Any]]:
+    """Return the variables that NUTS moves, in its order, and their initial values, unconstrained."""
+    start = model.initial_point()
+    return [(model.values_to_rvs[value], start[value.name]) for value in model.continuous_value_vars]
+
+
+NUTS = PymcSampler(name="nuts", about="the No-U-Turn sampler through `pm.sample`", reports_itself=True, grouped=None)

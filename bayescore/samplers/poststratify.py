@@ -23,7 +23,7 @@ from bayescore.data.sources.groups import Grouper, values
 from bayescore.data.sources.tables import as_floats, as_table, check_numeric, feature_matrix, is_table
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.samplers.effects import in_pieces
-from bayescore.samplers.group_predict import has_groups
+from bayescore.samplers.group_predict import has_groups, told_groups
 from bayescore.samplers.inference_data import read_posterior
 from bayescore.types import FloatArray, Grouping, IntArray
 from bayescore.validation import DataError, check_integer, check_offset, check_positive, check_weights
@@ -86,7 +86,7 @@ def poststratify(
     design, link = core.design, check_likelihood(core.likelihood)
     if has_groups(posterior) and not design.groups:
         raise DataError(
-            f"idata has effects of the groups of {posterior.attrs['group']!r}, and core has no groups; give the one "
+            f"idata has effects of the groups of {told_groups(posterior)!r}, and core has no groups; give the one "
             "that it was drawn from"
         )
     if posterior.draws.shape[2] != len(design.names):

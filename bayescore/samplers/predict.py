@@ -5,7 +5,7 @@ and must not reach `az.loo`; `log_likelihood` here is unweighted.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -25,7 +25,7 @@ from bayescore.data.sources.sparse import finite_csr
 from bayescore.data.sources.tables import as_floats, as_table, check_numeric, feature_matrix, is_table
 from bayescore.models.elementary import exp_minus
 from bayescore.models.posterior import log_likelihood_tiles
-from bayescore.samplers.group_predict import check_no_groups, group_codes, group_probabilities, has_groups
+from bayescore.samplers.group_predict import check_no_groups, group_probabilities, has_groups
 from bayescore.samplers.inference_data import Posterior, read_posterior
 from bayescore.types import FloatArray, Likelihood, WeightedData
 from bayescore.validation import DataError, check_offset, check_positive
@@ -41,7 +41,7 @@ def predict_proba(
     X: Any,
     *,
     offset: ArrayLike | str | None = None,
-    groups: ArrayLike | str | None = None,
+    groups: ArrayLike | str | Mapping[str, Any] | None = None,
     ci_prob: float | None = None,
     var_name: str = "beta",
 ) -> pd.DataFrame:
@@ -62,9 +62,10 @@ def predict_proba(
     offset : array, shape (n,), or str, optional
         Offsets o of the rows, or their column in X, where the posterior's rows had some; by default the column of the
         name that theirs had.
-    groups : array, shape (n,), or str, optional
+    groups : array, shape (n,), str or dict, optional
         Group of each row, or their column in X, where the posterior's rows had groups; by default the column of the
-        name that theirs had. The probability of a group that it does not know is averaged over N(0, sigma^2).
+        name that theirs had; of several factors, or effects of columns, a dict of them by name. The probability of a
+        group that it does not know is averaged over N(0, sigma^2).
     ci_prob : float, optional
         Probability of the equal-tailed interval; without it there is none.
     var_name : str
@@ -113,9 +114,9 @@ def predict_proba(
 def _of_groups(idata: Any, posterior: Posterior, X: Any, offset: Any, groups: Any, ci_prob: float | None) -> FloatArray:
     """Return mean and interval of p of rows in groups."""
     rows = _design_rows(posterior, finite_csr(X, "X").toarray() if issparse(X) else X)
-    codes = group_codes(idata, posterior, X, len(rows), groups)
     own = offset_of(posterior, X, len(rows), offset)
-    return group_probabilities(idata, posterior, rows, own, codes, None if ci_prob is None else 0.5 * (1.0 - ci_prob))
+    tail = None if ci_prob is None else 0.5 * (1.0 - ci_prob)
+    return group_probabilities(idata, posterior, rows, own, X, groups, tail)
 
 
 def log_predictive(idata: Any, X: Any) -> FloatArray:

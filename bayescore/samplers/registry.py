@@ -9,7 +9,7 @@ from bayescore.samplers.mala import MALA
 from bayescore.samplers.method import Sampler
 from bayescore.samplers.nuts import NUTS
 from bayescore.samplers.polya_gamma import POLYA_GAMMA
-from bayescore.types import WeightedData
+from bayescore.types import WeightedData, one_intercept
 
 AUTO = "auto"
 MALA_COLUMNS = 200
@@ -20,9 +20,12 @@ SAMPLERS: dict[str, Sampler] = {sampler.name: sampler for sampler in (NUTS, MALA
 
 
 def by_default(data: WeightedData, likelihood: str, prior: Prior, options: Collection[str]) -> Sampler:
-    """Return the sampler of `AUTO`: MALA where it fits prior and options and columns are few, else NUTS."""
+    """Return the sampler of `AUTO`: MALA where it fits prior and options and columns are few, else NUTS.
+
+    With groups the collapsed sampler where one intercept varies, else NUTS.
+    """
     if data.group is not None:
-        return COLLAPSED
+        return COLLAPSED if one_intercept(getattr(data, "groups", ())) else NUTS
     suits = fits(MALA, likelihood, prior) and set(options) <= set(MALA.options)
     return MALA if suits and data.n_features <= MALA_COLUMNS else NUTS
 
@@ -39,7 +42,7 @@ def others(sampler: Sampler, likelihood: str, prior: Prior, *, general: bool = F
         repr(other.name)
         for other in reversed(SAMPLERS.values())
         if other != sampler
-        and other.grouped == sampler.grouped
+        and (other.grouped == sampler.grouped or (other.grouped is None and not sampler.grouped))
         and fits(other, likelihood, prior)
         and not (general and other.likelihoods)
     ]
@@ -61,20 +64,21 @@ def check_fit(sampler: Sampler, likelihood: str, prior: Prior) -> None:
 
 def check_rows(sampler: Sampler, data: WeightedData) -> None:
     """Raise ValueError if `sampler` would not know of the groups of rows, or needs some."""
-    if sampler.grouped == (data.group is not None):
+    if sampler.grouped in (None, data.group is not None):
         return
     if sampler.grouped:
         raise ValueError(f"sampler={sampler.name!r} is for rows with groups, and core has none; leave sampler out")
     raise ValueError(
-        f"core has groups, which sampler={sampler.name!r} knows nothing of: use sampler={COLLAPSED.name!r}, or "
-        "multilevel_model(core) in PyMC"
+        f"core has groups, which sampler={sampler.name!r} knows nothing of: use sampler={COLLAPSED.name!r} "
+        f"for (1 | g), or {NUTS.name!r}"
     )
 
 
 def described() -> str:
     """Return one line for each sampler: its name, what it is, and what it fits."""
     rule = f"{MALA.name} where it fits prior and options and there are at most {MALA_COLUMNS} columns"
-    lines = [f'* ``"{AUTO}"``: {rule}, else {NUTS.name}; {COLLAPSED.name} of rows with groups']
+    grouped = f"of rows with groups {COLLAPSED.name} for (1 | g), else {NUTS.name}"
+    lines = [f'* ``"{AUTO}"``: {rule}, else {NUTS.name}; {grouped}']
     for name, sampler in SAMPLERS.items():
         links = "any likelihood" if sampler.likelihoods is None else f"{', '.join(sampler.likelihoods)} likelihood"
         priors = "any prior" if sampler.priors == PRIORS else ", ".join(kind.__name__ for kind in sampler.priors)

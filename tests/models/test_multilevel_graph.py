@@ -2,7 +2,6 @@
 
 import numpy as np
 import pandas as pd
-import pymc as pm
 import pytest
 from scipy import stats
 
@@ -43,8 +42,8 @@ def test_the_density_is_the_models(core, group_prior):
 @pytest.mark.statistical
 def test_nuts_draws_what_sample_draws(core):
     """Means within 4.5 standard errors (33 figures: false alarms 2e-4); no ridge: half the draws are effective."""
-    with bc.multilevel_model(core):
-        nuts = pm.sample(500, tune=500, chains=2, cores=1, random_seed=1, progressbar=False)
+    nuts = bc.sample(core, sampler="nuts", draws=500, tune=500, chains=2, random_seed=1, progressbar=False)
+    assert nuts.posterior.attrs["group"] == "county"
     own = bc.sample(core, random_seed=2, progressbar=False)
     for name in ("beta", "u"):
         a, b = nuts.posterior[name].values, own.posterior[name].values
@@ -57,7 +56,7 @@ def test_nuts_draws_what_sample_draws(core):
 def test_rows_without_groups_are_refused(core):
     rows, _ = grouped(200, 5)
     flat = bc.full_data(rows.X, rows.y, progressbar=False)
-    with pytest.raises(DataError, match=r"\(1 \| g\), and core has none"):
+    with pytest.raises(DataError, match=r"as \(1 \| g\), and core has none"):
         bc.multilevel_model(flat)
     with pytest.raises(DataError, match="Horseshoe is not for models with groups"):
         bc.multilevel_model(core, prior=bc.Horseshoe())

@@ -106,7 +106,7 @@ def test_bad_input_is_refused(core, rows, monkeypatch):
         bc.sample(core, prior=bc.Horseshoe(), **TOLD)
     two = bc.full_data(frame(rows).assign(town=rows.index % 3), label="y", groups=["county", "town"], progressbar=False)
     with pytest.raises(DataError, match="one grouping factor whose intercept varies"):
-        bc.sample(two, **TOLD)
+        bc.sample(two, sampler="collapsed", **TOLD)
     monkeypatch.setattr("bayescore.samplers.collapsed.MAX_EFFECTS_BYTES", 1000)
     with pytest.raises(DataError, match="group effects take 1,280,000 bytes"):
         bc.sample(core, **TOLD)

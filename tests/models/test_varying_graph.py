@@ -1,0 +1,132 @@
+"""PyMC models of several factors and slopes that vary: the density is the model's; draws, certificate, predictions."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import bayescore as bc
+from bayescore.diagnostics.draws import ess
+from bayescore.models.likelihoods import check_likelihood
+from bayescore.validation import DataError
+from tests.coresets.celled import SLOPES, TWO, celled
+
+BOTH = f"{SLOPES} + (1 | b)"
+
+
+def built(terms, **shape):
+    frame = celled(**shape)
+    told = {"formula": f"y ~ w + x + z + {terms}", "method": "multilevel", "random_state": 0, "progressbar": False}
+    return frame, bc.build_coreset(frame, **told)
+
+
+@pytest.mark.parametrize("group_prior", [bc.HalfStudentT(3.0, 2.5), bc.HalfNormal(0.8)])
+def test_the_density_is_the_models(group_prior):
+    """Log densities at two points differ by as much as those of beta, sds, correlation and effects written down."""
+    _, core = built(BOTH, n_a=6, n_b=3, nested=True, median=15, slope=0.5)
+    model = bc.multilevel_model(core, prior=bc.Normal(0.0, 2.0), group_prior=group_prior)
+    names = ["u_a", "sigma_a", "rho_a", "u_b", "sigma_b"]
+    told = model.compile_fn(model.replace_rvs_by_values([model[name] for name in names]), inputs=model.value_vars)
+    prior = model.compile_logp(vars=[model["factor_a"], model["sigma_b"]])
+    rng, gaps = np.random.default_rng(0), []
+    for _ in range(2):
+        point = {
+            "beta": rng.normal(size=4),
+            "factor_a_cholesky-cov-packed__": 0.3 * rng.normal(size=3),
+            "u_a_standardised": rng.normal(size=(6, 2)),
+            "sigma_b_log__": 0.3 * rng.normal(),
+            "u_b_standardised": rng.normal(size=18),
+        }
+        point = {value.name: point[str(value.name)] for value in model.value_vars}
+        a, sigma_a, rho, b, sigma_b = told(point)
+        own = prior(point) + stats.norm.logpdf(point["beta"], 0.0, 2.0).sum()
+        covariance = np.diag(sigma_a) @ np.array([[1.0, rho[0]], [rho[0], 1.0]]) @ np.diag(sigma_a)
+        own += (
+            stats.multivariate_normal([0.0, 0.0], covariance).logpdf(a).sum() + stats.norm.logpdf(b, 0.0, sigma_b).sum()
+        )
+        z = point["u_a_standardised"]
+        moved = [told({**point, "u_a_standardised": z + step})[0] - a for step in np.eye(2)]  # du / dz: it is affine
+        own += np.log(np.abs(np.linalg.det(np.stack(moved, axis=2)))).sum()
+        own += np.log(told({**point, "u_b_standardised": point["u_b_standardised"] + 1.0})[3] - b).sum()
+        a, b = np.vstack([a, np.zeros(2)]), np.append(b, 0.0)
+        eta = core.X @ point["beta"] + core.offset
+        eta += (core.X[:, [0, 2]] * a[core.group[:, 0]]).sum(axis=1) + core.X[:, 0] * b[core.group[:, 1]]
+        own += core.weights @ check_likelihood("logistic").log_p(core.y * eta)
+        gaps.append(float(model.compile_logp()(point)) - own)
+    assert gaps[0] == pytest.approx(gaps[1], abs=1e-6)
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    frame, core = built(BOTH, n_a=12, n_b=2, nested=True, median=40, slope=0.5)
+    return frame, core, bc.sample(core, draws=200, tune=150, chains=2, random_seed=1, progressbar=False)
+
+
+@pytest.mark.statistical
+def test_draws_mix_and_are_certified(drawn):
+    frame, core, idata = drawn
+    posterior = idata["posterior"]
+    assert posterior.attrs["sampler"] == "nuts"
+    assert posterior["u_a"].dims == ("chain", "draw", "a", "a_effect")
+    assert posterior["u_b"].dims == ("chain", "draw", "b")
+    for name in ("beta", "u_a", "u_b"):
+        draws = posterior[name].values
+        assert ess(draws.reshape(*draws.shape[:2], -1), "bulk").min() > 100
+    certificate = bc.certify(idata, core, frame, label="y", progressbar=False)
+    assert certificate.log_ratio_sd < 0.3
+    assert certificate.level != "not certified"
+    assert len(certificate.effects) == 12 * 2 + 24
+    assert certificate.effects["mean_error_sd"].abs().max() < 0.1
+    assert set(certificate.idata["posterior"].data_vars) >= {"beta", "u_a", "u_b", "sigma_a", "rho_a", "sigma_b"}
+    changed = idata.copy()
+    changed["posterior"]["u_a"] = changed["posterior"]["u_a"] + 0.01
+    assert "changed after sampling" in bc.certify(changed, core, frame, label="y", progressbar=False).text
+
+
+@pytest.mark.statistical
+def test_a_coreset_of_other_rows_is_not_certified(drawn):
+    """The negative control: weights see that the rows have other effects."""
+    frame, core, idata = drawn
+    other = frame.assign(a=(frame.a + 1) % 12)
+    assert bc.certify(idata, core, other, label="y", progressbar=False).level == "not certified"
+
+
+def test_predictions_know_groups_and_average_over_new_ones(drawn):
+    frame, core, idata = drawn
+    people = frame.iloc[[0, 100, 500]]
+    found = bc.predict_proba(idata, people)["mean"].to_numpy()
+    posterior = idata["posterior"]
+    X = core.design.transform(people[["w", "x", "z"]].to_numpy())
+    beta, a, b = (posterior[name].values.reshape(400, *posterior[name].shape[2:]) for name in ("beta", "u_a", "u_b"))
+    codes = people.a.to_numpy(), people.b.to_numpy()
+    eta = beta @ X.T + np.einsum("sgq,gq->sg", a[:, codes[0]], X[:, [0, 2]]) + b[:, codes[1]]
+    np.testing.assert_allclose(found, check_likelihood("logistic").probability(eta).mean(axis=0), rtol=1e-10)
+    new = bc.predict_proba(idata, people, groups={"a": [99, 99, 99], "b": [999, 999, 999]})["mean"].to_numpy()
+    rng, sd = np.random.default_rng(0), posterior["sigma_a"].values.reshape(400, 2)
+    rho, sd_b = posterior["rho_a"].values.reshape(400, 1), posterior["sigma_b"].values.reshape(400, 1)
+    normals = rng.standard_normal((3, 400, 800))
+    first = sd[:, :1] * normals[0]
+    second = sd[:, 1:] * (rho * normals[0] + np.sqrt(1.0 - rho**2) * normals[1])
+    for n in range(3):
+        eta = (beta @ X[n])[:, None] + first + X[n, 2] * second + sd_b * normals[2]
+        assert new[n] == pytest.approx(check_likelihood("logistic").probability(eta).mean(), abs=2e-3)
+    with pytest.raises(DataError, match=r"groups is a list; give a dict .* 'a', 'b'"):
+        bc.predict_proba(idata, people, groups=[1, 2, 3])
+    with pytest.raises(DataError, match="X has no column 'b'"):
+        bc.predict_proba(idata, people.drop(columns="b"))
+    cells = pd.DataFrame({"w": 0.0, "x": [0.0, 1.0], "z": 0.0, "a": 0, "b": 0, "n": 1})
+    assert len(bc.poststratify(idata, core, cells, by="a", weights="n")) == 1
+
+
+def test_others_refuse_effects_that_they_do_not_know(drawn):
+    frame, core, idata = drawn
+    with pytest.raises(DataError, match=r"sampler='collapsed' is for one grouping factor .* leave sampler out"):
+        bc.sample(core, sampler="collapsed", progressbar=False)
+    with pytest.raises(ValueError, match="sampler='mala' knows nothing of"):
+        bc.sample(core, sampler="mala", progressbar=False)
+    with pytest.raises(DataError, match="has effects of the groups of"):
+        bc.log_likelihood(idata, bc.full_data(frame, label="y", design=core.design, progressbar=False))
+    with pytest.raises(DataError, match="Horseshoe is not for models with groups"):
+        bc.multilevel_model(core, prior=bc.Horseshoe())
+    _, crossed = built(TWO, n_a=6, n_b=6, median=30)
+    assert {"sigma_a", "u_a", "sigma_b", "u_b"} <= {each.name for each in bc.multilevel_model(crossed).unobserved_RVs}
