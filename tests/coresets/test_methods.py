@@ -82,14 +82,14 @@ def test_facts_are_params_without_what_is_none_and_with_those_within():
 
 def test_trees_reduce_by_every_method_that_is_fit_for_it():
     fit = {name for name, kind in SINGLE.items() if issubclass(kind, Reducing)}
-    assert set(merge_reduce.REDUCTIONS) == fit == {"sensitivity", "leverage", "calibrated"}
+    assert set(merge_reduce.REDUCTIONS) == fit == {"sensitivity", "leverage", "calibrated", "condensed"}
 
 
 def test_the_methods_that_fit_are_named():
     with pytest.raises(ValueError, match=r"likelihood only; likelihood='probit': use '.*'calibrated'") as caught:
         check_serves(bc.Sensitivity(), "probit", METHODS)
     assert "'sensitivity' or" not in str(caught.value)
-    with pytest.raises(ValueError, match=r"reduce='sensitivity' bounds .* use 'calibrated' or 'leverage'"):
+    with pytest.raises(ValueError, match=r"reduce='sensitivity' bounds .* use 'calibrated' or 'condensed' or 'leverage'"):
         build(method="merge_reduce", reduce="sensitivity", likelihood="probit")
     with pytest.raises(ValueError, match=r"the methods 'auto', 'uniform', 'online', 'aggregate', 'merge_reduce' fit"):
         build(iter([(X, Y)]), None, method="leverage")
