@@ -89,7 +89,7 @@ def test_the_methods_that_fit_are_named():
     with pytest.raises(ValueError, match=r"likelihood only; likelihood='probit': use '.*'calibrated'") as caught:
         check_serves(bc.Sensitivity(), "probit", METHODS)
     assert "'sensitivity' or" not in str(caught.value)
-    with pytest.raises(ValueError, match=r"reduce='sensitivity' bounds .* use 'calibrated' or 'condensed' or 'leverage'"):
+    with pytest.raises(ValueError, match=r"reduce='sensitivity' bounds .* 'calibrated' or 'condensed' or 'leverage'"):
         build(method="merge_reduce", reduce="sensitivity", likelihood="probit")
     with pytest.raises(ValueError, match=r"the methods 'auto', 'uniform', 'online', 'aggregate', 'merge_reduce' fit"):
         build(iter([(X, Y)]), None, method="leverage")
