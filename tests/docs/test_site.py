@@ -42,6 +42,7 @@ RESULTS = {
     "coresets.separation.separability.Separability",
     "diagnostics.certificate.Certificate",
     "diagnostics.evidence.Evidence",
+    "diagnostics.group_certificate.MultilevelCertificate",
     "diagnostics.results.Level",
 }
 
