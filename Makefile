@@ -29,7 +29,7 @@ unit: $(READY)
 	$(BIN)/pytest -n 2 --ignore tests/notebooks
 
 notebooks: $(READY)
-	$(BIN)/pytest tests/notebooks
+	$(BIN)/pytest -n 2 tests/notebooks
 
 # the site in docs/_build/html: pages and notebooks are run, without a network; what has not changed is not run again
 docs: $(READY)
