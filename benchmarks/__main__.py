@@ -12,6 +12,7 @@ from benchmarks import (
     cold_start,
     columns,
     condensed,
+    condensed_streams,
     data_frames,
     default_sampler,
     demo_table,
@@ -53,6 +54,7 @@ BENCHMARKS = {
     "calibrated": calibrated.main,
     "columns": columns.main,
     "condensed": condensed.main,
+    "condensed_streams": condensed_streams.main,
     "posteriors": posteriors.main,
     "priors": priors.main,
     "rivals": rivals.main,
@@ -88,6 +90,7 @@ if __name__ == "__main__":
     parser.add_argument("--rows", type=int, help="of benchmarks that can run on fewer")
     parser.add_argument("--rivals", help="comma-separated, of benchmarks that name them")
     parser.add_argument("--cap", type=float, help="seconds for each rival, of benchmarks that stop them")
+    parser.add_argument("--only", nargs="+", metavar="DATA", help="data sets, of benchmarks that keep the other rows")
     parser.add_argument("--workers", type=int, help="processes, of benchmarks that share their work out")
     asked = vars(parser.parse_args())
     names = asked.pop("names") or list(BENCHMARKS)

@@ -95,6 +95,11 @@ def digits_of(column: str, digits: int) -> Cell:
     return lambda row: short(row[column], digits)
 
 
+def known_of(column: str, *, percent: bool = False) -> Cell:
+    """Return the cell of a figure that rows measured earlier do not have."""
+    return lambda row: (100.0 * row.get(column, math.nan)) if percent else row.get(column, math.nan)
+
+
 def worst_of(column: str, *, percent: bool = False) -> Cell:
     """Return the cell of a median and, in brackets, the worst."""
     factor, unit = (100.0, "%") if percent else (1.0, "")
@@ -129,7 +134,7 @@ def render() -> str:
         keep_trailing_newline=True,
     )
     environment.filters["short"] = short
-    for known in (rows_of, measured, table, protocol, posteriors, percent_of, digits_of, worst_of):
+    for known in (rows_of, measured, table, protocol, posteriors, percent_of, digits_of, known_of, worst_of):
         environment.globals[known.__name__] = known
     return re.sub(r"\n{3,}", "\n\n", environment.get_template("RESULTS.md.j2").render())
 
