@@ -103,12 +103,11 @@ def mean_errors() -> pd.DataFrame:
     return pd.Series(found).unstack(0)
 
 
-def methods(axes: Any, ink: str) -> str:
+def methods(axes: Any, _: str) -> str:
     """Draw errors by method and size."""
     table = mean_errors()
     for method, colour, marker in (("uniform", ORANGE, "s"), ("sensitivity", BLUE, "^"), ("calibrated", GREEN, "o")):
         axes.plot(table.index, table[method], color=colour, marker=marker, label=method)
-    axes.axhline(0.05, color=ink, lw=0.8, ls=":")
     axes.set(xscale="log", yscale="log", xlabel="rows of the coreset", ylabel="largest error of a mean (sd)")
     axes.set_xticks(table.index, table.index.astype(str))
     axes.minorticks_off()
