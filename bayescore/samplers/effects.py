@@ -65,10 +65,8 @@ def odds_ratios(idata: Any, *, ci_prob: float = 0.94) -> pd.DataFrame:
     >>> X = rng.normal(size=(5000, 1))
     >>> core = bc.full_data(X, X[:, 0] + rng.logistic(size=5000) > 0, intercept=True, progressbar=False)
     >>> idata = bc.sample(core, sampler="mala", random_seed=1, progressbar=False)
-    >>> bc.odds_ratios(idata).round(1)
-            median  lower  upper
-    feature
-    x0         2.7    2.5    2.9
+    >>> bc.odds_ratios(idata)["median"].round(1).to_dict()
+    {'x0': 2.7}
     """
     posterior = read_posterior(idata, "idata", min_draws=1)
     if posterior.likelihood.name != "logistic":
