@@ -63,7 +63,7 @@ def varying_effects(core: Coreset, place: int, beta: Any, link: Likelihood, prio
         model.add_coord(f"{name}_effect", list(grouping.effects))
         model.add_coord(f"{name}_pair", [f"{a}, {b}" for a, b in combinations(grouping.effects, 2)])
         factor, corr, sds = pm.LKJCholeskyCov(
-            f"factor_{name}", n=q, eta=LKJ_ETA, sd_dist=one_sd(priors[1]), compute_corr=True, store_in_trace=False
+            f"cholesky_{name}", n=q, eta=LKJ_ETA, sd_dist=one_sd(priors[1]), compute_corr=True, store_in_trace=False
         )
         pm.Deterministic(f"sigma_{name}", sds, dims=f"{name}_effect")
         pm.Deterministic(f"rho_{name}", corr[np.triu_indices(q, 1)], dims=f"{name}_pair")

@@ -116,7 +116,7 @@ def _of_groups(request: Request) -> Any:
         )
     with _in_c(), multilevel_model(data, request.prior, group_prior, request.likelihood) as model:
         told = [str(each.name) for each in (*model.free_RVs, *model.deterministics)]
-        options.setdefault("var_names", [name for name in told if not name.endswith("_standardised")])
+        options.setdefault("var_names", [name for name in told if not _of_coordinates(name)])
         if not options.keys() & _OWN_START and options["nuts_sampler"] == "pymc":
             center, spread = start_of(data, request.prior, request.likelihood)
             noise = np.random.default_rng(request.streams[-1]).standard_normal((request.chains, len(center)))
@@ -144,6 +144,11 @@ def _of_groups(request: Request) -> Any:
         effects_of=json.dumps(made),
     )
     return idata
+
+
+def _of_coordinates(name: str) -> bool:
+    """Whether a variable is one that NUTS moves in the place of effects or their covariance."""
+    return name.endswith("_standardised") or name.startswith("cholesky_")
 
 
 def _scaling(model: Any, spread: FloatArray, data: Coreset) -> FloatArray:
