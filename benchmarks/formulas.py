@@ -5,7 +5,7 @@ indicators as int8, written for the purpose and deleted. `formulas`: seconds (be
 two passes, the check of the rows and a log-likelihood with its gradient and Hessian, of the design and of the coded
 columns; of the pass in which a formula learns, and of opening the file, for labels and levels, beside the check of the
 coded rows; and the ratio of the processor seconds.
-N is 2e6; ``python -m benchmarks.formulas 20000000`` takes another.
+N is 2e6; the published figures are of ``python -m benchmarks.formulas 20000000``, on a machine with other work to do.
 """
 
 import sys
