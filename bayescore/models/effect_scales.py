@@ -5,8 +5,7 @@ At the joint mode of beta and the factor's effects u_g, of q columns each, with 
 
 .. math:: r_g(\beta) \cdot u_g - \tfrac12 u_g' H_g u_g
 
-T_g makes both precisions diagonal, T' S^-1 T = I and T' H T = diag(kappa). Coordinates that are built on it are exact
-whatever it is; it need only be near.
+Coordinates that are built on these are exact whatever they are; they need only be near.
 """
 
 from dataclasses import dataclass
@@ -26,14 +25,13 @@ _EM_STEPS = 5  # a step
 
 @dataclass(frozen=True, eq=False)
 class EffectScales:
-    """beta at the mode, shape (p,), and L, L L' its covariance; T, (G, q, q), and kappa, (G, q).
+    """beta at the mode, shape (p,), and L, L L' its covariance; H, (G, q, q).
 
-    `pull`, shape (G, q), is T' r at the mode, `slope`, (G, q, p), what it loses for each unit of beta.
+    `pull`, shape (G, q), is r at the mode, `slope`, (G, q, p), what it loses for each unit of beta.
     """
 
     beta: FloatArray
     factor: FloatArray
-    basis: FloatArray
     information: FloatArray
     pull: FloatArray
     slope: FloatArray
@@ -87,9 +85,5 @@ def effect_scales(
         beta, u = beta + share * move, u + share * (there - u)
         if length < _NEAR:
             break
-    L = np.linalg.cholesky(covariance)
-    kappa, Q = np.linalg.eigh(L.T @ H[:-1] @ L)
-    T = L @ Q
-    pull = np.einsum("gqr,gq->gr", T, S[:-1] + np.einsum("gqr,gr->gq", H[:-1], before[:-1]))
-    slope = T.transpose(0, 2, 1) @ B[:-1]
-    return EffectScales(at, factor_of_inverse(precision), T, np.maximum(kappa, 0.0), pull, slope)
+    pull = S[:-1] + np.einsum("gqr,gr->gq", H[:-1], before[:-1])
+    return EffectScales(at, factor_of_inverse(precision), H[:-1], pull, B[:-1])

@@ -1,14 +1,13 @@
 r"""Effects of one of several grouping factors, or of several columns, in a PyMC model, in coordinates that NUTS likes.
 
 The effects of a level, u_g in R^q, are N(0, S), S = diag(sigma) R diag(sigma) with an LKJ prior of R. What NUTS moves
-is z_g: in the basis T_g in which prior and rows are diagonal where the rows have S (`effect_scales`), u_g = T_g y_g and
+is z_g: with S = F F', rows that say r_g(beta) . u - u' H_g u / 2 of u_g, and L L' = I + F' H_g F,
 
-.. math:: y = \frac{s^2 r(\beta) + s \sqrt{1 + s^2 \kappa} z}{1 + s^2 \kappa}, \qquad
-          s^2 = \operatorname{diag}(T_g^{-1} S T_g^{-\prime}),
+.. math:: u_g = F w_g, \qquad w_g = L^{-\prime} (L^{-1} F' r_g(\beta) + z_g).
 
-entry by entry, with r the pull of the rows on y and kappa their information. z is nearly N(0, I) a posteriori and
-hardly depends on beta and S: centred where rows say much, non-centred where the prior does (Papaspiliopoulos, Roberts
-and Skold 2007). Exact whatever r, kappa and T are, by the Jacobian.
+z is nearly N(0, I) a posteriori and hardly depends on beta and S: centred where rows say much, non-centred where the
+prior does, an sd near 0 among it (Papaspiliopoulos, Roberts and Skold 2007). Exact whatever r and H are, by the
+Jacobian, |F| / |L|.
 """
 
 from itertools import combinations
@@ -77,14 +76,21 @@ def varying_effects(core: Coreset, place: int, beta: Any, link: Likelihood, prio
 def _placed(z: Any, beta: Any, factor: Any, scales: EffectScales) -> tuple[Any, Any]:
     """Return effects, shape (G, q), and log N(u; 0, S) + log |du / dz| - log N(z; 0, I), of all, up to a constant."""
     G, q, p = scales.slope.shape
-    inverse = np.linalg.inv(scales.basis)
-    products = np.einsum("gki,gkj->gkij", inverse, inverse).reshape(G * q, q * q)
-    square = pt.dot(products, pt.dot(factor, factor.T).reshape((q * q,))).reshape((G, q))
+    both = (factor[:, None, :, None] * factor[None, :, None, :]).reshape((q * q, q * q))
+    A = np.eye(q) + pt.dot(scales.information.reshape(G, q * q), both).reshape((G, q, q))
     slope = np.ascontiguousarray(scales.slope.reshape(G * q, p))
-    pull = scales.pull - pt.dot(slope, beta - scales.beta).reshape((G, q))
-    told = 1.0 + square * scales.information
-    y = (square * pull + pt.sqrt(square * told) * z) / told
-    u = sum(y[:, k, None] * scales.basis[:, :, k] for k in range(q))
-    white = pt.linalg.solve_triangular(factor, u.T, lower=True)
-    log_jacobian = 0.5 * (pt.log(square) - pt.log(told)).sum() - G * pt.log(pt.diag(factor)).sum()
-    return u, log_jacobian + 0.5 * ((z**2).sum() - (white**2).sum())
+    pull = pt.dot(scales.pull - pt.dot(slope, beta - scales.beta).reshape((G, q)), factor)
+    L: dict[tuple[int, int], Any] = {}  # entries of all levels: q is small
+    for j in range(q):
+        L[j, j] = pt.sqrt(A[:, j, j] - sum(L[j, k] ** 2 for k in range(j)))
+        for i in range(j + 1, q):
+            L[i, j] = (A[:, i, j] - sum(L[i, k] * L[j, k] for k in range(j))) / L[j, j]
+    there: list[Any] = []
+    w: list[Any] = [None] * q
+    for i in range(q):
+        there.append((pull[:, i] - sum(L[i, k] * there[k] for k in range(i))) / L[i, i])
+    for i in reversed(range(q)):
+        w[i] = (there[i] + z[:, i] - sum(L[k, i] * w[k] for k in range(i + 1, q))) / L[i, i]
+    white = pt.stack(w, axis=1)
+    density = 0.5 * ((z**2).sum() - (white**2).sum()) - sum(pt.log(L[j, j]).sum() for j in range(q))
+    return pt.dot(white, factor.T), density

@@ -78,6 +78,18 @@ def normal_draws(core, at, n_chains=2, n_draws=500):
     )
 
 
+def test_an_sd_near_0_makes_no_ridge():
+    """Chains whose step fits elsewhere were stuck there: slopes in the coordinates were 1 / sd^2."""
+    _, core = built(BOTH, n_a=6, n_b=3, nested=True, median=15, slope=0.5)
+    model = bc.multilevel_model(core)
+    rng = np.random.default_rng(0)
+    point = model.initial_point() | {
+        "factor_a_cholesky-cov-packed__": np.array([-7.0, 0.5, 0.0]),  # an sd of 0.001, one of 1.1
+        "u_a_standardised": rng.normal(size=(6, 2)),
+    }
+    assert np.abs(model.compile_dlogp(vars=[model["u_a_standardised"]])(point)).max() < 30.0
+
+
 @pytest.fixture(scope="module")
 def drawn():
     """Return rows, their coreset, and draws about its posterior, in the place of those of NUTS, which take minutes."""
