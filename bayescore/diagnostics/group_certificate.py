@@ -85,8 +85,9 @@ class MultilevelCertificate(MultilevelCertificateData):
 
 def certify_groups(idata: Any, posterior: Posterior, core: Coreset, opened: Opened, max_draws: int) -> Any:
     """Return the `MultilevelCertificate` of draws from `sample` of a coreset with groups."""
-    joint = with_log_sigma(idata, posterior)
-    trouble = trouble_of(idata, posterior, core) or unfit(joint)
+    trouble = trouble_of(idata, posterior, core)
+    joint = posterior if trouble else with_log_sigma(idata, posterior)
+    trouble = trouble or unfit(joint)
     if not trouble:
         chosen = joint.positions(max_draws)
         check_bytes(len(chosen), len(core.groups[0]))
@@ -146,7 +147,8 @@ def trouble_of(idata: Any, posterior: Posterior, core: Coreset) -> str:
     if story["rows"] != core.rows_digest:
         return "The draws are of another coreset's posterior, or the coreset was changed; sample this one."
     told = {"beta": story["draws"], **json.loads(attrs["effects_of"])}
-    if any(draws_digest(idata["posterior"][name].values) != own for name, own in told.items()):
+    source = idata["posterior"]
+    if any(name not in source or draws_digest(source[name].values) != own for name, own in told.items()):
         return "The draws were changed after sampling; certify what sample returned."
     return ""
 

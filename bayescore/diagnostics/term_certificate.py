@@ -77,8 +77,9 @@ class _Terms(NamedTuple):
 
 def certify_terms(idata: Any, posterior: Posterior, core: Coreset, opened: Opened, max_draws: int) -> Any:
     """Return the `TermsCertificate` of draws from `sample` of a coreset with groups."""
-    joint, factor = _joint(idata, posterior, core.groups), ", ".join(own.name for own in core.groups)
-    if trouble := trouble_of(idata, posterior, core) or unfit(joint):
+    factor, trouble = ", ".join(own.name for own in core.groups), trouble_of(idata, posterior, core)
+    joint = posterior if trouble else _joint(idata, posterior, core.groups)
+    if trouble := trouble or unfit(joint):
         none = math.nan, math.nan, len(joint.flat), math.nan, math.nan
         return TermsCertificate(Level.NOT_CERTIFIED, trouble, *none, bare_table(joint), factor=factor)
     chosen = joint.positions(max_draws)

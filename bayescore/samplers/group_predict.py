@@ -133,16 +133,14 @@ def _factors(idata: Any, posterior: Posterior, rows: FloatArray, X: Any, given: 
         return np.asarray(values.reshape(-1, *values.shape[2:]), dtype=np.float64)
 
     if not has_terms(posterior):
-        codes = group_codes(str(posterior.attrs["group"]), source["group"].values.tolist(), X, n, given)
+        name = str(posterior.attrs["group"])
+        if isinstance(given, Mapping):
+            given = _by_name(given, [name]).get(name)
+        codes = group_codes(name, source["group"].values.tolist(), X, n, given)
         return [_Factor(codes, np.ones((n, 1)), flat("u")[..., None], flat("sigma")[:, None, None] ** 2)]
     design = posterior.design
     assert design is not None
-    names = [own.name for own in design.groups]
-    if given is not None and not (isinstance(given, Mapping) and set(given) <= set(names)):
-        raise DataError(
-            f"groups is a {type(given).__name__}; give a dict with the levels of the rows, or their column, by the "
-            f"names {', '.join(map(repr, names))}"
-        )
+    by_name = _by_name({} if given is None else given, [own.name for own in design.groups])
     found = []
     for own in design.groups:
         q, sd = len(own.effects), flat(f"sigma_{own.name}").reshape(-1, len(own.effects))
@@ -151,8 +149,18 @@ def _factors(idata: Any, posterior: Posterior, rows: FloatArray, X: Any, given: 
             i, j = np.triu_indices(q, 1)
             correlation[:, i, j] = correlation[:, j, i] = flat(f"rho_{own.name}")
         columns = [np.ones(n) if name == "1" else rows[:, design.names.index(name)] for name in own.effects]
-        codes = group_codes(own.name, list(own.levels), X, n, (given or {}).get(own.name))
+        codes = group_codes(own.name, list(own.levels), X, n, by_name.get(own.name))
         covariance = sd[:, :, None] * correlation * sd[:, None]
         effects = flat(f"u_{own.name}").reshape(len(sd), len(own), q)
         found.append(_Factor(codes, np.stack(columns, axis=1), effects, covariance))
     return found
+
+
+def _by_name(given: Any, names: list[str]) -> Mapping[str, Any]:
+    """Return groups= that are given by names of factors, once they are."""
+    known = f"give a dict with the levels of the rows, or their column, by the names {', '.join(map(repr, names))}"
+    if not isinstance(given, Mapping):
+        raise DataError(f"groups is a {type(given).__name__}; {known}")
+    if unknown := [name for name in given if name not in names]:
+        raise DataError(f"groups names {unknown[0]!r}, no grouping factor of the posterior; {known}")
+    return given

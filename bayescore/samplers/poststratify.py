@@ -25,7 +25,7 @@ from bayescore.models.likelihoods import check_likelihood
 from bayescore.samplers.effects import in_pieces
 from bayescore.samplers.group_predict import has_groups, told_groups
 from bayescore.samplers.inference_data import read_posterior
-from bayescore.types import FloatArray, Grouping, IntArray
+from bayescore.types import FloatArray, Grouping, IntArray, one_intercept, told_terms
 from bayescore.validation import DataError, check_integer, check_offset, check_positive, check_weights
 
 
@@ -84,10 +84,11 @@ def poststratify(
     posterior = read_posterior(idata, "idata", min_draws=1, var_name=var_name)
     tail = 0.5 * (1.0 - check_positive(ci_prob, "ci_prob", below=1.0))
     design, link = core.design, check_likelihood(core.likelihood)
-    if has_groups(posterior) and not design.groups:
+    own = design.groups[0].name if one_intercept(design.groups) else told_terms(design.groups)
+    if has_groups(posterior) and told_groups(posterior) != own:
         raise DataError(
-            f"idata has effects of the groups of {told_groups(posterior)!r}, and core has no groups; give the one "
-            "that it was drawn from"
+            f"idata has effects of the groups of {told_groups(posterior)!r}, and core has "
+            f"{repr(own) if own else 'no groups'}; give the one that it was drawn from"
         )
     if posterior.draws.shape[2] != len(design.names):
         raise DataError(

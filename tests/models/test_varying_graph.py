@@ -175,3 +175,26 @@ def test_others_refuse_effects_that_they_do_not_know(drawn):
         bc.multilevel_model(core, prior=bc.Horseshoe())
     _, crossed = built(TWO, n_a=6, n_b=6, median=30)
     assert {"sigma_a", "u_a", "sigma_b", "u_b"} <= {each.name for each in bc.multilevel_model(crossed).unobserved_RVs}
+
+
+@pytest.mark.statistical
+def test_draws_of_other_groups_are_refused(drawn):
+    """A poststratification by a coreset of fewer factors left out the effects of the others, in silence."""
+    frame, core, idata = drawn
+    told = {"method": "multilevel", "random_state": 0, "progressbar": False}
+    one = bc.build_coreset(frame, formula="y ~ w + x + z + (1 | a)", **told)
+    cells, rows = frame.iloc[:5].assign(n=1), {"label": "y", "progressbar": False}
+    with pytest.raises(DataError, match=r"effects of the groups of '\(1 \+ x \| a\), \(1 \| b\)', and core has 'a'"):
+        bc.poststratify(idata, one, cells, weights="n")
+    assert "another coreset" in bc.certify(idata, one, frame, **rows).text
+    few = bc.sample(one, draws=100, tune=100, chains=2, random_seed=1, progressbar=False)
+    with pytest.raises(DataError, match=r"effects of the groups of 'a', and core has '\(1 \+ x"):
+        bc.poststratify(few, core, cells, weights="n")
+    assert "another coreset" in bc.certify(few, core, frame, **rows).text
+    named = bc.predict_proba(few, cells, groups={"a": "a"})
+    pd.testing.assert_frame_equal(named, bc.predict_proba(few, cells))
+    with pytest.raises(DataError, match=r"groups names 'c', no grouping factor of the posterior; give a dict .* 'a'"):
+        bc.predict_proba(few, cells, groups={"c": "a"})
+    less = idata.copy()
+    less["posterior"] = less["posterior"].drop_vars("u_a")
+    assert "changed after sampling" in bc.certify(less, core, frame, **rows).text
