@@ -9,8 +9,9 @@ the weights see what all cells' pseudo-rows miss together: their log's sd grows 
 to 0.3 for 600 cells, and where it is too much the verdict says so. Verdicts are those of `group_certificate`, by the
 same limits; the effects' means and sds must be within `CLOSE` by the same weights.
 
-Not checked: Stein's identities, by which draws that are not of the coreset's posterior show; digests tell only whether
-somebody changed them since `sample`. There is no elpd.
+Not checked: Stein's identities, by which draws that are not of the coreset's posterior show (digests tell only whether
+somebody changed them since `sample`); whether chains agree on each effect, as they must on coefficients, log sds and
+correlations. There is no elpd.
 """
 
 import math
