@@ -380,7 +380,3 @@ def _main(argv: Sequence[str] | None) -> int:
             errors.print(f"bayescore: error: {text}")
             return 2
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -10,7 +10,7 @@ import os
 import platform
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -390,3 +390,15 @@ def signed_labels(labels: NDArray[Any], classes: tuple[Any, Any], start: int, na
             f"{name} is {labels[row]!r} in row {start + row}, neither {classes[0]!r} nor {classes[1]!r}", start + row
         )
     return np.asarray(2 * positive.view(np.int8) - 1, dtype=np.int8)  # five times as fast as np.where
+
+
+def shown_apart(one: Sequence[str], other: Sequence[str]) -> tuple[str, str]:
+    """Return names of two lists that are not the same, five of each with the first that differs among them."""
+    first = next((k for k, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    start = max(0, first - 4)
+
+    def shown(names: Sequence[str]) -> str:
+        head, tail = ("..., " if start else ""), (", ..." if len(names) > start + 5 else "")
+        return head + ", ".join(names[start : start + 5]) + tail
+
+    return shown(one), shown(other)

@@ -444,7 +444,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def shell(*argv: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "bayescore.cli", *argv], capture_output=True, text=True, timeout=120)
+    return subprocess.run([sys.executable, "-m", "bayescore", *argv], capture_output=True, text=True, timeout=120)
 
 
 def test_as_a_program(inputs: Path) -> None:

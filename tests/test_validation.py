@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bayescore import validation as v
-from bayescore.validation import DataError
+from bayescore.validation import DataError, shown_apart
 
 
 def test_choices():
@@ -247,3 +247,10 @@ def test_labels_beyond_64_bits_are_refused():
     for label in (2**63, -(2**63) - 1):
         with pytest.raises(DataError, match=r"y has the label -?\d+, beyond 64 bits with a sign; turn .* into text"):
             v.two_classes([0, label])
+
+
+def test_names_are_shown_where_they_differ():
+    names = ["a", "b", "c", "d", "e", "f", "g"]
+    assert shown_apart(names[:6], [*names[:5], "h"]) == ("..., b, c, d, e, f", "..., b, c, d, e, h")
+    assert shown_apart(["x", "y"], ["y", "x"]) == ("x, y", "y, x")
+    assert shown_apart(names, ["z", *names]) == ("a, b, c, d, e, ...", "z, a, b, c, d, ...")

@@ -23,7 +23,7 @@ from bayescore.data.formulas.design import formula_of, read_design
 from bayescore.data.sources import ArraySource
 from bayescore.data.sources.parquet import CORESET_KEY
 from bayescore.types import NO_GROUP, NO_ROW, Design, Grouping, IntArray, WeightedData, stack
-from bayescore.validation import DataError, json_object, signed_labels, whole_file
+from bayescore.validation import DataError, json_object, shown_apart, signed_labels, whole_file
 
 _INDEX_KEY = b"bayescore.index"
 _FORMAT = 2
@@ -470,9 +470,9 @@ def check_same_design(data: WeightedData, names: tuple[str, ...], design: Design
             "full_data(..., design=core.design), or with the same positive="
         )
     if data.feature_names != names:
+        own, drawn = shown_apart(data.feature_names, names)
         raise DataError(
-            f"{argument} has the features {', '.join(data.feature_names[:5])}, the posterior {', '.join(names[:5])}; "
-            "give the same columns in the same order"
+            f"{argument} has the features {own}, the posterior {drawn}; give the same columns in the same order"
         )
     if design is not None and data.design != design:
         raise DataError(

@@ -15,7 +15,7 @@ from bayescore.data.sources.factors import Levels, Selection, check_levels
 from bayescore.data.sources.groups import Grouper, check_groupings
 from bayescore.limits import MAX_LEVELS, MAX_LEVELS_NAMED
 from bayescore.types import Design, Source, WeightedData
-from bayescore.validation import Classes, DataError, check_alone, warn
+from bayescore.validation import Classes, DataError, check_alone, shown_apart, warn
 
 
 def open_designed(
@@ -140,10 +140,8 @@ def open_in(
         )
     names = opened.design.raw_names
     if names != design.raw_names:
-        raise DataError(
-            f"data has the features {', '.join(names[:5])}, {whose} {', '.join(design.raw_names[:5])}; give the same "
-            "columns in the same order"
-        )
+        own, known = shown_apart(names, design.raw_names)
+        raise DataError(f"data has the features {own}, {whose} {known}; give the same columns in the same order")
     if len(opened.design.groups) != len(factors):
         has = ", ".join(repr(grouping.name) for grouping in opened.design.groups) or "none"
         raise DataError(f"data has the groups {has}, {whose} {', '.join(map(repr, factors)) or 'none'}; give the same")

@@ -43,7 +43,7 @@ from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.prior_ratio import OfModel
 from bayescore.samplers.inference_data import Posterior, read_posterior
 from bayescore.types import Likelihood, WeightedData, one_intercept
-from bayescore.validation import DataError, check_integer
+from bayescore.validation import DataError, check_integer, shown_apart
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -143,10 +143,8 @@ def certify(
     posterior = read_posterior(idata, "idata")
     check_integer(max_draws, "max_draws", low=100)
     if posterior.features != core.feature_names:
-        raise DataError(
-            f"idata has the features {', '.join(posterior.features[:5])}, the coreset "
-            f"{', '.join(core.feature_names[:5])}; certify the posterior of this coreset"
-        )
+        drawn, own = shown_apart(posterior.features, core.feature_names)
+        raise DataError(f"idata has the features {drawn}, the coreset {own}; certify the posterior of this coreset")
     link = check_likelihood(posterior.attrs.get("likelihood", core.likelihood))
     beside = {"label": label, "weights": weights, "offset": offset, "trials": trials, "missing": missing}
     if groups is not None:

@@ -25,7 +25,7 @@ import numpy as np
 from bayescore.data.coreset import Coreset
 from bayescore.data.opened import Opened
 from bayescore.diagnostics.elpd import PassSums, pass_sums
-from bayescore.diagnostics.full_pass import check_weight
+from bayescore.diagnostics.full_pass import check_finite, check_weight
 from bayescore.diagnostics.full_weights import FullWeights, full_weights
 from bayescore.diagnostics.leave_out import Density
 from bayescore.limits import MAX_LOG_RATIO_SD
@@ -123,7 +123,7 @@ class Correction:
                 density = _stand_in(self.draws[at], self.prior.gradient(at, self.draws[at]), guess, here.gradient)
                 start, own = guess, here.precision + density(guess).precision
             full = find_mode(
-                lambda beta: full_terms(beta, self.opened, self.link, density(beta)),
+                lambda beta: self._full_terms(beta, density(beta)),
                 start,
                 tolerance=NEAR,
                 max_steps=MAX_STEPS,
@@ -132,6 +132,11 @@ class Correction:
             return Transport.between(start, own, end, full.terms.precision)
         except (NoModeError, DataError):  # no mode, or none with a scale
             return None
+
+    def _full_terms(self, beta: FloatArray, own: Terms) -> Terms:
+        terms = full_terms(beta, self.opened, self.link, own)
+        check_finite(self.opened, terms.precision)
+        return terms
 
     def density(self, transport: Transport | None) -> Density | None:
         """Return the log density of moved draws, up to a constant; None where the prior has none in closed form."""
@@ -152,7 +157,7 @@ class Correction:
         Raises
         ------
         DataError
-            If the data weigh something else than what the coreset stands for.
+            If an entry of the data is not finite, or they weigh something else than what the coreset stands for.
         """
         draws, link = self.draws[at], self.link
         moved = draws if transport is None else transport(draws)
@@ -160,6 +165,7 @@ class Correction:
             add,
             self.opened.map(lambda start, block: pass_sums(moved, start, block, link), "certifying", canonical=True),
         )
+        check_finite(self.opened, sums.log_likelihood)
         check_weight(self.core, sums.weight)
         full, own = sums.log_likelihood, log_likelihoods(draws, self.core, link)
         ratio, there = full - own, own

@@ -32,7 +32,7 @@ from scipy.special import logsumexp
 
 from bayescore.compat import psislw
 from bayescore.data.coreset import Coreset, check_flat, feature_names, own_likelihood
-from bayescore.diagnostics.full_pass import check_weight, full_rows
+from bayescore.diagnostics.full_pass import check_finite, check_weight, full_rows
 from bayescore.diagnostics.proposal import propose
 from bayescore.diagnostics.wording import number, with_error
 from bayescore.limits import EQUAL, MAX_K, MIN_ESS_EVIDENCE
@@ -222,6 +222,7 @@ def log_evidence(
     ):
         full += part
         weight += own_weight
+    check_finite(opened, full)
     check_weight(core, weight)  # type: ignore[arg-type]
     full_value, full_se, full_k, full_ess, full_u = _estimate(full + log_base)
     if full_k > MAX_K or full_ess < MIN_ESS_EVIDENCE:

@@ -3,10 +3,13 @@
 import math
 from typing import Any
 
+import numpy as np
+
 from bayescore.data.coreset import Coreset
 from bayescore.data.designed import open_in
 from bayescore.data.opened import Opened
 from bayescore.data.sources import Roles
+from bayescore.types import FloatArray
 from bayescore.validation import DataError
 
 
@@ -29,6 +32,18 @@ def full_rows(core: Coreset, data: Any, y: Any, *, progress: bool, **beside: Any
             )
         return Opened(data.as_source(), core.design, progress=progress)
     return open_in(core.design, data, y, progress=progress, whose="the coreset was built from", **beside)
+
+
+def check_finite(opened: Opened, sums: FloatArray | float) -> None:
+    """Check the rows where sums over them are not finite; elsewhere a pass that looks at each entry is saved.
+
+    Raises
+    ------
+    DataError
+        If an entry is NaN, infinite or too large; the message names its column and counts the rows.
+    """
+    if not np.isfinite(sums).all():
+        _ = opened.scan
 
 
 def check_weight(core: Coreset, weight: float) -> None:

@@ -86,7 +86,7 @@ class MultilevelCertificate(MultilevelCertificateData):
 def certify_groups(idata: Any, posterior: Posterior, core: Coreset, opened: Opened, max_draws: int) -> Any:
     """Return the `MultilevelCertificate` of draws from `sample` of a coreset with groups."""
     trouble = trouble_of(idata, posterior, core)
-    joint = posterior if trouble else with_log_sigma(idata, posterior)
+    joint = with_log_sigma(idata, posterior) if "sigma" in idata["posterior"] else posterior
     trouble = trouble or unfit(joint)
     if not trouble:
         chosen = joint.positions(max_draws)

@@ -12,7 +12,7 @@ from scipy import special
 
 from bayescore.data.coreset import Coreset
 from bayescore.data.opened import Opened
-from bayescore.diagnostics.full_pass import check_weight
+from bayescore.diagnostics.full_pass import check_finite, check_weight
 from bayescore.diagnostics.full_weights import FullWeights, full_weights
 from bayescore.models.collapsed import nodes_at
 from bayescore.models.collapsed_target import CollapsedTarget
@@ -127,6 +127,7 @@ def weigh(theta: FloatArray, core: Coreset, opened: Opened, target: CollapsedTar
         part[:, -1] += LOG_WEIGHTS
         full.fill(cut, part, center[cut], scale[cut])
     ratio = full.log_p.sum(axis=1) - own.log_p.sum(axis=1)
+    check_finite(opened, ratio)
     return Weighed(full_weights(ratio), terms, center, scale, full, own, weight[:-1])
 
 

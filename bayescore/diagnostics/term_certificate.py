@@ -32,7 +32,7 @@ from bayescore.diagnostics.corrected import systematic
 from bayescore.diagnostics.family import risk
 from bayescore.diagnostics.figures import Run, families
 from bayescore.diagnostics.figures import target as figures
-from bayescore.diagnostics.full_pass import check_weight
+from bayescore.diagnostics.full_pass import check_finite, check_weight
 from bayescore.diagnostics.full_weights import full_weights
 from bayescore.diagnostics.group_certificate import trouble_of, verdict
 from bayescore.diagnostics.health import unfit
@@ -90,6 +90,7 @@ def certify_terms(idata: Any, posterior: Posterior, core: Coreset, opened: Opene
     total, weight = np.zeros(len(chosen)), 0.0
     for own, part in opened.map(work, "certifying", canonical=True):
         total, weight = total + own, weight + part
+    check_finite(opened, total)
     check_weight(core, weight)
     weights = full_weights(total - work(0, core)[0])
     w, run = weights.weights, Run(joint.draws)

@@ -16,7 +16,6 @@ from scipy import linalg
 from bayescore.data.coreset import Coreset
 from bayescore.models.group_priors import check_group_prior, group_prior_to_dict
 from bayescore.models.priors import is_smooth
-from bayescore.samplers.inference_data import draws_digest
 from bayescore.samplers.method import Request, Sampler
 from bayescore.types import FloatArray, one_intercept, told_terms
 
@@ -107,6 +106,7 @@ def _of_groups(request: Request) -> Any:
 
     from bayescore.compat import with_pymc_names
     from bayescore.models.multilevel_graph import multilevel_model, start_of
+    from bayescore.samplers.inference_data import draws_digest  # imports ArviZ
 
     options = {"target_accept": GROUP_ACCEPTANCE, "nuts_sampler": "pymc", **request.options}
     data, group_prior = request.data, check_group_prior(options.pop("group_prior", None))

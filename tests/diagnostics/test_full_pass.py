@@ -55,3 +55,30 @@ def test_labels_of_a_coreset_count_too(core):
     other = dataclasses.replace(bc.full_data(X, Y, **OPTIONS), classes=("a", "b"))
     with pytest.raises(DataError, match="data has the labels"):
         full_rows(core, other, None, **BESIDE)
+
+
+@pytest.mark.parametrize("prior", [bc.Normal(0, 4), bc.Laplace(0, 1)], ids=["moved", "as they are"])
+def test_missing_entries_of_the_full_data_are_told_with_their_column(prior):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(2000, 3))
+    y = X[:, 0] + rng.logistic(size=2000) > 0
+    core = bc.build_coreset(X, y, method="calibrated", size=100, random_state=0, progressbar=False)
+    idata = bc.sample(core, prior=prior, random_seed=0, progressbar=False)
+    X[17, 1] = np.nan
+    told = r"column 'x1' is nan in row 17; .* Missing in all: 1 of 2,000 rows"
+    with pytest.raises(DataError, match=told):
+        bc.certify(idata, core, X, y, progressbar=False)
+    with pytest.raises(DataError, match=told):
+        bc.log_evidence(core, X, y, progressbar=False)
+
+
+def test_missing_entries_of_rows_in_groups_are_told_with_their_column():
+    rng = np.random.default_rng(2)
+    X, g = rng.normal(size=(2000, 2)), rng.integers(20, size=2000)
+    y = X[:, 0] + rng.logistic(size=2000) > 0
+    options = {"groups": g, "progressbar": False}
+    core = bc.build_coreset(X, y, intercept=True, random_state=0, **options)
+    idata = bc.sample(core, random_seed=0, progressbar=False)
+    X[17, 1] = np.nan
+    with pytest.raises(DataError, match=r"column 'x1' is nan in row 17"):
+        bc.certify(idata, core, X, y, **options)

@@ -38,6 +38,7 @@ from bayescore.validation import (
     check_unmasked,
     check_weights,
     native,
+    shown_apart,
     signed_labels,
     sorted_labels,
     two_classes,
@@ -191,9 +192,9 @@ class Intake:
                 f"{where} has {len(names)} columns, the blocks before it {len(self.names)}; give the same columns in "
                 "every block, or begin anew"
             )
+        own, before = shown_apart(names, self.names)
         raise DataError(
-            f"{where} has the columns {', '.join(names[:5])}, the blocks before it {', '.join(self.names[:5])}; give "
-            "the same columns in the same order"
+            f"{where} has the columns {own}, the blocks before it {before}; give the same columns in the same order"
         )
 
     def _signs(self, y: Any, n_rows: int, name: str) -> tuple[LabelArray, tuple[Any, ...], Any]:

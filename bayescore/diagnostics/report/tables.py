@@ -14,7 +14,7 @@ from bayescore.limits import MAX_K
 from bayescore.samplers.inference_data import Posterior
 from bayescore.samplers.prior_summary import described
 from bayescore.types import Design
-from bayescore.validation import DataError
+from bayescore.validation import DataError, shown_apart
 
 _NAMED = 8  # names in a cell
 
@@ -63,10 +63,8 @@ def check_certificate(certificate: object, features: tuple[str, ...], name: str)
     if not isinstance(certificate, CertificateData):
         raise TypeError(f"{name} is of type {type(certificate).__name__}; give what bayescore.certify returned")
     if set(certificate.coordinates.index) != set(features):
-        raise DataError(
-            f"{name} has the features {', '.join(certificate.coordinates.index[:5])}, the posterior "
-            f"{', '.join(features[:5])}; give the certificate of this posterior"
-        )
+        own, drawn = shown_apart(list(certificate.coordinates.index), features)
+        raise DataError(f"{name} has the features {own}, the posterior {drawn}; give the certificate of this posterior")
 
 
 def figures(certificate: CertificateData) -> list[tuple[str, str]]:
