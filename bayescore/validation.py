@@ -255,7 +255,7 @@ def check_finite(block: NDArray[Any], names: tuple[str, ...], start: int, where:
     row, column = (int(i) for i in np.argwhere(~np.isfinite(block))[0])
     raise RowError(
         f"{where}: column {names[column]!r} is {block[row, column]} in row {start + row}; "
-        "drop such rows or impute them before building",
+        "drop such rows or impute them",
         start + row,
     )
 

@@ -182,7 +182,8 @@ class _Compiled:
             for place, name in self.used:
                 if not np.isfinite(raw[:, place]).all():
                     raise DataError(
-                        f"column {name!r} is missing or infinite in some row; drop such rows or impute them"
+                        f"column {name!r} is missing or infinite in some row; drop such rows (missing='drop' leaves "
+                        "out those that miss something) or impute them"
                     )
         X, _ = materialised(self.materials.of(raw), self.spec, self.formula)
         return X if self.lead == 0 else np.ascontiguousarray(X[:, self.lead :])
