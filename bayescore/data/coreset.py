@@ -216,8 +216,8 @@ class Coreset(WeightedData):
         Notes
         -----
         Other programs find the columns of `to_frame`. R's ``glm`` needs ``start = numeric(D)``: from its own start it
-        may end at coefficients of 1e15 where weights are large, and say it has converged. README has the calls of
-        ``glm``, ``rstanarm`` and ``brms``.
+        may end at coefficients of 1e15 where weights are large, and say it has converged. The page
+        :doc:`/how-to/hand-over-to-r` has the calls of ``glm``, ``rstanarm`` and ``brms``.
         """
         table = pa.Table.from_pandas(self.to_frame(), preserve_index=False)
         metadata = {

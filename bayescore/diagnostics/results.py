@@ -67,7 +67,7 @@ class CertificateData:
     n_draws : int
         Draws used.
     epsilon : float
-        Largest |L - L~| / |L| over those draws: the epsilon that the coreset realises there. NaN of
+        Largest ``|L - L~| / |L|`` over those draws: the epsilon that the coreset realises there. NaN of
         pseudo-rows, whose log-likelihood is that of their rows only up to a constant.
     log_ratio_sd : float
         Standard deviation of the log weights: what the affine map leaves of the difference between the two posteriors.
