@@ -43,6 +43,7 @@ RESULTS = {
     "diagnostics.certificate.Certificate",
     "diagnostics.evidence.Evidence",
     "diagnostics.group_certificate.MultilevelCertificate",
+    "diagnostics.results.CertificateData",
     "diagnostics.results.Level",
 }
 
