@@ -21,7 +21,7 @@ from bayescore.types import FloatArray, IntArray, Likelihood
 MAX_PASSES = 25
 NEAR = 0.05  # sds of a coefficient, or relatively of an effect's sd, of the last step
 _EM_STEPS = 30  # a pass
-_CLOSE = 1e-3  # relative change of S at which EM steps end
+_STILL = 1e-3  # relative change of S at which EM steps end
 _LEAST_SD = 0.5  # of an effect
 _FIRST_SD = 0.5
 
@@ -48,7 +48,7 @@ def step(sums: CellSums, at: Density, prior: Prior) -> Density:
         wide = there.slope @ there.factor
         square = there.mean.T @ there.mean + there.variance.sum(axis=0) + np.einsum("cqp,crp->qr", wide, wide)
         before, covariance = covariance, (square + _LEAST_SD**2 * np.eye(len(square))) / len(there.mean)
-        if np.abs(covariance - before).max() < _CLOSE * np.abs(covariance).max():
+        if np.abs(covariance - before).max() < _STILL * np.abs(covariance).max():
             break
     return _solved(sums, at, own, covariance)
 
