@@ -40,7 +40,7 @@ from bayescore.diagnostics.results import Level, MultilevelCertificateData
 from bayescore.diagnostics.tails import tail_k
 from bayescore.limits import RISK
 from bayescore.models.likelihoods import check_likelihood
-from bayescore.samplers.inference_data import Posterior
+from bayescore.samplers.inference_data import Posterior, flat_draws
 from bayescore.types import NO_GROUP, FloatArray, Grouping, IntArray, Likelihood, WeightedData
 from bayescore.validation import DataError
 
@@ -126,20 +126,15 @@ def certify_terms(idata: Any, posterior: Posterior, core: Coreset, opened: Opene
     )
 
 
-def _flat(idata: Any, name: str) -> FloatArray:
-    values = idata["posterior"][name].transpose("chain", "draw", ...).values
-    return np.asarray(values.reshape(-1, *values.shape[2:]), dtype=np.float64)
-
-
 def _joint(idata: Any, posterior: Posterior, groups: tuple[Grouping, ...]) -> Posterior:
     """Return draws of beta, the log sds, and of correlations Fisher's z."""
     parts, names = [posterior.flat], list(posterior.features)
     for own in groups:
-        sd = _flat(idata, f"sigma_{own.name}").reshape(-1, len(own.effects))
+        sd = flat_draws(idata, f"sigma_{own.name}").reshape(-1, len(own.effects))
         parts.append(np.log(sd))
         names += [f"log sigma_{own.name}" + (f"[{effect}]" if len(own.effects) > 1 else "") for effect in own.effects]
         if len(own.effects) > 1:
-            rho = _flat(idata, f"rho_{own.name}")
+            rho = flat_draws(idata, f"rho_{own.name}")
             parts.append(np.arctanh(np.clip(rho, -1.0 + 1e-12, 1.0 - 1e-12)))
             names += [f"z of rho_{own.name}[{k}]" for k in range(rho.shape[1])]
     draws = np.concatenate(parts, axis=1).reshape(*posterior.draws.shape[:2], -1)
@@ -148,7 +143,7 @@ def _joint(idata: Any, posterior: Posterior, groups: tuple[Grouping, ...]) -> Po
 
 
 def _terms(idata: Any, own: Grouping, core: Coreset, chosen: IntArray) -> _Terms:
-    u = _flat(idata, f"u_{own.name}").reshape(-1, len(own), len(own.effects))[chosen]
+    u = flat_draws(idata, f"u_{own.name}").reshape(-1, len(own), len(own.effects))[chosen]
     constant = -1 if core.design.constant is None else core.design.constant
     columns = tuple(constant if effect == "1" else core.feature_names.index(effect) for effect in own.effects)
     return _Terms(columns, np.concatenate([u, np.zeros((len(u), 1, u.shape[2]))], axis=1))  # the last: of no group
@@ -202,7 +197,7 @@ def _corrected(idata: Any, posterior: Posterior, kept: IntArray, ess: float) -> 
     source, n_chains = idata["posterior"], len(posterior.draws)
     values, dims = {}, {}
     for name in map(str, source.data_vars):
-        draws = _flat(idata, name)[kept]
+        draws = flat_draws(idata, name)[kept]
         values[name] = draws.reshape(n_chains, -1, *draws.shape[1:])
         dims[name] = [str(dim) for dim in source[name].dims if dim not in ("chain", "draw")]
     coords = {str(name): list(own.values) for name, own in source.coords.items() if name not in ("chain", "draw")}

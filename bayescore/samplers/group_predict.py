@@ -10,6 +10,7 @@ b is the sum of the effects that are not known, of variance z' S z each.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ import pandas as pd
 from bayescore.data.sources.groups import Grouper
 from bayescore.data.sources.tables import as_table, is_table
 from bayescore.models.quadrature import normal_nodes
-from bayescore.samplers.inference_data import Posterior
+from bayescore.samplers.inference_data import Posterior, flat_draws
 from bayescore.types import NO_GROUP, FloatArray, Grouping, IntArray, Likelihood
 from bayescore.validation import DataError
 
@@ -126,17 +127,13 @@ class _Factor:
 
 
 def _factors(idata: Any, posterior: Posterior, rows: FloatArray, X: Any, given: Any) -> list[_Factor]:
-    source, n = idata["posterior"], len(rows)
-
-    def flat(name: str) -> FloatArray:
-        values = source[name].transpose("chain", "draw", ...).values
-        return np.asarray(values.reshape(-1, *values.shape[2:]), dtype=np.float64)
-
+    n = len(rows)
+    flat = partial(flat_draws, idata)
     if not has_terms(posterior):
         name = str(posterior.attrs["group"])
         if isinstance(given, Mapping):
             given = _by_name(given, [name]).get(name)
-        codes = group_codes(name, source["group"].values.tolist(), X, n, given)
+        codes = group_codes(name, idata["posterior"]["group"].values.tolist(), X, n, given)
         return [_Factor(codes, np.ones((n, 1)), flat("u")[..., None], flat("sigma")[:, None, None] ** 2)]
     design = posterior.design
     assert design is not None

@@ -182,6 +182,12 @@ def coefficients(idata: Any, name: str, var_name: str = "beta") -> tuple[FloatAr
     return draws, tuple(str(value) for value in (beta[dim].values if dim in beta.coords else range(draws.shape[2])))
 
 
+def flat_draws(idata: Any, name: str) -> FloatArray:
+    """Return the draws of a variable, those of all chains below each other, shape (S, ...)."""
+    values = idata["posterior"][name].transpose("chain", "draw", ...).values
+    return np.asarray(values.reshape(-1, *values.shape[2:]), dtype=np.float64)
+
+
 def read_posterior(idata: Any, name: str, *, min_draws: int = MIN_DRAWS, var_name: str = "beta") -> Posterior:
     """Read the posterior of the coefficients, the vector `var_name`, out of InferenceData.
 
