@@ -69,7 +69,6 @@ class PymcSampler(Sampler):
         """
         import pymc as pm
 
-        from bayescore.compat import with_pymc_names
         from bayescore.models.graph import regression_model
 
         if request.data.group is not None:
@@ -85,16 +84,26 @@ class PymcSampler(Sampler):
                 tuning = {name: options.pop(name) for name in _OF_THE_STEP if name in options}
                 options["step"] = pm.NUTS(scaling=spread @ spread.T, is_cov=True, **tuning)
                 options["initvals"] = [{"beta": start} for start in starts]
-            idata = pm.sample(
-                draws=request.draws,
-                tune=request.tune,
-                chains=request.chains,
-                cores=request.cores,
-                random_seed=request.seed,
-                progressbar=request.progressbar,
-                **options,
-            )
-        return with_pymc_names(idata)
+            return _sampled(request, options)
+
+
+def _sampled(request: Request, options: dict[str, Any]) -> Any:
+    """Return draws of the model of the `with` block, statistics under PyMC's names."""
+    import pymc as pm
+
+    from bayescore.compat import with_pymc_names
+
+    return with_pymc_names(
+        pm.sample(
+            draws=request.draws,
+            tune=request.tune,
+            chains=request.chains,
+            cores=request.cores,
+            random_seed=request.seed,
+            progressbar=request.progressbar,
+            **options,
+        )
+    )
 
 
 def _of_groups(request: Request) -> Any:
@@ -104,7 +113,6 @@ def _of_groups(request: Request) -> Any:
     """
     import pymc as pm
 
-    from bayescore.compat import with_pymc_names
     from bayescore.models.multilevel_graph import multilevel_model, start_of
     from bayescore.samplers.inference_data import draws_digest  # imports ArviZ
 
@@ -123,16 +131,7 @@ def _of_groups(request: Request) -> Any:
             options["initvals"] = [{"beta": start} for start in center + noise @ spread.T]
             tuning = {name: options.pop(name) for name in _OF_THE_STEP if name in options}
             options["step"] = pm.NUTS(scaling=_scaling(model, spread, data), is_cov=True, **tuning)
-        idata = pm.sample(
-            draws=request.draws,
-            tune=request.tune,
-            chains=request.chains,
-            cores=request.cores,
-            random_seed=request.seed,
-            progressbar=request.progressbar,
-            **options,
-        )
-    idata = with_pymc_names(idata)
+        idata = _sampled(request, options)
     posterior = idata["posterior"]
     made = {
         name: draws_digest(posterior[name].values) for name in sorted(map(str, posterior.data_vars)) if name != "beta"
