@@ -30,16 +30,21 @@ LKJ_ETA = 2.0
 
 def one_sd(prior: GroupPrior) -> Any:
     """Return the distribution of an sd of effects."""
-    if isinstance(prior, HalfNormal):
-        return pm.HalfNormal.dist(sigma=prior.sigma)
-    return pm.HalfStudentT.dist(nu=prior.nu, sigma=prior.sigma)
+    kind, parameters = _half(prior)
+    return kind.dist(**parameters)
 
 
 def group_sd(name: str, prior: GroupPrior) -> Any:
     """Add the sd of effects to the model of the `with` block."""
+    kind, parameters = _half(prior)
+    return kind(name, **parameters)
+
+
+def _half(prior: GroupPrior) -> tuple[Any, dict[str, float]]:
+    """Return PyMC's class of a prior, and its parameters."""
     if isinstance(prior, HalfNormal):
-        return pm.HalfNormal(name, sigma=prior.sigma)
-    return pm.HalfStudentT(name, nu=prior.nu, sigma=prior.sigma)
+        return pm.HalfNormal, {"sigma": prior.sigma}
+    return pm.HalfStudentT, {"nu": prior.nu, "sigma": prior.sigma}
 
 
 def scales_of(core: Coreset, place: int, link: Likelihood, prior: Prior) -> EffectScales:
