@@ -31,7 +31,7 @@ from bayescore.coresets.cells.condense import CellFacts, condense
 from bayescore.coresets.method import Built, Facts, Method
 from bayescore.coresets.pseudo_rows import PseudoRows, for_effects, log_p_of, several
 from bayescore.coresets.tried_out import WEAK, check_one_mode
-from bayescore.coresets.within_groups import Directions, directions_of
+from bayescore.coresets.within_groups import Directions, directions_of, rows_of_groups
 from bayescore.data.opened import Opened
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.models.gaussian import factor_of_inverse
@@ -148,7 +148,7 @@ class Multilevel(Method):
         merged = np.append(groups.merged, True)
         factor = factor_of_inverse(point.terms.precision)[:-1, :-1]
         within = directions_of(opened, point, likelihood, merged.astype(float), factor)
-        kept = _rows_of(opened, ~merged)
+        kept = rows_of_groups(opened, ~merged, "rows of small groups")
         fixed = [groups.rows(point)] if kept is None else [groups.rows(point), kept]
         rows, error = _mended(fixed, within, point, likelihood, priors, n_groups)
         if not error <= FAR:
@@ -270,22 +270,6 @@ def _condensed(point: MarginalPoint, link: Likelihood, small: int) -> _Groups:
             shape[g] = miss
             mixed.append(np.column_stack([np.full(len(several_rows), g), several_rows]))
     return _Groups(rows, np.concatenate(mixed), ~few & (shape < SHAPE), few, shape)
-
-
-def _rows_of(opened: Opened, kept: np.ndarray) -> WeightedData | None:
-    """Return the rows of the groups `kept`, shape (G + 1,), in order, with offsets; one pass. None if none."""
-    if not kept.any():
-        return None
-
-    def of_block(_: int, block: WeightedData) -> WeightedData:
-        assert block.group is not None
-        return block.take(kept[block.group[:, 0]])
-
-    parts = [part for part in opened.map(of_block, "rows of small groups", here=True) if len(part)]
-    if not parts:
-        return None
-    rows = stack(parts)
-    return replace(rows, offset=np.zeros(len(rows)) if rows.offset is None else rows.offset)
 
 
 def _mended(

@@ -18,7 +18,7 @@ from bayescore.data.opened import Opened
 from bayescore.models.group_terms import add_within
 from bayescore.models.marginal import MarginalPoint, Nodes, local_codes
 from bayescore.models.quadrature import NODES
-from bayescore.types import NO_GROUP, NO_ROW, FloatArray, Likelihood, WeightedData
+from bayescore.types import NO_GROUP, NO_ROW, FloatArray, Likelihood, WeightedData, stack
 from bayescore.validation import DataError
 
 _NOTHING = 1e-9  # curvature of a direction, relative to the posterior's, in which rows do not differ within groups
@@ -146,3 +146,19 @@ def directions_of(
     u = factor @ Q / np.sqrt(mu)
     second = _pass(opened, point, link, merged, np.ascontiguousarray(u))
     return Directions(v, u, first.score, second.third, second.fourth)
+
+
+def rows_of_groups(opened: Opened, kept: np.ndarray, what: str) -> WeightedData | None:
+    """Return the rows of the groups, or cells, `kept`, shape (G + 1,), in order; one pass, shown as `what`.
+
+    None if there are none.
+    """
+    if not kept.any():
+        return None
+
+    def of_block(_: int, block: WeightedData) -> WeightedData:
+        assert block.group is not None
+        return block.take(kept[block.group[:, 0]])
+
+    parts = [part for part in opened.map(of_block, what, here=True) if len(part)]
+    return stack(parts) if parts else None

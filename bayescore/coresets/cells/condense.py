@@ -22,10 +22,10 @@ import numpy as np
 from bayescore.coresets.cells.occupied import Cells
 from bayescore.coresets.cells.pseudo import Within, directions_of, pseudo_rows_of
 from bayescore.coresets.cells.settle import NEAR, imbalance, settled
-from bayescore.coresets.cells.sums import Density, sums_of, sums_of_rows
+from bayescore.coresets.cells.sums import Density, by_cell, sums_of, sums_of_rows
 from bayescore.coresets.method import Facts
+from bayescore.coresets.within_groups import rows_of_groups
 from bayescore.data.opened import Opened
-from bayescore.models.marginal import local_codes
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, IntArray, Likelihood, WeightedData, stack
 from bayescore.validation import DataError, warn
@@ -111,7 +111,7 @@ def condense(opened: Opened, prior: Prior, link: Likelihood, small: int) -> tupl
     pseudo = pseudo_rows_of(sums, at, along, link)
     shape = _shape(seen, pseudo, at, link)
     merged = np.append(~few & (shape < SHAPE), True)
-    kept = _kept(seen, ~merged)
+    kept = rows_of_groups(seen, ~merged, "rows of small cells")
     within = Within.of(sums, None if kept is None else sums_of_rows(kept, at, link), along, merged)
     assert pseudo.group is not None
     parts = [pseudo.take(merged[pseudo.group[:, 0]]), within.rows(seen, at, merged, link)]
@@ -144,19 +144,6 @@ def condense(opened: Opened, prior: Prior, link: Likelihood, small: int) -> tupl
     return replace(rows, group=cells.groups_of(rows.group[:, 0])), facts
 
 
-def _kept(seen: Opened, kept: np.ndarray) -> WeightedData | None:
-    """Return the rows of the cells `kept`, in order; one pass. None if none."""
-    if not kept.any():
-        return None
-
-    def of_block(_: int, block: WeightedData) -> WeightedData:
-        assert block.group is not None
-        return block.take(kept[block.group[:, 0]])
-
-    parts = [part for part in seen.map(of_block, "rows of small cells", here=True) if len(part)]
-    return stack(parts) if parts else None
-
-
 def _shape(seen: Opened, pseudo: WeightedData, at: Density, link: Likelihood) -> FloatArray:
     """Return the sd over its effects of the log-likelihood of each cell less its pseudo-rows', shape (C,); one pass."""
     C, Q = len(at.mean) - 1, len(at.columns)
@@ -177,10 +164,8 @@ def _values(
     at: Density, effects: FloatArray, link: Likelihood, _: int, block: WeightedData
 ) -> tuple[IntArray, FloatArray]:
     """Return the log-likelihood of each cell at its points, shape (C, K)."""
-    found, places = local_codes(block, len(at.mean) - 1)
-    order = np.argsort(places, kind="stable")
-    rows, own = block.take(order), found[places[order]]
+    found, rows, own, first = by_cell(block, len(at.mean) - 1)
     eta = rows.X @ at.beta + (0.0 if rows.offset is None else rows.offset)
     moved = eta[:, None] + np.einsum("nq,nqk->nk", rows.X[:, at.columns], effects[own])
     log_p = rows.weights[:, None] * link.log_p(rows.y[:, None] * moved)
-    return found, np.add.reduceat(log_p, np.flatnonzero(np.diff(places[order], prepend=-1)), axis=0)
+    return found, np.add.reduceat(log_p, first, axis=0)

@@ -95,17 +95,22 @@ def full_tensor(entries: FloatArray, Q: int, degree: int) -> FloatArray:
     return out
 
 
-def _of_block(density: Density, link: Likelihood, _: int, block: WeightedData) -> tuple[IntArray, FloatArray, CellSums]:
-    n_cells, Q = len(density.mean) - 1, len(density.columns)
+def by_cell(block: WeightedData, n_cells: int) -> tuple[IntArray, WeightedData, IntArray, IntArray]:
+    """Return the cells of a block's rows, its rows sorted by cell, the cell of each and where each cell begins."""
     found, places = local_codes(block, n_cells)
     order = np.argsort(places, kind="stable")
-    rows, own = block.take(order), found[places[order]]
+    places = places[order]
+    return found, block.take(order), found[places], np.flatnonzero(np.diff(places, prepend=-1))
+
+
+def _of_block(density: Density, link: Likelihood, _: int, block: WeightedData) -> tuple[IntArray, FloatArray, CellSums]:
+    n_cells, Q = len(density.mean) - 1, len(density.columns)
+    found, rows, own, first = by_cell(block, n_cells)
     s, c, t, f = density.derivatives(rows, own, link)
     z = rows.X[:, density.columns]
     parts = [s[:, None] * z, *((c * z[:, q])[:, None] * rows.X for q in range(Q))]
     for terms, degree in ((t, 3), (f, 4)):
         parts.append(np.stack([terms * z[:, list(entry)].prod(axis=1) for entry in _entries(Q, degree)], axis=1))
-    first = np.flatnonzero(np.diff(places[order], prepend=-1))
     table = np.add.reduceat(np.concatenate(parts, axis=1), first, axis=0)
     scaled = rows.X * c[:, None]
     empty = np.empty(0)
