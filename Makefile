@@ -11,7 +11,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready-$(VERSION)
 
-.PHONY: demo test lint unit notebooks docs bench lowest clean
+.PHONY: demo test lint unit notebooks docs bench evidence lowest clean
 
 demo: $(READY)
 	$(BIN)/bayescore demo -o demo
@@ -46,6 +46,10 @@ lowest: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
+
+# the papers, the rivals, calibration and scale again, in benchmarks/; QUICK=1: in miniature, in benchmarks/.quick
+evidence: $(READY)
+	$(if $(QUICK),BENCHMARK_RESULTS=benchmarks/.quick/results) $(BIN)/python -m benchmarks evidence $(if $(QUICK),--quick)
 
 $(READY): pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -m venv --clear $(VENV)

@@ -40,7 +40,15 @@ from benchmarks import (
     wall_time,
     write_results,
 )
+from benchmarks.papers import huggins, nock, page, peters
 
+# what `make evidence` runs, in this order
+EVIDENCE = {
+    **huggins.COMMANDS,
+    **peters.COMMANDS,
+    **nock.COMMANDS,
+    "papers": page.main,
+}
 BENCHMARKS = {
     "stacks": stacks.main,
     "cold_start": cold_start.main,
@@ -81,22 +89,28 @@ BENCHMARKS = {
     "certificate_defaults": certificate_checks.defaults,
     "certificate_corrections": certificate_checks.corrections,
     "results": write_results.main,
+    **EVIDENCE,
 }
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Run the benchmarks.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"all by default; of {', '.join(BENCHMARKS)}")
+    choices = ", ".join(BENCHMARKS)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"all by default; evidence, or of {choices}")
     parser.add_argument("--trials", type=int, help="how many, of benchmarks that count them")
     parser.add_argument("--rows", type=int, help="of benchmarks that can run on fewer")
     parser.add_argument("--rivals", help="comma-separated, of benchmarks that name them")
     parser.add_argument("--cap", type=float, help="seconds for each rival, of benchmarks that stop them")
     parser.add_argument("--only", nargs="+", metavar="DATA", help="data sets, of benchmarks that keep the other rows")
     parser.add_argument("--workers", type=int, help="processes, of benchmarks that share their work out")
+    parser.add_argument(
+        "--quick", action="store_true", default=None, help="fewer rows and repetitions, of benchmarks in `evidence`"
+    )
     asked = vars(parser.parse_args())
     names = asked.pop("names") or list(BENCHMARKS)
+    names = [one for name in names for one in (EVIDENCE if name == "evidence" else (name,))]
     unknown = [name for name in names if name not in BENCHMARKS]
     if unknown:
-        sys.exit(f"unknown benchmark {unknown[0]!r}; choose from {', '.join(BENCHMARKS)}")
+        sys.exit(f"unknown benchmark {unknown[0]!r}; choose from {choices}")
     options = {name: value for name, value in asked.items() if value is not None}
     for name in names:
         print(f"\n## {name}\n{sys.modules[BENCHMARKS[name].__module__].__doc__}")

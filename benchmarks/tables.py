@@ -1,15 +1,16 @@
-"""Print a table and keep it as CSV."""
+"""Print a table and keep it as CSV, in ``results/`` or in the folder that BENCHMARK_RESULTS names."""
 
+import os
 from pathlib import Path
 
 import pandas as pd
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(os.environ.get("BENCHMARK_RESULTS", Path(__file__).parent / "results")).resolve()
 
 
 def publish(name: str, rows: list[dict], digits: int = 6) -> None:
     """Print `rows` and write them to ``results/<name>.csv`` with that many digits."""
     frame = pd.DataFrame(rows)
     print(frame.to_string(index=False, float_format=lambda value: f"{value:.4g}"))
-    RESULTS.mkdir(exist_ok=True)
+    RESULTS.mkdir(parents=True, exist_ok=True)
     frame.to_csv(RESULTS / f"{name}.csv", index=False, float_format=f"%.{digits}g")

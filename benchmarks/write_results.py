@@ -124,8 +124,8 @@ def posteriors() -> pd.DataFrame:
     return full.reset_index()
 
 
-def render() -> str:
-    """Return the text of RESULTS.md."""
+def render(page: str = "RESULTS.md.j2") -> str:
+    """Return the text of a page, from its template."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE),
         undefined=jinja2.StrictUndefined,
@@ -136,7 +136,7 @@ def render() -> str:
     environment.filters["short"] = short
     for known in (rows_of, measured, table, protocol, posteriors, percent_of, digits_of, known_of, worst_of):
         environment.globals[known.__name__] = known
-    return re.sub(r"\n{3,}", "\n\n", environment.get_template("RESULTS.md.j2").render())
+    return re.sub(r"\n{3,}", "\n\n", environment.get_template(page).render())
 
 
 def draw() -> Figure:

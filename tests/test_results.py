@@ -1,4 +1,4 @@
-"""The figures in README.md and benchmarks/RESULTS.md are those of the CSVs that the benchmarks wrote."""
+"""The figures in README.md and in the pages of benchmarks/ are those of the CSVs that the benchmarks wrote."""
 
 import re
 from pathlib import Path
@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from benchmarks import write_results
+from benchmarks.papers import page as papers
 from benchmarks.write_results import rows_of, short, table
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -30,8 +31,13 @@ def test_results_are_those_of_the_tables():
     assert write_results.PAGE.read_text(encoding="utf-8") == write_results.render()
 
 
+def test_papers_are_those_of_the_tables():
+    """As above; then: python -m benchmarks papers."""
+    assert papers.PAGE.read_text(encoding="utf-8") == write_results.render(papers.TEMPLATE)
+
+
 def test_every_table_of_results_is_shown():
-    page = write_results.render()
+    page = write_results.render() + write_results.render(papers.TEMPLATE)
     assert [path.name for path in write_results.RESULTS.glob("*.csv") if f"results/{path.name}" not in page] == []
 
 

@@ -1,0 +1,5 @@
+"""Huggins, Campbell and Broderick (2016), Coresets for scalable Bayesian logistic regression: its figures and theorems."""
+
+from collections.abc import Callable
+
+COMMANDS: dict[str, Callable[..., None]] = {}

@@ -1,0 +1,5 @@
+"""Nock, Canyasse, Boreli and Nielsen (2016), k-variates++: its tables, figures and theorems."""
+
+from collections.abc import Callable
+
+COMMANDS: dict[str, Callable[..., None]] = {}

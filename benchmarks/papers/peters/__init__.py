@@ -1,0 +1,5 @@
+"""Peters (2021), coresets for Bayesian probit regression: its figure, the experiments that it announces, its theorems."""
+
+from collections.abc import Callable
+
+COMMANDS: dict[str, Callable[..., None]] = {}
