@@ -1,4 +1,4 @@
-"""Huggins, Campbell and Broderick (2016), Coresets for scalable Bayesian logistic regression: its figures and theorems."""
+"""Huggins, Campbell and Broderick (2016), coresets for Bayesian logistic regression: its figures and theorems."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Peters (2021), coresets for Bayesian probit regression: its figure, the experiments that it announces, its theorems."""
+"""Peters (2021), coresets for Bayesian probit regression: its figure, the experiments it announces, its theorems."""
 
 from collections.abc import Callable
 
