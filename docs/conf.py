@@ -11,6 +11,8 @@ DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 sys.path.insert(0, str(ROOT))
 
+from numpydoc.xref import DEFAULT_LINKS  # noqa: E402
+
 import bayescore  # noqa: E402
 
 project = "bayescore"
@@ -43,6 +45,23 @@ numpydoc_show_class_members = False  # the class template lists members with the
 requests = ("fit", "partial_fit", "predict", "score")  # scikit-learn adds these, with links into its own pages
 autodoc_default_options = {"exclude-members": ", ".join(f"set_{method}_request" for method in requests)}
 numpydoc_validation_checks: set[str] = set()  # tests/docs checks the sections
+# types in docstrings link to their pages: own classes, and what the inventories name; other words stay words
+numpydoc_xref_param_type = True
+numpydoc_xref_ignore = "all"
+numpydoc_xref_aliases = {
+    **{word: word for word in DEFAULT_LINKS},
+    **{name: f"bayescore.{name}" for name in bayescore.__all__ if isinstance(getattr(bayescore, name), type)},
+    "Axes": "matplotlib.axes.Axes",
+    "DataArray": "xarray.DataArray",
+    "DataFrame": "pandas.DataFrame",
+    **{name: f":exc:`{name}`" for name in ("FileNotFoundError", "KeyboardInterrupt", "TypeError", "ValueError")},
+    "Generator": "numpy.random.Generator",
+    "InferenceData": "arviz.InferenceData",
+    "Path": "pathlib.Path",
+    "RandomState": "numpy.random.RandomState",
+    "SeedSequence": "numpy.random.SeedSequence",
+    "pm.Model": "pymc.model.core.Model",
+}
 # kept in the tree, so that the build needs no network: only what pages refer to
 intersphinx_mapping = {
     path.stem: (path.read_text(encoding="utf-8").split("# Address: ")[1].splitlines()[0], str(path))
