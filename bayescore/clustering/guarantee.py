@@ -48,6 +48,13 @@ class Guarantee:
         d-means++, the synopses' for s-means++.
     stretching : float
         eta of the probes; 0 for identity probes.
+
+    Examples
+    --------
+    >>> from bayescore.clustering import Guarantee
+    >>> found = Guarantee(n_clusters=1, optimal=2.0, bias=2.0, variance=0.0, spread=0.0)
+    >>> found.phi, found.bound  # k-means++: 8 and (2 + log k) 8 times the best
+    (16.0, 32.0)
     """
 
     n_clusters: int

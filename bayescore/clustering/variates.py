@@ -125,6 +125,14 @@ class Seeding:
         Number of each row's nearest center.
     cost : float
         Potential: weighted sum of the divergences of the rows from their nearest centers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayescore.clustering import k_variates
+    >>> seeding = k_variates(np.array([[0.0], [1.0], [9.0], [9.5]]), 2, random_state=1)
+    >>> bool(seeding.labels[2] == seeding.labels[3]), seeding.cost <= 1.25
+    (True, True)
     """
 
     centers: FloatArray

@@ -48,7 +48,23 @@ from bayescore.validation import DataError, check_integer, shown_apart
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Certificate(CertificateData):
-    """What `certify` found, with its figures in `CertificateData`; prints itself and writes a page."""
+    """What `certify` found, with its figures in `CertificateData`; prints itself and writes a page.
+
+    Examples
+    --------
+    >>> import numpy as np, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+    >>> core = bc.build_coreset(X, y, method="calibrated", size=100, random_state=1, progressbar=False)
+    >>> idata = bc.sample(core, random_seed=2, progressbar=False)
+    >>> certificate = bc.certify(idata, core, X, y, progressbar=False)
+    >>> print(str(certificate).splitlines()[0])
+    Certificate: certified
+    >>> bool(certificate.coordinates.loc["x0", "mean_error_sd"] < 0.1)
+    True
+    >>> certificate.to_html("certificate.html", idata, core)  # doctest: +SKIP
+    """
 
     def __repr__(self) -> str:
         lines = [f"Certificate: {self.level}", f"  {self.text}"]

@@ -35,7 +35,24 @@ REFERENCE = "reference"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison(ComparisonData):
-    """Candidates compared with a reference, with their tables in `ComparisonData`; prints itself, draws and reports."""
+    """Candidates compared with a reference, with their tables in `ComparisonData`; prints itself, draws and reports.
+
+    Examples
+    --------
+    >>> import numpy as np, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+    >>> core = bc.build_coreset(X, y, method="calibrated", size=100, random_state=1, progressbar=False)
+    >>> idata = bc.sample(core, random_seed=2, progressbar=False)
+    >>> reference = bc.sample(bc.full_data(X, y, progressbar=False), random_seed=3, progressbar=False)
+    >>> comparison = bc.compare({"calibrated": idata}, reference)
+    >>> sorted(comparison.verdicts)
+    ['calibrated']
+    >>> comparison.plot_forest().get_xlabel() != ""
+    True
+    >>> comparison.to_html("comparison.html")  # doctest: +SKIP
+    """
 
     def plot_forest(self) -> Axes:
         """Plot means and 94% equal-tailed intervals of each coordinate, the reference and candidates side by side."""

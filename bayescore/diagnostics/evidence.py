@@ -71,6 +71,20 @@ class Evidence:
     interval : tuple of two floats
         Where Proposition 2.1 with that epsilon puts ln E, given the coreset's `log_evidence`. Monte Carlo errors
         are not in it.
+
+    Examples
+    --------
+    >>> import numpy as np, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+    >>> core = bc.build_coreset(X, y, method="calibrated", size=100, random_state=1, progressbar=False)
+    >>> evidence = bc.log_evidence(core, X, y, random_state=2, progressbar=False)
+    >>> evidence.pareto_k < 0.7, abs(evidence.difference) < 1
+    (True, True)
+    >>> low, high = evidence.interval
+    >>> low < evidence.full < high
+    True
     """
 
     log_evidence: float

@@ -53,7 +53,24 @@ from bayescore.types import FloatArray, IntArray, WeightedData
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MultilevelCertificate(MultilevelCertificateData):
-    """What `certify` found of draws with groups, with its figures in the base class; prints itself, writes a page."""
+    """What `certify` found of draws with groups, with its figures in the base class; prints itself, writes a page.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> g = np.repeat(np.arange(40), 50)
+    >>> x = rng.normal(size=2000)
+    >>> y = x + 0.7 * rng.normal(size=40)[g] + rng.logistic(size=2000) > 0
+    >>> table = pd.DataFrame({"y": y, "x": x, "g": g})
+    >>> core = bc.build_coreset(table, formula="y ~ x + (1 | g)", random_state=1, progressbar=False)
+    >>> idata = bc.sample(core, random_seed=2, progressbar=False)
+    >>> certificate = bc.certify(idata, core, table, progressbar=False)
+    >>> certificate.trusted, certificate.factor
+    (True, 'g')
+    >>> len(certificate.effects)
+    40
+    """
 
     def __repr__(self) -> str:
         lines = [f"Certificate: {self.level}", f"  {self.text}"]

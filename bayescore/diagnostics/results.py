@@ -21,6 +21,9 @@ from bayescore.samplers.inference_data import Posterior
 class Level(StrEnum):
     """The verdicts: of a candidate beside a reference, and of a certificate. Equal to their words.
 
+    Examples
+    --------
+    >>> from bayescore.diagnostics.results import Level
     >>> Level("differs") == "differs"
     True
     """
@@ -99,6 +102,22 @@ class CertificateData:
         is too optimistic, and counts in the numerical error.
     elpd_loo_moved : int
         Rows integrated by moment matching, because their k-hat did exceed it.
+
+    Examples
+    --------
+    >>> import numpy as np, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+    >>> core = bc.build_coreset(X, y, method="calibrated", size=100, random_state=1, progressbar=False)
+    >>> idata = bc.sample(core, random_seed=2, progressbar=False)
+    >>> certificate = bc.certify(idata, core, X, y, progressbar=False)
+    >>> certificate.trusted, certificate.n_passes, certificate.transported
+    (True, 2, True)
+    >>> list(certificate.coordinates.index)
+    ['x0', 'x1']
+    >>> certificate.idata.posterior["beta"].dims
+    ('chain', 'draw', 'feature')
     """
 
     level: Level

@@ -67,6 +67,14 @@ class Complexity:
         Whether the labels are separated.
     n_passes : int
         Passes over the data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayescore.coresets.separation.complexity import mu_complexity
+    >>> found = mu_complexity(np.array([[1.0], [2.0], [3.0], [4.0]]), [0, 0, 1, 1], intercept=True, progressbar=False)
+    >>> found.lower_bound, found.separability.kind
+    (inf, 'complete separation')
     """
 
     lower_bound: float

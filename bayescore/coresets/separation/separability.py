@@ -70,6 +70,14 @@ class Separability:
         Rows that the linear programs saw.
     n_passes : int
         Passes over the data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayescore.coresets.separation.separability import separability
+    >>> found = separability(np.array([[1.0], [2.0], [3.0], [4.0]]), [0, 0, 1, 1], intercept=True)
+    >>> found.columns, found.n_on_plane
+    (('x0', 'intercept'), 0)
     """
 
     kind: Kind
