@@ -11,7 +11,7 @@ import re
 import shlex
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -347,6 +347,17 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def _as_options(text: str, names: Iterable[str]) -> str:
+    """Return a message with arguments of functions, such as ``missing='drop'``, as options of the command."""
+
+    def option(found: re.Match[str]) -> str:
+        value = "" if found["value"] in (None, "True") else f" {found['value']}"
+        return f"--{found['name'].replace('_', '-')}{value}"
+
+    known = "|".join(names)
+    return re.sub(rf"(?<![-\w])(?P<name>{known})=(?P<value>True|\d+|'[^']*'|\"[^\"]*\")?(?![\w(])", option, text)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     try:
@@ -376,7 +387,7 @@ def _main(argv: Sequence[str] | None) -> int:
                 raise
             if not isinstance(error, ValueError | TypeError | OSError | ImportError | RuntimeError):
                 raise
-            text = _printable(str(error) or type(error).__name__)
+            text = _as_options(_printable(str(error) or type(error).__name__), vars(args))
             errors.print(f"bayescore: error: {text}")
             return 2
     return 0

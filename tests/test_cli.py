@@ -260,12 +260,12 @@ BAD = {
     "folder without Parquet": ("build folder --label y -o new", "folder"),
     "label is no column": ("build rows.parquet --label z -o new", "'z'"),
     "label left out": ("build rows.parquet -o new", "label is missing"),
-    "no formula": ("build rows.parquet --formula y~a+ -o new", "formula='y~a+' cannot be read"),
+    "no formula": ("build rows.parquet --formula y~a+ -o new", "--formula 'y~a+' cannot be read"),
     "weights are no column": (f"{BUILD} --weights w -o new", "'w'"),
     "output is a folder": (f"{BUILD} -o folder", "--output='folder'"),
     "output's folder missing": (f"{BUILD} -o absent/new", "'absent'"),
     "output is the input": (f"{BUILD} -o rows.parquet", "--output='rows.parquet'"),
-    "size 0": (f"{BUILD} --size 0 -o new", "size=0"),
+    "size 0": (f"{BUILD} --size 0 -o new", "--size 0"),
     "size above the rows": (f"{BUILD} --size 601 -o new", "601"),
     "size in words": (f"{BUILD} --size many -o new", "'many'"),
     "method unknown": (f"{BUILD} --method magic -o new", "'magic'"),
@@ -284,8 +284,8 @@ BAD = {
     "prior not of numbers": (f"{SAMPLE} --prior normal(0,x) -o new", "'x'"),
     "prior of three numbers": (f"{SAMPLE} --prior normal(0,1,2) -o new", "normal(0,1,2)"),
     "prior MALA cannot take": (f"{SAMPLE} --prior horseshoe(1) -o new", "nuts"),
-    "no draws": (f"{SAMPLE} --draws 0 -o new", "draws=0"),
-    "no chains": (f"{SAMPLE} --chains 0 -o new", "chains=0"),
+    "no draws": (f"{SAMPLE} --draws 0 -o new", "--draws 0"),
+    "no chains": (f"{SAMPLE} --chains 0 -o new", "--chains 0"),
     "output is the coreset": (f"{SAMPLE} -o core.parquet", "--output='core.parquet'"),
     "posterior missing": ("compare nothing.nc --reference posterior.nc -o new", "nothing.nc"),
     "posterior is text": ("compare text.nc --reference posterior.nc -o new", "text.nc"),
@@ -314,7 +314,7 @@ BAD = {
     "certificate replaces the test rows": (f"{CERTIFY} --test rows.parquet -o rows.parquet", "--output='rows.parquet'"),
     "test rows without a report": (f"{CERTIFY} --test rows.parquet", "--test='rows.parquet'"),
     "test rows differ": (f"{CERTIFY} --test other_rows.parquet -o new", "a, b, d"),
-    "demo of few rows": ("demo --rows 10 -o new", "rows=10"),
+    "demo of few rows": ("demo --rows 10 -o new", "--rows 10"),
     "demo into a file": ("demo -o rows.parquet", "rows.parquet"),
     "command unknown": ("shrink rows.parquet", "shrink"),
     "command left out": ("", "COMMAND"),
@@ -333,6 +333,12 @@ def test_bad_input(inputs: Path, capsys: pytest.CaptureFixture[str], command: st
     assert told in lines[0]
     assert len(lines[0]) > len("bayescore: error: ") + len(told)  # more than the value alone
     assert files() == before
+
+
+def test_remedies_are_options_of_the_command(inputs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("holes.csv").write_text("a,y\n1.5,1\n,0\n2.5,0\n")
+    assert status(["build", "holes.csv", "--label", "y", "-o", "new"]) == 2
+    assert "--missing 'drop'" in capsys.readouterr().err
 
 
 def test_verbose_raises(inputs: Path) -> None:
