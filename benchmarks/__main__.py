@@ -80,7 +80,6 @@ BENCHMARKS = {
     "data_frames": data_frames.main,
     "leverage_sketch": leverage.sketch,
     "leverage_speed": leverage.speed,
-    "leverage_loss": leverage.loss,
     "variates_speed": variates_speed.main,
     "variates_peers": variates_peers.main,
     "variates_private": variates_private.main,

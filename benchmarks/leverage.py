@@ -1,18 +1,13 @@
-"""Leverage coresets: sketched scores, speed and memory of each pass, and the loss ratio of Peters (2021).
+"""Leverage coresets: sketched scores, speed and memory of each pass.
 
 `leverage_sketch`: share of the rows whose sketched score is within a factor 2 of the exact one, over 21 seeds.
 `leverage_speed`: rows per second of each pass, D = 10, and peak memory above the data, over N; each in a process of
 its own, from a source that hands out one array of a million rows again and again.
-`leverage_loss`: probit loss of the full data at the coreset's mode over that at the full data's, median of 21 seeds;
-intercept and standardised columns; beside the published medians of maximum likelihood (51 runs, of other rows and
-encodings). Both data sets are quasi-separated and have no maximum likelihood estimate: the modes here are those under
-N(0, 100^2) priors.
 """
 
 import multiprocessing
 import resource
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -20,36 +15,23 @@ from typing import Any
 
 import numpy as np
 
-import bayescore as bc
 from bayescore.coresets.draws.draw import draw
 from bayescore.coresets.leverage import rates_of
 from bayescore.coresets.online import online_pass
 from bayescore.coresets.scores.factor import data_factor, sketch_factor, whitening
 from bayescore.coresets.scores.leverage import leverage_scores
 from bayescore.data.opened import Opened
-from bayescore.models.likelihoods import check_likelihood
 from bayescore.types import Design, WeightedData
-from benchmarks.problems import load, readable
+from benchmarks.papers.peters.loss import COVTYPE, KDD, full
+from benchmarks.problems import readable
 from benchmarks.tables import publish
 
-COVTYPE, KDD = "covtype_ramp16pct", "kddcup99_10pct categories"
 SEEDS = 21
-# (leverage, uniform) of the source's repository, by data and size
-PUBLISHED = {
-    COVTYPE: {500: (3.32, 1.85), 2000: (1.30, 1.14), 5000: (1.024, 1.035), 15000: (1.004, 1.006)},
-    KDD: {2000: (1.57, 3.6e6), 10000: (1.29, 1433.0)},
-}
-
-
-def full(name: str) -> bc.Coreset:
-    """Return all rows of a problem with an intercept and standardised columns."""
-    frame, y = load(name)
-    return bc.full_data(frame, y, likelihood="probit", intercept=True, standardize=True, progressbar=False)
 
 
 def sketch() -> None:
     rows = []
-    for name in readable(PUBLISHED):
+    for name in readable((COVTYPE, KDD)):
         X = full(name).X
         exact = leverage_scores(X)
         for project in (False, True):
@@ -138,33 +120,3 @@ def speed() -> None:
     with ProcessPoolExecutor(1, mp_context=context, max_tasks_per_child=1) as pool:
         rows = [pool.submit(one_pass, name, n).result() for name in names for n in (1_000_000, 10_000_000)]
     publish("leverage_speed", rows)
-
-
-def loss_rows(name: str, sizes: list[int], n_seeds: int) -> Iterator[dict[str, Any]]:
-    """Yield the loss ratios of one data set, a row for each size."""
-    data, probit = full(name), check_likelihood("probit")
-
-    def fitted_loss(fit_to: WeightedData) -> float:
-        """Return the full data's loss at the mode of `fit_to`."""
-        return float(-probit.log_p(data.Z @ bc.find_map(fit_to, "probit", bc.Normal(0, 100)).beta).sum())
-
-    best = fitted_loss(data)
-    print(f"{name}: N = {len(data)}, D = {data.n_features}, loss {best:.6g}", flush=True)
-    for size in sizes:
-        row: dict[str, Any] = {"data": name, "size": size}
-        for method in ("leverage", "online", "uniform"):
-            losses = []
-            for seed in range(n_seeds):
-                core = bc.build_coreset(data, method=method, size=size, random_state=seed, progressbar=False)
-                losses.append(fitted_loss(core))
-            row[method] = float(np.median(losses) / best)
-        row["leverage, published"], row["uniform, published"] = PUBLISHED[name][size]
-        yield row
-
-
-def loss() -> None:
-    warnings.filterwarnings("ignore", message="(quasi-)?complete separation|all .* one label")
-    publish(
-        "leverage_loss",
-        [row for name in readable(PUBLISHED) for row in loss_rows(name, list(PUBLISHED[name]), SEEDS)],
-    )

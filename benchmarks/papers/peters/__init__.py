@@ -2,4 +2,13 @@
 
 from collections.abc import Callable
 
-COMMANDS: dict[str, Callable[..., None]] = {}
+from benchmarks.papers.peters import circle, lemmas, loss, mixing, posteriors
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "peters_circle": circle.main,
+    "peters_lemmas": lemmas.main,
+    "peters_epsilon": lemmas.epsilon,
+    "peters_loss": loss.main,
+    "peters_gibbs": posteriors.main,
+    "peters_mixing": mixing.main,
+}

@@ -1,0 +1,120 @@
+"""Figure 1 and Theorem 2 of Peters (2021): the circle of rows that no small coreset stands for.
+
+Alice keeps each of n places on a circle with probability 1/2, all rows labelled 1, and sends a coreset. Bob asks for
+place i by two rows labelled 0, half a place to either side: the lot is separable, and its loss goes to 0, unless x_i is
+there. "absent, right" and "present, right" are the shares of all places for which he is right, mean over `seeds`
+coresets of `draws` draws, a share of Alice's rows; "n / log2 n" is the number of rows that n bits need, at log2 n bits
+each.
+"""
+
+import math
+import warnings
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+import bayescore as bc
+from bayescore.coresets.separation.separability import separability
+from bayescore.data.synthetic import separable_circle
+from bayescore.types import WeightedData, stack
+from benchmarks.tables import RESULTS, publish
+
+SHOWN = 12  # places in the picture
+PLACES, SEEDS = 64, 3
+SHARES = (1 / 3, 2 / 3, 1.0)  # draws over Alice's rows
+
+
+def rows_of(X: np.ndarray, y: np.ndarray) -> WeightedData:
+    return WeightedData(X, y, np.ones(len(X)), np.arange(len(X)))
+
+
+def asked(n: int, i: int) -> WeightedData:
+    """Return Bob's two rows."""
+    X, y = separable_circle(n, 0, query=i)
+    return rows_of(X[-2:], y[-2:])
+
+
+def right(n: int, share: float | None, seed: int) -> tuple[float, float, int, int]:
+    """Return for how many absent, and present, places Bob is right, and the numbers of draws and rows that he got."""
+    X, y = separable_circle(n, seed)
+    alice, sent = rows_of(X, y), rows_of(X, y)
+    if share is not None:
+        options = {"likelihood": "probit", "random_state": seed, "progressbar": False}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # that these rows are separable
+            sent = bc.build_coreset(alice, method="leverage", size=int(share * len(alice)), **options)
+    place = np.rint(np.arctan2(X[:, 1], X[:, 0]) % (2.0 * math.pi) * n / (2.0 * math.pi)).astype(int) % n
+    there = np.isin(np.arange(1, n + 1) % n, place)
+    said = np.array([not separable(sent, asked(n, i)) for i in range(1, n + 1)])
+    return (
+        float((said == there)[~there].mean()),
+        float((said == there)[there].mean()),
+        int((share or 1.0) * len(alice)),
+        len(sent),
+    )
+
+
+def separable(sent: WeightedData, query: WeightedData) -> bool:
+    """Say whether the loss of both together can go to 0."""
+    together = stack([WeightedData(sent.X, sent.y, sent.weights, np.arange(len(sent))), query])
+    return not separability(together, progressbar=False).mle_exists
+
+
+def circle(axes: Axes, kept: np.ndarray, i: int, title: str) -> None:
+    """Draw Alice's rows and Bob's two."""
+    turn = 2.0 * math.pi / SHOWN
+    ring = np.linspace(0.0, 2.0 * math.pi, 400)
+    axes.plot(np.cos(ring), np.sin(ring), color="#bbbbbb", lw=0.8, zorder=0)
+    for places, face, label in (
+        (np.setdiff1d(np.arange(1, SHOWN + 1), kept), "white", "place left empty"),
+        (kept, "black", "Alice's row, $y = 1$"),
+    ):
+        axes.plot(np.cos(places * turn), np.sin(places * turn), "o", mfc=face, mec="black", ms=6, label=label)
+    ends = np.array([i - 0.5, i + 0.5]) * turn
+    axes.plot(np.cos(ends), np.sin(ends), "X", color="#D55E00", ms=7, label="Bob's rows $q_1$, $q_2$, $y = 0$")
+    middle, across = (
+        np.array([math.cos(i * turn), math.sin(i * turn)]),
+        np.array([-math.sin(i * turn), math.cos(i * turn)]),
+    )
+    if i not in kept:  # between Bob's rows and Alice's nearest
+        line = middle * 0.5 * (math.cos(turn) + math.cos(turn / 2)) + np.outer([-0.75, 0.75], across)
+        axes.plot(*line.T, "--", color="#0072B2", lw=1.4, label="line that separates them")
+    axes.annotate(f"$x_{{{i}}}$", 1.2 * middle, ha="center", va="center", fontsize=12)
+    axes.set(aspect="equal", xlim=(-1.4, 1.4), ylim=(-1.15, 1.3))
+    axes.set_title(title, fontsize=10)
+    axes.axis("off")
+
+
+def draw() -> Figure:
+    """Return figure 1, once for a place that Alice left empty and once for one that she did not."""
+    figure = Figure(figsize=(8.0, 4.4), layout="constrained")
+    left, other = figure.subplots(1, 2)
+    i = 3
+    without = np.array([1, 2, 4, 6, 7, 9, 10, 12])
+    circle(left, without, i, f"$m_{{{i}}} = 0$: separable, the loss goes to 0")
+    circle(other, np.sort(np.append(without, i)), i, f"$m_{{{i}}} = 1$: not separable, a loss of log 2 at least")
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    return figure
+
+
+def main(*, quick: bool = False) -> None:
+    n, seeds = (32, 1) if quick else (PLACES, SEEDS)
+    least = n / math.log2(n)
+    rows = []
+    for share in (None, *SHARES):
+        found = np.array([right(n, share, seed) for seed in range(seeds)]).mean(axis=0)
+        rows.append(
+            {
+                "n": n,
+                "sent": "all rows" if share is None else "leverage coreset",
+                "seeds": seeds,
+                "n / log2 n": least,
+                "draws": found[2],
+                "rows": found[3],
+                "absent, right": found[0],
+                "present, right": found[1],
+            }
+        )
+    publish("peters_circle", rows)
+    draw().savefig(RESULTS / "peters_circle.png", dpi=150, metadata={"Software": None})

@@ -1,0 +1,124 @@
+"""The experiments that Peters (2021) announces: loss of the probit's maximum likelihood from coresets, over size.
+
+Loss ratio: the full data's probit loss at the coreset's mode over that at the full data's own; quartiles over
+`repetitions` seeds. "published" are the medians of 51 runs in the source's repository, of other rows and encodings (all
+of CovType, another preparation of KDD). Intercept and standardised columns. w8a stands in for Webspam, with its 127
+most frequent keywords, as many columns as Webspam has. All three sets are quasi-separated and have no maximum
+likelihood estimate: the modes here are those under N(0, 100^2) priors. `--trials 51` runs as many as the repository.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+import bayescore as bc
+from bayescore.data.opened import Opened
+from bayescore.data.sources import as_source
+from bayescore.models.likelihoods import check_likelihood
+from bayescore.types import WeightedData
+from benchmarks.problems import load, readable
+from benchmarks.tables import RESULTS, publish
+from benchmarks.write_results import NAMES
+
+COVTYPE, KDD, WEB = "covtype_ramp16pct", "kddcup99_10pct categories", "w8a_train"
+WEBSPAM_COLUMNS = 127
+SIZES = {COVTYPE: (500, 2000, 5000, 15000), KDD: (2000, 5000, 10000), WEB: (2000, 5000, 15000)}
+# (leverage, uniform) of the source's repository, by data and size
+PUBLISHED = {
+    COVTYPE: {500: (3.32, 1.85), 2000: (1.30, 1.14), 5000: (1.024, 1.035), 15000: (1.004, 1.006)},
+    KDD: {2000: (1.57, 3.6e6), 10000: (1.29, 1433.0)},
+    WEB: {},
+}
+METHODS = {
+    "uniform": bc.Uniform(),
+    "leverage": bc.Leverage(),
+    "sketch": bc.Leverage(scores="sketch"),
+    "on-line": bc.Online(),
+}
+LOOKS = {"uniform": ("s", ":"), "leverage": ("o", "-"), "sketch": ("^", "--"), "on-line": ("D", "-.")}
+TRIALS = 15
+
+
+def full(name: str, most_rows: int | None = None) -> bc.Coreset:
+    """Return all rows of a problem with an intercept and standardised columns."""
+    frame, y = load(name)
+    if name == WEB:
+        frame = frame[frame.sum().nlargest(WEBSPAM_COLUMNS).index]
+    if most_rows is not None:
+        rows = np.random.default_rng(0).permutation(len(frame))[:most_rows]
+        frame, y = frame.iloc[rows], y[rows]
+        frame = frame.loc[:, frame.nunique() > 1]
+    return bc.full_data(frame, y, likelihood="probit", intercept=True, standardize=True, progressbar=False)
+
+
+def loss_rows(name: str, trials: int, sizes: tuple[int, ...], most_rows: int | None) -> Iterator[dict[str, Any]]:
+    """Yield the loss ratios of one data set, a row for each size and method."""
+    data, probit = full(name, most_rows), check_likelihood("probit")
+
+    def fitted_loss(fit_to: WeightedData) -> float:
+        """Return the full data's loss at the mode of `fit_to`."""
+        return float(-probit.log_p(data.Z @ bc.find_map(fit_to, "probit", bc.Normal(0, 100)).beta).sum())
+
+    best, opened = fitted_loss(data), Opened(as_source(data))
+    print(f"{name}: N = {len(data)}, D = {data.n_features}, loss {best:.6g}", flush=True)
+    for size in sizes:
+        published = dict(zip(("leverage", "uniform"), PUBLISHED[name].get(size, ()), strict=False))
+        for name_of, method in METHODS.items():
+            # not by build_coreset, which asks each time whether the labels overlap: they do not
+            cores = (method.build(opened, size, seed, probit).rows for seed in range(trials))
+            ratios = np.array([fitted_loss(core) for core in cores]) / best
+            lower, median, upper = np.quantile(ratios, [0.25, 0.5, 0.75])
+            yield {
+                "data": name,
+                "N": len(data),
+                "D": data.n_features,
+                "size": size,
+                "method": name_of,
+                "repetitions": trials,
+                "lower quartile": lower,
+                "median": median,
+                "upper quartile": upper,
+                "published": published.get(name_of, np.nan),
+            }
+
+
+def draw(table: pd.DataFrame) -> Figure:
+    """Return the medians against size, with quartiles as bars."""
+    names = list(table["data"].unique())
+    figure = Figure(figsize=(3.6 * len(names), 3.6), layout="constrained")
+    for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
+        for step, (method, part) in enumerate(table[table["data"] == name].groupby("method", sort=False)):
+            marker, line = LOOKS[str(method)]
+            excess = part[["lower quartile", "median", "upper quartile"]].to_numpy().T - 1.0
+            axes.errorbar(
+                part["size"] * 1.03 ** (step - 1.5),  # bars beside each other
+                excess[1],
+                [excess[1] - excess[0], excess[2] - excess[1]],
+                fmt=marker + line,
+                ms=5,
+                lw=1.2,
+                capsize=2,
+                label=method,
+            )
+            axes.plot(part["size"], part["published"] - 1.0, marker, mfc="none", color="black", ms=9)
+        axes.set(xscale="log", yscale="log", title=NAMES.get(name, name), xlabel="draws")
+        sizes = table[table["data"] == name]["size"].unique()
+        axes.set_xticks(sizes, [f"{size:,}" for size in sizes], fontsize=8)
+        axes.minorticks_off()
+        axes.grid(color="#e6e6e6", lw=0.6)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.axes[0].set_ylabel("loss ratio - 1")
+    figure.axes[0].plot([], [], "o", mfc="none", color="black", ms=9, label="published (the method's marker, hollow)")
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
+    return figure
+
+
+def main(trials: int = TRIALS, *, quick: bool = False) -> None:
+    runs, n_sizes, most_rows = (3, 2, 20_000) if quick else (trials, None, None)
+    rows = [row for name in readable(SIZES) for row in loss_rows(name, runs, SIZES[name][:n_sizes], most_rows)]
+    if rows:
+        publish("peters_loss", rows)
+        draw(pd.DataFrame(rows)).savefig(RESULTS / "peters_loss.png", dpi=150, metadata={"Software": None})
