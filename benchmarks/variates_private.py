@@ -15,8 +15,8 @@ advantage over Forgy is that of the noise of Theorem 12, which is no guarantee; 
 come out in the source's size. On EuropeDiff they do not: outliers make R 45 times the rows' root mean square, and
 delta_w large. (With f = 1 it cannot be below 1 / n for rows in the ball, hence epsilon~ <= log((e - 1) n) = 12.6 there,
 less than the source's 13.0.) Sample and aggregate wins everywhere, for its noise is 59 to 123 times smaller than
-Laplace's on k centers; the source's ratios against GUPT we could not repeat (`nock_private` tries
-readings of the text).
+Laplace's on k centers; the source's ratios against GUPT we could not repeat (`nock_private` tries readings
+of the text).
 """
 
 import math
