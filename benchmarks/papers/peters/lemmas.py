@@ -2,9 +2,9 @@
 
 `peters_lemmas`: "measured" is what the item bounds, "bound" what it says; "holds" compares the two. Sensitivities are
 sup over beta of w g_i / f, searched for every row from 40,000 directions and lengths, then by L-BFGS: lower bounds that
-are near the supremum in these few columns. mu is `mu_complexity`. Data: normal columns, N = 400, D = 4, half positive
-or 5%; Finney's 39 rows of vasoconstriction. On-line sums are row by row. The reservoir of one place sees four rows of
-weights 1 to 4, 100,000 times.
+are near the supremum in these few columns. mu is `mu_complexity`, a lower bound of it: what holds with it holds. Data:
+normal columns, N = 400, D = 4, half positive or 5%; Finney's 39 rows of vasoconstriction. On-line sums are row by row.
+The reservoir of one place sees four rows of weights 1 to 4, 100,000 times.
 
 `peters_epsilon`: largest abs(f of the coreset / f - 1) over 2,000 beta (the mode, posterior draws scaled by 1 to 100,
 random directions of lengths 0.1 to 100), median of `seeds` leverage coresets of a made set of N rows; beside it the
