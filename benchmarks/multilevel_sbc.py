@@ -3,7 +3,8 @@
 Coefficients, sd of the effects and data are drawn from the prior (three columns, 80 groups of 2 to 16 rows), and the
 rank of the truth among 99 draws of the coreset's posterior is uniform if all is right: `p_value` is that of a
 chi-square test of ten bins (Talts et al. 2018), for 200 data sets. `control` is that of coresets whose sums are taken
-at the joint mode of coefficients and effects, without averages over these; it must be small for some quantity.
+at the joint mode of coefficients and effects, without averages over these; it must be small for some quantity. Such
+sums pull slopes towards zero, of either sign: their length sees it (a test quantity as in Modrák et al. 2023).
 """
 
 import warnings
@@ -28,7 +29,7 @@ from benchmarks.tables import publish
 
 GROUPS, DRAWS, BINS = 80, 99, 10
 PRIORS = (Normal(0.0, 1.0), HalfNormal(1.0))
-QUANTITIES = ("intercept", "x1", "x2", "sigma", "u of the first group")
+QUANTITIES = ("intercept", "x1", "x2", "sigma", "u of the first group", "length of the slopes")
 
 
 def at_joint_mode(rows: bc.Coreset, sigma: float) -> bc.Coreset:
@@ -85,7 +86,8 @@ def ranks(link: str, seed: int, *, control: bool) -> np.ndarray:
         posterior["sigma"].values[0],
         posterior["u"].values[0, :, 0],
     ]
-    truth = [*beta, sigma, sigma * u[0]]
+    draws.append(np.hypot(draws[1], draws[2]))
+    truth = [*beta, sigma, sigma * u[0], np.hypot(beta[1], beta[2])]
     return np.array([(own[4::4][:DRAWS] < true).sum() for own, true in zip(draws, truth, strict=True)])
 
 

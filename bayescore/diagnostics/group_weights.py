@@ -28,7 +28,7 @@ FEWEST_DRAWS = 100
 """Draws that importance weights need at least."""
 
 _NUMBERS = 3 * N_NODES  # of 8 bytes for a group and draw at most: log terms, of corrected draws too, and moments
-_PIECE = 1 << 26  # bytes of the log terms of a piece of the draws
+_PIECE = 1 << 24  # bytes of the log terms of a piece of the draws
 _COVERED = 6.0  # mean of posterior over quadrature weights above which the coreset's nodes miss a group's effect
 _COUNTS = 0.05  # weight of draws together in which nodes may miss an effect
 

@@ -74,12 +74,13 @@ def effects_given(values: FloatArray, center: FloatArray, scale: FloatArray, uni
     return np.asarray(center + scale * special.ndtri(levels))
 
 
-def draw_effects(draws: FloatArray, uniforms: FloatArray, arguments: CollapsedArguments) -> FloatArray:
-    """Return a draw of each group's effect at each draw of (beta, log sigma), shape (S, G), given uniforms."""
-    out = np.empty(uniforms.shape)
-    step = max(1, _CHUNK // arguments.peak.size)
+def draw_effects(draws: FloatArray, rng: np.random.Generator, arguments: CollapsedArguments) -> FloatArray:
+    """Return a draw of each group's effect at each draw of (beta, log sigma), shape (S, G)."""
+    n_groups = arguments.peak.size - 1  # the last are rows of none
+    out = np.empty((len(draws), n_groups))
+    step = max(1, _CHUNK // n_groups)
     for start in range(0, len(draws), step):
         cut = slice(start, start + step)
         center, scale, values = nodes_at(draws[cut], arguments)
-        out[cut] = effects_given(values[:, :-1], center[:, :-1], scale[:, :-1], uniforms[cut])
+        out[cut] = effects_given(values[:, :-1], center[:, :-1], scale[:, :-1], rng.random(out[cut].shape))
     return out

@@ -13,7 +13,7 @@ from bayescore.models.quadrature import NODES
 from bayescore.models.terms import add_shift, predictor
 from bayescore.types import FloatArray, IntArray, LabelArray, Likelihood, WeightedData
 
-BLOCK_BYTES = 1 << 26
+BLOCK_BYTES = 1 << 25
 """Bytes of what a block of rows returns in a pass, beyond which the draws are cut into several passes."""
 
 

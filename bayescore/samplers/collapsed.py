@@ -146,8 +146,7 @@ class Collapsed(Sampler):
         ready = Prepared((np.ascontiguousarray(factor), arguments), starts, first_step_size(len(factor)))
         drawn = chains_of(request, _Chains(), ready, "sampling with effects integrated out", readings=10)
         flat = drawn.theta.reshape(-1, len(factor))
-        uniforms = np.random.default_rng(effects).random((len(flat), len(levels)))
-        u = draw_effects(flat, uniforms, arguments).reshape(*drawn.theta.shape[:2], -1)
+        u = draw_effects(flat, np.random.default_rng(effects), arguments).reshape(*drawn.theta.shape[:2], -1)
         stats = {
             "lp": drawn.log_density,
             "acceptance_rate": drawn.acceptance_rate,

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from bayescore.models.collapsed import nodes_at
 from bayescore.models.collapsed_target import CollapsedTarget
-from bayescore.models.effect_draws import draw_effects
+from bayescore.models.effect_draws import effects_given
 from bayescore.models.likelihoods import check_likelihood
 from tests.models.grouped_rows import PRIORS, brute_force, grouped
 
@@ -18,7 +19,8 @@ def test_effects_given_the_rest_are_exact(link):
     target = CollapsedTarget.of(rows, check_likelihood(link), PRIORS, n_groups)
     theta = target.point.theta
     uniforms = np.repeat((np.arange(size)[:, None] + 0.5) / size, n_groups, axis=1)
-    u = draw_effects(np.repeat(theta[None], size, axis=0), uniforms, target.arguments())
+    center, scale, values = (own[:, :-1] for own in nodes_at(theta[None], target.arguments()))
+    u = effects_given(np.repeat(values, size, axis=0), center, scale, uniforms)
     _, mean, sd = brute_force(rows, link, theta[:-1], theta[-1], n_groups)
     assert np.abs((u.mean(axis=0) - mean) / sd).max() < 0.01
     assert np.abs(u.std(axis=0) / sd - 1.0).max() < 0.01
