@@ -27,10 +27,10 @@ N, GROUPS, P, ROW_GROUP = 20_000_000, 10_000, 10, 1 << 20
 
 
 @contextmanager
-def rows_file(n: int) -> Iterator[Path]:
-    """Write n rows, a row group at a time; the file is deleted at the end."""
+def rows_file(n: int, n_groups: int) -> Iterator[Path]:
+    """Write n rows in groups, a row group at a time; the file is deleted at the end."""
     rng = np.random.default_rng(0)
-    share, u = rng.lognormal(0.0, 0.8, GROUPS), rng.normal(size=GROUPS)
+    share, u = rng.lognormal(0.0, 0.8, n_groups), rng.normal(size=n_groups)
     names, slopes = [f"x{d}" for d in range(1, P)], np.linspace(-0.5, 0.5, P - 1)
     schema = pa.schema([*((name, pa.float32()) for name in names), ("g", pa.int32()), ("y", pa.int8())])
     with tempfile.TemporaryDirectory() as folder:
@@ -38,7 +38,7 @@ def rows_file(n: int) -> Iterator[Path]:
         with pq.ParquetWriter(path, schema) as file:
             for start in range(0, n, ROW_GROUP):
                 X = rng.standard_normal((min(ROW_GROUP, n - start), P - 1), dtype=np.float32)
-                g = rng.choice(GROUPS, len(X), p=share / share.sum()).astype(np.int32)
+                g = rng.choice(n_groups, len(X), p=share / share.sum()).astype(np.int32)
                 y = (rng.random(len(X)) < special.expit(-2.0 + X @ slopes + u[g])).astype(np.int8)
                 file.write_table(pa.table([*X.T, g, y], schema=schema), row_group_size=ROW_GROUP)
         yield path
@@ -80,5 +80,5 @@ def measured(path: Path, warm: Path) -> dict[str, float | str]:
 
 def main(rows: int = N) -> None:
     """Publish one row."""
-    with rows_file(100_000) as warm, rows_file(rows) as path:
+    with rows_file(100_000, 100) as warm, rows_file(rows, GROUPS) as path:
         publish("multilevel_scale", [alone(measured, path, warm)])
