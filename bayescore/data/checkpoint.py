@@ -26,7 +26,7 @@ def digest(header: dict[str, Any], arrays: Arrays) -> str:
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
         found.update(f"{name} {array.dtype.kind}{array.dtype.itemsize} {array.shape}".encode())
-        found.update(array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes())
+        found.update(array.astype(array.dtype.newbyteorder("<"), copy=False).data)
     return found.hexdigest()
 
 

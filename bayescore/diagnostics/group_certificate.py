@@ -268,10 +268,15 @@ def _leave_group_out(found: Weighed) -> tuple[float, float]:
     return float(each.sum()), float(np.sqrt(len(each) * each.var()))
 
 
+def _effects_at(found: Weighed, s: int, rng: np.random.Generator) -> FloatArray:
+    """Return a draw of each group's effect given the full data, shape (G,), at draw s of the rest."""
+    at, uniforms = slice(s, s + 1), rng.random((1, found.terms.shape[1] - 1))
+    return effects_given(found.terms[at, :-1], found.center[at, :-1], found.scale[at, :-1], uniforms).ravel()
+
+
 def _corrected(idata: Any, posterior: Posterior, found: Weighed, draws: FloatArray, kept: IntArray) -> Any:
-    source, shape = idata["posterior"], draws.shape[:2]
-    uniforms = np.random.default_rng(0).random((len(kept), found.terms.shape[1] - 1))
-    u = effects_given(found.terms[kept, :-1], found.center[kept, :-1], found.scale[kept, :-1], uniforms)
+    source, shape, rng = idata["posterior"], draws.shape[:2], np.random.default_rng(0)
+    u = np.stack([_effects_at(found, s, rng) for s in kept])
     beta = np.ascontiguousarray(draws[..., :-1])
     values = {"beta": beta, "sigma": np.exp(draws[..., -1]), "u": u.reshape(*shape, -1)}
     dims = {"beta": ["feature"], "u": ["group"]}
