@@ -119,28 +119,6 @@ def test_the_same_check_refutes_wrong_bounds():
     assert largest_excess(sensitivity_bounds(Z, centers=Z[:1], radius=3.0), Z, np.ones(2), 3.0, zero) <= 1.0
 
 
-@pytest.mark.parametrize("radius", [0.5, 5.0, 50.0])
-def test_the_lower_bound_s_own_construction(radius):
-    """Theorem 3.4 and Corollary 3.7: unit vectors within 1 - e' of each other that are all indispensable."""
-    n, e = 12, 0.5
-    angle = 2.0 * np.pi * np.arange(n) / n
-    V, delta = np.column_stack([np.cos(angle), np.sin(angle)]), math.sqrt(e / 2.0)
-    Z = np.column_stack([delta * V, np.full(n, math.sqrt(1.0 - delta**2))])
-    eps = 1.0 - math.cos(angle[1])
-    lower = n / (1.0 + (n - 1) * math.exp(-radius * eps * math.sqrt(e) / 4.0))
-    upper = n / (1.0 + (n - 1) * math.exp(-radius * math.sqrt(2.0 * e)))
-    bounds = sensitivity_bounds(Z, centers=Z, radius=radius)
-    alpha = radius / (math.sqrt(2.0) * delta)
-    last = np.full((n, 1), alpha * delta**2 * (1.0 - eps / 2.0) / math.sqrt(1.0 - delta**2))
-    thetas = np.column_stack([-alpha * delta * V, last])
-    assert (np.linalg.norm(thetas, axis=1) <= radius * (1.0 + 1e-12)).all()
-    losses = np.logaddexp(0.0, -Z @ thetas.T)
-    reached = n * np.diag(losses) / losses.sum(axis=0)
-    assert (lower <= reached).all()
-    assert (reached <= bounds).all()
-    assert (bounds <= upper * (1.0 + 1e-12)).all()
-
-
 def test_the_kernel_s_exponential():
     x = np.concatenate([np.linspace(0.0, 50.0, 5001), np.geomspace(1e-20, 690.0, 1000)])
     out, powers = x.copy(), np.empty(len(x))

@@ -1,0 +1,204 @@
+r"""How large sensitivities can be: rows that are close to each other and of which none can be left out.
+
+Unit rows with z_n . z_m >= 1 - e', built from directions with v_n . v_m <= 1 - e, have sensitivities (Theorem 3.4,
+Corollary 3.7)
+
+.. math:: \frac{N}{1 + (N-1) e^{-R e \sqrt{e'} / 4}} \le \sigma_n \le \frac{N}{1 + (N-1) e^{-R \sqrt{2 e'}}},
+
+and such directions are common: random points of the sphere have e of order N^(-4/(D-1)) (Proposition 3.5), random
+signs any e < 1 up to N exponential in D (Proposition 3.6). On all of R^D there is thus no coreset of rows of such data.
+
+When to use it: to see why sensitivity sampling needs a ball of coefficients, and how good its bounds are at best.
+
+References
+----------
+Huggins, Campbell and Broderick (2016), Coresets for scalable Bayesian logistic regression, NeurIPS, section 3.2 and
+appendix C.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import betaln
+
+from bayescore.types import FloatArray
+from bayescore.validation import check_integer, check_matrix, check_positive
+
+
+def indispensable_rows(directions: ArrayLike, closeness: float) -> tuple[FloatArray, float]:
+    r"""Return unit rows that are close to each other and of which none can be left out (Theorem 3.4).
+
+    .. math:: z_n = (\delta v_n, \sqrt{1 - \delta^2}), \qquad \delta^2 = e' / 2
+
+    Parameters
+    ----------
+    directions : array, shape (N, D - 1)
+        Distinct directions v_n; they are scaled to length 1.
+    closeness : float
+        e', between 0 and 1: z_n . z_m >= 1 - e' for all pairs.
+
+    Returns
+    -------
+    Z : array, shape (N, D)
+        Signed rows, of length 1.
+    separation : float
+        e = 1 - max v_n . v_m over pairs.
+
+    Raises
+    ------
+    DataError
+        If `directions` is not a matrix of finite numbers.
+    ValueError
+        If `closeness` is out of its range, there are fewer than two directions, or two are the same or 0.
+
+    References
+    ----------
+    Huggins, Campbell and Broderick (2016), Theorem 3.4 and Lemma C.1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayescore.coresets.scores.sensitivity_limits import indispensable_rows
+    >>> Z, separation = indispensable_rows(np.eye(3), closeness=0.5)
+    >>> Z.shape, round(float((Z @ Z.T).min()), 6), separation
+    ((3, 4), 0.75, 1.0)
+    """
+    V = np.asarray(check_matrix(directions, "directions"), dtype=np.float64)
+    delta = math.sqrt(check_positive(closeness, "closeness", below=1.0) / 2.0)
+    lengths = np.linalg.norm(V, axis=1, keepdims=True)
+    if len(V) < 2 or not (np.isfinite(V).all() and lengths.all()):
+        raise ValueError(f"directions has {len(V)} rows; give two or more, finite and none of them 0")
+    V = V / lengths
+    products = V @ V.T
+    np.fill_diagonal(products, -1.0)
+    separation = 1.0 - float(products.max())
+    if separation < np.finfo(np.float64).eps * V.shape[1]:
+        n, m = divmod(int(products.argmax()), len(V))
+        raise ValueError(f"directions {n} and {m} are the same; give distinct ones")
+    return np.column_stack([delta * V, np.full(len(V), math.sqrt(1.0 - delta**2))]), separation
+
+
+def sensitivity_range(n_rows: int, radius: float, *, separation: float, closeness: float) -> tuple[float, float]:
+    """Return bounds from below and above of the sensitivity of each of `indispensable_rows`.
+
+    Parameters
+    ----------
+    n_rows : int
+        Rows N.
+    radius : float
+        Radius R of the ball of coefficients.
+    separation, closeness : float
+        e and e', as `indispensable_rows` returns and takes them.
+
+    Returns
+    -------
+    lower, upper : float
+        Both tend to N, the largest sensitivity there is, as R grows.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of its range.
+
+    References
+    ----------
+    Huggins, Campbell and Broderick (2016), Theorem 3.4 (lower) and Corollary 3.7.
+
+    Examples
+    --------
+    >>> from bayescore.coresets.scores.sensitivity_limits import sensitivity_range
+    >>> lower, upper = sensitivity_range(1000, 30.0, separation=1.0, closeness=0.5)
+    >>> round(lower), round(upper)
+    (167, 1000)
+    """
+    n = check_integer(n_rows, "n_rows", low=1)
+    R = check_positive(radius, "radius")
+    e = check_positive(separation, "separation")
+    close = check_positive(closeness, "closeness", below=1.0)
+    exponents = R * e * math.sqrt(close) / 4.0, R * math.sqrt(2.0 * close)
+    lower, upper = (n / (1.0 + (n - 1) * math.exp(-exponent)) for exponent in exponents)
+    return lower, upper
+
+
+def sphere_separation(n_rows: int, n_features: int, delta: float) -> float:
+    r"""Return e such that N random points of the unit sphere of R^D keep 1 - max v_n . v_m >= e.
+
+    .. math:: e = \Bigl( \delta \Big/ \tbinom{N}{2} \frac{2^{(D+1)/2}}{(D-1) B(\frac{D-1}{2}, \frac12)}
+              \Bigr)^{2/(D-1)} = C_D N^{-4/(D-1)}
+
+    Parameters
+    ----------
+    n_rows, n_features : int
+        Points N, at least 2, and dimension D, at least 2.
+    delta : float
+        Probability that some pair is closer.
+
+    Returns
+    -------
+    float
+        e, at most 1/2: the proof goes no further.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of its range.
+
+    Notes
+    -----
+    The source's proof counts "D choose 2" pairs; N choose 2 is meant.
+
+    References
+    ----------
+    Huggins, Campbell and Broderick (2016), Proposition 3.5.
+
+    Examples
+    --------
+    >>> from bayescore.coresets.scores.sensitivity_limits import sphere_separation
+    >>> round(sphere_separation(1000, 10, delta=0.05), 3)
+    0.019
+    """
+    n = check_integer(n_rows, "n_rows", low=2)
+    D = check_integer(n_features, "n_features", low=2)
+    log_pairs = math.log(n) + math.log(n - 1) - math.log(2.0)
+    log_density = 0.5 * (D + 1) * math.log(2.0) - math.log(D - 1) - float(betaln(0.5 * (D - 1), 0.5))
+    room = math.log(check_positive(delta, "delta", below=1.0)) - log_pairs - log_density
+    return min(0.5, math.exp(2.0 * room / (D - 1)))
+
+
+def near_orthogonal_rows(n_features: int, separation: float) -> int:
+    r"""Return how many random sign vectors are pairwise near orthogonal with probability 1/2 or more.
+
+    .. math:: N = \lfloor \exp((1 - e)^2 D / 4) / \sqrt2 \rfloor, \qquad 1 - \max v_n \cdot v_m \ge e,
+              \quad v_{ni} = \pm 1 / \sqrt D
+
+    Parameters
+    ----------
+    n_features : int
+        Dimension D.
+    separation : float
+        e, between 0 and 1.
+
+    Returns
+    -------
+    int
+        Vectors N.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is out of its range.
+
+    References
+    ----------
+    Huggins, Campbell and Broderick (2016), Proposition 3.6.
+
+    Examples
+    --------
+    >>> from bayescore.coresets.scores.sensitivity_limits import near_orthogonal_rows
+    >>> near_orthogonal_rows(100, separation=0.5)
+    366
+    """
+    D = check_integer(n_features, "n_features", low=1)
+    e = check_positive(separation, "separation", below=1.0)
+    return math.floor(math.exp((1.0 - e) ** 2 * D / 4.0) / math.sqrt(2.0))
