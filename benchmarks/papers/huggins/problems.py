@@ -1,0 +1,129 @@
+"""The data sets of Huggins et al. (2016), Table 1, as far as they can be had here.
+
+ChemReact is ds1.10 (all rows, 10 principal components) and the published tenth of ds1.100 (100 components); Webspam is
+replaced by w8a, web pages by keywords; CovType is the published 16% of its rows. The whole files are taken instead
+where HUGGINS_CHEMREACT, HUGGINS_WEBSPAM or HUGGINS_COVTYPE name them (`bayescore.data.real`). Columns are standardised,
+those of w8a stay 0/1, and real data get an intercept; Binary5 and Binary10 have one, Mixture needs none.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+import bayescore as bc
+from bayescore.data.real import load_chemreact, load_covtype, load_webspam
+from bayescore.data.synthetic import Problem as Synthetic
+from bayescore.data.synthetic import binary5, binary10, mixture
+from benchmarks.problems import SHARED, _published
+
+PRIOR = bc.Normal(0, 2)  # the published code's; the paper does not say
+QUICK_ROWS = 10_000
+Table = tuple[np.ndarray, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A data set: its figure, how to read N rows of it, and how the paper's experiments take it.
+
+    `file` is what ../shared/data must have, `variable` what may name the whole set; `held_out` is the paper's share of
+    test rows, `clusters` its k; `repeats` says that rows repeat, so that merging them pays; `iterations` and
+    `repetitions` are those of a full run, and `largest` its largest coreset.
+    """
+
+    figure: str
+    read: Callable[[int | None], Table]
+    held_out: float
+    clusters: int
+    options: dict[str, bool]
+    repeats: bool = False
+    file: str = ""
+    variable: str = ""
+    iterations: int = 20_000
+    repetitions: int = 20
+    largest: int = 10_000
+
+
+def _made(problem: Synthetic) -> Callable[[int | None], Table]:
+    return lambda rows: problem((rows or 1_000_000) + 1000, random_state=0)
+
+
+def _real(name: str, load: Callable[..., Table] | None = None, variable: str = "") -> Callable[[int | None], Table]:
+    def read(rows: int | None) -> Table:
+        if load is not None and (path := os.environ.get(variable)):
+            X, y = load(path)[:2]
+        else:
+            table, y = _published(name)
+            X = table.to_numpy()
+        order = np.random.default_rng(0).permutation(len(y))[:rows]
+        return X[order], y[order]
+
+    return read
+
+
+RAW: dict[str, bool] = {}
+INTERCEPT = {"intercept": True}
+SCALED = {"intercept": True, "standardize": True}
+PROBLEMS = {
+    "Binary5": Problem("2a", _made(binary5), 1e-3, 4, RAW, repeats=True),
+    "Binary10": Problem("2b", _made(binary10), 1e-3, 4, RAW, repeats=True),
+    "Mixture": Problem("2c", _made(mixture), 1e-3, 4, RAW),
+    "ChemReact, ds1.10": Problem("2d", _real("chemreact_ds1_10"), 2500 / 26_733, 6, SCALED, file="chemreact_ds1_10"),
+    "ChemReact, ds1.100 (a tenth)": Problem(
+        "2d",
+        _real("chemreact_ds1_100_test", load_chemreact, "HUGGINS_CHEMREACT"),
+        2500 / 26_733,
+        6,
+        SCALED,
+        file="chemreact_ds1_100_test",
+        variable="HUGGINS_CHEMREACT",
+        iterations=10_000,
+        largest=1250,
+    ),
+    "w8a (for Webspam)": Problem(
+        "2e",
+        _real("w8a_train", load_webspam, "HUGGINS_WEBSPAM"),
+        50 / 350,
+        6,
+        INTERCEPT,
+        repeats=True,
+        file="w8a_train",
+        variable="HUGGINS_WEBSPAM",
+        iterations=5_000,
+        repetitions=5,
+        largest=5000,
+    ),
+    "CovType, 16%": Problem(
+        "2f",
+        _real("covtype_ramp16pct", load_covtype, "HUGGINS_COVTYPE"),
+        29_000 / 581_012,
+        6,
+        SCALED,
+        file="covtype_ramp16pct",
+        variable="HUGGINS_COVTYPE",
+        iterations=10_000,
+        repetitions=10,
+    ),
+}
+
+
+def readable(only: list[str] | None = None) -> dict[str, Problem]:
+    """Return the problems asked for whose rows can be had here; say which others are left out."""
+    asked = {name: problem for name, problem in PROBLEMS.items() if only is None or name in only}
+    absent = [
+        name
+        for name, problem in asked.items()
+        if problem.file and not (SHARED / f"{problem.file}.parquet").is_file() and not os.environ.get(problem.variable)
+    ]
+    if absent:
+        print(f"not run: their files are not in ../shared/data: {', '.join(absent)}")
+    return {name: problem for name, problem in asked.items() if name not in absent}
+
+
+def split(problem: Problem, *, quick: bool) -> tuple[bc.Coreset, bc.Coreset]:
+    """Return all training rows and the test rows, as design matrices."""
+    X, y = problem.read(QUICK_ROWS if quick else None)
+    test = 1000 if not problem.file else round(problem.held_out * len(y))
+    full = bc.full_data(X[test:], y[test:], **problem.options, progressbar=False)
+    return full, bc.full_data(X[:test], y[:test], design=full.design, progressbar=False)

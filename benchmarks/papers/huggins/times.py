@@ -1,0 +1,110 @@
+"""Figure 1A: the share of building the coreset in the time of building and of 10,000 iterations of MALA on it.
+
+k = 6 as in the paper. Seconds are of the processor (of all threads), so that other work on the machine does not count:
+of the build the median of 3, of MALA one run; mode, warm-up and summaries are in it. The paper's sampler is in NumPy,
+ours is compiled; "at theirs" puts the time of a NumPy evaluation of log density and gradient for each iteration,
+measured on the same rows, in place of ours.
+"""
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from scipy.special import expit
+
+import bayescore as bc
+from benchmarks.papers.huggins.problems import PRIOR, readable, split
+from benchmarks.papers.huggins.quality import SIZES
+from benchmarks.tables import RESULTS, publish
+
+ITERATIONS = 10_000
+STYLES = (("o", "-"), ("s", "--"), ("^", ":"), ("D", "-."), ("v", "-"), ("<", "--"), (">", ":"))
+
+
+def seconds(work: Callable[[], Any]) -> tuple[float, Any]:
+    begin = time.process_time()
+    made = work()
+    return time.process_time() - begin, made
+
+
+def numpy_iteration(core: bc.Coreset) -> float:
+    """Return seconds of the log density and its gradient in NumPy, as the published code computes them."""
+    Z, theta = core.X * core.y[:, None], np.full(core.n_features, 0.1)
+
+    def evaluate() -> None:
+        for _ in range(50):
+            eta = Z @ theta
+            (core.weights @ np.logaddexp(0.0, -eta), (core.weights * expit(-eta)) @ Z)
+
+    return min(seconds(evaluate)[0] for _ in range(3)) / 50.0
+
+
+def build(full: bc.Coreset, size: int, seed: int) -> bc.Coreset:
+    return bc.build_coreset(full, method="sensitivity", clusters=6, size=size, random_state=seed, progressbar=False)
+
+
+def chain(core: bc.Coreset, iterations: int) -> Any:
+    half = iterations // 20
+    return bc.sample(
+        core, prior=PRIOR, sampler="mala", draws=half, tune=half, chains=1, thin=10, random_seed=0, progressbar=False
+    )
+
+
+def study(name: str, full: bc.Coreset, iterations: int, largest: int) -> list[dict[str, Any]]:
+    rows = []
+    chain(build(full, 200, 0), 1000)  # compiles
+    for size in [size for size in SIZES if size <= min(len(full) // 2, largest)]:
+        made = [seconds(lambda size=size, seed=seed: build(full, size, seed)) for seed in range(3)]
+        core, building = made[0][1], float(np.median([taken for taken, _ in made]))
+        sampling = seconds(lambda core=core: chain(core, iterations))[0]
+        theirs = iterations * numpy_iteration(core)
+        rows.append(
+            {
+                "data": name,
+                "N": len(full),
+                "D": full.n_features,
+                "M": size,
+                "iterations": iterations,
+                "build, s": building,
+                "MALA, s": sampling,
+                "share": building / (building + sampling),
+                "NumPy, s": theirs,
+                "share, at theirs": building / (building + theirs),
+            }
+        )
+    return rows
+
+
+def draw(frame: pd.DataFrame) -> Figure:
+    figure = Figure(figsize=(9.0, 3.6), layout="constrained")
+    axes = figure.subplots(1, 2, sharey=True)
+    for ax, share, title in zip(
+        axes, ("share", "share, at theirs"), ("compiled MALA", "log density in NumPy"), strict=True
+    ):
+        for (name, rows), (marker, line) in zip(frame.groupby("data", sort=False), STYLES, strict=False):
+            ax.semilogx(
+                rows["M"], 100.0 * rows[share], marker=marker, linestyle=line, color="black", markerfacecolor="white",
+                linewidth=0.8, markersize=5, label=name,
+            )  # fmt: skip
+        ax.set_xticks(sorted(set(frame["M"])), [f"{size}" for size in sorted(set(frame["M"]))])
+        ax.minorticks_off()
+        ax.set_ylim(0.0, 100.0)
+        ax.set_xlabel("rows of the coreset, M")
+        ax.set_title(title, fontsize=9)
+    axes[0].set_ylabel("% of the time creating the coreset")
+    figure.legend(*axes[0].get_legend_handles_labels(), fontsize=7, loc="outside right center")
+    return figure
+
+
+def main(*, quick: bool = False) -> None:
+    warnings.filterwarnings("ignore")  # short chains
+    rows = []
+    for name, problem in readable().items():
+        full = split(problem, quick=quick)[0]
+        rows += study(name, full, ITERATIONS // 10 if quick else ITERATIONS, 1250 if quick else problem.largest)
+    publish("huggins_times", rows)
+    draw(pd.DataFrame(rows)).savefig(RESULTS / "huggins_times.png", dpi=150, metadata={"Software": None})
