@@ -2,11 +2,12 @@
 
 Prior N(0, 2^2), as in the published code (the paper does not say); k and a = 3 of the paper, test rows held out in its
 shares. Sizes are those of the published code's README. MMD is squared, (0.2 + x.y)^3, as in that code, on the columns
-as sampled; the negative test log-likelihood is the mean over draws and rows. MALA adapts its step to acceptance 0.574
-in the first half of its iterations and keeps each tenth of the second; here it is preconditioned by the Hessian at the
-mode and adapts that too, and makes fewer iterations than the paper's 100,000 (`huggins_mala` compares the two). The
-reference: two chains of 6,250 iterations on all rows, each fifth of the last 5,000 kept; "floor" is the MMD of the one
-chain from the other. Repetitions are in the table (the paper's: 20, `--trials 20`); medians and quartiles over them.
+as sampled; the whitened MMD is the root, of (1 + x.y)^3 in units of the reference; the negative test log-likelihood
+is the mean over draws and rows. MALA adapts its step to acceptance 0.574 in the first half of its iterations and keeps
+each tenth of the second; here it is preconditioned by the Hessian at the mode and adapts that too, and makes fewer
+iterations than the paper's 100,000 (`huggins_guarantees` compares the two). The reference: two chains of 6,250
+iterations on all rows, each fifth of the last 5,000 kept; "floor" is the MMD of the one chain from the other.
+Repetitions are in the table (the paper's: 20, `--trials 20`); medians and quartiles over them.
 "calibrated" is this package's own method, from the smallest of the sizes that is at least 5 D.
 """
 
