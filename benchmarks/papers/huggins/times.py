@@ -92,6 +92,7 @@ def draw(frame: pd.DataFrame) -> Figure:
             )  # fmt: skip
         ax.set_xticks(sorted(set(frame["M"])), [f"{size}" for size in sorted(set(frame["M"]))])
         ax.minorticks_off()
+        ax.tick_params(labelsize=7)
         ax.set_ylim(0.0, 100.0)
         ax.set_xlabel("rows of the coreset, M")
         ax.set_title(title, fontsize=9)
