@@ -79,6 +79,7 @@ PROBLEMS = {
         file="chemreact_ds1_100_test",
         variable="HUGGINS_CHEMREACT",
         iterations=10_000,
+        repetitions=10,
         largest=1250,
     ),
     "w8a (for Webspam)": Problem(
@@ -91,8 +92,8 @@ PROBLEMS = {
         file="w8a_train",
         variable="HUGGINS_WEBSPAM",
         iterations=5_000,
-        repetitions=5,
-        largest=5000,
+        repetitions=3,
+        largest=2500,
     ),
     "CovType, 16%": Problem(
         "2f",
@@ -103,7 +104,7 @@ PROBLEMS = {
         file="covtype_ramp16pct",
         variable="HUGGINS_COVTYPE",
         iterations=10_000,
-        repetitions=10,
+        repetitions=4,
     ),
 }
 
