@@ -153,7 +153,7 @@ def main(*, quick: bool = False, trials: int | None = None, only: list[str] | No
         kept = pd.read_csv(RESULTS / "huggins_quality.csv", keep_default_na=False)
         kept = kept[~kept["data"].isin(only)]
     rows: Rows = kept.to_dict("records")
-    for name, problem in readable(only).items():
+    for name, problem in readable(only, readings=True).items():
         rows += study(name, problem, trials=trials, quick=quick)
         publish("huggins_quality", rows)
     publish("huggins_quality_verdicts", verdicts(pd.DataFrame(rows)))
