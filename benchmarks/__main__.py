@@ -31,6 +31,7 @@ from benchmarks import (
     priors,
     references,
     rivals,
+    sbc,
     separability,
     sources,
     stacks,
@@ -48,6 +49,7 @@ EVIDENCE = {
     **huggins.COMMANDS,
     **peters.COMMANDS,
     **nock.COMMANDS,
+    **sbc.COMMANDS,
     "papers": page.main,
 }
 BENCHMARKS = {

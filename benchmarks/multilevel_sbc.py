@@ -25,6 +25,7 @@ from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.marginal import Nodes, at_point, look_at_rows
 from bayescore.models.priors import Normal
 from bayescore.types import NO_ROW, WeightedData, stack
+from benchmarks.sbc.ranks import rank
 from benchmarks.tables import publish
 
 GROUPS, DRAWS, BINS = 80, 99, 10
@@ -88,7 +89,7 @@ def ranks(link: str, seed: int, *, control: bool) -> np.ndarray:
     ]
     draws.append(np.hypot(draws[1], draws[2]))
     truth = [*beta, sigma, sigma * u[0], np.hypot(beta[1], beta[2])]
-    return np.array([(own[4::4][:DRAWS] < true).sum() for own, true in zip(draws, truth, strict=True)])
+    return rank(np.column_stack(draws)[4::4][:DRAWS], np.array(truth))
 
 
 def p_values(found: np.ndarray) -> np.ndarray:

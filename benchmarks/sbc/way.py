@@ -1,0 +1,90 @@
+"""One replication: build a coreset, sample it, certify and correct the draws, rank the truth among them.
+
+The ranks are among `DRAWS` draws, evenly spaced over four chains of MALA, so far apart that they count as independent:
+the smallest effective sample size of the chains is told beside the ranks. Where the certificate refuses, for which the
+draws as sampled take the place of corrected ones, is told too: leaving such data sets out would select among draws.
+
+Quantities, of which the last two depend on the data (Modrák et al. 2023: coefficients alone cannot tell a posterior
+from one that saw only part of the data): each coefficient, the product of the first two, the log-likelihood of all
+rows, and that of the rows labelled +1.
+
+Reference: Modrák, Moon, Kim, Bürkner, Huurre, Faltejsková, Gelman and Vehtari (2023), Simulation-based calibration
+checking for Bayesian computation: the choice of test quantities shapes sensitivity, Bayesian Analysis.
+"""
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+
+import bayescore as bc
+from bayescore.diagnostics.draws import ess
+from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.posterior import log_likelihoods
+from bayescore.models.priors import Prior
+from bayescore.types import FloatArray, IntArray
+from benchmarks.sbc.ranks import rank
+
+DRAWS = 99
+KEPT = {"draws": 250, "tune": 400, "chains": 4, "cores": 1}
+KINDS = ("corrected", "as sampled", "uniform")  # the last is the negative control: drawn, neither fitted nor corrected
+
+
+@dataclass(frozen=True, eq=False)
+class Replication:
+    """Ranks of each quantity, shape (kinds, Q), the coreset's smallest ESS of a mean, and the certificate's level."""
+
+    ranks: IntArray
+    ess: float
+    level: str
+
+
+def quantities(beta: FloatArray, rows: bc.Coreset) -> FloatArray:
+    """Return the quantities of coefficients, shape (S, D): (S, D + 3)."""
+    link = check_likelihood(rows.likelihood)
+    by = [log_likelihoods(beta, part, link) for part in (rows, rows.take(rows.y > 0))]
+    return np.column_stack([beta, beta[:, 0] * beta[:, 1], *by])
+
+
+def names(n_features: int) -> list[str]:
+    """Return the names of the quantities."""
+    return [*(f"b{d}" for d in range(n_features)), "b0 b1", "log-likelihood", "its part of y = 1"]
+
+
+def thinned(idata: object) -> FloatArray:
+    """Return `DRAWS` of the posterior's draws, shape (DRAWS, D)."""
+    beta = idata.posterior["beta"].values
+    flat = beta.reshape(-1, beta.shape[-1])
+    return flat[np.linspace(0, len(flat) - 1, DRAWS).astype(int)]
+
+
+def replicate(rows: bc.Coreset, truth: FloatArray, prior: Prior, size: int, seed: int) -> Replication:
+    """Return the ranks of `truth`, shape (D,), which the labels of `rows` were drawn with.
+
+    Parameters
+    ----------
+    rows : Coreset
+        All the data, from `full_data`.
+    truth : array, shape (D,)
+        Coefficients.
+    prior : Prior
+        What `truth` was drawn from.
+    size : int
+        Rows of the coresets.
+    seed : int
+        Of coresets and draws.
+    """
+    told = {"size": size, "random_state": seed, "progressbar": False}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of coresets that are too small, on purpose
+        core = bc.build_coreset(rows, method="calibrated", **told)
+        bare = bc.build_coreset(rows, method="uniform", **told)
+        sampled, control = (
+            bc.sample(each, prior=prior, sampler="mala", random_seed=seed, progressbar=False, **KEPT)
+            for each in (core, bare)
+        )
+        certificate = bc.certify(sampled, core, rows, progressbar=False)
+    corrected = sampled if certificate.idata is None else certificate.idata
+    drawn = [quantities(np.vstack([truth, thinned(idata)]), rows) for idata in (corrected, sampled, control)]
+    ranks = np.stack([rank(each[1:], each[0]) for each in drawn])
+    return Replication(ranks, float(ess(sampled.posterior["beta"].values, "mean").min()), str(certificate.level))

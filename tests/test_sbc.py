@@ -1,0 +1,58 @@
+"""Simulation-based calibration of the whole way, and the test of ranks that it rests on.
+
+14 p-values (2 settings, 7 quantities) are compared with 1e-4: a fresh choice of seeds raises a false alarm in less
+than 2 cases of 1000. The seeds are fixed. Settings and quantities: see `benchmarks.sbc`, which has the other two
+settings and 500 replications.
+"""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from bayescore.diagnostics import certificate
+from bayescore.diagnostics.elpd import Elpd
+from benchmarks.sbc.picture import PLACES, Panel
+from benchmarks.sbc.prior_sbc import replications
+from benchmarks.sbc.ranks import band, counts_below, inside, limits, p_value, p_values
+from benchmarks.sbc.way import DRAWS
+
+ALARM = 1e-4
+REPLICATIONS = 100
+
+
+@pytest.mark.parametrize(("n_ranks", "n_places"), [(5, 4), (3, 7)])
+def test_p_values_are_exact(n_ranks, n_places):
+    """Against all samples of a few ranks: as many have a p-value of at most p as it says."""
+    every = [np.array(ranks) for ranks in itertools.product(range(n_places), repeat=n_ranks)]
+    found = np.array([p_value(ranks, n_places) for ranks in every])
+    for p in np.unique(found.round(9)):
+        assert np.mean(found <= p + 1e-8) == pytest.approx(p, abs=1e-8)
+    for gamma in (0.02, 0.2, 0.5):
+        low, high = limits(gamma, n_ranks, n_places)
+        within = [bool(np.all((low <= c) & (c <= high))) for c in (counts_below(ranks, n_places) for ranks in every)]
+        assert inside(low, high, n_ranks) == pytest.approx(np.mean(within))
+
+
+def test_bands_cover_what_they_say_and_no_narrower_one_does():
+    low, high = band(200, 100)
+    z = np.arange(1, 100) / 100
+    rng = np.random.default_rng(0)
+    counts = np.array([counts_below(rng.integers(0, 100, 200), 100) for _ in range(4000)])
+    gaps = counts / 200 - z
+    covered = np.mean(np.all((low - 1e-12 <= gaps) & (gaps <= high + 1e-12), axis=1))
+    assert 0.94 < covered < 0.97  # Monte Carlo sd 0.0034; steps of the counts make it 0.951
+    assert np.mean(np.all((0.9 * low <= gaps) & (gaps <= 0.9 * high), axis=1)) < 0.94
+
+
+@pytest.mark.statistical
+@pytest.mark.slow
+@pytest.mark.parametrize(("link", "prior"), [("logistic", "N(0, 1)"), ("probit", "Student-t(3)")])
+def test_the_whole_way_is_calibrated_and_uniform_coresets_are_not(link, prior, monkeypatch):
+    monkeypatch.setattr(certificate, "elpd_loo", lambda *_, **__: Elpd())  # half the time, and no part of the draws
+    panel = Panel({"link": link, "prior": prior}, replications(link, prior, REPLICATIONS))
+    assert min(each.ess for each in panel.found) > 3 * DRAWS  # so that those taken count as independent
+    assert sum(each.level == "not certified" for each in panel.found) <= 5
+    assert p_values(panel.ranks("corrected"), PLACES).min() > ALARM
+    control = p_values(panel.ranks("uniform"), PLACES)
+    assert control.max() < ALARM
