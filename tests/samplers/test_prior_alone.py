@@ -1,0 +1,43 @@
+"""Rows that say nothing leave the prior. Kolmogorov-Smirnov tests at 1e-4: 14 of them, false alarms below 0.2%."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import bayescore as bc
+from bayescore.diagnostics.draws import ess
+from tests.samplers.exactness import weighted
+
+NORMAL, STUDENT = bc.Normal(1.0, 2.0), bc.StudentT(5.0, -1.0, 0.5)
+CASES = [
+    ("nuts", "logistic", NORMAL),
+    ("nuts", "probit", STUDENT),
+    ("mala", "logistic", STUDENT),
+    ("mala", "probit", NORMAL),
+    ("gibbs", "probit", NORMAL),
+    ("polya_gamma", "logistic", NORMAL),
+]
+
+
+def p_values(x, sampler, link, prior):
+    """Return the p-value of each coefficient's draws under the prior, those taken being a tenth of the effective."""
+    rows = weighted(np.full((2, 2), x), [1, -1], np.full(2, 15.0))
+    told = {"draws": 700, "random_seed": 1, "progressbar": False}
+    draws = bc.sample(rows, link, prior, sampler, **told).posterior["beta"].values
+    law = stats.norm(prior.mu, prior.sigma) if prior is NORMAL else stats.t(prior.nu, prior.mu, prior.sigma)
+    size = np.array([ess(draws, kind).min() for kind in ("bulk", "tail")]).min()
+    assert size > 700
+    step = int(np.ceil(10.0 * draws.shape[0] * draws.shape[1] / size))
+    return [stats.kstest(draws[:, ::step, d].ravel(), law.cdf).pvalue for d in range(2)]
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(("sampler", "link", "prior"), CASES)
+def test_rows_that_say_nothing_leave_the_prior(sampler, link, prior):
+    assert min(p_values(0.0, sampler, link, prior)) > 1e-4
+
+
+@pytest.mark.statistical
+def test_rows_that_say_something_do_not():
+    """Negative control: as many labels of either kind at (1, 1)."""
+    assert min(p_values(1.0, "polya_gamma", "logistic", NORMAL)) < 1e-4
