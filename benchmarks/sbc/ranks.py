@@ -32,8 +32,8 @@ def limits(gamma: float, n_ranks: int, n_places: int) -> tuple[IntArray, IntArra
     """Return the least and largest counts, shape (n_places - 1,), whose pointwise p-value is above `gamma`."""
     z = np.arange(1, n_places) / n_places
     tail = 0.5 * gamma * (1.0 + 1e-9)  # the count that has just gamma lies outside
-    low = stats.binom.ppf(tail, n_ranks, z).astype(int)
-    return low, stats.binom.isf(tail, n_ranks, z).astype(int)
+    low, high = stats.binom.ppf(tail, n_ranks, z), stats.binom.isf(tail, n_ranks, z)
+    return np.maximum(low, 0.0).astype(int), np.minimum(high, n_ranks).astype(int)  # a tail of 0 has a low end of -1
 
 
 def inside(low: IntArray, high: IntArray, n_ranks: int) -> float:
