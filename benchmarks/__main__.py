@@ -43,12 +43,14 @@ from benchmarks import (
     write_results,
 )
 from benchmarks.papers import huggins, nock, page, peters
+from benchmarks.reference_posteriors import make as reference_posteriors
 
 # what `make evidence` runs, in this order
 EVIDENCE = {
     **huggins.COMMANDS,
     **peters.COMMANDS,
     **nock.COMMANDS,
+    "reference_posteriors": reference_posteriors.main,
     **sbc.COMMANDS,
     "papers": page.main,
 }

@@ -6,6 +6,6 @@ prior, `posterior_sbc` from the posterior of real data.
 
 from collections.abc import Callable
 
-from benchmarks.sbc import prior_sbc
+from benchmarks.sbc import posterior_sbc, prior_sbc
 
-COMMANDS: dict[str, Callable[..., None]] = {"prior_sbc": prior_sbc.main}
+COMMANDS: dict[str, Callable[..., None]] = {"prior_sbc": prior_sbc.main, "posterior_sbc": posterior_sbc.main}

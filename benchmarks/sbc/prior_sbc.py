@@ -5,7 +5,11 @@ normal, a skewed (lognormal) and a 0/1 column that is 1 in a tenth of the rows) 
 of 40 rows is built and sampled, the draws are certified and corrected, and the truth's rank among 99 of them is uniform
 if all is right. Data sets of fewer than 20 rows of a class are drawn anew: a condition on data, under which ranks stay
 uniform. Figures are exact p-values of uniform ranks (`sbc/ranks`), for the corrected draws, the draws as sampled, and
-the negative control, draws of uniform coresets of the same size. Quantities: see `sbc/way`.
+the negative control, draws of uniform coresets of the same size.
+
+Quantities: coefficients b0 to b3, a product of two, and two that depend on the data (Modrák et al. 2023: others cannot
+tell a posterior from one that saw only part of the data), the log-likelihood of all rows and of those labelled 1. Where
+a certificate refuses ("not certified"), the draws as sampled stand for corrected ones.
 """
 
 import numpy as np
