@@ -146,6 +146,12 @@ class Opened:
         self._passes[0] += 1
         return replace(division, transform=self.transform)
 
+    @property
+    def elsewhere(self) -> bool:
+        """Whether workers outside this process read and map the rows."""
+        division = division_of(self.rows, self.block_rows)
+        return division is not None and division.pool is not None
+
     def blocks(self) -> Iterator[WeightedData]:
         """Yield the rows in order, in this thread; one pass."""
         self._passes[0] += 1

@@ -81,7 +81,9 @@ def values_at(
     for start in range(0, len(draws), step):
         cut = slice(start, start + step)
         work = partial(_of_block, np.ascontiguousarray(draws[cut]), link, center[cut], scale[cut])
-        weight = _collect(opened.map(work, "certifying", canonical=True), values[cut])
+        # a thread that has a whole piece of the rows would hold results of all its blocks, each larger than the block
+        parts = opened.map(work, "certifying", canonical=True, here=not opened.elsewhere)
+        weight = _collect(parts, values[cut])
     return values, weight
 
 
