@@ -16,6 +16,7 @@ from scipy import linalg
 from bayescore.data.coreset import Coreset
 from bayescore.models.group_priors import check_group_prior, group_prior_to_dict
 from bayescore.models.priors import is_smooth
+from bayescore.samplers.curvature import covariance_at_mode
 from bayescore.samplers.method import Request, Sampler
 from bayescore.types import FloatArray, one_intercept, told_terms
 
@@ -130,7 +131,7 @@ def _of_groups(request: Request) -> Any:
             noise = np.random.default_rng(request.streams[-1]).standard_normal((request.chains, len(center)))
             options["initvals"] = [{"beta": start} for start in center + noise @ spread.T]
             tuning = {name: options.pop(name) for name in _OF_THE_STEP if name in options}
-            options["step"] = pm.NUTS(scaling=_scaling(model, spread, data), is_cov=True, **tuning)
+            options["step"] = pm.NUTS(scaling=_scaling(model, (center, spread), data), is_cov=True, **tuning)
         idata = _sampled(request, options)
     posterior = idata["posterior"]
     made = {
@@ -150,20 +151,22 @@ def _of_coordinates(name: str) -> bool:
     return name.endswith("_standardised") or name.startswith("cholesky_")
 
 
-def _scaling(model: Any, spread: FloatArray, data: Coreset) -> FloatArray:
-    """Return about the covariance of what NUTS moves: that of beta; 1 of effects' coordinates; of others 1 / G.
+def _scaling(model: Any, start: tuple[FloatArray, FloatArray], data: Coreset) -> FloatArray:
+    """Return about the covariance of what NUTS moves, given the centre of beta and the factor of its covariance.
 
-    A sd of G effects has a logarithm of sd 1 / sqrt(2 G) or more. Its diagonal where there are more than `MOST_DENSE`.
+    First guessed: that of beta; 1 of effects' coordinates; of others 1 / G, as a sd of G effects has a logarithm of sd
+    1 / sqrt(2 G) or more. Where there are more than `MOST_DENSE` the diagonal of that.
     """
+    center, spread = start
     least = 1.0 / min(len(own) for own in data.groups)
     sizes = {str(each.name): int(np.prod(value.shape)) for each, value in _points(model)}
     blocks = [
         spread @ spread.T if name == "beta" else np.eye(n) * (1.0 if name.endswith("_standardised") else least)
         for name, n in sizes.items()
     ]
-    if sum(sizes.values()) <= MOST_DENSE:
-        return np.asarray(linalg.block_diag(*blocks))
-    return np.concatenate([np.diagonal(block) for block in blocks])
+    if sum(sizes.values()) > MOST_DENSE:
+        return np.concatenate([np.diagonal(block) for block in blocks])
+    return covariance_at_mode(model, {"beta": center}, linalg.block_diag(*blocks))
 
 
 def _points(model: Any) -> list[tuple[Any, Any]]:
