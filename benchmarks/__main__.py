@@ -30,6 +30,7 @@ from benchmarks import (
     posteriors,
     priors,
     references,
+    rival_posteriors,
     rivals,
     sbc,
     separability,
@@ -53,6 +54,7 @@ EVIDENCE = {
     "reference_posteriors": reference_posteriors.main,
     **sbc.COMMANDS,
     "papers": page.main,
+    "rival_posteriors": rival_posteriors.main,
 }
 BENCHMARKS = {
     "stacks": stacks.main,

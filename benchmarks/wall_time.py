@@ -111,7 +111,7 @@ def pymc_gradient_seconds(full: bc.Coreset, mode: Mode) -> tuple[float, int]:
     return float(clocks) / gradients(idata), gradients(idata)
 
 
-def hmcecs(full: bc.Coreset, mode: Mode) -> tuple[np.ndarray, float]:
+def hmcecs(full: bc.Coreset, mode: Mode, each: int = ECS_ROWS) -> tuple[np.ndarray, float]:
     """Return draws of as many chains as cores, shape (cores, draws, D), and the seconds of the whole run."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # else XLA reports that folding constants takes seconds
     import numpyro
@@ -126,7 +126,7 @@ def hmcecs(full: bc.Coreset, mode: Mode) -> tuple[np.ndarray, float]:
 
     def model(X: Any, y: Any) -> None:
         beta = numpyro.sample("beta", dist.Normal(0.0, 4.0).expand([X.shape[1]]).to_event(1))
-        with numpyro.plate("rows", len(y), subsample_size=ECS_ROWS):
+        with numpyro.plate("rows", len(y), subsample_size=each):
             eta = numpyro.subsample(X, event_dim=1) @ beta
             numpyro.sample("obs", dist.Bernoulli(logits=eta), obs=numpyro.subsample(y, event_dim=0))
 

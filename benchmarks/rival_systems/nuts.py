@@ -1,0 +1,122 @@
+"""NUTS on all rows with each library's defaults: few short trees (of NumPyro: gradients) are timed, the rest scaled.
+
+The processor seconds of a gradient of all rows are multiplied by the gradients that 4 x (1000 + 1000) draws of the same
+sampler (for NumPyro: PyMC's) took on bayescore's coreset, whose posterior has the same shape; what was spent beside
+trees on all rows, compilation, is added once. The draws' effective sample sizes are those on the coreset.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import bayescore as bc
+from bayescore.diagnostics.draws import ess
+from benchmarks.rival_systems.coresets import built
+from benchmarks.rival_systems.found import PRIOR, Found, Rows
+from benchmarks.rival_systems.normals import graph, labels
+
+CHAINS, DRAWS, TUNE = 4, 1000, 1000
+FEW, DEPTH = 4, 4  # draws, and as many of warm-up, on all rows, and the depth of their trees
+CALLS = 20  # of NumPyro's gradient: its runs of few draws are all compilation
+
+
+def scaled(gradient: float, timed: int, draws: np.ndarray, counted: int, beside: float = 0.0) -> Found:
+    """Return what is known of a sampler of which a gradient was timed; `draws` are those on the coreset."""
+    return Found(
+        timed=f"scaled: {timed:,} gradients of {1000.0 * gradient:.3g} ms to {counted:,}",
+        passes=counted,
+        ess=ess(draws, "bulk"),
+        cpu=beside + gradient * counted,
+    )
+
+
+def gradients(idata: Any) -> int:
+    """Return those of all chains, warm-up included."""
+    return int(sum(own["n_steps"].sum() for own in (idata.warmup_sample_stats, idata.sample_stats)))
+
+
+def by_pymc(model: Any, draws: int, chains: int, **nuts: Any) -> Any:
+    """Return draws, and as many of warm-up."""
+    import pymc as pm
+
+    with model:
+        return pm.sample(
+            draws, tune=draws, chains=chains, cores=1, step=pm.NUTS(**nuts), random_seed=0, progressbar=False,
+            discard_tuned_samples=False, compute_convergence_checks=False,
+        )  # fmt: skip
+
+
+def counted(rows: Rows) -> tuple[np.ndarray, int]:
+    """Return draws of PyMC's NUTS on the coreset, shape (chains, draws, D), and its gradients."""
+    idata = by_pymc(bc.logistic_model(built("auto")(rows), prior=PRIOR), DRAWS, CHAINS)
+    return idata.posterior["beta"].values, gradients(idata)
+
+
+def pymc(rows: Rows) -> Callable[[], Found]:
+    import pymc  # noqa: F401  its import is not timed
+
+    def run() -> Found:
+        draws, whole_run = counted(rows)
+        begin = time.process_time()
+        idata = by_pymc(graph(rows.X, labels(rows)), FEW, 1, max_treedepth=DEPTH)
+        whole, timed = time.process_time() - begin, gradients(idata)
+        clock = sum(float(own["process_time_diff"].sum()) for own in (idata.warmup_sample_stats, idata.sample_stats))
+        return scaled(clock / timed, timed, draws, whole_run, whole - clock)
+
+    return run
+
+
+def nutpie(rows: Rows) -> Callable[[], Found]:
+    import nutpie
+
+    told = {"cores": 1, "seed": 0, "progress_bar": False}
+
+    def run() -> Found:
+        small = nutpie.compile_pymc_model(bc.logistic_model(built("auto")(rows), prior=PRIOR))
+        core = nutpie.sample(small, draws=DRAWS, tune=TUNE, chains=CHAINS, **told)
+        begin = time.process_time()
+        large = nutpie.compile_pymc_model(graph(rows.X, labels(rows)))
+        nutpie.sample(large, draws=1, tune=1, chains=1, maxdepth=1, **told)  # what only a first call does
+        middle = time.process_time()
+        idata = nutpie.sample(large, draws=FEW, tune=FEW, chains=1, maxdepth=DEPTH, **told)
+        clock, timed = time.process_time() - middle, gradients(idata)
+        return scaled(clock / timed, timed, core.posterior["beta"].values, gradients(core), middle - begin)
+
+    return run
+
+
+def numpyro(rows: Rows) -> Callable[[], Found]:
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # else XLA reports that folding constants takes seconds
+    import numpyro
+
+    numpyro.enable_x64()
+    import jax
+    import jax.numpy as jnp
+    import numpyro.distributions as dist
+    from numpyro.infer.util import initialize_model
+
+    def model(X: Any, y: Any) -> None:
+        beta = numpyro.sample("beta", dist.Normal(PRIOR.mu, PRIOR.sigma).expand([X.shape[1]]).to_event(1))
+        numpyro.sample("y", dist.Bernoulli(logits=X @ beta), obs=y)
+
+    def run() -> Found:
+        draws, whole_run = counted(rows)
+        begin = time.process_time()
+        data = jnp.asarray(rows.X), jnp.asarray(labels(rows), dtype=float)
+        info = initialize_model(jax.random.PRNGKey(0), model, model_args=data, dynamic_args=True)
+        gradient = jax.jit(lambda at, X, y: jax.value_and_grad(info.potential_fn(X, y))(at))
+        at = info.param_info.z
+        jax.block_until_ready(gradient(at, *data))  # compiles
+        middle = time.process_time()
+        for _ in range(CALLS):
+            jax.block_until_ready(gradient(at, *data))
+        clock = time.process_time() - middle
+        return scaled(clock / CALLS, CALLS, draws, whole_run, middle - begin)
+
+    return run
+
+
+PYMC, NUTPIE, NUMPYRO = {"defaults": pymc}, {"defaults": nutpie}, {"defaults": numpyro}

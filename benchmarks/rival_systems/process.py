@@ -1,0 +1,73 @@
+"""One system on one data set, in a process of its own with a limit on its processor time.
+
+``python -m benchmarks.rival_systems.process SYSTEM SETTING FOLDER`` reads X.npy and y.npy and prints a line of JSON.
+"""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+import warnings
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+PATIENCE = 6.0  # times the limit in seconds of the clock, on a machine with other work
+KILLED = "stopped after"
+
+
+def within(system: str, setting: str, folder: Path, cap: float) -> dict[str, Any]:
+    """Return what the system's process found, or why it found nothing."""
+    command = [sys.executable, "-m", "benchmarks.rival_systems.process", system, setting, str(folder)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    limit = (int(cap), int(cap) + 1)
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=environment, timeout=PATIENCE * cap,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, limit),
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return {"timed": f"{KILLED} {PATIENCE * cap:,.0f} s of the clock"}
+    if done.returncode < 0:
+        return {"timed": f"{KILLED} {cap:,.0f} s"}
+    if done.returncode:
+        print(done.stderr[-1500:])
+        return {"timed": "failed: " + done.stderr.strip().splitlines()[-1][:100]}
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def spent() -> float:
+    """Return the processor seconds of this process and of those it waited for."""
+    used = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def main(system: str, setting: str, folder: Path) -> dict[str, Any]:
+    """Run, and return what is told of it."""
+    from benchmarks.rival_systems import SYSTEMS
+    from benchmarks.rival_systems.found import Rows
+
+    rows = Rows(np.load(folder / "X.npy"), np.load(folder / "y.npy"))
+    try:
+        run = SYSTEMS[system].settings[setting](rows)
+    except ImportError as missing:
+        return {"timed": f"not installed: {missing.name or missing}"}
+    wall, cpu = time.perf_counter(), spent()
+    found = run()
+    wall, cpu = time.perf_counter() - wall, spent() - cpu
+    told = {key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in asdict(found).items()}
+    told["seconds"] = wall if found.cpu is None else None
+    told["cpu"] = cpu if found.cpu is None else found.cpu
+    peaks = [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    told["MB"] = max(peaks) / 1024
+    return told
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    told = main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
+    print("\n" + json.dumps(told))

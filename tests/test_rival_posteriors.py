@@ -1,0 +1,86 @@
+"""The errors by which systems are compared, against closed forms and draws."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from benchmarks.rival_posteriors import marked, row_of
+from benchmarks.rival_systems import SYSTEMS
+from benchmarks.rival_systems.found import Rows
+from benchmarks.rival_systems.picture import LOOKS
+from benchmarks.rival_systems.subsampling import sgld
+from benchmarks.rival_systems.truth import Truth, errors_of, expected, measured
+
+TRUTH = Truth(np.array([1.0, -2.0]), np.array([[4.0, 1.2], [1.2, 1.0]]), "made", 0.0)
+
+
+def test_the_reference_has_no_error():
+    assert measured(TRUTH.mean, TRUTH.covariance, TRUTH) == pytest.approx(
+        dict.fromkeys(("mean", "sd", "KL", "z2"), 0.0)
+    )
+
+
+def test_errors_are_those_of_the_formulas():
+    move, C = np.array([0.5, 0.25]), np.diag([1.0, 2.0])
+    found = measured(TRUTH.mean + move, C, TRUTH)
+    inverse = np.linalg.inv(TRUTH.covariance)
+    square = move @ inverse @ move
+    kl = 0.5 * (np.trace(inverse @ C) - 2.0 - np.log(np.linalg.det(inverse @ C)) + square)
+    wanted = {"mean": np.sqrt(square / 2), "sd": 0.5, "KL": kl, "z2": (0.25 / 4 + 0.0625 / 1) / 2}
+    assert found == pytest.approx(wanted)
+
+
+def test_modes_have_no_error_of_sds():
+    found = measured(TRUTH.mean, None, TRUTH)
+    assert found["mean"] == 0.0
+    assert np.isnan([found["sd"], found["KL"]]).all()
+
+
+def test_expected_errors_are_those_of_exact_draws():
+    """400 sets of 200 draws; means of the errors within 15%, some four standard errors of the noisiest, KL."""
+    n, rng = 200, np.random.default_rng(0)
+    sets = rng.multivariate_normal(TRUTH.mean, TRUTH.covariance, (400, n))
+    each = pd.DataFrame([measured(draws.mean(axis=0), np.cov(draws.T), TRUTH) for draws in sets])
+    told = expected(np.full(2, float(n)))
+    assert each["z2"].mean() == pytest.approx(told["z2"], rel=0.15)
+    assert (each["mean"] ** 2).mean() == pytest.approx(told["mean"] ** 2, rel=0.15)
+    assert each["KL"].mean() == pytest.approx(told["KL"], rel=0.15)
+
+
+def test_what_was_stopped_has_a_row_without_figures():
+    row = row_of({"timed": "stopped after 20 s"}, TRUTH)
+    assert row["errors"] == ""
+    assert np.isnan([row["mean"], row["KL"], row["processor s"]]).all()
+
+
+def test_the_best_setting_has_the_least_error_of_the_mean():
+    label = SYSTEMS["sgld"].label
+    about = {"data": "w8a", "system": label, "documented": False}
+    rows = [{**about, "mean": 0.3, "documented": True}, {**about, "mean": 0.1}, {**about, "mean": np.nan}]
+    found = marked(rows)
+    assert [row["best"] for row in found] == [False, True, False]
+    assert [row["mean, documented"] for row in found] == [0.3, 0.3, 0.3]
+
+
+def test_every_system_has_a_look_of_its_own():
+    assert {system.label for system in SYSTEMS.values()} == set(LOOKS)
+    assert len(set(LOOKS.values())) == len(LOOKS)
+
+
+def test_sgld_finds_a_normal_posterior_and_large_steps_spoil_its_sds():
+    """Mean within 0.3 sd, sds within 25% with h = 0.1 / curvature; with h = 3 / curvature, the control, sds are off."""
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((4000, 2))
+    y = np.where(rng.random(4000) < 1 / (1 + np.exp(-X @ [1.0, -0.5])), 1, -1)
+    rows = Rows(X, y)
+    mode = SYSTEMS["laplace"].settings["all rows"](rows)()
+    truth = Truth(mode.mean, mode.covariance, "Laplace", 0.0)
+
+    def errors(step):
+        found = sgld(rows, step)()
+        return errors_of({"mean": found.mean, "covariance": found.covariance}, truth)
+
+    good = errors(0.1)
+    assert good["mean"] < 0.3
+    assert good["sd"] < 0.25
+    assert errors(3.0)["sd"] > 0.25
