@@ -33,6 +33,7 @@ from benchmarks import (
     rival_posteriors,
     rivals,
     sbc,
+    scale,
     separability,
     sources,
     stacks,
@@ -53,8 +54,9 @@ EVIDENCE = {
     **nock.COMMANDS,
     "reference_posteriors": reference_posteriors.main,
     **sbc.COMMANDS,
-    "papers": page.main,
     "rival_posteriors": rival_posteriors.main,
+    "scale": scale.main,
+    "papers": page.main,
 }
 BENCHMARKS = {
     "stacks": stacks.main,

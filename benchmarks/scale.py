@@ -1,0 +1,125 @@
+"""A hundred million rows of Parquet on a disk: build, draws and certificate, in seconds and memory, on this machine.
+
+"flights": N = 120,748,239 and D = 4, the size of the data on flights' delays that ScaLE was shown on (Pollock,
+Fearnhead, Johansen and Roberts 2020): an intercept, the hour of departure, the distance and whether it is night, made
+here, some 20% delayed; the data themselves are not. "normal": N = 1e8, ten normal columns. Written for the purpose, row
+group by row group, and deleted. Each in a process of its own, after a small build that compiles; ``calibrated`` of 20 D
+rows, 4 x 1000 draws by MALA. "model, s" is what COST_MODEL.md says of the build: seven passes of 80 ns a row for ten
+columns, 36 of them for four, on the cores at hand. "two workers" are seconds of a build by two Dask processes.
+
+``--rows`` takes fewer; files are 2 and 4 GB.
+"""
+
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from scipy import special
+
+import bayescore as bc
+from bayescore.data.passes.threads import available_cores
+from benchmarks.sources import alone, peak_mb
+from benchmarks.tables import publish
+
+ROWS = {"flights": 120_748_239, "normal": 100_000_000}
+QUICK = 1_000_000
+ROW_GROUP = 1 << 20
+NS_A_ROW = {"flights": 36, "normal": 80}  # of one pass
+PASSES = 7
+
+
+def block(kind: str, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows of float32 and labels of 0 and 1."""
+    if kind == "flights":
+        hour = rng.triangular(5.0, 14.0, 24.0, n)
+        X = np.column_stack([(hour - 14.0) / 4.0, rng.gamma(1.8, 0.4, n), (hour > 20.0) | (hour < 6.0)])
+        slopes, level = np.array([0.35, 0.1, -0.3]), -1.5
+    else:
+        X, slopes, level = rng.standard_normal((n, 10), dtype=np.float32), np.linspace(-1.0, 1.0, 10), -1.0
+    X = X.astype(np.float32)
+    return X, (rng.random(n) < special.expit(level + X @ slopes)).astype(np.int8)
+
+
+@contextmanager
+def rows_file(kind: str, n: int) -> Iterator[Path]:
+    """Write n rows; the file is deleted at the end."""
+    rng = np.random.default_rng(0)
+    names = [f"x{d}" for d in range(block(kind, 1, rng)[0].shape[1])]
+    schema = pa.schema([*((name, pa.float32()) for name in names), ("y", pa.int8())])
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.parquet"
+        with pq.ParquetWriter(path, schema) as file:
+            for start in range(0, n, ROW_GROUP):
+                X, y = block(kind, min(ROW_GROUP, n - start), rng)
+                file.write_table(pa.table([*X.T, y], schema=schema), row_group_size=ROW_GROUP)
+        yield path
+
+
+def built(data: Any, n_columns: int) -> bc.Coreset:
+    """Return a calibrated coreset of 20 D rows."""
+    told = {"label": "y", "intercept": True, "random_state": 0, "progressbar": False}
+    return bc.build_coreset(data, method="calibrated", size=20 * (n_columns + 1), **told)
+
+
+def whole_way(path: Path) -> dict[str, Any]:
+    """Build, draw and certify; what that took."""
+    n_columns = len(pq.read_schema(path)) - 1
+    begin = time.perf_counter()
+    core = built(path, n_columns)
+    build, peak = time.perf_counter() - begin, peak_mb()
+    idata = bc.sample(core, sampler="mala", draws=1000, tune=250, thin=10, random_seed=1, progressbar=False)
+    drawn = time.perf_counter() - begin
+    found = bc.certify(idata, core, path, label="y", progressbar=False)
+    return {
+        "D": core.n_features,
+        "rows": len(core),
+        "passes": core.params["passes"],
+        "build, s": build,
+        "draws, s": drawn - build,
+        "certify, s": time.perf_counter() - begin - drawn,
+        "level": str(found.level),
+        "peak MB, build": peak,
+        "peak MB": peak_mb(),
+    }
+
+
+def measured(path: Path, warm: Path) -> dict[str, Any]:
+    """Compile by a small file, then do `whole_way`, in this fresh process."""
+    warnings.simplefilter("ignore", UserWarning)
+    whole_way(warm)
+    return whole_way(path)
+
+
+def by_two_workers(path: Path, warm: Path) -> float:
+    """Return the seconds of a build by two processes of Dask, one thread each."""
+    import dask.dataframe as dd
+    from distributed import Client, LocalCluster
+
+    warnings.simplefilter("ignore")
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster):
+        n_columns = len(pq.read_schema(path)) - 1
+        built(dd.read_parquet(warm), n_columns)
+        begin = time.perf_counter()
+        built(dd.read_parquet(path, split_row_groups=True), n_columns)
+        return time.perf_counter() - begin
+
+
+def main(rows: int | None = None, *, quick: bool = False) -> None:
+    """Publish a row for each kind."""
+    found = []
+    for kind, whole in ROWS.items():
+        n = rows or (QUICK if quick else whole)
+        with rows_file(kind, 100_000) as warm, rows_file(kind, n) as path:
+            row = {"data": kind, "N": n, "GB": path.stat().st_size / 1e9, **alone(measured, path, warm)}
+            row["model, s"] = PASSES * NS_A_ROW[kind] * 1e-9 * n / available_cores()
+            row["two workers, s"] = alone(by_two_workers, path, warm)
+        found.append(row)
+        print(row, flush=True)
+    publish("scale", found)
