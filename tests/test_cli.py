@@ -142,7 +142,7 @@ def test_samplers_by_data_augmentation(inputs: Path, capsys: pytest.CaptureFixtu
         assert (attrs["sampler"], attrs["likelihood"]) == (sampler, likelihood)
     capsys.readouterr()
     assert cli.main(["sample", "core.parquet", "--sampler", "gibbs", *fast]) == 2  # a logistic coreset
-    assert "use sampler='polya_gamma'" in capsys.readouterr().err
+    assert "use --sampler 'polya_gamma'" in capsys.readouterr().err
 
 
 def reported(report: str, posterior: str) -> bool:
@@ -469,7 +469,7 @@ def test_control_characters_in_names_are_written_out(inputs: Path, capsys: pytes
     frame().rename(columns={"a": "a\x1b[31m\nb"}).assign(c="text").to_parquet("odd.parquet")
     assert cli.main(["build", "odd.parquet", "--label", "z", "-o", "new"]) == 2
     error = capsys.readouterr().err
-    assert error.startswith("bayescore: error: label='z' is not a column")
+    assert error.startswith("bayescore: error: --label 'z' is not a column")
     assert "a\\x1b[31m\\nb" in error
     assert "\x1b" not in error
     assert len(error.splitlines()) == 1
