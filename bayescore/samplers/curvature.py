@@ -6,7 +6,7 @@ covariance and x_0 of the mode, the mode of y is sought, the curvature in y foun
 and both make the next guess.
 """
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 from scipy import optimize
@@ -18,22 +18,20 @@ _LEAST = 0.05  # curvature in these units, flat directions among it: sds at most
 _ROUNDS = 3  # on a ridge the first ends before the mode; the next has better units
 
 
-def covariance_at_mode(model: Any, start: dict[str, FloatArray], guess: FloatArray) -> FloatArray:
-    """Return the covariance, shape (n, n), in the order of PyMC's unconstrained values.
+def covariance_at_mode(
+    density: Callable[[FloatArray], tuple[FloatArray, FloatArray]], origin: FloatArray, guess: FloatArray
+) -> FloatArray:
+    """Return the covariance, shape (n, n).
 
     Parameters
     ----------
-    model : pm.Model
-        Its values are all continuous.
-    start : dict of str to array
-        Initial values of some variables; of others the model's own.
+    density : callable
+        The log density and its gradient at a point of shape (n,), up to a constant.
+    origin : array, shape (n,)
+        Where the search begins.
     guess : array, shape (n, n)
         S S', positive definite.
     """
-    density = model.logp_dlogp_function(ravel_inputs=True)
-    density.set_extra_values({})
-    point = {**model.initial_point(), **start}
-    origin = np.concatenate([np.ravel(point[value.name]) for value in model.continuous_value_vars]).astype(float)
     S = np.linalg.cholesky(guess)
 
     def descent(y: FloatArray) -> tuple[float, FloatArray]:

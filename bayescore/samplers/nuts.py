@@ -127,11 +127,14 @@ def _of_groups(request: Request) -> Any:
         told = [str(each.name) for each in (*model.free_RVs, *model.deterministics)]
         options.setdefault("var_names", [name for name in told if not _of_coordinates(name)])
         if not options.keys() & _OWN_START and options["nuts_sampler"] == "pymc":
+            density = model.logp_dlogp_function(ravel_inputs=True)
+            density.trust_input = True
             center, spread = start_of(data, request.prior, request.likelihood)
             noise = np.random.default_rng(request.streams[-1]).standard_normal((request.chains, len(center)))
             options["initvals"] = [{"beta": start} for start in center + noise @ spread.T]
             tuning = {name: options.pop(name) for name in _OF_THE_STEP if name in options}
-            options["step"] = pm.NUTS(scaling=_scaling(model, (center, spread), data), is_cov=True, **tuning)
+            scaling = _scaling(density, _points(model, center), spread, data)
+            options["step"] = pm.NUTS(scaling=scaling, is_cov=True, logp_dlogp_func=density, **tuning)
         idata = _sampled(request, options)
     posterior = idata["posterior"]
     made = {
@@ -151,28 +154,29 @@ def _of_coordinates(name: str) -> bool:
     return name.endswith("_standardised") or name.startswith("cholesky_")
 
 
-def _scaling(model: Any, start: tuple[FloatArray, FloatArray], data: Coreset) -> FloatArray:
-    """Return about the covariance of what NUTS moves, given the centre of beta and the factor of its covariance.
+def _scaling(density: Any, points: dict[str, FloatArray], spread: FloatArray, data: Coreset) -> FloatArray:
+    """Return about the covariance of what NUTS moves, given the factor of that of beta.
 
     First guessed: that of beta; 1 of effects' coordinates; of others 1 / G, as a sd of G effects has a logarithm of sd
     1 / sqrt(2 G) or more. Where there are more than `MOST_DENSE` the diagonal of that.
     """
-    center, spread = start
     least = 1.0 / min(len(own) for own in data.groups)
-    sizes = {str(each.name): int(np.prod(value.shape)) for each, value in _points(model)}
     blocks = [
-        spread @ spread.T if name == "beta" else np.eye(n) * (1.0 if name.endswith("_standardised") else least)
-        for name, n in sizes.items()
+        spread @ spread.T if name == "beta" else np.eye(at.size) * (1.0 if name.endswith("_standardised") else least)
+        for name, at in points.items()
     ]
-    if sum(sizes.values()) > MOST_DENSE:
+    origin = np.concatenate([*points.values()])
+    if len(origin) > MOST_DENSE:
         return np.concatenate([np.diagonal(block) for block in blocks])
-    return covariance_at_mode(model, {"beta": center}, linalg.block_diag(*blocks))
+    density.set_extra_values({})
+    return covariance_at_mode(density, origin, linalg.block_diag(*blocks))
 
 
-def _points(model: Any) -> list[tuple[Any, Any]]:
-    """Return the variables that NUTS moves, in its order, and their initial values, unconstrained."""
-    start = model.initial_point()
-    return [(model.values_to_rvs[value], start[value.name]) for value in model.continuous_value_vars]
+def _points(model: Any, center: FloatArray) -> dict[str, FloatArray]:
+    """Return where each variable that NUTS moves starts, in its order and unconstrained; beta at its centre."""
+    start = {model.values_to_rvs[value].name: value.name for value in model.continuous_value_vars}
+    at = model.initial_point()
+    return {name: center if name == "beta" else np.ravel(at[value]).astype(float) for name, value in start.items()}
 
 
 NUTS = PymcSampler(name="nuts", about="the No-U-Turn sampler through `pm.sample`", reports_itself=True, grouped=None)
