@@ -78,11 +78,12 @@ def values_at(
     n_groups = center.shape[1]
     step = max(1, BLOCK_BYTES // (8 * n_groups * len(NODES)))
     values, weight = np.zeros((len(draws), n_groups, len(NODES))), np.zeros((n_groups, 2))
+    # a thread that has a whole piece of the rows would hold results of all its blocks, each larger than the block
+    here = not opened.elsewhere
     for start in range(0, len(draws), step):
         cut = slice(start, start + step)
         work = partial(_of_block, np.ascontiguousarray(draws[cut]), link, center[cut], scale[cut])
-        # a thread that has a whole piece of the rows would hold results of all its blocks, each larger than the block
-        parts = opened.map(work, "certifying", canonical=True, here=not opened.elsewhere)
+        parts = opened.map(work, "certifying", canonical=True, here=here)
         weight = _collect(parts, values[cut])
     return values, weight
 
