@@ -122,17 +122,5 @@ def _render(
         attrs={"posterior": posterior.attrs},
         terms=tables.FIGURES | page.terms(page.CERTIFICATES) | page.HEALTH_TERMS,
         command=command,
-        snippet=_snippet(certificate, core, test, file_name),
-    )
-
-
-def _snippet(certificate: CertificateData, core: Coreset, test: WeightedData | None, file_name: str) -> str:
-    own = "" if test is None else f'test = bc.full_data("test.parquet", label={core.label!r}, design=core.design)\n'
-    return (
-        "import arviz as az\nimport bayescore as bc\n\n"
-        'idata = az.from_netcdf("posterior.nc")\n'
-        'core = bc.read_coreset("core.parquet")\n'
-        f'certificate = bc.certify(idata, core, "rows.parquet", label={core.label!r}, '
-        f"max_draws={max(certificate.n_draws, 100)})\n"
-        f"{own}certificate.to_html({file_name!r}, idata, core{', test=test' if own else ''})\n"
+        snippet=page.certify_snippet(certificate, core, test, file_name),
     )

@@ -132,7 +132,8 @@ def _render(
         attrs={"posterior": posterior.attrs},
         terms=FIGURES | page.terms(page.CERTIFICATES) | TERMS | page.HEALTH_TERMS,
         command=command,
-        snippet=_snippet(certificate, core, test, file_name),
+        snippet=page.certify_snippet(certificate, core, test, file_name)
+        + "bc.plot_caterpillar(idata)\nbc.plot_shrinkage(idata, certificate.effects)\n",
     )
 
 
@@ -218,16 +219,3 @@ def _overall(counted: FloatArray) -> float:
 
 def _group_prior(posterior: Posterior) -> str:
     return str(group_prior_from_dict(json.loads(posterior.attrs["group_prior"])))
-
-
-def _snippet(certificate: MultilevelCertificateData, core: Coreset, test: WeightedData | None, file_name: str) -> str:
-    own = "" if test is None else f'test = bc.full_data("test.parquet", label={core.label!r}, design=core.design)\n'
-    return (
-        "import arviz as az\nimport bayescore as bc\n\n"
-        'idata = az.from_netcdf("posterior.nc")\n'
-        'core = bc.read_coreset("core.parquet")\n'
-        f'certificate = bc.certify(idata, core, "rows.parquet", label={core.label!r}, '
-        f"max_draws={max(certificate.n_draws, 100)})\n"
-        f"{own}certificate.to_html({file_name!r}, idata, core{', test=test' if own else ''})\n"
-        "bc.plot_caterpillar(idata)\nbc.plot_shrinkage(idata, certificate.effects)\n"
-    )

@@ -15,10 +15,11 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
 
-from bayescore.diagnostics.results import Level
+from bayescore.data.coreset import Coreset
+from bayescore.diagnostics.results import CertificateData, Level, MultilevelCertificateData
 from bayescore.diagnostics.wording import number, with_error
 from bayescore.limits import ALARM, CERTIFIED, CLOSE, MAX_RHAT, MIN_ESS, RISK
-from bayescore.types import FloatArray
+from bayescore.types import FloatArray, WeightedData
 
 MAX_ROWS = 2000  # of all tables of coefficients together; beyond, each shows its WORST
 WORST = 40
@@ -213,6 +214,21 @@ def size_curve(about: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the predicted error for each size that the builder tried; empty where only one was."""
     curve = (about.get("params") or {}).get("size_curve") or []
     return curve if len(curve) > 1 else []
+
+
+def certify_snippet(
+    certificate: CertificateData | MultilevelCertificateData, core: Coreset, test: WeightedData | None, file_name: str
+) -> str:
+    """Return Python code that makes a certificate's page again."""
+    own = "" if test is None else f'test = bc.full_data("test.parquet", label={core.label!r}, design=core.design)\n'
+    return (
+        "import arviz as az\nimport bayescore as bc\n\n"
+        'idata = az.from_netcdf("posterior.nc")\n'
+        'core = bc.read_coreset("core.parquet")\n'
+        f'certificate = bc.certify(idata, core, "rows.parquet", label={core.label!r}, '
+        f"max_draws={max(certificate.n_draws, 100)})\n"
+        f"{own}certificate.to_html({file_name!r}, idata, core{', test=test' if own else ''})\n"
+    )
 
 
 def _short(value: object) -> str:
