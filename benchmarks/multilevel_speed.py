@@ -7,9 +7,9 @@ compilation left out. Priors: N(0, 4^2) for coefficients, half Student t (3, 2.5
 - bayescore: seconds to build, `seconds` with 4 x 1000 draws (and as many of warm-up) by the collapsed sampler, and
   those of the certificate.
 - PyMC, nutpie, NumPyro: NUTS on all rows, centred effects (groups have hundreds of rows). *Scaled*: one chain a core
-  makes few draws of trees of at most 31 gradients; the seconds of one gradient are multiplied by the gradients that
-  4 x (1000 + 1000) draws took PyMC's NUTS (nutpie's for nutpie) on the coreset, whose posterior has the same shape, and
-  divided by the cores. `ess` is of those draws.
+  makes few draws of trees of at most 31 gradients (NumPyro: few gradients); the seconds of one gradient are multiplied
+  by the gradients that 4 x (1000 + 1000) draws took PyMC's NUTS (nutpie's for nutpie) on the coreset, whose posterior
+  has the same shape, and divided by the cores. `ess` is of those draws.
 - statsmodels: `BinomialBayesMixedGLM.fit_vb`, mean field, N(0, 1) prior of log sigma. lme4: `glmer`, nAGQ = 0 and 1,
   maximum likelihood. `off` is the largest distance of their coefficients from bayescore's means, in posterior sds.
 
@@ -40,6 +40,7 @@ from benchmarks.tables import publish
 ROWS, GROUPS, P = 1_000_000, 1000, 10
 CHAINS, DRAWS, TUNE = 4, 1000, 1000
 FEW, DEPTH = 8, 5  # draws, and as many of warm-up, of NUTS on all rows, and the depth of their trees
+CALLS = 20  # of NumPyro's gradient: its runs of few draws are all compilation
 CAP = 3600.0
 PRIOR_SD, NU, SCALE = 4.0, 3.0, 2.5
 LME4 = """
@@ -168,17 +169,15 @@ def nutpie(frame: pd.DataFrame) -> dict:
 
 
 def numpyro(frame: pd.DataFrame) -> dict:
-    """As `of_nuts`, the gradients counted by PyMC's NUTS."""
+    """Time gradients by the processor, as JAX has threads of its own; they are counted by PyMC's NUTS."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import numpyro
 
-    cores = min(CHAINS, available_cores())
-    numpyro.set_host_device_count(cores)  # before JAX starts
     numpyro.enable_x64()
     import jax
     import jax.numpy as jnp
     import numpyro.distributions as dist
-    from numpyro.infer import MCMC, NUTS
+    from numpyro.infer.util import initialize_model
 
     def model(X: Any, group: Any, y: Any) -> None:
         beta = numpyro.sample("beta", dist.Normal(0.0, PRIOR_SD).expand([P]).to_event(1))
@@ -188,17 +187,15 @@ def numpyro(frame: pd.DataFrame) -> dict:
 
     X = jnp.asarray(np.column_stack([np.ones(len(frame)), frame.filter(like="x")]))
     data = X, jnp.asarray(frame["g"].to_numpy()), jnp.asarray(frame["y"].to_numpy(dtype=float))
-    mcmc = MCMC(
-        NUTS(model, max_tree_depth=DEPTH), num_warmup=2 * FEW, num_samples=1, num_chains=cores, progress_bar=False
-    )
-    steps = ("num_steps",)
-    mcmc.warmup(jax.random.PRNGKey(0), *data, collect_warmup=True, extra_fields=steps)  # compiles
-    begin = time.perf_counter()
-    mcmc.warmup(jax.random.PRNGKey(1), *data, collect_warmup=True, extra_fields=steps)
-    timed = int(np.sum(mcmc.get_extra_fields()["num_steps"]))
-    gradient = cores * (time.perf_counter() - begin) / timed
+    info = initialize_model(jax.random.PRNGKey(0), model, model_args=data, dynamic_args=True)
+    gradient = jax.jit(lambda at, *data: jax.value_and_grad(info.potential_fn(*data))(at))
+    jax.block_until_ready(gradient(info.param_info.z, *data))  # compiles
+    begin = time.process_time()
+    for _ in range(CALLS):
+        jax.block_until_ready(gradient(info.param_info.z, *data))
+    clock = time.process_time() - begin
     idata, _, counted = pymc_run(graph(built(frame)), DRAWS, TUNE, CHAINS)
-    return scaled(gradient, timed, idata, counted)
+    return scaled(clock / CALLS, CALLS, idata, counted)
 
 
 def statsmodels(frame: pd.DataFrame) -> dict:
