@@ -6,42 +6,32 @@ and of the certificate; "peak MB" is the memory of the whole process at its high
 small build.
 """
 
-import tempfile
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy import special
 
 import bayescore as bc
 from benchmarks.multilevel_speed import smallest_ess
+from benchmarks.parquet import columns, rows_file
 from benchmarks.sources import alone, peak_mb
 from benchmarks.tables import publish
 
-N, GROUPS, P, ROW_GROUP = 20_000_000, 10_000, 10, 1 << 20
+N, GROUPS, P = 20_000_000, 10_000, 10
 
 
-@contextmanager
-def rows_file(n: int, n_groups: int) -> Iterator[Path]:
-    """Write n rows in groups, a row group at a time; the file is deleted at the end."""
-    rng = np.random.default_rng(0)
-    share, u = rng.lognormal(0.0, 0.8, n_groups), rng.normal(size=n_groups)
-    names, slopes = [f"x{d}" for d in range(1, P)], np.linspace(-0.5, 0.5, P - 1)
-    schema = pa.schema([*((name, pa.float32()) for name in names), ("g", pa.int32()), ("y", pa.int8())])
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "rows.parquet"
-        with pq.ParquetWriter(path, schema) as file:
-            for start in range(0, n, ROW_GROUP):
-                X = rng.standard_normal((min(ROW_GROUP, n - start), P - 1), dtype=np.float32)
-                g = rng.choice(n_groups, len(X), p=share / share.sum()).astype(np.int32)
-                y = (rng.random(len(X)) < special.expit(-2.0 + X @ slopes + u[g])).astype(np.int8)
-                file.write_table(pa.table([*X.T, g, y], schema=schema), row_group_size=ROW_GROUP)
-        yield path
+def grouped(n_groups: int, n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Return n rows of nine normal columns and a group."""
+    whole = np.random.default_rng(1)
+    share, u = whole.lognormal(0.0, 0.8, n_groups), whole.normal(size=n_groups)
+    X = rng.standard_normal((n, P - 1), dtype=np.float32)
+    g = rng.choice(n_groups, n, p=share / share.sum()).astype(np.int32)
+    eta = -2.0 + X @ np.linspace(-0.5, 0.5, P - 1) + u[g]
+    return {**columns(X), "g": g, "y": (rng.random(n) < special.expit(eta)).astype(np.int8)}
 
 
 def whole_way(path: Path) -> dict[str, float | str]:
@@ -80,5 +70,6 @@ def measured(path: Path, warm: Path) -> dict[str, float | str]:
 
 def main(rows: int = N) -> None:
     """Publish one row."""
-    with rows_file(100_000, 100) as warm, rows_file(rows, GROUPS) as path:
+    few, many = partial(grouped, 100), partial(grouped, GROUPS)
+    with rows_file(100_000, few) as warm, rows_file(rows, many) as path:
         publish("multilevel_scale", [alone(measured, path, warm)])

@@ -18,7 +18,7 @@ RARE = 0.001  # levels of a category with a smaller share of the rows are merged
 Table = tuple[pd.DataFrame, np.ndarray]
 
 
-def _published(name: str, *, categories: tuple[str, ...] = ()) -> Table:
+def published(name: str, *, categories: tuple[str, ...] = ()) -> Table:
     """Read the numeric columns, then a 0/1 column for each level of `categories` but the most frequent.
 
     Levels in less than 0.1% of the rows become one level, "rare"; constant columns are left out.
@@ -69,16 +69,16 @@ class Problem:
 
 
 PROBLEMS = {
-    "chemreact_ds1_10": Problem("AutonLab ds1.10, life sciences", lambda: _published("chemreact_ds1_10")),
-    "covtype_ramp16pct": Problem("UCI Covertype, 16% of the rows", lambda: _published("covtype_ramp16pct")),
-    "covtype_cover2v4": Problem("UCI Covertype, class 4 against 2", lambda: _published("covtype_cover2v4")),
-    "kddcup99_10pct": Problem("UCI KDD Cup 1999, 10%, numeric columns", lambda: _published("kddcup99_10pct")),
+    "chemreact_ds1_10": Problem("AutonLab ds1.10, life sciences", lambda: published("chemreact_ds1_10")),
+    "covtype_ramp16pct": Problem("UCI Covertype, 16% of the rows", lambda: published("covtype_ramp16pct")),
+    "covtype_cover2v4": Problem("UCI Covertype, class 4 against 2", lambda: published("covtype_cover2v4")),
+    "kddcup99_10pct": Problem("UCI KDD Cup 1999, 10%, numeric columns", lambda: published("kddcup99_10pct")),
     "kddcup99_10pct categories": Problem(
         "the same with protocol_type, service and flag as 0/1 columns, levels below 0.1% merged",
-        lambda: _published("kddcup99_10pct", categories=("protocol_type", "service", "flag")),
+        lambda: published("kddcup99_10pct", categories=("protocol_type", "service", "flag")),
     ),
-    "w8a_train": Problem("LIBSVM w8a, web pages, 300 keywords", lambda: _published("w8a_train")),
-    "phishing_libsvm": Problem("UCI Phishing Websites, LIBSVM's encoding", lambda: _published("phishing_libsvm")),
+    "w8a_train": Problem("LIBSVM w8a, web pages, 300 keywords", lambda: published("w8a_train")),
+    "phishing_libsvm": Problem("UCI Phishing Websites, LIBSVM's encoding", lambda: published("phishing_libsvm")),
     "Binary10": Problem("bayescore.data.synthetic.binary10, N = 1e6", _binary10, published=False),
     "Mixture": Problem(
         "bayescore.data.synthetic.mixture, N = 1e6",

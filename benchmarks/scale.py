@@ -10,56 +10,44 @@ columns, 36 of them for four, on the cores at hand. "two workers" are seconds of
 ``--rows`` takes fewer; files are 2 and 4 GB.
 """
 
-import tempfile
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy import special
 
 import bayescore as bc
 from bayescore.data.passes.threads import available_cores
+from benchmarks.parquet import columns, rows_file
 from benchmarks.sources import alone, peak_mb
 from benchmarks.tables import publish
 
-ROWS = {"flights": 120_748_239, "normal": 100_000_000}
 QUICK = 1_000_000
-ROW_GROUP = 1 << 20
-NS_A_ROW = {"flights": 36, "normal": 80}  # of one pass
 PASSES = 7
 
 
-def block(kind: str, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows of float32 and labels of 0 and 1."""
-    if kind == "flights":
-        hour = rng.triangular(5.0, 14.0, 24.0, n)
-        X = np.column_stack([(hour - 14.0) / 4.0, rng.gamma(1.8, 0.4, n), (hour > 20.0) | (hour < 6.0)])
-        slopes, level = np.array([0.35, 0.1, -0.3]), -1.5
-    else:
-        X, slopes, level = rng.standard_normal((n, 10), dtype=np.float32), np.linspace(-1.0, 1.0, 10), -1.0
-    X = X.astype(np.float32)
-    return X, (rng.random(n) < special.expit(level + X @ slopes)).astype(np.int8)
+def flights(n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Return n rows: the hour, the distance, whether it is night; some 20% positive."""
+    hour = rng.triangular(5.0, 14.0, 24.0, n)
+    X = np.column_stack([(hour - 14.0) / 4.0, rng.gamma(1.8, 0.4, n), (hour > 20.0) | (hour < 6.0)])
+    return labelled(X.astype(np.float32), np.array([0.35, 0.1, -0.3]), -1.5, rng)
 
 
-@contextmanager
-def rows_file(kind: str, n: int) -> Iterator[Path]:
-    """Write n rows; the file is deleted at the end."""
-    rng = np.random.default_rng(0)
-    names = [f"x{d}" for d in range(block(kind, 1, rng)[0].shape[1])]
-    schema = pa.schema([*((name, pa.float32()) for name in names), ("y", pa.int8())])
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "rows.parquet"
-        with pq.ParquetWriter(path, schema) as file:
-            for start in range(0, n, ROW_GROUP):
-                X, y = block(kind, min(ROW_GROUP, n - start), rng)
-                file.write_table(pa.table([*X.T, y], schema=schema), row_group_size=ROW_GROUP)
-        yield path
+def normal(n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Return n rows of standard normal columns."""
+    X = rng.standard_normal((n, 10), dtype=np.float32)
+    return labelled(X, np.linspace(-1.0, 1.0, 10), -1.0, rng)
+
+
+def labelled(X: np.ndarray, slopes: np.ndarray, level: float, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Return the rows with logistic labels of 0 and 1."""
+    return {**columns(X), "y": (rng.random(len(X)) < special.expit(level + X @ slopes)).astype(np.int8)}
+
+
+KINDS = {"flights": (flights, 120_748_239, 36), "normal": (normal, 100_000_000, 80)}  # rows, ns a row of one pass
 
 
 def built(data: Any, n_columns: int) -> bc.Coreset:
@@ -114,11 +102,11 @@ def by_two_workers(path: Path, warm: Path) -> float:
 def main(rows: int | None = None, *, quick: bool = False) -> None:
     """Publish a row for each kind."""
     found = []
-    for kind, whole in ROWS.items():
+    for kind, (rows_of, whole, ns_a_row) in KINDS.items():
         n = rows or (QUICK if quick else whole)
-        with rows_file(kind, 100_000) as warm, rows_file(kind, n) as path:
+        with rows_file(100_000, rows_of) as warm, rows_file(n, rows_of) as path:
             row = {"data": kind, "N": n, "GB": path.stat().st_size / 1e9, **alone(measured, path, warm)}
-            row["model, s"] = PASSES * NS_A_ROW[kind] * 1e-9 * n / available_cores()
+            row["model, s"] = PASSES * ns_a_row * 1e-9 * n / available_cores()
             row["two workers, s"] = alone(by_two_workers, path, warm)
         found.append(row)
         print(row, flush=True)

@@ -9,17 +9,14 @@ N is 2e7; ``python -m benchmarks.sources builders 1000000`` and so on take anoth
 
 import multiprocessing
 import sys
-import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 import bayescore as bc
@@ -38,9 +35,10 @@ from bayescore.data.sources import as_source
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.posterior import Terms, likelihood_terms
 from bayescore.types import IntArray, Likelihood, WeightedData
+from benchmarks.parquet import columns, rows_file
 from benchmarks.tables import publish
 
-N, D, GROUP = 20_000_000, 10, 1 << 20
+N, D = 20_000_000, 10
 BUILDERS: dict[str, dict[str, Any]] = {
     "uniform": {},
     "online": {},
@@ -52,20 +50,10 @@ BUILDERS: dict[str, dict[str, Any]] = {
 }
 
 
-@contextmanager
-def rows_file(n: int) -> Iterator[Path]:
-    """Write n rows, a row group at a time; the file is deleted at the end."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "rows.parquet"
-        names = [f"x{j}" for j in range(D)]
-        schema = pa.schema([*((name, pa.float32()) for name in names), ("y", pa.int8())])
-        rng = np.random.default_rng(0)
-        with pq.ParquetWriter(path, schema) as file:
-            for start in range(0, n, GROUP):
-                X = rng.standard_normal((min(GROUP, n - start), D), dtype=np.float32)
-                y = (X[:, 0] + rng.logistic(size=len(X)) > 1.0).astype(np.int8)
-                file.write_table(pa.table([*X.T, y], schema=schema), row_group_size=GROUP)
-        yield path
+def normal(n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Return n rows of standard normal columns, labelled by the first."""
+    X = rng.standard_normal((n, D), dtype=np.float32)
+    return {**columns(X), "y": (X[:, 0] + rng.logistic(size=n) > 1.0).astype(np.int8)}
 
 
 def peak_mb() -> float:
@@ -98,9 +86,9 @@ def alone(work: Callable[..., Any], *arguments: Any) -> Any:
 
 def builders(n: int = N) -> None:
     rows = []
-    with rows_file(100_000) as warm:
+    with rows_file(100_000, normal) as warm:
         for size in (n // 4, n):
-            with rows_file(size) as path:
+            with rows_file(size, normal) as path:
                 for name in BUILDERS:
                     seconds, before, peak = alone(measured, path, warm, name)
                     rows.append(
@@ -143,7 +131,7 @@ def timed(work: dict[str, Callable[[], object]]) -> dict[str, tuple[float, float
 
 
 def passes(n: int = N) -> None:
-    with rows_file(n) as path:
+    with rows_file(n, normal) as path:
         source = as_source(path, label="y")
         opened = Opened(source)
         _ = opened.scan
@@ -223,7 +211,7 @@ def on_cluster(path: Path, n_workers: int) -> dict[str, float]:
 
 
 def processes(n: int = N) -> None:
-    with rows_file(n) as path:
+    with rows_file(n, normal) as path:
         one, two = (alone(on_cluster, path, n_workers) for n_workers in (1, 2))
     rows = [{"pass": name, "one process": one[name], "two": two[name], "gain": one[name] / two[name]} for name in one]
     publish("sources_processes", rows)

@@ -11,6 +11,7 @@ published code takes CovType from a sparse file.
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ import bayescore as bc
 from bayescore.data.real import load_chemreact, load_covtype, load_webspam
 from bayescore.data.synthetic import Problem as Synthetic
 from bayescore.data.synthetic import binary5, binary10, mixture
-from benchmarks.problems import SHARED, _published
+from benchmarks.problems import SHARED, published
 
 PRIOR = bc.Normal(0, 2)  # the published code's; the paper does not say
 QUICK_ROWS = 10_000
@@ -51,17 +52,20 @@ def _made(problem: Synthetic) -> Callable[[int | None], Table]:
     return lambda rows: problem((rows or 1_000_000) + 1000, random_state=0)
 
 
-def _real(name: str, load: Callable[..., Table] | None = None, variable: str = "") -> Callable[[int | None], Table]:
+def _published(figure: str, file: str, *paper: Any, load: Callable[..., Table] | None = None, **told: Any) -> Problem:
+    """Return a problem of ../shared/data, or of what `load` reads from the path that its variable names."""
+    variable = told.get("variable", "")
+
     def read(rows: int | None) -> Table:
         if load is not None and (path := os.environ.get(variable)):
             X, y = load(path)[:2]
         else:
-            table, y = _published(name)
+            table, y = published(file)
             X = table.to_numpy()
         order = np.random.default_rng(0).permutation(len(y))[:rows]
         return X[order], y[order]
 
-    return read
+    return Problem(figure, read, *paper, file=file, **told)
 
 
 RAW: dict[str, bool] = {}
@@ -71,39 +75,39 @@ PROBLEMS = {
     "Binary5": Problem("2a", _made(binary5), 1e-3, 4, RAW, repeats=True),
     "Binary10": Problem("2b", _made(binary10), 1e-3, 4, RAW, repeats=True),
     "Mixture": Problem("2c", _made(mixture), 1e-3, 4, RAW),
-    "ChemReact, ds1.10": Problem("2d", _real("chemreact_ds1_10"), 2500 / 26_733, 6, SCALED, file="chemreact_ds1_10"),
-    "ChemReact, ds1.100 (a tenth)": Problem(
+    "ChemReact, ds1.10": _published("2d", "chemreact_ds1_10", 2500 / 26_733, 6, SCALED),
+    "ChemReact, ds1.100 (a tenth)": _published(
         "2d",
-        _real("chemreact_ds1_100_test", load_chemreact, "HUGGINS_CHEMREACT"),
+        "chemreact_ds1_100_test",
         2500 / 26_733,
         6,
         SCALED,
-        file="chemreact_ds1_100_test",
+        load=load_chemreact,
         variable="HUGGINS_CHEMREACT",
         iterations=10_000,
         repetitions=10,
         largest=1250,
     ),
-    "w8a (for Webspam)": Problem(
+    "w8a (for Webspam)": _published(
         "2e",
-        _real("w8a_train", load_webspam, "HUGGINS_WEBSPAM"),
+        "w8a_train",
         50 / 350,
         6,
         INTERCEPT,
-        repeats=True,
-        file="w8a_train",
+        load=load_webspam,
         variable="HUGGINS_WEBSPAM",
+        repeats=True,
         iterations=5_000,
         repetitions=3,
         largest=2500,
     ),
-    "CovType, 16%": Problem(
+    "CovType, 16%": _published(
         "2f",
-        _real("covtype_ramp16pct", load_covtype, "HUGGINS_COVTYPE"),
+        "covtype_ramp16pct",
         29_000 / 581_012,
         6,
         SCALED,
-        file="covtype_ramp16pct",
+        load=load_covtype,
         variable="HUGGINS_COVTYPE",
         iterations=10_000,
         repetitions=4,
