@@ -3,6 +3,7 @@
 import argparse
 import inspect
 import sys
+import time
 
 from benchmarks import (
     build_speed,
@@ -46,6 +47,7 @@ from benchmarks import (
 )
 from benchmarks.papers import huggins, nock, page, peters
 from benchmarks.reference_posteriors import make as reference_posteriors
+from benchmarks.tables import keep_seconds
 
 # what `make evidence` runs, in this order
 EVIDENCE = {
@@ -121,7 +123,11 @@ if __name__ == "__main__":
     if unknown:
         sys.exit(f"unknown benchmark {unknown[0]!r}; choose from {choices}")
     options = {name: value for name, value in asked.items() if value is not None}
+    whole = not options.keys() - {"quick", "workers"}
     for name in names:
         print(f"\n## {name}\n{sys.modules[BENCHMARKS[name].__module__].__doc__}")
         taken = inspect.signature(BENCHMARKS[name]).parameters
+        begin = time.perf_counter()
         BENCHMARKS[name](**{option: value for option, value in options.items() if option in taken})
+        if name in EVIDENCE and name != "papers" and whole:
+            keep_seconds(name, time.perf_counter() - begin)

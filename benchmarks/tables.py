@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
+SECONDS = "evidence_seconds"
 RESULTS = Path(os.environ.get("BENCHMARK_RESULTS", Path(__file__).parent / "results")).resolve()
 
 
@@ -14,3 +15,11 @@ def publish(name: str, rows: list[dict], digits: int = 6) -> None:
     print(frame.to_string(index=False, float_format=lambda value: f"{value:.4g}"))
     RESULTS.mkdir(parents=True, exist_ok=True)
     frame.to_csv(RESULTS / f"{name}.csv", index=False, float_format=f"%.{digits}g")
+
+
+def keep_seconds(name: str, seconds: float) -> None:
+    """Write to ``results/evidence_seconds.csv`` what a command took by the clock."""
+    path = RESULTS / f"{SECONDS}.csv"
+    known = pd.read_csv(path).set_index("command")["minutes"].to_dict() if path.is_file() else {}
+    frame = pd.DataFrame((known | {name: seconds / 60.0}).items(), columns=["command", "minutes"])
+    frame.to_csv(path, index=False, float_format="%.3g")
