@@ -3,6 +3,7 @@
 Every message names the argument, the value met and the remedy.
 """
 
+import errno
 import glob
 import json
 import operator
@@ -155,6 +156,11 @@ def whole_file(path: str | Path, name: str = "path") -> Iterator[Path]:
         with partial.open("r+b") as written:  # on the disk before it gets its name, or a power cut leaves it empty
             os.fsync(written.fileno())
         os.replace(partial, target)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        told = f"{name}={str(path)!r} is not written: no space is left on its disk; free some, or name another folder"
+        raise OSError(error.errno, told) from error
     finally:
         partial.unlink(missing_ok=True)
 

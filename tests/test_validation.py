@@ -1,6 +1,8 @@
 """Checks at the public edge: each names the argument, the value met and the remedy."""
 
+import errno
 import os
+import re
 import subprocess
 import sys
 
@@ -156,8 +158,13 @@ def test_files_are_written_whole_or_not_at_all(tmp_path):
             partial.write_text("half")
             raise error
 
-    for error in (OSError("disk full"), KeyboardInterrupt()):
-        with pytest.raises(type(error)):
+    full = re.escape(f"path={str(target)!r} is not written: no space is left on its disk; free some")
+    for error, message in (
+        (OSError("gone"), "gone"),
+        (OSError(errno.ENOSPC, "No space left on device"), full),
+        (KeyboardInterrupt("stopped"), "stopped"),
+    ):
+        with pytest.raises(type(error), match=message):
             fail(error)
         assert target.read_text() == "one"
         assert list(tmp_path.iterdir()) == [target]
