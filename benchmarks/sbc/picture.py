@@ -26,13 +26,13 @@ class Panel:
 def row_of(panel: Panel, sizes: dict[str, int]) -> list[dict]:
     """Return a row for each kind of draws: p-values of coefficients (the smallest) and of the other quantities."""
     rows = []
-    for kind in KINDS:
+    for number, kind in enumerate(KINDS):
         p = p_values(panel.ranks(kind), PLACES)
         labels = names(len(p) - 3)
         own = {
             "replications": len(panel.found),
-            "not certified": sum(each.level == "not certified" for each in panel.found),
-            "smallest ESS": round(min(each.ess for each in panel.found)),
+            "not certified": sum(each.refused[number] for each in panel.found),
+            "smallest ESS": round(min(each.ess[number] for each in panel.found)),
         }
         p_of = {"coefficients, smallest of p": p[:-3].min(), **dict(zip(labels[-3:], p[-3:], strict=True))}
         rows.append({**panel.about, **sizes, "draws": kind, **own, **p_of})
@@ -40,14 +40,14 @@ def row_of(panel: Panel, sizes: dict[str, int]) -> list[dict]:
 
 
 def draw(panels: list[Panel]) -> Figure:
-    """Return the picture: a column for each setting, corrected draws above, the control below."""
-    figure = Figure(figsize=(3.0 * len(panels) + 0.6, 5.6), layout="constrained")
-    axes = figure.subplots(2, len(panels), sharex=True, sharey="row", squeeze=False)
+    """Return the picture: a column for each setting, a row for each kind of draws."""
+    figure = Figure(figsize=(3.0 * len(panels) + 0.6, 2.4 * len(KINDS) + 0.8), layout="constrained")
+    axes = figure.subplots(len(KINDS), len(panels), sharex=True, sharey="row", squeeze=False)
     z = np.arange(1, PLACES) / PLACES
     for column, panel in zip(axes.T, panels, strict=True):
         n_ranks = len(panel.found)
         low, high = band(n_ranks, PLACES)
-        for one, kind in zip(column, ("corrected", "uniform"), strict=True):
+        for one, kind in zip(column, KINDS, strict=True):
             one.fill_between(z, low, high, color="#e0e0e0", lw=0, step="mid", label="95% of uniform ECDFs lie within")
             ranks = panel.ranks(kind)
             labels = names(ranks.shape[1] - 3)
@@ -63,9 +63,9 @@ def draw(panels: list[Panel]) -> Figure:
             one.axhline(0.0, color="black", lw=0.5)
             one.spines[["top", "right"]].set_visible(False)
         column[0].set_title(", ".join(panel.about.values()), fontsize=10)
-        column[1].set_xlabel("rank of the truth, as a share")
-    axes[0, 0].set_ylabel("calibrated, corrected:\nECDF − uniform")
-    axes[1, 0].set_ylabel("control, uniform coresets:\nECDF − uniform")
+        column[-1].set_xlabel("rank of the truth, as a share")
+    for one, kind in zip(axes[:, 0], KINDS, strict=True):
+        one.set_ylabel(f"{kind}:\nECDF − uniform", fontsize=9)
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), frameon=False, fontsize=9)
     return figure

@@ -5,7 +5,6 @@ second copy of its rows are drawn given theta'; then theta' is a draw of the pos
 together, and its rank among 99 draws of that posterior is uniform if all is right (Säilynoja, Schmitt, Bürkner and
 Vehtari 2025, Posterior SBC: simulation-based calibration checking conditional on data). Calibrated coresets of 20 rows
 a column, built, sampled, certified and corrected; figures and negative control as in `sbc/prior_sbc`; prior N(0, 4).
-The two links share their random numbers, so that their ranks are alike.
 """
 
 import numpy as np
@@ -32,10 +31,10 @@ def replications(name: str, link: str, trials: int) -> list[Replication]:
     for seed in range(trials):
         truth = flat[seed * (len(flat) // trials)]
         chance = check_likelihood(link).probability(rows @ truth)
-        new = np.where(np.random.default_rng([seed, len(X)]).random(len(X)) < chance, 1, -1)
+        new = np.where(np.random.default_rng([seed, len(X), LINKS.index(link)]).random(len(X)) < chance, 1, -1)
         twice = pd.concat([X, X], ignore_index=True)  # of the same means and sds: coefficients mean the same
         both = bc.full_data(twice, np.append(y, new), likelihood=link, **SETTINGS)
-        found.append(replicate(both, truth, PRIOR, ROWS * len(truth), seed))
+        found.append(replicate(both, truth, PRIOR, ROWS * len(truth), 2 * seed + LINKS.index(link)))
     return found
 
 
@@ -48,7 +47,7 @@ def main(trials: int = 60, *, quick: bool = False) -> None:
             continue
         for link in LINKS:
             panel = Panel({"data": name, "link": link}, replications(name, link, 10 if quick else trials))
-            n_features = panel.ranks("corrected").shape[1] - 3
+            n_features = panel.found[0].ranks.shape[1] - 3
             sizes = {"N": 2 * len(DATA[name].table()[1]), "D": n_features, "M": ROWS * n_features}
             panels.append(panel)
             rows += row_of(panel, sizes)

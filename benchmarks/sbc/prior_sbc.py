@@ -4,8 +4,9 @@ Coefficients are drawn from the prior, N(0, 1) or Student-t with 3 degrees of fr
 normal, a skewed (lognormal) and a 0/1 column that is 1 in a tenth of the rows) and their labels; a calibrated coreset
 of 40 rows is built and sampled, the draws are certified and corrected, and the truth's rank among 99 of them is uniform
 if all is right. Data sets of fewer than 20 rows of a class are drawn anew: a condition on data, under which ranks stay
-uniform. Figures are exact p-values of uniform ranks (`sbc/ranks`), for the corrected draws, the draws as sampled, and
-the negative control, draws of uniform coresets of the same size.
+uniform. Figures are exact p-values of uniform ranks (`sbc/ranks`): for these draws; for draws of half of the rows,
+corrected and as sampled, which tell what a correction does; and for the negative control, draws of uniform coresets of
+40 rows.
 
 Quantities: coefficients b0 to b3, a product of two, and two that depend on the data (Modrák et al. 2023: others cannot
 tell a posterior from one that saw only part of the data), the log-likelihood of all rows and of those labelled 1. Where

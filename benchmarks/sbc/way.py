@@ -4,6 +4,10 @@ The ranks are among `DRAWS` draws, evenly spaced over four chains of MALA, so fa
 the smallest effective sample size of the chains is told beside the ranks. Where the certificate refuses, for which the
 draws as sampled take the place of corrected ones, is told too: leaving such data sets out would select among draws.
 
+Draws of a calibrated coreset are hardly moved by their correction, and say nothing of it. So half of the rows, drawn
+uniformly, are sampled too: their posterior is off by about an sd, and ranks among its draws, as they are sampled, show
+that, among corrected ones they do not. Uniform coresets of as many rows as the calibrated one are the negative control.
+
 Quantities, of which the last two depend on the data (Modrák et al. 2023: coefficients alone cannot tell a posterior
 from one that saw only part of the data): each coefficient, the product of the first two, the log-likelihood of all
 rows, and that of the rows labelled +1.
@@ -27,16 +31,17 @@ from benchmarks.sbc.ranks import rank
 
 DRAWS = 99
 KEPT = {"draws": 250, "tune": 400, "chains": 4, "cores": 1}
-KINDS = ("corrected", "as sampled", "uniform")  # the last is the negative control: drawn, neither fitted nor corrected
+KINDS = ("calibrated, corrected", "half of the rows, corrected", "half of the rows, as sampled", "uniform, as sampled")
+RIGHT, WRONG = KINDS[:2], KINDS[2:]
 
 
 @dataclass(frozen=True, eq=False)
 class Replication:
-    """Ranks of each quantity, shape (kinds, Q), the coreset's smallest ESS of a mean, and the certificate's level."""
+    """Of each kind: ranks of the quantities, shape (kinds, Q), the smallest ESS of a mean, whether it was refused."""
 
     ranks: IntArray
-    ess: float
-    level: str
+    ess: FloatArray
+    refused: np.ndarray
 
 
 def quantities(beta: FloatArray, rows: bc.Coreset) -> FloatArray:
@@ -74,17 +79,24 @@ def replicate(rows: bc.Coreset, truth: FloatArray, prior: Prior, size: int, seed
     seed : int
         Of coresets and draws.
     """
-    told = {"size": size, "random_state": seed, "progressbar": False}
+    told = {"random_state": seed, "progressbar": False}
+    drawing = {"prior": prior, "sampler": "mala", "random_seed": seed, "progressbar": False, **KEPT}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of coresets that are too small, on purpose
-        core = bc.build_coreset(rows, method="calibrated", **told)
-        bare = bc.build_coreset(rows, method="uniform", **told)
-        sampled, control = (
-            bc.sample(each, prior=prior, sampler="mala", random_seed=seed, progressbar=False, **KEPT)
-            for each in (core, bare)
+        cores = [
+            bc.build_coreset(rows, method=method, size=n, **told)
+            for method, n in (("calibrated", size), ("uniform", len(rows) // 2), ("uniform", size))
+        ]
+        whole, half, bare = (bc.sample(core, **drawing) for core in cores)
+        first, second = (
+            bc.certify(idata, core, rows, progressbar=False)
+            for idata, core in zip((whole, half), cores[:2], strict=True)
         )
-        certificate = bc.certify(sampled, core, rows, progressbar=False)
-    corrected = sampled if certificate.idata is None else certificate.idata
-    drawn = [quantities(np.vstack([truth, thinned(idata)]), rows) for idata in (corrected, sampled, control)]
-    ranks = np.stack([rank(each[1:], each[0]) for each in drawn])
-    return Replication(ranks, float(ess(sampled.posterior["beta"].values, "mean").min()), str(certificate.level))
+    corrected = (own if judged.idata is None else judged.idata for own, judged in ((whole, first), (half, second)))
+    drawn = (*corrected, half, bare)
+    values = [quantities(np.vstack([truth, thinned(idata)]), rows) for idata in drawn]
+    return Replication(
+        np.stack([rank(each[1:], each[0]) for each in values]),
+        np.array([ess(idata.posterior["beta"].values, "mean").min() for idata in (whole, half, half, bare)]),
+        np.array([*(each.level == "not certified" for each in (first, second)), False, False]),
+    )
