@@ -31,7 +31,7 @@ def replications(name: str, link: str, trials: int) -> list[Replication]:
     for seed in range(trials):
         truth = flat[seed * (len(flat) // trials)]
         chance = check_likelihood(link).probability(rows @ truth)
-        new = np.where(np.random.default_rng([seed, len(X), LINKS.index(link)]).random(len(X)) < chance, 1, -1)
+        new = np.where(np.random.default_rng([LINKS.index(link), seed, len(X)]).random(len(X)) < chance, 1, -1)
         twice = pd.concat([X, X], ignore_index=True)  # of the same means and sds: coefficients mean the same
         both = bc.full_data(twice, np.append(y, new), likelihood=link, **SETTINGS)
         found.append(replicate(both, truth, PRIOR, ROWS * len(truth), 2 * seed + LINKS.index(link)))
