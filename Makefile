@@ -49,7 +49,7 @@ bench: $(READY)
 
 # the papers, the rivals, calibration and scale again, in benchmarks/; QUICK=1: in miniature, in benchmarks/.quick
 evidence: $(READY)
-	$(if $(QUICK),BENCHMARK_RESULTS=benchmarks/.quick/results) $(BIN)/python -m benchmarks evidence $(if $(QUICK),--quick)
+	$(BIN)/python -m benchmarks evidence $(if $(QUICK),--quick)
 
 $(READY): pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -m venv --clear $(VENV)

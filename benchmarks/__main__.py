@@ -46,6 +46,8 @@ from benchmarks import (
     write_results,
 )
 from benchmarks.papers import huggins, nock, page, peters
+from benchmarks.papers.huggins.problems import PROBLEMS, READINGS
+from benchmarks.papers.peters.loss import SIZES
 from benchmarks.reference_posteriors import make as reference_posteriors
 from benchmarks.tables import keep_seconds
 
@@ -102,6 +104,14 @@ BENCHMARKS = {
     "results": write_results.main,
     **EVIDENCE,
 }
+# the data sets of benchmarks that take `--only`
+ONLY = {
+    "condensed": condensed.SETS,
+    "huggins_quality": (*PROBLEMS, *READINGS),
+    "peters_loss": SIZES,
+    "reference_posteriors": (*reference_posteriors.DATA, *reference_posteriors.WEIGHTED),
+    "rival_posteriors": rival_posteriors.DATA,
+}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Run the benchmarks.")
@@ -114,7 +124,7 @@ if __name__ == "__main__":
     parser.add_argument("--only", nargs="+", metavar="DATA", help="data sets, of benchmarks that keep the other rows")
     parser.add_argument("--workers", type=int, help="processes, of benchmarks that share their work out")
     parser.add_argument(
-        "--quick", action="store_true", default=None, help="fewer rows and repetitions, of benchmarks in `evidence`"
+        "--quick", action="store_true", default=None, help="in miniature, into .quick/, of benchmarks in `evidence`"
     )
     asked = vars(parser.parse_args())
     names = asked.pop("names") or list(BENCHMARKS)
@@ -122,6 +132,11 @@ if __name__ == "__main__":
     unknown = [name for name in names if name not in BENCHMARKS]
     if unknown:
         sys.exit(f"unknown benchmark {unknown[0]!r}; choose from {choices}")
+    for name in names if asked["only"] else []:
+        absent = [one for one in asked["only"] if one not in ONLY.get(name, ())]
+        if absent:
+            known = ", ".join(map(repr, ONLY.get(name, ()))) or "none: it takes no --only"
+            sys.exit(f"--only: {name} has no data set {absent[0]!r}; its data sets are {known}")
     options = {name: value for name, value in asked.items() if value is not None}
     whole = not options.keys() - {"quick", "workers"}
     for name in names:

@@ -1,12 +1,12 @@
-"""Print a table and keep it as CSV, in ``results/`` or in the folder that BENCHMARK_RESULTS names."""
+"""Print a table and keep it as CSV, in ``results/``; with ``--quick`` in ``.quick/results/``."""
 
-import os
+import sys
 from pathlib import Path
 
 import pandas as pd
 
 SECONDS = "evidence_seconds"
-RESULTS = Path(os.environ.get("BENCHMARK_RESULTS", Path(__file__).parent / "results")).resolve()
+RESULTS = Path(__file__).resolve().parent / (".quick/results" if "--quick" in sys.argv else "results")
 
 
 def publish(name: str, rows: list[dict], digits: int = 6) -> None:
