@@ -4,7 +4,7 @@ The density of k centers is the sum over their orders of the products of the mix
 Laplace noise of scale b = 2 R / t: no simulation. Rows are uniform in the L1 ball of radius 1, or in its half around 0;
 one of them is replaced by a corner of the ball, another row, or 0. Centers: draws from both data sets, and all sets of
 corners, corners doubled, and the rows that differ. "ratio" is the largest found in either direction; "bound" (1 +
-delta_w)^(k-1) + delta_w (1 + delta_s)^(k-1) e^t with delta_w and delta_s of `spread`, the larger of both sets; "f
+delta_w)^(k-1) + delta_w (1 + delta_s)^(k-1) e^t with delta_w and delta_s of `spread`, the largest of all these sets; "f
 needed" what f(k) would have to be for these data. Differential privacy by composition has e^(k t).
 """
 
@@ -56,16 +56,15 @@ def found(n: int, d: int, k: int, t: float, shrink: float) -> dict[str, Any]:
     rng = np.random.default_rng([n, d, k])
     X = shrink * uniform_in_ball(n, d, rng)
     corners = np.vstack([np.eye(d), -np.eye(d)])
-    ratio, w, s = 0.0, 0.0, 0.0
+    ratio, spreads = 0.0, [spread(X, k, radius=1.0, samples=300, random_state=0)]
     for new in (*corners[[0, d]], X[0], np.zeros(d)):
         other = X.copy()
         other[-1] = new
         special = np.vstack([corners, 2.0 * corners, X[-1], new])
         C = np.concatenate([*(centers(rows, k, t, rng) for rows in (X, other)), list(product(special, repeat=k))])
         ratio = max(ratio, float(np.abs(log_density(X, C, t) - log_density(other, C, t)).max()))
-    for rows in (X, other):
-        spreads = spread(rows, k, radius=1.0, samples=300, random_state=0)
-        w, s = max(w, spreads.delta_w), max(s, spreads.delta_s)
+        spreads.append(spread(other, k, radius=1.0, samples=300, random_state=0))
+    w, s = max(one.delta_w for one in spreads), max(one.delta_s for one in spreads)
     same, times = (1.0 + w) ** (k - 1), w * (1.0 + s) ** (k - 1) * math.exp(t)
     return {
         "rows in": "ball" if shrink == 1.0 else "half of it",
