@@ -40,3 +40,20 @@ def test_a_study_and_what_it_is_summed_up_to():
     turned = quality.verdicts(swapped)[0]
     assert turned["greatest ratio"] == pytest.approx(1.0 / told["least ratio"])
     assert (turned["MMD2, better"], turned["MMD2, worse"]) == (told["MMD2, worse"], told["MMD2, better"])
+    assert told["apart by chance"] == pytest.approx(told["sizes"] * quality.false_alarm(2))
+
+
+@pytest.mark.parametrize(("repetitions", "rate"), [(3, 0.34), (4, 0.23), (10, 0.035), (20, 0.002)])
+def test_quartiles_of_equal_methods_are_apart_as_often_as_the_protocol_says(repetitions, rate):
+    """Seeded; 0.004 and 0.0005 are more than two standard errors and what the rounding hides."""
+    assert quality.false_alarm(repetitions) == pytest.approx(rate, abs=0.005 if rate > 0.01 else 0.0005)
+
+
+def test_two_repetitions_have_quartiles_apart_as_often_as_the_integral_says():
+    """Of pairs a <= b the quartiles are at a + (b - a) / 4 and 3 / 4; counted here one comparison at a time."""
+    rng = np.random.default_rng(3)
+    apart = 0
+    for _ in range(4000):
+        (a, b), (c, d) = np.sort(rng.standard_normal((2, 2)), axis=1)
+        apart += 3 * a + b > c + 3 * d or 3 * c + d > a + 3 * b
+    assert quality.false_alarm(2) == pytest.approx(apart / 4000, abs=4 * 0.5 / 4000**0.5)

@@ -11,8 +11,9 @@ prior N(0, 2^2). "epsilon" is the largest |L - L~| / |L| over draws of either po
 "allowed" epsilon |ln E|, medians over the seeds; "share" is the largest of difference over allowed; it "holds" for
 those seeds where the difference less three standard errors is allowed.
 
-MALA: bulk effective draws of the worst coefficient in a chain on all rows: 100,000 iterations with the identity, the
-paper's, and 20,000 with the inverse Hessian, which `huggins_quality` uses; half are warm-up, each tenth is kept.
+MALA: effective draws, for the mean, of the worst coefficient in a chain on all rows: 100,000 iterations with the
+identity, the paper's, and 20,000 with the inverse Hessian, which `huggins_quality` uses; half are warm-up, each tenth
+is kept.
 """
 
 import math

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+LINEAR = 1e-3  # below, the loss's axis is linear
 STYLES = {"random": ("s", "--", "0.45"), "coreset": ("^", "-", "black"), "calibrated": ("o", ":", "0.2")}
 
 
@@ -14,11 +15,12 @@ def draw(frame: pd.DataFrame) -> Figure:
     axes = figure.subplots(len(names), 2, squeeze=False)
     for name, (left, right) in zip(names, axes, strict=True):
         own = frame[frame["data"] == name]
+        full = own["loss, full data"].iloc[0]
         for method, (marker, line, shade) in STYLES.items():
             rows = own[own["method"] == method].sort_values("M")
             if rows.empty:
                 continue
-            for ax, measure, shift in ((left, "MMD2", 0.0), (right, "loss", own["loss, full data"].iloc[0])):
+            for ax, measure, shift in ((left, "MMD2", 0.0), (right, "loss", full)):
                 middle = rows[measure] - shift
                 spread = np.abs(
                     np.vstack([rows[measure] - rows[f"{measure}, low"], rows[f"{measure}, high"] - rows[measure]])
@@ -31,7 +33,9 @@ def draw(frame: pd.DataFrame) -> Figure:
         right.axhline(0.0, color="0.6", linewidth=1.0, zorder=0)
         left.set(xscale="log", yscale="log", ylabel="polynomial MMD²")
         right.set(xscale="log", ylabel="test loss − full data's")
-        right.set_yscale("symlog", linthresh=1e-3)
+        right.set_yscale("symlog", linthresh=LINEAR)
+        least, most = own["loss, low"].min() - full, own["loss, high"].max() - full
+        right.set_ylim(min(3.0 * least, -0.3 * LINEAR), 3.0 * most)  # symlog's own margins cut points
         left.set_title(
             f"{own['figure'].iloc[0]}  {name}: N = {own['N'].iloc[0]:,}, D = {own['D'].iloc[0]}", fontsize=9, loc="left"
         )
