@@ -32,6 +32,7 @@ READINGS = {
 KS, MIXING, RUNS = (5, 10, 20), (0.0, 0.1, 0.3, 0.5), 40
 PUBLISHED_RUNS, RESAMPLED = 10, 2_000
 SHOWN = (0.0, 0.1, 0.5)
+DARK = 30.0  # percent, beyond which cells of the surface take white figures
 
 
 def boxes(n: int, d: int, low: float, high: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -120,14 +121,23 @@ def draw_data() -> Figure:
 
 
 def draw_surface() -> Figure:
-    """Return figure 3: relative increase over k-means++ and k-means|| by k and p, on the made data."""
+    """Return figure 3: relative increase over k-means++ and k-means|| by k and p, on the made data, ± standard errors.
+
+    Bold where it is beyond two of them.
+    """
     found = rows_of("variates_peers", {"data": "hyperrectangles"})
-    figure = Figure(figsize=(9.0, 3.4), layout="constrained")
-    for axes, other in zip(figure.subplots(1, 2), ("k-means++", "k-means||"), strict=True):
+    figure = Figure(figsize=(9.0, 3.8), layout="constrained")
+    others = {"k-means++": "se", "k-means||": "se "}
+    for axes, (other, error) in zip(figure.subplots(1, 2), others.items(), strict=True):
         grid = found.pivot_table(index="k", columns="p", values=f"against {other} (%)")
+        errors = found.pivot_table(index="k", columns="p", values=error).to_numpy()
         image = axes.imshow(grid, cmap="RdBu_r", vmin=-50, vmax=50, aspect="auto", origin="lower")
         for (i, j), value in np.ndenumerate(grid.to_numpy()):
-            axes.annotate(f"{value:+.0f}", (j, i), ha="center", va="center", fontsize=9)
+            axes.annotate(
+                f"{value:+.0f}\n±{errors[i, j]:.0f}", (j, i), ha="center", va="center", fontsize=8,
+                fontweight="bold" if abs(value) > 2.0 * errors[i, j] else "normal",
+                color="white" if abs(value) > DARK else "black",
+            )  # fmt: skip
         axes.set(title=f"d-means++ against {other} (%)", xlabel="p", ylabel="k")
         axes.set_xticks(range(grid.shape[1]), [f"{p:g}" for p in grid.columns])
         axes.set_yticks(range(grid.shape[0]), [str(k) for k in grid.index])
