@@ -44,6 +44,12 @@ class RelaxedGuarantee:
         Potential of the reference.
     triangle, symmetry : float
         U and V, exact for these rows and this reference.
+
+    Examples
+    --------
+    >>> from bayescore.clustering.relaxed import RelaxedGuarantee
+    >>> RelaxedGuarantee(n_clusters=1, optimal=3.0, triangle=1.0, symmetry=1.0).bound
+    24.0
     """
 
     n_clusters: int
