@@ -28,7 +28,7 @@ class Found:
     """Mean, shape (D,), and covariance of a posterior as a system sees it, and what is to be said of the run.
 
     Of a mode there is no covariance. Runs that were scaled from few gradients have `ess`, the effective sample sizes
-    of their draws, shape (D,), and their own processor seconds.
+    of their draws' means and sds, shape (2, D), and their own processor seconds.
     """
 
     mean: np.ndarray | None = None

@@ -2,7 +2,8 @@
 
 The processor seconds of a gradient of all rows are multiplied by the gradients that 4 x (1000 + 1000) draws of the same
 sampler (for NumPyro: PyMC's) took on bayescore's coreset, whose posterior has the same shape; what was spent beside
-trees on all rows, compilation, is added once. The draws' effective sample sizes are those on the coreset.
+trees on all rows, compilation, is added once. The draws' effective sample sizes are those on the coreset. nutpie keeps
+no clock of its trees: of two runs, of few and of more draws, the difference in seconds is that in gradients.
 """
 
 import os
@@ -13,13 +14,14 @@ from typing import Any
 import numpy as np
 
 import bayescore as bc
-from bayescore.diagnostics.draws import ess
+from bayescore.diagnostics.draws import ess_mean, mcse_sd
 from benchmarks.rival_systems.coresets import built
 from benchmarks.rival_systems.found import PRIOR, Found, Rows
 from benchmarks.rival_systems.normals import graph, labels
 
 CHAINS, DRAWS, TUNE = 4, 1000, 1000
 FEW, DEPTH = 4, 4  # draws, and as many of warm-up, on all rows, and the depth of their trees
+MORE, ENOUGH = (4, 16, 64), 0.5  # nutpie's draws on all rows: the first that take so many seconds more than one draw
 CALLS = 20  # of NumPyro's gradient: its runs of few draws are all compilation
 
 
@@ -28,7 +30,7 @@ def scaled(gradient: float, timed: int, draws: np.ndarray, counted: int, beside:
     return Found(
         timed=f"scaled: {timed:,} gradients of {1000.0 * gradient:.3g} ms to {counted:,}",
         passes=counted,
-        ess=ess(draws, "bulk"),
+        ess=np.array([ess_mean(draws), 0.5 * (draws.std(axis=(0, 1), ddof=1) / mcse_sd(draws)) ** 2]),
         cpu=beside + gradient * counted,
     )
 
@@ -79,11 +81,20 @@ def nutpie(rows: Rows) -> Callable[[], Found]:
         core = nutpie.sample(small, draws=DRAWS, tune=TUNE, chains=CHAINS, **told)
         begin = time.process_time()
         large = nutpie.compile_pymc_model(graph(rows.X, labels(rows)))
-        nutpie.sample(large, draws=1, tune=1, chains=1, maxdepth=1, **told)  # what only a first call does
-        middle = time.process_time()
-        idata = nutpie.sample(large, draws=FEW, tune=FEW, chains=1, maxdepth=DEPTH, **told)
-        clock, timed = time.process_time() - middle, gradients(idata)
-        return scaled(clock / timed, timed, core.posterior["beta"].values, gradients(core), middle - begin)
+
+        def clocked(draws: int) -> tuple[float, int]:
+            start = time.process_time()
+            idata = nutpie.sample(large, draws=draws, tune=draws, chains=1, maxdepth=DEPTH, **told)
+            return time.process_time() - start, gradients(idata)
+
+        clocked(1)  # what only a first call does
+        beside, (least, few) = time.process_time() - begin, clocked(1)
+        for draws in MORE:
+            clock, timed = clocked(draws)
+            if clock - least > ENOUGH:
+                break
+        gradient = (clock - least) / (timed - few)
+        return scaled(gradient, timed - few, core.posterior["beta"].values, gradients(core), beside)
 
     return run
 

@@ -15,7 +15,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import expit
 
 import bayescore as bc
-from bayescore.diagnostics.draws import ess
+from bayescore.diagnostics.draws import ess_mean
 from bayescore.validation import whole_file
 from benchmarks.full_posteriors import FOLDER, digest, reference
 from benchmarks.importance import by_importance
@@ -25,6 +25,7 @@ from benchmarks.wall_time import data as normal_rows
 
 NEARLY_NORMAL = 0.8  # share of importance draws that count, from which on they are the reference
 FEWER = 5000  # rows of quick runs
+SETS = 1000  # of draws, simulated for the largest of D errors
 ERRORS = ("mean", "sd", "KL", "z2")
 
 
@@ -95,7 +96,7 @@ def moments(name: str, data: bc.Coreset) -> Truth:
         return Truth(known.mean, covariance, f"importance, {known.share:.2f} count", error)
     draws = reference(PUBLISHED.get(name, name), data, "logistic", PRIOR).posterior["beta"].values
     flat = draws.reshape(-1, draws.shape[2])
-    error = float(np.sqrt(np.mean(1.0 / ess(draws, "mean"))))
+    error = float(np.sqrt(np.mean(1.0 / ess_mean(draws))))
     return Truth(flat.mean(axis=0), np.cov(flat.T), f"{len(flat):,} draws", error)
 
 
@@ -112,11 +113,18 @@ def measured(mean: np.ndarray, covariance: np.ndarray | None, truth: Truth) -> d
     return {key: float(errors.get(key, np.nan)) for key in ERRORS}
 
 
-def expected(sizes: np.ndarray) -> dict[str, float]:
-    """Return what errors exact draws of these effective sizes are expected to have, shape (D,)."""
-    D, each = len(sizes), float(np.mean(1.0 / sizes))
-    found = {"mean": np.sqrt(each), "z2": each, "sd": np.sqrt(0.5 / sizes.min())}
-    return {key: float({**found, "KL": D * (D + 3) / 4 / np.median(sizes)}[key]) for key in ERRORS}
+def expected(sizes: np.ndarray, truth: Truth) -> dict[str, float]:
+    """Return the errors to expect of exact draws whose means and sds have these effective sizes, shape (2, D).
+
+    Relative errors of sds are normal with variance 1 / (2 ESS) and the posterior's squared correlations: the largest of
+    D of them is simulated.
+    """
+    D, sds = len(truth.mean), np.sqrt(np.diagonal(truth.covariance))
+    of_means, of_sds = np.mean(1.0 / sizes, axis=1)
+    correlations = (truth.covariance / np.outer(sds, sds)) ** 2
+    errors = np.random.default_rng(0).multivariate_normal(np.zeros(D), correlations, SETS) / np.sqrt(2.0 * sizes[1])
+    found = {"mean": np.sqrt(of_means), "z2": of_means, "sd": np.abs(errors).max(axis=1).mean()}
+    return {key: float({**found, "KL": D / 2 * of_means + D * (D + 1) / 4 * of_sds}[key]) for key in ERRORS}
 
 
 def errors_of(told: dict, truth: Truth) -> dict[str, float]:
@@ -124,4 +132,4 @@ def errors_of(told: dict, truth: Truth) -> dict[str, float]:
     found = {key: None if told.get(key) is None else np.array(told[key]) for key in ("mean", "covariance", "ess")}
     if found["mean"] is not None:
         return measured(found["mean"], found["covariance"], truth)
-    return dict.fromkeys(ERRORS, np.nan) if found["ess"] is None else expected(found["ess"])
+    return dict.fromkeys(ERRORS, np.nan) if found["ess"] is None else expected(found["ess"], truth)
