@@ -4,6 +4,7 @@ Uniform, quasi-Newton and GIGA coresets have 20 D rows (GIGA: iterations), the s
 grid of bayescore has 4 x 4000 draws, and those that `certify` corrects.
 """
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -25,9 +26,12 @@ def of(build: Callable[[Rows], bc.Coreset], **mala: int) -> Callable[[Rows], Cal
 
     def system(rows: Rows) -> Callable[[], Found]:
         def run() -> Found:
-            core = build(rows)
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always", UserWarning)
+                core = build(rows)
             draws = sampled(core, **mala).posterior["beta"].values
-            return of_draws(draws, f"whole; {len(core):,} rows, {core.method}", core.params.get("passes", 1))
+            timed = f"whole; {len(core):,} rows, {core.method}{', its build warns' if said else ''}"
+            return of_draws(draws, timed, core.params.get("passes", 1))
 
         return run
 
