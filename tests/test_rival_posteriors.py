@@ -8,6 +8,7 @@ from benchmarks.rival_posteriors import marked, row_of
 from benchmarks.rival_systems import SYSTEMS
 from benchmarks.rival_systems.found import Rows
 from benchmarks.rival_systems.picture import LOOKS
+from benchmarks.rival_systems.process import why, within
 from benchmarks.rival_systems.subsampling import sgld
 from benchmarks.rival_systems.truth import Truth, errors_of, expected, measured
 
@@ -62,6 +63,20 @@ def test_what_was_stopped_has_a_row_without_figures():
     row = row_of({"timed": "stopped after 20 s"}, TRUTH)
     assert row["errors"] == ""
     assert np.isnan([row["mean"], row["KL"], row["processor s"]]).all()
+
+
+@pytest.mark.parametrize(
+    ("code", "stderr", "used", "timed"),
+    [(-24, "", 60.1, "stopped after 60 s"), (-9, "", 61.0, "stopped after 60 s"),
+     (-9, "", 12.0, "failed: killed by signal 9"), (-11, "fault", 61.0, "failed: killed by signal 11"),
+     (1, "first\nlast\n", 1.0, "failed: last"), (1, "", 1.0, "failed: without a word")],
+)  # fmt: skip
+def test_only_the_limit_stops_a_process(code, stderr, used, timed):
+    assert why(code, stderr, used, 60.0) == timed
+
+
+def test_a_process_that_ends_at_once_is_told_as_failed(tmp_path):
+    assert within("laplace", "all rows", tmp_path, 30.0)["timed"].startswith("failed: FileNotFoundError")
 
 
 def test_the_best_setting_has_the_least_error_of_the_mean():

@@ -6,6 +6,7 @@
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 import time
@@ -24,7 +25,7 @@ def within(system: str, setting: str, folder: Path, cap: float) -> dict[str, Any
     """Return what the system's process found, or why it found nothing."""
     command = [sys.executable, "-m", "benchmarks.rival_systems.process", system, setting, str(folder)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    limit = (int(cap), int(cap) + 1)
+    limit, before = (int(cap), int(cap) + 1), seconds_of(resource.RUSAGE_CHILDREN)
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, env=environment, timeout=PATIENCE * cap,
@@ -32,18 +33,30 @@ def within(system: str, setting: str, folder: Path, cap: float) -> dict[str, Any
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return {"timed": f"{KILLED} {PATIENCE * cap:,.0f} s of the clock"}
-    if done.returncode < 0:
-        return {"timed": f"{KILLED} {cap:,.0f} s"}
     if done.returncode:
         print(done.stderr[-1500:])
-        return {"timed": "failed: " + done.stderr.strip().splitlines()[-1][:100]}
+        return {"timed": why(done.returncode, done.stderr, seconds_of(resource.RUSAGE_CHILDREN) - before, cap)}
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def why(code: int, stderr: str, used: float, cap: float) -> str:
+    """Return why a process ended with that code after `used` processor seconds: the limit's signal is no crash."""
+    if -code == signal.SIGXCPU or (-code == signal.SIGKILL and used >= cap):
+        return f"{KILLED} {cap:,.0f} s"
+    if code < 0:
+        return f"failed: killed by signal {-code}"
+    return "failed: " + (stderr.strip().splitlines() or ["without a word"])[-1][:100]
+
+
+def seconds_of(who: int) -> float:
+    """Return the processor seconds of this process, or of those it waited for."""
+    used = resource.getrusage(who)
+    return used.ru_utime + used.ru_stime
 
 
 def spent() -> float:
     """Return the processor seconds of this process and of those it waited for."""
-    used = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
-    return sum(one.ru_utime + one.ru_stime for one in used)
+    return seconds_of(resource.RUSAGE_SELF) + seconds_of(resource.RUSAGE_CHILDREN)
 
 
 def main(system: str, setting: str, folder: Path) -> dict[str, Any]:
