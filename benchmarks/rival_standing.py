@@ -2,24 +2,35 @@
 
 import numpy as np
 import pandas as pd
+from scipy.stats import f
 
-TIE = 1.5  # ratio of two errors within which they count as equal: about that of two Monte Carlo errors
+TIE = 1.5  # ratio of two errors within which they count as equal
 
 
-def standing(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return a row a system from the best settings: the sets on which bayescore is nearer, as near or less near.
+def tie_broken(D: int) -> float:
+    """Return how often the errors of two equally good means of D coefficients are further apart than a tie.
 
-    The error is the larger one of the mean (in sds) and of sds (relative), of a mode that of the mean. Where a system
-    found nothing under the limit, the set stands under "stopped".
+    Whitened squared errors of means are chi-squared with D degrees of freedom, their ratio is F(D, D).
+    """
+    return 2.0 * float(f.sf(TIE**2, D, D))
+
+
+def standing(rows: pd.DataFrame, setting: str | None = None) -> pd.DataFrame:
+    """Return a row a system: the sets on which bayescore is nearer, as near or less near than its best setting.
+
+    bayescore has the named setting on every set, or where that is None its own best one. The error is the larger one of
+    the mean (in sds) and of sds (relative), of a mode that of the mean; "less near in KL" goes by KL alone. Where a
+    system found nothing, under the limit or at all, the set stands under "stopped or failed".
     """
     rows = rows.assign(error=rows[["mean", "sd"]].max(axis=1))
-    ours = rows[rows["system"] == "bayescore"].set_index("data")
+    chosen = rows["best"] if setting is None else rows["setting"] == setting
+    ours = rows[chosen & (rows["system"] == "bayescore")].set_index("data")
     found = []
-    for name, own in rows[rows["system"] != "bayescore"].groupby("system", sort=False):
+    for name, own in rows[rows["best"] & (rows["system"] != "bayescore")].groupby("system", sort=False):
         own = own.set_index("data")
         ran = own[own["mean"].notna()]
-        errors = ran["error"] / ours["error"].reindex(ran.index)
-        times = ran["processor s"] / ours["processor s"].reindex(ran.index)
+        ratios = {key: ran[key] / ours[key].reindex(ran.index) for key in ("error", "KL", "processor s")}
+        errors, times = ratios["error"], ratios["processor s"]
         span = [float(times.min()), float(times.max())] if len(ran) else [np.nan, np.nan]
         found.append(
             {
@@ -27,7 +38,8 @@ def standing(rows: pd.DataFrame) -> pd.DataFrame:
                 "bayescore nearer": "; ".join(errors[errors > TIE].index),
                 "a tie": "; ".join(errors[errors.between(1.0 / TIE, TIE)].index),
                 "less near": "; ".join(errors[errors < 1.0 / TIE].index),
-                "stopped": "; ".join(own.index.difference(ran.index, sort=False)),
+                "less near in KL": "; ".join(ran.index[ratios["KL"] < 1.0 / TIE]),
+                "stopped or failed": "; ".join(own.index.difference(ran.index, sort=False)),
                 "its processor s / bayescore's, least": span[0],
                 "greatest": span[1],
             }

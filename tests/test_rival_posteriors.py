@@ -4,10 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.rival_posteriors import marked, row_of
+from benchmarks import rival_posteriors
+from benchmarks.rival_posteriors import kept, marked, row_of
+from benchmarks.rival_standing import TIE, standing, tie_broken
 from benchmarks.rival_systems import SYSTEMS
 from benchmarks.rival_systems.found import Rows
-from benchmarks.rival_systems.picture import LOOKS
+from benchmarks.rival_systems.picture import LOOKS, points
 from benchmarks.rival_systems.process import why, within
 from benchmarks.rival_systems.subsampling import sgld
 from benchmarks.rival_systems.truth import Truth, errors_of, expected, measured
@@ -88,9 +90,75 @@ def test_the_best_setting_has_the_least_error_of_the_mean():
     assert [row["mean, documented"] for row in found] == [0.3, 0.3, 0.3]
 
 
+def test_without_a_documented_setting_there_is_no_error_of_it():
+    assert not SYSTEMS["sgld"].documented
+    rows = marked([{"data": "w8a", "system": SYSTEMS["sgld"].label, "documented": False, "mean": 0.1}])
+    assert np.isnan(rows[0]["mean, documented"])
+
+
+def test_rows_of_the_systems_measured_anew_are_not_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(rival_posteriors, "RESULTS", tmp_path)
+    assert kept(["w8a"], ["sgld"]) == []
+    labels = [SYSTEMS[key].label for key in ("sgld", "laplace")]
+    rows = [{"data": data, "system": system} for data in ("w8a", "phishing") for system in labels]
+    pd.DataFrame(rows).to_csv(tmp_path / "rival_posteriors.csv", index=False)
+    assert kept(["w8a"], ["sgld"]) == rows[1:]
+
+
+def by_hand(setting=None):
+    """Stand a system beside bayescore on four sets: twice as far off, as near, half as far off, stopped."""
+    ours = {"system": "bayescore", "sd": 0.01, "KL": 1.0, "processor s": 2.0}
+    its = {"system": "other", "best": True, "sd": 0.01, "KL": 1.0, "processor s": 8.0}
+    errors = {"far": 0.2, "level": 0.14, "close": 0.05, "slow": np.nan}
+    rows = [{**ours, "data": data, "setting": "README", "best": False, "mean": 0.1} for data in errors]
+    rows += [{**ours, "data": data, "setting": "more", "best": True, "mean": 0.04} for data in errors]
+    rows += [{**its, "data": data, "mean": error} for data, error in errors.items()]
+    frame = pd.DataFrame(rows)
+    frame.loc[(frame["system"] == "other") & (frame["data"] == "level"), ["KL", "processor s"]] = 0.5, 1.0
+    return standing(frame, setting).iloc[0].to_dict()
+
+
+def test_standing_names_the_sets_of_wins_ties_and_losses():
+    assert by_hand("README") == {
+        "beside": "other", "bayescore nearer": "far", "a tie": "level", "less near": "close",
+        "less near in KL": "level", "stopped or failed": "slow",
+        "its processor s / bayescore's, least": 0.5, "greatest": 4.0,
+    }  # fmt: skip
+
+
+def test_standing_is_that_of_the_best_setting_unless_one_is_named():
+    best = by_hand()
+    assert (best["bayescore nearer"], best["a tie"], best["less near"]) == ("far; level", "close", "")
+
+
+def test_the_error_is_the_larger_one_of_mean_and_sds():
+    """Of modes, which have no sds, that of the mean."""
+    rows = pd.DataFrame({"system": ["bayescore", "sds off", "mode"], "mean": 0.1, "sd": [0.1, 0.9, np.nan]})
+    found = standing(rows.assign(data="a", best=True, KL=np.nan, **{"processor s": 1.0})).set_index("beside")
+    assert found["bayescore nearer"].to_dict() == {"sds off": "a", "mode": ""}
+    assert found["a tie"].to_dict() == {"sds off": "", "mode": "a"}
+
+
+def test_equal_means_are_called_unequal_as_often_as_said():
+    """Of 20,000 pairs of 11 errors each, within 0.01, over three standard errors; of 69 nearly never."""
+    squares = (np.random.default_rng(0).standard_normal((2, 20_000, 11)) ** 2).sum(axis=2)
+    outside = np.abs(np.log(squares[0] / squares[1])) > 2.0 * np.log(TIE)
+    assert tie_broken(11) == pytest.approx(outside.mean(), abs=0.01)
+    assert tie_broken(69) < 0.002
+
+
 def test_every_system_has_a_look_of_its_own():
     assert {system.label for system in SYSTEMS.values()} == set(LOOKS)
     assert len(set(LOOKS.values())) == len(LOOKS)
+
+
+def test_the_picture_tells_settings_and_scaled_errors_apart():
+    rows = pd.DataFrame({"system": ["bayescore", "bayescore", "nutpie, all rows", "glum, mode"], "mean": 0.1,
+                         "documented": [True, False, True, True], "best": [False, True, True, True],
+                         "errors": ["measured", "measured", "expected", "measured"]})  # fmt: skip
+    shown = {label: list(own.index) for label, _, own in points(rows) if len(own)}
+    assert shown == {"bayescore, as in README": [0], "bayescore, best setting": [1],
+                     "nutpie, all rows:\nscaled, error expected": [2], "glum, mode": [3]}  # fmt: skip
 
 
 def test_sgld_finds_a_normal_posterior_and_large_steps_spoil_its_sds():
