@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from benchmarks.rival_standing import standing
+from benchmarks.rival_standing import standing, tie_broken
 from benchmarks.tables import RESULTS
 
 HERE = Path(__file__).parent
@@ -135,7 +135,8 @@ def render(page: str = "RESULTS.md.j2") -> str:
         keep_trailing_newline=True,
     )
     environment.filters["short"] = short
-    for known in (rows_of, measured, table, protocol, posteriors, percent_of, digits_of, known_of, worst_of, standing):
+    cells = (percent_of, digits_of, known_of, worst_of)
+    for known in (rows_of, measured, table, protocol, posteriors, *cells, standing, tie_broken):
         environment.globals[known.__name__] = known
     return re.sub(r"\n{3,}", "\n\n", environment.get_template(page).render())
 

@@ -71,7 +71,8 @@ def test_what_was_stopped_has_a_row_without_figures():
     ("code", "stderr", "used", "timed"),
     [(-24, "", 60.1, "stopped after 60 s"), (-9, "", 61.0, "stopped after 60 s"),
      (-9, "", 12.0, "failed: killed by signal 9"), (-11, "fault", 61.0, "failed: killed by signal 11"),
-     (1, "first\nlast\n", 1.0, "failed: last"), (1, "", 1.0, "failed: without a word")],
+     (1, "first\nlast\n", 1.0, "failed: last"), (1, "OSError: why\nmore\n", 1.0, "failed: OSError: why"),
+     (1, "", 1.0, "failed: without a word")],
 )  # fmt: skip
 def test_only_the_limit_stops_a_process(code, stderr, used, timed):
     assert why(code, stderr, used, 60.0) == timed

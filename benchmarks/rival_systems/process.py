@@ -5,6 +5,7 @@
 
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -45,7 +46,8 @@ def why(code: int, stderr: str, used: float, cap: float) -> str:
         return f"{KILLED} {cap:,.0f} s"
     if code < 0:
         return f"failed: killed by signal {-code}"
-    return "failed: " + (stderr.strip().splitlines() or ["without a word"])[-1][:100]
+    said = re.findall(r"^[\w.]*Error.*", stderr, re.MULTILINE) or stderr.strip().splitlines() or ["without a word"]
+    return "failed: " + said[-1][:100]
 
 
 def seconds_of(who: int) -> float:
