@@ -19,7 +19,7 @@ def standing(rows: pd.DataFrame, setting: str | None = None) -> pd.DataFrame:
     """Return a row a system: the sets on which bayescore is nearer, as near or less near than its best setting.
 
     bayescore has the named setting on every set, or where that is None its own best one. The error is the larger one of
-    the mean (in sds) and of sds (relative), of a mode that of the mean; "less near in KL" goes by KL alone. Where a
+    the mean (in sds) and of sds (relative), of a mode that of the mean; "in mean" and "in KL" go by one alone. Where a
     system found nothing, under the limit or at all, the set stands under "stopped or failed".
     """
     rows = rows.assign(error=rows[["mean", "sd"]].max(axis=1))
@@ -29,7 +29,7 @@ def standing(rows: pd.DataFrame, setting: str | None = None) -> pd.DataFrame:
     for name, own in rows[rows["best"] & (rows["system"] != "bayescore")].groupby("system", sort=False):
         own = own.set_index("data")
         ran = own[own["mean"].notna()]
-        ratios = {key: ran[key] / ours[key].reindex(ran.index) for key in ("error", "KL", "processor s")}
+        ratios = {key: ran[key] / ours[key].reindex(ran.index) for key in ("error", "mean", "KL", "processor s")}
         errors, times = ratios["error"], ratios["processor s"]
         span = [float(times.min()), float(times.max())] if len(ran) else [np.nan, np.nan]
         found.append(
@@ -38,7 +38,8 @@ def standing(rows: pd.DataFrame, setting: str | None = None) -> pd.DataFrame:
                 "bayescore nearer": "; ".join(errors[errors > TIE].index),
                 "a tie": "; ".join(errors[errors.between(1.0 / TIE, TIE)].index),
                 "less near": "; ".join(errors[errors < 1.0 / TIE].index),
-                "less near in KL": "; ".join(ran.index[ratios["KL"] < 1.0 / TIE]),
+                "in mean": "; ".join(ran.index[ratios["mean"] < 1.0 / TIE]),
+                "in KL": "; ".join(ran.index[ratios["KL"] < 1.0 / TIE]),
                 "stopped or failed": "; ".join(own.index.difference(ran.index, sort=False)),
                 "its processor s / bayescore's, least": span[0],
                 "greatest": span[1],
