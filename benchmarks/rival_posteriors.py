@@ -16,8 +16,8 @@ MCMC on all rows (`full_posteriors`); "reference error" is its own in "mean", be
 keeps on disk is there, what it compiles in each process counts. "seconds" are the clock's. The machine had other work:
 compare times inside one data set, and processor seconds rather than the clock's. NUTS on all rows is *scaled* (nuts.py:
 a timed gradient times the gradients of 4 x 2000 draws), and its errors are those *expected* of so many effective draws:
-of sds, the largest of D errors, by simulation. Where it was stopped, counting those gradients on the coreset took the
-whole limit already.
+of sds, the largest of D errors, by simulation. Where it was stopped, counting those gradients on the coreset and timing
+a few on all rows took the limit already.
 "passes" are passes over all rows, or as many gradients' rows; "peak MB" the process's, libraries and rows included.
 
 Each system has its documented setting first (SGLD-CV has none for its step), then those of its grid: see the modules of

@@ -82,15 +82,15 @@ def nutpie(rows: Rows) -> Callable[[], Found]:
         begin = time.process_time()
         large = nutpie.compile_pymc_model(graph(rows.X, labels(rows)))
 
-        def clocked(draws: int) -> tuple[float, int]:
+        def clocked(draws: int, depth: int) -> tuple[float, int]:
             start = time.process_time()
-            idata = nutpie.sample(large, draws=draws, tune=draws, chains=1, maxdepth=DEPTH, **told)
+            idata = nutpie.sample(large, draws=draws, tune=draws, chains=1, maxdepth=depth, **told)
             return time.process_time() - start, gradients(idata)
 
-        clocked(1)  # what only a first call does
-        beside, (least, few) = time.process_time() - begin, clocked(1)
+        clocked(1, 1)  # what only a first call does
+        beside, (least, few) = time.process_time() - begin, clocked(1, 1)
         for draws in MORE:
-            clock, timed = clocked(draws)
+            clock, timed = clocked(draws, DEPTH)
             if clock - least > ENOUGH:
                 break
         gradient = (clock - least) / (timed - few)
