@@ -7,7 +7,7 @@ group by row group, and deleted. Each in a process of its own, after a small bui
 rows, 4 x 1000 draws by MALA. "model, s" is what COST_MODEL.md says of the build: seven passes of 80 ns a row for ten
 columns, 36 of them for four, on the cores at hand. "two workers" are seconds of a build by two Dask processes.
 
-``--rows`` takes fewer; files are 2 and 4 GB.
+``--rows`` takes fewer; files are 1 and 5 GB.
 """
 
 import time
