@@ -122,9 +122,8 @@ def main(
 ) -> None:
     """Run systems on data sets and write the table after each."""
     systems = [one for one in rivals.split(",") if one]
-    for given, known, what in ((systems, SYSTEMS, "rival"), (only, DATA, "data set")):
-        if unknown := [one for one in given if one not in known]:
-            raise SystemExit(f"unknown {what} {unknown[0]!r}; choose from {', '.join(known)}")
+    if unknown := [one for one in systems if one not in SYSTEMS]:
+        raise SystemExit(f"unknown rival {unknown[0]!r}; choose from {', '.join(SYSTEMS)}")
     cap = cap or (QUICK_CAP if quick else CAP)
     for name in [one for one in only if one in QUICK] if quick else only:
         if name in PUBLISHED and name != "Binary10" and not SHARED.is_dir():
