@@ -49,7 +49,7 @@ from benchmarks.papers import huggins, nock, page, peters
 from benchmarks.papers.huggins.problems import PROBLEMS, READINGS
 from benchmarks.papers.peters.loss import SIZES
 from benchmarks.reference_posteriors import make as reference_posteriors
-from benchmarks.tables import keep_seconds
+from benchmarks.tables import ALL, keep_minutes
 
 # what `make evidence` runs, in this order
 EVIDENCE = {
@@ -138,11 +138,15 @@ if __name__ == "__main__":
             known = ", ".join(map(repr, ONLY.get(name, ()))) or "none: it takes no --only"
             sys.exit(f"--only: {name} has no data set {absent[0]!r}; its data sets are {known}")
     options = {name: value for name, value in asked.items() if value is not None}
-    whole = not options.keys() - {"quick", "workers"}
+    parts = [(name, data) for name in EVIDENCE if name != "papers" for data in ONLY.get(name, [ALL])]
     for name in names:
         print(f"\n## {name}\n{sys.modules[BENCHMARKS[name].__module__].__doc__}")
         taken = inspect.signature(BENCHMARKS[name]).parameters
-        begin = time.perf_counter()
-        BENCHMARKS[name](**{option: value for option, value in options.items() if option in taken})
-        if name in EVIDENCE and name != "papers" and whole:
-            keep_seconds(name, time.perf_counter() - begin, [one for one in EVIDENCE if one != "papers"])
+        told = {option: value for option, value in options.items() if option in taken}
+        timed = name in EVIDENCE and name != "papers" and not told.keys() - {"workers", "only"}
+        # what is timed runs one data set after the other, so that a table can be made in several sessions
+        for data in told.pop("only", ONLY[name]) if timed and name in ONLY else [ALL]:
+            begin = time.perf_counter()
+            BENCHMARKS[name](**told, **({} if data == ALL else {"only": [data]}))
+            if timed:
+                keep_minutes(name, data, time.perf_counter() - begin, parts)

@@ -20,13 +20,12 @@ first seed. ``--only "w8a"`` runs one set and leaves the other rows of the CSV a
 
 import time
 import warnings
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 import bayescore as bc
 from bayescore.coresets.calibration.paired import Errors, Weighed, errors_between
@@ -42,7 +41,7 @@ from bayescore.diagnostics.draws import ess_mean
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.posterior import likelihood_terms, log_likelihoods
 from benchmarks.problems import SHARED, load
-from benchmarks.tables import RESULTS, publish
+from benchmarks.tables import known_rows, publish
 
 LINKS = ("logistic", "probit")
 PRIOR = bc.Normal(0, 4)
@@ -208,16 +207,9 @@ def certificate(core: bc.Coreset, told: dict[str, Any]) -> str:
     return str(bc.certify(idata, core, data, y, progressbar=False).level)
 
 
-def kept_of(name: str, without: Collection[str]) -> list[dict[str, Any]]:
-    """Return the rows that ``results/<name>.csv`` has of other sets."""
-    path = RESULTS / f"{name}.csv"
-    rows = pd.read_csv(path, keep_default_na=False, na_values=[""]).to_dict("records") if path.is_file() else []
-    return [row for row in rows if row["data"] not in without]
-
-
 def main(trials: int = SEEDS, only: Sequence[str] = SETS) -> None:
     """Write the table; of the sets in `only` anew."""
-    rows = kept_of("condensed", only)
+    rows = [row for row in known_rows("condensed") if row["data"] not in only]
     for name in only:
         if name in PUBLISHED and not SHARED.is_dir():
             print(f"not run: ../shared/data is absent ({name})")

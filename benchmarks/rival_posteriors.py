@@ -46,18 +46,16 @@ from benchmarks.rival_systems import SYSTEMS
 from benchmarks.rival_systems.picture import draw
 from benchmarks.rival_systems.process import within
 from benchmarks.rival_systems.truth import DATA, PUBLISHED, QUICK, Truth, errors_of, rows_of, truth_of
-from benchmarks.tables import RESULTS, publish
+from benchmarks.tables import RESULTS, known_rows, publish
 
 NAME = "rival_posteriors"
-CAP, QUICK_CAP = 120.0, 20.0
+CAP, QUICK_CAP = 60.0, 20.0
 
 
-def kept(data: Sequence[str], systems: Sequence[str]) -> list[dict[str, Any]]:
+def others(data: str, systems: Sequence[str]) -> list[dict[str, Any]]:
     """Return the rows of the CSV that are not measured anew."""
-    path = RESULTS / f"{NAME}.csv"
-    rows = pd.read_csv(path, keep_default_na=False, na_values=[""]).to_dict("records") if path.is_file() else []
     labels = [SYSTEMS[one].label for one in systems]
-    return [row for row in rows if row["data"] not in data or row["system"] not in labels]
+    return [row for row in known_rows(NAME) if row["data"] != data or row["system"] not in labels]
 
 
 def row_of(told: dict[str, Any], truth: Truth) -> dict[str, Any]:
@@ -129,6 +127,6 @@ def main(
         if name in PUBLISHED and name != "Binary10" and not SHARED.is_dir():
             print(f"not run: ../shared/data is absent ({name})")
             continue
-        rows = marked(kept([name], systems) + study(name, systems, cap, quick))
+        rows = marked(others(name, systems) + study(name, systems, cap, quick))
         publish(NAME, rows)
         draw(pd.DataFrame(rows)).savefig(RESULTS / f"{NAME}.png", dpi=150, metadata={"Software": None})

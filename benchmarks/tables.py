@@ -3,10 +3,11 @@
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
-SECONDS = "evidence_seconds"
+ALL = "all"  # data sets, of a command that is not timed by each
 RESULTS = Path(__file__).resolve().parent / (".quick/results" if "--quick" in sys.argv else "results")
 
 
@@ -18,10 +19,17 @@ def publish(name: str, rows: list[dict], digits: int = 6) -> None:
     frame.to_csv(RESULTS / f"{name}.csv", index=False, float_format=f"%.{digits}g")
 
 
-def keep_seconds(name: str, seconds: float, commands: Iterable[str]) -> None:
-    """Write to ``results/evidence_seconds.csv`` what one of the commands took by the clock; of others what is known."""
-    path = RESULTS / f"{SECONDS}.csv"
-    known = pd.read_csv(path).set_index("command")["minutes"].to_dict() if path.is_file() else {}
-    known[name] = seconds / 60.0
-    frame = pd.DataFrame([(one, known.get(one)) for one in commands], columns=["command", "minutes"])
-    frame.to_csv(path, index=False, float_format="%.3g")
+def known_rows(name: str) -> list[dict[str, Any]]:
+    """Return the rows of ``results/<name>.csv``; none where it has not been written."""
+    path = RESULTS / f"{name}.csv"
+    if not path.is_file():
+        return []
+    return pd.read_csv(path, keep_default_na=False, na_values=[""]).to_dict("records")
+
+
+def keep_minutes(command: str, data: str, seconds: float, parts: Iterable[tuple[str, str]]) -> None:
+    """Write to ``results/evidence_minutes.csv`` what a part took by the clock; of the other `parts` what is known."""
+    known = {(row["command"], row["data"]): row["minutes"] for row in known_rows("evidence_minutes")}
+    known[command, data] = seconds / 60.0
+    frame = pd.DataFrame([(*part, known.get(part)) for part in parts], columns=["command", "data", "minutes"])
+    frame.to_csv(RESULTS / "evidence_minutes.csv", index=False, float_format="%.3g")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from benchmarks import write_results
+from benchmarks import tables, write_results
 from benchmarks.papers import page as papers
 from benchmarks.write_results import rows_of, short, table
 
@@ -69,3 +69,14 @@ def test_tables_are_markdown_and_missing_rows_an_error():
     assert shown.splitlines() == ["| k-means\\|\\| | cost |", "| --- | ---: |", "| a | 0.50 |", "| b |  |"]
     with pytest.raises(ValueError, match=r"results/gibbs.csv has no row with \{'sampler': 'hmc'\}"):
         rows_of("gibbs", {"sampler": "hmc"})
+
+
+def test_minutes_are_kept_by_command_and_data(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    parts = [("one", tables.ALL), ("two", "w8a"), ("two", "KDD")]
+    tables.keep_minutes("two", "KDD", 90.0, parts)
+    tables.keep_minutes("one", tables.ALL, 30.0, parts)
+    tables.keep_minutes("two", "KDD", 120.0, parts)
+    frame = pd.read_csv(tmp_path / "evidence_minutes.csv")
+    assert frame["minutes"].fillna(-1.0).tolist() == [0.5, -1.0, 2.0]
+    assert list(zip(frame["command"], frame["data"], strict=True)) == parts

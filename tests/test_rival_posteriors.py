@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks import rival_posteriors
-from benchmarks.rival_posteriors import kept, marked, row_of
+from benchmarks import tables
+from benchmarks.rival_posteriors import marked, others, row_of
 from benchmarks.rival_standing import TIE, standing, tie_broken
 from benchmarks.rival_systems import SYSTEMS
 from benchmarks.rival_systems.found import Rows
@@ -98,12 +98,12 @@ def test_without_a_documented_setting_there_is_no_error_of_it():
 
 
 def test_rows_of_the_systems_measured_anew_are_not_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(rival_posteriors, "RESULTS", tmp_path)
-    assert kept(["w8a"], ["sgld"]) == []
+    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    assert others("w8a", ["sgld"]) == []
     labels = [SYSTEMS[key].label for key in ("sgld", "laplace")]
     rows = [{"data": data, "system": system} for data in ("w8a", "phishing") for system in labels]
     pd.DataFrame(rows).to_csv(tmp_path / "rival_posteriors.csv", index=False)
-    assert kept(["w8a"], ["sgld"]) == rows[1:]
+    assert others("w8a", ["sgld"]) == rows[1:]
 
 
 def by_hand(setting=None):

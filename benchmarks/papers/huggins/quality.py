@@ -22,9 +22,9 @@ import numpy as np
 import pandas as pd
 
 import bayescore as bc
-from benchmarks.papers.huggins.problems import PRIOR, Problem, readable, split
+from benchmarks.papers.huggins.problems import PRIOR, PROBLEMS, READINGS, Problem, readable, split
 from benchmarks.papers.huggins.quality_picture import draw
-from benchmarks.tables import RESULTS, publish
+from benchmarks.tables import RESULTS, known_rows, publish
 
 SIZES = (156, 312, 625, 1250, 2500, 5000, 10_000)  # README of the published code
 METHODS: dict[str, dict[str, Any]] = {
@@ -160,13 +160,10 @@ def verdicts(frame: pd.DataFrame) -> Rows:
 
 def main(*, quick: bool = False, trials: int | None = None, only: list[str] | None = None) -> None:
     warnings.filterwarnings("ignore")  # chains that have not mixed, coresets of one label: seen in the figures
-    kept = pd.DataFrame()
-    if only and (RESULTS / "huggins_quality.csv").is_file():
-        kept = pd.read_csv(RESULTS / "huggins_quality.csv", keep_default_na=False)
-        kept = kept[~kept["data"].isin(only)]
-    rows: Rows = kept.to_dict("records")
+    rows = [row for row in known_rows("huggins_quality") if only and row["data"] not in only]
     for name, problem in readable(only, readings=True).items():
         rows += study(name, problem, trials=trials, quick=quick)
+        rows.sort(key=lambda row: [*PROBLEMS, *READINGS].index(row["data"]))
         publish("huggins_quality", rows)
     publish("huggins_quality_verdicts", verdicts(pd.DataFrame(rows)))
     draw(pd.DataFrame(rows)).savefig(RESULTS / "huggins_quality.png", dpi=150, metadata={"Software": None})

@@ -20,9 +20,8 @@ from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.types import WeightedData
-from benchmarks.condensed import kept_of
 from benchmarks.problems import load, readable
-from benchmarks.tables import RESULTS, publish
+from benchmarks.tables import RESULTS, known_rows, publish
 from benchmarks.write_results import NAMES
 
 COVTYPE, KDD, WEB = "covtype_ramp16pct", "kddcup99_10pct categories", "w8a_train"
@@ -124,9 +123,10 @@ def draw(table: pd.DataFrame) -> Figure:
 def main(trials: int = TRIALS, only: Sequence[str] = tuple(SIZES), *, quick: bool = False) -> None:
     """Write the table and the picture; of the sets in `only` anew."""
     runs, n_sizes, most_rows = (3, 2, 20_000) if quick else (trials, None, None)
-    rows = kept_of("peters_loss", only)
+    rows = [row for row in known_rows("peters_loss") if row["data"] not in only]
     for name in readable(only):
         rows += loss_rows(name, runs, SIZES[name][:n_sizes], most_rows)
+    rows.sort(key=lambda row: list(SIZES).index(row["data"]))
     if rows:
         publish("peters_loss", rows)
         draw(pd.DataFrame(rows)).savefig(RESULTS / "peters_loss.png", dpi=150, metadata={"Software": None})
