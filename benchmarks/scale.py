@@ -22,8 +22,9 @@ from scipy import special
 import bayescore as bc
 from bayescore.data.passes.threads import available_cores
 from benchmarks.parquet import columns, rows_file
-from benchmarks.sources import alone, peak_mb
+from benchmarks.sources import alone
 from benchmarks.tables import publish
+from benchmarks.whole_way import measured
 
 QUICK = 1_000_000
 PASSES = 7
@@ -50,39 +51,16 @@ def labelled(X: np.ndarray, slopes: np.ndarray, level: float, rng: np.random.Gen
 KINDS = {"flights": (flights, 120_748_239, 36), "normal": (normal, 100_000_000, 80)}  # rows, ns a row of one pass
 
 
-def built(data: Any, n_columns: int) -> bc.Coreset:
+def built(data: Any) -> bc.Coreset:
     """Return a calibrated coreset of 20 D rows."""
+    n_columns = len(data.columns if hasattr(data, "columns") else pq.read_schema(data))  # the label for the intercept
     told = {"label": "y", "intercept": True, "random_state": 0, "progressbar": False}
-    return bc.build_coreset(data, method="calibrated", size=20 * (n_columns + 1), **told)
+    return bc.build_coreset(data, method="calibrated", size=20 * n_columns, **told)
 
 
-def whole_way(path: Path) -> dict[str, Any]:
-    """Build, draw and certify; what that took."""
-    n_columns = len(pq.read_schema(path)) - 1
-    begin = time.perf_counter()
-    core = built(path, n_columns)
-    build, peak = time.perf_counter() - begin, peak_mb()
-    idata = bc.sample(core, sampler="mala", draws=1000, tune=250, thin=10, random_seed=1, progressbar=False)
-    drawn = time.perf_counter() - begin
-    found = bc.certify(idata, core, path, label="y", progressbar=False)
-    return {
-        "D": core.n_features,
-        "rows": len(core),
-        "passes": core.params["passes"],
-        "build, s": build,
-        "draws, s": drawn - build,
-        "certify, s": time.perf_counter() - begin - drawn,
-        "level": str(found.level),
-        "peak MB, build": peak,
-        "peak MB": peak_mb(),
-    }
-
-
-def measured(path: Path, warm: Path) -> dict[str, Any]:
-    """Compile by a small file, then do `whole_way`, in this fresh process."""
-    warnings.simplefilter("ignore", UserWarning)
-    whole_way(warm)
-    return whole_way(path)
+def drawn(core: bc.Coreset) -> Any:
+    """Return 4 x 1000 draws."""
+    return bc.sample(core, sampler="mala", draws=1000, tune=250, thin=10, random_seed=1, progressbar=False)
 
 
 def by_two_workers(path: Path, warm: Path) -> float:
@@ -92,10 +70,9 @@ def by_two_workers(path: Path, warm: Path) -> float:
 
     warnings.simplefilter("ignore")
     with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster):
-        n_columns = len(pq.read_schema(path)) - 1
-        built(dd.read_parquet(warm), n_columns)
+        built(dd.read_parquet(warm))
         begin = time.perf_counter()
-        built(dd.read_parquet(path, split_row_groups=True), n_columns)
+        built(dd.read_parquet(path, split_row_groups=True))
         return time.perf_counter() - begin
 
 
@@ -105,7 +82,7 @@ def main(rows: int | None = None, *, quick: bool = False) -> None:
     for kind, (rows_of, whole, ns_a_row) in KINDS.items():
         n = rows or (QUICK if quick else whole)
         with rows_file(100_000, rows_of) as warm, rows_file(n, rows_of) as path:
-            row = {"data": kind, "N": n, "GB": path.stat().st_size / 1e9, **alone(measured, path, warm)}
+            row = {"data": kind, "N": n, "GB": path.stat().st_size / 1e9, **alone(measured, path, warm, built, drawn)}
             row["model, s"] = PASSES * ns_a_row * 1e-9 * n / available_cores()
             row["two workers, s"] = alone(by_two_workers, path, warm)
         found.append(row)
