@@ -18,7 +18,6 @@ over that of bayescore's build and draws.
 """
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -35,12 +34,12 @@ from scipy import sparse, special
 import bayescore as bc
 from bayescore.data.passes.threads import available_cores
 from bayescore.diagnostics.draws import ess
+from benchmarks.gradients import CALLS, jax_numpy, timed_gradient
 from benchmarks.tables import publish
 
 ROWS, GROUPS, P = 1_000_000, 1000, 10
 CHAINS, DRAWS, TUNE = 4, 1000, 1000
 FEW, DEPTH = 8, 5  # draws, and as many of warm-up, of NUTS on all rows, and the depth of their trees
-CALLS = 20  # of NumPyro's gradient: its runs of few draws are all compilation
 CAP = 3600.0
 PRIOR_SD, NU, SCALE = 4.0, 3.0, 2.5
 LME4 = """
@@ -170,14 +169,9 @@ def nutpie(frame: pd.DataFrame) -> dict:
 
 def numpyro(frame: pd.DataFrame) -> dict:
     """Time gradients by the processor, as JAX has threads of its own; they are counted by PyMC's NUTS."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    jnp = jax_numpy()
     import numpyro
-
-    numpyro.enable_x64()
-    import jax
-    import jax.numpy as jnp
     import numpyro.distributions as dist
-    from numpyro.infer.util import initialize_model
 
     def model(X: Any, group: Any, y: Any) -> None:
         beta = numpyro.sample("beta", dist.Normal(0.0, PRIOR_SD).expand([P]).to_event(1))
@@ -187,15 +181,9 @@ def numpyro(frame: pd.DataFrame) -> dict:
 
     X = jnp.asarray(np.column_stack([np.ones(len(frame)), frame.filter(like="x")]))
     data = X, jnp.asarray(frame["g"].to_numpy()), jnp.asarray(frame["y"].to_numpy(dtype=float))
-    info = initialize_model(jax.random.PRNGKey(0), model, model_args=data, dynamic_args=True)
-    gradient = jax.jit(lambda at, *data: jax.value_and_grad(info.potential_fn(*data))(at))
-    jax.block_until_ready(gradient(info.param_info.z, *data))  # compiles
-    begin = time.process_time()
-    for _ in range(CALLS):
-        jax.block_until_ready(gradient(info.param_info.z, *data))
-    clock = time.process_time() - begin
+    gradient, _ = timed_gradient(model, *data)
     idata, _, counted = pymc_run(graph(built(frame)), DRAWS, TUNE, CHAINS)
-    return scaled(clock / CALLS, CALLS, idata, counted)
+    return scaled(gradient, CALLS, idata, counted)
 
 
 def statsmodels(frame: pd.DataFrame) -> dict:

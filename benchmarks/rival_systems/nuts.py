@@ -6,7 +6,6 @@ trees on all rows, compilation, is added once. The draws' effective sample sizes
 no clock of its trees: of two runs, of few and of more draws, the difference in seconds is that in gradients.
 """
 
-import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 
 import bayescore as bc
 from bayescore.diagnostics.draws import ess_mean, mcse_sd
+from benchmarks.gradients import CALLS, jax_numpy, timed_gradient
 from benchmarks.rival_systems.coresets import built
 from benchmarks.rival_systems.found import PRIOR, Found, Rows
 from benchmarks.rival_systems.normals import graph, labels
@@ -22,7 +22,6 @@ from benchmarks.rival_systems.normals import graph, labels
 CHAINS, DRAWS, TUNE = 4, 1000, 1000
 FEW, DEPTH = 4, 4  # draws, and as many of warm-up, on all rows, and the depth of their trees
 MORE, ENOUGH = (4, 16, 64), 0.5  # nutpie's draws on all rows: the first that take so many seconds more than one draw
-CALLS = 20  # of NumPyro's gradient: its runs of few draws are all compilation
 
 
 def scaled(gradient: float, timed: int, draws: np.ndarray, counted: int, beside: float = 0.0) -> Found:
@@ -100,14 +99,9 @@ def nutpie(rows: Rows) -> Callable[[], Found]:
 
 
 def numpyro(rows: Rows) -> Callable[[], Found]:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # else XLA reports that folding constants takes seconds
+    jnp = jax_numpy()
     import numpyro
-
-    numpyro.enable_x64()
-    import jax
-    import jax.numpy as jnp
     import numpyro.distributions as dist
-    from numpyro.infer.util import initialize_model
 
     def model(X: Any, y: Any) -> None:
         beta = numpyro.sample("beta", dist.Normal(PRIOR.mu, PRIOR.sigma).expand([X.shape[1]]).to_event(1))
@@ -115,17 +109,8 @@ def numpyro(rows: Rows) -> Callable[[], Found]:
 
     def run() -> Found:
         draws, whole_run = counted(rows)
-        begin = time.process_time()
-        data = jnp.asarray(rows.X), jnp.asarray(labels(rows), dtype=float)
-        info = initialize_model(jax.random.PRNGKey(0), model, model_args=data, dynamic_args=True)
-        gradient = jax.jit(lambda at, X, y: jax.value_and_grad(info.potential_fn(X, y))(at))
-        at = info.param_info.z
-        jax.block_until_ready(gradient(at, *data))  # compiles
-        middle = time.process_time()
-        for _ in range(CALLS):
-            jax.block_until_ready(gradient(at, *data))
-        clock = time.process_time() - middle
-        return scaled(clock / CALLS, CALLS, draws, whole_run, middle - begin)
+        gradient, before = timed_gradient(model, jnp.asarray(rows.X), jnp.asarray(labels(rows), dtype=float))
+        return scaled(gradient, CALLS, draws, whole_run, before)
 
     return run
 
