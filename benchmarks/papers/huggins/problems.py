@@ -85,7 +85,6 @@ PROBLEMS = {
         load=load_chemreact,
         variable="HUGGINS_CHEMREACT",
         iterations=10_000,
-        repetitions=10,
         largest=1250,
     ),
     "w8a (for Webspam)": _published(
@@ -98,7 +97,6 @@ PROBLEMS = {
         variable="HUGGINS_WEBSPAM",
         repeats=True,
         iterations=5_000,
-        repetitions=3,
         largest=2500,
     ),
     "CovType, 16%": _published(
@@ -110,7 +108,6 @@ PROBLEMS = {
         load=load_covtype,
         variable="HUGGINS_COVTYPE",
         iterations=10_000,
-        repetitions=4,
     ),
 }
 
@@ -131,7 +128,6 @@ READINGS = {
         read=_within_one(PROBLEMS["CovType, 16%"].read),
         options=INTERCEPT,
         iterations=5_000,
-        repetitions=3,
     )
 }
 
