@@ -33,6 +33,7 @@ SYSTEMS = {
     "sgld": System("SGLD, control variates", subsampling.SGLD, documented=False),
     "quasi_newton": System("quasi-Newton coreset", coresets.QUASI_NEWTON),
     "giga": System("GIGA coreset", coresets.GIGA),
+    "coreset_mcmc": System("coreset MCMC", coresets.CORESET_MCMC),
     "uniform": System("uniform subsample", coresets.UNIFORM),
     "sklearn": System("scikit-learn, mode", modes.SKLEARN),
     "glum": System("glum, mode", modes.GLUM),

@@ -1,14 +1,18 @@
 """Coresets, bayescore's and others', of which the posterior is sampled by `bc.sample` (MALA, 4 x 1000 draws).
 
-Uniform, quasi-Newton and GIGA coresets have 20 D rows (GIGA: iterations), the size at which others are compared. The
-grid of bayescore has 4 x 4000 draws, and those that `certify` corrects.
+Uniform, quasi-Newton, GIGA and coreset MCMC's coresets have 20 D rows (GIGA: iterations), the size at which others are
+compared. The grid of bayescore has 4 x 4000 draws, and those that `certify` corrects; that of coreset MCMC, whose own
+20,000 draws count, moves that are turned by the Laplace approximation of all rows, and a tenth of the rate.
 """
 
 import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 import bayescore as bc
+from benchmarks.coreset_mcmc import RATE, coreset_mcmc
 from benchmarks.rival_methods import giga, quasi_newton
 from benchmarks.rival_systems.found import PRIOR, Found, Rows, of_draws
 
@@ -75,6 +79,18 @@ def own_implementation(rows: Rows, which: str) -> Callable[[], Found]:
     return run
 
 
+def learnt(rows: Rows, rate: float, turned: bool) -> Callable[[], Found]:
+    """Run coreset MCMC on all rows."""
+
+    def run() -> Found:
+        full, D = rows.full, rows.X.shape[1]
+        root = bc.find_map(full, "logistic", PRIOR).factor if turned else np.eye(D)
+        draws, w, passes = coreset_mcmc(full, PRIOR.sigma, min(PER_COLUMN * D, len(full) // 2), 0, root, rate)
+        return of_draws(draws, f"whole; {np.count_nonzero(w):,} rows", passes)
+
+    return run
+
+
 DEFAULT = {
     "as in README": of(built("auto")),
     "certify's draws": certified,
@@ -86,4 +102,9 @@ QUASI_NEWTON = {"20 D rows": lambda rows: own_implementation(rows, "quasi-Newton
 GIGA = {
     "20 D iterations": lambda rows: own_implementation(rows, "GIGA"),
     "weights refitted": lambda rows: own_implementation(rows, "GIGA, refitted"),
+}
+CORESET_MCMC = {
+    "20 D rows": lambda rows: learnt(rows, RATE, turned=False),
+    "moves turned": lambda rows: learnt(rows, RATE, turned=True),
+    "moves turned, a tenth of the rate": lambda rows: learnt(rows, RATE / 10.0, turned=True),
 }

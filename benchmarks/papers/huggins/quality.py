@@ -7,10 +7,9 @@ is the mean over draws and rows. MALA adapts its step to acceptance 0.574 in the
 each tenth of the second; here it is preconditioned by the Hessian at the mode and adapts that too, and makes fewer
 iterations than the paper's 100,000 (`huggins_guarantees` compares the two). The reference: two chains of 6,250
 iterations on all rows, each fifth of the last 5,000 kept; "floor" is the MMD of the one chain from the other.
-Repetitions are in the table (the paper's: 20, `--trials 20`); medians and quartiles over them. "better" and "worse"
-count sizes at which the quartiles do not overlap. Two equal methods have them apart, by simulation of normal figures,
-at 34% of sizes with 3 repetitions, 23% with 4, 3.5% with 10 and 0.2% with 20 (`false_alarm`); "apart by chance" is
-that share times the sizes. With fewer than 10 repetitions no size is judged.
+20 repetitions, as in the paper (`--trials` takes others); medians and quartiles over them. "better" and "worse" count
+sizes at which the quartiles do not overlap. Two equal methods have them apart, by simulation of normal figures, at 0.2%
+of sizes, of 10 repetitions at 3.5%, of 3 at 34% (`false_alarm`); "apart by chance" is that share times the sizes.
 "calibrated" is this package's own method, from the smallest of the sizes that is at least 5 D.
 """
 
