@@ -199,7 +199,7 @@ def reference(name: str, data: bc.Coreset, link: str, prior: Any) -> Any:
     largest R-hat over coefficients.
     """
     direct = data.X.size <= 300_000 or data.n_features > WIDE
-    draws = 1000 if data.X.size < 10_000_000 else 400
+    draws = 1000 if direct or data.X.size < 10_000_000 else 400
 
     def make() -> Any:
         begin = time.perf_counter()
