@@ -99,6 +99,19 @@ def test_map_on_wild_scales_and_rank_deficient_rows():
     assert mode.beta[0] == pytest.approx(mode.beta[4], rel=1e-6)  # twin columns share their coefficient
 
 
+@pytest.mark.parametrize("seed", [57, 389])
+def test_map_where_curvature_dies_away_on_the_way(seed):
+    """Rare columns, one row short of separated, probit: steps need damping far below the curvature at the start."""
+    rng, rare = np.random.default_rng(seed), np.geomspace(0.5, 0.02, 6)
+    X = np.column_stack([np.ones(150), (rng.random((150, 6)) < rare) * 10.0 / np.sqrt(rare)])
+    eta = X @ rng.normal(0.0, 3.0, 7)
+    y = np.where(eta > np.median(eta), 1, -1)
+    y[0] *= -1
+    mode = find_map(WeightedData(X, y, np.full(150, 250.0), np.arange(150)), "probit", Normal(0, 100))
+    assert mode.decrement < 1e-5
+    assert mode.n_steps < 100
+
+
 def test_mode_not_found_says_what_to_do():
     with pytest.raises(RuntimeError, match=r"no mode found in 20 Newton steps .*standardise the features"):
         find_mode(lambda b: Terms(float(b.sum()), np.ones(1), np.full((1, 1), 1e-9)), np.zeros(1), max_steps=20)
