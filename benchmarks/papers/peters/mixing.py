@@ -20,7 +20,7 @@ from benchmarks.tables import RESULTS, publish
 
 SLOPES = np.array([0.5, -0.5, 0.25, 0.25])
 SHARES = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002)
-CHAINS, SWEEPS, SEEDS = 4, 1_000, 3
+CHAINS, SWEEPS, SEEDS = 4, 1_000, 10
 LOOKS = {
     "Albert-Chib, all rows": ("o", "-", "#0072B2"),
     "Albert-Chib, calibrated coreset": ("s", "--", "#D55E00"),

@@ -24,7 +24,7 @@ from benchmarks.problems import load, readable
 from benchmarks.tables import publish
 
 CHEM, MADE = "chemreact_ds1_10", "probit, 30% positive (made)"
-CHAINS, SEEDS, MOST_ROWS = 4, 3, 30_000
+CHAINS, SEEDS, MOST_ROWS = 4, 10, 30_000
 SWEEPS = {MADE: 2_000, CHEM: 4_000, COVTYPE: 2_000}  # kept of each chain; rare positives mix slowly
 SIZES = (500, 2000)
 BETA = (-0.6, *np.linspace(-0.4, 0.4, 9))
