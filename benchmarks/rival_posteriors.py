@@ -1,10 +1,10 @@
 r"""Posteriors by bayescore and by what else is free, in one run: errors first, then seconds, passes and memory.
 
 All systems have the same design, N(0, 4^2) priors and a process of their own with one BLAS thread, stopped after 60
-processor seconds, imports included (300 on w8a; ``--cap`` takes others). The design has an intercept, which D counts,
-and standardised columns where rows are published, but for w8a's of 0 and 1: standardised, rare ones get coefficients
-with walls, and the reference's own chains do not mix (R-hat 1.9 after ten minutes). ``--quick`` has first settings
-alone, on 5,000 rows of two sets.
+processor seconds, imports included (300 on w8a, where bayescore had ``--cap 600``). The design has an intercept, which
+D counts, and standardised columns where rows are published, but for w8a's of 0 and 1: standardised, rare ones get
+coefficients with walls, and the reference's own chains do not mix (R-hat 1.9 after ten minutes). ``--quick`` has first
+settings alone, on 5,000 rows of two sets.
 
 Errors are against the reference's mean m and covariance S = L L': "mean" is :math:`|L^{-1}(\mu - m)| / \sqrt D`, "sd"
 the largest relative error of an sd, "KL" the Kullback-Leibler divergence KL(system || reference) of the normal
