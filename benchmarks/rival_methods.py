@@ -90,7 +90,7 @@ def giga(
         chosen = np.flatnonzero(shares > 0.0)
         rows = data.take(chosen)
         weights = length * (b @ u) * shares[chosen] / norms[chosen]
-        fitted = nnls(unit[chosen].T.astype(float), total)[0] / norms[chosen]
+        fitted = nnls(unit[chosen].T.astype(float), total, maxiter=100 * len(chosen))[0] / norms[chosen]
         return rows.with_weights(weights), _kept(rows, fitted)
 
     for step in range(1, max(sizes) + 1):
