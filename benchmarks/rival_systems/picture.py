@@ -24,7 +24,7 @@ LOOKS = {  # markers: readable in grey
     "SGLD, control variates": "h",
     "quasi-Newton coreset": ">",
     "GIGA coreset": "p",
-    "coreset MCMC": "H",
+    "coreset MCMC": "x",
     "uniform subsample": "d",
     "scikit-learn, mode": "1",
     "glum, mode": "2",
