@@ -5,11 +5,12 @@ mean over chains, M coreset rows and S rows drawn anew in each step, minus the g
 
 .. math:: g_m = \frac{1}{K - 1} \sum_k l_{mk} \Big( \frac{N}{S} \sum_{s \in S} l_{sk} - \sum_j w_j l_{jk} \Big)
 
-which ADAM follows, w <- max(0, w + a m / (sqrt(v) + 1e-8)). As in the published code's logistic example: half of the
-rows of each label, w = N / M to begin with, S = 5 M, a = 10 / sqrt(t), 25,000 steps, then 10,000 draws with the weights
-of the last one; one step is a move along a line through theta by slice sampling, of width 10. Lines have directions
-uniform on the sphere, as there, or `root` times that, which mixes better where columns are correlated. The posterior
-is log-concave, so an interval grown at both ends until they are outside holds the slice, and no doubling test is due.
+which ADAM follows, w <- max(0, w + a m / (sqrt(v) + 1e-8)). As in the published code's logistic example, in its variant
+of few rows a step (the other has all N, and a = 0.1): half of the rows of each label, w = N / M to begin with, S = 5 M,
+here with replacement, a = 10 / sqrt(t), 25,000 steps, then 10,000 draws with the weights of the last one. A step is a
+move along a line through theta by slice sampling, of width 10. Lines have directions uniform on the sphere, as there,
+or `root` times that, which mixes better where columns are correlated. The posterior is log-concave, so an interval
+grown at both ends until they are outside holds the slice, and no doubling test is due.
 
 References
 ----------
@@ -38,8 +39,10 @@ def _log_p(eta: float) -> float:
 
 
 @njit(cache=True)
-def _at(t: float, theta: FloatArray, d: FloatArray, eta: FloatArray, slope: FloatArray, w: FloatArray, sd: float):
-    """Return the log density at theta + t d."""
+def _at(
+    t: float, theta: FloatArray, d: FloatArray, eta: FloatArray, slope: FloatArray, w: FloatArray, sd: float
+) -> float:
+    """Return the log density at theta + t d, given the rows' z . theta and z . d, shape (M,)."""
     value = -0.5 * ((theta + t * d) ** 2).sum() / sd**2
     for m in range(len(w)):
         value += w[m] * _log_p(eta[m] + t * slope[m])
@@ -47,8 +50,10 @@ def _at(t: float, theta: FloatArray, d: FloatArray, eta: FloatArray, slope: Floa
 
 
 @njit(cache=True)
-def move(rng: np.random.Generator, theta: FloatArray, Z: FloatArray, w: FloatArray, root: FloatArray, sd: float):
-    """Move `theta`, shape (D,), in place, along a line."""
+def move(
+    rng: np.random.Generator, theta: FloatArray, Z: FloatArray, w: FloatArray, root: FloatArray, sd: float
+) -> None:
+    """Move `theta`, shape (D,), in place, along a line; rows Z, shape (M, D), weights (M,), prior N(0, sd^2)."""
     ball = rng.standard_normal(len(theta))
     d = root @ (ball / sqrt((ball**2).sum()))
     eta, slope = Z @ theta, Z @ d
@@ -85,6 +90,7 @@ def _run(
     rng: np.random.Generator, Z: FloatArray, chosen: np.ndarray, root: FloatArray, sd: float, rate: float, steps: int,
     draws: int,
 ) -> tuple[FloatArray, FloatArray]:  # fmt: skip
+    """Return draws, shape (chains, draws, D), and weights, shape (M,), of the rows `chosen` of all of Z."""
     (N, D), M = Z.shape, len(chosen)
     rows, S = Z[chosen], min(EACH * M, N)
     w, first, second = np.full(M, N / M), np.zeros(M), np.zeros(M)
@@ -110,12 +116,13 @@ def coreset_mcmc(
     sd: float,
     size: int,
     seed: int,
+    *,
     root: FloatArray,
     rate: float = RATE,
     steps: int = STEPS,
     draws: int = DRAWS,
 ) -> tuple[FloatArray, FloatArray, float]:
-    """Return draws, shape (chains, draws, D), under N(0, sd^2) priors, the weights learnt, and passes over the rows.
+    """Return draws, shape (chains, draws, D), under N(0, sd^2) priors, weights, shape (size,), and passes over rows.
 
     Rows of `data` have weight 1; `root`, shape (D, D), turns directions of the sphere into those of moves.
     """

@@ -19,7 +19,7 @@ def jax_numpy() -> Any:
 
 
 def timed_gradient(model: Any, *data: Any) -> tuple[float, float]:
-    """Return the seconds of a gradient of the posterior of ``model(*data)``, and those spent before the first one."""
+    """Return the seconds of a gradient of the posterior of ``model(*data)``, JAX arrays, and those of compiling."""
     import jax
     from numpyro.infer.util import initialize_model
 

@@ -2,8 +2,7 @@
 
 Nine normal columns of float32, an intercept and `(1 | g)`, groups of lognormal sizes. N = 2e7 (``--rows``), written for
 the purpose and deleted. All in one process, after a small build that compiles: seconds of the build, of 4 x 1000 draws
-and of the certificate; "peak MB" is the memory of the whole process at its highest, "before" that after imports and
-the small build.
+and of the certificate; "peak MB" is the memory of the whole process at its highest.
 """
 
 from functools import partial

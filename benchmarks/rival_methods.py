@@ -20,6 +20,7 @@ from bayescore.models.newton import Mode
 from bayescore.types import FloatArray, WeightedData
 
 DRAWS = 500  # S, the default of the authors' code
+NNLS_STEPS = 100  # a row; on w8a SciPy's 3 are too few
 CHUNK = 1024  # rows; 2 MB of vectors
 
 
@@ -90,7 +91,7 @@ def giga(
         chosen = np.flatnonzero(shares > 0.0)
         rows = data.take(chosen)
         weights = length * (b @ u) * shares[chosen] / norms[chosen]
-        fitted = nnls(unit[chosen].T.astype(float), total, maxiter=100 * len(chosen))[0] / norms[chosen]
+        fitted = nnls(unit[chosen].T.astype(float), total, maxiter=NNLS_STEPS * len(chosen))[0] / norms[chosen]
         return rows.with_weights(weights), _kept(rows, fitted)
 
     for step in range(1, max(sizes) + 1):

@@ -30,7 +30,7 @@ MCMC (from its authors' published code) and SGLD-CV are our own short implementa
 
 ``pip install numpyro pymc-extras glum`` for those that bayescore does not bring; a missing one is said so in "timed".
 ``--only chemreact "w8a"`` runs some sets, ``--rivals bayescore,sgld`` some systems; other rows of the CSV stay.
-A system without a row for a data set has not been run there.
+A system or a setting without a row for a data set has not been run there.
 """
 
 import tempfile

@@ -40,6 +40,5 @@ def measured(path: Path, warm: Path, build: Build, draw: Draw, tell: Callable[..
     """Compile by a small file, then go the `whole_way`, in this fresh process; `tell` adds columns on what is found."""
     warnings.simplefilter("ignore", UserWarning)
     whole_way(warm, build, draw)
-    before = peak_mb()
     row, found = whole_way(path, build, draw)
-    return {**row, "peak MB, before": before, **(tell(*found) if tell else {})}
+    return row | (tell(*found) if tell else {})

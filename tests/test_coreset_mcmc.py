@@ -23,8 +23,9 @@ def by_quadrature(Z, w):
 def test_moves_keep_the_posterior(turn, control):
     """False-alarm rate 1e-4 for two moments; the control is drawn with other weights."""
     rng = np.random.default_rng(0)
-    Z, theta, draws = np.abs(rng.standard_normal((6, 1))) + 0.2, np.zeros(1), np.empty((2, 10_000))
+    Z, draws = np.abs(rng.standard_normal((6, 1))) + 0.2, np.empty((2, 10_000))
     for chain in draws:
+        theta = np.zeros(1)
         for i in range(draws.shape[1]):
             move(rng, theta, Z, WEIGHTS + control, turn * np.eye(1), SD)
             chain[i] = theta[0]
@@ -46,7 +47,7 @@ def test_weights_are_learnt():
     mode = bc.find_map(full, "logistic", bc.Normal(0, SD))
 
     def error(steps):
-        draws, w, passes = coreset_mcmc(full, SD, 80, 0, mode.factor, steps=steps, draws=2000)
+        draws, w, passes = coreset_mcmc(full, SD, 80, 0, root=mode.factor, steps=steps, draws=2000)
         assert draws.shape == (2, 2000, 4)
         assert w.shape == (80,)
         assert (w >= 0.0).all()

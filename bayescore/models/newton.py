@@ -22,6 +22,7 @@ from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError
 
 MLE_TOLERANCE = 1e-6  # standard errors
+UNDAMPED = 1e-16  # of the largest curvature met, which may die away by ten orders of magnitude on the way to the mode
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +126,7 @@ def find_mode(
             beta, here = beta + step, there
             scale = np.maximum(scale, np.abs(np.diagonal(here.precision)))
             mu *= max(0.1, 1.0 - (2.0 * min(gain, 1.0) - 1.0) ** 3)
-            mu, growth = (0.0 if mu < 1e-16 else mu), 2.0
+            mu, growth = (0.0 if mu < UNDAMPED else mu), 2.0
         else:
             mu, growth = max(growth * mu, 1e-3 if mu == 0.0 else 0.0), 2.0 * growth
     factor, decrement = cholesky_and_decrement(here)
