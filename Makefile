@@ -11,7 +11,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready-$(VERSION)
 
-.PHONY: demo test lint unit notebooks docs bench evidence lowest clean
+.PHONY: demo test lint unit notebooks portable docs bench evidence lowest clean
 
 demo: $(READY)
 	$(BIN)/bayescore demo -o demo
@@ -30,6 +30,10 @@ unit: $(READY)
 
 notebooks: $(READY)
 	$(BIN)/pytest -n 2 tests/notebooks
+
+# the unit tests as other processors run them: kernels of BLAS, threads, instructions
+portable: $(READY)
+	$(BIN)/python -m tests.portable -n 2 -m "not slow" --ignore tests/notebooks
 
 # the site in docs/_build/html: pages and notebooks are run, without a network; what has not changed is not run again
 docs: $(READY)

@@ -14,6 +14,7 @@ import numpy as np
 from scipy import linalg
 
 from bayescore.coresets.pseudo_rows import pseudo_rows
+from bayescore.coresets.ties import oriented
 from bayescore.data.opened import Opened
 from bayescore.models.group_terms import add_within
 from bayescore.models.marginal import MarginalPoint, Nodes, local_codes
@@ -139,9 +140,7 @@ def directions_of(
     first = _pass(opened, point, link, merged, np.empty((p, 0)))
     mu, Q = np.linalg.eigh(factor.T @ first.information @ factor)
     kept = mu > _NOTHING * max(1.0, float(mu.max(initial=0.0)))
-    mu, Q = mu[kept], Q[:, kept]
-    # signs are no fact of the rows: the largest entry of each column is positive
-    Q = Q * np.sign(Q[np.abs(Q).argmax(axis=0), np.arange(Q.shape[1])])
+    mu, Q = mu[kept], oriented(Q[:, kept])
     v = linalg.solve_triangular(factor, Q * np.sqrt(mu), trans="T", lower=True)
     u = factor @ Q / np.sqrt(mu)
     second = _pass(opened, point, link, merged, np.ascontiguousarray(u))

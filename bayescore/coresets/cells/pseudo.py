@@ -19,6 +19,7 @@ from scipy import linalg
 
 from bayescore.coresets.cells.sums import CellSums, Density
 from bayescore.coresets.condensing.pseudo_rows import Wanted, as_rows, solve
+from bayescore.coresets.ties import oriented
 from bayescore.data.opened import Opened
 from bayescore.models.marginal import local_codes
 from bayescore.types import NO_GROUP, NO_ROW, FloatArray, IntArray, Likelihood, WeightedData
@@ -149,8 +150,7 @@ class Within:
         """Return pseudo-rows of no cell, failures and successes; one pass for third and fourth derivatives."""
         mu, Q = np.linalg.eigh(at.factor.T @ self.curvature @ at.factor)
         told = mu > _NOTHING
-        mu, Q = mu[told], Q[:, told]
-        Q = Q * np.sign(Q[np.abs(Q).argmax(axis=0), np.arange(Q.shape[1])])  # signs are no fact of the rows
+        mu, Q = mu[told], oriented(Q[:, told])
         v = linalg.solve_triangular(at.factor, Q * np.sqrt(mu), trans="T", lower=True)
         u = at.factor @ Q / np.sqrt(mu)
         work = partial(_higher, at, merged, self.slope @ u, u, link)

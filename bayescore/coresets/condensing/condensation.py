@@ -20,6 +20,7 @@ from bayescore.coresets.condensing.averages import Cloud
 from bayescore.coresets.condensing.directions import diagonalising, root_of
 from bayescore.coresets.condensing.pseudo_rows import Wanted, as_rows, solve
 from bayescore.coresets.draws.fixed_size import Bar, Candidates, Pool, candidates, select
+from bayescore.coresets.ties import rounded
 from bayescore.data.opened import Opened
 from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.posterior import Terms, prior_part
@@ -91,7 +92,8 @@ class Condensation:
     def split(self, n_kept: int) -> tuple[WeightedData, WeightedData]:
         """Return the rows of the largest reach, and a sample that stands for the others."""
         far, shares = self.far, self.shares
-        order = np.lexsort((far.position, -shares.far(shares.white.look(far.rows), far.rows.weights)))
+        reach = rounded(shares.far(shares.white.look(far.rows), far.rows.weights))
+        order = np.lexsort((far.position, -reach))
         kept, rest = np.sort(order[:n_kept]), np.sort(order[n_kept:])
         others = Candidates(far.probability[rest], far.key[rest], far.position[rest], far.rows.take(rest))
         left = self.reach - float(far.probability[kept].sum())

@@ -22,10 +22,12 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 
+from bayescore.coresets.ties import largest
 from bayescore.types import FloatArray, WeightedData
 
-LEAST = 1e-7  # of the posterior's precision, that a direction's curvature must have
+LEAST = 1e-7  # of the posterior's precision, that the curvature of a direction, or of a column, must have
 ENOUGH = 1.5e-4  # of sum tau^2: the sd of the log-likelihoods' difference falls by less than sqrt(ENOUGH / 6) = 0.005
+SHARE = 0.01  # of sum tau^2 itself: where that is large, later turns gain little, and blow rounding up a thousandfold
 MAX_TURNS = 30
 
 
@@ -44,18 +46,21 @@ def root_of(precision: FloatArray, factor: FloatArray) -> Directions:
     """Return the root of a curvature, shape (D, D), nearest the columns.
 
     `factor` is L, lower triangular, LL' the covariance of the posterior: directions in which the curvature is nothing
-    beside the posterior's precision are left out.
+    beside the posterior's precision are left out. Columns of no curvature are rounding, and count as 0.
     """
     values, vectors = linalg.eigh(factor.T @ precision @ factor)
     kept = values > LEAST
     size, vectors = np.sqrt(values[kept]), vectors[:, kept]
     root = linalg.solve_triangular(factor, vectors * size, trans="T", lower=True)
     own = Directions(root, factor @ (vectors / size))
-    scale = np.sqrt((root**2).sum(axis=1))
-    nearest = _polar((root / np.where(scale > 0.0, scale, 1.0)[:, None]).T)
+    own_curvature = (root**2).sum(axis=1)
+    all_curvature = (linalg.solve_triangular(factor, np.eye(len(factor)), lower=True) ** 2).sum(axis=0)
+    curved = own_curvature > LEAST * all_curvature
+    unit = np.zeros_like(root)
+    unit[curved] = root[curved] / np.sqrt(own_curvature[curved])[:, None]
+    nearest = _polar(unit.T)
     if len(nearest) < nearest.shape[1]:  # fewer directions than columns: those columns that span them best
-        chosen = linalg.qr(nearest, mode="r", pivoting=True)[1][: len(nearest)]
-        nearest = _polar(nearest[:, np.sort(chosen)])
+        nearest = _polar(nearest[:, _spanning(nearest)])
     return own.turned(nearest)
 
 
@@ -73,10 +78,25 @@ def diagonalising(start: Directions, rows: WeightedData, third: FloatArray) -> D
         if total <= before:
             break
         found = start.turned(rotation)
-        if total <= before + ENOUGH:
+        if total <= before + max(ENOUGH, SHARE * total):
             break
         rotation = _polar(along.T @ ((third[:, None] * squares) * tau))
     return found
+
+
+def _spanning(columns: FloatArray) -> list[int]:
+    """Return which K columns of a matrix, shape (K, D), span all of it best, in order.
+
+    QR with pivoting: it takes the longest of the columns left each time, and of equally long ones the first.
+    """
+    left, chosen = columns.copy(), list[int]()
+    for _ in range(len(columns)):
+        length = np.linalg.norm(left, axis=0)
+        longest = largest(length)
+        chosen.append(longest)
+        unit = left[:, longest] / length[longest]
+        left = left - np.outer(unit, unit @ left)
+    return sorted(chosen)
 
 
 def _polar(matrix: FloatArray) -> FloatArray:

@@ -29,6 +29,7 @@ _GRID = np.linspace(-FARTHEST, FARTHEST, 97)
 _HALVINGS = 48  # of a cell of the grid: to rounding
 _SKEWNESS = 0.81  # bound of tau^2 D: 1 - 2 p = tau sqrt(D) of a logistic row is 0.9
 _NEAR = (1.0, 0.5, 2.0, 0.25, 4.0, 0.125, 8.0)  # times the D that meets phi, for a D that meets tau
+NOTHING = 1e-9  # of the successes and failures together, below which either is rounding
 _FAR = tuple(2.0**k for k in range(4, 60))  # for one that meets the score
 
 
@@ -121,12 +122,13 @@ def _bisected(wanted: Wanted, size: FloatArray, low: FloatArray, likelihood: Lik
 def as_rows(root: FloatArray, center: FloatArray, solved: Solved) -> WeightedData:
     """Return pseudo-rows along the columns of `root`, shape (D, K), that were solved at `center`, as weighted rows.
 
-    Each is two of them, failures and successes with their numbers as weights, those of weight 0 left out.
+    Each is two of them, failures and successes with their numbers as weights. One of hardly any weight is left out.
     """
     X = np.repeat((root / np.sqrt(solved.size)).T, 2, axis=0)
-    weights = np.column_stack([solved.failures, solved.successes]).ravel()
+    counts = np.column_stack([solved.failures, solved.successes])
+    weights, something = counts.ravel(), (counts > NOTHING * counts.sum(axis=1, keepdims=True)).ravel()
     y = np.tile(np.array([-1, 1], dtype=np.int8), len(solved.size))
     index = np.full(len(y), NO_ROW)
     offset = np.repeat(solved.offset, 2) - X @ center
     rows = WeightedData(np.ascontiguousarray(X), y, weights, index, offset=offset)
-    return rows.take(weights > 0.0)
+    return rows.take(something)
