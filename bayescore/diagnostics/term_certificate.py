@@ -36,13 +36,13 @@ from bayescore.diagnostics.full_pass import check_finite, check_weight
 from bayescore.diagnostics.full_weights import full_weights
 from bayescore.diagnostics.group_certificate import trouble_of, verdict
 from bayescore.diagnostics.health import unfit
+from bayescore.diagnostics.report import write_certificate
 from bayescore.diagnostics.results import Level, MultilevelCertificateData
 from bayescore.diagnostics.tails import tail_k
 from bayescore.limits import RISK
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.samplers.inference_data import Posterior, flat_draws
 from bayescore.types import NO_GROUP, FloatArray, Grouping, IntArray, Likelihood, WeightedData
-from bayescore.validation import DataError
 
 _ROWS = 1024  # looked at together, at all draws
 
@@ -55,7 +55,7 @@ class TermsCertificate(MultilevelCertificateData):
         lines = [f"Certificate: {self.level}", f"  {self.text}"]
         return "\n".join([*lines, f"  {self.n_passes} passes over the full data"] if self.n_passes else lines)
 
-    def to_html(self, path: str | Path, *_: Any, **__: Any) -> None:
+    def to_html(self, path: str | Path, idata: Any, core: Coreset, *, test: WeightedData | None = None) -> None:
         """Refuse: there is no page of several factors, or of effects of columns.
 
         Raises
@@ -63,10 +63,7 @@ class TermsCertificate(MultilevelCertificateData):
         DataError
             Always.
         """
-        raise DataError(
-            f"path={str(path)!r}: a certificate of effects of {self.factor} has no page, which shows one intercept's; "
-            "print it, and see its coordinates and effects"
-        )
+        write_certificate(self, idata, core, path, test=test)
 
 
 class _Terms(NamedTuple):

@@ -15,8 +15,17 @@ from bayescore.diagnostics.report import page, plots, tables
 from bayescore.diagnostics.report.group_certificate import write_group_certificate
 from bayescore.diagnostics.results import CertificateData, MultilevelCertificateData
 from bayescore.samplers.inference_data import Posterior, read_posterior
-from bayescore.types import WeightedData
+from bayescore.types import WeightedData, one_intercept, told_terms
 from bayescore.validation import DataError, whole_file
+
+
+def check_has_page(core: Coreset, argument: str) -> None:
+    """Raise `DataError` if certificates of a coreset have no page: those of several factors, or of slopes that vary."""
+    if core.groups and not one_intercept(core.groups):
+        raise DataError(
+            f"{argument}: a certificate of {told_terms(core.groups)} has no page, which only one of (1 | g) has; leave "
+            "it out: the certificate prints, and its coordinates and effects are tables"
+        )
 
 
 def write_certificate(
@@ -52,11 +61,13 @@ def write_certificate(
     Raises
     ------
     DataError
-        If the posterior has other features than the certificate, `test` has other labels than the coreset, or it is
+        If the coreset has several grouping factors, or slopes that vary, whose certificates have no page; if the
+        posterior has other features than the certificate, `test` has other labels than the coreset, or it is
         missing and the coreset has pseudo-rows, on which no fit can be checked.
     OSError
         If the file cannot be written; an earlier file of that name is then untouched.
     """
+    check_has_page(core, f"path={str(path)!r}")
     if isinstance(certificate, MultilevelCertificateData):
         write_group_certificate(certificate, idata, core, path, test=test, title=title, command=command)
         return
