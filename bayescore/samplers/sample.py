@@ -115,6 +115,11 @@ def sample(
     chosen_prior = prior_of(prior, feature_names(core))
     if chosen_prior.family is not None:
         chosen_prior.table(core.n_features)  # shapes
+    if "group_prior" in options and core.group is None:
+        raise ValueError(
+            f"group_prior={options['group_prior']!r} is for effects of groups, and core has none; leave "
+            "it out, or build with groups= or a term (1 | g)"
+        )
     check_integer(draws, "draws", low=1)
     check_integer(tune, "tune", low=0)
     check_integer(chains, "chains", low=1)

@@ -119,6 +119,14 @@ def test_weights_count_as_copies():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
+        *(
+            (
+                {"group_prior": bc.HalfNormal(2.0), "sampler": sampler},
+                ValueError,
+                r"group_prior=HalfNormal\(sigma=2.0\) is for effects of groups, and core has none; leave it out",
+            )
+            for sampler in ("auto", "nuts", "mala")
+        ),
         ({"sampler": "hmc"}, ValueError, "sampler='hmc' is unknown"),
         ({"likelihood": "cloglog"}, ValueError, "likelihood='cloglog' is unknown"),
         ({"prior": 4.0}, TypeError, "prior=4.0 is not a prior of bayescore"),
