@@ -361,6 +361,60 @@ def test_names_that_the_file_needs_are_refused():
         bc.build_coreset(FRAME, label="y", groups={"a": AGE}, **QUIET)
 
 
+@pytest.mark.parametrize("name", ["chain", "draw", "feature", "beta", "coef"])
+def test_factors_named_as_posteriors_name_their_own_are_refused_before_a_pass(name, tmp_path):
+    frame = FRAME.rename(columns={"county": name})
+    frame.loc[0, "a"] = np.nan  # which a pass would find
+    told = f"groups .column '{name}'. has the name of a dimension or variable of posteriors; rename the column, as"
+    for data in (frame, *kinds(frame, tmp_path).values()):
+        for given in ({"label": "y", "groups": name}, {"formula": f"y ~ a + (1 | age) + (1 + a | {name})"}):
+            with pytest.raises(DataError, match=told):
+                bc.build_coreset(data, **given, **QUIET)
+    block = (X, Y, None, None, None, {name: COUNTY})
+    for data in (lambda: [block], iter([block])):
+        with pytest.raises(DataError, match=told):
+            bc.build_coreset(data, **QUIET)
+    with pytest.raises(DataError, match=told):
+        bc.build_coreset(X, Y, groups={name: COUNTY}, **QUIET)
+    with pytest.raises(DataError, match=told):
+        bc.StreamingCoreset("logistic", 60).partial_fit(X, Y, groups={name: COUNTY})
+
+
+@pytest.mark.parametrize("name", ["u_county", "sigma_county", "rho_county", "county_effect", "county_pair"])
+def test_factors_named_as_another_s_effects_are_refused(name):
+    with pytest.raises(DataError, match=f"groups .column '{name}'. has the name of a dimension or variable"):
+        bc.build_coreset(X, Y, groups={"county": COUNTY, name: AGE}, **QUIET)
+    assert bc.full_data(X, Y, groups={name: AGE}, **QUIET).groups[0].name == name  # alone it is like any other
+
+
+MISSING = {
+    "nothing": np.full(N, None),
+    "text": pd.array([None] * N, dtype="string"),
+    "a category": pd.Categorical([None] * N, categories=["x", "y"]),
+    "numbers": np.full(N, np.nan),
+}
+
+
+@pytest.mark.parametrize("missing", ["raise", "drop"])
+@pytest.mark.parametrize("kind", MISSING)
+def test_groups_that_are_missing_in_every_row_are_refused_by_name(kind, missing, tmp_path):
+    frame = FRAME.assign(county=MISSING[kind])
+    told = r"groups \(column 'county'\) is missing in every row: it tells no rows apart; leave it out"
+    for data in (frame, *kinds(frame, tmp_path).values()):
+        with pytest.raises(DataError, match=told):
+            bc.build_coreset(data, formula="y ~ a + (1 | county)", missing=missing, **QUIET)
+    with pytest.raises(DataError, match=told):
+        bc.build_coreset(X, Y, groups={"county": MISSING[kind]}, missing=missing, **QUIET)
+
+
+@pytest.mark.parametrize("kind", MISSING)
+def test_new_rows_whose_groups_are_all_missing_are_refused_by_name(kind):
+    design = bc.full_data(FRAME, formula="y ~ a + (1 | county)", **QUIET).design
+    told = rf"groups \(column 'county'\) is missing in {N} of rows 0 to {N - 1}, first in row 0"
+    with pytest.raises(DataError, match=told):
+        bc.full_data(FRAME.assign(county=MISSING[kind]), design=design, **QUIET)
+
+
 def test_private_coresets_refuse_groups():
     rows = WeightedData(X, (2 * Y - 1).astype(np.int8), np.ones(N), np.arange(N), group=AGE[:, None])
     with pytest.raises(DataError, match="have groups, and what a coreset tells of them is not private"):

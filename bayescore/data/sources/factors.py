@@ -107,6 +107,8 @@ def codes(column: pa.Array, name: str, levels: Sequence[Any], start: int) -> Flo
     """
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
+    if pa.types.is_null(column.type):  # no entry tells the type
+        column = column.cast(pa.string())
     if not pa.types.is_dictionary(column.type):
         if not is_text(column.type):  # numbers in place of text
             raise DataError(f"column {name!r} is {column.type}, and held text before ({_shown(levels)}); convert it")
@@ -160,7 +162,7 @@ def combined(parts: Iterable[dict[str, Seen]], names: Iterable[str], groups: Ite
     Raises
     ------
     DataError
-        If they are too many for any design, or not alike.
+        If they are too many for any design, or not alike, or a grouping factor has none.
     """
     names, groups = tuple(names), tuple(groups)
     total = {name: Seen(frozenset(), None) for name in (*names, *groups)}
@@ -170,6 +172,9 @@ def combined(parts: Iterable[dict[str, Seen]], names: Iterable[str], groups: Ite
             check_few(f"column {name!r}", len(total[name].values), MAX_LEVELS_NAMED)
         for name in groups:
             check_memory(name, len(total[name].values))
+    for name in groups:
+        if not total[name].values:
+            raise DataError(f"groups (column {name!r}) is missing in every row: it tells no rows apart; leave it out")
     return tuple((name, known.levels(name)) for name, known in total.items())
 
 

@@ -22,6 +22,9 @@ from bayescore.validation import DataError, RowError, check_unmasked
 GROUP = "group"  # what groups are called that come as an array without a name
 MISSING_GROUP = -2  # code of a missing entry, in rows that are left out later
 
+_TAKEN = frozenset(("chain", "draw", "__sample__", "feature", "beta", "coef"))
+"""Dimensions and variables of posteriors, where effects have a dimension of their factor's name."""
+
 MISSING_HINT = "drop such rows (missing='drop'), or give them a level of their own, such as 'unknown'"
 
 
@@ -66,7 +69,9 @@ class Grouper:
 
     def places(self, found: pa.Array) -> IntArray:
         """Return the places of distinct values among the levels, `NO_GROUP` for those that are none."""
-        if found.type != self.table.type and len(found):
+        if not len(found):  # of entries that are all missing, which have any type
+            return np.zeros(0, dtype=np.int64)
+        if found.type != self.table.type:
             raise DataError(
                 f"groups (column {self.grouping.name!r}) is {found.type}, and its levels are {self.table.type} "
                 f"({_shown(self.grouping.levels)}); convert it"
@@ -119,8 +124,10 @@ def check_groupings(design: Design, n_rows: int, *, single: bool) -> None:
     """Raise unless each factor tells some rows apart, and not all; `single` says that a row is one trial."""
     for grouping in design.groups:
         if len(grouping) < 2:
-            found = f"one level only, {grouping.levels[0]!r}" if grouping.levels else "no level"
-            raise DataError(f"groups (column {grouping.name!r}) has {found}: it tells no rows apart; leave it out")
+            raise DataError(
+                f"groups (column {grouping.name!r}) has one level only, {grouping.levels[0]!r}: it tells no rows "
+                "apart; leave it out"
+            )
         if single and len(grouping) == n_rows:
             raise DataError(
                 f"groups (column {grouping.name!r}) has {n_rows:,} levels, one for each row, whose effects nothing "
@@ -134,6 +141,17 @@ class Given:
 
     names: tuple[str, ...] = ()
     columns: pa.Table | None = None
+
+    def __post_init__(self) -> None:
+        for name in self.names:
+            others = [other for other in self.names if other != name]
+            made = {f"{part}_{other}" for other in others for part in ("u", "sigma", "rho")}
+            made |= {f"{other}_{part}" for other in others for part in ("effect", "pair", "standardised")}
+            if name in _TAKEN | made:
+                raise DataError(
+                    f"groups (column {name!r}) has the name of a dimension or variable of posteriors; "
+                    f"rename the column, as {name + '_id'!r}"
+                )
 
     @classmethod
     def of(cls, groups: Any, n_rows: int | None, known: Sequence[str] = ()) -> Self:
