@@ -230,10 +230,38 @@ class Design:
             coef[..., self.constant] -= coef[..., slopes] @ np.array(self.center)
         return coef
 
-    def transform(self, raw: FloatArray) -> FloatArray:
-        """Return the design matrix, shape (n, D), of raw features, shape (n, D_raw)."""
+    def transform(self, raw: Any) -> FloatArray:
+        """Return the design matrix of rows: formula, intercept and standardisation are applied.
+
+        Parameters
+        ----------
+        raw : array, shape (n, D_raw), or data frame
+            Raw features: columns in the order of `raw_names`, or a pandas, polars or Arrow table that has them by name;
+            its other columns are left aside.
+
+        Returns
+        -------
+        array, shape (n, D)
+            Columns in the order of `names`.
+
+        Raises
+        ------
+        ValueError
+            If a column is missing or cannot be read.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> design = Design(("age", "income"), intercept=True, center=(40.0, 3.0), scale=(10.0, 2.0))
+        >>> design.transform(pd.DataFrame({"income": [3.0, 5.0], "age": [40.0, 60.0]}))
+        array([[1., 0., 0.],
+               [1., 2., 1.]])
+        """
+        if hasattr(raw, "columns"):
+            raw = _named_columns(raw, self.raw_names)
         if self.is_identity:
-            return raw
+            own: FloatArray = raw
+            return own
         n_raw = len(self.raw_names)
         center = np.zeros(n_raw) if self.center is None else np.array(self.center)
         scale = np.ones(n_raw) if self.scale is None else np.array(self.scale)
@@ -270,6 +298,15 @@ class Design:
                 Grouping(own["name"], tuple(own["levels"]), tuple(own["effects"])) for own in fields.get("groups", ())
             ),
         )
+
+
+def _named_columns(table: Any, names: Sequence[str]) -> FloatArray:
+    """Return columns of a pandas, polars or Arrow table by their names, shape (n, D)."""
+    own = {str(name): name for name in getattr(table, "column_names", table.columns)}
+    if missing := [name for name in names if name not in own]:
+        raise ValueError(f"raw lacks the column {missing[0]!r}; it has {', '.join(own)}: give the design's raw columns")
+    matrix: FloatArray = np.column_stack([np.asarray(table[own[name]], dtype=np.float64) for name in names])
+    return matrix
 
 
 @dataclass(frozen=True)

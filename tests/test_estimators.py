@@ -86,6 +86,14 @@ def test_works_in_pipelines_and_searches(rows: tuple[pd.DataFrame, np.ndarray]) 
     assert search.best_params_["prior"] == bc.Normal(0, 4)
 
 
+def test_no_rows_are_refused_as_scikit_learn_refuses_them(rows: tuple[pd.DataFrame, np.ndarray]) -> None:
+    X, y = rows
+    fitted = bc.CoresetLogisticRegression(**QUICK).fit(X, y)
+    for predict in (fitted.predict, fitted.predict_proba, fitted.predict_log_proba, fitted.decision_function):
+        with pytest.raises(ValueError, match=r"Found array with 0 sample\(s\)"):
+            predict(X.iloc[:0])
+
+
 def test_weights_of_zero_leave_rows_out(rows: tuple[pd.DataFrame, np.ndarray]) -> None:
     X, y = rows
     first = np.arange(len(y)) < 2000

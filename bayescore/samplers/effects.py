@@ -11,7 +11,6 @@ Reference: Arel-Bundock, Greifer and Heiss (2024), How to interpret statistical 
 Statistical Software 111, whose `avg_predictions` has the same two arguments.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -23,7 +22,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bayescore.data.coreset import check_same_design
-from bayescore.data.formulas.design import FormulaDesign, formula_of, levels_of
+from bayescore.data.formulas.design import categories_of, formula_of, levels_of
 from bayescore.data.passes.threads import available_cores, one_blas_thread
 from bayescore.data.sources.tables import feature_matrix
 from bayescore.samplers.group_predict import check_no_groups
@@ -126,7 +125,7 @@ def average_predictions(
     ------
     TypeError, ValueError, DataError
         Unless one of `by` and `variables` names a column of the data that is a factor, or has at most 20 values; if
-        the rows of a coreset, which are those of the design matrix, do not tell it.
+        the rows of a coreset, which are those of the design matrix, do not tell it; if there are no rows.
 
     Examples
     --------
@@ -147,6 +146,8 @@ def average_predictions(
     tail = 0.5 * (1.0 - check_positive(ci_prob, "ci_prob", below=1.0))
     draws = posterior.thinned(check_integer(max_draws, "max_draws", low=1)).reshape(-1, len(posterior.features))
     rows, columns = _rows(idata, posterior, design, data, name, every=variables is not None)
+    if not len(rows):
+        raise DataError("data has no rows, of which there is no average; give one at least")
     weights = rows.weights
     levels, codes = _levels(design, name, columns[name])
     if variables is None:
@@ -240,10 +241,7 @@ def _raw_column(design: Design, X: FloatArray, name: str) -> FloatArray | None:
 
 def _factors(design: Design, name: str) -> dict[str, tuple[Any, ...]]:
     """Return the terms that a column may make as a factor, and its levels."""
-    levels = dict(levels_of(design)).get(name, ())
-    known = json.loads(design.state).get("categories", {}) if isinstance(design, FormulaDesign) else {}
-    term = f"C({name})"
-    return {name: levels, term: tuple(known.get(term, levels))}
+    return {term: categories_of(design, name, term) for term in (name, f"C({name})")}
 
 
 def _levels(design: Design, name: str, column: FloatArray) -> tuple[list[Any], IntArray]:

@@ -90,7 +90,7 @@ def group_probabilities(
     link: Likelihood = posterior.likelihood
     factors = _factors(idata, posterior, rows, X, given)
     beta, (nodes, log_weights), parts = posterior.flat, normal_nodes(_NODES), []
-    for start in range(0, len(rows), step := max(1, _CELLS // len(beta))):
+    for start in range(0, max(len(rows), 1), step := max(1, _CELLS // len(beta))):
         cut = slice(start, start + step)
         eta = rows[cut] @ beta.T
         if offset is not None:

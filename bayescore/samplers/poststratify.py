@@ -74,8 +74,8 @@ def poststratify(
     Raises
     ------
     DataError
-        If cells lack a column, miss an entry, have a level that `core` does not know, or weights that are not positive;
-        if the posterior lacks effects of a factor, or has those of other levels.
+        If there are no cells, or they lack a column, miss an entry, have a level that `core` does not know, or weights
+        that are not positive; if the posterior lacks effects of a factor, or has those of other levels.
 
     Examples
     --------
@@ -98,6 +98,8 @@ def poststratify(
     if not is_table(cells):
         raise DataError(f"cells is a {type(cells).__name__}; give a data frame with a row for each cell")
     table = as_table(cells, "cells")
+    if table.num_rows == 0:
+        raise DataError("cells is an empty table, of which there is no average; give one cell at least")
     parts = (by,) if isinstance(by, str) else tuple(by)
     factors = [grouping.name for grouping in design.groups]
     offsets = [] if design.offset is None else [design.offset]

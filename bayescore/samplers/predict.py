@@ -75,7 +75,8 @@ def predict_proba(
     Returns
     -------
     DataFrame, n rows
-        Column `mean` (the predictive probability), and with `ci_prob` also `lower` and `upper`.
+        Column `mean` (the predictive probability), and with `ci_prob` also `lower` and `upper`; empty where X has no
+        rows.
 
     Raises
     ------
@@ -113,7 +114,7 @@ def predict_proba(
 
 def _of_groups(idata: Any, posterior: Posterior, X: Any, offset: Any, groups: Any, ci_prob: float | None) -> FloatArray:
     """Return mean and interval of p of rows in groups."""
-    rows = _design_rows(posterior, finite_csr(X, "X").toarray() if issparse(X) else X)
+    rows = _design_rows(posterior, finite_csr(X, "X").toarray() if _some_sparse(X) else X)
     own = offset_of(posterior, X, len(rows), offset)
     tail = None if ci_prob is None else 0.5 * (1.0 - ci_prob)
     return group_probabilities(idata, posterior, rows, own, X, groups, tail)
@@ -142,7 +143,7 @@ def log_predictive(idata: Any, X: Any) -> FloatArray:
 def _of_rows(posterior: Posterior, X: Any, function: Callable[..., FloatArray], offset: Any) -> FloatArray:
     """Return function(draws, link, rows) of the rows, shape (n, ...), in blocks on all cores."""
     check_no_groups(posterior, "this")
-    if issparse(X):
+    if _some_sparse(X):
         csr = finite_csr(X, "X")
         own = offset_of(posterior, X, csr.shape[0], offset)
         slices = [slice(low, low + _SPARSE_ROWS) for low in range(0, csr.shape[0], _SPARSE_ROWS)]
@@ -153,9 +154,14 @@ def _of_rows(posterior: Posterior, X: Any, function: Callable[..., FloatArray], 
     positive = positive_rows(rows, offset_of(posterior, X, len(rows), offset))
     piece = partial(function, posterior.flat, posterior.likelihood)
     with one_blas_thread(), ThreadPoolExecutor(available_cores(), "predict") as threads:
-        cuts = (slice(start, start + _ROWS) for start in range(0, len(rows), _ROWS))
+        cuts = (slice(start, start + _ROWS) for start in range(0, max(len(rows), 1), _ROWS))
         parts = list(threads.map(piece, map(positive.take, cuts)))
     return np.concatenate(parts)
+
+
+def _some_sparse(X: Any) -> bool:
+    """Whether X is sparse; one without rows is an array without rows."""
+    return bool(issparse(X)) and np.shape(X)[0] > 0
 
 
 def _design_rows(posterior: Posterior, X: Any) -> FloatArray:
@@ -234,7 +240,7 @@ def _intervals(draws: FloatArray, link: Likelihood, rows: WeightedData, *, tail:
     """Return mean and quantiles `tail` and 1 - `tail` of p over draws, shape (n, 3)."""
     parts = []
     step = max(1, _CELLS // len(draws))
-    for start in range(0, len(rows), step):
+    for start in range(0, max(len(rows), 1), step):
         part = rows.take(slice(start, start + step))
         p = link.probability(part.shifted(part.X @ draws.T))
         low, high = np.quantile(p, [tail, 1.0 - tail], axis=1, overwrite_input=True)

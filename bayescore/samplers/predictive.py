@@ -14,15 +14,17 @@ import numpy as np
 import xarray as xr
 
 from bayescore.data.coreset import check_same_design
+from bayescore.data.designed import open_in
+from bayescore.data.sources.tables import as_table, is_table
 from bayescore.samplers.group_predict import check_no_groups
-from bayescore.samplers.inference_data import made_here, read_posterior
+from bayescore.samplers.inference_data import Posterior, made_here, read_posterior
 from bayescore.types import WeightedData
 from bayescore.validation import DataError, RandomState, check_integer, check_seed
 
 
 def posterior_predictive(
     idata: Any,
-    data: WeightedData,
+    data: Any,
     *,
     max_draws: int = 500,
     random_state: RandomState = None,
@@ -34,9 +36,10 @@ def posterior_predictive(
     ----------
     idata : InferenceData
         From `sample`; it is left as it is.
-    data : WeightedData
-        Rows of the same design matrix, each of which counts once: test rows or a sample of the data, as
-        ``full_data(rows, design=core.design)``. The rows of a coreset are no random sample, and plots know no weights.
+    data : data frame or WeightedData
+        Rows, each of which counts once: test rows or a sample of the data. A pandas, polars or Arrow table has the raw
+        columns and labels by the names that the coreset's data had; arrays come as ``full_data(X, y,
+        design=core.design)``. The rows of a coreset are no random sample, and plots know no weights.
     max_draws : int
         Draws used, evenly spaced; a byte of memory for each of them and each row.
     random_state : int, Generator, SeedSequence or None
@@ -58,7 +61,8 @@ def posterior_predictive(
     Raises
     ------
     TypeError, DataError
-        If `idata` is no posterior or does not tell its likelihood, or `data` have another design, or weights.
+        If `idata` is no posterior or does not tell its likelihood, or `data` have no labels, another design, or
+        weights.
 
     References
     ----------
@@ -67,11 +71,13 @@ def posterior_predictive(
     Examples
     --------
     >>> import bayescore as bc
+    >>> check = bc.posterior_predictive(idata, test_frame)                                         # doctest: +SKIP
     >>> check = bc.posterior_predictive(idata, bc.full_data(X_test, y_test, design=core.design))   # doctest: +SKIP
     >>> az.plot_separation(check, y="y")                                                           # doctest: +SKIP
     """
     posterior = read_posterior(idata, "idata", min_draws=1, var_name=var_name)
     check_no_groups(posterior, "posterior_predictive")
+    data = data if isinstance(data, WeightedData) else _labelled_rows(posterior, data)
     check_same_design(data, posterior.features, posterior.design, "data")
     check_integer(max_draws, "max_draws", low=1)
     other = np.flatnonzero(data.weights != 1.0)
@@ -97,3 +103,22 @@ def posterior_predictive(
     observed = (data.y > 0).astype(np.int8)
     found["observed_data"] = xr.Dataset({"y": ("row", observed)}, coords=rows, attrs=made_here())
     return found
+
+
+def _labelled_rows(posterior: Posterior, data: Any) -> WeightedData:
+    """Return the rows of a table of raw columns and labels in the posterior's design."""
+    design, label = posterior.design, posterior.coreset.get("label")
+    if design is None or not is_table(data):
+        raise TypeError(
+            f"data is a {type(data).__name__}; give a data frame of raw columns and labels, where {posterior.name} "
+            "tells its design, or full_data(X, y, design=core.design)"
+        )
+    columns = as_table(data).column_names
+    if label not in columns:
+        raise DataError(
+            f"data has no column {label!r} of labels, which replicated ones stand beside; it has "
+            f"{', '.join(map(repr, columns[:10]))}: add it, or use predict_proba, which needs none"
+        )
+    opened = open_in(design, data, label=label, whose=posterior.name)
+    _ = opened.scan  # checks the rows
+    return opened.gathered()

@@ -297,3 +297,43 @@ def test_identifiers_are_no_factors():
     assert full(rows, "clicked ~ user").n_features == 201
     with pytest.raises(DataError, match=r"not numeric: 'day' \(timestamp"):
         bc.full_data(ROWS.assign(day=pd.Timestamp("2020-01-01")), label="clicked", progressbar=False)
+
+
+# --- rows of a design by hand ---------------------------------------------------------------------------------
+
+KINDS = {"pandas": pd.DataFrame, "polars": pl.from_pandas, "arrow": pa.Table.from_pandas}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("options", [{}, {"standardize": True}, {"formula": None, "label": "clicked"}])
+@pytest.mark.filterwarnings("ignore:columns of text are coded")
+def test_a_design_transforms_tables_by_their_names(kind, options):
+    found = full(ROWS, **options)
+    turned = KINDS[kind](ROWS.iloc[:, ::-1])
+    np.testing.assert_array_equal(found.design.transform(turned), found.X)
+    assert found.design.transform(KINDS[kind](ROWS.iloc[:0])).shape == (0, found.n_features)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("options", [{}, {"standardize": True, "intercept": True}])
+def test_a_design_of_numbers_transforms_tables_by_their_names(kind, options):
+    numbers = ROWS[["age", "price", "clicked"]]
+    found = bc.full_data(numbers, label="clicked", **options, progressbar=False)
+    turned = KINDS[kind](numbers.iloc[:, ::-1])
+    np.testing.assert_array_equal(found.design.transform(turned), found.X)
+    np.testing.assert_array_equal(found.design.transform(numbers[["age", "price"]].to_numpy()), found.X)
+    with pytest.raises(ValueError, match="raw lacks the column 'price'; it has clicked, age"):
+        found.design.transform(KINDS[kind](numbers[["clicked", "age"]]))
+
+
+def test_rows_that_a_design_cannot_transform_are_refused_by_name():
+    design = full(ROWS, "clicked ~ age * device").design
+    for raw, message in (
+        (RAW.drop(columns="age"), "X lacks the column 'age'"),
+        (RAW.assign(device="fax"), "column 'device' has the level 'fax' in row 0"),
+        (RAW.assign(age=np.nan), "column 'age' is nan in row 0"),
+        (RAW.assign(device=None), "column 'device' is nan in row 0"),
+        (RAW[["age", "device"]].to_numpy(), "'device' holds text; give a data frame with names"),
+    ):
+        with pytest.raises(DataError, match=message):
+            design.transform(raw)

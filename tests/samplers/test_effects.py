@@ -162,3 +162,12 @@ def test_rows_of_a_design_that_do_not_tell_the_column_are_refused():
     with pytest.raises(DataError, match=r"do not tell 'visits' \(formula=.*give raw rows as data"):
         bc.average_predictions(idata, variables="device")
     assert len(bc.average_predictions(idata, ROWS, variables="device")) == 3
+
+
+@pytest.mark.parametrize("given", [{"by": "device"}, {"variables": "device"}])
+def test_an_average_of_no_rows_is_refused(given):
+    core = full()
+    idata, _ = posterior_of(core)
+    for rows in (ROWS.iloc[:0], core.take(slice(0))):
+        with pytest.raises(DataError, match="data has no rows, of which there is no average"):
+            bc.average_predictions(idata, rows, **given)

@@ -93,6 +93,8 @@ BAD = {
     "a new group": (bad(CELLS.replace({"TX": "Atlantis"})), "'state'\\) has the level 'Atlantis', none of the 3 known"),
     "a missing group": (bad(CELLS.assign(age=np.where(CELLS.age > 18, CELLS.age, np.nan))), "'age'\\) is missing in"),
     "a missing part": (bad(CELLS.assign(part=[None, *CELLS.part[1:]]), by="part"), "cells miss 'part' in some row"),
+    "no cells": (bad(CELLS.iloc[:0]), "cells is an empty table, of which there is no average"),
+    "no cells of parts": (bad(CELLS.iloc[:0], by="part"), "cells is an empty table, of which there is no average"),
     "no people": (bad(CELLS.assign(n=-1)), "weights .column 'n'. is -1"),
     "an empty part": (bad(CELLS.assign(n=np.where(CELLS.state == "CA", 0, 3)), by="state"), "are all 0 in 'CA'"),
     "no table": (bad(CELLS.to_numpy()), "give a data frame with a row for each cell"),

@@ -3,11 +3,15 @@
 import time
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
+from scipy import sparse
 
 import bayescore as bc
 from bayescore.models.likelihoods import LIKELIHOODS
 from bayescore.samplers import predict
+from bayescore.validation import DataError
 from tests.diagnostics.conftest import make_posterior
 
 
@@ -63,3 +67,32 @@ def test_means_take_a_third_of_the_time_that_quantiles_did():
     bc.predict_proba(idata, X)  # compiled
     new = min(seconds(lambda: bc.predict_proba(idata, X)) for _ in range(3))
     assert new < min(seconds(before) for _ in range(3)) / 3.0
+
+
+COLUMNS = {None: ["mean"], 0.9: ["mean", "lower", "upper"]}
+
+
+@pytest.mark.parametrize("ci_prob", COLUMNS)
+def test_no_rows_have_no_predictions(ci_prob):
+    X, idata = rows_and_posterior("logistic", 0.5, n_rows=2)
+    for none in (X[:0], sparse.csr_array(X)[:0]):
+        table = bc.predict_proba(idata, none, ci_prob=ci_prob)
+        assert (list(table), len(table)) == (COLUMNS[ci_prob], 0)
+    with pytest.raises(DataError, match=r"X has shape \(0, 2\)"):
+        bc.predict_proba(idata, X[:0, :2])
+
+
+@pytest.mark.parametrize("ci_prob", COLUMNS)
+@pytest.mark.parametrize("formula", ["y ~ age * device", "y ~ age * device + (1 | county)"])
+@pytest.mark.filterwarnings("ignore:.*(effective sample size|R-hat)")
+def test_frames_without_rows_have_no_predictions(formula, ci_prob):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": rng.normal(size=200), "device": rng.choice(["phone", "fax"], 200)})
+    frame = frame.assign(county=rng.choice(list("abcd"), 200), y=rng.integers(0, 2, 200), offset=0.5)
+    core = bc.full_data(frame, formula=formula, offset="offset", progressbar=False)
+    idata = bc.sample(core, draws=20, tune=20, chains=2, random_seed=1, progressbar=False)
+    rows = frame.drop(columns="y")
+    for none in (rows.iloc[:0], pl.from_pandas(rows)[:0], pd.DataFrame(columns=list(rows)).astype({"offset": float})):
+        table = bc.predict_proba(idata, none, ci_prob=ci_prob)
+        assert (list(table), len(table)) == (COLUMNS[ci_prob], 0)
+        assert table.dtypes.eq(float).all()

@@ -3,6 +3,9 @@
 import arviz as az
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from scipy.special import expit
 from scipy.stats import binom
@@ -108,6 +111,53 @@ def test_a_model_of_ones_own_has_predictions_too(rows):
     np.testing.assert_allclose(
         bc.log_likelihood(own, rows, var_name="b"), np.log(np.where(rows.y > 0, p, 1.0 - p)), rtol=1e-9
     )
+
+
+def clicks(n=60):
+    rng = np.random.default_rng(5)
+    frame = pd.DataFrame({"age": rng.normal(size=n), "device": rng.choice(["phone", "tablet"], n)})
+    return frame.assign(clicked=rng.choice(["no", "yes"], n), exposure=rng.normal(size=n))
+
+
+def posterior_of(core):
+    """Return draws about nothing, with the story that `sample` adds."""
+    return bc.sample(core, sampler="mala", draws=20, tune=20, chains=2, random_seed=1, progressbar=False)
+
+
+@pytest.mark.filterwarnings("ignore:.*(effective sample size|R-hat)")
+@pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame, pa.Table.from_pandas], ids=["pandas", "polars", "arrow"])
+@pytest.mark.parametrize(
+    "options",
+    [{"formula": "clicked ~ age * device", "offset": "exposure"}, {"label": "clicked", "standardize": True}],
+    ids=["formula", "label"],
+)
+@pytest.mark.filterwarnings("ignore:columns of text are coded")
+def test_tables_of_raw_columns_and_labels_are_read_in_the_posterior_s_design(options, kind):
+    frame = clicks()
+    core = bc.full_data(frame, **options, progressbar=False)
+    drawn = posterior_of(core)
+    found = bc.posterior_predictive(drawn, kind(frame), random_state=3)
+    expected = bc.posterior_predictive(drawn, core, random_state=3)
+    for group in ("posterior_predictive", "observed_data"):
+        np.testing.assert_array_equal(found[group]["y"].values, expected[group]["y"].values)
+    np.testing.assert_array_equal(found["observed_data"]["y"].values, frame["clicked"] == "yes")
+
+
+@pytest.mark.filterwarnings("ignore:.*(effective sample size|R-hat)")
+def test_tables_that_lack_something_are_refused_by_name():
+    frame = clicks()
+    drawn = posterior_of(bc.full_data(frame, formula="clicked ~ age * device", offset="exposure", progressbar=False))
+    for changed, message in (
+        (frame.drop(columns="clicked"), "data has no column 'clicked' of labels.*or use predict_proba"),
+        (frame.drop(columns="exposure"), "offset='exposure' is not a column"),
+        (frame.assign(device="fax"), "column 'device' has the level 'fax'"),
+        (frame.assign(clicked="perhaps"), "column 'clicked' has the label 'perhaps'"),
+        (frame.iloc[:0], "data is an empty table"),
+    ):
+        with pytest.raises(DataError, match=message):
+            bc.posterior_predictive(drawn, changed)
+    with pytest.raises(TypeError, match=r"data is a ndarray; give a data frame .*full_data\(X, y, design="):
+        bc.posterior_predictive(drawn, frame["age"].to_numpy())
 
 
 def test_weighted_rows_and_foreign_posteriors_are_refused(idata, rows):

@@ -81,6 +81,8 @@ def _is_numeric(kind: pa.DataType) -> bool:
 def feature_matrix(X: Any, names: tuple[str, ...], levels: Levels = ()) -> FloatArray:
     """Return raw features, shape (n, D): an array by position, the columns of a table by name, text by its levels.
 
+    There may be no rows.
+
     Raises
     ------
     DataError
@@ -90,6 +92,8 @@ def feature_matrix(X: Any, names: tuple[str, ...], levels: Levels = ()) -> Float
     if not is_table(X):
         if known:
             raise DataError(f"X is no table, and {next(iter(known))!r} holds text; give a data frame with names")
+        if getattr(X, "shape", None) == (0, len(names)):
+            return np.empty((0, len(names)))
         raw = np.asarray(check_dense(X, "X", n_columns=len(names)), dtype=np.float64)
     else:
         table = as_table(X, "X")
@@ -97,7 +101,8 @@ def feature_matrix(X: Any, names: tuple[str, ...], levels: Levels = ()) -> Float
         if missing:
             has = ", ".join(table.column_names[:10])
             raise DataError(f"X lacks the column {missing[0]!r}; it has {has}: give the features of the coreset")
-        check_numeric(table.schema, tuple(name for name in names if name not in known))
+        if table.num_rows:  # without rows, columns of a data frame may have no type
+            check_numeric(table.schema, tuple(name for name in names if name not in known))
         raw = np.column_stack(
             [
                 codes(table.column(name), name, known[name], 0) if name in known else as_floats(table.column(name))
