@@ -12,6 +12,7 @@ from bayescore.coresets.separation.complete import warn_if_completely_separated
 from bayescore.coresets.separation.separability import warn_if_rows_separable, warn_if_separable
 from bayescore.data.coreset import Coreset
 from bayescore.data.designed import open_designed, open_in
+from bayescore.data.formulas.absent import warn_of_absent_levels
 from bayescore.data.opened import Opened
 from bayescore.data.sources.blocks import Stream, is_stream
 from bayescore.data.sources.groups import check_groupings
@@ -296,12 +297,10 @@ def _designed(opened: Opened, intercept: bool, standardize: bool) -> Opened:
     check_names(design, opened.rows.label, intercept)
     if opened.again:
         constant = opened.scan.constant
-        names = np.asarray(design.names)[constant]
-        if intercept and len(names):
-            warn(
-                f"column {str(names[0])!r} is constant, as the intercept is: the prior alone tells the two apart; "
-                "drop it"
-            )
+        absent = warn_of_absent_levels(design, opened.scan)
+        names = [name for name in np.asarray(design.names)[constant].tolist() if name not in absent]
+        if intercept and names:
+            warn(f"column {names[0]!r} is constant, as the intercept is: the prior alone tells the two apart; drop it")
         if standardize:
             mean, sd = opened.moments()
             center = np.where(constant, 0.0, mean)

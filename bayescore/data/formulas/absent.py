@@ -1,0 +1,81 @@
+"""Levels of factors that no row has: what a formula lists, or what only rows had that were left out.
+
+Levels come from all rows, those of weight 0 and those that miss something among them. A level that no other row has is
+a column of zeros, or where it is the first one, a column that the others' add up to. Its coefficient is the prior's.
+"""
+
+import ast
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from bayescore.data.formulas.design import FormulaDesign, categories_of
+from bayescore.data.formulas.parsing import Parsed, parsed
+from bayescore.data.passes.scan import Scan
+from bayescore.types import Design
+from bayescore.validation import warn
+
+_SHOWN = 5  # levels that a warning names
+
+_ROUNDING = 1e-10
+"""Share of the total weight that is more than rounding: a sum of the 2^16 weights of a block is right to 1e-11."""
+
+
+def warn_of_absent_levels(design: Design, scan: Scan) -> tuple[str, ...]:
+    """Warn of levels, and combinations of levels, that no row of the design matrix has; return the columns of zeros.
+
+    Parameters
+    ----------
+    design : Design
+        That of the rows, not standardised.
+    scan : Scan
+        What a pass over the rows in this design found.
+    """
+    if not isinstance(design, FormulaDesign):
+        return ()
+    asked = None if design.formula is None else parsed(design.formula)
+    listed = {} if asked is None else dict(_listed(design, asked))
+    terms = [name for name, _ in design.levels]
+    terms += [] if asked is None else [call.term for call in asked.calls if call.function == "C"]
+    columns = zip(design.names, scan.low, scan.high, strict=True)
+    zero = tuple(name for name, low, high in columns if low == high == 0.0 and _is_of(name, terms))
+    found = [f"{term}[{level}]" for term, levels in listed.items() for level in levels]
+    found += [name for name in zero if not _is_of(name, listed)]
+    found += _first_levels(design, scan)
+    if found:
+        shown = ", ".join(map(repr, found[:_SHOWN])) + (f" and {len(found) - _SHOWN} more" if found[_SHOWN:] else "")
+        warn(
+            f"no row that counts has the level, or the combination of levels, {shown}: the prior alone tells its "
+            "coefficient; drop the level, or merge it with another"
+        )
+    return zero
+
+
+def _is_of(column: str, terms: Iterable[str]) -> bool:
+    """Whether a column, such as ``age:device[T.phone]``, is made of one of the factors."""
+    return any(f":{term}[" in f":{column}" for term in terms)
+
+
+def _listed(design: FormulaDesign, asked: Parsed) -> Iterator[tuple[str, list[Any]]]:
+    """Yield factors ``C(x, levels=[...])``, and the levels listed that the data do not have."""
+    aliases = dict(asked.aliases)
+    for call in asked.calls:
+        tree = ast.parse(call.key, mode="eval").body
+        given = [word.value for word in tree.keywords if word.arg == "levels"] if isinstance(tree, ast.Call) else []
+        if call.function == "C" and given:
+            known = categories_of(design, aliases.get(call.argument, call.argument), call.term)
+            if new := [level for level in ast.literal_eval(given[0]) if level not in known]:
+                yield call.term, new
+
+
+def _first_levels(design: FormulaDesign, scan: Scan) -> list[str]:
+    """Return first levels, against which others are coded, whose rows the others' leave no weight."""
+    if scan.smallest_weight < _ROUNDING * scan.weight_total:
+        return []
+    squares, found = dict(zip(design.names, scan.squares, strict=True)), []
+    for term, levels in ((term, levels) for name, levels in design.levels for term in (name, f"C({name})")):
+        others = [f"{term}[T.{level}]" for level in levels[1:]]
+        if all(name in squares for name in others):  # of zeros and ones: sums of squares are sums of weights
+            left = scan.weight_total - sum(squares[name] for name in others)
+            if left < 0.5 * scan.smallest_weight:
+                found.append(f"{term}[{levels[0]}]")
+    return found

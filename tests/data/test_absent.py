@@ -1,0 +1,125 @@
+"""Levels that no row has: left out where only a type declares them, warned of where a formula or rows left out do."""
+
+import warnings
+
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import bayescore as bc
+from bayescore.validation import DataError
+
+N = 600
+RNG = np.random.default_rng(2)
+DEVICE = RNG.choice(["fax", "phone", "tablet"], N)
+FRAME = pd.DataFrame({"age": RNG.normal(size=N), "device": DEVICE, "y": RNG.integers(0, 2, N)})
+FRAME = FRAME.assign(visits=RNG.integers(0, 3, N), weight_=RNG.uniform(1.0, 2.0, N))
+DECLARED = FRAME.assign(device=pd.Categorical(DEVICE, categories=["fax", "pager", "phone", "tablet"]))
+ABSENT = "no row that counts has the level, or the combination of levels, {}: the prior alone tells its coefficient"
+QUIET = {"progressbar": False}
+
+
+def told(*columns):
+    return ABSENT.format(", ".join(map(repr, columns))).replace("[", r"\[").replace("(", r"\(").replace(")", r"\)")
+
+
+def kinds(frame, folder):
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    pq.write_table(table, folder / "rows.parquet")
+    pq.write_table(table.replace_schema_metadata(None), folder / "plain.parquet")
+    enum = pl.Enum(["fax", "pager", "phone", "rare", "tablet"])
+    return {
+        "pandas": frame,
+        "arrow": table,
+        "dictionaries": table.replace_schema_metadata(None),
+        "polars": pl.from_pandas(frame),
+        "enum": pl.from_pandas(frame).with_columns(pl.col("device").cast(pl.String).cast(enum)),
+        "parquet": folder / "rows.parquet",
+        "plain parquet": folder / "plain.parquet",
+        "dask": dd.from_pandas(frame, npartitions=3),
+        "dask of files": dd.read_parquet(folder / "rows.parquet"),
+    }
+
+
+@pytest.mark.filterwarnings("ignore:columns of text are coded")
+def test_levels_that_only_a_type_declares_are_left_out(tmp_path):
+    for kind, data in kinds(DECLARED, tmp_path).items():
+        for given, columns in (
+            ({"formula": "y ~ device"}, ("Intercept", "device[T.phone]", "device[T.tablet]")),
+            ({"formula": "y ~ C(device) - 1"}, tuple(f"C(device)[{level}]" for level in ("fax", "phone", "tablet"))),
+            ({"label": "y"}, ("age", "device[T.phone]", "device[T.tablet]", "visits", "weight_")),
+        ):
+            assert bc.full_data(data, **given, **QUIET).feature_names == columns, kind
+
+
+def test_new_rows_may_declare_a_level_and_not_have_it():
+    core = bc.full_data(FRAME, formula="y ~ age * device", **QUIET)
+    np.testing.assert_array_equal(core.design.transform(DECLARED), core.X)
+    with pytest.raises(DataError, match="column 'device' has the level 'pager' in row 0"):
+        core.design.transform(DECLARED.assign(device="pager"))
+
+
+@pytest.mark.parametrize(
+    ("term", "absent"),
+    [
+        ("C(device, levels=['fax', 'phone', 'tablet', 'pager'])", "pager"),
+        ("C(device, Sum, levels=['fax', 'phone', 'pager', 'tablet'])", "pager"),
+        ("C(device, Treatment('pager'), levels=['pager', 'fax', 'phone', 'tablet'])", "pager"),
+        ("C(visits, levels=[0, 1, 2, 7])", 7),
+    ],
+)
+def test_levels_that_a_formula_lists_and_no_row_has_are_warned_of(term, absent):
+    with pytest.warns(UserWarning, match=told(f"{term}[{absent}]").replace("'", "[\"']")) as caught:
+        core = bc.full_data(FRAME, formula=f"y ~ age + {term}", **QUIET)
+    assert len(caught) == 1
+    assert core.n_features == 5  # the level keeps its column: new rows may have it
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        listed = term.replace(", 'pager'", "").replace("'pager', ", "").replace(", 7", "")
+        bc.full_data(FRAME, formula=f"y ~ age + {listed.replace('pager', 'fax')}", **QUIET)
+
+
+RARE = FRAME.assign(device=np.where(np.arange(N) < 9, "rare", DEVICE))
+FIRST = FRAME.assign(device=np.where(np.arange(N) < 9, "a fax", DEVICE))
+LEFT_OUT = {
+    "weights": (lambda frame: frame.assign(weight_=np.where(np.arange(N) < 9, 0.0, 0.7)), {"weights": "weight_"}),
+    "missing": (lambda frame: frame.assign(age=frame["age"].where(np.arange(N) >= 9)), {"missing": "drop"}),
+}
+
+
+@pytest.mark.filterwarnings("ignore:columns of text are coded", "ignore:missing='drop' left out")
+@pytest.mark.parametrize("left_out", LEFT_OUT)
+@pytest.mark.parametrize(
+    ("frame", "columns"),
+    [(RARE, ("device[T.rare]", "age:device[T.rare]")), (FIRST, ("device[a fax]",))],
+    ids=["a level", "the first level"],
+)
+def test_levels_of_rows_that_are_left_out_are_warned_of(frame, columns, left_out, tmp_path):
+    change, options = LEFT_OUT[left_out]
+    for data in kinds(change(frame), tmp_path).values() if frame is RARE else [change(frame)]:
+        with pytest.warns(UserWarning, match=told(*columns)):
+            core = bc.full_data(data, formula="y ~ age * device", **options, **QUIET)
+        with pytest.warns(UserWarning, match=told(columns[0])) as caught:
+            bc.full_data(data, label="y", intercept=True, **options, **QUIET)
+        assert not any("device" in str(other.message) and "constant" in str(other.message) for other in caught)
+    assert core.design.transform(frame.assign(age=0.0)).shape == (N, 8)  # predictions know the level
+
+
+def test_combinations_that_no_row_has_are_warned_of():
+    frame = FRAME.assign(visits=np.where(DEVICE == "phone", 0, FRAME["visits"]))
+    with pytest.warns(UserWarning, match=told("device[T.phone]:C(visits)[T.1]", "device[T.phone]:C(visits)[T.2]")):
+        bc.full_data(frame, formula="y ~ device * C(visits)", **QUIET)
+
+
+@pytest.mark.filterwarnings("ignore:columns of text are coded")
+def test_levels_that_all_occur_are_no_matter():
+    """Weights of ten orders of magnitude, and a first level of one row, are no alarm."""
+    for device in (DEVICE, np.where(np.arange(N) < 1, "a fax", DEVICE)):
+        for weights in (RNG.exponential(size=N), 10.0 ** RNG.uniform(-5, 5, N), np.full(N, 1.0 / 3.0)):
+            frame = FRAME.assign(device=device, weight_=weights)
+            bc.full_data(frame, formula="y ~ age * device", weights="weight_", **QUIET)
+            bc.full_data(frame, label="y", weights="weight_", intercept=True, **QUIET)
