@@ -379,8 +379,6 @@ def _main(argv: Sequence[str] | None) -> int:
     if args.quiet:
         logging.getLogger("pymc").setLevel(logging.ERROR)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=r"\s*ArviZ is undergoing a major refactor", category=FutureWarning)
-        warnings.filterwarnings("ignore", message="PyTensor could not link to a BLAS", category=UserWarning)
         warnings.showwarning = lambda message, *_, **__: errors.print(f"bayescore: warning: {_printable(str(message))}")
         try:
             args.run(args, console)

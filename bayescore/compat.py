@@ -5,18 +5,23 @@ bayescore, and code of users that is to run on both, reads ``idata.posterior["be
 and adds a group by ``idata["constant_data"] = dataset``, all of which mean the same on both.
 """
 
+import warnings
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import version
 from typing import Any
 
-import arviz as az
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
 from bayescore.limits import MAX_K
 from bayescore.types import FloatArray
+
+with warnings.catch_warnings():
+    # once a day 0.23 announces its successor, which this file knows
+    warnings.filterwarnings("ignore", message=r"\s*ArviZ is undergoing a major refactor", category=FutureWarning)
+    import arviz as az
 
 ARVIZ_1 = int(version("arviz").split(".")[0]) >= 1
 POSTERIOR_TYPE = xr.DataTree if ARVIZ_1 else az.InferenceData

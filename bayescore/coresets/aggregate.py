@@ -6,6 +6,7 @@ there is (the binary data of Huggins et al. 2016 at N = 1e6 have some 370 distin
 
 import math
 from dataclasses import dataclass
+from enum import Enum
 from typing import ClassVar
 
 import numpy as np
@@ -66,15 +67,14 @@ def group_rows(keys: NDArray[np.uint64], weights: FloatArray, first: IntArray, t
     return count
 
 
-class _CollisionError(Exception):
-    """Two different rows agree in the first hash; try another salt."""
+class _Stop(Enum):
+    """Why a pass ends early: a value, as a cluster prints the traceback of whatever a worker raises."""
+
+    COLLISION = "two different rows agree in the first hash"
+    TOO_MANY = "more rows are distinct than may be"
 
 
-class _TooManyError(Exception):
-    """More rows are distinct than may be."""
-
-
-def _group(block: WeightedData, salt: int, limit: float) -> tuple[WeightedData, NDArray[np.uint64]]:
+def _group(block: WeightedData, salt: int, limit: float) -> tuple[WeightedData, NDArray[np.uint64]] | _Stop:
     """Return a block's distinct rows in order, their weights added up, and hashes."""
     keys = np.empty((len(block), 2), dtype=np.uint64)
     beside = [part for part in (block.offset, block.group) if part is not None]
@@ -83,9 +83,9 @@ def _group(block: WeightedData, salt: int, limit: float) -> tuple[WeightedData, 
     first, total = np.empty(len(block), dtype=np.int64), np.empty(len(block))
     count = group_rows(keys, block.weights, first, total)
     if count < 0:
-        raise _CollisionError
+        return _Stop.COLLISION
     if count > limit:
-        raise _TooManyError  # so that a worker goes no further
+        return _Stop.TOO_MANY
     return block.take(first[:count]).with_weights(total[:count]), keys[first[:count]]
 
 
@@ -95,34 +95,33 @@ def aggregate(opened: Opened, limit: float = math.inf) -> WeightedData | None:
     Rows count as identical if 128 bits of hash agree: for 1e9 rows the chance of an error is 1e-21.
     """
     salt = 0
-    while True:
-        try:
-            return _aggregate(opened, limit, salt)
-        except _CollisionError:
-            salt += 1
-        except _TooManyError:
-            return None
+    while (found := _aggregate(opened, limit, salt)) is _Stop.COLLISION:
+        salt += 1
+    return None if isinstance(found, _Stop) else found
 
 
-def _aggregate(opened: Opened, limit: float, salt: int) -> WeightedData:
+def _aggregate(opened: Opened, limit: float, salt: int) -> WeightedData | _Stop:
     number: dict[int, tuple[int, int]] = {}  # first hash -> place among the distinct rows, second hash
     kept: list[WeightedData] = []
     total = np.zeros(1024)
-    for rows, hashes in opened.map(
+    for grouped in opened.map(
         lambda _, block: _group(block, salt, limit),
         "merging rows",
         canonical=True,  # weights are added in the order of the blocks
     ):
+        if isinstance(grouped, _Stop):
+            return grouped
+        rows, hashes = grouped
         pairs = hashes.tolist()
         fresh = np.array([i for i, (g, _) in enumerate(pairs) if g not in number], dtype=np.int64)
         for i in fresh.tolist():
             number[pairs[i][0]] = (len(number), pairs[i][1])
         if len(number) > limit:
-            raise _TooManyError
+            return _Stop.TOO_MANY
         kept.append(rows.take(fresh))
         known = [number[g] for g, _ in pairs]
         if any(h != second for (_, h), (_, second) in zip(pairs, known, strict=True)):
-            raise _CollisionError
+            return _Stop.COLLISION
         if len(number) > len(total):
             total = np.concatenate([total, np.zeros(2 * len(number) - len(total))])
         total[[place for place, _ in known]] += rows.weights

@@ -111,6 +111,8 @@ def target(moved: Run, chosen: IntArray, weights: FloatArray) -> Target:
     x, w, even = moved.flat[chosen], weights, np.full(len(weights), 1.0 / len(weights))
     change, there = w - even, moved.own
     (mean, sd), (before, width) = _mean_sd(x, w), _mean_sd(x, even)
+    width = _positive(width)
+    sd = informed_sd(sd, width)
     z, plain = (x - mean) / sd, (x - before) / width
     gap = (z.T * w) @ z / _spare(w) - (plain.T * even) @ plain / _spare(even)
     slow = np.sqrt(np.maximum(len(w) * (moved.noise.mean / there.sd) ** 2, 1.0))
@@ -221,9 +223,17 @@ def interquartile_sd(draws: FloatArray) -> FloatArray:
     return _positive(np.ptp(np.quantile(draws, QUARTILES, axis=0), axis=0) / IQR)
 
 
+def informed_sd(sd: FloatArray, width: FloatArray) -> FloatArray:
+    """Return sds under weights, and `width`, those of the draws, where one draw has all the weight but for rounding.
+
+    One draw says nothing of an sd: what is left, such as 1e-120, is no scale, and fourth powers in it overflow.
+    """
+    return np.where(sd > np.finfo(np.float64).eps * width, sd, width)
+
+
 def _mean_sd(x: FloatArray, w: FloatArray) -> tuple[FloatArray, FloatArray]:
     mean = w @ x
-    return mean, _positive(np.sqrt(w @ (x - mean) ** 2 / _spare(w)))
+    return mean, np.sqrt(w @ (x - mean) ** 2 / _spare(w))
 
 
 def _spare(w: FloatArray) -> float:

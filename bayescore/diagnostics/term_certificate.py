@@ -30,7 +30,7 @@ from bayescore.data.opened import Opened
 from bayescore.diagnostics.coefficients import bare_table, table
 from bayescore.diagnostics.corrected import systematic
 from bayescore.diagnostics.family import risk
-from bayescore.diagnostics.figures import Run, families
+from bayescore.diagnostics.figures import Run, families, informed_sd
 from bayescore.diagnostics.figures import target as figures
 from bayescore.diagnostics.full_pass import check_finite, check_weight
 from bayescore.diagnostics.full_weights import full_weights
@@ -174,7 +174,7 @@ def _errors(u: FloatArray, own: Grouping, w: FloatArray, slow: float) -> pd.Data
     mean, sd = u.mean(axis=0), u.std(axis=0)
     full = np.einsum("s,sgq->gq", w, u)
     square = (u - full) ** 2
-    full_sd = np.sqrt(np.einsum("s,sgq->gq", w, square))
+    full_sd = informed_sd(np.sqrt(np.einsum("s,sgq->gq", w, square)), sd)
     mcse = slow * 0.5 * np.sqrt(np.einsum("s,sgq->gq", (w - 1.0 / len(w)) ** 2, (square / full_sd**2 - 1.0) ** 2))
     columns = {
         "mean": mean,

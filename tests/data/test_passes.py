@@ -7,7 +7,10 @@ import numpy as np
 import pytest
 
 from bayescore.data.opened import Opened
+from bayescore.data.passes.map import _run_task
+from bayescore.data.passes.tasks import plan
 from bayescore.data.sources import as_source
+from bayescore.validation import DataError
 
 N = 1000
 
@@ -114,3 +117,16 @@ def test_a_pass_given_up_early_stops(rng):
     stream.close()
     assert len(calls) < 20
     assert not pool_threads()
+
+
+def test_what_is_wrong_with_rows_leaves_a_worker_as_a_value(rng):
+    """A cluster prints the traceback of whatever a worker raises."""
+
+    def refuse(start, block):
+        raise DataError("a row")
+
+    opened = Opened(source_of(rng))
+    found = _run_task(plan(opened.division(), None)[0], refuse, None)
+    assert isinstance(found, DataError)
+    with pytest.raises(DataError, match="a row"):
+        list(opened.map(refuse))

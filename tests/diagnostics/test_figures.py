@@ -57,6 +57,27 @@ def test_one_draw_with_all_the_weight_has_figures_without_warnings():
     assert risk(found) > 0.5
 
 
+def all_but_one(second, n=1000):
+    """Weights of which one draw has all and another the next to nothing that underflow leaves."""
+    w = np.zeros(n)
+    w[[3, 7]] = 1.0, second
+    return w
+
+
+@pytest.mark.parametrize("second", [0.0, 1e-249, 1e-40, 1e-20])
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_a_weight_next_to_nothing_is_no_scale(second, scale):
+    """Fourth powers of distances in sds of 1e-120 overflow; NumPy's warnings are errors here."""
+    run = Run(scale * normal(0))
+    full = target(run, np.arange(1000), all_but_one(second))
+    found = families(Run(run.draws.copy()), "abc", np.zeros(3, bool), full)
+    assert all(np.isfinite(own.error).all() and np.isfinite(own.error_mcse).all() for own in found)
+    assert risk(found) > 0.5
+    if second < 1e-200:  # one draw says nothing of an sd
+        np.testing.assert_allclose(full.sd, run.own.sd)
+        assert (full.log_sd_mcse > 0.4).all()
+
+
 @pytest.mark.parametrize("rho", [0.0, 0.9])
 def test_stated_errors_of_the_coresets_error_are_not_too_small(rho):
     """Squared standardised errors of 200 sets: at most 1.5 on average, where 1 with an sd of 0.1 would be exact.

@@ -88,12 +88,19 @@ def _in_order(futures: Iterator[Future], ahead: int) -> Iterator[tuple[int, R]]:
         for future in futures:
             waiting.append(future)
             while len(waiting) > ahead:
-                yield from waiting.popleft().result()
+                yield from _done(waiting.popleft())
         while waiting:
-            yield from waiting.popleft().result()
+            yield from _done(waiting.popleft())
     finally:
         for future in waiting:
             future.cancel()
+
+
+def _done(future: Future) -> list[tuple[int, R]]:
+    found: list[tuple[int, R]] | DataError = future.result()
+    if isinstance(found, DataError):
+        raise found
+    return found
 
 
 def _run(blocks: Iterable[WeightedData], start: int, function: Work[R]) -> list[tuple[int, R]]:
@@ -104,9 +111,16 @@ def _run(blocks: Iterable[WeightedData], start: int, function: Work[R]) -> list[
     return done
 
 
-def _run_task(task: Task, function: Work[R], step: int | None) -> list[tuple[int, R]]:
-    with _blas(step):
-        return _run(task.blocks(step), task.start, function)
+def _run_task(task: Task, function: Work[R], step: int | None) -> list[tuple[int, R]] | DataError:
+    """Return the results of a task, or what is wrong with its rows.
+
+    That is returned and not raised, as a cluster prints the traceback of whatever a worker raises.
+    """
+    try:
+        with _blas(step):
+            return _run(task.blocks(step), task.start, function)
+    except DataError as error:
+        return error
 
 
 def tracked(results: Iterator[tuple[int, R]], total: int | None, description: str, *, shown: bool) -> Iterator[R]:
