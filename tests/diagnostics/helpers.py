@@ -1,5 +1,8 @@
 """A certificate made up for its tests, and parts of a page."""
 
+import re
+from html.parser import HTMLParser
+
 import numpy as np
 import pandas as pd
 
@@ -39,3 +42,26 @@ def certificate(features=("<script>", "b"), level="corrected", errors=(0.1, -0.3
 def section(page, name):
     start = page.index(f'<section id="{name}">')
     return page[start : page.index("</section>", start)]
+
+
+class _Pictures(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.told = []
+
+    def handle_starttag(self, tag, attrs):
+        if tag == "img":
+            self.told.append(dict(attrs).get("alt"))
+
+
+def alternatives(page):
+    """Return the texts in place of a page's pictures, once each says something of its own, in words."""
+    pictures = _Pictures()
+    pictures.feed(page)
+    told = pictures.told
+    assert all(told), told
+    assert len(set(told)) == len(told), told
+    for text in told:
+        assert not re.search(r"[a-z][A-Z]|\w_\w|sigma|\n", text), text  # names of the code
+        assert len(text.split()) >= 6, text  # more than the caption
+    return told

@@ -160,7 +160,7 @@ def test_plots_show_everything_asked_for(posterior, reference):
     result = compare({f"run {i}": posterior(i + 1, draws=50) for i in range(10)}, reference)
     forest = result.plot_forest()
     assert [label.get_text() for label in forest.get_yticklabels()] == ["a", "b", "c"]
-    assert "first 8 of 10 candidates" in forest.get_title(loc="left")
+    assert "8 of 10 candidates, the first" in forest.get_title(loc="left")
     assert result.plot_marginals().size == 3
     assert len(result.plot_mmd().get_yticks()) == 10
     plt.close("all")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from bayescore.diagnostics.report import page, plots, tables
+from bayescore.diagnostics.report import chosen, page, plots, tables
 from bayescore.diagnostics.results import CertificateData, ComparisonData
 from bayescore.diagnostics.wording import number, with_error
 from bayescore.types import FloatArray
@@ -102,6 +102,7 @@ def _render(
     shown = [name for name in METRICS if name in comparison.metrics]
     everyone = {"reference": comparison.reference, **comparison.candidates}
     coresets = {name: posterior for name, posterior in comparison.candidates.items() if posterior.coreset}
+    words = chosen.told(comparison)
     return page.render(
         "report.html.j2",
         title=title,
@@ -116,9 +117,9 @@ def _render(
         metric_labels=[METRICS[name][0] for name in shown],
         metric_rows=_metric_rows(comparison, shown),
         pictures=[
-            ("MMD", page.picture(plots.mmd, comparison), "PosteriorScale MMD of each candidate and the noise floor"),
-            ("Coefficients", page.picture(plots.forest, comparison), "Means and 94% intervals of each coefficient"),
-            ("Marginal densities", page.picture(plots.marginals, comparison), "Densities of the coefficients"),
+            ("MMD", page.picture(plots.mmd, comparison), words["mmd"]),
+            ("Coefficients", page.picture(plots.forest, comparison), words["forest"]),
+            ("Marginal densities", page.picture(plots.marginals, comparison), words["marginals"]),
             *_calibration(comparison),
         ],
         coresets={name: _coreset(posterior.coreset, posterior.weights) for name, posterior in coresets.items()},
@@ -174,7 +175,10 @@ def _calibration(comparison: ComparisonData) -> list[tuple[str, dict[str, Any], 
     design = comparison.reference.design
     classes = (-1, 1) if design is None or design.classes is None else design.classes
     picture = page.picture(plots.model_check, comparison.fit, classes)
-    told = f"Shares of {classes[1]} among test rows by the reference's prediction, and predictions of either class"
+    told = (
+        f"Left, the share of {classes[1]} among test rows against the reference's predicted probability; right, "
+        "histograms of the predicted probabilities of test rows of either class"
+    )
     return [("Does the model fit the test rows?", picture, told)]
 
 

@@ -1,4 +1,4 @@
-"""What the pictures share: colours, intervals row by row, legends and ticks.
+"""What the pictures share: colours, intervals row by row, axes that far draws do not stretch, legends and ticks.
 
 Colours are Okabe and Ito's, told apart by colour-blind readers; markers and dashes tell them apart in grey.
 """
@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.markers import CARETLEFT, CARETRIGHT
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from bayescore.diagnostics.wording import number
@@ -18,13 +19,15 @@ from bayescore.types import FloatArray
 INTERVAL = 0.94
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7A5195", "#8C6D1F")
-MARKERS = ("o", "s", "^", "D", "v", "<", ">", "p")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p")  # none that points left or right: that marks what is beyond an axis
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (2, 1)), (0, (6, 1.5, 1, 1.5)))
 INK = "#222222"
 GREY = "#9a9a9a"
 BAND = "#e6e6e6"
 # raw units read best unless one coordinate is this many times wider, or lies this many sds away
 _MAX_SPREAD = 15.0
+FAR = 5.0
+"""Sds of the base from its interval to where an axis ends at most: the interval, 4 sds, keeps a quarter of the axis."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +50,7 @@ def intervals(figure: Figure, base: Intervals, scale: FloatArray, others: list[I
     """Draw the intervals of each coordinate, `base` in black on top of each group.
 
     In the coordinates' own units where the sds `scale` of `base`, shape (D,), and its means are of like size; else
-    in those sds from its mean.
+    in those sds from its mean. Carets at the edge mark what goes on beyond the axis, see `reach`.
     """
     raw = scale.max() <= _MAX_SPREAD * scale.min() and np.ptp(base.mean) <= 4.0 * _MAX_SPREAD * float(np.median(scale))
     shift, unit = (np.zeros_like(scale), np.ones_like(scale)) if raw else (base.mean, scale)
@@ -58,24 +61,59 @@ def intervals(figure: Figure, base: Intervals, scale: FloatArray, others: list[I
     rows = np.arange(len(features), dtype=np.float64)
     for row in range(0, len(features), 2):
         axes.axhspan(row - 0.5, row + 0.5, color="#f4f4f4", lw=0, zorder=0)
-    looks = [(INK, "o", 2.2), *((COLOURS[i], MARKERS[i], 1.3) for i in range(len(others)))]
+    looks = [(INK, "o", 2.2), *((*look(i)[:2], 1.3) for i in range(len(others)))]
+    ends = np.array([[(one.low - shift) / unit, (one.high - shift) / unit] for one in (base, *others)])
+    left, right = reach((ends[0, 0].min(), ends[0, 1].max()), float((scale / unit).max()), ends[1:])
     for i, (one, (colour, marker, width)) in enumerate(zip([base, *others], looks, strict=True)):
-        y = rows - 0.5 + step * (i + 1)
-        axes.hlines(y, (one.low - shift) / unit, (one.high - shift) / unit, color=colour, lw=width, zorder=2)
-        axes.plot((one.mean - shift) / unit, y, color=colour, marker=marker, ls="none", ms=4.5, zorder=3)
+        y, (low, high) = rows - 0.5 + step * (i + 1), ends[i]
+        axes.hlines(y, np.clip(low, left, right), np.clip(high, left, right), color=colour, lw=width, zorder=2)
+        mean = (one.mean - shift) / unit
+        shown = np.where((mean >= left) & (mean <= right), mean, np.nan)
+        axes.plot(shown, y, color=colour, marker=marker, ls="none", ms=4.5, zorder=3)
         axes.plot([], [], color=colour, marker=marker, lw=width, ms=4.5, label=one.name)
+        for beyond, edge, caret in ((low < left, left, CARETLEFT), (high > right, right, CARETRIGHT)):
+            if beyond.any():
+                place = np.full(int(beyond.sum()), edge)
+                axes.plot(place, y[beyond], color=colour, marker=caret, ls="none", ms=5.5, zorder=4)
     axes.axvline(0.0, color=GREY, lw=0.7, zorder=1)
+    margin = 0.03 * (right - left)
+    axes.set_xlim(left - margin, right + margin)
     axes.set_ylim(len(features) - 0.5, -0.5)
     axes.set_yticks(rows, [short(name, 28) for name in features])
     axes.tick_params(axis="y", length=0)
-    axes.set_xlabel(
-        f"mean and {INTERVAL:.0%} interval of the coefficient"
-        if raw
-        else f"mean and {INTERVAL:.0%} interval, in {base.name} sds from the {base.name} mean"
-    )
+    unit_name = " of the coefficient" if raw else f", in {base.name} sds from the {base.name} mean"
+    told = [f"mean and {INTERVAL:.0%} interval{unit_name}"]
+    if (ends[:, 0] < left).any() or (ends[:, 1] > right).any():
+        far = max(float((np.abs(one.mean - base.mean) / scale).max()) for one in others)
+        told.append(f"◂ ▸ beyond the axis; means lie up to {number(far, 2)} {base.name} sds away")
+    axes.set_xlabel("\n".join(told))
     clean(axes, left=False)
     legend(figure, axes, len(others) + 1)
     return axes
+
+
+def look(i: int) -> tuple[str, str, Any]:
+    """Return colour, marker and dash of the posterior at place `i`; a colour comes again with others of these."""
+    again = i + i // len(COLOURS)
+    return COLOURS[i % len(COLOURS)], MARKERS[again % len(MARKERS)], DASHES[again % len(DASHES)]
+
+
+def reach(base: tuple[float, float], sd: float, ends: FloatArray) -> tuple[float, float]:
+    """Return the ends of an axis that shows all of `base`, and of others what is within `FAR` sds of it.
+
+    Parameters
+    ----------
+    base : tuple of float
+        Ends of what the axis shows in any case.
+    sd : float
+        Its standard deviation.
+    ends : array, shape (n, 2) or (n, 2, D)
+        Ends of the others. Those that lie wholly beyond do not stretch the axis at all.
+    """
+    low, high = ends[:, 0].ravel(), ends[:, 1].ravel()
+    least, most = base[0] - FAR * sd, base[1] + FAR * sd
+    near = (low <= most) & (high >= least)
+    return max(least, float(low[near].min(initial=base[0]))), min(most, float(high[near].max(initial=base[1])))
 
 
 def short(name: str, length: int) -> str:

@@ -1,25 +1,24 @@
 """The pictures of a comparison and of a certificate, each drawn into a matplotlib figure that the caller gives."""
 
-import itertools
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.markers import CARETLEFT, CARETRIGHT, CARETUP
 from numpy.typing import NDArray
 from scipy import stats
 
 from bayescore.diagnostics.model_check import ModelCheck
-from bayescore.diagnostics.report import drawing
+from bayescore.diagnostics.report import chosen, drawing
 from bayescore.diagnostics.report.drawing import Intervals
 from bayescore.diagnostics.results import CertificateData, ComparisonData
 from bayescore.samplers.inference_data import Posterior
 from bayescore.types import FloatArray
 
-MAX_COORDINATES = 40
-MAX_PANELS = 12
-MAX_CANDIDATES = 8
 MAX_ROWS = 60
+MAX_PEAK = 4.0
+"""Peaks of the reference's density to where a panel ends at most: that of draws a quarter as wide."""
 _KDE_DRAWS = 1500
 
 
@@ -27,10 +26,11 @@ def forest(figure: Figure, comparison: ComparisonData) -> Axes:
     """Draw means and 94% equal-tailed intervals of each coordinate, the reference on top of each group.
 
     In the coordinates' own units where their sds and means are of like size; else in reference sds from the
-    reference mean. More than 40 coordinates: the 40 with the largest errors; more than 8 candidates: the first 8.
+    reference mean. More than 40 coordinates: the 40 with the largest errors; more than 8 candidates: the largest of
+    each method.
     """
-    order, left_out = _coordinates_shown(comparison, MAX_COORDINATES)
-    names, more = _candidates_shown(comparison)
+    order, left_out = chosen.coordinates(comparison, chosen.MAX_COORDINATES)
+    names, more = chosen.candidates(comparison)
     truth = comparison.reference.flat[:, order]
     axes = drawing.intervals(
         figure,
@@ -51,8 +51,8 @@ def corrected(figure: Figure, certificate: CertificateData, posterior: Posterior
     """
     table = certificate.coordinates.reset_index(drop=True)
     ranked = np.argsort(-table["mean_error_sd"].abs().to_numpy(), kind="stable").tolist()
-    cut = len(ranked) > MAX_COORDINATES
-    order = ranked[:MAX_COORDINATES] if cut else sorted(ranked)
+    cut = len(ranked) > chosen.MAX_COORDINATES
+    order = ranked[: chosen.MAX_COORDINATES] if cut else sorted(ranked)
     own = posterior.thinned(certificate.n_draws).reshape(-1, len(table))[:, order]
     mean, low, high = table.loc[order, ["corrected_mean", "corrected_q03", "corrected_q97"]].to_numpy().T
     label = "corrected" if certificate.trusted else "corrected, not to be trusted"
@@ -63,7 +63,7 @@ def corrected(figure: Figure, certificate: CertificateData, posterior: Posterior
         [Intervals(label, mean, low, high)],
         [posterior.features[d] for d in order],
     )
-    drawing.note(axes, f"the {MAX_COORDINATES} of {len(table)} with the largest predicted errors" if cut else "")
+    drawing.note(axes, f"the {chosen.MAX_COORDINATES} of {len(table)} with the largest predicted errors" if cut else "")
     return axes
 
 
@@ -99,10 +99,11 @@ def model_check(figure: Figure, check: ModelCheck, classes: tuple[Any, Any]) -> 
 def marginals(figure: Figure, comparison: ComparisonData) -> NDArray[Any]:
     """Draw densities of the coordinates with the largest errors: the reference filled, candidates as lines.
 
-    At most 12 coordinates and 8 candidates; returns the array of Axes.
+    At most 12 coordinates, and of more than 8 candidates the largest of each method. Carets at the edge of a panel mark
+    medians and peaks beyond it. Returns the array of Axes.
     """
-    order, note = _coordinates_shown(comparison, MAX_PANELS, worst_first=True)
-    names, more = _candidates_shown(comparison)
+    order, note = chosen.coordinates(comparison, chosen.MAX_PANELS, worst_first=True)
+    names, more = chosen.candidates(comparison)
     n_columns = min(len(order), 3 if len(order) <= 9 else 4)
     n_rows = -(-len(order) // n_columns)
     figure.set_layout_engine("constrained")
@@ -110,34 +111,62 @@ def marginals(figure: Figure, comparison: ComparisonData) -> NDArray[Any]:
     panels = figure.subplots(n_rows, n_columns, squeeze=False)
     for panel in panels.flat[len(order) :]:
         panel.set_visible(False)
+    beyond = False
     for panel, d in zip(panels.flat, order, strict=False):
-        truth = comparison.reference.flat[:, d]
-        panel.fill_between(*_density(truth), color="#c9c9c9", lw=0, label="reference")
-        for i, name in enumerate(names):
-            draws = comparison.candidates[name].flat[:, d]
-            dash = drawing.DASHES[i % len(drawing.DASHES)]
-            style = {"color": drawing.COLOURS[i], "ls": dash, "lw": 1.2, "label": name}
-            if np.ptp(draws) > 0.0:
-                panel.plot(*_density(draws), **style)
-            else:
-                panel.axvline(draws[0], **style)
+        beyond |= _panel(
+            panel, comparison.reference.flat[:, d], {n: comparison.candidates[n].flat[:, d] for n in names}
+        )
         panel.set_title(drawing.short(comparison.reference.features[d], 24), fontsize=9)
         panel.set_yticks([])
-        panel.set_ylim(bottom=0.0)
         panel.locator_params(axis="x", nbins=4)
         panel.tick_params(labelsize=8)
         drawing.clean(panel, left=False)
-    figure.supxlabel(drawing.sentence("coefficient", note, more), fontsize=9)
+    marked = "◂ ▸ ▴ median or peak beyond the panel" if beyond else ""
+    told = [drawing.sentence("coefficient", note), drawing.sentence(more, marked)]
+    figure.supxlabel("\n".join(filter(None, told)), fontsize=9)
     figure.supylabel("posterior density", fontsize=9)
     drawing.legend(figure, panels.flat[0], len(names) + 1)
     return np.asarray(panels)
+
+
+def _panel(panel: Axes, truth: FloatArray, others: dict[str, FloatArray]) -> bool:
+    """Draw the densities of one coordinate; return whether a median or peak lies beyond the panel."""
+    grid, height = _density(truth)
+    curves = {name: _density(draws) for name, draws in others.items()}
+    ends = np.array([(x[0], x[-1]) for x, _ in curves.values()])
+    left, right = drawing.reach((float(grid[0]), float(grid[-1])), float(truth.std(ddof=1)), ends)
+    peak = float(height.max())
+    peaks = [float(y[(x >= left) & (x <= right)].max(initial=0.0)) for x, y in curves.values()]
+    top = min(max(peak, *peaks), MAX_PEAK * peak)
+    panel.fill_between(grid, height, color="#c9c9c9", lw=0, label="reference")
+    marked = False
+    for i, (name, (x, y)) in enumerate(curves.items()):
+        colour, _, dash = drawing.look(i)
+        style: dict[str, Any] = {"color": colour, "ls": dash, "lw": 1.2, "label": name}
+        if y.any():
+            panel.plot(x, y, **style)
+        else:
+            panel.axvline(x[0], **style)
+        middle, summit, level = float(np.median(others[name])), float(x[y.argmax()]), (i + 0.5) / len(curves)
+        caret: Any = None
+        if middle < left:
+            caret, place, frame = CARETLEFT, (0.0, level), panel.transAxes
+        elif middle > right:
+            caret, place, frame = CARETRIGHT, (1.0, level), panel.transAxes
+        elif y.max() > top and left <= summit <= right:
+            caret, place, frame = CARETUP, (summit, 1.0), panel.get_xaxis_transform()
+        if caret is not None:
+            panel.scatter(*place, s=30.0, lw=0.0, color=colour, marker=caret, transform=frame, clip_on=False, zorder=3)
+            marked = True
+    panel.set(xlim=(left, right), ylim=(0.0, 1.03 * top))
+    return marked
 
 
 def mmd(figure: Figure, comparison: ComparisonData) -> Axes:
     """Draw the whitened MMD with its standard error on a log scale; the grey band is the noise floor.
 
     Against coreset size, a line for each method, where all candidates are coresets of more than one size; else a
-    row for each candidate, at most the 60 farthest.
+    row for each candidate, of more than 60 the farthest of each method.
     """
     names = list(comparison.candidates)
     rows = comparison.metrics[["mmd_whitened", "mmd_whitened_mcse"]].to_numpy()
@@ -158,12 +187,12 @@ def mmd(figure: Figure, comparison: ComparisonData) -> Axes:
     style: dict[str, Any] = {"lw": 1.3, "elinewidth": 1.0, "capsize": 2.5, "ms": 5}
     if by_size:
         methods = np.array([str(core["method"]) for core in about])
-        looks = zip(itertools.cycle(drawing.COLOURS), itertools.cycle(drawing.MARKERS), itertools.cycle(drawing.DASHES))
-        for method, (colour, marker, dash) in zip(dict.fromkeys(methods), looks, strict=False):
-            chosen = np.flatnonzero(methods == method)
-            chosen = chosen[np.argsort(np.array(sizes)[chosen], kind="stable")]
+        for i, method in enumerate(dict.fromkeys(methods)):
+            colour, marker, dash = drawing.look(i)
+            own = np.flatnonzero(methods == method)
+            own = own[np.argsort(np.array(sizes)[own], kind="stable")]
             axes.errorbar(
-                np.array(sizes)[chosen], value[chosen], bars[:, chosen],
+                np.array(sizes)[own], value[own], bars[:, own],
                 color=colour, marker=marker, ls=dash, label=method, **style,
             )  # fmt: skip
         axes.set(xlabel="coreset size (rows)", ylabel="whitened MMD", xscale="log", yscale="log")
@@ -171,13 +200,14 @@ def mmd(figure: Figure, comparison: ComparisonData) -> Axes:
         drawing.plain_ticks(axes.xaxis)
         drawing.plain_ticks(axes.yaxis)
     else:
-        far = np.sort(np.argsort(-value, kind="stable")[:MAX_ROWS])
+        far, several = chosen.of_each_method(comparison, MAX_ROWS, -value)
         y = np.arange(len(far))
         axes.errorbar(value[far], y, xerr=bars[:, far], color=drawing.COLOURS[0], marker="o", ls="none", **style)
         axes.set_yticks(y, [drawing.short(names[i], 32) for i in far])
         axes.set_ylim(len(far) - 0.5, -0.5)
         if len(far) < len(value):
-            axes.set_title(f"the {len(far)} of {len(value)} candidates farthest away", fontsize=9, loc="left")
+            told = "of each method the farthest" if several else "the farthest"
+            axes.set_title(f"{len(far)} of {len(value)} candidates, {told}", fontsize=9, loc="left")
         axes.set(xlabel="whitened MMD, ± one standard error", xscale="log")
         axes.set_xlim(left=low)
         drawing.plain_ticks(axes.xaxis)
@@ -186,27 +216,13 @@ def mmd(figure: Figure, comparison: ComparisonData) -> Axes:
     return axes
 
 
-def _coordinates_shown(comparison: ComparisonData, limit: int, *, worst_first: bool = False) -> tuple[list[int], str]:
-    table = comparison.coordinates
-    names = list(comparison.reference.features)
-    # rows of `coordinates` are candidate by candidate, features in the reference's order
-    size = table[["mean_error_sd", "sd_error"]].abs().max(axis=1).to_numpy().reshape(-1, len(names)).max(axis=0)
-    ranked = np.argsort(-size, kind="stable").tolist()
-    if len(names) <= limit:
-        return (ranked if worst_first else list(range(len(names)))), ""
-    return ranked[:limit], f"the {limit} of {len(names)} coordinates with the largest errors"
-
-
-def _candidates_shown(comparison: ComparisonData) -> tuple[list[str], str]:
-    names = list(comparison.candidates)
-    more = f"the first {MAX_CANDIDATES} of {len(names)} candidates" if len(names) > MAX_CANDIDATES else ""
-    return names[:MAX_CANDIDATES], more
-
-
 def _density(draws: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return places and the density there; two places of density 0 for draws that are all the same."""
     kept = draws[np.linspace(0, len(draws) - 1, min(len(draws), _KDE_DRAWS)).astype(np.int64)]
     if np.ptp(kept) == 0.0:
         kept = draws
+    if np.ptp(kept) == 0.0:
+        return kept[:2], np.zeros(2)
     low, high = np.quantile(draws, [0.001, 0.999])
     margin = 0.08 * (high - low)
     grid = np.linspace(low - margin, high + margin, 160)

@@ -8,7 +8,7 @@ import pytest
 
 import bayescore as bc
 from bayescore.diagnostics.report import write_certificate
-from tests.diagnostics.helpers import CURVE, certificate, section
+from tests.diagnostics.helpers import CURVE, alternatives, certificate, section
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +44,7 @@ def test_certificate_has_a_page_of_its_own(core, posterior, tmp_path):
     assert "http" not in page
     assert not re.search(r"<(script|link|iframe)|url\(", page)
     assert re.findall(r'src="(.{10})', page) == ["data:image"] * 2
+    assert len(alternatives(page)) == 2
     assert "not to be trusted" not in page
 
 

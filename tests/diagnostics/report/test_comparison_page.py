@@ -7,7 +7,7 @@ from bayescore.diagnostics import compare
 from bayescore.diagnostics.report import comparison as module
 from bayescore.diagnostics.report import page as page_module
 from bayescore.types import WeightedData
-from tests.diagnostics.helpers import CORESET, CURVE, section
+from tests.diagnostics.helpers import CORESET, CURVE, alternatives, section
 
 
 def test_sections_stand_in_the_order_of_reading(page):
@@ -33,7 +33,16 @@ def test_test_rows_show_whether_the_model_fits(posterior, tmp_path):
         comparison.to_html(tmp_path / "r.html")
         text = (tmp_path / "r.html").read_text(encoding="utf-8")
         assert ("Does the model fit the test rows?" in text) == told
-        assert len(re.findall('src="data:image', text)) == 3 + told
+        assert len(alternatives(text)) == 3 + told
+
+
+def test_every_picture_has_a_text_in_its_place(page, comparison):
+    mmd, forest, marginals = alternatives(page)
+    far = comparison.metrics["mmd_whitened"]["far"]
+    assert re.match(r"Whitened MMD of each candidate, from [\d.]+ \(<b>bold</b>\) to ([\d.]+) \(far\)", mmd)
+    assert float(re.search(r"to ([\d.]+) ", mmd)[1]) == pytest.approx(far, rel=0.1)
+    assert "of 2 coefficients: the reference's, and below them those of 2 candidates" in forest
+    assert "of 2 coefficients" in marginals
 
 
 def test_names_are_escaped(page):

@@ -9,7 +9,7 @@ import pytest
 import bayescore as bc
 from bayescore.diagnostics.results import Level
 from tests.coresets.test_multilevel import build, frame
-from tests.diagnostics.helpers import section
+from tests.diagnostics.helpers import alternatives, section
 from tests.models.grouped_rows import grouped
 
 
@@ -56,10 +56,10 @@ def test_page_has_variance_effects_and_coefficients(made, tmp_path):
 
 def test_every_picture_has_a_text_in_its_place(made, tmp_path):
     text = page(tmp_path, made)
-    alternatives = re.findall(r'<img [^>]*alt="([^"]+)"', text)
-    assert len(alternatives) == text.count("<img") == 3
-    assert alternatives[0].startswith("Caterpillar plot")
-    assert alternatives[1].startswith("Shrinkage plot")
+    told = alternatives(text)
+    assert len(told) == text.count("<img") == 3
+    assert told[0].startswith("Caterpillar plot")
+    assert told[1].startswith("Shrinkage plot")
     assert "http" not in text
     assert '<html lang="en">' in text
 
