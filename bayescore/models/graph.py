@@ -1,4 +1,4 @@
-"""PyMC models with weighted potentials: the only file that builds a `pm.Model`.
+"""PyMC models with weighted potentials; `multilevel_graph` has those of groups.
 
 The likelihood enters as one Potential, sum_n w_n log p(z_n . beta + y_n o_n), over signed rows z_n = y_n x_n with
 known offsets o_n where they have any, and effects b[g_n] of their groups.
