@@ -32,7 +32,19 @@ class Blocks(FormulaMaterializer):  # type: ignore[misc]
     REGISTER_OUTPUTS: ClassVar[Sequence[str]] = ("numpy",)
 
     def __init__(self, data: Mapping[str, Any]) -> None:
-        super().__init__(data, context=FUNCTIONS)
+        super().__init__(dict(data), context=FUNCTIONS)
+
+    def matrix(self, spec: Any) -> Any:
+        """Return the model matrix, and let go of the columns.
+
+        A materializer refers to itself, so that its columns would stay until the garbage collector runs: several blocks
+        at a time, and more of them the longer the collector's pauses.
+        """
+        try:
+            return self.get_model_matrix(spec)
+        finally:
+            for held in (self.data, self.factor_cache, self.encoded_cache):
+                held.clear()
 
     @_override  # type: ignore[prop-decorator]
     @property

@@ -261,7 +261,7 @@ def materialised(data: Mapping[str, Any], spec: Any, formula: str | None) -> tup
 
     try:
         with np.errstate(all="ignore"):  # a pass over the rows tells which entry is not finite
-            matrix = Blocks(data).get_model_matrix(spec)
+            matrix = Blocks(data).matrix(spec)
     except DataError as error:
         raise error if formula is None else DataError(f"formula={formula!r}: {error}") from None
     except (FormulaicError, ValueError, TypeError, ArithmeticError, np.linalg.LinAlgError) as error:
