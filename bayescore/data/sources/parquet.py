@@ -42,6 +42,9 @@ from bayescore.validation import DataError
 CORESET_KEY = b"bayescore"  # of the metadata of a coreset's Parquet file
 _RUN = 4  # row groups of a store that one worker reads in a row at most, so that it can fetch ahead
 _FOOTERS = 16  # footers that are read at a time
+_BUFFER = (
+    1 << 17
+)  # bytes that are read of a column of a local file at a time, what disks read ahead: 64 MB of 500 columns
 
 
 @dataclass(frozen=True)
@@ -241,8 +244,10 @@ def _labelled(
 @contextmanager
 def parquet_file(path: Any, problem: str, text: Sequence[str] = (), *, store: Any = None) -> Iterator[pq.ParquetFile]:
     """Open a Parquet file; what fails inside is an error of that file, but for a store's own errors."""
+    # else Arrow holds whole row groups of a local file, which writers make as large as they like
+    piecewise: dict[str, Any] = {"pre_buffer": False, "buffer_size": _BUFFER} if store is None else {}
     try:
-        with pq.ParquetFile(path, read_dictionary=list(text) or None, filesystem=store) as parquet:
+        with pq.ParquetFile(path, read_dictionary=list(text) or None, filesystem=store, **piecewise) as parquet:
             yield parquet
     except (pa.ArrowInvalid, OSError) as error:
         if store is not None and not isinstance(error, pa.ArrowInvalid):
