@@ -13,7 +13,9 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from typing import TypeVar
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, TypeVar
 
 from bayescore.data.passes.tasks import Division, Future, Task, plan, recut
 from bayescore.data.passes.threads import one_blas_thread
@@ -46,12 +48,12 @@ def map_pieces(division: Division, function: Work[R], step: int | None, cores: i
         If a row cannot be used; the message says where it is to be found.
     """
     with _blas(step), ThreadPoolExecutor(cores, "pass") as threads:
-        submit: Callable[..., Future] = threads.submit
+        begin: Callable[..., Future] = partial(_Streamed, threads)
         ahead = 2 * cores
         if division.pool is not None:
-            submit, ahead = division.pool.submit, 3 * division.pool.n_workers
+            begin, ahead = partial(division.pool.submit, _run_task), 3 * division.pool.n_workers
         try:
-            yield from _in_order((submit(_run_task, task, function, step) for task in plan(division, step)), ahead)
+            yield from _in_order((begin(task, function, step) for task in plan(division, step)), ahead)
         except RowError as error:
             place = division.place(error.row)
             raise (DataError(f"{error} ({place})") if place else error) from None
@@ -66,7 +68,7 @@ def map_stream(
         def futures() -> Iterator[Future]:
             start = 0
             for block in blocks if step is None else recut(blocks, step):
-                yield threads.submit(_run, [block], start, function)
+                yield threads.submit(_run_block, block, start, function)
                 start += len(block)
 
         try:
@@ -88,27 +90,60 @@ def _in_order(futures: Iterator[Future], ahead: int) -> Iterator[tuple[int, R]]:
         for future in futures:
             waiting.append(future)
             while len(waiting) > ahead:
-                yield from _done(waiting.popleft())
+                yield from _results(waiting[0])
+                waiting.popleft()
         while waiting:
-            yield from _done(waiting.popleft())
+            yield from _results(waiting[0])
+            waiting.popleft()
     finally:
         for future in waiting:
             future.cancel()
 
 
-def _done(future: Future) -> list[tuple[int, R]]:
-    found: list[tuple[int, R]] | DataError = future.result()
+def _results(future: Future) -> Iterable[tuple[int, R]]:
+    found: Iterable[tuple[int, R]] | DataError = future.result()
     if isinstance(found, DataError):
         raise found
     return found
 
 
-def _run(blocks: Iterable[WeightedData], start: int, function: Work[R]) -> list[tuple[int, R]]:
-    done = []
+class _Streamed:
+    """A task in a thread, whose results can be had as they come: those of a row group of any length are too many."""
+
+    def __init__(self, threads: ThreadPoolExecutor, task: Task, function: Work[Any], step: int | None) -> None:
+        self._results: SimpleQueue[tuple[int, Any] | None] = SimpleQueue()
+        self._cancelled = False
+        self._future = threads.submit(self._run, task, function, step)
+
+    def _run(self, task: Task, function: Work[Any], step: int | None) -> None:
+        try:
+            with _blas(step):
+                for result in _run(task.blocks(step), task.start, function):
+                    self._results.put(result)
+                    if self._cancelled:
+                        return
+        finally:
+            self._results.put(None)
+
+    def result(self) -> Iterator[tuple[int, Any]]:
+        """Yield the results, and raise the error of the task at its end."""
+        yield from iter(self._results.get, None)
+        self._future.result()
+
+    def cancel(self) -> None:
+        """Stop the work after the block that it has begun."""
+        self._cancelled = True
+        self._future.cancel()
+
+
+def _run(blocks: Iterable[WeightedData], start: int, function: Work[R]) -> Iterator[tuple[int, R]]:
     for block in blocks:
-        done.append((len(block), function(start, block)))
+        yield len(block), function(start, block)
         start += len(block)
-    return done
+
+
+def _run_block(block: WeightedData, start: int, function: Work[R]) -> list[tuple[int, R]]:
+    return [(len(block), function(start, block))]
 
 
 def _run_task(task: Task, function: Work[R], step: int | None) -> list[tuple[int, R]] | DataError:
@@ -118,7 +153,7 @@ def _run_task(task: Task, function: Work[R], step: int | None) -> list[tuple[int
     """
     try:
         with _blas(step):
-            return _run(task.blocks(step), task.start, function)
+            return list(_run(task.blocks(step), task.start, function))
     except DataError as error:
         return error
 
