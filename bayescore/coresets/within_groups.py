@@ -8,7 +8,8 @@ third derivatives leave room for that.
 """
 
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
+from operator import add
 
 import numpy as np
 from scipy import linalg
@@ -69,8 +70,7 @@ def _of_block(
 
 def _pass(opened: Opened, point: MarginalPoint, link: Likelihood, merged: FloatArray, directions: FloatArray) -> Within:
     work = partial(_of_block, point.beta, point.nodes, link, point.sums.middle, merged, directions)
-    parts = list(opened.map(work, "within groups", canonical=True))
-    found = sum(parts[1:], parts[0])
+    found = reduce(add, opened.map(work, "within groups", canonical=True))
     half = np.tril(found.information)
     return Within(found.score, half + np.tril(half, -1).T, found.third, found.fourth)
 

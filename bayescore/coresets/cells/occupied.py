@@ -1,5 +1,6 @@
 """Cells: the combinations of all grouping factors' levels that occur, and rows seen with their cell as group."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
@@ -8,6 +9,8 @@ import numpy as np
 from bayescore.data.opened import Opened
 from bayescore.types import NO_GROUP, Design, Grouping, IntArray, WeightedData
 from bayescore.validation import DataError
+
+_LEAST_WAITING = 1 << 18  # keys of blocks, 4 MB, before they are merged
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,9 +68,7 @@ class Cells:
         if np.prod([float(size) for size in sizes]) > 2.0**62:
             shown = " x ".join(f"{size:,}" for size in sizes)
             raise DataError(f"groups have {shown} combinations of levels, too many to tell apart: take fewer factors")
-        own = list(opened.map(lambda _, block: _counted(block, sizes), "cells of groups", canonical=True))
-        keys, places = np.unique(np.concatenate([found for found, _ in own]), return_inverse=True)
-        counts = np.bincount(places, np.concatenate([count for _, count in own])).astype(np.int64)
+        keys, counts = _together(opened.map(lambda _, block: _counted(block, sizes), "cells of groups", canonical=True))
         codes, left = np.empty((len(keys), len(sizes)), dtype=np.int64), keys.copy()
         for f in reversed(range(len(sizes))):
             left, codes[:, f] = np.divmod(left, sizes[f])
@@ -98,3 +99,21 @@ def _counted(block: WeightedData, sizes: tuple[int, ...]) -> tuple[IntArray, Int
     assert block.group is not None
     found, counts = np.unique(key_of(block.group, sizes), return_counts=True)
     return found, counts
+
+
+def _together(parts: Iterable[tuple[IntArray, IntArray]]) -> tuple[IntArray, IntArray]:
+    """Return the different keys of all parts in order, and how often each occurs.
+
+    Parts wait until they are as many as the keys known, so that each key is sorted a few times only.
+    """
+    known, waiting = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)), []
+    for part in parts:
+        waiting.append(part)
+        if sum(len(keys) for keys, _ in waiting) > max(len(known[0]), _LEAST_WAITING):
+            known, waiting = _merged([known, *waiting]), []
+    return _merged([known, *waiting])
+
+
+def _merged(parts: Sequence[tuple[IntArray, IntArray]]) -> tuple[IntArray, IntArray]:
+    keys, places = np.unique(np.concatenate([found for found, _ in parts]), return_inverse=True)
+    return keys, np.bincount(places, np.concatenate([count for _, count in parts])).astype(np.int64)
