@@ -22,6 +22,7 @@ from benchmarks import (
     leverage,
     mala_speed,
     mean_sensitivity,
+    memory,
     merge_reduce,
     multilevel,
     multilevel_sbc,
@@ -91,6 +92,7 @@ BENCHMARKS = {
     "sources_builders": sources.builders,
     "sources_passes": sources.passes,
     "sources_processes": sources.processes,
+    "memory": memory.main,
     "formulas": formulas.main,
     "data_frames": data_frames.main,
     "leverage_sketch": leverage.sketch,
@@ -125,7 +127,10 @@ if __name__ == "__main__":
     parser.add_argument("--only", nargs="+", metavar="DATA", help="data sets, of benchmarks that keep the other rows")
     parser.add_argument("--workers", type=int, help="processes, of benchmarks that share their work out")
     parser.add_argument(
-        "--quick", action="store_true", default=None, help="in miniature, into .quick/, of benchmarks in `evidence`"
+        "--quick",
+        action="store_true",
+        default=None,
+        help="in miniature, into .quick/, of benchmarks in `evidence` and `memory`",
     )
     asked = vars(parser.parse_args())
     names = asked.pop("names") or list(BENCHMARKS)

@@ -26,6 +26,7 @@ from bayescore.coresets.cells.sums import Density, by_cell, sums_of, sums_of_row
 from bayescore.coresets.method import Facts
 from bayescore.coresets.within_groups import rows_of_groups
 from bayescore.data.opened import Opened
+from bayescore.data.passes.cutter import MAX_BLOCK_ROWS
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, IntArray, Likelihood, WeightedData, stack
 from bayescore.validation import DataError, warn
@@ -153,10 +154,11 @@ def _shape(seen: Opened, pseudo: WeightedData, at: Density, link: Likelihood) ->
     effects = at.mean[:, :, None] + L @ np.hstack([half, -half])
     work = partial(_values, at, effects, link)
     full = np.zeros((C + 1, _POINTS))
-    for found, own in seen.map(work, "shapes of cells", canonical=True):
+    for found, own in seen.map(work, "shapes of cells", canonical=True, here=True):
         full[found] += own
-    found, own = work(0, pseudo)
-    full[found] -= own
+    for start in range(0, len(pseudo), MAX_BLOCK_ROWS):  # as many points of all at once would be much
+        found, own = work(0, pseudo.take(slice(start, start + MAX_BLOCK_ROWS)))
+        full[found] -= own
     return np.asarray(full[:-1].std(axis=1))
 
 
