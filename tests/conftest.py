@@ -7,10 +7,23 @@ import numpy as np
 import pytest
 
 from bayescore.types import WeightedData
+from tests.false_alarms import RATES, stated_rates
+from tests.seeds import shift, shift_seeds
+
+shift_seeds(shift())  # before test modules draw anything at import
 
 mpl.use("Agg")
 
 SHARED = Path(__file__).resolve().parents[1].parent / "shared" / "data"
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by -m and -k
+def pytest_collection_modifyitems(config, items):
+    """Add up the stated false-alarm rates; under shifted seeds leave out all tests but the statistical ones."""
+    config.stash[RATES] = stated_rates(items)
+    if shift():  # the others pin values
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in config.stash[RATES]])
+        items[:] = [item for item in items if item.nodeid in config.stash[RATES]]
 
 
 @pytest.fixture
