@@ -330,10 +330,10 @@ def test_certificates_know_the_offset(fitted, full):
     assert abs(evidence.difference) < 0.5
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=1e-6)
 @pytest.mark.parametrize("link", LIKELIHOODS)
 def test_posteriors_of_counts_with_offsets_are_those_of_all_rows(link):
-    """Means within 0.05 sd of a long run on all rows, four standard errors on top: false alarms below 1e-3.
+    """Means within 0.05 sd of a long run on all rows, 5.5 standard errors on top: 4e-8 each; sds are known to 1.4%.
 
     The coreset's own rows without their offsets, the negative control, are off by far more.
     """
@@ -352,8 +352,8 @@ def test_posteriors_of_counts_with_offsets_are_those_of_all_rows(link):
     assert min(ess(own, "bulk").min() for own in draws[:2]) > 5000
     sd = draws[1].std(axis=(0, 1))
     gaps = [np.abs(own.mean(axis=(0, 1)) - draws[1].mean(axis=(0, 1))) / sd for own in (draws[0], draws[2])]
-    assert (gaps[0] < 0.05 + 4 * np.hypot(mcse_mean(draws[0]), mcse_mean(draws[1])) / sd).all()
-    assert np.abs(draws[0].std(axis=(0, 1)) / sd - 1.0).max() < 0.08
+    assert (gaps[0] < 0.05 + 5.5 * np.hypot(mcse_mean(draws[0]), mcse_mean(draws[1])) / sd).all()
+    assert np.abs(draws[0].std(axis=(0, 1)) / sd - 1.0).max() < 0.1
     assert gaps[1].max() > 3.0
 
 

@@ -1,7 +1,7 @@
 """Reference posteriors meet posteriordb's definition, and fresh coresets' corrected posteriors agree with them.
 
-Means and sds are compared within 4 standard errors, ours and the reference's: 6e-5 a comparison; of two coefficients
-with a grid (8 comparisons) and of 41 coefficients of coresets (82) false alarms are below 0.6% in all.
+Means and sds of coresets are compared within 5.5 standard errors, ours and the reference's: 4e-8 a comparison, counted
+as 1e-7, of at most 50 in a case.
 """
 
 import numpy as np
@@ -87,7 +87,7 @@ def test_two_coefficients_agree_with_a_grid(link):
         assert (z.max() < 4.0) == agrees
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=5e-6)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "link"), [("chemreact", "logistic"), ("wells", "probit"), ("german_credit", "probit")]
@@ -102,7 +102,7 @@ def test_a_fresh_coresets_corrected_posterior_agrees(name, link):
     idata = bc.sample(core, prior=PRIOR, sampler="mala", random_seed=6, thin=20, progressbar=False)
     corrected = bc.certify(idata, core, rows, progressbar=False).idata.posterior["beta"].values
     assert ess(corrected, "sd").min() > 2000
-    assert misses(corrected, link, name) < 4.0
+    assert misses(corrected, link, name) < 5.5
     bare = bc.build_coreset(rows, method="uniform", **told)  # negative control
     control = bc.sample(bare, prior=PRIOR, sampler="mala", random_seed=6, progressbar=False).posterior["beta"].values
-    assert misses(control, link, name) > 4.0
+    assert misses(control, link, name) > 5.5

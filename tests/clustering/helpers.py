@@ -10,7 +10,7 @@ from sklearn.cluster import KMeans
 from bayescore.clustering.divergences import SQUARED_EUCLIDEAN
 from bayescore.clustering.nearest import Nearest
 
-FALSE_ALARM = 1e-4  # of each test, if its hypothesis is true
+FALSE_ALARM = 1e-6  # of each comparison, if its hypothesis is true
 
 
 def blobs(seed=0, sizes=(150, 90, 40, 15, 5), width=1.0, apart=12.0, n_features=2):

@@ -139,12 +139,13 @@ def test_clusterings_that_cannot_be_used(given, error, message):
         build(given)
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=1e-6)
 @pytest.mark.parametrize("make", [OnlineCoreset, StreamingCoreset])
 def test_a_stream_that_comes_once_is_clustered_by_its_synopses(make):
-    """s-means++ on what is kept of the stream: its mean cost on all rows is that of k-means++, up to a fifth.
+    """s-means++ on what is kept of the stream: its mean cost on all rows is that of k-means++, up to a factor of 2.
 
-    False-alarm rate 1e-4; one center in place of six is rejected.
+    Over six streams of either kind it was 0.85 to 1.17 of it, with a standard error of 0.05: 2 is eight sds away. One
+    center in place of six, 11 to 26 of it, is rejected.
     """
     rng = np.random.default_rng(3)
     rows = rng.permutation(blobs(sizes=(6000, 3000, 2000, 900, 300)))
@@ -153,7 +154,7 @@ def test_a_stream_that_comes_once_is_clustered_by_its_synopses(make):
     for start in range(0, len(rows), 500):
         stream.partial_fit(rows[start : start + 500], labels[start : start + 500])
     core, signed = stream.coreset(), rows * np.where(labels, 1.0, -1.0)[:, None]
-    plain = 1.2 * np.mean([k_variates(signed, 6, random_state=s).cost for s in range(200)])
+    plain = 2.0 * np.mean([k_variates(signed, 6, random_state=s).cost for s in range(200)])
     assert not exceeds([cost(signed, s_means(core, 6, random_state=s).centers) for s in range(50)], plain)
     assert exceeds([cost(signed, s_means(core, 1, random_state=s).centers) for s in range(50)], plain)
     assert len(build(s_means(core, 6, random_state=0))) > 0

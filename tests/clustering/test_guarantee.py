@@ -1,4 +1,7 @@
-"""Theorem 2: its terms, and its bound over many runs of every variant. False-alarm rate 1e-4 a test."""
+"""Theorem 2: its terms, and its bound over many runs of every variant.
+
+Rates: a normal tail, 1e-6 a comparison of a mean cost with a bound; costs lie hundreds of standard errors below most.
+"""
 
 import math
 from functools import partial
@@ -74,7 +77,7 @@ def test_known_cases():
 # --- the bound over many runs ------------------------------------------------------------------------------
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=2e-6)
 @pytest.mark.parametrize("name", list(DATA))
 @pytest.mark.parametrize(
     "density",
@@ -94,7 +97,7 @@ def test_the_bound_holds_with_identity_probes(name, density):
     assert not exceeds(costs, found.phi_by_spread * (2.0 + math.log(K)))
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=1e-6)
 def test_the_bound_holds_over_peers():
     X = DATA["blobs"]
     parts = np.array_split(X, 8)
@@ -105,7 +108,7 @@ def test_the_bound_holds_over_peers():
     assert not exceeds(costs, found.bound)
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=1e-6)
 def test_the_bound_holds_on_synopses():
     X = DATA["blobs"]
     synopses = KMeans(25, n_init=1, random_state=1).fit(X)
@@ -124,7 +127,7 @@ def test_the_bound_holds_on_synopses():
     assert not exceeds([cost(X, C) for C in seeds], found.bound)
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=2e-6)
 def test_the_bound_holds_on_minibatches():
     rng = np.random.default_rng(0)
     X = rng.permutation(DATA["blobs"])
@@ -143,8 +146,9 @@ def test_the_bound_holds_on_minibatches():
     assert not exceeds(costs, guarantee(X, best).bound)  # rows in random order: as k-means++
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=1e-6)
 def test_the_same_test_rejects_wrong_seedings_and_wrong_bounds():
+    """Each wrong one by 15 standard errors and more, where 4.75 are asked for."""
     X = DATA["one far cluster"]
     rng = np.random.default_rng(0)
     uniform = [cost(X, X[rng.choice(len(X), 2, replace=False)]) for _ in range(RUNS)]
@@ -152,11 +156,12 @@ def test_the_same_test_rejects_wrong_seedings_and_wrong_bounds():
     assert exceeds(uniform, bound)  # no D^2
     assert not exceeds([k_variates(X, 2, random_state=s).cost for s in range(RUNS)], bound)
     X = DATA["blobs"]
-    noisy = [k_variates(X, K, density=partial(Noisy, noise=Normal(30.0)), random_state=s).cost for s in range(RUNS)]
+    density = partial(Noisy, noise=Normal(30.0))
+    noisy = [k_variates(X, K, density=density, random_state=s).cost for s in range(4 * RUNS)]
     assert exceeds(noisy, guarantee(X, optimum("blobs")).bound)  # no noise terms
-    mixed = [d_means([X[i::4] for i in range(4)], 1, random_state=s).cost for s in range(RUNS)]
+    mixed = [d_means([X[i::4] for i in range(4)], 1, random_state=s).cost for s in range(4 * RUNS)]
     right = guarantee(X, optimum("blobs", 1))
-    assert exceeds(mixed, right.bound / 10.0)  # wrong constant
+    assert exceeds(mixed, right.bound / 14.0)  # wrong constant
     hidden = np.concatenate([X[:100], X[200:]])  # minibatches that hide clusters: no finite bound
     assert stretching(hidden, np.repeat(X[:1], 200, axis=0), X[:1], optimum("blobs")) == math.inf
 

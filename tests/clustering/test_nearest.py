@@ -1,4 +1,4 @@
-"""Nearest centers by brute force, over more rows than a block. False-alarm rate: 1e-6 (one chi-squared test)."""
+"""Nearest centers by brute force, over more rows than a block."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def test_the_best_candidate_leaves_the_least_sum():
     assert near.best(rows[::-1]) == rows[np.argmin(left)]
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=1e-6)
 def test_rows_are_drawn_by_weight_times_distance():
     near, draws = Nearest(X, W, SQUARED_EUCLIDEAN, CENTERS[:1]), 40_000
     counts = np.bincount(near.draw(np.random.default_rng(1), draws), minlength=len(X))

@@ -302,9 +302,9 @@ def test_a_fit_that_takes_too_long_tells_what_it_misses():
     assert loss < 1.001 * best.cost
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=1e-6)
 def test_inclusion_probabilities_of_the_fixed_size_draw():
-    """Each row's frequency over 4000 draws against pi; largest of 40 z below 4.5: false alarm 3e-4.
+    """Each row's frequency over 4000 draws against pi; largest of 40 z below 6: 8e-8.
 
     Sequential Poisson sampling meets pi only up to O(1/M), hence 3% are allowed on top. Negative control: equal pi.
     """
@@ -330,6 +330,6 @@ def test_inclusion_probabilities_of_the_fixed_size_draw():
         return (np.maximum(np.abs(counts / runs - expected) - 0.03 * expected, 0) / error).max()
 
     assert certain >= 1
-    assert surprise(pi) < 4.5
-    assert surprise(np.full(n, size / n)) > 4.5
+    assert surprise(pi) < 6.0
+    assert surprise(np.full(n, size / n)) > 20.0
     np.testing.assert_allclose(weight_sum / runs, 1.0, atol=0.25)

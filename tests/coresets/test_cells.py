@@ -65,7 +65,6 @@ def response(opened, rows, link):
     return error[: len(at.beta)].max(), np.quantile(error[len(at.beta) :], 0.99), r.std()
 
 
-@pytest.mark.statistical
 @pytest.mark.parametrize("link", LINKS)
 @pytest.mark.parametrize(
     ("terms", "shape"),
@@ -94,7 +93,6 @@ def test_the_log_likelihood_is_that_of_all_rows(link, terms, shape):
     assert (no_cell == (rows.group == -1).any(axis=1)).all()
 
 
-@pytest.mark.statistical
 def test_without_averages_it_is_off(monkeypatch):
     """The negative control: derivatives at the centre of the density, not averaged over it."""
     frame = celled(nested=True, median=8, n_a=12, n_b=10, intercept=-2.0)

@@ -60,7 +60,6 @@ def errors(rows, core, link, n_groups, n_draws=400):
     return np.abs(mean_ - mean) / sd, np.abs(sd_ / sd - 1.0), np.abs(b_ - b) / spread
 
 
-@pytest.mark.statistical
 @pytest.mark.parametrize("link", LINKS)
 @pytest.mark.parametrize(
     ("n", "n_groups", "intercept", "sigma"), [(6000, 60, 0.0, 1.0), (4000, 400, -1.5, 0.7), (8000, 30, -3.0, 1.5)]
@@ -83,7 +82,6 @@ def test_the_marginal_posterior_is_that_of_all_rows(link, n, n_groups, intercept
     assert (core.index[core.group[:, 0] == -1] == -1).all()
 
 
-@pytest.mark.statistical
 def test_without_averages_over_the_effects_it_is_far_off():
     """The negative control: sums at the joint mode of coefficients and effects, as if these were known."""
     n_groups = 400

@@ -369,8 +369,13 @@ def test_refusals(tmp_path):
 # --- what nodes lose ----------------------------------------------------------------------------------------
 
 
+def pinned(seed):
+    """Return a generator of the same rows under every shift: limits of errors below are those of these data sets."""
+    return np.random.Generator(np.random.PCG64(seed))
+
+
 def large(n=32_000, seed=0):
-    rng = np.random.default_rng(seed)
+    rng = pinned(seed)
     rows = np.column_stack([np.ones(n), rng.normal(size=(n, 3)), rng.random(n) < 0.02])
     eta = rows @ np.array([-2.0, 1.0, -0.5, 0.3, 1.0])
     return rows, np.where(eta + rng.logistic(size=n) > 0, 1, 0)
@@ -429,7 +434,6 @@ ORDERS = {
 }
 
 
-@pytest.mark.statistical
 @pytest.mark.parametrize("likelihood", ["logistic", "probit"])
 @pytest.mark.parametrize("order", ORDERS)
 def test_what_the_tree_loses_is_predicted(order, likelihood):
@@ -452,7 +456,7 @@ def test_what_the_tree_loses_is_predicted(order, likelihood):
     assert (found > 0.2) == (order in ("by label", "by both"))
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=1e-6)
 @pytest.mark.parametrize("likelihood", ["logistic", "probit"])
 @pytest.mark.parametrize("order", ORDERS)
 def test_what_a_tree_of_pseudo_rows_loses_is_predicted(order, likelihood, monkeypatch):
@@ -513,12 +517,12 @@ def drifting(n=32_000):
     """The first slope moves by 2 from the first row to the last."""
     rows, _ = large(n)
     eta = rows @ np.array([-2.0, 1.0, -0.5, 0.3, 1.0]) + 2.0 * (np.linspace(0, 1, n) - 0.5) * rows[:, 1]
-    return rows, np.where(eta + np.random.default_rng(1).logistic(size=n) > 0, 1, 0)
+    return rows, np.where(eta + pinned(1).logistic(size=n) > 0, 1, 0)
 
 
 def sparse(n=32_000):
     """Indicators of 1%, so that rows repeat."""
-    rng = np.random.default_rng(3)
+    rng = pinned(3)
     rows = np.column_stack([np.ones(n), rng.random((n, 12)) < 0.02])
     return rows, np.where(rows @ np.linspace(-1, 1, 13) + rng.logistic(size=n) > 0, 1, 0)
 
@@ -561,7 +565,7 @@ def in_sample(rows, anchor, theta, likelihood, prior):
 
 def settled(n=4000):
     """Rows of one model, with an indicator that few nodes of 60 rows have much of."""
-    rng = np.random.default_rng(0)
+    rng = pinned(0)
     rows = np.column_stack([np.ones(n), rng.normal(size=(n, 3)), rng.random(n) < 0.1])
     eta = rows @ np.array([-1.0, 1.0, -0.5, 0.3, 1.0])
     return rows, np.where(eta + rng.logistic(size=n) > 0, 1, 0)

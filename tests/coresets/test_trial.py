@@ -44,22 +44,23 @@ def test_predicted_errors_of_normal_posteriors(shift, scale, r):
     assert found.correlation == pytest.approx(abs(r), abs=0.02 * (r != 0) + 1e-9)
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=1e-6)
 def test_weights_tell_errors_of_shape():
-    """Importance weights of N(0.2, 1) on draws of N(0, 1): 0.2, with a Monte Carlo sd of 0.006; 5 of them allowed."""
+    """Importance weights of N(0.2, 1) on draws of N(0, 1): 0.2, with an sd of 0.0011 over 200 seeds; 9 of them allowed."""
     draws = np.random.default_rng(1).standard_normal((20_000, 2))
     other = Weighed(draws, 0.2 * draws[:, 0])
-    assert errors_between(Weighed(draws, np.zeros(20_000)), other).mean == pytest.approx(0.2, abs=0.03)
+    assert errors_between(Weighed(draws, np.zeros(20_000)), other).mean == pytest.approx(0.2, abs=0.01)
     assert errors_between(other, other) == (0.0, 0.0, 0.0)
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=1e-6)
 @pytest.mark.parametrize("spread", [0.0, 0.2, 0.4])
 def test_a_lone_error_among_thousands_is_told(spread):
     """One correlation of 4,950 off by 0.4, one mean of 100 by 0.3, log weights of both posteriors with this sd.
 
-    Their noise has an sd of 0.025 each at most; 4 of them allowed. Shrunk by the noise of all, the correlation was said
-    to be off by 0.03. Without them, noise alone is not told as an error of half their size.
+    Over 200 seeds either has an sd of 0.03 at most; 6 of them allowed. Shrunk by the noise of all, the correlation was
+    said to be off by 0.03. Without them noise alone, the largest of 100 means and of 4,950 correlations, is not told as
+    an error of 0.2, which is 7 sds of one.
     """
     rng = np.random.default_rng(3)
     S, D = 500, 100
@@ -69,16 +70,19 @@ def test_a_lone_error_among_thousands_is_told(spread):
     off[:, 7] += 0.3
     other = Weighed(draws, v)
     found = errors_between(Weighed(off, u), other)
-    assert found.mean == pytest.approx(0.3, abs=0.1)
-    assert found.correlation == pytest.approx(0.4, abs=0.1)
+    assert found.mean == pytest.approx(0.3, abs=0.18)
+    assert found.correlation == pytest.approx(0.4, abs=0.18)
     alone = errors_between(Weighed(draws, u), other)
-    assert alone.mean < 0.15
+    assert alone.mean < 0.2
     assert alone.correlation < 0.2
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=1e-6)
 def test_noise_of_correlations():
-    """Standard errors of differences of correlations, r = 0.9 too: those of 400 repeats, within 25%."""
+    """Standard errors of differences of correlations, r = 0.9 too: those of 400 repeats, within 25%.
+
+    The sd of 400 repeats is known to 3.5%, so that 25% are 7 of its errors.
+    """
     rng = np.random.default_rng(4)
     cut = np.linalg.cholesky(np.array([[1.0, 0.9, 0.1], [0.9, 1.0, 0.0], [0.1, 0.0, 1.0]]))
     differences, variances = [], []
@@ -125,13 +129,13 @@ def tried():
     return source, rows, few, trial, trial.over_all_rows(Opened(source), draw_seed=1, size=100)
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=1e-6)
 def test_a_sample_of_rows_tells_the_log_likelihood_within_its_standard_error(tried):
-    """Errors over 20 samples: their root mean square is the one stated, within 40% (false alarm below 1e-4)."""
+    """Errors over 40 samples: their root mean square, known to some 6%, is the one stated, within 40%."""
     _, rows, _, trial, _ = tried
     truth = log_likelihoods(trial.full.draws, rows, logistic)
     squares, stated = [], []
-    for seed in range(20):
+    for seed in range(40):
         values, error = problem_of(rows, 1000, seed=seed).expansion.at_draws(trial.full.draws)
         squares.append(((values - truth) - (values - truth).mean()).var())
         stated.append(error)

@@ -42,9 +42,9 @@ def test_the_density_and_its_gradient(link, prior):
         np.testing.assert_allclose(gradient, slope @ scale, rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=1e-6)
 def test_draws_of_a_skewed_posterior():
-    """Means and sds by a grid, to 4.5 standard errors of 4000 independent draws."""
+    """Means and sds by a grid, to 6 standard errors of 4000 independent draws."""
     target, mode, scale, _ = skewed()
     u = np.linspace(-9.0, 9.0, 181)
     grid = np.stack(np.meshgrid(u, u), axis=-1).reshape(-1, 2)
@@ -55,8 +55,8 @@ def test_draws_of_a_skewed_posterior():
     sd = np.sqrt(p @ (grid - mean) ** 2)
     draws, values = drawn()
     found = np.linalg.solve(scale, (draws - mode).T).T
-    np.testing.assert_allclose(found.mean(axis=0), mean, atol=0.075)
-    np.testing.assert_allclose(found.std(axis=0), sd, rtol=0.1)
+    np.testing.assert_allclose(found.mean(axis=0), mean, atol=0.095)
+    np.testing.assert_allclose(found.std(axis=0), sd, rtol=0.12)
     assert np.abs(mean).max() > 0.2  # the normal approximation is off by more
     np.testing.assert_allclose(values[:3], [target.log_density(draw)[0] for draw in draws[:3]], rtol=1e-10)
 

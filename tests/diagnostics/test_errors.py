@@ -26,15 +26,15 @@ def draw(rng, rho=0.0):
     return lfilter([1.0], [1.0, -rho], z, axis=1) * [1.0, 1e-9]
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=1e-6)
 @pytest.mark.parametrize("rho", [0.0, 0.6])
 def test_standard_errors_match_replications(rho):
-    """The sd over 150 replications against the root mean square standard error: their ratio has an sd of 6%, so 25%
-    is over 4 sds, and the false-alarm rate of nine ratios below 1e-3. ArviZ rounds the quantiles' errors up, by a
+    """The sd over 300 replications against the root mean square standard error: their ratio has an sd of 4.1%. Over
+    800 replications it was 0.99 to 1.07, so 35% is over 6 sds. ArviZ rounds the quantiles' errors up, by up to a
     fifth here: 50% is allowed. Negative control: the errors of shuffled chains.
     """
     rng = np.random.default_rng(11)
-    runs = [draw(rng, rho) for _ in range(150)]
+    runs = [draw(rng, rho) for _ in range(300)]
     found = [moments(x.reshape(-1, 2)) for x in runs]
     stated = [moments_mcse(x) for x in runs]
     for name in FIELDS:
@@ -42,7 +42,7 @@ def test_standard_errors_match_replications(rho):
         error = np.sqrt(np.mean([getattr(m, name) ** 2 for m in stated], axis=0))
         if name == "correlation":
             spread, error = spread[0, 1], error[0, 1]
-        np.testing.assert_allclose(error / spread, 1.0, atol=0.5 if name == "tail" else 0.25, err_msg=name)
+        np.testing.assert_allclose(error / spread, 1.0, atol=0.5 if name == "tail" else 0.35, err_msg=name)
     if rho > 0.0:
         shuffled = [moments_mcse(rng.permutation(x.reshape(-1, 2)).reshape(x.shape)).mean for x in runs[:50]]
         spread = np.std([m.mean for m in found], axis=0, ddof=1)
@@ -77,11 +77,11 @@ def test_negative_log_likelihood_survives_impossible_rows():
     assert value == pytest.approx(900.0 + np.log(20.0), abs=0.01)
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=1e-6)
 @pytest.mark.parametrize("rho", [0.0, 0.5])
 def test_exact_candidates_seldom_differ(rho):
-    """100 exact candidates at a level of 1%: 7 or more alarms have probability below 1e-4. Negative control:
-    standard errors of half the size.
+    """Of 500 exact candidates at a level of 1% there were 1.2% and 2.4% of alarms, and 41% and 46% with standard
+    errors of half the size, the negative control: of 100 either passes the line at 15 with a probability below 2e-7.
     """
     rng = np.random.default_rng(5)
     alarms = np.zeros(2, dtype=int)
@@ -92,16 +92,16 @@ def test_exact_candidates_seldom_differ(rho):
         half = type(mcse)(*(getattr(mcse, name) / 2.0 for name in FIELDS))
         for i, spread in enumerate((mcse, half)):
             alarms[i] += verdict(difference, spread, ("a", "b"), "candidate").level != "indistinguishable"
-    assert alarms[0] < 7
-    assert alarms[1] >= 7
+    assert alarms[0] < 15
+    assert alarms[1] >= 15
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=1e-6)
 @pytest.mark.parametrize("offset", [0.0, 1.0, 50.0])
 def test_standard_error_of_the_mean_error_at_any_distance(offset):
-    """The unit, the reference's sd, is noisy too. Empirical sd over 200 repeats within 25% of the mean standard error.
+    """The unit, the reference's sd, is noisy too. Empirical sd over 200 repeats within 30% of the mean standard error.
 
-    The relative standard error of an empirical sd over 200 repeats is 5%: false alarm below 1e-5.
+    The relative standard error of an empirical sd over 200 repeats is 5%: 30% are six of them.
     """
     rng = np.random.default_rng(3)
     values, stated = [], []
@@ -110,6 +110,6 @@ def test_standard_error_of_the_mean_error_at_any_distance(offset):
         m, r = moments(own.reshape(-1, 1)), moments(reference.reshape(-1, 1))
         values.append(errors(m, r, scale=r.sd).mean[0])
         stated.append(errors_mcse(m, moments_mcse(own), r, moments_mcse(reference)).mean[0])
-    assert np.std(values) == pytest.approx(np.mean(stated), rel=0.25)
+    assert np.std(values) == pytest.approx(np.mean(stated), rel=0.3)
     if offset == 50.0:  # negative control: without the unit's noise the error is far too small
         assert np.std(values) > 5 * np.sqrt(2 / 1000)

@@ -1,7 +1,7 @@
 """Log evidence against quadrature and closed forms.
 
-A single comparison allows 4 standard errors: false-alarm rate 6e-5. The calibration of the standard errors over 200
-seeds allows what a chi-squared leaves with probability 1e-5 on each side. Some 25 comparisons: below 0.2% for the file.
+Rates: a single comparison allows 5.5 standard errors, 4e-8, and counts as 1e-6. The calibration of the standard errors
+over 200 seeds allows what a chi-squared leaves with probability 5e-7 on each side.
 """
 
 import math
@@ -57,31 +57,31 @@ def errors(found, truth):
     return abs(found.log_evidence - truth) / found.se
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=1e-6)
 @pytest.mark.parametrize("n_features", [1, 2])
 @pytest.mark.parametrize("likelihood", ["logistic", "probit"])
 def test_quadrature_with_weights(likelihood, n_features):
     data = some_rows(25, n_features)
     found = log_evidence(data, likelihood=likelihood, prior=bc.Normal(0, 2), draws=20_000, random_state=1)
     assert found.se < 0.01
-    assert errors(found, quadrature(data, likelihood, stats.norm(0, 2).logpdf)) < 4
+    assert errors(found, quadrature(data, likelihood, stats.norm(0, 2).logpdf)) < 5.5
     assert math.isnan(found.full)
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=3e-6)
 def test_closed_forms():
     """One row under a symmetric prior: 1/2. Two probit rows under a normal prior: the probability of an orthant."""
     for likelihood in LOG_P:
         one = log_evidence(weighted([[1.0, 2.0]], [1]), likelihood=likelihood, draws=20_000, random_state=2)
-        assert errors(one, -math.log(2)) < 4
+        assert errors(one, -math.log(2)) < 5.5
     z = np.array([[1.0, 0.5], [0.2, -1.5]])
     cov = np.eye(2) + 4.0 * z @ z.T
     rho = cov[0, 1] / math.sqrt(cov[0, 0] * cov[1, 1])
     two = log_evidence(weighted(z, [1, 1]), likelihood="probit", prior=bc.Normal(0, 2), draws=20_000, random_state=3)
-    assert errors(two, math.log(0.25 + math.asin(rho) / (2 * math.pi))) < 4
+    assert errors(two, math.log(0.25 + math.asin(rho) / (2 * math.pi))) < 5.5
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=1e-6)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_priors_are_normalised(family, monkeypatch):
     data, make = some_rows(25, 1), FAMILIES[family][0]
@@ -91,7 +91,7 @@ def test_priors_are_normalised(family, monkeypatch):
         other = weighted(data.X * scale, data.y, data.weights)
         return log_evidence(other, likelihood="logistic", prior=make(scale), draws=20_000, random_state=4)
 
-    assert errors(found(), truth) < 4
+    assert errors(found(), truth) < 5.5
     # the unit of a feature does not matter, if the prior's constants are there
     assert found(7.0).log_evidence == pytest.approx(found().log_evidence, abs=1e-4)
 
@@ -105,13 +105,13 @@ def test_priors_are_normalised(family, monkeypatch):
     assert abs(found(7.0).log_evidence - found().log_evidence) > 1
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=1e-6)
 def test_rank_deficient_designs():
     """Twice the same column under Normal(0, 2) is the column once under Normal(0, 2 sqrt 2)."""
     once = some_rows(25, 1)
     twice = weighted(np.repeat(once.X, 2, axis=1), once.y, once.weights)
     found = log_evidence(twice, likelihood="probit", prior=bc.Normal(0, 2), draws=20_000, random_state=5)
-    assert errors(found, quadrature(once, "probit", stats.norm(0, 2 * math.sqrt(2)).logpdf)) < 4
+    assert errors(found, quadrature(once, "probit", stats.norm(0, 2 * math.sqrt(2)).logpdf)) < 5.5
     same = log_evidence(twice, likelihood="probit", prior=bc.Laplace(0, 0.05), draws=2000, random_state=5)
     assert same.pareto_k < 0.7
 
@@ -131,7 +131,7 @@ def plane():
     rng = np.random.default_rng(6)
     X = rng.normal(size=(1000, 2))
     y = np.where(rng.random(1000) < special.expit(X @ [0.8, -0.5]), 1, 0)
-    core = bc.build_coreset(X, y, method="uniform", size=900, random_state=0, progressbar=False)
+    core = bc.build_coreset(X, y, method="uniform", size=980, random_state=0, progressbar=False)
     full = bc.full_data(X, y, progressbar=False)
     centre = bc.find_map(full).beta
     truth = [
@@ -140,18 +140,18 @@ def plane():
     return X, y, core, truth
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=4e-6)
 @pytest.mark.slow
 def test_standard_errors_are_calibrated(plane):
     X, y, core, (own, full) = plane
     runs = [log_evidence(core, X, y, draws=500, random_state=seed, progressbar=False) for seed in range(200)]
-    low, high = stats.chi2.ppf([1e-5, 1 - 1e-5], 200) / 200
+    low, high = stats.chi2.ppf([5e-7, 1 - 5e-7], 200) / 200
     kinds = {"log_evidence": ("se", own), "full": ("full_se", full), "difference": ("difference_se", full - own)}
     for name, (se, truth) in kinds.items():
         z = np.array([(getattr(run, name) - truth) / getattr(run, se) for run in runs])
         assert low < np.mean(z**2) < high, name
-        assert abs(z.mean()) < 4.4 / math.sqrt(200), name
-        assert not low < np.mean((z * math.sqrt(2)) ** 2) < high, name  # negative control: half the draws' error
+        assert abs(z.mean()) < 5.5 / math.sqrt(200), name
+        assert np.mean((2.0 * z) ** 2) > high, name  # negative control: half the error
     z = np.array([(run.difference - full + own) / math.hypot(run.se, run.full_se) for run in runs])
     assert np.mean(z**2) < low  # as if the draws were not common
     assert runs[0].difference == pytest.approx(runs[0].full - runs[0].log_evidence)
@@ -165,7 +165,7 @@ def data():
     return X, np.where(rng.random(8000) < special.expit(X @ [1.0, -1.0, 0.5, 0.0] - 1.0), "yes", "no")
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=1e-6)
 @pytest.mark.parametrize("likelihood", ["logistic", "probit"])
 def test_a_calibrated_coreset_gives_the_full_datas_evidence(data, likelihood):
     about = {"likelihood": likelihood, "intercept": True, "progressbar": False}
@@ -173,7 +173,7 @@ def test_a_calibrated_coreset_gives_the_full_datas_evidence(data, likelihood):
     full = bc.full_data(*data, **about)
     truth = bc.log_evidence(full, draws=8000, random_state=8)
     found = bc.log_evidence(core, *data, random_state=9, progressbar=False)
-    assert abs(found.full - truth.log_evidence) < 4 * math.hypot(found.full_se, truth.se)
+    assert abs(found.full - truth.log_evidence) < 5.5 * math.hypot(found.full_se, truth.se)
     assert found.difference_se < 0.2 * found.full_se
     assert max(found.pareto_k, found.full_pareto_k) < 0.5
     assert found.interval[0] < truth.log_evidence < found.interval[1]
@@ -220,8 +220,9 @@ def test_bad_input_is_named(data):
         log_evidence(some_rows(30, 4))
 
 
+@pytest.mark.statistical(rate=1e-6)
 def test_pseudo_rows_have_the_evidence_of_all_rows_alone():
-    """Within 4 standard errors of what a coreset of real rows says of the same data."""
+    """Within 5.5 standard errors of what a coreset of real rows says of the same data."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(5000, 2))
     y = rng.random(5000) < special.expit(X @ [0.5, -1.0])
@@ -231,7 +232,7 @@ def test_pseudo_rows_have_the_evidence_of_all_rows_alone():
         log_evidence(core, progressbar=False)
     found = log_evidence(core, X, y, **settings)
     other = log_evidence(bc.build_coreset(X, y, method="calibrated", **settings), X, y, **settings)
-    assert abs(found.full - other.full) < 4 * math.hypot(found.full_se, other.full_se)
+    assert abs(found.full - other.full) < 5.5 * math.hypot(found.full_se, other.full_se)
     assert math.isnan(found.log_evidence)
     assert math.isnan(found.epsilon)
     assert "pseudo-rows have none of their own" in repr(found)

@@ -117,9 +117,12 @@ def test_arvizs_compare_takes_what_loo_returns(few, theirs):
     az.plot_compare(mine)
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=1e-6)
 def test_coresets_tell_the_difference_that_all_rows_do():
-    """A coreset against MCMC on all of 20,000 rows: within 4 Monte Carlo errors of both (false alarm 1e-4)."""
+    """A coreset against MCMC on all of 20,000 rows: within 6 Monte Carlo errors of both, 2e-9 each.
+
+    Such errors are themselves estimated, and skewed: a rate of 1e-6 is stated.
+    """
     frame = table(20_000, 3)
     formulas = {"all": "y ~ a + b + c", "one": "y ~ a + c"}
     cores = {name: bc.build_coreset(frame, formula=formula, size=200, random_state=0, **QUIET)
@@ -132,15 +135,15 @@ def test_coresets_tell_the_difference_that_all_rows_do():
     gap = abs(small.loc["one", "elpd_diff"] - whole.loc["one", "elpd_diff"])
     noise = np.hypot(small.loc["one", "diff_mcse"], whole.loc["one", "diff_mcse"])
     assert noise < 0.2 * whole.loc["one", "dse"]
-    assert gap < 4.0 * noise
+    assert gap < 6.0 * noise
     assert small.loc["one", "dse"] == pytest.approx(whole.loc["one", "dse"], rel=0.1)
     certificate = bc.certify(sampled(cores["one"], draws=2000), cores["one"], frame, **QUIET)
-    assert small.loc["one", "elpd_loo"] == pytest.approx(certificate.elpd_loo, abs=4.0 * certificate.elpd_loo_mcse + 1)
+    assert small.loc["one", "elpd_loo"] == pytest.approx(certificate.elpd_loo, abs=6.0 * certificate.elpd_loo_mcse + 1)
     moved = bc.loo_compare(
         {"one": (certificate.idata, cores["one"]), "all": (sampled(cores["all"]), cores["all"])}, frame, **QUIET
     )
     assert moved.loc["one", "pareto_k"] == 0.0
-    assert abs(moved.loc["one", "elpd_diff"] - whole.loc["one", "elpd_diff"]) < 4.0 * noise
+    assert abs(moved.loc["one", "elpd_diff"] - whole.loc["one", "elpd_diff"]) < 6.0 * noise
 
 
 def test_draws_far_from_the_full_posterior_have_no_elpd():

@@ -1,4 +1,4 @@
-"""Does the check see a model that does not fit? False-alarm rate: 1e-4, of a binomial count of groups outside."""
+"""Does the check see a model that does not fit? Rate: that of a binomial count of groups outside, 1e-6."""
 
 from dataclasses import replace
 
@@ -27,17 +27,17 @@ def posterior():
     return read_posterior(make_posterior(1, mean=[0.0, 1.0], sd=0.03, features=("intercept", "x")), "it")
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=1e-6)
 def test_groups_lie_outside_as_often_as_the_interval_says(posterior):
     outside = sum(check_model(posterior, rows(0.0, seed=seed)).outside for seed in range(20))
-    assert outside <= stats.binom(200, 1.0 - INTERVAL).isf(1e-4)
+    assert outside <= stats.binom(200, 1.0 - INTERVAL).isf(1e-6)
     assert check_model(posterior, rows(0.5)).outside >= 5  # a column squared is missing from the model
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=1e-6)
 def test_offsets_are_part_of_the_prediction(posterior):
     data = rows(0.0, offset=np.linspace(-2.0, 1.0, 4000))
-    assert check_model(posterior, data).outside <= stats.binom(10, 1.0 - INTERVAL).isf(1e-4)
+    assert check_model(posterior, data).outside <= stats.binom(10, 1.0 - INTERVAL).isf(1e-6)
     assert check_model(posterior, replace(data, offset=None)).outside >= 8
 
 

@@ -10,7 +10,6 @@ from bayescore.models.likelihoods import check_likelihood
 from tests.models.grouped_rows import PRIORS, brute_force, grouped
 
 
-@pytest.mark.statistical
 @pytest.mark.parametrize("link", ["logistic", "probit"])
 def test_effects_given_the_rest_are_exact(link):
     """Stratified uniforms leave no noise: means to 0.01 sd, sds to 1%. Control: nodes' own normal density fails."""

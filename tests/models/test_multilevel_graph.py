@@ -39,9 +39,9 @@ def test_the_density_is_the_models(core, group_prior):
     assert gaps[0] == pytest.approx(gaps[1], abs=1e-6)
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=5e-6)
 def test_nuts_draws_what_sample_draws(core):
-    """Means within 4.5 standard errors (33 figures: false alarms 2e-4); no ridge: half the draws are effective."""
+    """33 means within 5.5 standard errors: 4e-8 each; no ridge: half the draws are effective."""
     nuts = bc.sample(core, sampler="nuts", draws=500, tune=500, chains=2, random_seed=1, progressbar=False)
     assert nuts.posterior.attrs["group"] == "county"
     own = bc.sample(core, random_seed=2, progressbar=False)
@@ -49,7 +49,7 @@ def test_nuts_draws_what_sample_draws(core):
         a, b = nuts.posterior[name].values, own.posterior[name].values
         assert ess(a, "bulk").min() > 500
         gap = (a.mean(axis=(0, 1)) - b.mean(axis=(0, 1))) / np.hypot(mcse_mean(a), mcse_mean(b))
-        assert np.abs(gap).max() < 4.5
+        assert np.abs(gap).max() < 5.5
     assert list(nuts.posterior["group"].values) == list(core.groups[0].levels)
 
 

@@ -177,7 +177,6 @@ def test_others_refuse_effects_that_they_do_not_know(drawn):
     assert {"sigma_a", "u_a", "sigma_b", "u_b"} <= {each.name for each in bc.multilevel_model(crossed).unobserved_RVs}
 
 
-@pytest.mark.statistical
 def test_draws_of_other_groups_are_refused(drawn):
     """A poststratification by a coreset of fewer factors left out the effects of the others, in silence."""
     frame, core, idata = drawn

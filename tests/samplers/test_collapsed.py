@@ -34,7 +34,7 @@ def idata(core):
     return bc.sample(core, **TOLD)
 
 
-def by_weights(rows, n=2000):
+def by_weights(rows, n=8000):
     """Return mean and sd of (beta, log sigma) of rows by importance sampling from a t around the mode."""
     target = CollapsedTarget.of(rows, check_likelihood("logistic"), PRIORS, N_GROUPS)
     rng, L = np.random.default_rng(0), target.factor
@@ -42,26 +42,26 @@ def by_weights(rows, n=2000):
     theta, gradient = target.point.theta + noise @ L.T, np.empty(len(L))
     log_q = -0.5 * (8 + len(L)) * np.log1p((noise**2).sum(axis=1) / 8)
     w = special.softmax([collapsed_density(each, gradient, target.arguments()) for each in theta] - log_q)
-    assert 1.0 / (w @ w) > 500
+    assert 1.0 / (w @ w) > 2000
     mean = w @ theta
     return mean, np.sqrt(w @ (theta - mean) ** 2)
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=1e-6)
 def test_draws_are_those_of_the_posterior_of_all_rows(rows, idata):
-    """Means within 0.15 sd of importance sampling on all rows (false alarms about 1e-4: errors 0.02 to 0.04 sd)."""
+    """Means within 0.22 sd of importance sampling on all rows: six of their errors, 0.035 sd; sds known to 3% within 20%."""
     theta = np.concatenate([idata.posterior["beta"].values, np.log(idata.posterior["sigma"].values)[..., None]], axis=2)
     assert ess(theta, "bulk").min() > 1000
     assert ess(idata.posterior["u"].values, "bulk").min() > 1000
     mean, sd = by_weights(rows)
     flat = theta.reshape(-1, theta.shape[2])
-    assert np.abs((flat.mean(axis=0) - mean) / sd).max() < 0.15
-    assert np.abs(flat.std(axis=0) / sd - 1.0).max() < 0.15
-    wrong = flat.mean(axis=0) + 0.3 * sd  # the control
-    assert np.abs((wrong - mean) / sd).max() > 0.15
+    assert np.abs((flat.mean(axis=0) - mean) / sd).max() < 0.22
+    assert np.abs(flat.std(axis=0) / sd - 1.0).max() < 0.2
+    wrong = flat.mean(axis=0) + 0.5 * sd  # the control
+    assert np.abs((wrong - mean) / sd).max() > 0.22
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=1e-6)
 def test_effects_are_drawn_with_the_rest(rows, idata):
     """Of rows with intercept, a group's level beta_0 + u_g is known better than either: correlations are negative."""
     beta, u = idata.posterior["beta"].values[..., 0].ravel(), idata.posterior["u"].values.reshape(-1, N_GROUPS)

@@ -25,7 +25,7 @@ def test_covariance_of_a_normal_density_on_a_ridge():
 
 
 @pytest.mark.slow
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=1e-5)
 def test_nuts_moves_along_the_ridge_of_two_factors():
     """2 x 300 draws are worth 200 and more; by a mass matrix of blocks 4 x 1000 were worth 9 to 260."""
     frame = celled(n_a=8, n_b=6, nested=True, median=300)

@@ -1,7 +1,6 @@
-"""Polya-Gamma Gibbs sampling. False-alarm rate of the file: below 0.5%.
+"""Polya-Gamma Gibbs sampling.
 
-(23 means at 6e-5 and 23 sds at 4e-5, see `exactness.check`; 6 rank histograms at 1e-4; 126 z-scores of omega at 1e-5
-and 20 Kolmogorov-Smirnov tests at 1e-5.)
+Rates: see `exactness.check` and `exactness.P_VALUE`; 4e-8 for each of the 5.5 standard errors allowed to moments.
 """
 
 from types import SimpleNamespace
@@ -17,7 +16,7 @@ from bayescore.samplers import polya_gamma
 from bayescore.samplers.run import run_chains
 from benchmarks.reference_posteriors.data import WEIGHTED
 from tests.conftest import make_rows
-from tests.samplers.exactness import check, figures_of, known, rank_p_values
+from tests.samplers.exactness import P_VALUE, check, figures_of, known, rank_p_values
 from tests.samplers.problems import problem
 
 ETA = (0.0, 0.09, 0.11, -1.5, 6.0, 25.0)
@@ -64,7 +63,7 @@ def test_moments():
         assert variance == pytest.approx(-slope, rel=1e-4)
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=2e-6)
 @pytest.mark.parametrize("w", [0.05, 0.6, 0.999, 1.0, 2.7, 4.0, 5000.3])
 def test_omega(w):
     n = 100_000
@@ -72,14 +71,14 @@ def test_omega(w):
     for eta in ETA:
         rng = np.random.default_rng(4)
         omega = polya_gamma.draw_omega(rng, np.full(n, w), np.full(n, eta), counts)
-        assert np.abs(z_scores(omega, w, eta)).max() < 4.4, eta
+        assert np.abs(z_scores(omega, w, eta)).max() < 5.5, eta
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=1e-6)
 def test_omega_one_percent_too_large_fails_the_same_test():
-    """Negative control: the mean is then off by 13 standard errors, as with the bias of the package's own default."""
+    """Negative control: the mean is then off by 13 standard errors, 5.5 are allowed, as with the bias of the package's own default."""
     omega = polya_gamma.draw_omega(np.random.default_rng(4), np.full(400_000, 2.7), np.full(400_000, 0.11), (0, 0))
-    assert np.abs(z_scores(1.01 * omega, 2.7, 0.11)).max() > 4.4
+    assert np.abs(z_scores(1.01 * omega, 2.7, 0.11)).max() > 5.5
 
 
 def distribution(x, w, eta):
@@ -97,17 +96,17 @@ def distance(omega, w, eta):
     return stats.kstest(omega, lambda x: distribution(x, w, eta)).pvalue
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=4e-6)
 @pytest.mark.parametrize("w", [1e-3, 0.02, 0.3, 0.999, 2.0])
 def test_omega_has_its_distribution_and_the_series_does_not_where_shapes_are_small(w):
-    """20 p values at 1e-5. Negative control: gamma variables alone are off by 0.8 at w = 1e-3, 0.2 at w = 0.02."""
+    """Rate: four p values at 1e-6. Negative control: gamma variables alone are off by 0.8 at w = 1e-3, 0.2 at w = 0.02."""
     n = 100_000
     for eta in (0.0, 1.0, 5.0, 20.0):
         at = np.full(n, w), np.full(n, eta)
         counts = (0, n if w < polya_gamma._SMALL else 0)
-        assert distance(polya_gamma.draw_omega(np.random.default_rng(6), *at, counts), w, eta) > 1e-5, eta
+        assert distance(polya_gamma.draw_omega(np.random.default_rng(6), *at, counts), w, eta) > 1e-6, eta
         if w < 0.1:
-            assert distance(polya_gamma.draw_omega(np.random.default_rng(6), *at, (0, 0)), w, eta) < 1e-5, eta
+            assert distance(polya_gamma.draw_omega(np.random.default_rng(6), *at, (0, 0)), w, eta) < 1e-6, eta
 
 
 def test_the_exact_distribution_has_the_exact_mean():
@@ -152,7 +151,7 @@ SQRT = SimpleNamespace(
 )
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=2e-6)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WEIGHTED)
 def test_against_nuts(name):
@@ -163,7 +162,7 @@ def test_against_nuts(name):
         check(chains(data, prior, SQRT).theta, *figures)
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=1e-6)
 def test_weight_w_equals_w_copies():
     rows = make_rows(weights=False)
     counts = np.arange(60) % 6 + 1
@@ -172,13 +171,13 @@ def test_weight_w_equals_w_copies():
     check(chains(rows.with_weights(counts.astype(float)), Normal(0, 2), seed=2).theta, *figures)
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=3e-6)
 @pytest.mark.slow
 @pytest.mark.parametrize("weights", COUNTS)
 def test_ranks_are_uniform(weights):
-    assert rank_p_values(polya_gamma, "logistic", COUNTS[weights]).min() > 1e-4
+    assert rank_p_values(polya_gamma, "logistic", COUNTS[weights]).min() > P_VALUE
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=1e-6)
 def test_a_wrong_kernel_has_other_ranks():
-    assert rank_p_values(SQRT, "logistic", COUNTS["integer"], n_sims=300).min() < 1e-4
+    assert rank_p_values(SQRT, "logistic", COUNTS["integer"], n_sims=300).min() < P_VALUE

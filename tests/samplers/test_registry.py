@@ -25,16 +25,16 @@ def draw(sampler, likelihood="probit", **options):
     return bc.sample(DATA, likelihood, sampler=sampler, random_seed=1, progressbar=False, **options)
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=1e-6)
 @pytest.mark.usefixtures("_random_walk")
 def test_a_sampler_from_one_file_draws_from_the_posterior():
-    """Means within 4 standard errors of MALA's (false-alarm rate 2e-4 for three); the logistic one's must be off."""
+    """Three means within 5.5 standard errors of MALA's: 4e-8 each; the logistic one's must be off."""
     own = draw("random_walk")
     beta, mala, wrong = (idata.posterior["beta"].values for idata in (own, draw("mala"), draw("mala", "logistic")))
     assert min(ess(beta, "mean").min(), ess(mala, "mean").min()) > 500
     for other, agree in ((mala, True), (wrong, False)):
         gap = np.abs(beta.mean(axis=(0, 1)) - other.mean(axis=(0, 1))) / np.hypot(mcse_mean(beta), mcse_mean(other))
-        assert (gap < 4).all() == agree
+        assert (gap < 5.5).all() == agree
     assert own.posterior.attrs["sampler"] == "random_walk"
     assert own.posterior.attrs["inference_library"] == "bayescore"
     assert 0.1 < float(own.sample_stats["acceptance_rate"].mean()) < 0.6

@@ -36,12 +36,12 @@ def test_the_laplace_prior_counts_by_its_variance_not_by_its_kink():
     assert at_the_kink < 0.5 * sd[0]
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=1e-6)
 def test_starts_spread_one_and_a_half_times_as_wide():
     target = posterior(ROWS, "logistic", Normal(0.0, 4.0))
     starts, scale = spread_starts(target, 2000, np.random.SeedSequence(2))
     white = np.linalg.solve(scale, (starts - mode_and_precision(target, np.zeros(3))[0]).T)
-    low, high = stats.chi2(white.size).ppf([5e-5, 1 - 5e-5])
+    low, high = stats.chi2(white.size).ppf([5e-7, 1 - 5e-7])
     assert low < ((white / 1.5) ** 2).sum() < high
     assert not low < (white**2).sum() < high
     again, _ = spread_starts(target, 2000, np.random.SeedSequence(2))
