@@ -39,25 +39,27 @@ def test_modes_have_no_error_of_sds():
     assert np.isnan([found["sd"], found["KL"]]).all()
 
 
+@pytest.mark.statistical(rate=1e-6)
 def test_expected_errors_are_those_of_exact_draws():
-    """400 sets of 200 draws; means of the errors within 15%, some four standard errors of the noisiest, KL."""
+    """400 sets of 200 draws; means of the errors within 25%, over six standard errors of the noisiest, KL."""
     n, rng = 200, np.random.default_rng(0)
     sets = rng.multivariate_normal(TRUTH.mean, TRUTH.covariance, (400, n))
     each = pd.DataFrame([measured(draws.mean(axis=0), np.cov(draws.T), TRUTH) for draws in sets])
     told = expected(np.full((2, 2), float(n)), TRUTH)
-    assert each["z2"].mean() == pytest.approx(told["z2"], rel=0.15)
-    assert (each["mean"] ** 2).mean() == pytest.approx(told["mean"] ** 2, rel=0.15)
-    assert each["KL"].mean() == pytest.approx(told["KL"], rel=0.15)
-    assert each["sd"].mean() == pytest.approx(told["sd"], rel=0.15)
+    assert each["z2"].mean() == pytest.approx(told["z2"], rel=0.25)
+    assert (each["mean"] ** 2).mean() == pytest.approx(told["mean"] ** 2, rel=0.25)
+    assert each["KL"].mean() == pytest.approx(told["KL"], rel=0.25)
+    assert each["sd"].mean() == pytest.approx(told["sd"], rel=0.25)
 
 
+@pytest.mark.statistical(rate=1e-6)
 def test_the_expected_error_of_sds_is_that_of_the_largest_of_all():
-    """400 sets of 200 draws of 20 coefficients: within 5%, five standard errors; one coefficient's is the control."""
+    """400 sets of 200 draws of 20 coefficients: within 7%, seven standard errors; one coefficient's is the control."""
     n, D, rng = 200, 20, np.random.default_rng(1)
     truth = Truth(np.zeros(D), np.eye(D), "made", 0.0)
     sds = rng.standard_normal((400, n, D)).std(axis=1, ddof=1)
     seen = np.abs(sds - 1.0).max(axis=1).mean()
-    assert expected(np.full((2, D), float(n)), truth)["sd"] == pytest.approx(seen, rel=0.05)
+    assert expected(np.full((2, D), float(n)), truth)["sd"] == pytest.approx(seen, rel=0.07)
     assert seen > 1.5 * np.sqrt(0.5 / n)
 
 
@@ -140,11 +142,12 @@ def test_the_error_is_the_larger_one_of_mean_and_sds():
     assert found["a tie"].to_dict() == {"sds off": "", "mode": "a"}
 
 
+@pytest.mark.statistical(rate=1e-6)
 def test_equal_means_are_called_unequal_as_often_as_said():
-    """Of 20,000 pairs of 11 errors each, within 0.01, over three standard errors; of 69 nearly never."""
+    """Of 20,000 pairs of 11 errors each, within 0.02, over five standard errors; of 69 nearly never."""
     squares = (np.random.default_rng(0).standard_normal((2, 20_000, 11)) ** 2).sum(axis=2)
     outside = np.abs(np.log(squares[0] / squares[1])) > 2.0 * np.log(TIE)
-    assert tie_broken(11) == pytest.approx(outside.mean(), abs=0.01)
+    assert tie_broken(11) == pytest.approx(outside.mean(), abs=0.02)
     assert tie_broken(69) < 0.002
 
 

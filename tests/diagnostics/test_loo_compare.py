@@ -78,8 +78,9 @@ def test_with_every_row_left_out_it_is_arvizs(few, theirs):
     assert worst["dse"] < 0.5 * np.hypot(worst["se"], found["se"].iloc[0])  # separate errors would say nothing
 
 
+@pytest.mark.statistical(rate=1e-6)
 def test_some_rows_tell_what_all_do(few, monkeypatch):
-    """60 of 600 rows by 25 seeds: the mean is within 4 standard errors of all rows' figure (false alarm 1e-3).
+    """60 of 600 rows by 25 seeds: the mean is within 7 standard errors of all rows' figure, 3e-7 by Student's t.
 
     Sampled rows alone, scaled up, would have an sd of 3 `dse`; with the cumulants of all rows it is a sixtieth of that.
     """
@@ -92,7 +93,7 @@ def test_some_rows_tell_what_all_do(few, monkeypatch):
         found.append(bc.loo_compare(models, frame, **QUIET).loc[whole.index])
     for name in whole.index[1:]:
         gaps = np.array([part.loc[name, "elpd_diff"] for part in found]) - whole.loc[name, "elpd_diff"]
-        assert abs(gaps.mean()) < 4.0 * gaps.std(ddof=1) / 5.0
+        assert abs(gaps.mean()) < 7.0 * gaps.std(ddof=1) / 5.0
         assert gaps.std() < 0.05 * whole.loc[name, "dse"]
         assert all(part.loc[name, "dse"] == pytest.approx(whole.loc[name, "dse"], rel=0.05) for part in found)
         noise = np.array([part.loc[name, "diff_mcse"] for part in found])

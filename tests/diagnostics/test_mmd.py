@@ -65,10 +65,10 @@ def test_equal_sets_have_no_distance(pair):
     assert mmd(pair[0], pair[0]) == 0.0
 
 
-@pytest.mark.statistical
+@pytest.mark.statistical(rate=1e-6)
 def test_jackknife_error_matches_replications():
-    """The sd over 100 replications against the mean jackknife error: 30% is over 4 sds of their ratio, so a false
-    alarm has probability below 1e-4. Negative control: shuffled autocorrelated draws, whose error is far too small.
+    """The sd over 250 replications against the mean jackknife error: their ratio, 0.95 over 400, has an sd of 0.045, of
+    which 0.35 allows over six. Negative control: shuffled autocorrelated draws, whose ratio is 0.34.
     """
     rng = np.random.default_rng(3)
 
@@ -76,10 +76,10 @@ def test_jackknife_error_matches_replications():
         return lfilter([0.6], [1.0, -0.8], rng.normal(size=(600, 2)), axis=0)
 
     def ratio(change):
-        runs = np.array([with_error(change(chain()), change(chain() + 0.6)) for _ in range(100)])
+        runs = np.array([with_error(change(chain()), change(chain() + 0.6)) for _ in range(250)])
         return runs[:, 1].mean() / runs[:, 0].std(ddof=1)
 
-    assert ratio(lambda draws: draws) == pytest.approx(1.0, abs=0.3)
+    assert ratio(lambda draws: draws) == pytest.approx(1.0, abs=0.35)
     assert ratio(rng.permutation) < 0.6
 
 

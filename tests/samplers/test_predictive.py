@@ -29,15 +29,16 @@ def idata(rows):
     return bc.sample(rows, sampler="mala", draws=1000, tune=500, chains=2, random_seed=1, progressbar=False)
 
 
+@pytest.mark.statistical(rate=1e-6)
 def test_labels_have_the_predictive_probability_of_each_row(idata, rows):
-    """Each row's count against its own binomial, given the draws: false alarms below 1e-3 over 40 rows."""
+    """Each row's count against its own binomial, given the draws; rate: Bonferroni over 40 rows."""
     check = bc.posterior_predictive(idata, rows, max_draws=2000, random_state=2)
     labels = check.posterior_predictive["y"].values
     assert labels.shape == (2, 1000, 40)
     p = expit(idata.posterior["beta"].values @ rows.X.T).mean(axis=(0, 1))
     counts = labels.sum(axis=(0, 1))
     tail = 2.0 * np.minimum(binom.cdf(counts, 2000, p), binom.sf(counts - 1, 2000, p))  # variance is at most this one's
-    assert tail.min() > 1e-3 / 40
+    assert tail.min() > 1e-6 / 40
     wrong = 2.0 * np.minimum(binom.cdf(counts, 2000, 1.0 - p), binom.sf(counts - 1, 2000, 1.0 - p))
     assert wrong.min() < 1e-10  # the classes turned round would show
     np.testing.assert_array_equal(check.observed_data["y"].values, rows.y > 0)
