@@ -19,7 +19,7 @@ def test_all_stated_rates_together_are_below_one_in_a_thousand(request):
 
 
 def marked(*marks):
-    return [SimpleNamespace(nodeid="a::b", get_closest_marker=lambda name: each) for each in marks]
+    return [SimpleNamespace(nodeid="a::b", get_closest_marker=lambda name, each=each: each) for each in marks]
 
 
 def test_a_marker_without_a_rate_is_an_error():
@@ -33,7 +33,7 @@ def test_a_marker_without_a_rate_is_an_error():
         pytest.mark.statistical(rate=0.01),
         pytest.mark.statistical(rate=1e-6, cases=3),
     ):
-        with pytest.raises(pytest.UsageError, match="a::b is marked statistical.*state its false-alarm rate"):
+        with pytest.raises(pytest.UsageError, match=r"a::b is marked statistical.*state its false-alarm rate"):
             stated_rates(marked(good, bad.mark))
 
 

@@ -1,7 +1,7 @@
 """Simulation-based calibration of the whole way, and the test of ranks that it rests on.
 
-Of each setting 14 p-values (2 coresets, 7 quantities), which are exact, are compared with 1e-6. Settings and quantities: see `benchmarks.sbc`, which has the other
-two settings and 500 replications.
+Of each setting 14 p-values (2 coresets, 7 quantities), which are exact, are compared with 1e-6. Settings and
+quantities: see `benchmarks.sbc`, which has the other two settings and 500 replications.
 """
 
 import itertools

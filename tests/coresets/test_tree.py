@@ -544,10 +544,14 @@ def z_scores(rows, labels, leaf_rows, *, forget=False, size=400, seeds=12):
 @pytest.mark.statistical(rate=1e-6)
 @pytest.mark.parametrize("leaves", [32, 63])
 def test_predicted_errors_have_the_right_size(leaves):
-    """Root mean squares of z over 12 seeds and 5 coordinates; without what nodes carry they are too small."""
+    """Root mean squares of z over 12 seeds and 5 coordinates; without what nodes carry they are too small.
+
+    Over 36 seeds squares have a mean of 0.63 for 32 leaves, that of 12 seeds an sd of 0.12, as of a chi-squared variable
+    of 54 degrees of freedom: below 0.4^2 or above 1.5^2 it lies in 1e-8.
+    """
     rows, labels = drifting()
     z = z_scores(rows, labels, 32_000 // leaves)
-    assert 0.5 < np.sqrt((z**2).mean()) < 1.5
+    assert 0.4 < np.sqrt((z**2).mean()) < 1.5
     forgotten = z_scores(rows, labels, 32_000 // leaves, forget=True)
     assert np.sqrt((forgotten**2).mean()) > 1.5
 

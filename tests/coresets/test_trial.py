@@ -46,7 +46,7 @@ def test_predicted_errors_of_normal_posteriors(shift, scale, r):
 
 @pytest.mark.statistical(rate=1e-6)
 def test_weights_tell_errors_of_shape():
-    """Importance weights of N(0.2, 1) on draws of N(0, 1): 0.2, with an sd of 0.0011 over 200 seeds; 9 of them allowed."""
+    """Importance weights of N(0.2, 1) on draws of N(0, 1): 0.2; over 200 seeds the sd is 0.0011, and 9 are allowed."""
     draws = np.random.default_rng(1).standard_normal((20_000, 2))
     other = Weighed(draws, 0.2 * draws[:, 0])
     assert errors_between(Weighed(draws, np.zeros(20_000)), other).mean == pytest.approx(0.2, abs=0.01)

@@ -45,7 +45,7 @@ def test_a_single_split_has_no_spread(posterior):
 @pytest.mark.statistical(rate=1e-6)
 @pytest.mark.parametrize(("chains", "unscaled"), [(1, np.sqrt(2.0)), (3, 1.5)])
 def test_noise_floor_is_what_two_runs_differ_by(posterior, chains, unscaled):
-    """Averages over 300 floors and 300 pairs of runs. By 500 of either the sd of their ratio is 0.025 for the distances,
+    """Averages over 300 floors and 300 pairs of runs. By 500 of either their ratio has an sd of 0.025 for distances,
     0.035 for tails, 0.045 for means and sds and 0.06 for correlations, whose ratio was 1.14, those of others 0.93 to 1:
     six such sds are allowed to each. Negative control: halves left unscaled; a distance must show it.
     """

@@ -73,7 +73,5 @@ def test_posterior_means_are_those_of_bambi():
     own = of_bayescore(core, frame, bc.HalfNormal(1))
     assert largest(own, theirs) < limit
     spread = own.std(axis=(0, 1)) / theirs.std(axis=(0, 1))
-    assert (
-        np.abs(spread - 1.0).max() < 0.3
-    )  # six times 0.05, the error of a ratio of sds of at least 400 effective draws each
+    assert np.abs(spread - 1.0).max() < 0.3  # 6 times 0.05, of two sds of 400 effective draws
     assert largest(of_bayescore(core, frame, bc.HalfNormal(0.1)), theirs) > limit

@@ -49,7 +49,7 @@ def by_weights(rows, n=8000):
 
 @pytest.mark.statistical(rate=1e-6)
 def test_draws_are_those_of_the_posterior_of_all_rows(rows, idata):
-    """Means within 0.22 sd of importance sampling on all rows: six of their errors, 0.035 sd; sds known to 3% within 20%."""
+    """Means within 0.22 sd of importance sampling on all rows, six of their errors; sds, known to 3%, within 20%."""
     theta = np.concatenate([idata.posterior["beta"].values, np.log(idata.posterior["sigma"].values)[..., None]], axis=2)
     assert ess(theta, "bulk").min() > 1000
     assert ess(idata.posterior["u"].values, "bulk").min() > 1000

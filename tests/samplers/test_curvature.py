@@ -25,9 +25,12 @@ def test_covariance_of_a_normal_density_on_a_ridge():
 
 
 @pytest.mark.slow
-@pytest.mark.statistical(rate=1e-5)
+@pytest.mark.statistical(rate=1e-6)
 def test_nuts_moves_along_the_ridge_of_two_factors():
-    """2 x 300 draws are worth 200 and more; by a mass matrix of blocks 4 x 1000 were worth 9 to 260."""
+    """2 x 300 draws are worth 200 and more; by a mass matrix of blocks 4 x 1000 were worth 9 to 260.
+
+    Of six data sets the least worth was 486 to 766, the sd of its logarithm 0.16: log 200 is 7 sds away.
+    """
     frame = celled(n_a=8, n_b=6, nested=True, median=300)
     told = {"formula": f"y ~ w + x + z + {TWO}", "method": "multilevel", "random_state": 0, "progressbar": False}
     idata = bc.sample(bc.build_coreset(frame, **told), draws=300, tune=400, chains=2, random_seed=1, progressbar=False)
