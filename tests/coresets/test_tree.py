@@ -546,8 +546,8 @@ def z_scores(rows, labels, leaf_rows, *, forget=False, size=400, seeds=12):
 def test_predicted_errors_have_the_right_size(leaves):
     """Root mean squares of z over 12 seeds and 5 coordinates; without what nodes carry they are too small.
 
-    Over 36 seeds squares have a mean of 0.63 for 32 leaves, that of 12 seeds an sd of 0.12, as a chi-squared variable of
-    54 degrees of freedom: below 0.4^2 or above 1.5^2 it lies in 1e-8.
+    Over 36 seeds squares have a mean of 0.63 for 32 leaves, that of 12 seeds an sd of 0.12, as chi-squared with 54
+    degrees of freedom: below 0.4^2 or above 1.5^2 it lies in 1e-8.
     """
     rows, labels = drifting()
     z = z_scores(rows, labels, 32_000 // leaves)
