@@ -575,18 +575,23 @@ def settled(n=4000):
     return rows, np.where(eta + rng.logistic(size=n) > 0, 1, 0)
 
 
-@pytest.mark.statistical(rate=1e-6)
+@pytest.mark.statistical(rate=5e-6)
 @pytest.mark.parametrize("size", [60, 80])
 def test_small_nodes_do_not_understate_their_errors(size, monkeypatch):
-    """Mean squares of z over 24 seeds x 5 coordinates, nodes of 12 and 16 rows a column: 1.4 or less seen, 2 at most.
+    """Mean squares of z over 24 seeds x 5 coordinates, nodes of 12 and 16 rows a column.
 
-    Negative control, 12 seeds: residuals of a fit to all rows, which has up to half as many totals, give over 2.
+    Over 72 and 24 seeds they were 0.9 and 1.0, the mean of 24 has an sd of 0.19, as chi-squared with 46 degrees of
+    freedom: below 0.2 or above 2.2 it lies in 2e-7. A seed in some thirty has a node of too few rows to tell. Negative
+    control, 36 seeds: residuals of a fit to all rows, which has up to half as many totals. It shows in nodes of 12 rows
+    a column, where mean squares are 4.6, with an sd of 3.9: missed in 3e-6.
     """
     rows, labels = settled()
-    mean_square = (z_scores(rows, labels, 250, size=size, seeds=24) ** 2).mean()
-    assert 0.3 < mean_square < 2.0
-    monkeypatch.setattr(drift, "score_covariance", in_sample)
-    assert (z_scores(rows, labels, 250, size=size) ** 2).mean() > 2.0
+    z = z_scores(rows, labels, 250, size=size, seeds=24)
+    assert np.isnan(z).any(axis=1).sum() < 8
+    assert 0.2 < np.nanmean(z**2) < 2.2
+    if size == 60:
+        monkeypatch.setattr(drift, "score_covariance", in_sample)
+        assert np.nanmean(z_scores(rows, labels, 250, size=size, seeds=36) ** 2) > 2.2
 
 
 def test_identical_rows_are_merged_and_nothing_is_lost():
