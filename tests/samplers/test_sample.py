@@ -315,20 +315,20 @@ def _centred(prior, dims, near):
 @pytest.mark.slow
 @pytest.mark.statistical(rate=1e-5)
 def test_the_horseshoe_has_next_to_no_divergences_and_has_them_centred(monkeypatch):
-    """0 of 1,000 draws of 7 coefficients seen, 5 allowed; centred 37 seen. R-hat below 1.02.
+    """None of 1,000 draws of 7 coefficients seen over 2 seeds, and for 2 other data sets; 8 allowed. R-hat below 1.05.
 
-    Seeds are given: false alarms come with other versions of PyMC alone.
+    Centred 33, 37 and 47 were seen; their logarithm has an sd of some 0.2, so that 8 is 7 sds away.
     """
-    rng = np.random.default_rng(3)
+    rng = np.random.Generator(np.random.PCG64(3))  # the same rows under every shift, of which this was seen
     X = np.column_stack([np.ones(400), rng.normal(size=(400, 6))])
     y = np.where(X @ np.array([-0.5, 1.5, 0, 0, 0, 0.1, 0]) + rng.logistic(size=400) > 0, 1, 0)
     data = bc.full_data(X, y, progressbar=False)
     options = {"sampler": "nuts", "likelihood": "logistic", "prior": bc.Horseshoe(), "draws": 500, "tune": 1000}
     found = quick(data, **options)
-    assert int(found["sample_stats"]["diverging"].sum()) <= 5
-    assert max(compat.split_rhat(chains) for chains in np.moveaxis(found["posterior"]["beta"].values, 2, 0)) < 1.02
+    assert int(found["sample_stats"]["diverging"].sum()) <= 8
+    assert max(compat.split_rhat(chains) for chains in np.moveaxis(found["posterior"]["beta"].values, 2, 0)) < 1.05
     monkeypatch.setattr("bayescore.models.graph._horseshoe", _centred)
-    assert int(quick(data, **options)["sample_stats"]["diverging"].sum()) > 5
+    assert int(quick(data, **options)["sample_stats"]["diverging"].sum()) > 8
 
 
 @pytest.mark.parametrize("intercept", [True, False])
