@@ -550,8 +550,8 @@ def test_predicted_errors_have_the_right_size(leaves):
     """Root mean squares of z over 24 seeds and 5 coordinates; without what nodes carry they are too small.
 
     Over 36 seeds mean squares are 0.63 and 0.65, those of 24 seeds have an sd of 0.12 at most, as chi-squared with 62
-    degrees of freedom: below 0.4^2 or above 1.25^2 they lie in 1e-8. The control's are 4.2 and far more; that of 24 seeds
-    has a logarithm with an sd of 0.19, so that 1.25^2 is 5 sds away.
+    degrees of freedom: below 0.4^2 or above 1.25^2 they lie in 1e-8. The control's are 4.2 and far more; of 24 seeds it
+    has a logarithm with an sd of 0.19: 1.25^2 is 5 sds away.
     """
     rows, labels = drifting()
     z, forgotten = z_scores(rows, labels, 32_000 // leaves)
