@@ -1,0 +1,26 @@
+"""Record the golden cases anew: ``python -m tests.golden``, which prints what moved.
+
+Do so only where a change of numbers or words is meant, look at what it prints and at the difference of the files, and
+say so in the changelog. Cases that depend on the stack (PyMC and ArviZ) are recorded for the one that is installed.
+"""
+
+from tests.golden.case import Fields, all_cases
+from tests.golden.recorded import compared, kept, load, save
+
+
+def main() -> None:
+    """Write the files of all families, and print what moved."""
+    cases = all_cases().values()
+    known = {file: load(file) for file in {case.file for case in cases}}
+    found: dict[str, dict[str, Fields]] = {file: {} for file in known}
+    for case in cases:
+        fields, old = case.fields(), known[case.file].get(case.name)
+        for line in [f"{case.family}: {case.name}: new"] if old is None else compared(case, fields, old):
+            print(line, flush=True)
+        found[case.file][case.name] = {field: kept(value) for field, value in fields.items()}
+    for file, own in found.items():
+        save(file, own)
+
+
+if __name__ == "__main__":
+    main()
