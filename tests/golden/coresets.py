@@ -64,7 +64,7 @@ for _name in ("uniform", "sensitivity", "merge_reduce", "calibrated", "condensed
     case(f"{_name}, weights, intercept, standardized")(partial(in_blocks, _name, "logistic", **_design))
 
 
-# --- sources: those of tests/coresets/test_every_source.py are the arrays' there; here they go on to be ----------------
+# --- sources: tests/coresets/test_every_source.py proves that all give what arrays do ---------------------------------
 
 
 def _stream(step: int = 700) -> Any:
@@ -174,9 +174,8 @@ TERMS = {
 def of_terms(terms: str, likelihood: str = "logistic", **options: Any) -> Any:
     """Return the multilevel coreset of a formula's group terms."""
     formula = f"y ~ w + x + z + {terms.partition(',')[0]}"
-    return bc.build_coreset(
-        TERMS[terms](), formula=formula, likelihood=likelihood, method="multilevel", progressbar=False, **options
-    )
+    told = {"formula": formula, "likelihood": likelihood, "method": "multilevel", "progressbar": False}
+    return bc.build_coreset(TERMS[terms](), **{**told, **options})
 
 
 for _terms in TERMS:
@@ -186,9 +185,16 @@ for _link in LINKS:
     case(f"multilevel, arrays, {_link}")(
         partial(built, rows.X, rows.Y, groups=rows.GROUP, intercept=True, method="multilevel", likelihood=_link)
     )
+
+
+def beside_groups(name: str, frame: pd.DataFrame, **options: Any) -> Fields:
+    """Return a coreset of rows with groups, weights and offsets."""
+    return built(frame, **{"method": name, **METHODS.get(name, {}), "groups": "county", **OFFSETS, **options})
+
+
 FEW_VALUES = GROUPED.drop(columns=["x0", "x1"]).assign(o=GROUPED["o"].round())
-for _name, _frame in {"multilevel": GROUPED, "aggregate": FEW_VALUES}.items():
-    case(f"{_name}, groups, weights and offsets")(partial(built, _frame, method=_name, groups="county", **OFFSETS))
+for _name, _frame in {"multilevel": GROUPED, "aggregate": FEW_VALUES, "uniform": GROUPED}.items():
+    case(f"{_name}, groups, weights and offsets")(partial(beside_groups, _name, _frame))
 
 
 def _all_rows(random_state: int, **options: Any) -> Any:

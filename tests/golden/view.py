@@ -29,22 +29,26 @@ def of_coreset(core: Any) -> Fields:
 
 
 def of_draws(idata: Any) -> Fields:
-    """Return every variable of the posterior and of the statistics, their dimensions, and what made them."""
+    """Return every variable of the posterior, the statistics that all samplers have, and what made them."""
     found: dict[str, Any] = {}
     told = []
     for part in ("posterior", "sample_stats"):
         for name in sorted(map(str, idata[part].data_vars)):
             each = idata[part][name]
-            if name in _TIMED or each.dtype.kind not in "bif":
+            if part == "sample_stats" and name not in _STATISTICS:
                 continue
             found[f"{part} {name}"] = each.values
             told.append(f"{part} {name}: {', '.join(f'{dim} {size}' for dim, size in each.sizes.items())}")
     coords = idata["posterior"].coords
-    told += [f"{name}: {list(map(str, coords[name].values))}" for name in sorted(map(str, coords))]
+    told += [
+        f"{name}: {list(map(str, coords[name].values))}"
+        for name in sorted(map(str, coords))
+        if name not in ("chain", "draw")
+    ]
     return {**found, "about": told + _attrs(idata["posterior"].attrs)}
 
 
-_TIMED = {"perf_counter_diff", "perf_counter_start", "process_time_diff"}
+_STATISTICS = {"acceptance_rate", "diverging", "lp", "step_size"}
 
 
 def of_corrected(idata: Any) -> Fields:
@@ -66,7 +70,7 @@ def of_certificate(found: Any) -> Fields:
             numbers[own.name] = np.asarray(value)
     return {
         **numbers,
-        "words": repr(found).splitlines() + [found.text, getattr(found, "factor", ""), found.elpd_text],
+        "words": [*repr(found).splitlines(), found.text, getattr(found, "factor", ""), found.elpd_text],
         **{key: value for name, own in tables.items() if own is not None for key, value in of_table(own, name).items()},
         **of_corrected(found.idata),
     }
@@ -99,7 +103,7 @@ def with_fixed_time(idata: Any) -> Any:
 
 
 def of_page(path: Path) -> Fields:
-    """Return the text of an HTML page, a line for each paragraph, item and row of a table, texts of pictures included."""
+    """Return the text of an HTML page, pictures' too: a line for each paragraph, item and row of a table."""
     reader = _Reader()
     reader.feed(path.read_text(encoding="utf-8"))
     reader.close()

@@ -1,0 +1,38 @@
+"""Draws: a short run of each sampler for each likelihood, with offsets, priors by name and groups."""
+
+from functools import partial
+from typing import Any
+
+import bayescore as bc
+from tests.golden import fits, view
+from tests.golden.case import CHAINS, Fields, case
+
+SAMPLERS = {
+    "mala": ("logistic", "probit"),
+    "gibbs": ("probit",),
+    "polya_gamma": ("logistic",),
+}
+PRIOR = {"x0": bc.StudentT(3.0, 0.0, 2.5), "device": bc.Laplace(0.0, 0.5), "*": bc.Normal(0.1, 2.0)}
+
+
+def drawn(name: str, *made_of: Any, **options: Any) -> Fields:
+    """Return a short run of a coreset of `fits`."""
+    return view.of_draws(fits.sampled(name, *made_of, short=True, **options))
+
+
+for _sampler, _links in SAMPLERS.items():
+    for _link in _links:
+        case(f"{_sampler}, {_link}")(partial(drawn, "flat", _link, sampler=_sampler))
+case("mala, offsets, standardized")(partial(drawn, "offsets", sampler="mala"))
+for _link in ("logistic", "probit"):
+    case(f"collapsed, {_link}")(partial(drawn, "grouped", _link, sampler="collapsed"))
+
+
+@case("mala, priors by name")
+def of_priors() -> Fields:
+    return view.of_draws(bc.sample(fits.formula(), prior=PRIOR, sampler="mala", **fits.SHORT))
+
+
+case("nuts", tolerance=CHAINS, of_stack=True)(partial(drawn, "offsets", sampler="nuts"))
+for _terms in ("(1 | a) + (1 | b)", "(1 + x | a)"):
+    case(f"nuts, {_terms}", tolerance=CHAINS, of_stack=True)(partial(drawn, "terms", _terms))
