@@ -7,7 +7,7 @@ file that `recorded` keeps it in.
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import version
 
@@ -47,7 +47,7 @@ class Case:
 
     family: str
     name: str
-    make: Callable[[], Fields]
+    make: Callable[[], Fields] = field(repr=False)
     tolerance: float = ROUNDING
     of_stack: bool = False
 

@@ -90,7 +90,7 @@ def of_evidence() -> Fields:
 def comparison() -> Any:
     """Return the comparison of coresets' posteriors with that of all rows."""
     told = {"label": "y", "intercept": True, **fits.QUIET}
-    reference = view.with_fixed_time(bc.sample(bc.full_data(fits.FLAT, **told), sampler="mala", **fits.LONG))
+    reference = view.undated(bc.sample(bc.full_data(fits.FLAT, **told), sampler="mala", **fits.LONG))
     test = bc.full_data(fits.FLAT.iloc[:200], label="y", design=fits.flat().design, **fits.QUIET)
     candidates = {"calibrated": fits.sampled("flat", "logistic", 80, "calibrated")}
     candidates["uniform"] = fits.sampled("flat", "logistic", 60, "uniform")

@@ -70,7 +70,7 @@ def terms(group_terms: str) -> Any:
 def sampled(name: str, *made_of: Any, short: bool = False, **options: Any) -> Any:
     """Return a posterior of the coreset that the function of that name makes of `made_of`."""
     core = globals()[name](*made_of)
-    return view.with_fixed_time(_quiet(bc.sample, core, **{**(SHORT if short else LONG), **options}))
+    return view.undated(_quiet(bc.sample, core, **{**(SHORT if short else LONG), **options}))
 
 
 @cache
@@ -83,7 +83,7 @@ def of_terms(group_terms: str) -> Any:
     core = terms(group_terms)
     told = {"draws": 500, "chains": 2, "random_seed": SEED, "initvals": []}  # which spares NUTS its mass matrix
     with mock.patch("pymc.sample", return_value=_normal_draws(core, coresets.TERMS[group_terms]())):
-        return view.with_fixed_time(_quiet(bc.sample, core, **told))
+        return view.undated(_quiet(bc.sample, core, **told))
 
 
 def _normal_draws(core: Any, frame: pd.DataFrame, chains: int = 2, draws: int = 500) -> Any:

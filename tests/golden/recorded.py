@@ -18,7 +18,7 @@ from tests.golden.case import ROUNDING, Case, Fields
 FOLDER = Path(__file__).with_name("recorded")
 MOST = 400
 """Numbers of an array that are kept, integers apart; of a longer one every k-th, and `_waves` of all."""
-NUMBER = re.compile(r"(?<![\w.])[-+−]?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?(?!\w)")
+NUMBER = re.compile(r"(?<![\w.])[-+−]?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+−]?\d+)?(?!\w)")
 _BETWEEN = " :: "  # the name of a case and that of a field
 _SPELT = str.maketrans({"−": "-", ",": None})
 

@@ -88,6 +88,7 @@ def test_numbers_in_text_may_round_the_other_way_and_no_more():
     assert same_text("k 0.12 of 1,234 rows, −0.5", "k 0.13 of 1,234 rows, −0.4")
     assert same_text('"mode_error": 2.1e-15', '"mode_error": 3.3e-14')
     assert same_text("0.12345678901234567", "0.12345678901234999")
+    assert same_text("off by 9.43e−13 sd, 1.2e−05", "off by 1.1e−12 sd, 1.3e−05")
     for other in ("k 0.14 of 1,234 rows", "k 0.12 of 1,235 rows", "k 0.12 of 1,234 row", "k -0.12 of 1,234 rows"):
         assert not same_text("k 0.12 of 1,234 rows", other)
 

@@ -1,7 +1,7 @@
 """What golden cases see of coresets, draws, certificates, tables and pages: the one place that knows their fields.
 
 Each function returns fields, arrays or text (a list of lines). Nothing is seen that depends on the machine or the day:
-versions, times, digests.
+versions, times, digests. Where a field is renamed, it keeps its recorded name here, so that its numbers are compared.
 """
 
 import json
@@ -92,13 +92,14 @@ def of_elpd(found: Any) -> Fields:
     names = {"elpd": ("elpd_loo", "elpd"), "p": ("p_loo", "p"), "value": ("loo_i", "elpd_i"), "se": ("se",)}
     fields = {"k": np.asarray(found.pareto_k)}
     for name, known in names.items():
-        fields[name] = np.asarray(next(found[key] for key in known if key in found))
+        fields[name] = np.asarray(next(getattr(found, key) for key in known if hasattr(found, key)))
     return fields
 
 
-def with_fixed_time(idata: Any) -> Any:
-    """Return a posterior that took `TIME`, as pages show the time."""
-    idata["posterior"].attrs["sampling_time"] = TIME
+def undated(idata: Any) -> Any:
+    """Return a posterior that took `TIME`, by no version: pages show both."""
+    versions = dict.fromkeys(("inference_library_version", "bayescore_version"), "any")
+    idata["posterior"].attrs.update(versions, sampling_time=TIME)
     return idata
 
 
