@@ -14,6 +14,8 @@ shift_seeds(shift())  # before test modules draw anything at import
 
 mpl.use("Agg")
 
+pytest_plugins = ["tests.durations"]
+
 SHARED = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 
 

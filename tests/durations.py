@@ -1,0 +1,134 @@
+"""The record of how long tests take, `tests/durations.json`: which files start first, and what must be marked slow.
+
+Times are CPU time of the process and its finished children, in seconds, so that a busy machine changes them little.
+A fixture that tests share has an entry of its own and counts towards none of them.
+"""
+
+import json
+import os
+from collections import defaultdict
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+RECORD = Path(__file__).with_name("durations.json")
+SLOW = 5.0  # s: a test that takes longer, or needs a fixture that does, belongs to `make check`
+RECORDED = 1.0  # s: what takes less is only part of its file's sum
+SHOWN = 10
+
+
+def cpu() -> float:
+    """Return the CPU time of this process and its finished children in seconds."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def load() -> dict[str, Any]:
+    """Return the record: seconds of each file's quick and slow tests, and of what takes long by itself."""
+    return json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.is_file() else {"files": {}, "tests": {}}
+
+
+def tier(item: pytest.Item) -> str:
+    """Return the tier of a test: its column in the record."""
+    return "slow" if item.get_closest_marker("slow") else "quick"
+
+
+def fixture_id(definition: Any, index: int | None) -> str:
+    """Return the name of a shared fixture in the record."""
+    return f"{definition.baseid}::{definition.argname} (fixture{'' if index is None else f' {index}'})"
+
+
+def parts(item: pytest.Item) -> list[str]:
+    """Return the names in the record of a test and of the fixtures it needs."""
+    definitions = item._fixtureinfo.name2fixturedefs  # type: ignore[attr-defined]
+    indices = getattr(getattr(item, "callspec", None), "indices", {})
+    needed = [definitions[name][-1] for name in item.fixturenames if name in definitions]  # type: ignore[attr-defined]
+    return [item.nodeid, *(fixture_id(each, indices.get(each.argname)) for each in needed)]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--record-durations", action="store_true", help=f"write the times of the files run to {RECORD}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Durations(config), "durations")
+
+
+class Durations:
+    """Measures tests where they run; adds up, shows and records where they are reported."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.known = load()
+        self.since = cpu()
+        self.made: dict[str, float] = {}  # seconds of the shared fixtures made since
+        self.files: dict[str, dict[str, float]] = defaultdict(lambda: {"quick": 0.0, "slow": 0.0})
+        self.tests: dict[str, float] = defaultdict(float)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Start the longest files first, so that no worker is left with one at the end."""
+        if hasattr(self.config, "workerinput"):
+            run = {(item.nodeid.partition("::")[0], tier(item)) for item in items}
+            cost: dict[str, float] = defaultdict(float)
+            for file, which in sorted(run):
+                cost[file] += self.known["files"].get(file, {}).get(which, 0.0)
+            items.sort(key=lambda item: -cost[item.nodeid.partition("::")[0]])
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: Any, request: Any) -> Generator[None, Any, Any]:
+        """Keep what a shared fixture takes apart from the test that happens to need it first."""
+        if fixturedef.scope == "function":
+            return (yield)
+        began, others = cpu(), sum(self.made.values())
+        try:
+            return (yield)
+        finally:
+            index = request.param_index if hasattr(request, "param") else None
+            self.made[fixture_id(fixturedef, index)] = cpu() - began - (sum(self.made.values()) - others)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        """Send the times along with the report of a step of a test."""
+        report = yield
+        now = cpu()
+        own = now - self.since - sum(self.made.values())
+        report.user_properties += [("cpu", (tier(item), {item.nodeid: own}, dict(self.made)))]
+        self.since = now
+        self.made.clear()
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Add up what the steps of tests took."""
+        for name, value in report.user_properties:
+            if name == "cpu":
+                which, own, made = value
+                self.files[report.nodeid.partition("::")[0]][which] += sum(own.values()) + sum(made.values())
+                self.tests[report.nodeid] += own[report.nodeid]
+                for fixture, seconds in made.items():  # each worker may make it
+                    self.tests[fixture] = max(self.tests[fixture], seconds)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Show the slowest, and write the record if that is asked for."""
+        slowest = sorted(self.tests, key=lambda name: -self.tests[name])[:SHOWN]
+        if self.config.getoption("numprocesses", None) and slowest:
+            terminalreporter.section("slowest, s of CPU time (recorded)")
+            for name in slowest:
+                terminalreporter.line(f"{self.tests[name]:6.1f} ({self.known['tests'].get(name, '-'):>5})  {name}")
+        if self.config.getoption("--record-durations"):
+            self.write()
+
+    def write(self) -> None:
+        """Write the record: what was run in place of what it said of the same files, longest first."""
+        files = dict(self.known["files"])
+        for file, sums in self.files.items():
+            files[file] = {which: round(seconds, 1) for which, seconds in sums.items()}
+        tests = {name: s for name, s in self.known["tests"].items() if name.partition("::")[0] not in self.files}
+        tests |= {name: round(s, 1) for name, s in self.tests.items() if s >= RECORDED}
+        record = {
+            "files": dict(sorted(files.items(), key=lambda entry: (-sum(entry[1].values()), entry[0]))),
+            "tests": dict(sorted(tests.items(), key=lambda entry: (-entry[1], entry[0]))),
+        }
+        RECORD.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
