@@ -1,5 +1,6 @@
 # `make demo` and `make test` do all the set-up: they need Python 3.11 or later and make, nothing else.
 # `make PYTHON=python3.13` chooses an interpreter; by default it is the first of these that runs and is new enough.
+# On two cores `make test` takes at most 6 minutes after the installation, and `make check`, which is everything, 25.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
@@ -11,13 +12,21 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready-$(VERSION)
 
-.PHONY: demo test lint unit notebooks portable docs bench evidence lowest clean
+# a file of tests runs in one process, so that it makes its fixtures once; the longest file first (tests/durations.py)
+WORKERS = -n 2 --dist loadfile --no-loadscope-reorder
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/pytest $(WORKERS)
+SPHINX = $(BIN)/sphinx-build -W --keep-going -b html docs
+UNREACHABLE = http://127.0.0.1:9
+
+.PHONY: demo test check lint unit slow portable durations notebooks docs pages bench evidence lowest clean
 
 demo: $(READY)
 	$(BIN)/bayescore demo -o demo
 	@echo "open demo/report.html"
 
-test: lint unit notebooks
+test: lint unit
+
+check: test slow pages
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -26,26 +35,39 @@ lint: $(READY)
 	$(BIN)/lint-imports
 
 unit: $(READY)
-	$(BIN)/pytest -n 2 --ignore tests/notebooks
+	$(PYTEST) -m "not slow"
+
+# all but the notebooks without data, which `pages` runs
+slow: $(READY)
+	$(PYTEST) -m slow -k "not (test_notebooks and offline)"
+
+# every test, and how long each took into tests/durations.json
+durations: $(READY)
+	$(PYTEST) --record-durations
 
 notebooks: $(READY)
-	$(BIN)/pytest -n 2 tests/notebooks
+	$(PYTEST) tests/notebooks
 
 # the unit tests as other processors run them: kernels of BLAS, threads, instructions
 portable: $(READY)
-	$(BIN)/python -m tests.portable -n 2 -m "not slow" --ignore tests/notebooks
+	$(BIN)/python -m tests.portable $(WORKERS) -m "not slow"
 
 # the site in docs/_build/html: pages and notebooks are run, without a network; what has not changed is not run again
 docs: $(READY)
-	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+	$(SPHINX) docs/_build/html
 	@echo "open docs/_build/html/index.html"
+
+# the same with notebooks in small sizes, without data, and without a network where there is one: to see that all runs
+pages: $(READY)
+	BAYESCORE_QUICK=1 SCIKIT_LEARN_DATA=docs/_build/empty http_proxy=$(UNREACHABLE) https_proxy=$(UNREACHABLE) \
+		$(SPHINX) docs/_build/quick
 
 # the lowest versions that pyproject.toml declares, on the oldest Python: they install and pass the quick tests
 lowest: $(READY)
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv venv --quiet --clear --python $(PYTHON) $(VENV)-lowest
 	$(BIN)/uv pip install --quiet --python $(VENV)-lowest --resolution lowest-direct --editable ".[all,test]"
-	$(VENV)-lowest/bin/pytest -n 2 -m "not slow" -W ignore::DeprecationWarning -W ignore::FutureWarning \
+	$(VENV)-lowest/bin/pytest $(WORKERS) -m "not slow" -W ignore::DeprecationWarning -W ignore::FutureWarning \
 		--ignore tests/notebooks --ignore tests/golden
 
 bench: $(READY)

@@ -100,7 +100,8 @@ def sources_digest() -> str:
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
 
 
-nb_execution_cache_path = str(DOCS / "_build" / "cache" / sources_digest())
+SIZES = "quick" if os.environ.get("BAYESCORE_QUICK") == "1" else "full"  # of the notebooks
+nb_execution_cache_path = str(DOCS / "_build" / "cache" / f"{sources_digest()}-{SIZES}")
 
 # the course: Sphinx reads the notebooks from a copy, whose links to each other it can follow
 for notebook in (ROOT / "notebooks").glob("*.ipynb"):
