@@ -408,6 +408,7 @@ def test_draws_cut_short_count_as_interrupted(
     assert cli.main(["sample", "core.parquet", "--draws", "500", "--chains", "2", "-o", "new"]) == 0
 
 
+@pytest.mark.essential("the first command of the README")
 def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "SIZES", (300, 1000))
     monkeypatch.setattr(demo, "sample", functools.partial(bc.sample, draws=250, tune=250))

@@ -262,7 +262,7 @@ def test_files_keep_offsets(tmp_path):
 @pytest.fixture(scope="module")
 def fitted():
     core = build(FRAME, method="calibrated", **COLUMNS)
-    return core, bc.sample(core, sampler="mala", random_seed=2, progressbar=False)
+    return core, bc.sample(core, sampler="mala", draws=500, random_seed=2, progressbar=False)
 
 
 def test_predictions_take_the_offset_of_new_rows(fitted):
@@ -320,7 +320,7 @@ def test_certificates_know_the_offset(fitted, full):
     again = bc.certify(idata, core, FRAME[["a", "b"]], Y, offset=OFFSET, progressbar=False)
     np.testing.assert_array_equal(again.coordinates["corrected_mean"], found.coordinates["corrected_mean"])
     assert again.elpd_loo == found.elpd_loo
-    exact = bc.sample(full, sampler="mala", random_seed=3, progressbar=False)
+    exact = bc.sample(full, sampler="mala", draws=300, tune=300, random_seed=3, progressbar=False)
     log_p = bc.log_likelihood(exact, full).values.reshape(-1, N)
     simple = (np.log(np.exp(log_p).mean(axis=0)) - log_p.var(axis=0)).sum()  # WAIC, N / 3 parameters aside
     assert found.elpd_loo == pytest.approx(simple, abs=2.0)

@@ -168,6 +168,7 @@ def heavy_tails(n=20_000):
     return X, rng.random(n) < 1 / (1 + np.exp(np.clip(15 - X @ b, -500, 500)))
 
 
+@pytest.mark.slow
 def test_a_skewed_posterior_is_met_and_the_predicted_errors_hold():
     """Predicted errors against long runs on all data, whose Monte Carlo sd is about 0.015."""
     X, y = heavy_tails()

@@ -384,6 +384,7 @@ def errors(core, full):
     return np.abs((mine.beta - theirs.beta) / theirs.sd).max(), np.abs(mine.sd / theirs.sd - 1).max()
 
 
+@pytest.mark.slow
 @pytest.mark.statistical(rate=1e-6)
 @pytest.mark.parametrize("kind", ["sensitivity", "leverage"])
 def test_plain_trees_are_unbiased(kind):
@@ -544,6 +545,7 @@ def z_scores(rows, labels, leaf_rows, *, size=400, seeds=24):
     return np.array(found)
 
 
+@pytest.mark.slow
 @pytest.mark.statistical(rate=1e-6)
 @pytest.mark.parametrize("leaves", [32, 63])
 def test_predicted_errors_have_the_right_size(leaves):
@@ -578,6 +580,7 @@ def settled(n=4000):
     return rows, np.where(eta + rng.logistic(size=n) > 0, 1, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.statistical(rate=5e-6)
 @pytest.mark.parametrize("size", [60, 80])
 def test_small_nodes_do_not_understate_their_errors(size, monkeypatch):

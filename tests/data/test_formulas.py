@@ -74,8 +74,9 @@ def test_centers_and_scales_are_those_of_formulaic_but_for_its_rounding(terms):
     np.testing.assert_allclose(full(ROWS, f"clicked ~ {terms}").X, expected.to_numpy(), rtol=1e-13, atol=1e-13)
 
 
-def blocks_of(size, make=pd.DataFrame):
-    return lambda: ((make(RAW[i : i + size]), ROWS.clicked[i : i + size]) for i in range(0, len(ROWS), size))
+def blocks_of(size, make=pd.DataFrame, n=600):
+    parts = [slice(i, min(i + size, n)) for i in range(0, n, size)]
+    return lambda: ((make(RAW[part]), ROWS.clicked[part]) for part in parts)
 
 
 def parquet(folder, *cuts, **options):
@@ -104,12 +105,12 @@ def test_every_source_gives_the_design_and_the_rows_of_the_frame(kind, tmp_path)
     np.testing.assert_array_equal(found.y, expected.y)
 
 
-@pytest.mark.parametrize("size", [1, 45, 600])
-def test_blocks_give_it_however_they_are_cut(size):
-    found, expected = full(blocks_of(size)), full(ROWS)
+@pytest.mark.parametrize(("size", "n"), [(1, 30), (45, 600), (600, 600)])
+def test_blocks_give_it_however_they_are_cut(size, n):
+    found, expected = full(blocks_of(size, n=n)), full(ROWS[:n])
     assert found.design == expected.design
     np.testing.assert_array_equal(found.X, expected.X)
-    np.testing.assert_array_equal(full(blocks_of(size, pl.from_pandas)).X, expected.X)
+    np.testing.assert_array_equal(full(blocks_of(size, pl.from_pandas, n)).X, expected.X)
 
 
 @pytest.mark.parametrize("block_rows", [7, 256])

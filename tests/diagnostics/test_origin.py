@@ -213,6 +213,7 @@ def shrinking(full):
     return poor, model, idata
 
 
+@pytest.mark.slow
 def test_a_users_model_makes_the_certificate_of_its_draws_complete(full, shrinking):
     """Truth: the same model over all rows, its Monte Carlo error 0.03 to 0.05 sd; 0.25 sd is five of them."""
     poor, model, idata = shrinking

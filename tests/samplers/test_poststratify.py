@@ -147,6 +147,7 @@ def test_draws_with_effects_need_a_core_with_groups():
         bc.poststratify(idata, plain, CELLS, weights="n")
 
 
+@pytest.mark.slow
 def test_mrp_of_votes_end_to_end(shared_data):
     """148,494 votes for president by state: 10,390 counts of cells merge to 204 rows, losing nothing.
 

@@ -80,11 +80,7 @@ def test_parallel_chains_do_not_depend_on_fork(core, method):
     np.testing.assert_array_equal(one.posterior["beta"].values, two.posterior["beta"].values)
 
 
-def test_pymc_samples_unless_another_is_asked_for(core):
-    stats = quick(core, sampler="nuts", prior=bc.Horseshoe())["sample_stats"]
-    assert {"acceptance_rate", "lp", "diverging", "step_size", "tree_depth"} <= set(stats.data_vars)
-
-
+@pytest.mark.slow
 def test_nutpie_reports_under_pymcs_names(core):
     pytest.importorskip("nutpie")
     idata = quick(core, sampler="nuts", nuts_sampler="nutpie", cores=1)
@@ -164,6 +160,7 @@ def test_nutpie_missing_is_said(core, monkeypatch):
         quick(core, nuts_sampler="nutpie")
 
 
+@pytest.mark.slow
 def test_nutpie_when_asked_for(core):
     idata = quick(core, nuts_sampler="nutpie")
     assert idata.posterior["beta"].sizes["feature"] == 3
@@ -177,8 +174,10 @@ def test_nuts_options_reach_the_step(core):
 
 
 def test_horseshoe_samples_with_nuts():
+    """Of PyMC, whose statistics are named so."""
     idata = quick(make_rows(), likelihood="logistic", prior=bc.Horseshoe(), draws=50, tune=100)
     assert {"beta", "tau", "lambda", "c2"} <= set(idata.posterior)
+    assert {"acceptance_rate", "lp", "diverging", "step_size", "tree_depth"} <= set(idata["sample_stats"].data_vars)
 
 
 def test_predictions_take_raw_features(core):
@@ -269,8 +268,11 @@ def test_test_rows_take_the_design_of_the_coreset(core):
 
 @pytest.mark.parametrize(
     ("prior", "sampler"),
-    [(bc.Laplace(0, 1), "mala"), (bc.Laplace(0, 1), "nuts"), (bc.SpikeAndSlab(), "nuts")],
-    ids=["laplace-mala", "laplace-nuts", "spike-nuts"],
+    [
+        pytest.param(bc.Laplace(0, 1), "mala", id="laplace-mala"),
+        pytest.param(bc.Laplace(0, 1), "nuts", id="laplace-nuts", marks=pytest.mark.slow),
+        pytest.param(bc.SpikeAndSlab(), "nuts", id="spike-nuts", marks=pytest.mark.slow),
+    ],
 )
 def test_priors_whose_curvature_misleads(prior, sampler):
     """A coefficient that the data hardly inform: the sampler must find the prior's width, not the kink's or spike's.
