@@ -14,7 +14,7 @@ READY = $(VENV)/.ready-$(VERSION)
 
 # a file of tests runs in one process, so that it makes its fixtures once; the longest file first (tests/durations.py)
 WORKERS = -n 2 --dist loadfile --no-loadscope-reorder
-PYTEST = OMP_NUM_THREADS=1 $(BIN)/pytest $(WORKERS)
+PYTEST = OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/pytest $(WORKERS)
 SPHINX = $(BIN)/sphinx-build -W --keep-going -b html docs
 UNREACHABLE = http://127.0.0.1:9
 
@@ -46,7 +46,7 @@ durations: $(READY)
 	$(PYTEST) --record-durations
 
 notebooks: $(READY)
-	$(PYTEST) tests/notebooks
+	$(BIN)/pytest -n 2 tests/notebooks
 
 # the unit tests as other processors run them: kernels of BLAS, threads, instructions
 portable: $(READY)
@@ -59,8 +59,8 @@ docs: $(READY)
 
 # the same with notebooks in small sizes, without data, and without a network where there is one: to see that all runs
 pages: $(READY)
-	BAYESCORE_QUICK=1 SCIKIT_LEARN_DATA=docs/_build/empty http_proxy=$(UNREACHABLE) https_proxy=$(UNREACHABLE) \
-		$(SPHINX) docs/_build/quick
+	BAYESCORE_QUICK=1 SCIKIT_LEARN_DATA=$(CURDIR)/docs/_build/empty \
+		http_proxy=$(UNREACHABLE) https_proxy=$(UNREACHABLE) $(SPHINX) docs/_build/quick
 
 # the lowest versions that pyproject.toml declares, on the oldest Python: they install and pass the quick tests
 lowest: $(READY)
