@@ -64,7 +64,7 @@ class Durations:
         self.known = load()
         self.since = cpu()
         self.made: dict[str, float] = {}  # seconds of the shared fixtures made since
-        self.files: dict[str, dict[str, float]] = defaultdict(lambda: {"quick": 0.0, "slow": 0.0})
+        self.files: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
         self.tests: dict[str, float] = defaultdict(float)
 
     @pytest.hookimpl(trylast=True)
@@ -121,11 +121,13 @@ class Durations:
             self.write()
 
     def write(self) -> None:
-        """Write the record: what was run in place of what it said of the same files, longest first."""
-        files = dict(self.known["files"])
+        """Write the record, longest first: a run of chosen tiers or tests leaves what it says of others."""
+        files = {file: sums for file, sums in self.known["files"].items() if (self.config.rootpath / file).is_file()}
+        chosen = self.config.option.markexpr or self.config.option.keyword
+        kept = {name for name in self.known["tests"] if chosen or name.partition("::")[0] in files.keys() - self.files}
+        tests = {name: self.known["tests"][name] for name in kept - self.tests.keys()}
         for file, sums in self.files.items():
-            files[file] = {which: round(seconds, 1) for which, seconds in sums.items()}
-        tests = {name: s for name, s in self.known["tests"].items() if name.partition("::")[0] not in self.files}
+            files[file] = files.get(file, {}) | {which: round(seconds, 1) for which, seconds in sums.items()}
         tests |= {name: round(s, 1) for name, s in self.tests.items() if s >= RECORDED}
         record = {
             "files": dict(sorted(files.items(), key=lambda entry: (-sum(entry[1].values()), entry[0]))),

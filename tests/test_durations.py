@@ -28,3 +28,50 @@ def test_essential_tests_say_what_they_alone_see(request: pytest.FixtureRequest)
     for item in request.session.items:
         if marker := item.get_closest_marker("essential"):
             assert len(marker.args) == 1, item.nodeid
+
+
+BUSY = """
+import pytest
+from tests.durations import cpu
+
+def work(seconds):
+    end = cpu() + seconds
+    while cpu() < end:
+        pass
+
+@pytest.fixture(scope="module")
+def shared():
+    work(0.3)
+
+@pytest.mark.slow
+def test_first(shared):
+    work(0.1)
+
+def test_second(shared):
+    pass
+"""
+
+
+def test_the_record_tells_tests_fixtures_and_tiers_apart(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = pytester.path / "durations.json"
+    monkeypatch.setattr(durations, "RECORD", record)
+    monkeypatch.setattr(durations, "RECORDED", 0.0)
+    pytester.makeini("[pytest]\nmarkers = slow")
+    pytester.makepyfile(test_busy=BUSY)
+    run = ("-p", "tests.durations", "--record-durations", "-p", "no:cacheprovider")
+    assert pytester.runpytest_inprocess(*run).ret == 0
+    found = durations.load()
+    assert list(found["tests"]) == [
+        "test_busy.py::shared (fixture)", "test_busy.py::test_first", "test_busy.py::test_second"
+    ]  # fmt: skip
+    assert found["tests"]["test_busy.py::test_first"] == pytest.approx(0.1, abs=0.1)
+    assert found["files"]["test_busy.py"]["slow"] >= 0.4 > found["files"]["test_busy.py"]["quick"]
+    assert pytester.runpytest_inprocess(*run, "-k", "second").ret == 0
+    again = durations.load()
+    assert again["tests"]["test_busy.py::test_first"] == found["tests"]["test_busy.py::test_first"]
+    assert again["files"]["test_busy.py"]["quick"] >= 0.3
+    pytester.makepyfile(test_busy="def test_only(): pass")
+    assert pytester.runpytest_inprocess(*run).ret == 0
+    assert list(durations.load()["tests"]) == ["test_busy.py::test_only"]
