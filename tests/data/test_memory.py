@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from bayescore.coresets.cells import condense, occupied
-from bayescore.data.designed import open_designed
+from bayescore.data.designed import open_designed, open_in
+from bayescore.data.opened import Opened
 from bayescore.data.passes import map as passes
 from bayescore.data.passes.tasks import Division, Slice
 from bayescore.data.sources import as_source
@@ -72,10 +73,12 @@ def test_a_formula_leaves_nothing_of_a_block_behind(tmp_path):
 
 @pytest.mark.usefixtures("uncollected")
 def test_passes_over_more_blocks_hold_no_more_of_them(tmp_path):
-    few, many = (rows_file(tmp_path / f"{k}.parquet", 4096 * k, 4096) for k in (8, 48))
+    few, many = (rows_file(tmp_path / f"{k}.parquet", 8192 * k, 8192) for k in (8, 24))
+    design = open_designed(few, formula=FORMULA).design
 
     def moments(path):
-        return open_designed(path, formula=FORMULA).moments()
+        found = open_in(design, path)
+        Opened(found.rows, found.design, block_rows=8192, cores=1).moments()
 
     moments(few)  # imports and compiles
     assert traced(lambda: moments(many)) < 1.5 * traced(lambda: moments(few))
