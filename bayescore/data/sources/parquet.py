@@ -42,9 +42,7 @@ from bayescore.validation import DataError
 CORESET_KEY = b"bayescore"  # of the metadata of a coreset's Parquet file
 _RUN = 4  # row groups of a store that one worker reads in a row at most, so that it can fetch ahead
 _FOOTERS = 16  # footers that are read at a time
-_BUFFER = (
-    1 << 17
-)  # bytes that are read of a column of a local file at a time, what disks read ahead: 64 MB of 500 columns
+_BUFFER = 1 << 17  # bytes of a column of a local file to read at a time, what disks read ahead: 64 MB of 500 columns
 
 
 @dataclass(frozen=True)
