@@ -1,5 +1,6 @@
 """Coresets: each method for each likelihood, each source, what stands beside rows, formulas and groups."""
 
+import re
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -134,6 +135,18 @@ for _name in ("aggregate", "calibrated"):
             **{"method": _name, **METHODS[_name]},
         )
     )
+RARE = {
+    "calibrated": {"size": 100},
+    "condensed": {"size": 60},
+    "condensed, probit": {"size": 100, "likelihood": "probit"},
+    "merge_reduce by condensed": {"reduce": "condensed", "size": 60, "leaf_rows": 800},
+    "leverage": {"size": 60},
+    "multilevel": {"groups": "g"},
+}
+for _name, _options in RARE.items():
+    _told = {"method": re.split(" |,", _name)[0], "label": "y", "intercept": True, **_options}
+    _rows = rows.rare() if "groups" in _options else rows.rare().drop(columns="g")
+    case(f"{_name}, rare columns")(partial(built, _rows, **_told))
 case("calibrated, rows with gaps dropped")(
     partial(built, rows.with_gaps(), label="y", missing="drop", method="calibrated", size=80)
 )

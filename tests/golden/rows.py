@@ -44,6 +44,16 @@ def _groups() -> np.ndarray:
 GROUP = _groups()
 
 
+def rare() -> pd.DataFrame:
+    """Return rows of 12 columns that are 1 in one row of 25 to 200, one of numbers, and one of groups."""
+    rng = np.random.default_rng(1)
+    share = np.geomspace(0.005, 0.04, 12)
+    found = pd.DataFrame((rng.random((N, 12)) < share).astype(float), columns=[f"r{d}" for d in range(12)])
+    found["x"] = np.round(rng.normal(size=N), 2)
+    eta = found["x"] + found.iloc[:, :12] @ rng.normal(size=12) - 1.0
+    return found.assign(y=(eta + rng.logistic(size=N) > 0).map({True: "yes", False: "no"}), g=np.arange(N) % 20)
+
+
 def with_gaps() -> pd.DataFrame:
     """Return rows of which one in fifty misses a feature, and others the label."""
     found = FRAME[[*FEATURES, "y"]].copy()
