@@ -33,6 +33,12 @@ def of_priors() -> Fields:
     return view.of_draws(bc.sample(fits.formula(), prior=PRIOR, sampler="mala", **fits.SHORT))
 
 
-case("nuts", tolerance=CHAINS, of_stack=True)(partial(drawn, "offsets", sampler="nuts"))
-for _terms in ("(1 | a) + (1 | b)", "(1 + x | a)"):
-    case(f"nuts, {_terms}", tolerance=CHAINS, of_stack=True)(partial(drawn, "terms", _terms))
+NUTS = {
+    "offsets, standardized": ("offsets",),
+    "probit": ("flat", "probit"),
+    "(1 | county)": ("grouped",),
+    "(1 | a) + (1 | b)": ("terms", "(1 | a) + (1 | b)"),
+    "(1 + x | a)": ("terms", "(1 + x | a)"),
+}
+for _name, _made_of in NUTS.items():
+    case(f"nuts, {_name}", tolerance=CHAINS, of_stack=True)(partial(drawn, *_made_of, sampler="nuts"))
