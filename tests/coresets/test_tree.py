@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import qmc
 
 import bayescore as bc
 from bayescore import Calibrated, MergeReduce, OnlineCoreset, StreamingCoreset, find_map
@@ -457,11 +458,13 @@ def test_what_the_tree_loses_is_predicted(order, likelihood):
     assert (found > 0.2) == (order in ("by label", "by both"))
 
 
-@pytest.mark.statistical(rate=1e-6)
 @pytest.mark.parametrize("likelihood", ["logistic", "probit"])
 @pytest.mark.parametrize("order", ORDERS)
 def test_what_a_tree_of_pseudo_rows_loses_is_predicted(order, likelihood, monkeypatch):
-    """Two rows a column, nothing random: errors from 0.01 sd as drawn to many sds; without what nodes lose not seen."""
+    """Two rows a column, nothing random: errors from 0.01 sd as drawn to many sds; without what nodes lose not seen.
+
+    Predictions are 1.0 to 5.6 times what is found, which is known to 2%.
+    """
     rows, labels = large()
     which = ORDERS[order](rows, labels)
     full = bc.full_data(rows[which], labels[which], likelihood=likelihood, progressbar=False)
@@ -486,10 +489,10 @@ def test_what_a_tree_of_pseudo_rows_loses_is_predicted(order, likelihood, monkey
 
 
 def mean_errors(core, full):
-    """Return the largest error of a posterior mean, in sds, from weighted draws of the normal approximation."""
+    """Return the largest error of a posterior mean, in sds, from weighted quasi-random draws about the mode."""
     prior, link = bc.Normal(0.0, 4.0), LIKELIHOODS[full.likelihood]
     mode = find_map(full, prior=prior)
-    z = np.random.default_rng(1).standard_normal((2000, full.n_features))
+    z = qmc.MultivariateNormalQMC(np.zeros(full.n_features), seed=pinned(1)).random(2048)
     draws = mode.beta + z @ mode.factor.T
     base = log_priors(draws, prior)[0] + 0.5 * (z**2).sum(axis=1)
     own, true = (Weighed(draws, log_likelihoods(draws, rows, link) + base) for rows in (core, full))
