@@ -310,7 +310,6 @@ def test_the_nearest_normal_density_is_a_fixed_point(link):
     assert gap(found.cloud.at, near) > 0.05
 
 
-@pytest.mark.slow
 def test_errors_far_from_the_mode_are_predicted(shared_data):
     """Rare soil types separate rows; few kept rows leave mass where all rows have none, far from the mode.
 

@@ -122,6 +122,7 @@ def test_a_coordinate_without_moments_is_judged_by_median_and_quartiles():
     assert "Median" not in normal.text
 
 
+@pytest.mark.essential("that predicted errors of a flat model are the true ones")
 def test_the_predicted_error_is_the_true_one_and_the_correction_repairs_it(data):
     """A coreset that lacks 1% of the rows: off by a fraction of an sd, which the correction must find."""
     core, idata = posterior(data, "uniform", int(0.99 * N))

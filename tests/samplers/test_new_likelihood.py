@@ -88,6 +88,7 @@ def check(draws, truth):
     assert (np.abs(draws.std(axis=(0, 1)) - sd) < 5.5 * mcse_sd(draws)).all()
 
 
+@pytest.mark.essential("that a likelihood from outside is compiled for samplers")
 @pytest.mark.statistical(rate=1e-6)
 @pytest.mark.parametrize("sampler", ["mala", "nuts"])
 def test_samplers(sampler, data, truth):
