@@ -5,8 +5,8 @@ and a label, written for the purpose and deleted; row groups of 2^20 rows, or al
 rows, and ``multilevel`` for the groups, each build in a process of its own. "Peak MB" is of the whole process, of that
 "imports and a small build" what it was after a build from 100,000 rows, which compiles.
 
-A hundred million rows are read by label and by formula only. ``--rows`` takes other sizes than 1, 5, 15 and 100 million:
-a third of it, and it. It is no measure of seconds.
+A hundred million rows are read by label and by formula only. ``--rows`` takes other sizes than 1, 5, 15 and 100
+million: a third of it, and it. It is no measure of seconds.
 """
 
 import warnings
