@@ -5,6 +5,7 @@ For every likelihood and prior, hierarchies included. PyMC takes seconds to impo
 
 import importlib.util
 import json
+import logging
 import warnings
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -31,12 +32,16 @@ _OF_THE_STEP = ("target_accept", "max_treedepth")
 _OWN_START = {"step", "init", "initvals"}  # who gives one of these chooses starts and mass matrix
 
 
+def _without_advice(record: logging.LogRecord) -> bool:
+    return "implementation for BLAS functions" not in record.getMessage()
+
+
 def _in_c() -> AbstractContextManager[Any]:
     """Return a context in which PyTensor compiles by C, where it has a compiler and nobody has chosen a linker.
 
     PyTensor looks for a BLAS when it first compiles, and keeps the answer, for worker processes too. Where it finds
-    none, as in installations by pip, it advises to install it otherwise or to compile by numba. Users of `sample` have
-    not chosen either, so it looks here, without the advice.
+    none, as in installations by pip, it advises to install it otherwise or to compile by numba, and logs which code
+    stands in. Users of `sample` have not chosen either, so it looks here, without the advice.
 
     PyTensor 3 would take numba: a minute of compiling the first time in place of ten seconds, and gradients of a
     coreset in two thirds of the time, less than a second in 4 x 1000 draws (`python -m benchmarks cold_start`).
@@ -46,6 +51,7 @@ def _in_c() -> AbstractContextManager[Any]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="PyTensor could not link to a BLAS", category=UserWarning)
         _ = config.blas__ldflags
+    logging.getLogger("pytensor.tensor.blas").addFilter(_without_advice)
     return config.change_flags(linker="cvm") if config.linker == "auto" and config.cxx else nullcontext()
 
 
