@@ -7,6 +7,7 @@ positive weights. Whatever takes one takes the others, so coresets compose.
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from numbers import Number
 from typing import Any, ClassVar, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
@@ -247,7 +248,7 @@ class Design:
         Raises
         ------
         ValueError
-            If a column is missing or cannot be read.
+            If a column is missing, or holds no numbers, NaN or infinity.
 
         Examples
         --------
@@ -305,8 +306,18 @@ def _named_columns(table: Any, names: Sequence[str]) -> FloatArray:
     own = {str(name): name for name in getattr(table, "column_names", table.columns)}
     if missing := [name for name in names if name not in own]:
         raise ValueError(f"raw lacks the column {missing[0]!r}; it has {', '.join(own)}: give the design's raw columns")
-    matrix: FloatArray = np.column_stack([np.asarray(table[own[name]], dtype=np.float64) for name in names])
-    return matrix
+    return np.column_stack([_numbers(name, np.asarray(table[own[name]])) for name in names])
+
+
+def _numbers(name: str, values: Any) -> FloatArray:
+    if values.dtype.kind == "O" and not any(isinstance(value, str) for value in values):  # entries that may be missing
+        values = np.array([value if isinstance(value, Number) else np.nan for value in values.tolist()], dtype=float)
+    if values.dtype.kind not in "biuf":
+        raise ValueError(f"raw has no numbers in the column {name!r}, but {values.dtype}; convert it")
+    column: FloatArray = values.astype(np.float64)
+    if not np.isfinite(column).all():
+        raise ValueError(f"raw has NaN or infinity in the column {name!r}; drop these rows, or fill them in")
+    return column
 
 
 @dataclass(frozen=True)

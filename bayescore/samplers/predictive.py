@@ -113,12 +113,16 @@ def _labelled_rows(posterior: Posterior, data: Any) -> WeightedData:
             f"data is a {type(data).__name__}; give a data frame of raw columns and labels, where {posterior.name} "
             "tells its design, or full_data(X, y, design=core.design)"
         )
-    columns = as_table(data).column_names
+    table = as_table(data)
+    columns = table.column_names
     if label not in columns:
         raise DataError(
             f"data has no column {label!r} of labels, which replicated ones stand beside; it has "
             f"{', '.join(map(repr, columns[:10]))}: add it, or use predict_proba, which needs none"
         )
-    opened = open_in(design, data, label=label, whose=posterior.name)
+    used = dict.fromkeys((*design.raw_names, label, design.offset))  # other columns, as weights, are left aside
+    opened = open_in(
+        design, table.select([name for name in columns if name in used]), label=label, whose=posterior.name
+    )
     _ = opened.scan  # checks the rows
     return opened.gathered()

@@ -327,6 +327,20 @@ def test_a_design_of_numbers_transforms_tables_by_their_names(kind, options):
         found.design.transform(KINDS[kind](numbers[["clicked", "age"]]))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_entries_that_are_no_numbers_are_refused_by_a_design_of_numbers(kind):
+    design = bc.full_data(ROWS[["age", "price", "clicked"]], label="clicked", progressbar=False).design
+    day, own = pd.Timestamp("2020-01-01"), ROWS[["age", "price"]].head(3)
+    for column, message in (
+        (["3", "4", "5"], "raw has no numbers in the column 'age'"),
+        ([day, day, day], "raw has no numbers in the column 'age'"),
+        ([1.0, np.nan, 2.0], "raw has NaN or infinity in the column 'age'"),
+        ([1.0, np.inf, 2.0], "raw has NaN or infinity in the column 'age'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            design.transform(KINDS[kind](own.assign(age=column)))
+
+
 def test_rows_that_a_design_cannot_transform_are_refused_by_name():
     design = full(ROWS, "clicked ~ age * device").design
     for raw, message in (

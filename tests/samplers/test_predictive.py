@@ -137,7 +137,8 @@ def test_tables_of_raw_columns_and_labels_are_read_in_the_posterior_s_design(opt
     frame = clicks()
     core = bc.full_data(frame, **options, progressbar=False)
     drawn = posterior_of(core)
-    found = bc.posterior_predictive(drawn, kind(frame), random_state=3)
+    others = frame.assign(w=2.0, id=[f"row {i}" for i in range(len(frame))])  # columns that the design knows nothing of
+    found = bc.posterior_predictive(drawn, kind(others), random_state=3)
     expected = bc.posterior_predictive(drawn, core, random_state=3)
     for group in ("posterior_predictive", "observed_data"):
         np.testing.assert_array_equal(found[group]["y"].values, expected[group]["y"].values)
