@@ -109,6 +109,16 @@ def test_levels_of_rows_that_are_left_out_are_warned_of(frame, columns, left_out
     assert core.design.transform(frame.assign(age=0.0)).shape == (N, 8)  # predictions know the level
 
 
+@pytest.mark.parametrize(
+    ("term", "frame", "base"), [("C(device, Treatment('rare'))", "RARE", "rare"), ("C(device)", "FIRST", "a fax")]
+)
+def test_bases_of_rows_that_are_left_out_are_warned_of(term, frame, base):
+    """A level that others are coded against has no column of its own."""
+    change, options = LEFT_OUT["weights"]
+    with pytest.warns(UserWarning, match=told(f"{term}[{base}]")):
+        bc.full_data(change({"RARE": RARE, "FIRST": FIRST}[frame]), formula=f"y ~ age + {term}", **options, **QUIET)
+
+
 def test_combinations_that_no_row_has_are_warned_of():
     frame = FRAME.assign(visits=np.where(DEVICE == "phone", 0, FRAME["visits"]))
     with pytest.warns(UserWarning, match=told("device[T.phone]:C(visits)[T.1]", "device[T.phone]:C(visits)[T.2]")):

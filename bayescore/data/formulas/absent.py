@@ -1,7 +1,8 @@
 """Levels of factors that no row has: what a formula lists, or what only rows had that were left out.
 
 Levels come from all rows, those of weight 0 and those that miss something among them. A level that no other row has is
-a column of zeros, or where it is the first one, a column that the others' add up to. Its coefficient is the prior's.
+a column of zeros. Where others are coded against it, their columns add up to that of ones. Its coefficient is the
+prior's. Under codings other than treatment coding, such as ``Sum``, only levels that a formula lists are seen.
 """
 
 import ast
@@ -40,7 +41,7 @@ def warn_of_absent_levels(design: Design, scan: Scan) -> tuple[str, ...]:
     zero = tuple(name for name, low, high in columns if low == high == 0.0 and _is_of(name, terms))
     found = [f"{term}[{level}]" for term, levels in listed.items() for level in levels]
     found += [name for name in zero if not _is_of(name, listed)]
-    found += _first_levels(design, scan)
+    found += _bases(design, scan, asked)
     if found:
         shown = ", ".join(map(repr, found[:_SHOWN])) + (f" and {len(found) - _SHOWN} more" if found[_SHOWN:] else "")
         warn(
@@ -67,15 +68,24 @@ def _listed(design: FormulaDesign, asked: Parsed) -> Iterator[tuple[str, list[An
                 yield call.term, new
 
 
-def _first_levels(design: FormulaDesign, scan: Scan) -> list[str]:
-    """Return first levels, against which others are coded, whose rows the others' leave no weight."""
+def _bases(design: FormulaDesign, scan: Scan, asked: Parsed | None) -> list[str]:
+    """Return the levels against which others are treatment-coded, where the others' rows leave them no weight."""
     if scan.smallest_weight < _ROUNDING * scan.weight_total:
         return []
     squares, found = dict(zip(design.names, scan.squares, strict=True)), []
-    for term, levels in ((term, levels) for name, levels in design.levels for term in (name, f"C({name})")):
-        others = [f"{term}[T.{level}]" for level in levels[1:]]
-        if all(name in squares for name in others):  # of zeros and ones: sums of squares are sums of weights
+    for term, levels in ((term, levels) for name, levels in design.levels for term in _terms_of(name, asked)):
+        others = [column for level in levels if (column := f"{term}[T.{level}]") in squares]
+        base = [level for level in levels if f"{term}[T.{level}]" not in squares]
+        if others and len(base) == 1:  # of zeros and ones: sums of squares are sums of weights
             left = scan.weight_total - sum(squares[name] for name in others)
             if left < 0.5 * scan.smallest_weight:
-                found.append(f"{term}[{levels[0]}]")
+                found.append(f"{term}[{base[0]}]")
     return found
+
+
+def _terms_of(name: str, asked: Parsed | None) -> list[str]:
+    """Return the terms that a factor may stand in: by itself, or coded by ``C``."""
+    aliases = {} if asked is None else dict(asked.aliases)
+    calls = () if asked is None else asked.calls
+    coded = [call.term for call in calls if call.function == "C" and aliases.get(call.argument, call.argument) == name]
+    return list(dict.fromkeys((name, f"C({name})", *coded)))
