@@ -60,7 +60,7 @@ docs: $(READY)
 # the same with notebooks in small sizes, without data, and without a network where there is one: to see that all runs
 pages: $(READY)
 	BAYESCORE_QUICK=1 SCIKIT_LEARN_DATA=$(CURDIR)/docs/_build/empty \
-		http_proxy=$(UNREACHABLE) https_proxy=$(UNREACHABLE) $(SPHINX) docs/_build/quick
+		http_proxy=$(UNREACHABLE) https_proxy=$(UNREACHABLE) no_proxy= NO_PROXY= $(SPHINX) docs/_build/quick
 
 # the lowest versions that pyproject.toml declares, on the oldest Python: they install and pass the quick tests
 lowest: $(READY)
