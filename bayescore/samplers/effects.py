@@ -147,7 +147,7 @@ def average_predictions(
     draws = posterior.thinned(check_integer(max_draws, "max_draws", low=1)).reshape(-1, len(posterior.features))
     rows, columns = _rows(idata, posterior, design, data, name, every=variables is not None)
     if not len(rows):
-        raise DataError("data has no rows, of which there is no average; give one at least")
+        raise DataError("data has no rows, so there is no average; give at least one")
     weights = rows.weights
     levels, codes = _levels(design, name, columns[name])
     if variables is None:

@@ -99,7 +99,7 @@ def poststratify(
         raise DataError(f"cells is a {type(cells).__name__}; give a data frame with a row for each cell")
     table = as_table(cells, "cells")
     if table.num_rows == 0:
-        raise DataError("cells is an empty table, of which there is no average; give one cell at least")
+        raise DataError("cells is an empty table, so there is no average; give at least one cell")
     parts = (by,) if isinstance(by, str) else tuple(by)
     factors = [grouping.name for grouping in design.groups]
     offsets = [] if design.offset is None else [design.offset]

@@ -169,5 +169,5 @@ def test_an_average_of_no_rows_is_refused(given):
     core = full()
     idata, _ = posterior_of(core)
     for rows in (ROWS.iloc[:0], core.take(slice(0))):
-        with pytest.raises(DataError, match="data has no rows, of which there is no average"):
+        with pytest.raises(DataError, match="data has no rows, so there is no average"):
             bc.average_predictions(idata, rows, **given)

@@ -29,7 +29,7 @@ _GRID = np.linspace(-FARTHEST, FARTHEST, 97)
 _HALVINGS = 48  # of a cell of the grid: to rounding
 _SKEWNESS = 0.81  # bound of tau^2 D: 1 - 2 p = tau sqrt(D) of a logistic row is 0.9
 _NEAR = (1.0, 0.5, 2.0, 0.25, 4.0, 0.125, 8.0)  # times the D that meets phi, for a D that meets tau
-NOTHING = 1e-9  # of the successes and failures together, below which either is rounding
+_NOTHING = 1e-9  # of the successes and failures together, below which either is rounding
 _FAR = tuple(2.0**k for k in range(4, 60))  # for one that meets the score
 
 
@@ -126,7 +126,7 @@ def as_rows(root: FloatArray, center: FloatArray, solved: Solved) -> WeightedDat
     """
     X = np.repeat((root / np.sqrt(solved.size)).T, 2, axis=0)
     counts = np.column_stack([solved.failures, solved.successes])
-    weights, something = counts.ravel(), (counts > NOTHING * counts.sum(axis=1, keepdims=True)).ravel()
+    weights, something = counts.ravel(), (counts > _NOTHING * counts.sum(axis=1, keepdims=True)).ravel()
     y = np.tile(np.array([-1, 1], dtype=np.int8), len(solved.size))
     index = np.full(len(y), NO_ROW)
     offset = np.repeat(solved.offset, 2) - X @ center

@@ -108,7 +108,10 @@ def _results(future: Future) -> Iterable[tuple[int, R]]:
 
 
 class _Streamed:
-    """A task in a thread, whose results can be had as they come: those of a row group of any length are too many."""
+    """A task in a thread, whose results can be had as they come: those of the first task in line do not pile up.
+
+    Those of the next ones do, so that no thread waits for another.
+    """
 
     def __init__(self, threads: ThreadPoolExecutor, task: Task, function: Work[Any], step: int | None) -> None:
         self._results: SimpleQueue[tuple[int, Any] | None] = SimpleQueue()

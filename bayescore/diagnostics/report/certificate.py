@@ -23,8 +23,8 @@ def check_has_page(core: Coreset, argument: str) -> None:
     """Raise `DataError` if certificates of a coreset have no page: those of several factors, or of slopes that vary."""
     if core.groups and not one_intercept(core.groups):
         raise DataError(
-            f"{argument}: a certificate of {told_terms(core.groups)} has no page, which only one of (1 | g) has; leave "
-            "it out: the certificate prints, and its coordinates and effects are tables"
+            f"{argument}: a certificate of {told_terms(core.groups)} has no page, only certificates of (1 | g) have "
+            "one; leave it out: the certificate prints, and its coordinates and effects are tables"
         )
 
 

@@ -14,7 +14,7 @@ MAX_PANELS = 12
 MAX_CANDIDATES = 8  # or one of each method, if these are more
 
 
-def told(comparison: ComparisonData) -> dict[str, str]:
+def alternatives(comparison: ComparisonData) -> dict[str, str]:
     """Return in words what `mmd`, `forest` and `marginals` show, for readers who do not see them."""
     *own, floor = (number(value, 2) for value in comparison.metrics["mmd_whitened"])
     ranked = comparison.metrics["mmd_whitened"].to_numpy()[:-1].argsort(kind="stable")

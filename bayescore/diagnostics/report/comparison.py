@@ -102,7 +102,7 @@ def _render(
     shown = [name for name in METRICS if name in comparison.metrics]
     everyone = {"reference": comparison.reference, **comparison.candidates}
     coresets = {name: posterior for name, posterior in comparison.candidates.items() if posterior.coreset}
-    words = chosen.told(comparison)
+    words = chosen.alternatives(comparison)
     return page.render(
         "report.html.j2",
         title=title,

@@ -222,7 +222,7 @@ def _density(draws: FloatArray) -> tuple[FloatArray, FloatArray]:
     if np.ptp(kept) == 0.0:
         kept = draws
     if np.ptp(kept) == 0.0:
-        return kept[:2], np.zeros(2)
+        return kept[:2], np.zeros(len(kept[:2]))
     low, high = np.quantile(draws, [0.001, 0.999])
     margin = 0.08 * (high - low)
     grid = np.linspace(low - margin, high + margin, 160)
