@@ -53,6 +53,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    chosen = config.option.keyword or any("::" in argument for argument in config.args)
+    if config.getoption("--record-durations") and chosen:
+        raise pytest.UsageError(
+            "--record-durations with -k or chosen tests would record parts of files as their sums; give whole files or "
+            "folders, with -m if only one tier of them is meant"
+        )
     config.pluginmanager.register(Durations(config), "durations")
 
 
@@ -121,9 +127,9 @@ class Durations:
             self.write()
 
     def write(self) -> None:
-        """Write the record, longest first: a run of chosen tiers or tests leaves what it says of others."""
+        """Write the record, longest first: a run of chosen files or of one tier leaves what it says of others."""
         files = {file: sums for file, sums in self.known["files"].items() if (self.config.rootpath / file).is_file()}
-        chosen = self.config.option.markexpr or self.config.option.keyword
+        chosen = self.config.option.markexpr
         kept = {name for name in self.known["tests"] if chosen or name.partition("::")[0] in files.keys() - self.files}
         tests = {name: self.known["tests"][name] for name in kept - self.tests.keys()}
         for file, sums in self.files.items():

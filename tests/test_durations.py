@@ -68,10 +68,16 @@ def test_the_record_tells_tests_fixtures_and_tiers_apart(
     ]  # fmt: skip
     assert found["tests"]["test_busy.py::test_first"] == pytest.approx(0.1, abs=0.1)
     assert found["files"]["test_busy.py"]["slow"] >= 0.4 > found["files"]["test_busy.py"]["quick"]
-    assert pytester.runpytest_inprocess(*run, "-k", "second").ret == 0
+    assert pytester.runpytest_inprocess(*run, "-m", "not slow").ret == 0
     again = durations.load()
     assert again["tests"]["test_busy.py::test_first"] == found["tests"]["test_busy.py::test_first"]
     assert again["files"]["test_busy.py"]["quick"] >= 0.3
+    assert again["files"]["test_busy.py"]["slow"] == found["files"]["test_busy.py"]["slow"]
+    for chosen in (["-k", "second"], ["test_busy.py::test_second"]):
+        refused = pytester.runpytest_inprocess(*run, *chosen)
+        assert refused.ret == pytest.ExitCode.USAGE_ERROR
+        refused.stderr.fnmatch_lines(["*give whole files or folders*"])
+    assert durations.load() == again
     pytester.makepyfile(test_busy="def test_only(): pass")
     assert pytester.runpytest_inprocess(*run).ret == 0
     assert list(durations.load()["tests"]) == ["test_busy.py::test_only"]
