@@ -1,8 +1,8 @@
 """Record the golden cases anew: ``python -m tests.golden``, which prints what moved.
 
 Do so only where a change of numbers or words is meant, look at what it prints and at the difference of the files, and
-say so in the changelog. What moved by rounding
-alone stays as it was. Cases that depend on the stack (PyMC and ArviZ) are recorded for the one that is installed.
+say so in the changelog. What moved by rounding alone stays as it was. Cases that depend on the stack (PyMC and ArviZ)
+are recorded for the one that is installed.
 """
 
 from tests.golden.case import Fields, all_cases
