@@ -8,7 +8,7 @@ import pytest
 
 from bayescore.types import WeightedData
 from tests.false_alarms import RATES, stated_rates
-from tests.seeds import shift, shift_seeds
+from tests.seeds import VARIABLE, shift, shift_seeds
 
 shift_seeds(shift())  # before test modules draw anything at import
 
@@ -17,6 +17,13 @@ mpl.use("Agg")
 pytest_plugins = ["pytester", "tests.durations"]
 
 SHARED = Path(__file__).resolve().parents[1].parent / "shared" / "data"
+
+
+def pytest_sessionstart(session):
+    """Say which tests run under shifted seeds, also under -q, which has no header; workers of xdist say nothing."""
+    reporter = session.config.pluginmanager.getplugin("terminalreporter")
+    if shift() and reporter:
+        reporter.write_line(f"{VARIABLE}={shift()}: only statistical tests run, with seeds shifted by {shift()}")
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by -m and -k
@@ -41,9 +48,9 @@ def shared_data():
     return path
 
 
-def make_rows(n=60, n_features=3, seed=0, weights=True, scale=1.0):
-    """Return small weighted rows drawn from a logistic model."""
-    rng = np.random.default_rng(seed)
+def make_rows(n=60, n_features=3, seed=0, weights=True, scale=1.0, rng=None):
+    """Return small weighted rows drawn from a logistic model, by `rng` where it is given."""
+    rng = np.random.default_rng(seed) if rng is None else rng
     X = np.column_stack([np.ones(n), rng.normal(size=(n, n_features - 1)) * scale])
     y = np.where(rng.random(n) < 1 / (1 + np.exp(-X @ rng.normal(size=n_features))), 1, -1).astype(np.int8)
     w = rng.uniform(0.05, 20.0, n) if weights else np.ones(n)

@@ -54,7 +54,8 @@ def test_the_whole_way_is_calibrated_and_uniform_coresets_are_not(link, prior):
     panel = Panel({"link": link, "prior": prior}, replications(link, prior, REPLICATIONS))
     sizes = np.array([each.ess for each in panel.found])
     assert np.quantile(sizes[:, :2], 0.05) > 3 * DRAWS  # so that those taken are independent
-    assert (np.sum([each.refused for each in panel.found], axis=0) <= 5).all()
+    # some 4% are refused: more than 20 of 100 in less than 1e-8
+    assert (np.sum([each.refused for each in panel.found], axis=0) <= 20).all()
     for kind in RIGHT:
         assert p_values(panel.ranks(kind), PLACES).min() > ALARM
     half, control = (p_values(panel.ranks(kind), PLACES) for kind in WRONG)
