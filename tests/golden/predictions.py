@@ -13,9 +13,9 @@ from tests.golden.case import Fields, case
 NEW = rows.FRAME.iloc[::250]
 
 
-def of_rows(name: str, columns: list[str], *made_of: Any) -> Fields:
+def of_rows(name: str, columns: list[str], *made_of: Any, frame: pd.DataFrame = NEW) -> Fields:
     """Return probabilities of new rows with their intervals."""
-    return view.of_table(bc.predict_proba(fits.sampled(name, *made_of), NEW[columns], ci_prob=0.9))
+    return view.of_table(bc.predict_proba(fits.sampled(name, *made_of), frame[columns], ci_prob=0.9))
 
 
 for _link in coresets.LINKS:

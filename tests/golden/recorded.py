@@ -1,8 +1,10 @@
 """Recorded fields of golden cases: files of arrays and of text, and what differs from them, in words and numbers.
 
-Integers and booleans are compared exactly, floating-point numbers to a tolerance of the largest entry of their array.
-Text is compared line by line: its words exactly, its numbers to `ROUNDING` or to one unit of their last digit, as a
-last bit may turn 0.125 into 0.12 or 0.13.
+Integers and booleans are compared exactly, floating-point numbers to a tolerance of the largest entry of their array,
+or of their column (last axis) where an array of several axes is short enough to be kept whole.
+Text is compared line by line: its words exactly, its numbers to `ROUNDING`. Those of text that people read may also be
+off by one unit of their last digit, as a last bit may turn 0.125 into 0.12 or 0.13; fields named "about" are settings
+and figures in full, and may not.
 """
 
 import json
@@ -19,6 +21,8 @@ FOLDER = Path(__file__).with_name("recorded")
 MOST = 400
 """Numbers of an array that are kept, integers apart; of a longer one every k-th, and `_waves` of all."""
 NUMBER = re.compile(r"(?<![\w.])[-+−]?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+−]?\d+)?(?!\w)")
+LEAST = 1e-3
+"""Least scale of a column, of the largest entry of its array: a column of zeros is zero but for rounding of others."""
 _BETWEEN = " :: "  # the name of a case and that of a field
 _SPELT = str.maketrans({"−": "-", ",": None})
 
@@ -84,7 +88,8 @@ def compared(case: Case, found: Fields, recorded: Fields) -> list[str]:
         elif isinstance(value, list) != isinstance(recorded[field], list):
             moved.append(f"{field}: text and numbers have changed places")
         elif isinstance(value, list):
-            moved += [f"{field}: {said}" for said in _text(value, recorded[field])]
+            rounded = not field.endswith("about")
+            moved += [f"{field}: {said}" for said in _text(value, recorded[field], rounded)]
         else:
             moved += [f"{field}: {said}" for said in _numbers(kept(value), recorded[field], case.tolerance)]
     return [f"{case.family}: {case.name}: {said}" for said in moved]
@@ -112,27 +117,36 @@ def _numbers(found: np.ndarray, recorded: np.ndarray, tolerance: float) -> Itera
         first = np.unravel_index(int(odd.argmax()), found.shape)
         yield f"{odd.sum()} entries are not finite, first {_place(first)}: {found[first]}, recorded {recorded[first]}"
     gap = np.abs(np.where(usual, found, 0.0) - np.where(usual, recorded, 0.0))
-    scale = np.abs(np.where(usual, recorded, 0.0)).max(initial=0.0)
-    if not (gap > tolerance * scale).any():
+    scale = np.broadcast_to(_scale(np.abs(np.where(usual, recorded, 0.0))), found.shape)
+    over = gap > tolerance * scale
+    if not over.any():
         return
-    worst = np.unravel_index(int(gap.argmax()), found.shape)
-    relative = gap[worst] / scale if scale else np.inf
+    worst = np.unravel_index(int(np.where(over, gap, -1.0).argmax()), found.shape)
+    relative = gap[worst] / scale[worst] if scale[worst] else np.inf
     yield (
-        f"{(gap > tolerance * scale).sum()} of {found.size} entries moved by up to {gap[worst]:.2g}, {relative:.2g} of "
+        f"{over.sum()} of {found.size} entries moved by up to {gap[worst]:.2g}, {relative:.2g} of "
         f"the largest entry (allowed {tolerance:.0e}); {_place(worst)}: {found[worst]:.12g}, "
         f"recorded {recorded[worst]:.12g}"
     )
+
+
+def _scale(sizes: np.ndarray) -> np.ndarray:
+    """Return the largest entry, of each column where there are several axes."""
+    largest = sizes.max(initial=0.0)
+    if sizes.ndim < 2:
+        return largest
+    return np.maximum(sizes.max(axis=tuple(range(sizes.ndim - 1)), initial=0.0), LEAST * largest)
 
 
 def _place(index: tuple[np.intp, ...]) -> str:
     return f"at [{', '.join(map(str, index))}]"
 
 
-def _text(found: list[str], recorded: list[str]) -> Iterable[str]:
+def _text(found: list[str], recorded: list[str], rounded: bool) -> Iterable[str]:
     differ = [
         (line, own, old)
         for line, (own, old) in enumerate(zip_longest(found, recorded, fillvalue="(no line)"), 1)
-        if not same_text(own, old)
+        if not same_text(own, old, rounded)
     ]
     if differ:
         line, own, old = differ[0]
@@ -140,20 +154,22 @@ def _text(found: list[str], recorded: list[str]) -> Iterable[str]:
         yield f"{count}:\n    now      {own}\n    recorded {old}"
 
 
-def same_text(found: str, recorded: str) -> bool:
-    """Whether two lines have the same words, and numbers that are the same but for rounding."""
+def same_text(found: str, recorded: str, rounded: bool = True) -> bool:
+    """Whether two lines have the same words, and the same numbers but for rounding: of the last digit if `rounded`."""
     if found == recorded:
         return True
     if NUMBER.sub("#", found) != NUMBER.sub("#", recorded):
         return False
-    return all(map(_same_number, NUMBER.findall(found), NUMBER.findall(recorded)))
+    pairs = zip(NUMBER.findall(found), NUMBER.findall(recorded), strict=True)
+    return all(_same_number(own, old, rounded) for own, old in pairs)
 
 
-def _same_number(found: str, recorded: str) -> bool:
+def _same_number(found: str, recorded: str, rounded: bool) -> bool:
     own, old = float(found.translate(_SPELT)), float(recorded.translate(_SPELT))
-    allowed = max(_unit(found), _unit(recorded)) if _fraction(found) or _fraction(recorded) else 0.0
-    # the floor is for figures whose exact value is 0
-    return abs(own - old) <= max(1.001 * allowed, ROUNDING * abs(old), ROUNDING if allowed else 0.0)
+    if not (_fraction(found) or _fraction(recorded)):
+        return own == old
+    last = 1.001 * max(_unit(found), _unit(recorded)) if rounded else 0.0
+    return abs(own - old) <= max(last, ROUNDING * abs(old), ROUNDING)  # the floor: figures whose exact value is 0
 
 
 def _fraction(number: str) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.golden import coresets, fits, view
+from tests.golden import coresets, fits, predictions, view
 from tests.golden.case import STACK, Case, all_cases
 from tests.golden.recorded import compared, kept, load, same_text
 
@@ -60,6 +60,13 @@ def test_permuted_groups_are_noticed():
     assert {"X", "weights", "offset"} <= moved_fields(multilevel, coresets.beside_groups("multilevel", frame))
 
 
+def test_offsets_moved_by_1_are_noticed_in_predictions():
+    case = CASES["predictions: rows, offsets, standardized"]
+    for by, moved in ((0.0, set()), (1.0, {"table.mean", "table.lower", "table.upper"})):
+        frame = predictions.NEW.assign(o=predictions.NEW["o"] + by)
+        assert moved_fields(case, predictions.of_rows("offsets", ["x0", "x1", "o"], frame=frame)) == moved
+
+
 def test_another_seed_and_a_weight_changed_by_1e_5_are_noticed():
     assert {"index", "X"} <= moved_fields(GROUPS, coresets.beside_groups("uniform", coresets.GROUPED, random_state=4))
     found = dict(coresets.beside_groups("uniform", coresets.GROUPED))
@@ -91,6 +98,24 @@ def test_numbers_in_text_may_round_the_other_way_and_no_more():
     assert same_text("off by 9.43e−13 sd, 1.2e−05", "off by 1.1e−12 sd, 1.3e−05")
     for other in ("k 0.14 of 1,234 rows", "k 0.12 of 1,235 rows", "k 0.12 of 1,234 row", "k -0.12 of 1,234 rows"):
         assert not same_text("k 0.12 of 1,234 rows", other)
+
+
+def test_numbers_in_settings_may_not_round():
+    assert same_text('"mode_error": 2.1e-15', '"mode_error": 3.3e-14', rounded=False)
+    assert same_text("0.12345678901234567", "0.12345678901234999", rounded=False)
+    assert not same_text('"mu": 0.1', '"mu": 0.0', rounded=False)
+    case, old, new = Case("f", "c", dict), ['"sd": 4.0'], ['"sd": 4.1']
+    assert not compared(case, {"shown": new}, {"shown": old})
+    for field in ("about", "corrected about"):
+        assert len(compared(case, {field: new}, {field: old})) == 1
+
+
+def test_a_column_is_compared_at_its_own_scale():
+    case, old = Case("f", "c", dict), np.array([[1e3, 1.0, 0.0], [-2e3, 0.5, 0.0]])
+    for column, by, noticed in ((0, 1e-8, False), (1, 1e-8, True), (2, 1e-10, False), (2, 1e-8, True)):
+        new = old.copy()
+        new[1, column] += by
+        assert bool(compared(case, {"x": new}, {"x": old})) == noticed
 
 
 def test_any_entry_of_a_long_array_is_seen():
