@@ -42,6 +42,7 @@ def test_a_single_split_has_no_spread(posterior):
     assert np.isfinite([error for _, error in noise_floor(measure(read(posterior(0)), 400)).values()]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.statistical(rate=1e-6)
 @pytest.mark.parametrize(("chains", "unscaled"), [(1, np.sqrt(2.0)), (3, 1.5)])
 def test_noise_floor_is_what_two_runs_differ_by(posterior, chains, unscaled):
