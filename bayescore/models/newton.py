@@ -121,8 +121,9 @@ def find_mode(
         predicted = float(here.gradient @ step - 0.5 * step @ here.precision @ step)
         there = terms(beta + step)
         n_steps += 1
-        gain = (there.value - here.value) / predicted
-        if gain > 1e-4 or predicted < blind:
+        # a gain that rounding hides counts as predicted: damping by its noise would never end
+        gain = 1.0 if predicted < blind else (there.value - here.value) / predicted
+        if gain > 1e-4:
             beta, here = beta + step, there
             scale = np.maximum(scale, np.abs(np.diagonal(here.precision)))
             mu *= max(0.1, 1.0 - (2.0 * min(gain, 1.0) - 1.0) ** 3)

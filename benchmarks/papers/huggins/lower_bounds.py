@@ -70,7 +70,9 @@ def constructions() -> list[dict]:
                     "Lemma 3.1": own,
                     "Lemma 3.1, k = 6": sensitivity_bounds(Z, centers=few, radius=radius).mean(),
                     "Corollary 3.7": upper,
-                    "holds": bool(lower <= found <= own * (1 + 1e-9) and own <= upper * (1 + 1e-9)),
+                    "holds": bool(
+                        lower <= found * (1 + 1e-9) and found <= own * (1 + 1e-9) and own <= upper * (1 + 1e-9)
+                    ),
                 }
             )
     return rows
