@@ -23,7 +23,7 @@ import numpy as np
 
 import bayescore as bc
 from bayescore.coresets.calibration import fits
-from bayescore.coresets.calibration.trial import Trial
+from bayescore.coresets.calibration.predicted_error import Trial
 from bayescore.models.newton import Mode
 from benchmarks.importance import by_importance, correlations, gaps
 from benchmarks.problems import load

@@ -29,10 +29,10 @@ import numpy as np
 
 import bayescore as bc
 from bayescore.coresets.calibration.paired import Errors, Weighed, errors_between
-from bayescore.coresets.calibration.pilot import PosteriorScale
+from bayescore.coresets.calibration.pilot import LaplaceApproximation
+from bayescore.coresets.calibration.predicted_error import draw_base
 from bayescore.coresets.calibration.remainder import Expansion
-from bayescore.coresets.calibration.trial import draw_base
-from bayescore.coresets.condensing.condensation import Unmoved, settled
+from bayescore.coresets.condensing.condensation import Unmoved, converged
 from bayescore.coresets.condensing.search import largest
 from bayescore.coresets.tried_out import TOLERANCE
 from bayescore.data.passes.threads import one_blas_thread
@@ -135,11 +135,11 @@ def study(name: str, link: str, trials: int) -> dict[str, Any]:
     other, other_seconds, other_cpu = timed(
         lambda: bc.build_coreset(**told, method="calibrated", size=20 * D, random_state=0) if beside else core
     )
-    start = PosteriorScale(likelihood, full.beta, full.factor)
+    start = LaplaceApproximation(likelihood, full.beta, full.factor)
     expansion = Expansion(
         likelihood, full.beta, likelihood_terms(full.beta, data, likelihood), data, np.ones(len(data))
     )
-    problem = Unmoved(likelihood, PRIOR, expansion, settled(core, start, PRIOR) or start)
+    problem = Unmoved(likelihood, PRIOR, expansion, converged(core, start, PRIOR) or start)
     with one_blas_thread():
         base = draw_base(problem, core, 99)
         prior = problem.log_prior(base.draws) - base.log_density

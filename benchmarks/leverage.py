@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from bayescore.coresets.draws.draw import draw
 from bayescore.coresets.leverage import rates_of
 from bayescore.coresets.online import online_pass
+from bayescore.coresets.sampling.draw import draw
 from bayescore.coresets.scores.factor import data_factor, sketch_factor, whitening
 from bayescore.coresets.scores.leverage import leverage_scores
 from bayescore.data.opened import Opened

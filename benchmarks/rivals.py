@@ -20,7 +20,7 @@ import bayescore as bc
 from bayescore.coresets.calibration.pilot import MAX_PILOTS, full_mode, survey
 from bayescore.coresets.calibration.totals import Totals
 from bayescore.coresets.calibration.weights import fit_weights
-from bayescore.coresets.draws.fixed_size import choose
+from bayescore.coresets.sampling.fixed_size import choose
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
 from bayescore.data.synthetic import binary10
@@ -97,7 +97,7 @@ def one_half_of_calibration(
         return choose(found.candidates, size, found.total)[0]
     rows = built("uniform", X, y, prior, size, seed)
     part = mode.terms - prior_part(mode.beta, prior)
-    totals = Totals.at(shares.white, part, len(rows))
+    totals = Totals.at(shares.laplace, part, len(rows))
     factors = fit_weights(totals.shares(rows).stacked(), totals.values(found.pull).stacked()).factors
     kept = factors > 0.0
     return rows.take(kept).with_weights((rows.weights * factors)[kept])

@@ -21,11 +21,11 @@ import pyarrow.parquet as pq
 
 import bayescore as bc
 from bayescore.clustering.assignment import assign
-from bayescore.coresets.calibration.pilot import PosteriorScale, Shares, survey
-from bayescore.coresets.draws.draw import draw, equal_rates
-from bayescore.coresets.draws.fixed_size import Chosen, draw_candidates
+from bayescore.coresets.calibration.pilot import LaplaceApproximation, Shares, survey
 from bayescore.coresets.leverage import rates_of
 from bayescore.coresets.online import online_pass
+from bayescore.coresets.sampling.draw import draw, equal_rates
+from bayescore.coresets.sampling.fixed_size import Chosen, draw_candidates
 from bayescore.coresets.scores.factor import data_factor, sketch_factor, whitening
 from bayescore.coresets.scores.sensitivity import bounds_of
 from bayescore.coresets.separation.hyperplane import against
@@ -138,7 +138,7 @@ def passes(n: int = N) -> None:
         white = whitening(data_factor(opened))
         logistic, probit = check_likelihood("logistic"), check_likelihood("probit")
         mode, theta = (
-            PosteriorScale(logistic, np.eye(D)[0], np.linalg.cholesky(np.eye(D) + 0.1) / np.sqrt(n)),
+            LaplaceApproximation(logistic, np.eye(D)[0], np.linalg.cholesky(np.eye(D) + 0.1) / np.sqrt(n)),
             np.zeros(D),
         )
         clusters, head = assign(opened, np.eye(4, D)), next(source.blocks()).take(slice(0, 10_000))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescore.coresets.draws import draw
+from bayescore.coresets.sampling import draw
 from bayescore.coresets.scores import factor
 
 VARIABLE = "BAYESCORE_TEST_SEED"

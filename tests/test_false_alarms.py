@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import bayescore as bc
-from bayescore.coresets.draws.draw import hash_uniforms
+from bayescore.coresets.sampling.draw import hash_uniforms
 from bayescore.coresets.scores.leverage import leverage_scores
 from tests.conftest import make_rows
 from tests.false_alarms import MOST, RATES, stated_rates

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayescore.compiled import jit
-from bayescore.coresets.draws.draw import mix
-from bayescore.coresets.method import Built, Facts, Method
+from bayescore.coresets.method import BuildInfo, BuildResult, Method
+from bayescore.coresets.sampling.draw import mix
 from bayescore.data.opened import Opened
 from bayescore.data.passes.tiles import TILE
 from bayescore.types import FloatArray, IntArray, LabelArray, Likelihood, WeightedData, stack
@@ -130,7 +130,7 @@ def _aggregate(opened: Opened, limit: float, salt: int) -> WeightedData | _Stop:
 
 
 @dataclass(frozen=True)
-class LosslessFacts(Facts):
+class LosslessInfo(BuildInfo):
     """That nothing was lost."""
 
     lossless: bool = True
@@ -155,13 +155,13 @@ class Aggregate(Method):
     takes_size: ClassVar[bool] = False
     knows_groups: ClassVar[bool] = True
 
-    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Built[LosslessFacts]:
+    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> BuildResult[LosslessInfo]:
         """Merge identical rows."""
         built = self.within(opened, math.inf)
         assert built is not None
         return built
 
-    def within(self, opened: Opened, limit: float) -> Built[LosslessFacts] | None:
+    def within(self, opened: Opened, limit: float) -> BuildResult[LosslessInfo] | None:
         """Merge identical rows, unless more than `limit` are distinct."""
         rows = aggregate(opened, limit)
-        return None if rows is None else Built(rows, LosslessFacts(), self)
+        return None if rows is None else BuildResult(rows, LosslessInfo(), self)

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from bayescore.coresets.aggregate import Aggregate
 from bayescore.coresets.calibrated import Calibrated
 from bayescore.coresets.merge_reduce import MergeReduce
-from bayescore.coresets.method import Built
+from bayescore.coresets.method import BuildResult
 from bayescore.coresets.multilevel import Multilevel
 from bayescore.data.opened import Opened
 from bayescore.types import Likelihood
@@ -26,7 +26,7 @@ class Auto(Calibrated):
     name: ClassVar[str] = "auto"
     one_pass: ClassVar[bool] = True
 
-    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Built[Any]:
+    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> BuildResult[Any]:
         """Build by the method that fits the rows."""
         options = {field.name: getattr(self, field.name) for field in fields(self)}
         if not opened.again:

@@ -196,7 +196,7 @@ def build_opened(
         opened,
         method=built.method.name,
         likelihood=likelihood.name,
-        params={**built.facts.params(), "passes": opened.n_passes},
+        params={**built.info.params(), "passes": opened.n_passes},
         random_state=seed,
     )
     return with_word_of_groups(core, built.method)

@@ -36,10 +36,10 @@ from bayescore.coresets.calibration.paired import Errors
 from bayescore.coresets.calibration.pilot import MAX_PILOTS, Shares, full_mode, survey
 from bayescore.coresets.calibration.remainder import sample_rows
 from bayescore.coresets.calibration.totals import rows_for_all
-from bayescore.coresets.draws.fixed_size import Chosen
-from bayescore.coresets.method import Built, Facts
-from bayescore.coresets.reducing import Anchored, Answered, Missed, Reduced, Reduction
-from bayescore.coresets.tried_out import Point, TriedOut
+from bayescore.coresets.method import BuildInfo, BuildResult
+from bayescore.coresets.reducing import Anchored, Missed, ReduceRequest, ReduceResult, TreeAnswer
+from bayescore.coresets.sampling.fixed_size import Chosen
+from bayescore.coresets.tried_out import SizePoint, TriedOut
 from bayescore.data.opened import Opened
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.sources import as_source
@@ -52,7 +52,7 @@ LARGEST = 4  # times the size begun with
 
 
 @dataclass(frozen=True)
-class CalibratedFacts(Facts):
+class CalibratedInfo(BuildInfo):
     """The prior; errors to expect under it; what the weights miss; rows in for certain and dropped; sizes tried.
 
     `mean_error` is that of a mean, in posterior sds, `sd_error` relative, `correlation_error` that of a correlation;
@@ -111,14 +111,16 @@ class Calibrated(TriedOut, Anchored):
 
     name: ClassVar[str] = "calibrated"
 
-    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Built[CalibratedFacts]:
+    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> BuildResult[CalibratedInfo]:
         """Draw and calibrate; warn where the errors to expect are far above the tolerance."""
         with one_blas_thread():
             built = self.fitted(opened, size, seed, likelihood)
         _warn_of(built, size, self.allowed)
         return built
 
-    def fitted(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Built[CalibratedFacts]:
+    def fitted(
+        self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood
+    ) -> BuildResult[CalibratedInfo]:
         """Draw and calibrate; rows whose weight was fitted to zero are left out."""
         prior, tolerance = self.mode_prior, self.allowed
         prior.table(opened.n_features)  # shapes
@@ -138,30 +140,30 @@ class Calibrated(TriedOut, Anchored):
         else:
             curve = calibration.asked(start, tolerance)
         best = min(curve, key=lambda fit: (max(fit.error, tolerance), fit.size)) if size is None else curve[0]
-        return Built(best.rows, _facts(best, curve, prior), self)
+        return BuildResult(best.rows, _info(best, curve, prior), self)
 
-    def reduced(self, rows: WeightedData, asked: Reduction) -> Reduced:
+    def reduced(self, rows: WeightedData, asked: ReduceRequest) -> ReduceResult:
         """Return fewer rows that meet the totals of `rows` at the anchor, or at their own mode."""
         opened, likelihood = Opened(as_source(rows)), asked.likelihood
         prior = self.mode_prior
         theta = self.mode(rows, likelihood).beta if asked.anchor is None else asked.anchor
-        white, part = scale_at(rows, theta, likelihood, prior)
+        laplace, part = scale_at(rows, theta, likelihood, prior)
         every = Chosen(rows, np.ones(len(rows)), len(rows))
-        shares = Shares.estimated(white, every, opened.scan.weight_total)
+        shares = Shares.estimated(laplace, every, opened.scan.weight_total)
         draw_seed = int(np.random.default_rng(asked.seed).integers(2**62))
         found = survey(opened, shares, asked.size, 0, (draw_seed, 0))
         calibration = Calibration(opened, prior, shares, part, found, 0, draw_seed, asked.size, asked.size)
         fitted = calibration.fit(asked.size, sds=False)  # what nodes meet must add up
-        return Reduced(fitted.rows, fitted.residual_mean, anchor=theta)
+        return ReduceResult(fitted.rows, fitted.residual_mean, anchor=theta)
 
     def missed(self, rows: WeightedData, likelihood: Likelihood, lost: FloatArray | None) -> Missed:
         """Return what calibrated rows tell of it themselves (`calibration.drift`)."""
         return missed_by(rows, likelihood, self.mode_prior)
 
-    def answered(self, rows: WeightedData, asked: Reduction) -> Answered:
+    def answered(self, rows: WeightedData, asked: ReduceRequest) -> TreeAnswer:
         """Return the rows calibrated once more, at their own mode, and tried out."""
         built = self.fitted(Opened(as_source(rows)), asked.size, asked.seed, asked.likelihood)
-        return Answered(built.rows, built.facts.mean_error, built.facts.sd_error, built.facts)
+        return TreeAnswer(built.rows, built.info.mean_error, built.info.sd_error, built.info)
 
 
 def default_size(n_features: int) -> int:
@@ -170,9 +172,9 @@ def default_size(n_features: int) -> int:
     return max(100, 20 * n_features, fits if fits <= 50 * n_features else 0)
 
 
-def _facts(best: Fitted, curve: list[Fitted], prior: Prior) -> CalibratedFacts:
-    points = [Point(fit.size, *fit.errors) for fit in sorted(curve, key=lambda fit: fit.size)]
-    return CalibratedFacts(
+def _info(best: Fitted, curve: list[Fitted], prior: Prior) -> CalibratedInfo:
+    points = [SizePoint(fit.size, *fit.errors) for fit in sorted(curve, key=lambda fit: fit.size)]
+    return CalibratedInfo(
         prior=repr(prior),
         mean_error=best.errors.mean,
         sd_error=best.errors.sd,
@@ -186,13 +188,13 @@ def _facts(best: Fitted, curve: list[Fitted], prior: Prior) -> CalibratedFacts:
     )
 
 
-def _warn_of(built: Built[CalibratedFacts], asked: int | None, tolerance: float) -> None:
+def _warn_of(built: BuildResult[CalibratedInfo], asked: int | None, tolerance: float) -> None:
     """Warn if a coreset's error is expected to be more than twice the tolerance, and say what would do."""
-    facts = built.facts
-    error = max(facts.mean_error, facts.sd_error, CORRELATION * facts.correlation_error)
+    info = built.info
+    error = max(info.mean_error, info.sd_error, CORRELATION * info.correlation_error)
     if error <= 2.0 * tolerance:
         return
-    points = [Point(**point) for point in facts.size_curve]  # type: ignore[arg-type]
+    points = [SizePoint(**point) for point in info.size_curve]  # type: ignore[arg-type]
     enough = [point.size for point in points if point.error <= tolerance]
     remedy = (
         f"size={min(enough)} would do"
@@ -203,8 +205,8 @@ def _warn_of(built: Built[CalibratedFacts], asked: int | None, tolerance: float)
         "certify says"
     )
     errors = (
-        f"expect errors of up to {facts.mean_error:.2g} sd in means and {100.0 * facts.sd_error:.2g}% in sds"
+        f"expect errors of up to {info.mean_error:.2g} sd in means and {100.0 * info.sd_error:.2g}% in sds"
         if error < 1.0
         else "their posterior does not cover that of the full data"
     )
-    warn(f"no weights on these {len(built.rows) + facts.dropped} rows meet the full data: {errors}; {remedy}")
+    warn(f"no weights on these {len(built.rows) + info.dropped} rows meet the full data: {errors}; {remedy}")

@@ -10,9 +10,9 @@ r"""Condensed coresets: binomial pseudo-rows with offsets, one for each column, 
 4. A pseudo-row is a binomial with real numbers of successes and failures and an offset. It meets the bulk's averaged
    score and curvature exactly, its third derivative, and where possible its fourth (`condensing.pseudo_rows`). As
    weighted rows it is two: y = +1 with the successes as weight, y = -1 with the failures.
-5. The coreset is tried out as calibrated ones are (`calibration.trial`). Where it is not good enough, terms are
-   averaged anew over the normal density nearest its posterior, one more pass, and more rows are kept, up to 5 D
-   (`condensing.search`).
+5. The errors of the coreset's posterior are predicted as those of calibrated ones are (`calibration.predicted_error`).
+   Where they are too large, terms are averaged anew over the normal density nearest its posterior, one more pass, and
+   more rows are kept, up to 5 D (`condensing.search`).
 
 No rows are drawn and no weights fitted: D pseudo-rows carry mean, sds, all correlations and most of the skewness of a
 posterior of hundreds of columns. Where it is far from normal, as on separated rows, kept rows have to bring the shape,
@@ -37,15 +37,15 @@ from typing import ClassVar
 import numpy as np
 
 from bayescore.coresets.calibration.paired import Errors
-from bayescore.coresets.calibration.pilot import MAX_PILOTS, PosteriorScale, Shares, full_mode
+from bayescore.coresets.calibration.pilot import MAX_PILOTS, LaplaceApproximation, Shares, full_mode
 from bayescore.coresets.calibration.remainder import sample_rows
 from bayescore.coresets.condensing.condensation import Condensation
 from bayescore.coresets.condensing.drift import lost_by, missed_by
-from bayescore.coresets.condensing.search import Search, Tried, largest
-from bayescore.coresets.draws.fixed_size import Chosen
-from bayescore.coresets.method import Built, Facts
-from bayescore.coresets.reducing import Anchored, Answered, Missed, Reduced, Reduction
-from bayescore.coresets.tried_out import TOLERANCE, Point, TriedOut
+from bayescore.coresets.condensing.search import Candidate, Search, largest
+from bayescore.coresets.method import BuildInfo, BuildResult
+from bayescore.coresets.reducing import Anchored, Missed, ReduceRequest, ReduceResult, TreeAnswer
+from bayescore.coresets.sampling.fixed_size import Chosen
+from bayescore.coresets.tried_out import TOLERANCE, SizePoint, TriedOut
 from bayescore.data.opened import Opened
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.sources import as_source
@@ -59,10 +59,10 @@ KEPT = (0, 1, 3, 5)  # times D rows to keep, tried in turn: where that is not en
 
 
 @dataclass(frozen=True)
-class CondensedFacts(Facts):
+class CondensedInfo(BuildInfo):
     """The prior; errors to expect under it; pseudo-rows and rows kept; times averaged anew; sizes tried.
 
-    Errors and `size_curve` are those of `CalibratedFacts`.
+    Errors and `size_curve` are those of `CalibratedInfo`.
     """
 
     prior: str
@@ -116,7 +116,7 @@ class Condensed(TriedOut, Anchored):
 
     name: ClassVar[str] = "condensed"
 
-    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Built[CondensedFacts]:
+    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> BuildResult[CondensedInfo]:
         """Condense the rows; warn where the errors to expect are above the tolerance.
 
         Raises
@@ -149,7 +149,7 @@ class Condensed(TriedOut, Anchored):
                 f"least {2 * n_features}, or method='calibrated'"
             )
 
-    def reduced(self, rows: WeightedData, asked: Reduction) -> Reduced:
+    def reduced(self, rows: WeightedData, asked: ReduceRequest) -> ReduceResult:
         """Return pseudo-rows, and rows kept beside them, that meet averaged totals of `rows` about the anchor.
 
         Averages are over the posterior of all rows so far, of which these are `share`: about so far off the mode of
@@ -158,30 +158,30 @@ class Condensed(TriedOut, Anchored):
         opened, likelihood, prior = Opened(as_source(rows)), asked.likelihood, self.mode_prior
         theta = self.mode(rows, likelihood).beta if asked.anchor is None else asked.anchor
         terms = likelihood_terms(theta, rows, likelihood) + prior_part(theta, prior)
-        at = PosteriorScale(likelihood, theta, math.sqrt(asked.share) * factor_of_inverse(terms.precision))
+        at = LaplaceApproximation(likelihood, theta, math.sqrt(asked.share) * factor_of_inverse(terms.precision))
         shares = Shares.estimated(at, Chosen(rows, np.ones(len(rows)), len(rows)), opened.scan.weight_total)
         n_kept, n_sample = asked.size - 2 * rows.n_features, sample_rows(shares.reach, TOLERANCE, rows.n_features)
         found = Condensation.of(opened, shares, n_sample, n_kept, asked.seed).rows(n_kept)
         lost, missed = lost_by(found, rows, at.theta, at.factor, likelihood)
-        return Reduced(found, missed, anchor=theta, lost=lost)
+        return ReduceResult(found, missed, anchor=theta, lost=lost)
 
     def missed(self, rows: WeightedData, likelihood: Likelihood, lost: FloatArray | None) -> Missed:
         """Return as large a share of the rows' own remainder as they were seen to miss (`condensing.drift`)."""
         return missed_by(rows, likelihood, self.mode_prior, lost)
 
-    def answered(self, rows: WeightedData, asked: Reduction) -> Answered:
+    def answered(self, rows: WeightedData, asked: ReduceRequest) -> TreeAnswer:
         """Return the rows condensed once more, at their own mode, and tried out."""
         with one_blas_thread():
             built = self._built(Opened(as_source(rows)), asked.size, asked.seed, asked.likelihood)
-        return Answered(built.rows, built.facts.mean_error, built.facts.sd_error, built.facts)
+        return TreeAnswer(built.rows, built.info.mean_error, built.info.sd_error, built.info)
 
-    def _built(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Built[CondensedFacts]:
+    def _built(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> BuildResult[CondensedInfo]:
         prior, D, n_rows = self.mode_prior, opened.n_features, opened.scan.n_rows
         prior.table(D)  # shapes
         if n_rows <= (2 * D if size is None else size):
-            point = Point(n_rows, *Errors(0.0, 0.0, 0.0))  # all rows, with their own weights
+            point = SizePoint(n_rows, *Errors(0.0, 0.0, 0.0))  # all rows, with their own weights
             rows = opened.gathered()
-            return Built(rows, _facts(Tried(rows, point), [point], 0, prior), self)
+            return BuildResult(rows, _info(Candidate(rows, point), [point], 0, prior), self)
         seeds = np.random.default_rng(seed).integers(2**62, size=MAX_PILOTS + 2).tolist()
         mode, shares = full_mode(opened, likelihood, prior, seeds[:MAX_PILOTS])
         kept = [times * D for times in KEPT if (2 + times) * D < n_rows] if size is None else [size - 2 * D]
@@ -190,12 +190,12 @@ class Condensed(TriedOut, Anchored):
         search = Search(opened, prior, mode.terms - prior_part(mode.beta, prior), self.allowed, seeds[-2])
         tried, moves = search.over(found, kept)
         best = min(tried, key=lambda one: (max(one.error, self.allowed), one.point.size))
-        return Built(best.rows, _facts(best, [one.point for one in tried], moves, prior), self)
+        return BuildResult(best.rows, _info(best, [one.point for one in tried], moves, prior), self)
 
 
-def _facts(best: Tried, points: list[Point], moves: int, prior: Prior) -> CondensedFacts:
+def _info(best: Candidate, points: list[SizePoint], moves: int, prior: Prior) -> CondensedInfo:
     pseudo = best.rows.pseudo
-    return CondensedFacts(
+    return CondensedInfo(
         prior=repr(prior),
         mean_error=best.point.mean_error,
         sd_error=best.point.sd_error,
@@ -207,19 +207,19 @@ def _facts(best: Tried, points: list[Point], moves: int, prior: Prior) -> Conden
     )
 
 
-def _warn_of(built: Built[CondensedFacts], tolerance: float) -> None:
+def _warn_of(built: BuildResult[CondensedInfo], tolerance: float) -> None:
     """Warn if a coreset's error is expected to be more than the tolerance."""
-    facts = built.facts
-    if largest(Errors(facts.mean_error, facts.sd_error, facts.correlation_error)) <= tolerance:
+    info = built.info
+    if largest(Errors(info.mean_error, info.sd_error, info.correlation_error)) <= tolerance:
         return
     errors = (
-        f"expect errors of up to {facts.mean_error:.2g} sd in means, {100.0 * facts.sd_error:.2g}% in sds and "
-        f"{facts.correlation_error:.2g} in correlations"
-        if facts.mean_error < 1.0
+        f"expect errors of up to {info.mean_error:.2g} sd in means, {100.0 * info.sd_error:.2g}% in sds and "
+        f"{info.correlation_error:.2g} in correlations"
+        if info.mean_error < 1.0
         else "their posterior does not cover that of the full data"
     )
     warn(
-        f"{facts.pseudo_rows} pseudo-rows and {facts.kept} rows beside them do not come within "
+        f"{info.pseudo_rows} pseudo-rows and {info.kept} rows beside them do not come within "
         f"tolerance={tolerance:g}: {errors}; the posterior is too far from normal to be condensed so far: "
         "method='calibrated' keeps real rows"
     )

@@ -20,9 +20,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from bayescore.coresets.draws.draw import draw, weighted
-from bayescore.coresets.method import DELTA, Built, Facts, check_at_least_one, check_epsilon
-from bayescore.coresets.reducing import Reduced, Reducing, Reduction
+from bayescore.coresets.method import DELTA, BuildInfo, BuildResult, check_at_least_one, check_epsilon
+from bayescore.coresets.reducing import ReduceRequest, ReduceResult, Reducing
+from bayescore.coresets.sampling.draw import draw, weighted
 from bayescore.coresets.scores.factor import Whitening
 from bayescore.coresets.scores.leverage import SCORES, check_project, scorer
 from bayescore.coresets.scores.leverage import leverage_scores as leverage_scores  # its public place
@@ -144,7 +144,7 @@ def _draws(n_features: int, delta: float, mu: float, weight_span: float, total: 
 
 
 @dataclass(frozen=True)
-class LeverageFacts(Facts):
+class LeverageInfo(BuildInfo):
     """Draws, scores, rank of the rows, sum of the s_n, and what was given."""
 
     draws: int
@@ -235,7 +235,7 @@ class Leverage(Reducing):
         if self.mu is None:
             raise ValueError(f"epsilon={self.epsilon:g} needs mu, the complexity of the data; give both, or a size")
 
-    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Built[LeverageFacts]:
+    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> BuildResult[LeverageInfo]:
         """Draw by the scores.
 
         Raises
@@ -267,7 +267,7 @@ class Leverage(Reducing):
                 draw_seed,
                 canonical=True,
             )
-        facts = LeverageFacts(
+        info = LeverageInfo(
             draws=draws,
             scores=self.scores,
             rank=white.rank,
@@ -277,14 +277,14 @@ class Leverage(Reducing):
             delta=None if self.epsilon is None else delta,
             mu=self.mu,
         )
-        return Built(weighted(drawn, draws), facts, self)
+        return BuildResult(weighted(drawn, draws), info, self)
 
-    def reduced(self, rows: WeightedData, asked: Reduction) -> Reduced:
+    def reduced(self, rows: WeightedData, asked: ReduceRequest) -> ReduceResult:
         """Return fewer rows in place of `rows`, with their epsilon if mu is known; of one label it is infinite."""
         opened = Opened(as_source(rows))
         built = self.build(opened, asked.size, asked.seed, asked.likelihood)
         if asked.mu is None or not self.mu_likelihoods or abs(int(rows.y.sum(dtype=np.int64))) == len(rows):
-            return Reduced(built.rows, math.nan)
-        span, total = opened.scan.weight_total / opened.scan.smallest_weight, built.facts.score_total
+            return ReduceResult(built.rows, math.nan)
+        span, total = opened.scan.weight_total / opened.scan.smallest_weight, built.info.score_total
         epsilon = leverage_epsilon(lifted(rows).n_features, asked.size, asked.delta, asked.mu, span, total)
-        return Reduced(built.rows, epsilon)
+        return ReduceResult(built.rows, epsilon)

@@ -10,13 +10,13 @@ from typing import ClassVar, Self
 from bayescore.coresets.calibration.drift import mode_error
 from bayescore.coresets.method import (
     DELTA,
-    Built,
-    Facts,
+    BuildInfo,
+    BuildResult,
     Method,
     check_at_least_one,
     check_serves,
 )
-from bayescore.coresets.reducing import Anchored, Reduced, Reducing, Reduction
+from bayescore.coresets.reducing import Anchored, ReduceRequest, ReduceResult, Reducing
 from bayescore.coresets.single import SINGLE
 from bayescore.coresets.trees.reduce import Reducer
 from bayescore.coresets.trees.tree import Tree, node_delta, node_seed
@@ -39,7 +39,7 @@ def leaf_size(size: int, block_rows: int) -> int:
     return max(block_rows, 4 * NODE_FACTOR * size)
 
 
-def _reduce_leaf(tree: Tree, offset: int, step: int, start: int, block: WeightedData) -> Reduced | WeightedData:
+def _reduce_leaf(tree: Tree, offset: int, step: int, start: int, block: WeightedData) -> ReduceResult | WeightedData:
     """Return a leaf reduced, or the last rows of all as they are, fewer than a leaf."""
     return block if len(block) < step else tree.reduced_leaf(offset + start // step, block)
 
@@ -82,7 +82,7 @@ def grow(opened: Opened, tree: Tree, step: int) -> tuple[Tree, WeightedData | No
 
 
 @dataclass(frozen=True)
-class TreeFacts(Facts):
+class TreeInfo(BuildInfo):
     """How the tree reduced, its leaves, rows of a node, what was lost at each level, and what the answer is known for.
 
     Of an anchored tree `answer` has what is known of the last reduction, `mean_error` and `sd_error` are its errors and
@@ -94,7 +94,7 @@ class TreeFacts(Facts):
     leaves: int
     node_size: int
     levels: list[dict[str, float]] | None
-    answer: Facts | None = None
+    answer: BuildInfo | None = None
     mean_error: float | None = None
     sd_error: float | None = None
     tree_error: float | None = None
@@ -188,7 +188,7 @@ class MergeReduce(Method):
             _ = self.method.mode_prior  # which may go by names that a stream does not know
         return Reducer(self.method, NODE_FACTOR * size, likelihood, self.mu)
 
-    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Built[TreeFacts]:
+    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> BuildResult[TreeInfo]:
         """Grow a tree in one pass, and reduce its nodes to one."""
         draws = self.draws(opened, size)
         self.method.check_nodes(draws, opened.n_features)
@@ -197,7 +197,7 @@ class MergeReduce(Method):
             tree, rest = grow(opened, Tree(self.reducer(draws, likelihood.name), seed), step)
             return self.answer(tree, rest, draws)
 
-    def answer(self, tree: Tree, rest: WeightedData | None, size: int) -> Built[TreeFacts]:
+    def answer(self, tree: Tree, rest: WeightedData | None, size: int) -> BuildResult[TreeInfo]:
         """Return a coreset of `size` rows of all leaves so far and the rows left over."""
         method = tree.reducer.method
         rows = stack([*(node.rows for node in tree.nodes), *([] if rest is None else [rest])])
@@ -205,19 +205,19 @@ class MergeReduce(Method):
         levels = [{"level": level, method.loss: loss} for level, loss in enumerate(tree.losses)]
         known = not any(map(math.isnan, tree.losses))
         delta = node_delta(_TOP, tree.n_leaves)
-        facts = TreeFacts(method.described, tree.n_leaves, tree.reducer.size, levels if known else None)
+        info = TreeInfo(method.described, tree.n_leaves, tree.reducer.size, levels if known else None)
         if isinstance(method, Anchored):
-            return self._anchored(tree, method, rows, Reduction(size, seed, tree.reducer.link, delta), facts)
+            return self._anchored(tree, method, rows, ReduceRequest(size, seed, tree.reducer.link, delta), info)
         own = replace(tree.reducer, size=size)(rows, seed, delta)
         epsilon = method.composed(max(tree.losses, default=0.0), own.loss)
         radius = min([own.radius, *(node.radius for node in tree.nodes)])
         if not math.isnan(epsilon):
-            facts = replace(facts, epsilon=epsilon, delta=DELTA)
-        return Built(own.rows, facts if math.isinf(radius) else replace(facts, radius=radius), self)
+            info = replace(info, epsilon=epsilon, delta=DELTA)
+        return BuildResult(own.rows, info if math.isinf(radius) else replace(info, radius=radius), self)
 
     def _anchored(
-        self, tree: Tree, method: Anchored, rows: WeightedData, asked: Reduction, facts: TreeFacts
-    ) -> Built[TreeFacts]:
+        self, tree: Tree, method: Anchored, rows: WeightedData, asked: ReduceRequest, info: TreeInfo
+    ) -> BuildResult[TreeInfo]:
         """Return the method's own answer, and what is known of its errors and of those of the nodes."""
         # a stream may not know yet which label is +1, and draws from a mirrored posterior are other draws
         sign = rows.y[0]
@@ -228,8 +228,8 @@ class MergeReduce(Method):
         mean_error = math.hypot(own.mean_error, below)
         _warn_of(mean_error, own.sd_error, below)
         sd_error = max(own.sd_error, below)
-        facts = replace(facts, answer=own.facts, mean_error=mean_error, sd_error=sd_error, tree_error=below)
-        return Built(own.rows.mirrored(sign), facts, self)
+        info = replace(info, answer=own.info, mean_error=mean_error, sd_error=sd_error, tree_error=below)
+        return BuildResult(own.rows.mirrored(sign), info, self)
 
 
 MergeReduce.__doc__ = (MergeReduce.__doc__ or "").replace("{reductions}", ", ".join(map(repr, REDUCTIONS)))

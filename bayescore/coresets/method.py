@@ -1,7 +1,7 @@
 """What a method of `build_coreset` is: a frozen dataclass whose fields are its options.
 
 A method declares which likelihoods it serves, whether one pass over the rows will do and what it needs, and builds
-rows with typed facts. Whoever adds one writes a file like `uniform` and a line in `single`.
+rows with typed info. Whoever adds one writes a file like `uniform` and a line in `single`.
 """
 
 from abc import ABC, abstractmethod
@@ -19,30 +19,30 @@ DELTA = 0.05  # probability that an epsilon fails, where none is given
 
 
 @dataclass(frozen=True)
-class Facts:
+class BuildInfo:
     """What a method was given and found."""
 
     def params(self) -> dict[str, Any]:
-        """Return the fields, those of facts within and none that is None, as ``core.params`` has them."""
+        """Return the fields, those of info within and none that is None, as ``core.params`` has them."""
         found: dict[str, Any] = {}
         for field in fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, Facts):
+            if isinstance(value, BuildInfo):
                 found |= value.params()
             elif value is not None:
                 found[field.name] = value
         return found
 
 
-F = TypeVar("F", bound=Facts)
+F = TypeVar("F", bound=BuildInfo)
 
 
 @dataclass(frozen=True, eq=False)
-class Built(Generic[F]):
+class BuildResult(Generic[F]):
     """Rows of a coreset, what is known of them, and the method that made them."""
 
     rows: WeightedData
-    facts: F
+    info: F
     method: "Method"
 
 
@@ -121,7 +121,7 @@ class Method(ABC):
         return self
 
     @abstractmethod
-    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Built[Any]:
+    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> BuildResult[Any]:
         """Choose rows and weigh them.
 
         Parameters

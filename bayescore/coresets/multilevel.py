@@ -27,8 +27,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from bayescore.coresets.cells.condense import CellFacts, condense
-from bayescore.coresets.method import Built, Facts, Method
+from bayescore.coresets.cells.condense import CellInfo, condense
+from bayescore.coresets.method import BuildInfo, BuildResult, Method
 from bayescore.coresets.pseudo_rows import PseudoRows, for_effects, log_p_of, several
 from bayescore.coresets.tried_out import WEAK, check_one_mode
 from bayescore.coresets.within_groups import Directions, directions_of, rows_of_groups
@@ -46,12 +46,12 @@ SMALL = 2  # rows of a group that keeps them, unless told otherwise: a pseudo-ro
 SHAPE = 0.01  # sd, in nats over the effect given the data, by which a pseudo-row may differ from its group's rows
 NEAR = 0.2  # distance from the marginal mode, in posterior sds, from which rows condensed there are warned of
 FAR = 0.05  # distance of the coreset's own mode from the full data's, in posterior sds, that is warned of
-_MENDINGS = 3  # of the score within groups
+_REBALANCINGS = 3  # of the score within groups
 _START = -0.7  # log sigma at which the mode is sought first
 
 
 @dataclass(frozen=True)
-class MultilevelFacts(Facts):
+class MultilevelInfo(BuildInfo):
     """Priors; groups merged and kept; rows of each kind; the mode, and by how many sds the coreset's is off.
 
     `merged_groups` are one pseudo-row each, or of `mixed_groups` a few; `kept_small` and `kept_shape` have kept their
@@ -121,7 +121,7 @@ class Multilevel(Method):
 
     def build(
         self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood
-    ) -> "Built[MultilevelFacts] | Built[CellFacts]":
+    ) -> "BuildResult[MultilevelInfo] | BuildResult[CellInfo]":
         """Condense groups, or cells of all grouping factors.
 
         Raises
@@ -135,7 +135,7 @@ class Multilevel(Method):
         small = SMALL if self.small is None else self.small
         if not one_intercept(opened.design.groups):
             with one_blas_thread():
-                return Built(*condense(opened, priors[0], likelihood, small), self)
+                return BuildResult(*condense(opened, priors[0], likelihood, small), self)
         point = full_point(opened, likelihood, priors, n_groups)
         gradient = point.terms.gradient
         away = math.sqrt(max(float(gradient @ np.linalg.solve(point.terms.precision, gradient)), 0.0))
@@ -150,7 +150,7 @@ class Multilevel(Method):
         within = directions_of(opened, point, likelihood, merged.astype(float), factor)
         kept = rows_of_groups(opened, ~merged, "rows of small groups")
         fixed = [groups.rows(point)] if kept is None else [groups.rows(point), kept]
-        rows, error = _mended(fixed, within, point, likelihood, priors, n_groups)
+        rows, error = _rebalanced(fixed, within, point, likelihood, priors, n_groups)
         if not error <= FAR:
             warn(
                 f"the mode of the coreset's marginal posterior is {error:.2g} sds off the full data's: look at what "
@@ -158,7 +158,7 @@ class Multilevel(Method):
             )
         if opened.design.offset is None and not rows.pseudo.any():
             rows = replace(rows, offset=None)
-        facts = MultilevelFacts(
+        info = MultilevelInfo(
             prior=repr(priors[0]),
             group_prior=repr(priors[1]),
             groups=n_groups,
@@ -173,12 +173,12 @@ class Multilevel(Method):
             shape_error=float(groups.shape[groups.merged].max(initial=0.0)),
             bytes=8 * (n_groups + 1) * (3 * opened.n_features + 40),
         )
-        if facts.kept_rows > 0.5 * opened.scan.n_rows:
+        if info.kept_rows > 0.5 * opened.scan.n_rows:
             warn(
-                f"{facts.kept_rows:,} of {opened.scan.n_rows:,} rows are kept as they are: groups of few rows cannot "
+                f"{info.kept_rows:,} of {opened.scan.n_rows:,} rows are kept as they are: groups of few rows cannot "
                 "be condensed honestly; where all columns are discrete method='aggregate' is lossless"
             )
-        return Built(rows, facts, self)
+        return BuildResult(rows, info, self)
 
 
 def check_grouped(opened: Opened) -> int:
@@ -272,7 +272,7 @@ def _condensed(point: MarginalPoint, link: Likelihood, small: int) -> _Groups:
     return _Groups(rows, np.concatenate(mixed), ~few & (shape < SHAPE), few, shape)
 
 
-def _mended(
+def _rebalanced(
     fixed: list[WeightedData],
     within: Directions,
     point: MarginalPoint,
@@ -286,7 +286,7 @@ def _mended(
     """
     score, p = within.score, len(point.beta)
     covariance = np.linalg.inv(point.terms.precision)
-    for left in reversed(range(_MENDINGS)):
+    for left in reversed(range(_REBALANCINGS)):
         rows = stack([*fixed, within.rows(point.beta, score, link)])
         look = look_at_rows(rows, link, n_groups)
         own = at_point(look, point.beta, point.log_sigma, Nodes.normal(point.nodes.center, point.nodes.scale), priors)

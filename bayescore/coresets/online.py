@@ -17,9 +17,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from bayescore.coresets.draws.draw import Draw, block_draw, merge, weighted
 from bayescore.coresets.leverage import check_rank, rates_of, score_total
-from bayescore.coresets.method import Built, Facts, Method, check_enough
+from bayescore.coresets.method import BuildInfo, BuildResult, Method, check_enough
+from bayescore.coresets.sampling.draw import Draw, block_draw, merge, weighted
 from bayescore.coresets.scores.factor import block_factor, joined_factor, whitening
 from bayescore.coresets.trees.incremental import BlockStream, rows_from_arrays, rows_to_arrays
 from bayescore.data.checkpoint import Arrays
@@ -30,7 +30,7 @@ from bayescore.validation import RandomState, one_seed
 
 
 @dataclass(frozen=True)
-class OnlineFacts(Facts):
+class OnlineInfo(BuildInfo):
     """Draws, rank of the rows, and sum of the s_n."""
 
     draws: int
@@ -65,13 +65,13 @@ class OnlineState:
             drawn=merge([*before, new], self.size),
         )
 
-    def result(self) -> Built[OnlineFacts]:
+    def result(self) -> BuildResult[OnlineInfo]:
         """Return the coreset of the rows so far."""
         white = whitening(self.factor)
         check_rank(white)
         assert self.drawn is not None
-        facts = OnlineFacts(self.size, white.rank, score_total(self.drawn.total))
-        return Built(weighted(self.drawn, self.size), facts, Online())
+        info = OnlineInfo(self.size, white.rank, score_total(self.drawn.total))
+        return BuildResult(weighted(self.drawn, self.size), info, Online())
 
     def cut(self, size: int) -> Self:
         """Return the state as it would be had `size`, no more than it has, been asked for."""
@@ -118,7 +118,7 @@ class Online(Method):
     one_pass: ClassVar[bool] = True
     needs_mu: ClassVar[bool] = True
 
-    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Built[OnlineFacts]:
+    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> BuildResult[OnlineInfo]:
         """Draw on-line, in one pass."""
         draws = self.draws(opened, size)
         state = online_pass(opened, draws, seed)
@@ -190,7 +190,7 @@ class OnlineCoreset(BlockStream[OnlineState]):
     def _absorbed(self, state: OnlineState, block: WeightedData) -> OnlineState:
         return state.absorb(block, block_factor(lifted(block)))
 
-    def _answer(self, state: OnlineState, rest: WeightedData | None) -> Built[OnlineFacts]:
+    def _answer(self, state: OnlineState, rest: WeightedData | None) -> BuildResult[OnlineInfo]:
         return (state if rest is None else self._absorbed(state, rest)).result()
 
     def _options(self) -> dict[str, Any]:

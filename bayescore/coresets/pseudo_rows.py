@@ -163,10 +163,12 @@ def several(values: FloatArray, moves: FloatArray, share: FloatArray, link: Like
     columns = link.log_p(labels * (eta + moves[:, None]))
     centered = columns - share @ columns
     size = np.sqrt(share @ centered**2)
-    told = size > _FLAT * size.max()
+    is_known = size > _FLAT * size.max()
     root = np.sqrt(share)[:, None]
-    weights, _ = nnls(root * centered[:, told] / size[told], root[:, 0] * (values - share @ values), maxiter=2000)
-    weights = weights / size[told]
-    left = values - share @ values - centered[:, told] @ weights
-    rows = np.stack([eta[told], labels[told], weights], axis=1)[weights > 0.0]
+    weights, _ = nnls(
+        root * centered[:, is_known] / size[is_known], root[:, 0] * (values - share @ values), maxiter=2000
+    )
+    weights = weights / size[is_known]
+    left = values - share @ values - centered[:, is_known] @ weights
+    rows = np.stack([eta[is_known], labels[is_known], weights], axis=1)[weights > 0.0]
     return rows, float(np.sqrt(share @ left**2))

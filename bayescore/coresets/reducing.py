@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from bayescore.coresets.calibration.drift import scale_at
-from bayescore.coresets.method import Facts, Method
+from bayescore.coresets.method import BuildInfo, Method
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
 from bayescore.models.newton import Mode, find_mode
@@ -25,7 +25,7 @@ Missed = Callable[[FloatArray, FloatArray], FloatArray]
 
 
 @dataclass(frozen=True, eq=False)
-class Reduced:
+class ReduceResult:
     """Rows that stand for others, and what was lost.
 
     Parameters
@@ -55,7 +55,7 @@ class Reduced:
 
 
 @dataclass(frozen=True, eq=False)
-class Reduction:
+class ReduceRequest:
     """What a reduction is asked: how many rows, its seed, the likelihood, and what its epsilon depends on.
 
     `delta` is the probability with which epsilon may fail, `mu` a bound of the complexity of the rows, `anchor` the
@@ -93,10 +93,10 @@ class Reducing(Method):
         """Raise `ValueError` if a coreset of `size` rows is too small for rows of so many columns."""
         return
 
-    def reduced(self, rows: WeightedData, asked: Reduction) -> Reduced:
+    def reduced(self, rows: WeightedData, asked: ReduceRequest) -> ReduceResult:
         """Return fewer rows in place of `rows`; what that costs is not known unless the method says."""
         built = self.build(Opened(as_source(rows)), asked.size, asked.seed, asked.likelihood)
-        return Reduced(built.rows, math.nan)
+        return ReduceResult(built.rows, math.nan)
 
     def composed(self, below: float, own: float) -> float:
         """Return the loss of a reduction of what has a loss already."""
@@ -104,7 +104,7 @@ class Reducing(Method):
 
 
 @dataclass(frozen=True, eq=False)
-class Answered:
+class TreeAnswer:
     """Rows that stand for all nodes of a tree, the errors to expect of that, and what else is known.
 
     `mean_error` is that of a mean, in posterior sds, `sd_error` relative.
@@ -113,7 +113,7 @@ class Answered:
     rows: WeightedData
     mean_error: float
     sd_error: float
-    facts: Facts
+    info: BuildInfo
 
 
 @dataclass(frozen=True)
@@ -128,14 +128,14 @@ class Anchored(Reducing):
         """Prior under which modes are sought."""
 
     @abstractmethod
-    def answered(self, rows: WeightedData, asked: Reduction) -> Answered:
+    def answered(self, rows: WeightedData, asked: ReduceRequest) -> TreeAnswer:
         """Return the last reduction of a tree, and what it costs beside what the nodes lost."""
 
     @abstractmethod
     def missed(self, rows: WeightedData, likelihood: Likelihood, lost: FloatArray | None) -> Missed:
         """Return the covariance of what the score of `rows` misses, as a function of where they meet totals and where.
 
-        `lost` is that of `Reduced`.
+        `lost` is that of `ReduceResult`.
         """
 
     def scale(self, rows: WeightedData, theta: FloatArray, likelihood: Likelihood) -> FloatArray:

@@ -18,9 +18,9 @@ from numpy.typing import ArrayLike
 
 from bayescore.clustering.assignment import assign, fit_centers, seed_centers
 from bayescore.clustering.partitions import seed_peers
-from bayescore.coresets.draws.draw import draw, equal_rates, weighted
-from bayescore.coresets.method import DELTA, Built, Facts, check_epsilon
-from bayescore.coresets.reducing import Reduced, Reducing, Reduction
+from bayescore.coresets.method import DELTA, BuildInfo, BuildResult, check_epsilon
+from bayescore.coresets.reducing import ReduceRequest, ReduceResult, Reducing
+from bayescore.coresets.sampling.draw import draw, equal_rates, weighted
 from bayescore.coresets.scores.sensitivity import (
     bounds_of,
     check_centers,
@@ -39,7 +39,7 @@ RESOLUTION = 1024  # rates are w m in units of mean weight / 1024, rounded up
 
 
 @dataclass(frozen=True)
-class SensitivityFacts(Facts):
+class SensitivityInfo(BuildInfo):
     """Draws, the clustering, and what was given.
 
     `cost` is the normalised k-means cost, `mean_sensitivity` the mean bound, rounded up by at most 1/1024.
@@ -128,7 +128,9 @@ class Sensitivity(Reducing):
             object.__setattr__(self, "clustering", tuple(map(tuple, self.clustering.tolist())))
         check_epsilon(self, "delta")
 
-    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Built[SensitivityFacts]:
+    def build(
+        self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood
+    ) -> BuildResult[SensitivityInfo]:
         """Draw by the bounds."""
         rng = np.random.default_rng(seed)
         theta = check_theta(self.center, opened.n_features)
@@ -160,7 +162,7 @@ class Sensitivity(Reducing):
                     "give a larger epsilon, a smaller radius, or a size"
                 )
         drawn = draw(opened, rates, draws, int(rng.integers(2**63)))
-        facts = SensitivityFacts(
+        info = SensitivityInfo(
             draws=draws,
             clusters=len(part.centers),
             radius=R,
@@ -171,7 +173,7 @@ class Sensitivity(Reducing):
             epsilon=self.epsilon,
             delta=None if self.epsilon is None else delta,
         )
-        return Built(weighted(drawn, draws), facts, self)
+        return BuildResult(weighted(drawn, draws), info, self)
 
     def _clustering(self, opened: Opened, rng: np.random.Generator) -> Any:
         if isinstance(self.clustering, str):
@@ -182,12 +184,12 @@ class Sensitivity(Reducing):
             return _seeding(opened, getattr(self.clustering, "n_clusters", self.clusters), self.clustering, rng)
         return self.clustering
 
-    def reduced(self, rows: WeightedData, asked: Reduction) -> Reduced:
+    def reduced(self, rows: WeightedData, asked: ReduceRequest) -> ReduceResult:
         """Return fewer rows in place of `rows`, with their epsilon on the ball."""
         built = self.build(Opened(as_source(rows)), asked.size, asked.seed, asked.likelihood)
-        facts = built.facts
-        epsilon = sensitivity_epsilon(facts.mean_sensitivity, lifted(rows).n_features, facts.draws, asked.delta)
-        return Reduced(built.rows, epsilon, facts.radius)
+        info = built.info
+        epsilon = sensitivity_epsilon(info.mean_sensitivity, lifted(rows).n_features, info.draws, asked.delta)
+        return ReduceResult(built.rows, epsilon, info.radius)
 
 
 def _default_clusters(n_features: int) -> int:

@@ -7,8 +7,8 @@ from typing import Any, Self
 import numpy as np
 
 from bayescore.coresets.calibration.drift import Carried
-from bayescore.coresets.merge_reduce import REDUCTIONS, MergeReduce, TreeFacts, leaf_size
-from bayescore.coresets.method import Built
+from bayescore.coresets.merge_reduce import REDUCTIONS, MergeReduce, TreeInfo, leaf_size
+from bayescore.coresets.method import BuildResult
 from bayescore.coresets.reducing import Reducing
 from bayescore.coresets.trees.incremental import BlockStream, rows_from_arrays, rows_to_arrays
 from bayescore.coresets.trees.tree import Node, Tree
@@ -140,7 +140,7 @@ class StreamingCoreset(BlockStream[Tree]):
     def _absorbed(self, state: Tree, block: WeightedData) -> Tree:
         return state.absorb(state.reduced_leaf(state.n_leaves, block))
 
-    def _answer(self, state: Tree, rest: WeightedData | None) -> Built[TreeFacts]:
+    def _answer(self, state: Tree, rest: WeightedData | None) -> BuildResult[TreeInfo]:
         return self._tree.answer(state, rest, self.size)
 
     def _options(self) -> dict[str, Any]:

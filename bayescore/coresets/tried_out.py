@@ -1,4 +1,4 @@
-"""What methods have in common that match a posterior at its mode and are tried out (`calibration.trial`)."""
+"""What methods have in common that match a posterior at its mode and are tried out (`calibration.predicted_error`)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ TOLERANCE = 0.05  # error to aim at, of means in posterior sds and of sds relati
 WEAK = Normal(0.0, 4.0)  # prior under which modes are sought
 
 
-class Point(NamedTuple):
+class SizePoint(NamedTuple):
     """A size that was tried, and the errors to expect."""
 
     size: int

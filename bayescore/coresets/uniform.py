@@ -5,8 +5,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from bayescore.coresets.draws.draw import draw, equal_rates
-from bayescore.coresets.method import Built, Facts, Method, check_enough
+from bayescore.coresets.method import BuildInfo, BuildResult, Method, check_enough
+from bayescore.coresets.sampling.draw import draw, equal_rates
 from bayescore.data.opened import Opened
 from bayescore.types import Likelihood
 
@@ -31,9 +31,9 @@ class Uniform(Method):
     name: ClassVar[str] = "uniform"
     one_pass: ClassVar[bool] = True
 
-    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Built[Facts]:
+    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> BuildResult[BuildInfo]:
         """Draw `size` different rows, or all if they are fewer."""
         drawn = draw(opened, equal_rates, self.draws(opened, size), seed, replace=False)
         check_enough(size, drawn.total)
         rows = drawn.rows.take(np.argsort(drawn.rows.index, kind="stable"))
-        return Built(rows.with_weights(rows.weights * (drawn.total / len(rows))), Facts(), self)
+        return BuildResult(rows.with_weights(rows.weights * (drawn.total / len(rows))), BuildInfo(), self)

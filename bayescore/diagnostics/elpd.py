@@ -36,7 +36,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayescore.coresets.draws.draw import Draw, hash_uniforms, merge
+from bayescore.coresets.sampling.draw import Draw, hash_uniforms, merge
 from bayescore.diagnostics.draws import ess_mean
 from bayescore.diagnostics.leave_out import Density, LeftOut, moved_loo, psis_loo
 from bayescore.limits import FINITE_K, MAX_BAD_K_SHARE, MAX_K

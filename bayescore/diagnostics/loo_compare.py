@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bayescore.coresets.draws.draw import Draw
+from bayescore.coresets.sampling.draw import Draw
 from bayescore.data.coreset import Coreset
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.diagnostics.elpd import draws_variance

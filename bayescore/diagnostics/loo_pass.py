@@ -11,7 +11,7 @@ from itertools import zip_longest
 
 import numpy as np
 
-from bayescore.coresets.draws.draw import Draw
+from bayescore.coresets.sampling.draw import Draw
 from bayescore.data.opened import Opened
 from bayescore.diagnostics.elpd import cumulants, left_out_of, rows_left_out
 from bayescore.diagnostics.loo_draws import LooDraws

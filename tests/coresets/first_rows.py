@@ -5,14 +5,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from bayescore.coresets.method import Built, Facts
+from bayescore.coresets.method import BuildInfo, BuildResult
 from bayescore.coresets.reducing import Reducing
 from bayescore.types import stack
 from bayescore.validation import check_integer
 
 
 @dataclass(frozen=True)
-class FirstFacts(Facts):
+class FirstInfo(BuildInfo):
     """The rows left out before the first."""
 
     skipped: int
@@ -40,4 +40,4 @@ class First(Reducing):
         parts, weights = zip(*opened.map(inside), strict=True)
         rows = stack(parts)
         scaled = rows.weights * (np.sum(weights) / rows.weights.sum())
-        return Built(rows.with_weights(scaled), FirstFacts(self.skip), self)
+        return BuildResult(rows.with_weights(scaled), FirstInfo(self.skip), self)

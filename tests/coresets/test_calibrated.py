@@ -11,8 +11,8 @@ from threadpoolctl import threadpool_limits
 import bayescore as bc
 from bayescore.coresets.calibration import fits as calibration
 from bayescore.coresets.calibration.weights import fit_weights
-from bayescore.coresets.draws.draw import hash_uniforms
-from bayescore.coresets.draws.fixed_size import Candidates, choose
+from bayescore.coresets.sampling.draw import hash_uniforms
+from bayescore.coresets.sampling.fixed_size import Candidates, choose
 from bayescore.data.sources import as_source
 from bayescore.models.likelihoods import LIKELIHOODS
 from bayescore.models.posterior import log_likelihoods

@@ -9,12 +9,12 @@ import pytest
 
 import bayescore as bc
 from bayescore.coresets.calibration.paired import Errors, Weighed, errors_between
-from bayescore.coresets.calibration.pilot import PosteriorScale, Shares
-from bayescore.coresets.condensing.averages import Cloud
-from bayescore.coresets.condensing.condensation import Condensation, gap, settled
-from bayescore.coresets.condensing.search import Search, Tried, largest
-from bayescore.coresets.draws.fixed_size import Chosen
-from bayescore.coresets.tried_out import Point
+from bayescore.coresets.calibration.pilot import LaplaceApproximation, Shares
+from bayescore.coresets.condensing.averages import GaussianDensity
+from bayescore.coresets.condensing.condensation import Condensation, converged, gap
+from bayescore.coresets.condensing.search import Candidate, Search, largest
+from bayescore.coresets.sampling.fixed_size import Chosen
+from bayescore.coresets.tried_out import SizePoint
 from bayescore.data.opened import open_rows
 from bayescore.data.sources import as_source
 from bayescore.models.likelihoods import LIKELIHOODS
@@ -62,7 +62,7 @@ def spread(core, data, link, *, n_draws=2000):
 def condensation(data, link, width=1.0):
     """Return rows to condense at their mode, averaged over `width` times the sds of the normal approximation."""
     mode = bc.find_map(data, link, PRIOR)
-    white = PosteriorScale(LIKELIHOODS[link], mode.beta, width * mode.factor)
+    white = LaplaceApproximation(LIKELIHOODS[link], mode.beta, width * mode.factor)
     opened = open_rows(data)
     shares = Shares.estimated(white, Chosen(data, np.ones(len(data)), len(data)), opened.scan.weight_total)
     return Condensation.of(opened, shares, len(data), 50, 0), mode
@@ -79,13 +79,13 @@ def test_score_whole_curvature_and_third_derivatives_are_met(link, n_kept, width
     rows = found.rows(n_kept)
     assert rows.pseudo.sum() == 2 * D
     assert len(rows) == 2 * D + n_kept
-    own, true = found.cloud.terms(rows), found.cloud.terms(data)
+    own, true = found.density.terms(rows), found.density.terms(data)
     np.testing.assert_allclose((own.gradient - true.gradient) @ mode.factor, 0.0, atol=1e-8)
     np.testing.assert_allclose(mode.factor.T @ (own.precision - true.precision) @ mode.factor, 0.0, atol=1e-8)
     pseudo = rows.take(rows.pseudo)
     dual = np.linalg.pinv(pseudo.X[::2])
     dual /= np.sqrt(((mode.factor.T @ np.linalg.inv(mode.factor @ mode.factor.T) @ dual) ** 2).sum(axis=0))
-    thirds = [(found.cloud.derivatives(part)[2] @ (part.Z @ dual) ** 3) for part in (rows, data)]
+    thirds = [(found.density.derivatives(part)[2] @ (part.Z @ dual) ** 3) for part in (rows, data)]
     np.testing.assert_allclose(*thirds, atol=1e-8)
     assert np.abs(thirds[1]).max() > 0.01
 
@@ -222,7 +222,7 @@ def test_where_it_cannot_meet_the_tolerance_it_names_calibrated():
 class _Found:
     """Stands for what a pass finds."""
 
-    cloud = None
+    density = None
 
     def expansion(self, part):
         return None
@@ -234,7 +234,7 @@ def test_sizes_between_are_not_tried_where_the_first_is_far_off(errors, sizes, m
 
     def one(self, found, n_kept, expansion):
         tried.append(n_kept)
-        return Tried(None, Point(n_kept, errors[len(tried) - 1], 0.0, 0.0))
+        return Candidate(None, SizePoint(n_kept, errors[len(tried) - 1], 0.0, 0.0))
 
     monkeypatch.setattr(Search, "_tried", one)
     found, moves = Search(None, PRIOR, None, 0.05, 0).over(_Found(), [0, 1, 3, 5])
@@ -300,14 +300,14 @@ def test_pseudo_rows_are_not_taken_for_rows(tmp_path):
 def test_the_nearest_normal_density_is_a_fixed_point(link):
     data = whole(*make(link=link), likelihood=link)
     found, mode = condensation(data, link)
-    near = settled(data, found.cloud.at, PRIOR)
-    terms = Cloud(near).terms(data)
+    near = converged(data, found.density.at, PRIOR)
+    terms = GaussianDensity(near).terms(data)
     np.testing.assert_allclose(near.factor.T @ (terms.gradient - near.theta / 16.0), 0.0, atol=1e-5)
     precision = terms.precision + np.eye(D) / 16.0
     np.testing.assert_allclose(near.factor.T @ precision @ near.factor, np.eye(D), atol=1e-5)
     assert np.abs((near.theta - mode.beta) / mode.sd).max() > 0.05
-    assert gap(near, settled(data, near, PRIOR)) < 1e-5
-    assert gap(found.cloud.at, near) > 0.05
+    assert gap(near, converged(data, near, PRIOR)) < 1e-5
+    assert gap(found.density.at, near) > 0.05
 
 
 def test_errors_far_from_the_mode_are_predicted(shared_data):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bayescore.coresets.draws.draw import Draw, collect, draw, hash_uniform, merge
+from bayescore.coresets.sampling.draw import Draw, collect, draw, hash_uniform, merge
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
 

@@ -12,7 +12,7 @@ import pytest
 import bayescore as bc
 from bayescore import cli
 from bayescore.coresets import merge_reduce
-from bayescore.coresets.method import Facts, Method, check_serves
+from bayescore.coresets.method import BuildInfo, Method, check_serves
 from bayescore.coresets.methods import METHODS, method_of
 from bayescore.coresets.reducing import Reducing
 from bayescore.coresets.single import SINGLE
@@ -73,9 +73,9 @@ def test_a_method_is_a_name_with_options(name):
 
 
 def test_facts_are_params_without_what_is_none_and_with_those_within():
-    tree = merge_reduce.TreeFacts("leverage", 3, 8, None, epsilon=0.5, delta=0.1)
+    tree = merge_reduce.TreeInfo("leverage", 3, 8, None, epsilon=0.5, delta=0.1)
     assert tree.params() == {"reduce": "leverage", "leaves": 3, "node_size": 8, "epsilon": 0.5, "delta": 0.1}
-    assert Facts().params() == {}
+    assert BuildInfo().params() == {}
     core = build(method="merge_reduce", size=40, leaf_rows=200)
     assert list(core.params)[:5] == ["reduce", "leaves", "node_size", "levels", "prior"]
 

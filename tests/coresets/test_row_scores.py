@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from bayescore.coresets.calibration.pilot import PosteriorScale, Shares, by_size, survey
-from bayescore.coresets.draws import fixed_size
-from bayescore.coresets.draws.fixed_size import Chosen, candidates, draw_candidates
+from bayescore.coresets.calibration.pilot import LaplaceApproximation, Shares, by_size, survey
+from bayescore.coresets.sampling import fixed_size
+from bayescore.coresets.sampling.fixed_size import Chosen, candidates, draw_candidates
 from bayescore.coresets.scores.factor import block_factor, data_factor, whitening
 from bayescore.coresets.scores.row_scores import leverage_rows
 from bayescore.coresets.separation import hyperplane
@@ -26,7 +26,9 @@ def data(n=1000, n_features=5, seed=0):
 
 def whitened(likelihood, n_features=5):
     rng = np.random.default_rng(1)
-    return PosteriorScale(likelihood, rng.normal(size=n_features), np.tril(rng.normal(size=(n_features, n_features))))
+    return LaplaceApproximation(
+        likelihood, rng.normal(size=n_features), np.tril(rng.normal(size=(n_features, n_features)))
+    )
 
 
 @LINKS
@@ -38,7 +40,7 @@ def test_scores_and_their_sums(likelihood):
     np.testing.assert_allclose(h, rows.weights * likelihood.curvature(eta) * length**2, rtol=1e-10)
     third = likelihood.third(eta)
     reach = rows.weights * (np.abs(third) * length**3 / 6.0 + likelihood.curvature(eta) * length**4 / 24.0)
-    np.testing.assert_allclose(white.look(rows).reach, reach, rtol=1e-9)
+    np.testing.assert_allclose(white.row_scores(rows).reach, reach, rtol=1e-9)
     shares = Shares.estimated(white, Chosen(rows, np.ones(len(rows)), len(rows)), rows.weights.sum())
     np.testing.assert_allclose(shares.probability(rows).sum(), 3.1, rtol=1e-11)
     found = survey(Opened(as_source(rows), block_rows=300), shares, 50, 80, (1, 2))
@@ -46,10 +48,10 @@ def test_scores_and_their_sums(likelihood):
     np.testing.assert_allclose(found.pull, pulls, rtol=1e-9, atol=1e-9 * np.abs(pulls).max())
     assert found.total == pytest.approx(3.1)
     assert len(found.sample.rows) == 80
-    p = shares.far(white.look(found.sample.rows), found.sample.rows.weights)
+    p = shares.far(white.row_scores(found.sample.rows), found.sample.rows.weights)
     sure = found.sample.inclusion == 1.0
     assert 0 < found.sample.certain == np.count_nonzero(sure) < 80
-    left = shares.far(white.look(rows), rows.weights).sum() - p[sure].sum()
+    left = shares.far(white.row_scores(rows), rows.weights).sum() - p[sure].sum()
     np.testing.assert_allclose(found.sample.inclusion[~sure], (80 - found.sample.certain) * p[~sure] / left, rtol=1e-9)
 
 
@@ -59,7 +61,7 @@ def test_wide_rows_are_scored_by_products_of_matrices(likelihood):
     rows = data(700, WIDE)
     eta = rows.Z @ (white.theta / 10.0)
     for factor in (white.factor, rng.normal(size=(WIDE, WIDE))):  # triangular, and not
-        g, _ = PosteriorScale(likelihood, white.theta / 10.0, factor).scores(rows)
+        g, _ = LaplaceApproximation(likelihood, white.theta / 10.0, factor).scores(rows)
         expected = rows.weights * likelihood.score(eta) * np.linalg.norm(rows.Z @ factor, axis=1)
         np.testing.assert_allclose(g, expected, rtol=1e-10)
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, norm
 
-from bayescore.coresets.draws.draw import collect, draw
 from bayescore.coresets.leverage import Leverage
 from bayescore.coresets.leverage import rates_of as leverage_rates
 from bayescore.coresets.online import Online
+from bayescore.coresets.sampling.draw import collect, draw
 from bayescore.coresets.scores.leverage import leverage_scores
 from bayescore.coresets.sensitivity import Sensitivity
 from bayescore.coresets.uniform import Uniform

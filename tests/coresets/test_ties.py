@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from bayescore.coresets.calibration.pilot import PosteriorScale, Shares
-from bayescore.coresets.condensing.averages import Cloud
+from bayescore.coresets.calibration.pilot import LaplaceApproximation, Shares
+from bayescore.coresets.condensing.averages import GaussianDensity
 from bayescore.coresets.condensing.condensation import Condensation
 from bayescore.coresets.condensing.directions import root_of
 from bayescore.coresets.condensing.pseudo_rows import Solved, as_rows
-from bayescore.coresets.draws.fixed_size import Candidates
+from bayescore.coresets.sampling.fixed_size import Candidates
 from bayescore.coresets.ties import largest, oriented, rounded
 from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.likelihoods import check_likelihood
@@ -79,13 +79,13 @@ def test_a_pseudo_row_has_no_row_whose_weight_is_rounding():
 def kept_rows(monkeypatch, seed):
     """Return which 25 of 600 rows are kept, sixty distinct ones ten times each, if their reach is moved by rounding."""
     rows = make_rows(60, weights=False).take(np.tile(np.arange(60), 10))
-    at = PosteriorScale(check_likelihood("logistic"), np.zeros(3), np.eye(3))
+    at = LaplaceApproximation(check_likelihood("logistic"), np.zeros(3), np.eye(3))
     shares = Shares(at, 1.0, 1.0, 1.0, 1.0, float(len(rows)))
     monkeypatch.undo()
-    reach = shares.far(at.look(rows), rows.weights)
+    reach = shares.far(at.row_scores(rows), rows.weights)
     far = Candidates(reach, np.arange(600.0), np.arange(600), rows)
     monkeypatch.setattr(Shares, "far", lambda *_: jittered(reach, seed))
-    found = Condensation(Cloud(at), Terms(0.0, np.zeros(3), np.eye(3)), far, float(reach.sum()), 10, shares)
+    found = Condensation(GaussianDensity(at), Terms(0.0, np.zeros(3), np.eye(3)), far, float(reach.sum()), 10, shares)
     return found.split(25)[0].index
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bayescore.coresets.calibration.pilot import PosteriorScale
+from bayescore.coresets.calibration.pilot import LaplaceApproximation
 from bayescore.coresets.calibration.totals import CURVATURE, LEVEL, Totals, rows_for_all
 from bayescore.models.likelihoods import LIKELIHOODS
 from bayescore.models.newton import find_mode
@@ -21,7 +21,7 @@ def problem(link):
     rows = WeightedData(X, y, rng.uniform(0.5, 2.0, N), np.arange(N))
     likelihood = LIKELIHOODS[link]
     mode = find_mode(posterior(rows, likelihood, Normal(0.0, 4.0)).terms, np.zeros(D))
-    white = PosteriorScale(likelihood, mode.beta, mode.factor)
+    white = LaplaceApproximation(likelihood, mode.beta, mode.factor)
     return rows, white, likelihood_terms(mode.beta, rows, likelihood)
 
 
@@ -44,7 +44,7 @@ def test_sizes_of_the_groups_and_what_they_count():
     for n_rows, n_forms in ((least - 1, 0), (least, D * (D + 1) // 2)):
         totals = Totals.at(white, part, n_rows)
         assert len(totals.shares(rows).forms) == len(totals.values(np.zeros(D)).forms) == n_forms
-    wide = PosteriorScale(white.likelihood, np.zeros(200), np.eye(200))
+    wide = LaplaceApproximation(white.likelihood, np.zeros(200), np.eye(200))
     assert not Totals.at(wide, part, 10**6).whole  # the fit would be too dear
     totals = Totals.at(white, part, N)
     values = totals.values(np.zeros(D))

@@ -17,7 +17,7 @@ from bayescore.coresets.calibration.paired import Weighed, errors_between
 from bayescore.coresets.merge_reduce import grow, leaf_size
 from bayescore.coresets.method import DELTA
 from bayescore.coresets.methods import METHODS
-from bayescore.coresets.reducing import Reduced
+from bayescore.coresets.reducing import ReduceResult
 from bayescore.coresets.trees.incremental import BlockStream
 from bayescore.coresets.trees.reduce import Reducer
 from bayescore.coresets.trees.tree import Tree, node_delta, node_seed
@@ -78,7 +78,7 @@ class Counting(Reducer):
 
     def __call__(self, rows, seed, delta, anchor=None, share=1.0):
         calls.append((seed, delta, len(rows), anchor))
-        return Reduced(rows, 0.5, anchor=np.array([float(len(rows))]), kept=True)
+        return ReduceResult(rows, 0.5, anchor=np.array([float(len(rows))]), kept=True)
 
 
 calls = []

@@ -9,7 +9,7 @@ import pytensor.tensor as pt
 import pytest
 
 import bayescore as bc
-from bayescore.coresets.calibration.pilot import PosteriorScale
+from bayescore.coresets.calibration.pilot import LaplaceApproximation
 from bayescore.data.passes.tiles import TILE
 from bayescore.models.graph import regression_model
 from bayescore.models.likelihoods import LIKELIHOODS, check_likelihood, register
@@ -114,7 +114,7 @@ DOORS = {
 COMPILED = {
     "terms": lambda link: likelihood_terms(AT, DATA, link),
     "draws": lambda link: log_likelihoods(np.zeros((2, 3)), DATA, link),
-    "scores": lambda link: PosteriorScale(link, AT, np.eye(3)).scores(DATA),
+    "scores": lambda link: LaplaceApproximation(link, AT, np.eye(3)).scores(DATA),
 }
 
 

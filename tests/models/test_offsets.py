@@ -7,11 +7,11 @@ import pymc as pm
 import pytest
 
 import bayescore as bc
+from bayescore.coresets.calibration.batched_hmc import batched_hmc
 from bayescore.coresets.calibration.drift import score_covariance
-from bayescore.coresets.calibration.pilot import PosteriorScale
+from bayescore.coresets.calibration.pilot import LaplaceApproximation
 from bayescore.coresets.calibration.remainder import Expansion
 from bayescore.coresets.calibration.totals import Totals
-from bayescore.coresets.calibration.wide_draws import wide_draws
 from bayescore.diagnostics.errors import negative_log_likelihood
 from bayescore.diagnostics.leave_out import moved_loo
 from bayescore.models.likelihoods import LIKELIHOODS
@@ -74,7 +74,7 @@ def test_all_that_evaluates_the_likelihood_adds_them(link):
     part = likelihood_terms(draws[0], rows, link)
     expansion = Expansion(link, draws[0], part, rows, np.ones(len(rows)))
     np.testing.assert_allclose(expansion.at_draws(draws).values, full, rtol=1e-7)
-    white = PosteriorScale(link, draws[0], np.eye(3))
+    white = LaplaceApproximation(link, draws[0], np.eye(3))
     meant = Totals.at(white, part, 10_000)
     pull = white.pulls(rows).sum(axis=1)
     sums = meant.shares(rows)._replace(draws=None)
@@ -98,7 +98,7 @@ def test_modes_and_what_is_drawn_about_them(link):
     mle = bc.find_mle(rows, link.name)
     assert np.abs(likelihood_terms(mle.beta, rows, link).gradient).max() < 1e-4
     target = posterior(rows, link, prior)
-    draws, values = wide_draws(target, mode.beta, mode.factor, 4, np.random.SeedSequence(1))
+    draws, values = batched_hmc(target, mode.beta, mode.factor, 4, np.random.SeedSequence(1))
     np.testing.assert_allclose(values, [target.log_density(draw)[0] for draw in draws], rtol=1e-10)
 
 

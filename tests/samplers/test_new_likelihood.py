@@ -9,7 +9,7 @@ import pytest
 from scipy import optimize
 
 import bayescore as bc
-from bayescore.coresets.calibration.pilot import PosteriorScale
+from bayescore.coresets.calibration.pilot import LaplaceApproximation
 from bayescore.diagnostics.draws import ess, mcse_mean, mcse_sd
 from bayescore.models.likelihoods import LIKELIHOODS, register
 from bayescore.types import WeightedData
@@ -67,7 +67,7 @@ def test_the_rows_make_the_log_likelihood_bend_upwards(data, truth):
 def test_rows_that_bend_upwards_are_drawn_by_their_absolute_curvature(data, truth):
     """A signed one would make negative probabilities, and totals that cancel."""
     link = LIKELIHOODS["cauchit"]
-    _, h = PosteriorScale(link, truth[0], np.eye(2)).scores(data)
+    _, h = LaplaceApproximation(link, truth[0], np.eye(2)).scores(data)
     expected = np.abs(link.curvature(data.Z @ truth[0])) * (data.X**2).sum(axis=1)
     np.testing.assert_allclose(h, expected, rtol=1e-9, atol=1e-15)
 

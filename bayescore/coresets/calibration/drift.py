@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
-from bayescore.coresets.calibration.pilot import PosteriorScale
+from bayescore.coresets.calibration.pilot import LaplaceApproximation
 from bayescore.coresets.calibration.totals import Totals
 from bayescore.models.gaussian import upper_factor_of_inverse
 from bayescore.models.posterior import Terms, likelihood_terms, prior_part
@@ -45,10 +45,12 @@ class Carried:
 
 def scale_at(
     rows: WeightedData, theta: FloatArray, likelihood: Likelihood, prior: Prior
-) -> tuple[PosteriorScale, Terms]:
+) -> tuple[LaplaceApproximation, Terms]:
     """Return the scale in which the posterior of `rows` is round at theta, and the terms of their log-likelihood."""
     part = likelihood_terms(theta, rows, likelihood)
-    return PosteriorScale(likelihood, theta, upper_factor_of_inverse((part + prior_part(theta, prior)).precision)), part
+    return LaplaceApproximation(
+        likelihood, theta, upper_factor_of_inverse((part + prior_part(theta, prior)).precision)
+    ), part
 
 
 def score_covariance(
@@ -59,8 +61,8 @@ def score_covariance(
     NaN where there are too few rows to tell.
     """
     D = rows.n_features
-    white, part = scale_at(rows, anchor, likelihood, prior)
-    shares = Totals.at(white, part, len(rows)).shares(rows)
+    laplace, part = scale_at(rows, anchor, likelihood, prior)
+    shares = Totals.at(laplace, part, len(rows)).shares(rows)
     Z = rows.Z
     scores = (rows.weights * likelihood.score(rows.shifted(Z @ theta)))[:, None] * Z
     known = Z if rows.offset is None else np.column_stack([Z, rows.shift])

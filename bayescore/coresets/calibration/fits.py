@@ -11,11 +11,11 @@ import numpy as np
 
 from bayescore.coresets.calibration.paired import Errors
 from bayescore.coresets.calibration.pilot import Shares, Survey, survey
+from bayescore.coresets.calibration.predicted_error import Problem, Trial, try_out
 from bayescore.coresets.calibration.remainder import Expansion
 from bayescore.coresets.calibration.totals import CURVATURE, Totals
-from bayescore.coresets.calibration.trial import Problem, Trial, try_out
 from bayescore.coresets.calibration.weights import fit_weights
-from bayescore.coresets.draws.fixed_size import Candidates, choose, distinct
+from bayescore.coresets.sampling.fixed_size import Candidates, choose, distinct
 from bayescore.data.opened import Opened
 from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.posterior import Terms, likelihood_terms, prior_part
@@ -91,9 +91,11 @@ class Calibration:
     @property
     def problem(self) -> Problem:
         """The posterior of the full data."""
-        white, sample = self.shares.white, self.survey.sample
-        expansion = Expansion(white.likelihood, white.theta, self.likelihood_part, sample.expanded(), sample.inclusion)
-        return Problem(white.likelihood, self.prior, expansion)
+        laplace, sample = self.shares.laplace, self.survey.sample
+        expansion = Expansion(
+            laplace.likelihood, laplace.theta, self.likelihood_part, sample.expanded(), sample.inclusion
+        )
+        return Problem(laplace.likelihood, self.prior, expansion)
 
     def drawn(self, size: int, trials: Sequence[Trial]) -> tuple[WeightedData, int]:
         """Return `size` rows, drawn by score and curvature and by what moved the log-likelihood in `trials`."""
@@ -115,7 +117,7 @@ class Calibration:
         adds to variances is put into the curvatures if `sds`.
         """
         rows, certain = self.drawn(size, trials)
-        meant = Totals.at(self.shares.white, self.likelihood_part, len(rows))
+        meant = Totals.at(self.shares.laplace, self.likelihood_part, len(rows))
         shares, totals = meant.shares(rows), meant.values(self.survey.pull)
         score_factor = SCORE_FACTOR if trials else 1.0
         if trials:
@@ -144,13 +146,13 @@ class Calibration:
 
         At most by `MAX_SHIFT`, beyond which the second order says nothing; 0 where there is no such approximation.
         """
-        white = self.shares.white
-        prior = prior_part(white.theta, self.prior)
-        own = likelihood_terms(white.theta, rows.with_weights(rows.weights * factors), white.likelihood) + prior
+        laplace = self.shares.laplace
+        prior = prior_part(laplace.theta, self.prior)
+        own = likelihood_terms(laplace.theta, rows.with_weights(rows.weights * factors), laplace.likelihood) + prior
         try:
             spread = factor_of_inverse(own.precision)
         except DataError:  # of a likelihood that is not log-concave
-            return np.zeros(len(white.theta))
+            return np.zeros(len(laplace.theta))
         scale = factor_of_inverse((self.likelihood_part + prior).precision)
         error = (spread**2).sum(axis=1) / (scale**2).sum(axis=1) - 1.0
         return np.asarray(np.clip(error, -MAX_SHIFT, MAX_SHIFT))

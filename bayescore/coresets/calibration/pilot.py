@@ -17,7 +17,7 @@ from scipy.linalg.blas import dtrmm
 from scipy.sparse import issparse
 
 from bayescore.coresets.calibration.remainder import EQUAL_SHARE
-from bayescore.coresets.draws.fixed_size import (
+from bayescore.coresets.sampling.fixed_size import (
     Bar,
     Candidates,
     Chosen,
@@ -49,7 +49,7 @@ class RowScores(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class PosteriorScale:
+class LaplaceApproximation:
     """A point theta, shape (D,), and the scale L, shape (D, D), in which it is one posterior sd to the next."""
 
     likelihood: Likelihood
@@ -64,24 +64,24 @@ class PosteriorScale:
             eta, squares = predictors(block.X, block.y, block.shift, self.theta, np.ascontiguousarray(self.factor))
         return eta, squares
 
-    def look(self, block: WeightedData) -> RowScores:
+    def row_scores(self, block: WeightedData) -> RowScores:
         """Return what draws need to know of rows."""
-        return self.look_at(block, *self.predictors(block))
+        return self.row_scores_at(block, *self.predictors(block))
 
-    def look_at(self, block: WeightedData, eta: FloatArray, squares: FloatArray) -> RowScores:
+    def row_scores_at(self, block: WeightedData, eta: FloatArray, squares: FloatArray) -> RowScores:
         """Return the same, given the rows' predictors and squared lengths."""
         return RowScores(*score_rows(eta, squares, block.weights, self.likelihood))
 
     def scores(self, block: WeightedData) -> tuple[FloatArray, FloatArray]:
         """Return whitened score norms g = w s |zL| and curvature leverages h = w |c| |zL|^2, shape (n,) each."""
-        return self.look(block)[:2]
+        return self.row_scores(block)[:2]
 
     def pulls(self, block: WeightedData) -> FloatArray:
         r"""Return each row's part of the mean's distance from the mode, in posterior sds, shape (D, n).
 
         To second order E[theta] - mode = L sum_n w_n l'''_n |z_n L|^2 (z_n L) / 2 (Tierney and Kadane 1986).
         """
-        return np.asarray(self.look(block).third * (compact(block.Z) @ self.factor).T)
+        return np.asarray(self.row_scores(block).third * (compact(block.Z) @ self.factor).T)
 
 
 def _squared_lengths(X: FloatArray, factor: FloatArray) -> FloatArray:
@@ -101,7 +101,7 @@ def _squared_lengths(X: FloatArray, factor: FloatArray) -> FloatArray:
 class Shares:
     """What the terms of a row's probability are divided by: sums over all rows of g^2, g, h, reach and w, about."""
 
-    white: PosteriorScale
+    laplace: LaplaceApproximation
     squares: float
     norms: float
     leverages: float
@@ -109,13 +109,13 @@ class Shares:
     weights: float
 
     @classmethod
-    def estimated(cls, white: PosteriorScale, sample: Chosen, weight_total: float) -> "Shares":
+    def estimated(cls, laplace: LaplaceApproximation, sample: Chosen, weight_total: float) -> "Shares":
         """Return the sums as a sample of the rows has them."""
-        g, h, reach, _ = white.look(sample.rows)
+        g, h, reach, _ = laplace.row_scores(sample.rows)
         least = np.finfo(float).tiny  # columns may all be zero
         sums = (max(float((value / sample.inclusion).sum()), least) for value in (g**2, g, h, reach))
         squares, norms, leverages, far = sums
-        return cls(white, squares, norms, leverages, far, weight_total)
+        return cls(laplace, squares, norms, leverages, far, weight_total)
 
     def of(self, found: RowScores, weights: FloatArray) -> FloatArray:
         """Return p = g^2 / sum g^2 + g / sum g + h / sum h + 0.1 w / W, shape (n,)."""
@@ -125,7 +125,7 @@ class Shares:
 
     def probability(self, block: WeightedData) -> FloatArray:
         """Return p of the rows of a block, shape (n,)."""
-        return self.of(self.white.look(block), block.weights)
+        return self.of(self.laplace.row_scores(block), block.weights)
 
     def far(self, found: RowScores, weights: FloatArray) -> FloatArray:
         """Return the probabilities by reach, shape (n,), of the sample that estimates remainders."""
@@ -147,24 +147,24 @@ class Survey(NamedTuple):
 
 def survey(opened: Opened, shares: Shares, size: int, sample_size: int, seeds: tuple[int, int]) -> Survey:
     """Return candidates for up to `size` rows, the pulls' total, and a sample for remainders; one pass."""
-    white = shares.white
+    laplace = shares.laplace
     near, far = Pool(size), Pool(sample_size)
     bars = Bar(), Bar()
 
-    def look(start: int, block: WeightedData) -> tuple[Candidates, Candidates, FloatArray]:
-        found = white.look(block)
+    def one(start: int, block: WeightedData) -> tuple[Candidates, Candidates, FloatArray]:
+        found = laplace.row_scores(block)
         p, q = shares.of(found, block.weights), shares.far(found, block.weights)
         pull = (found.third * block.y) @ block.X
         close = candidates(p, start, block, size, seeds[0], bars[0])
         reaching = candidates(q, start, block, sample_size, seeds[1], bars[1])
         return close, reaching, np.append(pull, [p.sum(), q.sum()])
 
-    sums: FloatArray = np.zeros(len(white.theta) + 2)
-    for close, reaching, part in opened.map(look, "scores", canonical=True):
+    sums: FloatArray = np.zeros(len(laplace.theta) + 2)
+    for close, reaching, part in opened.map(one, "scores", canonical=True):
         bars = near.add(close), far.add(reaching)
         sums = sums + part
     sample = select(far.best(), sample_size, float(sums[-1]))
-    return Survey(near.best(), float(sums[-2]), sums[:-2] @ white.factor, sample)
+    return Survey(near.best(), float(sums[-2]), sums[:-2] @ laplace.factor, sample)
 
 
 def by_size(opened: Opened) -> Probability:
@@ -189,23 +189,23 @@ def full_mode(opened: Opened, likelihood: Likelihood, prior: Prior, seeds: list[
     n_features, weight = opened.n_features, opened.scan.weight_total
     size = min(opened.scan.n_rows, max(5000, 30 * n_features))
 
-    def pilot(probability: Probability, seed: int, start: FloatArray) -> tuple[Chosen, PosteriorScale]:
+    def pilot(probability: Probability, seed: int, start: FloatArray) -> tuple[Chosen, LaplaceApproximation]:
         found, total = draw_candidates(opened, probability, size, seed)
         chosen = select(found, size, total)
         mode = find_mode(posterior(chosen.expanded(), likelihood, prior).terms, start, tolerance=1e-3)
-        return chosen, PosteriorScale(likelihood, mode.beta, mode.factor)
+        return chosen, LaplaceApproximation(likelihood, mode.beta, mode.factor)
 
     def terms(beta: FloatArray) -> Terms:
         return full_terms(beta, opened, likelihood, prior_part(beta, prior))
 
-    chosen, white = pilot(by_size(opened), seeds[0], np.zeros(n_features))
+    chosen, laplace = pilot(by_size(opened), seeds[0], np.zeros(n_features))
     for seed in seeds[1:]:
-        shares = Shares.estimated(white, chosen, weight)
-        chosen, white = pilot(shares.probability, seed, white.theta)
-        here = terms(white.theta)
+        shares = Shares.estimated(laplace, chosen, weight)
+        chosen, laplace = pilot(shares.probability, seed, laplace.theta)
+        here = terms(laplace.theta)
         # a pilot that saw everything ends where the full score is about as large as the pilot's own standard error
-        spread = (white.scores(chosen.expanded())[0] ** 2).sum()
+        spread = (laplace.scores(chosen.expanded())[0] ** 2).sum()
         if cholesky_and_decrement(here)[1] <= 2.0 * math.sqrt(float(spread)):
             break
-    mode = find_mode(terms, white.theta, first=here, tolerance=0.01)
-    return mode, Shares.estimated(PosteriorScale(likelihood, mode.beta, mode.factor), chosen, weight)
+    mode = find_mode(terms, laplace.theta, first=here, tolerance=0.01)
+    return mode, Shares.estimated(LaplaceApproximation(likelihood, mode.beta, mode.factor), chosen, weight)

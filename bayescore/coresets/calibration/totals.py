@@ -21,7 +21,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from bayescore.coresets.calibration.pilot import PosteriorScale
+from bayescore.coresets.calibration.pilot import LaplaceApproximation
 from bayescore.data.passes.nonzeros import compact
 from bayescore.models.posterior import Terms
 from bayescore.types import FloatArray, IntArray, WeightedData
@@ -59,19 +59,19 @@ class Totals:
     `marginal`, shape (D, D), has the directions of the marginal curvatures; `whole` is whether all of it is met.
     """
 
-    white: PosteriorScale
+    laplace: LaplaceApproximation
     part: Terms
     marginal: FloatArray
     whole: bool
 
     @classmethod
-    def at(cls, white: PosteriorScale, part: Terms, n_rows: int) -> Self:
+    def at(cls, laplace: LaplaceApproximation, part: Terms, n_rows: int) -> Self:
         """Return the totals that `n_rows` rows are to meet at a point."""
-        covariance = white.factor @ white.factor.T
+        covariance = laplace.factor @ laplace.factor.T
         # a form's factor multiplies (z . d)^2, hence the roots
         marginal = math.sqrt(CURVATURE) * covariance / np.sqrt(np.diagonal(covariance))
         n_totals = _n_totals(len(covariance))
-        return cls(white, part, marginal, n_totals <= MAX_TOTALS * n_rows and n_totals**2 * n_rows <= MAX_COST)
+        return cls(laplace, part, marginal, n_totals <= MAX_TOTALS * n_rows and n_totals**2 * n_rows <= MAX_COST)
 
     @property
     def level(self) -> float:
@@ -80,24 +80,24 @@ class Totals:
 
     def shares(self, rows: WeightedData) -> Groups:
         """Return the shares of rows."""
-        white = self.white
+        laplace = self.laplace
         Z = rows.Z
         few = compact(Z)
-        eta, W = rows.shifted(Z @ white.theta), few @ white.factor
-        score = rows.weights * white.likelihood.score(eta)
-        curvature = rows.weights * white.likelihood.curvature(eta)
+        eta, W = rows.shifted(Z @ laplace.theta), few @ laplace.factor
+        score = rows.weights * laplace.likelihood.score(eta)
+        curvature = rows.weights * laplace.likelihood.curvature(eta)
         i, j, factor = self._entries()
         return Groups(
             scores=(score[:, None] * W).T,
             marginals=curvature * ((few @ self.marginal) ** 2).T,
             forms=W.T[i] * (curvature * W.T)[j] * factor[:, None],
-            pulls=white.pulls(rows),
-            level=(self.level * rows.weights * white.likelihood.log_p(eta))[None],
+            pulls=laplace.pulls(rows),
+            level=(self.level * rows.weights * laplace.likelihood.log_p(eta))[None],
         )
 
     def values(self, pull: FloatArray) -> Groups:
         """Return the totals of all rows, whose pulls add up to `pull`, shape (D,)."""
-        L, precision = self.white.factor, self.part.precision
+        L, precision = self.laplace.factor, self.part.precision
         i, j, factor = self._entries()
         return Groups(
             scores=L.T @ self.part.gradient,

@@ -21,9 +21,9 @@ import numpy as np
 
 from bayescore.coresets.cells.occupied import Cells
 from bayescore.coresets.cells.pseudo import Within, directions_of, pseudo_rows_of
-from bayescore.coresets.cells.settle import NEAR, imbalance, settled
+from bayescore.coresets.cells.settle import NEAR, imbalance, converged
 from bayescore.coresets.cells.sums import Density, by_cell, sums_of, sums_of_rows
-from bayescore.coresets.method import Facts
+from bayescore.coresets.method import BuildInfo
 from bayescore.coresets.within_groups import rows_of_groups
 from bayescore.data.opened import Opened
 from bayescore.data.passes.cutter import MAX_BLOCK_ROWS
@@ -39,7 +39,7 @@ MOST_EFFECTS = 3
 
 
 @dataclass(frozen=True)
-class CellFacts(Facts):
+class CellInfo(BuildInfo):
     """The prior; factors and cells, merged and kept; rows of each kind; by how many sds the mean of beta is off.
 
     `merged_cells` are pseudo-rows, one for each effect; `kept_small` and `kept_shape` have kept their `kept_rows`
@@ -86,7 +86,7 @@ def columns_of(opened: Opened) -> IntArray:
     return np.array(sorted(int(place) for place in found if place is not None), dtype=np.int64)
 
 
-def condense(opened: Opened, prior: Prior, link: Likelihood, small: int) -> tuple[WeightedData, CellFacts]:
+def condense(opened: Opened, prior: Prior, link: Likelihood, small: int) -> tuple[WeightedData, CellInfo]:
     """Return the condensed rows; all of them, and a warning, where there is nothing to gain."""
     columns, cells = columns_of(opened), Cells.of(opened)
     few = cells.counts <= max(small, 2 * len(columns))  # rows of pseudo-rows: as many
@@ -98,10 +98,10 @@ def condense(opened: Opened, prior: Prior, link: Likelihood, small: int) -> tupl
             "discrete method='aggregate' merges those that repeat"
         )
         n_few, rows = int(few.sum()), opened.gathered()
-        facts = CellFacts(repr(prior), sizes, len(cells), 0, n_few, len(cells) - n_few, n_rows, 0, None, 0.0, 0.0, 0)
-        return rows, facts
+        info = CellInfo(repr(prior), sizes, len(cells), 0, n_few, len(cells) - n_few, n_rows, 0, None, 0.0, 0.0, 0)
+        return rows, info
     seen = cells.seen(opened)
-    at, last = settled(seen, len(cells), columns, link, prior)
+    at, last = converged(seen, len(cells), columns, link, prior)
     if not last < NEAR:
         warn(
             f"the posterior's centre was not reached, the last step was {last:.2g} sds: compare with full_data(...) on "
@@ -117,7 +117,7 @@ def condense(opened: Opened, prior: Prior, link: Likelihood, small: int) -> tupl
     assert pseudo.group is not None
     parts = [pseudo.take(merged[pseudo.group[:, 0]]), within.rows(seen, at, merged, link)]
     rows = stack(parts if kept is None else [*parts, kept])
-    facts = CellFacts(
+    info = CellInfo(
         prior=repr(prior),
         levels=sizes,
         cells=len(cells),
@@ -131,18 +131,18 @@ def condense(opened: Opened, prior: Prior, link: Likelihood, small: int) -> tupl
         shape_error=float(shape[merged[:-1]].max(initial=0.0)),
         bytes=8 * len(merged) * len(columns) * (3 * opened.n_features + 20),
     )
-    if not facts.mode_error <= FAR:
+    if not info.mode_error <= FAR:
         warn(
-            f"the mean of the coreset's coefficients is {facts.mode_error:.2g} sds off the full data's: give narrower "
+            f"the mean of the coreset's coefficients is {info.mode_error:.2g} sds off the full data's: give narrower "
             "priors, or sample full_data(...)"
         )
-    if facts.kept_rows > 0.5 * n_rows:
+    if info.kept_rows > 0.5 * n_rows:
         warn(
-            f"{facts.kept_rows:,} of {n_rows:,} rows are kept as they are: groups, or cells of groups, of few rows "
+            f"{info.kept_rows:,} of {n_rows:,} rows are kept as they are: groups, or cells of groups, of few rows "
             "cannot be condensed honestly; where all columns are discrete method='aggregate' is lossless"
         )
     assert rows.group is not None
-    return replace(rows, group=cells.groups_of(rows.group[:, 0])), facts
+    return replace(rows, group=cells.groups_of(rows.group[:, 0])), info
 
 
 def _shape(seen: Opened, pseudo: WeightedData, at: Density, link: Likelihood) -> FloatArray:

@@ -53,7 +53,7 @@ def step(sums: CellSums, at: Density, prior: Prior) -> Density:
     return _solved(sums, at, own, covariance)
 
 
-def settled(opened: Opened, n_cells: int, columns: IntArray, link: Likelihood, prior: Prior) -> tuple[Density, float]:
+def converged(opened: Opened, n_cells: int, columns: IntArray, link: Likelihood, prior: Prior) -> tuple[Density, float]:
     """Return the density, and how far the last step went, in sds; about ten passes."""
     at, last = Density.start(opened.n_features, n_cells, columns, _FIRST_SD), math.inf
     for _ in range(MAX_PASSES):

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.polynomial.hermite_e import hermegauss
 
 from bayescore.compiled import jit
-from bayescore.coresets.calibration.pilot import PosteriorScale
+from bayescore.coresets.calibration.pilot import LaplaceApproximation
 from bayescore.data.passes.tiles import TILE
 from bayescore.models.posterior import WIDE_ROWS, Terms
 from bayescore.types import FloatArray, Likelihood, WeightedData
@@ -58,10 +58,10 @@ def averages(eta: FloatArray, sd: FloatArray, likelihood: Likelihood) -> FloatAr
 
 
 @dataclass(frozen=True, eq=False)
-class Cloud:
+class GaussianDensity:
     """The density N(theta, LL') of `at`, over which rows' terms are averaged."""
 
-    at: PosteriorScale
+    at: LaplaceApproximation
 
     def derivatives(self, rows: WeightedData) -> FloatArray:
         """Return w E s, w E c, w E l''' and w E l'''' of rows, shape (4, n)."""

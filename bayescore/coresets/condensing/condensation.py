@@ -13,13 +13,13 @@ from typing import ClassVar
 import numpy as np
 from scipy import linalg
 
-from bayescore.coresets.calibration.pilot import PosteriorScale, Shares
+from bayescore.coresets.calibration.pilot import LaplaceApproximation, Shares
+from bayescore.coresets.calibration.predicted_error import Problem
 from bayescore.coresets.calibration.remainder import Expansion
-from bayescore.coresets.calibration.trial import Problem
-from bayescore.coresets.condensing.averages import Cloud
+from bayescore.coresets.condensing.averages import GaussianDensity
 from bayescore.coresets.condensing.directions import diagonalising, root_of
 from bayescore.coresets.condensing.pseudo_rows import Wanted, as_rows, solve
-from bayescore.coresets.draws.fixed_size import Bar, Candidates, Pool, candidates, select
+from bayescore.coresets.sampling.fixed_size import Bar, Candidates, Pool, candidates, select
 from bayescore.coresets.ties import rounded
 from bayescore.data.opened import Opened
 from bayescore.models.gaussian import factor_of_inverse
@@ -28,7 +28,7 @@ from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, WeightedData, stack
 from bayescore.validation import DataError
 
-SHORT = 1e-6  # sds of a step of `settled`
+SHORT = 1e-6  # sds of a step of `converged`
 MAX_STEPS = 50
 NEAR = 2.0  # sds of its predictor within which a row may come to where its terms have most shape
 MOVED = 0.05  # sds, or relatively of an sd, by which a density has moved so that averages over it are worth a pass
@@ -40,7 +40,7 @@ class Condensation:
 
     Parameters
     ----------
-    cloud : Cloud
+    density : GaussianDensity
         The density over which terms are averaged.
     totals : Terms
         Averaged gradient and minus the averaged Hessian of all rows.
@@ -53,7 +53,7 @@ class Condensation:
         What p is made of.
     """
 
-    cloud: Cloud
+    density: GaussianDensity
     totals: Terms
     far: Candidates
     reach: float
@@ -63,36 +63,36 @@ class Condensation:
     @classmethod
     def of(cls, opened: Opened, shares: Shares, n_sample: int, most: int, seed: int) -> "Condensation":
         """Look at all rows, of which up to `most` may be kept; one pass."""
-        cloud, size = Cloud(shares.white), n_sample + most
+        density, size = GaussianDensity(shares.laplace), n_sample + most
         pool, bar = Pool(size), Bar()
 
-        def look(start: int, block: WeightedData) -> tuple[Terms, float, Candidates]:
-            eta, squares = cloud.at.predictors(block)
+        def one(start: int, block: WeightedData) -> tuple[Terms, float, Candidates]:
+            eta, squares = density.at.predictors(block)
             p = _probability(shares, block, eta, squares)
-            terms = cloud.terms(block, cloud.averages(block, eta, squares))
+            terms = density.terms(block, density.averages(block, eta, squares))
             return terms, float(p.sum()), candidates(p, start, block, size, seed, bar)
 
         D = opened.n_features
         totals, reach = Terms(0.0, np.zeros(D), np.zeros((D, D))), 0.0
-        for terms, share, found in opened.map(look, "averaging", canonical=True):
+        for terms, share, found in opened.map(one, "averaging", canonical=True):
             totals, reach, bar = totals + terms, reach + share, pool.add(found)
-        return cls(cloud, totals, pool.best(), reach, n_sample, shares)
+        return cls(density, totals, pool.best(), reach, n_sample, shares)
 
-    def moved(self, opened: Opened, cloud: Cloud) -> "Condensation":
+    def moved(self, opened: Opened, density: GaussianDensity) -> "Condensation":
         """Return the same averaged over another density; one pass."""
         D = opened.n_features
-        parts = opened.map(lambda _, block: cloud.terms(block), "averaging", canonical=True)
-        return replace(self, cloud=cloud, totals=sum(parts, Terms(0.0, np.zeros(D), np.zeros((D, D)))))
+        parts = opened.map(lambda _, block: density.terms(block), "averaging", canonical=True)
+        return replace(self, density=density, totals=sum(parts, Terms(0.0, np.zeros(D), np.zeros((D, D)))))
 
     def expansion(self, part: Terms) -> Expansion:
         """Return the log-likelihood of all rows about the mode, `part` its terms there."""
-        at, sample = self.shares.white, select(self.far, self.n_sample, self.reach)
+        at, sample = self.shares.laplace, select(self.far, self.n_sample, self.reach)
         return Expansion(at.likelihood, at.theta, part, sample.expanded(), sample.inclusion)
 
     def split(self, n_kept: int) -> tuple[WeightedData, WeightedData]:
         """Return the rows of the largest reach, and a sample that stands for the others."""
         far, shares = self.far, self.shares
-        reach = rounded(shares.far(shares.white.look(far.rows), far.rows.weights))
+        reach = rounded(shares.far(shares.laplace.row_scores(far.rows), far.rows.weights))
         order = np.lexsort((far.position, -reach))
         kept, rest = np.sort(order[:n_kept]), np.sort(order[n_kept:])
         others = Candidates(far.probability[rest], far.key[rest], far.position[rest], far.rows.take(rest))
@@ -102,9 +102,9 @@ class Condensation:
     def rows(self, n_kept: int) -> WeightedData:
         """Return pseudo-rows, and `n_kept` rows beside them."""
         kept, others = self.split(n_kept)
-        at, cloud = self.cloud.at, self.cloud
-        bulk = self.totals - cloud.terms(kept)
-        derivatives = cloud.derivatives(others)
+        at, density = self.density.at, self.density
+        bulk = self.totals - density.terms(kept)
+        derivatives = density.derivatives(others)
         along = diagonalising(root_of(bulk.precision, at.factor), others, derivatives[2])
         p = others.Z @ along.dual
         squares = p * p
@@ -124,9 +124,9 @@ def _probability(shares: Shares, block: WeightedData, eta: FloatArray, squares: 
     Rows far on the right side have hardly any reach at the mode, and all of it some sds off: a sample by that at the
     mode alone has too few of them, and its standard error does not know.
     """
-    white = shares.white
+    laplace = shares.laplace
     near = np.minimum(eta, np.maximum(0.0, eta - NEAR * np.sqrt(squares)))
-    here, there = (white.look_at(block, at, squares) for at in (eta, near))
+    here, there = (laplace.row_scores_at(block, at, squares) for at in (eta, near))
     return shares.far(here._replace(reach=here.reach + there.reach), block.weights)
 
 
@@ -138,7 +138,7 @@ class Unmoved(Problem):
     moved from one to the other would be off by that.
     """
 
-    near: PosteriorScale
+    near: LaplaceApproximation
 
     far_reaching: ClassVar[bool] = True  # pseudo-rows know nothing of walls far out, where their bulk had none
 
@@ -152,26 +152,26 @@ class Unmoved(Problem):
         return self.at_mode()
 
 
-def settled(rows: WeightedData, start: PosteriorScale, prior: Prior) -> PosteriorScale | None:
+def converged(rows: WeightedData, start: LaplaceApproximation, prior: Prior) -> LaplaceApproximation | None:
     """Return the normal density at which the averaged terms of the posterior of `rows` are its own mean and precision.
 
     It is the normal density nearest the posterior; None where the iteration from `start` does not come to it.
     """
     at = start
     for _ in range(MAX_STEPS):
-        terms = Cloud(at).terms(rows) + prior_part(at.theta, prior)
+        terms = GaussianDensity(at).terms(rows) + prior_part(at.theta, prior)
         try:
             factor = factor_of_inverse(terms.precision)
         except DataError:
             return None
         step = factor @ (factor.T @ terms.gradient)
-        at = PosteriorScale(at.likelihood, at.theta + step, factor)
+        at = LaplaceApproximation(at.likelihood, at.theta + step, factor)
         if np.linalg.norm(factor.T @ terms.gradient) < SHORT:
             return at
     return None
 
 
-def gap(one: PosteriorScale, other: PosteriorScale) -> float:
+def gap(one: LaplaceApproximation, other: LaplaceApproximation) -> float:
     """Return the largest difference of a mean, in sds of `other`, or of an sd, relatively."""
     sd, before = (np.sqrt((at.factor**2).sum(axis=1)) for at in (other, one))
     return float(max(np.abs((one.theta - other.theta) / sd).max(), np.abs(before / sd - 1.0).max()))

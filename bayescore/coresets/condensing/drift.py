@@ -63,8 +63,8 @@ def missed_by(
     """
 
     def missed(at: FloatArray, point: FloatArray) -> FloatArray:
-        white, part = scale_at(rows, at, likelihood, prior)
-        size = float(((_remainders(rows, at, point[None], likelihood) @ white.factor) ** 2).sum())
+        laplace, part = scale_at(rows, at, likelihood, prior)
+        size = float(((_remainders(rows, at, point[None], likelihood) @ laplace.factor) ** 2).sum())
         return size * (part.precision if lost is None else lost)
 
     return missed

@@ -11,12 +11,12 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescore.coresets.calibration.paired import Errors
-from bayescore.coresets.calibration.pilot import PosteriorScale
+from bayescore.coresets.calibration.pilot import LaplaceApproximation
+from bayescore.coresets.calibration.predicted_error import try_out
 from bayescore.coresets.calibration.remainder import Expansion
-from bayescore.coresets.calibration.trial import try_out
-from bayescore.coresets.condensing.averages import Cloud
-from bayescore.coresets.condensing.condensation import MOVED, Condensation, Unmoved, gap, settled
-from bayescore.coresets.tried_out import Point
+from bayescore.coresets.condensing.averages import GaussianDensity
+from bayescore.coresets.condensing.condensation import MOVED, Condensation, Unmoved, converged, gap
+from bayescore.coresets.tried_out import SizePoint
 from bayescore.data.opened import Opened
 from bayescore.models.posterior import Terms
 from bayescore.models.priors import Prior
@@ -28,12 +28,12 @@ LOST = 1.0  # sds: an error beyond which draws of the coreset do not cover the p
 SHAPE = 5.0 / 3.0  # how much errors of sds and correlations count beside those of means: 3% and 0.03 where that is 0.05
 
 
-class Tried(NamedTuple):
+class Candidate(NamedTuple):
     """Rows of a size, the errors to expect of them, and the normal density nearest their posterior if it was found."""
 
     rows: WeightedData
-    point: Point
-    near: PosteriorScale | None = None
+    point: SizePoint
+    near: LaplaceApproximation | None = None
 
     @property
     def error(self) -> float:
@@ -56,9 +56,9 @@ class Search:
     tolerance: float
     seed: int
 
-    def over(self, found: Condensation, kept: list[int]) -> tuple[list[Tried], int]:
+    def over(self, found: Condensation, kept: list[int]) -> tuple[list[Candidate], int]:
         """Return what was tried, up to one within the tolerance, and how often terms were averaged anew."""
-        expansion, moves, tried = found.expansion(self.part), 0, list[Tried]()
+        expansion, moves, tried = found.expansion(self.part), 0, list[Candidate]()
         for n_kept in kept:
             if tried and tried[0].error > LOST and n_kept < kept[-1]:
                 continue
@@ -67,30 +67,30 @@ class Search:
                 near = own[-1].near
                 if own[-1].error <= self.tolerance or moves == MAX_MOVES or near is None:
                     break
-                if gap(found.cloud.at, near) <= MOVED:
+                if gap(found.density.at, near) <= MOVED:
                     break
-                found, moves = found.moved(self.opened, Cloud(near)), moves + 1
+                found, moves = found.moved(self.opened, GaussianDensity(near)), moves + 1
                 own.append(self._tried(found, n_kept, expansion))
             tried.append(min(own, key=lambda one: one.error))
             if tried[-1].error <= self.tolerance:
                 break
         return tried, moves
 
-    def _tried(self, found: Condensation, n_kept: int, expansion: Expansion) -> Tried:
+    def _tried(self, found: Condensation, n_kept: int, expansion: Expansion) -> Candidate:
         rows = found.rows(n_kept)
-        near = settled(rows, found.cloud.at, self.prior)
-        trial = try_out(Unmoved(expansion.likelihood, self.prior, expansion, near or found.cloud.at), rows, self.seed)
+        near = converged(rows, found.density.at, self.prior)
+        trial = try_out(Unmoved(expansion.likelihood, self.prior, expansion, near or found.density.at), rows, self.seed)
         errors = trial.errors(rows)
-        doubtful = near is None or _far(trial.full.draws, found.shares.white) or trial.error > self.tolerance
+        doubtful = near is None or _far(trial.full.draws, found.shares.laplace) or trial.error > self.tolerance
         if doubtful and largest(errors) <= LOST + 3.0 * trial.error:
             errors = trial.over_all_rows(self.opened, draw_seed=self.seed, size=1).errors(rows)
-        return Tried(rows, Point(n_kept + 2 * self.opened.n_features, *errors), near)
+        return Candidate(rows, SizePoint(n_kept + 2 * self.opened.n_features, *errors), near)
 
 
-def _far(draws: FloatArray, at: PosteriorScale) -> bool:
+def _far(draws: FloatArray, at: LaplaceApproximation) -> bool:
     """Return whether draws, shape (S, D), are about another place than the mode, or wider than the Hessian there says.
 
-    Draws tell, not `settled`: a normal density may settle beside the mode of a posterior that has a long tail.
+    Draws tell, not `converged`: a normal density may settle beside the mode of a posterior that has a long tail.
     """
     sd = np.sqrt((at.factor**2).sum(axis=1))
     moved, wider = np.abs(draws.mean(axis=0) - at.theta) / sd, np.abs(draws.std(axis=0) / sd - 1.0)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayescore.compiled import jit, jit_sums
-from bayescore.coresets.draws.draw import hash_uniform
+from bayescore.coresets.sampling.draw import hash_uniform
 from bayescore.coresets.scores.row_scores import leverage_rows
 from bayescore.data.opened import Opened
 from bayescore.data.passes.tiles import TILE, load_tile, new_tile

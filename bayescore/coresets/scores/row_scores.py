@@ -108,7 +108,7 @@ def predictors(X: FloatArray, y: LabelArray, shift: FloatArray, theta: FloatArra
 
 @jit
 def score_rows(eta: FloatArray, squares: FloatArray, weights: FloatArray, link: Likelihood) -> FloatArray:
-    """Return g, h, the reach and the pull's factor of each row, shape (4, n); see `pilot.PosteriorScale`."""
+    """Return g, h, the reach and the pull's factor of each row, shape (4, n); see `pilot.LaplaceApproximation`."""
     n = len(eta)
     out = np.empty((4, n))
     tile, terms, scratch, higher = np.zeros(TILE), np.empty((4, TILE)), np.empty((3, TILE)), np.empty(TILE)

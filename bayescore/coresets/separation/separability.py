@@ -34,8 +34,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bayescore.coresets.draws.draw import draw, weighted
 from bayescore.coresets.leverage import check_rank, rates_of
+from bayescore.coresets.sampling.draw import draw, weighted
 from bayescore.coresets.scores.factor import Whitening, block_factor, data_factor, whitening
 from bayescore.coresets.separation.hyperplane import TOLERANCE, UnsolvedError, against, unit_rows, widest_margin
 from bayescore.data.opened import Opened, open_rows

@@ -16,7 +16,7 @@ from typing import Any, Generic, Self, TypeVar
 import numpy as np
 
 from bayescore.coresets.finish import check_names, finish, with_word_of_groups
-from bayescore.coresets.method import Built, Method
+from bayescore.coresets.method import BuildResult, Method
 from bayescore.coresets.separation.separability import warn_if_rows_separable
 from bayescore.data.checkpoint import Arrays, read_checkpoint, write_checkpoint
 from bayescore.data.coreset import Coreset
@@ -70,7 +70,7 @@ class BlockStream(ABC, Generic[State]):
         """Return the state with a canonical block more; `state` stays as it is."""
 
     @abstractmethod
-    def _answer(self, state: State, rest: WeightedData | None) -> Built[Any]:
+    def _answer(self, state: State, rest: WeightedData | None) -> BuildResult[Any]:
         """Return the coreset of the rows absorbed and of the rest, fewer rows than a block."""
 
     @abstractmethod
@@ -174,7 +174,7 @@ class BlockStream(ABC, Generic[State]):
             weight_total=known.weight_total,
             method=self._method.name,
             likelihood=self.likelihood,
-            params=built.facts.params(),
+            params=built.info.params(),
             random_state=self.random_state,
         )
         return with_word_of_groups(core, built.method)

@@ -13,7 +13,7 @@ anew what the one before it left to chance.
 from dataclasses import dataclass
 
 from bayescore.coresets.aggregate import aggregate
-from bayescore.coresets.reducing import Anchored, Reduced, Reducing, Reduction
+from bayescore.coresets.reducing import Anchored, ReduceRequest, ReduceResult, Reducing
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
 from bayescore.models.likelihoods import check_likelihood
@@ -39,10 +39,10 @@ class Reducer:
 
     def __call__(
         self, rows: WeightedData, seed: int, delta: float, anchor: FloatArray | None = None, share: float = 1.0
-    ) -> Reduced:
+    ) -> ReduceResult:
         """Return at most `size` rows in place of `rows`; their epsilon fails with probability delta.
 
-        `anchor` and `share` are those of `Reduction`.
+        `anchor` and `share` are those of `ReduceRequest`.
         """
         # identical rows are one with their weights: nothing is lost, and what is left can be told apart
         few = max(self.size, len(rows) // 4)
@@ -51,5 +51,5 @@ class Reducer:
         if len(rows) <= self.size:
             if anchor is None and isinstance(self.method, Anchored):
                 anchor = self.method.mode(rows, self.link).beta
-            return Reduced(rows, 0.0, anchor=anchor, kept=True)
-        return self.method.reduced(rows, Reduction(self.size, seed, self.link, delta, self.mu, anchor, share))
+            return ReduceResult(rows, 0.0, anchor=anchor, kept=True)
+        return self.method.reduced(rows, ReduceRequest(self.size, seed, self.link, delta, self.mu, anchor, share))

@@ -25,7 +25,7 @@ import numpy as np
 
 from bayescore.coresets.calibration.drift import Carried, errors_at, joined
 from bayescore.coresets.method import DELTA
-from bayescore.coresets.reducing import Anchored, Reduced
+from bayescore.coresets.reducing import Anchored, ReduceResult
 from bayescore.coresets.trees.reduce import Reducer
 from bayescore.types import FloatArray, WeightedData, stack
 
@@ -41,7 +41,7 @@ class Node:
     rows : WeightedData
         The rows.
     loss, radius : float
-        What was lost up to here, and where epsilon holds; see `Reduced`.
+        What was lost up to here, and where epsilon holds; see `ReduceResult`.
     anchor : array, shape (D,), optional
         Where calibrated rows meet the totals.
     share : float
@@ -49,7 +49,7 @@ class Node:
     carried : tuple of Carried
         Errors there of calibrations at earlier points (`drift`).
     lost : array, shape (D, D), optional
-        What pseudo-rows miss away from the anchor, those below included; see `Reduced`.
+        What pseudo-rows miss away from the anchor, those below included; see `ReduceResult`.
     """
 
     level: int
@@ -89,7 +89,7 @@ class Tree:
     losses: tuple[float, ...] = ()
     anchor: FloatArray | None = None
 
-    def absorb(self, leaf: Reduced) -> Self:
+    def absorb(self, leaf: ReduceResult) -> Self:
         """Return the tree with the next leaf, which `reduced_leaf` reduced at this tree's anchor."""
         nodes, losses, anchor = list(self.nodes), list(self.losses), leaf.anchor
         share = 0.0 if leaf.kept else 1.0
@@ -114,16 +114,18 @@ class Tree:
             anchor=self.anchor if nodes else anchor,
         )
 
-    def _reduce(self, rows: WeightedData, level: int, last: int, anchor: FloatArray | None) -> Reduced:
+    def _reduce(self, rows: WeightedData, level: int, last: int, anchor: FloatArray | None) -> ReduceResult:
         # the anchor is the mode of the largest power of two of the leaves so far
         share = 1.0 if anchor is None else 2.0 ** (level + 1 - self.n_leaves.bit_length())
         return self.reducer(rows, node_seed(self.seed, level, last), node_delta(level, last), anchor, share)
 
-    def reduced_leaf(self, index: int, block: WeightedData) -> Reduced:
+    def reduced_leaf(self, index: int, block: WeightedData) -> ReduceResult:
         """Return leaf number `index`, of this tree's generation, reduced."""
         return self._reduce(block, 0, index, self.anchor)
 
-    def _errors(self, left: Node, right: Node, merged: Reduced) -> tuple[float, tuple[Carried, ...], FloatArray | None]:
+    def _errors(
+        self, left: Node, right: Node, merged: ReduceResult
+    ) -> tuple[float, tuple[Carried, ...], FloatArray | None]:
         """Return share, carried errors and what is lost of the node merged of two."""
         if merged.anchor is None:
             return 0.0, (), None

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from bayescore.coresets.calibration.paired import Weighed, _correlation_noise, _moments, errors_between, importance
+from bayescore.coresets.calibration.predicted_error import N_DRAWS, Problem, tempered, try_out
 from bayescore.coresets.calibration.remainder import Expansion
-from bayescore.coresets.calibration.trial import N_DRAWS, Problem, tempered, try_out
-from bayescore.coresets.draws.draw import hash_uniforms
-from bayescore.coresets.draws.fixed_size import distinct, draw_candidates, select
+from bayescore.coresets.sampling.draw import hash_uniforms
+from bayescore.coresets.sampling.fixed_size import distinct, draw_candidates, select
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
 from bayescore.limits import MIN_ESS_SHARE

@@ -35,7 +35,7 @@ _TOGETHER = 125  # draws that are moved together: fixed, so that bits do not dep
 _ROWS = 1024  # of a product: 1 MB of predictors
 
 
-def wide_draws(
+def batched_hmc(
     target: TargetDensity, mode: FloatArray, scale: FloatArray, n_draws: int, seed: np.random.SeedSequence
 ) -> tuple[FloatArray, FloatArray]:
     """Return draws of a posterior, shape (n_draws, D), and its log density there, shape (n_draws,).

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from bayescore.coresets.calibration import wide_draws as module
-from bayescore.coresets.calibration.wide_draws import _Density, wide_draws
+from bayescore.coresets.calibration import batched_hmc as module
+from bayescore.coresets.calibration.batched_hmc import _Density, batched_hmc
 from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.likelihoods import LIKELIHOODS
 from bayescore.models.newton import find_mode
@@ -27,7 +27,7 @@ def skewed(link="logistic", prior=PRIOR, n=40):
 
 def drawn(size=4000, seed=0):
     target, mode, scale, _ = skewed()
-    return wide_draws(target, mode, scale, size, np.random.SeedSequence(seed))
+    return batched_hmc(target, mode, scale, size, np.random.SeedSequence(seed))
 
 
 @pytest.mark.parametrize("link", LIKELIHOODS)

@@ -1,7 +1,7 @@
 r"""Trying a coreset out: its posterior against the full data's, by the same draws moved to both (`paired`).
 
 The draws are independent ones of the coreset's normal approximation, weighed, where at least half of them count, else
-draws of its posterior by MALA, or with many columns by `wide_draws`. Moved to the full data's mode and Hessian they
+draws of its posterior by MALA, or with many columns by `batched_hmc`. Moved to the full data's mode and Hessian they
 need the full data's log-likelihood there: from its second-order expansion and a sample of rows (`remainder`) where the
 sample's standard error is below the tolerance, else by a pass over all rows. So any other weighted rows can be judged
 by the same draws too.
@@ -16,10 +16,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from bayescore.coresets.calibration.batched_hmc import batched_hmc
 from bayescore.coresets.calibration.paired import Errors, Weighed, errors_between, importance
 from bayescore.coresets.calibration.remainder import Expansion
-from bayescore.coresets.calibration.wide_draws import wide_draws
-from bayescore.coresets.draws.fixed_size import Bar, Candidates, Pool, candidates
+from bayescore.coresets.sampling.fixed_size import Bar, Candidates, Pool, candidates
 from bayescore.data.opened import Opened
 from bayescore.data.passes.threads import available_cores
 from bayescore.limits import MIN_ESS_SHARE
@@ -153,7 +153,7 @@ class Trial:
         draws, likelihood = self.full.draws, self.problem.likelihood
         pool, bar = Pool(size), Bar()
 
-        def look(start: int, block: WeightedData) -> tuple[FloatArray, float, Candidates]:
+        def one(start: int, block: WeightedData) -> tuple[FloatArray, float, Candidates]:
             total, parts = np.zeros(len(draws)), []
             for w, log_p, moves in _moves(draws, block, likelihood):
                 total += w @ log_p
@@ -162,7 +162,7 @@ class Trial:
             return total, float(p.sum()), candidates(p, start, block, size, draw_seed, bar)
 
         values, total = np.zeros(len(draws)), 0.0
-        for part, moves, more in opened.map(look, "trying the coreset out", canonical=True):
+        for part, moves, more in opened.map(one, "trying the coreset out", canonical=True):
             values += part
             total += moves
             bar = pool.add(more)
@@ -198,7 +198,7 @@ def draw_base(problem: Problem, rows: WeightedData, seed: int) -> Base:
         return normal
     target = posterior(rows, problem.likelihood, problem.prior)
     if len(mode) >= WIDE:
-        return Base(*wide_draws(target, mode, scale, N_DRAWS, chains), mode, precision)
+        return Base(*batched_hmc(target, mode, scale, N_DRAWS, chains), mode, precision)
     chosen: tuple[Advancing, Any, int, int] = (mala, mala.first_step_size(len(mode)), 100, 10)
     if problem.far_reaching:
         chosen = (mala.MALA, mala.first_tuning(scale), _LONG, mala.thinning(len(mode)))

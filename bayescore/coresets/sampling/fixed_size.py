@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bayescore.coresets.draws.draw import hash_uniforms
+from bayescore.coresets.sampling.draw import hash_uniforms
 from bayescore.data.opened import Opened
 from bayescore.types import FloatArray, IntArray, WeightedData, stack
 
