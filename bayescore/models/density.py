@@ -1,7 +1,7 @@
 """The compiled log posterior density: weighted log-likelihood and prior, value and gradient in one pass.
 
 The samplers call it some 1e5 times a second, so it allocates little and never raises. The prior's formulas are those
-of `priors`, which also holds the families' numbers; the likelihood's are its own, see `likelihoods.dispatch`.
+of `priors`, which also holds the families' numbers; the likelihood's are its own, see `models.dispatch`.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Compiled likelihoods of the rows of a block, tile by tile (`data.passes.tiles`): each row is read once, uncopied.
 
-The likelihood is an argument, and calls of its functions are compiled for it: see `likelihoods.dispatch`.
+The likelihood is an argument, and calls of its functions are compiled for it: see `models.dispatch`.
 """
 
 import numpy as np

@@ -21,7 +21,7 @@ import numpy as np
 
 from bayescore.coresets.cells.occupied import Cells
 from bayescore.coresets.cells.pseudo import Within, directions_of, pseudo_rows_of
-from bayescore.coresets.cells.settle import NEAR, imbalance, converged
+from bayescore.coresets.cells.settle import NEAR, converged, imbalance
 from bayescore.coresets.cells.sums import Density, by_cell, sums_of, sums_of_rows
 from bayescore.coresets.method import BuildInfo
 from bayescore.coresets.within_groups import rows_of_groups

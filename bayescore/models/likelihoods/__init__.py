@@ -10,11 +10,13 @@ probit    log Phi(eta)            phi(eta) / Phi(eta)                 s (s + eta
 with eta = y (x . beta). A file holds all that the project needs of its likelihood, see `bayescore.types.Likelihood`.
 """
 
-from bayescore.models.likelihoods import dispatch as dispatch  # teaches numba the type of a likelihood
+from bayescore.models.dispatch import teach
 from bayescore.models.likelihoods.logistic import Logistic
 from bayescore.models.likelihoods.probit import Probit
-from bayescore.models.likelihoods.registry import LIKELIHOODS, check_likelihood, register
+from bayescore.models.likelihoods.registry import COMPILED, LIKELIHOODS, check_likelihood, register
+from bayescore.types import Likelihood
 
+teach(Likelihood, LIKELIHOODS, COMPILED, lambda link: (check_likelihood(link).name, link))
 register(Logistic())
 register(Probit())
 
