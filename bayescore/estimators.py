@@ -23,10 +23,10 @@ from bayescore.models.priors import PRIORS, Normal, Prior, check_prior
 from bayescore.samplers.inference_data import coefficients
 from bayescore.samplers.predict import log_predictive, predict_proba
 from bayescore.samplers.sample import sample
-from bayescore.types import Design, FloatArray
+from bayescore.types import INTERCEPT, Design, FloatArray
 from bayescore.validation import check_aligned, check_unmasked
 
-_TAKEN = ("weight", "y", "intercept")  # names of a coreset's own columns
+_TAKEN = ("weight", "y", INTERCEPT)  # names of a coreset's own columns
 
 
 class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -239,7 +239,7 @@ _PARAMETERS = """
         From `sample`; `certify`, `compare` and `predict_proba` take it.
     n_features_in_, feature_names_in_
         Columns seen by `fit`. Names of a table's columns are those of the coefficients in ``coreset_`` and ``idata_``;
-        "weight", "y" and "intercept", which coresets need themselves, get an underscore there.
+        "weight", "y" and "Intercept", which coresets need themselves, get an underscore there.
 
     Examples
     --------

@@ -176,6 +176,10 @@ def told_terms(groups: Sequence[Grouping]) -> str:
     return ", ".join(f"({' + '.join(own.effects)} | {own.name})" for own in groups)
 
 
+INTERCEPT = "Intercept"
+"""What the column of ones is called, as formulas and bambi call it."""
+
+
 @dataclass(frozen=True)
 class Design:
     """How raw features become the columns of a design matrix.
@@ -199,7 +203,7 @@ class Design:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the design matrix's columns."""
-        return ("intercept", *self.raw_names) if self.intercept else self.raw_names
+        return (INTERCEPT, *self.raw_names) if self.intercept else self.raw_names
 
     @property
     def is_identity(self) -> bool:

@@ -84,8 +84,8 @@ def ranks(link: str, seed: int, *, control: bool) -> np.ndarray:
         posterior = bc.sample(core, **options, **kept).posterior
     draws = [
         *np.moveaxis(posterior["beta"].values[0], 1, 0),
-        posterior["sigma"].values[0],
-        posterior["u"].values[0, :, 0],
+        posterior["sigma_g"].values[0],
+        posterior["u_g"].values[0, :, 0],
     ]
     draws.append(np.hypot(draws[1], draws[2]))
     truth = [*beta, sigma, sigma * u[0], np.hypot(beta[1], beta[2])]

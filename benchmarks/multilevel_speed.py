@@ -71,7 +71,7 @@ def built(frame: pd.DataFrame) -> bc.Coreset:
 
 def smallest_ess(posterior: Any) -> float:
     """Return the smallest effective sample size of coefficients, sigma and effects."""
-    each = [posterior[name].transpose("chain", "draw", ...).values for name in ("beta", "sigma", "u")]
+    each = [posterior[name].transpose("chain", "draw", ...).values for name in ("beta", "sigma_g", "u_g")]
     return min(float(ess(own.reshape(*own.shape[:2], -1), "bulk").min()) for own in each)
 
 
@@ -102,10 +102,10 @@ def graph(rows: bc.Coreset) -> Any:
     """Return the centred model of rows, as a PyMC user writes it."""
     import pymc as pm
 
-    with pm.Model(coords={"feature": rows.feature_names, "group": list(rows.groups[0].levels)}) as model:
+    with pm.Model(coords={"feature": rows.feature_names, "g": list(rows.groups[0].levels)}) as model:
         beta = pm.Normal("beta", 0.0, PRIOR_SD, dims="feature")
-        sigma = pm.HalfStudentT("sigma", nu=NU, sigma=SCALE)
-        u = pm.Normal("u", 0.0, sigma, dims="group")
+        sigma = pm.HalfStudentT("sigma_g", nu=NU, sigma=SCALE)
+        u = pm.Normal("u_g", 0.0, sigma, dims="g")
         if rows.method == "full":
             eta = pm.math.dot(rows.X, beta) + u[rows.group[:, 0]]
             pm.Bernoulli("y", logit_p=eta, observed=(rows.y > 0).astype(np.int8))

@@ -167,13 +167,13 @@ def test_columns_keep_their_names(rows: tuple[pd.DataFrame, np.ndarray]) -> None
     pipeline = make_pipeline(PolynomialFeatures(1, include_bias=False), bc.CoresetLogisticRegression(size=300, **QUICK))
     model = pipeline.set_output(transform="pandas").fit(X, y)[-1]
     assert list(model.feature_names_in_) == ["age", "dose", "x"]
-    assert model.coreset_.feature_names == ("intercept", "age", "dose", "x")
-    assert list(model.idata_.posterior["beta"]["feature"].values) == ["intercept", "age", "dose", "x"]
+    assert model.coreset_.feature_names == ("Intercept", "age", "dose", "x")
+    assert list(model.idata_.posterior["beta"]["feature"].values) == ["Intercept", "age", "dose", "x"]
     bare = bc.CoresetLogisticRegression(size=300, **QUICK).fit(X.to_numpy(), y)
     np.testing.assert_array_equal(bare.coef_, model.coef_)
-    assert bare.coreset_.feature_names == ("intercept", "x0", "x1", "x2")
-    own = model.fit(X.set_axis(["weight", "y", "intercept"], axis=1), y)
-    assert own.coreset_.feature_names == ("intercept", "weight_", "y_", "intercept_")
+    assert bare.coreset_.feature_names == ("Intercept", "x0", "x1", "x2")
+    own = model.fit(X.set_axis(["weight", "y", "Intercept"], axis=1), y)
+    assert own.coreset_.feature_names == ("Intercept", "weight_", "y_", "Intercept_")
     np.testing.assert_array_equal(own.coef_, bare.coef_)
 
 

@@ -249,7 +249,7 @@ def test_files_keep_offsets(tmp_path):
     again = bc.read_coreset(tmp_path / "core.parquet")
     np.testing.assert_array_equal(again.offset, core.offset)
     assert (again.design, again.rows_digest) == (core.design, core.rows_digest)
-    assert list(core.to_frame().columns) == ["intercept", "a", "b", "clicked", "weight", "offset"]
+    assert list(core.to_frame().columns) == ["Intercept", "a", "b", "clicked", "weight", "offset"]
     assert re.search("offset  +exposure", repr(core))
     changed = replace(core, offset=core.offset + 1.0)
     assert changed.rows_digest != core.rows_digest

@@ -110,7 +110,7 @@ def build_coreset(
         by them: several are crossed factors. Without a formula all columns are features, and those of text (strings,
         categoricals) are coded against their first level.
     intercept : bool
-        Put a column of ones, named "intercept", first.
+        Put a column of ones, named "Intercept", first.
     standardize : bool
         Center the columns and divide them by their (weighted, population) standard deviation; constant
         columns stay as they are.
@@ -147,11 +147,11 @@ def build_coreset(
     >>> y = X[:, 0] + rng.logistic(size=5000) > 0
     >>> core = bc.build_coreset(X, y, method="sensitivity", size=200, intercept=True, random_state=1)
     >>> core.n_total, core.feature_names
-    (5000, ('intercept', 'x0', 'x1'))
+    (5000, ('Intercept', 'x0', 'x1'))
     >>> import pandas as pd
     >>> clicks = pd.DataFrame({"age": X[:, 0], "device": np.where(X[:, 1] > 0, "phone", "tablet"), "clicked": y})
     >>> bc.build_coreset(clicks, formula="clicked ~ age * device", size=200, random_state=1).feature_names
-    ('Intercept', 'age', 'device[T.tablet]', 'age:device[T.tablet]')
+    ('Intercept', 'age', 'device[tablet]', 'age:device[tablet]')
     """
     chosen = method_of(method, options)
     link = _likelihood_of(data, likelihood)

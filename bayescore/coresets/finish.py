@@ -8,14 +8,14 @@ import numpy as np
 
 from bayescore.coresets.method import Method
 from bayescore.data.coreset import Coreset
-from bayescore.types import Design, WeightedData
+from bayescore.types import INTERCEPT, Design, WeightedData
 from bayescore.validation import DataError, warn
 
 
 def check_names(design: Design, label: str, intercept: bool) -> None:
     """Raise if a column has a name that the coreset needs for one of its own."""
-    if intercept and "intercept" in (*design.raw_names, label):
-        raise DataError("intercept=True, but the data have a column 'intercept'; drop it or leave intercept=False")
+    if intercept and INTERCEPT in (*design.raw_names, label):
+        raise DataError(f"intercept=True, but the data have a column {INTERCEPT!r}; drop it or leave intercept=False")
     own = ("weight", label, *([] if design.offset is None else ["offset"]))
     for name in own:
         if name in design.names:

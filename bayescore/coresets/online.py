@@ -141,7 +141,7 @@ class OnlineCoreset(BlockStream[OnlineState]):
     random_state, random_seed : int, Generator, SeedSequence or None
         Seed, by either name; the one used is kept as ``core.random_state``.
     intercept : bool
-        Put a column of ones, named "intercept", first.
+        Put a column of ones, named "Intercept", first.
     classes : pair of labels, optional
         The two labels; the second in sorted order is +1. By default they are found as they are met: a block may have
         one of them only.

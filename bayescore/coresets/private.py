@@ -79,7 +79,7 @@ def private_coreset(
         Shares of epsilon for centers, counts and means; they sum to 1. With 0 for the means the centers themselves are
         released.
     intercept : bool
-        Put a column of ones, named "intercept", first.
+        Put a column of ones, named "Intercept", first.
     likelihood : name of a registered likelihood
         Model that the coreset is for.
     random_state : int, Generator, SeedSequence or None

@@ -73,7 +73,7 @@ class StreamingCoreset(BlockStream[Tree]):
     leaf_rows : int, optional
         Rows of a leaf; by default those of about 8 MB, but 16 `size` at least.
     intercept : bool
-        Put a column of ones, named "intercept", first.
+        Put a column of ones, named "Intercept", first.
     classes : pair of labels, optional
         The two labels; the second in sorted order is +1. By default they are found as they are met: a block may have
         one of them only.

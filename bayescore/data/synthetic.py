@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
-from bayescore.types import FloatArray, LabelArray, read_only
+from bayescore.types import INTERCEPT, FloatArray, LabelArray, read_only
 from bayescore.validation import RandomState, check_generator, check_integer
 
 Labelled = tuple[FloatArray, LabelArray]
@@ -131,7 +131,7 @@ def _binary(name: str, p: FloatArray, theta: FloatArray) -> Problem:
         X = (rng.random((m, len(p))) < p).astype(np.float64)
         return X, _signs(rng.random(m) < expit(X @ theta))
 
-    return Problem(name, theta, ("intercept", *(f"x{d}" for d in range(2, len(p) + 1))), draw)
+    return Problem(name, theta, (INTERCEPT, *(f"x{d}" for d in range(2, len(p) + 1))), draw)
 
 
 def _draw_mixture(rng: np.random.Generator, m: int) -> Labelled:
@@ -174,7 +174,7 @@ def probit_problem(beta: ArrayLike) -> Problem:
         X[:, 0] = 1.0
         return X, _signs(rng.standard_normal(m) < X @ theta)  # P(noise < eta) = Phi(eta)
 
-    names = ("intercept", *(f"x{d}" for d in range(2, len(theta) + 1)))
+    names = (INTERCEPT, *(f"x{d}" for d in range(2, len(theta) + 1)))
     return Problem("Probit", read_only(theta), names, draw)
 
 

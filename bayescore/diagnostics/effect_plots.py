@@ -10,7 +10,7 @@ from bayescore.diagnostics.group_draws import read_effects
 from bayescore.diagnostics.report import group_plots
 
 
-def plot_caterpillar(idata: Any, *, var_name: str = "u") -> Axes:
+def plot_caterpillar(idata: Any, *, var_name: str | None = None) -> Axes:
     """Plot mean and 94% equal-tailed interval of each group's effect, sorted.
 
     Of more than 60 groups the five at either end have names. `az.plot_forest` has other looks.
@@ -19,8 +19,8 @@ def plot_caterpillar(idata: Any, *, var_name: str = "u") -> Axes:
     ----------
     idata : InferenceData
         Draws of `sample` or `multilevel_model`, or of a model of your own.
-    var_name : str
-        Variable with the effects, dims chain, draw and one of groups.
+    var_name : str, optional
+        Variable with the effects, by default `u_g` of the only factor g; dims chain, draw and one of groups.
 
     Returns
     -------
@@ -40,7 +40,7 @@ def plot_caterpillar(idata: Any, *, var_name: str = "u") -> Axes:
     return group_plots.caterpillar(plt.figure(), effects)
 
 
-def plot_shrinkage(idata: Any, shares: pd.DataFrame, *, var_name: str = "u") -> Axes:
+def plot_shrinkage(idata: Any, shares: pd.DataFrame, *, var_name: str | None = None) -> Axes:
     r"""Plot each group's effect against what its rows alone say: how far partial pooling pulls, and which groups.
 
     Across stands the log odds (probit models: the probit) of (a_g + 1/2) / (n_g + 1), minus that of all rows, a_g of
@@ -55,8 +55,8 @@ def plot_shrinkage(idata: Any, shares: pd.DataFrame, *, var_name: str = "u") -> 
     shares : DataFrame
         A row for each group, indexed by its level: `share` of +1, and `weight`, its number of rows. The certificate's
         `effects` are such a table.
-    var_name : str
-        Variable with the effects, dims chain, draw and one of groups.
+    var_name : str, optional
+        Variable with the effects, by default `u_g` of the only factor g; dims chain, draw and one of groups.
 
     Returns
     -------

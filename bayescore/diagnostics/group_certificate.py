@@ -32,7 +32,7 @@ from bayescore.diagnostics.family import Family, close, risk, worst
 from bayescore.diagnostics.figures import Run, families
 from bayescore.diagnostics.figures import target as figures
 from bayescore.diagnostics.full_weights import FullWeights
-from bayescore.diagnostics.group_draws import LOG_SIGMA, with_log_sigma
+from bayescore.diagnostics.group_draws import with_log_sigma
 from bayescore.diagnostics.group_weights import Weighed, check_bytes, weigh
 from bayescore.diagnostics.health import unfit
 from bayescore.diagnostics.origin import NORMAL, STEIN_DRAWS, stein
@@ -78,7 +78,7 @@ class MultilevelCertificate(MultilevelCertificateData):
             lines.append(f"  {self.n_passes} passes over the full data")
         if self.trusted:
             shown = ["corrected_mean", "corrected_q03", "corrected_q97"]
-            sd, *ends = map(number, np.exp(self.coordinates.loc[LOG_SIGMA, shown].to_numpy(float)))
+            sd, *ends = map(number, np.exp(self.coordinates.loc[f"log sigma_{self.factor}", shown].to_numpy(float)))
             lines.append(f"  sd of the effects of {self.factor} {sd} (94% interval {' to '.join(ends)})")
         if not math.isnan(self.elpd_logo):
             lines.append(f"  elpd by leaving a group out {self.elpd_logo:,.1f} ± {self.elpd_logo_se:,.1f}")
@@ -103,7 +103,8 @@ class MultilevelCertificate(MultilevelCertificateData):
 def certify_groups(idata: Any, posterior: Posterior, core: Coreset, opened: Opened, max_draws: int) -> Any:
     """Return the `MultilevelCertificate` of draws from `sample` of a coreset with groups."""
     trouble = trouble_of(idata, posterior, core)
-    joint = with_log_sigma(idata, posterior) if "sigma" in idata["posterior"] else posterior
+    factor = core.groups[0].name
+    joint = with_log_sigma(idata, posterior, factor) if f"sigma_{factor}" in idata["posterior"] else posterior
     trouble = trouble or unfit(joint)
     if not trouble:
         chosen = joint.positions(max_draws)
@@ -120,7 +121,7 @@ def certify_groups(idata: Any, posterior: Posterior, core: Coreset, opened: Open
             math.nan,
             math.nan,
             bare_table(joint),
-            factor=core.groups[0].name,
+            factor=factor,
         )
     found = weigh(joint.flat[chosen], core, opened, target)
     w, run = found.weights.weights, Run(joint.draws)
@@ -130,7 +131,7 @@ def certify_groups(idata: Any, posterior: Posterior, core: Coreset, opened: Open
     kept = systematic(w)
     corrected = joint.flat[chosen][kept].reshape(len(joint.draws), -1, joint.draws.shape[2])
     left = families(Run(corrected), joint.features, heavy, full, resampled=True)
-    effects = _effects(idata, found, float(full.slow.max()))
+    effects = _effects(core.groups[0].levels, found, float(full.slow.max()))
     level, text = verdict(found.weights, found.missed, raw, left, effects)
     elpd = _leave_group_out(found) if level is not Level.NOT_CERTIFIED else (math.nan, math.nan)
     good = level is not Level.NOT_CERTIFIED and risk(left) <= RISK
@@ -146,11 +147,11 @@ def certify_groups(idata: Any, posterior: Posterior, core: Coreset, opened: Open
         risk=risk(raw),
         corrected_risk=risk(left),
         n_passes=opened.n_passes,
-        idata=_corrected(idata, posterior, found, corrected, kept) if good else None,
+        idata=_corrected(idata, posterior, factor, found, corrected, kept) if good else None,
         effects=effects,
         elpd_logo=elpd[0],
         elpd_logo_se=elpd[1],
-        factor=core.groups[0].name,
+        factor=factor,
     )
 
 
@@ -200,11 +201,10 @@ def _miss(joint: Posterior, target: CollapsedTarget) -> str:
     )
 
 
-def _effects(idata: Any, found: Weighed, slow: float) -> pd.DataFrame:
+def _effects(levels: tuple[Any, ...], found: Weighed, slow: float) -> pd.DataFrame:
     w = found.weights.weights
     own, own_sd = found.core.over(np.full(len(w), 1.0 / len(w)))
     mean, sd = found.full.over(w)
-    group = idata["posterior"]["group"].values
     with np.errstate(all="ignore"):  # an effect that the nodes miss
         columns = {
             "mean": own,
@@ -217,7 +217,7 @@ def _effects(idata: Any, found: Weighed, slow: float) -> pd.DataFrame:
             "weight": found.labels.sum(axis=1),
             "share": found.labels[:, 0] / found.labels.sum(axis=1),
         }
-    return pd.DataFrame(columns, index=pd.Index(group, name="group"))
+    return pd.DataFrame(columns, index=pd.Index(levels, name="group"))
 
 
 def verdict(
@@ -274,17 +274,18 @@ def _effects_at(found: Weighed, s: int, rng: np.random.Generator) -> FloatArray:
     return effects_given(found.terms[at, :-1], found.center[at, :-1], found.scale[at, :-1], uniforms).ravel()
 
 
-def _corrected(idata: Any, posterior: Posterior, found: Weighed, draws: FloatArray, kept: IntArray) -> Any:
+def _corrected(idata: Any, posterior: Posterior, factor: str, found: Weighed, draws: FloatArray, kept: IntArray) -> Any:
     source, shape, rng = idata["posterior"], draws.shape[:2], np.random.default_rng(0)
     u = np.stack([_effects_at(found, s, rng) for s in kept])
     beta = np.ascontiguousarray(draws[..., :-1])
-    values = {"beta": beta, "sigma": np.exp(draws[..., -1]), "u": u.reshape(*shape, -1)}
-    dims = {"beta": ["feature"], "u": ["group"]}
-    if "icc" in source:
-        values["icc"] = intraclass_correlation(values["sigma"], posterior.likelihood.name)
+    sigma = np.exp(draws[..., -1])
+    values = {"beta": beta, f"sigma_{factor}": sigma, f"u_{factor}": u.reshape(*shape, -1)}
+    dims = {"beta": ["feature"], f"u_{factor}": [factor]}
+    if f"icc_{factor}" in source:
+        values[f"icc_{factor}"] = intraclass_correlation(sigma, posterior.likelihood.name)
     if (design := posterior.design) is not None:
         values["coef"], dims["coef"] = np.array(design.raw_coefficients(beta)), ["feature"]
-    coords = {name: list(source[name].values) for name in ("feature", "group")}
+    coords = {name: list(source[name].values) for name in ("feature", factor)}
     made = inference_data({"posterior": values}, coords=coords, dims=dims)
     attrs = {key: value for key, value in posterior.attrs.items() if key not in ("posterior_of", "effects_of")}
     how = f"resampled by importance weights (effective {found.weights.ess:.0f} of {len(kept)}), effects drawn anew"

@@ -9,8 +9,6 @@ from bayescore.samplers.inference_data import Posterior, is_posterior
 from bayescore.types import FloatArray
 from bayescore.validation import DataError
 
-LOG_SIGMA = "log sigma"
-
 
 @dataclass(frozen=True, eq=False)
 class GroupEffects:
@@ -39,21 +37,26 @@ class GroupEffects:
         return {"logistic": "log odds", "probit": "probit"}.get(self.likelihood, "linear predictor")
 
 
-def read_effects(idata: Any, var_name: str = "u") -> GroupEffects:
+def read_effects(idata: Any, var_name: str | None = None) -> GroupEffects:
     """Read the effects of groups out of InferenceData: of `sample`, `multilevel_model` or a model of one's own.
 
     Raises
     ------
     TypeError, DataError
-        If `idata` is something else, has no variable `var_name` of dims chain, draw and one of groups, or draws that
-        are not finite.
+        If `idata` is something else, has no variable `var_name`, by default the only `u_g`, of dims chain, draw and
+        one of groups, or draws that are not finite.
     """
     if not is_posterior(idata):
         raise TypeError(f"idata is of type {type(idata).__name__}; give InferenceData, as bayescore.sample returns")
     source = idata["posterior"]
-    if var_name not in source.data_vars:
-        found = ", ".join(repr(str(name)) for name in source.data_vars)
-        raise DataError(f"idata has no variable {var_name!r} with effects of groups (found: {found}); give var_name=")
+    variables = [str(name) for name in source.data_vars]
+    effects = [name for name in variables if name.startswith("u_")] if var_name is None else [var_name]
+    if len(effects) != 1 or effects[0] not in variables:
+        what = "no one variable u_g" if var_name is None else f"no variable {var_name!r}"
+        raise DataError(
+            f"idata has {what} with effects of groups (found: {', '.join(map(repr, variables))}); give var_name="
+        )
+    var_name = effects[0]
     variable = source[var_name].transpose("chain", "draw", ...)
     if variable.ndim != 3:
         raise DataError(f"{var_name!r} has dims {variable.dims}; they must be chain, draw and one of groups")
@@ -62,14 +65,12 @@ def read_effects(idata: Any, var_name: str = "u") -> GroupEffects:
         raise DataError(f"draws of {var_name!r} are NaN or infinite; sample again")
     dim = str(variable.dims[2])
     levels = source[dim].values.tolist() if dim in source.coords else range(draws.shape[1])
-    return GroupEffects(
-        str(source.attrs.get("group", dim)), tuple(levels), draws, str(source.attrs.get("likelihood", ""))
-    )
+    return GroupEffects(dim, tuple(levels), draws, str(source.attrs.get("likelihood", "")))
 
 
-def with_log_sigma(idata: Any, posterior: Posterior) -> Posterior:
-    """Return the draws of (beta, log sigma)."""
-    sigma = np.asarray(idata["posterior"]["sigma"].transpose("chain", "draw").values, dtype=np.float64)
+def with_log_sigma(idata: Any, posterior: Posterior, factor: str) -> Posterior:
+    """Return the draws of (beta, log sigma) of the model `(1 | factor)`."""
+    sigma = np.asarray(idata["posterior"][f"sigma_{factor}"].transpose("chain", "draw").values, dtype=np.float64)
     draws = np.concatenate([posterior.draws, np.log(sigma)[..., None]], axis=2)
     attrs = {key: value for key, value in posterior.attrs.items() if key != "design"}
-    return replace(posterior, draws=draws, features=(*posterior.features, LOG_SIGMA), attrs=attrs)
+    return replace(posterior, draws=draws, features=(*posterior.features, f"log sigma_{factor}"), attrs=attrs)

@@ -1,7 +1,7 @@
 """Priors as they are given and kept: by the names of coefficients, and as JSON.
 
-A name is that of a coefficient, or of a term: with factors "device" is every "device[T.phone]", with interactions
-"age:device" every "age:device[T.phone]". "Intercept" or "intercept" is the intercept, whether a formula made it or
+A name is that of a coefficient, or of a term: with factors "device" is every "device[phone]", with interactions
+"age:device" every "age:device[phone]". "Intercept" is the intercept, whether a formula made it or
 ``intercept=True``. "*" are all that have no prior of their own: Normal(0, 4) unless it is given too.
 """
 
@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from bayescore.models.priors import INTERCEPTS, PRIORS, ByName, Cauchy, Laplace, Normal, Prior, StudentT, check_prior
+from bayescore.models.priors import PRIORS, ByName, Cauchy, Laplace, Normal, Prior, StudentT, check_prior
 
 DEFAULT = Normal(0.0, 4.0)
 OTHERS = "*"
 _SIMPLE = (Normal, StudentT, Cauchy, Laplace)
-_OTHER_WORD = dict(zip(INTERCEPTS, reversed(INTERCEPTS), strict=True))
 _LEVEL = re.compile(r"\[[^\]]*\]")
 
 
@@ -34,7 +33,7 @@ def prior_of(given: Any, names: Sequence[str]) -> Prior:
     Examples
     --------
     >>> from bayescore.models.priors import StudentT
-    >>> prior_of({"Intercept": StudentT(3, 0, 2.5)}, ["intercept", "age"])
+    >>> prior_of({"Intercept": StudentT(3, 0, 2.5)}, ["Intercept", "age"])
     {'Intercept': StudentT(nu=3, mu=0, sigma=2.5), '*': Normal(mu=0.0, sigma=4.0)}
     """
     if given is None:
@@ -44,7 +43,7 @@ def prior_of(given: Any, names: Sequence[str]) -> Prior:
     own = {str(name): _of_one(str(name), prior) for name, prior in given.items()}
     own[OTHERS] = own.pop(OTHERS, DEFAULT)  # last, wherever it stood
     order, which = list(own), [len(own) - 1] * len(names)
-    called = [(name, _LEVEL.sub("", name), _OTHER_WORD.get(name, name)) for name in names]
+    called = [(name, _LEVEL.sub("", name)) for name in names]
     for d, each in enumerate(called):  # a coefficient's own name counts first
         which[d] = next((order.index(name) for name in each if name in own), which[d])
     known = {name for each in called for name in each}

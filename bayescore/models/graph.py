@@ -19,7 +19,6 @@ from bayescore.models.given_priors import prior_of
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.newton import Mode, find_map
 from bayescore.models.priors import (
-    INTERCEPTS,
     ByName,
     Cauchy,
     Horseshoe,
@@ -30,7 +29,7 @@ from bayescore.models.priors import (
     SpikeAndSlab,
     StudentT,
 )
-from bayescore.types import NO_GROUP, FloatArray, Grouping, Likelihood, WeightedData
+from bayescore.types import INTERCEPT, NO_GROUP, FloatArray, Grouping, Likelihood, WeightedData
 from bayescore.validation import DataError, warn
 
 _SLAB_DF = 4.0  # of the regularised horseshoe's slab, as Piironen and Vehtari have it
@@ -245,7 +244,7 @@ def _horseshoe(prior: Horseshoe, dims: str, near: Mode) -> Any:
     free = (tau * local) ** 2
     s = pt.sqrt(slab * free / (slab + free))
     if not prior.shrink_intercept:
-        s = pt.switch(np.isin(pm.modelcontext(None).coords[dims], INTERCEPTS), Normal().sigma, s)
+        s = pt.switch(np.asarray(pm.modelcontext(None).coords[dims]) == INTERCEPT, Normal().sigma, s)
     m, h = near.beta, near.sd
     root = s / pt.sqrt(s**2 + h**2)
     u = pm.Normal("beta_standardised", -root * m / h, pt.sqrt(s**2 + h**2) / h, dims=dims)

@@ -44,14 +44,14 @@ def multilevel_model(
     Returns
     -------
     pm.Model
-        With `beta`, and for `(1 | g)` `sigma` and `u`, dims "group"; for other models for each factor g `sigma_g` and
-        `u_g`, dims "g", of several effects dims "g_effect" too, and then their correlations `rho_g`. What NUTS moves is
-        `u_standardised`: with m_g(beta) and h_g where the rows alone say that u_g is, and how surely,
-        u = a m + sqrt(a) h z, a = sigma^2 / (sigma^2 + h^2), has a z that is nearly N(0, 1) a posteriori, and
-        independent of beta and sigma. Centred where rows say much, non-centred where the prior does, and without the
-        ridge of intercept and effects; exact whatever m and h are, for z ~ N(-sqrt(a) m / h, (sigma^2 + h^2) / h^2). Of
-        several effects the same with matrices (`models.varying_graph`). `bc.sample(core)` samples it, or for `(1 | g)`
-        does without the effects, and is faster.
+        With `beta`, and for each factor g `sigma_g` and `u_g`, dims "g"; of several effects dims "g_effect" too, and
+        then their correlations `rho_g`. What NUTS moves is `u_g_standardised`. For `(1 | g)`, with m_g(beta) and h_g
+        where the rows alone say that u_g is, and how surely, u = a m + sqrt(a) h z, a = sigma^2 / (sigma^2 + h^2), has
+        a z that is nearly N(0, 1) a posteriori, and independent of beta and sigma. Centred where rows say much,
+        non-centred where the prior does, and without the ridge of intercept and effects; exact whatever m and h are,
+        for z ~ N(-sqrt(a) m / h, (sigma^2 + h^2) / h^2). Of several effects the same with matrices
+        (`models.varying_graph`). `bc.sample(core)` samples it, or for `(1 | g)` does without the effects, and is
+        faster.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def multilevel_model(
     >>> core = bc.build_coreset(rows, formula="vote ~ age + (1 | county)", random_state=1, progressbar=False)
     >>> model = bc.multilevel_model(core, group_prior=bc.HalfNormal(1))
     >>> [variable.name for variable in model.free_RVs]
-    ['beta', 'sigma', 'u_standardised']
+    ['beta', 'sigma_county', 'u_county_standardised']
     """
     groups = _groups(core)
     chosen, group_prior = prior_of(prior, core.feature_names), check_group_prior(group_prior)
@@ -103,16 +103,17 @@ def _smooth(prior: Prior) -> Prior:
 
 
 def _one_intercept(core: Coreset, beta: Any, link: Likelihood, priors: tuple[Prior, GroupPrior]) -> Any:
-    """Add `sigma` and `u` to the model of the `with` block."""
+    """Add sd and effects of the factor to the model of the `with` block; return the effects, (G,)."""
     grouping = core.groups[0]
     effects = CollapsedTarget.of(core, link, priors, len(grouping)).effects
     h = effects.information[:-1] ** -0.5
-    pm.modelcontext(None).add_coord("group", list(grouping.levels))
-    sigma = group_sd("sigma", priors[1])
+    name = grouping.name
+    pm.modelcontext(None).add_coord(name, list(grouping.levels))
+    sigma = group_sd(f"sigma_{name}", priors[1])
     m = effects.peak[:-1] - pt.dot(np.ascontiguousarray(effects.slope[:-1]), beta - effects.beta)
     root = sigma / pt.sqrt(sigma**2 + h**2)
-    z = pm.Normal("u_standardised", -root * m / h, pt.sqrt(sigma**2 + h**2) / h, dims="group")
-    return pm.Deterministic("u", root**2 * m + root * h * z, dims="group")
+    z = pm.Normal(f"u_{name}_standardised", -root * m / h, pt.sqrt(sigma**2 + h**2) / h, dims=name)
+    return pm.Deterministic(f"u_{name}", root**2 * m + root * h * z, dims=name)
 
 
 def _groups(core: Coreset) -> tuple[Grouping, ...]:

@@ -403,7 +403,6 @@ class ByName:
         return np.stack([own[k] for k in self.which], axis=1)
 
 
-INTERCEPTS = ("intercept", "Intercept")  # what designs call it: of a keyword, and of a formula
 PRIORS = (Normal, MultivariateNormal, StudentT, Cauchy, Laplace, Horseshoe, SpikeAndSlab)
 
 

@@ -24,7 +24,7 @@ from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.priors import Cauchy, Laplace, MultivariateNormal, Normal, StudentT
 from bayescore.samplers.mala import State, adapt, decide, first_step_size, propose
 from bayescore.samplers.method import Option, Prepared, Request, Sampler, chains_of, thinned
-from bayescore.types import FloatArray, WeightedData, one_intercept, told_terms
+from bayescore.types import FloatArray, Grouping, WeightedData, one_intercept, told_terms
 from bayescore.validation import DataError
 
 MAX_EFFECTS_BYTES = 4 << 30
@@ -101,8 +101,8 @@ class _Chains:
         return _advance(normals, uniforms, theta, log_epsilon, factor, density, iteration, draws, values, acceptance)
 
 
-def check_groups(data: WeightedData) -> tuple[str, tuple[Any, ...]]:
-    """Return name and levels of the one grouping factor of rows whose intercept varies.
+def check_groups(data: WeightedData) -> Grouping:
+    """Return the one grouping factor of rows whose intercept varies.
 
     Raises
     ------
@@ -118,18 +118,20 @@ def check_groups(data: WeightedData) -> tuple[str, tuple[Any, ...]]:
             f"core has the group terms {told_terms(groups)}; sampler='collapsed' is for one grouping factor whose "
             "intercept varies, (1 | g): leave sampler out, or take 'nuts'"
         )
-    return groups[0].name, groups[0].levels
+    own: Grouping = groups[0]
+    return own
 
 
 class Collapsed(Sampler):
     """The declaration of the collapsed sampler."""
 
     def draw(self, request: Request) -> Any:
-        """Return draws of beta, sigma (the sd of the effects), u (the effects, dims "group") and icc."""
+        """Return draws of beta, and of the factor g sigma_g (the sd of the effects), u_g (the effects) and icc_g."""
         from bayescore.compat import inference_data  # ArviZ is slow to import, and builders do without it
         from bayescore.samplers.inference_data import draws_digest
 
-        name, levels = check_groups(request.data)
+        grouping = check_groups(request.data)
+        name, levels = grouping.name, grouping.levels
         needed = 8 * len(levels) * request.draws * request.chains
         if needed > MAX_EFFECTS_BYTES:
             raise DataError(
@@ -152,17 +154,20 @@ class Collapsed(Sampler):
             "acceptance_rate": drawn.acceptance_rate,
             "step_size": np.repeat(np.exp(drawn.tuning)[:, None], request.draws, axis=1),
         }
-        posterior = {"beta": drawn.theta[..., :-1], "sigma": np.exp(drawn.theta[..., -1]), "u": u}
+        sigma = np.exp(drawn.theta[..., -1])
+        posterior = {"beta": drawn.theta[..., :-1], f"sigma_{name}": sigma, f"u_{name}": u}
         if link.name in LATENT_VARIANCE:
-            posterior["icc"] = intraclass_correlation(posterior["sigma"], link.name)
+            posterior[f"icc_{name}"] = intraclass_correlation(sigma, link.name)
         idata = inference_data(
             {"posterior": posterior, "sample_stats": stats},
-            coords={"feature": list(feature_names(request.data)), "group": list(levels)},
-            dims={"beta": ["feature"], "u": ["group"]},
+            coords={"feature": list(feature_names(request.data)), name: list(levels)},
+            dims={"beta": ["feature"], f"u_{name}": [name]},
         )
-        made = {each: draws_digest(posterior[each]) for each in ("sigma", "u")}
+        made = {each: draws_digest(posterior[each]) for each in (f"sigma_{name}", f"u_{name}")}
         idata.posterior.attrs.update(
-            group=name, group_prior=json.dumps(group_prior_to_dict(group_prior)), effects_of=json.dumps(made)
+            group_terms=told_terms([grouping]),
+            group_prior=json.dumps(group_prior_to_dict(group_prior)),
+            effects_of=json.dumps(made),
         )
         return idata
 

@@ -230,7 +230,7 @@ def _raw_column(design: Design, X: FloatArray, name: str) -> FloatArray | None:
     if found is not None:
         return found
     for term, levels in _factors(design, name).items():
-        ones = [(place, column(f"{term}[T.{level}]")) for place, level in enumerate(levels)]
+        ones = [(place, column(f"{term}[{level}]")) for place, level in enumerate(levels)]
         told = [(place, own) for place, own in ones if own is not None]
         if len(told) == len(levels) - 1 and ones[0][1] is None:  # coded against the first
             codes = np.sum([place * np.rint(own) for place, own in told], axis=0)

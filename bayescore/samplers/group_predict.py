@@ -20,7 +20,7 @@ from bayescore.data.sources.groups import Grouper
 from bayescore.data.sources.tables import as_table, is_table
 from bayescore.models.quadrature import normal_nodes
 from bayescore.samplers.inference_data import Posterior, flat_draws
-from bayescore.types import NO_GROUP, FloatArray, Grouping, IntArray, Likelihood
+from bayescore.types import NO_GROUP, FloatArray, Grouping, IntArray, Likelihood, one_intercept
 from bayescore.validation import DataError
 
 _NODES = 41  # of a new group's effect, whose density no data have made narrow: 1e-6 at sigma = 2
@@ -29,24 +29,19 @@ _CELLS = 1 << 20  # entries of a block of rows and draws
 
 def has_groups(posterior: Posterior) -> bool:
     """Whether `sample` drew the posterior of rows with groups."""
-    return "group" in posterior.attrs or has_terms(posterior)
-
-
-def has_terms(posterior: Posterior) -> bool:
-    """Whether these were several factors, or effects of columns too."""
     return "group_terms" in posterior.attrs
 
 
 def told_groups(posterior: Posterior) -> str:
     """Return what rows were grouped by."""
-    return str(posterior.attrs.get("group", posterior.attrs.get("group_terms")))
+    return str(posterior.attrs.get("group_terms"))
 
 
 def check_no_groups(posterior: Posterior, purpose: str) -> None:
     """Raise `DataError` of a posterior with group effects, of which `purpose` would know nothing."""
     if has_groups(posterior):
         raise DataError(
-            f"{posterior.name} has effects of the groups of {told_groups(posterior)!r}, of which {purpose} knows "
+            f"{posterior.name} has effects of {told_groups(posterior)}, of which {purpose} knows "
             "nothing; predict_proba and poststratify do"
         )
 
@@ -129,14 +124,10 @@ class _Factor:
 def _factors(idata: Any, posterior: Posterior, rows: FloatArray, X: Any, given: Any) -> list[_Factor]:
     n = len(rows)
     flat = partial(flat_draws, idata)
-    if not has_terms(posterior):
-        name = str(posterior.attrs["group"])
-        if isinstance(given, Mapping):
-            given = _by_name(given, [name]).get(name)
-        codes = group_codes(name, idata["posterior"]["group"].values.tolist(), X, n, given)
-        return [_Factor(codes, np.ones((n, 1)), flat("u")[..., None], flat("sigma")[:, None, None] ** 2)]
     design = posterior.design
     assert design is not None
+    if one_intercept(design.groups) and given is not None and not isinstance(given, Mapping):
+        given = {design.groups[0].name: given}
     by_name = _by_name({} if given is None else given, [own.name for own in design.groups])
     found = []
     for own in design.groups:

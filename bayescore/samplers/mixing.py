@@ -20,11 +20,12 @@ def warn_unless_mixed(idata: Any, others: str) -> None:
     instead.
     """
     beta, features = coefficients(idata, "the posterior")
-    if "sigma" in idata["posterior"]:
-        sigma = idata["posterior"]["sigma"].transpose("chain", "draw").values
+    posterior = idata["posterior"]
+    for name in (str(name) for name in posterior.data_vars if str(name).startswith("sigma_")):
+        sigma = posterior[name].transpose("chain", "draw").values
         with np.errstate(divide="ignore"):
             beta = np.concatenate([beta, np.log(sigma)[..., None]], axis=2)
-        features = (*features, "log sigma")
+        features = (*features, f"log {name}")
     chains, draws, _ = beta.shape
     if draws < FEWEST_DRAWS:
         return

@@ -20,7 +20,7 @@ from bayescore.models.group_priors import check_group_prior, group_prior_to_dict
 from bayescore.models.priors import is_smooth
 from bayescore.samplers.curvature import covariance_at_mode
 from bayescore.samplers.method import Request, Sampler
-from bayescore.types import FloatArray, one_intercept, told_terms
+from bayescore.types import FloatArray, told_terms
 
 MOST_DENSE = 1000
 """Coordinates up to which the mass matrix of models of groups is dense."""
@@ -154,9 +154,8 @@ def _of_groups(request: Request) -> Any:
     made = {
         name: draws_digest(posterior[name].values) for name in sorted(map(str, posterior.data_vars)) if name != "beta"
     }
-    one = one_intercept(data.groups)
     posterior.attrs.update(
-        {"group": data.groups[0].name} if one else {"group_terms": told_terms(data.groups)},
+        group_terms=told_terms(data.groups),
         group_prior=json.dumps(group_prior_to_dict(group_prior)),
         effects_of=json.dumps(made),
     )

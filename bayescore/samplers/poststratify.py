@@ -25,7 +25,7 @@ from bayescore.models.likelihoods import check_likelihood
 from bayescore.samplers.effects import in_pieces
 from bayescore.samplers.group_predict import has_groups, told_groups
 from bayescore.samplers.inference_data import read_posterior
-from bayescore.types import FloatArray, Grouping, IntArray, one_intercept, told_terms
+from bayescore.types import FloatArray, Grouping, IntArray, told_terms
 from bayescore.validation import DataError, check_integer, check_offset, check_positive, check_weights
 
 
@@ -58,7 +58,7 @@ def poststratify(
         Column of `cells` with their sizes in the population.
     groups : dict of str to str, optional
         Variables of the posterior with the effects of each grouping factor of `core`; by default the one that has a
-        dimension of its name, or `u` as `sample` calls them.
+        dimension of its name, or `u_g`, as `sample` calls those of g.
     var_name : str
         Variable of the posterior with the coefficients.
     ci_prob : float
@@ -84,11 +84,11 @@ def poststratify(
     posterior = read_posterior(idata, "idata", min_draws=1, var_name=var_name)
     tail = 0.5 * (1.0 - check_positive(ci_prob, "ci_prob", below=1.0))
     design, link = core.design, check_likelihood(core.likelihood)
-    own = design.groups[0].name if one_intercept(design.groups) else told_terms(design.groups)
+    own = told_terms(design.groups)
     if has_groups(posterior) and told_groups(posterior) != own:
         raise DataError(
-            f"idata has effects of the groups of {told_groups(posterior)!r}, and core has "
-            f"{repr(own) if own else 'no groups'}; give the one that it was drawn from"
+            f"idata has effects of {told_groups(posterior)}, and core has {own or 'no groups'}; give the one "
+            "that it was drawn from"
         )
     if posterior.draws.shape[2] != len(design.names):
         raise DataError(
@@ -165,8 +165,8 @@ def _effects(
 
 def _variable(variables: Any, factor: str) -> str:
     """Return the variable of a posterior with the effects of a factor: that of its dimension, or as `sample` has it."""
-    if variables.attrs.get("group") == factor and "u" in variables.data_vars:
-        return "u"
+    if f"u_{factor}" in variables.data_vars:
+        return f"u_{factor}"
     found = [str(name) for name, own in variables.data_vars.items() if factor in own.dims or name == factor]
     if len(found) != 1:
         known = f"variables {', '.join(map(repr, found))}" if found else "no variable"

@@ -12,8 +12,9 @@ import numpy as np
 import pandas as pd
 
 from bayescore.models.given_priors import prior_from_dict
-from bayescore.models.priors import INTERCEPTS, ByName, Horseshoe, MultivariateNormal, Normal, Prior
+from bayescore.models.priors import ByName, Horseshoe, MultivariateNormal, Normal, Prior
 from bayescore.samplers.inference_data import Posterior, read_posterior
+from bayescore.types import INTERCEPT
 from bayescore.validation import DataError
 
 _IN_UNITS = {"mu", "sigma", "loc", "scale", "b", "spike", "slab", "tau"}  # parameters that scale with the coefficient
@@ -46,7 +47,7 @@ def prior_summary(idata: Any) -> pd.DataFrame:
     >>> core = bc.full_data(X, rng.random(2000) > 0.5, intercept=True, standardize=True, progressbar=False)
     >>> idata = bc.sample(core, prior={"Intercept": bc.StudentT(3)}, sampler="mala", random_seed=1, progressbar=False)
     >>> bc.prior_summary(idata)["prior"].to_dict()
-    {'intercept': 'StudentT(nu=3, mu=0, sigma=2.5)', 'x0': 'Normal(mu=0, sigma=4)'}
+    {'Intercept': 'StudentT(nu=3, mu=0, sigma=2.5)', 'x0': 'Normal(mu=0, sigma=4)'}
     """
     posterior = read_posterior(idata, "idata", min_draws=1)
     found = described(posterior)
@@ -76,7 +77,7 @@ def _of(prior: Prior, d: int, name: str, n_features: int) -> tuple[str, dict[str
     """Return the name and the parameters of the prior of one coefficient."""
     if isinstance(prior, ByName):
         return _of(prior.priors[prior.which[d]][1], 0, name, 1)
-    if isinstance(prior, Horseshoe) and name in INTERCEPTS and not prior.shrink_intercept:
+    if isinstance(prior, Horseshoe) and name == INTERCEPT and not prior.shrink_intercept:
         return _of(Normal(), 0, name, 1)
     if isinstance(prior, MultivariateNormal):
         mu, sd = np.broadcast_to(prior.mu, n_features)[d], np.sqrt(np.diagonal(prior.covariance)[d])

@@ -119,7 +119,7 @@ def test_what_a_coreset_says_of_itself():
     assert (core.n_total, core.method, core.likelihood, core.random_state) == (N, "sensitivity", "logistic", 7)
     assert core.weight_total == pytest.approx(W.sum(), rel=1e-10)
     assert core.classes == ("no", "yes")
-    assert core.feature_names == ("intercept", "x0", "x1", "x2")
+    assert core.feature_names == ("Intercept", "x0", "x1", "x2")
     assert core.X.shape[1] == 4
     assert 1 < len(core) <= 60
     np.testing.assert_array_equal(core.y, np.where(Y[core.index] == "yes", 1, -1))
@@ -304,9 +304,9 @@ def test_bad_rows_are_refused_whatever_the_method():
 
 
 def test_a_column_named_intercept_is_refused_only_beside_an_intercept():
-    frame = FRAME.rename(columns={"a": "intercept"})
-    assert build(frame, label="label", method="uniform", size=50).feature_names == ("intercept", "b", "c")
-    with pytest.raises(DataError, match="the data have a column 'intercept'; drop it or leave intercept=False"):
+    frame = FRAME.rename(columns={"a": "Intercept"})
+    assert build(frame, label="label", method="uniform", size=50).feature_names == ("Intercept", "b", "c")
+    with pytest.raises(DataError, match="the data have a column 'Intercept'; drop it or leave intercept=False"):
         build(frame, label="label", intercept=True)
 
 

@@ -120,7 +120,7 @@ def test_a_stream_gives_the_rows_of_the_array_in_one_pass(method, weighted, cut)
     core = build(blocks(cut, weighted), None, method, intercept=True)
     assert_same(core, expected)
     assert core.params["passes"] == 1
-    assert core.feature_names == ("intercept", "x0", "x1", "x2")
+    assert core.feature_names == ("Intercept", "x0", "x1", "x2")
 
 
 @pytest.mark.parametrize("method", ONE_PASS)

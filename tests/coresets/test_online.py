@@ -58,7 +58,7 @@ def test_however_it_is_fed_the_coreset_is_that_of_one_pass_over_all(cuts, weight
     )
     assert_identical(whole, core, without=("passes",))
     assert isinstance(core, bc.Coreset)
-    assert core.feature_names == (("intercept",) if intercept else ()) + ("x0", "x1", "x2")
+    assert core.feature_names == (("Intercept",) if intercept else ()) + ("x0", "x1", "x2")
     np.testing.assert_array_equal(core.y, np.where(Y[core.index] == "yes", 1, -1))
     np.testing.assert_array_equal(core.X[:, int(intercept) :], X[core.index])
 
@@ -232,8 +232,8 @@ def test_bad_arguments(arguments, error, message):
 
 
 def test_names_that_the_coreset_needs():
-    frame = pd.DataFrame(X[:4], columns=["intercept", "b", "c"])
-    with pytest.raises(DataError, match="the data have a column 'intercept'; drop it or leave intercept=False"):
+    frame = pd.DataFrame(X[:4], columns=["Intercept", "b", "c"])
+    with pytest.raises(DataError, match="the data have a column 'Intercept'; drop it or leave intercept=False"):
         OnlineCoreset(size=5, intercept=True).partial_fit(frame, Y[:4])
     with pytest.raises(DataError, match="a feature is named 'y'"):
         OnlineCoreset(size=5).partial_fit(frame.rename(columns={"b": "y"}), Y[:4])

@@ -27,7 +27,7 @@ def test_it_is_a_weighted_data_set_that_both_models_take(tmp_path):
     core = private_coreset(X, y, **OPTIONS, intercept=True, random_state=1)
     assert 6 < len(core) <= 24  # cells without rows are left out; the noise has no seed: 10 to 22 in 120 runs
     assert core.method == "private"
-    assert core.feature_names == ("intercept", "x0", "x1")
+    assert core.feature_names == ("Intercept", "x0", "x1")
     assert core.classes == ("no", "yes")
     assert core.weight_total == core.weights.sum() == core.n_total
     assert core.n_total == pytest.approx(len(X), abs=100.0)  # 24 noises of scale 1/6, cells without rows left out

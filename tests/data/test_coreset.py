@@ -62,9 +62,9 @@ def test_the_file_is_a_plain_table_for_others(tmp_path):
     core = make()
     core.to_parquet(tmp_path / "core.parquet")
     frame = pd.read_parquet(tmp_path / "core.parquet")
-    assert list(frame.columns) == ["intercept", "age", "a.b", "bought", "weight"]
+    assert list(frame.columns) == ["Intercept", "age", "a.b", "bought", "weight"]
     assert isinstance(frame.index, pd.RangeIndex)
-    np.testing.assert_array_equal(frame[["intercept", "age", "a.b"]].to_numpy(), core.X)
+    np.testing.assert_array_equal(frame[["Intercept", "age", "a.b"]].to_numpy(), core.X)
     np.testing.assert_array_equal(frame["bought"] == "yes", core.y == 1)
     np.testing.assert_array_equal(frame["weight"], core.weights)
     pd.testing.assert_frame_equal(
@@ -263,7 +263,7 @@ def test_parts_and_signed_rows():
 
 def test_names_and_likelihood_of_rows_that_know_none():
     core = make()
-    assert feature_names(core) == core.feature_names == ("intercept", "age", "a.b")
+    assert feature_names(core) == core.feature_names == ("Intercept", "age", "a.b")
     assert feature_names(bare(core)) == ("beta_0", "beta_1", "beta_2")
     assert own_likelihood(core, None) == "logistic"
     assert own_likelihood(core, "probit") == "probit"
@@ -277,7 +277,7 @@ def test_design_puts_the_intercept_first_and_scales_the_rest():
     np.testing.assert_array_equal(Design(("a", "b"), intercept=True).transform(raw), [[1, 1, 5], [1, 3, 7]])
     full = Design(("a", "b"), True, (1.0, 6.0), (2.0, 0.5))
     np.testing.assert_array_equal(full.transform(raw), [[1, 0, -2], [1, 1, 2]])
-    assert full.names == ("intercept", "a", "b")
+    assert full.names == ("Intercept", "a", "b")
     assert Design.from_dict(json.loads(json.dumps(full.to_dict()))) == full
     assert Design.from_dict(Design(("a",)).to_dict()) == Design(("a",))
     assert Design(("a",)).is_identity

@@ -123,4 +123,4 @@ def test_a_column_of_ones_is_put_before_raw_rows_only():
     with_own = build_coreset(raw, labels, method="uniform", size=20, intercept=True, progressbar=False)
     with pytest.raises(ValueError, match="intercept=True, but the data have a design of their own; leave it out"):
         open_rows(with_own, intercept=True)
-    assert open_rows(with_own).design.names == ("intercept", "x0", "x1")
+    assert open_rows(with_own).design.names == ("Intercept", "x0", "x1")

@@ -45,7 +45,7 @@ def test_a_calibrated_coreset_is_certified(data, likelihood, tmp_path):
     assert cert.epsilon < 0.01
     assert cert.n_draws == 500
     assert cert.ess > 300
-    assert list(cert.coordinates.index) == ["intercept", *"abcd"]
+    assert list(cert.coordinates.index) == ["Intercept", *"abcd"]
     assert "Pareto k-hat" in repr(cert)
     cert.to_html(tmp_path / "certificate.html", idata, core)
     assert cert.text.split(" at worst")[0] in (tmp_path / "certificate.html").read_text(encoding="utf-8")

@@ -197,7 +197,7 @@ def test_test_rows_are_refused_where_they_would_mislead(posterior, reference):
     with pytest.raises(ValueError, match=r"test has pseudo-rows.*full_data\(rows, design=core\.design\)"):
         compare(posterior(1), reference, test=replace(rows(), index=np.full(30, -1), offset=np.zeros(30)))
     grouped = posterior(1)
-    grouped.posterior.attrs["group"] = "county"
+    grouped.posterior.attrs["group_terms"] = "(1 | county)"
     compare(grouped, reference)
-    with pytest.raises(ValueError, match=r"effects of the groups of 'county', of which test= knows nothing"):
+    with pytest.raises(ValueError, match=r"effects of \(1 \| county\), of which test= knows nothing"):
         compare(grouped, reference, test=rows())

@@ -17,7 +17,9 @@ mpl.use("Agg")
 def idata():
     u = np.random.default_rng(0).normal([0.0, 1.0, -1.0], size=(2, 50, 3))
     made = compat.inference_data(
-        {"posterior": {"u": u, "tau": u[..., 0]}}, coords={"county": ["a", "b", "c"]}, dims={"u": ["county"]}
+        {"posterior": {"u_county": u, "tau": u[..., 0]}},
+        coords={"county": ["a", "b", "c"]},
+        dims={"u_county": ["county"]},
     )
     made.posterior.attrs["likelihood"] = "logistic"
     return made
@@ -40,11 +42,11 @@ def test_plots_are_axes_of_a_new_figure(idata):
 def test_what_holds_no_effects_is_refused(idata):
     with pytest.raises(TypeError, match="of type int"):
         bc.plot_caterpillar(3)
-    with pytest.raises(DataError, match=r"no variable 'b' with effects of groups \(found: 'u', 'tau'\)"):
+    with pytest.raises(DataError, match=r"no variable 'b' with effects of groups \(found: 'u_county', 'tau'\)"):
         bc.plot_caterpillar(idata, var_name="b")
     with pytest.raises(DataError, match="must be chain, draw and one of groups"):
         bc.plot_caterpillar(idata, var_name="tau")
-    idata.posterior["u"].values[0, 0, 0] = np.nan
+    idata.posterior["u_county"].values[0, 0, 0] = np.nan
     with pytest.raises(DataError, match="NaN"):
         bc.plot_caterpillar(idata)
 

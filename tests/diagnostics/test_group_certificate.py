@@ -51,7 +51,7 @@ def test_a_good_coreset_is_certified_with_its_effects(found):
     assert found.level is Level.CERTIFIED
     assert found.n_passes == 1
     assert found.log_ratio_sd < 0.2
-    assert list(found.coordinates.index)[-1] == "log sigma"
+    assert list(found.coordinates.index)[-1] == "log sigma_county"
     assert len(found.effects) == 60
     assert found.effects["mean_error_sd"].abs().quantile(0.99) < 0.02
     assert np.isfinite(found.elpd_logo)
@@ -65,7 +65,7 @@ def test_effects_know_rows_and_shares_of_their_groups(found, rows):
 
 
 def test_the_sd_of_effects_is_printed(found):
-    sigma = found.idata.posterior["sigma"].values
+    sigma = found.idata.posterior["sigma_county"].values
     printed = re.search(r"sd of the effects of county ([\d.]+) \(94% interval ([\d.]+) to ([\d.]+)\)", repr(found))
     shown = [float(each) for each in printed.groups()]
     assert shown == pytest.approx([np.exp(np.log(sigma).mean()), *np.quantile(sigma, [0.03, 0.97])], rel=0.03)
@@ -83,10 +83,10 @@ def test_rows_of_arrays_bring_their_groups(rows):
 
 def test_corrected_draws_are_draws_of_all_variables(found, idata):
     posterior = found.idata.posterior
-    assert posterior["u"].shape == (4, 125, 60)
-    assert posterior["sigma"].shape == (4, 125)
-    gap = posterior["u"].values.mean(axis=(0, 1)) - idata.posterior["u"].values.mean(axis=(0, 1))
-    assert np.abs(gap / idata.posterior["u"].values.std(axis=(0, 1))).max() < 0.3
+    assert posterior["u_county"].shape == (4, 125, 60)
+    assert posterior["sigma_county"].shape == (4, 125)
+    gap = posterior["u_county"].values.mean(axis=(0, 1)) - idata.posterior["u_county"].values.mean(axis=(0, 1))
+    assert np.abs(gap / idata.posterior["u_county"].values.std(axis=(0, 1))).max() < 0.3
     assert "resampled" in posterior.attrs["corrected"]
 
 
@@ -106,7 +106,7 @@ def test_a_coreset_of_other_rows_is_not_certified(rows):
 
 
 def test_changed_and_foreign_draws_are_refused_before_any_pass(idata, core, rows, found):
-    for name in ("u", "sigma"):
+    for name in ("u_county", "sigma_county"):
         posterior = idata.posterior[name]
         kept = posterior.values.copy()
         try:
@@ -140,7 +140,7 @@ def many():
     y = np.where(rng.random(4000) < special.expit(eta), 1, -1).astype(np.int8)
     rows = WeightedData(X, y, np.ones(4000), np.arange(4000), group=group[:, None])
     core = build(rows)
-    nearest_0 = np.abs(bc.sample(core, **TOLD).posterior["u"].values.mean(axis=(0, 1))).argmin()
+    nearest_0 = np.abs(bc.sample(core, **TOLD).posterior["u_county"].values.mean(axis=(0, 1))).argmin()
     return rows, core, int(nearest_0)
 
 
@@ -178,7 +178,7 @@ def test_draws_of_another_density_miss_steins_identities(core, rows, idata):
 
 
 def test_a_density_without_a_gradient_is_told(core, idata):
-    joint = with_log_sigma(idata, read_posterior(idata, "idata"))
+    joint = with_log_sigma(idata, read_posterior(idata, "idata"), "county")
     target = _target(read_posterior(idata, "idata"), core)
     assert _miss(joint, target) == ""
     joint.draws[0, 0, -1] = -np.inf

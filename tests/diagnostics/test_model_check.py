@@ -24,7 +24,7 @@ def rows(bend, n=4000, weights=None, seed=0, offset=None):
 
 @pytest.fixture(scope="module")
 def posterior():
-    return read_posterior(make_posterior(1, mean=[0.0, 1.0], sd=0.03, features=("intercept", "x")), "it")
+    return read_posterior(make_posterior(1, mean=[0.0, 1.0], sd=0.03, features=("Intercept", "x")), "it")
 
 
 @pytest.mark.statistical(rate=1e-6)

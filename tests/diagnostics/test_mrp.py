@@ -43,7 +43,7 @@ def test_votes_by_state_end_to_end(shared_data):
 
     assert off(idata).max() < 4
     turned = deepcopy(idata)
-    turned.posterior["u"].values[:] = turned.posterior["u"].values[..., ::-1].copy()
+    turned.posterior["u_stt"].values[:] = turned.posterior["u_stt"].values[..., ::-1].copy()
     assert off(turned).max() > 7
     assert len(bc.plot_caterpillar(idata).get_yticklabels()) == 51
     assert "stt" in bc.plot_shrinkage(idata, certificate.effects).get_xlabel()

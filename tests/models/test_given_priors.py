@@ -22,7 +22,7 @@ from bayescore.models.priors import (
     is_smooth,
 )
 
-NAMES = ("Intercept", "age", "device[T.phone]", "device[T.tablet]", "age:device[T.phone]", "age:device[T.tablet]")
+NAMES = ("Intercept", "age", "device[phone]", "device[tablet]", "age:device[phone]", "age:device[tablet]")
 GIVEN = {"Intercept": StudentT(3, 0.5, 2.5), "device": Laplace(0.0, 0.7), "age": Normal(0.0, 0.1), "*": Cauchy(0, 2)}
 EACH = [stats.t(3, 0.5, 2.5), stats.norm(0, 0.1), *[stats.laplace(0, 0.7)] * 2, *[stats.cauchy(0, 2)] * 2]
 BETA = np.array([0.3, -0.2, 0.9, -1.4, 0.05, 2.0])
@@ -67,10 +67,8 @@ def test_pymc_has_the_same_density_and_draws_from_it():
 
 
 def test_names_of_coefficients_count_before_those_of_terms():
-    prior = prior_of({"device": Normal(0, 1), "device[T.tablet]": Normal(0, 2), "age:device": Normal(0, 3)}, NAMES)
+    prior = prior_of({"device": Normal(0, 1), "device[tablet]": Normal(0, 2), "age:device": Normal(0, 3)}, NAMES)
     np.testing.assert_array_equal(prior.table(6)[1], [4.0, 4.0, 1.0, 2.0, 3.0, 3.0])
-    for one, other in (("Intercept", "intercept"), ("intercept", "Intercept")):
-        np.testing.assert_array_equal(prior_of({one: Normal(0, 9)}, (other, "x0")).table(2)[1], [9.0, 4.0])
     with pytest.raises(ValueError, match="was made for 6 coefficients, and there are 2"):
         prior.table(2)
     first = prior_of({"*": Cauchy(0, 2), **{name: own for name, own in GIVEN.items() if name != "*"}}, NAMES)

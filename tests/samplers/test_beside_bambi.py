@@ -45,9 +45,9 @@ def of_bambi(frame):
 def of_bayescore(core, frame, group_prior):
     told = {"prior": bc.Normal(0, 2), "group_prior": group_prior, "random_seed": 2, "progressbar": False}
     posterior = bc.sample(core, draws=2000, **told).posterior
-    assert list(posterior["group"].values) == sorted(set(frame.g))
+    assert list(posterior["g"].values) == sorted(set(frame.g))
     return np.concatenate(
-        [posterior["beta"].values, np.log(posterior["sigma"].values)[..., None], posterior["u"].values], axis=2
+        [posterior["beta"].values, np.log(posterior["sigma_g"].values)[..., None], posterior["u_g"].values], axis=2
     )
 
 

@@ -50,9 +50,11 @@ def by_weights(rows, n=8000):
 @pytest.mark.statistical(rate=1e-6)
 def test_draws_are_those_of_the_posterior_of_all_rows(rows, idata):
     """Means within 0.22 sd of importance sampling on all rows, six of their errors; sds, known to 3%, within 20%."""
-    theta = np.concatenate([idata.posterior["beta"].values, np.log(idata.posterior["sigma"].values)[..., None]], axis=2)
+    theta = np.concatenate(
+        [idata.posterior["beta"].values, np.log(idata.posterior["sigma_county"].values)[..., None]], axis=2
+    )
     assert ess(theta, "bulk").min() > 1000
-    assert ess(idata.posterior["u"].values, "bulk").min() > 1000
+    assert ess(idata.posterior["u_county"].values, "bulk").min() > 1000
     mean, sd = by_weights(rows)
     flat = theta.reshape(-1, theta.shape[2])
     assert np.abs((flat.mean(axis=0) - mean) / sd).max() < 0.22
@@ -64,7 +66,7 @@ def test_draws_are_those_of_the_posterior_of_all_rows(rows, idata):
 @pytest.mark.statistical(rate=1e-6)
 def test_effects_are_drawn_with_the_rest(rows, idata):
     """Of rows with intercept, a group's level beta_0 + u_g is known better than either: correlations are negative."""
-    beta, u = idata.posterior["beta"].values[..., 0].ravel(), idata.posterior["u"].values.reshape(-1, N_GROUPS)
+    beta, u = idata.posterior["beta"].values[..., 0].ravel(), idata.posterior["u_county"].values.reshape(-1, N_GROUPS)
     size = np.bincount(rows.group[:, 0])
     largest = int(size.argmax())
     assert np.corrcoef(beta, u[:, largest])[0, 1] < -0.3
@@ -74,11 +76,11 @@ def test_effects_are_drawn_with_the_rest(rows, idata):
 def test_what_it_returns(core, idata):
     posterior = idata.posterior
     assert posterior["beta"].dims == ("chain", "draw", "feature")
-    assert posterior["sigma"].dims == ("chain", "draw")
-    assert posterior["u"].dims == ("chain", "draw", "group")
-    assert list(posterior["group"].values) == list(core.groups[0].levels)
+    assert posterior["sigma_county"].dims == ("chain", "draw")
+    assert posterior["u_county"].dims == ("chain", "draw", "county")
+    assert list(posterior["county"].values) == list(core.groups[0].levels)
     assert posterior.attrs["sampler"] == "collapsed"
-    assert posterior.attrs["group"] == "county"
+    assert posterior.attrs["group_terms"] == "(1 | county)"
     assert json.loads(posterior.attrs["group_prior"])["kind"] == "HalfStudentT"
     assert idata["constant_data"]["group"].shape == (len(core), 1)
     assert {"lp", "acceptance_rate", "step_size"} <= set(idata["sample_stats"].data_vars)
@@ -90,7 +92,7 @@ def test_draws_depend_on_the_seed_alone(core):
         bc.sample(core, draws=60, tune=60, chains=2, cores=cores, random_seed=seed, progressbar=False).posterior
         for cores, seed in ((1, 3), (2, 3), (1, 4))
     ]
-    for name in ("beta", "sigma", "u"):
+    for name in ("beta", "sigma_county", "u_county"):
         assert np.array_equal(draws[0][name].values, draws[1][name].values)
         assert not np.array_equal(draws[0][name].values, draws[2][name].values)
 

@@ -23,7 +23,7 @@ def test_known_and_new_groups(fitted):
     table.loc[table.index[3], "county"] = "never seen"
     found = bc.predict_proba(idata, table, ci_prob=0.9)
     posterior = idata.posterior
-    beta, sigma, u = (posterior[name].values.reshape(300, -1) for name in ("beta", "sigma", "u"))
+    beta, sigma, u = (posterior[name].values.reshape(300, -1) for name in ("beta", "sigma_county", "u_county"))
     p = special.expit if link == "logistic" else special.ndtr
     eta = np.column_stack([np.ones(4), table[["x1", "x2"]]]) @ beta.T
     for n in range(3):
@@ -44,9 +44,9 @@ def test_known_and_new_groups(fitted):
 
 def test_the_correlation_within_groups(fitted):
     _, idata, link = fitted
-    variance = idata.posterior["sigma"].values ** 2
+    variance = idata.posterior["sigma_county"].values ** 2
     unit = np.pi**2 / 3 if link == "logistic" else 1.0
-    np.testing.assert_allclose(idata.posterior["icc"].values, variance / (variance + unit))
+    np.testing.assert_allclose(idata.posterior["icc_county"].values, variance / (variance + unit))
 
 
 def test_what_knows_no_groups_refuses_them(fitted):
@@ -56,7 +56,7 @@ def test_what_knows_no_groups_refuses_them(fitted):
         bc.predict_proba(idata, table.drop(columns=["county", "y"]))
     data = bc.full_data(table, label="y", groups="county", intercept=True, likelihood=link, progressbar=False)
     for function in (bc.log_likelihood, bc.posterior_predictive):
-        with pytest.raises(DataError, match="effects of the groups of 'county'"):
+        with pytest.raises(DataError, match=r"effects of \(1 \| county\)"):
             function(idata, data)
     flat = bc.full_data(rows.X, rows.y, likelihood=link, progressbar=False)
     plain = bc.sample(flat, draws=100, tune=100, chains=2, random_seed=0, sampler="mala", progressbar=False)

@@ -48,6 +48,6 @@ def test_a_chain_that_stood_still_is_told_and_few_draws_tell_nothing():
 def test_the_sd_of_effects_is_looked_at_on_its_logarithm():
     idata = chains(1000)
     slow = chains(1000, correlation=0.995).posterior["beta"][:, :, 1]
-    idata["posterior"]["sigma"] = np.exp(slow)
-    with pytest.warns(UserWarning, match="effective sample size of log sigma is"):
+    idata["posterior"]["sigma_county"] = np.exp(slow)
+    with pytest.warns(UserWarning, match="effective sample size of log sigma_county is"):
         warn_unless_mixed(idata, "'nuts'")

@@ -142,8 +142,8 @@ def test_draws_with_effects_need_a_core_with_groups():
     plain = bc.full_data(VOTES, formula="vote ~ rich", **QUIET)
     idata = inference_data({"posterior": {"beta": np.zeros((1, 30, 2))}})
     assert len(bc.poststratify(idata, plain, CELLS, weights="n")) == 1
-    idata.posterior.attrs["group"] = "state"
-    with pytest.raises(DataError, match="effects of the groups of 'state', and core has no groups"):
+    idata.posterior.attrs["group_terms"] = "(1 | state)"
+    with pytest.raises(DataError, match=r"effects of \(1 \| state\), and core has no groups"):
         bc.poststratify(idata, plain, CELLS, weights="n")
 
 

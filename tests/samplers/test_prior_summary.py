@@ -10,7 +10,7 @@ from bayescore.models.given_priors import prior_of, prior_to_dict
 from bayescore.validation import DataError
 from tests.diagnostics.conftest import make_posterior
 
-NAMES = ("intercept", "a", "b")
+NAMES = ("Intercept", "a", "b")
 
 
 def posterior_with(prior, scale=(2.0, 10.0)):

@@ -43,7 +43,7 @@ def test_what_comes_back(core, sampler, likelihood):
     beta = idata.posterior["beta"]
     assert beta.dims == ("chain", "draw", "feature")
     assert beta.shape == (2, 200, 3)
-    assert list(beta.coords["feature"].values) == ["intercept", "x0", "x1"]
+    assert list(beta.coords["feature"].values) == ["Intercept", "x0", "x1"]
     assert {"lp", "acceptance_rate"} <= set(idata.sample_stats)
     assert ("step_size" in idata.sample_stats) == (sampler in ("nuts", "mala"))
     assert idata.sample_stats["lp"].shape == (2, 200)
@@ -357,7 +357,7 @@ def test_priors_by_name_have_their_own_columns(core):
     for sampler in ("nuts", "mala"):
         mean = quick(core, sampler=sampler, prior=prior).posterior["beta"].values.mean(axis=(0, 1))
         np.testing.assert_allclose(mean[[0, 2]], [1.0, 2.0], atol=0.01)
-    with pytest.raises(ValueError, match="prior: 'age' is no coefficient; they are 'intercept', 'x0', 'x1'"):
+    with pytest.raises(ValueError, match="prior: 'age' is no coefficient; they are 'Intercept', 'x0', 'x1'"):
         bc.sample(core, prior={"age": bc.Normal()})
     with pytest.raises(ValueError, match="needs a Gaussian prior"):
         bc.sample(core, prior=prior, sampler="polya_gamma")

@@ -77,7 +77,7 @@ class Separability:
     >>> from bayescore.coresets.separation.separability import separability
     >>> found = separability(np.array([[1.0], [2.0], [3.0], [4.0]]), [0, 0, 1, 1], intercept=True)
     >>> found.columns, found.n_on_plane
-    (('x0', 'intercept'), 0)
+    (('x0', 'Intercept'), 0)
     """
 
     kind: Kind

@@ -52,7 +52,7 @@ def warn_of_absent_levels(design: Design, scan: Scan) -> tuple[str, ...]:
 
 
 def _is_of(column: str, terms: Iterable[str]) -> bool:
-    """Whether a column, such as ``age:device[T.phone]``, is made of one of the factors."""
+    """Whether a column, such as ``age:device[phone]``, is made of one of the factors."""
     return any(f":{term}[" in f":{column}" for term in terms)
 
 
@@ -74,8 +74,8 @@ def _bases(design: FormulaDesign, scan: Scan, asked: Parsed | None) -> list[str]
         return []
     squares, found = dict(zip(design.names, scan.squares, strict=True)), []
     for term, levels in ((term, levels) for name, levels in design.levels for term in _terms_of(name, asked)):
-        others = [column for level in levels if (column := f"{term}[T.{level}]") in squares]
-        base = [level for level in levels if f"{term}[T.{level}]" not in squares]
+        others = [column for level in levels if (column := f"{term}[{level}]") in squares]
+        base = [level for level in levels if f"{term}[{level}]" not in squares]
         if others and len(base) == 1:  # of zeros and ones: sums of squares are sums of weights
             left = scan.weight_total - sum(squares[name] for name in others)
             if left < 0.5 * scan.smallest_weight:

@@ -8,6 +8,7 @@ This module imports formulaic; nothing imports it before a formula is used.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -121,7 +122,10 @@ def _coded(
         columns = as_columns(coding)
         # a last entry for the code -1
         table = {name: np.append(np.asarray(column, dtype=np.float64), np.nan) for name, column in columns.items()}
-        known[reduced_rank] = table, coding.__formulaic_metadata__
+        metadata = coding.__formulaic_metadata__
+        formats = {name: getattr(metadata, name) for name in ("format", "format_reduced")}
+        plain = {name: own.replace("[T.", "[") for name, own in formats.items() if own}  # as bambi: "device[phone]"
+        known[reduced_rank] = table, replace(metadata, **plain)
     table, metadata = known[reduced_rank]
     return FactorValues({name: column[codes] for name, column in table.items()}, metadata=metadata)
 

@@ -16,10 +16,8 @@ import pandas as pd
 from bayescore.data.formulas.parsing import parsed
 from bayescore.data.sources.factors import Levels
 from bayescore.data.sources.tables import feature_matrix
-from bayescore.types import Design, FloatArray
+from bayescore.types import INTERCEPT, Design, FloatArray
 from bayescore.validation import DataError
-
-INTERCEPT = "Intercept"  # what formulaic calls its column of ones
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ class FormulaDesign(Design):
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the design matrix's columns."""
-        return ("intercept", *self.columns) if self.intercept else self.columns
+        return (INTERCEPT, *self.columns) if self.intercept else self.columns
 
     @property
     def is_identity(self) -> bool:
@@ -92,7 +90,7 @@ class FormulaDesign(Design):
         >>> clicks["clicked"] = rng.random(500) < 0.5
         >>> core = bc.full_data(clicks, formula="clicked ~ age * device", progressbar=False)
         >>> core.design.names
-        ('Intercept', 'age', 'device[T.tablet]', 'age:device[T.tablet]')
+        ('Intercept', 'age', 'device[tablet]', 'age:device[tablet]')
         >>> core.design.transform(pd.DataFrame({"device": ["tablet", "phone"], "age": [30.0, 50.0]}))
         array([[ 1., 30.,  1., 30.],
                [ 1., 50.,  0.,  0.]])

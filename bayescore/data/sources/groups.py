@@ -145,7 +145,7 @@ class Given:
     def __post_init__(self) -> None:
         for name in self.names:
             others = [other for other in self.names if other != name]
-            made = {f"{part}_{other}" for other in others for part in ("u", "sigma", "rho")}
+            made = {f"{part}_{other}" for other in others for part in ("u", "sigma", "rho", "icc")}
             made |= {f"{other}_{part}" for other in others for part in ("effect", "pair", "standardised")}
             if name in _TAKEN | made:
                 raise DataError(

@@ -63,7 +63,7 @@ def write_group_certificate(
         If the file cannot be written; an earlier file of that name is then untouched.
     """
     posterior = read_posterior(idata, "idata")
-    joint = with_log_sigma(idata, posterior)
+    joint = with_log_sigma(idata, posterior, core.groups[0].name)
     tables.check_certificate(certificate, joint.features, "certificate")
     if test is not None:
         check_same_design(test, posterior.features, core.design, "test")
@@ -90,7 +90,7 @@ def _render(
     about, name, found = core.summary(), f"{core.method} {len(core):,}", certificate.effects
     best_idata = idata if certificate.idata is None else certificate.idata
     best, effects = read_posterior(best_idata, "idata"), read_effects(best_idata)
-    joint = with_log_sigma(idata, posterior)
+    joint = with_log_sigma(idata, posterior, core.groups[0].name)
     n_groups, count = len(effects.levels), len(best.features)
     counted = None if found is None else found[["weight", "share"]]
     checked = test if test is not None else None if core.pseudo.any() else core
@@ -109,7 +109,7 @@ def _render(
         | {"Groups": _sizes(effects, counted)},
         factor=effects.factor,
         n_groups=n_groups,
-        components=_components(best_idata),
+        components=_components(best_idata, effects.factor),
         component_labels=["Mean", "Sd", f"{INTERVAL:.0%} interval"],
         prose=_prose(best_idata, effects),
         caterpillar=page.picture(group_plots.caterpillar, effects),
@@ -121,7 +121,7 @@ def _render(
         note=note,
         effects=tables.effects(best, core.design),
         effects_of="corrected" if certificate.idata is not None else "coreset's",
-        priors=[*tables.priors(posterior), ("sigma", *[_group_prior(posterior)] * 2)],
+        priors=[*tables.priors(posterior), (f"sigma_{effects.factor}", *[_group_prior(posterior)] * 2)],
         prior_scale=posterior.attrs.get("prior_scale", ""),
         fit=fit,
         fit_image=None if fit is None else page.picture(plots.model_check, fit, core.classes),
@@ -169,13 +169,13 @@ def _worst(certificate: MultilevelCertificateData) -> tuple[list[tuple[str, list
     return rows, "" if len(rows) == len(table) else f"the {len(rows)} of {len(table):,} with the largest errors"
 
 
-def _components(idata: Any) -> dict[str, list[str]]:
+def _components(idata: Any, factor: str) -> dict[str, list[str]]:
     """Return mean, sd and interval of the variance components, as text."""
     source = idata["posterior"]
-    sigma = source["sigma"].values.ravel()
+    sigma = source[f"sigma_{factor}"].values.ravel()
     found = {"Sd of the effects, sigma": sigma, "Variance, sigma²": sigma**2}
-    if "icc" in source:
-        found["Intraclass correlation"] = source["icc"].values.ravel()
+    if f"icc_{factor}" in source:
+        found["Intraclass correlation"] = source[f"icc_{factor}"].values.ravel()
     return {
         name: [number(float(own.mean())), number(float(own.std(ddof=1))), _ends(own)] for name, own in found.items()
     }
@@ -189,16 +189,16 @@ def _ends(draws: FloatArray) -> str:
 def _prose(idata: Any, effects: GroupEffects) -> str:
     """Return what the variance between groups means, in words."""
     source = idata["posterior"]
-    sigma = float(source["sigma"].mean())
+    sigma = float(source[f"sigma_{effects.factor}"].mean())
     said = [f"The effects of groups have an sd of {number(sigma)} on the scale of the {effects.scale}."]
     if effects.likelihood == "logistic":
         said.append(
             f"In a {effects.factor} one sd above the average the odds are {number(float(np.exp(sigma)))} times those "
             "in an average one, the columns being equal."
         )
-    if "icc" in source:
+    if (icc := f"icc_{effects.factor}") in source:
         said.append(
-            f"Of the variance that the columns leave, {number(100.0 * float(source['icc'].mean()), 2)}% lies between "
+            f"Of the variance that the columns leave, {number(100.0 * float(source[icc].mean()), 2)}% lies between "
             "groups (intraclass correlation), on the scale of the latent variable."
         )
     return " ".join(said)

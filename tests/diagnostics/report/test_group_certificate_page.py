@@ -34,16 +34,16 @@ def test_page_has_variance_effects_and_coefficients(made, tmp_path):
     assert re.findall(r'<section id="(\w+)">', text) == [*names, "reproduce", "glossary"]
     assert text.count("<h2>") == len(names) + 2
     posterior = (idata if own.idata is None else own.idata).posterior
-    sigma = posterior["sigma"].values
+    sigma = posterior["sigma_county"].values
     cells = re.findall(r'class="num">([^<]*)</td>', section(text, "variance"))
     assert float(cells[0]) == pytest.approx(sigma.mean(), rel=0.01)
-    assert float(cells[6]) == pytest.approx(posterior["icc"].values.mean(), rel=0.01)
+    assert float(cells[6]) == pytest.approx(posterior["icc_county"].values.mean(), rel=0.01)
     assert f"{np.exp(sigma.mean()):.3g}" in section(text, "variance")
     worst = re.findall(r'class="name">([^<]+)<', section(text, "groups"))
     size = np.fmax(own.effects["mean_error_sd"].abs(), own.effects["log_sd_error"].abs())
     assert worst == list(size.sort_values(ascending=False).index)
-    assert "log sigma" in section(text, "coefficients")
-    assert "log sigma" not in section(text, "effects")
+    assert "log sigma_county" in section(text, "coefficients")
+    assert "log sigma_county" not in section(text, "effects")
     assert "HalfStudentT" in section(text, "prior")
     assert "Normal(mu=0, sigma=4)" in section(text, "prior")
     assert "pseudo-rows" in section(text, "fit")
