@@ -26,7 +26,7 @@ def parse_prior(text: str) -> Any:
     """Return the prior that `text` names, such as "normal(0, 4)" or "cauchy(0, 2.5)"."""
     from bayescore.models.priors import PRIORS
 
-    kinds = {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower(): kind for kind in PRIORS}
+    kinds = {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower(): kind for name, kind in PRIORS.items()}
     match = _PRIOR.fullmatch(text.lower())
     if match is None or match[1] not in kinds:
         raise ValueError(f"--prior {text!r} is unknown; write one of {', '.join(kinds)} with numbers: normal(0,4)")

@@ -5,7 +5,7 @@ and `predict`, so that they work in pipelines, cross-validation and searches. Fo
 they return is kept in ``coreset_`` and ``idata_``, and `certify` takes both.
 """
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -19,7 +19,7 @@ from bayescore.coresets.build import build_coreset
 from bayescore.coresets.method import Method
 from bayescore.data.sources.array import array_source
 from bayescore.data.sources.roles import Roles
-from bayescore.models.priors import PRIORS, Normal, Prior, check_prior
+from bayescore.models.priors import Prior, prior_of
 from bayescore.samplers.inference_data import coefficients
 from bayescore.samplers.predict import log_predictive, predict_proba
 from bayescore.samplers.sample import sample
@@ -64,8 +64,8 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the settings, if `deep` the prior's parameters as ``prior__sigma`` and the like beside them."""
         params: dict[str, Any] = super().get_params(deep=False)
-        if deep and isinstance(self.prior, PRIORS):
-            params |= {f"prior__{field.name}": getattr(self.prior, field.name) for field in fields(self.prior)}
+        if deep and isinstance(self.prior, Prior):
+            params |= {f"prior__{name}": value for name, value in self.prior.parameters().items()}
         return params
 
     def set_params(self, **params: Any) -> Self:
@@ -80,12 +80,12 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         super().set_params(**own)
         changed = {name.removeprefix("prior__"): value for name, value in params.items() if name not in own}
         if changed:
-            prior = Normal(0.0, 4.0) if self.prior is None else check_prior(self.prior)
-            names = [field.name for field in fields(prior)]  # type: ignore[arg-type]
+            prior = prior_of(self.prior, [])
             for name in changed:
-                if name not in names:
-                    raise ValueError(f"prior__{name} is no parameter of {prior}, which has {', '.join(names)}")
-            self.prior = replace(prior, **changed)  # type: ignore[type-var]
+                if name not in prior.parameters():
+                    known = ", ".join(prior.parameters())
+                    raise ValueError(f"prior__{name} is no parameter of {prior}, which has {known}")
+            self.prior = prior.replaced(**changed)
         return self
 
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:

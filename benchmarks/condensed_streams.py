@@ -17,7 +17,7 @@ from bayescore.coresets.calibration.paired import Weighed, errors_between
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.synthetic import binary10
 from bayescore.models.likelihoods import LIKELIHOODS
-from bayescore.models.posterior import log_likelihoods, log_priors
+from bayescore.models.posterior import log_likelihoods
 from benchmarks.tables import publish
 
 BLOCKS, SEEDS = 64, 10
@@ -41,7 +41,7 @@ def study(name: str, trials: int) -> list[dict[str, Any]]:
     D, mode = full.n_features, bc.find_map(full, prior=PRIOR)
     z = np.random.default_rng(99).standard_normal((500, D))
     draws = mode.beta + z @ mode.factor.T
-    base = log_priors(draws, PRIOR)[0] + 0.5 * (z**2).sum(axis=1)
+    base = PRIOR.log_density(draws) + 0.5 * (z**2).sum(axis=1)
 
     def weighed(rows: bc.Coreset) -> Weighed:
         with one_blas_thread():

@@ -34,7 +34,7 @@ import bayescore as bc
 from bayescore import compat
 from bayescore.diagnostics.draws import ess, rhat
 from bayescore.models.likelihoods import check_likelihood
-from bayescore.models.posterior import log_likelihoods, log_priors, posterior
+from bayescore.models.posterior import log_likelihoods, posterior
 from bayescore.samplers import mala
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import whole_file
@@ -71,7 +71,8 @@ class Density:
     def __call__(self, q: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the log densities, shape (chains,), and their gradients in q, shape (D, chains)."""
         self.evaluations += 1
-        value, own = log_priors(self.theta(q).T, self.target.prior)
+        theta, prior = self.theta(q).T, self.target.prior
+        value, own = prior.log_density(theta), prior.gradient(theta)
         gradient = self.factor.T @ own.T
         for start in range(0, len(self.rows), _TILE):
             cut = slice(start, start + _TILE)

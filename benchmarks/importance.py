@@ -14,7 +14,7 @@ import bayescore as bc
 from bayescore.diagnostics.errors import correlation_influence, moments, moments_mcse
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.newton import Mode
-from bayescore.models.posterior import log_likelihoods, log_priors
+from bayescore.models.posterior import log_likelihoods
 
 PROPOSALS = 4000
 
@@ -41,7 +41,7 @@ def by_importance(data: bc.Coreset, full: Mode, link: str, prior: bc.Normal) -> 
     """Return the figures of the posterior of `data`, whose MAP is `full`."""
     z = np.random.default_rng(0).standard_normal((PROPOSALS, data.n_features))
     x = full.beta + z @ full.factor.T
-    ratio = log_likelihoods(x, data, check_likelihood(link)) + log_priors(x, prior)[0] + 0.5 * (z**2).sum(axis=1)
+    ratio = log_likelihoods(x, data, check_likelihood(link)) + prior.log_density(x) + 0.5 * (z**2).sum(axis=1)
     w = np.exp(ratio - ratio.max())
     w /= w.sum()
     change = w - 1.0 / len(w)

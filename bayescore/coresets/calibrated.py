@@ -123,7 +123,7 @@ class Calibrated(TriedOut, Anchored):
     ) -> BuildResult[CalibratedInfo]:
         """Draw and calibrate; rows whose weight was fitted to zero are left out."""
         prior, tolerance = self.mode_prior, self.allowed
-        prior.table(opened.n_features)  # shapes
+        prior.parts(opened.n_features)  # shapes
         seeds = np.random.default_rng(seed).integers(2**62, size=MAX_PILOTS + 3).tolist()
         mode, shares = full_mode(opened, likelihood, prior, seeds[:MAX_PILOTS])
         n_rows = opened.scan.n_rows

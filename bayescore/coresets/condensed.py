@@ -177,7 +177,7 @@ class Condensed(TriedOut, Anchored):
 
     def _built(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> BuildResult[CondensedInfo]:
         prior, D, n_rows = self.mode_prior, opened.n_features, opened.scan.n_rows
-        prior.table(D)  # shapes
+        prior.parts(D)  # shapes
         if n_rows <= (2 * D if size is None else size):
             point = SizePoint(n_rows, *Errors(0.0, 0.0, 0.0))  # all rows, with their own weights
             rows = opened.gathered()

@@ -116,7 +116,7 @@ class Multilevel(Method):
     knows_groups: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_one_mode(self.prior, self.prior, "condensed")
+        check_one_mode(self.prior, "condensed")
         check_group_prior(self.group_prior)
 
     def build(
@@ -131,7 +131,7 @@ class Multilevel(Method):
         """
         n_groups = check_grouped(opened)
         priors = (self.prior or WEAK, check_group_prior(self.group_prior))
-        priors[0].table(opened.n_features)  # shapes
+        priors[0].parts(opened.n_features)  # shapes
         small = SMALL if self.small is None else self.small
         if not one_intercept(opened.design.groups):
             with one_blas_thread():

@@ -1,7 +1,6 @@
 """`StreamingCoreset`: a merge-and-reduce tree (`tree`) fed block by block."""
 
 from collections.abc import Iterable
-from dataclasses import asdict
 from typing import Any, Self
 
 import numpy as np
@@ -14,7 +13,7 @@ from bayescore.coresets.trees.incremental import BlockStream, rows_from_arrays, 
 from bayescore.coresets.trees.tree import Node, Tree
 from bayescore.data.checkpoint import Arrays
 from bayescore.data.passes.cutter import block_rows
-from bayescore.models.priors import PRIORS
+from bayescore.models.priors import Prior, prior_from_dict
 from bayescore.types import WeightedData
 from bayescore.validation import RandomState, check_choice, one_seed
 
@@ -25,8 +24,8 @@ def _written(method: Reducing) -> Any:
         raise TypeError(f"reduce={method!r} is not registered: a checkpoint could not be read back")
     options: dict[str, Any] = {}
     for name, value in method.given.items():
-        if isinstance(value, PRIORS):
-            value = {type(value).__name__: asdict(value)}
+        if isinstance(value, Prior):
+            value = value.to_dict()
         elif not isinstance(value, int | float | str | tuple | list):
             raise TypeError(
                 f"reduce={method.described}: a checkpoint cannot hold {name}; give an array or a word for it"
@@ -40,11 +39,9 @@ def _read(written: Any) -> str | Reducing:
     if isinstance(written, str):
         return written
     name, options = written
-    kinds = {kind.__name__: kind for kind in PRIORS}
     for option, value in options.items():
         if isinstance(value, dict):
-            [(kind, own)] = value.items()
-            options[option] = kinds[kind](**own)
+            options[option] = prior_from_dict(value)
     return REDUCTIONS[check_choice(name, "reduce", REDUCTIONS)](**options)
 
 

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from bayescore.coresets.calibration.fits import CORRELATION
 from bayescore.coresets.method import Method
-from bayescore.models.given_priors import prior_of
-from bayescore.models.priors import SPIKE_AND_SLAB, Normal, Prior, check_prior
+from bayescore.models.priors import Normal, Prior, prior_of
 from bayescore.validation import check_positive
 
 TOLERANCE = 0.05  # error to aim at, of means in posterior sds and of sds relatively
@@ -28,11 +27,12 @@ class SizePoint(NamedTuple):
         return max(self.mean_error, self.sd_error, CORRELATION * self.correlation_error)
 
 
-def check_one_mode(prior: Prior | None, given: object, matched: str) -> None:
-    """Raise unless a mode can be sought under `prior`, as `given`; `matched` says what is done with the likelihood."""
-    if prior is not None and check_prior(prior).family in (None, SPIKE_AND_SLAB):
+def check_one_mode(prior: Any, matched: str) -> None:
+    """Raise unless a mode can be sought under `prior`; `matched` says what is done with the likelihood."""
+    known = prior_of(prior, list(prior) if isinstance(prior, Mapping) else ())
+    if not (known.closed_form and known.unimodal):
         raise ValueError(
-            f"prior={given} has more than one mode or no density in closed form; leave prior out: only the likelihood "
+            f"prior={prior} has more than one mode or no density in closed form; leave prior out: only the likelihood "
             f"is {matched}, and the coreset serves other priors"
         )
 
@@ -47,8 +47,7 @@ class TriedOut(Method):
     size_options: ClassVar[tuple[str, ...]] = ("tolerance",)
 
     def __post_init__(self) -> None:
-        prior = prior_of(self.prior, list(self.prior)) if isinstance(self.prior, Mapping) else self.prior
-        check_one_mode(prior, self.prior, "calibrated")
+        check_one_mode(self.prior, "calibrated")
         if self.tolerance is not None:
             object.__setattr__(self, "tolerance", check_positive(self.tolerance, "tolerance", below=1.0))
 

@@ -36,10 +36,9 @@ from bayescore.diagnostics.full_pass import check_finite, check_weight, full_row
 from bayescore.diagnostics.proposal import propose
 from bayescore.diagnostics.wording import number, with_error
 from bayescore.limits import EQUAL, MAX_K, MIN_ESS_EVIDENCE
-from bayescore.models.given_priors import prior_of
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.posterior import log_likelihoods
-from bayescore.models.priors import PRIORS, Prior
+from bayescore.models.priors import Prior, names, prior_of
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError, RandomState, check_generator, check_integer, one_seed
 
@@ -205,10 +204,10 @@ def log_evidence(
         )
     link = check_likelihood(own_likelihood(core, likelihood))
     chosen = prior_of(prior, feature_names(core))
-    if chosen.family is None:
+    if not chosen.closed_form:
         raise ValueError(
             f"prior={chosen} has no density in closed form, which the evidence needs; use "
-            f"{', '.join(kind.__name__ for kind in PRIORS if kind.family is not None)}"
+            f"{names(lambda kind: kind.closed_form)}"
         )
     check_integer(draws, "draws", low=100)
     if data is None and not all(part is None for part in (y, label, weights, offset, trials)):

@@ -44,8 +44,8 @@ from bayescore.limits import CLOSE, MAX_K, MAX_LOG_RATIO_SD, MIN_ESS_SHARE, RISK
 from bayescore.models.collapsed import collapsed_density
 from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.effect_draws import effects_given
-from bayescore.models.given_priors import prior_from_dict
 from bayescore.models.group_priors import group_prior_from_dict
+from bayescore.models.priors import prior_from_dict
 from bayescore.samplers.collapsed import intraclass_correlation
 from bayescore.samplers.inference_data import Posterior, draws_digest
 from bayescore.types import FloatArray, IntArray, WeightedData

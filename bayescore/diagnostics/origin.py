@@ -33,9 +33,9 @@ from bayescore.diagnostics.errors import sidak_quantile
 from bayescore.diagnostics.wording import number
 from bayescore.limits import CLOSE
 from bayescore.models.gaussian import factor_of_inverse
-from bayescore.models.given_priors import prior_from_dict
 from bayescore.models.posterior import likelihood_terms, log_likelihoods
 from bayescore.models.prior_ratio import ClosedForm, OfModel, mean_curvature, score
+from bayescore.models.priors import prior_from_dict
 from bayescore.samplers.inference_data import Posterior, draws_digest
 from bayescore.types import FloatArray, Likelihood
 from bayescore.validation import DataError
@@ -72,7 +72,7 @@ def origin_of(posterior: Posterior, core: Coreset, link: Likelihood) -> Origin:
     """Return what the draws' attributes, their log densities and a comparison of all points tell."""
     story = posterior.story
     prior = prior_from_dict(story["prior"]) if story else None
-    known = ClosedForm(prior) if prior is not None and prior.family is not None else None
+    known = ClosedForm(prior) if prior is not None and prior.closed_form else None
     if trouble := _refused(posterior, core, link):
         return Origin(known, trouble=trouble)
     if not story:

@@ -11,8 +11,8 @@ from scipy.special import gammaln
 
 from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.newton import find_map
-from bayescore.models.posterior import Terms, likelihood_terms, log_priors, prior_part
-from bayescore.models.priors import SPIKE_AND_SLAB, Normal, Prior, has_kink
+from bayescore.models.posterior import Terms, likelihood_terms, prior_part
+from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, Likelihood, WeightedData
 
 DF = 5.0
@@ -23,17 +23,16 @@ def propose(
 ) -> tuple[FloatArray, FloatArray]:
     """Return draws of the Student t, shape (S, D), and log prior minus log q there, shape (S,)."""
     D = core.n_features
-    # in a spike, the curvature says nothing of the posterior's width: the slab alone does
-    mode = find_map(core, link.name, Normal(0.0, prior.table(D)[1]) if prior.family == SPIKE_AND_SLAB else prior)
+    mode = find_map(core, link.name, prior.covering())
     factor = mode.factor
-    if has_kink(prior, D).any():
+    if prior.kinked:
         factor = _laplace_factor(mode.beta, likelihood_terms(mode.beta, core, link), prior)
     normals = rng.standard_normal((n_draws, D))
     chi = rng.chisquare(DF, n_draws)
     beta = mode.beta + (normals * np.sqrt(DF / chi)[:, None]) @ factor.T
     log_q = gammaln(0.5 * (DF + D)) - gammaln(0.5 * DF) - 0.5 * D * math.log(DF * math.pi)
     log_q = log_q - np.log(np.diagonal(factor)).sum() - 0.5 * (DF + D) * np.log1p((normals**2).sum(axis=1) / chi)
-    return beta, log_priors(beta, prior)[0] - log_q
+    return beta, prior.log_density(beta) - log_q
 
 
 def _laplace_factor(beta: FloatArray, terms: Terms, prior: Prior) -> FloatArray:
@@ -43,9 +42,10 @@ def _laplace_factor(beta: FloatArray, terms: Terms, prior: Prior) -> FloatArray:
     nothing pulls, 0 off the kink. An exponential of that rate stands in as a normal of precision rate^2 / 2; the
     floor keeps directions finite of which the data say nothing.
     """
-    kinks = has_kink(prior, len(beta))
-    mu, b = prior.table(len(beta))[:2, kinks]
-    rate = np.maximum(1.0 / b - np.abs(terms.gradient[kinks]), 1.0 / (2.0 * b + np.abs(beta[kinks] - mu)))
     own = prior_part(beta, prior).precision
-    own[kinks, kinks] = 0.5 * rate**2
+    for part, kinks, table in prior.parts(len(beta)):
+        if part.kinked:
+            mu, b = table[:2]
+            rate = np.maximum(1.0 / b - np.abs(terms.gradient[kinks]), 1.0 / (2.0 * b + np.abs(beta[kinks] - mu)))
+            own[kinks, kinks] = 0.5 * rate**2
     return factor_of_inverse(terms.precision + own)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bayescore.compat import psislw
 from bayescore.limits import MAX_TAIL_K
-from bayescore.models.priors import Cauchy, Prior, StudentT
+from bayescore.models.priors import Prior
 from bayescore.types import FloatArray
 
 # (q99.5 - median) / (q90 - median) below which a tail is none of Pareto's with k-hat 0.5: 2.0 if normal, 5.3 if t2
@@ -55,7 +55,7 @@ def tail_k(draws: FloatArray) -> FloatArray:
 
 def without_moments(k: FloatArray, n_draws: int, prior: Prior | None, *, separated: bool) -> NDArray[np.bool_]:
     """Return which coordinates have no sd, by `tail_k` of their draws; `prior` is None where it is not known."""
-    long = isinstance(prior, Cauchy) or (isinstance(prior, StudentT) and bool((np.asarray(prior.nu) <= 2.0).any()))
+    long = prior is not None and not prior.finite_variance
     if prior is not None and not long:
         return k > MAX_TAIL_K
     sd = (1.0 + MAX_TAIL_K) / math.sqrt(min(n_draws / 5.0, 3.0 * math.sqrt(n_draws)))

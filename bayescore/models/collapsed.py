@@ -14,6 +14,7 @@ from bayescore.compiled import jit, jit_sums
 from bayescore.data.passes.tiles import TILE
 from bayescore.models.density import prior_terms
 from bayescore.models.group_priors import log_sigma_terms
+from bayescore.models.priors import Part
 from bayescore.types import FloatArray, IntArray, Likelihood
 
 _NEWTON_STEPS = 2
@@ -24,7 +25,7 @@ class CollapsedArguments(NamedTuple):
     """What the density takes after the point and the gradient.
 
     `columns` is Z transposed, shape (p, n); `shift` the signed offsets, or none; `codes` have G for rows of no group;
-    `family` and `table` are the prior's, `nu` and `group_scale` the group prior's; the last four are fields of
+    `prior` has the parts of the prior, `nu` and `group_scale` the group prior's; the last four are fields of
     `marginal.Effects`.
     """
 
@@ -36,8 +37,7 @@ class CollapsedArguments(NamedTuple):
     link: Likelihood
     nodes: FloatArray
     log_weights: FloatArray
-    family: int
-    table: FloatArray
+    prior: tuple[Part, ...]
     nu: float
     group_scale: float
     origin: FloatArray
@@ -151,7 +151,7 @@ def collapsed_density(theta: FloatArray, gradient: FloatArray, a: CollapsedArgum
     total = node_terms(theta, a, center, scale, terms, scores)
     precision = math.exp(-2.0 * theta[p])
     own, slope, _ = log_sigma_terms(theta[p], a.nu, a.group_scale)
-    total += own + prior_terms(theta[:p], a.family, a.table, gradient[:p], np.empty(p))
+    total += own + prior_terms(theta[:p], a.prior, gradient[:p])
     gradient[p] = slope
     for g in range(n_groups):
         top = terms[g].max()

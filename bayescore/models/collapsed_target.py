@@ -47,7 +47,7 @@ class CollapsedTarget:
         cls, rows: WeightedData, link: Likelihood, priors: tuple[Prior, GroupPrior], n_groups: int
     ) -> "CollapsedTarget":
         """Find the mode of rows in memory."""
-        check_density(priors[0], "sampling with groups").table(rows.n_features)
+        check_density(priors[0], "sampling with groups").parts(rows.n_features)
         look, start = look_at_rows(rows, link, n_groups), np.zeros(rows.n_features)
         point = marginal_mode(look, start, _START, priors, n_groups, tolerance=_MODE_TOLERANCE)
         return cls(rows, link, priors, n_groups, point)
@@ -73,7 +73,6 @@ class CollapsedTarget:
         """Return what the compiled density takes after the point and the gradient."""
         rows, effects, (prior, group_prior) = self.rows, self.effects, self.priors
         assert rows.group is not None
-        assert prior.family is not None
         codes = np.where(rows.group[:, 0] < 0, self.n_groups, rows.group[:, 0])
         return CollapsedArguments(
             np.ascontiguousarray(rows.Z.T),
@@ -84,8 +83,7 @@ class CollapsedTarget:
             self.link,
             NODES,
             LOG_WEIGHTS,
-            prior.family,
-            np.ascontiguousarray(prior.table(rows.n_features)),
+            prior.parts(rows.n_features),
             *group_prior.table,
             effects.beta,
             effects.peak,

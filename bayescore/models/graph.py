@@ -5,8 +5,6 @@ known offsets o_n where they have any, and effects b[g_n] of their groups.
 """
 
 from collections.abc import Mapping
-from functools import singledispatch
-from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -15,24 +13,11 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Constant
 
 from bayescore.data.coreset import Coreset, check_flat, feature_names
-from bayescore.models.given_priors import prior_of
 from bayescore.models.likelihoods import check_likelihood
-from bayescore.models.newton import Mode, find_map
-from bayescore.models.priors import (
-    ByName,
-    Cauchy,
-    Horseshoe,
-    Laplace,
-    MultivariateNormal,
-    Normal,
-    Prior,
-    SpikeAndSlab,
-    StudentT,
-)
-from bayescore.types import INTERCEPT, NO_GROUP, FloatArray, Grouping, Likelihood, WeightedData
+from bayescore.models.newton import find_map
+from bayescore.models.priors import Prior, prior_of
+from bayescore.types import NO_GROUP, FloatArray, Grouping, Likelihood, WeightedData
 from bayescore.validation import DataError, warn
-
-_SLAB_DF = 4.0  # of the regularised horseshoe's slab, as Piironen and Vehtari have it
 
 
 def weighted_potential(
@@ -174,81 +159,10 @@ def multipliers(data: Coreset, grouping: Grouping) -> FloatArray:
     return np.stack(columns, axis=1)
 
 
-@singledispatch
-def coefficients(prior: Prior, dims: str, n_features: int) -> Any:
-    """Add the coefficients `beta` with their prior to the model of the `with` block."""
-    raise TypeError(f"prior={prior!r} is not a prior of bayescore")
-
-
-@coefficients.register
-def _normal(prior: Normal, dims: str, n_features: int) -> Any:
-    mu, sigma, _ = prior.table(n_features)
-    return pm.Normal("beta", mu, sigma, dims=dims)
-
-
-@coefficients.register
-def _by_name(prior: ByName, dims: str, n_features: int) -> Any:
-    prior.table(n_features)  # the number of coefficients
-
-    def joined(size: Any) -> Any:
-        runs = [(place, len(list(run))) for place, run in groupby(prior.which)]
-        return pt.concatenate([_of_one(prior.priors[place][1], length) for place, length in runs])
-
-    return pm.CustomDist("beta", dist=joined, dims=dims)
-
-
-def _of_one(prior: Prior, length: int) -> Any:
-    """Return the distribution of as many coefficients that have the same prior."""
-    a, b, c = prior.table(length)
-    if isinstance(prior, Normal):
-        return pm.Normal.dist(mu=a, sigma=b)
-    return pm.Laplace.dist(mu=a, b=b) if isinstance(prior, Laplace) else pm.StudentT.dist(nu=c, mu=a, sigma=b)
-
-
-@coefficients.register
-def _multivariate_normal(prior: MultivariateNormal, dims: str, n_features: int) -> Any:
-    return pm.MvNormal("beta", mu=prior.table(n_features)[0], cov=np.array(prior.covariance), dims=dims)
-
-
-@coefficients.register(StudentT)
-@coefficients.register(Cauchy)
-def _student_t(prior: StudentT | Cauchy, dims: str, n_features: int) -> Any:
-    mu, sigma, nu = prior.table(n_features)
-    return pm.StudentT("beta", nu=nu, mu=mu, sigma=sigma, dims=dims)
-
-
-@coefficients.register
-def _laplace(prior: Laplace, dims: str, n_features: int) -> Any:
-    mu, b, _ = prior.table(n_features)
-    return pm.Laplace("beta", mu=mu, b=b, dims=dims)
-
-
-@coefficients.register
-def _spike_and_slab(prior: SpikeAndSlab, dims: str, n_features: int) -> Any:
-    spike, slab, inclusion = prior.table(n_features)
-    shares = np.stack([1.0 - inclusion, inclusion], axis=-1)
-    return pm.NormalMixture("beta", w=shares, mu=0.0, sigma=np.stack([spike, slab], axis=-1), dims=dims)
-
-
-def _horseshoe(prior: Horseshoe, dims: str, near: Mode) -> Any:
-    r"""Add the coefficients under the horseshoe, affine in standardised ones, given their sds s.
-
-    With m, h what the rows alone say of a coefficient, mode and sd, its conditional posterior is about
-    N(a m, a h^2), a = s^2 / (s^2 + h^2), and beta = a m + sqrt(a) h u has a posterior of u that scales hardly change:
-    centred where rows say much, non-centred where the prior does (Papaspiliopoulos, Roberts and Skold 2007, Statistical
-    Science 22). Exact whatever m and h are: u ~ N(-sqrt(a) m / h, (s^2 + h^2) / h^2).
-    """
-    tau = pm.HalfCauchy("tau", prior.tau)
-    local = pm.HalfCauchy("lambda", 1.0, dims=dims)
-    slab = pm.InverseGamma("c2", 0.5 * _SLAB_DF, 0.5 * _SLAB_DF * prior.slab**2)
-    free = (tau * local) ** 2
-    s = pt.sqrt(slab * free / (slab + free))
-    if not prior.shrink_intercept:
-        s = pt.switch(np.asarray(pm.modelcontext(None).coords[dims]) == INTERCEPT, Normal().sigma, s)
-    m, h = near.beta, near.sd
-    root = s / pt.sqrt(s**2 + h**2)
-    u = pm.Normal("beta_standardised", -root * m / h, pt.sqrt(s**2 + h**2) / h, dims=dims)
-    return pm.Deterministic("beta", root**2 * m + root * h * u, dims=dims)
+def _mode_of_rows(data: WeightedData, likelihood: str | Likelihood) -> tuple[FloatArray, FloatArray]:
+    """Return mode and sds of the coefficients as rows alone say them, but for a prior that keeps the mode finite."""
+    mode = find_map(data, check_likelihood(likelihood).name)
+    return mode.beta, mode.sd
 
 
 def regression_model(
@@ -274,12 +188,7 @@ def regression_model(
     check_flat(data, "a regression model")
     chosen = prior_of(prior, feature_names(data))
     with pm.Model(coords={"feature": feature_names(data)}) as model:
-        if isinstance(chosen, Horseshoe):
-            # what rows say alone, but for a prior that keeps the mode finite
-            near = find_map(data, check_likelihood(likelihood).name, Normal())
-            beta = _horseshoe(chosen, "feature", near)
-        else:
-            beta = coefficients(chosen, "feature", data.n_features)
+        beta = chosen.variable(lambda: _mode_of_rows(data, likelihood))
         weighted_potential("log_likelihood", data, beta, likelihood)
     return model
 

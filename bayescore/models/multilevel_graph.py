@@ -9,11 +9,10 @@ import pytensor.tensor as pt
 
 from bayescore.data.coreset import Coreset
 from bayescore.models.collapsed_target import CollapsedTarget
-from bayescore.models.given_priors import prior_of
-from bayescore.models.graph import coefficients, weighted_potential
+from bayescore.models.graph import weighted_potential
 from bayescore.models.group_priors import GroupPrior, check_group_prior
 from bayescore.models.likelihoods import check_likelihood
-from bayescore.models.priors import Horseshoe, Normal, Prior, parts
+from bayescore.models.priors import Prior, prior_of
 from bayescore.models.varying_graph import group_sd, scales_of, varying_effects
 from bayescore.types import FloatArray, Grouping, Likelihood, one_intercept
 from bayescore.validation import DataError
@@ -75,17 +74,18 @@ def multilevel_model(
     """
     groups = _groups(core)
     chosen, group_prior = prior_of(prior, core.feature_names), check_group_prior(group_prior)
-    if isinstance(chosen, Horseshoe):
-        raise DataError("prior=Horseshoe is not for models with groups; use a prior with a density in closed form")
+    if not chosen.closed_form:
+        raise DataError(
+            f"prior={type(chosen).__name__} is not for models with groups; use a prior with a density in closed form"
+        )
     link = check_likelihood(core.likelihood if likelihood is None else likelihood)
-    near = _smooth(chosen)
     with pm.Model(coords={"feature": core.feature_names}) as model:
-        beta = coefficients(chosen, "feature", core.n_features)
+        beta = chosen.variable()
         if one_intercept(core.groups):
-            effects = {groups[0].name: _one_intercept(core, beta, link, (near, group_prior))}
+            effects = {groups[0].name: _one_intercept(core, beta, link, (chosen, group_prior))}
         else:
             effects = {
-                own.name: varying_effects(core, place, beta, link, (near, group_prior))
+                own.name: varying_effects(core, place, beta, link, (chosen, group_prior))
                 for place, own in enumerate(groups)
             }
         weighted_potential("log_likelihood", core, beta, link, groups=effects)
@@ -94,12 +94,8 @@ def multilevel_model(
 
 def start_of(core: Coreset, prior: Prior, likelihood: str) -> tuple[FloatArray, FloatArray]:
     """Return about the mode of beta, shape (p,), and the factor L of its covariance, for chains to start from."""
-    scales = scales_of(core, 0, check_likelihood(likelihood), _smooth(prior))
+    scales = scales_of(core, 0, check_likelihood(likelihood), prior)
     return scales.beta, scales.factor
-
-
-def _smooth(prior: Prior) -> Prior:
-    return Normal() if any(part.family is None for part in parts(prior)) else prior
 
 
 def _one_intercept(core: Coreset, beta: Any, link: Likelihood, priors: tuple[Prior, GroupPrior]) -> Any:

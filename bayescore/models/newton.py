@@ -14,10 +14,9 @@ import numpy as np
 from scipy import linalg
 
 from bayescore.data.coreset import check_flat, feature_names, own_likelihood
-from bayescore.models.given_priors import prior_of
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.posterior import Terms, likelihood_terms, posterior
-from bayescore.models.priors import Prior
+from bayescore.models.priors import Prior, prior_of
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError
 
@@ -184,7 +183,7 @@ def find_map(
 
     Notes
     -----
-    The kink of the `Laplace` prior is rounded off, see `models.posterior.LAPLACE_ROUNDING`. Where log p is not
+    The kink of the `Laplace` prior is rounded off, see `models.priors.laplace.LAPLACE_ROUNDING`. Where log p is not
     concave there may be several modes; this is the one that Newton's method reaches from 0.
 
     References

@@ -18,16 +18,15 @@ from scipy.sparse import issparse
 from bayescore.data.opened import Opened
 from bayescore.data.passes.nonzeros import add_gram, compact
 from bayescore.data.passes.threads import one_blas_thread
-from bayescore.models.density import DensityArguments, log_density, prior_terms
+from bayescore.models.density import DensityArguments, log_density
 from bayescore.models.likelihoods import check_likelihood
-from bayescore.models.priors import MULTIVARIATE_NORMAL, Prior, check_density, has_kink
+from bayescore.models.priors import Prior, check_density
 from bayescore.models.terms import add_terms, derivatives_of, log_p_near
 from bayescore.types import FloatArray, Likelihood, WeightedData
 
 _CACHE = 1 << 17  # entries of a tile of rows: 1 MB
 WIDE = 96  # columns from which BLAS is faster than the compiled tiles
 WIDE_ROWS = 1024  # of a product: 4 MB at 500 columns
-LAPLACE_ROUNDING = 0.01  # |r| becomes sqrt(r^2 + 0.01^2) - 0.01 where a mode is sought; samplers see |r|
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,15 +158,12 @@ class TargetDensity:
 
     def arguments(self) -> DensityArguments:
         """Return what the compiled `log_density` takes after the coefficients and the gradient."""
-        family = self.prior.family
-        assert family is not None
         return (
             np.ascontiguousarray(self.Z.T),
             self.weights,
             self.shift,
             self.likelihood,
-            family,
-            self.prior.table(self.n_features),
+            self.prior.parts(self.n_features),
         )
 
     def log_density(self, beta: FloatArray) -> tuple[float, FloatArray]:
@@ -178,39 +174,25 @@ class TargetDensity:
 
 
 def prior_part(beta: FloatArray, prior: Prior) -> Terms:
-    """Return the log prior density at `beta` and its derivatives, the Laplace prior's kink rounded off."""
-    family = prior.family
-    assert family is not None
-    gradient, curvature = np.empty(len(beta)), np.empty(len(beta))
-    table = prior.table(len(beta))
-    table[2, has_kink(prior, len(beta))] = LAPLACE_ROUNDING
-    value = prior_terms(beta, family, table, gradient, curvature)
-    return Terms(value, gradient, table[2:] if family == MULTIVARIATE_NORMAL else np.diag(curvature))
-
-
-def log_priors(draws: FloatArray, prior: Prior) -> tuple[FloatArray, FloatArray]:
-    """Return the log prior density at draws, shape (S, D), and its gradients: shapes (S,) and (S, D)."""
-    family = prior.family
-    assert family is not None
-    table, curvature = prior.table(draws.shape[1]), np.empty(draws.shape[1])
-    values, gradients = np.empty(len(draws)), np.empty(draws.shape)
-    for i, point in enumerate(np.ascontiguousarray(draws)):
-        values[i] = prior_terms(point, family, table, gradients[i], curvature)
-    return values, gradients
+    """Return the log prior density at `beta` and its derivatives, kinks rounded off."""
+    smoothed = prior.smoothed()
+    return Terms(float(smoothed.log_density(beta)), smoothed.gradient(beta), smoothed.precision(beta))
 
 
 def width_precision(likelihood_precision: FloatArray, beta: FloatArray, prior: Prior) -> FloatArray:
     """Return minus the Hessian at the mode `beta` that says how wide the posterior is, shape (D, D).
 
-    Of a Laplace prior the kink's curvature says nothing of its width, its variance does.
+    The curvature of a prior with a kink says nothing of its width: its variance does.
     """
-    own, kinks = prior_part(beta, prior).precision, has_kink(prior, len(beta))
-    own[kinks, kinks] = 0.5 / prior.table(len(beta))[1, kinks] ** 2
+    own = prior_part(beta, prior).precision
+    for part, places, table in prior.parts(len(beta)):
+        if part.kinked:
+            own[places, places] = 0.5 / table[1] ** 2
     return likelihood_precision + own
 
 
 def posterior(data: WeightedData, likelihood: str | Likelihood, prior: Prior, purpose: str = "this") -> TargetDensity:
     """Return the posterior density of `data`; the prior must have a density in closed form."""
-    check_density(prior, purpose).table(data.n_features)
+    check_density(prior, purpose).parts(data.n_features)
     rows = data.signed.with_weights(np.ascontiguousarray(data.weights))
     return TargetDensity(rows, check_likelihood(likelihood), prior)

@@ -16,8 +16,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bayescore.models.posterior import log_likelihoods, log_priors
-from bayescore.models.priors import Prior, is_smooth
+from bayescore.models.posterior import log_likelihoods
+from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, IntArray, Likelihood, WeightedData
 from bayescore.validation import DataError
 
@@ -51,7 +51,7 @@ class ClosedForm:
     @property
     def prior(self) -> Prior | None:
         """The prior if it is smooth."""
-        return self.density if is_smooth(self.density) else None
+        return self.density if self.density.smooth else None
 
     def log_ratio(self, at: IntArray, draws: FloatArray, moved: FloatArray) -> FloatArray:  # noqa: ARG002
         """Return log prior of `moved` minus that of `draws`."""
@@ -59,11 +59,11 @@ class ClosedForm:
 
     def log_density(self, draws: FloatArray) -> FloatArray:
         """Return the log prior density at draws of shape (S, D)."""
-        return log_priors(draws, self.density)[0]
+        return self.density.log_density(draws)
 
     def gradient(self, at: IntArray, draws: FloatArray) -> FloatArray:  # noqa: ARG002
         """Return the gradient of the log prior."""
-        return log_priors(draws, self.density)[1]
+        return self.density.gradient(draws)
 
 
 @dataclass(frozen=True, eq=False)

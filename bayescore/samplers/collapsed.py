@@ -21,7 +21,6 @@ from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.effect_draws import draw_effects
 from bayescore.models.group_priors import DEFAULT_GROUP_PRIOR, check_group_prior, group_prior_to_dict
 from bayescore.models.likelihoods import check_likelihood
-from bayescore.models.priors import Cauchy, Laplace, MultivariateNormal, Normal, StudentT
 from bayescore.samplers.mala import State, adapt, decide, first_step_size, propose
 from bayescore.samplers.method import Option, Prepared, Request, Sampler, chains_of, thinned
 from bayescore.types import FloatArray, Grouping, WeightedData, one_intercept, told_terms
@@ -175,7 +174,7 @@ class Collapsed(Sampler):
 COLLAPSED = Collapsed(
     name="collapsed",
     about="for rows with groups: MALA with the groups' effects integrated out, which are then drawn given the rest",
-    priors=(Normal, MultivariateNormal, StudentT, Cauchy, Laplace),
+    needs=("closed_form", "unimodal"),
     because="needs a density in closed form and cannot cross between spike and slab",
     grouped=True,
     options={

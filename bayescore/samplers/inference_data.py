@@ -17,8 +17,8 @@ from bayescore.compat import is_inference_data
 from bayescore.data.checkpoint import digest
 from bayescore.data.formulas.design import read_design
 from bayescore.limits import MIN_DRAWS
-from bayescore.models.given_priors import prior_from_dict
 from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.models.priors import prior_from_dict
 from bayescore.types import NO_ROW, Design, FloatArray, IntArray, Likelihood
 from bayescore.validation import DataError, json_object
 

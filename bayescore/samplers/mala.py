@@ -31,7 +31,6 @@ import numpy as np
 
 from bayescore.compiled import jit
 from bayescore.models.density import DensityArguments, log_density
-from bayescore.models.priors import Cauchy, Laplace, MultivariateNormal, Normal, StudentT
 from bayescore.samplers import linear
 from bayescore.samplers.method import ChainSampler, Option, Prepared, Request, thinned
 from bayescore.samplers.run import Draws
@@ -258,7 +257,7 @@ def step_sizes(drawn: Draws) -> dict[str, FloatArray]:
 MALA = ChainSampler(
     name="mala",
     about="adaptive Metropolis-adjusted Langevin, compiled",
-    priors=(Normal, MultivariateNormal, StudentT, Cauchy, Laplace),
+    needs=("closed_form", "unimodal"),
     because="needs a density in closed form and cannot cross between spike and slab",
     options={
         "thin": thinned(None, "10, or 5 D^(1/3) if that is more"),

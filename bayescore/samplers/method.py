@@ -14,7 +14,7 @@ import numpy as np
 
 from bayescore.data.coreset import feature_names
 from bayescore.models.posterior import TargetDensity, Terms, posterior, prior_part
-from bayescore.models.priors import PRIORS, MultivariateNormal, Normal, Prior
+from bayescore.models.priors import Prior
 from bayescore.samplers.run import CHUNK, Advancing, Draws, run_chains
 from bayescore.samplers.start import spread_starts
 from bayescore.types import FloatArray, WeightedData
@@ -69,10 +69,10 @@ class Sampler(ABC):
         What it is, in a few words.
     likelihoods : tuple of str, optional
         Names of those that it fits; by default it fits every one.
-    priors : tuple of classes
-        Those that it fits.
+    needs : tuple of str
+        What a prior must be, as attributes of `Prior`, such as "gaussian"; by default it fits every prior.
     because : str
-        Why it fits no others, for the message to who asks for one.
+        Why it needs that, for the message to who asks for another prior.
     options : mapping of str to Option
         What it takes beside what all take.
     reports_itself : bool
@@ -84,7 +84,7 @@ class Sampler(ABC):
     name: str
     about: str
     likelihoods: tuple[str, ...] | None = None
-    priors: tuple[type[Any], ...] = PRIORS
+    needs: tuple[str, ...] = ()
     because: str = ""
     options: Mapping[str, Option] = field(default_factory=dict)
     reports_itself: bool = False
@@ -97,6 +97,10 @@ class Sampler(ABC):
                 known = f"which takes {', '.join(self.options)}" if self.options else "which takes none"
                 raise TypeError(f"{name!r} is not an option of sampler={self.name!r}, {known}")
         return {name: option.check(given.get(name, option.default), name) for name, option in self.options.items()}
+
+    def fits_prior(self, prior: Prior | type[Prior]) -> bool:
+        """Say whether a prior, or a class of priors, is what the sampler needs."""
+        return all(getattr(prior, need) for need in self.needs)
 
     @property
     def takes(self) -> str:
@@ -209,7 +213,7 @@ def augmentation(
         name=name,
         about=about,
         likelihoods=(likelihood,),
-        priors=(Normal, MultivariateNormal),
+        needs=("gaussian",),
         because="needs a Gaussian prior",
         options={"thin": thinned(1)},
         prepare=prepared,

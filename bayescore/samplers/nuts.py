@@ -17,7 +17,6 @@ from scipy import linalg
 
 from bayescore.data.coreset import Coreset
 from bayescore.models.group_priors import check_group_prior, group_prior_to_dict
-from bayescore.models.priors import is_smooth
 from bayescore.samplers.curvature import covariance_at_mode
 from bayescore.samplers.method import Request, Sampler
 from bayescore.types import FloatArray, told_terms
@@ -90,11 +89,11 @@ class PymcSampler(Sampler):
             return _of_groups(request)
         options = dict(request.options)
         own_start = bool(options.keys() & _OWN_START) or options.get("nuts_sampler", "pymc") != "pymc"
-        if request.prior.family is None and not own_start:
+        if not request.prior.closed_form and not own_start:
             options.setdefault("target_accept", 0.95)  # hierarchies such as the horseshoe's have funnels
         options.setdefault("nuts_sampler", "pymc")
         with _in_c(), regression_model(request.data, request.likelihood, request.prior):
-            if is_smooth(request.prior) and not own_start:
+            if request.prior.smooth and not own_start:
                 starts, spread = request.starts(request.target())
                 tuning = {name: options.pop(name) for name in _OF_THE_STEP if name in options}
                 options["step"] = pm.NUTS(scaling=spread @ spread.T, is_cov=True, **tuning)

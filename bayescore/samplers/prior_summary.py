@@ -5,19 +5,14 @@ itself, sd the column's standard deviation. That of the intercept is of the line
 their means, as in rstanarm's and brms's `prior_summary`.
 """
 
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bayescore.models.given_priors import prior_from_dict
-from bayescore.models.priors import ByName, Horseshoe, MultivariateNormal, Normal, Prior
+from bayescore.models.priors import Prior, prior_from_dict
 from bayescore.samplers.inference_data import Posterior, read_posterior
-from bayescore.types import INTERCEPT
 from bayescore.validation import DataError
-
-_IN_UNITS = {"mu", "sigma", "loc", "scale", "b", "spike", "slab", "tau"}  # parameters that scale with the coefficient
 
 
 def prior_summary(idata: Any) -> pd.DataFrame:
@@ -61,7 +56,7 @@ def described(posterior: Posterior) -> pd.DataFrame | None:
     if not posterior.story:
         return None
     prior, D = prior_from_dict(posterior.story["prior"]), len(posterior.features)
-    each = [_of(prior, d, name, D) for d, name in enumerate(posterior.features)]
+    each = [prior.of_coefficient(d, name, D) for d, name in enumerate(posterior.features)]
     design, scales, constant = posterior.design, np.ones(D), None
     if design is not None and design.scale is not None:
         constant = design.constant
@@ -73,21 +68,8 @@ def described(posterior: Posterior) -> pd.DataFrame | None:
     return pd.DataFrame({"prior": [_text(own) for own in each], "in_data_units": raw}, index=index)
 
 
-def _of(prior: Prior, d: int, name: str, n_features: int) -> tuple[str, dict[str, float]]:
-    """Return the name and the parameters of the prior of one coefficient."""
-    if isinstance(prior, ByName):
-        return _of(prior.priors[prior.which[d]][1], 0, name, 1)
-    if isinstance(prior, Horseshoe) and name == INTERCEPT and not prior.shrink_intercept:
-        return _of(Normal(), 0, name, 1)
-    if isinstance(prior, MultivariateNormal):
-        mu, sd = np.broadcast_to(prior.mu, n_features)[d], np.sqrt(np.diagonal(prior.covariance)[d])
-        return "Normal", {"mu": float(mu), "sigma": float(sd)}
-    named = {field.name: np.asarray(getattr(prior, field.name)) for field in fields(prior)}  # type: ignore[arg-type]
-    numbers = {name: value for name, value in named.items() if value.dtype != bool}
-    return type(prior).__name__, {name: float(np.broadcast_to(value, n_features)[d]) for name, value in numbers.items()}
-
-
-def _text(prior: tuple[str, dict[str, float]], scale: float = 1.0) -> str:
-    name, parameters = prior
-    own = {key: value / scale if key in _IN_UNITS else value for key, value in parameters.items()}
-    return f"{name}({', '.join(f'{key}={value:.4g}' for key, value in own.items())})"
+def _text(prior: Prior, scale: float = 1.0) -> str:
+    """Return the class and the parameters of a coefficient's prior, in units `scale` times as large."""
+    own = {key: value for key, value in prior.parameters().items() if not isinstance(value, bool)}
+    shown = {key: value / scale if key in prior.in_units else value for key, value in own.items()}
+    return f"{type(prior).__name__}({', '.join(f'{key}={value:.4g}' for key, value in shown.items())})"

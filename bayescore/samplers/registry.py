@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from bayescore.models.priors import PRIORS, Prior, parts
+from bayescore.models.priors import Prior, names
 from bayescore.samplers.collapsed import COLLAPSED
 from bayescore.samplers.gibbs import GIBBS
 from bayescore.samplers.mala import MALA
@@ -33,12 +33,12 @@ def by_default(data: WeightedData, likelihood: str, prior: Prior, options: Colle
 def fits(sampler: Sampler, likelihood: str, prior: Prior) -> bool:
     """Say whether `sampler` declares that it fits both."""
     links = sampler.likelihoods is None or likelihood in sampler.likelihoods
-    return links and all(isinstance(part, sampler.priors) for part in parts(prior))
+    return links and sampler.fits_prior(prior)
 
 
 def others(sampler: Sampler, likelihood: str, prior: Prior, *, general: bool = False) -> str:
     """Return the names of other samplers that fit, for a message; if `general`, of those that fit every likelihood."""
-    names = [
+    fitting = [
         repr(other.name)
         for other in reversed(SAMPLERS.values())
         if other != sampler
@@ -46,7 +46,7 @@ def others(sampler: Sampler, likelihood: str, prior: Prior, *, general: bool = F
         and fits(other, likelihood, prior)
         and not (general and other.likelihoods)
     ]
-    return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    return " or ".join([", ".join(fitting[:-1]), fitting[-1]] if len(fitting) > 1 else fitting)
 
 
 def check_fit(sampler: Sampler, likelihood: str, prior: Prior) -> None:
@@ -56,8 +56,7 @@ def check_fit(sampler: Sampler, likelihood: str, prior: Prior) -> None:
     if sampler.likelihoods is not None and likelihood not in sampler.likelihoods:
         reason = f"is for the {' and '.join(sampler.likelihoods)} likelihood and this one is {likelihood}"
     else:
-        names = ", ".join(kind.__name__ for kind in sampler.priors)
-        reason = f"fits the priors {names}, and this one is {prior}: it {sampler.because}"
+        reason = f"fits the priors {names(sampler.fits_prior)}, and this one is {prior}: it {sampler.because}"
     remedy = f"sampler={known}" if (known := others(sampler, likelihood, prior)) else "another prior"
     raise ValueError(f"sampler={sampler.name!r} {reason}; use {remedy}")
 
@@ -81,7 +80,7 @@ def described() -> str:
     lines = [f'* ``"{AUTO}"``: {rule}, else {NUTS.name}; {grouped}']
     for name, sampler in SAMPLERS.items():
         links = "any likelihood" if sampler.likelihoods is None else f"{', '.join(sampler.likelihoods)} likelihood"
-        priors = "any prior" if sampler.priors == PRIORS else ", ".join(kind.__name__ for kind in sampler.priors)
+        priors = names(sampler.fits_prior) if sampler.needs else "any prior"
         lines.append(f'* ``"{name}"``: {sampler.about}; {links}; {priors}')
     return "\n        ".join(lines)
 

@@ -11,9 +11,8 @@ import xarray as xr
 
 from bayescore.data.coreset import Coreset, feature_names, own_likelihood
 from bayescore.data.passes.threads import available_cores
-from bayescore.models.given_priors import prior_of, prior_to_dict
 from bayescore.models.likelihoods import check_likelihood
-from bayescore.models.priors import Prior
+from bayescore.models.priors import Prior, prior_of
 from bayescore.samplers.inference_data import draws_digest, made_here
 from bayescore.samplers.method import Request, Sampler
 from bayescore.samplers.mixing import warn_unless_mixed
@@ -113,8 +112,8 @@ def sample(
     check_choice(sampler, "sampler", (AUTO, *SAMPLERS))
     link = check_likelihood(own_likelihood(core, likelihood)).name
     chosen_prior = prior_of(prior, feature_names(core))
-    if chosen_prior.family is not None:
-        chosen_prior.table(core.n_features)  # shapes
+    if chosen_prior.closed_form:
+        chosen_prior.parts(core.n_features)  # shapes
     if "group_prior" in options and core.group is None:
         raise ValueError(
             f"group_prior={options['group_prior']!r} is for effects of groups, and core has none; leave "
@@ -180,7 +179,7 @@ def _with_story(idata: Any, request: Request, sampler: Sampler, seconds: float) 
         story["posterior_of"] = json.dumps(
             {
                 "rows": data.rows_digest,
-                "prior": prior_to_dict(request.prior),
+                "prior": request.prior.to_dict(),
                 "likelihood": request.likelihood,
                 "draws": draws_digest(idata.posterior["beta"].values),
             }

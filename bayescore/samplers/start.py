@@ -5,7 +5,6 @@ import numpy as np
 from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.newton import find_mode
 from bayescore.models.posterior import TargetDensity, likelihood_terms, width_precision
-from bayescore.models.priors import LAPLACE, parts
 from bayescore.types import FloatArray
 
 
@@ -14,7 +13,7 @@ def mode_and_precision(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the mode, shape (D,), sought from `guess` to `tolerance` sds, and the `width_precision` there."""
     mode = find_mode(target.terms, guess, tolerance=tolerance)
-    if all(part.family != LAPLACE for part in parts(target.prior)):
+    if not target.prior.kinked:
         return mode.beta, mode.terms.precision
     own = likelihood_terms(mode.beta, target.rows, target.likelihood).precision
     return mode.beta, width_precision(own, mode.beta, target.prior)

@@ -18,7 +18,7 @@ from bayescore.coresets.tried_out import SizePoint
 from bayescore.data.opened import open_rows
 from bayescore.data.sources import as_source
 from bayescore.models.likelihoods import LIKELIHOODS
-from bayescore.models.posterior import log_likelihoods, log_priors
+from bayescore.models.posterior import log_likelihoods
 from bayescore.types import NO_ROW
 from bayescore.validation import DataError
 from tests.cuts import Recut, build_in_blocks
@@ -52,7 +52,7 @@ def spread(core, data, link, *, n_draws=2000):
     link, full = LIKELIHOODS[link], bc.find_map(data, link, PRIOR)
     z = np.random.default_rng(1).standard_normal((n_draws, data.n_features))
     draws = full.beta + z @ full.factor.T
-    base, prior = -0.5 * (z**2).sum(axis=1), log_priors(draws, PRIOR)[0]
+    base, prior = -0.5 * (z**2).sum(axis=1), PRIOR.log_density(draws)
     own, true = (Weighed(draws, log_likelihoods(draws, rows, link) + prior - base) for rows in (core, data))
     assert min(own.ess, true.ess) > 0.5 * n_draws
     ratio, w = own.log_weights - true.log_weights, true.weights

@@ -25,7 +25,7 @@ from bayescore.data.opened import Opened
 from bayescore.data.passes.cutter import block_rows
 from bayescore.data.sources import as_source
 from bayescore.models.likelihoods import LIKELIHOODS
-from bayescore.models.posterior import log_likelihoods, log_priors
+from bayescore.models.posterior import log_likelihoods
 from bayescore.types import WeightedData, stack
 from bayescore.validation import DataError
 
@@ -494,7 +494,7 @@ def mean_errors(core, full):
     mode = find_map(full, prior=prior)
     z = qmc.MultivariateNormalQMC(np.zeros(full.n_features), seed=pinned(1)).random(2048)
     draws = mode.beta + z @ mode.factor.T
-    base = log_priors(draws, prior)[0] + 0.5 * (z**2).sum(axis=1)
+    base = prior.log_density(draws) + 0.5 * (z**2).sum(axis=1)
     own, true = (Weighed(draws, log_likelihoods(draws, rows, link) + base) for rows in (core, full))
     assert min(own.ess, true.ess) > 1000
     return errors_between(own, true).mean

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from bayescore.models.priors import Normal
 from bayescore.samplers.method import ChainSampler, Option, Prepared, thinned
 from bayescore.validation import check_positive
 
@@ -31,7 +30,7 @@ RANDOM_WALK = ChainSampler(
     name="random_walk",
     about="random-walk Metropolis",
     likelihoods=("probit",),
-    priors=(Normal,),
+    needs=("gaussian",),
     because="was tried with normal priors only",
     options={
         "thin": thinned(20),

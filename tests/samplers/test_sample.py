@@ -305,13 +305,13 @@ def test_mala_refuses_the_mixture():
         quick(make_rows(), likelihood="logistic", prior=bc.SpikeAndSlab(), sampler="mala")
 
 
-def _centred(prior, dims, near):
+def _centred(prior, near):
     """Add the horseshoe with beta itself as what NUTS moves."""
     import pymc as pm
 
-    tau, local = pm.HalfCauchy("tau", prior.tau), pm.HalfCauchy("lambda", 1.0, dims=dims)
+    tau, local = pm.HalfCauchy("tau", prior.tau), pm.HalfCauchy("lambda", 1.0, dims="feature")
     free, slab = (tau * local) ** 2, pm.InverseGamma("c2", 2.0, 2.0 * prior.slab**2)
-    return pm.Normal("beta", 0.0, np.sqrt(slab * free / (slab + free)), dims=dims)
+    return pm.Normal("beta", 0.0, np.sqrt(slab * free / (slab + free)), dims="feature")
 
 
 @pytest.mark.slow
@@ -329,7 +329,7 @@ def test_the_horseshoe_has_next_to_no_divergences_and_has_them_centred(monkeypat
     found = quick(data, **options)
     assert int(found["sample_stats"]["diverging"].sum()) <= 8
     assert max(compat.split_rhat(chains) for chains in np.moveaxis(found["posterior"]["beta"].values, 2, 0)) < 1.05
-    monkeypatch.setattr("bayescore.models.graph._horseshoe", _centred)
+    monkeypatch.setattr(bc.Horseshoe, "variable", _centred)
     assert int(quick(data, **options)["sample_stats"]["diverging"].sum()) > 8
 
 

@@ -23,7 +23,7 @@ from scipy.sparse import issparse
 
 from bayescore.data.passes.nonzeros import compact
 from bayescore.data.passes.threads import available_cores
-from bayescore.models.posterior import TargetDensity, log_priors
+from bayescore.models.posterior import TargetDensity
 from bayescore.types import FloatArray
 
 TRAJECTORIES = 4  # after the first: where it is off by something, 0.3^4 of the draws keep that, at this acceptance
@@ -61,7 +61,8 @@ class _Density:
     def at(self, u: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the log density at points, shape (S, D), and its gradients, shape (S, D)."""
         moves = u @ self.scale.T
-        value, slope = log_priors(self.mode + moves, self.target.prior)
+        beta, prior = self.mode + moves, self.target.prior
+        value, slope = prior.log_density(beta), prior.gradient(beta)
         gradient = slope if self.sparse else slope @ self.scale
         for begin in range(0, self.rows.shape[0], _ROWS):
             cut = slice(begin, begin + _ROWS)

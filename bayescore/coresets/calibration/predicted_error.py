@@ -28,7 +28,6 @@ from bayescore.models.posterior import (
     WIDE,
     log_likelihood_tiles,
     log_likelihoods,
-    log_priors,
     moments_over_draws,
     posterior,
     prior_part,
@@ -74,7 +73,7 @@ class Problem:
 
     def log_prior(self, draws: FloatArray) -> FloatArray:
         """Return the log prior density at draws, shape (S,)."""
-        return log_priors(draws, self.prior)[0]
+        return self.prior.log_density(draws)
 
     def at_mode(self) -> tuple[FloatArray, FloatArray]:
         """Return the mode of the full data's posterior, by a Newton step from nearby, and its `width_precision`."""
