@@ -10,7 +10,7 @@ import bayescore as bc
 from bayescore.coresets.cells import condense as rooms
 from bayescore.coresets.cells.occupied import Cells
 from bayescore.coresets.cells.pseudo import directions_of
-from bayescore.coresets.cells.settle import settled
+from bayescore.coresets.cells.settle import converged
 from bayescore.coresets.cells.sums import Density, sums_of, sums_of_rows
 from bayescore.data.designed import open_designed
 from bayescore.models.likelihoods import check_likelihood
@@ -32,7 +32,7 @@ def condensed(frame, formula, link, small=2):
 def density(opened, link):
     cells, columns = Cells.of(opened), rooms.columns_of(opened)
     seen = cells.seen(opened)
-    return cells, seen, settled(seen, len(cells), columns, check_likelihood(link), PRIOR)[0]
+    return cells, seen, converged(seen, len(cells), columns, check_likelihood(link), PRIOR)[0]
 
 
 def response(opened, rows, link):
