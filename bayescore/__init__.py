@@ -5,7 +5,7 @@ The pipeline, in the order of the rooms:
 1. *data*: arrays, data frames and Parquet files are read block by block, by a formula or as they are; `full_data` keeps
    all rows.
 2. *coresets*: `build_coreset` shrinks them to a few hundred weighted rows, a `Coreset`, by a method: `Calibrated`,
-   `Condensed`, `Aggregate`, `Leverage`, ...; `StreamingCoreset` and `OnlineCoreset` do it for a stream.
+   `Condensed`, `Aggregate`, `Leverage`, ...; `stream` does it for rows that come in blocks.
 3. *models*: `logistic_model` and `probit_model` are PyMC models with a weighted potential;
    `weighted_potential` puts a coreset into a model of your own; `find_map` gives the mode,
    `find_mle` the maximum likelihood estimate.
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from bayescore.coresets.leverage import Leverage
     from bayescore.coresets.merge_reduce import MergeReduce
     from bayescore.coresets.multilevel import Multilevel
-    from bayescore.coresets.online import Online, OnlineCoreset
+    from bayescore.coresets.online import Online
     from bayescore.coresets.sensitivity import Sensitivity
-    from bayescore.coresets.streaming import StreamingCoreset
+    from bayescore.coresets.streaming import StreamingCoreset, stream
     from bayescore.coresets.uniform import Uniform
     from bayescore.data.coreset import Coreset, read_coreset
     from bayescore.diagnostics import Comparison, compare, mmd
@@ -90,7 +90,6 @@ _HOMES = {
     "HalfStudentT": "models.group_priors",
     "Normal": "models.priors",
     "Online": "coresets.online",
-    "OnlineCoreset": "coresets.online",
     "Sensitivity": "coresets.sensitivity",
     "SpikeAndSlab": "models.priors",
     "StreamingCoreset": "coresets.streaming",
@@ -120,6 +119,7 @@ _HOMES = {
     "probit_model": "models.graph",
     "read_coreset": "data.coreset",
     "sample": "samplers.sample",
+    "stream": "coresets.streaming",
     "weighted_potential": "models.graph",
 }
 
@@ -142,7 +142,6 @@ __all__ = [
     "MultivariateNormal",
     "Normal",
     "Online",
-    "OnlineCoreset",
     "Sensitivity",
     "SpikeAndSlab",
     "StreamingCoreset",
@@ -172,6 +171,7 @@ __all__ = [
     "probit_model",
     "read_coreset",
     "sample",
+    "stream",
     "weighted_potential",
 ]
 

@@ -26,6 +26,7 @@ from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
+from bayescore.coresets.tried_out import TOLERANCE
 
 import bayescore as bc
 from bayescore.coresets.calibration.paired import Errors, Weighed, errors_between
@@ -34,7 +35,6 @@ from bayescore.coresets.calibration.predicted_error import draw_base
 from bayescore.coresets.calibration.remainder import Expansion
 from bayescore.coresets.condensing.condensation import Unmoved, converged
 from bayescore.coresets.condensing.search import largest
-from bayescore.coresets.tried_out import TOLERANCE
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.synthetic import binary10
 from bayescore.diagnostics.draws import ess_mean

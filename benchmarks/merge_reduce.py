@@ -19,8 +19,8 @@ BLOCKS, SEEDS = 64, 5
 NAMES = ("Binary10", "covtype_cover2v4")
 BUILDERS: dict[str, dict[str, Any]] = {
     "tree, calibrated": {"method": "merge_reduce"},
-    "tree, sensitivity": {"method": "merge_reduce", "reduce": "sensitivity"},
-    "tree, leverage": {"method": "merge_reduce", "reduce": "leverage"},
+    "tree, sensitivity": {"method": "merge_reduce", "reducer": "sensitivity"},
+    "tree, leverage": {"method": "merge_reduce", "reducer": "leverage"},
     "online": {"method": "online"},
     "all rows, calibrated": {"method": "calibrated"},
     "all rows, sensitivity": {"method": "sensitivity"},

@@ -133,7 +133,7 @@ def test_coresets_of_every_method_have_the_mode_of_all_rows(method, link, full):
 @quiet
 @pytest.mark.parametrize("method", ["leverage", "online", "uniform", "merge_reduce"])
 def test_scores_and_weights_are_those_of_one_more_column(method):
-    tree = {"reduce": "leverage", "leaf_rows": 8000} if method == "merge_reduce" else {}
+    tree = {"reducer": "leverage", "leaf_rows": 8000} if method == "merge_reduce" else {}
     core = build(FRAME, method=method, **tree, **COLUMNS)
     beside = build(FRAME, method=method, **tree, label="clicked")
     for name in ("X", "y", "weights", "index"):
@@ -144,7 +144,7 @@ def test_scores_and_weights_are_those_of_one_more_column(method):
 
 @quiet
 def test_nodes_reduced_by_sensitivity_keep_offsets():
-    core = build(FRAME, method="merge_reduce", reduce="sensitivity", leaf_rows=8000, **COLUMNS)
+    core = build(FRAME, method="merge_reduce", reducer="sensitivity", leaf_rows=8000, **COLUMNS)
     np.testing.assert_array_equal(core.offset, OFFSET[core.index])
 
 
@@ -211,20 +211,19 @@ def test_sources_give_the_same_bits(method, tmp_path):
 
 
 @quiet
-@pytest.mark.parametrize("stream", [bc.StreamingCoreset, bc.OnlineCoreset])
-def test_streams_keep_offsets_through_a_checkpoint(stream, tmp_path):
-    whole, other = (stream(likelihood="logistic", size=60, random_state=1) for _ in range(2))
+@pytest.mark.parametrize("method", ["merge_reduce", "online"])
+def test_streams_keep_offsets_through_a_checkpoint(method, tmp_path):
+    whole, other = (bc.stream(method, size=60, random_state=1) for _ in range(2))
     for number, block in enumerate(blocks(3333)):
         whole.partial_fit(*block)
         other.partial_fit(*block)
         if number == 3:
             other.save(tmp_path / "state")
-            other = stream.load(tmp_path / "state")
+            other = bc.StreamingCoreset.load(tmp_path / "state")
     core, again = whole.coreset(), other.coreset()
     np.testing.assert_array_equal(core.offset, again.offset)
     np.testing.assert_array_equal(core.weights, again.weights)
     np.testing.assert_array_equal(core.offset, OFFSET[core.index])
-    method = "merge_reduce" if stream is bc.StreamingCoreset else "online"
     once = bc.build_coreset(blocks(999), method=method, size=60, random_state=1, progressbar=False)
     np.testing.assert_array_equal(once.offset, core.offset)
     np.testing.assert_array_equal(once.weights, core.weights)
@@ -233,8 +232,8 @@ def test_streams_keep_offsets_through_a_checkpoint(stream, tmp_path):
 def test_a_stream_must_know_which_label_is_positive():
     one = Y == "no"
     with pytest.raises(ValueError, match=r"all labels are 'yes', and with offsets .* name them as classes="):
-        bc.StreamingCoreset("logistic", 10).partial_fit(X[~one], Y[~one], None, OFFSET[~one])
-    stream = bc.StreamingCoreset("logistic", 10, classes=("no", "yes"))
+        bc.stream(size=10).partial_fit(X[~one], Y[~one], None, OFFSET[~one])
+    stream = bc.stream(size=10, classes=("no", "yes"))
     stream.partial_fit(X[~one], Y[~one], None, OFFSET[~one])
     with pytest.raises(ValueError, match="block 1 has no offset, unlike the blocks before it; give 0 for none"):
         stream.partial_fit(X[one], Y[one])

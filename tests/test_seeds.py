@@ -18,7 +18,7 @@ def core(**seed):
 
 
 def streamed(kind, **seed):
-    return kind(size=20, likelihood="probit", **seed).partial_fit(X, Y).coreset().weights
+    return bc.stream(kind, size=20, likelihood="probit", **seed).partial_fit(X, Y).coreset().weights
 
 
 CALLS = {
@@ -27,8 +27,8 @@ CALLS = {
         core(random_state=0), sampler="mala", draws=20, tune=400, chains=1, **QUIET, **seed
     ).posterior["beta"],
     "log_evidence": lambda **seed: bc.log_evidence(core(random_state=0), **QUIET, **seed).log_evidence,
-    "OnlineCoreset": lambda **seed: streamed(bc.OnlineCoreset, **seed),
-    "StreamingCoreset": lambda **seed: streamed(bc.StreamingCoreset, **seed),
+    "stream, online": lambda **seed: streamed("online", **seed),
+    "stream": lambda **seed: streamed("merge_reduce", **seed),
     "separability": lambda **seed: separability(X, Y, **QUIET, **seed).n_tried,
     "mu_complexity": lambda **seed: mu_complexity(X, Y, **QUIET, **seed).lower_bound,
 }

@@ -127,7 +127,7 @@ def s_means(
     ----------
     synopses : array, shape (m, D), or WeightedData
         Points that stand for the stream; of a coreset, the signed rows are taken, with its weights as masses: after
-        ``stream.coreset()`` of an `OnlineCoreset` or a `StreamingCoreset` the rows of the stream are not needed.
+        ``coreset()`` of a `stream` the rows of the stream are not needed.
     n_clusters : int
         Number k of centers.
     masses : array, shape (m,), optional
@@ -154,10 +154,10 @@ def s_means(
     Examples
     --------
     >>> import numpy as np
-    >>> from bayescore import OnlineCoreset
+    >>> import bayescore as bc
     >>> from bayescore.clustering import s_means
     >>> rng = np.random.default_rng(0)
-    >>> stream = OnlineCoreset(size=200, random_state=1)
+    >>> stream = bc.stream("online", size=200, likelihood="probit", random_state=1)
     >>> for _ in range(50):
     ...     X = rng.normal(size=(100, 2))
     ...     stream = stream.partial_fit(X, X[:, 0] + rng.normal(size=100) > 0)

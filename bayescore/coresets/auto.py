@@ -1,50 +1,65 @@
 """The default: lossless where few rows are distinct, calibrated elsewhere."""
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from bayescore.coresets.aggregate import Aggregate
 from bayescore.coresets.calibrated import Calibrated
 from bayescore.coresets.merge_reduce import MergeReduce
-from bayescore.coresets.method import BuildResult
+from bayescore.coresets.method import BuildResult, Method
 from bayescore.coresets.multilevel import Multilevel
 from bayescore.data.opened import Opened
+from bayescore.models.priors import Prior
 from bayescore.types import Likelihood
 
 
 @dataclass(frozen=True)
-class Auto(Calibrated):
-    """Merges identical rows where at most `size` are distinct (of "auto" 1000, or 20 a column); else it calibrates.
+class Auto(Method):
+    """Chooses a method: `Aggregate`, `Calibrated`, `Multilevel` or `MergeReduce`; ``core.method`` says which.
 
-    Where rows have groups it is `Multilevel` instead. Of an iterator, whose rows come once, it is `MergeReduce`.
-    ``core.method`` says which. The options are those of `Calibrated`.
+    Data with at most `size` distinct rows (for "auto" 1000, or 20 a column) are merged by `Aggregate`. Other rows with
+    groups go to `Multilevel`, and those without to `Calibrated`. An iterator, whose rows come once, goes to
+    `MergeReduce`.
 
-    Rows are real rows: pseudo-rows (`Condensed`) are often fewer, and as accurate, but ``core.index``, averages over
-    rows and the pages of reports rest on rows of the data. Ask for ``method="condensed"`` where fewest rows matter.
+    `Condensed` is never chosen. Its pseudo-rows are often fewer and as accurate, but ``core.index``, averages over rows
+    and the pages of reports need rows of the data. Ask for ``method="condensed"`` where fewest rows matter.
+
+    Parameters
+    ----------
+    prior : prior or dict of str to prior, default Normal(0, 4)
+        As in `Calibrated`.
+    tolerance : float, default 0.05
+        As in `Calibrated`.
     """
+
+    prior: Prior | Mapping[str, Prior] | None = None
+    tolerance: float | None = None
 
     name: ClassVar[str] = "auto"
     one_pass: ClassVar[bool] = True
+    size_options: ClassVar[tuple[str, ...]] = Calibrated.size_options
+
+    def __post_init__(self) -> None:
+        Calibrated(self.prior, self.tolerance)  # checks them
 
     def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> BuildResult[Any]:
         """Build by the method that fits the rows."""
-        options = {field.name: getattr(self, field.name) for field in fields(self)}
         if not opened.again:
-            given = [name for name, value in options.items() if value is not None]
-            if given:
+            if self.given:
                 raise TypeError(
-                    f"{given[0]!r} is not an option of method={MergeReduce.name!r}, which 'auto' is where rows come "
-                    "once; leave it out"
+                    f"{next(iter(self.given))!r} is not an option of method='merge_reduce', which 'auto' uses for an "
+                    "iterator; leave it out, or pass data that can be read again"
                 )
             return MergeReduce().build(opened, size, seed, likelihood)
         merged = Aggregate().within(opened, self.draws(opened, size))
-        if merged is None and opened.design.groups:
-            given = [name for name, value in options.items() if value is not None and name != "prior"]
-            if given := ["size"] * (size is not None) + given:
-                raise TypeError(
-                    f"{given[0]!r} is not an option of method={Multilevel.name!r}, which 'auto' is where rows with "
-                    "groups do not repeat; leave it out, or name a method"
-                )
-            prior = None if self.prior is None else self.mode_prior
-            return Multilevel(prior=prior).build(opened, None, seed, likelihood)
-        return merged or Calibrated(**options).build(opened, size, seed, likelihood)
+        if merged is not None:
+            return merged
+        if not opened.design.groups:
+            return Calibrated(self.prior, self.tolerance).build(opened, size, seed, likelihood)
+        if refused := ["size"] * (size is not None) + [name for name in self.given if name != "prior"]:
+            raise TypeError(
+                f"{refused[0]!r} is not an option of method='multilevel', which 'auto' uses for rows with groups that "
+                "do not repeat; leave it out, or name a method"
+            )
+        return Multilevel(self.prior).build(opened, None, seed, likelihood)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescore.coresets.finish import check_names, finish, with_word_of_groups
+from bayescore.coresets.finish import check_names, finish_opened, warn_if_groups_ignored
 from bayescore.coresets.method import Method, check_serves
 from bayescore.coresets.methods import METHODS, check_once, method_of
 from bayescore.coresets.separation.complete import warn_if_completely_separated
@@ -14,10 +14,9 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.designed import open_designed, open_in
 from bayescore.data.formulas.absent import warn_of_absent_levels
 from bayescore.data.opened import Opened
-from bayescore.data.sources.blocks import Stream, is_stream
-from bayescore.data.sources.groups import check_groupings
+from bayescore.data.sources.blocks import is_stream
 from bayescore.models.likelihoods import check_likelihood
-from bayescore.types import Design, Likelihood, WeightedData
+from bayescore.types import Design, Likelihood
 from bayescore.validation import RandomState, check_integer, check_seed, one_seed, warn
 
 
@@ -65,8 +64,8 @@ def build_coreset(
         ``"condensed"``     `Condensed`: pseudo-rows with offsets       fewest rows, many columns, correlations
         ``"sensitivity"``   `Sensitivity`: draws by a bound             logistic only; a guarantee on a ball
         ``"leverage"``      `Leverage`: draws by leverage scores        unbiased; a guarantee for the probit
-        ``"online"``        `Online`: the same in one pass              `OnlineCoreset` takes a stream
-        ``"merge_reduce"``  `MergeReduce`: calibrates in one pass       `StreamingCoreset` takes a stream
+        ``"online"``        `Online`: the same in one pass              takes a `stream`
+        ``"merge_reduce"``  `MergeReduce`: calibrates in one pass       takes a `stream`
         ``"uniform"``       `Uniform`: draws with equal probability     a baseline
         ``"multilevel"``    `Multilevel`: a pseudo-row for each group   effects of groups, (1 + x | g)
         ``"auto"``          `Aggregate` where few rows are distinct,    the default
@@ -185,13 +184,15 @@ def build_opened(
         check_integer(size, "size", low=1, high=opened.source.n_rows, why=why)
     opened = _designed(opened, intercept, standardize)
     built = method.named(opened.design.names).build(opened, size, seed, likelihood)
+    if built.caution:
+        warn(built.caution)
     if built.method.needs_overlap and opened.again:
         warn_if_separable(opened, built.rows, seed)
     elif built.method.needs_overlap:
         warn_if_rows_separable(built.rows)
     elif not built.rows.pseudo.any():  # which lie between rows
         warn_if_completely_separated(opened, built.rows)
-    core = _finished(
+    core = finish_opened(
         built.rows,
         opened,
         method=built.method.name,
@@ -199,7 +200,8 @@ def build_opened(
         params={**built.info.params(), "passes": opened.n_passes},
         random_state=seed,
     )
-    return with_word_of_groups(core, built.method)
+    warn_if_groups_ignored(core, built.method)
+    return core
 
 
 def full_data(
@@ -274,9 +276,8 @@ def full_data(
             raise ValueError("design brings its own columns; leave out formula, intercept and standardize")
         opened = open_in(design, data, y, label=label, new_groups=new_groups, progress=progressbar, **beside)
     _ = opened.scan  # checks the rows
-    return _of(
-        data, _finished(opened.gathered(), opened, method="full", likelihood=link.name, params={}, random_state=0)
-    )
+    rows = opened.gathered()
+    return _of(data, finish_opened(rows, opened, method="full", likelihood=link.name, params={}, random_state=0))
 
 
 def _likelihood_of(data: Any, likelihood: str | None) -> Likelihood:
@@ -309,27 +310,6 @@ def _designed(opened: Opened, intercept: bool, standardize: bool) -> Opened:
     if intercept:
         design = replace(design, intercept=True)
     return opened if design is opened.design else opened.through(design)
-
-
-def _finished(rows: WeightedData, opened: Opened, **about: Any) -> Coreset:
-    """Return rows as a coreset, with what the data say of it; those that came once say it at their end."""
-    data, design = opened.rows, opened.design
-    if isinstance(data, Stream):
-        known = data.intake
-        design = replace(design, groups=known.groupings)
-        check_groupings(design, known.n_rows, single=False)
-        rows, classes, n_total, weight_total = known.settled(rows), known.classes, known.n_rows, known.weight_total
-    else:
-        classes, n_total, weight_total = opened.source.classes, opened.scan.n_rows, opened.scan.weight_total
-    return finish(
-        rows,
-        design=design,
-        classes=classes,
-        label=data.label,
-        n_total=n_total,
-        weight_total=weight_total,
-        **about,
-    )
 
 
 def _of(data: Any, core: Coreset) -> Coreset:

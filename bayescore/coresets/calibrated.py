@@ -10,9 +10,9 @@ r"""Calibrated coresets: drawn by score and curvature, then weighted so that ful
    sum w l''' |zL|^2 zL / 2, which to second order are the distance of the posterior mean from the mode; and the
    log-likelihood itself, so that the evidence agrees too. Without the whole Hessian the forms are then shifted towards
    those that meet the normal approximation's sds, for the rest of the Hessian adds to them in second order.
-4. The coreset is tried out (`trial`): the errors of its means, sds and correlations follow from draws that are moved to
-   the full data's posterior and weighed. Where the shape of the posterior is off by more than the tolerance, rows are
-   drawn anew, with equal shares for step 2 and for the sd of w log p over the draws, and their weights meet the full
+4. The errors of the coreset's means, sds and correlations are predicted (`predicted_error`) from draws that are moved
+   to the full data's posterior and weighed. Where the shape of the posterior is off by more than the tolerance, rows
+   are drawn anew, with equal shares for step 2 and for the sd of w log p over the draws. Their weights meet the full
    data's log-likelihood at the draws as well (the scores count ten times then, and keep the mode): rows that say
    nothing at the mode can rule the tails. The better fit is kept.
 
@@ -25,45 +25,46 @@ rows, and passes over all of them only where that does not tell enough, or where
 it: whenever the rows can be read more than once.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
-from bayescore.coresets.calibration.drift import missed_by, scale_at
-from bayescore.coresets.calibration.fits import CORRELATION, Calibration, Fitted
+from bayescore.coresets.calibration.drift import missed_by, mode_of, scale_at
+from bayescore.coresets.calibration.fits import Calibration, Fitted
 from bayescore.coresets.calibration.paired import Errors
 from bayescore.coresets.calibration.pilot import MAX_PILOTS, Shares, full_mode, survey
 from bayescore.coresets.calibration.remainder import sample_rows
+from bayescore.coresets.calibration.search import (
+    PredictedInfo,
+    check_one_mode,
+    check_tolerance,
+    mode_prior,
+    size_curve,
+    smallest_within,
+)
 from bayescore.coresets.calibration.totals import rows_for_all
-from bayescore.coresets.method import BuildInfo, BuildResult
-from bayescore.coresets.reducing import Anchored, Missed, ReduceRequest, ReduceResult, TreeAnswer
+from bayescore.coresets.method import BuildResult, Method
+from bayescore.coresets.reducer import ReduceRequest, ReduceResult, ScoreError
 from bayescore.coresets.sampling.fixed_size import Chosen
-from bayescore.coresets.tried_out import SizePoint, TriedOut
 from bayescore.data.opened import Opened
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.sources import as_source
 from bayescore.models.posterior import prior_part
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, Likelihood, WeightedData
-from bayescore.validation import warn
 
 LARGEST = 4  # times the size begun with
 
 
 @dataclass(frozen=True)
-class CalibratedInfo(BuildInfo):
-    """The prior; errors to expect under it; what the weights miss; rows in for certain and dropped; sizes tried.
+class CalibratedInfo(PredictedInfo):
+    """Errors to expect; what the weights miss; rows in for certain and dropped; fits of rows drawn anew; sizes tried.
 
-    `mean_error` is that of a mean, in posterior sds, `sd_error` relative, `correlation_error` that of a correlation;
-    `residual_mean` and `residual_curvature` are what the weights miss; `size_curve` has for each size tried a dict of
-    size and the three errors.
+    `residual_mean` and `residual_curvature` are what the weights miss of the score and of the marginal curvatures.
     """
 
-    prior: str
-    mean_error: float
-    sd_error: float
-    correlation_error: float
     residual_mean: float
     residual_curvature: float
     certain: int
@@ -73,7 +74,7 @@ class CalibratedInfo(BuildInfo):
 
 
 @dataclass(frozen=True)
-class Calibrated(TriedOut, Anchored):
+class Calibrated(Method):
     """Draws by score and curvature at the full data's mode, weighted so that its mode and curvature are met.
 
     Parameters
@@ -109,104 +110,98 @@ class Calibrated(TriedOut, Anchored):
     ('calibrated', True)
     """
 
+    prior: Prior | Mapping[str, Prior] | None = None
+    tolerance: float | None = None
+
     name: ClassVar[str] = "calibrated"
+    size_options: ClassVar[tuple[str, ...]] = ("tolerance",)
+
+    def __post_init__(self) -> None:
+        check_one_mode(self.prior, "calibrated")
+        check_tolerance(self.tolerance)
+
+    def mode_prior(self) -> Prior:
+        """Return the prior under which the mode is found."""
+        return mode_prior(self.prior)
 
     def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> BuildResult[CalibratedInfo]:
-        """Draw and calibrate; warn where the errors to expect are far above the tolerance."""
+        """Draw and calibrate; caution where the errors to expect are far above the tolerance."""
+        tolerance = check_tolerance(self.tolerance)
         with one_blas_thread():
-            built = self.fitted(opened, size, seed, likelihood)
-        _warn_of(built, size, self.allowed)
-        return built
+            curve = self._fits(opened, size, seed, likelihood, tolerance=tolerance)
+        best = smallest_within(curve, tolerance) if size is None else curve[0]
+        info = CalibratedInfo(
+            repr(self.mode_prior()),
+            *best.errors,
+            residual_mean=best.residual_mean,
+            residual_curvature=best.residual_curvature,
+            certain=best.certain,
+            dropped=best.size - len(best.rows),
+            rounds=best.rounds,
+            size_curve=size_curve(curve),
+        )
+        return BuildResult(best.rows, info, self, _caution(best, curve, size, tolerance))
 
-    def fitted(
-        self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood
-    ) -> BuildResult[CalibratedInfo]:
-        """Draw and calibrate; rows whose weight was fitted to zero are left out."""
-        prior, tolerance = self.mode_prior, self.allowed
+    def _fits(
+        self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood, *, tolerance: float
+    ) -> list[Fitted]:
+        """Return fits of the sizes tried, that of the size asked for first; rows of fitted weight 0 are left out."""
+        prior = self.mode_prior()
         prior.parts(opened.n_features)  # shapes
         seeds = np.random.default_rng(seed).integers(2**62, size=MAX_PILOTS + 3).tolist()
         mode, shares = full_mode(opened, likelihood, prior, seeds[:MAX_PILOTS])
         n_rows = opened.scan.n_rows
         start = min(n_rows, default_size(opened.n_features) if size is None else size)
-        largest = min(n_rows, LARGEST * start)
+        largest_size = min(n_rows, LARGEST * start)
         n_sample = sample_rows(shares.reach, tolerance, opened.n_features)
         found = survey(opened, shares, start, n_sample, (seeds[-2], seeds[-3]))
         part = mode.terms - prior_part(mode.beta, prior)
-        calibration = Calibration(opened, prior, shares, part, found, seeds[-1], seeds[-2], start, largest)
+        calibration = Calibration(opened, prior, shares, part, found, seeds[-1], seeds[-2], start, largest_size)
         if start == n_rows:
-            curve = [replace(calibration.fit(start), errors=Errors(0.0, 0.0, 0.0))]  # all rows, with their own weights
-        elif size is None:
-            curve = calibration.search(start, tolerance)
-        else:
-            curve = calibration.asked(start, tolerance)
-        best = min(curve, key=lambda fit: (max(fit.error, tolerance), fit.size)) if size is None else curve[0]
-        return BuildResult(best.rows, _info(best, curve, prior), self)
+            return [replace(calibration.fit(start), errors=Errors(0.0, 0.0, 0.0))]  # all rows, with their own weights
+        return calibration.search(start, tolerance) if size is None else calibration.asked(start, tolerance)
 
-    def reduced(self, rows: WeightedData, asked: ReduceRequest) -> ReduceResult:
+    def reduce(self, rows: WeightedData, request: ReduceRequest) -> ReduceResult:
         """Return fewer rows that meet the totals of `rows` at the anchor, or at their own mode."""
-        opened, likelihood = Opened(as_source(rows)), asked.likelihood
-        prior = self.mode_prior
-        theta = self.mode(rows, likelihood).beta if asked.anchor is None else asked.anchor
+        opened, likelihood = Opened(as_source(rows)), request.likelihood
+        prior = self.mode_prior()
+        theta = mode_of(rows, likelihood, prior).beta if request.anchor is None else request.anchor
         laplace, part = scale_at(rows, theta, likelihood, prior)
         every = Chosen(rows, np.ones(len(rows)), len(rows))
         shares = Shares.estimated(laplace, every, opened.scan.weight_total)
-        draw_seed = int(np.random.default_rng(asked.seed).integers(2**62))
-        found = survey(opened, shares, asked.size, 0, (draw_seed, 0))
-        calibration = Calibration(opened, prior, shares, part, found, 0, draw_seed, asked.size, asked.size)
-        fitted = calibration.fit(asked.size, sds=False)  # what nodes meet must add up
+        draw_seed = int(np.random.default_rng(request.seed).integers(2**62))
+        found = survey(opened, shares, request.size, 0, (draw_seed, 0))
+        calibration = Calibration(opened, prior, shares, part, found, 0, draw_seed, request.size, request.size)
+        fitted = calibration.fit(request.size, sds=False)  # what nodes meet must add up
         return ReduceResult(fitted.rows, fitted.residual_mean, anchor=theta)
 
-    def missed(self, rows: WeightedData, likelihood: Likelihood, lost: FloatArray | None) -> Missed:
-        """Return what calibrated rows tell of it themselves (`calibration.drift`)."""
-        return missed_by(rows, likelihood, self.mode_prior)
-
-    def answered(self, rows: WeightedData, asked: ReduceRequest) -> TreeAnswer:
-        """Return the rows calibrated once more, at their own mode, and tried out."""
-        built = self.fitted(Opened(as_source(rows)), asked.size, asked.seed, asked.likelihood)
-        return TreeAnswer(built.rows, built.info.mean_error, built.info.sd_error, built.info)
+    def score_error(self, rows: WeightedData, likelihood: Likelihood, lost: FloatArray | None) -> ScoreError:
+        """Return what calibrated rows miss, estimated from themselves (`calibration.drift`)."""
+        return missed_by(rows, likelihood, self.mode_prior())
 
 
 def default_size(n_features: int) -> int:
-    """Return the rows that a search begins with: 20 a column, up to 50 where that is enough for the whole Hessian."""
+    """Return the size that a search starts from: 20 rows a column, up to 50 where the whole Hessian then fits."""
     fits = rows_for_all(n_features)
     return max(100, 20 * n_features, fits if fits <= 50 * n_features else 0)
 
 
-def _info(best: Fitted, curve: list[Fitted], prior: Prior) -> CalibratedInfo:
-    points = [SizePoint(fit.size, *fit.errors) for fit in sorted(curve, key=lambda fit: fit.size)]
-    return CalibratedInfo(
-        prior=repr(prior),
-        mean_error=best.errors.mean,
-        sd_error=best.errors.sd,
-        correlation_error=best.errors.correlation,
-        residual_mean=best.residual_mean,
-        residual_curvature=best.residual_curvature,
-        certain=best.certain,
-        dropped=best.size - len(best.rows),
-        rounds=best.rounds,
-        size_curve=[point._asdict() for point in points],
-    )
-
-
-def _warn_of(built: BuildResult[CalibratedInfo], asked: int | None, tolerance: float) -> None:
-    """Warn if a coreset's error is expected to be more than twice the tolerance, and say what would do."""
-    info = built.info
-    error = max(info.mean_error, info.sd_error, CORRELATION * info.correlation_error)
-    if error <= 2.0 * tolerance:
-        return
-    points = [SizePoint(**point) for point in info.size_curve]  # type: ignore[arg-type]
-    enough = [point.size for point in points if point.error <= tolerance]
+def _caution(best: Fitted, curve: list[Fitted], size: int | None, tolerance: float) -> str | None:
+    """Return a warning if the error to expect is more than twice the tolerance, with the size that would do."""
+    if best.error <= 2.0 * tolerance:
+        return None
+    enough = [fit.size for fit in curve if fit.error <= tolerance]
     remedy = (
         f"size={min(enough)} would do"
         if enough
         else "size='auto' looks for one that does"
-        if asked is not None
-        else f"no size up to {max(point.size for point in points)} comes within tolerance={tolerance:g}; see what "
+        if size is not None
+        else f"no size up to {max(fit.size for fit in curve)} comes within tolerance={tolerance:g}; see what "
         "certify says"
     )
     errors = (
-        f"expect errors of up to {info.mean_error:.2g} sd in means and {100.0 * info.sd_error:.2g}% in sds"
-        if error < 1.0
+        f"expect errors of up to {best.errors.mean:.2g} sd in means and {100.0 * best.errors.sd:.2g}% in sds"
+        if best.error < 1.0
         else "their posterior does not cover that of the full data"
     )
-    warn(f"no weights on these {len(built.rows) + info.dropped} rows meet the full data: {errors}; {remedy}")
+    return f"no weights on these {best.size} rows meet the full data: {errors}; {remedy}"

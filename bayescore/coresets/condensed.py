@@ -23,7 +23,7 @@ can be learnt of them: no residuals, no column means, no effects of columns that
 Nearest: data squashing (DuMouchel, Volinsky, Johnson, Cortes and Pregibon 1999; Madigan et al. 2002) and PASS-GLM
 (Huggins, Adams and Broderick 2017), which meet moments of cells and polynomials in their place.
 
-In trees (`MergeReduce(reduce="condensed")`) pseudo-rows condense again, one pass in all: nodes meet totals averaged
+In trees (`MergeReduce(reducer="condensed")`) pseudo-rows condense again, one pass in all: nodes meet totals averaged
 over the posterior of the rows so far, and say what that leaves where the mode moves on (`condensing.drift`).
 
 Passes: one that checks the rows, two for pilots, about three of Newton's, one at the mode; one for each time that terms
@@ -31,21 +31,31 @@ are averaged anew. When to use it: tens of columns and more, where rows do not r
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
+from bayescore.coresets.calibration.drift import mode_of
 from bayescore.coresets.calibration.paired import Errors
 from bayescore.coresets.calibration.pilot import MAX_PILOTS, LaplaceApproximation, Shares, full_mode
 from bayescore.coresets.calibration.remainder import sample_rows
+from bayescore.coresets.calibration.search import (
+    TOLERANCE,
+    PredictedInfo,
+    check_one_mode,
+    check_tolerance,
+    mode_prior,
+    size_curve,
+    smallest_within,
+)
 from bayescore.coresets.condensing.condensation import Condensation
 from bayescore.coresets.condensing.drift import lost_by, missed_by
-from bayescore.coresets.condensing.search import Candidate, Search, largest
-from bayescore.coresets.method import BuildInfo, BuildResult
-from bayescore.coresets.reducing import Anchored, Missed, ReduceRequest, ReduceResult, TreeAnswer
+from bayescore.coresets.condensing.search import Condensate, Search
+from bayescore.coresets.method import BuildResult, Method
+from bayescore.coresets.reducer import ReduceRequest, ReduceResult, ScoreError
 from bayescore.coresets.sampling.fixed_size import Chosen
-from bayescore.coresets.tried_out import TOLERANCE, SizePoint, TriedOut
 from bayescore.data.opened import Opened
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.sources import as_source
@@ -53,22 +63,15 @@ from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.posterior import likelihood_terms, prior_part
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, Likelihood, WeightedData
-from bayescore.validation import DataError, warn
+from bayescore.validation import DataError
 
 KEPT = (0, 1, 3, 5)  # times D rows to keep, tried in turn: where that is not enough, calibrated coresets do with less
 
 
 @dataclass(frozen=True)
-class CondensedInfo(BuildInfo):
-    """The prior; errors to expect under it; pseudo-rows and rows kept; times averaged anew; sizes tried.
+class CondensedInfo(PredictedInfo):
+    """Errors to expect; pseudo-rows, and rows kept; passes that averaged anew; sizes tried."""
 
-    Errors and `size_curve` are those of `CalibratedInfo`.
-    """
-
-    prior: str
-    mean_error: float
-    sd_error: float
-    correlation_error: float
     pseudo_rows: int
     kept: int
     moves: int
@@ -76,7 +79,7 @@ class CondensedInfo(BuildInfo):
 
 
 @dataclass(frozen=True)
-class Condensed(TriedOut, Anchored):
+class Condensed(Method):
     """Condenses rows into binomial pseudo-rows with offsets, one for each column, that meet the whole Hessian.
 
     Parameters
@@ -114,10 +117,22 @@ class Condensed(TriedOut, Anchored):
     ('condensed', np.int64(-1))
     """
 
+    prior: Prior | Mapping[str, Prior] | None = None
+    tolerance: float | None = None
+
     name: ClassVar[str] = "condensed"
+    size_options: ClassVar[tuple[str, ...]] = ("tolerance",)
+
+    def __post_init__(self) -> None:
+        check_one_mode(self.prior, "condensed")
+        check_tolerance(self.tolerance)
+
+    def mode_prior(self) -> Prior:
+        """Return the prior under which the mode is found."""
+        return mode_prior(self.prior)
 
     def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> BuildResult[CondensedInfo]:
-        """Condense the rows; warn where the errors to expect are above the tolerance.
+        """Condense the rows; caution where the errors to expect are above the tolerance.
 
         Raises
         ------
@@ -135,13 +150,23 @@ class Condensed(TriedOut, Anchored):
         if "offset" in opened.design.names:
             raise DataError("a feature is named 'offset', as a column of the coreset's file; rename the feature")
         if size is not None and size < n_rows:
-            self.check_nodes(size, D)
+            self.check_size(size, D)
+        tolerance = check_tolerance(self.tolerance)
         with one_blas_thread():
-            built = self._built(opened, size, seed, likelihood)
-        _warn_of(built, self.allowed)
-        return built
+            tried, moves = self._tried(opened, size, seed, likelihood, tolerance=tolerance)
+        best = smallest_within(tried, tolerance)
+        pseudo = best.rows.pseudo
+        info = CondensedInfo(
+            repr(self.mode_prior()),
+            *best.errors,
+            pseudo_rows=len(np.unique(best.rows.X[pseudo], axis=0)),
+            kept=int((~pseudo).sum()),
+            moves=moves,
+            size_curve=size_curve(tried),
+        )
+        return BuildResult(best.rows, info, self, None if best.error <= tolerance else _caution(info, tolerance))
 
-    def check_nodes(self, size: int, n_features: int) -> None:
+    def check_size(self, size: int, n_features: int) -> None:
         """Raise `ValueError` if there are less than two rows for each column."""
         if size < 2 * n_features:
             raise ValueError(
@@ -149,76 +174,51 @@ class Condensed(TriedOut, Anchored):
                 f"least {2 * n_features}, or method='calibrated'"
             )
 
-    def reduced(self, rows: WeightedData, asked: ReduceRequest) -> ReduceResult:
-        """Return pseudo-rows, and rows kept beside them, that meet averaged totals of `rows` about the anchor.
-
-        Averages are over the posterior of all rows so far, of which these are `share`: about so far off the mode of
-        more rows may come to lie.
-        """
-        opened, likelihood, prior = Opened(as_source(rows)), asked.likelihood, self.mode_prior
-        theta = self.mode(rows, likelihood).beta if asked.anchor is None else asked.anchor
-        terms = likelihood_terms(theta, rows, likelihood) + prior_part(theta, prior)
-        at = LaplaceApproximation(likelihood, theta, math.sqrt(asked.share) * factor_of_inverse(terms.precision))
-        shares = Shares.estimated(at, Chosen(rows, np.ones(len(rows)), len(rows)), opened.scan.weight_total)
-        n_kept, n_sample = asked.size - 2 * rows.n_features, sample_rows(shares.reach, TOLERANCE, rows.n_features)
-        found = Condensation.of(opened, shares, n_sample, n_kept, asked.seed).rows(n_kept)
-        lost, missed = lost_by(found, rows, at.theta, at.factor, likelihood)
-        return ReduceResult(found, missed, anchor=theta, lost=lost)
-
-    def missed(self, rows: WeightedData, likelihood: Likelihood, lost: FloatArray | None) -> Missed:
-        """Return as large a share of the rows' own remainder as they were seen to miss (`condensing.drift`)."""
-        return missed_by(rows, likelihood, self.mode_prior, lost)
-
-    def answered(self, rows: WeightedData, asked: ReduceRequest) -> TreeAnswer:
-        """Return the rows condensed once more, at their own mode, and tried out."""
-        with one_blas_thread():
-            built = self._built(Opened(as_source(rows)), asked.size, asked.seed, asked.likelihood)
-        return TreeAnswer(built.rows, built.info.mean_error, built.info.sd_error, built.info)
-
-    def _built(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> BuildResult[CondensedInfo]:
-        prior, D, n_rows = self.mode_prior, opened.n_features, opened.scan.n_rows
+    def _tried(
+        self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood, *, tolerance: float
+    ) -> tuple[list[Condensate], int]:
+        """Return what was tried, and how often terms were averaged anew."""
+        prior, D, n_rows = self.mode_prior(), opened.n_features, opened.scan.n_rows
         prior.parts(D)  # shapes
         if n_rows <= (2 * D if size is None else size):
-            point = SizePoint(n_rows, *Errors(0.0, 0.0, 0.0))  # all rows, with their own weights
-            rows = opened.gathered()
-            return BuildResult(rows, _info(Candidate(rows, point), [point], 0, prior), self)
+            return [Condensate(opened.gathered(), n_rows, Errors(0.0, 0.0, 0.0))], 0  # all rows, with their own weights
         seeds = np.random.default_rng(seed).integers(2**62, size=MAX_PILOTS + 2).tolist()
         mode, shares = full_mode(opened, likelihood, prior, seeds[:MAX_PILOTS])
         kept = [times * D for times in KEPT if (2 + times) * D < n_rows] if size is None else [size - 2 * D]
-        n_sample = sample_rows(shares.reach, self.allowed, D)
+        n_sample = sample_rows(shares.reach, tolerance, D)
         found = Condensation.of(opened, shares, n_sample, kept[-1], seeds[-1])
-        search = Search(opened, prior, mode.terms - prior_part(mode.beta, prior), self.allowed, seeds[-2])
-        tried, moves = search.over(found, kept)
-        best = min(tried, key=lambda one: (max(one.error, self.allowed), one.point.size))
-        return BuildResult(best.rows, _info(best, [one.point for one in tried], moves, prior), self)
+        return Search(opened, prior, mode.terms - prior_part(mode.beta, prior), tolerance, seeds[-2]).over(found, kept)
+
+    def reduce(self, rows: WeightedData, request: ReduceRequest) -> ReduceResult:
+        """Return pseudo-rows, and rows kept beside them, that meet averaged totals of `rows` about the anchor.
+
+        Averages are over the posterior of all rows seen so far, of which these are a fraction `share`, because later
+        data may move the mode that far.
+        """
+        opened, likelihood, prior = Opened(as_source(rows)), request.likelihood, self.mode_prior()
+        theta = mode_of(rows, likelihood, prior).beta if request.anchor is None else request.anchor
+        terms = likelihood_terms(theta, rows, likelihood) + prior_part(theta, prior)
+        at = LaplaceApproximation(likelihood, theta, math.sqrt(request.share) * factor_of_inverse(terms.precision))
+        shares = Shares.estimated(at, Chosen(rows, np.ones(len(rows)), len(rows)), opened.scan.weight_total)
+        n_kept, n_sample = request.size - 2 * rows.n_features, sample_rows(shares.reach, TOLERANCE, rows.n_features)
+        found = Condensation.of(opened, shares, n_sample, n_kept, request.seed).rows(n_kept)
+        lost, missed = lost_by(found, rows, at.theta, at.factor, likelihood)
+        return ReduceResult(found, missed, anchor=theta, lost=lost)
+
+    def score_error(self, rows: WeightedData, likelihood: Likelihood, lost: FloatArray | None) -> ScoreError:
+        """Return as large a share of the rows' own remainder as they were seen to miss (`condensing.drift`)."""
+        return missed_by(rows, likelihood, self.mode_prior(), lost)
 
 
-def _info(best: Candidate, points: list[SizePoint], moves: int, prior: Prior) -> CondensedInfo:
-    pseudo = best.rows.pseudo
-    return CondensedInfo(
-        prior=repr(prior),
-        mean_error=best.point.mean_error,
-        sd_error=best.point.sd_error,
-        correlation_error=best.point.correlation_error,
-        pseudo_rows=len(np.unique(best.rows.X[pseudo], axis=0)),
-        kept=int((~pseudo).sum()),
-        moves=moves,
-        size_curve=[point._asdict() for point in points],
-    )
-
-
-def _warn_of(built: BuildResult[CondensedInfo], tolerance: float) -> None:
-    """Warn if a coreset's error is expected to be more than the tolerance."""
-    info = built.info
-    if largest(Errors(info.mean_error, info.sd_error, info.correlation_error)) <= tolerance:
-        return
+def _caution(info: CondensedInfo, tolerance: float) -> str:
+    """Return a warning that the error to expect is more than the tolerance."""
     errors = (
         f"expect errors of up to {info.mean_error:.2g} sd in means, {100.0 * info.sd_error:.2g}% in sds and "
         f"{info.correlation_error:.2g} in correlations"
         if info.mean_error < 1.0
         else "their posterior does not cover that of the full data"
     )
-    warn(
+    return (
         f"{info.pseudo_rows} pseudo-rows and {info.kept} rows beside them do not come within "
         f"tolerance={tolerance:g}: {errors}; the posterior is too far from normal to be condensed so far: "
         "method='calibrated' keeps real rows"

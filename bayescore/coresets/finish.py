@@ -1,6 +1,6 @@
 """What every builder ends with: checked names, and a `Coreset` of the rows that were chosen."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from importlib.metadata import version
 from typing import Any
 
@@ -8,6 +8,9 @@ import numpy as np
 
 from bayescore.coresets.method import Method
 from bayescore.data.coreset import Coreset
+from bayescore.data.opened import Opened
+from bayescore.data.sources.blocks import Intake, Stream
+from bayescore.data.sources.groups import check_groupings
 from bayescore.types import INTERCEPT, Design, WeightedData
 from bayescore.validation import DataError, warn
 
@@ -28,7 +31,7 @@ def check_names(design: Design, label: str, intercept: bool) -> None:
 
 
 def finish(rows: WeightedData, **about: Any) -> Coreset:
-    """Return `rows` as a coreset with the fields `about`; warn where they are of one class only."""
+    """Return `rows` as a coreset with the fields `about`; warn if they have one label only."""
     if len(set(rows.y.tolist())) < 2:
         warn(
             f"all {len(rows)} rows of the coreset have one label; the posterior will be driven by the prior: "
@@ -38,10 +41,39 @@ def finish(rows: WeightedData, **about: Any) -> Coreset:
     return Coreset(**parts, version=version("bayescore"), **about)
 
 
-def with_word_of_groups(core: Coreset, method: Method) -> Coreset:
-    """Return a coreset; warn where its rows have groups of which the method that chose them knew nothing."""
+def finish_stream(rows: WeightedData, known: Intake, design: Design, **about: Any) -> Coreset:
+    """Return rows of a stream as a coreset, with the labels, groups and totals that the stream has had."""
+    return finish(
+        known.settled(rows),
+        design=replace(design, groups=known.groupings),
+        classes=known.classes,
+        n_total=known.n_rows,
+        weight_total=known.weight_total,
+        **about,
+    )
+
+
+def finish_opened(rows: WeightedData, opened: Opened, **about: Any) -> Coreset:
+    """Return rows of opened data as a coreset; labels and totals of data that come once are known at their end."""
+    data, design = opened.rows, opened.design
+    if isinstance(data, Stream):
+        check_groupings(replace(design, groups=data.intake.groupings), data.intake.n_rows, single=False)
+        return finish_stream(rows, data.intake, design, label=data.label, **about)
+    return finish(
+        rows,
+        design=design,
+        classes=opened.source.classes,
+        label=data.label,
+        n_total=opened.scan.n_rows,
+        weight_total=opened.scan.weight_total,
+        **about,
+    )
+
+
+def warn_if_groups_ignored(core: Coreset, method: Method) -> None:
+    """Warn if the data have groups but the method ignored them."""
     if core.group is None or method.knows_groups:
-        return core
+        return
     lost = [
         f"{len(grouping) - len(np.unique(codes)):,} of {len(grouping):,} groups of {grouping.name!r}"
         for grouping, codes in zip(core.groups, core.group.T, strict=True)
@@ -51,4 +83,3 @@ def with_word_of_groups(core: Coreset, method: Method) -> Coreset:
         f"{', '.join(lost)} have no row: effects of groups would be far off; use method='multilevel' for (1 | g), "
         "'aggregate', lossless, where rows repeat, or full_data"
     )
-    return core

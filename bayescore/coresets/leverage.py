@@ -20,11 +20,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from bayescore.coresets.method import DELTA, BuildInfo, BuildResult, check_at_least_one, check_epsilon
-from bayescore.coresets.reducing import ReduceRequest, ReduceResult, Reducing
+from bayescore.coresets.method import DELTA, BuildInfo, BuildResult, Method, check_at_least_one, check_epsilon
+from bayescore.coresets.reducer import ReduceRequest, ReduceResult
 from bayescore.coresets.sampling.draw import draw, weighted
 from bayescore.coresets.scores.factor import Whitening
-from bayescore.coresets.scores.leverage import SCORES, check_project, scorer
+from bayescore.coresets.scores.leverage import SCORES, scorer
 from bayescore.coresets.scores.leverage import leverage_scores as leverage_scores  # its public place
 from bayescore.data.opened import Opened
 from bayescore.data.passes.threads import one_blas_thread
@@ -128,19 +128,10 @@ def leverage_size(
     check_integer(n_features, "n_features", low=1)
     for name, value in {"mu": mu, "weight_span": weight_span, "total": 1.0 if total is None else total}.items():
         check_at_least_one(value, name)
-    scores = 2.0 * (n_features + 1) if total is None else total
-    return math.ceil(check_positive(c, "c") * _draws(n_features, delta, mu, weight_span, scores) / epsilon**2)
-
-
-def leverage_epsilon(n_features: int, size: int, delta: float, mu: float, weight_span: float, total: float) -> float:
-    """Return the epsilon of `size` draws, by `leverage_size` with c = 1; from 1/2 on it promises nothing."""
-    return math.sqrt(_draws(n_features, delta, mu, weight_span, total) / size)
-
-
-def _draws(n_features: int, delta: float, mu: float, weight_span: float, total: float) -> float:
-    sensitivity = (80.0 + 16.0 * mu) * total
+    sensitivity = (80.0 + 16.0 * mu) * (2.0 * (n_features + 1) if total is None else total)
     vc_dimension = (n_features + 1) * (3.0 + math.log2(weight_span))
-    return sensitivity * (vc_dimension * math.log(sensitivity) + math.log(1.0 / delta))
+    draws = sensitivity * (vc_dimension * math.log(sensitivity) + math.log(1.0 / delta))
+    return math.ceil(check_positive(c, "c") * draws / epsilon**2)
 
 
 @dataclass(frozen=True)
@@ -151,22 +142,19 @@ class LeverageInfo(BuildInfo):
     scores: str
     rank: int
     score_total: float
-    project: bool | None = None
     epsilon: float | None = None
     delta: float | None = None
     mu: float | None = None
 
 
 @dataclass(frozen=True)
-class Leverage(Reducing):
+class Leverage(Method):
     """Draws by leverage scores (Peters 2021), in two passes after the check of the rows that every method makes.
 
     Parameters
     ----------
     scores : {"exact", "sketch"}
         Exact scores, or estimates from a sketch, for which there is no guarantee.
-    project : bool
-        With a sketch, estimate norms from random projections; see `leverage_scores`.
     epsilon, delta : float, optional
         For ``size="auto"``: relative error of the log-likelihood, and probability of failure (default 0.05); probit
         only, see `leverage_size`.
@@ -197,7 +185,6 @@ class Leverage(Reducing):
     """
 
     scores: str = "exact"
-    project: bool = False
     epsilon: float | None = None
     delta: float | None = None
     mu: float | None = None
@@ -208,15 +195,9 @@ class Leverage(Reducing):
 
     def __post_init__(self) -> None:
         check_choice(self.scores, "scores", SCORES)
-        check_project(self.project, self.scores)
         check_epsilon(self, "delta", "mu", below=0.5)
         if self.mu is not None:
             check_at_least_one(self.mu, "mu")
-
-    @property
-    def mu_likelihoods(self) -> tuple[str, ...]:
-        """Exact scores bound the sensitivities of the probit."""
-        return BOUNDED if self.scores == "exact" else ()
 
     def check(self, size: int | None, likelihood: str) -> None:
         """Raise unless size and likelihood fit; epsilon goes with exact scores, mu and the probit."""
@@ -250,7 +231,7 @@ class Leverage(Reducing):
         weight_total, draws = scan.weight_total, self.draws(opened, size)
         delta = DELTA if self.delta is None else self.delta
         with one_blas_thread():
-            white, score = scorer(seen, self.scores, self.project, score_seed)
+            white, score = scorer(seen, self.scores, project=False, seed=score_seed)
             check_rank(white)
             if self.epsilon is not None and self.mu is not None:
                 span = weight_total / scan.smallest_weight
@@ -272,19 +253,13 @@ class Leverage(Reducing):
             scores=self.scores,
             rank=white.rank,
             score_total=score_total(drawn.total),
-            project=self.project or None,
             epsilon=self.epsilon,
             delta=None if self.epsilon is None else delta,
             mu=self.mu,
         )
         return BuildResult(weighted(drawn, draws), info, self)
 
-    def reduced(self, rows: WeightedData, asked: ReduceRequest) -> ReduceResult:
-        """Return fewer rows in place of `rows`, with their epsilon if mu is known; of one label it is infinite."""
-        opened = Opened(as_source(rows))
-        built = self.build(opened, asked.size, asked.seed, asked.likelihood)
-        if asked.mu is None or not self.mu_likelihoods or abs(int(rows.y.sum(dtype=np.int64))) == len(rows):
-            return ReduceResult(built.rows, math.nan)
-        span, total = opened.scan.weight_total / opened.scan.smallest_weight, built.info.score_total
-        epsilon = leverage_epsilon(lifted(rows).n_features, asked.size, asked.delta, asked.mu, span, total)
-        return ReduceResult(built.rows, epsilon)
+    def reduce(self, rows: WeightedData, request: ReduceRequest) -> ReduceResult:
+        """Return fewer rows in place of `rows`."""
+        built = self.build(Opened(as_source(rows)), request.size, request.seed, request.likelihood)
+        return ReduceResult(built.rows)

@@ -5,30 +5,25 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import ClassVar, Self
+from typing import ClassVar, Self, cast
 
-from bayescore.coresets.calibration.drift import mode_error
-from bayescore.coresets.method import (
-    DELTA,
-    BuildInfo,
-    BuildResult,
-    Method,
-    check_at_least_one,
-    check_serves,
-)
-from bayescore.coresets.reducing import Anchored, ReduceRequest, ReduceResult, Reducing
-from bayescore.coresets.single import SINGLE
-from bayescore.coresets.trees.reduce import Reducer
-from bayescore.coresets.trees.tree import Tree, node_delta, node_seed
-from bayescore.coresets.tried_out import TOLERANCE
+from bayescore.coresets.calibration.drift import mode_error, mode_of
+from bayescore.coresets.calibration.search import TOLERANCE
+from bayescore.coresets.method import DELTA, BuildInfo, BuildResult, Method, check_serves
+from bayescore.coresets.reducer import AnchoredReducer, Reducer, ReduceRequest, ReduceResult
+from bayescore.coresets.single import REDUCERS
+from bayescore.coresets.trees.checkpoint import tree_from_arrays, tree_to_arrays
+from bayescore.coresets.trees.tree import Tree, composed, node_delta, node_seed, reduced
+from bayescore.data.checkpoint import Arrays
 from bayescore.data.opened import Opened
+from bayescore.data.passes.cutter import block_rows
 from bayescore.data.passes.map import map_pieces, map_stream
 from bayescore.data.passes.tasks import recut
 from bayescore.data.passes.threads import one_blas_thread
+from bayescore.data.sources import as_source
 from bayescore.types import Likelihood, WeightedData, stack
-from bayescore.validation import check_choice, check_integer, warn
+from bayescore.validation import check_choice, check_integer
 
-REDUCTIONS = {name: method for name, method in SINGLE.items() if issubclass(method, Reducing)}
 MAX_LEAF = 1 << 31
 NODE_FACTOR = 4  # nodes hold so many times the rows asked for
 _TOP = 64  # level of the answer's own reduction, for its random numbers
@@ -83,14 +78,14 @@ def grow(opened: Opened, tree: Tree, step: int) -> tuple[Tree, WeightedData | No
 
 @dataclass(frozen=True)
 class TreeInfo(BuildInfo):
-    """How the tree reduced, its leaves, rows of a node, what was lost at each level, and what the answer is known for.
+    """How the tree reduced, its leaves, rows of a node, losses by level, and what is known about the answer.
 
-    Of an anchored tree `answer` has what is known of the last reduction, `mean_error` and `sd_error` are its errors and
-    the nodes', of which `tree_error` are two standard errors of what the nodes miss. Other trees have epsilon and
-    delta, if they are known, and the radius of the ball that they hold on.
+    With an anchored reducer `answer` has what is known about the last reduction. `mean_error` and `sd_error` are its
+    errors and those of the nodes; `tree_error` is two standard errors of what the nodes miss. With other reducers
+    epsilon and delta are given if they are known, and the radius of the ball that they hold on.
     """
 
-    reduce: str
+    reducer: str
     leaves: int
     node_size: int
     levels: list[dict[str, float]] | None
@@ -105,15 +100,14 @@ class TreeInfo(BuildInfo):
 
 @dataclass(frozen=True)
 class MergeReduce(Method):
-    """A tree of reductions, block by block in one pass: nearly as accurate as "calibrated"; see `StreamingCoreset`.
+    """A tree of reductions, block by block in one pass; nearly as accurate as "calibrated".
 
     Parameters
     ----------
-    reduce : str or Method
-        Method that makes the rows of one node of those of two: any that is fit for it (`Reducing`), {reductions}, or
-        one with its options, ``Leverage(scores="sketch")``.
-    mu : float, optional
-        Bound of the complexity (`mu_complexity`) of every leaf and node, with which "leverage" tells its epsilon.
+    reducer : str or Method
+        Method that makes the rows of one node from those of two: {reducers}, or one with its options,
+        ``Leverage(scores="sketch")``. ``"calibrated"`` keeps mode and curvature, ``"condensed"`` mean and covariance,
+        in as few as two rows a column. The others draw, and the losses of all draws add up.
     leaf_rows : int, optional
         Rows of a leaf; by default those of about 8 MB, but 16 `size` at least.
 
@@ -121,7 +115,18 @@ class MergeReduce(Method):
     ------
     TypeError, ValueError
         If an option is of the wrong kind or out of its range,
-        or `reduce` is no method that is fit to reduce nodes.
+        or `reducer` is a method that cannot reduce nodes.
+
+    Notes
+    -----
+    With an anchored reducer, calibrated or condensed, ``core.params`` has `mean_error`, the error to expect of a
+    posterior mean in sds: that of the last reduction and `tree_error`, two standard errors of what the nodes miss
+    because the mode moved after they were calibrated (`drift`), or condensed (`condensing.drift`). It is right within a
+    factor of 2 or so while it is below 0.3; `sd_error`, at least as large as `tree_error`, is mostly too careful.
+    ``core.params["levels"]`` has the loss up to each level of the tree: about the whitened score that the weights miss,
+    in posterior sds; for condensed nodes the same over the posterior of the rows so far; for sensitivity the largest
+    epsilon by the theorem for its size, with the constant c = 1 and all failures together of probability delta = 0.05,
+    which from 1 on promises nothing.
 
     Examples
     --------
@@ -135,35 +140,32 @@ class MergeReduce(Method):
     ('merge_reduce', 5)
     """
 
-    reduce: str | Reducing = "calibrated"
-    mu: float | None = None
+    reducer: str | Method = "calibrated"
     leaf_rows: int | None = None
 
     name: ClassVar[str] = "merge_reduce"
     one_pass: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not isinstance(self.reduce, Reducing):
-            if isinstance(self.reduce, Method):
-                fit = " or ".join(kind.__name__ for kind in REDUCTIONS.values())
-                raise ValueError(f"reduce={self.reduce!r} is not fit to reduce nodes; give {fit}")
-            check_choice(self.reduce, "reduce", REDUCTIONS)
+        if not isinstance(self.reducer, Method):
+            check_choice(self.reducer, "reducer", REDUCERS)
+        elif not isinstance(self.reducer, Reducer):
+            fit = " or ".join(kind.__name__ for kind in REDUCERS.values())
+            raise ValueError(f"reducer={self.reducer!r} cannot reduce nodes; give {fit}")
         for name in self.method.size_options:
             if (value := getattr(self.method, name)) is not None:
-                raise ValueError(f"reduce={self.method.described}: nodes have a size; leave {name}={value} out")
-        if self.mu is not None:
-            object.__setattr__(self, "mu", check_at_least_one(self.mu, "mu"))
+                raise ValueError(f"reducer={self.method.described}: nodes have a size; leave {name}={value} out")
         if self.leaf_rows is not None:
             check_integer(self.leaf_rows, "leaf_rows", low=1, high=MAX_LEAF)
 
     @property
-    def method(self) -> Reducing:
-        """The method of the nodes."""
-        return self.reduce if isinstance(self.reduce, Reducing) else REDUCTIONS[self.reduce]()
+    def method(self) -> Method:
+        """The method of the nodes, a `Reducer`."""
+        return self.reducer if isinstance(self.reducer, Method) else REDUCERS[self.reducer]()
 
     def named(self, names: Sequence[str]) -> Self:
         """Return the method, that of the nodes made for columns of these names."""
-        return replace(self, reduce=self.reduce.named(names)) if isinstance(self.reduce, Method) else self
+        return replace(self, reducer=self.reducer.named(names)) if isinstance(self.reducer, Method) else self
 
     @property
     def needs_overlap(self) -> bool:
@@ -171,82 +173,115 @@ class MergeReduce(Method):
         return self.method.needs_overlap
 
     def check(self, size: int | None, likelihood: str) -> None:
-        """Raise unless the method of the nodes serves the likelihood, and mu serves it."""
+        """Raise unless the method of the nodes serves the likelihood."""
         super().check(size, likelihood)
-        check_serves(self.method, likelihood, REDUCTIONS, "reduce")
-        if self.mu is not None and likelihood not in self.method.mu_likelihoods:
-            served = [(kind.name, link) for kind in REDUCTIONS.values() for link in kind().mu_likelihoods]
-            where = " or ".join(f"reduce={name!r} with likelihood={link!r}" for name, link in served)
-            raise ValueError(
-                f"mu={self.mu} serves the epsilon of {where}; with reduce={self.method.described!r} and "
-                f"likelihood={likelihood!r} leave it out"
-            )
+        check_serves(self.method, likelihood, REDUCERS, "reducer")
 
-    def reducer(self, size: int, likelihood: str) -> Reducer:
-        """Return how the nodes of a tree for a coreset of `size` rows are reduced."""
-        if isinstance(self.method, Anchored):
-            _ = self.method.mode_prior  # which may go by names that a stream does not know
-        return Reducer(self.method, NODE_FACTOR * size, likelihood, self.mu)
+    def stream_block(self, size: int, n_features: int) -> int:
+        """Return the rows of a leaf."""
+        return self.leaf_rows or leaf_size(size, block_rows(n_features))
+
+    def begin(self, size: int, n_features: int, seed: int, likelihood: str) -> "TreeState":
+        """Return the tree before the first row."""
+        return TreeState(self, size, self.empty(size, n_features, seed, likelihood))
+
+    def empty(self, size: int, n_features: int, seed: int, likelihood: str) -> Tree:
+        """Return the tree before the first row, for a coreset of `size` rows."""
+        reducer = cast(Reducer, self.method)
+        reducer.check_size(size, n_features)
+        if isinstance(reducer, AnchoredReducer):
+            _ = reducer.mode_prior()  # raises if priors go by names that a stream does not know
+        return Tree(reducer, NODE_FACTOR * size, likelihood, seed)
 
     def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> BuildResult[TreeInfo]:
         """Grow a tree in one pass, and reduce its nodes to one."""
         draws = self.draws(opened, size)
-        self.method.check_nodes(draws, opened.n_features)
+        tree = self.empty(draws, opened.n_features, seed, likelihood.name)
         step = leaf_size(draws, opened.block_rows) if self.leaf_rows is None else self.leaf_rows
         with one_blas_thread():
-            tree, rest = grow(opened, Tree(self.reducer(draws, likelihood.name), seed), step)
+            tree, rest = grow(opened, tree, step)
             return self.answer(tree, rest, draws)
 
     def answer(self, tree: Tree, rest: WeightedData | None, size: int) -> BuildResult[TreeInfo]:
         """Return a coreset of `size` rows of all leaves so far and the rows left over."""
-        method = tree.reducer.method
         rows = stack([*(node.rows for node in tree.nodes), *([] if rest is None else [rest])])
-        seed = node_seed(tree.seed, _TOP, tree.n_leaves)
-        levels = [{"level": level, method.loss: loss} for level, loss in enumerate(tree.losses)]
+        anchored = isinstance(tree.reducer, AnchoredReducer)
+        levels = [
+            {"level": level, "residual" if anchored else "epsilon": loss} for level, loss in enumerate(tree.losses)
+        ]
         known = not any(map(math.isnan, tree.losses))
+        info = TreeInfo(self.method.described, tree.n_leaves, tree.size, levels if known else None)
+        if anchored:
+            return self._anchored(tree, rows, size, info)
         delta = node_delta(_TOP, tree.n_leaves)
-        info = TreeInfo(method.described, tree.n_leaves, tree.reducer.size, levels if known else None)
-        if isinstance(method, Anchored):
-            return self._anchored(tree, method, rows, ReduceRequest(size, seed, tree.reducer.link, delta), info)
-        own = replace(tree.reducer, size=size)(rows, seed, delta)
-        epsilon = method.composed(max(tree.losses, default=0.0), own.loss)
+        own = reduced(tree.reducer, rows, ReduceRequest(size, _answer_seed(tree), tree.family, delta))
+        epsilon = composed(max(tree.losses, default=0.0), own)
         radius = min([own.radius, *(node.radius for node in tree.nodes)])
         if not math.isnan(epsilon):
             info = replace(info, epsilon=epsilon, delta=DELTA)
         return BuildResult(own.rows, info if math.isinf(radius) else replace(info, radius=radius), self)
 
-    def _anchored(
-        self, tree: Tree, method: Anchored, rows: WeightedData, asked: ReduceRequest, info: TreeInfo
-    ) -> BuildResult[TreeInfo]:
-        """Return the method's own answer, and what is known of its errors and of those of the nodes."""
+    def _anchored(self, tree: Tree, rows: WeightedData, size: int, info: TreeInfo) -> BuildResult[TreeInfo]:
+        """Return a coreset of the rows by the reducer, with its errors and those of the nodes."""
+        reducer = cast(AnchoredReducer, tree.reducer)
         # a stream may not know yet which label is +1, and draws from a mirrored posterior are other draws
         sign = rows.y[0]
-        own = method.answered(rows.mirrored(sign), asked)
-        mode = method.mode(rows, asked.likelihood)
+        own = reducer.build(Opened(as_source(rows.mirrored(sign))), size, _answer_seed(tree), tree.family)
+        mode = mode_of(rows, tree.family, reducer.mode_prior())
         carried = [error for node in tree.nodes for error in tree.errors_at(node, mode.beta)]
         below = mode_error(carried, mode.terms.precision)
-        mean_error = math.hypot(own.mean_error, below)
-        _warn_of(mean_error, own.sd_error, below)
-        sd_error = max(own.sd_error, below)
+        mean_error, sd_error = math.hypot(own.info.mean_error, below), max(own.info.sd_error, below)
+        caution = _caution(mean_error, own.info.sd_error, below)
         info = replace(info, answer=own.info, mean_error=mean_error, sd_error=sd_error, tree_error=below)
-        return BuildResult(own.rows.mirrored(sign), info, self)
+        return BuildResult(own.rows.mirrored(sign), info, self, caution)
 
 
-MergeReduce.__doc__ = (MergeReduce.__doc__ or "").replace("{reductions}", ", ".join(map(repr, REDUCTIONS)))
+@dataclass(frozen=True, eq=False)
+class TreeState:
+    """The tree of a stream."""
+
+    method: MergeReduce
+    size: int
+    tree: Tree
+
+    def absorbed(self, block: WeightedData) -> Self:
+        """Return the state with a leaf more."""
+        return replace(self, tree=self.tree.absorb(self.tree.reduced_leaf(self.tree.n_leaves, block)))
+
+    def answer(self, rest: WeightedData | None) -> BuildResult[TreeInfo]:
+        """Return the coreset of all leaves and the rows left over."""
+        return self.method.answer(self.tree, rest, self.size)
+
+    def to_arrays(self) -> Arrays:
+        """Return the tree as arrays."""
+        return tree_to_arrays(self.tree)
+
+    def from_arrays(self, arrays: Arrays) -> Self:
+        """Return the state of `to_arrays`."""
+        return replace(self, tree=tree_from_arrays(self.tree, arrays))
 
 
-def _warn_of(mean_error: float, sd_error: float, below: float) -> None:
-    if not max(mean_error, sd_error) <= 2.0 * TOLERANCE:
-        if math.isnan(below):
-            what, remedy = "what the tree loses cannot be told from so few rows", "give a larger size"
-        elif below > 2.0 * TOLERANCE:
-            what = f"the mode moved while the rows came (are they sorted?), which costs about {below:.2g} sd"
-            remedy = "shuffle the rows, give a larger size, or method='calibrated', which reads the rows more than once"
-        else:
-            what, remedy = "the size is too small for these data", "give a larger size"
-        expected = (
-            f"errors of {mean_error:.2g} sd in posterior means and {100.0 * sd_error:.2g}% in sds"
-            if max(mean_error, sd_error) < 1.0
-            else "a posterior far from that of all rows"
-        )
-        warn(f"expect {expected}: {what}; {remedy}")
+MergeReduce.__doc__ = (MergeReduce.__doc__ or "").replace("{reducers}", ", ".join(map(repr, REDUCERS)))
+
+
+def _answer_seed(tree: Tree) -> int:
+    return node_seed(tree.seed, _TOP, tree.n_leaves)
+
+
+def _caution(mean_error: float, sd_error: float, below: float) -> str | None:
+    """Return a warning if errors of more than twice the tolerance are to be expected, with their cause and remedy."""
+    if max(mean_error, sd_error) <= 2.0 * TOLERANCE:
+        return None
+    if math.isnan(below):
+        what, remedy = "what the tree loses cannot be told from so few rows", "give a larger size"
+    elif below > 2.0 * TOLERANCE:
+        what = f"the mode moved while the rows came (are they sorted?), which costs about {below:.2g} sd"
+        remedy = "shuffle the rows, give a larger size, or method='calibrated', which reads the rows more than once"
+    else:
+        what, remedy = "the size is too small for these data", "give a larger size"
+    expected = (
+        f"errors of {mean_error:.2g} sd in posterior means and {100.0 * sd_error:.2g}% in sds"
+        if max(mean_error, sd_error) < 1.0
+        else "a posterior far from that of all rows"
+    )
+    return f"expect {expected}: {what}; {remedy}"

@@ -1,15 +1,17 @@
 """What a method of `build_coreset` is: a frozen dataclass whose fields are its options.
 
-A method declares which likelihoods it serves, whether one pass over the rows will do and what it needs, and builds
-rows with typed info. Whoever adds one writes a file like `uniform` and a line in `single`.
+A method declares the likelihoods that it serves, whether one pass over the rows is enough and what it needs. It builds
+weighted rows, with what is known about them as typed info. To add one, write a file like `uniform` and add its class to
+`methods.METHODS`.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from bayescore.data.opened import Opened
+from bayescore.models.priors import prior_of
 from bayescore.types import Likelihood, WeightedData
 from bayescore.validation import check_integer, check_positive
 
@@ -20,10 +22,10 @@ DELTA = 0.05  # probability that an epsilon fails, where none is given
 
 @dataclass(frozen=True)
 class BuildInfo:
-    """What a method was given and found."""
+    """What a method was given, and what it found."""
 
     def params(self) -> dict[str, Any]:
-        """Return the fields, those of info within and none that is None, as ``core.params`` has them."""
+        """Return the fields that are not None, nested info included, as ``core.params`` has them."""
         found: dict[str, Any] = {}
         for field in fields(self):
             value = getattr(self, field.name)
@@ -34,16 +36,17 @@ class BuildInfo:
         return found
 
 
-F = TypeVar("F", bound=BuildInfo)
+Info = TypeVar("Info", bound=BuildInfo)
 
 
 @dataclass(frozen=True, eq=False)
-class BuildResult(Generic[F]):
-    """Rows of a coreset, what is known of them, and the method that made them."""
+class BuildResult(Generic[Info]):
+    """Rows of a coreset, what is known about them, the method that made them, and a warning for the user."""
 
     rows: WeightedData
-    info: F
+    info: Info
     method: "Method"
+    caution: str | None = None
 
 
 @dataclass(frozen=True)
@@ -53,19 +56,19 @@ class Method(ABC):
     Attributes
     ----------
     name : str
-        What `build_coreset` and the command line call it.
+        The name in `build_coreset` and on the command line.
     likelihoods : tuple of str, optional
-        The links that it serves; None for all.
+        The likelihoods that it serves; None for all.
     one_pass : bool
-        Whether rows that come once will do.
+        Whether it reads each row once only, so that an iterator is enough.
     takes_size : bool
-        Whether it is told how many rows to draw.
+        Whether it takes a number of rows.
     size_options : tuple of str
-        Options that say the size, and so do not go with one.
+        Options that determine the size, and so exclude `size`.
     needs_mu : bool
         Whether its guarantee needs a finite complexity mu, which separable labels do not have.
     knows_groups : bool
-        Whether its rows stand for all in effects of their groups, too.
+        Whether its rows represent the effects of groups, too.
     """
 
     name: ClassVar[str]
@@ -78,12 +81,12 @@ class Method(ABC):
 
     @property
     def needs_overlap(self) -> bool:
-        """Whether separable labels void a guarantee, so that they are looked for afterwards."""
+        """Whether separable labels void a guarantee, so that a search for them follows."""
         return self.needs_mu
 
     @property
     def given(self) -> dict[str, Any]:
-        """The options that are not left at their defaults."""
+        """The options that differ from their defaults."""
         values = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}
         # arrays are never of the type of a default, and not to be compared
         return {k: v for k, (v, default) in values.items() if type(v) is not type(default) or v != default}
@@ -116,18 +119,23 @@ class Method(ABC):
         default = max(DEFAULT_SIZE, ROWS_PER_COLUMN * opened.n_features)
         return min(opened.scan.n_rows, default) if opened.again else default
 
+    def check_size(self, size: int, n_features: int) -> None:
+        """Raise `ValueError` if `size` rows cannot stand for rows of so many columns."""
+        return
+
     def named(self, names: Sequence[str]) -> Self:
-        """Return the method for columns of these names; only priors by name are told by it."""
-        return self
+        """Return the method for columns of these names: priors given by name become one prior."""
+        prior = getattr(self, "prior", None)
+        return replace(self, prior=prior_of(prior, names)) if isinstance(prior, Mapping) else self  # type: ignore[call-arg]
 
     @abstractmethod
     def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> BuildResult[Any]:
-        """Choose rows and weigh them.
+        """Choose and weigh rows.
 
         Parameters
         ----------
         opened : Opened
-            The rows; `scan` is theirs unless they come once.
+            The rows, with their `scan` unless they can be read only once.
         size : int, optional
             Rows to draw; None for "auto".
         seed : int
@@ -149,7 +157,7 @@ def check_serves(method: Method, likelihood: str, known: Mapping[str, type[Metho
 
 
 def check_enough(size: int | None, n_rows: int) -> None:
-    """Raise if `size` is more than the rows that there were: a stream tells their number at its end."""
+    """Raise if `size` exceeds the number of rows, which a stream knows only at its end."""
     if size is not None:
         check_integer(size, "size", low=1, high=n_rows, why=", the rows of the data")
 

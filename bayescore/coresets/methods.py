@@ -21,7 +21,7 @@ def method_of(method: str | Method, options: Mapping[str, Any]) -> Method:
     ValueError
         If the name is unknown, or an option is out of range.
     TypeError
-        If an option is none of the method, or options are given beside a method that has its own.
+        If the method has no such option, or options are given beside a method that has its own.
     """
     if isinstance(method, Method):
         if options:

@@ -22,15 +22,16 @@ Nearest published: pseudo-data by Limpoco, Faes and Hens (2024), arXiv 2411.0400
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
+from bayescore.coresets.calibration.search import check_one_mode, mode_prior
 from bayescore.coresets.cells.condense import CellInfo, condense
 from bayescore.coresets.method import BuildInfo, BuildResult, Method
 from bayescore.coresets.pseudo_rows import PseudoRows, for_effects, log_p_of, several
-from bayescore.coresets.tried_out import WEAK, check_one_mode
 from bayescore.coresets.within_groups import Directions, directions_of, rows_of_groups
 from bayescore.data.opened import Opened
 from bayescore.data.passes.threads import one_blas_thread
@@ -42,7 +43,7 @@ from bayescore.models.priors import Prior
 from bayescore.types import NO_ROW, FloatArray, IntArray, Likelihood, WeightedData, one_intercept, stack
 from bayescore.validation import DataError, warn
 
-SMALL = 2  # rows of a group that keeps them, unless told otherwise: a pseudo-row has two weights, and saves nothing
+SMALL = 2  # rows of a group that keeps them: a pseudo-row has two weights, and saves nothing
 SHAPE = 0.01  # sd, in nats over the effect given the data, by which a pseudo-row may differ from its group's rows
 NEAR = 0.2  # distance from the marginal mode, in posterior sds, from which rows condensed there are warned of
 FAR = 0.05  # distance of the coreset's own mode from the full data's, in posterior sds, that is warned of
@@ -83,13 +84,11 @@ class Multilevel(Method):
 
     Parameters
     ----------
-    prior : prior, default Normal(0, 4)
+    prior : prior or dict of str to prior, default Normal(0, 4)
         Prior under which the mode is sought; only the likelihood is condensed, so that the coreset serves other priors
         of like strength too.
     group_prior : HalfStudentT or HalfNormal, default HalfStudentT(3, 2.5)
         Prior of the sd of the groups' effects, for the same purpose; cells are condensed without.
-    small : int, default 2
-        Groups of at most so many rows keep them, and cells of at most two for each coefficient that varies.
 
     Raises
     ------
@@ -107,9 +106,8 @@ class Multilevel(Method):
     ('multilevel', 'county', 5000)
     """
 
-    prior: Prior | None = None
+    prior: Prior | Mapping[str, Prior] | None = None
     group_prior: GroupPrior | None = None
-    small: int | None = None
 
     name: ClassVar[str] = "multilevel"
     takes_size: ClassVar[bool] = False
@@ -130,12 +128,11 @@ class Multilevel(Method):
             If rows have no groups, one group, or more coefficients that vary than can be condensed.
         """
         n_groups = check_grouped(opened)
-        priors = (self.prior or WEAK, check_group_prior(self.group_prior))
+        priors = (mode_prior(self.prior), check_group_prior(self.group_prior))
         priors[0].parts(opened.n_features)  # shapes
-        small = SMALL if self.small is None else self.small
         if not one_intercept(opened.design.groups):
             with one_blas_thread():
-                return BuildResult(*condense(opened, priors[0], likelihood, small), self)
+                return BuildResult(*condense(opened, priors[0], likelihood), self)
         point = full_point(opened, likelihood, priors, n_groups)
         gradient = point.terms.gradient
         away = math.sqrt(max(float(gradient @ np.linalg.solve(point.terms.precision, gradient)), 0.0))
@@ -144,7 +141,7 @@ class Multilevel(Method):
                 f"the mode of the marginal posterior was not reached, {away:.2g} sds are left: look at what certify "
                 "says, or give narrower priors"
             )
-        groups = _condensed(point, likelihood, small)
+        groups = _condensed(point, likelihood)
         merged = np.append(groups.merged, True)
         factor = factor_of_inverse(point.terms.precision)[:-1, :-1]
         within = directions_of(opened, point, likelihood, merged.astype(float), factor)
@@ -253,7 +250,7 @@ class _Groups:
         return len(self.single) + len(self.mixed)
 
 
-def _condensed(point: MarginalPoint, link: Likelihood, small: int) -> _Groups:
+def _condensed(point: MarginalPoint, link: Likelihood) -> _Groups:
     own, found, nodes = point.sums.own, point.effects, point.nodes
     rows, moves = for_effects(
         own[:, [SLOPE, INFORMATION, THIRD]], nodes.center, nodes.scale, point.log_sigma, found, link
@@ -262,7 +259,7 @@ def _condensed(point: MarginalPoint, link: Likelihood, small: int) -> _Groups:
     gap = gap - (found.share * gap).sum(axis=1)[:, None]
     with np.errstate(invalid="ignore"):
         shape = np.sqrt((found.share * gap**2).sum(axis=1))[:-1]
-    few = own[:-1, ROWS] <= small
+    few = own[:-1, ROWS] <= SMALL
     mixed = [np.empty((0, 4))]
     for g in np.flatnonzero(~few & ~(shape < SHAPE)):
         several_rows, miss = several(point.sums.values[g], moves[g], found.share[g], link)

@@ -11,9 +11,8 @@ that never changes, and the earliest M arrivals (`draw`) of the rates so far are
 When to use it: rows that come once and are not kept. Where they can be read twice, `leverage` is sharper.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -21,12 +20,11 @@ from bayescore.coresets.leverage import check_rank, rates_of, score_total
 from bayescore.coresets.method import BuildInfo, BuildResult, Method, check_enough
 from bayescore.coresets.sampling.draw import Draw, block_draw, merge, weighted
 from bayescore.coresets.scores.factor import block_factor, joined_factor, whitening
-from bayescore.coresets.trees.incremental import BlockStream, rows_from_arrays, rows_to_arrays
+from bayescore.coresets.stream_state import rows_from_arrays, rows_to_arrays
 from bayescore.data.checkpoint import Arrays
 from bayescore.data.opened import Opened
 from bayescore.data.passes.cutter import block_rows
 from bayescore.types import FloatArray, Likelihood, WeightedData, lifted
-from bayescore.validation import RandomState, one_seed
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,11 @@ class OnlineState:
     n_rows: int = 0
     drawn: Draw | None = None
 
-    def absorb(self, block: WeightedData, part: FloatArray) -> Self:
+    def absorbed(self, block: WeightedData) -> Self:
+        """Return the state with another canonical block."""
+        return self.with_factor(block, block_factor(lifted(block)))
+
+    def with_factor(self, block: WeightedData, part: FloatArray) -> Self:
         """Return the state with another canonical block, whose R factor is `part`: an offset is a column to both."""
         before_it = self.factor if self.n_rows else np.empty((0, part.shape[1]))
         factor, weight = joined_factor(before_it, part), self.weight + float(block.weights.sum())
@@ -65,8 +67,10 @@ class OnlineState:
             drawn=merge([*before, new], self.size),
         )
 
-    def result(self) -> BuildResult[OnlineInfo]:
+    def answer(self, rest: WeightedData | None = None) -> BuildResult[OnlineInfo]:
         """Return the coreset of the rows so far."""
+        if rest is not None:
+            return self.absorbed(rest).answer()
         white = whitening(self.factor)
         check_rank(white)
         assert self.drawn is not None
@@ -74,8 +78,26 @@ class OnlineState:
         return BuildResult(weighted(self.drawn, self.size), info, Online())
 
     def cut(self, size: int) -> Self:
-        """Return the state as it would be had `size`, no more than it has, been asked for."""
+        """Return the state as if `size`, no more than it has, had been asked for."""
         return replace(self, size=size, drawn=self.drawn and self.drawn.earliest(size))
+
+    def to_arrays(self) -> Arrays:
+        """Return the state as arrays."""
+        counts = {"n_rows": np.array(self.n_rows), "weight": np.array(self.weight), "factor": self.factor}
+        if (drawn := self.drawn) is None:
+            return counts
+        own = {"times": drawn.times, "positions": drawn.positions, "rates": drawn.rates}
+        total = np.array(str(drawn.total))  # may be above 2^63
+        return {**counts, **own, "total": total, **rows_to_arrays("drawn", drawn.rows)}
+
+    def from_arrays(self, arrays: Arrays) -> Self:
+        """Return the state of `to_arrays`, given that before the first row."""
+        drawn = None
+        if "times" in arrays:
+            rows, total = rows_from_arrays("drawn", arrays), int(str(arrays["total"]))
+            drawn = Draw(arrays["times"], arrays["positions"], arrays["rates"], rows, total)
+        n_rows, weight = int(arrays["n_rows"]), float(arrays["weight"])
+        return replace(self, factor=arrays["factor"], weight=weight, n_rows=n_rows, drawn=drawn)
 
 
 def empty_state(size: int, seed: int, n_features: int) -> OnlineState:
@@ -92,13 +114,13 @@ def online_pass(opened: Opened, size: int, seed: int) -> OnlineState:
     for block, part in opened.map(
         lambda _, block: (block, block_factor(lifted(block))), "drawing rows", canonical=True, here=True
     ):
-        state = state.absorb(block, part)
+        state = state.with_factor(block, part)
     return state
 
 
 @dataclass(frozen=True)
 class Online(Method):
-    """Draws by leverage scores against the rows so far, in one pass (Peters 2021); `OnlineCoreset` takes a stream.
+    """Draws by leverage scores against the rows so far, in one pass (Peters 2021).
 
     No options. The guarantee (`leverage_size`) is for the probit.
 
@@ -123,96 +145,12 @@ class Online(Method):
         draws = self.draws(opened, size)
         state = online_pass(opened, draws, seed)
         check_enough(size, state.n_rows)
-        return state.cut(min(draws, state.n_rows)).result()
+        return state.cut(min(draws, state.n_rows)).answer()
 
-
-class OnlineCoreset(BlockStream[OnlineState]):
-    """A coreset of a stream: feed it blocks of rows, ask for the coreset at any moment, and go on.
-
-    The coreset is that of ``build_coreset(..., method="online")`` over the rows so far, however they were cut into
-    blocks: rows wait until a block of about 8 MB is full. Memory is bounded by that block and `size` rows.
-
-    Parameters
-    ----------
-    size : int
-        Rows to draw, with replacement: the coreset can have fewer.
-    likelihood : name of a registered likelihood
-        Model that the coreset is for; the guarantee (`leverage_size`) is for the probit.
-    random_state, random_seed : int, Generator, SeedSequence or None
-        Seed, by either name; the one used is kept as ``core.random_state``.
-    intercept : bool
-        Put a column of ones, named "Intercept", first.
-    classes : pair of labels, optional
-        The two labels; the second in sorted order is +1. By default they are found as they are met: a block may have
-        one of them only.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an option is of the wrong kind or out of its range.
-    DataError
-        Of `partial_fit`, if a block cannot be used.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bayescore import OnlineCoreset
-    >>> rng = np.random.default_rng(0)
-    >>> stream = OnlineCoreset(size=200, intercept=True, random_state=1)
-    >>> for _ in range(50):
-    ...     X = rng.normal(size=(100, 2))
-    ...     stream = stream.partial_fit(X, X[:, 0] + rng.normal(size=100) > 0)
-    >>> core = stream.coreset()
-    >>> core.n_total, core.method
-    (5000, 'online')
-    """
-
-    def __init__(
-        self,
-        size: int,
-        likelihood: str = "probit",
-        random_state: RandomState = None,
-        *,
-        random_seed: RandomState = None,
-        intercept: bool = False,
-        classes: Iterable[Any] | None = None,
-    ) -> None:
-        super().__init__(
-            Online(), size, likelihood, one_seed(random_state, random_seed), intercept=intercept, classes=classes
-        )
-
-    def _block_rows(self, n_features: int) -> int:
+    def stream_block(self, size: int, n_features: int) -> int:
+        """Return the rows of a canonical block."""
         return block_rows(n_features)
 
-    def _empty(self, n_features: int) -> OnlineState:
-        return empty_state(self.size, self.random_state, n_features)
-
-    def _absorbed(self, state: OnlineState, block: WeightedData) -> OnlineState:
-        return state.absorb(block, block_factor(lifted(block)))
-
-    def _answer(self, state: OnlineState, rest: WeightedData | None) -> BuildResult[OnlineInfo]:
-        return (state if rest is None else self._absorbed(state, rest)).result()
-
-    def _options(self) -> dict[str, Any]:
-        return {
-            "size": self.size,
-            "likelihood": self.likelihood,
-            "random_state": self.random_state,
-            "intercept": self.intercept,
-        }
-
-    def _to_arrays(self, state: OnlineState) -> Arrays:
-        counts = {"n_rows": np.array(state.n_rows), "weight": np.array(state.weight), "factor": state.factor}
-        if (drawn := state.drawn) is None:
-            return counts
-        own = {"times": drawn.times, "positions": drawn.positions, "rates": drawn.rates}
-        total = np.array(str(drawn.total))  # may be above 2^63
-        return {**counts, **own, "total": total, **rows_to_arrays("drawn", drawn.rows)}
-
-    def _from_arrays(self, arrays: Arrays) -> OnlineState:
-        drawn = None
-        if "times" in arrays:
-            rows, total = rows_from_arrays("drawn", arrays), int(str(arrays["total"]))
-            drawn = Draw(arrays["times"], arrays["positions"], arrays["rates"], rows, total)
-        n_rows, weight = int(arrays["n_rows"]), float(arrays["weight"])
-        return OnlineState(self.size, self.random_state, arrays["factor"], weight, n_rows, drawn)
+    def begin(self, size: int, n_features: int, seed: int, likelihood: str) -> OnlineState:
+        """Return the state before the first row."""
+        return empty_state(size, seed, n_features)

@@ -14,17 +14,15 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from bayescore.clustering.assignment import assign, fit_centers, seed_centers
 from bayescore.clustering.partitions import seed_peers
-from bayescore.coresets.method import DELTA, BuildInfo, BuildResult, check_epsilon
-from bayescore.coresets.reducing import ReduceRequest, ReduceResult, Reducing
+from bayescore.coresets.method import DELTA, BuildInfo, BuildResult, Method, check_epsilon
+from bayescore.coresets.reducer import ReduceRequest, ReduceResult
 from bayescore.coresets.sampling.draw import draw, equal_rates, weighted
 from bayescore.coresets.scores.sensitivity import (
     bounds_of,
     check_centers,
-    check_theta,
     sensitivity_epsilon,
     sensitivity_size,
 )
@@ -40,7 +38,7 @@ RESOLUTION = 1024  # rates are w m in units of mean weight / 1024, rounded up
 
 @dataclass(frozen=True)
 class SensitivityInfo(BuildInfo):
-    """Draws, the clustering, and what was given.
+    """Draws, the clustering, and the options given.
 
     `cost` is the normalised k-means cost, `mean_sensitivity` the mean bound, rounded up by at most 1/1024.
     """
@@ -50,14 +48,13 @@ class SensitivityInfo(BuildInfo):
     radius: float
     cost: float
     mean_sensitivity: float
-    center: list[float] | None = None
     clustering: list[list[float]] | None = None
     epsilon: float | None = None
     delta: float | None = None
 
 
 @dataclass(frozen=True)
-class Sensitivity(Reducing):
+class Sensitivity(Method):
     """Draws by the bound of the sensitivity under the logistic likelihood (Huggins et al. 2016, Algorithm 1).
 
     Parameters
@@ -66,8 +63,6 @@ class Sensitivity(Reducing):
         Number k of clusters; by default 4 up to 10 columns, else 6.
     radius : float or "auto"
         Radius R of the ball of coefficients that the bound holds on; "auto" is 3 / sqrt(normalised k-means cost).
-    center : array, shape (D,), optional
-        Center theta* of the ball; 0 by default.
     clustering : optional
         Clustering of the signed rows in place of greedy k-means++ on a subsample: centers of shape (k, D); what a
         function of `bayescore.clustering` returns; a scikit-learn clusterer with ``cluster_centers_``, fitted, or not:
@@ -101,7 +96,6 @@ class Sensitivity(Reducing):
 
     clusters: int | None = None
     radius: float | str = "auto"
-    center: ArrayLike | None = None
     clustering: Any = None
     epsilon: float | None = None
     delta: float | None = None
@@ -119,11 +113,6 @@ class Sensitivity(Reducing):
             check_integer(self.clusters, "clusters", low=1)
         if self.radius != "auto":
             check_positive(self.radius, "radius")
-        if self.center is not None:
-            center = np.asarray(self.center, dtype=np.float64)
-            if center.ndim != 1:
-                raise ValueError(f"center has shape {center.shape}; it must be (D,), a number for each column")
-            object.__setattr__(self, "center", tuple(center.tolist()))  # which compares, as arrays do not
         if isinstance(self.clustering, np.ndarray) and self.clustering.ndim == 2:
             object.__setattr__(self, "clustering", tuple(map(tuple, self.clustering.tolist())))
         check_epsilon(self, "delta")
@@ -133,10 +122,9 @@ class Sensitivity(Reducing):
     ) -> BuildResult[SensitivityInfo]:
         """Draw by the bounds."""
         rng = np.random.default_rng(seed)
-        theta = check_theta(self.center, opened.n_features)
-        seen = opened.lifted()
+        seen, theta = opened.lifted(), np.zeros(opened.n_features)
         if seen is not opened:
-            theta = np.append(theta, 1.0)
+            theta = np.append(theta, 1.0)  # an offset is a column of coefficient 1
         n_features, n_rows, weight_total = seen.n_features, seen.scan.n_rows, seen.scan.weight_total
         if self.clusters is not None and self.clusters > n_rows:
             raise DataError(f"clusters={self.clusters} exceeds the {n_rows} rows; ask for fewer")
@@ -168,7 +156,6 @@ class Sensitivity(Reducing):
             radius=R,
             cost=part.cost,
             mean_sensitivity=drawn.total / (RESOLUTION * n_rows),
-            center=None if self.center is None else list(self.center),  # type: ignore[arg-type]
             clustering=None if self.clustering is None else centers.tolist(),
             epsilon=self.epsilon,
             delta=None if self.epsilon is None else delta,
@@ -184,11 +171,11 @@ class Sensitivity(Reducing):
             return _seeding(opened, getattr(self.clustering, "n_clusters", self.clusters), self.clustering, rng)
         return self.clustering
 
-    def reduced(self, rows: WeightedData, asked: ReduceRequest) -> ReduceResult:
+    def reduce(self, rows: WeightedData, request: ReduceRequest) -> ReduceResult:
         """Return fewer rows in place of `rows`, with their epsilon on the ball."""
-        built = self.build(Opened(as_source(rows)), asked.size, asked.seed, asked.likelihood)
+        built = self.build(Opened(as_source(rows)), request.size, request.seed, request.likelihood)
         info = built.info
-        epsilon = sensitivity_epsilon(info.mean_sensitivity, lifted(rows).n_features, info.draws, asked.delta)
+        epsilon = sensitivity_epsilon(info.mean_sensitivity, lifted(rows).n_features, info.draws, request.delta)
         return ReduceResult(built.rows, epsilon, info.radius)
 
 

@@ -1,4 +1,4 @@
-"""The methods that stand on their own; trees reduce by those of them that are fit for it."""
+"""The methods that stand on their own, one line each, and those of them that can reduce the nodes of a tree."""
 
 from bayescore.coresets.aggregate import Aggregate
 from bayescore.coresets.calibrated import Calibrated
@@ -7,16 +7,20 @@ from bayescore.coresets.leverage import Leverage
 from bayescore.coresets.method import Method
 from bayescore.coresets.multilevel import Multilevel
 from bayescore.coresets.online import Online
+from bayescore.coresets.reducer import Reducer
 from bayescore.coresets.sensitivity import Sensitivity
 from bayescore.coresets.uniform import Uniform
 
-SINGLE: dict[str, type[Method]] = {
-    "uniform": Uniform,
-    "calibrated": Calibrated,
-    "condensed": Condensed,
-    "sensitivity": Sensitivity,
-    "leverage": Leverage,
-    "online": Online,
-    "aggregate": Aggregate,
-    "multilevel": Multilevel,
-}
+_KINDS: tuple[type[Method], ...] = (
+    Uniform,
+    Calibrated,
+    Condensed,
+    Sensitivity,
+    Leverage,
+    Online,
+    Aggregate,
+    Multilevel,
+)
+
+SINGLE: dict[str, type[Method]] = {kind.name: kind for kind in _KINDS}
+REDUCERS = {name: kind for name, kind in SINGLE.items() if issubclass(kind, Reducer)}

@@ -170,7 +170,7 @@ def stream_errors() -> list[tuple[int, float]]:
     """Return rows so far and the predicted error of a mean."""
     _, full = register()
     found = []
-    kept = bc.StreamingCoreset("logistic", 200, leaf_rows=2_000, random_state=SEED)
+    kept = bc.stream(size=200, leaf_rows=2_000, random_state=SEED)
     for start in range(0, full.n_total, 2_000):
         kept.partial_fit(full.X[start : start + 2_000], full.y[start : start + 2_000])
         core = kept.coreset()

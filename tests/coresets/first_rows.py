@@ -5,8 +5,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from bayescore.coresets.method import BuildInfo, BuildResult
-from bayescore.coresets.reducing import Reducing
+from bayescore.coresets.method import BuildInfo, BuildResult, Method
+from bayescore.coresets.reducer import ReduceResult
+from bayescore.data.opened import Opened
+from bayescore.data.sources import as_source
 from bayescore.types import stack
 from bayescore.validation import check_integer
 
@@ -19,7 +21,7 @@ class FirstInfo(BuildInfo):
 
 
 @dataclass(frozen=True)
-class First(Reducing):
+class First(Method):
     """The first rows after `skip` of them, with the weight of all."""
 
     skip: int = 0
@@ -41,3 +43,7 @@ class First(Reducing):
         rows = stack(parts)
         scaled = rows.weights * (np.sum(weights) / rows.weights.sum())
         return BuildResult(rows.with_weights(scaled), FirstInfo(self.skip), self)
+
+    def reduce(self, rows, request):
+        built = self.build(Opened(as_source(rows)), request.size, request.seed, request.likelihood)
+        return ReduceResult(built.rows)

@@ -270,7 +270,6 @@ REFUSED = {
     ),
     "clustering": ({"method": "sensitivity", "clustering": X[:2, :2]}, DataError, "2 columns, but 3 features"),
     "radius": ({"method": "sensitivity", "radius": 0.0}, ValueError, "radius=0 must be positive"),
-    "center": ({"method": "sensitivity", "center": [0.0]}, ValueError, r"center has shape \(1,\); it must be \(3,\)"),
     "seed": ({"random_state": -1}, ValueError, "random_state=-1"),
     "seed too large": ({"random_state": 2**70}, ValueError, "random_state=.* must be between 0 and"),
 }

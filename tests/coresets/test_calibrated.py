@@ -122,14 +122,14 @@ def test_priors_by_name_are_those_of_sample(data):
     modes = [bc.find_map(rows, prior=given).beta for rows in (core, whole)]
     assert float(np.abs(modes[0] - modes[1]).max()) < 0.01
     assert abs(float(bc.find_map(core).beta[1] - modes[1][1])) > 0.1  # a prior that counts
-    tree = build(frame, y, method=bc.MergeReduce(reduce=bc.Calibrated(prior=given)), intercept=True)
+    tree = build(frame, y, method=bc.MergeReduce(reducer=bc.Calibrated(prior=given)), intercept=True)
     assert len(tree) > 50
     with pytest.raises(ValueError, match="prior: 'z' is no coefficient; they are 'a', 'b', 'c'"):
         build(frame, y, prior={"z": bc.Normal(0, 1)}, intercept=False)
     with pytest.raises(ValueError, match=r"prior\['a'\] is Horseshoe.*, a prior of all coefficients"):
         build(frame, y, prior={"a": bc.Horseshoe()})
     with pytest.raises(ValueError, match="goes by names, and rows of a stream have none yet"):
-        bc.StreamingCoreset("logistic", size=50, reduce=bc.Calibrated(prior=given))
+        bc.stream(size=50, reducer=bc.Calibrated(prior=given))
 
 
 def test_a_prior_of_ones_own_moves_the_mode_that_is_matched(data):

@@ -23,10 +23,10 @@ PRIOR = Normal(0.0, 4.0)
 N_POINTS = 400
 
 
-def condensed(frame, formula, link, small=2):
+def condensed(frame, formula, link):
     opened = open_designed(frame, formula=formula)
     opened.scan  # noqa: B018 - as builders begin
-    return opened, *rooms.condense(opened, PRIOR, check_likelihood(link), small)
+    return opened, *rooms.condense(opened, PRIOR, check_likelihood(link))
 
 
 def density(opened, link):

@@ -12,9 +12,8 @@ from bayescore.coresets.calibration.paired import Errors, Weighed, errors_betwee
 from bayescore.coresets.calibration.pilot import LaplaceApproximation, Shares
 from bayescore.coresets.condensing.averages import GaussianDensity
 from bayescore.coresets.condensing.condensation import Condensation, converged, gap
-from bayescore.coresets.condensing.search import Candidate, Search, largest
+from bayescore.coresets.condensing.search import Condensate, Search, largest
 from bayescore.coresets.sampling.fixed_size import Chosen
-from bayescore.coresets.tried_out import SizePoint
 from bayescore.data.opened import open_rows
 from bayescore.data.sources import as_source
 from bayescore.models.likelihoods import LIKELIHOODS
@@ -234,12 +233,12 @@ def test_sizes_between_are_not_tried_where_the_first_is_far_off(errors, sizes, m
 
     def one(self, found, n_kept, expansion):
         tried.append(n_kept)
-        return Candidate(None, SizePoint(n_kept, errors[len(tried) - 1], 0.0, 0.0))
+        return Condensate(None, n_kept, Errors(errors[len(tried) - 1], 0.0, 0.0))
 
     monkeypatch.setattr(Search, "_tried", one)
     found, moves = Search(None, PRIOR, None, 0.05, 0).over(_Found(), [0, 1, 3, 5])
     assert (tried, moves) == (sizes, 0)
-    assert [point.point.mean_error for point in found] == errors
+    assert [one.errors.mean for one in found] == errors
 
 
 def test_sds_and_correlations_are_held_to_less_than_means():

@@ -197,7 +197,9 @@ def test_rows_that_cancel_are_not_lost(monkeypatch):
     monkeypatch.setattr(factor, "_LEAST", 2)
     source = unlabelled(np.column_stack([np.ones(500), np.isin(np.arange(500), [100, 300])]))
     block = next(source.blocks())
-    scores = np.array([scorer(Opened(source), "sketch", False, seed)[1](block)[[100, 300]] for seed in range(60)])
+    scores = np.array(
+        [scorer(Opened(source), "sketch", project=False, seed=seed)[1](block)[[100, 300]] for seed in range(60)]
+    )
     assert (scores > 0.2).all()
 
 
@@ -327,9 +329,8 @@ def test_weights_are_draws_over_probabilities(weighted, likelihood):
 
 
 def test_scores_of_a_sketch_draw_too():
-    core, again = build(scores="sketch", size=250), build(scores="sketch", size=250, project=True)
-    assert (core.params["scores"], again.params["project"]) == ("sketch", True)
-    np.testing.assert_array_equal(core.index, again.index)  # 6 columns are fewer than log N
+    core = build(scores="sketch", size=250)
+    assert core.params["scores"] == "sketch"
     assert core.weights.sum() == pytest.approx(N, rel=0.3)
     assert not np.array_equal(core.index, build(size=250).index)
 
@@ -361,7 +362,6 @@ def test_epsilon_gives_the_size_of_the_formula(monkeypatch):
 
 REFUSED = {
     "scores": ({"scores": "online"}, ValueError, "scores='online' is unknown; choose one of 'exact', 'sketch'"),
-    "project": ({"project": True}, ValueError, "project=True goes with scores='sketch'"),
     "epsilon of logistic": (
         {"epsilon": 0.3, "mu": 2.0},
         ValueError,
@@ -377,7 +377,7 @@ REFUSED = {
     "mu alone": ({"mu": 2.0}, ValueError, "mu=2.0 is given without epsilon; give both, or a size"),
     "epsilon too large": ({"epsilon": 0.5, "mu": 2.0}, ValueError, "epsilon=0.5 must be above 0 and below 0.5"),
     "size and epsilon": ({"size": 50, "epsilon": 0.1}, ValueError, "size=50 and epsilon=0.1 are both given"),
-    "option": ({"clusters": 3}, TypeError, "'clusters' is not an option of method='leverage', which takes scores, pro"),
+    "option": ({"clusters": 3}, TypeError, "'clusters' is not an option of method='leverage', which takes scores, eps"),
     "option of online": ({"method": "online", "scores": "exact"}, TypeError, "method='online', which takes no options"),
 }
 

@@ -193,7 +193,7 @@ def test_counts_for_r_are_refused_where_pseudo_rows_have_no_group():
 @pytest.mark.parametrize(("option", "value"), [("size", 50), ("tolerance", 0.1)])
 def test_auto_drops_no_option_in_silence(option, value):
     rows, _ = grouped(1500, 10)
-    with pytest.raises(TypeError, match=f"'{option}' is not an option of method='multilevel', which 'auto' is"):
+    with pytest.raises(TypeError, match=f"'{option}' is not an option of method='multilevel', which 'auto' uses"):
         build(rows, method="auto", **{option: value})
 
 
@@ -211,6 +211,6 @@ def test_a_direction_without_a_solution_is_an_error_and_no_row_disappears():
 @pytest.mark.parametrize("error", [0.06, np.nan])
 def test_a_mode_that_is_off_is_warned_of(monkeypatch, error):
     rows, _ = grouped(500, 10)
-    monkeypatch.setattr(multilevel, "_mended", lambda fixed, *_: (fixed[0], error))
+    monkeypatch.setattr(multilevel, "_rebalanced", lambda fixed, *_: (fixed[0], error))
     with pytest.warns(UserWarning, match=r"marginal posterior is \S+ sds off the full data's"):
         build(rows)

@@ -1,4 +1,4 @@
-"""`OnlineCoreset`: the same as one pass over a source, at any moment; labels as they come; blocks that do not fit."""
+"""Streams by method="online": the same as one pass over a source, at any moment; labels as they come; blocks that do not fit."""
 
 import numpy as np
 import pandas as pd
@@ -19,15 +19,18 @@ Y = np.where(X[:, 0] + _rng.normal(size=N) > 0, "yes", "no")
 W = _rng.uniform(0.1, 6.0, N)
 
 
-class OnlineCoreset(bc.OnlineCoreset):
-    """One with canonical blocks of 128 rows, so that a thousand rows are a stream."""
+@pytest.fixture(autouse=True)
+def blocks_of_128_rows(monkeypatch):
+    """Canonical blocks are of 128 rows, so that a thousand rows are a stream."""
+    monkeypatch.setattr(online, "block_rows", lambda n_features: 128)
 
-    def _block_rows(self, n_features):
-        return 128
+
+def online_stream(size, **options):
+    return bc.stream("online", size=size, **{"likelihood": "probit", **options})
 
 
 def streamed(cuts, rows=N, weighted=False, **options):
-    stream = OnlineCoreset(**{"size": 60, "random_state": 7, **options})
+    stream = online_stream(**{"size": 60, "random_state": 7, **options})
     for part in np.split(np.arange(rows), cuts):
         stream = stream.partial_fit(X[part], Y[part], W[part] if weighted else None)
     return stream
@@ -66,7 +69,7 @@ def test_however_it_is_fed_the_coreset_is_that_of_one_pass_over_all(cuts, weight
 @pytest.mark.parametrize("weighted", [False, True])
 def test_at_any_moment_it_is_the_coreset_of_the_rows_so_far_and_the_stream_goes_on(weighted):
     cuts = [50, 128, 300, 511, 512, 900]
-    asked = OnlineCoreset(size=60, random_state=7)
+    asked = online_stream(size=60, random_state=7)
     for low, high in zip([0, *cuts], [*cuts, N], strict=True):
         asked.partial_fit(X[low:high], Y[low:high], W[low:high] if weighted else None)
         assert_identical(asked.coreset(), streamed([], high, weighted).coreset())
@@ -98,7 +101,7 @@ def test_memory_is_a_block_and_the_rows_drawn():
 
 
 def test_the_caller_may_reuse_its_arrays():
-    stream, x, y, w = OnlineCoreset(size=60, random_state=7), np.empty((50, 3)), np.empty(50, dtype="U3"), np.empty(50)
+    stream, x, y, w = online_stream(size=60, random_state=7), np.empty((50, 3)), np.empty(50, dtype="U3"), np.empty(50)
     for low in range(0, N, 50):
         x[:], y[:], w[:] = X[low : low + 50], Y[low : low + 50], W[low : low + 50]
         stream.partial_fit(x, y, w)
@@ -112,7 +115,7 @@ def test_the_caller_may_reuse_its_arrays():
 def test_blocks_may_have_one_class():
     for order in (np.argsort(Y, kind="stable"), np.argsort(Y, kind="stable")[::-1]):
         sorted_y = Y[order]
-        stream = OnlineCoreset(size=60, random_state=7)
+        stream = online_stream(size=60, random_state=7)
         for low in range(0, N, 100):
             stream.partial_fit(X[order][low : low + 100], sorted_y[low : low + 100])
         core = stream.coreset()
@@ -123,11 +126,11 @@ def test_blocks_may_have_one_class():
 @pytest.mark.filterwarnings("ignore:a hyperplane separates:UserWarning")  # so few rows
 def test_a_coreset_while_one_label_has_been_met():
     positive = X[Y == "yes"]
-    stream = OnlineCoreset(size=20, random_state=0).partial_fit(positive, ["yes"] * len(positive))
+    stream = online_stream(size=20, random_state=0).partial_fit(positive, ["yes"] * len(positive))
     with pytest.raises(DataError, match=r"only the label 'yes' has been met in \d+ rows; add rows .* classes="):
         stream.coreset()
     assert stream.partial_fit(X[Y == "no"], ["no"] * (Y == "no").sum()).coreset().classes == ("no", "yes")
-    named = OnlineCoreset(size=20, random_state=0, classes=["yes", "no"]).partial_fit(positive, ["yes"] * len(positive))
+    named = online_stream(size=20, random_state=0, classes=["yes", "no"]).partial_fit(positive, ["yes"] * len(positive))
     with pytest.warns(UserWarning, match="rows of the coreset have one label.*larger size") as caught:
         core = named.coreset()
     assert caught[0].filename == __file__
@@ -141,7 +144,7 @@ def test_a_coreset_while_one_label_has_been_met():
     [([0, 1], (0, 1)), ([True, False], (False, True)), ([2.5, -1.0], (-1.0, 2.5)), (np.array([5, 3]), (3, 5))],
 )
 def test_labels_of_any_kind(labels, classes):
-    core = OnlineCoreset(size=5, random_state=0).partial_fit(X[:2], labels).partial_fit(X[2:4], labels).coreset()
+    core = online_stream(size=5, random_state=0).partial_fit(X[:2], labels).partial_fit(X[2:4], labels).coreset()
     assert core.classes == classes
     np.testing.assert_array_equal(core.y, np.where(np.tile(labels, 2)[core.index] == classes[1], 1, -1))
 
@@ -156,7 +159,7 @@ def test_it_is_saved_and_sampled_like_any_coreset(tmp_path):
 
 def test_a_data_frame_names_the_columns():
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
-    stream = OnlineCoreset(size=60, random_state=7).partial_fit(frame[:300], pd.Series(Y[:300]))
+    stream = online_stream(size=60, random_state=7).partial_fit(frame[:300], pd.Series(Y[:300]))
     core = stream.partial_fit(frame[300:], Y[300:]).coreset()
     assert core.feature_names == ("a", "b", "c")
     np.testing.assert_array_equal(core.index, streamed([]).coreset().index)
@@ -193,7 +196,7 @@ def test_a_bad_block_is_refused_and_leaves_the_stream_as_it_was(kind):
 
 
 def test_a_bad_first_block_decides_nothing():
-    stream = OnlineCoreset(size=60, random_state=7)
+    stream = online_stream(size=60, random_state=7)
     for block in ((X[:5, :2], [1, 2, 3, 1, 1]), (np.full((2, 5), np.nan), ["a", "b"])):
         with pytest.raises(DataError, match="block 0"):
             stream.partial_fit(*block)
@@ -202,12 +205,12 @@ def test_a_bad_first_block_decides_nothing():
 
 def test_before_the_first_block():
     with pytest.raises(RuntimeError, match=r"no block has come yet: call partial_fit\(X, y\) before coreset\(\)"):
-        OnlineCoreset(size=10).coreset()
+        online_stream(size=10).coreset()
 
 
 @pytest.mark.filterwarnings("ignore:a hyperplane separates:UserWarning")  # so few rows
 def test_a_stream_of_zeros_waits_for_a_row_with_leverage():
-    stream = OnlineCoreset(size=10, random_state=0).partial_fit(np.zeros((300, 2)), np.arange(300) % 2)
+    stream = online_stream(size=10, random_state=0).partial_fit(np.zeros((300, 2)), np.arange(300) % 2)
     with pytest.raises(DataError, match="every entry of the design matrix is 0: no row has leverage"):
         stream.coreset()
     core = stream.partial_fit([[1.0, 0.0], [0.0, 1.0]], [0, 1]).coreset()
@@ -228,21 +231,21 @@ def test_a_stream_of_zeros_waits_for_a_row_with_leverage():
 )
 def test_bad_arguments(arguments, error, message):
     with pytest.raises(error, match=message):
-        OnlineCoreset(**{"size": 10, **arguments})
+        online_stream(**{"size": 10, **arguments})
 
 
 def test_names_that_the_coreset_needs():
     frame = pd.DataFrame(X[:4], columns=["Intercept", "b", "c"])
     with pytest.raises(DataError, match="the data have a column 'Intercept'; drop it or leave intercept=False"):
-        OnlineCoreset(size=5, intercept=True).partial_fit(frame, Y[:4])
+        online_stream(size=5, intercept=True).partial_fit(frame, Y[:4])
     with pytest.raises(DataError, match="a feature is named 'y'"):
-        OnlineCoreset(size=5).partial_fit(frame.rename(columns={"b": "y"}), Y[:4])
+        online_stream(size=5).partial_fit(frame.rename(columns={"b": "y"}), Y[:4])
 
 
 def test_separated_rows_of_a_stream_are_named():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(2000, 2))
-    stream = OnlineCoreset(200, random_state=0).partial_fit(X, X[:, 0] > 0)
+    stream = online_stream(200, random_state=0).partial_fit(X, X[:, 0] > 0)
     with pytest.warns(UserWarning, match="a hyperplane separates the labels of the coreset's"):
         stream.coreset()
     with pytest.warns(UserWarning, match="a hyperplane separates"):
@@ -253,14 +256,14 @@ def test_an_interrupt_leaves_the_stream_as_it_was(monkeypatch):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 2))
     y = X[:, 0] + rng.normal(size=400) > 0
-    stream = OnlineCoreset(50, random_state=0).partial_fit(X[:150], y[:150])
+    stream = online_stream(50, random_state=0).partial_fit(X[:150], y[:150])
 
     def interrupted(*_):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(online.OnlineState, "absorb", interrupted)
+        patch.setattr(online.OnlineState, "with_factor", interrupted)
         with pytest.raises(KeyboardInterrupt):
             stream.partial_fit(X[150:], y[150:])
-    whole = OnlineCoreset(50, random_state=0).partial_fit(X, y).coreset()
+    whole = online_stream(50, random_state=0).partial_fit(X, y).coreset()
     assert stream.partial_fit(X[150:], y[150:]).coreset().index.tolist() == whole.index.tolist()

@@ -181,9 +181,9 @@ def build(X, y, **options):
 def test_weights_are_draws_over_probabilities(weighted):
     X, y, w = problem()
     w = w if weighted else np.ones(len(y))
-    Z, centers, theta = X * np.where(y > 0, 1.0, -1.0)[:, None], X[:3], np.array([0.3, 0.0, -0.1])
-    core = build(X, y, weights=w, size=200, clustering=centers, radius=0.8, center=theta)
-    bounds = sensitivity_bounds(Z, w, centers=centers, radius=0.8, center=theta)
+    Z, centers = X * np.where(y > 0, 1.0, -1.0)[:, None], X[:3]
+    core = build(X, y, weights=w, size=200, clustering=centers, radius=0.8)
+    bounds = sensitivity_bounds(Z, w, centers=centers, radius=0.8)
     p = w * bounds / (w * bounds).sum()
     draws = core.weights * p[core.index] * 200 / w[core.index]
     np.testing.assert_allclose(draws, np.rint(draws), rtol=4.0 / 1024.0)  # probabilities are rounded up to 1/1024
@@ -258,11 +258,8 @@ def test_seeding_looks_further_when_distinct_rows_are_rare():
 
 
 def test_methods_with_arrays_compare_by_their_values():
-    center, clustering = np.array([0.5, -1.0]), np.eye(2)
-    method = Sensitivity(center=center, clustering=clustering)
-    assert method == Sensitivity(center=[0.5, -1.0], clustering=clustering.copy())
-    assert method != Sensitivity(center=center, clustering=2.0 * clustering)
-    assert method != Sensitivity(center=center + 1.0, clustering=clustering)
-    assert hash(method) == hash(Sensitivity(center=center.copy(), clustering=clustering))
-    with pytest.raises(ValueError, match=r"center has shape \(1, 2\); it must be \(D,\)"):
-        Sensitivity(center=[[1.0, 2.0]])
+    clustering = np.eye(2)
+    method = Sensitivity(clustering=clustering)
+    assert method == Sensitivity(clustering=clustering.copy())
+    assert method != Sensitivity(clustering=2.0 * clustering)
+    assert hash(method) == hash(Sensitivity(clustering=clustering.copy()))

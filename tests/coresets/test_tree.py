@@ -9,18 +9,16 @@ import pytest
 from scipy.stats import qmc
 
 import bayescore as bc
-from bayescore import Calibrated, MergeReduce, OnlineCoreset, StreamingCoreset, find_map
+from bayescore import Calibrated, MergeReduce, StreamingCoreset, find_map
 from bayescore.clustering.estimator import KVariates
-from bayescore.coresets import merge_reduce
+from bayescore.coresets import merge_reduce, online
 from bayescore.coresets.calibration import drift
 from bayescore.coresets.calibration.paired import Weighed, errors_between
 from bayescore.coresets.merge_reduce import grow, leaf_size
 from bayescore.coresets.method import DELTA
-from bayescore.coresets.methods import METHODS
-from bayescore.coresets.reducing import ReduceResult
-from bayescore.coresets.trees.incremental import BlockStream
-from bayescore.coresets.trees.reduce import Reducer
+from bayescore.coresets.reducer import ReduceResult
 from bayescore.coresets.trees.tree import Tree, node_delta, node_seed
+from bayescore.data.checkpoint import write_checkpoint
 from bayescore.data.opened import Opened
 from bayescore.data.passes.cutter import block_rows
 from bayescore.data.sources import as_source
@@ -42,17 +40,16 @@ W = _rng.uniform(0.1, 6.0, N)
 KINDS = ("calibrated", "condensed", "sensitivity", "leverage")
 
 
-class Online(OnlineCoreset):
-    """One with canonical blocks of 100 rows."""
-
-    def _block_rows(self, n_features):
-        return 100
+@pytest.fixture(autouse=True)
+def blocks_of_100_rows(monkeypatch):
+    """Canonical blocks of "online" are of 100 rows."""
+    monkeypatch.setattr(online, "block_rows", lambda n_features: 100)
 
 
 def stream_of(kind, **options):
     if kind == "online":
-        return Online(16, "logistic", 3, **options)
-    return StreamingCoreset("logistic", 16, kind, 3, leaf_rows=100, **options)
+        return bc.stream("online", size=16, random_state=3, **options)
+    return bc.stream(size=16, reducer=kind, random_state=3, leaf_rows=100, **options)
 
 
 def fed(stream, low, high, step):
@@ -73,21 +70,27 @@ def assert_identical(a, b):
 # --- shape --------------------------------------------------------------------------------------------------
 
 
-class Counting(Reducer):
+class Counting:
     """Keeps every row, loses 0.5, and writes down what it was asked."""
 
-    def __call__(self, rows, seed, delta, anchor=None, share=1.0):
-        calls.append((seed, delta, len(rows), anchor))
-        return ReduceResult(rows, 0.5, anchor=np.array([float(len(rows))]), kept=True)
+    def __init__(self, anchored):
+        self.anchored = anchored
+
+    def check_size(self, size, n_features):
+        pass
+
+    def reduce(self, rows, request):
+        calls.append((request.seed, request.delta, len(rows), request.anchor))
+        return ReduceResult(rows, 0.5, anchor=np.array([float(len(rows))]) if self.anchored else None)
 
 
 calls = []
 
 
-@pytest.mark.parametrize("method", ["sensitivity", "calibrated"])
-def test_shape_anchors_and_losses(method):
+@pytest.mark.parametrize("anchored", [False, True])
+def test_shape_anchors_and_losses(anchored):
     calls.clear()
-    state, shares = Tree(Counting(METHODS[method](), 1, "logistic"), 5), []
+    state = Tree(Counting(anchored), 0, "logistic", 5)
     for leaf in range(200):
         block = WeightedData(np.full((1, 1), leaf), np.ones(1, dtype=np.int8), np.ones(1), np.array([leaf]))
         state = state.absorb(state.reduced_leaf(leaf, block))
@@ -96,9 +99,10 @@ def test_shape_anchors_and_losses(method):
         assert sum(2**level for level in levels) == leaf + 1
         assert levels == sorted(set(levels), reverse=True)  # so at most log2(leaves) + 1 of them
         assert np.concatenate([node.rows.index for node in state.nodes]).tolist() == list(range(leaf + 1))
-        assert state.anchor[0] == 2 ** int(math.log2(leaf + 1))  # of the first 2^j leaves
+        # of the first 2^j leaves
+        assert (state.anchor[0] == 2 ** int(math.log2(leaf + 1))) if anchored else state.anchor is None
         for node in state.nodes:
-            lost = 0.5 * (node.level + 1) if method == "calibrated" else 1.5 ** (node.level + 1) - 1
+            lost = 0.5 * (node.level + 1) if anchored else 1.5 ** (node.level + 1) - 1
             assert node.loss == pytest.approx(lost) == state.losses[node.level]
     seeds, deltas, sizes, anchors = zip(*calls, strict=True)
     assert len(calls) == 200 + 197  # 200 leaves; 200 less the ones in binary 200 merged nodes
@@ -107,15 +111,15 @@ def test_shape_anchors_and_losses(method):
     np.testing.assert_allclose(shares, [DELTA * 6 / (math.pi * n) ** 2 for n in range(1, len(calls) + 1)])
     assert list(deltas) == shares  # in the order of a stream
     whole = [size for size, anchor in zip(sizes, anchors, strict=True) if anchor is None]
-    assert whole == [1, 2, 4, 8, 16, 32, 64, 128]  # these look for a new anchor
+    assert whole == [1, 2, 4, 8, 16, 32, 64, 128] or not anchored  # these look for a new anchor
 
 
 def test_seeds_and_shares_do_not_depend_on_who_reduces_when():
     source = as_source(WeightedData(X, np.where(Y == "yes", 1, -1).astype(np.int8), W, np.arange(N)))
-    reducer = Reducer(Calibrated(), 64, "logistic")
-    parallel, rest = grow(Opened(source), Tree(reducer, 3), 100)
+    empty = Tree(Calibrated(), 64, "logistic", 3)
+    parallel, rest = grow(Opened(source), empty, 100)
     assert rest is None
-    state = Tree(reducer, 3)
+    state = empty
     for leaf in range(15):
         state = state.absorb(state.reduced_leaf(leaf, next(source.rows(100 * leaf, 100 * leaf + 100))))
     for mine, theirs in zip(state.nodes, parallel.nodes, strict=True):
@@ -144,7 +148,7 @@ def test_however_it_is_fed_the_coreset_is_that_of_one_pass(kind, step, intercept
         Y[:1450],
         weights=W[:1450],
         method="merge_reduce",
-        reduce=kind,
+        reducer=kind,
         size=16,
         leaf_rows=100,
         intercept=intercept,
@@ -210,7 +214,7 @@ def test_a_source_that_fails_is_resumed_from_its_checkpoint(kind, tmp_path):
 def test_a_checkpoint_keeps_labels_and_names(tmp_path):
     import pandas as pd
 
-    stream = StreamingCoreset("probit", 16, random_state=1)
+    stream = bc.stream(size=16, likelihood="probit", random_state=1)
     stream.partial_fit(pd.DataFrame(X[:60], columns=["a", "b", "c"]), [True] * 60)
     stream.save(tmp_path / "s")
     core = (
@@ -221,15 +225,16 @@ def test_a_checkpoint_keeps_labels_and_names(tmp_path):
     assert core.classes == (False, True)
     assert core.feature_names == ("a", "b", "c")
     assert core.likelihood == "probit"
+    write_checkpoint(tmp_path / "other", "Posterior", {}, {})
     with pytest.raises(
-        DataError, match=r"is a checkpoint of StreamingCoreset, not of OnlineCoreset; load it with Stre"
+        DataError, match=r"is a checkpoint of Posterior, not of StreamingCoreset; load it with Posterior"
     ):
-        OnlineCoreset.load(tmp_path / "s")
+        StreamingCoreset.load(tmp_path / "other")
 
 
 def test_a_checkpoint_of_another_version_is_told(tmp_path, monkeypatch):
     stream = fed(stream_of("calibrated"), 0, 250, 50)
-    monkeypatch.setattr("bayescore.coresets.trees.incremental.version", lambda name: "0.0.1")
+    monkeypatch.setattr("bayescore.coresets.streaming.version", lambda name: "0.0.1")
     stream.save(tmp_path / "s")
     monkeypatch.undo()
     with pytest.warns(UserWarning, match=r"was written by bayescore 0\.0\.1"):
@@ -246,39 +251,39 @@ def test_a_block_that_cannot_be_used_leaves_the_stream_as_it_was():
 
 
 @pytest.mark.parametrize(
-    "reduce",
+    "reducer",
     [
-        bc.Leverage(scores="sketch", project=True),
-        bc.Sensitivity(clusters=2, center=np.array([0.1, 0.0, -0.1])),
+        bc.Leverage(scores="sketch"),
+        bc.Sensitivity(clusters=2, clustering="d-means++"),
         Calibrated(prior=bc.StudentT(4.0, 0.0, (0.5, 1.0, 2.0))),
         bc.Condensed(prior=bc.Normal(0.0, 0.5)),
     ],
-    ids=lambda reduce: reduce.name,
+    ids=lambda reducer: reducer.name,
 )
-def test_trees_reduce_by_a_method_with_options(reduce, tmp_path):
+def test_trees_reduce_by_a_method_with_options(reducer, tmp_path):
     built = bc.build_coreset(
-        X, Y, method=MergeReduce(reduce, leaf_rows=100), weights=W, size=16, random_state=3, progressbar=False
+        X, Y, method=MergeReduce(reducer, leaf_rows=100), weights=W, size=16, random_state=3, progressbar=False
     )
-    assert built.params["reduce"].startswith(f"{reduce.name}({next(iter(reduce.given))}=")
-    assert not np.array_equal(built.weights, fed(stream_of(reduce.name), 0, N, 130).coreset().weights)
-    stream = fed(StreamingCoreset("logistic", 16, reduce, 3, leaf_rows=100), 0, 730, 130)
+    assert built.params["reducer"].startswith(f"{reducer.name}({next(iter(reducer.given))}=")
+    assert not np.array_equal(built.weights, fed(stream_of(reducer.name), 0, N, 130).coreset().weights)
+    stream = fed(stream_of(reducer), 0, 730, 130)
     stream.save(tmp_path / "s")
     again = fed(StreamingCoreset.load(tmp_path / "s"), 730, N, 70).coreset()
     assert_identical(again, fed(stream, 730, N, 700).coreset())
     assert_identical(again, built)
-    plain = MergeReduce(type(reduce)(), leaf_rows=100)
+    plain = MergeReduce(type(reducer)(), leaf_rows=100)
     assert_identical(
         bc.build_coreset(X, Y, method=plain, weights=W, size=16, random_state=3, progressbar=False),
-        fed(stream_of(reduce.name), 0, N, 130).coreset(),
+        fed(stream_of(reducer.name), 0, N, 130).coreset(),
     )
 
 
 class Doubting(Calibrated):
     """Calibrated, but twice as wrong."""
 
-    def answered(self, rows, asked):
-        own = super().answered(rows, asked)
-        return replace(own, mean_error=2.0 * own.mean_error, sd_error=10.0)
+    def build(self, opened, size, seed, likelihood):
+        own = super().build(opened, size, seed, likelihood)
+        return replace(own, info=replace(own.info, mean_error=2.0 * own.info.mean_error, sd_error=10.0))
 
 
 def test_the_answer_is_that_of_the_method_which_reduces():
@@ -305,63 +310,61 @@ def test_the_answer_is_that_of_the_method_which_reduces():
 
 
 def test_methods_that_no_tree_reduces_by(tmp_path):
-    for reduce, message in (
-        (bc.Uniform(), r"reduce=Uniform\(\) is not fit to reduce nodes; give Calibrated or Condensed or Sensitivity"),
-        (Calibrated(tolerance=0.1), r"reduce=calibrated\(tolerance=0.1\): nodes have a size; leave tolerance=0.1 out"),
-        (7, "reduce=7 is unknown; choose one of 'calibrated'"),
+    for reducer, message in (
+        (bc.Uniform(), r"reducer=Uniform\(\) cannot reduce nodes; give Calibrated or Condensed or Sensitivity"),
+        (Calibrated(tolerance=0.1), r"reducer=calibrated\(tolerance=0.1\): nodes have a size; leave tolerance=0.1 out"),
+        (7, "reducer=7 is unknown; choose one of 'calibrated'"),
     ):
         with pytest.raises(ValueError, match=message):
-            MergeReduce(reduce)
-    with pytest.raises(ValueError, match=r"mu=3.0 serves the epsilon of reduce='leverage' .*'sketch'.*leave it out"):
-        StreamingCoreset("probit", 10, bc.Leverage(scores="sketch"), mu=3.0)
-    for reduce, message in (
+            MergeReduce(reducer)
+    for reducer, message in (
         (bc.Sensitivity(clustering=KVariates(3)), "a checkpoint cannot hold clustering"),
         (Doubting(), "is not registered: a checkpoint could not be read back"),
     ):
         with pytest.raises(TypeError, match=message):
-            StreamingCoreset("logistic", 10, reduce).partial_fit(X, Y).save(tmp_path / "s")
+            bc.stream(size=10, reducer=reducer).partial_fit(X, Y).save(tmp_path / "s")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_memory_is_a_leaf_and_the_live_nodes():
     stream = fed(stream_of("calibrated"), 0, 1350, 10)
     assert len(stream._cutter.rest) == 50
-    assert len(stream._state.nodes) == 3  # 13 = 8 + 4 + 1
-    assert all(len(node.rows) <= 4 * 16 for node in stream._state.nodes)
+    assert len(stream._state.tree.nodes) == 3  # 13 = 8 + 4 + 1
+    assert all(len(node.rows) <= 4 * 16 for node in stream._state.tree.nodes)
 
 
 def test_refusals(tmp_path):
     for options, message in (
-        ({"reduce": "uniform"}, "reduce='uniform' is unknown; choose one of 'calibrated', 'condensed', 'sens"),
-        ({"likelihood": "probit", "reduce": "sensitivity"}, "bounds the logistic likelihood only; .* use 'calibrated'"),
-        ({"mu": 3.0}, "mu=3.0 serves the epsilon of reduce='leverage' with likelihood='probit'.* leave it out"),
-        ({"reduce": "leverage", "mu": 3.0}, "mu=3.0 serves the epsilon"),
-        ({"likelihood": "probit", "reduce": "leverage", "mu": 0.5}, "mu=0.5 must be at least 1"),
+        ({"reducer": "uniform"}, "reducer='uniform' is unknown; choose one of 'calibrated', 'condensed', 'sens"),
+        (
+            {"likelihood": "probit", "reducer": "sensitivity"},
+            "bounds the logistic likelihood only; .* use 'calibrated'",
+        ),
         ({"leaf_rows": 0}, "leaf_rows=0 must be between 1 and 2147483648"),
         ({"size": 0}, "size=0 must be at least 1"),
         ({"likelihood": "cloglog"}, "likelihood='cloglog' is unknown"),
     ):
         given = {"likelihood": "logistic", "size": 10, **options}
         with pytest.raises(ValueError, match=message):
-            StreamingCoreset(**given)
+            bc.stream(**given)
         if given["size"]:
             with pytest.raises(ValueError, match=message):
                 bc.build_coreset(X, Y, method="merge_reduce", progressbar=False, **given)
     with pytest.raises(
-        TypeError, match=r"'tolerance' is not an option of method='merge_reduce', which takes reduce, mu,"
+        TypeError, match=r"'tolerance' is not an option of method='merge_reduce', which takes reducer, leaf_rows"
     ):
         bc.build_coreset(X, Y, method="merge_reduce", tolerance=0.1, progressbar=False)
     with pytest.raises(TypeError, match="intercept='no' must be True or False"):
-        StreamingCoreset("logistic", 10, intercept="no")
-    stream = StreamingCoreset("logistic", 10, intercept=np.True_)
+        bc.stream(size=10, intercept="no")
+    with pytest.raises(ValueError, match=r"method=Uniform\(\) takes no stream; give Online or MergeReduce"):
+        bc.stream("uniform", size=10)
+    stream = bc.stream(size=10, intercept=np.True_)
     for verb in (stream.coreset, lambda: stream.save(tmp_path / "s")):
         with pytest.raises(RuntimeError, match="no block has come yet"):
             verb()
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(DataError, match=r"only the label 'yes' .* name both in StreamingCoreset\(..., classes=\)"):
+    with pytest.raises(DataError, match=r"only the label 'yes' .* name both in stream\(..., classes=\)"):
         stream.partial_fit(X[:2], ["yes", "yes"]).coreset()
-    with pytest.raises(TypeError):
-        BlockStream(MergeReduce(), 10, "logistic", 0, intercept=False, classes=None)
 
 
 # --- what nodes lose ----------------------------------------------------------------------------------------
@@ -398,7 +401,7 @@ def test_plain_trees_are_unbiased(kind):
     sums, counts = [], []
     for seed in range(100):
         core = bc.build_coreset(
-            full, method="merge_reduce", reduce=kind, size=40, leaf_rows=250, random_state=seed, progressbar=False
+            full, method="merge_reduce", reducer=kind, size=40, leaf_rows=250, random_state=seed, progressbar=False
         )
         sums.append(core.weights @ core.Z)
         counts.append(core.Z.mean(axis=0) * len(full))
@@ -423,7 +426,7 @@ def test_calibrated_errors_do_not_pile_up(likelihood):
         assert core.params["leaves"] == 32_000 // leaf_rows
     assert len(core.params["levels"]) == 8
     assert max(level["residual"] for level in core.params["levels"]) < 1.0
-    plain = bc.build_coreset(full, leaf_rows=250, reduce="leverage", **options)
+    plain = bc.build_coreset(full, leaf_rows=250, reducer="leverage", **options)
     assert errors(plain, full)[0] > 0.5
 
 
@@ -468,7 +471,7 @@ def test_what_a_tree_of_pseudo_rows_loses_is_predicted(order, likelihood, monkey
     rows, labels = large()
     which = ORDERS[order](rows, labels)
     full = bc.full_data(rows[which], labels[which], likelihood=likelihood, progressbar=False)
-    options = {"method": "merge_reduce", "reduce": "condensed", "leaf_rows": 1000, "size": 10, "random_state": 2}
+    options = {"method": "merge_reduce", "reducer": "condensed", "leaf_rows": 1000, "size": 10, "random_state": 2}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         core = bc.build_coreset(full, progressbar=False, **options)
@@ -501,10 +504,10 @@ def mean_errors(core, full):
 
 
 def test_pseudo_rows_need_two_rows_a_column():
-    stream = StreamingCoreset("logistic", 5, "condensed")
+    stream = bc.stream(size=5, reducer="condensed")
     for build in (
         lambda: stream.partial_fit(X, Y),
-        lambda: bc.build_coreset(X, Y, method="merge_reduce", reduce="condensed", size=5, progressbar=False),
+        lambda: bc.build_coreset(X, Y, method="merge_reduce", reducer="condensed", size=5, progressbar=False),
     ):
         with pytest.raises(ValueError, match=r"size=5 is less than two rows.* give at least 6"):
             build()
@@ -539,7 +542,7 @@ def z_scores(rows, labels, leaf_rows, *, size=400, seeds=24):
     full = bc.full_data(rows, labels, progressbar=False)
     truth, found = find_map(full), ([], [])
     for seed in range(seeds):
-        state, rest = grow(Opened(full.as_source()), Tree(Reducer(Calibrated(), size, "logistic"), seed), leaf_rows)
+        state, rest = grow(Opened(full.as_source()), Tree(Calibrated(), size, "logistic", seed), leaf_rows)
         union = stack([*(node.rows for node in state.nodes), *([] if rest is None else [rest])])
         mode = find_map(union, "logistic")
         for nodes, z in zip((state.nodes, [replace(node, carried=()) for node in state.nodes]), found, strict=True):
@@ -619,7 +622,7 @@ def test_identical_rows_are_merged_and_nothing_is_lost():
 def test_leaves_of_zeros(kind):
     rows, labels = X.copy(), Y.copy()
     rows[:600] = 0.0
-    stream = StreamingCoreset("logistic", 16, kind, 3, leaf_rows=100)
+    stream = stream_of(kind)
     core = stream.partial_fit(rows, labels).coreset()
     assert N / 5 < core.weights.sum() < 5 * N
 
@@ -627,18 +630,19 @@ def test_leaves_of_zeros(kind):
 @pytest.mark.parametrize("kind", ["calibrated", "online"])
 def test_an_interrupt_leaves_the_stream_as_it_was(kind, monkeypatch):
     stream, twin = fed(stream_of(kind), 0, 730, 50), fed(stream_of(kind), 0, 730, 50)
-    absorbed, calls = type(stream)._absorbed, []
+    kind_of_state, calls = type(stream._state), []
+    absorbed = kind_of_state.absorbed
 
-    def interrupted(self, state, block):
+    def interrupted(self, block):
         calls.append(1)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return absorbed(self, state, block)
+        return absorbed(self, block)
 
-    monkeypatch.setattr(type(stream), "_absorbed", interrupted)
+    monkeypatch.setattr(kind_of_state, "absorbed", interrupted)
     with pytest.raises(KeyboardInterrupt):
         fed(stream, 730, N, 700)
-    monkeypatch.undo()
+    monkeypatch.setattr(kind_of_state, "absorbed", absorbed)
     assert stream.n_rows == 730
     assert_identical(fed(stream, 730, N, 90).coreset(), fed(twin, 730, N, 90).coreset())
 
@@ -652,54 +656,24 @@ def test_unscaled_columns():
     assert errors(core, full)[0] < 0.3
 
 
-@pytest.mark.parametrize(
-    ("kind", "likelihood", "mu"), [("sensitivity", "logistic", None), ("leverage", "probit", 10.0)]
-)
-def test_epsilons_by_level(kind, likelihood, mu):
-    core = bc.build_coreset(
-        X,
-        Y,
-        likelihood=likelihood,
-        method="merge_reduce",
-        reduce=kind,
-        mu=mu,
-        size=200,
-        leaf_rows=100,
-        random_state=0,
-        progressbar=False,
-    )
-    assert [level["epsilon"] for level in core.params["levels"]] == [
-        0.0,
-        0.0,
-        0.0,
-        0.0,
-    ]  # 800 rows are kept as they are
+def test_epsilons_by_level():
+    options = {"method": "merge_reduce", "reducer": "sensitivity", "leaf_rows": 100, "random_state": 0}
+    core = bc.build_coreset(X, Y, size=200, progressbar=False, **options)
+    assert [level["epsilon"] for level in core.params["levels"]] == [0.0] * 4  # 800 rows are kept as they are
     own = core.params["epsilon"]
-    core = bc.build_coreset(
-        X,
-        Y,
-        likelihood=likelihood,
-        method="merge_reduce",
-        reduce=kind,
-        mu=mu,
-        size=20,
-        leaf_rows=100,
-        random_state=0,
-        progressbar=False,
-    )
+    core = bc.build_coreset(X, Y, size=20, progressbar=False, **options)
     found = [level["epsilon"] for level in core.params["levels"]]
     assert found == sorted(found)
     assert found[0] > 0
     assert core.params["epsilon"] > (1 + found[-1]) * (1 + own) - 1
     assert core.params["delta"] == DELTA
-    assert ("radius" in core.params) == (kind == "sensitivity")
+    assert "radius" in core.params
 
 
-def test_epsilon_of_leverage_needs_mu():
-    core = bc.build_coreset(X, Y, method="merge_reduce", reduce="leverage", size=20, leaf_rows=100, progressbar=False)
+def test_trees_by_leverage_have_no_epsilon():
+    core = bc.build_coreset(X, Y, method="merge_reduce", reducer="leverage", size=20, leaf_rows=100, progressbar=False)
     assert "epsilon" not in core.params
     assert "levels" not in core.params
-    assert MergeReduce("leverage", mu=2).reducer(10, "probit").mu == 2.0
 
 
 def test_few_rows_are_kept_as_they_are():

@@ -148,18 +148,18 @@ def test_a_formula_takes_groups_from_every_source(tmp_path):
     )
 
 
-@pytest.mark.parametrize("kind", [bc.StreamingCoreset, bc.OnlineCoreset], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("method", ["merge_reduce", "online"])
 @quiet
-def test_streams_keep_groups_through_a_checkpoint(kind, tmp_path):
+def test_streams_keep_groups_through_a_checkpoint(method, tmp_path):
     def fed(cuts, into):
         for c in cuts:
             into.partial_fit(X[c], Y[c], groups={"county": COUNTY[c], "age": AGE[c]})
         return into
 
-    half = fed(CUTS[:3], kind(likelihood="logistic", size=80, random_state=1))
+    half = fed(CUTS[:3], bc.stream(method, size=80, random_state=1))
     half.save(tmp_path / "half.npz")
-    resumed = fed(CUTS[3:], kind.load(tmp_path / "half.npz")).coreset()
-    whole = fed(CUTS, kind(likelihood="logistic", size=80, random_state=1)).coreset()
+    resumed = fed(CUTS[3:], bc.StreamingCoreset.load(tmp_path / "half.npz")).coreset()
+    whole = fed(CUTS, bc.stream(method, size=80, random_state=1)).coreset()
     assert_same(resumed, whole, "a checkpoint")
     assert whole.groups[0].levels == tuple(sorted(set(COUNTY)))
     assert (np.array(whole.groups[0].levels)[whole.group[:, 0]] == COUNTY[whole.index]).all()
@@ -377,7 +377,7 @@ def test_factors_named_as_posteriors_name_their_own_are_refused_before_a_pass(na
     with pytest.raises(DataError, match=told):
         bc.build_coreset(X, Y, groups={name: COUNTY}, **QUIET)
     with pytest.raises(DataError, match=told):
-        bc.StreamingCoreset("logistic", 60).partial_fit(X, Y, groups={name: COUNTY})
+        bc.stream(size=60).partial_fit(X, Y, groups={name: COUNTY})
 
 
 @pytest.mark.parametrize("name", ["u_county", "sigma_county", "rho_county", "county_effect", "county_pair"])

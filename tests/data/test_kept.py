@@ -151,7 +151,7 @@ def test_negative_weights_are_refused_and_so_are_none_left():
 
 
 def test_rows_of_weight_0_make_no_difference_to_a_stream():
-    streams = [bc.StreamingCoreset("logistic", 30, random_state=1) for _ in range(2)]
+    streams = [bc.stream(size=30, random_state=1) for _ in range(2)]
     for i in range(0, N, 500):
         cut = np.arange(i, i + 500)
         used = cut[W[cut] > 0]

@@ -26,9 +26,9 @@ METHODS = {
     "leverage by sketch": {"method": "leverage", "scores": "sketch", "size": 40},
     "online": {"size": 40},
     "merge_reduce": {"size": 32, "leaf_rows": 800},
-    "merge_reduce by condensed": {"method": "merge_reduce", "reduce": "condensed", "size": 32, "leaf_rows": 800},
-    "merge_reduce by sensitivity": {"method": "merge_reduce", "reduce": "sensitivity", "size": 32, "leaf_rows": 800},
-    "merge_reduce by leverage": {"method": "merge_reduce", "reduce": "leverage", "size": 32, "leaf_rows": 800},
+    "merge_reduce by condensed": {"method": "merge_reduce", "reducer": "condensed", "size": 32, "leaf_rows": 800},
+    "merge_reduce by sensitivity": {"method": "merge_reduce", "reducer": "sensitivity", "size": 32, "leaf_rows": 800},
+    "merge_reduce by leverage": {"method": "merge_reduce", "reducer": "leverage", "size": 32, "leaf_rows": 800},
     "calibrated": {"size": 80},
     "condensed": {"size": 30},
     "aggregate": {},
@@ -105,15 +105,15 @@ for _kind in ("callable", "frame", "csv", "sparse", "parquet", "dask"):
 case("auto of a stream")(partial(from_source, "stream", "auto"))
 
 
-def _fed(kind: Any, **options: Any) -> Any:
-    stream = kind(size=32, intercept=True, **options)
+def _fed(method: str, **options: Any) -> Any:
+    stream = bc.stream(method, size=32, intercept=True, **options)
     for part in np.array_split(np.arange(rows.N), 7):
         stream.partial_fit(rows.X[part], rows.Y[part])
     return stream.coreset()
 
 
-case("OnlineCoreset")(partial(made, partial(_fed, bc.OnlineCoreset)))
-case("StreamingCoreset")(partial(made, partial(_fed, bc.StreamingCoreset), likelihood="logistic", leaf_rows=800))
+case("stream, online")(partial(made, partial(_fed, "online"), likelihood="probit"))
+case("stream, merge_reduce")(partial(made, partial(_fed, "merge_reduce"), leaf_rows=800))
 
 
 # --- what stands beside rows ------------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ RARE = {
     "calibrated": {"size": 100},
     "condensed": {"size": 60},
     "condensed, probit": {"size": 100, "likelihood": "probit"},
-    "merge_reduce by condensed": {"reduce": "condensed", "size": 60, "leaf_rows": 800},
+    "merge_reduce by condensed": {"reducer": "condensed", "size": 60, "leaf_rows": 800},
     "leverage": {"size": 60},
     "multilevel": {"groups": "g"},
 }

@@ -107,7 +107,7 @@ DOORS = {
     "evidence": lambda link: bc.log_evidence(DATA, likelihood=link),
     "full data": lambda link: bc.full_data(X, Y, likelihood=link, progressbar=False),
     "coreset": lambda link: bc.build_coreset(X, Y, likelihood=link, size=20, progressbar=False),
-    "stream": lambda link: bc.StreamingCoreset(link, 20),
+    "stream": lambda link: bc.stream(size=20, likelihood=link),
     "model": lambda link: regression_model(DATA, link),
     "density": lambda link: posterior(DATA, link, bc.Normal()),
 }

@@ -26,7 +26,8 @@ from scipy import linalg
 from bayescore.coresets.calibration.pilot import LaplaceApproximation
 from bayescore.coresets.calibration.totals import Totals
 from bayescore.models.gaussian import upper_factor_of_inverse
-from bayescore.models.posterior import Terms, likelihood_terms, prior_part
+from bayescore.models.newton import Mode, find_mode
+from bayescore.models.posterior import Terms, likelihood_terms, posterior, prior_part
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, IntArray, Likelihood, WeightedData
 
@@ -51,6 +52,11 @@ def scale_at(
     return LaplaceApproximation(
         likelihood, theta, upper_factor_of_inverse((part + prior_part(theta, prior)).precision)
     ), part
+
+
+def mode_of(rows: WeightedData, likelihood: Likelihood, prior: Prior) -> Mode:
+    """Return the mode of the posterior of rows, to 0.01 sd: where rows meet totals that are kept as they are."""
+    return find_mode(posterior(rows, likelihood, prior).terms, np.zeros(rows.n_features), tolerance=0.01)
 
 
 def score_covariance(

@@ -86,10 +86,10 @@ def columns_of(opened: Opened) -> IntArray:
     return np.array(sorted(int(place) for place in found if place is not None), dtype=np.int64)
 
 
-def condense(opened: Opened, prior: Prior, link: Likelihood, small: int) -> tuple[WeightedData, CellInfo]:
+def condense(opened: Opened, prior: Prior, link: Likelihood) -> tuple[WeightedData, CellInfo]:
     """Return the condensed rows; all of them, and a warning, where there is nothing to gain."""
     columns, cells = columns_of(opened), Cells.of(opened)
-    few = cells.counts <= max(small, 2 * len(columns))  # rows of pseudo-rows: as many
+    few = cells.counts <= 2 * len(columns)  # pseudo-rows would be as many rows
     n_rows, sizes = opened.scan.n_rows, [len(own) for own in opened.design.groups]
     if cells.counts[few].sum() > GAIN * n_rows:
         warn(

@@ -16,7 +16,6 @@ from bayescore.coresets.calibration.predicted_error import try_out
 from bayescore.coresets.calibration.remainder import Expansion
 from bayescore.coresets.condensing.averages import GaussianDensity
 from bayescore.coresets.condensing.condensation import MOVED, Condensation, Unmoved, converged, gap
-from bayescore.coresets.tried_out import SizePoint
 from bayescore.data.opened import Opened
 from bayescore.models.posterior import Terms
 from bayescore.models.priors import Prior
@@ -28,17 +27,18 @@ LOST = 1.0  # sds: an error beyond which draws of the coreset do not cover the p
 SHAPE = 5.0 / 3.0  # how much errors of sds and correlations count beside those of means: 3% and 0.03 where that is 0.05
 
 
-class Candidate(NamedTuple):
-    """Rows of a size, the errors to expect of them, and the normal density nearest their posterior if it was found."""
+class Condensate(NamedTuple):
+    """Rows of a size, the errors to expect, and the normal density nearest their posterior if it was found."""
 
     rows: WeightedData
-    point: SizePoint
+    size: int
+    errors: Errors
     near: LaplaceApproximation | None = None
 
     @property
     def error(self) -> float:
         """The largest error, as it is compared with a tolerance."""
-        return largest(Errors(self.point.mean_error, self.point.sd_error, self.point.correlation_error))
+        return largest(self.errors)
 
 
 def largest(errors: Errors) -> float:
@@ -56,9 +56,9 @@ class Search:
     tolerance: float
     seed: int
 
-    def over(self, found: Condensation, kept: list[int]) -> tuple[list[Candidate], int]:
+    def over(self, found: Condensation, kept: list[int]) -> tuple[list[Condensate], int]:
         """Return what was tried, up to one within the tolerance, and how often terms were averaged anew."""
-        expansion, moves, tried = found.expansion(self.part), 0, list[Candidate]()
+        expansion, moves, tried = found.expansion(self.part), 0, list[Condensate]()
         for n_kept in kept:
             if tried and tried[0].error > LOST and n_kept < kept[-1]:
                 continue
@@ -76,7 +76,7 @@ class Search:
                 break
         return tried, moves
 
-    def _tried(self, found: Condensation, n_kept: int, expansion: Expansion) -> Candidate:
+    def _tried(self, found: Condensation, n_kept: int, expansion: Expansion) -> Condensate:
         rows = found.rows(n_kept)
         near = converged(rows, found.density.at, self.prior)
         trial = try_out(Unmoved(expansion.likelihood, self.prior, expansion, near or found.density.at), rows, self.seed)
@@ -84,7 +84,7 @@ class Search:
         doubtful = near is None or _far(trial.full.draws, found.shares.laplace) or trial.error > self.tolerance
         if doubtful and largest(errors) <= LOST + 3.0 * trial.error:
             errors = trial.over_all_rows(self.opened, draw_seed=self.seed, size=1).errors(rows)
-        return Candidate(rows, SizePoint(n_kept + 2 * self.opened.n_features, *errors), near)
+        return Condensate(rows, n_kept + 2 * self.opened.n_features, errors, near)
 
 
 def _far(draws: FloatArray, at: LaplaceApproximation) -> bool:

@@ -86,7 +86,8 @@ def leverage_scores(
     array([0.5, 0.5, 1. ])
     """
     check_choice(scores, "scores", (*SCORES, "online"))
-    check_project(project, scores)
+    if project and scores != "sketch":
+        raise ValueError(f"project=True goes with scores='sketch', not scores={scores!r}; leave it out")
     seed = check_seed(random_state)
     return scores_of(Opened(unlabelled(X, weights)), scores, project=project, seed=seed)
 
@@ -97,18 +98,12 @@ def scores_of(opened: Opened, scores: str, *, project: bool, seed: int) -> Float
     with one_blas_thread():
         if scores == "online":
             return np.concatenate([white.leverage(block) for block, white in running(opened)])
-        _, score = scorer(opened, scores, project, seed)
+        _, score = scorer(opened, scores, project=project, seed=seed)
         return np.concatenate(list(opened.map(lambda _, block: score(block), canonical=True)))
 
 
-def check_project(project: bool, scores: str) -> None:
-    """Raise if a projection is asked for where there is no sketch."""
-    if project and scores != "sketch":
-        raise ValueError(f"project=True goes with scores='sketch', not scores={scores!r}; leave it out")
-
-
 def scorer(
-    opened: Opened, scores: str, project: bool, seed: int
+    opened: Opened, scores: str, *, project: bool, seed: int
 ) -> tuple[Whitening, Callable[[WeightedData], FloatArray]]:
     """Return a whitening of the rows, and their scores as a function of a block; one pass."""
     if scores == "exact":

@@ -1,16 +1,22 @@
 r"""Merge and reduce: a coreset of any number of rows in one pass, from a binary tree of reductions.
 
-Leaves are blocks of a fixed number of consecutive rows. Each is reduced to a node; two nodes of one level are put
+Leaves are blocks of a fixed number of consecutive rows. Each is reduced to a node. Two nodes of one level are put
 together and reduced to one of the next, as in a binary counter, so that at most log2(leaves) + 1 nodes are alive, and a
 row goes through one reduction a level. The shape of the tree depends on the order of the rows alone, and each node has
-random numbers of its own, so that whoever reduces a leaf, and when, changes nothing.
+random numbers of its own: who reduces a leaf, and when, changes nothing.
 
-Calibrated nodes need a point at which to meet totals. It is the mode of the rows so far, renewed each time the number
-of leaves has doubled: all leaves from 2^j to 2^(j+1) - 1 use that of the first 2^j. So it is a function of the order of
-rows too, and the leaves of such a generation can be reduced in parallel.
+Any method with `reduce` (`reducer.Reducer`) can be at the nodes. Merging an eps-coreset by an eps'-coreset gives a
+coreset with (1 + eps)(1 + eps') - 1.
 
-When to use it: rows that come once, and where each row should be looked at once. `online` draws from such rows too, and
-keeps them; only calibrated nodes keep the mode.
+An anchored reducer meets the totals of the rows that it replaces (score, curvature, third derivatives, log-likelihood)
+at a point, the anchor. It is the mode of the rows so far, renewed each time the number of leaves has doubled: all
+leaves from 2^j to 2^(j+1) - 1 use that of the first 2^j. So it is a function of the order of rows too, and the leaves
+of such a generation can be reduced in parallel. Errors do not grow with the height of the tree: what a node misses is
+of third order in the distance from the anchor to the final mode, and no reduction draws anew what the one before it
+drew.
+
+When to use it: rows that come once, and where each row should be read once. `online` draws from such rows too, and
+keeps them; only anchored nodes keep the mode.
 
 References
 ----------
@@ -23,11 +29,14 @@ from typing import Self
 
 import numpy as np
 
-from bayescore.coresets.calibration.drift import Carried, errors_at, joined
+from bayescore.coresets.aggregate import aggregate
+from bayescore.coresets.calibration.drift import Carried, errors_at, joined, mode_of, scale_at
 from bayescore.coresets.method import DELTA
-from bayescore.coresets.reducing import Anchored, ReduceResult
-from bayescore.coresets.trees.reduce import Reducer
-from bayescore.types import FloatArray, WeightedData, stack
+from bayescore.coresets.reducer import AnchoredReducer, Reducer, ReduceRequest, ReduceResult
+from bayescore.data.opened import Opened
+from bayescore.data.sources import as_source
+from bayescore.models.likelihoods import check_likelihood
+from bayescore.types import FloatArray, Likelihood, WeightedData, stack
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,9 +52,9 @@ class Node:
     loss, radius : float
         What was lost up to here, and where epsilon holds; see `ReduceResult`.
     anchor : array, shape (D,), optional
-        Where calibrated rows meet the totals.
+        Where anchored rows meet the totals.
     share : float
-        Variance of all calibrations at the anchor, in units of that of the node's own; 0 for rows that are all there.
+        Variance of all calibrations at the anchor, in units of that of the node's own; 0 for rows that were all kept.
     carried : tuple of Carried
         Errors there of calibrations at earlier points (`drift`).
     lost : array, shape (D, D), optional
@@ -69,7 +78,11 @@ class Tree:
     Parameters
     ----------
     reducer : Reducer
-        How nodes are reduced; its size is that of a node.
+        How nodes are reduced.
+    size : int
+        Rows of a node, at most.
+    likelihood : str
+        Name of the likelihood, which a worker elsewhere must have registered too.
     seed : int
         Seed of all nodes.
     nodes : tuple of Node
@@ -77,17 +90,24 @@ class Tree:
     n_leaves : int
         Leaves so far.
     losses : tuple of float
-        Largest loss met at each level, that of the levels below included.
+        Largest loss at each level, including the levels below.
     anchor : array, shape (D,), optional
-        Where calibrated nodes meet the totals.
+        Where anchored nodes meet the totals.
     """
 
     reducer: Reducer
+    size: int
+    likelihood: str
     seed: int
     nodes: tuple[Node, ...] = ()
     n_leaves: int = 0
     losses: tuple[float, ...] = ()
     anchor: FloatArray | None = None
+
+    @property
+    def family(self) -> Likelihood:
+        """The likelihood."""
+        return check_likelihood(self.likelihood)
 
     def absorb(self, leaf: ReduceResult) -> Self:
         """Return the tree with the next leaf, which `reduced_leaf` reduced at this tree's anchor."""
@@ -103,7 +123,7 @@ class Tree:
             # the node of all leaves so far renews the anchor, and is reduced there already
             merged = self._reduce(stack([left.rows, node.rows]), level, self.n_leaves, self.anchor if nodes else None)
             anchor = merged.anchor
-            loss = self.reducer.method.composed(float(np.maximum(left.loss, node.loss)), merged.loss)
+            loss = composed(float(np.maximum(left.loss, node.loss)), merged)
             radius = min(left.radius, node.radius, merged.radius)
             node = Node(level, merged.rows, loss, radius, anchor, *self._errors(left, node, merged))
         return replace(
@@ -117,7 +137,8 @@ class Tree:
     def _reduce(self, rows: WeightedData, level: int, last: int, anchor: FloatArray | None) -> ReduceResult:
         # the anchor is the mode of the largest power of two of the leaves so far
         share = 1.0 if anchor is None else 2.0 ** (level + 1 - self.n_leaves.bit_length())
-        return self.reducer(rows, node_seed(self.seed, level, last), node_delta(level, last), anchor, share)
+        seed, delta = node_seed(self.seed, level, last), node_delta(level, last)
+        return reduced(self.reducer, rows, ReduceRequest(self.size, seed, self.family, delta, anchor, share))
 
     def reduced_leaf(self, index: int, block: WeightedData) -> ReduceResult:
         """Return leaf number `index`, of this tree's generation, reduced."""
@@ -126,7 +147,7 @@ class Tree:
     def _errors(
         self, left: Node, right: Node, merged: ReduceResult
     ) -> tuple[float, tuple[Carried, ...], FloatArray | None]:
-        """Return share, carried errors and what is lost of the node merged of two."""
+        """Return share, carried errors and `lost` of the node merged of two."""
         if merged.anchor is None:
             return 0.0, (), None
         at = merged.anchor.tobytes()
@@ -140,13 +161,32 @@ class Tree:
         return share, joined(e for part in (left, right) for e in self.errors_at(part, merged.anchor)), lost
 
     def errors_at(self, node: Node, theta: FloatArray) -> tuple[Carried, ...]:
-        """Return the errors of a calibrated node's score at theta."""
-        method = self.reducer.method
-        if not isinstance(method, Anchored) or node.anchor is None or (node.share == 0.0 and not node.carried):
+        """Return the errors of an anchored node's score at theta."""
+        reducer, family = self.reducer, self.family
+        if not isinstance(reducer, AnchoredReducer) or node.anchor is None or (node.share == 0.0 and not node.carried):
             return ()
-        link = self.reducer.link
-        missed, scale = method.missed(node.rows, link, node.lost), method.scale(node.rows, theta, link)
+        scale = scale_at(node.rows, theta, family, reducer.mode_prior())[0].factor
+        missed = reducer.score_error(node.rows, family, node.lost)
         return errors_at(theta, node.anchor, node.share, node.carried, missed, scale)
+
+
+def reduced(reducer: Reducer, rows: WeightedData, request: ReduceRequest) -> ReduceResult:
+    """Return at most `request.size` rows in place of `rows`; all of them, if there are no more."""
+    # identical rows are one with their weights: nothing is lost, and the rest can be told apart
+    few = max(request.size, len(rows) // 4)
+    if len(rows) > request.size and (merged := aggregate(Opened(as_source(rows)), few)) is not None:
+        rows = merged
+    if len(rows) > request.size:
+        return reducer.reduce(rows, request)
+    anchor = request.anchor
+    if anchor is None and isinstance(reducer, AnchoredReducer):
+        anchor = mode_of(rows, request.likelihood, reducer.mode_prior()).beta
+    return ReduceResult(rows, 0.0, anchor=anchor, kept=True)
+
+
+def composed(below: float, result: ReduceResult) -> float:
+    """Return the loss of a reduction of rows that have a loss `below`: missed scores add up, 1 + epsilon multiply."""
+    return below + result.loss if result.anchor is not None else (1.0 + below) * (1.0 + result.loss) - 1.0
 
 
 def node_seed(seed: int, level: int, last: int) -> int:

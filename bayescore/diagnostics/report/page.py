@@ -46,7 +46,7 @@ PARAMETERS = {
     "delta": "Chance that the guarantee fails (delta)",
     "mu": "Complexity of the data (mu)",
     "draws": "Rows drawn, repeats included",
-    "reduce": "How nodes are reduced",
+    "reducer": "How nodes are reduced",
     "leaves": "Leaves of the tree",
     "lossless": "Lossless",
     "group_prior": "Prior of the groups' sd assumed meanwhile",

@@ -1,0 +1,99 @@
+"""Reducers: replace weighted rows by fewer, with an error bound. Used at the nodes of merge-and-reduce trees.
+
+A method is a `Reducer` if it has `reduce`. It is an `AnchoredReducer` if its rows meet totals at a point, the anchor,
+and it can estimate the error of their score at other points.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from bayescore.data.opened import Opened
+from bayescore.models.priors import Prior
+from bayescore.types import FloatArray, Likelihood, WeightedData
+
+# covariance, shape (D, D), of the error at the second point of the score of rows that meet totals at the first
+ScoreError = Callable[[FloatArray, FloatArray], FloatArray]
+
+
+@dataclass(frozen=True, eq=False)
+class ReduceRequest:
+    """What a reducer is asked for.
+
+    Parameters
+    ----------
+    size : int
+        Rows to keep at most.
+    seed : int
+        Seed of all that is random.
+    likelihood : Likelihood
+        Model that the rows are for.
+    delta : float
+        Probability that epsilon may fail.
+    anchor : array, shape (D,), optional
+        Where anchored rows meet the totals; None for the mode of the rows themselves.
+    share : float
+        Share of these rows in those whose mode the anchor is.
+    """
+
+    size: int
+    seed: int
+    likelihood: Likelihood
+    delta: float
+    anchor: FloatArray | None = None
+    share: float = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class ReduceResult:
+    """Fewer rows in place of others, and the error of that.
+
+    Parameters
+    ----------
+    rows : WeightedData
+        The rows.
+    loss : float
+        Epsilon, NaN if unknown; for anchored rows the largest whitened score that they miss, in posterior sds.
+    radius : float
+        Radius of the ball of coefficients that epsilon holds on; infinite if it holds on all.
+    anchor : array, shape (D,), optional
+        Where anchored rows meet the totals.
+    kept : bool
+        Whether all rows were kept, because there were no more than asked for.
+    lost : array, shape (D, D), optional
+        Covariance of the score that pseudo-rows miss away from the anchor, per squared unit of their own whitened
+        remainder there (`condensing.drift`).
+    """
+
+    rows: WeightedData
+    loss: float = math.nan
+    radius: float = math.inf
+    anchor: FloatArray | None = None
+    kept: bool = False
+    lost: FloatArray | None = None
+
+
+@runtime_checkable
+class Reducer(Protocol):
+    """A method that can reduce weighted rows, which may be a coreset themselves."""
+
+    def check_size(self, size: int, n_features: int) -> None:
+        """Raise `ValueError` if `size` rows cannot stand for rows of so many columns."""
+
+    def reduce(self, rows: WeightedData, request: ReduceRequest) -> ReduceResult:
+        """Return fewer rows in place of `rows`."""
+
+
+@runtime_checkable
+class AnchoredReducer(Reducer, Protocol):
+    """A reducer whose rows meet totals at a point near the mode of all rows so far; a tree keeps that point."""
+
+    def mode_prior(self) -> Prior:
+        """Return the prior under which modes are found."""
+
+    def score_error(self, rows: WeightedData, likelihood: Likelihood, lost: FloatArray | None) -> ScoreError:
+        """Return the covariance of what the score of `rows` misses; `lost` is that of `ReduceResult`."""
+
+    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Any:
+        """Return a coreset whose info has `mean_error` and `sd_error`: the answer of the tree."""
