@@ -1,4 +1,4 @@
-"""Streams by method="online": the same as one pass over a source, at any moment; labels as they come; blocks that do not fit."""
+"""Streams by "online": the same as one pass over a source; labels as they come; blocks that do not fit."""
 
 import numpy as np
 import pandas as pd
