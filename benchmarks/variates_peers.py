@@ -20,8 +20,9 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from bayescore.clustering import SQUARED_EUCLIDEAN, Uniform, d_means, guarantee, k_variates
+from bayescore.clustering import SQUARED_EUCLIDEAN, Uniform, d_means, k_variates
 from bayescore.clustering.nearest import Nearest
+from bayescore.papers import guarantee
 from benchmarks.problems import SHARED
 from benchmarks.tables import RESULTS, publish
 

@@ -31,7 +31,7 @@ from bayescore.clustering import SQUARED_EUCLIDEAN, k_variates
 from bayescore.clustering.mechanisms import laplace
 from bayescore.clustering.nearest import Nearest
 from bayescore.clustering.private import PrivateSeeding, private_k_variates
-from bayescore.clustering.spread import Spread, spread, spread_calibrated
+from bayescore.papers.spread import Spread, spread, spread_calibrated
 from benchmarks.problems import SHARED
 from benchmarks.tables import publish
 from benchmarks.variates_peers import against

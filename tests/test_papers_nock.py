@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bayescore.clustering import spread
+from bayescore.papers import spread
 from benchmarks.papers.nock import bounds, ratio
 
 

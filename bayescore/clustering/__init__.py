@@ -4,11 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 from bayescore.clustering.densities import Noisy, PointMasses, Uniform
 from bayescore.clustering.divergences import ITAKURA_SAITO, KULLBACK_LEIBLER, SQUARED_EUCLIDEAN, total_jensen
-from bayescore.clustering.guarantee import Guarantee, guarantee
 from bayescore.clustering.partitions import d_means_partitions
 from bayescore.clustering.peers import d_means, ol_means, s_means
-from bayescore.clustering.private import pd_means, private_k_variates
-from bayescore.clustering.spread import spread, spread_calibrated
+from bayescore.clustering.private import private_k_variates
 from bayescore.clustering.variates import Seeding, k_variates
 
 if TYPE_CHECKING:
@@ -18,7 +16,6 @@ __all__ = [
     "ITAKURA_SAITO",
     "KULLBACK_LEIBLER",
     "SQUARED_EUCLIDEAN",
-    "Guarantee",
     "KVariates",
     "Noisy",
     "PointMasses",
@@ -26,14 +23,10 @@ __all__ = [
     "Uniform",
     "d_means",
     "d_means_partitions",
-    "guarantee",
     "k_variates",
     "ol_means",
-    "pd_means",
     "private_k_variates",
     "s_means",
-    "spread",
-    "spread_calibrated",
     "total_jensen",
 ]
 

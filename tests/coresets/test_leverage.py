@@ -10,10 +10,11 @@ from bayescore.coresets import leverage as leverage_coreset
 from bayescore.coresets.leverage import RATE_BITS, leverage_size, rates_of
 from bayescore.coresets.scores import factor
 from bayescore.coresets.scores.factor import block_factor, joined_factor, r_factor, whitening
-from bayescore.coresets.scores.leverage import leverage_scores, online_scores_by_row, scorer, scores_of
+from bayescore.coresets.scores.leverage import leverage_scores, scorer, scores_of
 from bayescore.data.opened import Opened
 from bayescore.data.passes.cutter import MAX_BLOCK_ROWS
 from bayescore.data.sources import as_source, unlabelled
+from bayescore.papers import online_scores_by_row
 from bayescore.types import WeightedData
 from bayescore.validation import DataError
 from tests.cuts import Recut, build_in_blocks

@@ -13,8 +13,8 @@ from bayescore.coresets.separation.hyperplane import TOLERANCE, against, unit_ro
 from bayescore.coresets.separation.separability import first_rows, separability, separate
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
-from bayescore.data.synthetic import separable_circle
 from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.papers import separable_circle
 from bayescore.types import WeightedData
 from bayescore.validation import DataError
 from tests.cuts import Recut

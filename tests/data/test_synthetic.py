@@ -13,6 +13,7 @@ from scipy.optimize import linprog
 from scipy.special import expit, log_ndtr
 
 from bayescore.data import synthetic as syn
+from bayescore.papers import separable_circle
 
 N = 300_000
 SDS = 6  # that figures may be off by: 2e-9 for each of at most some hundred in a test
@@ -197,7 +198,7 @@ def kept_positions(X, n):
 @pytest.mark.statistical(rate=1e-6)
 def test_circle_is_a_random_half_of_its_positions():
     n = 10_001
-    X, y = syn.separable_circle(n, 30)
+    X, y = separable_circle(n, 30)
     assert abs(len(y) - n / 2) < SDS * np.sqrt(n / 4)
     assert (y == 1).all()
     np.testing.assert_allclose(np.hypot(X[:, 0], X[:, 1]), 1.0, rtol=1e-14)
@@ -210,12 +211,12 @@ def test_circle_is_a_random_half_of_its_positions():
 @pytest.mark.parametrize("seed", range(3))
 def test_circle_answers_every_query(seed):
     n = 20
-    X, y = syn.separable_circle(n, seed)
+    X, y = separable_circle(n, seed)
     kept = kept_positions(X, n)
     assert 1 < len(kept) < n
     assert separable(X, y)
     for query in range(1, n + 1):
-        X_asked, y_asked = syn.separable_circle(n, seed, query)
+        X_asked, y_asked = separable_circle(n, seed, query)
         np.testing.assert_array_equal(X_asked[:-2], X)
         np.testing.assert_array_equal(y_asked, [*y, -1, -1])
         angle = 2 * np.pi * (query + np.array([-0.5, 0.5])) / n
@@ -225,12 +226,12 @@ def test_circle_answers_every_query(seed):
 
 def test_a_lone_point_is_separable_even_when_asked_for():
     n = 3
-    seed = next(s for s in range(100) if len(syn.separable_circle(n, s)[1]) == 1)
-    query = kept_positions(syn.separable_circle(n, seed)[0], n).pop() or n
-    assert separable(*syn.separable_circle(n, seed, query))
+    seed = next(s for s in range(100) if len(separable_circle(n, s)[1]) == 1)
+    query = kept_positions(separable_circle(n, seed)[0], n).pop() or n
+    assert separable(*separable_circle(n, seed, query))
 
 
 @pytest.mark.parametrize(("n", "query", "name"), [(2, None, "n="), (5, 0, "query=0"), (5, 6, "query=6")])
 def test_circle_arguments(n, query, name):
     with pytest.raises(ValueError, match=name):
-        syn.separable_circle(n, 0, query)
+        separable_circle(n, 0, query)

@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 import bayescore as bc
-from bayescore import clustering
+from bayescore import clustering, papers
 
 pytest.importorskip("sphinx", reason="the documentation is NOT checked: install the extra `docs`, as make does")
 docscrape = pytest.importorskip(
@@ -122,7 +122,11 @@ def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
 
 def test_every_public_name_is_listed() -> None:
     assert len(LISTED) == len(set(LISTED))
-    assert {*bc.__all__, *(f"clustering.{name}" for name in clustering.__all__)} <= set(LISTED)
+    assert {
+        *bc.__all__,
+        *(f"clustering.{name}" for name in clustering.__all__),
+        *(f"papers.{name}" for name in papers.__all__),
+    } <= set(LISTED)
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     for name in set(re.findall(r"`bayescore\.([a-z_]+(?:\.\w+)*)", readme)):
         assert any(listed.startswith(name) for listed in LISTED), name

@@ -15,7 +15,7 @@ import numpy as np
 
 from bayescore.clustering import k_variates
 from bayescore.coresets.scores.sensitivity import sensitivity_bounds
-from bayescore.coresets.scores.sensitivity_limits import (
+from bayescore.papers.sensitivity_limits import (
     indispensable_rows,
     near_orthogonal_rows,
     sensitivity_range,

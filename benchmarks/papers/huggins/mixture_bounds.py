@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescore.coresets.scores.expected_sensitivity import expected_sensitivity
+from bayescore.papers.expected_sensitivity import expected_sensitivity
 from benchmarks.tables import publish
 
 HALVES = np.repeat([[0.0, 1.0], [1.0, 0.0]], 5, axis=1)  # the means of the paper's Mixture

@@ -26,18 +26,18 @@ from bayescore.clustering import (
     PointMasses,
     Uniform,
     d_means,
-    guarantee,
     k_variates,
     ol_means,
     private_k_variates,
     s_means,
     total_jensen,
 )
-from bayescore.clustering.guarantee import stretching
 from bayescore.clustering.mechanisms import laplace
-from bayescore.clustering.minibatches import minibatch_width, on_line_bound
 from bayescore.clustering.nearest import Nearest
-from bayescore.clustering.relaxed import relaxed_guarantee
+from bayescore.papers import guarantee
+from bayescore.papers.guarantee import stretching
+from bayescore.papers.minibatches import minibatch_width, on_line_bound
+from bayescore.papers.relaxed import relaxed_guarantee
 from benchmarks.tables import publish
 from benchmarks.variates_peers import hyperrectangles, mixed
 

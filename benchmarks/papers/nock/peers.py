@@ -16,7 +16,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bayescore.clustering import Uniform, d_means, guarantee, k_variates
+from bayescore.clustering import Uniform, d_means, k_variates
+from bayescore.papers import guarantee
 from benchmarks.problems import SHARED
 from benchmarks.tables import RESULTS, publish
 from benchmarks.variates_peers import N_SYNTHETIC, against, hyperrectangles, mixed, voronoi

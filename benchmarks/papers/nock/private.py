@@ -24,7 +24,7 @@ from sklearn.cluster import KMeans
 
 from bayescore.clustering import SQUARED_EUCLIDEAN, k_variates
 from bayescore.clustering.nearest import Nearest
-from bayescore.clustering.spread import spread
+from bayescore.papers.spread import spread
 from benchmarks.papers.nock.regime import equivalent
 from benchmarks.problems import SHARED
 from benchmarks.tables import publish

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescore.clustering import spread
+from bayescore.papers import spread
 from benchmarks.tables import publish
 
 CASES = ((50, 1, 2), (50, 2, 2), (200, 2, 2), (1_000, 2, 2), (50, 2, 3), (200, 2, 3), (1_000, 2, 3))

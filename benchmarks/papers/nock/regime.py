@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from bayescore.clustering.spread import calibrated_noise, spread
+from bayescore.papers.spread import calibrated_noise, spread
 from benchmarks.tables import RESULTS, publish
 
 EDGES = (1.0, 20.0)

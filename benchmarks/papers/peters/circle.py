@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 import bayescore as bc
 from bayescore.coresets.separation.separability import separability
-from bayescore.data.synthetic import separable_circle
+from bayescore.papers import separable_circle
 from bayescore.types import WeightedData, stack
 from benchmarks.tables import RESULTS, publish
 

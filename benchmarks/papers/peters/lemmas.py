@@ -23,10 +23,10 @@ from scipy.special import ndtri
 
 import bayescore as bc
 from bayescore.coresets.leverage import leverage_epsilon, leverage_scores, rates_of, score_total
-from bayescore.coresets.scores.leverage import online_scores_by_row
 from bayescore.coresets.separation.complexity import mu_complexity
 from bayescore.data.synthetic import probit
 from bayescore.models.likelihoods import check_likelihood
+from bayescore.papers import online_scores_by_row
 from bayescore.types import WeightedData
 from benchmarks.problems import SHARED
 from benchmarks.tables import publish

@@ -81,7 +81,7 @@ def spread(
     Examples
     --------
     >>> import numpy as np
-    >>> from bayescore.clustering import spread
+    >>> from bayescore.papers import spread
     >>> X = np.random.default_rng(0).normal(size=(1000, 2))
     >>> found = spread(X / 10, 4, radius=1.0, random_state=1)
     >>> bool(found.delta_w > 0)
@@ -173,7 +173,7 @@ def spread_calibrated(
     --------
     >>> import warnings
     >>> import numpy as np
-    >>> from bayescore.clustering import spread_calibrated
+    >>> from bayescore.papers import spread_calibrated
     >>> X = np.random.default_rng(0).normal(size=(1000, 2)) / 10
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("ignore")  # that this is not differential privacy

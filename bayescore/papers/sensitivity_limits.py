@@ -59,7 +59,7 @@ def indispensable_rows(directions: ArrayLike, closeness: float) -> tuple[FloatAr
     Examples
     --------
     >>> import numpy as np
-    >>> from bayescore.coresets.scores.sensitivity_limits import indispensable_rows
+    >>> from bayescore.papers.sensitivity_limits import indispensable_rows
     >>> Z, separation = indispensable_rows(np.eye(3), closeness=0.5)
     >>> Z.shape, round(float((Z @ Z.T).min()), 6), separation
     ((3, 4), 0.75, 1.0)
@@ -107,7 +107,7 @@ def sensitivity_range(n_rows: int, radius: float, *, separation: float, closenes
 
     Examples
     --------
-    >>> from bayescore.coresets.scores.sensitivity_limits import sensitivity_range
+    >>> from bayescore.papers.sensitivity_limits import sensitivity_range
     >>> lower, upper = sensitivity_range(1000, 30.0, separation=1.0, closeness=0.5)
     >>> round(lower), round(upper)
     (167, 1000)
@@ -154,7 +154,7 @@ def sphere_separation(n_rows: int, n_features: int, delta: float) -> float:
 
     Examples
     --------
-    >>> from bayescore.coresets.scores.sensitivity_limits import sphere_separation
+    >>> from bayescore.papers.sensitivity_limits import sphere_separation
     >>> round(sphere_separation(1000, 10, delta=0.05), 3)
     0.019
     """
@@ -195,7 +195,7 @@ def near_orthogonal_rows(n_features: int, separation: float) -> int:
 
     Examples
     --------
-    >>> from bayescore.coresets.scores.sensitivity_limits import near_orthogonal_rows
+    >>> from bayescore.papers.sensitivity_limits import near_orthogonal_rows
     >>> near_orthogonal_rows(100, separation=0.5)
     366
     """

@@ -7,9 +7,9 @@ import pytest
 
 from bayescore.clustering import ol_means
 from bayescore.clustering.divergences import SQUARED_EUCLIDEAN
-from bayescore.clustering.guarantee import stretching
-from bayescore.clustering.minibatches import minibatch_width, on_line_bound
 from bayescore.clustering.nearest import Nearest
+from bayescore.papers.guarantee import stretching
+from bayescore.papers.minibatches import minibatch_width, on_line_bound
 from bayescore.validation import DataError
 from tests.clustering.helpers import DATA, cost, exceeds, optimum
 

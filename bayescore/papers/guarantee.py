@@ -51,7 +51,7 @@ class Guarantee:
 
     Examples
     --------
-    >>> from bayescore.clustering import Guarantee
+    >>> from bayescore.papers import Guarantee
     >>> found = Guarantee(n_clusters=1, optimal=2.0, bias=2.0, variance=0.0, spread=0.0)
     >>> found.phi, found.bound  # k-means++: 8 and (2 + log k) 8 times the best
     (16.0, 32.0)
@@ -131,7 +131,8 @@ def guarantee(
     Examples
     --------
     >>> import numpy as np
-    >>> from bayescore.clustering import guarantee, k_variates
+    >>> from bayescore.clustering import k_variates
+    >>> from bayescore.papers import guarantee
     >>> X = np.random.default_rng(0).normal(size=(1000, 2))
     >>> found = guarantee(X, k_variates(X, 4, random_state=1).centers)
     >>> found.n_clusters, bool(found.optimal > 0)

@@ -47,7 +47,7 @@ class RelaxedGuarantee:
 
     Examples
     --------
-    >>> from bayescore.clustering.relaxed import RelaxedGuarantee
+    >>> from bayescore.papers.relaxed import RelaxedGuarantee
     >>> RelaxedGuarantee(n_clusters=1, optimal=3.0, triangle=1.0, symmetry=1.0).bound
     24.0
     """
@@ -95,7 +95,7 @@ def relaxed_guarantee(X: ArrayLike, reference: ArrayLike, divergence: Divergence
     --------
     >>> import numpy as np
     >>> from bayescore.clustering import k_variates, total_jensen
-    >>> from bayescore.clustering.relaxed import relaxed_guarantee
+    >>> from bayescore.papers.relaxed import relaxed_guarantee
     >>> X = np.random.default_rng(0).uniform(0.1, 1.0, size=(100, 2))
     >>> best = k_variates(X, 4, divergence=total_jensen(), random_state=1).centers
     >>> found = relaxed_guarantee(X, best, total_jensen())

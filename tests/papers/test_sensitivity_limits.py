@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom
 
 from bayescore.coresets.scores.sensitivity import sensitivity_bounds
-from bayescore.coresets.scores.sensitivity_limits import (
+from bayescore.papers.sensitivity_limits import (
     indispensable_rows,
     near_orthogonal_rows,
     sensitivity_range,

@@ -83,7 +83,7 @@ def expected_sensitivity(
     Examples
     --------
     >>> import math
-    >>> from bayescore.coresets.scores.expected_sensitivity import expected_sensitivity
+    >>> from bayescore.papers.expected_sensitivity import expected_sensitivity
     >>> one = {"shares": [1.0], "means": [[0.0]], "traces": [1.0], "mean_labels": [0.0]}
     >>> round(expected_sensitivity(math.inf, 0.5, **one), 2), round(expected_sensitivity(10_000, 0.5, **one), 2)
     (1.65, 1.7)

@@ -66,7 +66,7 @@ def minibatch_width(X: ArrayLike, batch: ArrayLike, reference: ArrayLike, center
     --------
     >>> import numpy as np
     >>> from bayescore.clustering import k_variates, ol_means
-    >>> from bayescore.clustering.minibatches import minibatch_width
+    >>> from bayescore.papers.minibatches import minibatch_width
     >>> X = np.random.default_rng(0).normal(size=(1000, 2))
     >>> centers = ol_means(np.split(X, 10), 4, random_state=1)
     >>> best = k_variates(X, 4, random_state=2).centers
@@ -124,7 +124,7 @@ def on_line_bound(n_clusters: int, optimal: float, width: float) -> float:
 
     Examples
     --------
-    >>> from bayescore.clustering.minibatches import on_line_bound
+    >>> from bayescore.papers.minibatches import on_line_bound
     >>> on_line_bound(1, 10.0, 0.5)
     240.0
     """

@@ -7,7 +7,7 @@ import pytest
 
 from bayescore.clustering import ITAKURA_SAITO, KULLBACK_LEIBLER, SQUARED_EUCLIDEAN, k_variates, total_jensen
 from bayescore.clustering.nearest import divergences
-from bayescore.clustering.relaxed import relaxed_guarantee
+from bayescore.papers.relaxed import relaxed_guarantee
 from bayescore.validation import DataError
 from tests.clustering.helpers import exceeds
 
