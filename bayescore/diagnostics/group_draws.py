@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from bayescore.samplers.inference_data import Posterior, is_posterior
-from bayescore.types import FloatArray
+from bayescore.samplers.inference_data import Posterior, flat_draws, is_posterior
+from bayescore.types import FloatArray, Grouping
 from bayescore.validation import DataError
 
 
@@ -68,9 +68,27 @@ def read_effects(idata: Any, var_name: str | None = None) -> GroupEffects:
     return GroupEffects(dim, tuple(levels), draws, str(source.attrs.get("likelihood", "")))
 
 
-def with_log_sigma(idata: Any, posterior: Posterior, factor: str) -> Posterior:
-    """Return the draws of (beta, log sigma) of the model `(1 | factor)`."""
-    sigma = np.asarray(idata["posterior"][f"sigma_{factor}"].transpose("chain", "draw").values, dtype=np.float64)
-    draws = np.concatenate([posterior.draws, np.log(sigma)[..., None]], axis=2)
+def scale_names(grouping: Grouping) -> list[str]:
+    """Return what the logarithms of the sds of a factor's effects are called, in the order of the effects."""
+    name, effects = f"log sigma_{grouping.name}", grouping.effects
+    return [f"{name}[{effect}]" for effect in effects] if len(effects) > 1 else [name]
+
+
+def with_scales(idata: Any, posterior: Posterior, groups: tuple[Grouping, ...]) -> Posterior:
+    """Return draws of beta, the log sds of effects, and of their correlations Fisher's z.
+
+    Draws that lack an sd, which nobody can judge, come back as they are.
+    """
+    parts, names = [posterior.flat], list(posterior.features)
+    if any(f"sigma_{own.name}" not in idata["posterior"] for own in groups):
+        return posterior
+    for own in groups:
+        parts.append(np.log(flat_draws(idata, f"sigma_{own.name}").reshape(-1, len(own.effects))))
+        names += scale_names(own)
+        if len(own.effects) > 1:
+            rho = flat_draws(idata, f"rho_{own.name}")
+            parts.append(np.arctanh(np.clip(rho, -1.0 + 1e-12, 1.0 - 1e-12)))
+            names += [f"z of rho_{own.name}[{k}]" for k in range(rho.shape[1])]
+    draws = np.concatenate(parts, axis=1).reshape(*posterior.draws.shape[:2], -1)
     attrs = {key: value for key, value in posterior.attrs.items() if key != "design"}
-    return replace(posterior, draws=draws, features=(*posterior.features, f"log sigma_{factor}"), attrs=attrs)
+    return replace(posterior, draws=draws, features=tuple(names), attrs=attrs)

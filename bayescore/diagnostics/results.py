@@ -5,7 +5,7 @@ The classes that `compare` and `certify` return add pictures and pages to these;
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -52,9 +52,22 @@ class Verdict:
     text: str
 
 
+EFFECT_INDEX = ("factor", "group", "effect")
+"""Levels of the index of `CertificateData.effects`."""
+
+
+def no_effects() -> pd.DataFrame:
+    """Return the table of effects of a model without group terms."""
+    columns = (
+        "mean", "sd", "corrected_mean", "corrected_sd", "mean_error_sd", "log_sd_error", "log_sd_error_mcse", "weight",
+        "share",
+    )  # fmt: skip
+    return pd.DataFrame(columns=list(columns), index=pd.MultiIndex.from_tuples([], names=EFFECT_INDEX), dtype=float)
+
+
 @dataclass(frozen=True, eq=False)
 class CertificateData:
-    """What `certify` found.
+    """What `certify` found, whatever the model; what does not apply to one is NaN, 0, None or empty.
 
     Parameters
     ----------
@@ -63,7 +76,7 @@ class CertificateData:
     text : str
         The verdict in words, with its reason and the remedy.
     pareto_k : float
-        k-hat of the importance weights of the moved draws; below 0.7 they can be trusted. This and the next four are
+        k-hat of the importance weights of the draws; below 0.7 they can be trusted. This and the next four are
         of all draws where all were weighed; NaN where no pass was made.
     ess : float
         Effective sample size of the smoothed weights, of `n_draws`.
@@ -71,15 +84,22 @@ class CertificateData:
         Draws used.
     epsilon : float
         Largest ``|L - L~| / |L|`` over those draws: the epsilon that the coreset realises there. NaN of
-        pseudo-rows, whose log-likelihood is that of their rows only up to a constant.
+        pseudo-rows, whose log-likelihood is that of their rows only up to a constant, and with group terms.
     log_ratio_sd : float
-        Standard deviation of the log weights: what the affine map leaves of the difference between the two posteriors.
+        Standard deviation of the log weights: what the affine map, if draws were moved, leaves of the difference
+        between the two posteriors.
     coordinates : DataFrame
-        A row for each feature: mean, sd, the corrected mean, sd and 3% and 97% quantiles, the predicted errors of the
+        A row for each feature, and with group terms for the logarithm of each sd of effects and Fisher's z of each
+        correlation: mean, sd, the corrected mean, sd and 3% and 97% quantiles, the predicted errors of the
         mean in sds (own minus corrected) and of the sd (relative), each with its numerical error (`_mcse`), and the
         Monte Carlo errors of the draws' own mean (`mean_mcse_sd`, in sds) and sd (`sd_mcse`, relative). `median`
-        is the draws'. Of a coordinate that has no moments they are NaN, and `tail_k` is the k-hat of its tail. Nothing
-        but own figures is there if the draws were refused before any pass.
+        is the draws'. Of a coordinate that has no moments they are NaN, and `tail_k` is the k-hat of its tail. Only
+        own figures are there if the draws were refused before any pass.
+    effects : DataFrame
+        A row for each effect of a group, indexed by factor, group and effect ("1" is the intercept): its mean and sd
+        by the coreset and by the full data, the error of the mean in sds, without its Monte Carlo noise, and that of
+        the sd as the logarithm of the ratio, with its numerical error; the `weight` of the group's rows in the full
+        data, and the `share` of it that is +1. Empty without group terms, and where no pass was made.
     risk : float
         Bound of the chance that a mean, sd or correlation of the draws is off by more than a quarter (sd, relative, or
         correlation), by these errors; `corrected_risk` that of the corrected draws.
@@ -102,6 +122,10 @@ class CertificateData:
         is too optimistic, and counts in the numerical error.
     elpd_loo_moved : int
         Rows integrated by moment matching, because their k-hat did exceed it.
+    elpd_logo, elpd_logo_se : float
+        Expected log predictive density of the full data by leaving one *group* of `(1 | g)` out at a time, a new
+        group's effect averaged over N(0, sigma^2); its standard error over groups. NaN unless the weights can be
+        trusted.
 
     Examples
     --------
@@ -122,12 +146,13 @@ class CertificateData:
 
     level: Level
     text: str
-    pareto_k: float
-    ess: float
-    n_draws: int
-    epsilon: float
-    log_ratio_sd: float
     coordinates: pd.DataFrame
+    effects: pd.DataFrame = field(default_factory=no_effects)
+    pareto_k: float = math.nan
+    ess: float = math.nan
+    n_draws: int = 0
+    epsilon: float = math.nan
+    log_ratio_sd: float = math.nan
     risk: float = math.nan
     corrected_risk: float = math.nan
     transported: bool = False
@@ -139,6 +164,8 @@ class CertificateData:
     elpd_loo_rows: int = 0
     elpd_loo_bad_k: int = 0
     elpd_loo_moved: int = 0
+    elpd_logo: float = math.nan
+    elpd_logo_se: float = math.nan
 
     @property
     def trusted(self) -> bool:
@@ -157,31 +184,6 @@ class CertificateData:
             return f"{rows}, {why}; more draws, or a tighter prior, may help"
         moved = f", {self.elpd_loo_moved} integrated by moment matching" * (self.elpd_loo_moved > 0)
         return f"numerical error {number(self.elpd_loo_mcse, 2)}; {rows}{moved}"
-
-
-@dataclass(frozen=True, eq=False)
-class MultilevelCertificateData(CertificateData):
-    """What `certify` found of draws with groups; `coordinates` has a row for log sigma too.
-
-    Parameters
-    ----------
-    effects : DataFrame
-        A row for each group: mean and sd of its effect by the coreset and by the full data, the error of the mean in
-        sds, its Monte Carlo noise left out, and that of the sd as the logarithm of the ratio, with its numerical error;
-        the `weight` of its rows in the full data, and the `share` of it that is +1. None where no pass was made.
-    epsilon : float
-        NaN: pseudo-rows have the log-likelihood of their rows only up to a constant.
-    elpd_logo, elpd_logo_se : float
-        Expected log predictive density of the full data by leaving one *group* out at a time, a new group's effect
-        averaged over N(0, sigma^2); its standard error over groups. NaN unless the weights can be trusted.
-    factor : str
-        Name of the grouping factor.
-    """
-
-    effects: pd.DataFrame | None = None
-    elpd_logo: float = math.nan
-    elpd_logo_se: float = math.nan
-    factor: str = ""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

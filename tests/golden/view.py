@@ -62,7 +62,7 @@ def of_corrected(idata: Any) -> Fields:
 
 def of_certificate(found: Any) -> Fields:
     """Return figures, tables, words and corrected draws of any certificate."""
-    tables = {name: getattr(found, name, None) for name in ("coordinates", "effects")}
+    tables = {"coordinates": found.coordinates, "effects": found.effects}
     numbers = {}
     for own in fields_of(found):
         value = getattr(found, own.name)
@@ -70,8 +70,8 @@ def of_certificate(found: Any) -> Fields:
             numbers[own.name] = np.asarray(value)
     return {
         **numbers,
-        "words": [*repr(found).splitlines(), found.text, getattr(found, "factor", ""), found.elpd_text],
-        **{key: value for name, own in tables.items() if own is not None for key, value in of_table(own, name).items()},
+        "words": [*repr(found).splitlines(), found.text, found.elpd_text],
+        **{key: value for name, own in tables.items() if len(own) for key, value in of_table(own, name).items()},
         **of_corrected(found.idata),
     }
 

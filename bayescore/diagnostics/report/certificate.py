@@ -13,7 +13,7 @@ from bayescore.diagnostics.health import health
 from bayescore.diagnostics.model_check import check_model
 from bayescore.diagnostics.report import page, plots, tables
 from bayescore.diagnostics.report.group_certificate import write_group_certificate
-from bayescore.diagnostics.results import CertificateData, MultilevelCertificateData
+from bayescore.diagnostics.results import CertificateData
 from bayescore.samplers.inference_data import Posterior, read_posterior
 from bayescore.types import WeightedData, one_intercept, told_terms
 from bayescore.validation import DataError, whole_file
@@ -68,7 +68,7 @@ def write_certificate(
         If the file cannot be written; an earlier file of that name is then untouched.
     """
     check_has_page(core, f"path={str(path)!r}")
-    if isinstance(certificate, MultilevelCertificateData):
+    if core.groups:
         write_group_certificate(certificate, idata, core, path, test=test, title=title, command=command)
         return
     posterior = read_posterior(idata, "idata")

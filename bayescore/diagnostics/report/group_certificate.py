@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from bayescore.data.coreset import Coreset, check_no_pseudo, check_same_design
-from bayescore.diagnostics.group_draws import GroupEffects, read_effects, with_log_sigma
+from bayescore.diagnostics.group_draws import GroupEffects, read_effects, with_scales
 from bayescore.diagnostics.health import health
 from bayescore.diagnostics.model_check import check_model
 from bayescore.diagnostics.report import group_plots, page, plots, tables
 from bayescore.diagnostics.report.drawing import INTERVAL
-from bayescore.diagnostics.results import MultilevelCertificateData
+from bayescore.diagnostics.results import CertificateData
 from bayescore.diagnostics.wording import number, with_error
 from bayescore.models.group_priors import group_prior_from_dict
 from bayescore.samplers.inference_data import Posterior, read_posterior
@@ -43,7 +43,7 @@ TERMS = {
 
 
 def write_group_certificate(
-    certificate: MultilevelCertificateData,
+    certificate: CertificateData,
     idata: Any,
     core: Coreset,
     path: str | Path,
@@ -63,7 +63,7 @@ def write_group_certificate(
         If the file cannot be written; an earlier file of that name is then untouched.
     """
     posterior = read_posterior(idata, "idata")
-    joint = with_log_sigma(idata, posterior, core.groups[0].name)
+    joint = with_scales(idata, posterior, core.groups)
     tables.check_certificate(certificate, joint.features, "certificate")
     if test is not None:
         check_same_design(test, posterior.features, core.design, "test")
@@ -77,7 +77,7 @@ def write_group_certificate(
 
 
 def _render(
-    certificate: MultilevelCertificateData,
+    certificate: CertificateData,
     idata: Any,
     posterior: Posterior,
     core: Coreset,
@@ -90,12 +90,12 @@ def _render(
     about, name, found = core.summary(), f"{core.method} {len(core):,}", certificate.effects
     best_idata = idata if certificate.idata is None else certificate.idata
     best, effects = read_posterior(best_idata, "idata"), read_effects(best_idata)
-    joint = with_log_sigma(idata, posterior, core.groups[0].name)
+    joint = with_scales(idata, posterior, core.groups)
     n_groups, count = len(effects.levels), len(best.features)
-    counted = None if found is None else found[["weight", "share"]]
+    counted = None if found.empty else found.droplevel([0, 2])[["weight", "share"]]
     checked = test if test is not None else None if core.pseudo.any() else core
     fit = None if checked is None else check_model(best, checked, effects=effects.draws)
-    group_rows, left_out = ([], "") if found is None else _worst(certificate)
+    group_rows, left_out = ([], "") if found.empty else _worst(certificate)
     return page.render(
         "group_certificate.html.j2",
         title=title,
@@ -137,11 +137,11 @@ def _render(
     )
 
 
-def _figures(certificate: MultilevelCertificateData) -> list[tuple[str, str]]:
+def _figures(certificate: CertificateData) -> list[tuple[str, str]]:
     """Return figures and their standard errors as text, in the order of FIGURES."""
     k, ess, _, spread, predicted, _ = tables.figures(certificate)
     mean, sd = "–", "–"
-    if certificate.effects is not None:
+    if not certificate.effects.empty:
         mean = number(float(certificate.effects["mean_error_sd"].abs().max()), 2)
         sd = number(100.0 * float(np.expm1(certificate.effects["log_sd_error"].abs().max())), 2)
     return [
@@ -155,10 +155,9 @@ def _figures(certificate: MultilevelCertificateData) -> list[tuple[str, str]]:
     ]
 
 
-def _worst(certificate: MultilevelCertificateData) -> tuple[list[tuple[str, list[str]]], str]:
+def _worst(certificate: CertificateData) -> tuple[list[tuple[str, list[str]]], str]:
     """Return name and cells of the groups with the largest errors, and what is left out."""
-    table = certificate.effects
-    assert table is not None
+    table = certificate.effects.droplevel([0, 2])
     size = np.fmax(table["mean_error_sd"].abs().to_numpy(), table["log_sd_error"].abs().to_numpy())
     order = np.argsort(-np.where(np.isnan(size), np.inf, size), kind="stable")[: page.WORST]
     rows = []

@@ -122,6 +122,9 @@ def shrinkage(figure: Figure, effects: GroupEffects, shares: pd.DataFrame) -> Ax
 
 def _shares(effects: GroupEffects, shares: pd.DataFrame) -> tuple[FloatArray, FloatArray]:
     """Return share and weight in the order of the effects."""
+    if "factor" in shares.index.names:  # the table of a certificate, of all factors
+        own = shares[shares.index.get_level_values("factor") == effects.factor].droplevel(["factor", "effect"])
+        shares = own[~own.index.duplicated()]
     for column in ("share", "weight"):
         if column not in shares.columns:
             raise DataError(f"shares has no column {column!r}; give the share of +1 and the weight of rows by group")

@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
 
 from bayescore.data.coreset import Coreset
-from bayescore.diagnostics.results import CertificateData, Level, MultilevelCertificateData
+from bayescore.diagnostics.results import CertificateData, Level
 from bayescore.diagnostics.wording import number, with_error
 from bayescore.limits import ALARM, CERTIFIED, CLOSE, MAX_RHAT, MIN_ESS, RISK
 from bayescore.types import FloatArray, WeightedData
@@ -216,9 +216,7 @@ def size_curve(about: Mapping[str, Any]) -> list[dict[str, Any]]:
     return curve if len(curve) > 1 else []
 
 
-def certify_snippet(
-    certificate: CertificateData | MultilevelCertificateData, core: Coreset, test: WeightedData | None, file_name: str
-) -> str:
+def certify_snippet(certificate: CertificateData, core: Coreset, test: WeightedData | None, file_name: str) -> str:
     """Return Python code that makes a certificate's page again."""
     own = "" if test is None else f'test = bc.full_data("test.parquet", label={core.label!r}, design=core.design)\n'
     return (

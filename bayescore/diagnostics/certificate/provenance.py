@@ -5,33 +5,22 @@ that are no longer the same bits are a subset (a slice, thinned, a chain less), 
 that the sampler stored must be that of the coreset's posterior at each draw, up to one constant for all. Points that
 are met again after others came between, in the same chain or another, are one run given twice.
 
-All draws are held to Stein's identities of the density p that they are said to have, g its log's gradient at theta:
-
-.. math:: \mathrm E\, g = 0, \qquad \mathrm E\, (\theta - \bar\theta)(K g)' = -K
-
-for any matrix K; with K near the covariance, K mean(g) is how far the draws' mean is from p's, and the second, made
-symmetric and in units of sqrt(K_ii K_jj), by how much variances and correlations are off. All its entries are needed:
-K g = -(theta - m) of a normal p says nothing of correlations on the diagonal. Each may miss by `CLOSE` and by what
-Monte Carlo error explains. Beside a wall, where a rare column separates rows, gradients are so steep that a few draws
-in ten thousand hold the identity up, K is far from the covariance, and K mean(g) says nothing of the mean: of draws
-that `sample` made, coordinates whose sd is not about sqrt(K_ii) are left to R-hat and ESS. Draws that were not made by
-`sample`, whose prior is not known, must meet all identities with the prior left out: they are then the posterior under
-any prior that matters little.
-
-Reference: Stein (1972), Proc. Sixth Berkeley Symp. 2, 583-602; Gorham and Mackey (2015), Measuring sample quality with
-Stein's method, NeurIPS.
+All draws are held to Stein's identities of the density that they are said to have (`stein`). Of draws that `sample`
+made, coordinates whose sd is not about sqrt(K_ii) are left to R-hat and ESS. Draws that were not made by `sample`,
+whose prior is not known, must meet all identities with the prior left out: they are then the posterior under any prior
+that matters little.
 """
 
+import json
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from bayescore.data.coreset import Coreset
-from bayescore.diagnostics.draws import ess_mean
-from bayescore.diagnostics.errors import sidak_quantile
+from bayescore.diagnostics.certificate.stein import NORMAL, STEIN_DRAWS, stein
 from bayescore.diagnostics.wording import number
-from bayescore.limits import CLOSE
 from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.posterior import likelihood_terms, log_likelihoods
 from bayescore.models.prior_ratio import ClosedForm, OfModel, mean_curvature, score
@@ -43,10 +32,7 @@ from bayescore.validation import DataError
 COPIED = 0.01  # share of points that may be met twice: continuous draws never are, but for rejected proposals
 _DENSITY = 1e-3  # nats by which that may differ; a shift by 0.01 sd in one coordinate shows
 _ROUNDING = 1e-9  # of the log density's own size
-_TINY = 1e-300  # sd of a constant coordinate
 _FLOOR = 1e-8  # of the prior's precision, relative to the data's: the sum is positive definite in floating point
-STEIN_DRAWS = 1000  # whose gradients are computed: correlations are told to 0.03
-NORMAL = 1.25  # factor between sd of draws and normal width up to which a coordinate is normal enough for the means
 
 
 @dataclass(frozen=True)
@@ -91,12 +77,32 @@ def origin_of(posterior: Posterior, core: Coreset, link: Likelihood) -> Origin:
     )
 
 
-def _refused(posterior: Posterior, core: Coreset, link: Likelihood) -> str:
-    story = posterior.story
+def trouble_of_groups(idata: Any, posterior: Posterior, core: Coreset) -> str:
+    """Return why draws with effects of groups are none that `sample` made of this coreset; empty if they are."""
+    story, attrs = posterior.story, posterior.attrs
+    if "corrected" not in attrs and (not story or "effects_of" not in attrs):
+        return "The draws were not made by bayescore.sample of a coreset with groups; sample it."
+    if trouble := _of_another(posterior, core):
+        return trouble
+    told = {"beta": story["draws"], **json.loads(attrs["effects_of"])}
+    source = idata["posterior"]
+    if any(name not in source or draws_digest(source[name].values) != own for name, own in told.items()):
+        return "The draws were changed after sampling; certify what sample returned."
+    return ""
+
+
+def _of_another(posterior: Posterior, core: Coreset) -> str:
     if "corrected" in posterior.attrs:
         return "The draws are corrected ones already; certify the posterior that they came from."
-    if story and story["rows"] != core.rows_digest:
+    if posterior.story and posterior.story["rows"] != core.rows_digest:
         return "The draws are of another coreset's posterior, or the coreset was changed; sample this one."
+    return ""
+
+
+def _refused(posterior: Posterior, core: Coreset, link: Likelihood) -> str:
+    story = posterior.story
+    if trouble := _of_another(posterior, core):
+        return trouble
     if story and story["likelihood"] != link.name:
         return f"The draws were made with the likelihood {story['likelihood']!r}, not {link.name!r}; sample again."
     repeated = _repeated(posterior.draws)
@@ -158,38 +164,6 @@ def _scale(draws: FloatArray, slope: FloatArray, core: Coreset, link: Likelihood
     except DataError:
         return plain
     return np.asarray(factor @ factor.T)
-
-
-def stein(chains: FloatArray, gradients: FloatArray, K: FloatArray, names: list[str], *, most: float = math.inf) -> str:
-    """Return how draws, shape (chain, draw, P), miss Stein's identities, given their log density's gradients.
-
-    Coordinates are left out whose sd differs from sqrt(K_ii) by more than the factor `most`.
-    """
-    P, width = chains.shape[2], np.sqrt(np.diagonal(K))
-    z, s = (chains - chains.mean(axis=(0, 1))) / width, gradients @ K / width
-    flat_z, flat_s = z.reshape(-1, P), s.reshape(-1, P)
-    n, quantile = len(flat_z), sidak_quantile(P + P * (P + 1) // 2)
-    off = flat_s.mean(axis=0)
-    excess = np.abs(off) - quantile * flat_s.std(axis=0, ddof=1) / np.sqrt(np.minimum(ess_mean(s), n)) - CLOSE
-    normal = np.abs(np.log(np.maximum(flat_z.std(axis=0, ddof=1), _TINY))) <= math.log(most)
-    excess[~normal] = -np.inf
-    if (excess > 0.0).any():
-        i = int(excess.argmax())
-        return f"the mean of {names[i]!r} misses Stein's identity by {number(abs(off[i]), 2)} sd."
-    # -(z_i s_j + z_j s_i) / 2, its mean and the mean of its square; products mix like their squares
-    product = flat_z.T @ flat_s / n
-    mean = -0.5 * (product + product.T)
-    squares, both = (flat_z**2).T @ flat_s**2 / n, (flat_z * flat_s).T @ (flat_z * flat_s) / n
-    variance = np.maximum(0.25 * (squares + squares.T + 2.0 * both) - mean**2, 0.0)
-    size = np.minimum(ess_mean(z * s), n)
-    gap = mean - K / np.outer(width, width)
-    over = np.abs(gap) - quantile * np.sqrt(variance / np.minimum(size[:, None], size)) - CLOSE
-    over[~(normal[:, None] & normal)] = -np.inf
-    if not (over > 0.0).any():
-        return ""
-    i, j = divmod(int(over.argmax()), P)
-    what = f"variance of {names[i]!r}" if i == j else f"correlation of {names[i]!r} and {names[j]!r}"
-    return f"the {what} misses Stein's identity by {number(abs(gap[i, j]), 2)}."
 
 
 def _repeated(draws: FloatArray) -> float:

@@ -1,4 +1,4 @@
-r"""From draws of a coreset's posterior to weighted draws of the full data's: Newton step, transport, weights.
+r"""Draws of models without group terms: a Newton step, an affine transport, importance weights.
 
 One pass over the full data at the mode of the coreset's posterior gives gradient and Hessian there and, by a Newton
 step, the mode t and the Hessian H of the full posterior (more passes where the step is long). `Transport` moves the
@@ -15,94 +15,165 @@ References
 See `models.transport`. Vehtari, Simpson, Gelman, Yao and Gabry (2024), Pareto smoothed importance sampling, JMLR 25.
 """
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial, reduce
+from dataclasses import asdict, dataclass
+from functools import cached_property, partial, reduce
 from operator import add
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from bayescore.coresets.separation.complete import warn_if_completely_separated
 from bayescore.data.coreset import Coreset
 from bayescore.data.opened import Opened
-from bayescore.diagnostics.elpd import PassSums, pass_sums
+from bayescore.diagnostics.certificate.provenance import Origin, miss, origin_of
+from bayescore.diagnostics.certificate.weigh import Weighed
+from bayescore.diagnostics.elpd import PassSums, elpd_loo, pass_sums
 from bayescore.diagnostics.full_pass import check_finite, check_weight
-from bayescore.diagnostics.full_weights import FullWeights, full_weights
+from bayescore.diagnostics.full_weights import full_weights
 from bayescore.diagnostics.leave_out import Density
+from bayescore.diagnostics.tails import tail_k, without_moments
 from bayescore.limits import MAX_LOG_RATIO_SD
 from bayescore.models.newton import NoModeError, find_mode
 from bayescore.models.posterior import Terms, full_terms, likelihood_terms, log_likelihoods, posterior, prior_part
-from bayescore.models.prior_ratio import ClosedForm, PriorRatio, mean_curvature
+from bayescore.models.prior_ratio import ClosedForm, OfModel, PriorRatio, mean_curvature
 from bayescore.models.transport import Transport
+from bayescore.samplers.inference_data import Posterior
 from bayescore.types import FloatArray, IntArray, Likelihood
 from bayescore.validation import DataError
 
 NEAR = 0.1  # Newton decrement in sds, all coordinates together, after which one more step lands on the mode
 MAX_STEPS = 6  # passes for the mode, before draws are left where they are
+_FOREIGN = (
+    "The draws are not as bayescore.sample made them: they are those of the coreset's posterior under a prior that "
+    "matters little, and are judged as that."
+)
 
 
-@dataclass(frozen=True, eq=False)
-class Weighted(FullWeights):
-    """Draws and their importance weights.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MovedDraws(Weighed):
+    """Draws that were moved, or not, and weighed.
 
     Parameters
     ----------
-    log_ratio, weights, pareto_k
-        See `FullWeights`.
+    by : Moved
+        The strategy.
     transport : Transport, optional
         What moved them; None where they stay.
-    epsilon : float
-        Largest |L - L~| / |L| over the moved draws.
     sums : PassSums
         What the pass kept, for the elpd.
     """
 
+    by: "Moved"
     transport: Transport | None
-    epsilon: float
     sums: PassSums
 
     def moved(self, draws: FloatArray) -> FloatArray:
         """Return draws, shape (..., D), where the transport moves them."""
         return draws if self.transport is None else self.transport(draws)
 
+    @property
+    def again(self) -> "Callable[[], MovedDraws]":
+        """What weighs all draws after the same move."""
+        return partial(self.by.after, np.arange(len(self.by.draws)), self.transport)
+
+    def elpd(self) -> dict[str, Any]:
+        """Return the leave-one-out predictive density of the full data."""
+        weights, draws = self.weights, self.by.draws[self.at]
+        moved = self.moved(draws.reshape(len(self.by.posterior.draws), -1, draws.shape[1]))
+        density = self.by.density(self.transport)
+        return asdict(elpd_loo(self.sums, weights.log_ratio, weights.weights, moved, self.by.link, density=density))
+
+    def values(self, posterior: Posterior, kept: IntArray | None) -> dict[str, FloatArray]:
+        """Return the moved coefficients; hyperparameters stay, and are resampled with them."""
+        beta = self.moved(posterior.draws)
+        if kept is not None:
+            beta = beta.reshape(-1, beta.shape[2])[self.at[kept]].reshape(beta.shape)
+        return {"beta": beta}
+
 
 @dataclass(frozen=True, eq=False)
-class Correction:
-    """The passes over the full data that correct a coreset's posterior.
+class Moved:
+    """The strategy for models without group terms.
 
     Parameters
     ----------
+    posterior : Posterior
+        The coreset's posterior; `at` below are positions in its flat draws.
     core : Coreset
         The coreset.
     opened : Opened
         The full data.
     link : Likelihood
         The likelihood.
-    draws : array, shape (S, D)
-        The coreset's posterior; `at` below are positions in it.
-    prior : PriorRatio, optional
-        The prior of the draws; None where it is not known, and draws cannot be moved.
+    model : callable, optional
+        Gives the prior of a user's model.
     """
 
+    posterior: Posterior
     core: Coreset
     opened: Opened
     link: Likelihood
-    draws: FloatArray
-    prior: PriorRatio | None
+    model: Callable[[], OfModel] | None = None
+    remedy = "Use method='calibrated', or a larger size if it was."
 
-    def best(self, at: IntArray) -> Weighted:
+    @cached_property
+    def origin(self) -> Origin:
+        """What is known of the draws."""
+        found = origin_of(self.posterior, self.core, self.link)
+        return found if self.model is None or found.trouble else Origin(self.model())
+
+    @property
+    def scope(self) -> str:
+        """Word of draws under a prior that is not known."""
+        return "" if self.origin.prior is not None or self.origin.told else _FOREIGN
+
+    @property
+    def draws(self) -> FloatArray:
+        """All draws, shape (S, D)."""
+        return self.posterior.flat
+
+    @property
+    def prior(self) -> PriorRatio | None:
+        """The prior of the draws; None where it is not known, and draws cannot be moved."""
+        own = self.origin.prior
+        return own if not isinstance(own, OfModel) or own.moves else None
+
+    def provenance(self) -> str:
+        """Return why the draws are not those of the coreset's posterior by their attributes and log densities."""
+        return self.origin.trouble
+
+    def check_memory(self, n_draws: int) -> None:
+        """Do nothing: sums over rows take little memory."""
+
+    def miss(self) -> str:
+        """Return how the draws miss Stein's identities; empty if they do not."""
+        return miss(self.posterior, self.core, self.link, self.origin)
+
+    def tails(self) -> tuple[FloatArray, NDArray[np.bool_]]:
+        """Return k-hat of each coefficient's tail, and which have no moments."""
+        k = tail_k(self.draws)
+        prior = self.origin.prior.density if isinstance(self.origin.prior, ClosedForm) else None
+        separated = warn_if_completely_separated(self.opened, self.core)
+        return k, without_moments(k, len(self.draws), prior, separated=separated)
+
+    def weigh(self, at: IntArray) -> MovedDraws:
         """Return weights of some draws: moved or not, as leaves better ones.
 
         Where the prior is smooth they are moved first, elsewhere only if the weights are bad as they are. So it is with
         pseudo-rows, which meet the posterior's mean and covariance, and not its mode (`condensed`).
         """
         smooth = self.prior is not None and self.prior.prior is not None and not self.core.pseudo.any()
-        first = self.weigh(at, self.transport(at) if smooth else None)
-        if self.prior is None or ((first.good or first.unsure) and first.spread < MAX_LOG_RATIO_SD):
+        first = self.after(at, self.transport(at) if smooth else None)
+        weights = first.weights
+        if self.prior is None or ((weights.good or weights.unsure) and weights.spread < MAX_LOG_RATIO_SD):
             return first
         other = None if smooth else self.transport(at)
         if (other is None) == (first.transport is None):  # there is but one way
             return first
-        return min(first, self.weigh(at, other), key=lambda each: (not each.good, each.spread))
+        return min(first, self.after(at, other), key=lambda each: (not each.weights.good, each.weights.spread))
 
     def transport(self, at: IntArray) -> Transport | None:
         """Return the map from the coreset's mode and Hessian to the full posterior's; none where one is missing.
@@ -151,7 +222,7 @@ class Correction:
 
         return of_moved
 
-    def weigh(self, at: IntArray, transport: Transport | None) -> Weighted:
+    def after(self, at: IntArray, transport: Transport | None) -> MovedDraws:
         """Return weights of some draws after a move; one pass.
 
         Raises
@@ -172,8 +243,16 @@ class Correction:
         if transport is not None and self.prior is not None:
             there = log_likelihoods(moved, self.core, link)
             ratio = ratio + self.prior.log_ratio(at, draws, moved)
-        epsilon = float(np.max(np.abs(full - there) / np.abs(full)))
-        return Weighted(**vars(full_weights(ratio)), transport=transport, epsilon=epsilon, sums=sums)
+        epsilon = math.nan if self.core.pseudo.any() else float(np.max(np.abs(full - there) / np.abs(full)))
+        return MovedDraws(
+            at=at,
+            weights=full_weights(ratio),
+            transported=transport is not None,
+            epsilon=epsilon,
+            by=self,
+            transport=transport,
+            sums=sums,
+        )
 
 
 def _stand_in(

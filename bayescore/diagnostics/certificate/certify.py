@@ -18,31 +18,33 @@ not certified  otherwise: more draws are needed, and the text says how many
 The last pass gives the full data's expected log pointwise predictive density too, see `elpd`.
 """
 
-import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bayescore.data.coreset import Coreset
 from bayescore.data.passes.threads import one_blas_thread
-from bayescore.diagnostics.coefficients import bare_table
-from bayescore.diagnostics.corrected import corrected_idata
-from bayescore.diagnostics.elpd import Elpd, elpd_loo
+from bayescore.diagnostics.certificate.coefficients import bare_table
+from bayescore.diagnostics.certificate.joint import Joint
+from bayescore.diagnostics.certificate.marginal import Marginal
+from bayescore.diagnostics.certificate.moved import Moved
+from bayescore.diagnostics.certificate.verdict import judge, verdict
+from bayescore.diagnostics.certificate.weigh import Weigher, corrected_idata
 from bayescore.diagnostics.family import risk
 from bayescore.diagnostics.full_pass import full_rows
-from bayescore.diagnostics.group_certificate import certify_groups
+from bayescore.diagnostics.group_draws import scale_names
 from bayescore.diagnostics.health import unfit
-from bayescore.diagnostics.judgement import find, verdict
-from bayescore.diagnostics.origin import Origin, miss, origin_of
 from bayescore.diagnostics.report import write_certificate
 from bayescore.diagnostics.results import CertificateData, Level
-from bayescore.diagnostics.term_certificate import certify_terms
-from bayescore.diagnostics.wording import with_error
+from bayescore.diagnostics.wording import number, with_error
 from bayescore.limits import RISK
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.prior_ratio import OfModel
 from bayescore.samplers.inference_data import Posterior, read_posterior
-from bayescore.types import Likelihood, WeightedData, one_intercept
+from bayescore.types import Grouping, Likelihood, WeightedData, one_intercept
 from bayescore.validation import DataError, check_integer, shown_apart
 
 
@@ -70,10 +72,30 @@ class Certificate(CertificateData):
         lines = [f"Certificate: {self.level}", f"  {self.text}"]
         if self.n_passes:
             lines.append(f"  {self.n_passes} passes over the full data")
+        if self.trusted:
+            lines += [f"  {said}" for said in self._sds()]
         if self.elpd_text:
             figure = " ± ".join(filter(None, with_error(self.elpd_loo, self.elpd_loo_se)))
             lines.append(f"  elpd_loo {figure} ({self.elpd_text})")
+        if not np.isnan(self.elpd_logo):
+            lines.append(f"  elpd by leaving a group out {self.elpd_logo:,.1f} ± {self.elpd_logo_se:,.1f}")
         return "\n".join(lines)
+
+    def _sds(self) -> list[str]:
+        """Return a line on the sd of each kind of effects."""
+        factors: dict[str, list[str]] = {}
+        for factor, _, effect in self.effects.index:
+            names = factors.setdefault(factor, [])
+            if effect not in names:
+                names.append(effect)
+        said = []
+        for factor, effects in factors.items():
+            for effect, name in zip(effects, scale_names(Grouping(factor, (), tuple(effects))), strict=True):
+                shown = self.coordinates.loc[name, ["corrected_mean", "corrected_q03", "corrected_q97"]]
+                sd, *ends = map(number, np.exp(shown.to_numpy(float)))
+                what = factor if effect == "1" else f"{effect} by {factor}"
+                said.append(f"sd of the effects of {what} {sd} (94% interval {' to '.join(ends)})")
+        return said
 
     def to_html(self, path: str | Path, idata: Any, core: Coreset, *, test: WeightedData | None = None) -> None:
         """Write a report of one HTML file: the verdict, own and corrected figures, the chains and the coreset.
@@ -128,8 +150,7 @@ def certify(
     Returns
     -------
     Certificate
-        Of a coreset with groups a `MultilevelCertificate`, see `diagnostics.group_certificate`, and of several factors
-        or effects of columns `diagnostics.term_certificate`.
+        Of every kind of model; its fields are those of `diagnostics.results.CertificateData`.
 
     Raises
     ------
@@ -166,57 +187,45 @@ def certify(
     if groups is not None:
         beside["groups"] = groups
     opened = full_rows(core, data, y, progress=progressbar, **beside)
-    if core.group is not None:
+    with one_blas_thread():  # the matrices are small, and threads of BLAS would wait for each other
+        if core.group is None:
+            given = None if model is None else partial(_of_model, model, idata, core, link)
+            return _certified(idata, posterior, Moved(posterior, core, opened, link, given), max_draws)
         if model is not None:
             raise ValueError("model= of a coreset with groups cannot be certified; certify the draws of sample(core)")
-        with one_blas_thread():
-            by = certify_groups if one_intercept(core.groups) else certify_terms
-            certificate: Certificate = by(idata, posterior, core, opened, max_draws)
-        return certificate
-    with one_blas_thread():  # the matrices are small, and threads of BLAS would wait for each other
-        origin = origin_of(posterior, core, link)
-        if model is not None and not origin.trouble:
-            origin = Origin(_of_model(model, idata, core, link))
-        trouble = origin.trouble or unfit(posterior) or miss(posterior, core, link, origin)
-        if trouble:
-            return _refused(posterior, trouble)
-        found = find(posterior, core, opened, link, origin, max_draws)
-        level, text = verdict(found, origin)
-        elpd, sure = Elpd(), risk(found.left) <= RISK
-        if level is not Level.NOT_CERTIFIED:
-            first = found.first
-            moved, density = first.moved(posterior.thinned(max_draws)), found.passes.density(first.transport)
-            elpd = elpd_loo(first.sums, first.log_ratio, first.weights, moved, link, density=density)
-    whole = found.whole
+        strategy = Marginal if one_intercept(core.groups) else Joint
+        return _certified(idata, posterior, strategy(idata, posterior, core, opened), max_draws)
+
+
+def _certified(idata: Any, posterior: Posterior, weigher: Weigher, max_draws: int) -> Certificate:
+    """Return the certificate of draws whose coefficients were read as `posterior`."""
+    judged = weigher.posterior
+    trouble = weigher.provenance() or unfit(judged)
+    if not trouble:
+        weigher.check_memory(len(judged.positions(max_draws)))
+        trouble = weigher.miss()
+    if trouble:  # no pass over the data could help
+        return Certificate(Level.NOT_CERTIFIED, trouble, bare_table(judged), n_draws=len(judged.flat))
+    found = judge(weigher, max_draws)
+    level, text = verdict(found, weigher)
+    trusted, whole = level is not Level.NOT_CERTIFIED, found.whole
+    delivered = trusted and risk(found.left) <= RISK
     return Certificate(
         level=level,
         text=text,
-        pareto_k=whole.pareto_k,
-        ess=whole.ess,
-        n_draws=len(whole.weights),
-        epsilon=math.nan if core.pseudo.any() else whole.epsilon,
-        log_ratio_sd=whole.spread,
         coordinates=found.coordinates,
+        effects=found.effects,
+        pareto_k=whole.weights.pareto_k,
+        ess=whole.weights.ess,
+        n_draws=len(whole.at),
+        epsilon=whole.epsilon,
+        log_ratio_sd=whole.weights.spread,
         risk=risk(found.raw),
         corrected_risk=risk(found.left),
-        transported=whole.transport is not None,
-        n_passes=opened.n_passes,
-        idata=corrected_idata(idata, posterior, whole, found.kept) if whole.good and sure else None,
-        **asdict(elpd),
-    )
-
-
-def _refused(posterior: Posterior, trouble: str) -> Certificate:
-    """Return the certificate of draws that no pass over the data could help."""
-    return Certificate(
-        level=Level.NOT_CERTIFIED,
-        text=trouble,
-        pareto_k=math.nan,
-        ess=math.nan,
-        n_draws=len(posterior.flat),
-        epsilon=math.nan,
-        log_ratio_sd=math.nan,
-        coordinates=bare_table(posterior),
+        transported=whole.transported,
+        idata=corrected_idata(idata, posterior, whole, found.kept) if delivered else None,
+        **(found.first.elpd() if trusted else {}),
+        n_passes=weigher.opened.n_passes,
     )
 
 

@@ -1,4 +1,4 @@
-"""Weights of draws of (beta, log sigma) with groups, and what the full data and the coreset tell of effects at each.
+"""What the full data and the coreset say of each group's effect at draws of (beta, log sigma).
 
 Log terms of the groups at their nodes take 8 (G + 1) K bytes a draw and are kept once, of the full data; all else is
 found from pieces of the draws.
@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from bayescore.data.coreset import Coreset
 from bayescore.data.opened import Opened
+from bayescore.diagnostics.certificate.weigh import EffectMoments
 from bayescore.diagnostics.full_pass import check_finite, check_weight
-from bayescore.diagnostics.full_weights import FullWeights, full_weights
 from bayescore.models.collapsed import nodes_at
 from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.group_values import values_at
@@ -30,26 +31,25 @@ FEWEST_DRAWS = 100
 _NUMBERS = 3 * N_NODES  # of 8 bytes for a group and draw at most: log terms, of corrected draws too, and moments
 _PIECE = 1 << 24  # bytes of the log terms of a piece of the draws
 _COVERED = 6.0  # mean of posterior over quadrature weights above which the coreset's nodes miss a group's effect
-_COUNTS = 0.05  # weight of draws together in which nodes may miss an effect
 
 
 @dataclass(frozen=True, eq=False)
 class NodeMoments:
-    """At each draw: log-likelihood of each group, shape (S, G + 1), mean and variance of its effect, (S, G).
+    """At each draw: log-likelihood of each group, shape (S, G + 1), and moments of its effect, (S, G).
 
     `astray` says where the nodes miss the effect.
     """
 
     log_p: FloatArray
-    mean: FloatArray
-    variance: FloatArray
-    astray: FloatArray
+    effects: EffectMoments
+    astray: NDArray[np.bool_]
 
     @classmethod
     def empty(cls, shape: tuple[int, ...]) -> "NodeMoments":
         """Return figures to be filled by `fill`, given the shape (S, G + 1)."""
         of_groups = shape[0], shape[1] - 1
-        return cls(np.empty(shape), np.empty(of_groups), np.empty(of_groups), np.zeros(of_groups, dtype=bool))
+        effects = EffectMoments(np.empty(of_groups), np.empty(of_groups))
+        return cls(np.empty(shape), effects, np.zeros(of_groups, dtype=bool))
 
     def fill(self, cut: slice, terms: FloatArray, center: FloatArray, scale: FloatArray) -> None:
         """Write those of some draws from log terms at their nodes, shape (s, G + 1, K)."""
@@ -58,43 +58,24 @@ class NodeMoments:
             share = special.softmax(terms[:, :-1], axis=2)
             self.astray[cut] = astray(share, _COVERED)
             z = share @ NODES
-            self.mean[cut] = center[:, :-1] + scale[:, :-1] * z
-            self.variance[cut] = scale[:, :-1] ** 2 * (share @ NODES**2 - z**2)
-
-    def over(self, w: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return mean and sd of each group's effect over weighted draws, shape (G,)."""
-        mean = w @ self.mean
-        return mean, np.sqrt(w @ (self.variance + (self.mean - mean) ** 2))
-
-    def log_sd_mcse(self, w: FloatArray) -> FloatArray:
-        """Return the numerical error of what the weights change in the sds' logarithms, shape (G,), draws independent.
-
-        As `figures.target` finds it of coefficients.
-        """
-        mean, sd = self.over(w)
-        square = self.variance + (self.mean - mean) ** 2
-        return np.asarray(0.5 * np.sqrt((w - 1.0 / len(w)) ** 2 @ (square / sd**2 - 1.0) ** 2))
+            self.effects.mean[cut] = center[:, :-1] + scale[:, :-1] * z
+            self.effects.variance[cut] = scale[:, :-1] ** 2 * (share @ NODES**2 - z**2)
 
 
 @dataclass(frozen=True, eq=False)
-class Weighed:
-    """Weighted draws: log terms of the full data's groups at the nodes, shape (S, G + 1, K), and moments of effects.
+class NodeSums:
+    """Log terms of the full data's groups at the nodes, shape (S, G + 1, K), and moments of effects.
 
     `labels` are the weights of rows of +1 and of -1 in each group, shape (G, 2).
     """
 
-    weights: FullWeights
+    log_sigma: FloatArray
     terms: FloatArray
     center: FloatArray
     scale: FloatArray
     full: NodeMoments
     core: NodeMoments
     labels: FloatArray
-
-    @property
-    def missed(self) -> int:
-        """Groups whose effect given the full data the coreset's nodes miss, in draws that count."""
-        return int((self.weights.weights @ self.full.astray > _COUNTS).sum())
 
 
 def check_bytes(n_draws: int, n_groups: int) -> None:
@@ -111,8 +92,8 @@ def check_bytes(n_draws: int, n_groups: int) -> None:
     )
 
 
-def weigh(theta: FloatArray, core: Coreset, opened: Opened, target: CollapsedTarget) -> Weighed:
-    """Return the weights of draws of (beta, log sigma), shape (S, p + 1); one pass, or as `values_at` says."""
+def node_sums(theta: FloatArray, core: Coreset, opened: Opened, target: CollapsedTarget) -> NodeSums:
+    """Return the sums at draws of (beta, log sigma), shape (S, p + 1); one pass, or as `values_at` says."""
     arguments, shape = target.arguments(), (len(theta), target.n_groups + 1)
     center, scale, own, full = np.empty(shape), np.empty(shape), NodeMoments.empty(shape), NodeMoments.empty(shape)
     for cut in _pieces(*shape):
@@ -126,9 +107,8 @@ def weigh(theta: FloatArray, core: Coreset, opened: Opened, target: CollapsedTar
         part[:, :-1] = log_terms(part[:, :-1], center[cut, :-1], scale[cut, :-1], theta[cut, -1:])
         part[:, -1] += LOG_WEIGHTS
         full.fill(cut, part, center[cut], scale[cut])
-    ratio = full.log_p.sum(axis=1) - own.log_p.sum(axis=1)
-    check_finite(opened, ratio)
-    return Weighed(full_weights(ratio), terms, center, scale, full, own, weight[:-1])
+    check_finite(opened, full.log_p.sum(axis=1) - own.log_p.sum(axis=1))
+    return NodeSums(theta[:, -1], terms, center, scale, full, own, weight[:-1])
 
 
 def _pieces(n_draws: int, n_groups: int) -> Iterator[slice]:

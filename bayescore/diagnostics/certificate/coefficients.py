@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from bayescore.diagnostics.certificate.estimates import Target
 from bayescore.diagnostics.family import Family
-from bayescore.diagnostics.figures import Target
 from bayescore.samplers.inference_data import Posterior
 from bayescore.types import FloatArray
 

@@ -1,0 +1,169 @@
+r"""Draws of (1 | g): importance weights on (beta, log sigma), effects integrated out on both sides.
+
+At some of the draws the log-likelihood of each group of the full data is found at nodes of its effect, in one pass; the
+nodes are those that the coreset's own quadrature has there. The sums over nodes give, for each draw, the full data's
+marginal likelihood and with it the weight
+
+.. math:: \log w = \sum_g \log \int p(y_g | \beta, b) N(b; 0, \sigma^2) db - \text{the same of the coreset},
+
+in p + 1 dimensions, whatever the number of groups; the priors cancel. Means and sds of each effect given the full data
+follow from the same pass, and so do draws of the effects: corrected draws are the weighed ones, resampled, with effects
+drawn anew.
+"""
+
+import json
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import special
+
+from bayescore.compat import psislw
+from bayescore.data.coreset import Coreset
+from bayescore.data.opened import Opened
+from bayescore.diagnostics.certificate.nodes import NodeSums, check_bytes, node_sums
+from bayescore.diagnostics.certificate.provenance import trouble_of_groups
+from bayescore.diagnostics.certificate.stein import NORMAL, STEIN_DRAWS, stein
+from bayescore.diagnostics.certificate.weigh import Weighed, effects_table
+from bayescore.diagnostics.full_weights import full_weights
+from bayescore.diagnostics.group_draws import with_scales
+from bayescore.limits import MAX_BAD_K_SHARE, MAX_K
+from bayescore.models.collapsed import collapsed_density
+from bayescore.models.collapsed_target import CollapsedTarget
+from bayescore.models.effect_draws import effects_given
+from bayescore.models.priors import prior_from_dict
+from bayescore.models.group_priors import group_prior_from_dict
+from bayescore.samplers.collapsed import LATENT_VARIANCE, intraclass_correlation
+from bayescore.samplers.inference_data import Posterior
+from bayescore.types import FloatArray, Grouping, IntArray
+
+_COUNTS = 0.05  # weight of draws together in which nodes may miss an effect
+GROUPS_REMEDY = (
+    "Build the coreset anew with the prior and group_prior that you sample with, or sample full_data(...) if its rows "
+    "are few."
+)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MarginalDraws(Weighed):
+    """Weighed draws of (beta, log sigma), with what the pass found at the nodes of the `grouping`'s effects."""
+
+    grouping: Grouping
+    sums: NodeSums
+
+    def effects(self, slow: float) -> pd.DataFrame:
+        """Return the table of the groups' effects."""
+        moments = self.sums.core.effects, self.sums.full.effects
+        return effects_table((self.grouping,), self.weights.weights, moments, self.sums.labels, slow)
+
+    def elpd(self) -> dict[str, Any]:
+        """Return the expected log predictive density of a left-out group, summed over groups."""
+        log_p = self.sums.full.log_p[:, :-1].T
+        smoothed, k = psislw(self.weights.log_ratio - log_p)
+        if (k > MAX_K).mean() > MAX_BAD_K_SHARE:
+            return {}
+        each = special.logsumexp(log_p + smoothed, axis=1)
+        return {"elpd_logo": float(each.sum()), "elpd_logo_se": math.sqrt(len(each) * float(each.var()))}
+
+    def values(self, posterior: Posterior, kept: IntArray | None) -> dict[str, FloatArray]:
+        """Return the sd of the effects, its share of the variance, and a draw of each effect given the full data."""
+        assert kept is not None
+        rng, sums, shape = np.random.default_rng(0), self.sums, (len(posterior.draws), -1)
+        u = np.empty((len(kept), len(self.grouping)))
+        for row, s in zip(u, kept, strict=True):
+            at, uniforms = slice(s, s + 1), rng.random((1, u.shape[1]))
+            row[:] = effects_given(sums.terms[at, :-1], sums.center[at, :-1], sums.scale[at, :-1], uniforms)[0]
+        values = {f"u_{self.grouping.name}": u.reshape(*shape, u.shape[1])}
+        if posterior.likelihood.name in LATENT_VARIANCE:
+            sigma = np.exp(sums.log_sigma[kept]).reshape(shape)
+            values[f"icc_{self.grouping.name}"] = intraclass_correlation(sigma, posterior.likelihood.name)
+        return values
+
+
+@dataclass(frozen=True, eq=False)
+class Marginal:
+    """The strategy for (1 | g).
+
+    Parameters
+    ----------
+    idata : InferenceData
+        The draws.
+    beta : Posterior
+        The coefficients as read from them.
+    core : Coreset
+        The coreset.
+    opened : Opened
+        The full data.
+    """
+
+    idata: Any
+    beta: Posterior
+    core: Coreset
+    opened: Opened
+    remedy = GROUPS_REMEDY
+    scope = ""
+
+    @cached_property
+    def posterior(self) -> Posterior:
+        """Draws of (beta, log sigma)."""
+        return with_scales(self.idata, self.beta, self.core.groups)
+
+    @cached_property
+    def target(self) -> CollapsedTarget:
+        """The marginal posterior that the draws are of."""
+        prior = prior_from_dict(self.beta.story["prior"])
+        group_prior = group_prior_from_dict(json.loads(self.beta.attrs["group_prior"]))
+        return CollapsedTarget.of(self.core, self.beta.likelihood, (prior, group_prior), len(self.core.groups[0]))
+
+    def provenance(self) -> str:
+        """Return why the draws are not those of the coreset's posterior by their attributes."""
+        return trouble_of_groups(self.idata, self.beta, self.core)
+
+    def check_memory(self, n_draws: int) -> None:
+        """Raise `DataError` where figures of so many draws and all groups take too much memory."""
+        check_bytes(n_draws, len(self.core.groups[0]))
+
+    def miss(self) -> str:
+        """Return how the draws miss Stein's identities of the marginal posterior; empty if they do not."""
+        joint, target = self.posterior, self.target
+        draws, arguments, factor = joint.flat[joint.positions(STEIN_DRAWS)], target.arguments(), target.factor
+        gradients = np.empty_like(draws)
+        for theta, gradient in zip(draws, gradients, strict=True):
+            collapsed_density(theta, gradient, arguments)
+        if np.isfinite(gradients).all() and np.isfinite(draws).all():
+            shape = (len(joint.draws), -1, draws.shape[1])
+            found = stein(
+                draws.reshape(shape), gradients.reshape(shape), factor @ factor.T, list(joint.features), most=NORMAL
+            )
+        else:
+            found = "at some of them its density has no finite gradient."
+        if not found:
+            return ""
+        return (
+            f"The draws are not those of the marginal posterior of the coreset: {found} If nobody changed them, sample "
+            "again, with longer warm-up."
+        )
+
+    def tails(self) -> tuple[FloatArray, NDArray[np.bool_]]:
+        """Return that all coordinates have moments, as they do under half-t priors of sds, on the log scale."""
+        D = len(self.posterior.features)
+        return np.full(D, np.nan), np.zeros(D, dtype=bool)
+
+    def weigh(self, at: IntArray) -> MarginalDraws:
+        """Return the weights of some draws; one pass, or as `values_at` says."""
+        sums = node_sums(self.posterior.flat[at], self.core, self.opened, self.target)
+        ratio = sums.full.log_p.sum(axis=1) - sums.core.log_p.sum(axis=1)
+        weights = full_weights(ratio)
+        n_missed = int((weights.weights @ sums.full.astray > _COUNTS).sum())
+        return MarginalDraws(
+            at=at,
+            weights=weights,
+            n_missed=n_missed,
+            how="effects drawn anew",
+            grouping=self.core.groups[0],
+            sums=sums,
+        )

@@ -1,0 +1,141 @@
+"""The verdict of a certificate: one rule and one style of text for every kind of model.
+
+Moved draws are delivered as they are where the weights of some of them change no figure by more than noise (`settled`).
+Else all draws are weighed, in one more pass, and resampled; so they are too where the only objection is k-hat of few
+draws, whose own error is large. Where weighing all takes too much memory (`Weighed.again`), those weighed first are
+resampled. `certify` has the order of the verdicts.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from bayescore.diagnostics.certificate.coefficients import table
+from bayescore.diagnostics.certificate.estimates import Run, families, target
+from bayescore.diagnostics.certificate.weigh import Weighed, Weigher, systematic
+from bayescore.diagnostics.family import Family, close, risk, settled, worst
+from bayescore.diagnostics.results import Level
+from bayescore.diagnostics.wording import number
+from bayescore.limits import CLOSE, MAX_LOG_RATIO_SD, MAX_TAIL_K, MIN_ESS_SHARE, RISK
+from bayescore.types import IntArray
+
+# more draws by these factors are what the text may ask for: beyond, they are no remedy
+_TIMES = (1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """Weights of some draws and, where needed, of all; errors of the draws as they are and of corrected ones.
+
+    Parameters
+    ----------
+    first, whole : Weighed
+        The draws weighed first, and those that the verdict is on.
+    kept : array, optional
+        Places among these that resampling keeps; None where all stay.
+    raw, left : list of Family
+        Errors of the draws as they are and of corrected ones.
+    coordinates, effects : DataFrame
+        The tables of the certificate.
+    """
+
+    first: Weighed
+    whole: Weighed
+    kept: IntArray | None
+    raw: list[Family]
+    left: list[Family]
+    coordinates: pd.DataFrame
+    effects: pd.DataFrame
+
+
+def judge(weigher: Weigher, max_draws: int) -> Judgement:
+    """Return what the passes over the full data tell of a posterior."""
+    posterior = weigher.posterior
+    whole = first = weigher.weigh(posterior.positions(max_draws))
+    k, heavy = weigher.tails()
+    own = Run(posterior.draws)
+    moved = Run(first.moved(posterior.draws)) if first.transported else own
+    kept, full = None, target(moved, first.at, first.weights.weights)
+    left, enough = [], False
+    if first.again is not None:
+        left = families(moved, posterior.features, heavy, full)
+        enough = settled(left) and risk(left, shrink=0.0) <= RISK
+        if (first.weights.unsure or (first.weights.good and not enough)) and len(first.at) < len(own.flat):
+            whole = first.again()
+    if first.again is None or (not enough and whole.weights.good):
+        weights = whole.weights.weights
+        kept, full = systematic(weights), target(moved, whole.at, weights)
+        corrected = moved.flat[whole.at[kept]].reshape(len(own.draws), -1, own.draws.shape[2])
+        left = families(Run(corrected), posterior.features, heavy, full, resampled=True)
+    raw = left if moved is own and kept is None else families(own, posterior.features, heavy, full)
+    effects = whole.effects(float(full.slow.max()))
+    return Judgement(first, whole, kept, raw, left, table(posterior, k, heavy, raw, full), effects)
+
+
+def verdict(found: Judgement, weigher: Weigher) -> tuple[Level, str]:
+    """Return the word and the reason."""
+    level, text = _word(found, weigher)
+    scope = f" {weigher.scope}" if weigher.scope and level is not Level.NOT_CERTIFIED else ""
+    return level, text + scope + _on_moments(found.coordinates["tail_k"].dropna())
+
+
+def _word(found: Judgement, weigher: Weigher) -> tuple[Level, str]:
+    weights, raw, left, remedy = found.whole.weights, found.raw, found.left, weigher.remedy
+    k = f"Pareto k-hat is {number(weights.pareto_k, 2)}"
+    if not weights.good or found.whole.n_missed:
+        size = f"the effective sample size {weights.ess:.0f} of {len(weights.weights)}"
+        if not found.whole.n_missed and weights.ess >= MIN_ESS_SHARE * len(weights.weights):
+            return Level.NOT_CERTIFIED, (
+                f"{k} (limit {number(weights.max_k, 2)}): the weights' tail is too long to trust a correction, though "
+                f"{size} is enough. More draws may tell; else, {remedy[0].lower()}{remedy[1:]}"
+            )
+        missed = f", and {found.whole.n_missed:,} group effects lie where the coreset does not look"
+        return Level.NOT_CERTIFIED, (
+            f"{k} (limit {number(weights.max_k, 2)}), {size} (limit {MIN_ESS_SHARE:.0%})"
+            f"{missed * bool(found.whole.n_missed)}: the coreset's posterior does not cover the full data's, and no "
+            f"correction can be trusted. {remedy}"
+        )
+    exact, of_effects = _on_effects(found.effects)
+    if close(raw) and risk(raw) <= RISK and weights.spread < MAX_LOG_RATIO_SD and exact:
+        return Level.CERTIFIED, f"{k} and at worst {worst(raw)}{of_effects}."
+    if risk(left) <= RISK:
+        return Level.CORRECTED, (
+            f"{k}, but of the draws as they are {worst(raw)}{of_effects}. Use the corrected draws (Certificate.idata), "
+            f"of which at worst {worst(left)}{', or a larger size' * found.effects.empty}."
+        )
+    times = next((factor for factor in _TIMES if risk(left, shrink=factor**-0.5) <= RISK), None)
+    if times is None:
+        return Level.NOT_CERTIFIED, f"{k}, but even of the corrected draws {worst(left)}. {remedy}"
+    raised = "max_draws" if len(weights.weights) < len(weigher.posterior.flat) else "draws= of sample"
+    return Level.NOT_CERTIFIED, (
+        f"Too few draws to tell: {worst(left)} even of the corrected ones, Monte Carlo error included. About {times:g} "
+        f"times as many would do: raise {raised}."
+    )
+
+
+def _on_effects(effects: pd.DataFrame) -> tuple[bool, str]:
+    """Return whether the effects of groups need no correction, and a clause on the worst of them."""
+    if effects.empty:
+        return True, ""
+    # of arrays, not of columns: NaN is the worst, and within no limit
+    mean_error = float(np.abs(effects["mean_error_sd"].to_numpy()).max())
+    sd_error = np.abs(effects["log_sd_error"].to_numpy())
+    sure = float((sd_error + 2.0 * effects["log_sd_error_mcse"].to_numpy()).max())
+    return mean_error <= CLOSE and sure <= CLOSE, (
+        f"; of {len(effects):,} group effects the worst mean is off by {number(mean_error, 2)} sd, the worst sd by "
+        f"{number(100.0 * float(np.expm1(sd_error.max())), 2)}%"
+    )
+
+
+def _on_moments(tail_k: pd.Series) -> str:
+    """Return a sentence on coordinates that have no moments; empty if all have."""
+    if tail_k.empty:
+        return ""
+    worst_k = float(tail_k.max())
+    names = ", ".join(repr(name) for name in tail_k.index[:5]) + (" and others" if len(tail_k) > 5 else "")
+    return (
+        f" Of {names} the draws' tail has a Pareto k-hat of {number(worst_k, 2)}: above {MAX_TAIL_K}, its own error "
+        "allowed for, an sd does not exist, above 1 nor does a mean, whatever figure draws give. Median and quartiles "
+        "were judged instead."
+    )

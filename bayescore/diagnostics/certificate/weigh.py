@@ -1,0 +1,225 @@
+r"""How a certificate weighs draws by the full data: one contract, and a strategy for each kind of model.
+
+=========  ==================  =============================================================================
+strategy   models              log weight of a draw
+=========  ==================  =============================================================================
+`moved`    no group terms      log-likelihoods of all rows and of the coreset, the draws moved by an affine map
+`marginal` (1 | g)             the same of (beta, log sigma), effects integrated out on both sides
+`joint`    other group terms   the same of (beta, u), effects included
+=========  ==================  =============================================================================
+
+A strategy says which draws are judged and whose they are, weighs some of them in a pass over the full data, and gives
+the effects of groups under the weights. What follows is the same for all: `verdict.judge` and `verdict.verdict`.
+Corrected draws are made here, too. Resampling is systematic over all chains (Carpenter, Clifford and Fearnhead 1999): a
+draw of weight w, relative to the mean, is kept floor(w) or ceil(w) times, in its place. The kept draws are dealt out to
+the chains in that order, so that copies count as correlated draws in effective sample sizes.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from bayescore.compat import inference_data
+from bayescore.data.opened import Opened
+from bayescore.diagnostics.certificate.estimates import informed_sd
+from bayescore.diagnostics.full_weights import FullWeights
+from bayescore.diagnostics.results import EFFECT_INDEX, no_effects
+from bayescore.samplers.inference_data import Posterior
+from bayescore.types import FloatArray, Grouping, IntArray
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Weighed:
+    """Draws that were weighed; strategies add what their models have.
+
+    Parameters
+    ----------
+    at : array, shape (S,)
+        Their positions among all draws.
+    weights : FullWeights
+        Their importance weights.
+    transported : bool
+        Whether an affine map moved the draws.
+    epsilon : float
+        Largest |L - L~| / |L| over the draws; NaN where the coreset keeps log-likelihoods only up to a constant.
+    n_missed : int
+        Effects of groups that lie where the coreset does not look.
+    how : str
+        What corrects the draws beside a map and resampling, for their attributes.
+    """
+
+    at: IntArray
+    weights: FullWeights
+    transported: bool = False
+    epsilon: float = math.nan
+    n_missed: int = 0
+    how: str = ""
+
+    def moved(self, draws: FloatArray) -> FloatArray:
+        """Return draws, shape (..., D), where the affine map moves them."""
+        return draws
+
+    @property
+    def again(self) -> "Callable[[], Weighed] | None":
+        """What weighs all draws in the same way, in one more pass; None where that takes too much memory."""
+        return None
+
+    def effects(self, slow: float) -> pd.DataFrame:  # noqa: ARG002
+        """Return `CertificateData.effects`; numerical errors are multiplied by `slow`."""
+        return no_effects()
+
+    def elpd(self) -> dict[str, Any]:
+        """Return the fields of `CertificateData` on predictive densities."""
+        return {}
+
+    def values(self, posterior: Posterior, kept: IntArray | None) -> dict[str, FloatArray]:  # noqa: ARG002
+        """Return draws of variables that resampling alone does not correct; `kept` are places among the weighed."""
+        return {}
+
+
+class Weigher(Protocol):
+    """A strategy: what the certificate asks of a kind of model."""
+
+    @property
+    def opened(self) -> Opened:
+        """The full data."""
+
+    @property
+    def posterior(self) -> Posterior:
+        """Draws of all coordinates that are judged."""
+
+    @property
+    def remedy(self) -> str:
+        """What to do where the coreset's posterior does not cover the full data's."""
+
+    @property
+    def scope(self) -> str:
+        """A sentence on what the verdict assumes; empty where it assumes nothing."""
+
+    def provenance(self) -> str:
+        """Return why the draws are not those of the coreset's posterior by their attributes; empty if they are."""
+
+    def check_memory(self, n_draws: int) -> None:
+        """Raise `DataError` where weighing so many draws takes too much memory."""
+
+    def miss(self) -> str:
+        """Return how the draws miss Stein's identities of the coreset's posterior; empty if they do not."""
+
+    def weigh(self, at: IntArray) -> Weighed:
+        """Return some draws weighed by the full data."""
+
+    def tails(self) -> tuple[FloatArray, NDArray[np.bool_]]:
+        """Return k-hat of each coordinate's tail, and which coordinates have no moments, shape (D,) each."""
+
+
+class EffectMoments(NamedTuple):
+    """Mean and variance of each effect at each draw, shape (S, E)."""
+
+    mean: FloatArray
+    variance: FloatArray
+
+    def over(self, w: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return mean and sd of each effect over weighted draws, shape (E,)."""
+        mean = w @ self.mean
+        return mean, np.sqrt(w @ (self.variance + (self.mean - mean) ** 2))
+
+
+def effects_table(
+    groups: tuple[Grouping, ...],
+    w: FloatArray,
+    moments: tuple[EffectMoments, EffectMoments],
+    rows: FloatArray,
+    slow: float,
+) -> pd.DataFrame:
+    """Return `CertificateData.effects`.
+
+    Parameters
+    ----------
+    groups : tuple of Grouping
+        The factors, whose effects stand one after the other: levels, and within a level its effects.
+    w : array, shape (S,)
+        Weights of the draws.
+    moments : pair of EffectMoments
+        Given the coreset and given the full data.
+    rows : array, shape (E, 2)
+        Weight of the rows of +1 and of -1 in each effect's group.
+    slow : float
+        By what factor draws that are not independent make numerical errors larger.
+    """
+    by_core, by_full = moments
+    even = np.full(len(w), 1.0 / len(w))
+    own, own_sd = by_core.over(even)
+    mean, sd = by_full.over(w)
+    sd = informed_sd(sd, own_sd)
+    with np.errstate(all="ignore"):  # an effect that the nodes miss
+        square = (by_full.variance + (by_full.mean - mean) ** 2) / sd**2
+        columns = {
+            "mean": own,
+            "sd": own_sd,
+            "corrected_mean": mean,
+            "corrected_sd": sd,
+            "mean_error_sd": (own - mean) / sd,
+            "log_sd_error": np.log(own_sd / sd),
+            "log_sd_error_mcse": slow * 0.5 * np.sqrt((w - even) ** 2 @ (square - 1.0) ** 2),
+            "weight": rows.sum(axis=1),
+            "share": rows[:, 0] / rows.sum(axis=1),
+        }
+    places = [(own.name, level, effect) for own in groups for level in own.levels for effect in own.effects]
+    return pd.DataFrame(columns, index=pd.MultiIndex.from_tuples(places, names=EFFECT_INDEX))
+
+
+def systematic(weights: FloatArray) -> IntArray:
+    """Return n positions, in order, each as often as its weight says; weights of shape (n,).
+
+    >>> systematic(np.array([1.0, 2.0, 0.0, 1.0])).tolist()
+    [0, 1, 1, 3]
+    """
+    edges = np.cumsum(weights)
+    points = (np.arange(len(weights)) + 0.5) / len(weights) * edges[-1]
+    return np.asarray(np.searchsorted(edges, points), dtype=np.int64)
+
+
+def corrected_idata(idata: Any, posterior: Posterior, weighed: Weighed, kept: IntArray | None) -> Any:
+    """Return corrected draws: the posterior's variables, its attributes and its constant data.
+
+    Parameters
+    ----------
+    idata : InferenceData
+        The draws.
+    posterior : Posterior
+        The coefficients as read from them.
+    weighed : Weighed
+        Their weights, and what else corrects them.
+    kept : array, optional
+        Places among the weighed draws that resampling keeps, in order; None where all draws stay.
+    """
+    source, weights = idata["posterior"], weighed.weights
+    instead = weighed.values(posterior, kept)
+    values, dims = {}, {}
+    for name in map(str, source.data_vars):
+        each = source[name].transpose("chain", "draw", ...)
+        array = each.values
+        if kept is not None:
+            flat = array.reshape(-1, *array.shape[2:])[weighed.at[kept]]
+            array = flat.reshape(len(array), -1, *array.shape[2:])
+        values[name], dims[name] = instead.get(name, array), [str(dim) for dim in each.dims[2:]]
+    if "coef" in values and (design := posterior.design) is not None:
+        values["coef"] = np.array(design.raw_coefficients(values["beta"]))
+    dropped = ("chain", "draw")
+    coords = {str(name): own.values for name, own in source.coords.items() if name not in dropped and own.ndim == 1}
+    made = inference_data({"posterior": values}, coords=coords, dims=dims)
+    if "constant_data" in idata:
+        constants = idata["constant_data"]
+        made["constant_data"] = constants.to_dataset() if hasattr(constants, "to_dataset") else constants
+    how = ["moved to the full posterior's mode and Hessian"] * weighed.transported
+    if kept is not None:
+        how.append(f"resampled by importance weights (effective {weights.ess:.0f} of {len(weights.weights)})")
+    how += [weighed.how] * bool(weighed.how)
+    attrs = {key: value for key, value in posterior.attrs.items() if key not in ("posterior_of", "effects_of")}
+    made.posterior.attrs.update(attrs, corrected=", ".join(how or ["not moved"]))
+    return made
