@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from bayescore.coresets.uniform import Uniform
     from bayescore.data.coreset import Coreset, read_coreset
     from bayescore.diagnostics import Comparison, compare, mmd
-    from bayescore.diagnostics.certificate import certify
+    from bayescore.diagnostics.certificate import Certificate, certify
     from bayescore.diagnostics.effect_plots import plot_caterpillar, plot_shrinkage
     from bayescore.diagnostics.evidence import log_evidence
     from bayescore.diagnostics.loo import loo
@@ -98,6 +98,7 @@ _HOMES = {
     "average_predictions": "samplers.effects",
     "build_coreset": "coresets.build",
     "certify": "diagnostics.certificate",
+    "Certificate": "diagnostics.certificate",
     "compare": "diagnostics",
     "find_map": "models.newton",
     "find_mle": "models.newton",
@@ -127,6 +128,7 @@ __all__ = [
     "Aggregate",
     "Calibrated",
     "Cauchy",
+    "Certificate",
     "Comparison",
     "Condensed",
     "Coreset",

@@ -123,7 +123,7 @@ def main() -> None:
         error = table["mean_error_sd"].abs().to_numpy()
         own |= {"mean_error_sd": float(error[:p].max()), "noise": float(table["mean_error_sd_mcse"][:p].max())}
         own |= {"sd_error": float(table["sd_error"][:p].abs().max()), "log_sigma_error_sd": float(error[p:].max())}
-        if certificate.effects is not None:  # draws that cannot be judged have none
+        if not certificate.effects.empty:  # draws that cannot be judged have none
             own["effects_99"] = float(np.quantile(certificate.effects["mean_error_sd"].abs(), 0.99))
         found.append(row | mixed | own)
         print(found[-1], flush=True)

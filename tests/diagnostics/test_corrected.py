@@ -1,14 +1,13 @@
 """Corrected draws are InferenceData like any other."""
 
-from types import SimpleNamespace
-
 import arviz as az
 import numpy as np
 import pytest
 
 import bayescore as bc
 from bayescore import compat
-from bayescore.diagnostics.corrected import corrected_idata, systematic
+from bayescore.diagnostics.certificate.weigh import Weighed, corrected_idata, systematic
+from bayescore.diagnostics.full_weights import FullWeights
 from bayescore.samplers.inference_data import read_posterior
 
 N = 5000
@@ -77,8 +76,8 @@ def test_dims_of_any_order_are_put_right_and_chains_of_unequal_weight_keep_their
     raw = idata["posterior"].to_dataset() if hasattr(idata["posterior"], "to_dataset") else idata["posterior"]
     turned = raw.transpose("feature", "draw", "chain").assign(tau=(("draw", "chain"), own.draws[:, :, 0].T))
     weights = np.repeat([0.6, 0.2, 0.1, 0.1], 500) / 500
-    weighted = SimpleNamespace(transport=None, moved=lambda x: x, weights=weights, ess=1 / (weights**2).sum())
-    made = corrected_idata({"posterior": turned}, own, weighted, systematic(weights))
+    weighed = Weighed(at=np.arange(2000), weights=FullWeights(np.log(weights / weights.max()), weights, 0.1))
+    made = corrected_idata({"posterior": turned}, own, weighed, systematic(weights))
     assert made.posterior["beta"].dims == ("chain", "draw", "feature")
     np.testing.assert_array_equal(made.posterior["tau"].values, made.posterior["beta"].values[:, :, 0])
     exact = weights @ own.flat

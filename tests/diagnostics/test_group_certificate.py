@@ -10,9 +10,8 @@ import pytest
 from scipy import special
 
 import bayescore as bc
-from bayescore.diagnostics.group_certificate import _miss, _target
-from bayescore.diagnostics.group_draws import with_log_sigma
-from bayescore.diagnostics.group_weights import check_bytes
+from bayescore.diagnostics.certificate.marginal import Marginal
+from bayescore.diagnostics.certificate.nodes import check_bytes
 from bayescore.diagnostics.results import Level
 from bayescore.samplers.inference_data import draws_digest, read_posterior
 from bayescore.types import WeightedData
@@ -48,6 +47,7 @@ def found(idata, core, rows):
 
 
 def test_a_good_coreset_is_certified_with_its_effects(found):
+    assert isinstance(found, bc.Certificate)
     assert found.level is Level.CERTIFIED
     assert found.n_passes == 1
     assert found.log_ratio_sd < 0.2
@@ -60,8 +60,9 @@ def test_a_good_coreset_is_certified_with_its_effects(found):
 
 def test_effects_know_rows_and_shares_of_their_groups(found, rows):
     y = frame(rows).assign(y=rows.y > 0).groupby("county")["y"].agg(["mean", "size"])
-    np.testing.assert_allclose(found.effects["share"], y["mean"].reindex(found.effects.index))
-    np.testing.assert_array_equal(found.effects["weight"], y["size"].reindex(found.effects.index))
+    effects = found.effects.loc["county"].droplevel("effect")
+    np.testing.assert_allclose(effects["share"], y["mean"].reindex(effects.index))
+    np.testing.assert_array_equal(effects["weight"], y["size"].reindex(effects.index))
 
 
 def test_the_sd_of_effects_is_printed(found):
@@ -178,11 +179,10 @@ def test_draws_of_another_density_miss_steins_identities(core, rows, idata):
 
 
 def test_a_density_without_a_gradient_is_told(core, idata):
-    joint = with_log_sigma(idata, read_posterior(idata, "idata"), "county")
-    target = _target(read_posterior(idata, "idata"), core)
-    assert _miss(joint, target) == ""
-    joint.draws[0, 0, -1] = -np.inf
-    assert "no finite gradient" in _miss(joint, target)
+    weigher = Marginal(idata, read_posterior(idata, "idata"), core, None)
+    assert weigher.miss() == ""
+    weigher.posterior.draws[0, 0, -1] = -np.inf
+    assert "no finite gradient" in weigher.miss()
 
 
 def test_too_many_groups_are_refused_before_the_pass_with_what_to_do():

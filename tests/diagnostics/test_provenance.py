@@ -9,7 +9,8 @@ import pytest
 
 import bayescore as bc
 from bayescore import compat
-from bayescore.diagnostics.origin import miss, origin_of, stein
+from bayescore.diagnostics.certificate.provenance import miss, origin_of
+from bayescore.diagnostics.certificate.stein import stein
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.posterior import posterior
 from bayescore.samplers.inference_data import draws_digest, read_posterior

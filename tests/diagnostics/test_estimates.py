@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from bayescore.diagnostics.corrected import systematic
+from bayescore.diagnostics.certificate.estimates import Run, families, target
+from bayescore.diagnostics.certificate.weigh import systematic
 from bayescore.diagnostics.family import close, risk, settled, worst
-from bayescore.diagnostics.figures import Run, families, target
 
 
 def normal(seed, draws=1000, D=3, rho=0.0):
