@@ -35,8 +35,8 @@ from bayescore.limits import MAX_BAD_K_SHARE, MAX_K
 from bayescore.models.collapsed import collapsed_density
 from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.effect_draws import effects_given
-from bayescore.models.priors import prior_from_dict
 from bayescore.models.group_priors import group_prior_from_dict
+from bayescore.models.priors import prior_from_dict
 from bayescore.samplers.collapsed import LATENT_VARIANCE, intraclass_correlation
 from bayescore.samplers.inference_data import Posterior
 from bayescore.types import FloatArray, Grouping, IntArray
