@@ -84,8 +84,8 @@ def test_fit_is_checked_on_test_rows_with_the_effects_of_their_groups(made, tmp_
 
 
 def test_refused_draws_have_a_page_without_errors(made, tmp_path):
-    rows, _, idata, _ = made
-    other = build(rows, small=40)
+    rows, core, idata, _ = made
+    other = replace(core, weights=1.01 * core.weights)
     refused = bc.certify(idata, other, frame(rows), label="y", progressbar=False)
     assert refused.level is Level.NOT_CERTIFIED
     text = page(tmp_path, made, refused)
