@@ -11,16 +11,16 @@ import os
 import platform
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bayescore.limits import MAX_OFFSET, MAX_TOTAL_WEIGHT
-from bayescore.types import FloatArray, LabelArray
+from bayescore.types import FloatArray
 
 _TOO_HEAVY = (
     "a row of weight w counts as w rows, and of more the posterior is lost in rounding; divide the weights so that "
@@ -327,75 +327,6 @@ def check_total_weight(total: float) -> None:
     """Raise if rows weigh more in all than `MAX_TOTAL_WEIGHT`."""
     if not total <= MAX_TOTAL_WEIGHT:
         raise DataError(f"weights sum to {total:g}, above {MAX_TOTAL_WEIGHT:g}: {_TOO_HEAVY}")
-
-
-def sorted_labels(found: Iterable[Any], name: str = "y") -> list[Any]:
-    """Return distinct labels in sorted order, numbers before text; raise if any is missing or of another type."""
-    labels = list(found)
-    if any(label is None or label != label for label in labels):
-        raise DataError(f"{name} has missing labels; drop those rows")
-    for label in labels:  # what a coreset's file can hold
-        if not isinstance(label, bool | int | float | str):
-            raise DataError(f"{name} has labels of type {type(label).__name__}; turn them into numbers or text")
-        if isinstance(label, int) and not -(2**63) <= label < 2**63:
-            raise DataError(f"{name} has the label {label}, beyond 64 bits with a sign; turn the labels into text")
-    return sorted(labels, key=lambda label: (isinstance(label, str), label))
-
-
-class Classes(NamedTuple):
-    """The two labels where they are known beforehand, as of rows for a coreset that is there; the second is +1."""
-
-    negative: Any
-    positive: Any
-
-
-def two_classes(found: Iterable[Any], name: str = "y", positive: Any = None) -> tuple[Any, Any]:
-    """Return the two labels, the second of which becomes +1: `positive`, or by default the second of the order.
-
-    That is the sorted one, or the order of an ordered categorical: `found` is then a mapping of labels to places. If
-    `positive` is the two `Classes`, no other label may be among those found, and one may be missing.
-    """
-    labels = sorted_labels(found, name)
-    if isinstance(positive, Classes):
-        other = [label for label in labels if label not in positive]
-        if other:
-            raise DataError(
-                f"{name} has the label {other[0]!r}, and the coreset was built with {positive.negative!r} and "
-                f"{positive.positive!r} (which is +1): give the same labels, of the same type"
-            )
-        return positive
-    if isinstance(found, Mapping) and None not in found.values():
-        labels.sort(key=lambda label: found[label])
-    if len(labels) == 1:
-        raise DataError(
-            f"{name} has one class only, {labels[0]!r}; both classes are needed (is the data sorted by label and cut?)"
-        )
-    if len(labels) != 2:
-        shown = ", ".join(repr(label) for label in labels[:5]) + (", ..." if len(labels) > 5 else "")
-        raise DataError(
-            f"{name} has {len(labels)} classes ({shown}); two are needed: "
-            "compare one class with the rest, or give the label column"
-        )
-    if isinstance(labels[0], str) != isinstance(labels[1], str):
-        raise DataError(f"{name} mixes numbers and text: {labels[0]!r} and {labels[1]!r}; make them alike")
-    if positive is None:
-        return labels[0], labels[1]
-    chosen = [label for label in labels if label == positive] or [n for n in labels if str(n) == positive]
-    if not chosen:
-        raise DataError(f"positive={positive!r} is no class of {name}, which has {labels[0]!r} and {labels[1]!r}")
-    return labels[labels[0] == chosen[0]], chosen[0]
-
-
-def signed_labels(labels: NDArray[Any], classes: tuple[Any, Any], start: int, name: str = "y") -> LabelArray:
-    """Map `labels` to -1 (first class) and +1 (second class)."""
-    positive = labels == classes[1]
-    known = positive | (labels == classes[0])
-    if not known.all():
-        row = int(np.argmin(known))
-        raise RowError(
-            f"{name} is {labels[row]!r} in row {start + row}, neither {classes[0]!r} nor {classes[1]!r}", start + row
-        )
-    return np.asarray(2 * positive.view(np.int8) - 1, dtype=np.int8)  # five times as fast as np.where
 
 
 def shown_apart(one: Sequence[str], other: Sequence[str]) -> tuple[str, str]:

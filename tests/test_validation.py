@@ -223,39 +223,6 @@ def test_weights():
             v.check_weights(wrong, 2, "w", 10)
 
 
-def test_classes_come_in_sorted_order():
-    assert v.two_classes([1, 0]) == (0, 1)
-    assert v.two_classes(["yes", "no"], "y") == ("no", "yes")
-    assert v.two_classes([True, False]) == (False, True)
-    for wrong, message in (
-        ([3], "y has one class only, 3"),
-        ([1, 2, 3], r"y has 3 classes \(1, 2, 3\)"),
-        (range(8), r"8 classes \(0, 1, 2, 3, 4, \.\.\.\)"),
-        ([1, "a", 2], "3 classes"),
-        ([1, None], "missing labels"),
-        ([1.0, float("nan")], "missing labels"),
-        ([1, "a"], "mixes numbers and text: 1 and 'a'"),
-        ([b"a", b"b"], "labels of type bytes"),
-    ):
-        with pytest.raises(DataError, match=message):
-            v.two_classes(wrong)
-
-
-def test_labels_become_signs():
-    signs = v.signed_labels(np.array(["a", "b", "a"]), ("a", "b"), 0)
-    assert signs.tolist() == [-1, 1, -1]
-    assert signs.dtype == np.int8
-    with pytest.raises(DataError, match="y is 'c' in row 41, neither 'a' nor 'b'"):
-        v.signed_labels(np.array(["a", "c"], dtype=object), ("a", "b"), 40)
-
-
-def test_labels_beyond_64_bits_are_refused():
-    assert v.two_classes([-(2**63), 2**63 - 1]) == (-(2**63), 2**63 - 1)
-    for label in (2**63, -(2**63) - 1):
-        with pytest.raises(DataError, match=r"y has the label -?\d+, beyond 64 bits with a sign; turn .* into text"):
-            v.two_classes([0, label])
-
-
 def test_names_are_shown_where_they_differ():
     names = ["a", "b", "c", "d", "e", "f", "g"]
     assert shown_apart(names[:6], [*names[:5], "h"]) == ("..., b, c, d, e, f", "..., b, c, d, e, h")

@@ -7,7 +7,6 @@ can be written to a checkpoint and read back, after which the coresets are the s
 import warnings
 from collections.abc import Iterable
 from copy import copy
-from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
@@ -21,14 +20,15 @@ from bayescore.coresets.separation.separability import warn_if_rows_separable
 from bayescore.coresets.stream_state import Streamed, StreamState, rows_from_arrays, rows_to_arrays
 from bayescore.data.checkpoint import Arrays, read_checkpoint, write_checkpoint
 from bayescore.data.coreset import Coreset
+from bayescore.data.labels import two_classes
 from bayescore.data.passes.cutter import Cutter
 from bayescore.data.passes.threads import one_blas_thread
-from bayescore.data.sources.blocks import LABEL, Intake
-from bayescore.data.sources.met_groups import MetGroups
+from bayescore.data.sources.blocks import LABEL
+from bayescore.data.sources.intake import Intake
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.priors import Prior, prior_from_dict
 from bayescore.types import Design
-from bayescore.validation import DataError, RandomState, check_integer, check_seed, one_seed, two_classes, warn
+from bayescore.validation import DataError, RandomState, check_integer, check_seed, one_seed, warn
 
 
 def stream(
@@ -134,7 +134,7 @@ class StreamingCoreset:
         check_serves(method, self.likelihood, METHODS)
         method.check(self.size, self.likelihood)
         method.begin(self.size, 1, 0, self.likelihood)  # raises errors that no rows are needed for
-        self._intake = Intake(met=() if classes is None else two_classes(classes, "classes"))
+        self._intake = Intake.knowing(() if classes is None else two_classes(classes, "classes"))
         self._design: Design | None = None
         self._cutter: Cutter
         self._state: StreamState
@@ -251,7 +251,7 @@ class StreamingCoreset:
         header = {
             "method": _written(self._method, "method"),
             "options": {name: getattr(self, name) for name in ("size", "likelihood", "random_state", "intercept")},
-            "intake": asdict(self._intake),
+            "intake": self._intake.to_dict(),
             "design": self._design.to_dict(),
             "block_rows": self._cutter.size,
             "version": version("bayescore"),
@@ -296,10 +296,8 @@ class StreamingCoreset:
     def _loaded(cls, header: dict[str, Any], arrays: Arrays) -> Self:
         """Return the stream of a checkpoint; content that does not fit raises one of many errors."""
         stream = cls(_read(header["method"]), **header["options"])
-        intake = header["intake"]
-        groups = tuple(MetGroups.from_dict(own) for own in intake.get("groups", ()))
-        known = {"names": tuple(intake["names"]), "met": tuple(intake["met"]), "group_columns": (), "groups": groups}
-        stream._intake = Intake(**{**intake, **known})
+        stream._intake = Intake.from_dict(header["intake"])
+        groups = stream._intake.groups
         stream._design = Design.from_dict(header["design"])
         if not isinstance(header["version"], str) or stream._design.raw_names != stream._intake.names:
             raise ValueError

@@ -20,10 +20,11 @@ import pyarrow.parquet as pq
 
 from bayescore.data.checkpoint import Arrays, digest
 from bayescore.data.formulas.design import formula_of, read_design
+from bayescore.data.labels import signed_labels
 from bayescore.data.sources import ArraySource
 from bayescore.data.sources.parquet import CORESET_KEY
 from bayescore.types import NO_GROUP, NO_ROW, Design, Grouping, IntArray, WeightedData, stack
-from bayescore.validation import DataError, json_object, shown_apart, signed_labels, whole_file
+from bayescore.validation import DataError, json_object, shown_apart, whole_file
 
 _INDEX_KEY = b"bayescore.index"
 _FORMAT = 2

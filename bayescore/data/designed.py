@@ -8,6 +8,7 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.formulas.design import FormulaDesign, formula_design, levels_of
 from bayescore.data.formulas.learning import learner, learnt_design, varying
 from bayescore.data.formulas.parsing import parsed
+from bayescore.data.labels import Classes
 from bayescore.data.opened import Opened, open_rows
 from bayescore.data.sources import has_named_columns
 from bayescore.data.sources.blocks import is_stream
@@ -15,7 +16,7 @@ from bayescore.data.sources.factors import Levels, Selection, check_levels
 from bayescore.data.sources.groups import Grouper, check_groupings
 from bayescore.limits import MAX_LEVELS, MAX_LEVELS_NAMED
 from bayescore.types import Design, Source, WeightedData
-from bayescore.validation import Classes, DataError, check_alone, shown_apart, warn
+from bayescore.validation import DataError, check_alone, shown_apart, warn
 
 
 def open_designed(

@@ -6,11 +6,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from bayescore.data.sources.columns import MANY, Columns, add_labels, chosen_columns, coded
+from bayescore.data.sources.columns import Columns, coded
+from bayescore.data.sources.resolve import resolve
+from bayescore.data.sources.roles import Roles
+from bayescore.data.sources.survey import Seen, Survey
 from bayescore.validation import DataError, RowError
 
 TABLE = pa.record_batch({"a": [1, 2, 3], "label": ["no", "yes", "no"], "w": [1.0, 2.0, 0.5], "b": [0.5, 1.5, 2.5]})
 COLUMNS = Columns(("b", "a"), "label", "w", ("no", "yes"))
+ROLES = Roles(label="label", weights="w")
 
 
 def test_a_batch_becomes_rows_in_the_order_of_the_names():
@@ -28,7 +32,8 @@ def test_a_batch_becomes_rows_in_the_order_of_the_names():
 )
 def test_labels_of_any_type_are_signed_by_their_order(labels):
     batch = pa.record_batch({"a": [1.0, 2.0, 3.0], "label": labels})
-    columns = Columns(("a",), "label", None).with_classes(labels.unique().to_pylist())
+    columns = Columns(("a",), "label", None)
+    columns = columns.learnt(columns.survey(batch))
     assert columns.block(batch, 0).y.tolist() == [-1, 1, -1]
 
 
@@ -42,7 +47,7 @@ def test_bad_rows_are_counted_from_the_batch_s_place():
             COLUMNS.block(bad, 40)
         assert message in str(caught.value)
     with pytest.raises(DataError, match="column 'label'"):
-        COLUMNS.with_classes(["a", "b", "c"])
+        COLUMNS.learnt(Survey(3, Seen.of("abc")))
 
 
 def test_codes_point_at_their_labels_missing_ones_too():
@@ -53,9 +58,9 @@ def test_codes_point_at_their_labels_missing_ones_too():
 
 def test_features_are_all_columns_but_label_weights_and_a_stored_index():
     meta = {b"pandas": json.dumps({"index_columns": ["b"], "columns": []}).encode()}
-    assert chosen_columns(TABLE.schema, "label", "w", None).features == ("a", "b")
-    assert chosen_columns(TABLE.schema.with_metadata(meta), "label", "w", None).features == ("a",)
-    assert chosen_columns(TABLE.schema, "label", None, ["b"]).features == ("b",)
+    assert resolve(ROLES, TABLE.schema).features == ("a", "b")
+    assert resolve(ROLES, TABLE.schema.with_metadata(meta)).features == ("a",)
+    assert resolve(Roles(label="label"), TABLE.schema, only=["b"]).features == ("b",)
     for label, weights, only, message in (
         (None, None, None, "label is missing: .* the columns are a, label, w, b"),
         ("y", None, None, "label='y' is not a column"),
@@ -63,12 +68,4 @@ def test_features_are_all_columns_but_label_weights_and_a_stored_index():
         ("label", None, ["label"], "no feature columns beside 'label'"),
     ):
         with pytest.raises(DataError, match=message):
-            chosen_columns(TABLE.schema, label, weights, only)
-
-
-def test_labels_are_gathered_until_they_are_too_many():
-    found = {}
-    assert not add_labels(found, pa.array([1, 2, 1]))
-    assert not add_labels(found, pa.array([2, *range(3, MANY + 1)]))
-    assert list(found) == list(range(1, MANY + 1))
-    assert add_labels(found, pa.array([0]))
+            resolve(Roles(label=label, weights=weights), TABLE.schema, only=only)

@@ -5,7 +5,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from bayescore.data.sources.factors import Seen, codes, combined, is_text, keeps_order, seen
+from bayescore.data.sources.factors import codes, is_text, keeps_order
+from bayescore.data.sources.survey import Seen, Survey, merged, seen
 from bayescore.limits import MAX_LEVELS_NAMED
 from bayescore.validation import DataError, RowError
 
@@ -14,8 +15,8 @@ TEXT = pa.chunked_array([["b", "a", None], ["c", "a"]])
 
 def test_levels_are_sorted_whatever_the_order_of_rows():
     assert seen(TEXT, ordered=False).levels("f") == ("a", "b", "c")
-    parts = [{"f": seen(chunk, ordered=False)} for chunk in reversed(TEXT.chunks)]
-    assert combined(parts, ["f"]) == (("f", ("a", "b", "c")),)
+    parts = [Survey(levels={"f": seen(chunk, ordered=False)}) for chunk in reversed(TEXT.chunks)]
+    assert merged(parts).levels["f"].levels("f") == ("a", "b", "c")
 
 
 def pandas_column(categories, ordered=False, codes=(0, 2, 0)):
@@ -33,7 +34,7 @@ def test_a_categorical_keeps_its_order_without_levels_that_no_row_has(ordered):
 def test_orders_that_disagree_give_sorted_levels():
     one, two = (seen(pandas_column(order).column("f"), ordered=True) for order in (["x", "z", "y"], ["z", "x", "y"]))
     assert (one + two).levels("f") == ("x", "y", "z")
-    assert (one + Seen(frozenset(), None)).order == one.order
+    assert (one + Seen()).order == one.order
 
 
 def test_a_plain_dictionary_has_no_order():
@@ -73,8 +74,8 @@ def test_an_unknown_level_is_named_with_its_column_and_row():
 
 def test_columns_that_are_no_factors_are_refused():
     with pytest.raises(DataError, match=r"'f' has more than 2000 levels.*name it as groups"):
-        combined([{"f": seen(pa.array([str(i) for i in range(MAX_LEVELS_NAMED + 1)]), ordered=False)}], ["f"])
+        merged([Survey(levels={"f": Seen.of(str(i) for i in range(MAX_LEVELS_NAMED + 1))})])
     with pytest.raises(DataError, match="'f' mixes numbers and text"):
-        Seen(frozenset([1, "a"]), None).levels("f")
+        Seen.of([1, "a"]).levels("f")
     with pytest.raises(DataError, match=r"column 'f' is double, and held text before \('a'\)"):
         codes(pa.array([1.0]), "f", ["a"], 0)

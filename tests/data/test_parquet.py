@@ -12,6 +12,7 @@ import pytest
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
 from bayescore.data.sources.parquet import parquet_source
+from bayescore.data.sources.roles import Roles
 from bayescore.data.sources.stores import local_listing
 from bayescore.types import stack
 from bayescore.validation import DataError
@@ -105,6 +106,6 @@ def test_an_error_names_the_file_and_the_row_group(step, tmp_path):
 
 def test_only_the_columns_asked_for_are_read(tmp_path):
     path = write(FRAME.assign(name="text"), tmp_path / "x.parquet")
-    source = parquet_source(local_listing(path), "y", None, only=["b", "y"])
+    source = parquet_source(local_listing(path), Roles(label="y"), only=["b", "y"])
     assert source.design.raw_names == ("b",)
     np.testing.assert_array_equal(rows_of(source).X, FRAME[["b"]])

@@ -3,6 +3,7 @@
 import pickle
 import threading
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -209,12 +210,6 @@ def test_the_next_row_group_is_fetched_while_one_is_worked_on():
 
 def test_row_groups_of_a_store_are_read_in_runs(s3):
     source = as_source(address(s3, "bucket/rows/k=10/part-0.parquet"), **COLUMNS)
-    local = ParquetSource(tuple(pa_file_without_store(f) for f in source.files), source.columns)
+    local = replace(source, files=tuple(replace(file, store=None) for file in source.files))
     assert len(local.division(128).pieces) == 6
     assert len(source.division(128).pieces) < 6
-
-
-def pa_file_without_store(file):
-    from dataclasses import replace
-
-    return replace(file, store=None)

@@ -39,11 +39,11 @@ from bayescore.data.sources.blocks import BlockSource, callable_source, is_strea
 from bayescore.data.sources.csv_file import csv_source, is_csv
 from bayescore.data.sources.dataset import dataset_source, is_dataset
 from bayescore.data.sources.factors import Selection
-from bayescore.data.sources.groups import Grouper
 from bayescore.data.sources.kept import kept_source
 from bayescore.data.sources.parquet import path_source
 from bayescore.data.sources.queries import is_lazy, is_relation, lazy_source, relation_source
 from bayescore.data.sources.roles import Roles
+from bayescore.data.sources.survey import Survey
 from bayescore.data.sources.table_source import table_source
 from bayescore.data.sources.tables import is_dask, is_table
 from bayescore.types import Source, WeightedData
@@ -100,20 +100,7 @@ def _kind(data: Any) -> Kind:
     return next(kind for kind in KINDS if kind.fits(data))
 
 
-def as_source(
-    data: Any,
-    y: Any = None,
-    *,
-    label: str | None = None,
-    weights: Any = None,
-    offset: Any = None,
-    trials: Any = None,
-    positive: Any = None,
-    missing: str = "raise",
-    groups: Any = None,
-    groupers: tuple[Grouper, ...] | None = None,
-    selection: Selection | None = None,
-) -> Source:
+def as_source(data: Any, y: Any = None, *, selection: Selection | None = None, **beside: Any) -> Source:
     """Turn `data` into a `Source` with the identity design.
 
     Parameters
@@ -126,25 +113,11 @@ def as_source(
     y : array, optional
         Labels, two classes of any kind. Not needed where `label` names a column or blocks bring theirs. Rows go
         together by position: pandas objects whose indexes differ are refused.
-    label : str, optional
-        Column of the labels in a table or Parquet file.
-    weights : array or str, optional
-        Positive weights of the rows, or the name of their column.
-    offset : array or str, optional
-        Known parts of the rows' linear predictors, or the name of their column.
-    trials : array or str, optional
-        Trials of each row, or the name of their column; the labels are then the successes, and a row stands for two.
-    positive : label, optional
-        The label that is +1; by default the second in sorted order, of an ordered categorical the last.
-    missing : {"raise", "drop"}
-        Whether rows that miss something are an error or left out, with a warning.
-    groups : str, array, list of str or dict, optional
-        Grouping factors of the rows: the name of a column, or several; an array of levels, or a dict of them by name.
-    groupers : tuple of Grouper, optional
-        Those of them whose levels are known; by default they are learnt.
     selection : Selection, optional
         Which columns of tables are features; those of text then come as codes, and the source knows their `levels`.
         By default all are, and must be numbers.
+    **beside
+        The other fields of `Roles`: label, weights, offset and so on.
 
     Raises
     ------
@@ -156,11 +129,12 @@ def as_source(
     """
     if isinstance(y, str):
         raise DataError(f"y={y!r} is text; give the labels as y, or the name of their column as label={y!r}")
-    own = groups if isinstance(groups, dict) else {"": groups}
-    beside = {f"groups[{name!r}]" if name else "groups": column for name, column in own.items()}
-    check_aligned(data=data, y=y, weights=weights, offset=offset, trials=trials, **beside)
-    roles = Roles(y, label, weights, offset, trials, positive, missing, groups, groupers)
+    roles = Roles(y, **beside)
+    own = roles.groups if isinstance(roles.groups, dict) else {"": roles.groups}
+    groups = {f"groups[{name!r}]" if name else "groups": column for name, column in own.items()}
+    check_aligned(data=data, y=y, weights=roles.weights, offset=roles.offset, trials=roles.trials, **groups)
     source = _kind(data).open(data, roles, selection)
-    left_out = trials is not None or roles.drop or getattr(source, "zero_weights", False)
+    survey: Survey | None = getattr(source, "survey", None)
+    left_out = roles.trials is not None or roles.drop or (survey is not None and survey.zero_weights)
     # blocks of a callable leave out themselves
     return kept_source(source, drop=roles.drop) if left_out and not isinstance(source, BlockSource) else source

@@ -1,23 +1,24 @@
 """Arrays in memory as sources, and weighted rows that are there already."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy.sparse import issparse
 
+from bayescore.data.labels import signed_labels
 from bayescore.data.passes.cutter import block_rows
 from bayescore.data.passes.tasks import Division, slices
-from bayescore.data.sources.blocks import as_counts, labels_of
 from bayescore.data.sources.factors import Selection
-from bayescore.data.sources.groups import GROUP, Given, coded, grouped, known_groupers
-from bayescore.data.sources.kept import check_counts, two_rows_each
+from bayescore.data.sources.groups import GROUP, Given, coded, groupers_of, groups_seen, known_groupers
+from bayescore.data.sources.kept import as_counts, check_counts, two_rows_each
 from bayescore.data.sources.roles import COUNTS, OFFSET, Roles
 from bayescore.data.sources.sparse import check_csr, check_dense, dense
+from bayescore.data.sources.survey import Seen, Survey, labels_of, merged
 from bayescore.types import NO_GROUP, Design, FloatArray, Grouping, IntArray, LabelArray, WeightedData
-from bayescore.validation import DataError, check_matrix, check_offset, check_weights, signed_labels, two_classes
+from bayescore.validation import DataError, check_matrix, check_offset, check_weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,11 +35,7 @@ class ArraySource:
     offset: FloatArray | None = None
     counts: FloatArray | None = None  # successes and trials, shape (2, n)
     group: IntArray | None = None
-
-    @property
-    def zero_weights(self) -> bool:
-        """Whether some rows weigh nothing."""
-        return bool(self.weights.strides[0] and (self.weights == 0.0).any())
+    survey: Survey = field(default_factory=Survey)  # of rows that are there already nothing is to be learnt
 
     @property
     def n_rows(self) -> int:
@@ -84,7 +81,9 @@ def rows_source(data: WeightedData) -> ArraySource:
         for k, own in enumerate(codes)
     )
     design = Design(names, offset=offset, groups=groups)
-    return ArraySource(data.X, data.y, data.weights, (-1, 1), "y", design, data.index, data.offset, group=data.group)
+    survey = Survey(len(data), zero_weights=bool((data.weights == 0.0).any()))
+    beside = (-1, 1), "y", design, data.index, data.offset
+    return ArraySource(data.X, data.y, data.weights, *beside, group=data.group, survey=survey)
 
 
 def array_source(data: Any, roles: Roles, selection: Selection | None = None) -> ArraySource:  # noqa: ARG001
@@ -108,16 +107,23 @@ def array_source(data: Any, roles: Roles, selection: Selection | None = None) ->
         if isinstance(given, str):
             raise DataError(f"{name}={given!r} names a column, but data is an array; give the {name} as an array")
     unit, drop, counts = np.broadcast_to(np.float64(1.0), n_rows), roles.drop, None
-    if roles.trials is None:
-        y, classes = labelled(roles.y, n_rows, roles)
-    else:
+    if roles.trials is not None:
         counts = np.stack([as_counts(roles.y, n_rows, "y"), as_counts(roles.trials, n_rows, "trials")])
         check_counts(counts[0], counts[1], ("y", "trials"), 0, drop=drop)
-        y, classes = np.ones(n_rows, dtype=np.int8), COUNTS
+        y, told, classes = np.ones(n_rows, dtype=np.int8), Seen.of(COUNTS), COUNTS
+    else:
+        labels, told = labels_of(roles.y, n_rows)
+        classes = Survey(n_rows, told).classes("y", roles.positive, drop=drop)
+        y, there = np.zeros(n_rows, dtype=np.int8), ~pd.isna(labels) if told.missing else slice(None)
+        y[there] = signed_labels(labels[there], classes, 0)
     given = Given.of(roles.groups, n_rows)
     if given.names and given.columns is None:
         raise DataError(f"groups={roles.groups!r} names a column, but data is an array; give the groups as an array")
-    groupers = known_groupers(roles.groupers, given.names) or grouped(given)
+    known = known_groupers(roles.groupers, given.names)
+    new = {} if known or given.columns is None else groups_seen(given.columns, given.names)
+    w = unit if weights is None else check_weights(weights, n_rows, zero=True, drop=drop)
+    survey = merged([Survey(n_rows, told, new, weights is not None and bool((w == 0.0).any()))], given.names)
+    groupers = known or groupers_of(survey, given.names)
     design = Design(
         tuple(f"x{j}" for j in range(X.shape[1])),
         offset=None if offset is None else OFFSET,
@@ -126,24 +132,12 @@ def array_source(data: Any, roles: Roles, selection: Selection | None = None) ->
     return ArraySource(
         X=X,
         y=y,
-        weights=unit if weights is None else check_weights(weights, n_rows, zero=True, drop=drop),
+        weights=w,
         classes=classes,
         label="y",
         design=design,
         offset=None if offset is None else check_offset(offset, n_rows, drop=drop),
         counts=counts,
+        survey=survey,
         group=coded(given, groupers, drop=drop),
     )
-
-
-def labelled(y: Any, n_rows: int, roles: Roles) -> tuple[LabelArray, tuple[Any, Any]]:
-    """Return labels as signs, 0 where they are missing and may be, and the two classes."""
-    labels, found = labels_of(y, n_rows)
-    missing = np.asarray(pd.isna(labels)) if roles.drop else np.zeros(0, dtype=np.bool_)
-    if not missing.any():
-        classes = two_classes(found, positive=roles.positive)
-        return signed_labels(labels, classes, 0), classes
-    classes = two_classes({v: place for v, place in found.items() if not pd.isna(v)}, positive=roles.positive)
-    signs = np.zeros(n_rows, dtype=np.int8)
-    signs[~missing] = signed_labels(labels[~missing], classes, 0)
-    return signs, classes

@@ -9,7 +9,7 @@ With a `distributed` client the cluster runs the passes; without one, bayescore'
 scheduler is set. Arithmetic is that of each worker's processor: workers of one kind give the same bits.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,13 +23,14 @@ from dask.optimization import cull
 
 from bayescore.data.passes.cutter import block_rows
 from bayescore.data.passes.tasks import Division, Future, Part, Task
-from bayescore.data.sources.columns import Columns, ColumnSource, Found, add_labels, chosen_columns, survey
+from bayescore.data.sources.columns import Columns, ColumnSource
 from bayescore.data.sources.dask_tables import Partition, kept_tables
-from bayescore.data.sources.factors import Seen, Selection
-from bayescore.data.sources.groups import GROUP, surveyed
+from bayescore.data.sources.factors import Selection
 from bayescore.data.sources.parquet import parquet_source
-from bayescore.data.sources.roles import OFFSET, TRIALS, Roles
+from bayescore.data.sources.resolve import named_roles, resolve
+from bayescore.data.sources.roles import Roles
 from bayescore.data.sources.stores import Listing, arrow_store, is_address, listing_of, local_listing, shown
+from bayescore.data.sources.survey import Survey
 from bayescore.data.sources.tables import as_table
 from bayescore.types import Source, WeightedData
 from bayescore.validation import DataError, check_aligned
@@ -79,13 +80,8 @@ class DaskSource(ColumnSource):
     tables: tuple[Any, ...]
     lengths: tuple[int, ...]
     columns: Columns
+    survey: Survey
     pool: ClusterPool | None
-    zero_weights: bool = False
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-        return sum(self.lengths)
 
     def division(self, step: int) -> Division:
         """Return the partitions."""
@@ -122,74 +118,42 @@ def dask_source(data: Any, roles: Roles, selection: Selection | None = None) -> 
     TypeError
         For a collection of another kind.
     """
-    y, label, weights, offset, trials = roles.y, roles.label, roles.weights, roles.offset, roles.trials
     is_frame = hasattr(data, "columns")
     if getattr(data, "ndim", None) != 2 or not (is_frame or hasattr(data, "chunks")):
         raise TypeError(f"data is a Dask {type(data).__name__}; give a DataFrame, or an Array of rows by columns")
-    if y is None and not is_frame:
+    if roles.y is None and not is_frame:
         raise DataError("y is missing: give the labels as a Dask array in the chunks of data's rows")
-    if y is not None and label is not None:
-        raise DataError(f"y and label={label!r} are both given; give one of them")
     pool = active_pool(data)
-    groups = roles.groups
-    if hasattr(groups, "__dask_graph__"):
-        groups = {str(getattr(groups, "name", None) or GROUP) if hasattr(groups, "to_frame") else GROUP: groups}
-    named = all(given is None or isinstance(given, str) for given in (weights, offset, trials))
-    if is_frame and y is None and named and not isinstance(groups, dict):
-        kept = _parquet_of(data)
-        if kept is not None:
-            only = [str(name) for name in data.columns]
-            return parquet_source(kept, label, weights, roles=roles, only=only, selection=selection, pool=pool)
     names = [str(name) for name in data.columns] if is_frame else [f"x{d}" for d in range(data.shape[1])]
-    beside: dict[str, Any] = {}
-    if y is not None:
-        label = str(getattr(y, "name", None) or "y") if hasattr(y, "to_frame") else "y"
-        beside[label] = y
-    if weights is not None and not isinstance(weights, str):
-        beside["weight"], weights = weights, "weight"
-    if offset is not None and not isinstance(offset, str):
-        beside[OFFSET], offset = offset, OFFSET
-    if trials is not None and not isinstance(trials, str):
-        beside[TRIALS], trials = trials, TRIALS
-    if isinstance(groups, dict):
-        beside, groups = {**beside, **groups}, list(groups)
-    for name in beside:
-        if name in names:
-            raise DataError(f"data has a column {name!r} beside the one given; rename it, or name it as label")
+    named, beside = named_roles(roles, names)
+    if is_frame and not beside and (files := _parquet_of(data)) is not None:
+        return parquet_source(files, named, selection, only=names, pool=pool)
     empty = _frame(_meta(data), names, {name: _meta(other) for name, other in beside.items()}, 0)
-    schema = pa.Schema.from_pandas(empty, preserve_index=False)
-    played = replace(roles, offset=offset, trials=trials, groups=groups)
-    columns = chosen_columns(schema, label, weights, None, selection, roles=played)
+    columns = resolve(named, pa.Schema.from_pandas(empty, preserve_index=False), selection)
     if is_frame:  # no more than is needed
         data = data[[column for column in data.columns if str(column) in columns.names]]
         names = [str(name) for name in data.columns]
     frames = partitions(data if is_frame else data.rechunk({1: -1}))
     others = {name: partitions_beside(other, data, len(frames), name) for name, other in beside.items()}
-    new = columns.new_groups
-    wanted = dict.fromkeys([columns.label, *columns.text, *new, *([] if weights is None else [weights])])
-    own = [name for name in wanted if name not in beside]
+    own = [name for name in dict.fromkeys(columns.surveyed) if name not in beside]
     inside = partitions(data[own]) if own else [None] * len(frames)  # once for all of them
     surveys = compute(
         *[
-            delayed(_survey)(
-                part, {name: parts[i] for name, parts in others.items()}, columns.label, columns.text, new, weights
-            )
+            delayed(_survey)(part, {name: parts[i] for name, parts in others.items()}, columns)
             for i, part in enumerate(inside)
         ]
     )
-    found: Found = {}
-    any(add_labels(found, own) for _, own, _, _ in surveys)
-    columns = columns.with_levels(own for _, _, own, _ in surveys)
-    lengths, zero = tuple(n for n, *_ in surveys), any(zero for *_, zero in surveys)
-    if not sum(lengths):
+    survey = columns.merged(surveys)
+    if not survey.n_rows:
         raise DataError("data is an empty collection; it needs at least one row")
     if beside or not is_frame:
         frames = [
             delayed(_frame)(frame, names, {name: parts[i] for name, parts in others.items()}, i)
             for i, frame in enumerate(frames)
         ]
-    columns = columns.with_classes(found, roles.positive)
-    return DaskSource(kept_tables(frames, columns.names, sum(lengths), pool), lengths, columns, pool, zero)
+    columns, lengths = columns.learnt(survey, roles.positive), tuple(part.n_rows for part in surveys)
+    tables = kept_tables(frames, columns.names, survey.n_rows, pool)
+    return DaskSource(tables, lengths, columns, survey, pool)
 
 
 def _meta(collection: Any) -> Any:
@@ -210,25 +174,12 @@ def _frame(rows: Any, names: list[str], beside: dict[str, Any], number: int) -> 
     return frame
 
 
-def _survey(
-    inside: pd.DataFrame | None,
-    beside: dict[str, Any],
-    label: str,
-    text: Sequence[str],
-    groups: Sequence[str],
-    weights: str | None,
-) -> tuple[int, pa.Array, dict[str, Seen], bool]:
-    """Return a partition's number of rows, its labels, levels of text and groups, and if some weigh nothing."""
-
-    def column(name: str) -> Any:
-        found = beside[name] if inside is None or name in beside else inside[name]
-        return getattr(found, "array", found)
-
-    labels = as_table(pd.DataFrame({label: column(label)}))
-    own = survey(as_table(inside[list(text)]), text) if inside is not None and text else {}
-    own |= surveyed(as_table(pd.DataFrame({name: column(name) for name in groups})), groups) if groups else {}
-    zero = weights is not None and bool((np.asarray(column(weights)) == 0).any())
-    return labels.num_rows, pa.chunked_array(labels.column(label)).unique(), own, zero
+def _survey(inside: pd.DataFrame | None, beside: dict[str, Any], columns: Columns) -> Survey:
+    """Survey a partition, whose columns are inside a frame or beside it."""
+    found = {} if inside is None else {str(name): inside[name].array for name in inside.columns}
+    for name in set(columns.surveyed) & set(beside):
+        found[name] = getattr(beside[name], "array", beside[name])
+    return columns.survey(as_table(pd.DataFrame(found)))
 
 
 def partitions(collection: Any) -> list[Delayed]:

@@ -36,7 +36,7 @@ def dataset_source(data: Any, roles: Roles, selection: Selection | None = None) 
     roles.check_named("a dataset")
     listing = _listing(data)
     if listing is not None:
-        return parquet_source(listing, roles.label, roles.weights, roles=roles, selection=selection)
+        return parquet_source(listing, roles, selection)
 
     def read(columns: list[str]) -> Iterator[pa.RecordBatch]:
         yield from data.to_batches(columns=columns, batch_size=MAX_BLOCK_ROWS)

@@ -4,16 +4,16 @@ Levels are sorted, whatever order rows come in; an ordered categorical keeps its
 where all parts of the data agree on it. Levels that no row has are left out.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from bayescore.limits import GROUP_BYTES, MAX_GROUPS_BYTES, MAX_LEVELS_NAMED
+from bayescore.limits import GROUP_BYTES, MAX_GROUPS_BYTES
 from bayescore.types import FloatArray
-from bayescore.validation import DataError, RowError, sorted_labels
+from bayescore.validation import DataError, RowError
 
 Levels = tuple[tuple[str, tuple[Any, ...]], ...]
 """Columns of text and their levels."""
@@ -54,47 +54,6 @@ def keeps_order(schema: pa.Schema, name: str) -> bool:
     except (TypeError, ValueError, KeyError, AttributeError, RecursionError):  # that pandas did not write
         kinds = []
     return bool(kind.ordered) or "categorical" in kinds
-
-
-@dataclass(frozen=True)
-class Seen:
-    """Levels that occur in some rows, and the order in which they stand there, if they have one."""
-
-    values: frozenset[Any]
-    order: tuple[Any, ...] | None
-
-    def __add__(self, other: "Seen") -> "Seen":
-        if not other.values:
-            return self
-        if not self.values:
-            return other
-        return Seen(self.values | other.values, self.order if self.order == other.order else None)
-
-    def levels(self, name: str) -> tuple[Any, ...]:
-        """Return the levels in their order.
-
-        Raises
-        ------
-        DataError
-            If they are neither text nor numbers, or both.
-        """
-        where = f"column {name!r}"
-        ordered = sorted_labels(self.values, where)
-        if len({isinstance(value, str) for value in ordered}) > 1:
-            raise DataError(f"{where} mixes numbers and text: {ordered[0]!r} and {ordered[-1]!r}; make them alike")
-        return tuple(ordered if self.order is None else (v for v in self.order if v in self.values))
-
-
-def seen(column: pa.Array | pa.ChunkedArray, *, ordered: bool) -> Seen:
-    """Return the levels that occur in a column."""
-    found = Seen(frozenset(), None)
-    for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
-        coded = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
-        known = coded.dictionary.to_pylist()
-        used = coded.indices.drop_null().unique().to_pylist()
-        values = frozenset(known[i] for i in used) - {None}
-        found = found + Seen(values, tuple(known) if ordered else None)
-    return found
 
 
 def codes(column: pa.Array, name: str, levels: Sequence[Any], start: int) -> FloatArray:
@@ -154,28 +113,6 @@ def check_memory(name: str, n_levels: int) -> None:
             f"groups (column {name!r}) has {n_levels:,} levels or more, which take {size:,} bytes at {GROUP_BYTES} "
             f"each, above the {MAX_GROUPS_BYTES:,} that they may: name a coarser column, or merge small groups"
         )
-
-
-def combined(parts: Iterable[dict[str, Seen]], names: Iterable[str], groups: Iterable[str] = ()) -> Levels:
-    """Return the levels of columns, and of grouping factors, from what was seen of them in each part of the data.
-
-    Raises
-    ------
-    DataError
-        If they are too many for any design, or not alike, or a grouping factor has none.
-    """
-    names, groups = tuple(names), tuple(groups)
-    total = {name: Seen(frozenset(), None) for name in (*names, *groups)}
-    for part in parts:
-        total = {name: known + part[name] for name, known in total.items()}
-        for name in names:
-            check_few(f"column {name!r}", len(total[name].values), MAX_LEVELS_NAMED)
-        for name in groups:
-            check_memory(name, len(total[name].values))
-    for name in groups:
-        if not total[name].values:
-            raise DataError(f"groups (column {name!r}) is missing in every row: it tells no rows apart; leave it out")
-    return tuple((name, known.levels(name)) for name, known in total.items())
 
 
 def _shown(levels: Sequence[Any]) -> str:

@@ -14,7 +14,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bayescore.data.sources.factors import Seen, combined, keeps_order, seen
+from bayescore.data.sources.factors import keeps_order
+from bayescore.data.sources.survey import Seen, Survey, seen
 from bayescore.data.sources.tables import as_table
 from bayescore.types import NO_GROUP, Design, Grouping, IntArray
 from bayescore.validation import DataError, RowError, check_unmasked
@@ -185,12 +186,18 @@ class Given:
         return cls(tuple(frame), as_table(pd.DataFrame(frame), "groups"))
 
 
-def grouped(given: Given) -> tuple[Grouper, ...]:
-    """Learn the levels of columns that are given beside rows in memory."""
-    if given.columns is None:
-        return ()
-    found = combined([surveyed(given.columns, given.names)], (), given.names)
-    return tuple(Grouper(Grouping(name, levels)) for name, levels in found)
+def groupers_of(survey: Survey, names: Sequence[str]) -> tuple[Grouper, ...]:
+    """Return grouping factors with the levels that a survey has of them.
+
+    Raises
+    ------
+    DataError
+        If one has none, or they are not alike.
+    """
+    for name in names:
+        if not survey.levels[name].values:
+            raise DataError(f"groups (column {name!r}) is missing in every row: it tells no rows apart; leave it out")
+    return tuple(Grouper(Grouping(name, survey.levels[name].levels(name))) for name in names)
 
 
 def coded(given: Given, groupers: Sequence[Grouper], *, drop: bool) -> IntArray | None:
@@ -201,7 +208,7 @@ def coded(given: Given, groupers: Sequence[Grouper], *, drop: bool) -> IntArray 
     return np.stack([by.codes(given.columns.column(name), 0, drop=drop) for name, by in columns], axis=1)
 
 
-def surveyed(batch: pa.Table | pa.RecordBatch, names: Iterable[str]) -> dict[str, Seen]:
+def groups_seen(batch: pa.Table | pa.RecordBatch, names: Iterable[str]) -> dict[str, Seen]:
     """Return what rows tell of the levels of grouping factors."""
     return {name: seen(values(batch.column(name), name), ordered=keeps_order(batch.schema, name)) for name in names}
 

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from bayescore.data.passes.cutter import block_rows
@@ -19,7 +20,7 @@ from bayescore.data.passes.threads import available_cores
 from bayescore.data.sources.factors import Levels
 from bayescore.data.sources.groups import MISSING_GROUP
 from bayescore.types import Design, FloatArray, IntArray, Source, WeightedData
-from bayescore.validation import DataError, RowError, check_finite, warn
+from bayescore.validation import DataError, RowError, check_finite, check_unmasked, warn
 
 
 def two_rows_each(rows: WeightedData, successes: FloatArray, trials: FloatArray) -> WeightedData:
@@ -32,6 +33,18 @@ def two_rows_each(rows: WeightedData, successes: FloatArray, trials: FloatArray)
     unknown = np.isnan(counts)
     y = np.where(unknown, 0, np.tile([1, -1], len(rows))).astype(np.int8)
     return replace(twice, y=y, weights=twice.weights * np.where(unknown, 0.0, counts))
+
+
+def as_counts(values: Any, n_rows: int, name: str) -> FloatArray:
+    """Return counts as floats, shape (n_rows,)."""
+    check_unmasked(values, name)
+    try:
+        counts = np.asarray(pd.to_numeric(np.asarray(values)), dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError(f"{name} must be counts, whole numbers, one for each row") from None
+    if counts.shape != (n_rows,):
+        raise DataError(f"{name} has shape {counts.shape}; it must be ({n_rows},), one count for each row")
+    return counts
 
 
 def check_counts(successes: FloatArray, trials: FloatArray, names: tuple[str, str], start: int, *, drop: bool) -> None:

@@ -24,18 +24,12 @@ import pyarrow.parquet as pq
 from bayescore.data.passes.cutter import block_rows
 from bayescore.data.passes.tasks import Division, Pool
 from bayescore.data.passes.threads import available_cores
-from bayescore.data.sources.columns import (
-    Columns,
-    ColumnSource,
-    Found,
-    add_labels,
-    chosen_columns,
-    survey,
-    weightless,
-)
+from bayescore.data.sources.columns import Columns, ColumnSource
 from bayescore.data.sources.factors import Selection
+from bayescore.data.sources.resolve import resolve
 from bayescore.data.sources.roles import Roles
 from bayescore.data.sources.stores import Listing, in_advance, is_address, local_listing, remote_listing, retried
+from bayescore.data.sources.survey import Survey
 from bayescore.types import WeightedData
 from bayescore.validation import DataError
 
@@ -101,13 +95,8 @@ class ParquetSource(ColumnSource):
 
     files: tuple[File, ...]
     columns: Columns
+    survey: Survey
     pool: Pool | None = None
-    zero_weights: bool = False
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-        return sum(sum(file.groups) for file in self.files)
 
     def division(self, step: int) -> Division:
         """Return pieces of one row group each, or of several small ones in a row; of a store of a few."""
@@ -144,33 +133,29 @@ def path_source(data: str | Path, roles: Roles, selection: Selection | None = No
         )
     roles.check_named("the path of a Parquet file")
     listing = remote_listing(str(data)) if is_address(data) else local_listing(Path(data))
-    return parquet_source(listing, roles.label, roles.weights, roles=roles, selection=selection)
+    return parquet_source(listing, roles, selection)
 
 
 def parquet_source(
     listing: Listing,
-    label: str | None,
-    weights: str | None,
-    *,
-    roles: Roles | None = None,
-    only: list[str] | None = None,
+    roles: Roles,
     selection: Selection | None = None,
+    *,
+    only: list[str] | None = None,
     pool: Pool | None = None,
 ) -> ParquetSource:
-    """Return files as a source; reads the footers and the columns of labels and new text.
+    """Return files as a source; reads the footers and the columns of labels, weights, groups and new text.
 
     Parameters
     ----------
     listing : Listing
         Which files.
-    label, weights : str
-        Columns of the labels and the weights.
-    roles : Roles, optional
-        Other columns, the label that is +1, and whether rows that miss something will be left out.
+    roles : Roles
+        The columns of labels, weights and so on.
+    selection : Selection, optional
+        Which columns are features, where they may hold text.
     only : list of str, optional
         Columns to read; all by default.
-    selection : Selection, optional
-        Which of them are features, where they may hold text.
     pool : Pool, optional
         Who reads the rows; threads of this process by default.
 
@@ -191,31 +176,23 @@ def parquet_source(
     assert schema is not None
     if not any(map(sum, groups)):
         raise DataError(f"{listing.name!r} holds no rows")
-    if CORESET_KEY in (schema.metadata or {}) and weights is None:
+    if CORESET_KEY in (schema.metadata or {}) and roles.weights is None:
         raise DataError(
             f"{listing.name!r} is a coreset; read it with read_coreset, or name its weights: weights='weight'"
         )
     hive = {name: values for name, values in listing.hive.items() if name not in schema.names}
     for name, values in hive.items():
         schema = schema.append(pa.field(name, values.type))
-    columns = chosen_columns(schema, label, weights, only, selection, roles=roles)
+    columns = resolve(roles, schema, selection, only=only)
     wanted = [name for name in hive if name in columns.names]
     files = tuple(
         File(file, rows, tuple((name, hive[name][i]) for name in wanted), listing.store)
         for i, (file, rows) in enumerate(zip(listing.paths, groups, strict=True))
     )
-    found: Found = {}
-    zero: list[bool] = []
-    new = (*columns.text, *columns.new_groups)
-    surveyed = [columns.label, *new, *([] if weights is None else [weights])]
-    parts = (batch for f in files for batch in batches(f, surveyed, 1 << 20, threads=True, text=columns.text))
-    if not new and weights is None:
-        any(add_labels(found, batch.column(0)) for batch in parts)
-    else:
-        seen = _labelled(parts, found, weights, zero)
-        columns = columns.with_levels(survey(batch, columns.text, columns.new_groups) for batch in seen)
-    positive = None if roles is None else roles.positive
-    return ParquetSource(files, columns.with_classes(found, positive), pool, any(zero))
+    wanted, text = columns.surveyed, columns.text
+    parts = (batch for file in files for batch in batches(file, wanted, 1 << 20, threads=True, text=text))
+    survey = columns.merged(map(columns.survey, parts))
+    return ParquetSource(files, columns.learnt(survey, roles.positive), survey, pool)
 
 
 def _footer(store: Any, path: Any) -> tuple[pa.Schema, tuple[int, ...]]:
@@ -227,16 +204,6 @@ def _footer(store: Any, path: Any) -> tuple[pa.Schema, tuple[int, ...]]:
             return parquet.schema_arrow, tuple(footer.row_group(i).num_rows for i in range(footer.num_row_groups))
 
     return read() if store is None else retried(read, str(path))
-
-
-def _labelled(
-    parts: Iterator[pa.RecordBatch], found: Found, weights: str | None, zero: list[bool]
-) -> Iterator[pa.RecordBatch]:
-    """Yield batches, the labels in their first column added to those found, and whether they have weights of 0."""
-    for batch in parts:
-        add_labels(found, batch.column(0))
-        zero.append(weights is not None and weightless(batch.column(weights)))
-        yield batch
 
 
 @contextmanager

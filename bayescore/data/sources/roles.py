@@ -14,7 +14,7 @@ COUNTS = (0, 1)  # labels of failures and successes
 
 @dataclass(frozen=True, eq=False)
 class Roles:
-    """Who plays which role beside the features; see `as_source`. None where nobody does.
+    """What plays which role beside the features, None where nothing does; `build_coreset` explains each to users.
 
     Parameters
     ----------

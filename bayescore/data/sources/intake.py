@@ -1,0 +1,199 @@
+"""`Intake`: what is known of rows that come in blocks, after each block, which it checks.
+
+A block is (X, y[, weights[, offset[, trials[, groups]]]]), with None for what there is not. Groups may also be columns
+of blocks that are tables. Until all blocks are known, signs of labels and codes of groups follow the order in which
+they were met.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import numpy as np
+
+from bayescore.data.labels import signed_labels, sorted_labels, two_classes
+from bayescore.data.passes.cutter import MAX_BLOCK_ROWS
+from bayescore.data.passes.exact import exact_weight, total_weight
+from bayescore.data.passes.scan import check_reach
+from bayescore.data.sources.factors import Selection
+from bayescore.data.sources.groups import Grouper, groupers_of
+from bayescore.data.sources.kept import as_counts, check_counts, two_rows_each, without_left_out
+from bayescore.data.sources.roles import COUNTS, OFFSET
+from bayescore.data.sources.sparse import check_dense
+from bayescore.data.sources.streaming_levels import beside_rows, coded_table, group_codes, recoded
+from bayescore.data.sources.survey import Seen, Survey, labels_of, merged
+from bayescore.data.sources.tables import is_table
+from bayescore.types import Grouping, LabelArray, WeightedData
+from bayescore.validation import DataError, check_aligned, check_finite, check_offset, check_weights, shown_apart
+
+
+@dataclass(frozen=True)
+class Intake:
+    """What is known of the blocks: columns, their survey, numbers of blocks and of rows of positive weight, and weight.
+
+    Until both labels are known, the first one met is -1 and the second +1; with offsets both must be, for a mirrored
+    posterior has other ones. With a `selection`, tables among the blocks may have columns of text; the codes of those
+    whose levels it does not tell are 0.
+    """
+
+    names: tuple[str, ...] | None = None
+    survey: Survey = field(default_factory=Survey)
+    n_blocks: int = 0
+    n_rows: int = 0
+    weight: int = 0
+    offset: str | None = None
+    groups: tuple[str, ...] = ()
+    selection: Selection | None = None
+    positive: Any = None
+    group_columns: tuple[str, ...] = ()  # columns of blocks that are tables
+
+    @classmethod
+    def knowing(cls, classes: Sequence[Any], **known: Any) -> Self:
+        """Return an intake of no blocks, for labels that are known beforehand, the second +1; () if they are not."""
+        return cls(survey=Survey(labels=Seen.of(classes)), **known)
+
+    @property
+    def met(self) -> tuple[Any, ...]:
+        """The labels in the order met, those of one block in their own order."""
+        return tuple(self.survey.labels.values)
+
+    @property
+    def classes(self) -> tuple[Any, Any]:
+        """The two labels, `positive` or else the second in their order being +1."""
+        return self.survey.classes("y", self.positive)
+
+    @property
+    def weight_total(self) -> float:
+        """Total weight of the rows."""
+        return total_weight([self.weight])
+
+    @property
+    def groupings(self) -> tuple[Grouping, ...]:
+        """The grouping factors, with the levels met."""
+        return tuple(by.grouping for by in groupers_of(self.survey, self.groups))
+
+    def settled(self, rows: WeightedData) -> WeightedData:
+        """Return rows of these blocks with +1 for the second class, and codes of groups in their order."""
+        rows = self.recoded(rows, groupers_of(self.survey, self.groups))
+        return rows if self.classes[1] == self.met[1] else rows.mirrored(-1)
+
+    def recoded(self, rows: WeightedData, known: Sequence[Grouper]) -> WeightedData:
+        """Return rows of these blocks with the codes of groups whose levels are known."""
+        if rows.group is None:
+            return rows
+        return replace(rows, group=recoded(rows.group, [self.survey.levels[name] for name in self.groups], known))
+
+    def take(
+        self, X: Any, y: Any, weights: Any = None, offset: Any = None, trials: Any = None, groups: Any = None
+    ) -> tuple["Intake", WeightedData]:
+        """Return what is known after another block, and the block as weighted rows of raw features.
+
+        Raises
+        ------
+        DataError
+            If the block cannot be used; blocks and their rows are counted from 0.
+        """
+        where, start = f"block {self.n_blocks}", self.survey.n_rows
+        given = {"X": X, "y": y, "weights": weights, "offset": offset, "trials": trials, "groups": groups}
+        check_aligned(**{f"{where}: {name}": part for name, part in given.items()})
+        X, beside = beside_rows(X, groups, self.group_columns, where)
+        levels: dict[str, Seen] = {}
+        if self.selection is not None and is_table(X):
+            _check_once([str(name) for name in getattr(X, "columns", ())], where)
+            X, levels = coded_table(X, self.selection, start, where)
+        matrix = check_dense(X, f"{where}: X")
+        names = self._names_of(X, matrix.shape[1], where)
+        raw = np.array(matrix, dtype=np.float64, order="C")  # rows wait here while the caller may reuse the array
+        check_finite(raw, names, 0, where)
+        check_reach(raw.min(axis=0), raw.max(axis=0), names, where)
+        n = len(raw)
+        w = np.ones(n) if weights is None else check_weights(weights, n, f"{where}: weights", zero=True).copy()
+        o = None if offset is None else check_offset(offset, n, f"{where}: offset").copy()
+        if self.n_blocks and (o is None) != (self.offset is None):
+            had = "no" if o is None else "an"
+            raise DataError(f"{where} has {had} offset, unlike the blocks before it; give 0 for none")
+        known_groups = self.groups if self.n_blocks else None
+        codes, own = group_codes(beside, known_groups, self.survey, n, where)
+        counts = None
+        if trials is None:
+            signs, labels = self._signs(y, n, f"{where}: y")
+        else:
+            named = f"{where}: y", f"{where}: trials"
+            counts = as_counts(y, n, named[0]), as_counts(trials, n, named[1])
+            check_counts(*counts, named, 0, drop=False)
+            signs, labels = np.ones(n, dtype=np.int8), self._counted(where)
+        survey = merged([self.survey, Survey(n, labels, levels | own, bool((w == 0.0).any()))], tuple(own))
+        if o is not None and len(survey.labels.values) < 2:
+            raise DataError(
+                f"{where}: all labels are {next(iter(labels.values))!r}, and with offsets it must be known which one "
+                "is +1: begin with a block of both, or name them as classes="
+            )
+        rows = WeightedData(raw, signs, w, np.arange(start, start + n), offset=o, group=codes)
+        if counts is not None:
+            rows = two_rows_each(rows, *counts)
+        rows = without_left_out(rows, drop=False)
+        weight = sum(
+            exact_weight(rows.weights[low : low + MAX_BLOCK_ROWS]) for low in range(0, len(rows), MAX_BLOCK_ROWS)
+        )
+        known = replace(
+            self,
+            names=names,
+            survey=survey,
+            n_blocks=self.n_blocks + 1,
+            n_rows=self.n_rows + len(rows),
+            weight=self.weight + weight,
+            offset=None if o is None else OFFSET,
+            groups=tuple(own),
+        )
+        return known, rows
+
+    def _names_of(self, X: Any, n_columns: int, where: str) -> tuple[str, ...]:
+        names = tuple(str(name) for name in getattr(X, "columns", (f"x{d}" for d in range(n_columns))))
+        _check_once(names, where)
+        if self.names is None or names == self.names:
+            return names
+        if len(names) != len(self.names):
+            raise DataError(
+                f"{where} has {len(names)} columns, the blocks before it {len(self.names)}; give the same columns in "
+                "every block, or begin anew"
+            )
+        own, before = shown_apart(names, self.names)
+        raise DataError(
+            f"{where} has the columns {own}, the blocks before it {before}; give the same columns in the same order"
+        )
+
+    def _signs(self, y: Any, n_rows: int, name: str) -> tuple[LabelArray, Seen]:
+        """Return the labels as +1 for the second one met and -1 for the first, and the labels."""
+        labels, told = labels_of(y, n_rows, name)
+        if told.missing:
+            raise DataError(f"{name} has missing labels; drop those rows")
+        known = self.survey.labels + Seen.of(sorted_labels(told.values, name), told.order)
+        met = tuple(known.values)[:2]
+        if len(met) == 1:
+            return np.full(n_rows, np.int8(-1)), Seen.of(met, told.order)
+        ordered = two_classes(met, name, self.positive, known.order)
+        met = met if self.met else ordered
+        return signed_labels(labels, met, 0, name), Seen.of(met, told.order)
+
+    def _counted(self, where: str) -> Seen:
+        """Return the labels of counts."""
+        if self.met not in ((), COUNTS, COUNTS[:1]):
+            raise DataError(f"{where} has trials, and blocks before it the label {self.met[-1]!r}; give trials in each")
+        return Seen.of(COUNTS)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what is known of the blocks of a stream as plain JSON values."""
+        own = {name: getattr(self, name) for name in ("names", "n_blocks", "n_rows", "weight", "offset", "groups")}
+        return {**own, "survey": self.survey.to_dict()}
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> Self:
+        """Rebuild an intake from `to_dict`'s value."""
+        own = {"names": tuple(fields["names"]), "groups": tuple(fields["groups"])}
+        return cls(**{**fields, **own, "survey": Survey.from_dict(fields["survey"])})
+
+
+def _check_once(names: Sequence[str], where: str) -> None:
+    if len(set(names)) < len(names):
+        twice = next(name for i, name in enumerate(names) if name in names[:i])
+        raise DataError(f"{where} has several columns named {twice!r}; rename them")
