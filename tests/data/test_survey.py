@@ -151,8 +151,11 @@ def test_a_stream_knows_after_each_block_what_the_rows_before_tell():
 def test_workers_of_a_cluster_give_the_same_survey():
     distributed = pytest.importorskip("distributed")
     frame = dd.from_pandas(FRAME, npartitions=7, sort=False)
-    with distributed.Client(processes=False, n_workers=2, threads_per_worker=1, dashboard_address=None):
-        assert_same(sources_survey(frame, **GIVEN), survey(FRAME))
+    quiet = {"processes": False, "n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
+    with distributed.LocalCluster(**quiet) as cluster, distributed.Client(cluster):
+        source = as_source(frame, **GIVEN).source
+        assert source.pool is not None
+        assert_same(source.survey, survey(FRAME))
 
 
 def test_labels_are_looked_at_until_they_are_too_many():
