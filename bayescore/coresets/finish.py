@@ -10,8 +10,8 @@ from bayescore.coresets.method import Method
 from bayescore.data.coreset import Coreset
 from bayescore.data.opened import Opened
 from bayescore.data.sources.blocks import Stream
-from bayescore.data.sources.intake import Intake
 from bayescore.data.sources.groups import check_groupings
+from bayescore.data.sources.intake import Intake
 from bayescore.types import INTERCEPT, Design, WeightedData
 from bayescore.validation import DataError, warn
 
