@@ -17,13 +17,14 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from bayescore.coresets.build import build_coreset
 from bayescore.coresets.method import Method
+from bayescore.data.design import Design
 from bayescore.data.sources.array import array_source
 from bayescore.data.sources.roles import Roles
 from bayescore.models.priors import Prior, prior_of
 from bayescore.samplers.inference_data import coefficients
 from bayescore.samplers.predict import log_predictive, predict_proba
 from bayescore.samplers.sample import sample
-from bayescore.types import INTERCEPT, Design, FloatArray
+from bayescore.types import INTERCEPT, FloatArray
 from bayescore.validation import check_aligned, check_unmasked
 
 _TAKEN = ("weight", "y", INTERCEPT)  # names of a coreset's own columns

@@ -24,8 +24,9 @@ from bayescore.clustering.peers import PeerSeeding
 from bayescore.clustering.variates import Rows
 from bayescore.data.opened import Opened
 from bayescore.data.passes.map import map_pieces
-from bayescore.data.sources.tables import is_dask
-from bayescore.types import FloatArray, Source, WeightedData
+from bayescore.data.source import Source
+from bayescore.data.tables import is_dask
+from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError, RandomState, check_alone, check_finite, check_generator, check_integer
 
 

@@ -11,12 +11,13 @@ from bayescore.coresets.methods import METHODS, check_once, method_of
 from bayescore.coresets.separation.complete import warn_if_completely_separated
 from bayescore.coresets.separation.separability import warn_if_rows_separable, warn_if_separable
 from bayescore.data.coreset import Coreset
+from bayescore.data.design import Design
 from bayescore.data.designed import open_designed, open_in
 from bayescore.data.formulas.absent import warn_of_absent_levels
 from bayescore.data.opened import Opened
 from bayescore.data.sources.blocks import is_stream
 from bayescore.models.likelihoods import check_likelihood
-from bayescore.types import Design, Likelihood
+from bayescore.types import Likelihood
 from bayescore.validation import RandomState, check_integer, check_seed, one_seed, warn
 
 

@@ -8,11 +8,12 @@ import numpy as np
 
 from bayescore.coresets.method import Method
 from bayescore.data.coreset import Coreset
+from bayescore.data.design import Design
 from bayescore.data.opened import Opened
 from bayescore.data.sources.blocks import Stream
 from bayescore.data.sources.groups import check_groupings
 from bayescore.data.sources.intake import Intake
-from bayescore.types import INTERCEPT, Design, WeightedData
+from bayescore.types import INTERCEPT, WeightedData
 from bayescore.validation import DataError, warn
 
 

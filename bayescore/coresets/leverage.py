@@ -26,10 +26,11 @@ from bayescore.coresets.sampling.draw import draw, weighted
 from bayescore.coresets.scores.factor import Whitening
 from bayescore.coresets.scores.leverage import SCORES, scorer
 from bayescore.coresets.scores.leverage import leverage_scores as leverage_scores  # its public place
+from bayescore.data.design import lifted
 from bayescore.data.opened import Opened
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.sources import as_source
-from bayescore.types import FloatArray, IntArray, Likelihood, WeightedData, lifted
+from bayescore.types import FloatArray, IntArray, Likelihood, WeightedData
 from bayescore.validation import DataError, check_choice, check_integer, check_positive
 
 # Rates are whole multiples of 2^-44. s_n >= w_n / W, so none is below 1 as long as W / w_n <= 2^44 = 1.8e13; s_n < 4,

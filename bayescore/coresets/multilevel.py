@@ -33,6 +33,7 @@ from bayescore.coresets.cells.condense import CellInfo, condense
 from bayescore.coresets.method import BuildInfo, BuildResult, Method
 from bayescore.coresets.pseudo_rows import PseudoRows, for_effects, log_p_of, several
 from bayescore.coresets.within_groups import Directions, directions_of, rows_of_groups
+from bayescore.data.design import one_intercept
 from bayescore.data.opened import Opened
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.models.gaussian import factor_of_inverse
@@ -40,7 +41,7 @@ from bayescore.models.group_priors import GroupPrior, check_group_prior
 from bayescore.models.group_terms import INFORMATION, ROWS, SLOPE, THIRD
 from bayescore.models.marginal import Look, MarginalPoint, Nodes, at_point, look_at, look_at_rows, marginal_mode
 from bayescore.models.priors import Prior
-from bayescore.types import NO_ROW, FloatArray, IntArray, Likelihood, WeightedData, one_intercept, stack
+from bayescore.types import NO_ROW, FloatArray, IntArray, Likelihood, WeightedData, stack
 from bayescore.validation import DataError, warn
 
 SMALL = 2  # rows of a group that keeps them: a pseudo-row has two weights, and saves nothing

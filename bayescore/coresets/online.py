@@ -22,9 +22,10 @@ from bayescore.coresets.sampling.draw import Draw, block_draw, merge, weighted
 from bayescore.coresets.scores.factor import block_factor, joined_factor, whitening
 from bayescore.coresets.stream_state import rows_from_arrays, rows_to_arrays
 from bayescore.data.checkpoint import Arrays
+from bayescore.data.design import lifted
 from bayescore.data.opened import Opened
 from bayescore.data.passes.cutter import block_rows
-from bayescore.types import FloatArray, Likelihood, WeightedData, lifted
+from bayescore.types import FloatArray, Likelihood, WeightedData
 
 
 @dataclass(frozen=True)

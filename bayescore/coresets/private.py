@@ -40,9 +40,10 @@ from bayescore.clustering.nearest import Nearest
 from bayescore.clustering.private import private_k_variates
 from bayescore.coresets.finish import check_names, finish
 from bayescore.data.coreset import Coreset
+from bayescore.data.design import Design
 from bayescore.data.sources import as_source
 from bayescore.models.likelihoods import check_likelihood
-from bayescore.types import Design, FloatArray, IntArray, LabelArray, WeightedData, stack
+from bayescore.types import FloatArray, IntArray, LabelArray, WeightedData, stack
 from bayescore.validation import DataError, RandomState, check_integer, check_positive, check_seed
 
 _UNITS = 1 << 30  # of fixed point in R: rounding far below any noise; one more for the rounding of clipped rows

@@ -27,9 +27,10 @@ from bayescore.coresets.scores.sensitivity import (
     sensitivity_size,
 )
 from bayescore.coresets.scores.sensitivity import sensitivity_bounds as sensitivity_bounds  # its public place
+from bayescore.data.design import lifted
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
-from bayescore.types import IntArray, Likelihood, WeightedData, lifted
+from bayescore.types import IntArray, Likelihood, WeightedData
 from bayescore.validation import DataError, check_choice, check_integer, check_positive
 
 D_MEANS = "d-means++"  # the clustering that is named, not given

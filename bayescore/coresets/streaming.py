@@ -20,6 +20,7 @@ from bayescore.coresets.separation.separability import warn_if_rows_separable
 from bayescore.coresets.stream_state import Streamed, StreamState, rows_from_arrays, rows_to_arrays
 from bayescore.data.checkpoint import Arrays, read_checkpoint, write_checkpoint
 from bayescore.data.coreset import Coreset
+from bayescore.data.design import Design
 from bayescore.data.labels import two_classes
 from bayescore.data.passes.cutter import Cutter
 from bayescore.data.passes.threads import one_blas_thread
@@ -27,7 +28,6 @@ from bayescore.data.sources.blocks import LABEL
 from bayescore.data.sources.intake import Intake
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.priors import Prior, prior_from_dict
-from bayescore.types import Design
 from bayescore.validation import DataError, RandomState, check_integer, check_seed, one_seed, warn
 
 

@@ -19,11 +19,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bayescore.data.checkpoint import Arrays, digest
+from bayescore.data.design import Design, Grouping
 from bayescore.data.formulas.design import formula_of, read_design
 from bayescore.data.labels import signed_labels
 from bayescore.data.sources import ArraySource
 from bayescore.data.sources.parquet import CORESET_KEY
-from bayescore.types import NO_GROUP, NO_ROW, Design, Grouping, IntArray, WeightedData, stack
+from bayescore.types import NO_GROUP, NO_ROW, IntArray, WeightedData, stack
 from bayescore.validation import DataError, json_object, shown_apart, whole_file
 
 _INDEX_KEY = b"bayescore.index"

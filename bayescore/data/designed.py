@@ -5,17 +5,19 @@ from operator import add
 from typing import Any
 
 from bayescore.data.coreset import Coreset
-from bayescore.data.formulas.design import FormulaDesign, formula_design, levels_of
+from bayescore.data.design import Design
+from bayescore.data.factors import Levels, Selection, check_levels
+from bayescore.data.formulas.design import FormulaDesign, formula_design
 from bayescore.data.formulas.learning import learner, learnt_design, varying
 from bayescore.data.formulas.parsing import parsed
 from bayescore.data.labels import Classes
 from bayescore.data.opened import Opened, open_rows
+from bayescore.data.source import Source
 from bayescore.data.sources import has_named_columns
 from bayescore.data.sources.blocks import is_stream
-from bayescore.data.sources.factors import Levels, Selection, check_levels
 from bayescore.data.sources.groups import Grouper, check_groupings
 from bayescore.limits import MAX_LEVELS, MAX_LEVELS_NAMED
-from bayescore.types import Design, Source, WeightedData
+from bayescore.types import WeightedData
 from bayescore.validation import DataError, check_alone, shown_apart, warn
 
 
@@ -111,7 +113,7 @@ def open_in(
     """
     selection = None
     if isinstance(design, FormulaDesign):
-        selection = Selection(None if design.formula is None else design.raw_names, levels_of(design))
+        selection = Selection(None if design.formula is None else design.raw_names, design.raw_levels)
         if design.formula is not None:
             label = _label(data, y, label, parsed(design.formula).response, design.formula)
     if offset is None and has_named_columns(data):

@@ -13,18 +13,20 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 
 from bayescore.data.coreset import Coreset
+from bayescore.data.design import Design, Lifted
+from bayescore.data.factors import Selection
 from bayescore.data.passes.cutter import MAX_BLOCK_ROWS, block_rows
 from bayescore.data.passes.exact import exact_sum, from_integers, quantum
 from bayescore.data.passes.map import map_pieces, map_stream, tracked
 from bayescore.data.passes.scan import Scan, block_range
 from bayescore.data.passes.tasks import Division, division_of
 from bayescore.data.passes.threads import available_cores
+from bayescore.data.source import Readable, Source
 from bayescore.data.sources import Roles, as_source
 from bayescore.data.sources.blocks import Stream, is_stream
-from bayescore.data.sources.factors import Selection
 from bayescore.data.sources.groups import Given
 from bayescore.data.sources.roles import OFFSET
-from bayescore.types import Design, FloatArray, IntArray, Lifted, Readable, Source, WeightedData, stack
+from bayescore.types import FloatArray, IntArray, WeightedData, stack
 from bayescore.validation import DataError
 
 R = TypeVar("R")

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from bayescore.data.design import Grouping
 from bayescore.samplers.inference_data import Posterior, flat_draws, is_posterior
-from bayescore.types import FloatArray, Grouping
+from bayescore.types import FloatArray
 from bayescore.validation import DataError
 
 

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from bayescore.coresets.sampling.draw import Draw
 from bayescore.data.coreset import Coreset
+from bayescore.data.design import Design
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.diagnostics.elpd import draws_variance
 from bayescore.diagnostics.full_pass import check_weight, full_rows
@@ -35,7 +36,7 @@ from bayescore.diagnostics.loo_draws import LooDraws, loo_draws, too_far, weight
 from bayescore.diagnostics.loo_pass import LooSums, loo_pass
 from bayescore.limits import FINITE_K, MAX_BAD_K_SHARE, MAX_K
 from bayescore.models.posterior import log_likelihood_tiles, moments_over_draws
-from bayescore.types import Design, FloatArray
+from bayescore.types import FloatArray
 from bayescore.validation import DataError, check_integer, warn
 
 

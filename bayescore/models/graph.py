@@ -13,10 +13,11 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Constant
 
 from bayescore.data.coreset import Coreset, check_flat, feature_names
+from bayescore.data.design import Grouping
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.newton import find_map
 from bayescore.models.priors import Prior, prior_of
-from bayescore.types import NO_GROUP, FloatArray, Grouping, Likelihood, WeightedData
+from bayescore.types import NO_GROUP, FloatArray, Likelihood, WeightedData
 from bayescore.validation import DataError, warn
 
 

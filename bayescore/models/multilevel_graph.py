@@ -8,13 +8,14 @@ import pymc as pm
 import pytensor.tensor as pt
 
 from bayescore.data.coreset import Coreset
+from bayescore.data.design import Grouping, one_intercept
 from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.graph import weighted_potential
 from bayescore.models.group_priors import GroupPrior, check_group_prior
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.priors import Prior, prior_of
 from bayescore.models.varying_graph import group_sd, scales_of, varying_effects
-from bayescore.types import FloatArray, Grouping, Likelihood, one_intercept
+from bayescore.types import FloatArray, Likelihood
 from bayescore.validation import DataError
 
 

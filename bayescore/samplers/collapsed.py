@@ -16,6 +16,7 @@ import numpy as np
 
 from bayescore.compiled import jit
 from bayescore.data.coreset import feature_names
+from bayescore.data.design import Grouping, one_intercept, told_terms
 from bayescore.models.collapsed import CollapsedArguments, collapsed_density
 from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.effect_draws import draw_effects
@@ -23,7 +24,7 @@ from bayescore.models.group_priors import DEFAULT_GROUP_PRIOR, check_group_prior
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.samplers.mala import State, adapt, decide, first_step_size, propose
 from bayescore.samplers.method import Option, Prepared, Request, Sampler, chains_of, thinned
-from bayescore.types import FloatArray, Grouping, WeightedData, one_intercept, told_terms
+from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError
 
 MAX_EFFECTS_BYTES = 4 << 30

@@ -22,13 +22,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bayescore.data.coreset import check_same_design
-from bayescore.data.formulas.design import categories_of, formula_of, levels_of
+from bayescore.data.design import Design
+from bayescore.data.formulas.design import categories_of, formula_of
 from bayescore.data.passes.threads import available_cores, one_blas_thread
-from bayescore.data.sources.tables import feature_matrix
+from bayescore.data.tables import feature_matrix
 from bayescore.samplers.group_predict import check_no_groups
 from bayescore.samplers.inference_data import Posterior, read_posterior
 from bayescore.samplers.predict import offset_of, positive_rows
-from bayescore.types import NO_ROW, Design, FloatArray, IntArray, Likelihood, WeightedData
+from bayescore.types import NO_ROW, FloatArray, IntArray, Likelihood, WeightedData
 from bayescore.validation import DataError, check_integer, check_positive
 
 MAX_VALUES = 20  # of a column of numbers that is taken for a factor
@@ -156,7 +157,7 @@ def average_predictions(
     else:
         total, each = np.full(len(levels), weights.sum()), []
         raw = np.column_stack([columns.get(own, np.zeros(len(weights))) for own in design.raw_names])
-        text = name in dict(levels_of(design))
+        text = name in dict(design.raw_levels)
         for place, level in enumerate(levels):
             raw[:, design.raw_names.index(name)] = place if text else level
             everyone = np.zeros(len(raw), dtype=np.int64)
@@ -179,7 +180,7 @@ def _rows(
 ) -> tuple[WeightedData, Mapping[str, FloatArray]]:
     """Return rows of the design matrix, labels +1, and raw columns: `name`, or if `every` all of them."""
     if data is not None and not isinstance(data, WeightedData):
-        raw = feature_matrix(data, design.raw_names, levels_of(design))
+        raw = feature_matrix(data, design.raw_names, design.raw_levels)
         rows = positive_rows(design.transform(raw), offset_of(posterior, data, len(raw), None))
         return rows, dict(zip(design.raw_names, raw.T, strict=True))
     if data is None:
@@ -234,7 +235,7 @@ def _raw_column(design: Design, X: FloatArray, name: str) -> FloatArray | None:
         told = [(place, own) for place, own in ones if own is not None]
         if len(told) == len(levels) - 1 and ones[0][1] is None:  # coded against the first
             codes = np.sum([place * np.rint(own) for place, own in told], axis=0)
-            text = name in dict(levels_of(design))
+            text = name in dict(design.raw_levels)
             return np.asarray(codes if text else np.asarray(levels)[codes.astype(np.int64)], dtype=np.float64)
     return None
 
@@ -246,7 +247,7 @@ def _factors(design: Design, name: str) -> dict[str, tuple[Any, ...]]:
 
 def _levels(design: Design, name: str, column: FloatArray) -> tuple[list[Any], IntArray]:
     """Return the levels of a raw column, and each row's place among them."""
-    text = dict(levels_of(design)).get(name)
+    text = dict(design.raw_levels).get(name)
     if text is not None:
         return list(text), np.rint(column).astype(np.int64)
     values, codes = np.unique(np.round(column, 9), return_inverse=True)

@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bayescore.data.design import Grouping, one_intercept
 from bayescore.data.sources.groups import Grouper
-from bayescore.data.sources.tables import as_table, is_table
+from bayescore.data.tables import as_table, is_table
 from bayescore.models.quadrature import normal_nodes
 from bayescore.samplers.inference_data import Posterior, flat_draws
-from bayescore.types import NO_GROUP, FloatArray, Grouping, IntArray, Likelihood, one_intercept
+from bayescore.types import NO_GROUP, FloatArray, IntArray, Likelihood
 from bayescore.validation import DataError
 
 _NODES = 41  # of a new group's effect, whose density no data have made narrow: 1e-6 at sigma = 2

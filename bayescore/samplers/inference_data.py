@@ -15,11 +15,12 @@ import numpy as np
 
 from bayescore.compat import is_inference_data
 from bayescore.data.checkpoint import digest
+from bayescore.data.design import Design
 from bayescore.data.formulas.design import read_design
 from bayescore.limits import MIN_DRAWS
 from bayescore.models.likelihoods import LIKELIHOODS
 from bayescore.models.priors import prior_from_dict
-from bayescore.types import NO_ROW, Design, FloatArray, IntArray, Likelihood
+from bayescore.types import NO_ROW, FloatArray, IntArray, Likelihood
 from bayescore.validation import DataError, json_object
 
 MAX_DRAW = 1e25  # size of a coefficient; mmd takes the squares of sixth powers

@@ -16,10 +16,11 @@ import numpy as np
 from scipy import linalg
 
 from bayescore.data.coreset import Coreset
+from bayescore.data.design import told_terms
 from bayescore.models.group_priors import check_group_prior, group_prior_to_dict
 from bayescore.samplers.curvature import covariance_at_mode
 from bayescore.samplers.method import Request, Sampler
-from bayescore.types import FloatArray, told_terms
+from bayescore.types import FloatArray
 
 MOST_DENSE = 1000
 """Coordinates up to which the mass matrix of models of groups is dense."""

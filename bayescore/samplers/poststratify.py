@@ -18,14 +18,14 @@ import numpy as np
 import pandas as pd
 
 from bayescore.data.coreset import Coreset
-from bayescore.data.formulas.design import levels_of
+from bayescore.data.design import Grouping, told_terms
 from bayescore.data.sources.groups import Grouper, values
-from bayescore.data.sources.tables import as_floats, as_table, check_numeric, feature_matrix, is_table
+from bayescore.data.tables import as_floats, as_table, check_numeric, feature_matrix, is_table
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.samplers.effects import in_pieces
 from bayescore.samplers.group_predict import has_groups, told_groups
 from bayescore.samplers.inference_data import read_posterior
-from bayescore.types import FloatArray, Grouping, IntArray, told_terms
+from bayescore.types import FloatArray, IntArray
 from bayescore.validation import DataError, check_integer, check_offset, check_positive, check_weights
 
 
@@ -108,7 +108,7 @@ def poststratify(
             raise DataError(f"cells has no column {name!r}; it has {', '.join(map(repr, table.column_names[:10]))}")
     check_numeric(table.schema, (weights, *offsets))
     sizes = check_weights(as_floats(table.column(weights)), table.num_rows, f"weights (column {weights!r})", zero=True)
-    X = design.transform(feature_matrix(table, design.raw_names, levels_of(design)))
+    X = design.transform(feature_matrix(table, design.raw_names, design.raw_levels))
     known = sum((check_offset(as_floats(table.column(name)), len(X), name) for name in offsets), np.zeros(len(X)))
     chosen = _spread(posterior.draws.shape[:2], check_integer(max_draws, "max_draws", low=1))
     beta = posterior.draws[chosen]

@@ -19,10 +19,9 @@ from scipy.sparse import issparse
 
 from bayescore.compiled import jit_sums
 from bayescore.data.coreset import check_no_pseudo, check_same_design
-from bayescore.data.formulas.design import levels_of
 from bayescore.data.passes.threads import available_cores, one_blas_thread
-from bayescore.data.sources.sparse import finite_csr
-from bayescore.data.sources.tables import as_floats, as_table, check_numeric, feature_matrix, is_table
+from bayescore.data.sparse import finite_csr
+from bayescore.data.tables import as_floats, as_table, check_numeric, feature_matrix, is_table
 from bayescore.models.elementary import exp_minus
 from bayescore.models.posterior import log_likelihood_tiles
 from bayescore.samplers.group_predict import check_no_groups, group_probabilities, has_groups
@@ -169,7 +168,7 @@ def _design_rows(posterior: Posterior, X: Any) -> FloatArray:
     design = posterior.design
     if design is None:
         return feature_matrix(X, posterior.features)
-    return design.transform(feature_matrix(X, design.raw_names, levels_of(design)))
+    return design.transform(feature_matrix(X, design.raw_names, design.raw_levels))
 
 
 def positive_rows(X: FloatArray, offset: FloatArray | None) -> WeightedData:

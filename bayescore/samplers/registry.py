@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 
+from bayescore.data.design import one_intercept
 from bayescore.models.priors import Prior, names
 from bayescore.samplers.collapsed import COLLAPSED
 from bayescore.samplers.gibbs import GIBBS
@@ -9,7 +10,7 @@ from bayescore.samplers.mala import MALA
 from bayescore.samplers.method import Sampler
 from bayescore.samplers.nuts import NUTS
 from bayescore.samplers.polya_gamma import POLYA_GAMMA
-from bayescore.types import WeightedData, one_intercept
+from bayescore.types import WeightedData
 
 AUTO = "auto"
 MALA_COLUMNS = 200

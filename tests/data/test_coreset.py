@@ -10,8 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from bayescore.data.coreset import Coreset, feature_names, own_likelihood, read_coreset
+from bayescore.data.design import Design
 from bayescore.data.sources.parquet import CORESET_KEY
-from bayescore.types import Design, WeightedData
+from bayescore.types import WeightedData
 from bayescore.validation import DataError
 
 DESIGN = Design(("age", "a.b"), intercept=True, center=(0.1, 1e-300), scale=(1 / 3, 2.0))

@@ -14,9 +14,10 @@ import pyarrow as pa
 import pytest
 
 import bayescore as bc
+from bayescore.data.design import Design
 from bayescore.data.designed import open_designed
 from bayescore.data.formulas.design import FormulaDesign, read_design
-from bayescore.types import Design, stack
+from bayescore.types import stack
 from bayescore.validation import DataError
 from tests.published.formula_rows import formula_rows
 
@@ -323,7 +324,7 @@ def test_a_design_of_numbers_transforms_tables_by_their_names(kind, options):
     turned = KINDS[kind](numbers.iloc[:, ::-1])
     np.testing.assert_array_equal(found.design.transform(turned), found.X)
     np.testing.assert_array_equal(found.design.transform(numbers[["age", "price"]].to_numpy()), found.X)
-    with pytest.raises(ValueError, match="raw lacks the column 'price'; it has clicked, age"):
+    with pytest.raises(ValueError, match="X lacks the column 'price'; it has clicked, age"):
         found.design.transform(KINDS[kind](numbers[["clicked", "age"]]))
 
 
@@ -332,10 +333,10 @@ def test_entries_that_are_no_numbers_are_refused_by_a_design_of_numbers(kind):
     design = bc.full_data(ROWS[["age", "price", "clicked"]], label="clicked", progressbar=False).design
     day, own = pd.Timestamp("2020-01-01"), ROWS[["age", "price"]].head(3)
     for column, message in (
-        (["3", "4", "5"], "raw has no numbers in the column 'age'"),
-        ([day, day, day], "raw has no numbers in the column 'age'"),
-        ([1.0, np.nan, 2.0], "raw has NaN or infinity in the column 'age'"),
-        ([1.0, np.inf, 2.0], "raw has NaN or infinity in the column 'age'"),
+        (["3", "4", "5"], r"columns are not numeric: 'age' \(.*string"),
+        ([day, day, day], r"columns are not numeric: 'age' \(timestamp"),
+        ([1.0, np.nan, 2.0], "column 'age' is nan in row 1"),
+        ([1.0, np.inf, 2.0], "column 'age' is inf in row 1"),
     ):
         with pytest.raises(ValueError, match=message):
             design.transform(KINDS[kind](own.assign(age=column)))

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from bayescore import build_coreset
+from bayescore.data.design import Design
 from bayescore.data.opened import Opened, open_rows
 from bayescore.data.sources import as_source
 from bayescore.data.sources.blocks import Stream
-from bayescore.types import Design
 from bayescore.validation import DataError
 
 N = 1000

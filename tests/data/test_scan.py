@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from bayescore.data.design import Design
 from bayescore.data.opened import Opened
 from bayescore.data.passes.scan import MAX_ENTRY, BlockRange, Scan
 from bayescore.data.sources import as_source
-from bayescore.types import Design
 from bayescore.validation import DataError
 
 N = 1000

@@ -13,7 +13,7 @@ from bayescore.clustering import k_variates
 from bayescore.coresets.leverage import leverage_scores
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
-from bayescore.data.sources.sparse import MAX_COLUMNS
+from bayescore.data.sparse import MAX_COLUMNS
 from bayescore.types import stack
 from bayescore.validation import DataError
 from tests.cuts import build_in_blocks

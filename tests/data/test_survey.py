@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 import pytest
 
+from bayescore.data.factors import Selection
 from bayescore.data.sources import as_source
-from bayescore.data.sources.factors import Selection
 from bayescore.data.sources.intake import Intake
 from bayescore.data.sources.resolve import resolve
 from bayescore.data.sources.roles import Roles

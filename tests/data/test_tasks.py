@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from bayescore.data.design import Design
 from bayescore.data.passes.tasks import Division, Slice, plan
 from bayescore.data.sources import as_source
-from bayescore.types import Design, stack
+from bayescore.types import stack
 
 N = 500
 X = np.arange(2.0 * N).reshape(N, 2)

@@ -6,8 +6,9 @@ from functools import reduce
 
 import numpy as np
 
+from bayescore.data.design import Design, Grouping
 from bayescore.data.opened import Opened
-from bayescore.types import NO_GROUP, Design, Grouping, IntArray, WeightedData
+from bayescore.types import NO_GROUP, IntArray, WeightedData
 from bayescore.validation import DataError
 
 _LEAST_WAITING = 1 << 18  # keys of blocks, 4 MB, before they are merged

@@ -9,10 +9,10 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from bayescore.data.design import Design
 from bayescore.data.formulas.design import FormulaDesign, categories_of
 from bayescore.data.formulas.parsing import Parsed, parsed
 from bayescore.data.passes.scan import Scan
-from bayescore.types import Design
 from bayescore.validation import warn
 
 _SHOWN = 5  # levels that a warning names

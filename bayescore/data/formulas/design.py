@@ -12,11 +12,12 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
+from bayescore.data.design import Design
+from bayescore.data.factors import Levels
 from bayescore.data.formulas.parsing import parsed
-from bayescore.data.sources.factors import Levels
-from bayescore.data.sources.tables import feature_matrix
-from bayescore.types import INTERCEPT, Design, FloatArray
+from bayescore.types import INTERCEPT, FloatArray
 from bayescore.validation import DataError
 
 
@@ -63,43 +64,14 @@ class FormulaDesign(Design):
         own = self.formula is not None and INTERCEPT in self.columns
         return self.columns.index(INTERCEPT) if own else super().constant
 
-    def transform(self, raw: Any) -> FloatArray:
-        """Return the design matrix of rows: formula, intercept and standardisation are applied.
+    @property
+    def raw_levels(self) -> Levels:
+        """Levels of the raw columns that hold text."""
+        return self.levels
 
-        Parameters
-        ----------
-        raw : data frame, or array of shape (n, D_raw)
-            A pandas, polars or Arrow table that has the formula's columns; its other columns are left aside. In an
-            array they stand in the order of `raw_names`, and text as codes, the places in `levels`.
-
-        Returns
-        -------
-        array, shape (n, D)
-            Columns in the order of `names`.
-
-        Raises
-        ------
-        DataError
-            If a term cannot be computed, a level is not known, or a raw feature is missing.
-
-        Examples
-        --------
-        >>> import numpy as np, pandas as pd, bayescore as bc
-        >>> rng = np.random.default_rng(0)
-        >>> clicks = pd.DataFrame({"age": rng.normal(40.0, 9.0, 500), "device": rng.choice(["phone", "tablet"], 500)})
-        >>> clicks["clicked"] = rng.random(500) < 0.5
-        >>> core = bc.full_data(clicks, formula="clicked ~ age * device", progressbar=False)
-        >>> core.design.names
-        ('Intercept', 'age', 'device[tablet]', 'age:device[tablet]')
-        >>> core.design.transform(pd.DataFrame({"device": ["tablet", "phone"], "age": [30.0, 50.0]}))
-        array([[ 1., 30.,  1., 30.],
-               [ 1., 50.,  0.,  0.]])
-        """
-        if not isinstance(raw, np.ndarray) or raw.dtype.kind == "O":
-            raw = feature_matrix(raw, self.raw_names, self.levels)
+    def _matrix(self, raw: NDArray[Any]) -> FloatArray:
         key = replace(self, intercept=False, center=None, scale=None, offset=None, groups=())
-        X = _compiled(key)(raw)
-        return Design(self.columns, self.intercept, self.center, self.scale).transform(X)
+        return Design(self.columns, self.intercept, self.center, self.scale).transform(_compiled(key)(raw))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as plain JSON values."""
@@ -128,11 +100,6 @@ def read_design(fields: dict[str, Any]) -> Design:
     return (FormulaDesign if "columns" in fields else Design).from_dict(fields)
 
 
-def levels_of(design: Design) -> Levels:
-    """Return the levels of the raw columns that hold text."""
-    return design.levels if isinstance(design, FormulaDesign) else ()
-
-
 def formula_of(design: Design) -> str | None:
     """Return the formula of a design, if it has one."""
     return design.formula if isinstance(design, FormulaDesign) else None
@@ -140,7 +107,7 @@ def formula_of(design: Design) -> str | None:
 
 def categories_of(design: Design, name: str, term: str) -> tuple[Any, ...]:
     """Return the levels that the data have of a column as a factor, of text or in the term ``C(...)`` of numbers."""
-    levels = dict(levels_of(design)).get(name, ())
+    levels = dict(design.raw_levels).get(name, ())
     known = json.loads(design.state).get("categories", {}) if isinstance(design, FormulaDesign) else {}
     return tuple(known.get(term, levels))
 

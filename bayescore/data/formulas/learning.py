@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bayescore.data.design import Grouping
+from bayescore.data.factors import Levels, check_few, check_levels
 from bayescore.data.formulas.design import (
     FormulaDesign,
     Materials,
@@ -26,9 +28,8 @@ from bayescore.data.formulas.design import (
 from bayescore.data.formulas.parsing import BASES, MOMENTS, Call, parsed
 from bayescore.data.passes.exact_moments import Moments
 from bayescore.data.passes.scan import BlockRange, Scan, block_range, check_reach
-from bayescore.data.sources.factors import Levels, check_few, check_levels
 from bayescore.limits import MAX_LEVELS_NAMED
-from bayescore.types import FloatArray, Grouping, WeightedData
+from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError, check_finite
 
 SAMPLE_ROWS = 100_000

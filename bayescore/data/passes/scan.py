@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayescore.compiled import jit
+from bayescore.data.design import Design
 from bayescore.data.passes.exact import exact_weight, total_weight
-from bayescore.types import Design, FloatArray, WeightedData
+from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError, check_finite, check_total_weight
 
 MAX_ENTRY = 1e100  # squared distances and their fixed-point sums stay finite

@@ -13,8 +13,10 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from bayescore.data.design import Design
 from bayescore.data.passes.cutter import Cutter
-from bayescore.types import Design, Readable, WeightedData
+from bayescore.data.source import Readable
+from bayescore.types import WeightedData
 
 
 class Piece(Protocol):

@@ -34,19 +34,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bayescore.data.factors import Selection
+from bayescore.data.source import Source
 from bayescore.data.sources.array import ArraySource, array_source, rows_source, unlabelled
 from bayescore.data.sources.blocks import BlockSource, callable_source, is_stream, refuse_stream
 from bayescore.data.sources.csv_file import csv_source, is_csv
 from bayescore.data.sources.dataset import dataset_source, is_dataset
-from bayescore.data.sources.factors import Selection
 from bayescore.data.sources.kept import kept_source
 from bayescore.data.sources.parquet import path_source
 from bayescore.data.sources.queries import is_lazy, is_relation, lazy_source, relation_source
 from bayescore.data.sources.roles import Roles
 from bayescore.data.sources.survey import Survey
 from bayescore.data.sources.table_source import table_source
-from bayescore.data.sources.tables import is_dask, is_table
-from bayescore.types import Source, WeightedData
+from bayescore.data.tables import is_dask, is_table
+from bayescore.types import WeightedData
 from bayescore.validation import DataError, check_aligned
 
 __all__ = ["KINDS", "ArraySource", "Kind", "Roles", "as_source", "has_named_columns", "unlabelled"]

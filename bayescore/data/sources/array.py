@@ -8,16 +8,17 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import issparse
 
+from bayescore.data.design import Design, Grouping
+from bayescore.data.factors import Selection
 from bayescore.data.labels import signed_labels
 from bayescore.data.passes.cutter import block_rows
 from bayescore.data.passes.tasks import Division, slices
-from bayescore.data.sources.factors import Selection
 from bayescore.data.sources.groups import GROUP, Given, coded, groupers_of, groups_seen, known_groupers
 from bayescore.data.sources.kept import as_counts, check_counts, two_rows_each
 from bayescore.data.sources.roles import COUNTS, OFFSET, Roles
-from bayescore.data.sources.sparse import check_csr, check_dense, dense
 from bayescore.data.sources.survey import Seen, Survey, labels_of, merged
-from bayescore.types import NO_GROUP, Design, FloatArray, Grouping, IntArray, LabelArray, WeightedData
+from bayescore.data.sparse import check_csr, check_dense, dense
+from bayescore.types import NO_GROUP, FloatArray, IntArray, LabelArray, WeightedData
 from bayescore.validation import DataError, check_matrix, check_offset, check_weights
 
 

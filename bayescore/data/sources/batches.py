@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from bayescore.data.factors import Selection
 from bayescore.data.passes.cutter import block_rows
 from bayescore.data.sources.columns import Columns, ColumnSource, coded
-from bayescore.data.sources.factors import Selection
 from bayescore.data.sources.resolve import resolve
 from bayescore.data.sources.roles import Roles
 from bayescore.data.sources.survey import Survey

@@ -13,14 +13,15 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
+from bayescore.data.design import Design
+from bayescore.data.factors import Levels, Selection
 from bayescore.data.labels import Classes
-from bayescore.data.sources.factors import Levels, Selection
 from bayescore.data.sources.groups import Given, Grouper, groupers_of, known_groupers
 from bayescore.data.sources.intake import Intake
 from bayescore.data.sources.roles import Roles
 from bayescore.data.sources.survey import Survey
-from bayescore.data.sources.tables import is_dask, is_table
-from bayescore.types import Design, WeightedData
+from bayescore.data.tables import is_dask, is_table
+from bayescore.types import WeightedData
 from bayescore.validation import DataError
 
 LABEL = "y"  # what the labels of blocks are called

@@ -8,15 +8,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from bayescore.data.design import Design
+from bayescore.data.factors import Levels, codes, keeps_order
 from bayescore.data.labels import signed_labels
 from bayescore.data.passes.tiles import rows_of
-from bayescore.data.sources.factors import Levels, codes, keeps_order
 from bayescore.data.sources.groups import Grouper, groupers_of, groups_seen
 from bayescore.data.sources.kept import check_counts, two_rows_each
 from bayescore.data.sources.roles import COUNTS
 from bayescore.data.sources.survey import Seen, Survey, labels_seen, merged, seen, weightless, without_views
-from bayescore.data.sources.tables import as_floats, as_numbers
-from bayescore.types import Design, LabelArray, WeightedData
+from bayescore.data.tables import as_floats, as_numbers
+from bayescore.types import LabelArray, WeightedData
 from bayescore.validation import check_offset, check_weights
 
 

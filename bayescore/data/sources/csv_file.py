@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv as pc
 
+from bayescore.data.factors import Selection
 from bayescore.data.sources.batches import BatchSource, batch_source
-from bayescore.data.sources.factors import Selection
 from bayescore.data.sources.roles import Roles
 from bayescore.validation import DataError
 

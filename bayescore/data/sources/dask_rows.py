@@ -12,10 +12,11 @@ import pyarrow as pa
 from dask.base import compute
 from dask.delayed import Delayed, delayed
 
+from bayescore.data.design import Design
 from bayescore.data.passes.tasks import Division
 from bayescore.data.sources.dask_source import ClusterPool, active_pool, partitions, partitions_beside
-from bayescore.data.sources.tables import check_numeric
-from bayescore.types import Design, FloatArray, WeightedData
+from bayescore.data.tables import check_numeric
+from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError, check_matrix, check_weights
 
 

@@ -21,18 +21,19 @@ from dask.base import compute, get_scheduler
 from dask.delayed import Delayed, delayed
 from dask.optimization import cull
 
+from bayescore.data.factors import Selection
 from bayescore.data.passes.cutter import block_rows
 from bayescore.data.passes.tasks import Division, Future, Part, Task
+from bayescore.data.source import Source
 from bayescore.data.sources.columns import Columns, ColumnSource
 from bayescore.data.sources.dask_tables import Partition, kept_tables
-from bayescore.data.sources.factors import Selection
 from bayescore.data.sources.parquet import parquet_source
 from bayescore.data.sources.resolve import named_roles, resolve
 from bayescore.data.sources.roles import Roles
 from bayescore.data.sources.stores import Listing, arrow_store, is_address, listing_of, local_listing, shown
 from bayescore.data.sources.survey import Survey
-from bayescore.data.sources.tables import as_table
-from bayescore.types import Source, WeightedData
+from bayescore.data.tables import as_table
+from bayescore.types import WeightedData
 from bayescore.validation import DataError, check_aligned
 
 

@@ -18,7 +18,7 @@ from dask.base import compute
 from dask.delayed import Delayed, delayed
 
 from bayescore.data.sources.columns import Columns
-from bayescore.data.sources.tables import as_table
+from bayescore.data.tables import as_table
 from bayescore.types import WeightedData
 from bayescore.validation import DataError, warn
 

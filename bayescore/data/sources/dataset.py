@@ -11,13 +11,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from bayescore.data.factors import Selection
 from bayescore.data.passes.cutter import MAX_BLOCK_ROWS
+from bayescore.data.source import Source
 from bayescore.data.sources.batches import batch_source, is_instance
-from bayescore.data.sources.factors import Selection
 from bayescore.data.sources.parquet import parquet_source
 from bayescore.data.sources.roles import Roles
 from bayescore.data.sources.stores import Listing
-from bayescore.types import Source
 
 
 def is_dataset(data: Any) -> bool:

@@ -14,10 +14,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bayescore.data.sources.factors import keeps_order
+from bayescore.data.design import Design, Grouping
+from bayescore.data.factors import keeps_order
 from bayescore.data.sources.survey import Seen, Survey, seen
-from bayescore.data.sources.tables import as_table
-from bayescore.types import NO_GROUP, Design, Grouping, IntArray
+from bayescore.data.tables import as_table
+from bayescore.types import NO_GROUP, IntArray
 from bayescore.validation import DataError, RowError, check_unmasked
 
 GROUP = "group"  # what groups are called that come as an array without a name

@@ -11,19 +11,20 @@ from typing import Any, Self
 
 import numpy as np
 
+from bayescore.data.design import Grouping
+from bayescore.data.factors import Selection
 from bayescore.data.labels import signed_labels, sorted_labels, two_classes
 from bayescore.data.passes.cutter import MAX_BLOCK_ROWS
 from bayescore.data.passes.exact import exact_weight, total_weight
 from bayescore.data.passes.scan import check_reach
-from bayescore.data.sources.factors import Selection
 from bayescore.data.sources.groups import Grouper, groupers_of
 from bayescore.data.sources.kept import as_counts, check_counts, two_rows_each, without_left_out
 from bayescore.data.sources.roles import COUNTS, OFFSET
-from bayescore.data.sources.sparse import check_dense
 from bayescore.data.sources.streaming_levels import beside_rows, coded_table, group_codes, recoded
 from bayescore.data.sources.survey import Seen, Survey, labels_of, merged
-from bayescore.data.sources.tables import is_table
-from bayescore.types import Grouping, LabelArray, WeightedData
+from bayescore.data.sparse import check_dense
+from bayescore.data.tables import is_table
+from bayescore.types import LabelArray, WeightedData
 from bayescore.validation import DataError, check_aligned, check_finite, check_offset, check_weights, shown_apart
 
 

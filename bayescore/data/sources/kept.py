@@ -13,13 +13,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from bayescore.data.design import Design
+from bayescore.data.factors import Levels
 from bayescore.data.passes.cutter import block_rows
 from bayescore.data.passes.map import map_pieces
 from bayescore.data.passes.tasks import Division, Piece, Pool, division_of
 from bayescore.data.passes.threads import available_cores
-from bayescore.data.sources.factors import Levels
+from bayescore.data.source import Source
 from bayescore.data.sources.groups import MISSING_GROUP
-from bayescore.types import Design, FloatArray, IntArray, Source, WeightedData
+from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, RowError, check_finite, check_unmasked, warn
 
 

@@ -21,11 +21,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from bayescore.data.factors import Selection
 from bayescore.data.passes.cutter import block_rows
 from bayescore.data.passes.tasks import Division, Pool
 from bayescore.data.passes.threads import available_cores
 from bayescore.data.sources.columns import Columns, ColumnSource
-from bayescore.data.sources.factors import Selection
 from bayescore.data.sources.resolve import resolve
 from bayescore.data.sources.roles import Roles
 from bayescore.data.sources.stores import Listing, in_advance, is_address, local_listing, remote_listing, retried

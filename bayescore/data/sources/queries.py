@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from bayescore.data.factors import Selection
 from bayescore.data.passes.cutter import MAX_BLOCK_ROWS
 from bayescore.data.sources.batches import BatchSource, batch_source, is_instance
-from bayescore.data.sources.factors import Selection
 from bayescore.data.sources.roles import Roles
-from bayescore.data.sources.tables import as_table
+from bayescore.data.tables import as_table
 
 
 def is_lazy(data: Any) -> bool:

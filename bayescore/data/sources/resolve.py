@@ -6,11 +6,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from bayescore.data.factors import Selection, is_text
 from bayescore.data.sources.columns import Columns
-from bayescore.data.sources.factors import Selection, is_text
 from bayescore.data.sources.groups import GROUP, Given, known_groupers
 from bayescore.data.sources.roles import OFFSET, TRIALS, Roles
-from bayescore.data.sources.tables import check_numeric
+from bayescore.data.tables import check_numeric
 from bayescore.validation import DataError
 
 

@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from bayescore.data.sources.factors import Selection, codes, is_text, keeps_order
+from bayescore.data.factors import Selection, codes, is_text, keeps_order
 from bayescore.data.sources.groups import MISSING_HINT, Given, Grouper, groups_seen, values
 from bayescore.data.sources.survey import NOTHING, Seen, Survey, seen
-from bayescore.data.sources.tables import as_numbers, as_table, check_numeric, is_table
+from bayescore.data.tables import as_numbers, as_table, check_numeric, is_table
 from bayescore.types import NO_GROUP, IntArray
 from bayescore.validation import DataError, RowError
 

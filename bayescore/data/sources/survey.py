@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from bayescore.data.factors import check_few, check_memory
 from bayescore.data.labels import SHOWN, sorted_labels, two_classes
-from bayescore.data.sources.factors import check_few, check_memory
 from bayescore.limits import MAX_LEVELS_NAMED
 from bayescore.validation import DataError, check_unmasked, native
 

@@ -8,14 +8,14 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from bayescore.data.factors import Selection
 from bayescore.data.passes.cutter import block_rows
 from bayescore.data.passes.tasks import Division, slices
 from bayescore.data.sources.columns import Columns, ColumnSource
-from bayescore.data.sources.factors import Selection
 from bayescore.data.sources.resolve import named_roles, resolve
 from bayescore.data.sources.roles import Roles
 from bayescore.data.sources.survey import Survey, labels_of
-from bayescore.data.sources.tables import as_table
+from bayescore.data.tables import as_table
 from bayescore.types import WeightedData
 from bayescore.validation import DataError, check_offset, check_unmasked, check_weights, native
 

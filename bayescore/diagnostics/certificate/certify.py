@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from bayescore.data.coreset import Coreset
+from bayescore.data.design import Grouping, one_intercept
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.diagnostics.certificate.coefficients import bare_table
 from bayescore.diagnostics.certificate.joint import Joint
@@ -44,7 +45,7 @@ from bayescore.limits import RISK
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.prior_ratio import OfModel
 from bayescore.samplers.inference_data import Posterior, read_posterior
-from bayescore.types import Grouping, Likelihood, WeightedData, one_intercept
+from bayescore.types import Likelihood, WeightedData
 from bayescore.validation import DataError, check_integer, shown_apart
 
 

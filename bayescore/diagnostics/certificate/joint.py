@@ -19,6 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bayescore.data.coreset import Coreset
+from bayescore.data.design import Grouping
 from bayescore.data.opened import Opened
 from bayescore.diagnostics.certificate.marginal import GROUPS_REMEDY
 from bayescore.diagnostics.certificate.provenance import trouble_of_groups
@@ -28,7 +29,7 @@ from bayescore.diagnostics.full_weights import full_weights
 from bayescore.diagnostics.group_draws import with_scales
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.samplers.inference_data import Posterior, flat_draws
-from bayescore.types import NO_GROUP, FloatArray, Grouping, IntArray, Likelihood, WeightedData
+from bayescore.types import NO_GROUP, FloatArray, IntArray, Likelihood, WeightedData
 
 _ROWS = 1024  # looked at together, at all draws
 

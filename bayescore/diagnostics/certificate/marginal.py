@@ -24,6 +24,7 @@ from scipy import special
 
 from bayescore.compat import psislw
 from bayescore.data.coreset import Coreset
+from bayescore.data.design import Grouping
 from bayescore.data.opened import Opened
 from bayescore.diagnostics.certificate.nodes import NodeSums, check_bytes, node_sums
 from bayescore.diagnostics.certificate.provenance import trouble_of_groups
@@ -39,7 +40,7 @@ from bayescore.models.group_priors import group_prior_from_dict
 from bayescore.models.priors import prior_from_dict
 from bayescore.samplers.collapsed import LATENT_VARIANCE, intraclass_correlation
 from bayescore.samplers.inference_data import Posterior
-from bayescore.types import FloatArray, Grouping, IntArray
+from bayescore.types import FloatArray, IntArray
 
 _COUNTS = 0.05  # weight of draws together in which nodes may miss an effect
 GROUPS_REMEDY = (

@@ -25,12 +25,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bayescore.compat import inference_data
+from bayescore.data.design import Grouping
 from bayescore.data.opened import Opened
 from bayescore.diagnostics.certificate.estimates import informed_sd
 from bayescore.diagnostics.full_weights import FullWeights
 from bayescore.diagnostics.results import EFFECT_INDEX, no_effects
 from bayescore.samplers.inference_data import Posterior
-from bayescore.types import FloatArray, Grouping, IntArray
+from bayescore.types import FloatArray, IntArray
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from bayescore.data.design import Design
 from bayescore.diagnostics.agreement import agreement, beside_reference, predicted_error
 from bayescore.diagnostics.report import page
 from bayescore.diagnostics.report.drawing import INTERVAL
@@ -13,7 +14,6 @@ from bayescore.diagnostics.wording import number, with_error
 from bayescore.limits import MAX_K
 from bayescore.samplers.inference_data import Posterior
 from bayescore.samplers.prior_summary import described
-from bayescore.types import Design
 from bayescore.validation import DataError, shown_apart
 
 _NAMED = 8  # names in a cell

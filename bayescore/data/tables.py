@@ -7,8 +7,8 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bayescore.data.sources.factors import Levels, codes
-from bayescore.data.sources.sparse import check_dense
+from bayescore.data.factors import Levels, codes
+from bayescore.data.sparse import check_dense
 from bayescore.types import FloatArray
 from bayescore.validation import DataError, check_finite
 

@@ -1,0 +1,226 @@
+"""`Design`: how raw features become the columns of a design matrix; grouping factors; offsets as a column."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayescore.compiled import jit
+from bayescore.data.factors import Levels
+from bayescore.data.tables import feature_matrix
+from bayescore.types import INTERCEPT, FloatArray, WeightedData
+
+
+@jit
+def _scale(raw: FloatArray, center: FloatArray, scale: FloatArray, design: FloatArray) -> None:
+    lead = design.shape[1] - raw.shape[1]
+    for n in range(raw.shape[0]):
+        for d in range(lead):
+            design[n, d] = 1.0
+        for d in range(raw.shape[1]):
+            design[n, lead + d] = (raw[n, d] - center[d]) / scale[d]
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """A grouping factor: what tells the groups of rows apart whose effects a multilevel model draws from one prior.
+
+    Parameters
+    ----------
+    name : str
+        Name of its column.
+    levels : tuple
+        Its groups, text, whole numbers or booleans; codes are places in it.
+    effects : tuple of str
+        What varies by group: "1" for an intercept, else the column of the design matrix whose coefficient does.
+    """
+
+    name: str
+    levels: tuple[Any, ...]
+    effects: tuple[str, ...] = ("1",)
+
+    def __len__(self) -> int:
+        return len(self.levels)
+
+
+def one_intercept(groups: Sequence[Grouping]) -> bool:
+    """Whether there is one grouping factor, whose intercept varies alone: (1 | g)."""
+    return len(groups) == 1 and tuple(groups[0].effects) == ("1",)
+
+
+def told_terms(groups: Sequence[Grouping]) -> str:
+    """Return group terms as a formula has them."""
+    return ", ".join(f"({' + '.join(own.effects)} | {own.name})" for own in groups)
+
+
+@dataclass(frozen=True)
+class Design:
+    """How raw features become the columns of a design matrix.
+
+    Column d is (raw_d - center_d) / scale_d; with `intercept`, a column of ones stands first. `offset` is what the
+    known part of rows' linear predictors is called, None where they have none; `groups` are the grouping factors of
+    rows, in the order of their codes; `classes` are the two labels of the rows that it was made for, the second +1.
+
+    A coreset and its posterior remember their design, so that predictions take raw features, and labels of other rows
+    mean the same.
+    """
+
+    raw_names: tuple[str, ...]
+    intercept: bool = False
+    center: tuple[float, ...] | None = None
+    scale: tuple[float, ...] | None = None
+    offset: str | None = field(default=None, kw_only=True)
+    classes: tuple[Any, Any] | None = field(default=None, kw_only=True, compare=False)  # says nothing of the columns
+    groups: tuple[Grouping, ...] = field(default=(), kw_only=True)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the design matrix's columns."""
+        return (INTERCEPT, *self.raw_names) if self.intercept else self.raw_names
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether the design matrix is the raw matrix."""
+        return not self.intercept and self.center is None
+
+    @property
+    def is_affine(self) -> bool:
+        """Whether each column is a raw one, moved and scaled, so that the range of one tells that of the other."""
+        return True
+
+    @property
+    def constant(self) -> int | None:
+        """Place of the intercept's column of ones, None if there is none."""
+        return 0 if self.intercept else None
+
+    def raw_coefficients(self, beta: FloatArray) -> FloatArray:
+        r"""Return coefficients in units of the columns before they were scaled, both of shape (..., D).
+
+        .. math:: c_d = \beta_d / \mathrm{scale}_d, \qquad c_0 = \beta_0 - \sum_d c_d \, \mathrm{center}_d
+
+        with the intercept at 0. Without an intercept the linear predictor of raw columns is x . c less that sum.
+        """
+        if self.center is None or self.scale is None:
+            return beta
+        coef, slopes = beta.copy(), slice(int(self.intercept), None)
+        coef[..., slopes] /= self.scale
+        if self.constant is not None:
+            coef[..., self.constant] -= coef[..., slopes] @ np.array(self.center)
+        return coef
+
+    @property
+    def raw_levels(self) -> Levels:
+        """Levels of the raw columns that hold text."""
+        return ()
+
+    def transform(self, raw: Any) -> FloatArray:
+        """Return the design matrix of rows: formula, intercept and standardisation are applied.
+
+        Parameters
+        ----------
+        raw : data frame, or array of shape (n, D_raw)
+            A pandas, polars or Arrow table that has the raw columns by name; its other columns are left aside. In an
+            array they stand in the order of `raw_names`, and text as codes, the places of its levels.
+
+        Returns
+        -------
+        array, shape (n, D)
+            Columns in the order of `names`.
+
+        Raises
+        ------
+        DataError
+            If a column is missing or holds no numbers, NaN or infinity, a term of the formula cannot be computed, or a
+            level is not known.
+
+        Examples
+        --------
+        >>> import numpy as np, pandas as pd, bayescore as bc
+        >>> rng = np.random.default_rng(0)
+        >>> clicks = pd.DataFrame({"age": rng.normal(40.0, 9.0, 500), "device": rng.choice(["phone", "tablet"], 500)})
+        >>> clicks["clicked"] = rng.random(500) < 0.5
+        >>> core = bc.full_data(clicks, formula="clicked ~ age * device", progressbar=False)
+        >>> core.design.names
+        ('Intercept', 'age', 'device[T.tablet]', 'age:device[T.tablet]')
+        >>> core.design.transform(pd.DataFrame({"device": ["tablet", "phone"], "age": [30.0, 50.0]}))
+        array([[ 1., 30.,  1., 30.],
+               [ 1., 50.,  0.,  0.]])
+        """
+        if not isinstance(raw, np.ndarray) or raw.dtype.kind == "O":
+            raw = feature_matrix(raw, self.raw_names, self.raw_levels)
+        return self._matrix(raw)
+
+    def _matrix(self, raw: NDArray[Any]) -> FloatArray:
+        """Return rows of numbers and codes as rows of the design matrix."""
+        if self.is_identity:
+            return raw
+        n_raw = len(self.raw_names)
+        center = np.zeros(n_raw) if self.center is None else np.array(self.center)
+        scale = np.ones(n_raw) if self.scale is None else np.array(self.scale)
+        design = np.empty((len(raw), len(self.names)))
+        _scale(np.asarray(raw, dtype=np.float64), center, scale, design)
+        return design
+
+    def rows(self, block: WeightedData) -> WeightedData:
+        """Return a block of raw features as rows of the design matrix."""
+        return replace(block, X=self.transform(block.X))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as plain JSON values."""
+        return {
+            "raw_names": list(self.raw_names),
+            "intercept": self.intercept,
+            "center": None if self.center is None else list(self.center),
+            "scale": None if self.scale is None else list(self.scale),
+            **({} if self.offset is None else {"offset": self.offset}),
+            **({"groups": [asdict(grouping) for grouping in self.groups]} if self.groups else {}),
+        }
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> Self:
+        """Rebuild a design from `to_dict`'s value."""
+        center, scale = fields["center"], fields["scale"]
+        return cls(
+            tuple(fields["raw_names"]),
+            bool(fields["intercept"]),
+            None if center is None else tuple(center),
+            None if scale is None else tuple(scale),
+            offset=fields.get("offset"),
+            groups=tuple(
+                Grouping(own["name"], tuple(own["levels"]), tuple(own["effects"])) for own in fields.get("groups", ())
+            ),
+        )
+
+
+@dataclass(frozen=True)
+class Lifted(Design):
+    """A design whose last column is the offset, as `Opened.lifted` has rows.
+
+    With the coefficient 1 such rows are those with an offset: what bounds the likelihood of rows at all coefficients
+    bounds theirs.
+    """
+
+    base: Design = Design(())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the design matrix's columns."""
+        return (*self.base.names, str(self.base.offset))
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether the design matrix is the raw matrix."""
+        return False
+
+    def rows(self, block: WeightedData) -> WeightedData:
+        """Return a block of raw features as rows of the design matrix, the offset last."""
+        return lifted(self.base.rows(block))
+
+
+def lifted(rows: WeightedData) -> WeightedData:
+    """Return rows with their offset as last column; as they are if they have none."""
+    if rows.offset is None:
+        return rows
+    return replace(rows, X=np.column_stack([rows.X, rows.offset]), offset=None)
