@@ -16,7 +16,7 @@ from bayescore.types import Likelihood
 
 @dataclass(frozen=True)
 class Auto(Method):
-    """Chooses a method: `Aggregate`, `Calibrated`, `Multilevel` or `MergeReduce`; ``core.method`` says which.
+    """The default: chooses `Aggregate`, `Calibrated`, `Multilevel` or `MergeReduce`; ``core.method`` says which.
 
     Data with at most `size` distinct rows (for "auto" 1000, or 20 a column) are merged by `Aggregate`. Other rows with
     groups go to `Multilevel`, and those without to `Calibrated`. An iterator, whose rows come once, goes to

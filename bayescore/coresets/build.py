@@ -3,17 +3,14 @@
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from bayescore.coresets.finish import check_names, finish_opened, warn_if_groups_ignored
+from bayescore.coresets.finish import designed, finish_opened, warn_if_groups_ignored
 from bayescore.coresets.method import Method, check_serves
-from bayescore.coresets.methods import METHODS, check_once, method_of
+from bayescore.coresets.methods import METHODS, check_once, listed, method_of
 from bayescore.coresets.separation.complete import warn_if_completely_separated
 from bayescore.coresets.separation.separability import warn_if_rows_separable, warn_if_separable
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import Design
 from bayescore.data.designed import open_designed, open_in
-from bayescore.data.formulas.absent import warn_of_absent_levels
 from bayescore.data.opened import Opened
 from bayescore.data.sources.blocks import is_stream
 from bayescore.models.likelihoods import check_likelihood
@@ -43,7 +40,7 @@ def build_coreset(
     progressbar: bool = True,
     **options: Any,
 ) -> Coreset:
-    r"""Shrink a data set to a few hundred weighted rows with nearly the same posterior.
+    """Shrink a data set to a few hundred weighted rows with nearly the same posterior.
 
     Parameters
     ----------
@@ -59,20 +56,7 @@ def build_coreset(
     likelihood : name of a registered likelihood, such as "probit", optional
         Model that the coreset is for; by default that of `data` where it is a coreset, else "logistic".
     method : str or Method
-        ==================  ==========================================  ==========================================
-        ``"aggregate"``     `Aggregate`: merges identical rows          lossless
-        ``"calibrated"``    `Calibrated`: draws, and fits weights       by far the most accurate elsewhere
-        ``"condensed"``     `Condensed`: pseudo-rows with offsets       fewest rows, many columns, correlations
-        ``"sensitivity"``   `Sensitivity`: draws by a bound             logistic only; a guarantee on a ball
-        ``"leverage"``      `Leverage`: draws by leverage scores        unbiased; a guarantee for the probit
-        ``"online"``        `Online`: the same in one pass              takes a `stream`
-        ``"merge_reduce"``  `MergeReduce`: calibrates in one pass       takes a `stream`
-        ``"uniform"``       `Uniform`: draws with equal probability     a baseline
-        ``"multilevel"``    `Multilevel`: a pseudo-row for each group   effects of groups, (1 + x | g)
-        ``"auto"``          `Aggregate` where few rows are distinct,    the default
-                            else `Calibrated`; with groups
-                            `Multilevel`; of an iterator `MergeReduce`
-        ==================  ==========================================  ==========================================
+        {methods}
 
         Or one of these with its options, ``Leverage(scores="sketch")``. ``core.method`` says which it was.
     size : int or "auto"
@@ -169,6 +153,9 @@ def build_coreset(
     return _of(data, core)
 
 
+build_coreset.__doc__ = (build_coreset.__doc__ or "").replace("{methods}", listed().replace("\n", "\n        "))
+
+
 def build_opened(
     opened: Opened,
     method: Method,
@@ -183,7 +170,7 @@ def build_opened(
     if opened.again and size is not None:
         why = ", the rows of the data; full_data keeps them all"
         check_integer(size, "size", low=1, high=opened.source.n_rows, why=why)
-    opened = _designed(opened, intercept, standardize)
+    opened = designed(opened, intercept, standardize)
     built = method.named(opened.design.names).build(opened, size, seed, likelihood)
     if built.caution:
         warn(built.caution)
@@ -271,7 +258,7 @@ def full_data(
         if new_groups:
             raise ValueError("new_groups=True, but design is missing: all groups are new; give design=core.design")
         opened = open_designed(data, y, formula=formula, label=label, progress=progressbar, **beside)
-        opened = _designed(opened, intercept, standardize)
+        opened = designed(opened, intercept, standardize)
     else:
         if intercept or standardize or formula is not None:
             raise ValueError("design brings its own columns; leave out formula, intercept and standardize")
@@ -291,26 +278,6 @@ def _check_design(data: Any, intercept: bool, standardize: bool, formula: str | 
         raise ValueError(f"formula={formula!r} has its own intercept; leave out intercept=True")
     if isinstance(data, Coreset) and (intercept or standardize):
         raise ValueError("intercept and standardize belong to the raw data; the coreset's design stays as it is")
-
-
-def _designed(opened: Opened, intercept: bool, standardize: bool) -> Opened:
-    """Put raw rows through the design asked for, having checked every one of them unless they come once."""
-    design = opened.design
-    check_names(design, opened.rows.label, intercept)
-    if opened.again:
-        constant = opened.scan.constant
-        absent = warn_of_absent_levels(design, opened.scan)
-        names = [name for name in np.asarray(design.names)[constant].tolist() if name not in absent]
-        if intercept and names:
-            warn(f"column {names[0]!r} is constant, as the intercept is: the prior alone tells the two apart; drop it")
-        if standardize:
-            mean, sd = opened.moments()
-            center = np.where(constant, 0.0, mean)
-            scale = np.where(constant | (sd == 0.0), 1.0, sd)
-            design = replace(design, center=tuple(center.tolist()), scale=tuple(scale.tolist()))
-    if intercept:
-        design = replace(design, intercept=True)
-    return opened if design is opened.design else opened.through(design)
 
 
 def _of(data: Any, core: Coreset) -> Coreset:

@@ -75,7 +75,7 @@ class CalibratedInfo(PredictedInfo):
 
 @dataclass(frozen=True)
 class Calibrated(Method):
-    """Draws by score and curvature at the full data's mode, weighted so that its mode and curvature are met.
+    """Draws rows, and fits their weights to the full data's mode and curvature: the most accurate of real rows.
 
     Parameters
     ----------

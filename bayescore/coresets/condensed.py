@@ -80,7 +80,7 @@ class CondensedInfo(PredictedInfo):
 
 @dataclass(frozen=True)
 class Condensed(Method):
-    """Condenses rows into binomial pseudo-rows with offsets, one for each column, that meet the whole Hessian.
+    """Condenses rows into a binomial pseudo-row for each column, that meet the whole Hessian: the fewest rows.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What every builder ends with: checked names, and a `Coreset` of the rows that were chosen."""
+"""What every builder begins and ends with: rows in the design asked for, and a `Coreset` of those that were chosen."""
 
 from dataclasses import fields, replace
 from importlib.metadata import version
@@ -9,6 +9,7 @@ import numpy as np
 from bayescore.coresets.method import Method
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import Design
+from bayescore.data.formulas.absent import warn_of_absent_levels
 from bayescore.data.opened import Opened
 from bayescore.data.sources.blocks import Stream
 from bayescore.data.sources.groups import check_groupings
@@ -30,6 +31,26 @@ def check_names(design: Design, label: str, intercept: bool) -> None:
             raise DataError(
                 f"groups={grouping.name!r} has the name of a feature, or of a column of the coreset's file; rename it"
             )
+
+
+def designed(opened: Opened, intercept: bool, standardize: bool) -> Opened:
+    """Put raw rows through the design asked for, having checked every one of them unless they come once."""
+    design = opened.design
+    check_names(design, opened.rows.label, intercept)
+    if opened.again:
+        constant = opened.scan.constant
+        absent = warn_of_absent_levels(design, opened.scan)
+        names = [name for name in np.asarray(design.names)[constant].tolist() if name not in absent]
+        if intercept and names:
+            warn(f"column {names[0]!r} is constant, as the intercept is: the prior alone tells the two apart; drop it")
+        if standardize:
+            mean, sd = opened.moments()
+            center = np.where(constant, 0.0, mean)
+            scale = np.where(constant | (sd == 0.0), 1.0, sd)
+            design = replace(design, center=tuple(center.tolist()), scale=tuple(scale.tolist()))
+    if intercept:
+        design = replace(design, intercept=True)
+    return opened if design is opened.design else opened.through(design)
 
 
 def finish(rows: WeightedData, **about: Any) -> Coreset:

@@ -65,6 +65,7 @@ def leverage_size(
     delta: float,
     mu: float,
     weight_span: float,
+    *,
     total: float | None = None,
     c: float = 1.0,
 ) -> int:
@@ -150,7 +151,7 @@ class LeverageInfo(BuildInfo):
 
 @dataclass(frozen=True)
 class Leverage(Method):
-    """Draws by leverage scores (Peters 2021), in two passes after the check of the rows that every method makes.
+    """Draws by leverage scores (Peters 2021): unbiased, with a guarantee for the probit.
 
     Parameters
     ----------
@@ -236,7 +237,7 @@ class Leverage(Method):
             check_rank(white)
             if self.epsilon is not None and self.mu is not None:
                 span = weight_total / scan.smallest_weight
-                draws = leverage_size(seen.n_features, self.epsilon, delta, self.mu, span, 2.0 * (white.rank + 1))
+                draws = leverage_size(seen.n_features, self.epsilon, delta, self.mu, span, total=2.0 * (white.rank + 1))
                 if draws > scan.n_rows:
                     raise ValueError(
                         f"epsilon={self.epsilon:g} and mu={self.mu:g} need {draws} draws, more than the {scan.n_rows} "

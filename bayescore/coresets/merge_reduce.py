@@ -100,7 +100,7 @@ class TreeInfo(BuildInfo):
 
 @dataclass(frozen=True)
 class MergeReduce(Method):
-    """A tree of reductions, block by block in one pass; nearly as accurate as "calibrated".
+    """A tree of reductions: one pass, also of a `stream`; nearly as accurate as "calibrated".
 
     Parameters
     ----------

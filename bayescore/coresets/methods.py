@@ -1,4 +1,4 @@
-"""`METHODS`: every method of `build_coreset` by its name, and how a name and options become one."""
+"""`METHODS`: every method of `build_coreset` by its name; methods from a name and options, and as JSON."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -8,9 +8,16 @@ from bayescore.coresets.auto import Auto
 from bayescore.coresets.merge_reduce import MergeReduce
 from bayescore.coresets.method import Method
 from bayescore.coresets.single import SINGLE
+from bayescore.models.priors import Prior, prior_from_dict
 from bayescore.validation import check_choice
 
 METHODS: dict[str, type[Method]] = {"auto": Auto, **SINGLE, "merge_reduce": MergeReduce}
+
+
+def listed() -> str:
+    """Return the methods with the first line of their documentation, as a list of reStructuredText."""
+    lines = ((name, kind, (kind.__doc__ or "").partition("\n")[0]) for name, kind in METHODS.items())
+    return "\n".join(f"- ``{name!r}``, `{kind.__name__}`: {line}" for name, kind, line in lines)
 
 
 def method_of(method: str | Method, options: Mapping[str, Any]) -> Method:
@@ -45,3 +52,37 @@ def check_once(method: Method, standardize: bool) -> None:
             f"{asked} reads the rows more than once, and an iterator gives them once: the methods {fit} fit, with "
             "standardize=False; or give a callable that returns a fresh iterator each time, or a Parquet file"
         )
+
+
+def method_to_dict(method: Method) -> dict[str, Any]:
+    """Return name and options of a method as JSON values.
+
+    Raises
+    ------
+    TypeError
+        If the method is not registered, or an option is neither a number, a word, an array, a prior nor a method.
+    """
+    if METHODS.get(method.name) is not type(method):
+        raise TypeError(f"{method!r} is not registered: a checkpoint could not be read back")
+    options: dict[str, Any] = {}
+    for name, value in method.given.items():
+        if isinstance(value, Method):
+            options[name] = {"method": method_to_dict(value)}
+        elif isinstance(value, Prior):
+            options[name] = {"prior": value.to_dict()}
+        elif isinstance(value, int | float | str | tuple | list):
+            options[name] = value
+        else:
+            raise TypeError(f"{method.described}: a checkpoint cannot hold {name}; give an array or a word for it")
+    return {"name": method.name, "options": options}
+
+
+def method_from_dict(stored: Mapping[str, Any]) -> Method:
+    """Return the method of `method_to_dict`; what does not fit raises one of many errors."""
+
+    def option(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return method_from_dict(value["method"]) if "method" in value else prior_from_dict(value["prior"])
+
+    return method_of(stored["name"], {name: option(value) for name, value in stored["options"].items()})

@@ -78,7 +78,7 @@ class MultilevelInfo(BuildInfo):
 
 @dataclass(frozen=True)
 class Multilevel(Method):
-    """One pseudo-row for each group of rows, and one for each direction within groups.
+    """Condenses rows into a pseudo-row for each group, and one for each direction within: for effects of groups.
 
     For random intercepts, `(1 | g)`. Of slopes, `(1 + x | g)`, up to as many pseudo-rows as coefficients vary; of
     several factors, `(1 | a) + (1 | b)`, for each cell, a combination of their levels that occurs.

@@ -121,7 +121,7 @@ def online_pass(opened: Opened, size: int, seed: int) -> OnlineState:
 
 @dataclass(frozen=True)
 class Online(Method):
-    """Draws by leverage scores against the rows so far, in one pass (Peters 2021).
+    """Draws by leverage scores against the rows so far (Peters 2021): one pass, also of a `stream`.
 
     No options. The guarantee (`leverage_size`) is for the probit.
 

@@ -25,9 +25,7 @@ When to use it: to fit a model where the rows must not leave, and n is in the th
 those of data rounded to the cells: certificates and credible intervals do not know of that.
 """
 
-import math
 import warnings
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -48,6 +46,7 @@ from bayescore.validation import DataError, RandomState, check_integer, check_po
 
 _UNITS = 1 << 30  # of fixed point in R: rounding far below any noise; one more for the rounding of clipped rows
 NEIGHBOURS = "one row added or removed"
+SHARES = (0.1, 0.3, 0.6)  # of epsilon, for centers, counts and means
 
 
 def private_coreset(
@@ -57,7 +56,6 @@ def private_coreset(
     n_clusters: int,
     epsilon: float,
     radius: float,
-    shares: Sequence[float] = (0.1, 0.3, 0.6),
     label: str | None = None,
     intercept: bool = False,
     likelihood: str = "logistic",
@@ -73,12 +71,9 @@ def private_coreset(
     n_clusters : int
         Centers k: the more, the finer the cells and the smaller their counts against the noise.
     epsilon : float
-        Privacy loss in all, for one row added or removed.
+        Privacy loss in all, for one row added or removed: a tenth is spent on centers, 0.3 on counts, 0.6 on means.
     radius : float
         R of the ball ``|x|_1 <= R`` that rows are clipped to; a public number.
-    shares : three floats
-        Shares of epsilon for centers, counts and means; they sum to 1. With 0 for the means the centers themselves are
-        released.
     intercept : bool
         Put a column of ones, named "Intercept", first.
     likelihood : name of a registered likelihood
@@ -99,7 +94,7 @@ def private_coreset(
     DataError
         If the data cannot be used, or noise leaves no cell with a positive count.
     ValueError, TypeError
-        If n_clusters, epsilon, radius or shares are out of range.
+        If n_clusters, epsilon or radius are out of range.
 
     Warns
     -----
@@ -123,7 +118,7 @@ def private_coreset(
     ('private', True)
     """
     k, R = check_integer(n_clusters, "n_clusters", low=1), check_positive(radius, "radius")
-    budget = _budget(check_positive(epsilon, "epsilon"), shares)
+    budget = np.array(SHARES) * check_positive(epsilon, "epsilon")
     link, seed = check_likelihood(likelihood).name, check_seed(random_state)
     source = as_source(data, y, label=label)
     if source.design.offset is not None:
@@ -141,7 +136,7 @@ def private_coreset(
             UserWarning,
             stacklevel=2,
         )
-    points, counts = _released(clipped, rows.y, k, R, budget, np.random.default_rng(seed))
+    points, counts = _released(clipped, rows.y, k, radius=R, budget=budget, rng=np.random.default_rng(seed))
     cell, sign = np.nonzero(counts > 0)
     if not len(cell):
         raise DataError(f"epsilon={epsilon:g}: noise leaves no cell with a positive count; take a larger epsilon")
@@ -158,9 +153,9 @@ def private_coreset(
         params={
             "clusters": k,
             "epsilon": float(epsilon),
-            "epsilon_centers": budget[0],
-            "epsilon_counts": budget[1],
-            "epsilon_means": budget[2],
+            "epsilon_centers": float(budget[0]),
+            "epsilon_counts": float(budget[1]),
+            "epsilon_means": float(budget[2]),
             "neighbours": NEIGHBOURS,
             "radius": R,
         },
@@ -168,30 +163,19 @@ def private_coreset(
     )
 
 
-def _budget(epsilon: float, shares: Sequence[float]) -> tuple[float, float, float]:
-    parts = [float(share) for share in shares]
-    if len(parts) != 3 or min(parts) < 0.0 or min(parts[:2]) == 0.0 or not math.isclose(sum(parts), 1.0):
-        raise ValueError(
-            f"shares={tuple(shares)!r} must be three shares of epsilon for centers, counts and means that sum to 1; "
-            "only the last may be 0"
-        )
-    centers, counts = parts[0] * epsilon, parts[1] * epsilon
-    return centers, counts, max(epsilon - centers - counts, 0.0) if parts[2] else 0.0
-
-
 def _released(
-    X: FloatArray, y: LabelArray, k: int, radius: float, budget: tuple[float, float, float], rng: np.random.Generator
+    X: FloatArray, y: LabelArray, k: int, *, radius: float, budget: FloatArray, rng: np.random.Generator
 ) -> tuple[FloatArray, IntArray]:
     """Return the points of the k cells, shape (k, D), and their noisy counts for each label, shape (k, 2)."""
-    seeding = private_k_variates(X, k, epsilon=budget[0], radius=radius, random_state=rng)
+    seeding = private_k_variates(X, k, epsilon=float(budget[0]), radius=radius, random_state=rng)
     points, _ = clip_to_ball(seeding.centers, radius)
     cell = Nearest(X, np.ones(len(X)), SQUARED_EUCLIDEAN, points).owner
     exact = np.bincount(2 * cell + (y > 0), minlength=2 * k)
-    counts = np.array(laplace(1.0, budget[1], whole=True).measure(exact.tolist())).reshape(k, 2)
-    if budget[2]:
-        sums = fixed_sums(X, cell, k, radius)
-        noisy = np.array(laplace(_UNITS + 1, budget[2], whole=True).measure(sums.ravel().tolist())).reshape(sums.shape)
-        points, _ = clip_to_ball(noisy * (radius / _UNITS) / np.maximum(counts.sum(axis=1), 1)[:, None], radius)
+    counts = np.array(laplace(1.0, float(budget[1]), whole=True).measure(exact.tolist())).reshape(k, 2)
+    sums = fixed_sums(X, cell, k, radius)
+    noise = laplace(_UNITS + 1, float(budget[2]), whole=True)
+    noisy = np.array(noise.measure(sums.ravel().tolist())).reshape(sums.shape)
+    points, _ = clip_to_ball(noisy * (radius / _UNITS) / np.maximum(counts.sum(axis=1), 1)[:, None], radius)
     return points, counts
 
 

@@ -56,7 +56,7 @@ class SensitivityInfo(BuildInfo):
 
 @dataclass(frozen=True)
 class Sensitivity(Method):
-    """Draws by the bound of the sensitivity under the logistic likelihood (Huggins et al. 2016, Algorithm 1).
+    """Draws by a bound of the sensitivity (Huggins et al. 2016): logistic only, with a guarantee on a ball.
 
     Parameters
     ----------

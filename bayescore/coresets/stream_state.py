@@ -46,3 +46,15 @@ def rows_from_arrays(name: str, arrays: Arrays) -> WeightedData:
     """Return the rows of `rows_to_arrays`."""
     offset, group = arrays.get(f"{name}_offset"), arrays.get(f"{name}_group")
     return WeightedData(*(arrays[f"{name}_{part}"] for part in _PARTS), offset=offset, group=group)
+
+
+def check_stored(arrays: Arrays, n_columns: int, n_groups: int) -> None:
+    """Raise `ValueError` if rows of a checkpoint do not fit each other, the columns or the grouping factors."""
+    for name in (name.removesuffix("_X") for name in arrays if name.endswith("_X")):
+        rows = rows_from_arrays(name, arrays)
+        offset = rows.y if rows.offset is None else rows.offset
+        parts = {part.shape for part in (rows.y, rows.weights, rows.index, offset)}
+        if rows.X.shape != (len(rows.y), n_columns) or len(parts) != 1:
+            raise ValueError
+        if (() if rows.group is None else rows.group.shape) != ((len(rows.y), n_groups) if n_groups else ()):
+            raise ValueError

@@ -1,34 +1,12 @@
-"""`stream` and `StreamingCoreset`: coresets of rows that come in blocks.
+"""`stream`, the one door for rows that come in blocks."""
 
-Blocks are checked as they come and cut anew into canonical ones; labels are learnt on the way. The state of the method
-can be written to a checkpoint and read back, after which the coresets are the same to the last bit.
-"""
-
-import warnings
 from collections.abc import Iterable
-from copy import copy
-from importlib.metadata import version
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-import numpy as np
-
-from bayescore.coresets.finish import check_names, finish_stream, warn_if_groups_ignored
-from bayescore.coresets.method import Method, check_serves
-from bayescore.coresets.methods import METHODS, method_of
-from bayescore.coresets.separation.separability import warn_if_rows_separable
-from bayescore.coresets.stream_state import Streamed, StreamState, rows_from_arrays, rows_to_arrays
-from bayescore.data.checkpoint import Arrays, read_checkpoint, write_checkpoint
-from bayescore.data.coreset import Coreset
-from bayescore.data.design import Design
-from bayescore.data.labels import two_classes
-from bayescore.data.passes.cutter import Cutter
-from bayescore.data.passes.threads import one_blas_thread
-from bayescore.data.sources.blocks import LABEL
-from bayescore.data.sources.intake import Intake
-from bayescore.models.likelihoods import check_likelihood
-from bayescore.models.priors import Prior, prior_from_dict
-from bayescore.validation import DataError, RandomState, check_integer, check_seed, one_seed, warn
+from bayescore.coresets.method import Method
+from bayescore.coresets.methods import method_of
+from bayescore.coresets.streaming_coreset import StreamingCoreset as StreamingCoreset  # its public place
+from bayescore.validation import RandomState, one_seed
 
 
 def stream(
@@ -41,7 +19,7 @@ def stream(
     random_state: RandomState = None,
     random_seed: RandomState = None,
     **options: Any,
-) -> "StreamingCoreset":
+) -> StreamingCoreset:
     """Return an empty coreset of a stream: feed it blocks of rows, ask for the coreset at any moment, and go on.
 
     Parameters
@@ -78,9 +56,8 @@ def stream(
     Examples
     --------
     >>> import numpy as np, bayescore as bc
-    >>> from bayescore.coresets.streaming import stream
     >>> rng = np.random.default_rng(0)
-    >>> rows = stream(size=60, leaf_rows=1000, intercept=True, random_state=1)
+    >>> rows = bc.stream(size=60, leaf_rows=1000, intercept=True, random_state=1)
     >>> for _ in range(50):
     ...     X = rng.normal(size=(100, 2))
     ...     rows = rows.partial_fit(X, X[:, 0] + rng.logistic(size=100) > 0)
@@ -90,257 +67,3 @@ def stream(
     """
     seed = one_seed(random_state, random_seed)
     return StreamingCoreset(method_of(method, options), size, likelihood, seed, intercept=intercept, classes=classes)
-
-
-class StreamingCoreset:
-    """A coreset of rows that come in blocks, as `stream` returns it; ``StreamingCoreset.load`` reads a checkpoint.
-
-    Parameters
-    ----------
-    method, size, likelihood, random_state, intercept, classes
-        As in `stream`; `method` is a `Method`.
-
-    Examples
-    --------
-    >>> import numpy as np, bayescore as bc
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(300, 2))
-    >>> rows = bc.StreamingCoreset(bc.Online(), size=60, random_state=1).partial_fit(X, X[:, 0] > rng.normal(size=300))
-    >>> rows.save("stream.ckpt")  # doctest: +SKIP
-    >>> bc.StreamingCoreset.load("stream.ckpt").n_rows  # doctest: +SKIP
-    300
-    """
-
-    def __init__(
-        self,
-        method: Method,
-        size: int,
-        likelihood: str = "logistic",
-        random_state: RandomState = None,
-        *,
-        intercept: bool = False,
-        classes: Iterable[Any] | None = None,
-    ) -> None:
-        if not isinstance(method, Streamed):
-            fit = " or ".join(kind.__name__ for kind in METHODS.values() if issubclass(kind, Streamed))
-            raise ValueError(f"method={method!r} takes no stream; give {fit}, or build_coreset the rows")
-        self._method, self._streamed = method, method
-        self.size = check_integer(size, "size", low=1)
-        self.likelihood = check_likelihood(likelihood).name
-        self.random_state = check_seed(random_state)
-        if not isinstance(intercept, bool | np.bool_):
-            raise TypeError(f"intercept={intercept!r} must be True or False")
-        self.intercept = bool(intercept)
-        check_serves(method, self.likelihood, METHODS)
-        method.check(self.size, self.likelihood)
-        method.begin(self.size, 1, 0, self.likelihood)  # raises errors that no rows are needed for
-        self._intake = Intake.knowing(() if classes is None else two_classes(classes, "classes"))
-        self._design: Design | None = None
-        self._cutter: Cutter
-        self._state: StreamState
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows so far."""
-        return self._intake.n_rows
-
-    def partial_fit(
-        self, X: Any, y: Any, weights: Any = None, offset: Any = None, trials: Any = None, *, groups: Any = None
-    ) -> Self:
-        """Add a block of rows.
-
-        Parameters
-        ----------
-        X : array or data frame, shape (n, D)
-            Rows, at least one. A data frame names the columns.
-        y : array, shape (n,)
-            Labels.
-        weights : array, shape (n,), optional
-            Weights, 1 by default; rows of weight 0 are left out.
-        offset : array, shape (n,), optional
-            Known parts of the linear predictors, in every block or in none. Which label is +1 must be known then: begin
-            with a block of both, or name them as `classes`.
-        trials : array, shape (n,), optional
-            Binomial trials; `y` are then the successes.
-        groups : array, shape (n,), or dict of such, optional
-            Levels of grouping factors, in every block or in none.
-
-        Raises
-        ------
-        DataError
-            If the block cannot be used; blocks and their rows are counted from 0. The stream is then as it was.
-        """
-        intake, raw = self._intake.take(X, y, weights, offset, trials, groups)
-        assert intake.names is not None
-        if self._design is None:
-            design = Design(intake.names, self.intercept, offset=intake.offset, groups=intake.groupings)
-            check_names(design, LABEL, self.intercept)
-            n_features = len(design.names)
-            cutter = Cutter(self._streamed.stream_block(self.size, n_features))
-            state = self._streamed.begin(self.size, n_features, self.random_state, self.likelihood)
-        else:
-            design, cutter, state = self._design, copy(self._cutter), self._state
-        with one_blas_thread():
-            for full in cutter.cut(design.rows(raw)) if len(raw) else []:
-                state = state.absorbed(full)
-        # last of all, so that an interrupt leaves the stream as it was
-        self._intake, self._design, self._cutter, self._state = intake, design, cutter, state
-        return self
-
-    def coreset(self) -> Coreset:
-        """Return the coreset of the rows so far; more rows may follow.
-
-        Raises
-        ------
-        RuntimeError
-            Before the first block.
-        DataError
-            If all rows so far have one label and `classes` was not given, or if every entry so far is 0.
-
-        Warns
-        -----
-        UserWarning
-            If a hyperplane separates the labels of the coreset's rows, and so perhaps those of all, where that voids a
-            guarantee; if errors of the posterior's means or sds above 0.1 sd, or 10%, are expected.
-        """
-        if self._design is None:
-            raise RuntimeError("no block has come yet: call partial_fit(X, y) before coreset()")
-        known = self._intake
-        if len(known.met) == 1:
-            raise DataError(
-                f"only the label {known.met[0]!r} has been met in {known.n_rows} rows; add rows of the other class, or "
-                "name both in stream(..., classes=)"
-            )
-        with one_blas_thread():
-            built = self._state.answer(self._cutter.rest)
-        if built.caution:
-            warn(built.caution)
-        if self._method.needs_overlap:
-            warn_if_rows_separable(built.rows)
-        core = finish_stream(
-            built.rows,
-            known,
-            self._design,
-            label=LABEL,
-            method=self._method.name,
-            likelihood=self.likelihood,
-            params=built.info.params(),
-            random_state=self.random_state,
-        )
-        warn_if_groups_ignored(core, built.method)
-        return core
-
-    def save(self, path: str | Path) -> None:
-        """Write a checkpoint; `load` goes on from there, and gives the same coresets to the last bit.
-
-        A file of that name is replaced once the new one is complete.
-
-        Raises
-        ------
-        RuntimeError
-            Before the first block.
-        OSError
-            If the file cannot be written; an earlier one is then untouched.
-        TypeError
-            If the method is not registered, or an option of it is neither a number, a word, an array, a prior nor a
-            method.
-        """
-        if self._design is None:
-            raise RuntimeError("no block has come yet, there is nothing to save")
-        rest = self._cutter.rest
-        header = {
-            "method": _written(self._method, "method"),
-            "options": {name: getattr(self, name) for name in ("size", "likelihood", "random_state", "intercept")},
-            "intake": self._intake.to_dict(),
-            "design": self._design.to_dict(),
-            "block_rows": self._cutter.size,
-            "version": version("bayescore"),
-        }
-        arrays = {**self._state.to_arrays(), **({} if rest is None else rows_to_arrays("rest", rest))}
-        write_checkpoint(path, type(self).__name__, header, arrays)
-
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Return the stream that `save` wrote; `n_rows` is the number of rows that it has had.
-
-        Raises
-        ------
-        FileNotFoundError
-            If there is no such file.
-        DataError
-            If the file is damaged, or is not a checkpoint of a stream.
-
-        Warns
-        -----
-        UserWarning
-            If another version of bayescore wrote it.
-        """
-        header, arrays = read_checkpoint(path, cls.__name__)
-        try:
-            stream = cls._loaded(header, arrays)
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError):
-            raise DataError(
-                f"{str(path)!r} has a hash that fits and content that does not: it was not written by bayescore, or by "
-                "another version; begin anew"
-            ) from None
-        if header["version"] != version("bayescore"):
-            warnings.warn(
-                f"{str(path)!r} was written by bayescore {header['version']}: from here on the coreset may differ from "
-                "that of one version in its last digits, or in its draws",
-                UserWarning,
-                stacklevel=2,
-            )
-        return stream
-
-    @classmethod
-    def _loaded(cls, header: dict[str, Any], arrays: Arrays) -> Self:
-        """Return the stream of a checkpoint; content that does not fit raises one of many errors."""
-        stream = cls(_read(header["method"]), **header["options"])
-        stream._intake = Intake.from_dict(header["intake"])
-        groups = stream._intake.groups
-        stream._design = Design.from_dict(header["design"])
-        if not isinstance(header["version"], str) or stream._design.raw_names != stream._intake.names:
-            raise ValueError
-        for name in (name.removesuffix("_X") for name in arrays if name.endswith("_X")):
-            rows = rows_from_arrays(name, arrays)
-            offset = rows.y if rows.offset is None else rows.offset
-            parts = {part.shape for part in (rows.y, rows.weights, rows.index, offset)}
-            if rows.X.shape != (len(rows.y), len(stream._design.names)) or len(parts) != 1:
-                raise ValueError
-            if (() if rows.group is None else rows.group.shape) != ((len(rows.y), len(groups)) if groups else ()):
-                raise ValueError
-        stream._cutter = Cutter(check_integer(header["block_rows"], "block_rows", low=1))
-        if "rest_X" in arrays:
-            stream._cutter.cut(rows_from_arrays("rest", arrays))
-        empty = stream._streamed.begin(stream.size, len(stream._design.names), stream.random_state, stream.likelihood)
-        stream._state = empty.from_arrays(arrays)
-        return stream
-
-
-def _written(method: Method, argument: str) -> dict[str, Any]:
-    """Return a method as JSON: its name, and the options given."""
-    if METHODS.get(method.name) is not type(method):
-        raise TypeError(f"{argument}={method!r} is not registered: a checkpoint could not be read back")
-    options: dict[str, Any] = {}
-    for name, value in method.given.items():
-        if isinstance(value, Method):
-            value = {"method": _written(value, name)}
-        elif isinstance(value, Prior):
-            value = {"prior": value.to_dict()}
-        elif not isinstance(value, int | float | str | tuple | list):
-            raise TypeError(
-                f"{argument}={method.described}: a checkpoint cannot hold {name}; give an array or a word for it"
-            )
-        options[name] = value
-    return {"name": method.name, "options": options}
-
-
-def _read(written: dict[str, Any]) -> Method:
-    """Return the method of `_written`."""
-    return method_of(written["name"], {name: _option(value) for name, value in written["options"].items()})
-
-
-def _option(value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    return _read(value["method"]) if "method" in value else prior_from_dict(value["prior"])

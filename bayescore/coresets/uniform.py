@@ -13,9 +13,9 @@ from bayescore.types import Likelihood
 
 @dataclass(frozen=True)
 class Uniform(Method):
-    """Rows drawn with equal probability, without replacement; each stands for N / M rows. No options.
+    """Draws rows with equal probability, without replacement: a baseline. No options.
 
-    When to use it: as a baseline. The weighted log-likelihood is unbiased, and misses what is rare.
+    Each row stands for N / M rows. The weighted log-likelihood is unbiased, and misses what is rare.
 
     Examples
     --------

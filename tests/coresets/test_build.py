@@ -14,6 +14,7 @@ from bayescore.coresets import sensitivity as sensitivity_coreset
 from bayescore.data.sources import as_source
 from bayescore.validation import DataError
 from tests.cuts import Recut, build_in_blocks
+from tests.methods import METHODS as CASES
 
 pl = pytest.importorskip("polars")
 
@@ -24,15 +25,10 @@ Y = np.where(X[:, 0] + _rng.logistic(size=N) > 0, "yes", "no")
 W = _rng.uniform(0.1, 6.0, N)
 FRAME = pd.DataFrame(X, columns=["a", "b", "c"]).assign(label=Y)
 
+BUILDERS = ("uniform", "sensitivity", "leverage", "leverage by sketch", "online", "aggregate")
 METHODS = {
-    "uniform": {"size": 60},
-    "sensitivity": {"size": 60},
-    "leverage": {"size": 60},
-    "sketch": {"method": "leverage", "scores": "sketch", "size": 60},
-    "online": {"size": 60},
+    **{name: CASES[name] for name in (*BUILDERS, "auto")},
     "epsilon": {"method": "sensitivity", "epsilon": 0.8, "radius": 0.05},
-    "aggregate": {},
-    "auto": {"size": 60},
 }
 DESIGNS = {"raw": {}, "intercept": {"intercept": True}, "standardised": {"intercept": True, "standardize": True}}
 
@@ -66,14 +62,13 @@ def forms(tmp_path, frame):
 
 
 def named(method, design, weighted):
-    return {"method": method, **METHODS[method], **DESIGNS[design]}, {"weights": W} if weighted else {}
+    return {**METHODS[method], **DESIGNS[design]}, {"weights": W} if weighted else {}
 
 
-BUILDERS = ("uniform", "sensitivity", "leverage", "sketch", "online", "aggregate")
-CASES = [(m, d, w) for m in BUILDERS for d in DESIGNS for w in (False, True)]
+GRID = [(m, d, w) for m in BUILDERS for d in DESIGNS for w in (False, True)]
 
 
-@pytest.mark.parametrize(("method", "design", "weighted"), [*CASES, ("epsilon", "raw", True), ("auto", "raw", False)])
+@pytest.mark.parametrize(("method", "design", "weighted"), [*GRID, ("epsilon", "raw", True), ("auto", "raw", False)])
 def test_the_same_seed_gives_the_same_coreset_from_every_source(method, design, weighted, tmp_path):
     options, weights = named(method, design, weighted)
     core = build(X, Y, **options, **weights)
@@ -90,7 +85,7 @@ def test_the_same_seed_gives_the_same_coreset_from_every_source(method, design, 
     assert first.design.raw_names == ("a", "b", "c")
 
 
-@pytest.mark.parametrize(("method", "design", "weighted"), [c for c in CASES if c[1] != "intercept"])
+@pytest.mark.parametrize(("method", "design", "weighted"), [c for c in GRID if c[1] != "intercept"])
 def test_neither_blocks_nor_threads_change_the_coreset(method, design, weighted, tmp_path):
     options, weights = named(method, design, weighted)
     core = build(X, Y, **options, **weights)
@@ -295,7 +290,7 @@ def test_arguments_are_checked_before_the_rows_are_read():
 def test_bad_rows_are_refused_whatever_the_method():
     bad = np.where((np.arange(N) == 431)[:, None] & (np.arange(3) == 1), np.nan, X)
     for method in METHODS:
-        options = {"method": method, **METHODS[method]}
+        options = METHODS[method]
         with pytest.raises(DataError, match="column 'x1' is nan in row 431; drop such rows or impute"):
             build(bad, Y, **options)
         with pytest.raises(DataError, match="weights is -2 in row 3"):

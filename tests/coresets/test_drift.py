@@ -67,10 +67,10 @@ def test_a_node_s_errors_are_its_own_share_and_what_it_carries():
     own = score_covariance(ROWS, A, THETA, LINK, PRIOR)
     carried = Carried(THETA, A, psd(6))
     missed, scale = missed_by(ROWS, LINK, PRIOR), scale_at(ROWS, THETA, LINK, PRIOR)[0].factor
-    [mine, before] = errors_at(THETA, A, 0.5, [carried], missed, scale)
+    [mine, before] = errors_at(THETA, A, 0.5, [carried], missed=missed, scale=scale)
     np.testing.assert_array_equal(mine.covariance, 0.5 * own)
     growth = before.covariance / carried.covariance
     assert growth.std() < 1e-9 * growth.mean()
     assert 1.0 <= growth.mean() <= 1e4
-    [same] = errors_at(A, A, 0.5, [carried], missed, scale)  # nothing of its own at its anchor
+    [same] = errors_at(A, A, 0.5, [carried], missed=missed, scale=scale)  # nothing of its own at its anchor
     assert same is carried

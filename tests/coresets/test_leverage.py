@@ -347,7 +347,7 @@ def test_a_row_that_alone_carries_a_direction_is_drawn():
 
 
 def test_epsilon_gives_the_size_of_the_formula(monkeypatch):
-    monkeypatch.setattr(leverage_coreset, "leverage_size", lambda *args: leverage_size(*args, c=1e-3))
+    monkeypatch.setattr(leverage_coreset, "leverage_size", lambda *args, **given: leverage_size(*args, **given, c=1e-3))
     options = {"likelihood": "probit", "epsilon": 0.45, "delta": 0.1, "mu": 1.5}
     core = build(NORMAL[:, :1], weights=W, **options)
     asked = leverage_size(1, 0.45, 0.1, 1.5, W.sum() / W.min(), c=1e-3)

@@ -8,6 +8,7 @@ from scipy.stats import beta
 
 import bayescore as bc
 from bayescore.clustering.mechanisms import clip_to_ball
+from bayescore.coresets import private
 from bayescore.coresets.private import fixed_sums, private_coreset
 from bayescore.validation import DataError
 
@@ -43,16 +44,16 @@ def test_it_is_a_weighted_data_set_that_both_models_take(tmp_path):
 
 def test_the_budget_is_split_as_stated_and_kept():
     X, y = problem(2000)
-    core = private_coreset(X, y, **{**OPTIONS, "epsilon": 4.0}, shares=(0.25, 0.25, 0.5))
+    core = private_coreset(X, y, **{**OPTIONS, "epsilon": 4.0})
     params = core.params
-    assert [params[f"epsilon_{part}"] for part in ("centers", "counts", "means")] == [1.0, 1.0, 2.0]
+    assert [params[f"epsilon_{part}"] for part in ("centers", "counts", "means")] == pytest.approx([0.4, 1.2, 2.4])
     assert params["neighbours"] == "one row added or removed"
     assert "epsilon" in repr(core)
 
 
 def test_no_real_row_is_released():
     X, y = problem(500)
-    core = private_coreset(X, y, **OPTIONS, shares=(0.5, 0.5, 0.0))
+    core = private_coreset(X, y, **OPTIONS)
     assert not {tuple(x) for x in core.X} & {tuple(x) for x in X}
 
 
@@ -61,19 +62,18 @@ def least_epsilon(a, b, n):
 
 
 @pytest.mark.statistical(rate=1e-6)
-def test_an_audit_of_the_counts():
+def test_an_audit_of_the_counts(monkeypatch):
     """Data sets that differ by one row. Rate: that of the bounds of Clopper and Pearson.
 
     Counts with a third of the noise are not rejected in 6e-13.
     """
     X, y = np.zeros((60, 1)), np.repeat([0, 1], 30)
     runs = 250
+    monkeypatch.setattr(private, "SHARES", (0.0005, 0.999, 0.0005))
 
     def hits(rows, epsilon):
         def count():
-            core = private_coreset(
-                X[:rows], y[:rows], n_clusters=1, epsilon=epsilon, radius=1.0, shares=(0.001, 0.999, 0.0)
-            )
+            core = private_coreset(X[:rows], y[:rows], n_clusters=1, epsilon=epsilon, radius=1.0)
             return core.weights[core.y > 0].sum()
 
         return sum(count() >= 30 for _ in range(runs))
@@ -106,7 +106,7 @@ def test_any_row_of_the_ball_changes_the_sums_by_its_length_at_most():
 
 
 @pytest.mark.statistical(rate=1e-6)
-def test_an_audit_of_the_means():
+def test_an_audit_of_the_means(monkeypatch):
     """Data sets that differ by one row at the border. Rate: that of the bounds of Clopper and Pearson.
 
     A fifth of the noise is not rejected in 3e-8.
@@ -117,10 +117,9 @@ def test_an_audit_of_the_means():
 
     def hits(rows, epsilon):
         def total():
-            core = private_coreset(
-                X[:rows], y[:rows], n_clusters=1, epsilon=epsilon + 2.0, radius=1.0,
-                shares=(0.001, 2.0 / (epsilon + 2.0) - 0.001, epsilon / (epsilon + 2.0)),
-            )  # fmt: skip
+            shares = (0.001, 2.0 / (epsilon + 2.0) - 0.001, epsilon / (epsilon + 2.0))
+            monkeypatch.setattr(private, "SHARES", shares)
+            core = private_coreset(X[:rows], y[:rows], n_clusters=1, epsilon=epsilon + 2.0, radius=1.0)
             return float(core.X[:, 0] @ core.weights)
 
         return sum(total() >= 1.0 for _ in range(runs))
@@ -135,9 +134,6 @@ def test_an_audit_of_the_means():
         ({"epsilon": 0.0}, ValueError, "epsilon=0 must be positive"),
         ({"radius": math.nan}, ValueError, "radius=nan must be positive"),
         ({"n_clusters": 0}, ValueError, "n_clusters=0 must be at least 1"),
-        ({"shares": (0.5, 0.5)}, ValueError, r"shares=\(0.5, 0.5\) must be three shares"),
-        ({"shares": (0.0, 0.5, 0.5)}, ValueError, "only the last may be 0"),
-        ({"shares": (0.5, 0.5, 0.5)}, ValueError, "sum to 1"),
         ({"likelihood": "poisson"}, ValueError, "poisson"),
     ],
 )

@@ -144,8 +144,8 @@ def test_candidates_are_the_best_of_all_rows(monkeypatch, levels, step):
     rows = WeightedData(p[:, None], np.ones(n, np.int8), np.ones(n), np.arange(n))
     passed, plain = [], candidates
 
-    def counted(*arguments):
-        part = plain(*arguments)
+    def counted(*arguments, **bar):
+        part = plain(*arguments, **bar)
         passed.append(len(part.key))
         return part
 

@@ -16,24 +16,10 @@ import bayescore as bc
 from tests.cuts import build_in_blocks
 from tests.golden import rows, view
 from tests.golden.case import Fields, case
+from tests.methods import METHODS
 
 SEED = 3
 LINKS = ("logistic", "probit")
-METHODS = {
-    "uniform": {"size": 40},
-    "sensitivity": {"size": 40},
-    "leverage": {"size": 40},
-    "leverage by sketch": {"method": "leverage", "scores": "sketch", "size": 40},
-    "online": {"size": 40},
-    "merge_reduce": {"size": 32, "leaf_rows": 800},
-    "merge_reduce by condensed": {"method": "merge_reduce", "reducer": "condensed", "size": 32, "leaf_rows": 800},
-    "merge_reduce by sensitivity": {"method": "merge_reduce", "reducer": "sensitivity", "size": 32, "leaf_rows": 800},
-    "merge_reduce by leverage": {"method": "merge_reduce", "reducer": "leverage", "size": 32, "leaf_rows": 800},
-    "calibrated": {"size": 80},
-    "condensed": {"size": 30},
-    "aggregate": {},
-    "auto": {"size": 80},
-}
 
 
 def made(build: Callable[..., Any], *data: Any, random_state: int = SEED, **options: Any) -> Fields:
@@ -52,7 +38,7 @@ def built(*data: Any, **options: Any) -> Fields:
 
 def in_blocks(name: str, likelihood: str, **options: Any) -> Fields:
     """Return a coreset of arrays in several blocks, by a method of `METHODS`."""
-    told = {"method": name, "likelihood": likelihood, "block_rows": rows.BLOCK, **METHODS[name], **options}
+    told = {"likelihood": likelihood, "block_rows": rows.BLOCK, **METHODS[name], **options}
     return made(build_in_blocks, rows.X, rows.Y, **told)
 
 
@@ -74,7 +60,7 @@ def _stream(step: int = 700) -> Any:
 
 def from_source(kind: str, name: str) -> Fields:
     """Return a coreset of rows that come in another way than as arrays."""
-    options, frame = {"method": name, **METHODS[name]}, rows.FRAME[[*rows.FEATURES, "y"]]
+    options, frame = METHODS[name], rows.FRAME[[*rows.FEATURES, "y"]]
     with TemporaryDirectory() as folder:
         path = Path(folder) / "rows"
         if kind == "stream":
@@ -121,9 +107,7 @@ case("stream, merge_reduce")(partial(made, partial(_fed, "merge_reduce"), leaf_r
 _BESIDE = [*rows.FEATURES, "y", "w", "o"]
 OFFSETS = {"label": "y", "weights": "w", "offset": "o", "intercept": True}
 for _name in ("uniform", "leverage", "calibrated", "condensed", "merge_reduce"):
-    case(f"{_name}, weights and offsets")(
-        partial(built, rows.FRAME[_BESIDE], **{"method": _name, **METHODS[_name], **OFFSETS})
-    )
+    case(f"{_name}, weights and offsets")(partial(built, rows.FRAME[_BESIDE], **{**METHODS[_name], **OFFSETS}))
 for _name in ("aggregate", "calibrated"):
     case(f"{_name}, trials")(
         partial(
@@ -132,7 +116,7 @@ for _name in ("aggregate", "calibrated"):
             label="s",
             trials="n",
             intercept=True,
-            **{"method": _name, **METHODS[_name]},
+            **METHODS[_name],
         )
     )
 RARE = {

@@ -1,8 +1,8 @@
-r"""What calibrated rows miss once the mode has moved, estimated from the rows themselves.
+r"""The error of calibrated rows once the mode has moved, estimated from the rows themselves.
 
 Rows calibrated at a point a meet the totals x there (score, curvature, ...) of all rows that they stand for. At another
 point theta their score is off by what the totals at a do not tell of it. With e_n the residuals of the rows' weighted
-scores y_n at theta, regressed on their shares x_n in the totals, its covariance is about
+scores y_n at theta, regressed on their shares x_n in the totals, the covariance of that error is about
 
 .. math:: E = \sum_n \frac{e_n e_n'}{(1 - h_n) (1 - \bar h)}, \qquad e_n = y_n - \hat B x_n,
 
@@ -109,6 +109,7 @@ def errors_at(
     anchor: FloatArray,
     share: float,
     carried: Iterable[Carried],
+    *,
     missed: Callable[[FloatArray, FloatArray], FloatArray],
     scale: FloatArray,
 ) -> tuple[Carried, ...]:

@@ -4,8 +4,8 @@ Newton's method on the full data starts from the mode of a *pilot*, some thousan
 the row, then by score at the mode of the first. A plain uniform pilot knows nothing of rare columns, and Newton's
 method can need 30 passes from where it ends. A pilot that turns out to have missed something is drawn anew.
 
-Passes: one for each pilot (two, as a rule), one for each Newton step (three), one at the mode (`survey`). What scales
-the terms of a row's probability is estimated from the pilot, for no draw needs it exactly; totals are exact.
+Passes: one for each pilot (two, as a rule), one for each Newton step (three), one at the mode (`survey`). The sums that
+scale the terms of a row's probability are estimated from the pilot, as no draw needs them exactly; totals are exact.
 """
 
 import math
@@ -40,7 +40,7 @@ _STRETCH = 512  # rows of a product that stays in the cache
 
 
 class RowScores(NamedTuple):
-    """Of each row, shape (n,): g, h, the reach (`remainder`), and w l''' abs(zL)^2 / 2, which times zL is its pull."""
+    """Scores of rows, shape (n,): g, h, the reach (`remainder`), and w l''' abs(zL)^2 / 2, the pull per unit of zL."""
 
     g: FloatArray
     h: FloatArray
@@ -50,7 +50,7 @@ class RowScores(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LaplaceApproximation:
-    """A point theta, shape (D,), and the scale L, shape (D, D), in which it is one posterior sd to the next."""
+    """The normal approximation N(theta, LL') of a posterior: theta, shape (D,), and its factor L, shape (D, D)."""
 
     likelihood: Likelihood
     theta: FloatArray
@@ -65,7 +65,7 @@ class LaplaceApproximation:
         return eta, squares
 
     def row_scores(self, block: WeightedData) -> RowScores:
-        """Return what draws need to know of rows."""
+        """Return the scores by which rows are drawn."""
         return self.row_scores_at(block, *self.predictors(block))
 
     def row_scores_at(self, block: WeightedData, eta: FloatArray, squares: FloatArray) -> RowScores:
@@ -133,7 +133,7 @@ class Shares:
 
 
 class Survey(NamedTuple):
-    """What one pass at a point finds.
+    """The results of one pass at a point.
 
     `candidates` of draws by score and curvature and the sum `total` of their p over all rows; the exact total of the
     pulls, shape (D,); a sample by reach.
@@ -155,8 +155,8 @@ def survey(opened: Opened, shares: Shares, size: int, sample_size: int, seeds: t
         found = laplace.row_scores(block)
         p, q = shares.of(found, block.weights), shares.far(found, block.weights)
         pull = (found.third * block.y) @ block.X
-        close = candidates(p, start, block, size, seeds[0], bars[0])
-        reaching = candidates(q, start, block, sample_size, seeds[1], bars[1])
+        close = candidates(p, start, block, size, seeds[0], bar=bars[0])
+        reaching = candidates(q, start, block, sample_size, seeds[1], bar=bars[1])
         return close, reaching, np.append(pull, [p.sum(), q.sum()])
 
     sums: FloatArray = np.zeros(len(laplace.theta) + 2)

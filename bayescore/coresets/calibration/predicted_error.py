@@ -1,12 +1,12 @@
-r"""Trying a coreset out: its posterior against the full data's, by the same draws moved to both (`paired`).
+r"""Predicted errors of a coreset: its posterior against the full data's, by the same draws moved to both (`paired`).
 
-The draws are independent ones of the coreset's normal approximation, weighed, where at least half of them count, else
-draws of its posterior by MALA, or with many columns by `batched_hmc`. Moved to the full data's mode and Hessian they
-need the full data's log-likelihood there: from its second-order expansion and a sample of rows (`remainder`) where the
-sample's standard error is below the tolerance, else by a pass over all rows. So any other weighted rows can be judged
-by the same draws too.
+The draws are weighted independent draws of the coreset's normal approximation, if at least half of them are effective;
+else draws of its posterior by MALA, or with many columns by `batched_hmc`. They are moved to the full data's mode and
+Hessian, where the full data's log-likelihood is needed: it comes from its second-order expansion and a sample of rows
+(`remainder`) if the sample's standard error is below the tolerance, else from a pass over all rows. The same draws then
+judge any other weighted rows too.
 
-A pass over all rows also finds those that move the log-likelihood over the draws, for a draw that knows the tails.
+A pass over all rows also finds the rows that move the log-likelihood over the draws, for a sample that knows the tails.
 """
 
 import math
@@ -158,7 +158,7 @@ class Trial:
                 total += w @ log_p
                 parts.append(moves)
             p = np.concatenate(parts)
-            return total, float(p.sum()), candidates(p, start, block, size, draw_seed, bar)
+            return total, float(p.sum()), candidates(p, start, block, size, draw_seed, bar=bar)
 
         values, total = np.zeros(len(draws)), 0.0
         for part, moves, more in opened.map(one, "trying the coreset out", canonical=True):

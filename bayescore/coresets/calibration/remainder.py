@@ -10,9 +10,9 @@ so that only the remainders e_n have to be summed. A row's is of the order of it
 
 LL' the posterior's covariance; rows are drawn by that and by 0.1 of an equal share, without replacement, and weigh
 w / pi in the sum, whose standard error over rows is known too (Horvitz and Thompson 1952, for Poisson sampling). Where
-draws lie far from t, as on separated data, that error is large, and only a pass over all rows will do. It is the
-sampled rows' word: a few rows that say little at t and much at the draws, and that the equal share missed, are in
-neither sum nor error. `certify` passes over all rows.
+draws lie far from t, as on separated data, that error is large, and a pass over all rows is needed. Neither sum nor
+error includes what the sample missed: a few rows that contribute little at t and much at the draws may be absent.
+`certify` passes over all rows.
 
 When to use it: for the log-likelihood of many rows at many points near their mode.
 """
@@ -38,9 +38,9 @@ def sample_rows(reach: float, error: float, n_features: int) -> int:
     """Return how many rows a sample needs for half of a standard error, if their reaches add up to `reach`.
 
     The remainder of a row is about its reach times xi^3, xi standard normal, so that m rows have the standard error
-    sqrt(15 / m) times the sum of all reaches: 15 is the variance of xi^3. Rows for which that does not hold are no part
-    of it: the error that a sample turns out to have decides. At least `LEAST_ROWS`; at most `SAMPLE_ROWS`, and
-    `WIDE_ROWS` where they are wide.
+    sqrt(15 / m) times the sum of all reaches: 15 is the variance of xi^3. Where rows do not behave so, the standard
+    error of the sample itself decides. The result is at least `LEAST_ROWS`, and at most `SAMPLE_ROWS`, or `WIDE_ROWS`
+    where rows are wide.
     """
     most = max(WIDE_ROWS, min(SAMPLE_ROWS, SAMPLE_ENTRIES // n_features))
     return int(min(most, max(LEAST_ROWS, 15.0 * (2.0 * reach / error) ** 2)))
@@ -80,8 +80,8 @@ class Expansion:
     def at_draws(self, draws: FloatArray) -> Estimate:
         """Return the log-likelihood of all rows at draws, shape (S, D), and its standard error.
 
-        That is the root mean square, over draws, of the standard error of the difference from the mean of all draws: by
-        no more than it is a mean of a function of the draws with sd 1 off, in root mean square over samples.
+        The error is the RMS standard error, over draws, of the centred log-likelihood; it bounds the RMS error, over
+        samples, of the mean of any unit-variance function of the draws.
         """
         moves = draws - self.at
         part = self.part

@@ -70,7 +70,7 @@ class Condensation:
             eta, squares = density.at.predictors(block)
             p = _probability(shares, block, eta, squares)
             terms = density.terms(block, density.averages(block, eta, squares))
-            return terms, float(p.sum()), candidates(p, start, block, size, seed, bar)
+            return terms, float(p.sum()), candidates(p, start, block, size, seed, bar=bar)
 
         D = opened.n_features
         totals, reach = Terms(0.0, np.zeros(D), np.zeros((D, D))), 0.0

@@ -69,32 +69,21 @@ class Bar(NamedTuple):
     key: float = math.inf
 
 
+NO_BAR = Bar()
+
+
 def candidates(
-    p: FloatArray, start: int, block: WeightedData, size: int, seed: int, bar: Bar | None = None
+    p: FloatArray, start: int, block: WeightedData, size: int, seed: int, *, bar: Bar = NO_BAR
 ) -> Candidates:
     """Return the rows of a block, its first at position `start`, that a draw of at most `size` rows may need.
 
     Only speed depends on the `bar` of rows before the block.
     """
-    bar = bar or Bar()
     key = hash_uniforms(start, len(block), seed) / p
     rows = np.flatnonzero((p > bar.probability) | (key < bar.key))
     if len(rows) == len(block):
         return Candidates(p, key, np.arange(start, start + len(block)), block).best(size)
     return Candidates(p[rows], key[rows], start + rows, block.take(rows)).best(size)
-
-
-def keep(kept: list[Candidates], part: Candidates, size: int) -> list[Candidates]:
-    """Add `part` to what is kept, and thin that out where it has grown; bounds the memory."""
-    kept = [*kept, part]
-    return [stack_candidates(kept).best(size)] if sum(len(c.key) for c in kept) > 4 * size + 1000 else kept
-
-
-def bar_of(kept: Candidates, size: int) -> Bar:
-    """Return the bar that rows after those of `kept` must pass."""
-    if len(kept.key) <= size:
-        return Bar()
-    return Bar(-float(np.partition(-kept.probability, size)[size]), float(np.partition(kept.key, size)[size]))
 
 
 def distinct(parts: list[Candidates]) -> Candidates:
@@ -147,11 +136,11 @@ def draw_candidates(opened: Opened, probability: Probability, size: int, seed: i
 
     ``probability(block)`` gives the rows' p, shape (n,), up to a factor.
     """
-    pool, total, bar = Pool(size), 0.0, Bar()
+    pool, total, bar = Pool(size), 0.0, NO_BAR
 
     def one(start: int, block: WeightedData) -> tuple[Candidates, float]:
         p = probability(block)
-        return candidates(p, start, block, size, seed, bar), float(p.sum())
+        return candidates(p, start, block, size, seed, bar=bar), float(p.sum())
 
     for part, share in opened.map(one, "drawing rows", canonical=True):
         bar = pool.add(part)
@@ -165,13 +154,16 @@ class Pool:
     def __init__(self, size: int) -> None:
         self.size = size
         self._kept: list[Candidates] = []
-        self._bar = Bar()
+        self._bar = NO_BAR
 
     def add(self, part: Candidates) -> Bar:
-        """Take in the candidates of a block; return the bar that those of others must pass."""
-        self._kept = keep(self._kept, part, self.size)
-        if len(self._kept) == 1:
-            self._bar = bar_of(self._kept[0], self.size)
+        """Take in the candidates of a block; return the bar that rows of other blocks must pass."""
+        self._kept.append(part)
+        if sum(len(each.key) for each in self._kept) > 4 * self.size + 1000:
+            self._kept = [stack_candidates(self._kept).best(self.size)]
+        if len(self._kept) == 1 and len((kept := self._kept[0]).key) > (size := self.size):
+            least = -float(np.partition(-kept.probability, size)[size])
+            self._bar = Bar(least, float(np.partition(kept.key, size)[size]))
         return self._bar
 
     def best(self) -> Candidates:

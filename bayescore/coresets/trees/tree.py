@@ -167,7 +167,7 @@ class Tree:
             return ()
         scale = scale_at(node.rows, theta, family, reducer.mode_prior())[0].factor
         missed = reducer.score_error(node.rows, family, node.lost)
-        return errors_at(theta, node.anchor, node.share, node.carried, missed, scale)
+        return errors_at(theta, node.anchor, node.share, node.carried, missed=missed, scale=scale)
 
 
 def reduced(reducer: Reducer, rows: WeightedData, request: ReduceRequest) -> ReduceResult:
