@@ -1,23 +1,17 @@
-"""Published data sets: what is known of each, and a cache of downloads that notices change.
+"""Published data sets: what is known of each, and their downloads by pooch.
 
-A file is downloaded under a temporary name and moved into place when complete. No publisher of these files
-states a checksum, so none can vouch for the first download; what is checked is its structure, against the
-published numbers of rows, columns and positives. The sha256 of a file that passed is kept beside it, and
-every later load compares.
+No publisher of these files states a checksum, so none can vouch for the first download; what is checked is its
+structure, against the published numbers of rows, columns and positives. The sha256 of a file that passed is kept beside
+it, and every later load compares.
 """
 
-import hashlib
-import http.client
-import os
-import shutil
-import urllib.request
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pooch
 from numpy.typing import NDArray
 from sklearn.datasets import get_data_home
 
@@ -120,80 +114,45 @@ def one_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def _download(dataset: DataSet, file: Path) -> None:
-    """Fetch `dataset` to `file`; on failure, or when interrupted, nothing is left behind."""
-    partial = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("wb") as out, urllib.request.urlopen(dataset.address, timeout=TIMEOUT) as response:
-            shutil.copyfileobj(response, out)
-            promised = response.headers.get("Content-Length")
-            if promised is not None and out.tell() != int(promised):
-                raise OSError(f"{out.tell()} of {promised} bytes arrived")
-        os.replace(partial, file)
-    except (OSError, http.client.HTTPException) as error:
-        raise DownloadError(
-            f"{dataset.name} could not be downloaded ({one_line(error)}); fetch {dataset.address} elsewhere "
-            f"and put it at {file}, or give path="
-        ) from error
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def _record(file: Path) -> Path:
-    return file.with_name(file.name + ".sha256")
-
-
-def _digest(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _verify(file: Path) -> None:
-    """Compare `file` with the checksum of its first use, if there was one."""
-    record = _record(file)
-    if not record.exists():
-        return
-    found, known = _digest(file), record.read_text().split(" ")[0]
-    if found != known:
-        raise DataError(
-            f"{file} is not the file of its first use (sha256 {found[:12]}..., recorded {known[:12]}...); "
-            f"delete it, and {record.name} if the new one can be trusted, to download it again"
-        )
-
-
-def _keep_checksum(file: Path) -> None:
-    """Keep the checksum of `file` beside it, in the format of sha256sum, unless one is kept already."""
-    if not _record(file).exists():
-        _record(file).write_text(f"{_digest(file)}  {file.name}\n")
-
-
 @contextmanager
 def cached(dataset: DataSet, data_home: str | Path | None) -> Iterator[Path]:
     """Lend the file of `dataset` from `bayescore` in scikit-learn's data folder, downloading it if needed.
 
     Whoever reads it inside the context also judges it: a new download that meets a DataError there is
-    thrown away; the checksum of a file that passes is kept.
+    thrown away; the checksum of a file that passes is kept. A file that has changed since is downloaded again.
 
     Raises
     ------
     DownloadError
         If the file is not there and cannot be downloaded.
     DataError
-        If the file is not the one of the first use.
+        If what is downloaded is not the file of the first use.
     """
     file = Path(get_data_home(data_home)) / "bayescore" / dataset.address.rsplit("/", 1)[-1]
+    record = file.with_name(file.name + ".sha256")
+    known = record.read_text().split(" ")[0] if record.exists() else None
     fresh = not file.exists()
-    if fresh:
-        _download(dataset, file)
+    pooch.get_logger().setLevel("WARNING")
     try:
-        _verify(file)
+        pooch.retrieve(dataset.address, known, file.name, file.parent, downloader=pooch.HTTPDownloader(timeout=TIMEOUT))
+    except OSError as error:
+        raise DownloadError(
+            f"{dataset.name} could not be downloaded ({one_line(error)}); fetch {dataset.address} elsewhere "
+            f"and put it at {file}, or give path="
+        ) from error
+    except ValueError as error:
+        raise DataError(
+            f"{dataset.address} is not the file of its first use (sha256 {known} recorded); delete {record} if the new "
+            "one can be trusted, to download it again"
+        ) from error
+    try:
         yield file
     except DataError:
         if fresh:
             file.unlink()
         raise
-    _keep_checksum(file)
+    if known is None:
+        record.write_text(f"{pooch.file_hash(str(file))}  {file.name}\n")
 
 
 def check_labels(dataset: DataSet, labels: NDArray[np.float64], origin: str) -> NDArray[np.bool_]:

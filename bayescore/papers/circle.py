@@ -39,6 +39,13 @@ def separable_circle(n: int, random_state: RandomState = None, query: int | None
     References
     ----------
     Peters (2021), Theorem 2; Munteanu et al. (2018).
+
+    Examples
+    --------
+    >>> from bayescore.papers import separable_circle
+    >>> X, y = separable_circle(12, random_state=1, query=3)
+    >>> X.shape[1], int((y == -1).sum())
+    (3, 2)
     """
     n = check_integer(n, "n", low=3)
     around = [] if query is None else [check_integer(query, "query", low=1, high=n) + h for h in (-0.5, 0.5)]

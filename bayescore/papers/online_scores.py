@@ -32,10 +32,21 @@ def online_scores_by_row(X: ArrayLike, weights: ArrayLike | None = None) -> Floa
     -------
     array, shape (n,)
 
+    Raises
+    ------
+    DataError
+        If rows or weights cannot be used.
+
     References
     ----------
     Meyer (1973), Generalized inversion of modified matrices, SIAM J. Appl. Math. 24; Peters (2021), Algorithm 5, which
     computes M^+ anew where u != 0.
+
+    Examples
+    --------
+    >>> from bayescore.papers import online_scores_by_row
+    >>> online_scores_by_row([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]).round(12).tolist()
+    [1.0, 1.0, 0.5]
     """
     source = unlabelled(X, weights)
     _ = Opened(source).scan  # checks the rows
