@@ -26,7 +26,7 @@ def study(name: str, link: str) -> list[dict[str, Any]]:
     warnings.filterwarnings("ignore")  # coresets of one label, weights that do not fit: seen in the figures
     X, y = load(name)
     design = {"intercept": True, "standardize": True, "likelihood": link, "progressbar": False}
-    target = posterior(bc.full_data(X, y, **design), link, bc.Normal(0, 4))
+    target = posterior(bc.full_data(X, y, **design), link, bc.priors.Normal(0, 4))
     D = target.n_features
     guess = bc.find_map(bc.build_coreset(X, y, method="calibrated", size=20 * D, random_state=99, **design))
     truth = find_mode(target.terms, guess.beta)  # the posterior is log-concave: one mode, wherever begun

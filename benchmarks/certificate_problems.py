@@ -14,12 +14,12 @@ from benchmarks.references import german_credit
 
 LINKS = ("logistic", "probit")
 PRIORS = {
-    "Normal": bc.Normal(0, 4),
-    "StudentT": bc.StudentT(4),
-    "Cauchy": bc.Cauchy(0, 2.5),
-    "Laplace": bc.Laplace(0, 1),
-    "SpikeAndSlab": bc.SpikeAndSlab(0.1, 4),
-    "Horseshoe": bc.Horseshoe(1.0),
+    "Normal": bc.priors.Normal(0, 4),
+    "StudentT": bc.priors.StudentT(4),
+    "Cauchy": bc.priors.Cauchy(0, 2.5),
+    "Laplace": bc.priors.Laplace(0, 1),
+    "SpikeAndSlab": bc.priors.SpikeAndSlab(0.1, 4),
+    "Horseshoe": bc.priors.Horseshoe(1.0),
 }
 CLOSED = tuple(PRIORS)[:5]
 PUBLISHED = {

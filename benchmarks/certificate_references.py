@@ -117,17 +117,17 @@ def horseshoe(beta: np.ndarray, prior: Any, nodes: int = 40) -> np.ndarray:
 
 def log_prior(prior: Any, beta: np.ndarray) -> np.ndarray:
     """Return the log prior density at draws, shape (S,)."""
-    if isinstance(prior, bc.Horseshoe):
+    if isinstance(prior, bc.priors.Horseshoe):
         return stats.norm.logpdf(beta[:, 0], 0.0, 4.0) + horseshoe(beta[:, 1], prior)  # intercept and slope
-    if isinstance(prior, bc.SpikeAndSlab):
+    if isinstance(prior, bc.priors.SpikeAndSlab):
         slab = stats.norm.logpdf(beta, 0.0, prior.slab) + math.log(prior.inclusion)
         spike = stats.norm.logpdf(beta, 0.0, prior.spike) + math.log1p(-prior.inclusion)
         return np.logaddexp(slab, spike).sum(axis=1)
     frozen = {
-        bc.Normal: lambda: stats.norm(prior.mu, prior.sigma),
-        bc.StudentT: lambda: stats.t(prior.nu, prior.mu, prior.sigma),
-        bc.Cauchy: lambda: stats.cauchy(prior.loc, prior.scale),
-        bc.Laplace: lambda: stats.laplace(prior.mu, prior.b),
+        bc.priors.Normal: lambda: stats.norm(prior.mu, prior.sigma),
+        bc.priors.StudentT: lambda: stats.t(prior.nu, prior.mu, prior.sigma),
+        bc.priors.Cauchy: lambda: stats.cauchy(prior.loc, prior.scale),
+        bc.priors.Laplace: lambda: stats.laplace(prior.mu, prior.b),
     }[type(prior)]()
     return frozen.logpdf(beta).sum(axis=1)
 

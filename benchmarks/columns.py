@@ -32,7 +32,7 @@ from benchmarks.tables import publish
 
 SETS = ("50", "200", "500", "w8a_train", "200 of 1e6 rows")
 N = 100_000
-PRIOR = bc.Normal(0, 4)
+PRIOR = bc.priors.Normal(0, 4)
 THIN = 10
 LEAST_SHARE = 0.05  # of the reference's draws, below which it is none
 

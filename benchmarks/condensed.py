@@ -44,7 +44,7 @@ from benchmarks.problems import SHARED, load
 from benchmarks.tables import known_rows, publish
 
 LINKS = ("logistic", "probit")
-PRIOR = bc.Normal(0, 4)
+PRIOR = bc.priors.Normal(0, 4)
 SEEDS = 10
 LIMITS = (0.05, 0.03, 0.03)  # of means in sds, of sds relatively, of correlations
 WIDE = 300  # columns, beyond which calibrated coresets, minutes each, are built for the logistic link alone

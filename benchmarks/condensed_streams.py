@@ -21,7 +21,7 @@ from bayescore.models.posterior import log_likelihoods
 from benchmarks.tables import publish
 
 BLOCKS, SEEDS = 64, 10
-PRIOR = bc.Normal(0, 4)
+PRIOR = bc.priors.Normal(0, 4)
 SIZES = {"condensed": (2, 5, 20), "calibrated": (5, 20)}  # times D
 
 
@@ -55,7 +55,7 @@ def study(name: str, trials: int) -> list[dict[str, Any]]:
                 begin = time.process_time()
                 core = bc.build_coreset(
                     full,
-                    method=bc.MergeReduce(reduce, leaf_rows=-(-len(full) // BLOCKS)),
+                    method=bc.methods.MergeReduce(reduce, leaf_rows=-(-len(full) // BLOCKS)),
                     size=factor * D,
                     random_state=seed,
                     progressbar=False,

@@ -18,7 +18,7 @@ from bayescore.types import WeightedData
 from benchmarks.tables import publish
 
 DRAWS, CHAINS = 500, 2
-NORMAL, HEAVY = bc.Normal(0, 4), (bc.StudentT(4), bc.Cauchy(), bc.Laplace())
+NORMAL, HEAVY = bc.priors.Normal(0, 4), (bc.priors.StudentT(4), bc.priors.Cauchy(), bc.priors.Laplace())
 SHAPES = ((40, 2), (200, 10), (600, 30), (1200, 60), (1000, 100), (2000, 100), (2000, 200), (3000, 30), (20_000, 10))
 CASES = [
     *(("weighted", *shape, "logistic", NORMAL) for shape in SHAPES),

@@ -37,7 +37,7 @@ def correlations(covariance: np.ndarray) -> np.ndarray:
     return covariance / sd / sd[:, None]
 
 
-def by_importance(data: bc.Coreset, full: Mode, link: str, prior: bc.Normal) -> Known:
+def by_importance(data: bc.Coreset, full: Mode, link: str, prior: bc.priors.Normal) -> Known:
     """Return the figures of the posterior of `data`, whose MAP is `full`."""
     z = np.random.default_rng(0).standard_normal((PROPOSALS, data.n_features))
     x = full.beta + z @ full.factor.T

@@ -21,7 +21,7 @@ from benchmarks.full_posteriors import FOLDER, as_idata, reference
 from benchmarks.problems import PROBLEMS, load, readable
 from benchmarks.tables import publish
 
-PRIOR = bc.Normal(0, 4)
+PRIOR = bc.priors.Normal(0, 4)
 METHODS = {"logistic": ("uniform", "sensitivity", "calibrated"), "probit": ("uniform", "calibrated")}
 SIZES = (10, 20)
 SEEDS = {"logistic": 10, "probit": 3}  # 3 for coresets that are not calibrated

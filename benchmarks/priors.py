@@ -20,7 +20,7 @@ from benchmarks.tables import publish
 
 LINK = "logistic"
 SEEDS = 3
-CLOSED = {"Cauchy(0, 2.5)": bc.Cauchy(0, 2.5), "SpikeAndSlab(0.1, 4)": bc.SpikeAndSlab(0.1, 4)}
+CLOSED = {"Cauchy(0, 2.5)": bc.priors.Cauchy(0, 2.5), "SpikeAndSlab(0.1, 4)": bc.priors.SpikeAndSlab(0.1, 4)}
 
 
 def closed(core: bc.Coreset, prior: Any, seed: int) -> Any:

@@ -34,7 +34,7 @@ def german_credit() -> tuple:
     X = np.column_stack([(x - x.mean(axis=0)) / x.std(axis=0), np.ones(len(x))])
     y = np.where(frame["y"] == 1, 1, -1)
     figures = (reference[name] for name in ("mean", "mean_standard_error", "standard_deviation"))
-    return rows_of(X, y), bc.Normal(0, 1), lambda beta: beta, *map(np.array, figures)
+    return rows_of(X, y), bc.priors.Normal(0, 1), lambda beta: beta, *map(np.array, figures)
 
 
 def beetles() -> tuple:
@@ -47,7 +47,7 @@ def beetles() -> tuple:
     logit = facts["reference"]["logit"]
     return (
         rows_of(X[kept], y[kept], counts[kept]),
-        bc.Normal(0, math.sqrt(1000)),
+        bc.priors.Normal(0, math.sqrt(1000)),
         lambda beta: np.stack([beta[..., 0] - beta[..., 1] * x.mean(), beta[..., 1]], axis=-1),
         np.array([logit["alpha_mean"], logit["beta_mean"]]),
         np.array([logit["alpha_time_series_se"], logit["beta_time_series_se"]]),
@@ -64,7 +64,7 @@ def dogs() -> tuple:
     data = rows_of(X, np.where(frame["y"] == 1, 1, -1))
     return (
         data,
-        bc.Normal(0, 100),
+        bc.priors.Normal(0, 100),
         lambda beta: beta,
         reference.mean(axis=(0, 1)),
         mcse_mean(reference),

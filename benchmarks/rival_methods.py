@@ -46,7 +46,7 @@ def in_chunks(data: WeightedData, function: Callable[[slice], object]) -> list:
 
 
 def giga(
-    data: WeightedData, prior: bc.Normal, sizes: tuple[int, ...], seed: int
+    data: WeightedData, prior: bc.priors.Normal, sizes: tuple[int, ...], seed: int
 ) -> dict[int, tuple[WeightedData, WeightedData]]:
     r"""Return coresets by greedy iterative geodesic ascent for each number of iterations in `sizes`.
 
@@ -113,7 +113,7 @@ def giga(
     return {size: found[size] if size in found else ended() for size in sizes}
 
 
-def quasi_newton(data: WeightedData, prior: bc.Normal, size: int, seed: int) -> WeightedData:
+def quasi_newton(data: WeightedData, prior: bc.priors.Normal, size: int, seed: int) -> WeightedData:
     r"""Return a uniform draw of `size` rows with the weights of 20 quasi-Newton steps on the KL divergence.
 
     v_n holds log p(z_n . theta_s) less its mean over the draws, over sqrt(S). With V the drawn rows' vectors, and v the

@@ -49,25 +49,25 @@ EARLIER = {
 }
 
 
-def gauss() -> tuple[np.ndarray, np.ndarray, bc.Normal, tuple[int, int]]:
+def gauss() -> tuple[np.ndarray, np.ndarray, bc.priors.Normal, tuple[int, int]]:
     """Return X, y, the prior and the two sizes."""
     rng = np.random.default_rng(0)
     X, theta = rng.standard_normal((100_000, 10)), rng.standard_normal(10)
-    return X, labels(X, theta, rng), bc.Normal(0, 1), (200, 500)
+    return X, labels(X, theta, rng), bc.priors.Normal(0, 1), (200, 500)
 
 
-def hard() -> tuple[np.ndarray, np.ndarray, bc.Normal, tuple[int, int]]:
+def hard() -> tuple[np.ndarray, np.ndarray, bc.priors.Normal, tuple[int, int]]:
     """As `gauss`."""
     rng = np.random.default_rng(0)
     X, theta = rng.standard_t(3, (100_000, 10)), rng.standard_normal(10)
     X[:, 0], theta[0] = 1.0, -4.5
     X[:500, 1:] += 5.0
-    return X, labels(X, theta, rng), bc.Normal(0, 1), (200, 500)
+    return X, labels(X, theta, rng), bc.priors.Normal(0, 1), (200, 500)
 
 
-def binary() -> tuple[np.ndarray, np.ndarray, bc.Normal, tuple[int, int]]:
+def binary() -> tuple[np.ndarray, np.ndarray, bc.priors.Normal, tuple[int, int]]:
     """As `gauss`."""
-    return *binary10(1_000_000, random_state=0), bc.Normal(0, 2), (200, 625)
+    return *binary10(1_000_000, random_state=0), bc.priors.Normal(0, 2), (200, 625)
 
 
 def labels(X: np.ndarray, theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -84,7 +84,7 @@ def divergence(own: Mode, truth: Mode) -> float:
 
 
 def one_half_of_calibration(
-    X: np.ndarray, y: np.ndarray, prior: bc.Normal, size: int, seed: int, uniform: bool
+    X: np.ndarray, y: np.ndarray, prior: bc.priors.Normal, size: int, seed: int, uniform: bool
 ) -> WeightedData:
     """Return a uniform draw with fitted weights, or else the draw by score without: the only use of internals."""
     opened = Opened(as_source(X, y))
@@ -103,14 +103,14 @@ def one_half_of_calibration(
     return rows.take(kept).with_weights((rows.weights * factors)[kept])
 
 
-def built(method: str, X: np.ndarray, y: np.ndarray, prior: bc.Normal, size: int, seed: int) -> WeightedData:
+def built(method: str, X: np.ndarray, y: np.ndarray, prior: bc.priors.Normal, size: int, seed: int) -> WeightedData:
     """Return what `build_coreset` makes."""
     options = {"prior": prior} if method == "calibrated" else {}
     return bc.build_coreset(X, y, method=method, size=size, random_state=seed, progressbar=False, **options)
 
 
 def coresets(
-    X: np.ndarray, y: np.ndarray, prior: bc.Normal, sizes: tuple[int, int], seed: int
+    X: np.ndarray, y: np.ndarray, prior: bc.priors.Normal, sizes: tuple[int, int], seed: int
 ) -> Iterator[tuple[str, int, WeightedData, float]]:
     """Yield method, size, coreset and the seconds it took."""
     ways = {name: lambda size, name=name: built(name, X, y, prior, size, seed) for name in ("uniform", "sensitivity")}

@@ -50,7 +50,12 @@ numpydoc_xref_param_type = True
 numpydoc_xref_ignore = "all"
 numpydoc_xref_aliases = {
     **{word: word for word in DEFAULT_LINKS},
-    **{name: f"bayescore.{name}" for name in bayescore.__all__ if isinstance(getattr(bayescore, name), type)},
+    **{
+        name: f"bayescore.{room}{name}"
+        for room, module in (("", bayescore), ("methods.", bayescore.methods), ("priors.", bayescore.priors))
+        for name in module.__all__
+        if isinstance(getattr(module, name), type)
+    },
     "Axes": "matplotlib.axes.Axes",
     "DataArray": "xarray.DataArray",
     "DataFrame": "pandas.DataFrame",

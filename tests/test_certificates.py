@@ -71,7 +71,7 @@ def test_errors_are_those_beyond_three_standard_errors_of_the_reference():
 
 
 def test_horseshoe_is_a_density_and_that_of_its_draws():
-    prior = bc.Horseshoe(1.0)
+    prior = bc.priors.Horseshoe(1.0)
     b = np.geomspace(0.01, 900.0, 4001)
     share = 2.0 * np.trapezoid(np.exp(references.horseshoe(b, prior)) * b, np.log(b))
     rng = np.random.default_rng(0)
@@ -101,7 +101,7 @@ def test_wrong_draws_are_wrong_in_the_way_they_say():
     beta[:, :, 1] += beta[:, :, 0]
     idata = as_idata(beta, core, "logistic")
     idata["sample_stats"] = idata["posterior"]["beta"].isel(feature=0, drop=True).to_dataset(name="lp")
-    made = Sampled(core, "logistic", bc.Normal(0, 4), idata, lambda: as_idata(beta + 9.0, core, "logistic"))
+    made = Sampled(core, "logistic", bc.priors.Normal(0, 4), idata, lambda: as_idata(beta + 9.0, core, "logistic"))
     new = {name: KINDS[name](made, rng).posterior["beta"].values for name in KINDS if name != "badly tuned"}
     assert idata.posterior["beta"].values == pytest.approx(beta)  # they work on copies
     assert new["from elsewhere"] == pytest.approx(beta)

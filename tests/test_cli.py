@@ -504,12 +504,12 @@ def test_an_interrupt_while_importing_is_told_in_one_line(
 
 
 def test_priors_by_name():
-    assert cli.parse_priors("normal(0, 2)") == bc.Normal(0.0, 2.0)
+    assert cli.parse_priors("normal(0, 2)") == bc.priors.Normal(0.0, 2.0)
     found = cli.parse_priors("Intercept = student_t(3, 0, 2.5); I(age == 3)[True]=normal(0,1);*=laplace(0,0.5)")
     assert found == {
-        "Intercept": bc.StudentT(3.0, 0.0, 2.5),
-        "I(age == 3)[True]": bc.Normal(0.0, 1.0),
-        "*": bc.Laplace(0.0, 0.5),
+        "Intercept": bc.priors.StudentT(3.0, 0.0, 2.5),
+        "I(age == 3)[True]": bc.priors.Normal(0.0, 1.0),
+        "*": bc.priors.Laplace(0.0, 0.5),
     }
     with pytest.raises(ValueError, match="--prior 'flat' is unknown"):
         cli.parse_priors("Intercept=flat")

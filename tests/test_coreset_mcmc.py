@@ -44,7 +44,7 @@ def test_weights_are_learnt():
     X = np.column_stack([np.ones(5000), rng.standard_normal((5000, 3))])
     y = np.where(rng.random(5000) < special.expit(X @ [-1.5, 1.0, -0.5, 0.0]), 1, -1)
     full = bc.full_data(X, y, progressbar=False)
-    mode = bc.find_map(full, "logistic", bc.Normal(0, SD))
+    mode = bc.find_map(full, "logistic", bc.priors.Normal(0, SD))
 
     def error(steps):
         draws, w, passes = coreset_mcmc(full, SD, 80, 0, root=mode.factor, steps=steps, draws=2000)

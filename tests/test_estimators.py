@@ -79,11 +79,11 @@ def test_works_in_pipelines_and_searches(rows: tuple[pd.DataFrame, np.ndarray]) 
     assert score > share * np.log(share) + (1 - share) * np.log1p(-share)
     search = GridSearchCV(
         bc.CoresetLogisticRegression(size=300, **QUICK),
-        {"prior": [bc.Normal(0, 4), bc.Normal(0, 0.01)]},
+        {"prior": [bc.priors.Normal(0, 4), bc.priors.Normal(0, 0.01)]},
         cv=2,
         scoring="neg_log_loss",
     ).fit(X, y)
-    assert search.best_params_["prior"] == bc.Normal(0, 4)
+    assert search.best_params_["prior"] == bc.priors.Normal(0, 4)
 
 
 def test_no_rows_are_refused_as_scikit_learn_refuses_them(rows: tuple[pd.DataFrame, np.ndarray]) -> None:
@@ -109,7 +109,7 @@ def test_wrong_settings_are_named(rows: tuple[pd.DataFrame, np.ndarray]) -> None
         bc.CoresetLogisticRegression().fit(rows[0], np.arange(4000) % 3)
 
 
-@pytest.mark.parametrize("prior", [None, bc.Normal(0.0, 0.01)], ids=["default", "given"])
+@pytest.mark.parametrize("prior", [None, bc.priors.Normal(0.0, 0.01)], ids=["default", "given"])
 def test_searches_reach_the_priors_parameters(prior: Any, rows: tuple[pd.DataFrame, np.ndarray]) -> None:
     search = GridSearchCV(
         bc.CoresetLogisticRegression(prior=prior, size=300, **QUICK),
@@ -118,18 +118,22 @@ def test_searches_reach_the_priors_parameters(prior: Any, rows: tuple[pd.DataFra
         scoring="neg_log_loss",
     ).fit(*rows)
     assert search.best_params_ == {"prior__sigma": 2.0}
-    assert search.best_estimator_.prior == bc.Normal(0.0, 2.0)
+    assert search.best_estimator_.prior == bc.priors.Normal(0.0, 2.0)
     assert search.estimator.prior == prior  # frozen: as it was
     assert "Normal(mu=0.0, sigma=2.0)" in search.best_estimator_.idata_.posterior.attrs["prior"]
 
 
 def test_parameters_of_priors_are_settings() -> None:
-    model = bc.CoresetProbitRegression(prior=bc.StudentT(4, sigma=1.0))
+    model = bc.CoresetProbitRegression(prior=bc.priors.StudentT(4, sigma=1.0))
     assert {"prior__nu": 4, "prior__mu": 0.0, "prior__sigma": 1.0}.items() <= model.get_params().items()
     assert "prior__nu" not in model.get_params(deep=False)
     again = clone(model).set_params(prior__nu=7, size=50)
-    assert (again.prior, again.size, model.prior) == (bc.StudentT(7, sigma=1.0), 50, bc.StudentT(4, sigma=1.0))
-    assert model.set_params(prior=bc.Laplace(), prior__b=3.0).prior == bc.Laplace(b=3.0)
+    assert (again.prior, again.size, model.prior) == (
+        bc.priors.StudentT(7, sigma=1.0),
+        50,
+        bc.priors.StudentT(4, sigma=1.0),
+    )
+    assert model.set_params(prior=bc.priors.Laplace(), prior__b=3.0).prior == bc.priors.Laplace(b=3.0)
     with pytest.raises(ValueError, match=r"prior__scale is no parameter of Laplace.*, which has mu, b"):
         model.set_params(prior__scale=1.0)
     with pytest.raises(ValueError, match="Invalid parameter 'depth'"):

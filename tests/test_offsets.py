@@ -57,7 +57,7 @@ def one_coefficient(weights):
 
 
 def on_a_grid(data, link):
-    target = posterior(data, link, bc.Normal(0, 4))
+    target = posterior(data, link, bc.priors.Normal(0, 4))
     grid = np.linspace(-8, 8, 4001)
     log_p = np.array([target.log_density(np.array([b]))[0] for b in grid])
     p = np.exp(log_p - log_p.max()) / np.exp(log_p - log_p.max()).sum()

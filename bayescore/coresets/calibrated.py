@@ -105,7 +105,7 @@ class Calibrated(Method):
     >>> X = rng.normal(size=(5000, 2))
     >>> y = X[:, 0] + rng.logistic(size=5000) > 0
     >>> options = {"intercept": True, "random_state": 1, "progressbar": False}
-    >>> core = bc.build_coreset(X, y, method=bc.Calibrated(tolerance=0.02), **options)
+    >>> core = bc.build_coreset(X, y, method=bc.methods.Calibrated(tolerance=0.02), **options)
     >>> core.method, bool(core.params["mean_error"] < 0.02)
     ('calibrated', True)
     """

@@ -112,7 +112,7 @@ class Condensed(Method):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(5000, 2))
     >>> y = X[:, 0] + rng.logistic(size=5000) > 0
-    >>> core = bc.build_coreset(X, y, method=bc.Condensed(), intercept=True, random_state=1, progressbar=False)
+    >>> core = bc.build_coreset(X, y, method=bc.methods.Condensed(), intercept=True, random_state=1, progressbar=False)
     >>> core.method, core.index.min()
     ('condensed', np.int64(-1))
     """

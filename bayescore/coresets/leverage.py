@@ -181,7 +181,7 @@ class Leverage(Method):
     >>> X = rng.normal(size=(5000, 2))
     >>> y = X[:, 0] + rng.logistic(size=5000) > 0
     >>> options = {"intercept": True, "random_state": 1, "progressbar": False}
-    >>> core = bc.build_coreset(X, y, method=bc.Leverage(scores="sketch"), size=100, **options)
+    >>> core = bc.build_coreset(X, y, method=bc.methods.Leverage(scores="sketch"), size=100, **options)
     >>> core.method, core.n_total
     ('leverage', 5000)
     """

@@ -135,7 +135,7 @@ class MergeReduce(Method):
     >>> X = rng.normal(size=(5000, 2))
     >>> y = X[:, 0] + rng.logistic(size=5000) > 0
     >>> options = {"intercept": True, "random_state": 1, "progressbar": False}
-    >>> core = bc.build_coreset(X, y, method=bc.MergeReduce(leaf_rows=1000), size=60, **options)
+    >>> core = bc.build_coreset(X, y, method=bc.methods.MergeReduce(leaf_rows=1000), size=60, **options)
     >>> core.method, core.params["leaves"]
     ('merge_reduce', 5)
     """

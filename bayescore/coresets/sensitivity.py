@@ -90,7 +90,7 @@ class Sensitivity(Method):
     >>> X = rng.normal(size=(5000, 2))
     >>> y = X[:, 0] + rng.logistic(size=5000) > 0
     >>> options = {"intercept": True, "random_state": 1, "progressbar": False}
-    >>> core = bc.build_coreset(X, y, method=bc.Sensitivity(clusters=3), size=100, **options)
+    >>> core = bc.build_coreset(X, y, method=bc.methods.Sensitivity(clusters=3), size=100, **options)
     >>> core.method, core.n_total
     ('sensitivity', 5000)
     """

@@ -34,7 +34,7 @@ def plot_caterpillar(idata: Any, *, var_name: str | None = None) -> Axes:
 
     Examples
     --------
-    >>> bc.plot_caterpillar(idata)                                                         # doctest: +SKIP
+    >>> bc.plots.plot_caterpillar(idata)                                                         # doctest: +SKIP
     """
     effects = read_effects(idata, var_name)
     return group_plots.caterpillar(plt.figure(), effects)
@@ -74,7 +74,7 @@ def plot_shrinkage(idata: Any, shares: pd.DataFrame, *, var_name: str | None = N
 
     Examples
     --------
-    >>> bc.plot_shrinkage(idata, certificate.effects)                                      # doctest: +SKIP
+    >>> bc.plots.plot_shrinkage(idata, certificate.effects)                                      # doctest: +SKIP
     """
     effects = read_effects(idata, var_name)
     return group_plots.shrinkage(plt.figure(), effects, shares)

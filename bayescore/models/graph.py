@@ -225,7 +225,7 @@ def logistic_model(data: WeightedData, prior: Prior | Mapping[str, Prior] | None
     >>> X = rng.normal(size=(5000, 2))
     >>> y = X[:, 0] + rng.logistic(size=5000) > 0
     >>> full = bc.full_data(X, y, progressbar=False)
-    >>> model = bc.logistic_model(full, prior=bc.Normal(0, 2.5))
+    >>> model = bc.logistic_model(full, prior=bc.priors.Normal(0, 2.5))
     >>> [variable.name for variable in model.free_RVs]
     ['beta']
     """
@@ -263,7 +263,7 @@ def probit_model(data: WeightedData, prior: Prior | Mapping[str, Prior] | None =
     >>> X = rng.normal(size=(5000, 2))
     >>> y = X[:, 0] + rng.logistic(size=5000) > 0
     >>> full = bc.full_data(X, y, progressbar=False)
-    >>> model = bc.probit_model(full, prior=bc.Normal(0, 2.5))
+    >>> model = bc.probit_model(full, prior=bc.priors.Normal(0, 2.5))
     >>> [variable.name for variable in model.free_RVs]
     ['beta']
     """

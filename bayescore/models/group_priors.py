@@ -30,7 +30,7 @@ class HalfStudentT:
     Examples
     --------
     >>> import bayescore as bc
-    >>> bc.HalfStudentT(sigma=0.5)
+    >>> bc.priors.HalfStudentT(sigma=0.5)
     HalfStudentT(nu=3.0, sigma=0.5)
     """
 
@@ -64,7 +64,7 @@ class HalfNormal:
     Examples
     --------
     >>> import bayescore as bc
-    >>> bc.HalfNormal(sigma=0.5)
+    >>> bc.priors.HalfNormal(sigma=0.5)
     HalfNormal(sigma=0.5)
     """
 

@@ -69,7 +69,7 @@ def multilevel_model(
     >>> rows = pd.DataFrame({"age": rng.normal(size=2000), "county": rng.integers(0, 10, 2000)})
     >>> rows["vote"] = 0.5 * rows["age"] + rng.logistic(size=2000) > 0
     >>> core = bc.build_coreset(rows, formula="vote ~ age + (1 | county)", random_state=1, progressbar=False)
-    >>> model = bc.multilevel_model(core, group_prior=bc.HalfNormal(1))
+    >>> model = bc.multilevel_model(core, group_prior=bc.priors.HalfNormal(1))
     >>> [variable.name for variable in model.free_RVs]
     ['beta', 'sigma_county', 'u_county_standardised']
     """

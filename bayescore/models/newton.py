@@ -198,7 +198,7 @@ def find_map(
     >>> X = rng.normal(size=(5000, 2))
     >>> y = X[:, 0] + rng.logistic(size=5000) > 0
     >>> full = bc.full_data(X, y, progressbar=False)
-    >>> mode = bc.find_map(full, prior=bc.Normal(0, 2.5))
+    >>> mode = bc.find_map(full, prior=bc.priors.Normal(0, 2.5))
     >>> mode.beta.round(2), mode.sd.round(2)
     (array([ 1.02, -0.01]), array([0.04, 0.03]))
     """

@@ -40,7 +40,8 @@ def prior_summary(idata: Any) -> pd.DataFrame:
     >>> rng = np.random.default_rng(0)
     >>> X = 10.0 * rng.normal(size=(2000, 1))
     >>> core = bc.full_data(X, rng.random(2000) > 0.5, intercept=True, standardize=True, progressbar=False)
-    >>> idata = bc.sample(core, prior={"Intercept": bc.StudentT(3)}, sampler="mala", random_seed=1, progressbar=False)
+    >>> prior = {"Intercept": bc.priors.StudentT(3)}
+    >>> idata = bc.sample(core, prior=prior, sampler="mala", random_seed=1, progressbar=False)
     >>> bc.prior_summary(idata)["prior"].to_dict()
     {'Intercept': 'StudentT(nu=3, mu=0, sigma=2.5)', 'x0': 'Normal(mu=0, sigma=4)'}
     """

@@ -32,7 +32,7 @@ from benchmarks.tables import RESULTS, publish
 CHAINS, DRAWS = 10, 1000
 MAX_RHAT, MAX_LAG_1 = 1.01, 0.05
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
-PRIOR = bc.Normal(0.0, 4.0)
+PRIOR = bc.priors.Normal(0.0, 4.0)
 SEED = 0
 THIN = {"hmc": 4, "nuts": 2}  # iterations a draw, to begin with
 LONGEST = 64  # iterations a draw at most

@@ -7,7 +7,7 @@ import numpy as np
 
 import bayescore as bc
 
-PRIOR = bc.Normal(0, 4)
+PRIOR = bc.priors.Normal(0, 4)
 
 
 @dataclass(frozen=True)

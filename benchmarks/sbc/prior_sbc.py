@@ -23,13 +23,13 @@ from benchmarks.sbc.way import Replication, replicate
 from benchmarks.tables import RESULTS, publish
 
 N, D, SIZE, FEWEST = 2000, 4, 40, 20
-PRIORS = {"N(0, 1)": bc.Normal(0.0, 1.0), "Student-t(3)": bc.StudentT(3.0, 0.0, 1.0)}
+PRIORS = {"N(0, 1)": bc.priors.Normal(0.0, 1.0), "Student-t(3)": bc.priors.StudentT(3.0, 0.0, 1.0)}
 
 
 def simulate(link: str, prior: Prior, rng: np.random.Generator) -> tuple[np.ndarray, bc.Coreset]:
     """Return coefficients, shape (D,), and rows drawn from the joint distribution of both."""
     while True:
-        beta = rng.normal(size=D) if isinstance(prior, bc.Normal) else rng.standard_t(prior.nu, size=D)
+        beta = rng.normal(size=D) if isinstance(prior, bc.priors.Normal) else rng.standard_t(prior.nu, size=D)
         X = np.column_stack(
             [np.ones(N), rng.normal(size=N), rng.lognormal(0.0, 0.7, N) - 1.3, rng.random(N) < 0.1]
         ).astype(float)

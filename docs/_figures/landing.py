@@ -222,7 +222,7 @@ def rare_treatment() -> dict[str, Any]:
         warnings.simplefilter("ignore", UserWarning)  # that the labels are separated, which is the point
         core = bc.build_coreset(X, y, intercept=True, random_state=SEED, progressbar=False)
         draws = {}
-        for prior in (bc.Normal(0, 4), bc.StudentT(3, 0, 2.5)):
+        for prior in (bc.priors.Normal(0, 4), bc.priors.StudentT(3, 0, 2.5)):
             idata = bc.sample(core, prior=prior, random_seed=SEED, progressbar=False)
             draws[str(prior)] = idata.posterior["coef"].sel(feature="x1").values.ravel()
     return draws

@@ -115,30 +115,30 @@ def test_weighted_rows_and_coresets_of_coresets(data):
 def test_priors_by_name_are_those_of_sample(data):
     X, y = data
     frame = pd.DataFrame(X[:, :3], columns=["a", "b", "c"])
-    given = {"a": bc.Normal(0, 0.05), "Intercept": bc.StudentT(3, 0, 2.5)}
+    given = {"a": bc.priors.Normal(0, 0.05), "Intercept": bc.priors.StudentT(3, 0, 2.5)}
     core = build(frame, y, prior=given, intercept=True)
-    assert core.params["prior"] == repr({**given, "*": bc.Normal(0.0, 4.0)})
+    assert core.params["prior"] == repr({**given, "*": bc.priors.Normal(0.0, 4.0)})
     whole = bc.full_data(frame, y, intercept=True, progressbar=False)
     modes = [bc.find_map(rows, prior=given).beta for rows in (core, whole)]
     assert float(np.abs(modes[0] - modes[1]).max()) < 0.01
     assert abs(float(bc.find_map(core).beta[1] - modes[1][1])) > 0.1  # a prior that counts
-    tree = build(frame, y, method=bc.MergeReduce(reducer=bc.Calibrated(prior=given)), intercept=True)
+    tree = build(frame, y, method=bc.methods.MergeReduce(reducer=bc.methods.Calibrated(prior=given)), intercept=True)
     assert len(tree) > 50
     with pytest.raises(ValueError, match="prior: 'z' is no coefficient; they are 'a', 'b', 'c'"):
-        build(frame, y, prior={"z": bc.Normal(0, 1)}, intercept=False)
+        build(frame, y, prior={"z": bc.priors.Normal(0, 1)}, intercept=False)
     with pytest.raises(ValueError, match=r"prior\['a'\] is Horseshoe.*, a prior of all coefficients"):
-        build(frame, y, prior={"a": bc.Horseshoe()})
+        build(frame, y, prior={"a": bc.priors.Horseshoe()})
     with pytest.raises(ValueError, match="goes by names, and rows of a stream have none yet"):
-        bc.stream(size=50, reducer=bc.Calibrated(prior=given))
+        bc.stream(size=50, reducer=bc.methods.Calibrated(prior=given))
 
 
 def test_a_prior_of_ones_own_moves_the_mode_that_is_matched(data):
-    prior = bc.Normal(0, 0.05)
+    prior = bc.priors.Normal(0, 0.05)
     core = build(*data, prior=prior)
     assert core.params["prior"] == repr(prior)
     assert errors(core, *data, prior=prior)[0] < 0.01
     with pytest.raises(ValueError, match="leave prior out: only the likelihood is calibrated"):
-        build(*data, prior=bc.Horseshoe())
+        build(*data, prior=bc.priors.Horseshoe())
 
 
 def test_auto_calibrates_and_finds_the_smallest_size_within_the_tolerance(data):

@@ -24,7 +24,7 @@ from tests.cuts import Recut, build_in_blocks
 
 N, D = 6000, 6
 LINKS = ("logistic", "probit")
-PRIOR = bc.Normal(0, 4)
+PRIOR = bc.priors.Normal(0, 4)
 
 
 def make(seed=0, n=N, link="logistic", offset=False):
@@ -120,7 +120,7 @@ def test_draws_are_certified_and_under_a_prior_far_from_the_pilots_they_are_not(
     core = build(X, y)
     idata = bc.sample(core, sampler="mala", random_seed=1, progressbar=False)
     assert str(bc.certify(idata, core, X, y, progressbar=False).level) == "certified"
-    far = bc.sample(core, prior=bc.Normal(3.0, 0.05), sampler="mala", random_seed=1, progressbar=False)
+    far = bc.sample(core, prior=bc.priors.Normal(3.0, 0.05), sampler="mala", random_seed=1, progressbar=False)
     certificate = bc.certify(far, core, X, y, progressbar=False)
     assert str(certificate.level) != "certified"
     assert len(bc.predict_proba(idata, X[:3])) == 3  # rows of the data have no offset

@@ -47,14 +47,14 @@ def test_every_method_declares_itself_and_documents_its_options(name):
         assert re.search(rf"^(\w+, )*{field.name}(, \w+)* : ", documented, re.MULTILINE), field.name
     with pytest.raises(FrozenInstanceError):
         kind().name = "other"
-    assert name == "auto" or getattr(bc, kind.__name__) is kind
+    assert name == "auto" or getattr(bc.methods, kind.__name__) is kind
 
 
 GIVEN = {
-    "sensitivity": (bc.Sensitivity(clusters=3, radius=1.0), {"clusters": 3, "radius": 1.0}),
-    "leverage": (bc.Leverage(scores="sketch"), {"scores": "sketch"}),
-    "merge_reduce": (bc.MergeReduce(leaf_rows=200), {"leaf_rows": 200}),
-    "calibrated": (bc.Calibrated(prior=bc.Normal(0.0, 1.0)), {"prior": bc.Normal(0.0, 1.0)}),
+    "sensitivity": (bc.methods.Sensitivity(clusters=3, radius=1.0), {"clusters": 3, "radius": 1.0}),
+    "leverage": (bc.methods.Leverage(scores="sketch"), {"scores": "sketch"}),
+    "merge_reduce": (bc.methods.MergeReduce(leaf_rows=200), {"leaf_rows": 200}),
+    "calibrated": (bc.methods.Calibrated(prior=bc.priors.Normal(0.0, 1.0)), {"prior": bc.priors.Normal(0.0, 1.0)}),
 }
 
 
@@ -87,7 +87,7 @@ def test_trees_reduce_by_every_method_that_can():
 
 def test_the_methods_that_fit_are_named():
     with pytest.raises(ValueError, match=r"likelihood only; likelihood='probit': use '.*'calibrated'") as caught:
-        check_serves(bc.Sensitivity(), "probit", METHODS)
+        check_serves(bc.methods.Sensitivity(), "probit", METHODS)
     assert "'sensitivity' or" not in str(caught.value)
     with pytest.raises(ValueError, match=r"reducer='sensitivity' bounds .* 'calibrated' or 'condensed' or 'leverage'"):
         build(method="merge_reduce", reducer="sensitivity", likelihood="probit")

@@ -176,7 +176,7 @@ def test_bad_input_is_refused_before_work():
     with pytest.raises(TypeError, match="group_prior=3"):
         Multilevel(group_prior=3)
     with pytest.raises(ValueError, match="no density in closed form"):
-        Multilevel(prior=bc.Horseshoe())
+        Multilevel(prior=bc.priors.Horseshoe())
 
 
 def test_counts_for_r_are_refused_where_pseudo_rows_have_no_group():

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from sklearn.cluster import KMeans
 
-from bayescore import Sensitivity, build_coreset
+from bayescore import build_coreset
 from bayescore.coresets.scores.sensitivity import sensitivity_bounds, sensitivity_size
+from bayescore.methods import Sensitivity
 from bayescore.models.elementary import exp_minus
 from bayescore.validation import DataError
 

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import qmc
 
 import bayescore as bc
-from bayescore import Calibrated, MergeReduce, StreamingCoreset, find_map
+from bayescore import StreamingCoreset, find_map
 from bayescore.clustering.estimator import KVariates
 from bayescore.coresets import merge_reduce, online
 from bayescore.coresets.calibration import drift
@@ -22,6 +22,7 @@ from bayescore.data.checkpoint import write_checkpoint
 from bayescore.data.opened import Opened
 from bayescore.data.passes.cutter import block_rows
 from bayescore.data.sources import as_source
+from bayescore.methods import Calibrated, MergeReduce
 from bayescore.models.likelihoods import LIKELIHOODS
 from bayescore.models.posterior import log_likelihoods
 from bayescore.types import WeightedData, stack
@@ -253,10 +254,10 @@ def test_a_block_that_cannot_be_used_leaves_the_stream_as_it_was():
 @pytest.mark.parametrize(
     "reducer",
     [
-        bc.Leverage(scores="sketch"),
-        bc.Sensitivity(clusters=2, clustering="d-means++"),
-        Calibrated(prior=bc.StudentT(4.0, 0.0, (0.5, 1.0, 2.0))),
-        bc.Condensed(prior=bc.Normal(0.0, 0.5)),
+        bc.methods.Leverage(scores="sketch"),
+        bc.methods.Sensitivity(clusters=2, clustering="d-means++"),
+        Calibrated(prior=bc.priors.StudentT(4.0, 0.0, (0.5, 1.0, 2.0))),
+        bc.methods.Condensed(prior=bc.priors.Normal(0.0, 0.5)),
     ],
     ids=lambda reducer: reducer.name,
 )
@@ -287,11 +288,11 @@ class Doubting(Calibrated):
 
 
 def test_the_answer_is_that_of_the_method_which_reduces():
-    narrow = Calibrated(prior=bc.Normal(0.0, 0.01))
+    narrow = Calibrated(prior=bc.priors.Normal(0.0, 0.01))
     tree = bc.build_coreset(X, Y, method=MergeReduce(narrow, leaf_rows=400), size=30, random_state=1, progressbar=False)
     wide = bc.build_coreset(X, Y, method=MergeReduce(leaf_rows=400), size=30, random_state=1, progressbar=False)
     assert tree.params["prior"] == repr(narrow.prior)
-    assert wide.params["prior"] == repr(bc.Normal(0.0, 4.0))
+    assert wide.params["prior"] == repr(bc.priors.Normal(0.0, 4.0))
 
     def miss(core, prior):
         full = find_map(bc.full_data(X, Y, progressbar=False), prior=prior)
@@ -311,14 +312,14 @@ def test_the_answer_is_that_of_the_method_which_reduces():
 
 def test_methods_that_no_tree_reduces_by(tmp_path):
     for reducer, message in (
-        (bc.Uniform(), r"reducer=Uniform\(\) cannot reduce nodes; give Calibrated or Condensed or Sensitivity"),
+        (bc.methods.Uniform(), r"reducer=Uniform\(\) cannot reduce nodes; give Calibrated or Condensed or Sensitivity"),
         (Calibrated(tolerance=0.1), r"reducer=calibrated\(tolerance=0.1\): nodes have a size; leave tolerance=0.1 out"),
         (7, "reducer=7 is unknown; choose one of 'calibrated'"),
     ):
         with pytest.raises(ValueError, match=message):
             MergeReduce(reducer)
     for reducer, message in (
-        (bc.Sensitivity(clustering=KVariates(3)), "a checkpoint cannot hold clustering"),
+        (bc.methods.Sensitivity(clustering=KVariates(3)), "a checkpoint cannot hold clustering"),
         (Doubting(), "is not registered: a checkpoint could not be read back"),
     ):
         with pytest.raises(TypeError, match=message):
@@ -493,7 +494,7 @@ def test_what_a_tree_of_pseudo_rows_loses_is_predicted(order, likelihood, monkey
 
 def mean_errors(core, full):
     """Return the largest error of a posterior mean, in sds, from weighted quasi-random draws about the mode."""
-    prior, link = bc.Normal(0.0, 4.0), LIKELIHOODS[full.likelihood]
+    prior, link = bc.priors.Normal(0.0, 4.0), LIKELIHOODS[full.likelihood]
     mode = find_map(full, prior=prior)
     z = qmc.MultivariateNormalQMC(np.zeros(full.n_features), seed=pinned(1)).random(2048)
     draws = mode.beta + z @ mode.factor.T

@@ -96,7 +96,7 @@ def test_counts_with_an_offset_have_the_coefficients_of_glm(link, name, tmp_path
     found = in_r(f"cat(coef(suppressWarnings(glm(cbind(s, n - s) ~ a + b, {told}))))", tmp_path)
     core = bc.full_data(rows, label="s", trials="n", offset="o", intercept=True, progressbar=False)
     np.testing.assert_allclose(bc.find_mle(core, link).beta, found, rtol=1e-6)
-    near = bc.find_map(core, link, bc.Normal(0, 1e4)).beta
+    near = bc.find_map(core, link, bc.priors.Normal(0, 1e4)).beta
     np.testing.assert_allclose(near, found, atol=1e-6)
 
 

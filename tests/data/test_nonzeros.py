@@ -69,7 +69,7 @@ def test_terms_and_log_likelihoods_are_those_of_blas(monkeypatch):
 
 def test_densities_at_many_points_are_those_of_blas(monkeypatch):
     X, _ = one_hot(3000, [60, 80])
-    target = posterior(rows_of(X.toarray()), LOGISTIC, bc.Normal(0, 1))
+    target = posterior(rows_of(X.toarray()), LOGISTIC, bc.priors.Normal(0, 1))
     rng, mode = np.random.default_rng(2), np.full(140, 0.1)
     scale, u = np.tril(rng.normal(size=(140, 140))) / 20.0, rng.normal(size=(9, 140))
     found = _Density(target, mode, scale)

@@ -96,7 +96,7 @@ def test_a_coordinate_without_moments_is_judged_by_median_and_quartiles():
     log_p = -np.array([core.weights @ np.logaddexp(0.0, -core.Z[:, 0] * b) for b in grid[::200]])
     log_p = np.interp(np.log(grid), np.log(grid[::200]), log_p) - np.log1p((grid / 2.5) ** 2) + np.log(grid)
     share = np.cumsum(np.exp(log_p - log_p.max()))
-    idata = bc.sample(core, prior=bc.Cauchy(0, 2.5), sampler="mala", draws=5, random_seed=0, progressbar=False)
+    idata = bc.sample(core, prior=bc.priors.Cauchy(0, 2.5), sampler="mala", draws=5, random_seed=0, progressbar=False)
     u = np.random.default_rng(0).random((4, 1000, 1))
     exact = compat.inference_data(
         {"posterior": {"beta": np.interp(u, share / share[-1], grid)}},
@@ -115,7 +115,7 @@ def test_a_coordinate_without_moments_is_judged_by_median_and_quartiles():
     assert "quantile of" in cert.text
     assert "the mean of" not in cert.text
     normal = bc.certify(
-        bc.sample(core, prior=bc.Normal(0, 4), sampler="mala", random_seed=0, progressbar=False), core, full,
+        bc.sample(core, prior=bc.priors.Normal(0, 4), sampler="mala", random_seed=0, progressbar=False), core, full,
         progressbar=False,
     )  # fmt: skip
     assert normal.coordinates["tail_k"].isna().all()

@@ -32,29 +32,29 @@ def test_effects_are_read_from_models_of_ones_own(idata):
 
 
 def test_plots_are_axes_of_a_new_figure(idata):
-    axes = bc.plot_caterpillar(idata)
+    axes = bc.plots.plot_caterpillar(idata)
     assert [label.get_text() for label in axes.get_yticklabels()] == ["b", "a", "c"]
     table = pd.DataFrame({"share": [0.5, 0.7, 0.2], "weight": [10, 20, 5]}, index=["a", "b", "c"])
-    assert bc.plot_shrinkage(idata, table).figure is not axes.figure
+    assert bc.plots.plot_shrinkage(idata, table).figure is not axes.figure
     mpl.pyplot.close("all")
 
 
 def test_what_holds_no_effects_is_refused(idata):
     with pytest.raises(TypeError, match="of type int"):
-        bc.plot_caterpillar(3)
+        bc.plots.plot_caterpillar(3)
     with pytest.raises(DataError, match=r"no variable 'b' with effects of groups \(found: 'u_county', 'tau'\)"):
-        bc.plot_caterpillar(idata, var_name="b")
+        bc.plots.plot_caterpillar(idata, var_name="b")
     with pytest.raises(DataError, match="must be chain, draw and one of groups"):
-        bc.plot_caterpillar(idata, var_name="tau")
+        bc.plots.plot_caterpillar(idata, var_name="tau")
     idata.posterior["u_county"].values[0, 0, 0] = np.nan
     with pytest.raises(DataError, match="NaN"):
-        bc.plot_caterpillar(idata)
+        bc.plots.plot_caterpillar(idata)
 
 
 def test_a_posterior_that_tells_no_likelihood_has_no_raw_log_odds(idata):
     del idata.posterior.attrs["likelihood"]
-    assert "linear predictor" in bc.plot_caterpillar(idata).get_xlabel()
+    assert "linear predictor" in bc.plots.plot_caterpillar(idata).get_xlabel()
     table = pd.DataFrame({"share": [0.5, 0.7, 0.2], "weight": [10, 20, 5]}, index=["a", "b", "c"])
     with pytest.raises(DataError, match="likelihood"):
-        bc.plot_shrinkage(idata, table)
+        bc.plots.plot_shrinkage(idata, table)
     mpl.pyplot.close("all")

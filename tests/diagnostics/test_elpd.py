@@ -216,7 +216,9 @@ def few_rows(seed, n=15):
 
 def by_mala(full, prior_sd):
     """Return the elpd from 500 of 2,000 draws."""
-    idata = bc.sample(full, prior=bc.Normal(0, prior_sd), sampler="mala", draws=500, random_seed=0, progressbar=False)
+    idata = bc.sample(
+        full, prior=bc.priors.Normal(0, prior_sd), sampler="mala", draws=500, random_seed=0, progressbar=False
+    )
     draws = idata.posterior["beta"].to_numpy()[:, ::4]
     flat, even = draws.reshape(-1, 2), np.full(500, 1 / 500)
 

@@ -17,11 +17,11 @@ from bayescore.validation import DataError
 
 LOG_P = {"logistic": lambda eta: -np.logaddexp(0, -eta), "probit": special.log_ndtr}
 FAMILIES = {
-    "normal": (lambda c: bc.Normal(0.3 / c, 1.5 / c), stats.norm(0.3, 1.5)),
-    "student": (lambda c: bc.StudentT(4, 0.3 / c, 1.5 / c), stats.t(4, 0.3, 1.5)),
-    "cauchy": (lambda c: bc.Cauchy(0.3 / c, 0.7 / c), stats.cauchy(0.3, 0.7)),
-    "laplace": (lambda c: bc.Laplace(0.3 / c, 0.4 / c), stats.laplace(0.3, 0.4)),
-    "spike and slab": (lambda c: bc.SpikeAndSlab(0.3 / c, 2.0 / c, 0.3), None),
+    "normal": (lambda c: bc.priors.Normal(0.3 / c, 1.5 / c), stats.norm(0.3, 1.5)),
+    "student": (lambda c: bc.priors.StudentT(4, 0.3 / c, 1.5 / c), stats.t(4, 0.3, 1.5)),
+    "cauchy": (lambda c: bc.priors.Cauchy(0.3 / c, 0.7 / c), stats.cauchy(0.3, 0.7)),
+    "laplace": (lambda c: bc.priors.Laplace(0.3 / c, 0.4 / c), stats.laplace(0.3, 0.4)),
+    "spike and slab": (lambda c: bc.priors.SpikeAndSlab(0.3 / c, 2.0 / c, 0.3), None),
 }
 
 
@@ -61,7 +61,7 @@ def errors(found, truth):
 @pytest.mark.parametrize("likelihood", ["logistic", "probit"])
 def test_quadrature_with_weights(likelihood, n_features):
     data = some_rows(25, n_features)
-    found = log_evidence(data, likelihood=likelihood, prior=bc.Normal(0, 2), draws=20_000, random_state=1)
+    found = log_evidence(data, likelihood=likelihood, prior=bc.priors.Normal(0, 2), draws=20_000, random_state=1)
     assert found.se < 0.01
     assert errors(found, quadrature(data, likelihood, stats.norm(0, 2).logpdf)) < 5.5
     assert math.isnan(found.full)
@@ -76,7 +76,9 @@ def test_closed_forms():
     z = np.array([[1.0, 0.5], [0.2, -1.5]])
     cov = np.eye(2) + 4.0 * z @ z.T
     rho = cov[0, 1] / math.sqrt(cov[0, 0] * cov[1, 1])
-    two = log_evidence(weighted(z, [1, 1]), likelihood="probit", prior=bc.Normal(0, 2), draws=20_000, random_state=3)
+    two = log_evidence(
+        weighted(z, [1, 1]), likelihood="probit", prior=bc.priors.Normal(0, 2), draws=20_000, random_state=3
+    )
     assert errors(two, math.log(0.25 + math.asin(rho) / (2 * math.pi))) < 5.5
 
 
@@ -108,9 +110,9 @@ def test_rank_deficient_designs():
     """Twice the same column under Normal(0, 2) is the column once under Normal(0, 2 sqrt 2)."""
     once = some_rows(25, 1)
     twice = weighted(np.repeat(once.X, 2, axis=1), once.y, once.weights)
-    found = log_evidence(twice, likelihood="probit", prior=bc.Normal(0, 2), draws=20_000, random_state=5)
+    found = log_evidence(twice, likelihood="probit", prior=bc.priors.Normal(0, 2), draws=20_000, random_state=5)
     assert errors(found, quadrature(once, "probit", stats.norm(0, 2 * math.sqrt(2)).logpdf)) < 5.5
-    same = log_evidence(twice, likelihood="probit", prior=bc.Laplace(0, 0.05), draws=2000, random_state=5)
+    same = log_evidence(twice, likelihood="probit", prior=bc.priors.Laplace(0, 0.05), draws=2000, random_state=5)
     assert same.pareto_k < 0.7
 
 
@@ -195,7 +197,7 @@ def test_a_poor_coreset_warns_and_its_interval_holds(data):
 
 
 def test_two_modes_warn():
-    prior = bc.SpikeAndSlab(0.001, 5.0, 0.5)
+    prior = bc.priors.SpikeAndSlab(0.001, 5.0, 0.5)
     with pytest.warns(UserWarning, match="coreset's log evidence cannot be trusted"):
         log_evidence(some_rows(30, 8, weights=False), likelihood="logistic", prior=prior, random_state=0)
 
@@ -204,7 +206,7 @@ def test_bad_input_is_named(data):
     X, y = data
     core = bc.build_coreset(X, y, method="uniform", size=200, random_state=0, progressbar=False)
     with pytest.raises(ValueError, match="no density in closed form, which the evidence needs; use Normal"):
-        log_evidence(core, prior=bc.Horseshoe())
+        log_evidence(core, prior=bc.priors.Horseshoe())
     with pytest.raises(ValueError, match="draws=10 must be at least 100"):
         log_evidence(core, draws=10)
     with pytest.raises(TypeError, match="data is missing"):

@@ -57,7 +57,7 @@ def test_labels_of_a_coreset_count_too(core):
         full_rows(core, other, None, **BESIDE)
 
 
-@pytest.mark.parametrize("prior", [bc.Normal(0, 4), bc.Laplace(0, 1)], ids=["moved", "as they are"])
+@pytest.mark.parametrize("prior", [bc.priors.Normal(0, 4), bc.priors.Laplace(0, 1)], ids=["moved", "as they are"])
 def test_missing_entries_of_the_full_data_are_told_with_their_column(prior):
     rng = np.random.default_rng(1)
     X = rng.normal(size=(2000, 3))

@@ -93,7 +93,7 @@ def test_corrected_draws_are_draws_of_all_variables(found, idata):
 
 def test_a_prior_that_moves_the_mode_away_is_noticed(core, rows):
     """Rows are condensed under weak priors; far from there pseudo-rows are no longer the rows."""
-    far = bc.sample(core, prior=bc.Normal(0.0, 0.02), group_prior=bc.HalfNormal(0.05), **TOLD)
+    far = bc.sample(core, prior=bc.priors.Normal(0.0, 0.02), group_prior=bc.priors.HalfNormal(0.05), **TOLD)
     verdict = certify(far, core, rows)
     assert verdict.level is not Level.CERTIFIED
     assert verdict.log_ratio_sd > 0.1

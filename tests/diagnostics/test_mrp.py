@@ -45,6 +45,6 @@ def test_votes_by_state_end_to_end(shared_data):
     turned = deepcopy(idata)
     turned.posterior["u_stt"].values[:] = turned.posterior["u_stt"].values[..., ::-1].copy()
     assert off(turned).max() > 7
-    assert len(bc.plot_caterpillar(idata).get_yticklabels()) == 51
-    assert "stt" in bc.plot_shrinkage(idata, certificate.effects).get_xlabel()
+    assert len(bc.plots.plot_caterpillar(idata).get_yticklabels()) == 51
+    assert "stt" in bc.plots.plot_shrinkage(idata, certificate.effects).get_xlabel()
     mpl.pyplot.close("all")

@@ -285,7 +285,7 @@ def test_draws_beside_a_wall_are_those_of_the_posterior():
     y = (rng.random(20_000) < 1.0 / (1.0 + np.exp(1.0 - X[:, 0]))) | (X[:, 1] > 0.0)
     design = {"intercept": True, "standardize": True, "progressbar": False}
     core = bc.build_coreset(X, y, method="calibrated", size=400, random_state=0, **design)
-    prior, link = bc.Normal(0.0, 4.0), check_likelihood("logistic")
+    prior, link = bc.priors.Normal(0.0, 4.0), check_likelihood("logistic")
     every, above = beside_a_wall(core, prior, 0.0), beside_a_wall(core, prior, 0.01)
     gap = np.abs(every.mean(axis=(0, 1)) - above.mean(axis=(0, 1))) / every.std(axis=(0, 1))
     assert gap.max() < 0.02

@@ -38,9 +38,9 @@ def test_tails_at_the_limit_are_told_where_prior_and_labels_make_them():
     """
     rng = np.random.default_rng(0)
     t, light = tail_k(np.abs(rng.standard_t(2, (4000, 200)))), tail_k(rng.exponential(size=(4000, 200)))
-    heavy = bc.StudentT(2.0)
+    heavy = bc.priors.StudentT(2.0)
     assert without_moments(t, 4000, heavy, separated=True).sum() >= 188
     assert without_moments(t, 4000, heavy, separated=False).sum() >= 160
     assert without_moments(t, 4000, None, separated=True).sum() >= 160
     assert without_moments(light, 4000, None, separated=True).sum() <= 10
-    assert without_moments(light, 4000, bc.Laplace(0.0, 1.0), separated=True).sum() == 0
+    assert without_moments(light, 4000, bc.priors.Laplace(0.0, 1.0), separated=True).sum() == 0

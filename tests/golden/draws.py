@@ -12,7 +12,11 @@ SAMPLERS = {
     "gibbs": ("probit",),
     "polya_gamma": ("logistic",),
 }
-PRIOR = {"x0": bc.StudentT(3.0, 0.0, 2.5), "device": bc.Laplace(0.0, 0.5), "*": bc.Normal(0.1, 2.0)}
+PRIOR = {
+    "x0": bc.priors.StudentT(3.0, 0.0, 2.5),
+    "device": bc.priors.Laplace(0.0, 0.5),
+    "*": bc.priors.Normal(0.1, 2.0),
+}
 
 
 def drawn(name: str, *made_of: Any, **options: Any) -> Fields:

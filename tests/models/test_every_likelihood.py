@@ -109,7 +109,7 @@ DOORS = {
     "coreset": lambda link: bc.build_coreset(X, Y, likelihood=link, size=20, progressbar=False),
     "stream": lambda link: bc.stream(size=20, likelihood=link),
     "model": lambda link: regression_model(DATA, link),
-    "density": lambda link: posterior(DATA, link, bc.Normal()),
+    "density": lambda link: posterior(DATA, link, bc.priors.Normal()),
 }
 COMPILED = {
     "terms": lambda link: likelihood_terms(AT, DATA, link),

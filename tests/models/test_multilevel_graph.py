@@ -20,10 +20,10 @@ def core():
     return bc.build_coreset(frame, method="multilevel", **told)
 
 
-@pytest.mark.parametrize("group_prior", [bc.HalfStudentT(3.0, 2.5), bc.HalfNormal(0.8)])
+@pytest.mark.parametrize("group_prior", [bc.priors.HalfStudentT(3.0, 2.5), bc.priors.HalfNormal(0.8)])
 def test_the_density_is_the_models(core, group_prior):
     """Log densities at two points differ by as much as those of (beta, sigma, u) written down."""
-    model = bc.multilevel_model(core, prior=bc.Normal(0.0, 2.0), group_prior=group_prior)
+    model = bc.multilevel_model(core, prior=bc.priors.Normal(0.0, 2.0), group_prior=group_prior)
     effects = model.compile_fn(model.replace_rvs_by_values([model["u_county"]])[0], inputs=model.value_vars)
     rng, gaps = np.random.default_rng(0), []
     for _ in range(2):
@@ -37,7 +37,7 @@ def test_the_density_is_the_models(core, group_prior):
         eta = core.X @ point["beta"] + core.offset + np.append(u, 0.0)[core.group[:, 0]]
         own = core.weights @ check_likelihood("logistic").log_p(core.y * eta)
         own += stats.norm.logpdf(point["beta"], 0.0, 2.0).sum() + stats.norm.logpdf(u, 0.0, sigma).sum()
-        half = stats.t(3.0, scale=2.5) if isinstance(group_prior, bc.HalfStudentT) else stats.norm(scale=0.8)
+        half = stats.t(3.0, scale=2.5) if isinstance(group_prior, bc.priors.HalfStudentT) else stats.norm(scale=0.8)
         own += half.logpdf(sigma) + point["sigma_county_log__"] + np.log(slope).sum()
         gaps.append(float(model.compile_logp()(point)) - own)
     assert gaps[0] == pytest.approx(gaps[1], abs=1e-6)
@@ -63,4 +63,4 @@ def test_rows_without_groups_are_refused(core):
     with pytest.raises(DataError, match=r"as \(1 \| g\), and core has none"):
         bc.multilevel_model(flat)
     with pytest.raises(DataError, match="Horseshoe is not for models with groups"):
-        bc.multilevel_model(core, prior=bc.Horseshoe())
+        bc.multilevel_model(core, prior=bc.priors.Horseshoe())

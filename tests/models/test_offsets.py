@@ -67,9 +67,11 @@ def test_all_that_evaluates_the_likelihood_adds_them(link):
     full = log_likelihoods(longer, wide, link)
     np.testing.assert_allclose(log_likelihoods(draws, rows, link), full, rtol=1e-8)
     np.testing.assert_allclose(score(draws, rows, link), score(longer, wide, link)[:, :3], rtol=1e-9)
-    target = posterior(rows, link, bc.Normal(0, 1e6))
+    target = posterior(rows, link, bc.priors.Normal(0, 1e6))
     value, gradient = target.log_density(draws[0])
-    assert value - posterior(rows, link, bc.Normal(0, 1e6)).log_density(draws[1])[0] == pytest.approx(full[0] - full[1])
+    assert value - posterior(rows, link, bc.priors.Normal(0, 1e6)).log_density(draws[1])[0] == pytest.approx(
+        full[0] - full[1]
+    )
     np.testing.assert_allclose(gradient, score(draws[:1], rows, link)[0], rtol=1e-6)
     part = likelihood_terms(draws[0], rows, link)
     expansion = Expansion(link, draws[0], part, rows, np.ones(len(rows)))
@@ -88,8 +90,8 @@ def test_all_that_evaluates_the_likelihood_adds_them(link):
 
 @LINKS
 def test_modes_and_what_is_drawn_about_them(link):
-    rows, prior = with_offset(weights=False, n=300), bc.Normal(0, 4)
-    pinned = bc.Normal((0, 0, 0, 1), (4, 4, 4, 1e-7))
+    rows, prior = with_offset(weights=False, n=300), bc.priors.Normal(0, 4)
+    pinned = bc.priors.Normal((0, 0, 0, 1), (4, 4, 4, 1e-7))
     mode, beside = bc.find_map(rows, link.name, prior), bc.find_map(lifted(rows), link.name, pinned)
     np.testing.assert_allclose(mode.beta, beside.beta[:3], atol=1e-6)
     assert (
@@ -106,8 +108,10 @@ def test_modes_and_what_is_drawn_about_them(link):
 def test_errors_of_nodes_and_rows_left_out_know_them(link):
     rows = with_offset(n=400, weights=False)
     a, b = at(3), at(3) + 0.1
-    error = score_covariance(rows, a, b, link, bc.Normal(0, 4))
-    assert not np.allclose(error, score_covariance(replace(rows, offset=None), a, b, link, bc.Normal(0, 4)), rtol=0.05)
+    error = score_covariance(rows, a, b, link, bc.priors.Normal(0, 4))
+    assert not np.allclose(
+        error, score_covariance(replace(rows, offset=None), a, b, link, bc.priors.Normal(0, 4)), rtol=0.05
+    )
     draws = np.random.default_rng(4).normal(size=(500, 3)) * 0.3
     flat = np.zeros(500)
 

@@ -24,11 +24,11 @@ def built(terms, **shape):
     return frame, bc.build_coreset(frame, **told)
 
 
-@pytest.mark.parametrize("group_prior", [bc.HalfStudentT(3.0, 2.5), bc.HalfNormal(0.8)])
+@pytest.mark.parametrize("group_prior", [bc.priors.HalfStudentT(3.0, 2.5), bc.priors.HalfNormal(0.8)])
 def test_the_density_is_the_models(group_prior):
     """Log densities at two points differ by as much as those of beta, sds, correlation and effects written down."""
     _, core = built(BOTH, n_a=6, n_b=3, nested=True, median=15, slope=0.5)
-    model = bc.multilevel_model(core, prior=bc.Normal(0.0, 2.0), group_prior=group_prior)
+    model = bc.multilevel_model(core, prior=bc.priors.Normal(0.0, 2.0), group_prior=group_prior)
     names = ["u_a", "sigma_a", "rho_a", "u_b", "sigma_b"]
     told = model.compile_fn(model.replace_rvs_by_values([model[name] for name in names]), inputs=model.value_vars)
     prior = model.compile_logp(vars=[model["cholesky_a"], model["sigma_b"]])
@@ -96,7 +96,9 @@ def drawn():
     frame, core = built(SLOPES, n_a=12, n_b=2, nested=True, median=40, slope=0.5)
     opened = open_designed(frame, formula=f"y ~ w + x + z + {SLOPES}")
     cells = Cells.of(opened)
-    at, _ = settled(cells.seen(opened), len(cells), np.array([0, 2]), check_likelihood("logistic"), bc.Normal(0.0, 4.0))
+    at, _ = settled(
+        cells.seen(opened), len(cells), np.array([0, 2]), check_likelihood("logistic"), bc.priors.Normal(0.0, 4.0)
+    )
     asked = {}
 
     def fake(**options):
@@ -172,7 +174,7 @@ def test_others_refuse_effects_that_they_do_not_know(drawn):
     with pytest.raises(DataError, match="has effects of the groups of"):
         bc.log_likelihood(idata, bc.full_data(frame, label="y", design=core.design, progressbar=False))
     with pytest.raises(DataError, match="Horseshoe is not for models with groups"):
-        bc.multilevel_model(core, prior=bc.Horseshoe())
+        bc.multilevel_model(core, prior=bc.priors.Horseshoe())
     _, crossed = built(TWO, n_a=6, n_b=6, median=30)
     assert {"sigma_a", "u_a", "sigma_b", "u_b"} <= {each.name for each in bc.multilevel_model(crossed).unobserved_RVs}
 

@@ -43,7 +43,7 @@ def of_bambi(frame):
 
 
 def of_bayescore(core, frame, group_prior):
-    told = {"prior": bc.Normal(0, 2), "group_prior": group_prior, "random_seed": 2, "progressbar": False}
+    told = {"prior": bc.priors.Normal(0, 2), "group_prior": group_prior, "random_seed": 2, "progressbar": False}
     posterior = bc.sample(core, draws=2000, **told).posterior
     assert list(posterior["g"].values) == sorted(set(frame.g))
     return np.concatenate(
@@ -70,8 +70,8 @@ def test_posterior_means_are_those_of_bambi():
     core = bc.build_coreset(frame, formula=FORMULA, method="multilevel", random_state=0, progressbar=False)
     assert core.params["pseudo_rows"] < 25
     limit = stats.norm.isf(FALSE_ALARM / (2 * theirs.shape[2]))
-    own = of_bayescore(core, frame, bc.HalfNormal(1))
+    own = of_bayescore(core, frame, bc.priors.HalfNormal(1))
     assert largest(own, theirs) < limit
     spread = own.std(axis=(0, 1)) / theirs.std(axis=(0, 1))
     assert np.abs(spread - 1.0).max() < 0.3  # 6 times 0.05, of two sds of 400 effective draws
-    assert largest(of_bayescore(core, frame, bc.HalfNormal(0.1)), theirs) > limit
+    assert largest(of_bayescore(core, frame, bc.priors.HalfNormal(0.1)), theirs) > limit

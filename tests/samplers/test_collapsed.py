@@ -105,7 +105,7 @@ def test_bad_input_is_refused(core, rows, monkeypatch):
     with pytest.raises(TypeError, match="group_prior="):
         bc.sample(core, group_prior=2.0, **TOLD)
     with pytest.raises(ValueError, match="use another prior"):
-        bc.sample(core, prior=bc.Horseshoe(), **TOLD)
+        bc.sample(core, prior=bc.priors.Horseshoe(), **TOLD)
     two = bc.full_data(frame(rows).assign(town=rows.index % 3), label="y", groups=["county", "town"], progressbar=False)
     with pytest.raises(DataError, match="one grouping factor whose intercept varies"):
         bc.sample(two, sampler="collapsed", **TOLD)

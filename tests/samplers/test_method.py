@@ -45,12 +45,12 @@ def test_a_sampler_by_augmentation_is_handed_signed_rows_and_the_prior_at_zero(m
         return draws[-1], tuning
 
     made = augmentation("new", "a new one", "logistic", prepare, advance)
-    assert (made.likelihoods, made.priors) == (("logistic",), (bc.Normal, bc.MultivariateNormal))
+    assert (made.likelihoods, made.priors) == (("logistic",), (bc.priors.Normal, bc.priors.MultivariateNormal))
     monkeypatch.setitem(__import__("bayescore.samplers.registry", fromlist=["x"]).SAMPLERS, "new", made)
     rng = np.random.default_rng(0)
     y = np.where(rng.random(30) < 0.5, 1, -1).astype(np.int8)
     rows = WeightedData(rng.normal(size=(30, 2)), y, rng.uniform(1, 2, 30), np.arange(30))
-    prior = bc.Normal((1.0, -2.0), (0.5, 3.0))
+    prior = bc.priors.Normal((1.0, -2.0), (0.5, 3.0))
     idata = sample(rows, "logistic", prior, sampler="new", draws=20, tune=0, random_seed=1, progressbar=False)
     assert idata.posterior["beta"].shape == (4, 20, 2)
     np.testing.assert_array_equal(given["Z"], rows.Z)

@@ -16,7 +16,7 @@ from bayescore.types import WeightedData
 from tests.models.cauchit import Cauchit
 
 N = 2000
-PRIOR = bc.Normal(0, 4)
+PRIOR = bc.priors.Normal(0, 4)
 
 
 @pytest.fixture(autouse=True, scope="module")

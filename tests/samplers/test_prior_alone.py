@@ -8,7 +8,7 @@ import bayescore as bc
 from bayescore.diagnostics.draws import ess
 from tests.samplers.exactness import weighted
 
-NORMAL, STUDENT = bc.Normal(1.0, 2.0), bc.StudentT(5.0, -1.0, 0.5)
+NORMAL, STUDENT = bc.priors.Normal(1.0, 2.0), bc.priors.StudentT(5.0, -1.0, 0.5)
 CASES = [
     ("nuts", "logistic", NORMAL),
     ("nuts", "probit", STUDENT),

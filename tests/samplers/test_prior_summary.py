@@ -29,19 +29,23 @@ AT = ", at the columns' means"
     ("prior", "given", "raw"),
     [
         (None, ["Normal(mu=0, sigma=4)"] * 3, ["sigma=4" + ")" + AT, "sigma=2)", "sigma=0.4)"]),
-        (bc.Normal((0, 1, 2), 1), [f"Normal(mu={k}, sigma=1)" for k in range(3)], [AT, "mu=0.5, sigma=0.5)", "mu=0.2"]),
         (
-            {"Intercept": bc.StudentT(3), "b": bc.Laplace(0, 2)},
+            bc.priors.Normal((0, 1, 2), 1),
+            [f"Normal(mu={k}, sigma=1)" for k in range(3)],
+            [AT, "mu=0.5, sigma=0.5)", "mu=0.2"],
+        ),
+        (
+            {"Intercept": bc.priors.StudentT(3), "b": bc.priors.Laplace(0, 2)},
             ["StudentT(nu=3, mu=0, sigma=2.5)", "Normal(mu=0, sigma=4)", "Laplace(mu=0, b=2)"],
             ["StudentT(nu=3, mu=0, sigma=2.5)" + AT, "sigma=2)", "Laplace(mu=0, b=0.2)"],
         ),
         (
-            bc.MultivariateNormal(0, np.diag([1.0, 4.0, 9.0])),
+            bc.priors.MultivariateNormal(0, np.diag([1.0, 4.0, 9.0])),
             [f"Normal(mu=0, sigma={k})" for k in (1, 2, 3)],
             [AT, "sigma=1)", "sigma=0.3)"],
         ),
         (
-            bc.Horseshoe(0.1),
+            bc.priors.Horseshoe(0.1),
             ["Normal(mu=0, sigma=4)", "Horseshoe(tau=0.1, slab=2)", "Horseshoe(tau=0.1, slab=2)"],
             [AT, "Horseshoe(tau=0.05, slab=1)", "Horseshoe(tau=0.01, slab=0.2)"],
         ),

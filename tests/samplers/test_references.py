@@ -56,7 +56,7 @@ def test_german_credit(shared_data, sampler):
     X = np.column_stack([(x - x.mean(axis=0)) / x.std(axis=0), np.ones(len(x))])
     data = weighted(X, np.where(frame["y"] == 1, 1, -1))
     idata = bc.sample(
-        data, "logistic", bc.Normal(0, 1), sampler, random_seed=11, progressbar=False, **SETTINGS[sampler]
+        data, "logistic", bc.priors.Normal(0, 1), sampler, random_seed=11, progressbar=False, **SETTINGS[sampler]
     )
     sd = reference["standard_deviation"]
     check(idata.posterior["beta"].values, reference["mean"], reference["mean_standard_error"], sd)
@@ -66,7 +66,7 @@ def test_german_credit(shared_data, sampler):
 @pytest.mark.parametrize("sampler", FEW_ROWS)
 def test_beetles(sampler):
     data, figures = beetles()
-    prior = bc.Normal(0, math.sqrt(1000))
+    prior = bc.priors.Normal(0, math.sqrt(1000))
     idata = bc.sample(data, "logistic", prior, sampler, random_seed=12, progressbar=False, **FEW_ROWS[sampler])
     check(*figures(idata.posterior["beta"].values))
 
@@ -81,7 +81,7 @@ def test_dogs(shared_data, sampler):
     X = np.column_stack([np.ones(len(frame)), frame["n_avoid"], frame["n_shock"]])
     data = weighted(X, np.where(frame["y"] == 1, 1, -1))
     idata = bc.sample(
-        data, "logistic", bc.Normal(0, 100), sampler, random_seed=13, progressbar=False, **SETTINGS[sampler]
+        data, "logistic", bc.priors.Normal(0, 100), sampler, random_seed=13, progressbar=False, **SETTINGS[sampler]
     )
     means, sds = reference.mean(axis=(0, 1)), reference.std(axis=(0, 1))
     check(idata.posterior["beta"].values, means, mcse_mean(reference), sds)
@@ -111,7 +111,7 @@ def test_a_wrong_acceptance_ratio_fails_the_same_test():
         return _wrong_advance(normals, uniforms, theta, log_epsilon, *arguments, draws, values)
 
     data, figures = beetles()
-    prior = bc.Normal(0, math.sqrt(1000))
+    prior = bc.priors.Normal(0, math.sqrt(1000))
     mode, target = find_map(data, "logistic", prior), posterior(data, "logistic", prior)
     settings = {"draws": 4000, "tune": 500, "thin": 20, "cores": 2, "progressbar": False}
     for sampler, ok in ((mala, True), (SimpleNamespace(advance=advance), False)):

@@ -51,7 +51,7 @@ def test_a_sampler_from_one_file_draws_from_the_posterior():
             "sampler='polya_gamma', 'mala' or 'nuts'",
         ),
         (
-            {"prior": bc.Cauchy()},
+            {"prior": bc.priors.Cauchy()},
             ValueError,
             r"fits the priors Normal, MultivariateNormal, and this one is Cauchy\(.*\): it was tried with normal "
             "priors only; use sampler='mala' or 'nuts'",
@@ -78,7 +78,7 @@ def test_declarations_are_of_things_that_there_are(sampler):
 
 def test_some_sampler_fits_everything():
     for likelihood in LIKELIHOODS:
-        for prior in (bc.Normal(), bc.Laplace(), bc.Horseshoe(), bc.SpikeAndSlab()):
+        for prior in (bc.priors.Normal(), bc.priors.Laplace(), bc.priors.Horseshoe(), bc.priors.SpikeAndSlab()):
             assert any(fits(sampler, likelihood, prior) for sampler in SAMPLERS.values())
 
 
@@ -86,14 +86,14 @@ def test_some_sampler_fits_everything():
 @pytest.mark.parametrize(
     ("prior", "options", "expected"),
     [
-        (bc.Normal(), {}, "mala"),
-        (bc.Cauchy(), {}, "mala"),
-        (bc.Laplace(), {"thin": 5}, "mala"),
-        (bc.MultivariateNormal(np.zeros(3), np.eye(3)), {"preconditioner": "identity"}, "mala"),
-        (bc.SpikeAndSlab(), {}, "nuts"),
-        (bc.Horseshoe(), {}, "nuts"),
-        (bc.Normal(), {"target_accept": 0.95}, "nuts"),
-        (bc.StudentT(4), {"nuts_sampler": "nutpie", "thin": 2}, "nuts"),
+        (bc.priors.Normal(), {}, "mala"),
+        (bc.priors.Cauchy(), {}, "mala"),
+        (bc.priors.Laplace(), {"thin": 5}, "mala"),
+        (bc.priors.MultivariateNormal(np.zeros(3), np.eye(3)), {"preconditioner": "identity"}, "mala"),
+        (bc.priors.SpikeAndSlab(), {}, "nuts"),
+        (bc.priors.Horseshoe(), {}, "nuts"),
+        (bc.priors.Normal(), {"target_accept": 0.95}, "nuts"),
+        (bc.priors.StudentT(4), {"nuts_sampler": "nutpie", "thin": 2}, "nuts"),
     ],
     ids=str,
 )
@@ -104,7 +104,7 @@ def test_the_default_is_mala_where_it_fits(likelihood, prior, options, expected)
 def test_the_default_is_nuts_where_columns_are_many():
     def chosen(n_columns):
         data = WeightedData(np.ones((2, n_columns)), np.ones(2, np.int8), np.ones(2), np.arange(2))
-        return by_default(data, "logistic", bc.Normal(), {}).name
+        return by_default(data, "logistic", bc.priors.Normal(), {}).name
 
     assert (chosen(MALA_COLUMNS), chosen(MALA_COLUMNS + 1)) == ("mala", "nuts")
 

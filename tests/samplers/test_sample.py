@@ -117,7 +117,7 @@ def test_weights_count_as_copies():
     [
         *(
             (
-                {"group_prior": bc.HalfNormal(2.0), "sampler": sampler},
+                {"group_prior": bc.priors.HalfNormal(2.0), "sampler": sampler},
                 ValueError,
                 r"group_prior=HalfNormal\(sigma=2.0\) is for effects of groups, and core has none; leave it out",
             )
@@ -126,8 +126,8 @@ def test_weights_count_as_copies():
         ({"sampler": "hmc"}, ValueError, "sampler='hmc' is unknown"),
         ({"likelihood": "cloglog"}, ValueError, "likelihood='cloglog' is unknown"),
         ({"prior": 4.0}, TypeError, "prior=4.0 is not a prior of bayescore"),
-        ({"prior": bc.Normal(0, [1, 2])}, ValueError, r"shape \(2,\).* 3 features"),
-        ({"prior": bc.Horseshoe(), "sampler": "mala"}, ValueError, "use sampler='nuts'"),
+        ({"prior": bc.priors.Normal(0, [1, 2])}, ValueError, r"shape \(2,\).* 3 features"),
+        ({"prior": bc.priors.Horseshoe(), "sampler": "mala"}, ValueError, "use sampler='nuts'"),
         ({"draws": 0}, ValueError, "draws=0 must be at least 1"),
         ({"chains": 1.5}, TypeError, "chains=1.5 must be a whole number"),
         ({"tune": -1}, ValueError, "tune=-1 must be at least 0"),
@@ -137,15 +137,19 @@ def test_weights_count_as_copies():
         ({"sampler": "mala", "thin": 0}, ValueError, "thin=0 must be at least 1"),
         ({"sampler": "gibbs"}, ValueError, "this one is logistic; use sampler='polya_gamma'"),
         ({"sampler": "polya_gamma", "likelihood": "probit"}, ValueError, "this one is probit; use sampler='gibbs'"),
-        ({"sampler": "gibbs", "likelihood": "probit", "prior": bc.Cauchy()}, ValueError, "needs a Gaussian prior"),
         (
-            {"sampler": "polya_gamma", "prior": bc.Horseshoe()},
+            {"sampler": "gibbs", "likelihood": "probit", "prior": bc.priors.Cauchy()},
+            ValueError,
+            "needs a Gaussian prior",
+        ),
+        (
+            {"sampler": "polya_gamma", "prior": bc.priors.Horseshoe()},
             ValueError,
             "needs a Gaussian prior.* use sampler='nuts'",
         ),
         ({"sampler": "gibbs", "preconditioner": "laplace"}, TypeError, "'preconditioner' is not an option of sampler"),
         ({"sampler": "polya_gamma", "thin": 0}, ValueError, "thin=0 must be at least 1"),
-        ({"prior": bc.MultivariateNormal(0, [[1]])}, ValueError, r"covariance has shape \(1, 1\).* 3 features"),
+        ({"prior": bc.priors.MultivariateNormal(0, [[1]])}, ValueError, r"covariance has shape \(1, 1\).* 3 features"),
     ],
 )
 def test_bad_arguments_fail_before_work(core, options, error, message, monkeypatch):
@@ -175,7 +179,7 @@ def test_nuts_options_reach_the_step(core):
 
 def test_horseshoe_samples_with_nuts():
     """Of PyMC, whose statistics are named so."""
-    idata = quick(make_rows(), likelihood="logistic", prior=bc.Horseshoe(), draws=50, tune=100)
+    idata = quick(make_rows(), likelihood="logistic", prior=bc.priors.Horseshoe(), draws=50, tune=100)
     assert {"beta", "tau", "lambda", "c2"} <= set(idata.posterior)
     assert {"acceptance_rate", "lp", "diverging", "step_size", "tree_depth"} <= set(idata["sample_stats"].data_vars)
 
@@ -269,9 +273,9 @@ def test_test_rows_take_the_design_of_the_coreset(core):
 @pytest.mark.parametrize(
     ("prior", "sampler"),
     [
-        pytest.param(bc.Laplace(0, 1), "mala", id="laplace-mala"),
-        pytest.param(bc.Laplace(0, 1), "nuts", id="laplace-nuts", marks=pytest.mark.slow),
-        pytest.param(bc.SpikeAndSlab(), "nuts", id="spike-nuts", marks=pytest.mark.slow),
+        pytest.param(bc.priors.Laplace(0, 1), "mala", id="laplace-mala"),
+        pytest.param(bc.priors.Laplace(0, 1), "nuts", id="laplace-nuts", marks=pytest.mark.slow),
+        pytest.param(bc.priors.SpikeAndSlab(), "nuts", id="spike-nuts", marks=pytest.mark.slow),
     ],
 )
 def test_priors_whose_curvature_misleads(prior, sampler):
@@ -302,7 +306,7 @@ def test_priors_whose_curvature_misleads(prior, sampler):
 
 def test_mala_refuses_the_mixture():
     with pytest.raises(ValueError, match="cannot cross between spike and slab; use sampler='nuts'"):
-        quick(make_rows(), likelihood="logistic", prior=bc.SpikeAndSlab(), sampler="mala")
+        quick(make_rows(), likelihood="logistic", prior=bc.priors.SpikeAndSlab(), sampler="mala")
 
 
 def _centred(prior, near):
@@ -325,11 +329,11 @@ def test_the_horseshoe_has_next_to_no_divergences_and_has_them_centred(monkeypat
     X = np.column_stack([np.ones(400), rng.normal(size=(400, 6))])
     y = np.where(X @ np.array([-0.5, 1.5, 0, 0, 0, 0.1, 0]) + rng.logistic(size=400) > 0, 1, 0)
     data = bc.full_data(X, y, progressbar=False)
-    options = {"sampler": "nuts", "likelihood": "logistic", "prior": bc.Horseshoe(), "draws": 500, "tune": 1000}
+    options = {"sampler": "nuts", "likelihood": "logistic", "prior": bc.priors.Horseshoe(), "draws": 500, "tune": 1000}
     found = quick(data, **options)
     assert int(found["sample_stats"]["diverging"].sum()) <= 8
     assert max(compat.split_rhat(chains) for chains in np.moveaxis(found["posterior"]["beta"].values, 2, 0)) < 1.05
-    monkeypatch.setattr(bc.Horseshoe, "variable", _centred)
+    monkeypatch.setattr(bc.priors.Horseshoe, "variable", _centred)
     assert int(quick(data, **options)["sample_stats"]["diverging"].sum()) > 8
 
 
@@ -353,14 +357,14 @@ def test_coef_is_beta_in_units_of_the_data(standardize, intercept):
 
 def test_priors_by_name_have_their_own_columns(core):
     """Of strong priors each rules its own coefficient, by every sampler that fits."""
-    prior = {"Intercept": bc.Normal(1.0, 1e-3), "x0": bc.StudentT(3), "x1": bc.Normal(2.0, 1e-3)}
+    prior = {"Intercept": bc.priors.Normal(1.0, 1e-3), "x0": bc.priors.StudentT(3), "x1": bc.priors.Normal(2.0, 1e-3)}
     for sampler in ("nuts", "mala"):
         mean = quick(core, sampler=sampler, prior=prior).posterior["beta"].values.mean(axis=(0, 1))
         np.testing.assert_allclose(mean[[0, 2]], [1.0, 2.0], atol=0.01)
     with pytest.raises(ValueError, match="prior: 'age' is no coefficient; they are 'Intercept', 'x0', 'x1'"):
-        bc.sample(core, prior={"age": bc.Normal()})
+        bc.sample(core, prior={"age": bc.priors.Normal()})
     with pytest.raises(ValueError, match="needs a Gaussian prior"):
         bc.sample(core, prior=prior, sampler="polya_gamma")
-    normal = {"*": bc.Normal(0, 4), "x1": bc.Normal(0, 4)}
+    normal = {"*": bc.priors.Normal(0, 4), "x1": bc.priors.Normal(0, 4)}
     one, other = (quick(core, sampler="polya_gamma", prior=p).posterior["beta"].values for p in (normal, None))
     np.testing.assert_array_equal(one, other)

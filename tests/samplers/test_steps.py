@@ -58,7 +58,7 @@ def test_prior_is_taken_at_the_current_hyperparameters():
     with model:
         step = AlbertChibGibbs([model["beta"]], data)
     prior = step.prior_at({"mu": np.array(0.3), "tau_log__": np.array(-1.0), "beta": np.zeros(3)})
-    assert prior == bc.Normal([0.3] * 3, [math.exp(-1.0)] * 3)
+    assert prior == bc.priors.Normal([0.3] * 3, [math.exp(-1.0)] * 3)
 
 
 @pytest.mark.parametrize("log_tau", [-800.0, -400.0, 800.0], ids=["tau = 0", "1 / tau^2 = inf", "tau = inf"])
@@ -102,7 +102,7 @@ def test_full_covariance_and_several_processes():
     draws = idata.posterior["beta"].values
     assert not (draws[0] == draws[1]).any()
     assert 0.9 < float(idata.sample_stats["accept"].mean()) <= 1
-    prior = bc.MultivariateNormal(0, covariance)
+    prior = bc.priors.MultivariateNormal(0, covariance)
     own = bc.sample(data, "probit", prior, "gibbs", thin=10, random_seed=2, progressbar=False).posterior["beta"].values
     errors = np.hypot(mcse_mean(draws), mcse_mean(own))
     assert np.abs((draws.mean(axis=(0, 1)) - own.mean(axis=(0, 1))) / errors).max() < 4

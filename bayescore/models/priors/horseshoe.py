@@ -47,7 +47,7 @@ class Horseshoe(Prior):
     Examples
     --------
     >>> import bayescore as bc
-    >>> bc.Horseshoe(tau=0.05)
+    >>> bc.priors.Horseshoe(tau=0.05)
     Horseshoe(tau=0.05, slab=2.0, shrink_intercept=False)
     """
 

@@ -42,7 +42,7 @@ class Laplace(Independent):
     Examples
     --------
     >>> import bayescore as bc
-    >>> bc.Laplace(b=0.5)
+    >>> bc.priors.Laplace(b=0.5)
     Laplace(mu=0.0, b=0.5)
     """
 

@@ -46,7 +46,7 @@ class MultivariateNormal(Prior):
     Examples
     --------
     >>> import bayescore as bc
-    >>> bc.MultivariateNormal(0, [[1, 0.5], [0.5, 1]])
+    >>> bc.priors.MultivariateNormal(0, [[1, 0.5], [0.5, 1]])
     MultivariateNormal(mu=0, covariance=((1.0, 0.5), (0.5, 1.0)))
     """
 

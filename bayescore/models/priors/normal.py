@@ -41,7 +41,7 @@ class Normal(Independent):
     Examples
     --------
     >>> import bayescore as bc
-    >>> bc.Normal(0, [10, 2.5, 2.5])
+    >>> bc.priors.Normal(0, [10, 2.5, 2.5])
     Normal(mu=0, sigma=(10.0, 2.5, 2.5))
     """
 

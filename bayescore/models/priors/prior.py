@@ -41,6 +41,20 @@ class Prior(ABC):
     terms : compiled function (prior, beta, places, table, gradient) -> float
         Returns the log density of the coefficients at `places` of `beta`, shape (D,), and writes their gradient to
         these places of `gradient`. It calls other compiled functions of its prior through `prior`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is no number or vector of numbers, or is not finite, or out of its range.
+
+    Examples
+    --------
+    >>> import numpy as np, bayescore as bc
+    >>> prior = bc.priors.Normal(0, 2)
+    >>> prior.gaussian, prior.smooth
+    (True, True)
+    >>> prior.gradient(np.array([0.0, 4.0])).tolist()
+    [-0.0, -1.0]
     """
 
     closed_form = True
@@ -169,6 +183,28 @@ class Independent(Prior):
     each : compiled function (x, parameters) -> (log density, slope, minus the curvature)
         Of one coefficient x, given its column of `table`. It serves NumPy too, where x has shape (..., D) and the
         parameters are the rows of `table`: hence it has NumPy's functions and no branches.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is no number or vector of numbers, or is not finite, or out of its range.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> import numpy as np, bayescore as bc
+    >>> @dataclass(frozen=True)
+    ... class ZeroMean(bc.priors.Independent):
+    ...     sd: float = 1.0
+    ...     positive = in_units = ("sd",)
+    ...     each = staticmethod(bc.priors.Normal.each)  # or your own, decorated with bayescore.compiled.jit
+    ...     def table(self, n_features):
+    ...         return np.stack([np.zeros(n_features), self.vector("sd", n_features)])
+    ...     def distribution(self, n_features):
+    ...         import pymc as pm
+    ...         return pm.Normal, {"mu": 0.0, "sigma": self.table(n_features)[1]}
+    >>> ZeroMean(2.0).gradient(np.array([0.0, 4.0])).tolist()  # then bc.priors.register(ZeroMean)
+    [-0.0, -1.0]
     """
 
     each: ClassVar[Any]

@@ -19,6 +19,11 @@ def register(kind: type[P]) -> type[P]:
     kind : class
         A frozen dataclass derived from `Prior` or `Independent`, which say what it must have.
 
+    Returns
+    -------
+    class
+        The same.
+
     Raises
     ------
     TypeError

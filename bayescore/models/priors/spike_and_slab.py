@@ -50,7 +50,7 @@ class SpikeAndSlab(Independent):
     Examples
     --------
     >>> import bayescore as bc
-    >>> bc.SpikeAndSlab(inclusion=0.1)
+    >>> bc.priors.SpikeAndSlab(inclusion=0.1)
     SpikeAndSlab(spike=0.1, slab=4.0, inclusion=0.1)
     """
 

@@ -49,7 +49,7 @@ class StudentT(Independent):
     Examples
     --------
     >>> import bayescore as bc
-    >>> bc.StudentT(3)
+    >>> bc.priors.StudentT(3)
     StudentT(nu=3, mu=0.0, sigma=2.5)
     """
 
@@ -96,7 +96,7 @@ class Cauchy(Independent):
     Examples
     --------
     >>> import bayescore as bc
-    >>> bc.Cauchy(0, [10, 2.5, 2.5])
+    >>> bc.priors.Cauchy(0, [10, 2.5, 2.5])
     Cauchy(loc=0, scale=(10.0, 2.5, 2.5))
     """
 

@@ -21,7 +21,7 @@ from bayescore.data.synthetic import Problem as Synthetic
 from bayescore.data.synthetic import binary5, binary10, mixture
 from benchmarks.problems import SHARED, published
 
-PRIOR = bc.Normal(0, 2)  # the published code's; the paper does not say
+PRIOR = bc.priors.Normal(0, 2)  # the published code's; the paper does not say
 QUICK_ROWS = 10_000
 Table = tuple[np.ndarray, np.ndarray]
 

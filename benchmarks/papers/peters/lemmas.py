@@ -161,7 +161,7 @@ def epsilon(*, quick: bool = False) -> None:
     X, y = probit(n, [-0.5, 1.0, -0.5, 0.5, 0.25], random_state=0)
     data, rng = weighted(X, y), np.random.default_rng(1)
     D, mu = X.shape[1], mu_complexity(data, random_state=0, progressbar=False).lower_bound
-    mode = bc.find_map(data, "probit", bc.Normal(0, 4))
+    mode = bc.find_map(data, "probit", bc.priors.Normal(0, 4))
     noise = rng.multivariate_normal(np.zeros(D), mode.covariance, 1_000) * np.geomspace(1.0, 100.0, 1_000)[:, None]
     around = rng.standard_normal((999, D))
     around *= (np.geomspace(0.1, 100.0, 999) / np.linalg.norm(around, axis=1))[:, None]

@@ -34,10 +34,10 @@ PUBLISHED = {
     WEB: {},
 }
 METHODS = {
-    "uniform": bc.Uniform(),
-    "leverage": bc.Leverage(),
-    "sketch": bc.Leverage(scores="sketch"),
-    "on-line": bc.Online(),
+    "uniform": bc.methods.Uniform(),
+    "leverage": bc.methods.Leverage(),
+    "sketch": bc.methods.Leverage(scores="sketch"),
+    "on-line": bc.methods.Online(),
 }
 LOOKS = {"uniform": ("s", ":"), "leverage": ("o", "-"), "sketch": ("^", "--"), "on-line": ("D", "-.")}
 TRIALS = 51
@@ -63,7 +63,7 @@ def loss_rows(name: str, trials: int, sizes: tuple[int, ...], most_rows: int | N
 
     def fitted_loss(fit_to: WeightedData) -> float:
         """Return the full data's loss at the mode of `fit_to`."""
-        return float(-probit.log_p(data.Z @ bc.find_map(fit_to, "probit", bc.Normal(0, 100)).beta).sum())
+        return float(-probit.log_p(data.Z @ bc.find_map(fit_to, "probit", bc.priors.Normal(0, 100)).beta).sum())
 
     best, opened = fitted_loss(data), Opened(as_source(data))
     print(f"{name}: N = {len(data)}, D = {data.n_features}, loss {best:.6g}", flush=True)

@@ -37,14 +37,22 @@ def effective(n: int, share: float, seed: int, sweeps: int) -> tuple[float, list
         data,
         method="calibrated",
         size=20 * data.n_features,
-        prior=bc.Normal(0, 4),
+        prior=bc.priors.Normal(0, 4),
         random_state=seed,
         progressbar=False,
     )
     found = []
     for rows, sampler in ((data, "gibbs"), (core, "gibbs"), (core, "mala")):
         idata = bc.sample(
-            rows, "probit", bc.Normal(0, 4), sampler, sweeps, sweeps // 4, CHAINS, random_seed=seed, progressbar=False
+            rows,
+            "probit",
+            bc.priors.Normal(0, 4),
+            sampler,
+            sweeps,
+            sweeps // 4,
+            CHAINS,
+            random_seed=seed,
+            progressbar=False,
         )
         found.append(1000.0 * float(ess_mean(np.asarray(idata.posterior["beta"])).min()) / (CHAINS * sweeps))
     return float((y > 0).mean()), found

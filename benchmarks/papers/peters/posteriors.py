@@ -44,7 +44,15 @@ def gibbs(rows: WeightedData, sweeps: int, seed: int) -> np.ndarray:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # slow mixing is what the table shows
         idata = bc.sample(
-            rows, "probit", bc.Normal(0, 4), "gibbs", sweeps, sweeps // 4, CHAINS, random_seed=seed, progressbar=False
+            rows,
+            "probit",
+            bc.priors.Normal(0, 4),
+            "gibbs",
+            sweeps,
+            sweeps // 4,
+            CHAINS,
+            random_seed=seed,
+            progressbar=False,
         )
     return np.asarray(idata.posterior["beta"])
 
@@ -78,7 +86,7 @@ def table_of(name: str, sweeps: int, n_seeds: int, most_rows: int) -> Iterator[d
         **quartiles([again[0]], "mean"), **quartiles([again[1]], "sd"),
         "noise": again[2], "ESS": float(ess_mean(reference).min()), "seconds": taken,
     }  # fmt: skip
-    for label, method in {**METHODS, "calibrated": bc.Calibrated()}.items():
+    for label, method in {**METHODS, "calibrated": bc.methods.Calibrated()}.items():
         for size in SIZES:
             found, seconds, effective = [], [], []
             for seed in range(n_seeds):

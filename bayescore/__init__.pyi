@@ -1,0 +1,37 @@
+from . import datasets as datasets
+from . import methods as methods
+from . import papers as papers
+from . import plots as plots
+from . import priors as priors
+from .coresets.build import build_coreset as build_coreset
+from .coresets.build import full_data as full_data
+from .coresets.streaming import StreamingCoreset as StreamingCoreset
+from .coresets.streaming import stream as stream
+from .data.coreset import Coreset as Coreset
+from .data.coreset import read_coreset as read_coreset
+from .diagnostics import Comparison as Comparison
+from .diagnostics import compare as compare
+from .diagnostics import mmd as mmd
+from .diagnostics.certificate import Certificate as Certificate
+from .diagnostics.certificate import certify as certify
+from .diagnostics.evidence import log_evidence as log_evidence
+from .diagnostics.loo import loo as loo
+from .diagnostics.loo_compare import loo_compare as loo_compare
+from .estimators import CoresetLogisticRegression as CoresetLogisticRegression
+from .estimators import CoresetProbitRegression as CoresetProbitRegression
+from .models.graph import logistic_model as logistic_model
+from .models.graph import probit_model as probit_model
+from .models.graph import weighted_potential as weighted_potential
+from .models.multilevel_graph import multilevel_model as multilevel_model
+from .models.newton import find_map as find_map
+from .models.newton import find_mle as find_mle
+from .samplers.effects import average_predictions as average_predictions
+from .samplers.effects import odds_ratios as odds_ratios
+from .samplers.poststratify import poststratify as poststratify
+from .samplers.predict import log_likelihood as log_likelihood
+from .samplers.predict import predict_proba as predict_proba
+from .samplers.predictive import posterior_predictive as posterior_predictive
+from .samplers.prior_summary import prior_summary as prior_summary
+from .samplers.sample import sample as sample
+
+__version__: str
