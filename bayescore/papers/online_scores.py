@@ -15,7 +15,8 @@ def online_scores_by_row(X: ArrayLike, weights: ArrayLike | None = None) -> Floa
     With M the sum of w x x' so far, z = sqrt(w_n) x_n, k = M^+ z and u the part of z outside the span so far:
 
     * u = 0: (M + z z')^+ = M^+ - k k' / (1 + z'k), score z'k / (1 + z'k) (Sherman and Morrison);
-    * u != 0: (M + z z')^+ = M^+ - k h' - h k' + (1 + z'k) h h' with h = u / |u|^2, score 1 (Meyer 1973).
+    * u != 0: (M + z z')^+ = M^+ - k h' - h k' + (1 + z'k) h h' with h the vector u over its squared length, score 1
+      (Meyer 1973).
 
     So scores are right from the first row on, while M is singular too. O(D^2) a row, and upper bounds of
     `leverage_scores`; the blocks of ``scores="online"`` are faster, tighter, and safe where columns are nearly

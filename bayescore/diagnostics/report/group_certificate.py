@@ -133,7 +133,7 @@ def _render(
         terms=FIGURES | page.terms(page.CERTIFICATES) | TERMS | page.HEALTH_TERMS,
         command=command,
         snippet=page.certify_snippet(certificate, core, test, file_name)
-        + "bc.plots.plot_caterpillar(idata)\nbc.plot_shrinkage(idata, certificate.effects)\n",
+        + "bc.plots.plot_caterpillar(idata)\nbc.plots.plot_shrinkage(idata, certificate.effects)\n",
     )
 
 
