@@ -47,7 +47,8 @@ class StreamingCoreset:
     >>> import numpy as np, bayescore as bc
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(300, 2))
-    >>> rows = bc.StreamingCoreset(bc.Online(), size=60, random_state=1).partial_fit(X, X[:, 0] > rng.normal(size=300))
+    >>> rows = bc.StreamingCoreset(bc.methods.Online(), size=60, random_state=1)
+    >>> _ = rows.partial_fit(X, X[:, 0] > rng.normal(size=300))
     >>> rows.save("stream.ckpt")  # doctest: +SKIP
     >>> bc.StreamingCoreset.load("stream.ckpt").n_rows  # doctest: +SKIP
     300
