@@ -143,7 +143,7 @@ class Design:
         >>> clicks["clicked"] = rng.random(500) < 0.5
         >>> core = bc.full_data(clicks, formula="clicked ~ age * device", progressbar=False)
         >>> core.design.names
-        ('Intercept', 'age', 'device[T.tablet]', 'age:device[T.tablet]')
+        ('Intercept', 'age', 'device[tablet]', 'age:device[tablet]')
         >>> core.design.transform(pd.DataFrame({"device": ["tablet", "phone"], "age": [30.0, 50.0]}))
         array([[ 1., 30.,  1., 30.],
                [ 1., 50.,  0.,  0.]])
