@@ -8,7 +8,7 @@ from .coresets.build import full_data as full_data
 from .coresets.streaming import stream as stream
 from .coresets.streaming_coreset import StreamingCoreset as StreamingCoreset
 from .data.coreset import Coreset as Coreset
-from .data.coreset import read_coreset as read_coreset
+from .data.coreset_file import read_coreset as read_coreset
 from .diagnostics import Comparison as Comparison
 from .diagnostics import compare as compare
 from .diagnostics import mmd as mmd

@@ -50,7 +50,7 @@ def parse_priors(text: str) -> Any:
 
 def check_output(output: Path, *inputs: Path | str, option: str = "--output") -> None:
     """Raise unless `output` can be written and is none of `inputs`, which it would replace."""
-    from bayescore.validation import check_output_path
+    from bayescore.files import check_output_path
 
     check_output_path(output, option)
     if output.exists():
@@ -91,7 +91,7 @@ def build(args: argparse.Namespace, console: Console) -> None:
 
 def sample(args: argparse.Namespace, console: Console) -> None:
     """Run ``bayescore sample``."""
-    from bayescore.data.coreset import read_coreset
+    from bayescore.data.coreset_file import read_coreset
     from bayescore.diagnostics.health import health
     from bayescore.samplers.files import check_whole, write_posterior
     from bayescore.samplers.inference_data import read_posterior
@@ -145,7 +145,7 @@ def certify(args: argparse.Namespace, console: Console) -> None:
     from rich.table import Table
 
     from bayescore.coresets.build import full_data
-    from bayescore.data.coreset import read_coreset
+    from bayescore.data.coreset_file import read_coreset
     from bayescore.data.sources.stores import without_keys
     from bayescore.diagnostics.certificate import certify as check
     from bayescore.diagnostics.report import check_has_page, write_certificate

@@ -33,11 +33,11 @@ from threadpoolctl import threadpool_limits
 import bayescore as bc
 from bayescore import compat
 from bayescore.diagnostics.draws import ess, rhat
+from bayescore.files import whole_file
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.posterior import log_likelihoods, posterior
 from bayescore.samplers import mala
 from bayescore.types import FloatArray, WeightedData
-from bayescore.validation import whole_file
 
 FOLDER = Path(__file__).parent / ".references"
 CHAINS = 8

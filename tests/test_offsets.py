@@ -154,7 +154,7 @@ def test_the_bound_of_sensitivities_holds_with_offsets():
     from bayescore.coresets.scores.sensitivity import bounds_of
     from bayescore.data.opened import Opened
     from bayescore.data.sources import as_source
-    from bayescore.types import lifted
+    from bayescore.data.design import lifted
 
     rows = make_rows(weights=False, n=200)
     rows = replace(rows, offset=np.random.default_rng(1).normal(size=200))

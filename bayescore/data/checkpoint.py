@@ -12,7 +12,8 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from bayescore.validation import DataError, whole_file
+from bayescore.files import whole_file
+from bayescore.validation import DataError
 
 _FORMAT = 1
 _HEADER = "header"

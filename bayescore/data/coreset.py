@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,15 +20,15 @@ import pyarrow.parquet as pq
 
 from bayescore.data.checkpoint import Arrays, digest
 from bayescore.data.design import Design, Grouping
-from bayescore.data.formulas.design import formula_of, read_design
-from bayescore.data.labels import signed_labels
+from bayescore.data.formulas.design import formula_of
 from bayescore.data.sources import ArraySource
 from bayescore.data.sources.parquet import CORESET_KEY
-from bayescore.types import NO_GROUP, NO_ROW, IntArray, WeightedData, stack
-from bayescore.validation import DataError, json_object, shown_apart, whole_file
+from bayescore.files import whole_file
+from bayescore.types import NO_GROUP, WeightedData, stack
+from bayescore.validation import DataError
 
-_INDEX_KEY = b"bayescore.index"
-_FORMAT = 2
+INDEX_KEY = b"bayescore.index"
+FORMAT = 2
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -204,7 +204,9 @@ class Coreset(WeightedData):
         known = ((name, getattr(self, name)) for name in ("X", "y", "weights", "offset", "group"))
         return {name: array for name, array in known if array is not None}
 
-    def _digest(self) -> str:
+    @property
+    def file_digest(self) -> str:
+        """SHA-256 of all that the file holds: the rows, their numbers, and what made the coreset."""
         return digest(self.summary(), {**self._arrays(), "index": self.index})
 
     def to_parquet(self, path: str | Path) -> None:
@@ -223,15 +225,15 @@ class Coreset(WeightedData):
         """
         table = pa.Table.from_pandas(self.to_frame(), preserve_index=False)
         metadata = {
-            CORESET_KEY: json.dumps({"format": _FORMAT, "sha256": self._digest(), **self.summary()}).encode(),
-            _INDEX_KEY: np.asarray(self.index, dtype="<i8").tobytes(),
+            CORESET_KEY: json.dumps({"format": FORMAT, "sha256": self.file_digest, **self.summary()}).encode(),
+            INDEX_KEY: np.asarray(self.index, dtype="<i8").tobytes(),
         }
         table = table.replace_schema_metadata({**(table.schema.metadata or {}), **metadata})
         with whole_file(path) as partial:
             pq.write_table(table, partial)
 
-    @classmethod
-    def concat(cls, coresets: Sequence["Coreset"]) -> Self:
+    @staticmethod
+    def concat(coresets: Sequence["Coreset"]) -> "Coreset":
         """Return the union of coresets of disjoint data: a coreset of all those data.
 
         Raises
@@ -249,41 +251,23 @@ class Coreset(WeightedData):
                     raise ValueError(f"coresets differ in {name}: {mine!r} and {theirs!r}; build them alike")
         rows = stack(coresets)
         methods = tuple(dict.fromkeys(core.method for core in coresets))
-        return cls(
-            rows.X,
-            rows.y,
-            rows.weights,
-            rows.index,
-            offset=rows.offset,
-            group=rows.group,
-            design=first.design,
-            classes=first.classes,
-            label=first.label,
+        return replace(
+            first,
+            **{field.name: getattr(rows, field.name) for field in fields(WeightedData)},
             n_total=sum(core.n_total for core in coresets),
             weight_total=sum(core.weight_total for core in coresets),
             method=methods[0] if len(methods) == 1 else "union",
-            likelihood=first.likelihood,
             params={"parts": [core.params for core in coresets]},
-            random_state=first.random_state,
-            version=first.version,
         )
 
     def _lines(self) -> list[tuple[str, str]]:
-        share, n_pseudo = len(self) / self.n_total, int(self.pseudo.sum())
+        share, n_pseudo = f"{self.n_total:,} ({len(self) / self.n_total:.2%})", int(self.pseudo.sum())
+        kept = f"for {share}: {n_pseudo:,} of pseudo-rows, with offsets" if n_pseudo else f"of {share}"
         shown = {key: value for key, value in self.params.items() if isinstance(value, str | int | float | bool)}
         return [
             ("method", self.method),
             ("likelihood", self.likelihood),
-            *(
-                [("rows", f"{len(self):,} of {self.n_total:,} ({share:.2%})")]
-                if not n_pseudo
-                else [
-                    (
-                        "rows",
-                        f"{len(self):,} for {self.n_total:,} ({share:.2%}): {n_pseudo:,} of pseudo-rows, with offsets",
-                    )
-                ]
-            ),
+            ("rows", f"{len(self):,} {kept}"),
             *([] if (formula := formula_of(self.design)) is None else [("formula", formula)]),
             ("features", f"{self.n_features}" + (" with intercept" if self.design.intercept else "")),
             ("weight sum", f"{self.weights.sum():,.6g}"),
@@ -314,170 +298,3 @@ class Coreset(WeightedData):
             for name, value in self._lines()
         )
         return f"<table><caption>Coreset</caption><tbody>{body}</tbody></table>"
-
-
-def read_coreset(path: str | Path) -> Coreset:
-    """Read a coreset that `Coreset.to_parquet` wrote.
-
-    Parameters
-    ----------
-    path : str or Path
-        A Parquet file.
-
-    Returns
-    -------
-    Coreset
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    DataError
-        If the file is no coreset, is damaged, or was changed since.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> import numpy as np, bayescore as bc
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(5000, 2))
-    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
-    >>> core = bc.build_coreset(X, y, method="calibrated", size=100, random_state=1, progressbar=False)
-    >>> path = Path(tempfile.mkdtemp()) / "core.parquet"
-    >>> core.to_parquet(path)
-    >>> bc.read_coreset(path).n_total
-    5000
-    """
-    source = Path(path)
-    if not source.is_file():
-        raise FileNotFoundError(f"path={str(source)!r}: no such file")
-    try:
-        table = pq.read_table(source)
-    except (pa.ArrowInvalid, OSError) as error:
-        reason = str(error).splitlines()[0].rstrip(".")
-        raise DataError(f"{str(source)!r} is not a readable Parquet file ({reason}); build the coreset again") from None
-    metadata = table.schema.metadata or {}
-    if CORESET_KEY not in metadata:
-        raise DataError(
-            f"{str(source)!r} is a Parquet file but no coreset of bayescore; read your own weighted rows with "
-            "full_data(path, label=..., weights=...)"
-        )
-    about = json_object(metadata[CORESET_KEY], f"{str(source)!r} has damaged metadata; build the coreset again")
-    if about.get("format") != _FORMAT:
-        raise DataError(f"{str(source)!r} has coreset format {about.get('format')}; this version reads {_FORMAT}")
-    changed = DataError(
-        f"{str(source)!r} was changed after bayescore wrote it, or is damaged; build it again, or read your own "
-        "weighted rows with full_data(path, label=..., weights=...)"
-    )
-    try:
-        frame = table.to_pandas()
-        classes = (about["classes"][0], about["classes"][1])
-        index = np.frombuffer(metadata[_INDEX_KEY], dtype="<i8").astype(np.int64)
-        design = read_design(about["design"])
-        has_offset = design.offset is not None or (index == NO_ROW).any()
-        kept = {field.name: about[field.name] for field in fields(Coreset) if field.name in about}
-        core = Coreset(
-            np.ascontiguousarray(frame[about["feature_names"]].to_numpy(dtype=np.float64)),
-            signed_labels(frame[about["label"]].to_numpy(), classes, 0),
-            frame["weight"].to_numpy(dtype=np.float64),
-            index,
-            **{**kept, "design": design, "classes": classes},
-            offset=frame["offset"].to_numpy(dtype=np.float64) if has_offset else None,
-            group=_group_codes(frame, design),
-        )
-        n_own = (2 if core.offset is None else 3) + len(core.groups)
-        whole = table.num_columns == core.n_features + n_own and core._digest() == about["sha256"]
-    except (
-        KeyError,
-        IndexError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        RecursionError,
-    ):  # columns or facts that are not there, or of another kind
-        raise changed from None
-    if not whole:
-        raise changed
-    return core
-
-
-def _group_codes(frame: pd.DataFrame, design: Design) -> IntArray | None:
-    """Return the codes of the groups in a coreset's file, shape (n, F)."""
-    if not design.groups:
-        return None
-    found = [pd.Categorical(frame[own.name], categories=list(own.levels)).codes for own in design.groups]
-    return np.stack(found, axis=1).astype(np.int64)
-
-
-def feature_names(data: WeightedData) -> tuple[str, ...]:
-    """Return the names of the columns of X; beta_0, beta_1, ... where `data` knows none."""
-    names: Sequence[str] | None = getattr(data, "feature_names", None)
-    return tuple(names) if names is not None else tuple(f"beta_{d}" for d in range(data.n_features))
-
-
-def own_likelihood(data: object, likelihood: str | None) -> str:
-    """Return `likelihood`, or by default the one that the coreset `data` was built for."""
-    if not isinstance(data, WeightedData):
-        kind = type(data).__name__
-        raise TypeError(f"data is a {kind}; give a coreset from build_coreset, or full_data(...) for all the rows")
-    if likelihood is not None:
-        return likelihood
-    own: str | None = getattr(data, "likelihood", None)
-    if own is None:
-        raise ValueError("likelihood is missing and the data name none; give one, such as likelihood='logistic'")
-    return own
-
-
-def check_no_pseudo(data: WeightedData, argument: str) -> None:
-    """Raise `DataError` if there are pseudo-rows, which have no labels of their own to be predicted."""
-    if data.pseudo.any():
-        raise DataError(
-            f"{argument} has pseudo-rows, which stand for many rows and are none: give rows of the data, such as "
-            "full_data(rows, design=core.design)"
-        )
-
-
-def check_flat(data: WeightedData, what: str) -> None:
-    """Raise `DataError` if rows have groups: `what` would leave their effects out, which pseudo-rows count on."""
-    if data.group is None:
-        return
-    if data.pseudo.any():
-        raise DataError(
-            f"data have groups and pseudo-rows, whose offsets suppose the groups' effects; {what} leaves these out and "
-            "would be of no model: use sample, multilevel_model, or weighted_potential(groups=)"
-        )
-    raise DataError(
-        f"data have groups, whose effects {what} leaves out: use sample, multilevel_model, or "
-        "weighted_potential(groups=); for a model without effects build the data without groups"
-    )
-
-
-def check_same_design(data: WeightedData, names: tuple[str, ...], design: Design | None, argument: str) -> None:
-    """Raise unless the columns of `data` are those of a posterior with features `names` and design `design`."""
-    if data.n_features != len(names):
-        raise DataError(f"{argument} has {data.n_features} features, the posterior {len(names)}; use the same design")
-    own = data.design.offset if isinstance(data, Coreset) else data.offset  # pseudo-rows have one of their own
-    if design is not None and (own is None) != (design.offset is None):
-        theirs = "had none" if design.offset is None else f"had one, {design.offset!r}"
-        raise DataError(
-            f"{argument} has {'no' if own is None else 'an'} offset, and the posterior's rows {theirs}; give "
-            "the same, 0 for none"
-        )
-    if not isinstance(data, Coreset):
-        return
-    if design is not None and design.classes not in (None, data.classes):
-        raise DataError(
-            f"{argument} has the labels {data.classes}, the posterior {design.classes}, the second +1: build it with "
-            "full_data(..., design=core.design), or with the same positive="
-        )
-    if data.feature_names != names:
-        own, drawn = shown_apart(data.feature_names, names)
-        raise DataError(
-            f"{argument} has the features {own}, the posterior {drawn}; give the same columns in the same order"
-        )
-    if design is not None and data.design != design:
-        raise DataError(
-            f"{argument} has another design (intercept, centers or scales) than the posterior; build it with "
-            "full_data(..., design=core.design)"
-        )

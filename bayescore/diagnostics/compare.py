@@ -16,7 +16,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from bayescore.data.coreset import check_no_pseudo, check_same_design
+from bayescore.data.matching import check_no_pseudo, check_same_design
 from bayescore.diagnostics.errors import Moments, negative_log_likelihood
 from bayescore.diagnostics.health import health
 from bayescore.diagnostics.metrics import Row, measure, mmd_row, moment_errors, moment_row, noise_floor

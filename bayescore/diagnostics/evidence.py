@@ -31,7 +31,8 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from bayescore.compat import psislw
-from bayescore.data.coreset import Coreset, check_flat, feature_names, own_likelihood
+from bayescore.data.coreset import Coreset
+from bayescore.data.matching import check_flat, feature_names, own_likelihood
 from bayescore.diagnostics.full_pass import check_finite, check_weight, full_rows
 from bayescore.diagnostics.proposal import propose
 from bayescore.diagnostics.wording import number, with_error

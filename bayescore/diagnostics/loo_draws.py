@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from bayescore.data.coreset import Coreset, check_same_design
+from bayescore.data.coreset import Coreset
+from bayescore.data.matching import check_same_design
 from bayescore.diagnostics.full_weights import FullWeights, full_weights
 from bayescore.models.posterior import log_likelihoods
 from bayescore.samplers.group_predict import check_no_groups

@@ -12,8 +12,9 @@ import pymc as pm
 import pytensor.tensor as pt
 from pytensor.graph.basic import Constant
 
-from bayescore.data.coreset import Coreset, check_flat, feature_names
+from bayescore.data.coreset import Coreset
 from bayescore.data.design import Grouping
+from bayescore.data.matching import check_flat, feature_names
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.newton import find_map
 from bayescore.models.priors import Prior, prior_of

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import linalg
 
-from bayescore.data.coreset import check_flat, feature_names, own_likelihood
+from bayescore.data.matching import check_flat, feature_names, own_likelihood
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.posterior import Terms, likelihood_terms, posterior
 from bayescore.models.priors import Prior, prior_of

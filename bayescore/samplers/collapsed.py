@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from bayescore.compiled import jit
-from bayescore.data.coreset import feature_names
 from bayescore.data.design import Grouping, one_intercept, told_terms
+from bayescore.data.matching import feature_names
 from bayescore.models.collapsed import CollapsedArguments, collapsed_density
 from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.effect_draws import draw_effects

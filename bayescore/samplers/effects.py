@@ -21,9 +21,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bayescore.data.coreset import check_same_design
 from bayescore.data.design import Design
 from bayescore.data.formulas.design import categories_of, formula_of
+from bayescore.data.matching import check_same_design
 from bayescore.data.passes.threads import available_cores, one_blas_thread
 from bayescore.data.tables import feature_matrix
 from bayescore.samplers.group_predict import check_no_groups

@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from bayescore.compat import read_inference_data, write_inference_data
+from bayescore.files import whole_file
 from bayescore.samplers.inference_data import read_posterior
-from bayescore.validation import DataError, whole_file
+from bayescore.validation import DataError
 
 
 def write_posterior(idata: Any, path: str | Path) -> None:

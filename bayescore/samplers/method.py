@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescore.data.coreset import feature_names
+from bayescore.data.matching import feature_names
 from bayescore.models.posterior import TargetDensity, Terms, posterior, prior_part
 from bayescore.models.priors import Prior
 from bayescore.samplers.run import CHUNK, Advancing, Draws, run_chains

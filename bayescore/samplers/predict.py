@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 
 from bayescore.compiled import jit_sums
-from bayescore.data.coreset import check_no_pseudo, check_same_design
+from bayescore.data.matching import check_no_pseudo, check_same_design
 from bayescore.data.passes.threads import available_cores, one_blas_thread
 from bayescore.data.sparse import finite_csr
 from bayescore.data.tables import as_floats, as_table, check_numeric, feature_matrix, is_table

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from bayescore.data.coreset import check_same_design
 from bayescore.data.designed import open_in
+from bayescore.data.matching import check_same_design
 from bayescore.data.tables import as_table, is_table
 from bayescore.samplers.group_predict import check_no_groups
 from bayescore.samplers.inference_data import Posterior, made_here, read_posterior

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from bayescore.data.coreset import Coreset, feature_names, own_likelihood
+from bayescore.data.coreset import Coreset
+from bayescore.data.matching import feature_names, own_likelihood
 from bayescore.data.passes.threads import available_cores
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.priors import Prior, prior_of

@@ -23,8 +23,8 @@ from threadpoolctl import threadpool_limits
 
 import bayescore as bc
 from bayescore.diagnostics.draws import ess, mcse_mean, mcse_quantile, mcse_sd, rhat
+from bayescore.files import whole_file
 from bayescore.types import FloatArray, WeightedData
-from bayescore.validation import whole_file
 from benchmarks.full_posteriors import Density, as_idata, digest, hmc, kept
 from benchmarks.reference_posteriors.data import DATA, WEIGHTED, rows_of
 from benchmarks.tables import RESULTS, publish

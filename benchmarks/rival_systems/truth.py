@@ -16,7 +16,7 @@ from scipy.special import expit
 
 import bayescore as bc
 from bayescore.diagnostics.draws import ess_mean
-from bayescore.validation import whole_file
+from bayescore.files import whole_file
 from benchmarks.full_posteriors import FOLDER, digest, reference
 from benchmarks.importance import by_importance
 from benchmarks.problems import load

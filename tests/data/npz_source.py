@@ -7,7 +7,7 @@ import numpy as np
 
 from bayescore.data.sources import Kind, Roles
 from bayescore.data.sources.array import array_source
-from bayescore.types import Source
+from bayescore.data.source import Source
 
 
 def npz_source(data: Path, roles: Roles, selection: Any) -> Source:

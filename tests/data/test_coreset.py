@@ -9,8 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bayescore.data.coreset import Coreset, feature_names, own_likelihood, read_coreset
+from bayescore.data.coreset import Coreset
+from bayescore.data.coreset_file import read_coreset
 from bayescore.data.design import Design
+from bayescore.data.matching import feature_names, own_likelihood
 from bayescore.data.sources.parquet import CORESET_KEY
 from bayescore.types import WeightedData
 from bayescore.validation import DataError

@@ -5,7 +5,7 @@ import pytest
 
 from bayescore.diagnostics.certificate.joint import JointDraws
 from bayescore.diagnostics.full_weights import FullWeights
-from bayescore.types import Grouping
+from bayescore.data.design import Grouping
 
 
 @pytest.mark.parametrize("second", [0.0, 1e-249])

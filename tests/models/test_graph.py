@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from bayescore import build_coreset, find_map, find_mle, full_data, log_evidence
-from bayescore.data.coreset import feature_names
+from bayescore.data.matching import feature_names
 from bayescore.models.graph import logistic_model, probit_model, weighted_potential
 from bayescore.models.likelihoods import LIKELIHOODS
 from bayescore.models.posterior import posterior

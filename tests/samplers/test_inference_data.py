@@ -10,7 +10,7 @@ from bayescore.limits import MIN_DRAWS
 from bayescore.models.likelihoods import LIKELIHOODS
 from bayescore.samplers.inference_data import is_posterior
 from bayescore.samplers.inference_data import read_posterior as read
-from bayescore.types import Design
+from bayescore.data.design import Design
 from bayescore.validation import DataError
 from tests.diagnostics.conftest import make_posterior
 

@@ -8,16 +8,18 @@ fits, what the chains and the coreset were, and how to repeat it.
 from pathlib import Path
 from typing import Any
 
-from bayescore.data.coreset import Coreset, check_no_pseudo, check_same_design
+from bayescore.data.coreset import Coreset
 from bayescore.data.design import one_intercept, told_terms
+from bayescore.data.matching import check_no_pseudo, check_same_design
 from bayescore.diagnostics.health import health
 from bayescore.diagnostics.model_check import check_model
 from bayescore.diagnostics.report import page, plots, tables
 from bayescore.diagnostics.report.group_certificate import write_group_certificate
 from bayescore.diagnostics.results import CertificateData
+from bayescore.files import whole_file
 from bayescore.samplers.inference_data import Posterior, read_posterior
 from bayescore.types import WeightedData
-from bayescore.validation import DataError, whole_file
+from bayescore.validation import DataError
 
 
 def check_has_page(core: Coreset, argument: str) -> None:

@@ -14,8 +14,8 @@ import pandas as pd
 from bayescore.diagnostics.report import chosen, page, plots, tables
 from bayescore.diagnostics.results import CertificateData, ComparisonData
 from bayescore.diagnostics.wording import number, with_error
+from bayescore.files import whole_file
 from bayescore.types import FloatArray
-from bayescore.validation import whole_file
 
 # name: label, factor to the label's unit, meaning
 METRICS: dict[str, tuple[str, float, str]] = {

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from bayescore.data.coreset import Coreset, check_no_pseudo, check_same_design
+from bayescore.data.coreset import Coreset
+from bayescore.data.matching import check_no_pseudo, check_same_design
 from bayescore.diagnostics.group_draws import GroupEffects, read_effects, with_scales
 from bayescore.diagnostics.health import health
 from bayescore.diagnostics.model_check import check_model
@@ -17,10 +18,11 @@ from bayescore.diagnostics.report import group_plots, page, plots, tables
 from bayescore.diagnostics.report.drawing import INTERVAL
 from bayescore.diagnostics.results import CertificateData
 from bayescore.diagnostics.wording import number, with_error
+from bayescore.files import whole_file
 from bayescore.models.group_priors import group_prior_from_dict
 from bayescore.samplers.inference_data import Posterior, read_posterior
 from bayescore.types import FloatArray, WeightedData
-from bayescore.validation import DataError, whole_file
+from bayescore.validation import DataError
 
 FIGURES = {name: tables.FIGURES[name] for name in ("Pareto k‑hat", "ESS of draws")} | {
     "Sd of log ratio": "Standard deviation of the log weights: how far the coreset's marginal posterior of the "

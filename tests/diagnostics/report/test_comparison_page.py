@@ -82,7 +82,7 @@ def test_failure_leaves_the_old_file_and_nothing_else(comparison, tmp_path, monk
         raise OSError("disk full")
 
     monkeypatch.setattr(page_module, "picture", lambda *_: {"png": "", "width": 1})
-    monkeypatch.setattr("bayescore.validation.os.replace", fail)
+    monkeypatch.setattr("bayescore.files.os.replace", fail)
     with pytest.raises(OSError, match="disk full"):
         comparison.to_html(path)
     assert [file.name for file in tmp_path.iterdir()] == ["report.html"]

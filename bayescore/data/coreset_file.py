@@ -1,0 +1,111 @@
+"""Reading the Parquet file that `Coreset.to_parquet` writes, having checked that it is whole."""
+
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bayescore.data.coreset import FORMAT, INDEX_KEY, Coreset
+from bayescore.data.design import Design
+from bayescore.data.formulas.design import read_design
+from bayescore.data.labels import signed_labels
+from bayescore.data.sources.parquet import CORESET_KEY
+from bayescore.types import NO_ROW, IntArray
+from bayescore.validation import DataError, json_object
+
+
+def read_coreset(path: str | Path) -> Coreset:
+    """Read a coreset that `Coreset.to_parquet` wrote.
+
+    Parameters
+    ----------
+    path : str or Path
+        A Parquet file.
+
+    Returns
+    -------
+    Coreset
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    DataError
+        If the file is no coreset, is damaged, or was changed since.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+    >>> core = bc.build_coreset(X, y, method="calibrated", size=100, random_state=1, progressbar=False)
+    >>> path = Path(tempfile.mkdtemp()) / "core.parquet"
+    >>> core.to_parquet(path)
+    >>> bc.read_coreset(path).n_total
+    5000
+    """
+    source = Path(path)
+    if not source.is_file():
+        raise FileNotFoundError(f"path={str(source)!r}: no such file")
+    try:
+        table = pq.read_table(source)
+    except (pa.ArrowInvalid, OSError) as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise DataError(f"{str(source)!r} is not a readable Parquet file ({reason}); build the coreset again") from None
+    metadata = table.schema.metadata or {}
+    if CORESET_KEY not in metadata:
+        raise DataError(
+            f"{str(source)!r} is a Parquet file but no coreset of bayescore; read your own weighted rows with "
+            "full_data(path, label=..., weights=...)"
+        )
+    about = json_object(metadata[CORESET_KEY], f"{str(source)!r} has damaged metadata; build the coreset again")
+    if about.get("format") != FORMAT:
+        raise DataError(f"{str(source)!r} has coreset format {about.get('format')}; this version reads {FORMAT}")
+    changed = DataError(
+        f"{str(source)!r} was changed after bayescore wrote it, or is damaged; build it again, or read your own "
+        "weighted rows with full_data(path, label=..., weights=...)"
+    )
+    try:
+        frame = table.to_pandas()
+        classes = (about["classes"][0], about["classes"][1])
+        index = np.frombuffer(metadata[INDEX_KEY], dtype="<i8").astype(np.int64)
+        design = read_design(about["design"])
+        has_offset = design.offset is not None or (index == NO_ROW).any()
+        kept = {field.name: about[field.name] for field in fields(Coreset) if field.name in about}
+        core = Coreset(
+            np.ascontiguousarray(frame[about["feature_names"]].to_numpy(dtype=np.float64)),
+            signed_labels(frame[about["label"]].to_numpy(), classes, 0),
+            frame["weight"].to_numpy(dtype=np.float64),
+            index,
+            **{**kept, "design": design, "classes": classes},
+            offset=frame["offset"].to_numpy(dtype=np.float64) if has_offset else None,
+            group=_group_codes(frame, design),
+        )
+        n_own = (2 if core.offset is None else 3) + len(core.groups)
+        whole = table.num_columns == core.n_features + n_own and core.file_digest == about["sha256"]
+    except (
+        KeyError,
+        IndexError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        RecursionError,
+    ):  # columns or facts that are not there, or of another kind
+        raise changed from None
+    if not whole:
+        raise changed
+    return core
+
+
+def _group_codes(frame: pd.DataFrame, design: Design) -> IntArray | None:
+    """Return the codes of the groups in a coreset's file, shape (n, F)."""
+    if not design.groups:
+        return None
+    found = [pd.Categorical(frame[own.name], categories=list(own.levels)).codes for own in design.groups]
+    return np.stack(found, axis=1).astype(np.int64)

@@ -1,0 +1,81 @@
+"""Whether rows fit what is asked of them: names of columns, likelihoods, and the design of a posterior."""
+
+from collections.abc import Sequence
+
+from bayescore.data.coreset import Coreset
+from bayescore.data.design import Design
+from bayescore.types import WeightedData
+from bayescore.validation import DataError, shown_apart
+
+
+def feature_names(data: WeightedData) -> tuple[str, ...]:
+    """Return the names of the columns of X; beta_0, beta_1, ... where `data` knows none."""
+    names: Sequence[str] | None = getattr(data, "feature_names", None)
+    return tuple(names) if names is not None else tuple(f"beta_{d}" for d in range(data.n_features))
+
+
+def own_likelihood(data: object, likelihood: str | None) -> str:
+    """Return `likelihood`, or by default the one that the coreset `data` was built for."""
+    if not isinstance(data, WeightedData):
+        kind = type(data).__name__
+        raise TypeError(f"data is a {kind}; give a coreset from build_coreset, or full_data(...) for all the rows")
+    if likelihood is not None:
+        return likelihood
+    own: str | None = getattr(data, "likelihood", None)
+    if own is None:
+        raise ValueError("likelihood is missing and the data name none; give one, such as likelihood='logistic'")
+    return own
+
+
+def check_no_pseudo(data: WeightedData, argument: str) -> None:
+    """Raise `DataError` if there are pseudo-rows, which have no labels of their own to be predicted."""
+    if data.pseudo.any():
+        raise DataError(
+            f"{argument} has pseudo-rows, which stand for many rows and are none: give rows of the data, such as "
+            "full_data(rows, design=core.design)"
+        )
+
+
+def check_flat(data: WeightedData, what: str) -> None:
+    """Raise `DataError` if rows have groups: `what` would leave their effects out, which pseudo-rows count on."""
+    if data.group is None:
+        return
+    if data.pseudo.any():
+        raise DataError(
+            f"data have groups and pseudo-rows, whose offsets suppose the groups' effects; {what} leaves these out and "
+            "would be of no model: use sample, multilevel_model, or weighted_potential(groups=)"
+        )
+    raise DataError(
+        f"data have groups, whose effects {what} leaves out: use sample, multilevel_model, or "
+        "weighted_potential(groups=); for a model without effects build the data without groups"
+    )
+
+
+def check_same_design(data: WeightedData, names: tuple[str, ...], design: Design | None, argument: str) -> None:
+    """Raise unless the columns of `data` are those of a posterior with features `names` and design `design`."""
+    if data.n_features != len(names):
+        raise DataError(f"{argument} has {data.n_features} features, the posterior {len(names)}; use the same design")
+    own = data.design.offset if isinstance(data, Coreset) else data.offset  # pseudo-rows have one of their own
+    if design is not None and (own is None) != (design.offset is None):
+        theirs = "had none" if design.offset is None else f"had one, {design.offset!r}"
+        raise DataError(
+            f"{argument} has {'no' if own is None else 'an'} offset, and the posterior's rows {theirs}; give "
+            "the same, 0 for none"
+        )
+    if not isinstance(data, Coreset):
+        return
+    if design is not None and design.classes not in (None, data.classes):
+        raise DataError(
+            f"{argument} has the labels {data.classes}, the posterior {design.classes}, the second +1: build it with "
+            "full_data(..., design=core.design), or with the same positive="
+        )
+    if data.feature_names != names:
+        own, drawn = shown_apart(data.feature_names, names)
+        raise DataError(
+            f"{argument} has the features {own}, the posterior {drawn}; give the same columns in the same order"
+        )
+    if design is not None and data.design != design:
+        raise DataError(
+            f"{argument} has another design (intercept, centers or scales) than the posterior; build it with "
+            "full_data(..., design=core.design)"
+        )
