@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bayescore.data.designed import open_designed, open_in
+from bayescore.data.factors import Selection
 from bayescore.data.formulas.learning import learner
 from bayescore.data.opened import Opened, open_rows
-from bayescore.data.factors import Selection
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.posterior import likelihood_terms
 from benchmarks.sources import timed

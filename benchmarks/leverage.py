@@ -20,8 +20,8 @@ from bayescore.coresets.online import online_pass
 from bayescore.coresets.sampling.draw import draw
 from bayescore.coresets.scores.factor import data_factor, sketch_factor, whitening
 from bayescore.coresets.scores.leverage import leverage_scores
-from bayescore.data.opened import Opened
 from bayescore.data.design import Design
+from bayescore.data.opened import Opened
 from bayescore.types import WeightedData
 from benchmarks.papers.peters.loss import COVTYPE, KDD, full
 from benchmarks.problems import readable

@@ -152,9 +152,9 @@ def test_the_bound_of_sensitivities_holds_with_offsets():
     """At many points of the ball, against the definition: sup over the ball of a row's share in the log-likelihood."""
     from bayescore.clustering.assignment import assign
     from bayescore.coresets.scores.sensitivity import bounds_of
+    from bayescore.data.design import lifted
     from bayescore.data.opened import Opened
     from bayescore.data.sources import as_source
-    from bayescore.data.design import lifted
 
     rows = make_rows(weights=False, n=200)
     rows = replace(rows, offset=np.random.default_rng(1).normal(size=200))

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from bayescore.data.source import Source
 from bayescore.data.sources import Kind, Roles
 from bayescore.data.sources.array import array_source
-from bayescore.data.source import Source
 
 
 def npz_source(data: Path, roles: Roles, selection: Any) -> Source:

@@ -14,8 +14,8 @@ import pytest
 
 import bayescore as bc
 from bayescore.coresets.private import private_coreset
+from bayescore.data import factors
 from bayescore.data.design import Grouping, lifted
-from bayescore.data.sources import factors
 from bayescore.data.sources.groups import Given
 from bayescore.types import NO_GROUP, WeightedData, stack
 from bayescore.validation import DataError

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from bayescore.data.design import Grouping
 from bayescore.diagnostics.certificate.joint import JointDraws
 from bayescore.diagnostics.full_weights import FullWeights
-from bayescore.data.design import Grouping
 
 
 @pytest.mark.parametrize("second", [0.0, 1e-249])

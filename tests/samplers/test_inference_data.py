@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from bayescore.compat import inference_data
+from bayescore.data.design import Design
 from bayescore.limits import MIN_DRAWS
 from bayescore.models.likelihoods import LIKELIHOODS
 from bayescore.samplers.inference_data import is_posterior
 from bayescore.samplers.inference_data import read_posterior as read
-from bayescore.data.design import Design
 from bayescore.validation import DataError
 from tests.diagnostics.conftest import make_posterior
 
