@@ -26,13 +26,13 @@ from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
-from bayescore.coresets.tried_out import TOLERANCE
 
 import bayescore as bc
 from bayescore.coresets.calibration.paired import Errors, Weighed, errors_between
 from bayescore.coresets.calibration.pilot import LaplaceApproximation
 from bayescore.coresets.calibration.predicted_error import draw_base
 from bayescore.coresets.calibration.remainder import Expansion
+from bayescore.coresets.calibration.search import TOLERANCE
 from bayescore.coresets.condensing.condensation import Unmoved, converged
 from bayescore.coresets.condensing.search import largest
 from bayescore.data.passes.threads import one_blas_thread

@@ -15,16 +15,16 @@ r"""Condensed coresets: binomial pseudo-rows with offsets, one for each column, 
    more rows are kept, up to 5 D (`condensing.search`).
 
 No rows are drawn and no weights fitted: D pseudo-rows carry mean, sds, all correlations and most of the skewness of a
-posterior of hundreds of columns. Where it is far from normal, as on separated rows, kept rows have to bring the shape,
-and `calibrated` does so with fewer; the errors that are predicted say which. Pseudo-rows are no rows of the data (their
-``index`` is -1), but sums over them: nothing is claimed of privacy, and nothing but the posterior under these columns
-can be learnt of them: no residuals, no column means, no effects of columns that were left out.
+posterior of hundreds of columns. A posterior far from normal, as on separated rows, gets its shape from kept rows, and
+`calibrated` then needs fewer; the predicted errors tell which. Pseudo-rows are not rows of the data (their ``index`` is
+-1) but sums over them. Use them only to infer these coefficients: they give no residuals, column means or effects of
+columns that were left out, and are not private.
 
 Nearest: data squashing (DuMouchel, Volinsky, Johnson, Cortes and Pregibon 1999; Madigan et al. 2002) and PASS-GLM
 (Huggins, Adams and Broderick 2017), which meet moments of cells and polynomials in their place.
 
-In trees (`MergeReduce(reducer="condensed")`) pseudo-rows condense again, one pass in all: nodes meet totals averaged
-over the posterior of the rows so far, and say what that leaves where the mode moves on (`condensing.drift`).
+In trees (`MergeReduce(reducer="condensed")`) pseudo-rows condense again, in one pass. Nodes meet totals averaged over
+the posterior of the rows so far, and estimate the error that remains once the mode has moved (`condensing.drift`).
 
 Passes: one that checks the rows, two for pilots, about three of Newton's, one at the mode; one for each time that terms
 are averaged anew. When to use it: tens of columns and more, where rows do not repeat and can be read more than once.
@@ -192,8 +192,8 @@ class Condensed(Method):
     def reduce(self, rows: WeightedData, request: ReduceRequest) -> ReduceResult:
         """Return pseudo-rows, and rows kept beside them, that meet averaged totals of `rows` about the anchor.
 
-        Averages are over the posterior of all rows seen so far, of which these are a fraction `share`, because later
-        data may move the mode that far.
+        Averages are over the posterior of all rows seen so far (these are a fraction `share`), because later data may
+        move the mode that far.
         """
         opened, likelihood, prior = Opened(as_source(rows)), request.likelihood, self.mode_prior()
         theta = mode_of(rows, likelihood, prior).beta if request.anchor is None else request.anchor

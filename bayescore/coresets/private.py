@@ -17,12 +17,12 @@ removed*, the probability of any coreset differs by a factor exp(epsilon) at mos
 epsilon_3; a row replaced by another counts twice. What follows from the coreset (posteriors, predictions) is protected
 alike.
 
-What is not: the names of columns and labels, the radius and the scale of the features, which must be public; that both
-labels occur; several rows of one person (their losses add up). Every other coreset of this package consists of real
-rows and protects nothing, also where its clustering was private.
+What is not protected: the names of columns and labels, the radius and the scale of the features, which must be public;
+that both labels occur; several rows of one person (their losses add up). Every other coreset of this package consists
+of real rows and protects nothing, even if its clustering was private.
 
 When to use it: to fit a model where the rows must not leave, and n is in the thousands at least. The coefficients are
-those of data rounded to the cells: certificates and credible intervals do not know of that.
+those of data rounded to the cells, which certificates and credible intervals do not account for.
 """
 
 import warnings
@@ -122,9 +122,9 @@ def private_coreset(
     link, seed = check_likelihood(likelihood).name, check_seed(random_state)
     source = as_source(data, y, label=label)
     if source.design.offset is not None:
-        raise DataError("data have an offset, and what a coreset tells of it is not private; give rows without one")
+        raise DataError("data have an offset, which a private coreset would reveal; give rows without one")
     if source.design.groups:
-        raise DataError("data have groups, and what a coreset tells of them is not private; give rows without them")
+        raise DataError("data have groups, which a private coreset would reveal; give rows without them")
     design = Design(source.design.raw_names, intercept=intercept)
     check_names(design, source.label, intercept)
     rows = stack(list(source.blocks()))

@@ -9,7 +9,7 @@ from scipy import stats
 import bayescore as bc
 from bayescore.compat import inference_data
 from bayescore.coresets.cells.occupied import Cells
-from bayescore.coresets.cells.settle import settled
+from bayescore.coresets.cells.settle import converged
 from bayescore.data.designed import open_designed
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.validation import DataError
@@ -96,7 +96,7 @@ def drawn():
     frame, core = built(SLOPES, n_a=12, n_b=2, nested=True, median=40, slope=0.5)
     opened = open_designed(frame, formula=f"y ~ w + x + z + {SLOPES}")
     cells = Cells.of(opened)
-    at, _ = settled(
+    at, _ = converged(
         cells.seen(opened), len(cells), np.array([0, 2]), check_likelihood("logistic"), bc.priors.Normal(0.0, 4.0)
     )
     asked = {}

@@ -8,8 +8,8 @@ The reservoir of one place sees four rows of weights 1 to 4, 100,000 times.
 
 `peters_epsilon`: largest abs(f of the coreset / f - 1) over 2,000 beta (the mode, posterior draws scaled by 1 to 100,
 random directions of lengths 0.1 to 100), median of `seeds` leverage coresets of a made set of N rows; beside it the
-epsilon of Theorem 5 with constant 1 (`leverage_epsilon`), which says something only below 1/2, and the relative error
-at the mode.
+epsilon of Theorem 5 with constant 1 (`leverage_size` solved for it), which says something only below 1/2, and the
+relative error at the mode.
 """
 
 import math
@@ -22,7 +22,7 @@ from scipy.optimize import minimize
 from scipy.special import ndtri
 
 import bayescore as bc
-from bayescore.coresets.leverage import leverage_epsilon, leverage_scores, rates_of, score_total
+from bayescore.coresets.leverage import leverage_scores, leverage_size, rates_of, score_total
 from bayescore.coresets.separation.complexity import mu_complexity
 from bayescore.data.synthetic import probit
 from bayescore.models.likelihoods import check_likelihood
@@ -179,6 +179,7 @@ def epsilon(*, quick: bool = False) -> None:
             worst.append(error.max())
             own.append(error[0])
             sums.append(core.params["score_total"])
+        at_a_hundredth = leverage_size(D, 0.01, 0.05, mu, float(n), total=sums[0])
         rows.append(
             {
                 "N": n,
@@ -189,7 +190,7 @@ def epsilon(*, quick: bool = False) -> None:
                 "epsilon measured, median": np.median(worst),
                 "worst": np.max(worst),
                 "at the mode": np.median(own),
-                "epsilon by Theorem 5, constant 1": leverage_epsilon(D, size, 0.05, mu, float(n), sums[0]),
+                "epsilon by Theorem 5, constant 1": 0.01 * math.sqrt(at_a_hundredth / size),
             }
         )
     publish("peters_epsilon", rows)
