@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+import bayescore as bc
+
 SLOW = ("arviz", "matplotlib", "pymc", "pytensor", "xarray")
 
 
@@ -14,6 +16,7 @@ SLOW = ("arviz", "matplotlib", "pymc", "pytensor", "xarray")
         "import bayescore",
         "from bayescore.cli import parser; parser()",
         "import bayescore as bc; bc.build_coreset; bc.find_map; bc.read_coreset; bc.StreamingCoreset",
+        "import bayescore as bc; bc.priors.Normal(); bc.methods.Calibrated; bc.datasets.binary5",
     ],
 )
 def test_neither_plots_nor_pymc_are_imported_to_begin_with(work):
@@ -26,3 +29,12 @@ def test_the_check_notices_what_is_imported():
     code = f"import bayescore as bc; bc.certify\nimport sys\nprint(*sorted({set(SLOW)} & set(sys.modules)))"
     found = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
     assert "arviz" in found.stdout.split()
+
+
+def test_names_are_those_of_the_stub_and_of_no_others():
+    assert {"build_coreset", "priors", "methods", "plots", "datasets", "papers"} <= set(dir(bc))
+    assert "Normal" not in dir(bc)
+    with pytest.raises(AttributeError, match="No bayescore attribute Normal"):
+        _ = bc.Normal
+    with pytest.raises(ImportError):
+        from bayescore import Normal  # noqa: F401

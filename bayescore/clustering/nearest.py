@@ -88,7 +88,7 @@ def divergences(X: FloatArray, centers: FloatArray, divergence: Divergence) -> F
 
 
 class Nearest:
-    """Rows and their nearest center so far.
+    """Rows and their nearest center among those chosen.
 
     Parameters
     ----------

@@ -68,7 +68,7 @@ def d_means_partitions(
     DataError
         If the rows cannot be used or do not come in pieces, or coincide with fewer than k centers.
     ValueError, TypeError
-        If n_clusters is no positive integer, the divergence is unknown, or data is of another kind.
+        If n_clusters is not a positive integer, the divergence is unknown, or data is of another kind.
 
     References
     ----------

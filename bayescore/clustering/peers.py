@@ -85,7 +85,7 @@ def d_means(
     DataError
         If a peer is empty or cannot be used, peers differ in columns, or all rows coincide with fewer than k centers.
     ValueError, TypeError
-        If n_clusters is no positive integer or the divergence is unknown.
+        If n_clusters is not a positive integer or the divergence is unknown.
 
     References
     ----------
@@ -201,7 +201,7 @@ def ol_means(
     DataError
         If a minibatch cannot be used, or the stream ends before there are k centers.
     ValueError, TypeError
-        If n_clusters is no positive integer or the divergence is unknown.
+        If n_clusters is not a positive integer or the divergence is unknown.
 
     References
     ----------
@@ -231,7 +231,7 @@ def ol_means(
 
 
 def next_center(rows: Rows, centers: Iterable[FloatArray], rng: np.random.Generator) -> FloatArray | None:
-    """Draw one more center from a minibatch that knows the centers so far; None where all its rows are centers."""
+    """Draw one more center from a minibatch, given the centers chosen before; None if all its rows are centers."""
     for center in centers:
         rows.add(center)
     return rows.answer(rng) if rows.total() > 0.0 else None

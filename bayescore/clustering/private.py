@@ -3,7 +3,7 @@ r"""Private seeding: k-variates++ whose centers are rows plus Laplace noise (Noc
 Rows are clipped to the L1 ball |x|_1 <= R, and each of the k centers is one row plus noise of scale b on every
 coordinate. Two rows of the ball are at most 2 R apart, so the density of a center changes by at most a factor
 exp(2 R / b) whatever row it was, and given the earlier centers *all* that the data decide is which row it is. Hence
-b = 2 k R / epsilon makes the k centers epsilon-differentially private. Since nothing is asked of which row is taken,
+b = 2 k R / epsilon makes the k centers epsilon-differentially private. Since any row may be taken,
 this holds for any two data sets, not for neighbouring ones only (one row added, removed or replaced): the guarantee is
 that of the local model, and so is its price. The noise does not shrink with n.
 
@@ -112,7 +112,7 @@ def private_k_variates(
     DataError
         If X cannot be used.
     ValueError, TypeError
-        If n_clusters is no positive integer, or epsilon or radius are not positive.
+        If n_clusters is not a positive integer, or epsilon or radius are not positive.
 
     References
     ----------

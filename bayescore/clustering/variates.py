@@ -50,7 +50,7 @@ class Rows:
     weights : array, shape (n,), optional
         Weights, 1 by default; rows of weight 0 are never drawn.
     probe : callable, optional
-        Takes X and the centers so far, shape (t, D), and returns what stands for the rows when D is taken, shape
+        Takes X and the centers chosen before, shape (t, D), and returns what stands for the rows when D is taken, shape
         (n, D); the same array as long as nothing changes saves time. By default X itself.
     density : callable
         Takes X and weights, returns a `Density`.
@@ -177,7 +177,7 @@ def k_variates(
     DataError
         If X, weights or probes cannot be used, or fewer than k rows are distinct.
     ValueError, TypeError
-        If n_clusters or n_local_trials are no positive integers, or the divergence is unknown.
+        If n_clusters or n_local_trials is not a positive integer, or the divergence is unknown.
 
     References
     ----------

@@ -116,7 +116,7 @@ def on_line_bound(n_clusters: int, optimal: float, width: float) -> float:
     Raises
     ------
     ValueError, TypeError
-        If n_clusters is no positive integer, or optimal not positive, or width neither 0 nor positive.
+        If n_clusters is not a positive integer, or optimal not positive, or width neither 0 nor positive.
 
     References
     ----------

@@ -1,4 +1,4 @@
-r"""What seeding guarantees for divergences that are no squared distance: Theorem 29 (Nock et al. 2016).
+r"""What seeding guarantees for divergences other than squared distances: Theorem 29 (Nock et al. 2016).
 
 Let U and V be such that, on the rows and the centers c of a reference clustering,
 
@@ -114,6 +114,6 @@ def relaxed_guarantee(X: ArrayLike, reference: ArrayLike, divergence: Divergence
 
 
 def _largest(above: FloatArray, below: FloatArray) -> float:
-    """Return the largest quotient; of points that coincide there is none."""
+    """Return the largest quotient, leaving out points that coincide."""
     found = np.divide(above, below, out=np.zeros_like(above), where=below > 0.0)
     return float(found.max())

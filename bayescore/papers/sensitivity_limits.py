@@ -1,4 +1,4 @@
-r"""How large sensitivities can be: rows that are close to each other and of which none can be left out.
+r"""How large sensitivities can be: rows that are close to each other although each is indispensable.
 
 Unit rows with z_n . z_m >= 1 - e', built from directions with v_n . v_m <= 1 - e, have sensitivities (Theorem 3.4,
 Corollary 3.7)
@@ -27,7 +27,7 @@ from bayescore.validation import check_integer, check_matrix, check_positive
 
 
 def indispensable_rows(directions: ArrayLike, closeness: float) -> tuple[FloatArray, float]:
-    r"""Return unit rows that are close to each other and of which none can be left out (Theorem 3.4).
+    r"""Return unit rows that are close to each other although each is indispensable (Theorem 3.4).
 
     .. math:: z_n = (\delta v_n, \sqrt{1 - \delta^2}), \qquad \delta^2 = e' / 2
 

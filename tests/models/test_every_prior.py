@@ -217,12 +217,12 @@ def test_what_does_not_keep_the_contract_is_refused():
     with pytest.raises(ValueError, match=r"prior Normal is registered already, as .*choose another name"):
         register(Normal)
     with pytest.raises(
-        TypeError, match=r"prior Thawed is no frozen dataclass; decorate it with @dataclass\(frozen=True\)"
+        TypeError, match=r"prior Thawed is not a frozen dataclass; decorate it with @dataclass\(frozen=True\)"
     ):
         register(Thawed)
     with pytest.raises(TypeError, match="prior Bare lacks the compiled function each"):
         register(Bare)
-    with pytest.raises(TypeError, match=r"prior 'normal' is no class of priors; derive it from"):
+    with pytest.raises(TypeError, match=r"prior 'normal' is not a class of priors; derive it from"):
         register("normal")
     with pytest.raises(
         TypeError, match=r"prior=.*Unknown\(.*\) is not registered; call bayescore.priors.register\(Unknown\)"

@@ -37,7 +37,7 @@ class Laplace(Independent):
     Raises
     ------
     TypeError, ValueError
-        If a parameter is no number or vector of numbers, or is not finite, or `b` is not positive.
+        If a parameter is not a number or vector of numbers, or is not finite, or `b` is not positive.
 
     Examples
     --------

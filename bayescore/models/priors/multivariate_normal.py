@@ -40,7 +40,7 @@ class MultivariateNormal(Prior):
     Raises
     ------
     TypeError, ValueError
-        If a parameter is no number or vector of numbers, or is not finite, or `covariance` is not
+        If a parameter is not a number or vector of numbers, or is not finite, or `covariance` is not
         a symmetric, positive definite matrix.
 
     Examples

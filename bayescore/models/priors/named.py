@@ -107,7 +107,7 @@ def prior_of(given: Any, names: Sequence[str]) -> Prior:
     ValueError
         If a name is that of no coefficient and no term, or a prior of a dict is not that of one coefficient.
     TypeError
-        If what is given is no prior.
+        If what is given is not a prior.
 
     Examples
     --------
@@ -155,7 +155,7 @@ def prior_from_dict(stored: Mapping[str, Any]) -> Prior:
     Raises
     ------
     KeyError, ValueError, TypeError
-        If it is none of bayescore's, or its parameters do not fit.
+        If the class is not registered, or the parameters do not fit.
     """
     kind = stored.get("kind")
     if kind == ByName.__name__:

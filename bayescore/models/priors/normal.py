@@ -36,7 +36,7 @@ class Normal(Independent):
     Raises
     ------
     TypeError, ValueError
-        If a parameter is no number or vector of numbers, or is not finite, or `sigma` is not positive.
+        If a parameter is not a number or vector of numbers, or is not finite, or `sigma` is not positive.
 
     Examples
     --------

@@ -27,7 +27,7 @@ def register(kind: type[P]) -> type[P]:
     Raises
     ------
     TypeError
-        If it is no frozen dataclass derived from `Prior`, or lacks compiled functions.
+        If it is not a frozen dataclass derived from `Prior`, or lacks compiled functions.
     ValueError
         If another class of this name is registered.
 
@@ -42,10 +42,10 @@ def register(kind: type[P]) -> type[P]:
     True
     """
     if not (isinstance(kind, type) and issubclass(kind, Prior)):
-        raise TypeError(f"prior {kind!r} is no class of priors; derive it from bayescore.models.priors.Prior")
+        raise TypeError(f"prior {kind!r} is not a class of priors; derive it from bayescore.models.priors.Prior")
     name = kind.__name__
     if not getattr(getattr(kind, "__dataclass_params__", None), "frozen", False):
-        raise TypeError(f"prior {name} is no frozen dataclass; decorate it with @dataclass(frozen=True)")
+        raise TypeError(f"prior {name} is not a frozen dataclass; decorate it with @dataclass(frozen=True)")
     for function in ("terms", *(["each"] if hasattr(kind, "each") else [])) if kind.closed_form else ():
         if not hasattr(getattr(kind, function, None), "py_func"):
             raise TypeError(f"prior {name} lacks the compiled function {function}; see bayescore.models.priors.Prior")

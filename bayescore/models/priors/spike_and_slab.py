@@ -45,7 +45,7 @@ class SpikeAndSlab(Independent):
     Raises
     ------
     TypeError, ValueError
-        If a parameter is no number or vector of numbers, or is not finite, or out of its range.
+        If a parameter is not a number or vector of numbers, or is not finite, or out of its range.
 
     Examples
     --------

@@ -44,7 +44,7 @@ class StudentT(Independent):
     Raises
     ------
     TypeError, ValueError
-        If a parameter is no number or vector of numbers, or is not finite, or `nu` or `sigma` is not positive.
+        If a parameter is not a number or vector of numbers, or is not finite, or `nu` or `sigma` is not positive.
 
     Examples
     --------
@@ -91,7 +91,7 @@ class Cauchy(Independent):
     Raises
     ------
     TypeError, ValueError
-        If a parameter is no number or vector of numbers, or is not finite, or `scale` is not positive.
+        If a parameter is not a number or vector of numbers, or is not finite, or `scale` is not positive.
 
     Examples
     --------
