@@ -8,23 +8,21 @@ sums pull slopes towards zero, of either sign: their length sees it (a test quan
 """
 
 import warnings
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
 from scipy import special, stats
 
 import bayescore as bc
-from bayescore.coresets.pseudo_rows import pseudo_rows
-from bayescore.coresets.within_groups import directions_of
-from bayescore.data.opened import Opened
-from bayescore.models.gaussian import factor_of_inverse
+from bayescore.coresets.cells import condense, matching, settle
+from bayescore.coresets.cells.points import Points
+from bayescore.coresets.cells.sums import Density
 from bayescore.models.group_priors import HalfNormal
-from bayescore.models.group_terms import INFORMATION, SLOPE, THIRD
 from bayescore.models.likelihoods import check_likelihood
-from bayescore.models.marginal import Nodes, at_point, look_at_rows
 from bayescore.models.priors import Normal
-from bayescore.types import NO_ROW, WeightedData, stack
 from benchmarks.sbc.ranks import rank
 from benchmarks.tables import publish
 
@@ -33,35 +31,23 @@ PRIORS = (Normal(0.0, 1.0), HalfNormal(1.0))
 QUANTITIES = ("intercept", "x1", "x2", "sigma", "u of the first group", "length of the slopes")
 
 
-def at_joint_mode(rows: bc.Coreset, sigma: float) -> bc.Coreset:
-    """Return the coreset of full data whose sums are taken at the joint mode of coefficients and effects."""
-    link, n_groups = check_likelihood(rows.likelihood), len(rows.groups[0])
-    look, beta, b, still = look_at_rows(rows, link, n_groups), np.zeros(rows.n_features), *np.zeros((2, n_groups + 1))
-    for _ in range(15):
-        point = at_point(look, beta, float(np.log(sigma)), Nodes.normal(b, still), PRIORS)
-        H, sums, found = point.terms.precision[:-1, :-1], point.sums, point.effects
-        step = np.linalg.solve(H, point.terms.gradient[:-1])
-        follows = (found.variance * sums.own[:, INFORMATION]) * (sums.middle @ step)
-        beta, b = beta + step, np.append((found.mean - follows)[:-1], 0.0)
-    point = at_point(look, beta, float(np.log(sigma)), Nodes.normal(b, still), PRIORS)
-    nothing, one = np.zeros((n_groups, 1)), np.ones((n_groups, 1))
-    pseudo = pseudo_rows(point.sums.own[:-1, [SLOPE, INFORMATION, THIRD]], nothing, one, link)
-    merged = np.append(np.isfinite(pseudo.eta), True)
-    X, codes = point.sums.middle[:-1], np.arange(n_groups)[:, None]
-    offset, index = pseudo.eta - X @ beta - b[:-1], np.full(n_groups, NO_ROW)
-    signs = np.ones((2, n_groups), dtype=np.int8) * np.array([[1], [-1]], dtype=np.int8)
-    own = [
-        WeightedData(X, y, w, index, offset=offset, group=codes).take(merged[:-1] & (w > 0.0))
-        for y, w in zip(signs, (pseudo.successes, pseudo.failures), strict=True)
-    ]
-    factor = factor_of_inverse(H)
-    within = directions_of(Opened(rows.as_source()), point, link, merged.astype(float), factor)
-    kept = rows.take(~merged[rows.group[:, 0]])
-    plain = WeightedData(kept.X, kept.y, kept.weights, kept.index, offset=np.zeros(len(kept)), group=kept.group)
-    made = stack([*own, plain, within.rows(beta, within.score, link)])
-    return replace(
-        rows, X=made.X, y=made.y, weights=made.weights, index=made.index, offset=made.offset, group=made.group
-    )
+@contextmanager
+def without_averages() -> Iterator[None]:
+    """Let coresets be condensed at the joint mode of coefficients and effects, without averages over these."""
+    with ExitStack() as stack:
+        for target, name, value in (
+            (Density, "variances", lambda *given: np.zeros(len(given[2]))),
+            (Density, "spread", lambda *given: np.zeros(len(given[2]))),
+            (settle, "_MAX_TURNS", 1),
+            (settle, "_by_quadrature", lambda found: (found.sums, found.points.at)),
+            (matching, "_ROUNDS", 1),
+            (condense, "SHAPE", np.inf),
+            (condense, "TOGETHER", np.inf),
+        ):
+            stack.enter_context(patch.object(target, name, value))
+        stack.enter_context(patch.object(Points, "excess", lambda self, *_: np.zeros(len(self.at.beta))))
+        stack.enter_context(patch.object(Points, "excess_of", lambda self, *_: np.zeros(len(self.at.beta))))
+        yield
 
 
 def ranks(link: str, seed: int, *, control: bool) -> np.ndarray:
@@ -74,14 +60,11 @@ def ranks(link: str, seed: int, *, control: bool) -> np.ndarray:
     frame = pd.DataFrame(X, columns=["x1", "x2"]).assign(g=group)
     frame["y"] = np.where(rng.random(len(group)) < check_likelihood(link).probability(eta), 1, -1)
     told = {"label": "y", "groups": "g", "intercept": True, "likelihood": link, "progressbar": False}
-    options = {"prior": PRIORS[0], "group_prior": PRIORS[1]}
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), without_averages() if control else nullcontext():
         warnings.simplefilter("ignore")
-        core = bc.build_coreset(frame, method="multilevel", random_state=0, **told, **options)
-        if control:
-            core = at_joint_mode(bc.full_data(frame, **told), core.params["group_sd"])
+        core = bc.build_coreset(frame, method="multilevel", random_state=0, prior=PRIORS[0], **told)
         kept = {"draws": 4 * (DRAWS + 1), "tune": 400, "chains": 1, "random_seed": seed, "progressbar": False}
-        posterior = bc.sample(core, **options, **kept).posterior
+        posterior = bc.sample(core, prior=PRIORS[0], group_prior=PRIORS[1], **kept).posterior
     draws = [
         *np.moveaxis(posterior["beta"].values[0], 1, 0),
         posterior["sigma_g"].values[0],

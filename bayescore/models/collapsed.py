@@ -24,13 +24,15 @@ _LONGEST = 3.0  # sds of an effect, of a Newton step
 class CollapsedArguments(NamedTuple):
     """What the density takes after the point and the gradient.
 
-    `columns` is Z transposed, shape (p, n); `shift` the signed offsets, or none; `codes` have G for rows of no group;
+    `columns` is Z transposed, shape (p, n); `z` what rows multiply
+    their effect by; `shift` the signed offsets, or none; `codes` have G for rows of no group;
     `prior` has the parts of the prior, `nu` and `group_scale` the group prior's; the last four are fields of
     `marginal.Effects`.
     """
 
     columns: FloatArray
     signs: FloatArray
+    z: FloatArray
     weights: FloatArray
     shift: FloatArray
     codes: IntArray
@@ -79,14 +81,14 @@ def place_nodes(
             width = min(TILE, eta.size - start)
             for lane in range(width):
                 n = start + lane
-                tile[lane] = eta[n] + a.signs[n] * center[a.codes[n]]
+                tile[lane] = eta[n] + a.signs[n] * a.z[n] * center[a.codes[n]]
             a.link.derivatives(tile, terms, scratch)
             for lane in range(width):
                 n = start + lane
-                g, w = a.codes[n], a.weights[n]
-                sums[g, 0] += w * a.signs[n] * terms[1, lane]
-                sums[g, 1] += w * terms[2, lane]
-                sums[g, 2] += w * a.signs[n] * terms[3, lane]
+                g, w, r = a.codes[n], a.weights[n], a.signs[n] * a.z[n]
+                sums[g, 0] += w * r * terms[1, lane]
+                sums[g, 1] += w * r * r * terms[2, lane]
+                sums[g, 2] += w * r * r * r * terms[3, lane]
         for g in range(n_groups):
             curvature = max(sums[g, 1], 0.0) + precision
             scale[g] = 1.0 / math.sqrt(curvature)
@@ -127,7 +129,7 @@ def node_terms(
     for k in range(K):
         for i in range(n):
             g = a.codes[i]
-            flat[k * n + i] = eta[i] + a.signs[i] * (center[g] + scale[g] * a.nodes[k])
+            flat[k * n + i] = eta[i] + a.signs[i] * a.z[i] * (center[g] + scale[g] * a.nodes[k])
     a.link.rows(flat, log_p)
     terms[:] = 0.0
     for k in range(K):

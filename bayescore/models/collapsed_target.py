@@ -18,6 +18,16 @@ _MODE_TOLERANCE = 1e-3  # posterior sds
 _LEAST_PRECISION = 0.5  # of log sigma: where rows say nothing of it the density is no normal one
 
 
+def multipliers(rows: WeightedData) -> FloatArray:
+    """Return what rows multiply the effect of their group by, shape (n,): the intercept's column, 1 if there is none.
+
+    In pseudo-rows of a coreset that column need not be 1.
+    """
+    design = getattr(rows, "design", None)
+    constant = None if design is None else design.constant
+    return np.ones(len(rows)) if constant is None else np.ascontiguousarray(rows.X[:, constant])
+
+
 @dataclass(frozen=True, eq=False)
 class CollapsedTarget:
     """The marginal posterior of (beta, log sigma) of weighted rows with groups.
@@ -48,7 +58,7 @@ class CollapsedTarget:
     ) -> "CollapsedTarget":
         """Find the mode of rows in memory."""
         check_density(priors[0], "sampling with groups").parts(rows.n_features)
-        look, start = look_at_rows(rows, link, n_groups), np.zeros(rows.n_features)
+        look, start = look_at_rows(rows, link, n_groups, multipliers(rows)), np.zeros(rows.n_features)
         point = marginal_mode(look, start, _START, priors, n_groups, tolerance=_MODE_TOLERANCE)
         return cls(rows, link, priors, n_groups, point)
 
@@ -77,6 +87,7 @@ class CollapsedTarget:
         return CollapsedArguments(
             np.ascontiguousarray(rows.Z.T),
             rows.y.astype(np.float64),
+            multipliers(rows),
             np.array(rows.weights),
             np.array(rows.shift),
             codes.astype(np.int64),

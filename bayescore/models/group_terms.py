@@ -20,6 +20,7 @@ def add_group_terms(
     weights: FloatArray,
     shift: FloatArray,
     codes: IntArray,
+    z: FloatArray,
     beta: FloatArray,
     link: Likelihood,
     center: FloatArray,
@@ -35,9 +36,9 @@ def add_group_terms(
 ) -> None:
     """Add, for each group, phi at its nodes to `values`, shape (G, K), and averages over the nodes by `share`.
 
-    With s, c, t score, curvature and third derivative of log p in x . beta + b: the number of rows, sum w s, sum w c
-    and sum w t to `own`, shape (G, 4), sum w c x to `cross`, and sum w t x to `pull`, shape (G, p). Over all groups
-    sum w s x to `gradient`, shape (p,), and the lower half of sum w c x x' to `precision`.
+    With s, c, t score, curvature and third derivative of log p in x . beta + z b: the number of rows, sum w s z,
+    sum w c z^2 and sum w t z^3 to `own`, shape (G, 4), sum w c z x to `cross`, and sum w t z^2 x to `pull`, shape
+    (G, p). Over all groups sum w s x to `gradient`, shape (p,), and the lower half of sum w c x x' to `precision`.
     """
     p = len(beta)
     tile, eta, moved = new_tile(p), np.empty(TILE), np.empty(TILE)
@@ -52,7 +53,7 @@ def add_group_terms(
         for k in range(nodes.size):
             for lane in range(width):
                 g = codes[start + lane]
-                moved[lane] = eta[lane] + y[start + lane] * (center[g] + scale[g] * nodes[k])
+                moved[lane] = eta[lane] + y[start + lane] * z[start + lane] * (center[g] + scale[g] * nodes[k])
             link.derivatives(moved, terms, scratch)
             for lane in range(width):
                 g = codes[start + lane]
@@ -62,78 +63,15 @@ def add_group_terms(
         for lane in range(width):
             g, w, sign = codes[start + lane], weights[start + lane], float(y[start + lane])
             s, c, t = w * sign * mean[0, lane], w * mean[1, lane], w * sign * mean[2, lane]
+            r = z[start + lane]
             own[g, 0] += 1.0
-            own[g, 1] += s
-            own[g, 2] += c
-            own[g, 3] += t
+            own[g, 1] += s * r
+            own[g, 2] += c * r * r
+            own[g, 3] += t * r * r * r
             for i in range(p):
                 x = sign * tile[i, lane]
                 gradient[i] += s * x
-                cross[g, i] += c * x
-                pull[g, i] += t * x
+                cross[g, i] += c * r * x
+                pull[g, i] += t * r * r * x
                 for j in range(i + 1):
                     precision[i, j] += c * x * (sign * tile[j, lane])
-
-
-@jit
-def add_within(
-    X: FloatArray,
-    y: LabelArray,
-    weights: FloatArray,
-    shift: FloatArray,
-    codes: IntArray,
-    beta: FloatArray,
-    link: Likelihood,
-    center: FloatArray,
-    scale: FloatArray,
-    share: FloatArray,
-    nodes: FloatArray,
-    middle: FloatArray,
-    merged: FloatArray,
-    directions: FloatArray,
-    score: FloatArray,
-    information: FloatArray,
-    third: FloatArray,
-    fourth: FloatArray,
-) -> None:
-    """Add what rows of merged groups say within them: of d = x - middle_g, averaged over the nodes by `share`.
-
-    sum w s d to `score`, the lower half of sum w c d d' to `information`, and along the columns u of `directions`,
-    shape (p, r), sum w t (d . u)^3 to `third` and sum w l'''' (d . u)^4 to `fourth`.
-    """
-    p = len(beta)
-    tile, eta, moved = new_tile(p), np.empty(TILE), np.empty(TILE)
-    terms, scratch, mean = np.empty((4, TILE)), np.empty((3, TILE)), np.empty((4, TILE))
-    higher, d = np.empty((2, TILE)), np.empty(p)
-    for start in range(0, len(y), TILE):
-        width = min(TILE, len(y) - start)
-        load_tile(X, y, start, width, tile)
-        predictor(tile, beta, eta)
-        add_shift(shift, start, width, eta)
-        mean[:] = 0.0
-        moved[width:] = 0.0
-        for k in range(nodes.size):
-            for lane in range(width):
-                g = codes[start + lane]
-                moved[lane] = eta[lane] + y[start + lane] * (center[g] + scale[g] * nodes[k])
-            link.derivatives(moved, terms, scratch)
-            link.higher(moved, terms, higher)
-            for lane in range(width):
-                g = codes[start + lane]
-                for j in range(3):
-                    mean[j, lane] += share[g, k] * terms[j + 1, lane]
-                mean[3, lane] += share[g, k] * higher[0, lane]
-        for lane in range(width):
-            g, sign = codes[start + lane], float(y[start + lane])
-            w = weights[start + lane] * merged[g]
-            for i in range(p):
-                d[i] = sign * tile[i, lane] - middle[g, i]
-                score[i] += w * sign * mean[0, lane] * d[i]
-                for j in range(i + 1):
-                    information[i, j] += w * mean[1, lane] * d[i] * d[j]
-            for r in range(directions.shape[1]):
-                along = 0.0
-                for i in range(p):
-                    along += directions[i, r] * d[i]
-                third[r] += w * sign * mean[2, lane] * along**3
-                fourth[r] += w * mean[3, lane] * along**4

@@ -12,12 +12,10 @@ rows add up over blocks (`GroupSums`), so the same serves rows in memory and a p
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from scipy import linalg
 
-from bayescore.data.opened import Opened
 from bayescore.models.group_priors import GroupPrior, log_sigma_terms
 from bayescore.models.group_terms import INFORMATION, SLOPE, THIRD, add_group_terms
 from bayescore.models.posterior import Terms, prior_part
@@ -95,14 +93,14 @@ def local_codes(block: WeightedData, n_groups: int) -> tuple[IntArray, IntArray]
 
 
 def block_sums(
-    beta: FloatArray, nodes: Nodes, link: Likelihood, _: int, block: WeightedData
+    beta: FloatArray, nodes: Nodes, link: Likelihood, z: FloatArray, block: WeightedData
 ) -> tuple[IntArray, GroupSums]:
-    """Return the groups of a block and its sums."""
+    """Return the groups of a block and its sums; z, shape (n,), is what rows multiply their effect by."""
     found, places = local_codes(block, len(nodes.center) - 1)
     own, sums = nodes.take(found), GroupSums.zeros(len(found), len(beta))
     X, w = np.ascontiguousarray(block.X), np.ascontiguousarray(block.weights)
     add_group_terms(
-        X, block.y, w, block.shift, places, beta, link, own.center, own.scale, own.share, NODES,
+        X, block.y, w, block.shift, places, z, beta, link, own.center, own.scale, own.share, NODES,
         sums.values, sums.own, sums.cross, sums.pull, sums.gradient, sums.precision,
     )  # fmt: skip
     return found, sums
@@ -120,21 +118,12 @@ def total(parts: Iterable[tuple[IntArray, GroupSums]], n_groups: int, p: int) ->
 Look = Callable[[FloatArray, Nodes], GroupSums]  # (beta, nodes) -> the sums of all rows: one pass
 
 
-def look_at(opened: Opened, link: Likelihood, n_groups: int) -> Look:
-    """Return the function that passes over the rows of a source."""
+def look_at_rows(rows: WeightedData, link: Likelihood, n_groups: int, z: FloatArray | None = None) -> Look:
+    """Return the function that adds up rows in memory, which multiply their effect by z, shape (n,), by default 1."""
+    factors = np.ones(len(rows)) if z is None else np.ascontiguousarray(z)
 
     def look(beta: FloatArray, nodes: Nodes) -> GroupSums:
-        parts = opened.map(partial(block_sums, beta, nodes, link), "group sums", canonical=True)
-        return total(parts, n_groups, len(beta))
-
-    return look
-
-
-def look_at_rows(rows: WeightedData, link: Likelihood, n_groups: int) -> Look:
-    """Return the function that adds up rows in memory."""
-
-    def look(beta: FloatArray, nodes: Nodes) -> GroupSums:
-        return total([block_sums(beta, nodes, link, 0, rows)], n_groups, len(beta))
+        return total([block_sums(beta, nodes, link, factors, rows)], n_groups, len(beta))
 
     return look
 

@@ -1,22 +1,22 @@
 """Multilevel coresets: the marginal posterior of all rows, from a pseudo-row a group; with a negative control."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import special
 
 import bayescore as bc
-from bayescore.coresets import multilevel
+from bayescore.coresets.cells import condense
 from bayescore.coresets.multilevel import Multilevel
-from bayescore.coresets.pseudo_rows import log_p_of, pseudo_rows
-from bayescore.coresets.within_groups import Directions
 from bayescore.models.collapsed import collapsed_density, nodes_at
 from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.quadrature import NODES
 from bayescore.types import WeightedData
 from bayescore.validation import DataError
-from benchmarks.multilevel_sbc import at_joint_mode
+from benchmarks.multilevel_sbc import without_averages
 from tests.models.grouped_rows import PRIORS, grouped
 
 LINKS = ("logistic", "probit")
@@ -73,51 +73,40 @@ def test_the_marginal_posterior_is_that_of_all_rows(link, n, n_groups, intercept
     assert sd.max() < 0.04
     assert np.quantile(effects, 0.99) < 0.02
     facts = core.params
-    assert facts["merged_groups"] + facts["kept_small"] + facts["kept_shape"] == n_groups
-    assert facts["pseudo_rows"] >= facts["merged_groups"] + 2  # the intercept does not vary within groups
+    assert facts["merged_cells"] + facts["kept_small"] + facts["kept_shape"] == facts["cells"] == n_groups
+    assert facts["pseudo_rows"] >= facts["merged_cells"] + 2  # the intercept does not vary within groups
     assert facts["pseudo_rows"] < 4 * n_groups
+    assert facts["shape_error"] < condense.SHAPE
     assert len(core) <= 2 * facts["pseudo_rows"] + facts["kept_rows"]
     assert facts["mode_error"] < 0.01
     assert ((core.index == -1) | (core.index >= 0)).all()
     assert (core.index[core.group[:, 0] == -1] == -1).all()
 
 
-def test_without_averages_over_the_effects_it_is_far_off():
+def test_without_averages_it_is_far_off():
     """The negative control: sums at the joint mode of coefficients and effects, as if these were known."""
     n_groups = 400
     rows, _ = grouped(4000, n_groups, sigma=1.0)
-    all_rows = bc.full_data(frame(rows), label="y", groups="county", intercept=True, progressbar=False)
     core = build(rows)
-    control = at_joint_mode(all_rows, core.params["group_sd"])
+    with without_averages():
+        control = build(rows)
     assert errors(rows, control, "logistic", n_groups)[0].max() > 0.2
     assert errors(rows, core, "logistic", n_groups)[0].max() < 0.05
 
 
 @pytest.mark.parametrize("link", LINKS)
-def test_pseudo_rows_have_the_derivatives_that_they_are_asked_for(link):
-    """Those of rows, averaged over nodes; where one label only is met, score and curvature."""
-    rng, link = np.random.default_rng(2), check_likelihood(link)
-    eta, y = rng.normal(-1.0, 1.0, (50, 12)), rng.choice([-1.0, 1.0], (50, 12), p=[0.7, 0.3])
-    y[0] = -1.0
-    moves, share = np.tile(0.4 * NODES, (50, 1)), rng.dirichlet(np.ones(9), 50)
-    at = y[..., None] * (eta[..., None] + moves[:, None])
-    wanted = [(y[..., None] * link.score(at)), link.curvature(at), y[..., None] * link.third(at)]
-    targets = np.stack([(share * each.sum(axis=1)).sum(axis=1) for each in wanted], axis=1)
-    found = pseudo_rows(targets, moves, share, link)
-    assert np.isfinite(found.eta).all()
-    assert (found.successes >= 0.0).all()
-    assert (found.failures >= 0.0).all()
-    at = found.eta[:, None] + moves
-    plus, minus = found.successes[:, None], found.failures[:, None]
-    got = [
-        plus * link.score(at) - minus * link.score(-at),
-        plus * link.curvature(at) + minus * link.curvature(-at),
-        plus * link.third(at) - minus * link.third(-at),
-    ]
-    got = np.stack([(share * each).sum(axis=1) for each in got], axis=1)
-    np.testing.assert_allclose(got[:, :2], targets[:, :2], atol=1e-8)
-    assert np.mean(np.abs(got[:, 2] - targets[:, 2]) < 1e-6) > 0.9
-    assert np.isfinite(log_p_of(found, moves, link)).all()
+def test_effects_need_no_column_of_ones(link):
+    """Without an intercept effects stand about 0, and pseudo-rows multiply theirs by 1."""
+    n_groups = 40
+    rows, _ = grouped(4000, n_groups, link)
+    core = build(rows, link, intercept=False)
+    assert core.feature_names == tuple(f"x{d}" for d in range(1, rows.n_features))
+    assert core.params["merged_cells"] == n_groups
+    slopes = replace(rows, X=np.ascontiguousarray(rows.X[:, 1:]))
+    mean, sd, effects = errors(slopes, core, link, n_groups)
+    assert mean.max() < 0.05
+    assert sd.max() < 0.04
+    assert np.quantile(effects, 0.99) < 0.02
 
 
 def test_the_bits_do_not_depend_on_source_cuts_or_threads(tmp_path):
@@ -154,10 +143,10 @@ def test_groups_of_few_rows_keep_them():
         np.arange(n),
         group=(np.arange(n) // 2)[:, None],
     )
-    with pytest.warns(UserWarning, match="600 of 600 rows are kept"):
+    with pytest.warns(UserWarning, match="600 of 600 rows lie in 300 groups"):
         core = build(rows)
     assert core.params["kept_small"] == 300
-    assert core.params["merged_groups"] == 0
+    assert core.params["merged_cells"] == 0
     assert (core.index >= 0).sum() == n
 
 
@@ -167,14 +156,12 @@ def test_bad_input_is_refused_before_work():
     told = {"label": "y", "method": "multilevel", "progressbar": False}
     with pytest.raises(DataError, match="needs groups"):
         bc.build_coreset(table.drop(columns="county"), **told)
-    with pytest.raises(DataError, match=r"\(1 \| g\), about a mean that is no column: give intercept=True"):
-        bc.build_coreset(table.assign(town=table.county.str[-1:]), groups=["county", "town"], **told)
+    with pytest.raises(DataError, match=r"\(1 \+ x \| g\), the intercept about a mean that is no column: give interc"):
+        bc.build_coreset(table, formula="y ~ 0 + x1 + (1 + x1 | county)", method="multilevel", progressbar=False)
     with pytest.raises(DataError, match="one level only"):
         bc.build_coreset(table.assign(county="same"), groups="county", **told)
     with pytest.raises(ValueError, match="takes no size"):
         bc.build_coreset(table, groups="county", size=10, **told)
-    with pytest.raises(TypeError, match="group_prior=3"):
-        Multilevel(group_prior=3)
     with pytest.raises(ValueError, match="no density in closed form"):
         Multilevel(prior=bc.priors.Horseshoe())
 
@@ -197,20 +184,10 @@ def test_auto_drops_no_option_in_silence(option, value):
         build(rows, method="auto", **{option: value})
 
 
-def test_a_direction_without_a_solution_is_an_error_and_no_row_disappears():
-    one = np.eye(2)
-    directions = Directions(one, one, np.zeros(2), np.zeros(2), np.full(2, 0.01))
-    link, beta = check_likelihood("probit"), np.zeros(2)
-    assert len(directions.rows(beta, np.array([0.1, 1.0]), link)) == 4
-    with pytest.raises(DataError, match="no pseudo-row for 1 of 2 directions within groups"):
-        directions.rows(beta, np.array([0.1, 1e6]), link)
-    with pytest.raises(DataError, match="2 of 2 directions"):
-        directions.rows(beta, np.full(2, np.nan), link)
-
-
 @pytest.mark.parametrize("error", [0.06, np.nan])
 def test_a_mode_that_is_off_is_warned_of(monkeypatch, error):
     rows, _ = grouped(500, 10)
-    monkeypatch.setattr(multilevel, "_rebalanced", lambda fixed, *_: (fixed[0], error))
-    with pytest.warns(UserWarning, match=r"marginal posterior is \S+ sds off the full data's"):
+    found = condense.rows_within
+    monkeypatch.setattr(condense, "rows_within", lambda *given: (found(*given)[0], error))
+    with pytest.warns(UserWarning, match=r"mean of the coreset's coefficients is \S+ sds off the full data's"):
         build(rows)

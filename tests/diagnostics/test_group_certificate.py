@@ -43,7 +43,7 @@ def idata(core):
 
 @pytest.fixture(scope="module")
 def found(idata, core, rows):
-    return certify(idata, core, rows)
+    return certify(idata, core, rows, max_draws=1000)
 
 
 def test_a_good_coreset_is_certified_with_its_effects(found):
@@ -84,8 +84,8 @@ def test_rows_of_arrays_bring_their_groups(rows):
 
 def test_corrected_draws_are_draws_of_all_variables(found, idata):
     posterior = found.idata.posterior
-    assert posterior["u_county"].shape == (4, 125, 60)
-    assert posterior["sigma_county"].shape == (4, 125)
+    assert posterior["u_county"].shape == (4, 250, 60)
+    assert posterior["sigma_county"].shape == (4, 250)
     gap = posterior["u_county"].values.mean(axis=(0, 1)) - idata.posterior["u_county"].values.mean(axis=(0, 1))
     assert np.abs(gap / idata.posterior["u_county"].values.std(axis=(0, 1))).max() < 0.3
     assert "resampled" in posterior.attrs["corrected"]

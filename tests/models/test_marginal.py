@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from bayescore.models.collapsed import CollapsedArguments, collapsed_density
+from bayescore.models.collapsed import collapsed_density
 from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.group_priors import HalfNormal, HalfStudentT, check_group_prior, log_sigma_terms
 from bayescore.models.likelihoods import check_likelihood
@@ -33,7 +33,7 @@ def test_value_and_gradient_are_those_of_brute_force(link, n, n_groups, intercep
         gradient = np.empty(len(theta))
         value = collapsed_density(theta, gradient, arguments)
         gap.append(value - prior(theta) - brute_force(rows, link, theta[:-1], theta[-1], n_groups)[0])
-        fine = CollapsedArguments(*[*arguments[:6], *normal_nodes(61), *arguments[8:]])
+        fine = arguments._replace(**dict(zip(("nodes", "log_weights"), normal_nodes(61), strict=True)))
         exact = np.empty(len(theta))
         collapsed_density(theta, exact, fine)
         assert np.abs(L.T @ (gradient - exact)).max() < 0.03

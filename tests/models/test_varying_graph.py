@@ -9,7 +9,7 @@ from scipy import stats
 import bayescore as bc
 from bayescore.compat import inference_data
 from bayescore.coresets.cells.occupied import Cells
-from bayescore.coresets.cells.settle import converged
+from bayescore.coresets.cells.settle import centre_of
 from bayescore.data.designed import open_designed
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.validation import DataError
@@ -96,9 +96,8 @@ def drawn():
     frame, core = built(SLOPES, n_a=12, n_b=2, nested=True, median=40, slope=0.5)
     opened = open_designed(frame, formula=f"y ~ w + x + z + {SLOPES}")
     cells = Cells.of(opened)
-    at, _ = converged(
-        cells.seen(opened), len(cells), np.array([0, 2]), check_likelihood("logistic"), bc.priors.Normal(0.0, 4.0)
-    )
+    link, prior = check_likelihood("logistic"), bc.priors.Normal(0.0, 4.0)
+    at = centre_of(cells.seen(opened), len(cells), np.array([0, 2]), link, prior).points.at
     asked = {}
 
     def fake(**options):

@@ -14,32 +14,31 @@ Passes: one finds the cells, about ten the density, four condense. Memory: some 
 (p + 20) Q numbers of 8 bytes, 64 (Q + 3) more while shapes are compared.
 """
 
+import math
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
+from bayescore.coresets.cells.matching import matched, several
 from bayescore.coresets.cells.occupied import Cells
-from bayescore.coresets.cells.pseudo import Within, directions_of, pseudo_rows_of
-from bayescore.coresets.cells.settle import NEAR, converged, imbalance
-from bayescore.coresets.cells.sums import Density, by_cell, sums_of, sums_of_rows
+from bayescore.coresets.cells.pseudo import Directions, directions_of
+from bayescore.coresets.cells.settle import NEAR, Centre, centre_of
+from bayescore.coresets.cells.within import Inside, rows_within
 from bayescore.coresets.method import BuildInfo
-from bayescore.coresets.within_groups import rows_of_groups
 from bayescore.data.opened import Opened
-from bayescore.data.passes.cutter import MAX_BLOCK_ROWS
 from bayescore.models.priors import Prior
-from bayescore.types import FloatArray, IntArray, Likelihood, WeightedData, stack
+from bayescore.types import IntArray, Likelihood, WeightedData, stack
 from bayescore.validation import DataError, warn
 
-SHAPE = 0.02  # sd, in nats over the effects given the data, by which pseudo-rows may differ from their cell's rows
+SHAPE = 0.005  # sd, in nats over the effects given the data, by which pseudo-rows may differ from their cell's rows,
+TOGETHER = 0.3  # or this over the root of the number of cells if that is less: errors of cells may have one sign
 GAIN = 0.9  # share of rows in cells of so few that they keep them, from which nothing is condensed
 FAR = 0.05  # distance of the coefficients' means from the full data's, in posterior sds, that is warned of
-_POINTS = 64  # of the density, at which shapes are compared
 MOST_EFFECTS = 3
 
 
 @dataclass(frozen=True)
-class CellInfo(BuildInfo):
+class MultilevelInfo(BuildInfo):
     """The prior; factors and cells, merged and kept; rows of each kind; by how many sds the mean of beta is off.
 
     `merged_cells` are pseudo-rows, one for each effect; `kept_small` and `kept_shape` have kept their `kept_rows`
@@ -63,19 +62,21 @@ class CellInfo(BuildInfo):
 
 
 def columns_of(opened: Opened) -> IntArray:
-    """Return the columns whose coefficients vary by some factor, the intercept's first.
+    """Return the columns whose coefficients vary by some factor, the intercept's first; -1 for one that is no column.
 
     Raises
     ------
     DataError
-        If an intercept varies that the rows do not have, or more than `MOST_EFFECTS` columns do.
+        If an intercept that the rows do not have varies beside slopes, or more than `MOST_EFFECTS` columns do.
     """
     design = opened.design
     asked = {effect: None for own in design.groups for effect in own.effects}
+    if list(asked) == ["1"] and design.constant is None:
+        return np.array([-1])
     if "1" in asked and design.constant is None:
         raise DataError(
-            "the intercept varies by group, (1 | g), about a mean that is no column: give intercept=True, or leave + 0 "
-            "out of the formula"
+            "intercept and slopes vary by group, (1 + x | g), the intercept about a mean that is no column: give "
+            "intercept=True, or leave + 0 out of the formula"
         )
     found = [design.constant if effect == "1" else design.names.index(effect) for effect in asked]
     if len(found) > MOST_EFFECTS:
@@ -86,7 +87,7 @@ def columns_of(opened: Opened) -> IntArray:
     return np.array(sorted(int(place) for place in found if place is not None), dtype=np.int64)
 
 
-def condense(opened: Opened, prior: Prior, link: Likelihood) -> tuple[WeightedData, CellInfo]:
+def condense(opened: Opened, prior: Prior, link: Likelihood) -> tuple[WeightedData, MultilevelInfo]:
     """Return the condensed rows; all of them, and a warning, where there is nothing to gain."""
     columns, cells = columns_of(opened), Cells.of(opened)
     few = cells.counts <= 2 * len(columns)  # pseudo-rows would be as many rows
@@ -98,38 +99,34 @@ def condense(opened: Opened, prior: Prior, link: Likelihood) -> tuple[WeightedDa
             "discrete method='aggregate' merges those that repeat"
         )
         n_few, rows = int(few.sum()), opened.gathered()
-        info = CellInfo(repr(prior), sizes, len(cells), 0, n_few, len(cells) - n_few, n_rows, 0, None, 0.0, 0.0, 0)
+        info = MultilevelInfo(
+            repr(prior), sizes, len(cells), 0, n_few, len(cells) - n_few, n_rows, 0, None, 0.0, 0.0, 0
+        )
         return rows, info
     seen = cells.seen(opened)
-    at, last = converged(seen, len(cells), columns, link, prior)
-    if not last < NEAR:
+    found = centre_of(seen, len(cells), columns, link, prior)
+    if not found.last < NEAR:
         warn(
-            f"the posterior's centre was not reached, the last step was {last:.2g} sds: compare with full_data(...) on "
-            "fewer rows, or give a narrower prior="
+            f"the posterior's centre was not reached, the last step was {found.last:.2g} sds: compare with "
+            "full_data(...) on fewer rows, or give a narrower prior="
         )
-    sums = sums_of(seen, at, link)
-    along = directions_of(sums, at)
-    pseudo = pseudo_rows_of(sums, at, along, link)
-    shape = _shape(seen, pseudo, at, link)
-    merged = np.append(~few & (shape < SHAPE), True)
-    kept = rows_of_groups(seen, ~merged, "rows of small cells")
-    within = Within.of(sums, None if kept is None else sums_of_rows(kept, at, link), along, merged)
-    assert pseudo.group is not None
-    parts = [pseudo.take(merged[pseudo.group[:, 0]]), within.rows(seen, at, merged, link)]
-    rows = stack(parts if kept is None else [*parts, kept])
-    info = CellInfo(
+    along = directions_of(found.sums, found.points.at)
+    inside = _of_cells(seen, found, along, few)
+    within, error = rows_within(seen, found, along, inside)
+    rows = stack([inside.pseudo, within, inside.kept])
+    info = MultilevelInfo(
         prior=repr(prior),
         levels=sizes,
         cells=len(cells),
-        merged_cells=int(merged[:-1].sum()),
+        merged_cells=int(inside.merged[:-1].sum()),
         kept_small=int(few.sum()),
-        kept_shape=int((~merged[:-1] & ~few).sum()),
-        kept_rows=0 if kept is None else len(kept),
-        pseudo_rows=sum(int(np.count_nonzero(np.diff(part.X, axis=0, prepend=np.nan).any(axis=1))) for part in parts),
-        effect_sds=np.sqrt(np.diagonal(at.prior)).tolist(),
-        mode_error=imbalance(sums, sums_of_rows(rows, at, link), at, prior),
-        shape_error=float(shape[merged[:-1]].max(initial=0.0)),
-        bytes=8 * len(merged) * len(columns) * (3 * opened.n_features + 20),
+        kept_shape=int((~inside.merged[:-1] & ~few).sum()),
+        kept_rows=len(inside.kept),
+        pseudo_rows=sum(_n_different(part) for part in (inside.pseudo, within)),
+        effect_sds=np.sqrt(np.diagonal(found.points.at.prior)).tolist(),
+        mode_error=error,
+        shape_error=float(inside.missed[inside.merged[:-1]].max(initial=0.0)),
+        bytes=8 * len(inside.merged) * len(columns) * (3 * opened.n_features + 20),
     )
     if not info.mode_error <= FAR:
         warn(
@@ -145,29 +142,33 @@ def condense(opened: Opened, prior: Prior, link: Likelihood) -> tuple[WeightedDa
     return replace(rows, group=cells.groups_of(rows.group[:, 0])), info
 
 
-def _shape(seen: Opened, pseudo: WeightedData, at: Density, link: Likelihood) -> FloatArray:
-    """Return the sd over its effects of the log-likelihood of each cell less its pseudo-rows', shape (C,); one pass."""
-    C, Q = len(at.mean) - 1, len(at.columns)
-    half = np.random.default_rng(0).standard_normal((Q, _POINTS // 2))
-    L = np.zeros_like(at.variance)
-    L[:-1] = np.linalg.cholesky(at.variance[:-1])
-    effects = at.mean[:, :, None] + L @ np.hstack([half, -half])
-    work = partial(_values, at, effects, link)
-    full = np.zeros((C + 1, _POINTS))
-    for found, own in seen.map(work, "shapes of cells", canonical=True, here=True):
-        full[found] += own
-    for start in range(0, len(pseudo), MAX_BLOCK_ROWS):  # as many points of all at once would be much
-        found, own = work(0, pseudo.take(slice(start, start + MAX_BLOCK_ROWS)))
-        full[found] -= own
-    return np.asarray(full[:-1].std(axis=1))
+def _of_cells(seen: Opened, found: Centre, along: Directions, few: np.ndarray) -> Inside:
+    """Return the rows that stand for cells; one pass. Those of `few` rows, shape (C,), keep them."""
+    pseudo, missed = matched(found, along)
+    limit = min(SHAPE, TOGETHER / math.sqrt(len(few)))
+    merged = np.append(~few & (missed < limit), True)
+    assert pseudo.group is not None
+    kept = _rows_of(seen, ~merged, pseudo.take(slice(0)))
+    assert kept.group is not None
+    more, those = several(found, along.slope(found.sums.cross), kept.take(~few[kept.group[:, 0]]), limit)
+    pseudo = stack([pseudo.take(merged[pseudo.group[:, 0]]), more])
+    merged[those], missed[those] = True, 0.0
+    return Inside(pseudo, kept.take(~merged[kept.group[:, 0]]), merged, missed)
 
 
-def _values(
-    at: Density, effects: FloatArray, link: Likelihood, _: int, block: WeightedData
-) -> tuple[IntArray, FloatArray]:
-    """Return the log-likelihood of each cell at its points, shape (C, K)."""
-    found, rows, own, first = by_cell(block, len(at.mean) - 1)
-    eta = rows.X @ at.beta + (0.0 if rows.offset is None else rows.offset)
-    moved = eta[:, None] + np.einsum("nq,nqk->nk", rows.X[:, at.columns], effects[own])
-    log_p = rows.weights[:, None] * link.log_p(rows.y[:, None] * moved)
-    return found, np.add.reduceat(log_p, first, axis=0)
+def _rows_of(seen: Opened, kept: np.ndarray, none: WeightedData) -> WeightedData:
+    """Return the rows of the cells `kept`, shape (C + 1,), in order after `none`; one pass."""
+    if not kept.any():
+        return none
+
+    def of_block(_: int, block: WeightedData) -> WeightedData:
+        assert block.group is not None
+        return block.take(kept[block.group[:, 0]])
+
+    return stack([none, *seen.map(of_block, "rows of small cells", here=True)])
+
+
+def _n_different(rows: WeightedData) -> int:
+    """Return how many rows there are if neighbours of the same predictor count once: successes and failures of one."""
+    predictor = np.column_stack([rows.X, np.zeros(len(rows)) if rows.offset is None else rows.offset])
+    return int(np.count_nonzero(np.diff(predictor, axis=0, prepend=np.nan).any(axis=1)))

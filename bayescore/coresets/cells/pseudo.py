@@ -1,4 +1,4 @@
-r"""Pseudo-rows of cells, up to Q each, and of what rows say within cells, at a normal density of all coefficients.
+r"""Pseudo-rows of cells, up to Q each, at a normal density of all coefficients.
 
 With H = sum c z z' of a cell, B = sum c z x', V the covariance of its effects given the rest (`sums.Density`) and V = L
 L': eigenvectors q_k, mu_k of L' H L give directions v_k = L^-T q_k sqrt(mu_k), dual u_k = L q_k / sqrt(mu_k), turned by
@@ -6,26 +6,18 @@ Jacobi's rotations until the tensor of third derivatives along the u_k is as nea
 as of a 0/1 column, are found so). Pseudo-row k has the covariates x_k = B' u_k, whose varying columns are v_k, over
 sqrt(D_k), and by `condensing.pseudo_rows` the cell's averaged score, curvature, third and fourth derivative along u_k:
 together the cell's whole block of the curvature, that with beta included.
-
-What is left, rows' score and curvature in d_n = x_n - B' H^-1 z_n, is condensed along its own directions in beta into
-rows of no cell.
 """
 
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
-from scipy import linalg
 
+from bayescore.coresets.cells.points import Points
 from bayescore.coresets.cells.sums import CellSums, Density
-from bayescore.coresets.condensing.pseudo_rows import Wanted, as_rows, solve
-from bayescore.coresets.ties import oriented
-from bayescore.data.opened import Opened
-from bayescore.models.marginal import local_codes
-from bayescore.types import NO_GROUP, NO_ROW, FloatArray, IntArray, Likelihood, WeightedData
+from bayescore.coresets.condensing.pseudo_rows import Wanted, solve
+from bayescore.types import NO_ROW, FloatArray, WeightedData
 
 _LEAST = 1e-6  # curvature along a direction, of the precision of the effects given all rows: below, it says nothing
-_NOTHING = 1e-7  # the same of coefficients within cells
 _ANGLES = 64  # tried of a rotation in a quarter turn
 _SWEEPS = 4
 _CHUNK = 5000  # pseudo-rows solved at a time
@@ -44,20 +36,25 @@ class Directions:
         """Where there is a direction, shape (C, K)."""
         return np.asarray(self.v.any(axis=2))
 
+    def slope(self, cross: FloatArray) -> FloatArray:
+        """Return M = H^-1 B, shape (C, Q, p), given B."""
+        return np.asarray(np.einsum("ckq,ckr,crp->cqp", self.u, self.u, cross))
+
 
 def directions_of(sums: CellSums, at: Density) -> Directions:
     """Return directions of each cell's curvature; of the last entry, rows of no cell, none."""
     V = at.variance.copy()
     V[-1] = np.eye(V.shape[1])
     L, B = np.linalg.cholesky(V), sums.cross
-    mu, Q = np.linalg.eigh(L.transpose(0, 2, 1) @ B[:, :, at.columns] @ L)
+    mu, Q = np.linalg.eigh(L.transpose(0, 2, 1) @ sums.information @ L)
     told = mu > _LEAST
     size = np.sqrt(np.where(told, mu, 1.0)) * told
     u = (L @ Q).transpose(0, 2, 1) * np.where(told, 1.0 / np.where(told, size, 1.0), 0.0)[:, :, None]
     v = np.linalg.solve(L.transpose(0, 2, 1), Q).transpose(0, 2, 1) * size[:, :, None]
     v, u = _turned(v, u, told, sums.third)
     x = np.einsum("ckq,cqp->ckp", u, B)
-    x[:, :, at.columns] = v  # the same but for rounding
+    if not at.free:
+        x[:, :, at.columns] = v  # the same but for rounding
     return Directions(v, u, x)
 
 
@@ -104,70 +101,42 @@ def _along(tensor: FloatArray, *vectors: FloatArray) -> FloatArray:
     return np.asarray(tensor)
 
 
-def pseudo_rows_of(sums: CellSums, at: Density, along: Directions, link: Likelihood) -> WeightedData:
-    """Return the pseudo-rows of all cells, failures and successes of each, with the code of the cell as group."""
+def pseudo_rows_of(
+    sums: CellSums, points: Points, along: Directions, moved: tuple[FloatArray, FloatArray], times: float
+) -> WeightedData:
+    """Return the pseudo-rows of all cells, failures and successes of each, with the code of the cell as group.
+
+    Parameters
+    ----------
+    sums : CellSums
+        Sums over all rows.
+    points : Points
+        The density, and the likelihood.
+    along : Directions
+        Those of cells.
+    moved : tuple of arrays, shape (C + 1, K)
+        What is added to the score along a direction, and what its curvature is multiplied by.
+    times : float
+        Factor of the curvature D that has the averaged fourth derivative.
+    """
+    at, link = points.at, points.link
     cell, k = np.nonzero(along.told)
-    u, x = along.u[cell, k], along.x[cell, k]
+    root = np.sqrt(moved[1][cell, k])[:, None]
+    u, v, x = along.u[cell, k] / root, along.v[cell, k] * root, along.x[cell, k] * root
     wanted = Wanted(
-        (u * sums.score[cell]).sum(axis=1),
+        (u * sums.score[cell]).sum(axis=1) + moved[0][cell, k] / root[:, 0],
         _along(sums.third[cell], u, u, u),
         _along(sums.fourth[cell], u, u, u, u),
-        at.variances(x, cell),
+        v[:, 0] ** 2 * at.variances(x / v, cell) if at.free else at.variances(x, cell),
     )
-    cuts = [slice(start, start + _CHUNK) for start in range(0, len(cell), _CHUNK)]
-    parts = [solve(wanted.take(np.arange(len(cell))[cut]), link) for cut in cuts]
+    cuts = [np.arange(start, min(start + _CHUNK, len(cell))) for start in range(0, len(cell), _CHUNK)]
+    # rows that do not have the column of ones cannot have a multiple of it
+    parts = [solve(wanted.take(cut), link, times=times, size=v[cut, 0] ** 2 if at.free else None) for cut in cuts]
     size, eta, successes, failures = (np.concatenate(column) for column in zip(*parts, strict=True))
-    X = x / np.sqrt(size)[:, None]
-    offset = eta - X @ at.beta - (X[:, at.columns] * at.mean[cell]).sum(axis=1)
+    X, z = x / np.sqrt(size)[:, None], v / np.sqrt(size)[:, None]
+    offset = eta - X @ at.beta - (z * at.mean[cell]).sum(axis=1)
     w = np.stack([failures, successes], axis=1).ravel()
     pair = np.repeat(np.arange(len(cell)), 2)
     y = np.tile(np.array([-1, 1], dtype=np.int8), len(cell))
     rows = WeightedData(X[pair], y, w, np.full(len(w), NO_ROW), offset=offset[pair], group=cell[pair][:, None])
     return rows.take(w > 0.0)
-
-
-@dataclass(frozen=True, eq=False)
-class Within:
-    """What rows of merged cells say within them: score, shape (p,), curvature, (p, p), and M = H^-1 B of each cell."""
-
-    score: FloatArray
-    curvature: FloatArray
-    slope: FloatArray
-
-    @classmethod
-    def of(cls, sums: CellSums, kept: CellSums | None, along: Directions, merged: np.ndarray) -> "Within":
-        """Return what sums over all rows leave beside those of kept rows and of the merged cells' pseudo-rows."""
-        u = along.u * merged[:, None, None]
-        x = np.einsum("ckq,cqp->ckp", u, sums.cross)
-        tau = np.einsum("ckq,cq->ck", u, sums.score)
-        score = sums.gradient - np.einsum("ckp,ck->p", x, tau)
-        curvature = sums.precision - np.einsum("ckp,ckr->pr", x, x)
-        if kept is not None:
-            score, curvature = score - kept.gradient, curvature - kept.precision
-        return cls(score, curvature, np.einsum("ckq,ckp->cqp", u, x))
-
-    def rows(self, opened: Opened, at: Density, merged: np.ndarray, link: Likelihood) -> WeightedData:
-        """Return pseudo-rows of no cell, failures and successes; one pass for third and fourth derivatives."""
-        mu, Q = np.linalg.eigh(at.factor.T @ self.curvature @ at.factor)
-        told = mu > _NOTHING
-        mu, Q = mu[told], oriented(Q[:, told])
-        v = linalg.solve_triangular(at.factor, Q * np.sqrt(mu), trans="T", lower=True)
-        u = at.factor @ Q / np.sqrt(mu)
-        work = partial(_higher, at, merged, self.slope @ u, u, link)
-        third, fourth = sum(opened.map(work, "within cells", canonical=True), np.zeros((2, len(mu))))
-        rows = as_rows(v, at.beta, solve(Wanted(u.T @ self.score, third, fourth, mu), link))
-        return WeightedData(
-            rows.X, rows.y, rows.weights, rows.index, offset=rows.offset, group=np.full((len(rows), 1), NO_GROUP)
-        )
-
-
-def _higher(
-    at: Density, merged: np.ndarray, slope: FloatArray, u: FloatArray, link: Likelihood, _: int, block: WeightedData
-) -> FloatArray:
-    """Return sums of third and fourth derivatives along directions within cells, shape (2, r)."""
-    found, places = local_codes(block, len(at.mean) - 1)
-    own: IntArray = found[places]
-    terms = at.derivatives(block, own, link) * merged[own]
-    z = block.X[:, at.columns]
-    d = block.X @ u - sum(z[:, q, None] * slope[own, q] for q in range(z.shape[1]))
-    return np.stack([terms[2] @ d**3, terms[3] @ d**4])

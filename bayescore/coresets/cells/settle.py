@@ -1,16 +1,21 @@
-r"""The normal density nearest the posterior of beta and the cells' effects, b_c ~ N(0, S), and S: a pass a step.
+r"""The density of beta and the cells' effects about which rows are condensed: where their posterior is.
 
-Averaged over the density (`sums`), the log-likelihood has slopes and curvatures in beta and every b_c; where these and
-the priors' are in balance stands the density nearest the posterior (Opper and Archambeau 2009). A step goes there as if
-slopes were linear: a linear mixed model, whose effects are solved for cell by cell. S follows by the EM algorithm, held
-off 0 by one cell's worth of `_LEAST_SD`, for the density need only lie where the posterior does.
+Every effect is b_c ~ N(0, S). First the normal density nearest that posterior: averaged over it (`sums`), the
+log-likelihood has slopes and curvatures in beta and every b_c; where these and the priors' are in balance it stands
+(Opper and Archambeau 2009). A step goes there as if slopes were linear: a linear mixed model, whose effects are solved
+for cell by cell. S follows by the EM algorithm, held off 0 by one cell's worth of `_LEAST_SD`.
+
+Where effects given their rows are far from normal, as of few rows or of one label, that density is biased, by many sds
+where there are many cells. So steps are then taken on likelihoods of the effects whose posteriors have the mean and
+variance that quadrature finds (`points`), and with its score of beta.
 """
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bayescore.coresets.cells.points import Points
 from bayescore.coresets.cells.sums import CellSums, Density, sums_of
 from bayescore.data.opened import Opened
 from bayescore.models.gaussian import factor_of_inverse
@@ -19,17 +24,35 @@ from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, IntArray, Likelihood
 
 MAX_PASSES = 25
-NEAR = 0.05  # sds of a coefficient, or relatively of an effect's sd, of the last step
+NEAR = 0.3  # sds of a coefficient, or of the log sd of effects, of the last step
+_MAX_TURNS = 12  # of quadrature, three passes each
 _EM_STEPS = 30  # a pass
 _STILL = 1e-3  # relative change of S at which EM steps end
 _LEAST_SD = 0.5  # of an effect
 _FIRST_SD = 0.5
+_LEAST_INFORMATION = 1e-6  # of a cell's rows on its effects, in units of the prior's
+
+
+@dataclass(frozen=True, eq=False)
+class Centre:
+    """A density, and what passes found about it.
+
+    `values` and `shares`, shape (C + 1, K), are phi and w at the nodes, `excess`, shape (p,), what w adds to the score
+    of beta; `last` is how far the next step would go, in sds.
+    """
+
+    points: Points
+    sums: CellSums
+    values: FloatArray
+    shares: FloatArray
+    excess: FloatArray
+    last: float
 
 
 def _solved(sums: CellSums, at: Density, own: Terms, covariance: FloatArray) -> Density:
     """Return the density in balance if slopes were linear, given S and the prior's terms at beta."""
     inverse = np.linalg.inv(covariance)
-    V = np.linalg.inv(sums.cross[:, :, at.columns] + inverse)
+    V = np.linalg.inv(sums.information + inverse)
     V[-1] = 0.0
     pull, W = sums.score - at.mean @ inverse, V @ sums.cross
     precision = sums.precision + own.precision - np.einsum("cqp,cqr->pr", sums.cross, W)
@@ -40,7 +63,7 @@ def _solved(sums: CellSums, at: Density, own: Terms, covariance: FloatArray) -> 
     return replace(at, beta=at.beta + move, factor=factor, mean=mean, variance=V, slope=W, prior=covariance)
 
 
-def step(sums: CellSums, at: Density, prior: Prior) -> Density:
+def _step(sums: CellSums, at: Density, prior: Prior) -> Density:
     """Return the density, and S, that would be in balance if slopes were linear."""
     covariance, own = at.prior, prior_part(at.beta, prior)
     for _ in range(_EM_STEPS):
@@ -53,26 +76,50 @@ def step(sums: CellSums, at: Density, prior: Prior) -> Density:
     return _solved(sums, at, own, covariance)
 
 
-def converged(opened: Opened, n_cells: int, columns: IntArray, link: Likelihood, prior: Prior) -> tuple[Density, float]:
-    """Return the density, and how far the last step went, in sds; about ten passes."""
-    at, last = Density.start(opened.n_features, n_cells, columns, _FIRST_SD), math.inf
+def _by_quadrature(found: Centre) -> tuple[CellSums, Density]:
+    """Return sums whose effects, given them, have the moments that quadrature finds, and the density there."""
+    sums, at = found.sums, found.points.at
+    mean, precision = found.points.moments(found.shares)
+    inverse = np.linalg.inv(at.prior)
+    least = _LEAST_INFORMATION * np.linalg.eigvalsh(inverse)[0]
+    values, vectors = np.linalg.eigh(precision - inverse)
+    information = np.einsum("cqk,ck,crk->cqr", vectors, np.maximum(values, least), vectors)
+    slope = np.linalg.solve(sums.information + least * np.eye(len(inverse)), sums.cross)
+    information[-1] = slope[-1] = 0.0
+    cross = information @ slope
+    curvature = sums.precision + np.einsum("cqp,cqr->pr", slope, cross - sums.cross)
+    own = sums._replace(
+        score=mean @ inverse,
+        information=information,
+        cross=cross,
+        gradient=sums.gradient + found.excess,
+        precision=curvature,
+    )
+    return own, replace(at, mean=mean)
+
+
+def centre_of(opened: Opened, n_cells: int, columns: IntArray, link: Likelihood, prior: Prior) -> Centre:
+    """Return the density about which to condense; some ten passes."""
+    at = Density.start(opened.n_features, n_cells, columns, _FIRST_SD)
     for _ in range(MAX_PASSES):
-        there = step(sums_of(opened, at, link), at, prior)
+        there = _step(sums_of(opened, at, link), at, prior)
         last, at = _gap(at, there), there
         if last < NEAR:
             break
-    return at, last
+    for _ in range(_MAX_TURNS):
+        points = Points.of(at, link)
+        values = points.values(opened)
+        shares = points.shares(values)
+        found = Centre(points, sums_of(opened, at, link), values, shares, points.excess(shares, opened), math.nan)
+        there = _step(*_by_quadrature(found), prior)
+        last, at = _gap(at, there), there
+        if last < NEAR:
+            break
+    return replace(found, last=last)
 
 
 def _gap(one: Density, other: Density) -> float:
-    """Return by how many sds a coefficient moves at most, or the sd of effects relatively."""
+    """Return by how many sds a coefficient, or the log sd of effects, moves at most."""
     moved = np.abs(other.beta - one.beta) / other.sds
     sd, before = (np.sqrt(np.diagonal(own.prior)) for own in (other, one))
-    return float(max(moved.max(), np.abs(before / sd - 1.0).max()))
-
-
-def imbalance(sums: CellSums, other: CellSums, at: Density, prior: Prior) -> float:
-    """Return by how many sds the coefficients' means given two sets of rows differ at most, to first order."""
-    own = prior_part(at.beta, prior)
-    one, two = (_solved(each, at, own, at.prior) for each in (sums, other))
-    return float(np.abs((one.beta - two.beta) / one.sds).max())
+    return float(max(moved.max(), (np.abs(np.log(sd / before)) * math.sqrt(len(one.mean))).max()))

@@ -26,8 +26,9 @@ from bayescore.types import FloatArray, IntArray, Likelihood, WeightedData
 class Density:
     """A normal density of beta, shape (p,), and of the effects of C cells, in `columns` of the rows, shape (Q,).
 
-    `mean`, `variance` and `slope` (m, V and W above) have shapes (C + 1, Q), (C + 1, Q, Q) and (C + 1, Q, p), the last
-    entry, of rows of no cell, 0. `factor` is L, L L' = C; `prior` the covariance of effects, shape (Q, Q).
+    A column of -1 is one of ones that the rows do not have. `mean`, `variance` and `slope` (m, V and W above) have
+    shapes (C + 1, Q), (C + 1, Q, Q) and (C + 1, Q, p), the last entry, of rows of no cell, 0. `factor` is L, L L' = C;
+    `prior` the covariance of effects, shape (Q, Q).
     """
 
     beta: FloatArray
@@ -47,20 +48,35 @@ class Density:
         return cls(np.zeros(p), np.zeros((p, p)), *effects, sd**2 * np.eye(Q), columns)
 
     @property
+    def free(self) -> bool:
+        """Whether the effects multiply a column of ones that the rows do not have."""
+        return bool(self.columns[0] < 0)
+
+    @property
     def sds(self) -> FloatArray:
         """Sds of the coefficients, shape (p,)."""
         return np.asarray(np.sqrt((self.factor**2).sum(axis=1)))
 
+    def multipliers(self, X: FloatArray) -> FloatArray:
+        """Return what rows multiply the effects by, z, shape (n, Q)."""
+        if self.free:
+            return np.ones((len(X), 1))
+        return np.ascontiguousarray(X[:, self.columns])
+
     def variances(self, rows: FloatArray, own: IntArray) -> FloatArray:
         """Return the variance of the predictor of `rows`, shape (n, p), of cells `own`."""
-        z = rows[:, self.columns]
+        z = self.multipliers(rows)
+        return np.asarray(np.einsum("nq,nqr,nr->n", z, self.variance[own], z) + self.spread(rows, own))
+
+    def spread(self, rows: FloatArray, own: IntArray) -> FloatArray:
+        """Return the part of that variance that beta has, given which the effects have their means, shape (n,)."""
+        z = self.multipliers(rows)
         gap = rows - sum(z[:, q, None] * self.slope[own, q] for q in range(z.shape[1]))
-        inner = np.einsum("nq,nqr,nr->n", z, self.variance[own], z)
-        return np.asarray(inner + ((gap @ self.factor) ** 2).sum(axis=1))
+        return np.asarray(((gap @ self.factor) ** 2).sum(axis=1))
 
     def derivatives(self, block: WeightedData, own: IntArray, link: Likelihood) -> FloatArray:
         """Return averages of score, curvature, third and fourth derivative in eta, times weights, shape (4, n)."""
-        eta = block.X @ self.beta + (block.X[:, self.columns] * self.mean[own]).sum(axis=1)
+        eta = block.X @ self.beta + (self.multipliers(block.X) * self.mean[own]).sum(axis=1)
         if block.offset is not None:
             eta = eta + block.offset
         found = averages(block.y * eta, np.sqrt(self.variances(block.X, own)), link) * block.weights
@@ -69,12 +85,13 @@ class Density:
 
 
 class CellSums(NamedTuple):
-    """Score and curvature by cell: sum s z, shape (C + 1, Q); sum c z x', (C + 1, Q, p); tensors of l''' and l''''.
+    """By cell sum s z, shape (C + 1, Q), sum c z z', (C + 1, Q, Q), sum c z x', (C + 1, Q, p); tensors of l''', l''''.
 
     Of all rows sum s x, shape (p,), and sum c x x', (p, p).
     """
 
     score: FloatArray
+    information: FloatArray
     cross: FloatArray
     third: FloatArray
     fourth: FloatArray
@@ -107,28 +124,30 @@ def _of_block(density: Density, link: Likelihood, _: int, block: WeightedData) -
     n_cells, Q = len(density.mean) - 1, len(density.columns)
     found, rows, own, first = by_cell(block, n_cells)
     s, c, t, f = density.derivatives(rows, own, link)
-    z = rows.X[:, density.columns]
-    parts = [s[:, None] * z, *((c * z[:, q])[:, None] * rows.X for q in range(Q))]
+    z = density.multipliers(rows.X)
+    scaled = c[:, None] * z
+    parts = [s[:, None] * z]
+    parts += [scaled[:, q, None] * other for other in (z, rows.X) for q in range(Q)]
     for terms, degree in ((t, 3), (f, 4)):
         parts.append(np.stack([terms * z[:, list(entry)].prod(axis=1) for entry in _entries(Q, degree)], axis=1))
     table = np.add.reduceat(np.concatenate(parts, axis=1), first, axis=0)
-    scaled = rows.X * c[:, None]
     empty = np.empty(0)
-    return found, table, CellSums(empty, empty, empty, empty, s @ rows.X, rows.X.T @ scaled)
+    return found, table, CellSums(empty, empty, empty, empty, empty, s @ rows.X, rows.X.T @ (rows.X * c[:, None]))
 
 
 def _total(parts: Iterable[tuple[IntArray, FloatArray, CellSums]], density: Density) -> CellSums:
     C, Q, p = len(density.mean), len(density.columns), len(density.beta)
-    widths = Q, Q * p, len(_entries(Q, 3)), len(_entries(Q, 4))
+    widths = Q, Q * Q, Q * p, len(_entries(Q, 3)), len(_entries(Q, 4))
     table, gradient, precision = np.zeros((C, sum(widths))), np.zeros(p), np.zeros((p, p))
     for found, own, sums in parts:
         table[found] += own
         gradient += sums.gradient
         precision += sums.precision
     table[-1] = 0.0  # rows of no cell have no effect
-    score, cross, third, fourth = np.split(table, np.cumsum(widths)[:-1], axis=1)
+    score, information, cross, third, fourth = np.split(table, np.cumsum(widths)[:-1], axis=1)
     half = 0.5 * (precision + precision.T)
-    return CellSums(score, cross.reshape(C, Q, p), full_tensor(third, Q, 3), full_tensor(fourth, Q, 4), gradient, half)
+    tensors = full_tensor(third, Q, 3), full_tensor(fourth, Q, 4)
+    return CellSums(score, information.reshape(C, Q, Q), cross.reshape(C, Q, p), *tensors, gradient, half)
 
 
 def sums_of(opened: Opened, density: Density, link: Likelihood) -> CellSums:

@@ -68,11 +68,18 @@ def _counts(
     return a, b, (a * third - b * third_) / size**1.5 - wanted.third
 
 
-def solve(wanted: Wanted, likelihood: Likelihood) -> Solved:
-    """Return pseudo-rows with the derivatives that are wanted: score and curvature exactly, third where it can be."""
+def solve(wanted: Wanted, likelihood: Likelihood, *, times: float = 1.0, size: FloatArray | None = None) -> Solved:
+    """Return pseudo-rows with the derivatives that are wanted: score and curvature exactly, third where it can be.
+
+    The D tried first is `times` that which meets the fourth; or D is `size`, shape (K,).
+    """
+    if size is not None:
+        offset, _ = _offsets(wanted, size, likelihood)
+        a, b, _ = _counts(wanted, size, offset, likelihood)
+        return Solved(size, offset, np.maximum(a, 0.0), np.maximum(b, 0.0))
     at_zero = averages(np.zeros(1), np.full(1, 0.1), likelihood)[:, 0]
     flat = max(float(at_zero[3] / at_zero[1]), 1e-3)
-    first = np.minimum(
+    first = times * np.minimum(
         flat / np.maximum(wanted.fourth, 1e-9), _SKEWNESS / np.maximum(wanted.third**2, np.finfo(float).tiny)
     )
     size, offset, miss = first.copy(), np.zeros_like(first), np.full_like(first, np.inf)

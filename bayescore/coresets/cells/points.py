@@ -1,0 +1,118 @@
+r"""What rows say of their cells' effects at quadrature nodes, where their posterior is not normal.
+
+Nodes b_ck stand about the normal density of the effects of cell c at beta = t (`sums.Density`), with probabilities q_k
+under it. With phi_c(b) the log-likelihood of the cell's rows, averaged over beta given b, and S the covariance of the
+effects, the effects given the cell's rows have the probabilities
+
+.. math:: w_{ck} \propto q_k \, e^{\phi_c(b_{ck})} N(b_{ck}; 0, S) / N(b_{ck}; m_c, V_c)
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from scipy import special
+
+from bayescore.coresets.cells.sums import Density, by_cell
+from bayescore.data.opened import Opened
+from bayescore.data.passes.cutter import MAX_BLOCK_ROWS
+from bayescore.models.quadrature import normal_nodes
+from bayescore.types import FloatArray, IntArray, Likelihood, WeightedData
+
+_NODES = {1: 15, 2: 9, 3: 5}  # in each of Q dimensions
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Nodes of the effects of C cells, shape (C + 1, Q, K), about a density; the last entry is of rows of no cell.
+
+    `mass` are the probabilities q of the nodes, shape (K,). `log_prior`, shape (C + 1, K), is log w but for phi and a
+    constant.
+    """
+
+    at: Density
+    link: Likelihood
+    effects: FloatArray
+    mass: FloatArray
+    log_prior: FloatArray
+
+    @classmethod
+    def of(cls, at: Density, link: Likelihood) -> "Points":
+        """Return the nodes about a density."""
+        Q = len(at.columns)
+        axis, log_mass = normal_nodes(_NODES[Q])
+        grid, masses = (np.stack([own.ravel() for own in np.meshgrid(*[each] * Q)]) for each in (axis, log_mass))
+        L = np.zeros_like(at.variance)
+        L[:-1] = np.linalg.cholesky(at.variance[:-1])
+        effects = at.mean[:, :, None] + L @ grid
+        narrow = np.einsum("cqk,qr,crk->ck", effects, np.linalg.inv(at.prior), effects)
+        log_prior = masses.sum(axis=0) + 0.5 * (grid**2).sum(axis=0) - 0.5 * narrow
+        return cls(at, link, effects, np.exp(masses.sum(axis=0)), log_prior)
+
+    def values(self, opened: Opened) -> FloatArray:
+        """Return phi of each cell at its nodes, shape (C + 1, K); one pass."""
+        return self._total(opened.map(partial(_values, self), "effects of cells", canonical=True, here=True))
+
+    def values_of(self, rows: WeightedData) -> FloatArray:
+        """Return the same of rows in memory."""
+        cuts = [slice(start, start + MAX_BLOCK_ROWS) for start in range(0, len(rows), MAX_BLOCK_ROWS)]
+        return self._total(_values(self, 0, rows.take(cut)) for cut in cuts)
+
+    def _total(self, parts: Iterable[tuple[IntArray, FloatArray]]) -> FloatArray:
+        whole = np.zeros_like(self.log_prior)
+        for found, own in parts:
+            whole[found] += own
+        return whole
+
+    def shares(self, values: FloatArray) -> FloatArray:
+        """Return the probabilities w of the nodes, shape (C + 1, K), given phi."""
+        return np.asarray(special.softmax(values + self.log_prior, axis=1))
+
+    def moments(self, shares: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return means, shape (C + 1, Q), and precisions, (C + 1, Q, Q), of the effects, given w."""
+        mean = np.einsum("ck,cqk->cq", shares, self.effects)
+        away = self.effects - mean[:, :, None]
+        variance = np.einsum("ck,cqk,crk->cqr", shares, away, away)
+        variance[-1] = np.eye(variance.shape[1])
+        return mean, np.linalg.inv(variance)
+
+    def log_p(self, rows: WeightedData, own: IntArray) -> FloatArray:
+        """Return log-likelihoods of rows of cells `own` at the nodes, averaged over beta given those, shape (n, K)."""
+        eta, half = self._predictors(rows, own)
+        return np.asarray(rows.weights[:, None] * (self.link.log_p(eta) - half * self.link.curvature(eta)))
+
+    def excess(self, shares: FloatArray, opened: Opened) -> FloatArray:
+        """Return by how much the score of beta, shape (p,), is more on average over w than over q; one pass."""
+        parts = opened.map(partial(_excess, self, shares), "scores within cells", canonical=True, here=True)
+        return sum(parts, np.zeros(len(self.at.beta)))
+
+    def excess_of(self, shares: FloatArray, rows: WeightedData) -> FloatArray:
+        """Return the same of rows in memory."""
+        return _excess(self, shares, 0, rows)
+
+    def _predictors(self, rows: WeightedData, own: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return signed predictors at the nodes, and half the variance that beta adds to them, (n, 1)."""
+        eta = rows.X @ self.at.beta + (0.0 if rows.offset is None else rows.offset)
+        moves = np.einsum("nq,nqk->nk", self.at.multipliers(rows.X), self.effects[own])
+        return rows.y[:, None] * (eta[:, None] + moves), 0.5 * self.at.spread(rows.X, own)[:, None]
+
+
+def _values(points: Points, _: int, block: WeightedData) -> tuple[IntArray, FloatArray]:
+    """Return phi of each cell of a block at its nodes, shape (C, K)."""
+    found, rows, own, first = by_cell(block, len(points.effects) - 1)
+    return found, np.add.reduceat(points.log_p(rows, own), first, axis=0)
+
+
+def _excess(points: Points, shares: FloatArray, _: int, block: WeightedData) -> FloatArray:
+    assert block.group is not None
+    own = np.where(block.group[:, 0] < 0, len(shares) - 1, block.group[:, 0])
+    eta, half = points._predictors(block, own)
+    score = points.link.score(eta) + half * points.link.third(eta)
+    return np.asarray((((shares[own] - points.mass) * score).sum(axis=1) * block.y * block.weights) @ block.X)
+
+
+def shapes(shares: FloatArray, gap: FloatArray) -> FloatArray:
+    """Return the sds over the effects, given w, of differences at nodes, both of shape (C, K)."""
+    gap = gap - (shares * gap).sum(axis=1)[:, None]
+    return np.asarray(np.sqrt((shares * gap**2).sum(axis=1)))

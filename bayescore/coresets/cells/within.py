@@ -1,0 +1,75 @@
+r"""What rows say of beta within their cells, as pseudo-rows of no cell: one for each direction.
+
+The score and curvature of all rows, less those of the rows that stand for cells, are condensed along their own
+directions in beta. Third and fourth derivatives along these are sums over d_n = x_n - B' H^-1 z_n, what a row has
+beside its cell's pseudo-rows.
+"""
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+from scipy import linalg
+
+from bayescore.coresets.cells.points import Points
+from bayescore.coresets.cells.pseudo import Directions
+from bayescore.coresets.cells.settle import Centre
+from bayescore.coresets.cells.sums import sums_of_rows
+from bayescore.coresets.condensing.pseudo_rows import Wanted, as_rows, solve
+from bayescore.coresets.ties import oriented
+from bayescore.data.opened import Opened
+from bayescore.models.marginal import local_codes
+from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData, stack
+
+_NOTHING = 1e-7  # curvature of a direction, in units of the posterior's, in which rows do not differ within cells
+
+
+@dataclass(frozen=True, eq=False)
+class Inside:
+    """The rows that stand for cells: pseudo-rows, and rows of cells that keep them.
+
+    `merged`, shape (C + 1,), says which cells have pseudo-rows; `missed`, shape (C,), what these miss of their shape.
+    """
+
+    pseudo: WeightedData
+    kept: WeightedData
+    merged: np.ndarray
+    missed: FloatArray
+
+
+def rows_within(opened: Opened, found: Centre, along: Directions, inside: Inside) -> tuple[WeightedData, float]:
+    """Return pseudo-rows of no cell, failures and successes; one pass.
+
+    And by how many sds of a coefficient the gradient that is left moves the mean at most.
+    """
+    points, sums, at = found.points, found.sums, found.points.at
+    slope, rows = along.slope(sums.cross), stack([inside.pseudo, inside.kept])
+    excess = found.excess - points.excess_of(points.shares(points.values_of(rows)), rows)
+    gradient = sums.gradient + excess - sums_of_rows(rows, at, points.link).gradient
+    curvature = sums.precision - np.einsum("cqp,cqr->pr", slope[inside.merged], sums.cross[inside.merged])
+    if len(inside.kept):
+        curvature -= sums_of_rows(inside.kept, at, points.link).precision
+    mu, Q = np.linalg.eigh(at.factor.T @ curvature @ at.factor)
+    told = mu > _NOTHING
+    mu, Q = mu[told], oriented(Q[:, told])
+    v = linalg.solve_triangular(at.factor, Q * np.sqrt(mu), trans="T", lower=True)
+    u = at.factor @ Q / np.sqrt(mu)
+    work = partial(_higher, points, inside.merged, slope @ u, u)
+    third, fourth = sum(opened.map(work, "within cells", canonical=True), np.zeros((2, len(mu))))
+    within = as_rows(v, at.beta, solve(Wanted(u.T @ gradient, third, fourth, mu), points.link))
+    within = replace(within, group=np.full((len(within), 1), NO_GROUP))
+    left = gradient - sums_of_rows(within, at, points.link).gradient
+    return within, float(np.abs(at.factor @ (at.factor.T @ left) / at.sds).max())
+
+
+def _higher(
+    points: Points, merged: np.ndarray, slope: FloatArray, u: FloatArray, _: int, block: WeightedData
+) -> FloatArray:
+    """Return sums of third and fourth derivatives along directions within cells, shape (2, r)."""
+    at = points.at
+    found, places = local_codes(block, len(at.mean) - 1)
+    own: IntArray = found[places]
+    derivatives = at.derivatives(block, own, points.link) * merged[own]
+    z = at.multipliers(block.X)
+    d = block.X @ u - sum(z[:, q, None] * slope[own, q] for q in range(z.shape[1]))
+    return np.stack([derivatives[2] @ d**3, derivatives[3] @ d**4])
