@@ -24,7 +24,6 @@ from bayescore.diagnostics.model_check import check_model
 from bayescore.diagnostics.report import as_fragment, as_text, plots, write_report
 from bayescore.diagnostics.results import CertificateData, ComparisonData
 from bayescore.diagnostics.verdict import verdict
-from bayescore.samplers.group_predict import check_no_groups
 from bayescore.samplers.inference_data import Posterior, is_posterior, read_posterior
 from bayescore.types import WeightedData
 from bayescore.validation import DataError, check_integer
@@ -192,8 +191,7 @@ def _check_test(test: object, posteriors: list[Posterior]) -> None:
     check_same_design(test, posteriors[0].features, posteriors[0].design, "test")
     check_no_pseudo(test, "test")
     for posterior in posteriors:
-        check_no_groups(posterior, "test=")
-        _ = posterior.likelihood  # which it may not tell
+        _ = posterior.likelihood, posterior.predictor(1).unknown(test)  # which it may not tell
 
 
 def _table(rows: dict[str, Row]) -> pd.DataFrame:

@@ -41,6 +41,7 @@ from bayescore.diagnostics.draws import ess_mean
 from bayescore.diagnostics.leave_out import Density, LeftOut, moved_loo, psis_loo
 from bayescore.limits import FINITE_K, MAX_BAD_K_SHARE, MAX_K
 from bayescore.models.posterior import log_likelihood_tiles, moments_over_draws
+from bayescore.models.predictor import Predictor
 from bayescore.types import FloatArray, Likelihood, WeightedData
 
 ROWS = 1000  # sampled for exact PSIS-LOO
@@ -90,8 +91,8 @@ class Cumulants(NamedTuple):
     first: FloatArray
 
 
-def cumulants(draws: FloatArray, block: WeightedData, likelihood: Likelihood) -> Cumulants:
-    """Return the cumulants of rows over equally weighted draws, shape (S, D)."""
+def cumulants(draws: FloatArray | Predictor, block: WeightedData, likelihood: Likelihood) -> Cumulants:
+    """Return the cumulants of rows over equally weighted draws, as `log_likelihood_tiles` has them."""
     total, variance, first = np.zeros(len(draws)), 0.0, np.empty(len(block))
     for rows, log_p in log_likelihood_tiles(draws, block, likelihood):
         w = block.weights[rows]

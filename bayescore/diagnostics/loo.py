@@ -29,6 +29,11 @@ def loo(
     y: Any = None,
     *,
     label: str | None = None,
+    weights: Any = None,
+    offset: Any = None,
+    groups: Any = None,
+    trials: Any = None,
+    missing: str = "raise",
     max_draws: int = 500,
     progressbar: bool = True,
 ) -> Any:
@@ -37,7 +42,9 @@ def loo(
     .. math:: e_n = \log \sum_s v_{ns} p_n(\theta_s), \qquad v_{ns} \propto W_s / p_n(\theta_s),
 
     v smoothed by PSIS, W the importance weights from the coreset's to the full data's posterior. Of a posterior of all
-    rows (`full_data`) W is 1, and the values are those of `arviz.loo`.
+    rows (`full_data`) W is 1, and the values are those of `arviz.loo`. In a model with groups p_n is conditional, given
+    the effect of the row's group: the row is left out, its group is known by its other rows, as in arviz, bambi and
+    brms. For groups left out whole see `elpd_logo` of the certificate.
 
     Parameters
     ----------
@@ -45,8 +52,9 @@ def loo(
         Posterior of `core`, or draws that `certify` corrected (``certificate.idata``).
     core : Coreset
         The coreset that was sampled, of rows without weights of their own.
-    data, y, label
-        The full data, as given to `build_coreset`.
+    data, y, label, weights, offset, groups, trials, missing
+        The full data, as given to `build_coreset`. ArviZ knows no weights: rows must weigh 1 each, and a row of
+        `trials` would count as two.
     max_draws : int
         Draws that are used, evenly spaced.
     progressbar : bool
@@ -74,14 +82,15 @@ def loo(
     """
     check_integer(max_draws, "max_draws", low=100)
     model = loo_draws("idata", idata, core, max_draws)
-    opened = full_rows(core, data, y, label=label, weights=None, progress=progressbar)
+    beside = {"label": label, "weights": weights, "offset": offset, "groups": groups, "trials": trials}
+    opened = full_rows(core, data, y, progress=progressbar, missing=missing, **beside)
     with one_blas_thread():
         sums = loo_pass([[model]], [opened])
         check_weight(core, sums.weight)
         full = weights_of(model, sums.log_likelihood[0])
         if not full.good:
             raise DataError(f"idata: {too_far(full)}")
-        draws, link, log_ratio = model.flat, model.link, full.log_ratio
+        draws, link, log_ratio = model.predictor, model.link, full.log_ratio
         with np.errstate(divide="ignore"):
             log_w = np.log(full.weights)
 

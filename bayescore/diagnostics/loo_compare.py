@@ -48,6 +48,7 @@ def loo_compare(
     label: str | None = None,
     weights: Any = None,
     offset: Any = None,
+    groups: Any = None,
     trials: Any = None,
     missing: str = "raise",
     max_draws: int = 500,
@@ -60,7 +61,7 @@ def loo_compare(
     models : mapping of str to (InferenceData, Coreset)
         Posteriors and the coresets of `data` that they are of: other formulas, likelihoods or priors. Draws that
         `certify` corrected (``certificate.idata``) are taken as the full data's posterior, others are weighted.
-    data, y, label, weights, offset, trials, missing
+    data, y, label, weights, offset, groups, trials, missing
         The full data, as given to `build_coreset`. With ``missing="drop"`` all models must use the same rows.
     max_draws : int
         Draws of each model that are used, evenly spaced.
@@ -87,6 +88,8 @@ def loo_compare(
 
     Notes
     -----
+    In models with groups a row's density is conditional, given the effect of its group, as in `loo`.
+
     A difference of less than four nats, or of less than a few `dse`, tells nothing (Sivula, Magnusson, Matamoros and
     Vehtari 2025, Bayesian Analysis). For `arviz.compare` and stacking see `loo`.
 
@@ -104,24 +107,26 @@ def loo_compare(
             raise TypeError(f"models[{name!r}] is a {type(given).__name__}; give (posterior, coreset)")
         model = loo_draws(str(name), *given, max_draws)
         designs.setdefault(model.core.design, []).append(model)
-    groups = list(designs.values())
-    first = groups[0][0]
-    for model in (each for group in groups for each in group):
+    by_design = list(designs.values())
+    first = by_design[0][0]
+    for model in (each for models_of in by_design for each in models_of):
         if model.core.classes != first.core.classes:
             raise DataError(
                 f"models[{model.name!r}] has the labels {model.core.classes}, models[{first.name!r}] "
                 f"{first.core.classes}, the second +1; build both with the same positive="
             )
-    beside = {"label": label, "weights": weights, "offset": offset, "trials": trials, "missing": missing}
+    beside = {"label": label, "weights": weights, "offset": offset, "groups": groups}
+    beside |= {"trials": trials, "missing": missing}
     opened = [
-        full_rows(group[0].core, data, y, progress=progressbar and group is groups[0], **beside) for group in groups
+        full_rows(models_of[0].core, data, y, progress=progressbar and models_of is by_design[0], **beside)
+        for models_of in by_design
     ]
     with one_blas_thread():
-        sums = loo_pass(groups, opened)
-        for group in groups:
-            for model in group:
+        sums = loo_pass(by_design, opened)
+        for models_of in by_design:
+            for model in models_of:
                 check_weight(model.core, sums.weight)
-        return _table(groups, sums)
+        return _table(by_design, sums)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,13 +144,13 @@ class _Sampled:
 
 
 def _sampled(model: LooDraws, full: FullWeights, log_likelihood: FloatArray, sample: Draw) -> _Sampled:
-    rows, draws = sample.rows, model.flat
-    log_p = np.concatenate([tile for _, tile in log_likelihood_tiles(draws, rows, model.link)])
+    rows = sample.rows
+    log_p = np.concatenate([tile for _, tile in log_likelihood_tiles(model.predictor, rows, model.link)])
     left, w = psis_loo(log_p, full.log_ratio), full.weights
     mean, var = moments_over_draws(log_p)
     centre = log_p @ w
     change = rows.weights @ (left.influence - w * (log_p - centre[:, None]))
-    noise = draws_variance(log_likelihood.reshape(*model.draws.shape[:2], 1), w, sample.total / len(rows) * change)
+    noise = draws_variance(log_likelihood.reshape(*model.shape, 1), w, sample.total / len(rows) * change)
     return _Sampled(left.value, mean - 0.5 * var, left.value - centre + 0.5 * var, left.k, noise)
 
 

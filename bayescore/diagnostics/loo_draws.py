@@ -9,7 +9,7 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.matching import check_same_design
 from bayescore.diagnostics.full_weights import FullWeights, full_weights
 from bayescore.models.posterior import log_likelihoods
-from bayescore.samplers.group_predict import check_no_groups
+from bayescore.models.predictor import Predictor
 from bayescore.samplers.inference_data import read_posterior
 from bayescore.types import FloatArray, Likelihood
 from bayescore.validation import DataError
@@ -23,8 +23,10 @@ class LooDraws:
     ----------
     name : str
         What messages call it.
-    draws : array, shape (chain, draw, D)
-        Draws of beta.
+    shape : (int, int)
+        Number of chains, and draws of each.
+    predictor : Predictor
+        The linear predictor at the draws, those of all chains below each other: beta, and effects of groups.
     core : Coreset
         The coreset that they are of.
     link : Likelihood
@@ -34,15 +36,11 @@ class LooDraws:
     """
 
     name: str
-    draws: FloatArray
+    shape: tuple[int, int]
+    predictor: Predictor
     core: Coreset
     link: Likelihood
     corrected: bool
-
-    @property
-    def flat(self) -> FloatArray:
-        """Draws of all chains below each other, shape (S, D)."""
-        return self.draws.reshape(-1, self.draws.shape[2])
 
 
 def loo_draws(name: str, idata: Any, core: Coreset, max_draws: int) -> LooDraws:
@@ -56,18 +54,19 @@ def loo_draws(name: str, idata: Any, core: Coreset, max_draws: int) -> LooDraws:
     if not isinstance(core, Coreset):
         raise TypeError(f"{name}: a {type(core).__name__} stands for the coreset; give (posterior, coreset)")
     posterior = read_posterior(idata, name)
-    check_no_groups(posterior, "this comparison")
     check_same_design(core, posterior.features, posterior.design, f"the coreset of {name}")
     if posterior.story and posterior.story["rows"] != core.rows_digest:
         raise DataError(f"{name}: the draws are of another coreset's posterior; give the one that was sampled")
-    return LooDraws(name, posterior.thinned(max_draws), core, posterior.likelihood, "corrected" in posterior.attrs)
+    predictor, n_chains = posterior.predictor(max_draws), len(posterior.draws)
+    shape = n_chains, len(predictor) // n_chains
+    return LooDraws(name, shape, predictor, core, posterior.likelihood, "corrected" in posterior.attrs)
 
 
 def weights_of(model: LooDraws, log_likelihood: FloatArray) -> FullWeights:
     """Return the weights of draws whose log-likelihood of the full data, shape (S,), is known; equal if corrected."""
     if model.corrected:
         return full_weights(np.zeros(len(log_likelihood)))
-    return full_weights(log_likelihood - log_likelihoods(model.flat, model.core, model.link))
+    return full_weights(log_likelihood - log_likelihoods(model.predictor, model.core, model.link))
 
 
 def too_far(full: FullWeights) -> str:

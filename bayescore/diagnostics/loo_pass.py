@@ -15,6 +15,7 @@ from bayescore.coresets.sampling.draw import Draw
 from bayescore.data.opened import Opened
 from bayescore.diagnostics.elpd import cumulants, left_out_of, rows_left_out
 from bayescore.diagnostics.loo_draws import LooDraws
+from bayescore.models.predictor import Predictor
 from bayescore.types import FloatArray, IntArray, LabelArray, Likelihood, WeightedData
 from bayescore.validation import DataError
 
@@ -43,7 +44,7 @@ class LooSums:
     samples: list[Draw]
 
 
-def _of_block(models: Sequence[tuple[FloatArray, Likelihood]], start: int, block: WeightedData) -> _Block:
+def _of_block(models: Sequence[tuple[Predictor, Likelihood]], start: int, block: WeightedData) -> _Block:
     """Return the sums of a block, its first row at position `start` of the data."""
     found = [cumulants(draws, block, link) for draws, link in models]
     totals, variance, first = zip(*found, strict=True)
@@ -59,7 +60,7 @@ def _of_block(models: Sequence[tuple[FloatArray, Likelihood]], start: int, block
 
 
 def _results(group: list[LooDraws], opened: Opened, block_rows: int) -> Iterator[_Block]:
-    models = [(model.flat, model.link) for model in group]
+    models = [(model.predictor, model.link) for model in group]
     same_cuts = Opened(opened.rows, opened.design, progress=opened.progress, block_rows=block_rows)
     return same_cuts.map(lambda start, block: _of_block(models, start, block), "comparing", canonical=True)
 

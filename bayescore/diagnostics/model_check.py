@@ -60,24 +60,16 @@ class ModelCheck:
         return int(((self.observed < self.low) | (self.observed > self.high)).sum())
 
 
-def check_model(
-    posterior: Posterior, rows: WeightedData, *, effects: FloatArray | None = None, seed: int = 0
-) -> ModelCheck:
+def check_model(posterior: Posterior, rows: WeightedData, *, seed: int = 0) -> ModelCheck:
     """Return the check of a posterior on weighted rows of its design; of many rows, on some spread evenly over them.
 
-    `effects` are those of the groups of the rows, shape (chain * draw, G), one for each draw of `posterior.flat`.
+    Rows of groups have the effects of these; over the effect of a group that is not known p is averaged.
     """
     if len(rows) > _ROWS:
         rows = rows.take(np.linspace(0, len(rows) - 1, _ROWS).round().astype(np.int64))
-    chosen = posterior.positions(_DRAWS)
-    rng, link = np.random.default_rng(seed), posterior.likelihood
-    known = np.zeros(len(rows)) if rows.offset is None else rows.offset
-    etas = (rows.X @ beta + known for beta in posterior.flat[chosen])
-    if effects is not None:
-        assert rows.group is not None
-        own = rows.group[:, 0]
-        etas = (eta + u[own] for eta, u in zip(etas, effects[chosen], strict=True))
-    each = [link.probability(eta) for eta in etas]
+    rng, link, predictor = np.random.default_rng(seed), posterior.likelihood, posterior.predictor(_DRAWS)
+    draws = (predictor.take(slice(s, s + 1)) for s in range(len(predictor)))
+    each = [one.average(rows, link.probability)[:, 0] for one in draws]
     p = np.mean(each, axis=0)
     n_groups = int(np.clip(rows.weights.sum() ** 2 / (rows.weights**2).sum() / _EACH, 2, GROUPS))
     order = np.argsort(p, kind="stable")

@@ -13,10 +13,10 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Constant
 
 from bayescore.data.coreset import Coreset
-from bayescore.data.design import Grouping
 from bayescore.data.matching import check_flat, feature_names
 from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.newton import find_map
+from bayescore.models.predictor import multipliers
 from bayescore.models.priors import Prior, prior_of
 from bayescore.types import NO_GROUP, FloatArray, Likelihood, WeightedData
 from bayescore.validation import DataError, warn
@@ -147,18 +147,7 @@ def _of_groups(data: WeightedData, name: str, effects: Any) -> Any:
     table = effects if effects.ndim == 2 else effects[:, None]
     if (codes == NO_GROUP).any():  # which is the last place
         table = pt.concatenate([table, pt.zeros((1, n_effects))])
-    return (table[codes] * multipliers(data, grouping)).sum(axis=1)
-
-
-def multipliers(data: Coreset, grouping: Grouping) -> FloatArray:
-    """Return what a factor's effects are multiplied by in each row, shape (n, q): columns, 1 of an intercept.
-
-    In pseudo-rows the column of the intercept need not be 1, and neither is then what its effect is multiplied by.
-    """
-    constant = data.design.constant
-    ones = np.ones(len(data)) if constant is None else data.X[:, constant]
-    columns = [ones if effect == "1" else data.X[:, data.feature_names.index(effect)] for effect in grouping.effects]
-    return np.stack(columns, axis=1)
+    return (table[codes] * multipliers(data.X, data.design, grouping)).sum(axis=1)
 
 
 def _mode_of_rows(data: WeightedData, likelihood: str | Likelihood) -> tuple[FloatArray, FloatArray]:

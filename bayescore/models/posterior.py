@@ -20,6 +20,7 @@ from bayescore.data.passes.nonzeros import add_gram, compact
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.models.density import DensityArguments, log_density
 from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.predictor import Predictor
 from bayescore.models.priors import Prior, check_density
 from bayescore.models.terms import add_terms, derivatives_of, log_p_near
 from bayescore.types import FloatArray, Likelihood, WeightedData
@@ -89,15 +90,16 @@ def full_terms(beta: FloatArray, opened: Opened, likelihood: Likelihood, prior: 
 
 
 def log_likelihood_tiles(
-    draws: FloatArray, data: WeightedData, likelihood: Likelihood
+    draws: FloatArray | Predictor, data: WeightedData, likelihood: Likelihood
 ) -> Iterator[tuple[slice, FloatArray]]:
     """Yield some rows of `data` at a time and their unweighted log p at each draw, shape (rows, S), to 2e-10.
 
-    Draws have shape (S, D).
+    Draws are those of beta, shape (S, D), or of all parameters that the linear predictor has.
     The more rows the draws come from, the less they move each row's eta about its mean (`log_p_near`).
     """
-    center = draws.mean(axis=0)
-    moves = (draws - center).T
+    predictor = draws if isinstance(draws, Predictor) else Predictor(draws)
+    center = predictor.beta.mean(axis=0)
+    moves = (predictor.beta - center).T
     step, shift = max(1, _CACHE // len(draws)), data.shift
     for start in range(0, len(data), step):
         rows = slice(start, start + step)
@@ -105,6 +107,12 @@ def log_likelihood_tiles(
         log_p, eta = compact(Z) @ moves, Z @ center
         if len(shift):
             eta += shift[rows]
+        if predictor.factors:
+            part = data.take(rows)
+            own = part.y[:, None] * predictor.effects(part)
+            middle = own.mean(axis=1)
+            eta += middle
+            log_p += own - middle[:, None]
         log_p_near(eta, likelihood, likelihood.near, log_p)
         yield rows, log_p
 
@@ -116,8 +124,8 @@ def moments_over_draws(log_p: FloatArray) -> tuple[FloatArray, FloatArray]:
     return mean, np.maximum(np.vecdot(log_p, log_p) / n_draws - mean**2, 0.0)
 
 
-def log_likelihoods(draws: FloatArray, data: WeightedData, likelihood: Likelihood) -> FloatArray:
-    """Return the weighted log-likelihood of `data` at each draw, shape (S,); draws have shape (S, D)."""
+def log_likelihoods(draws: FloatArray | Predictor, data: WeightedData, likelihood: Likelihood) -> FloatArray:
+    """Return the weighted log-likelihood of `data` at each draw, shape (S,); draws as `log_likelihood_tiles` takes."""
     total = np.zeros(len(draws))
     for rows, log_p in log_likelihood_tiles(draws, data, likelihood):
         total += data.weights[rows] @ log_p

@@ -19,8 +19,8 @@ import pytensor.tensor as pt
 
 from bayescore.data.coreset import Coreset
 from bayescore.models.effect_scales import EffectScales, effect_scales
-from bayescore.models.graph import multipliers
 from bayescore.models.group_priors import GroupPrior, HalfNormal
+from bayescore.models.predictor import multipliers
 from bayescore.models.priors import Prior
 from bayescore.types import Likelihood
 
@@ -51,7 +51,9 @@ def scales_of(core: Coreset, place: int, link: Likelihood, prior: Prior) -> Effe
     """Return what the rows say of the effects of a factor."""
     assert core.group is not None
     grouping = core.groups[place]
-    return effect_scales(core, core.group[:, place], multipliers(core, grouping), len(grouping), link, prior)
+    return effect_scales(
+        core, core.group[:, place], multipliers(core.X, core.design, grouping), len(grouping), link, prior
+    )
 
 
 def varying_effects(core: Coreset, place: int, beta: Any, link: Likelihood, priors: tuple[Prior, GroupPrior]) -> Any:

@@ -26,9 +26,9 @@ from bayescore.data.formulas.design import categories_of, formula_of
 from bayescore.data.matching import check_same_design
 from bayescore.data.passes.threads import available_cores, one_blas_thread
 from bayescore.data.tables import feature_matrix
-from bayescore.samplers.group_predict import check_no_groups
+from bayescore.models.predictor import Predictor
 from bayescore.samplers.inference_data import Posterior, read_posterior
-from bayescore.samplers.predict import offset_of, positive_rows
+from bayescore.samplers.predict import groups_of, offset_of, positive_rows
 from bayescore.types import NO_ROW, FloatArray, IntArray, Likelihood, WeightedData
 from bayescore.validation import DataError, check_integer, check_positive
 
@@ -137,7 +137,6 @@ def average_predictions(
         raise ValueError(f"by={by!r} and variables={variables!r}: give one of them, the name of a column")
     name = str(by if variables is None else variables)
     posterior = read_posterior(idata, "idata", min_draws=1)
-    check_no_groups(posterior, "average_predictions")
     link, design = posterior.likelihood, posterior.design
     if design is None:
         raise DataError("idata does not tell the columns of its data; give what sample returned for a coreset")
@@ -145,14 +144,14 @@ def average_predictions(
         raise DataError(f"{'by' if variables is None else 'variables'}={name!r} is no column of the data; they are "
                         f"{', '.join(map(repr, design.raw_names[:10]))}")  # fmt: skip
     tail = 0.5 * (1.0 - check_positive(ci_prob, "ci_prob", below=1.0))
-    draws = posterior.thinned(check_integer(max_draws, "max_draws", low=1)).reshape(-1, len(posterior.features))
+    predictor = posterior.predictor(check_integer(max_draws, "max_draws", low=1))
     rows, columns = _rows(idata, posterior, design, data, name, every=variables is not None)
     if not len(rows):
         raise DataError("data has no rows, so there is no average; give at least one")
     weights = rows.weights
     levels, codes = _levels(design, name, columns[name])
     if variables is None:
-        sums = _sums(draws, link, rows, codes, len(levels))
+        sums = _sums(predictor, link, rows, codes, len(levels))
         total = np.bincount(codes, weights, len(levels))
     else:
         total, each = np.full(len(levels), weights.sum()), []
@@ -161,7 +160,7 @@ def average_predictions(
         for place, level in enumerate(levels):
             raw[:, design.raw_names.index(name)] = place if text else level
             everyone = np.zeros(len(raw), dtype=np.int64)
-            each.append(_sums(draws, link, replace(rows, X=design.transform(raw)), everyone, 1)[0])
+            each.append(_sums(predictor, link, replace(rows, X=design.transform(raw)), everyone, 1)[0])
         sums = np.stack(each)
     seen = total > 0.0
     average = sums[seen] / total[seen, None]
@@ -181,7 +180,9 @@ def _rows(
     """Return rows of the design matrix, labels +1, and raw columns: `name`, or if `every` all of them."""
     if data is not None and not isinstance(data, WeightedData):
         raw = feature_matrix(data, design.raw_names, design.raw_levels)
-        rows = positive_rows(design.transform(raw), offset_of(posterior, data, len(raw), None))
+        n = len(raw)
+        beside = offset_of(posterior, data, n, None), groups_of(posterior, data, n, None)
+        rows = positive_rows(design.transform(raw), *beside)
         return rows, dict(zip(design.raw_names, raw.T, strict=True))
     if data is None:
         constants = idata.get("constant_data", {})
@@ -191,10 +192,11 @@ def _rows(
             _check_rows(constants["X"].coords["row"].values == NO_ROW)
         X, weights = (np.asarray(constants[key].values, dtype=np.float64) for key in ("X", "weights"))
         offset = np.asarray(constants["offset"].values) if posterior.offset is not None else None
+        group = np.asarray(constants["group"].values) if "group" in constants else None
     else:
         check_same_design(data, posterior.features, posterior.design, "data")
         _check_rows(data.pseudo)
-        X, weights, offset = data.X, data.weights, data.offset
+        X, weights, offset, group = data.X, data.weights, data.offset, data.group
     wanted = design.raw_names if every else (name,)
     columns = {own: _raw_column(design, X, own) for own in wanted}
     lost = [own for own, column in columns.items() if column is None]
@@ -204,7 +206,7 @@ def _rows(
             "data, a sample of them"
         )
     told = {own: column for own, column in columns.items() if column is not None}
-    return positive_rows(X, offset).with_weights(weights), told
+    return positive_rows(X, offset, group).with_weights(weights), told
 
 
 def _check_rows(pseudo: NDArray[np.bool_]) -> None:
@@ -259,9 +261,9 @@ def _levels(design: Design, name: str, column: FloatArray) -> tuple[list[Any], I
     return [int(v) if v == round(v) else float(v) for v in values], np.asarray(codes, dtype=np.int64)
 
 
-def _sums(draws: FloatArray, link: Likelihood, rows: WeightedData, codes: IntArray, n_levels: int) -> FloatArray:
+def _sums(predictor: Predictor, link: Likelihood, rows: WeightedData, codes: IntArray, n_levels: int) -> FloatArray:
     """Return sum w p over the rows of each level under each draw, shape (K, S)."""
-    return in_pieces(partial(_piece, draws.T, link, rows, codes, n_levels), len(rows))
+    return in_pieces(partial(_piece, predictor, link, rows, codes, n_levels), len(rows))
 
 
 def in_pieces(function: Callable[[slice], FloatArray], n_rows: int) -> FloatArray:
@@ -272,9 +274,9 @@ def in_pieces(function: Callable[[slice], FloatArray], n_rows: int) -> FloatArra
 
 
 def _piece(
-    draws: FloatArray, link: Likelihood, rows: WeightedData, codes: IntArray, n_levels: int, cut: slice
+    predictor: Predictor, link: Likelihood, rows: WeightedData, codes: IntArray, n_levels: int, cut: slice
 ) -> FloatArray:
     part = rows.take(cut)
     shares = np.zeros((n_levels, len(part)))
     shares[codes[cut], np.arange(len(part))] = part.weights
-    return np.asarray(shares @ link.probability(part.shifted(part.X @ draws)))
+    return np.asarray(shares @ predictor.average(part, link.probability))

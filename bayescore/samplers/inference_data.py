@@ -19,6 +19,7 @@ from bayescore.data.design import Design
 from bayescore.data.formulas.design import read_design
 from bayescore.limits import MIN_DRAWS
 from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.models.predictor import Factor, Predictor, parameters
 from bayescore.models.priors import prior_from_dict
 from bayescore.types import NO_ROW, FloatArray, IntArray, Likelihood
 from bayescore.validation import DataError, json_object
@@ -56,6 +57,8 @@ class Posterior:
         What `sample` drew it from: digest of the rows, prior, likelihood and digest of the draws; empty if it did not.
     has_offset : bool
         Whether its constant data have offsets.
+    variables : mapping
+        Draws of the parameters of groups, those of all chains below each other, shape (S, ...) each.
     """
 
     name: str
@@ -70,6 +73,7 @@ class Posterior:
     log_density: FloatArray | None = None
     story: Mapping[str, Any] = field(default_factory=dict)
     has_offset: bool = False
+    variables: Mapping[str, FloatArray] = field(default_factory=dict)
 
     @property
     def offset(self) -> str | None:
@@ -114,6 +118,34 @@ class Posterior:
         if not fits or len(design.names) != len(self.features):
             raise DataError(problem)
         return design
+
+    @property
+    def terms(self) -> str:
+        """Group terms of the model that `sample` drew it from, as a formula has them; empty where there are none."""
+        return str(self.attrs.get("group_terms", ""))
+
+    def predictor(self, max_draws: int | None = None) -> Predictor:
+        """Return the linear predictor at all draws, or at those of `thinned`.
+
+        Raises
+        ------
+        DataError
+            If the posterior lacks the effects of a grouping factor.
+        """
+        at = None if max_draws is None else self.positions(max_draws)
+        beta = self.flat if at is None else self.flat[at]
+        if not self.terms:
+            return Predictor(beta)
+        design = self.design
+        groups = () if design is None else design.groups
+        for name, shape in {name: shape for own in groups for name, shape in parameters(own).items()}.items():
+            if name not in self.variables or self.variables[name].shape[1:] != shape:
+                found = self.variables[name].shape[1:] if name in self.variables else "missing"
+                raise DataError(f"{self.name} is of {self.terms}, and {name!r} is {found}, not of shape {shape}; give "
+                                "what sample returned")  # fmt: skip
+        if not groups:
+            raise DataError(f"{self.name} is of {self.terms} and does not tell its groups; give what sample returned")
+        return Predictor(beta, [Factor.of(own, self.variables) for own in groups], design, at)
 
     @property
     def flat(self) -> FloatArray:
@@ -189,6 +221,11 @@ def flat_draws(idata: Any, name: str) -> FloatArray:
     return np.asarray(values.reshape(-1, *values.shape[2:]), dtype=np.float64)
 
 
+def _of_groups(idata: Any) -> dict[str, FloatArray]:
+    names = [str(name) for name in idata["posterior"].data_vars]
+    return {name: flat_draws(idata, name) for name in names if name.startswith(("u_", "sigma_", "rho_"))}
+
+
 def read_posterior(idata: Any, name: str, *, min_draws: int = MIN_DRAWS, var_name: str = "beta") -> Posterior:
     """Read the posterior of the coefficients, the vector `var_name`, out of InferenceData.
 
@@ -234,6 +271,7 @@ def read_posterior(idata: Any, name: str, *, min_draws: int = MIN_DRAWS, var_nam
         log_density=_log_density(stats, draws.shape[:2]),
         story=_story(attrs.get("posterior_of"), _damaged(name, "posterior_of")),
         has_offset="offset" in constant,
+        variables={} if "group_terms" not in attrs else _of_groups(idata),
     )
     _ = posterior.design  # checks it
     return posterior

@@ -11,7 +11,6 @@ Survey Methodology 23; Ghitza and Gelman (2013), Deep interactions with MRP, Ame
 """
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,9 +21,10 @@ from bayescore.data.design import Grouping, told_terms
 from bayescore.data.sources.groups import Grouper, values
 from bayescore.data.tables import as_floats, as_table, check_numeric, feature_matrix, is_table
 from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.predictor import Factor, Predictor
 from bayescore.samplers.effects import in_pieces
-from bayescore.samplers.group_predict import has_groups, told_groups
-from bayescore.samplers.inference_data import read_posterior
+from bayescore.samplers.inference_data import flat_draws, read_posterior
+from bayescore.samplers.predict import positive_rows
 from bayescore.types import FloatArray, IntArray
 from bayescore.validation import DataError, check_integer, check_offset, check_positive, check_weights
 
@@ -85,9 +85,9 @@ def poststratify(
     tail = 0.5 * (1.0 - check_positive(ci_prob, "ci_prob", below=1.0))
     design, link = core.design, check_likelihood(core.likelihood)
     own = told_terms(design.groups)
-    if has_groups(posterior) and told_groups(posterior) != own:
+    if posterior.terms not in ("", own):
         raise DataError(
-            f"idata has effects of {told_groups(posterior)}, and core has {own or 'no groups'}; give the one "
+            f"idata has effects of {posterior.terms}, and core has {own or 'no groups'}; give the one "
             "that it was drawn from"
         )
     if posterior.draws.shape[2] != len(design.names):
@@ -109,16 +109,19 @@ def poststratify(
     check_numeric(table.schema, (weights, *offsets))
     sizes = check_weights(as_floats(table.column(weights)), table.num_rows, f"weights (column {weights!r})", zero=True)
     X = design.transform(feature_matrix(table, design.raw_names, design.raw_levels))
-    known = sum((check_offset(as_floats(table.column(name)), len(X), name) for name in offsets), np.zeros(len(X)))
-    chosen = _spread(posterior.draws.shape[:2], check_integer(max_draws, "max_draws", low=1))
-    beta = posterior.draws[chosen]
-    effects = [
-        (Grouper(own).codes(table.column(own.name), 0), _multipliers(own, X, design.names), table_of)
-        for own, table_of in zip(design.groups, _effects(idata, design.groups, groups or {}, chosen), strict=True)
-    ]
+    known = [check_offset(as_floats(table.column(name)), len(X), name) for name in offsets]
+    group = [Grouper(own).codes(table.column(own.name), 0) for own in design.groups]
+    rows = positive_rows(X, known[0] if known else None, np.stack(group, axis=1) if group else None)
+    n_draws = len(posterior.flat)
+    most = min(n_draws, check_integer(max_draws, "max_draws", low=1))
+    chosen = np.linspace(0, n_draws - 1, most).astype(np.int64)  # evenly spaced over all chains
+    predictor = Predictor(posterior.flat[chosen], _effects(idata, design.groups, groups or {}), design, chosen)
     codes, index = _parts(table, parts)
-    piece = partial(_piece, X, known, beta.T, effects)
-    sums = in_pieces(lambda cut: _shares(codes[cut], sizes[cut], len(index)) @ link.probability(piece(cut)), len(X))
+
+    def piece(cut: slice) -> FloatArray:
+        return _shares(codes[cut], sizes[cut], len(index)) @ link.probability(predictor.eta(rows.take(cut)))
+
+    sums = in_pieces(piece, len(X))
     total = np.bincount(codes, sizes, len(index))
     if not (total > 0.0).all():
         raise DataError(f"weights (column {weights!r}) are all 0 in {index[int(np.argmin(total))]!r}; drop these cells")
@@ -127,18 +130,8 @@ def poststratify(
     return pd.DataFrame({"mean": shares.mean(axis=1), "lower": low, "upper": high, "weight": total}, index=index)
 
 
-def _spread(shape: tuple[int, ...], max_draws: int) -> tuple[IntArray, IntArray]:
-    """Return the places (chain, draw) of draws, evenly spaced over all chains."""
-    n_draws = shape[0] * shape[1]
-    flat = np.linspace(0, n_draws - 1, min(n_draws, max_draws)).astype(np.int64)
-    chains, draws = np.unravel_index(flat, shape)
-    return chains, draws
-
-
-def _effects(
-    idata: Any, factors: Sequence[Grouping], named: Mapping[str, str], chosen: tuple[IntArray, IntArray]
-) -> list[FloatArray]:
-    """Return the effects of each factor, shape (draws, G, q)."""
+def _effects(idata: Any, factors: Sequence[Grouping], named: Mapping[str, str]) -> list[Factor]:
+    """Return the effects of each factor at all draws."""
     variables = idata["posterior"]
     if unknown := [name for name in named if name not in [own.name for own in factors]]:
         raise DataError(f"groups names {unknown[0]!r}, no grouping factor of core")
@@ -148,7 +141,7 @@ def _effects(
         if name not in variables.data_vars:
             raise DataError(f"idata has no variable {name!r} with the effects of {own.name!r}; name another in groups=")
         variable = variables[name].transpose("chain", "draw", ...)
-        draws = np.asarray(variable.values, dtype=np.float64)[chosen].reshape(len(chosen[0]), *variable.shape[2:])
+        draws = flat_draws(idata, name)
         draws = draws[..., None] if draws.ndim == 2 else draws
         coordinate = variable.coords.get(variable.dims[2]) if variable.ndim > 2 else None
         told = None if coordinate is None else coordinate.values.tolist()
@@ -159,7 +152,7 @@ def _effects(
                 f"effects {name!r} have shape {draws.shape[1:]} or other levels than {own.name!r} of core, which "
                 f"has {len(own)} in the order {', '.join(map(repr, own.levels[:3]))}, ...; give dims of core.groups"
             )
-        found.append(draws)
+        found.append(Factor(own, draws))
     return found
 
 
@@ -176,12 +169,6 @@ def _variable(variables: Any, factor: str) -> str:
     return found[0]
 
 
-def _multipliers(own: Grouping, X: FloatArray, names: Sequence[str]) -> FloatArray:
-    """Return what each effect of a factor is multiplied by, shape (n, q)."""
-    columns = [np.ones(len(X)) if effect == "1" else X[:, names.index(effect)] for effect in own.effects]
-    return np.stack(columns, axis=1)
-
-
 def _parts(table: Any, names: Sequence[str]) -> tuple[IntArray, pd.Index]:
     """Return each row's part of the population, and the names of the parts."""
     if not names:
@@ -194,20 +181,6 @@ def _parts(table: Any, names: Sequence[str]) -> tuple[IntArray, pd.Index]:
     grouped = columns.groupby(list(names), sort=True, observed=True)
     index = grouped.size().index
     return np.asarray(grouped.ngroup(), dtype=np.int64), index
-
-
-def _piece(
-    X: FloatArray,
-    known: FloatArray,
-    beta: FloatArray,
-    effects: Sequence[tuple[IntArray, FloatArray, FloatArray]],
-    cut: slice,
-) -> FloatArray:
-    """Return the linear predictors of some cells, shape (n, draws)."""
-    eta: FloatArray = X[cut] @ beta + known[cut, None]
-    for codes, multipliers, draws in effects:
-        eta += np.einsum("sgq,gq->gs", draws[:, codes[cut]], multipliers[cut])
-    return eta
 
 
 def _shares(codes: IntArray, sizes: FloatArray, n_parts: int) -> FloatArray:

@@ -1,11 +1,14 @@
 r"""What follows from draws: predicted probabilities, and the unweighted pointwise log-likelihood.
 
+A row of a known group has the mean of p(eta), effects included, over the draws; one of a new group is averaged over its
+effect, too (`Predictor.average`).
+
 The weighted potentials that samplers see have neither. A weighted log-likelihood is no predictive density
 and must not reach `az.loo`; `log_likelihood` here is unweighted.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -18,15 +21,17 @@ from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 
 from bayescore.compiled import jit_sums
+from bayescore.data.design import Grouping, one_intercept
 from bayescore.data.matching import check_no_pseudo, check_same_design
 from bayescore.data.passes.threads import available_cores, one_blas_thread
+from bayescore.data.sources.groups import Grouper
 from bayescore.data.sparse import finite_csr
 from bayescore.data.tables import as_floats, as_table, check_numeric, feature_matrix, is_table
 from bayescore.models.elementary import exp_minus
 from bayescore.models.posterior import log_likelihood_tiles
-from bayescore.samplers.group_predict import check_no_groups, group_probabilities, has_groups
+from bayescore.models.predictor import Predictor
 from bayescore.samplers.inference_data import Posterior, read_posterior
-from bayescore.types import FloatArray, Likelihood, WeightedData
+from bayescore.types import FloatArray, IntArray, Likelihood, WeightedData
 from bayescore.validation import DataError, check_offset, check_positive
 
 _ROWS = 4096  # of a thread's piece: fixed, so that the number of threads changes no bit
@@ -97,26 +102,10 @@ def predict_proba(
     1   0.9    0.9    0.9
     """
     posterior = read_posterior(idata, "idata", min_draws=1, var_name=var_name)
-    function: Callable[..., FloatArray] = _means
-    columns = ["mean"]
-    if ci_prob is not None:
-        function = partial(_intervals, tail=0.5 * (1.0 - check_positive(ci_prob, "ci_prob", below=1.0)))
-        columns += ["lower", "upper"]
-    index = X.index if isinstance(X, pd.DataFrame) else None
-    if has_groups(posterior):
-        found = _of_groups(idata, posterior, X, offset, groups, ci_prob)
-        return pd.DataFrame(found, columns=columns, index=index)
-    if groups is not None:
-        raise DataError("groups is given, but the rows that idata was drawn from had none; leave it out")
-    return pd.DataFrame(_of_rows(posterior, X, function, offset), columns=columns, index=index)
-
-
-def _of_groups(idata: Any, posterior: Posterior, X: Any, offset: Any, groups: Any, ci_prob: float | None) -> FloatArray:
-    """Return mean and interval of p of rows in groups."""
-    rows = _design_rows(posterior, finite_csr(X, "X").toarray() if _some_sparse(X) else X)
-    own = offset_of(posterior, X, len(rows), offset)
-    tail = None if ci_prob is None else 0.5 * (1.0 - ci_prob)
-    return group_probabilities(idata, posterior, rows, own, X, groups, tail)
+    tail = None if ci_prob is None else 0.5 * (1.0 - check_positive(ci_prob, "ci_prob", below=1.0))
+    found = _of_rows(posterior, X, partial(_figures, tail=tail), offset, groups)
+    columns = ["mean"] if tail is None else ["mean", "lower", "upper"]
+    return pd.DataFrame(found, columns=columns, index=X.index if isinstance(X, pd.DataFrame) else None)
 
 
 def log_predictive(idata: Any, X: Any) -> FloatArray:
@@ -136,26 +125,29 @@ def log_predictive(idata: Any, X: Any) -> FloatArray:
     TypeError, DataError
         As `predict_proba` does.
     """
-    return _of_rows(read_posterior(idata, "idata", min_draws=1), X, _log_means, None)
+    return _of_rows(read_posterior(idata, "idata", min_draws=1), X, _log_means, None, None)
 
 
-def _of_rows(posterior: Posterior, X: Any, function: Callable[..., FloatArray], offset: Any) -> FloatArray:
-    """Return function(draws, link, rows) of the rows, shape (n, ...), in blocks on all cores."""
-    check_no_groups(posterior, "this")
-    if _some_sparse(X):
-        csr = finite_csr(X, "X")
-        own = offset_of(posterior, X, csr.shape[0], offset)
-        slices = [slice(low, low + _SPARSE_ROWS) for low in range(0, csr.shape[0], _SPARSE_ROWS)]
-        return np.concatenate(
-            [_of_rows(posterior, csr[part].toarray(), function, None if own is None else own[part]) for part in slices]
-        )
-    rows = _design_rows(posterior, X)
-    positive = positive_rows(rows, offset_of(posterior, X, len(rows), offset))
-    piece = partial(function, posterior.flat, posterior.likelihood)
-    with one_blas_thread(), ThreadPoolExecutor(available_cores(), "predict") as threads:
-        cuts = (slice(start, start + _ROWS) for start in range(0, max(len(rows), 1), _ROWS))
-        parts = list(threads.map(piece, map(positive.take, cuts)))
-    return np.concatenate(parts)
+def _of_rows(posterior: Posterior, X: Any, function: Callable[..., FloatArray], offset: Any, groups: Any) -> FloatArray:
+    """Return function(predictor, link, rows) of the rows, shape (n, ...), in blocks on all cores."""
+    piece = partial(function, posterior.predictor(), posterior.likelihood)
+    csr = finite_csr(X, "X") if _some_sparse(X) else None
+    if csr is None:
+        blocks: Iterable[FloatArray] = [rows := _design_rows(posterior, X)]
+        n_rows = len(rows)
+    else:
+        n_rows = csr.shape[0]
+        cuts = [slice(low, low + _SPARSE_ROWS) for low in range(0, n_rows, _SPARSE_ROWS)]
+        blocks = (_design_rows(posterior, csr[cut].toarray()) for cut in cuts)
+    known, group = offset_of(posterior, X, n_rows, offset), groups_of(posterior, X, n_rows, groups)
+    found, end = [], 0
+    for block in blocks:
+        part = slice(end, end := end + len(block))
+        own = positive_rows(block, None if known is None else known[part], None if group is None else group[part])
+        pieces = (own.take(slice(start, start + _ROWS)) for start in range(0, max(len(own), 1), _ROWS))
+        with one_blas_thread(), ThreadPoolExecutor(available_cores(), "predict") as threads:
+            found += list(threads.map(piece, pieces))
+    return np.concatenate(found)
 
 
 def _some_sparse(X: Any) -> bool:
@@ -171,10 +163,49 @@ def _design_rows(posterior: Posterior, X: Any) -> FloatArray:
     return design.transform(feature_matrix(X, design.raw_names, design.raw_levels))
 
 
-def positive_rows(X: FloatArray, offset: FloatArray | None) -> WeightedData:
+def positive_rows(X: FloatArray, offset: FloatArray | None, group: IntArray | None = None) -> WeightedData:
     """Return rows of a design matrix, shape (n, D), with labels +1 and weights 1."""
     n = len(X)
-    return WeightedData(X, np.ones(n, np.int8), np.ones(n), np.arange(n), offset=offset)
+    return WeightedData(X, np.ones(n, np.int8), np.ones(n), np.arange(n), offset=offset, group=group)
+
+
+def groups_of(posterior: Posterior, X: Any, n_rows: int, given: Any) -> IntArray | None:
+    """Return the groups of new rows, shape (n, F), `NO_GROUP` for a new one: those given, or columns of X."""
+    if not posterior.terms:
+        if given is not None:
+            raise DataError(
+                f"groups is given, but the rows that {posterior.name} was drawn from had none; leave it out"
+            )
+        return None
+    design = posterior.design
+    assert design is not None
+    names = [own.name for own in design.groups]
+    if one_intercept(design.groups) and given is not None and not isinstance(given, Mapping):
+        given = {names[0]: given}
+    known = f"give a dict with the levels of the rows, or their column, by the names {', '.join(map(repr, names))}"
+    if given is not None and not isinstance(given, Mapping):
+        raise DataError(f"groups is a {type(given).__name__}; {known}")
+    by_name = {} if given is None else given
+    if unknown := [name for name in by_name if name not in names]:
+        raise DataError(f"groups names {unknown[0]!r}, no grouping factor of the posterior; {known}")
+    return np.stack([_codes(own, X, n_rows, by_name.get(own.name)) for own in design.groups], axis=1)
+
+
+def _codes(own: Grouping, X: Any, n_rows: int, given: Any) -> IntArray:
+    """Return the place of each row's group among the levels drawn, shape (n,), `NO_GROUP` for a new one."""
+    column = own.name if given is None else given
+    if isinstance(column, str):
+        if not is_table(X) or column not in (table := as_table(X, "X")).column_names:
+            raise DataError(
+                f"X has no column {column!r} with the group of each row; give groups=, a level for each row, or any "
+                "other value for a new group"
+            )
+        found = table.column(column)
+    else:
+        found = as_table(pd.DataFrame({own.name: np.asarray(column)}), "groups").column(own.name)
+    if len(found) != n_rows:
+        raise DataError(f"groups has {len(found)} entries and X {n_rows} rows; give one for each row")
+    return Grouper(own, new=True).codes(found, 0)
 
 
 def offset_of(posterior: Posterior, X: Any, n_rows: int, given: Any) -> FloatArray | None:
@@ -197,24 +228,35 @@ def offset_of(posterior: Posterior, X: Any, n_rows: int, given: Any) -> FloatArr
     return check_offset(as_floats(table.column(name)), n_rows, f"offset (column {name!r})")
 
 
-def _means(draws: FloatArray, link: Likelihood, rows: WeightedData) -> FloatArray:
-    """Return the mean of p over draws, shape (S, D), of each of the rows, labels +1; as a column."""
-    return np.exp(_log_mean(draws, link, rows))[:, None]
+def _figures(predictor: Predictor, link: Likelihood, rows: WeightedData, *, tail: float | None) -> FloatArray:
+    """Return the mean of p over draws of each of the rows, labels +1, and quantiles `tail` and 1 - `tail`, if given."""
+    new = predictor.unknown(rows)
+    if tail is None and not new.any():
+        return np.exp(_log_mean(predictor, link, rows))[:, None]
+    parts = []
+    step = max(1, _CELLS // len(predictor))
+    for start in range(0, max(len(rows), 1), step):
+        p = predictor.average(rows.take(slice(start, start + step)), link.probability)
+        columns = [p.mean(axis=1)]
+        if tail is not None:
+            columns += list(np.quantile(p, [tail, 1.0 - tail], axis=1, overwrite_input=True))
+        parts.append(np.stack(columns, axis=1))
+    return np.concatenate(parts)
 
 
-def _log_means(draws: FloatArray, link: Likelihood, rows: WeightedData) -> FloatArray:
+def _log_means(predictor: Predictor, link: Likelihood, rows: WeightedData) -> FloatArray:
     """Return the log means of 1 - p and p over draws of each of the rows, shape (n, 2): first the smaller one."""
-    log_p = _log_mean(draws, link, rows)
+    log_p = _log_mean(predictor, link, rows)
     log_q, likely = np.log1p(-np.exp(np.minimum(log_p, _LOG_HALF))), log_p > _LOG_HALF
-    log_q[likely] = _log_mean(draws, link, replace(rows, y=-rows.y).take(likely))
+    log_q[likely] = _log_mean(predictor, link, replace(rows, y=-rows.y).take(likely))
     log_p[likely] = np.log1p(-np.exp(log_q[likely]))
     return np.stack([log_q, log_p], axis=1)
 
 
-def _log_mean(draws: FloatArray, link: Likelihood, rows: WeightedData) -> FloatArray:
+def _log_mean(predictor: Predictor, link: Likelihood, rows: WeightedData) -> FloatArray:
     """Return the log mean over draws of the probability of each row's label, shape (n,)."""
     out = np.empty(len(rows))
-    for part, log_p in log_likelihood_tiles(draws, rows, link):
+    for part, log_p in log_likelihood_tiles(predictor, rows, link):
         _log_mean_exp(log_p, out[part])
     return out
 
@@ -235,20 +277,10 @@ def _log_mean_exp(log_p: FloatArray, out: FloatArray) -> None:
         out[n] = top + math.log(total / row.size)
 
 
-def _intervals(draws: FloatArray, link: Likelihood, rows: WeightedData, *, tail: float) -> FloatArray:
-    """Return mean and quantiles `tail` and 1 - `tail` of p over draws, shape (n, 3)."""
-    parts = []
-    step = max(1, _CELLS // len(draws))
-    for start in range(0, max(len(rows), 1), step):
-        part = rows.take(slice(start, start + step))
-        p = link.probability(part.shifted(part.X @ draws.T))
-        low, high = np.quantile(p, [tail, 1.0 - tail], axis=1, overwrite_input=True)
-        parts.append(np.stack([p.mean(axis=1), low, high], axis=1))
-    return np.concatenate(parts)
-
-
 def log_likelihood(idata: Any, data: WeightedData, *, var_name: str = "beta") -> xr.DataArray:
-    r"""Return log p(y_n | x_n, beta_s) of each row of `data` under each draw, without weights.
+    r"""Return log p(y_n | x_n, beta_s, u_s) of each row of `data` under each draw, without weights.
+
+    Of a model with groups it is conditional, given the effect of the row's group, as bambi's and brms's are.
 
     Parameters
     ----------
@@ -276,11 +308,17 @@ def log_likelihood(idata: Any, data: WeightedData, *, var_name: str = "beta") ->
     >>> idata["log_likelihood"] = bc.log_likelihood(idata, rows).to_dataset()                     # doctest: +SKIP
     """
     posterior = read_posterior(idata, "idata", min_draws=1, var_name=var_name)
-    check_no_groups(posterior, "log_likelihood")
     check_same_design(data, posterior.features, posterior.design, "data")
     check_no_pseudo(data, "data")
+    predictor = posterior.predictor()
+    if (new := predictor.unknown(data)).any():
+        raise DataError(
+            f"data has rows of new groups, row {data.index[new.argmax()]} first, whose effects no draw has; leave them "
+            "out, or use predict_proba, which averages over them"
+        )
+    link, sides = posterior.likelihood, data.y[None]
     return xr.DataArray(
-        posterior.likelihood.log_p(posterior.draws @ data.Z.T + (0.0 if data.offset is None else data.shift)),
+        link.log_p(sides * predictor.eta(data).T).reshape(*posterior.draws.shape[:2], len(data)),
         dims=("chain", "draw", "row"),
         coords={"chain": idata.posterior.chain, "draw": idata.posterior.draw, "row": data.index},
         name="y",

@@ -1,6 +1,8 @@
 r"""Posterior predictive draws: labels that the model would give to rows, for checks of the model by eye.
 
-.. math:: y^{rep}_{ns} \sim \mathrm{Bernoulli}\, p(x_n \cdot \beta_s + o_n)
+.. math:: y^{rep}_{ns} \sim \mathrm{Bernoulli}\, p(\eta_{ns}), \quad \eta_{ns} = x_n \cdot \beta_s + o_n + u_{s,g(n)}
+
+A row of a known group has its effect u; one of a new group has one of its own, drawn from N(0, sigma^2) in each draw.
 
 ArviZ's predictive plots (`plot_ppc`, `plot_bpv`, `plot_separation` and their successors) read them beside the labels
 observed. `pm.sample_posterior_predictive` cannot draw them: a weighted potential has no observed variable to draw, so
@@ -16,7 +18,6 @@ import xarray as xr
 from bayescore.data.designed import open_in
 from bayescore.data.matching import check_same_design
 from bayescore.data.tables import as_table, is_table
-from bayescore.samplers.group_predict import check_no_groups
 from bayescore.samplers.inference_data import Posterior, made_here, read_posterior
 from bayescore.types import WeightedData
 from bayescore.validation import DataError, RandomState, check_integer, check_seed
@@ -76,7 +77,6 @@ def posterior_predictive(
     >>> az.plot_separation(check, y="y")                                                           # doctest: +SKIP
     """
     posterior = read_posterior(idata, "idata", min_draws=1, var_name=var_name)
-    check_no_groups(posterior, "posterior_predictive")
     data = data if isinstance(data, WeightedData) else _labelled_rows(posterior, data)
     check_same_design(data, posterior.features, posterior.design, "data")
     check_integer(max_draws, "max_draws", low=1)
@@ -87,16 +87,21 @@ def posterior_predictive(
             "predictive check counts rows, so give unweighted ones, such as full_data(rows, design=core.design)"
         )
     seed = check_seed(random_state)
-    rng, known = np.random.default_rng(seed), 0.0 if data.offset is None else data.offset
-    draws = posterior.thinned(max_draws)
-    labels = np.empty((*draws.shape[:2], len(data)), dtype=np.int8)
-    for place in np.ndindex(draws.shape[:2]):  # a draw at a time: 8 bytes a row beside the result
-        labels[place] = rng.random(len(data)) < posterior.likelihood.probability(data.X @ draws[place] + known)
+    rng, predictor = np.random.default_rng(seed), posterior.predictor(max_draws)
+    labels = np.empty((len(predictor), len(data)), dtype=np.int8)
+    new = predictor.unknown(data).any()
+    for place in range(len(predictor)):  # a draw at a time: 8 bytes a row beside the result
+        at = predictor.take(slice(place, place + 1))
+        eta = at.eta(data)[:, 0]
+        if new:
+            eta += np.sqrt(at.variance(data)[:, 0]) * rng.standard_normal(len(data))
+        labels[place] = rng.random(len(data)) < posterior.likelihood.probability(eta)
+    drawn = labels.reshape(len(posterior.draws), -1, len(data))
     rows = {"row": data.index}
-    used = posterior.positions(max_draws)[: draws.shape[1]]  # of the first chain, as of all
+    used = posterior.positions(max_draws)[: drawn.shape[1]]  # of the first chain, as of all
     found = idata.copy()
     found["posterior_predictive"] = xr.Dataset(
-        {"y": (("chain", "draw", "row"), labels)},
+        {"y": (("chain", "draw", "row"), drawn)},
         coords={"chain": idata["posterior"]["chain"].values, "draw": idata["posterior"]["draw"].values[used], **rows},
         attrs={**made_here(), "random_state": str(seed), "likelihood": posterior.likelihood.name},
     )
@@ -120,9 +125,15 @@ def _labelled_rows(posterior: Posterior, data: Any) -> WeightedData:
             f"data has no column {label!r} of labels, which replicated ones stand beside; it has "
             f"{', '.join(map(repr, columns[:10]))}: add it, or use predict_proba, which needs none"
         )
-    used = dict.fromkeys((*design.raw_names, label, design.offset))  # other columns, as weights, are left aside
+    used = dict.fromkeys(
+        (*design.raw_names, label, design.offset, *(own.name for own in design.groups))
+    )  # other columns, as weights, are left aside
     opened = open_in(
-        design, table.select([name for name in columns if name in used]), label=label, whose=posterior.name
+        design,
+        table.select([name for name in columns if name in used]),
+        label=label,
+        whose=posterior.name,
+        new_groups=True,
     )
     _ = opened.scan  # checks the rows
     return opened.gathered()

@@ -193,11 +193,13 @@ def test_many_coordinates_show_the_worst(posterior):
 
 
 def test_test_rows_are_refused_where_they_would_mislead(posterior, reference):
-    """Pseudo-rows are no rows to predict, and effects of groups are left out; moments are compared all the same."""
+    """Pseudo-rows are no rows to predict, nor are rows without the groups of a posterior's effects."""
     with pytest.raises(ValueError, match=r"test has pseudo-rows.*full_data\(rows, design=core\.design\)"):
         compare(posterior(1), reference, test=replace(rows(), index=np.full(30, -1), offset=np.zeros(30)))
     grouped = posterior(1)
     grouped.posterior.attrs["group_terms"] = "(1 | county)"
     compare(grouped, reference)
-    with pytest.raises(ValueError, match=r"effects of \(1 \| county\), of which test= knows nothing"):
+    with pytest.raises(
+        ValueError, match=r"is of \(1 \| county\) and does not tell its groups; give what sample returned"
+    ):
         compare(grouped, reference, test=rows())

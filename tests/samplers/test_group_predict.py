@@ -49,15 +49,11 @@ def test_the_correlation_within_groups(fitted):
     np.testing.assert_allclose(idata.posterior["icc_county"].values, variance / (variance + unit))
 
 
-def test_what_knows_no_groups_refuses_them(fitted):
+def test_groups_are_asked_for_where_there_are_some_and_only_there(fitted):
     rows, idata, link = fitted
     table = frame(rows)
     with pytest.raises(DataError, match="no column 'county'"):
         bc.predict_proba(idata, table.drop(columns=["county", "y"]))
-    data = bc.full_data(table, label="y", groups="county", intercept=True, likelihood=link, progressbar=False)
-    for function in (bc.log_likelihood, bc.posterior_predictive):
-        with pytest.raises(DataError, match=r"effects of \(1 \| county\)"):
-            function(idata, data)
     flat = bc.full_data(rows.X, rows.y, likelihood=link, progressbar=False)
     plain = bc.sample(flat, draws=100, tune=100, chains=2, random_seed=0, sampler="mala", progressbar=False)
     with pytest.raises(DataError, match="groups is given"):

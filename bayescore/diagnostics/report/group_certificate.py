@@ -96,7 +96,7 @@ def _render(
     n_groups, count = len(effects.levels), len(best.features)
     counted = None if found.empty else found.droplevel([0, 2])[["weight", "share"]]
     checked = test if test is not None else None if core.pseudo.any() else core
-    fit = None if checked is None else check_model(best, checked, effects=effects.draws)
+    fit = None if checked is None else check_model(best, checked)
     group_rows, left_out = ([], "") if found.empty else _worst(certificate)
     return page.render(
         "group_certificate.html.j2",
