@@ -170,8 +170,6 @@ def test_others_refuse_effects_that_they_do_not_know(drawn):
         bc.sample(core, sampler="collapsed", progressbar=False)
     with pytest.raises(ValueError, match="sampler='mala' knows nothing of"):
         bc.sample(core, sampler="mala", progressbar=False)
-    with pytest.raises(DataError, match="has effects of the groups of"):
-        bc.log_likelihood(idata, bc.full_data(frame, label="y", design=core.design, progressbar=False))
     with pytest.raises(DataError, match="Horseshoe is not for models with groups"):
         bc.multilevel_model(core, prior=bc.priors.Horseshoe())
     _, crossed = built(TWO, n_a=6, n_b=6, median=30)
@@ -184,11 +182,11 @@ def test_draws_of_other_groups_are_refused(drawn):
     told = {"method": "multilevel", "random_state": 0, "progressbar": False}
     one = bc.build_coreset(frame, formula="y ~ w + x + z + (1 | a)", **told)
     cells, rows = frame.iloc[:5].assign(n=1), {"label": "y", "progressbar": False}
-    with pytest.raises(DataError, match=r"effects of the groups of '\(1 \+ x \| a\)', and core has 'a'"):
+    with pytest.raises(DataError, match=r"effects of \(1 \+ x \| a\), and core has \(1 \| a\)"):
         bc.poststratify(idata, one, cells, weights="n")
     assert "another coreset" in bc.certify(idata, one, frame, **rows).text
     few = bc.sample(one, draws=100, tune=100, chains=2, random_seed=1, progressbar=False)
-    with pytest.raises(DataError, match=r"effects of the groups of 'a', and core has '\(1 \+ x"):
+    with pytest.raises(DataError, match=r"effects of \(1 \| a\), and core has \(1 \+ x"):
         bc.poststratify(few, core, cells, weights="n")
     assert "another coreset" in bc.certify(few, core, frame, **rows).text
     named = bc.predict_proba(few, cells, groups={"a": "a"})
