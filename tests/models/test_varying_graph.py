@@ -165,7 +165,7 @@ def test_predictions_know_groups_and_average_over_new_ones(drawn):
 
 
 def test_others_refuse_effects_that_they_do_not_know(drawn):
-    frame, core, idata = drawn
+    _frame, core, _idata = drawn
     with pytest.raises(DataError, match=r"sampler='collapsed' is for one grouping factor .* leave sampler out"):
         bc.sample(core, sampler="collapsed", progressbar=False)
     with pytest.raises(ValueError, match="sampler='mala' knows nothing of"):

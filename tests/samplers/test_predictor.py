@@ -11,9 +11,9 @@ from scipy import special, stats
 
 import bayescore as bc
 from bayescore.compat import inference_data
+from bayescore.data.design import told_terms
 from bayescore.diagnostics.model_check import check_model
 from bayescore.samplers.inference_data import read_posterior
-from bayescore.types import told_terms
 from bayescore.validation import DataError
 
 N, G, CHAINS, DRAWS = 400, 7, 2, 60
