@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from bayescore.data.design import Grouping
+from bayescore.models.predictor import parameters
 from bayescore.samplers.inference_data import Posterior, flat_draws, is_posterior
 from bayescore.types import FloatArray
 from bayescore.validation import DataError
@@ -78,10 +79,12 @@ def scale_names(grouping: Grouping) -> list[str]:
 def with_scales(idata: Any, posterior: Posterior, groups: tuple[Grouping, ...]) -> Posterior:
     """Return draws of beta, the log sds of effects, and of their correlations Fisher's z.
 
-    Draws that lack an sd, which nobody can judge, come back as they are.
+    Draws that lack an sd, or have those of other effects, which nobody can judge, come back as they are.
     """
     parts, names = [posterior.flat], list(posterior.features)
-    if any(f"sigma_{own.name}" not in idata["posterior"] for own in groups):
+    wanted = {name: shape for own in groups for name, shape in parameters(own).items() if not name.startswith("u_")}
+    found = {str(name): own.shape[2:] for name, own in idata["posterior"].data_vars.items()}
+    if any(found.get(name) != shape for name, shape in wanted.items()):
         return posterior
     for own in groups:
         parts.append(np.log(flat_draws(idata, f"sigma_{own.name}").reshape(-1, len(own.effects))))
