@@ -148,7 +148,7 @@ def certify(args: argparse.Namespace, console: Console) -> None:
     from bayescore.data.coreset_file import read_coreset
     from bayescore.data.sources.stores import without_keys
     from bayescore.diagnostics.certificate import certify as check
-    from bayescore.diagnostics.report import check_has_page, write_certificate
+    from bayescore.diagnostics.report import write_certificate
     from bayescore.diagnostics.wording import number
     from bayescore.samplers.files import load_posterior, write_posterior
 
@@ -157,8 +157,6 @@ def certify(args: argparse.Namespace, console: Console) -> None:
             inputs = (args.posterior, args.core, args.rows, *([args.test] if args.test else []))
             check_output(output, *inputs, option=option)
     core = read_coreset(args.core)
-    if args.output:
-        check_has_page(core, f"--output={str(args.output)!r}")
     idata = load_posterior(args.posterior)
     label = core.label if args.label is None else args.label
     test = None

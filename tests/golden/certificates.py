@@ -50,14 +50,15 @@ def of_few() -> Fields:
     return view.of_certificate(bc.certify(idata, fits.flat(), fits.FLAT, label="y", **fits.QUIET))
 
 
-def of_terms(terms: str) -> Fields:
-    """Return what is seen of a certificate of several group terms, or of slopes that vary."""
+@cache
+def several(terms: str) -> Any:
+    """Return the certificate of several group terms, or of slopes that vary."""
     told = {"label": "y", "max_draws": 1000, **fits.QUIET}
-    return view.of_certificate(bc.certify(fits.of_terms(terms), fits.terms(terms), coresets.TERMS[terms](), **told))
+    return bc.certify(fits.of_terms(terms), fits.terms(terms), coresets.TERMS[terms](), **told)
 
 
 for _terms in ("(1 | a) + (1 | b)", "(1 + x | a)", "(1 + x | a) + (1 | b)"):
-    case(_terms, of_stack=True)(partial(of_terms, _terms))
+    case(_terms, of_stack=True)(partial(of, several, _terms))
 
 
 # --- other models of the same rows ------------------------------------------------------------------------------------

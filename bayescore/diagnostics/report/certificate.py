@@ -1,34 +1,30 @@
 """The report of a certificate: one HTML file for those who have no posterior of the full data.
 
-Verdict, the data, own and corrected coefficients and what they mean in units of the data, priors, whether the model
-fits, what the chains and the coreset were, and how to repeat it.
-`certificate.html.j2` holds the order, `tables` the figures.
+Verdict, the data, effects of groups, own and corrected coefficients and what they mean in units of the data, priors,
+whether the model fits, what the chains and the coreset were, and how to repeat it. Models without group terms, with one
+and with several differ in which sections they have.
 """
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from bayescore.data.coreset import Coreset
-from bayescore.data.design import one_intercept, told_terms
 from bayescore.data.matching import check_no_pseudo, check_same_design
+from bayescore.diagnostics.group_draws import with_scales
 from bayescore.diagnostics.health import health
 from bayescore.diagnostics.model_check import check_model
-from bayescore.diagnostics.report import page, plots, tables
-from bayescore.diagnostics.report.group_certificate import write_group_certificate
+from bayescore.diagnostics.report import facts, page, plots, sections, tables
+from bayescore.diagnostics.report.groups import GLOSSARY, group_sections, group_sizes
 from bayescore.diagnostics.results import CertificateData
 from bayescore.files import whole_file
+from bayescore.models.group_priors import group_prior_from_dict
 from bayescore.samplers.inference_data import Posterior, read_posterior
 from bayescore.types import WeightedData
 from bayescore.validation import DataError
 
-
-def check_has_page(core: Coreset, argument: str) -> None:
-    """Raise `DataError` if certificates of a coreset have no page: those of several factors, or of slopes that vary."""
-    if core.groups and not one_intercept(core.groups):
-        raise DataError(
-            f"{argument}: a certificate of {told_terms(core.groups)} has no page, only certificates of (1 | g) have "
-            "one; leave it out: the certificate prints, and its coordinates and effects are tables"
-        )
+_GIVE_TEST = "give test=, a sample of rows: full_data(rows, design=core.design)"
 
 
 def write_certificate(
@@ -46,7 +42,7 @@ def write_certificate(
     Parameters
     ----------
     certificate : CertificateData
-        What `certify` returned for `idata` and `core`; of groups see `report.group_certificate`.
+        What `certify` returned for `idata` and `core`.
     idata : InferenceData
         The posterior.
     core : Coreset
@@ -55,7 +51,7 @@ def write_certificate(
         The HTML file.
     test : WeightedData, optional
         Rows of the same design on which the model's fit is checked, as ``full_data(rows, design=core.design)``; by
-        default the coreset's own.
+        default the coreset's own, unless these are pseudo-rows.
     title : str
         Heading of the page.
     command : str, optional
@@ -64,77 +60,139 @@ def write_certificate(
     Raises
     ------
     DataError
-        If the coreset has several grouping factors, or slopes that vary, whose certificates have no page; if the
-        posterior has other features than the certificate, `test` has other labels than the coreset, or it is
-        missing and the coreset has pseudo-rows, on which no fit can be checked.
+        If the posterior has no effects, or other features than the certificate; if `test` has other labels than the
+        coreset, another design, or rows of new groups; if it is missing and the coreset, without groups, has
+        pseudo-rows, on which no fit can be checked.
     OSError
         If the file cannot be written; an earlier file of that name is then untouched.
     """
-    check_has_page(core, f"path={str(path)!r}")
-    if core.groups:
-        write_group_certificate(certificate, idata, core, path, test=test, title=title, command=command)
-        return
     posterior = read_posterior(idata, "idata")
+    judged = with_scales(idata, posterior, core.groups)
+    tables.check_certificate(certificate, judged.features, "certificate")
     if test is not None:
         check_same_design(test, posterior.features, core.design, "test")
         check_no_pseudo(test, "test")
-    elif core.pseudo.any():
-        raise DataError(
-            "the coreset has pseudo-rows, on which the model's fit cannot be checked; give test=, a sample of rows: "
-            "full_data(rows, design=core.design)"
-        )
-    tables.check_certificate(certificate, posterior.features, "certificate")
+        if core.groups and (test.group is None or (test.group < 0).any()):
+            raise DataError("test has rows of groups that the coreset does not know; leave them out")
+    elif core.pseudo.any() and not core.groups:
+        raise DataError(f"the coreset has pseudo-rows, on which the model's fit cannot be checked; {_GIVE_TEST}")
+    count, about = len(posterior.features), "Posterior of a coreset checked against the full data: "
+    about += f"{len(core):,} of {core.n_total:,} rows, {count} coefficient{'s' * (count > 1)}"
+    if core.groups:
+        about += ", " + ", ".join(f"{len(own):,} groups of {own.name}" for own in core.groups)
+    facts_of_core, curve = core.summary(), facts.size_curve(core.summary())
+    parts = [
+        *_found(certificate, idata, core, judged),
+        *_model(certificate, idata, core, test),
+        sections.SamplerHealth(health={"posterior": health(judged)}),
+        sections.CoresetFacts(
+            facts=facts.coreset_facts(facts_of_core, core.weights) | facts.parameters(facts_of_core),
+            size_curves={f"{core.method} {len(core):,}": curve} if curve else {},
+        ),
+        sections.Reproduce(
+            attrs={"posterior": posterior.attrs},
+            command=command,
+            snippet=facts.certify_snippet(certificate, core, test, Path(path).name),
+        ),
+        sections.Glossary(
+            terms=tables.meanings(tables.figures_of(core.groups))
+            | sections.terms(sections.CERTIFICATES)
+            | (GLOSSARY if core.groups else {})
+            | sections.HEALTH_TERMS
+        ),
+    ]
     with whole_file(path) as partial:
-        partial.write_text(
-            _render(certificate, posterior, core, test, Path(path).name, title, command), encoding="utf-8"
-        )
+        partial.write_text(page.render(title, about + ".", parts), encoding="utf-8")
 
 
-def _render(
-    certificate: CertificateData,
-    posterior: Posterior,
-    core: Coreset,
-    test: WeightedData | None,
-    file_name: str,
-    title: str,
-    command: str | None,
-) -> str:
+def _found(certificate: CertificateData, idata: Any, core: Coreset, judged: Posterior) -> Iterator[sections.Section]:
+    """Yield what the certificate says: verdict, data, effects of groups and coefficients."""
+    figures = tables.figures_of(core.groups)
+    elpd = f"The elpd: {certificate.elpd_text}. " if certificate.elpd_text else ""
+    yield sections.Verdict(
+        name=f"{core.method} {len(core):,}",
+        certificate=certificate,
+        trouble=health(judged).text,
+        labels=[figure.label for figure in figures],
+        cells=[figure.text(certificate) for figure in figures],
+        notes=f"{elpd}From a few passes over the full data; no posterior of them was sampled.",
+    )
+    data = facts.data_facts(core.summary(), _positive(certificate, core))
+    if core.groups:
+        data["Groups"] = "; ".join(group_sizes(certificate, core.groups))
+    if data:
+        yield sections.Data(facts=data)
+    if core.groups:
+        yield from group_sections(certificate, idata, core)
     rows, note = tables.coefficients(certificate, len(certificate.coordinates))
-    about, name = core.summary(), f"{core.method} {len(core):,}"
-    count, curve = len(posterior.features), page.size_curve(about)
-    best = posterior if certificate.idata is None else read_posterior(certificate.idata, "certificate.idata")
-    fit = check_model(best, core if test is None else test)
-    return page.render(
-        "certificate.html.j2",
-        title=title,
-        scope=f"{len(core):,} of {core.n_total:,} rows, {count} coefficient{'s' * (count > 1)}",
-        verdicts={name: certificate},
+    what = "the coefficients" + (" and of the logarithms of the effects' sds" if core.groups else "")
+    yield sections.Coefficients(
+        heading="Coefficients and log sigma" if core.groups else "Coefficients",
         trusted=certificate.trusted,
-        figure_labels=list(tables.FIGURES),
-        figure_rows={name: tables.figures(certificate)},
-        elpd_note=f"The elpd: {certificate.elpd_text}. " if certificate.elpd_text else "",
-        image=page.picture(plots.corrected, certificate, posterior),
+        prior_scale=judged.attrs.get("prior_scale", ""),
+        picture=page.picture(
+            "Own and corrected intervals",
+            f"Means and 94% intervals of {what}: the coreset's own, and below them the corrected ones",
+            plots.corrected,
+            certificate,
+            judged,
+        ),
         rows=rows,
         note=note,
-        data=page.data_facts(
-            about, None if core.pseudo.any() else float(core.weights[core.y > 0].sum() / core.weights.sum())
-        ),
-        effects=tables.effects(best, core.design),
-        effects_of="corrected" if best is not posterior else "coreset's",
-        priors=tables.priors(posterior),
-        prior_scale=posterior.attrs.get("prior_scale", ""),
+    )
+
+
+def _model(
+    certificate: CertificateData, idata: Any, core: Coreset, test: WeightedData | None
+) -> Iterator[sections.Section]:
+    """Yield what the draws say of the data: coefficients in their units, priors, and the model's fit."""
+    own = read_posterior(idata, "idata")
+    best = own if certificate.idata is None else read_posterior(certificate.idata, "certificate.idata")
+    scale = own.attrs.get("prior_scale", "")
+    labels, rows = tables.effects(best, core.design)
+    yield sections.InUnits(
+        labels=labels,
+        rows=rows,
+        drawn_from="coreset's" if certificate.idata is None else "corrected",
+        trusted=certificate.trusted,
+        prior_scale=scale,
+    )
+    priors = tables.priors(own)
+    if core.groups and "group_prior" in own.attrs:
+        group_prior = str(group_prior_from_dict(json.loads(own.attrs["group_prior"])))
+        priors += [(f"sigma_{each.name}", group_prior, group_prior) for each in core.groups]
+    if priors:
+        yield sections.Priors(priors=priors, prior_scale=scale)
+    checked = test if test is not None else None if core.pseudo.any() else core
+    fit = None if checked is None else check_model(best, checked)
+    positive = str(core.classes[1])
+    note = "The coreset's rows are few, and the model was fitted to them: give test= rows for a sharper look."
+    if checked is None:
+        note = f"Not looked at: the coreset's rows are pseudo-rows. {_GIVE_TEST[0].upper()}{_GIVE_TEST[1:]}."
+    if test is not None:
+        note = ""
+    yield sections.Fit(
         fit=fit,
-        fit_image=page.picture(plots.model_check, fit, core.classes),
-        positive=str(core.classes[1]),
-        fit_rows="the coreset's weighted rows" if test is None else "test rows",
-        fit_note=""
-        if test is not None
-        else "The coreset's rows are few, and the model was fitted to them: give test= rows for a sharper look.",
-        health={"posterior": health(posterior)},
-        facts=page.coreset_facts(about, core.weights) | page.parameters(about),
-        size_curves={name: curve} if curve else {},
-        attrs={"posterior": posterior.attrs},
-        terms=tables.FIGURES | page.terms(page.CERTIFICATES) | page.HEALTH_TERMS,
-        command=command,
-        snippet=page.certify_snippet(certificate, core, test, file_name),
+        picture=None
+        if fit is None
+        else page.picture("Calibration and predictions", _told(positive), plots.model_check, fit, core.classes),
+        rows="the coreset's weighted rows" if test is None else "test rows",
+        positive=positive,
+        note=note,
+    )
+
+
+def _positive(certificate: CertificateData, core: Coreset) -> float | None:
+    """Return the share of the data's weight that is +1; None where only pseudo-rows are known."""
+    if not certificate.effects.empty:
+        first = certificate.effects.loc[core.groups[0].name].droplevel("effect")
+        counted = first[~first.index.duplicated()]
+        return float((counted["weight"] * counted["share"]).sum() / counted["weight"].sum())
+    return None if core.pseudo.any() else float(core.weights[core.y > 0].sum() / core.weights.sum())
+
+
+def _told(positive: str) -> str:
+    return (
+        f"Left, the share of {positive} against the predicted probability, with what the model would give; right, "
+        "histograms of the predicted probabilities of rows of either class"
     )

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from bayescore.diagnostics.report import chosen, page, plots, tables
+from bayescore.diagnostics.report import chosen, facts, page, plots, sections, tables
 from bayescore.diagnostics.results import CertificateData, ComparisonData
 from bayescore.diagnostics.wording import number, with_error
 from bayescore.files import whole_file
@@ -102,40 +102,42 @@ def _render(
     shown = [name for name in METRICS if name in comparison.metrics]
     everyone = {"reference": comparison.reference, **comparison.candidates}
     coresets = {name: posterior for name, posterior in comparison.candidates.items() if posterior.coreset}
-    words = chosen.alternatives(comparison)
-    return page.render(
-        "report.html.j2",
-        title=title,
-        scope=_scope(comparison),
-        counts=Counter(verdict.level for verdict in comparison.verdicts.values()),
-        verdicts=comparison.verdicts,
-        short=_short(comparison, certificates) if len(comparison.verdicts) > LISTED else {},
-        data=_data(comparison),
-        health=comparison.health,
-        certificates=certificates,
-        **tables.section(comparison, certificates),
-        metric_labels=[METRICS[name][0] for name in shown],
-        metric_rows=_metric_rows(comparison, shown),
-        pictures=[
-            ("MMD", page.picture(plots.mmd, comparison), words["mmd"]),
-            ("Coefficients", page.picture(plots.forest, comparison), words["forest"]),
-            ("Marginal densities", page.picture(plots.marginals, comparison), words["marginals"]),
-            *_calibration(comparison),
-        ],
-        coresets={name: _coreset(posterior.coreset, posterior.weights) for name, posterior in coresets.items()},
-        size_curves={name: curve for name, own in coresets.items() if (curve := page.size_curve(own.coreset))},
-        coordinates=_coordinates(comparison.coordinates),
-        attrs={name: posterior.attrs for name, posterior in everyone.items()},
-        terms={
-            **{METRICS[name][0]: METRICS[name][2] for name in shown},
-            "Noise floor": NOISE_FLOOR,
-            **page.terms(page.VERDICTS),
-            **(tables.FIGURES | tables.AGREEMENT | page.terms(page.CERTIFICATES) if certificates else {}),
-            **page.HEALTH_TERMS,
-        },
-        command=command,
-        snippet=_snippet(comparison, certificates, file_name),
+    short = _short(comparison, certificates) if len(comparison.verdicts) > LISTED else {}
+    parts: list[sections.Section] = [
+        sections.Verdicts(
+            verdicts=comparison.verdicts,
+            counts=Counter(verdict.level for verdict in comparison.verdicts.values()),
+            short=short,
+            health=comparison.health,
+        )
+    ]
+    if data := _data(comparison):
+        parts.append(sections.Data(facts=data))
+    if certificates:
+        parts.append(tables.section(comparison, certificates, short=bool(short)))
+    parts.append(
+        sections.Metrics(labels=[METRICS[name][0] for name in shown], rows=_metric_rows(comparison, shown)),
     )
+    parts.append(sections.Plots(pictures=_pictures(comparison)))
+    if coresets:
+        curves = {name: curve for name, own in coresets.items() if (curve := facts.size_curve(own.coreset))}
+        rows = {name: _coreset(posterior.coreset, posterior.weights) for name, posterior in coresets.items()}
+        parts.append(sections.Coresets(coresets=rows, size_curves=curves))
+    terms = {METRICS[name][0]: METRICS[name][2] for name in shown} | {"Noise floor": NOISE_FLOOR}
+    terms |= sections.terms(sections.VERDICTS)
+    if certificates:
+        terms |= tables.meanings(tables.figures_of(())) | tables.AGREEMENT | sections.terms(sections.CERTIFICATES)
+    parts += [
+        sections.SamplerHealth(health=comparison.health),
+        sections.Coordinates(coordinates=_coordinates(comparison.coordinates)),
+        sections.Reproduce(
+            attrs={name: posterior.attrs for name, posterior in everyone.items()},
+            command=command,
+            snippet=_snippet(comparison, certificates, file_name),
+        ),
+        sections.Glossary(terms=terms | sections.HEALTH_TERMS),
+    ]
+    return page.render(title, f"Comparison of {_scope(comparison)}.", parts)
 
 
 def _scope(comparison: ComparisonData) -> str:
@@ -165,21 +167,27 @@ def _data(comparison: ComparisonData) -> dict[str, str]:
     """Return what the first posterior that knows it tells of the data; nothing if none does."""
     known = (own for own in (comparison.reference, *comparison.candidates.values()) if own.coreset)
     first = next(known, None)
-    return {} if first is None else page.data_facts(first.coreset, first.positive)
+    return {} if first is None else facts.data_facts(first.coreset, first.positive)
 
 
-def _calibration(comparison: ComparisonData) -> list[tuple[str, dict[str, Any], str]]:
-    """Return the picture of the model's fit to the test rows, if there are any."""
-    if comparison.fit is None:
-        return []
-    design = comparison.reference.design
-    classes = (-1, 1) if design is None or design.classes is None else design.classes
-    picture = page.picture(plots.model_check, comparison.fit, classes)
-    told = (
-        f"Left, the share of {classes[1]} among test rows against the reference's predicted probability; right, "
-        "histograms of the predicted probabilities of test rows of either class"
-    )
-    return [("Does the model fit the test rows?", picture, told)]
+def _pictures(comparison: ComparisonData) -> list[sections.Picture]:
+    """Return the pictures, that of the model's fit to the test rows among them if there are any."""
+    words = chosen.alternatives(comparison)
+    found = [
+        page.picture("MMD", words["mmd"], plots.mmd, comparison),
+        page.picture("Coefficients", words["forest"], plots.forest, comparison),
+        page.picture("Marginal densities", words["marginals"], plots.marginals, comparison),
+    ]
+    if comparison.fit is not None:
+        design = comparison.reference.design
+        classes = (-1, 1) if design is None or design.classes is None else design.classes
+        told = (
+            f"Left, the share of {classes[1]} among test rows against the reference's predicted probability; right, "
+            "histograms of the predicted probabilities of test rows of either class"
+        )
+        caption = "Does the model fit the test rows?"
+        found.append(page.picture(caption, told, plots.model_check, comparison.fit, classes))
+    return found
 
 
 def _metric_rows(comparison: ComparisonData, shown: list[str]) -> dict[str, list[tuple[str, str]]]:
@@ -199,8 +207,8 @@ def _frame(comparison: ComparisonData) -> pd.DataFrame:
 
 
 def _coreset(about: Mapping[str, Any], weights: FloatArray | None) -> dict[str, str]:
-    listed = ", ".join(f"{key} = {value}" for key, value in page.parameters(about).items())
-    return page.coreset_facts(about, weights) | {"Parameters": listed or "–"}
+    listed = ", ".join(f"{key} = {value}" for key, value in facts.parameters(about).items())
+    return facts.coreset_facts(about, weights) | {"Parameters": listed or "–"}
 
 
 def _coordinates(table: pd.DataFrame) -> dict[str, tuple[list[dict[Hashable, Any]], str]]:

@@ -1,4 +1,4 @@
-"""What the two HTML pages share: the templates, pictures inside the file, and what coresets and chains were.
+"""What all HTML pages share: a page is a list of sections, each plain data and one template.
 
 `base.html.j2` holds the look, `pieces.html.j2` the tables; a page has no script and needs no network.
 """
@@ -6,108 +6,22 @@
 import base64
 import io
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from bayescore.data.coreset import Coreset
-from bayescore.diagnostics.results import CertificateData, Level
+from bayescore.diagnostics.report.sections import LOOKS, PROVENANCE, Picture, Section
 from bayescore.diagnostics.wording import number, with_error
-from bayescore.limits import ALARM, CERTIFIED, CLOSE, MAX_RHAT, MIN_ESS, RISK
-from bayescore.types import FloatArray, WeightedData
+from bayescore.limits import MAX_RHAT, MIN_ESS
 
 MAX_ROWS = 2000  # of all tables of coefficients together; beyond, each shows its WORST
 WORST = 40
-# name in a posterior's attributes: label
-PROVENANCE = {
-    "likelihood": "Likelihood",
-    "prior": "Prior",
-    "prior_scale": "The prior is of",
-    "sampler": "Sampler",
-    "random_seed": "Seed",
-    "tuning_steps": "Warm-up",
-    "inference_library": "Library",
-    "inference_library_version": "Its version",
-    "bayescore_version": "bayescore",
-}
-# a parameter of a coreset: what reports call it
-PARAMETERS = {
-    "prior": "Prior assumed while choosing rows",
-    "mean_error": "Expected error of means (sd)",
-    "sd_error": "Expected error of sds (relative)",
-    "correlation_error": "Expected error of correlations",
-    "passes": "Passes over the data",
-    "epsilon": "Guaranteed relative error of the log-likelihood (epsilon)",
-    "delta": "Chance that the guarantee fails (delta)",
-    "mu": "Complexity of the data (mu)",
-    "draws": "Rows drawn, repeats included",
-    "reducer": "How nodes are reduced",
-    "leaves": "Leaves of the tree",
-    "lossless": "Lossless",
-    "cells": "Groups, or cells of groups",
-    "merged_cells": "Of them condensed to pseudo-rows",
-    "kept_small": "Of them kept because they have few rows",
-    "kept_shape": "Of them kept for their shape",
-    "kept_rows": "Rows kept",
-    "pseudo_rows": "Pseudo-rows, successes and failures as one",
-    "effect_sds": "Sds of effects",
-    "mode_error": "Expected error of means by the gradient that is left (sd)",
-    "shape_error": "Largest error of a group's likelihood (nats)",
-    "bytes": "Memory of sums by group (bytes)",
-}
-# what builders keep for their own tests, and the curve, which has a table of its own
-_ACCOUNTS = {
-    "size_curve", "levels", "residual_mean", "residual_curvature", "certain", "dropped", "rounds", "rank",
-    "score_total", "node_size", "tree_error",
-}  # fmt: skip
-_COLUMNS = 20  # names in a cell
-HEALTH_TERMS = {
-    "R-hat": "How much the chains disagree with each other; 1 when they do not.",
-    "ESS": "Effective sample size: independent draws that would tell as much of the centre (bulk) or the tails.",
-}
-# a level: the look of its line, and what it means
-VERDICTS = {
-    Level.INDISTINGUISHABLE: (
-        "good",
-        "No mean, sd or correlation is off by more than Monte Carlo error explains, over all coefficients together at "
-        f"the {ALARM:.0%} level.",
-    ),
-    Level.CLOSE: (
-        "fair",
-        f"Differences are real, but every mean is within {CLOSE:g} sd and every sd within {CLOSE:.0%}.",
-    ),
-    Level.DIFFERS: (
-        "bad",
-        f"Some mean, sd or correlation is off by more than {CLOSE:g} and by more than Monte Carlo error explains.",
-    ),
-    Level.TOO_FEW_DRAWS: ("unknown", "Monte Carlo error is too large to tell."),
-}
-CERTIFICATES = {
-    Level.CERTIFIED: (
-        "good",
-        "The draws can be used for the full data's posterior: the chance that any mean, sd or correlation is off by "
-        f"more than {CERTIFIED:g} (sds, relative, or of a correlation) is at most {RISK:g}, their own Monte Carlo "
-        f"error included, and the coreset's part in that is within {CLOSE:g}.",
-    ),
-    Level.CORRECTED: (
-        "fair",
-        "The same holds of the corrected draws, Certificate.idata, not of the draws as they are.",
-    ),
-    Level.NOT_CERTIFIED: (
-        "bad",
-        "The draws are too few, or none of the coreset's posterior, or that does not cover the full data's.",
-    ),
-}
-
-
-def terms(levels: Mapping[Level, tuple[str, str]]) -> dict[str, str]:
-    """Return the glossary of some levels."""
-    return {level.capitalize(): meaning for level, (_, meaning) in levels.items()}
 
 
 def environment() -> Environment:
@@ -122,27 +36,31 @@ def environment() -> Environment:
     found.globals |= {
         "number": number,
         "with_error": with_error,
-        "looks": {level: look for level, (look, _) in (VERDICTS | CERTIFICATES).items()},
+        "looks": LOOKS,
         "provenance": PROVENANCE,
         "max_rhat": MAX_RHAT,
         "min_ess": MIN_ESS,
+        "versions": {"Python": platform.python_version()}
+        | {name: version(name) for name in ("arviz", "numpy", "scipy")},
     }
     return found
 
 
-def render(template: str, **shown: Any) -> str:
-    """Return the page that `template` makes of `shown`."""
-    versions = {"Python": platform.python_version()} | {name: version(name) for name in ("arviz", "numpy", "scipy")}
-    return environment().get_template(template).render(versions=versions, **shown)
+def render(title: str, about: str, sections: Sequence[Section]) -> str:
+    """Return the page of some sections, in their order."""
+    made = environment()
+    parts = [made.get_template(f"{each.template}.html.j2").render(vars(each)) for each in sections]
+    return made.get_template("base.html.j2").render(title=title, about=about, sections=[Markup(part) for part in parts])
 
 
-def picture(draw: Callable[..., Any], *shown: Any) -> dict[str, Any]:
-    """Return what `draw(figure, *shown)` draws as PNG text and its width in CSS pixels."""
+def picture(caption: str, alternative: str, draw: Callable[..., Any], *shown: Any) -> Picture:
+    """Return what `draw(figure, *shown)` draws, inside the page, with words for readers who do not see it."""
     figure = Figure()
     draw(figure, *shown)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=192, metadata={"Software": None})
-    return {"png": base64.b64encode(buffer.getvalue()).decode("ascii"), "width": round(96 * figure.get_figwidth())}
+    png = base64.b64encode(buffer.getvalue()).decode("ascii")
+    return Picture(caption, alternative, png, round(96 * figure.get_figwidth()))
 
 
 def worst(rows: pd.DataFrame, size: pd.Series, total: int, source: str) -> tuple[pd.DataFrame, str]:
@@ -151,82 +69,3 @@ def worst(rows: pd.DataFrame, size: pd.Series, total: int, source: str) -> tuple
         return rows, ""
     order = np.argsort(-size.abs().to_numpy(), kind="stable")[:WORST]
     return rows.iloc[order], f"the {WORST} of {len(rows)} with the largest errors; {source} has all"
-
-
-def coreset_facts(about: Mapping[str, Any], weights: FloatArray | None) -> dict[str, str]:
-    """Return what `Coreset.summary` told of a coreset, and its weights, as text by label."""
-    size, n_total = about.get("size"), about.get("n_total")
-    row = {
-        "Method": str(about.get("method", "–")),
-        "Rows": "–" if size is None else f"{size:,}",
-        "Share": "–" if size is None or not n_total else f"{number(100 * size / n_total, 2)}%",
-        "Weight ESS": "–",
-        "Largest weights": "–",
-        "Sum of weights": "–",
-        "Data rows": "–" if n_total is None else f"{n_total:,}",
-        "Seed": str(about.get("random_state", "–")),
-    }
-    if weights is not None and len(weights):
-        total = float(weights.sum())
-        row["Weight ESS"] = f"{total**2 / float((weights**2).sum()):,.1f}"
-        row["Largest weights"] = ", ".join(f"{100 * w / total:.2g}%" for w in np.sort(weights)[::-1][:3])
-        row["Sum of weights"] = f"{total:,.6g}"
-    return row
-
-
-def parameters(about: Mapping[str, Any]) -> dict[str, str]:
-    """Return a coreset's parameters as short text by label, without the builder's own accounts of its work."""
-    known = (about.get("params") or {}).items()
-    return {PARAMETERS.get(key, key): _short(value) for key, value in known if key not in _ACCOUNTS}
-
-
-def data_facts(about: Mapping[str, Any], positive: float | None) -> dict[str, str]:
-    """Return what `Coreset.summary` tells of the data, as text by label; `positive` is the share that is +1."""
-    design, classes = about.get("design") or {}, about.get("classes")
-    n_total, weight, names = about.get("n_total"), about.get("weight_total"), design.get("raw_names") or []
-    found: dict[str, str] = {}
-    if n_total is not None:
-        found["Rows"] = f"{n_total:,}"
-        if weight is not None and weight != n_total:
-            found["Total weight"] = f"{weight:,.6g}"
-    if classes:
-        found["Label"] = f"{about.get('label')}: {classes[1]} against {classes[0]}"
-        if positive is not None:
-            found[f"Share of {classes[1]}"] = f"{number(100.0 * positive)}% of the rows' weight"
-    if names:
-        shown = ", ".join(names[:_COLUMNS]) + (f" and {len(names) - _COLUMNS} more" if len(names) > _COLUMNS else "")
-        found["Columns"] = f"{len(names):,}: {shown}"
-    if levels := design.get("levels"):
-        found["Factors"] = ", ".join(f"{name} ({len(own)} levels)" for name, own in levels.items())
-    if design.get("formula"):
-        found["Formula"] = design["formula"]
-    if design.get("offset"):
-        found["Offset"] = design["offset"]
-    if names:
-        scaled = design.get("center") is not None
-        found["Scaling"] = "columns centered and divided by their sd" if scaled else "columns as they are"
-    return found
-
-
-def size_curve(about: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the predicted error for each size that the builder tried; empty where only one was."""
-    curve = (about.get("params") or {}).get("size_curve") or []
-    return curve if len(curve) > 1 else []
-
-
-def certify_snippet(certificate: CertificateData, core: Coreset, test: WeightedData | None, file_name: str) -> str:
-    """Return Python code that makes a certificate's page again."""
-    own = "" if test is None else f'test = bc.full_data("test.parquet", label={core.label!r}, design=core.design)\n'
-    return (
-        "import arviz as az\nimport bayescore as bc\n\n"
-        'idata = az.from_netcdf("posterior.nc")\n'
-        'core = bc.read_coreset("core.parquet")\n'
-        f'certificate = bc.certify(idata, core, "rows.parquet", label={core.label!r}, '
-        f"max_draws={max(certificate.n_draws, 100)})\n"
-        f"{own}certificate.to_html({file_name!r}, idata, core{', test=test' if own else ''})\n"
-    )
-
-
-def _short(value: object) -> str:
-    text = number(value) if isinstance(value, float) else str(value)
-    return text if len(text) <= 60 else text[:59] + "…"

@@ -1,14 +1,16 @@
 """A certificate's figures as text: for the page of its own and for its section in a report of a comparison."""
 
-from collections.abc import Hashable, Mapping
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayescore.data.design import Design
+from bayescore.data.design import Design, Grouping, one_intercept
 from bayescore.diagnostics.agreement import agreement, beside_reference, predicted_error
 from bayescore.diagnostics.report import page
 from bayescore.diagnostics.report.drawing import INTERVAL
+from bayescore.diagnostics.report.sections import Certificates
 from bayescore.diagnostics.results import CertificateData, ComparisonData
 from bayescore.diagnostics.wording import number, with_error
 from bayescore.limits import MAX_K
@@ -18,19 +20,99 @@ from bayescore.validation import DataError, shown_apart
 
 _NAMED = 8  # names in a cell
 
-# label: meaning; the hyphen of k-hat is one that no line breaks at
-FIGURES = {
-    "Pareto k‑hat": "How heavy the tail of the importance weights is that turn the coreset's draws into draws given "
-    f"the full data. Below {MAX_K} corrected figures can be trusted.",
-    "ESS of draws": "Effective sample size of those weights, of the draws weighed: how many the correction leaves.",
-    "Realised epsilon": "Largest |L − L̃| / |L| over the draws; L is the full data's log-likelihood, L̃ the coreset's.",
-    "Sd of log ratio": "Standard deviation of the log weights: what the affine map to the full posterior's mode and "
-    "scale leaves of the difference between the two posteriors.",
-    "Predicted error (sd)": "Own mean minus corrected mean, in sds of the coreset's posterior, predicted without a "
-    "posterior of the full data; ± is one Monte Carlo standard error. In the table of certificates, the largest.",
-    "Full-data elpd": "Expected log predictive density of as many new rows as the full data have, in nats, estimated "
-    "leave-one-out; ± is one standard error over rows. A dash where the weights cannot be trusted.",
-}
+
+class Figure(NamedTuple):
+    """A figure of certificates: what tables call it, what it means, its text and standard error, and which have it."""
+
+    label: str
+    meaning: str
+    text: Callable[[CertificateData], tuple[str, str]]
+    shown: Callable[[tuple[Grouping, ...]], bool] = lambda _: True
+
+
+def _predicted(certificate: CertificateData) -> tuple[str, str]:
+    # of what cannot be trusted a figure would look like one to rely on
+    return with_error(*predicted_error(certificate)) if certificate.trusted else ("–", "")
+
+
+def _worst_effect(column: str, certificate: CertificateData) -> tuple[str, str]:
+    errors = certificate.effects[column].abs()
+    if errors.empty:
+        return "–", ""
+    largest = float(errors.max())
+    return number(100.0 * float(np.expm1(largest)) if column.startswith("log") else largest, 2), ""
+
+
+# the hyphen of k-hat is one that no line breaks at
+FIGURES = (
+    Figure(
+        "Pareto k‑hat",
+        "How heavy the tail of the importance weights is that turn the coreset's draws into draws given the full data. "
+        f"Below {MAX_K} corrected figures can be trusted.",
+        lambda own: (number(own.pareto_k, 2), ""),
+    ),
+    Figure(
+        "ESS of draws",
+        "Effective sample size of those weights, of the draws weighed: how many the correction leaves.",
+        lambda own: (f"{own.ess:,.0f} of {own.n_draws:,}", ""),
+    ),
+    Figure(
+        "Realised epsilon",
+        "Largest |L − L̃| / |L| over the draws; L is the full data's log-likelihood, L̃ the coreset's.",
+        lambda own: (number(own.epsilon, 2), ""),
+        lambda groups: not groups,
+    ),
+    Figure(
+        "Sd of log ratio",
+        "Standard deviation of the log weights: how far the two posteriors are apart. Without group terms it is what "
+        "the affine map to the full posterior's mode and scale leaves; effects of (1 | g) are integrated out.",
+        lambda own: (number(own.log_ratio_sd, 2), ""),
+    ),
+    Figure(
+        "Predicted error (sd)",
+        "Own mean minus corrected mean, in sds of the coreset's posterior, predicted without a posterior of the full "
+        "data; ± is one Monte Carlo standard error. In the table of certificates, the largest.",
+        _predicted,
+    ),
+    Figure(
+        "Worst effect's mean (sd)",
+        "Largest error of the mean of a group's effect, in sds of that effect.",
+        partial(_worst_effect, "mean_error_sd"),
+        bool,
+    ),
+    Figure(
+        "Worst effect's sd (%)",
+        "Largest relative error of the sd of a group's effect.",
+        partial(_worst_effect, "log_sd_error"),
+        bool,
+    ),
+    Figure(
+        "Full-data elpd",
+        "Expected log predictive density of as many new rows as the full data have, in nats, estimated leave-one-out; "
+        "± is one standard error over rows. A dash where the weights cannot be trusted.",
+        lambda own: with_error(own.elpd_loo, own.elpd_loo_se),
+        lambda groups: not one_intercept(groups),
+    ),
+    Figure(
+        "elpd, groups left out",
+        "Expected log predictive density of as many new groups as the full data have, in nats, estimated by leaving "
+        "one group out at a time; ± is one standard error over groups. A dash where the weights cannot be trusted.",
+        lambda own: with_error(own.elpd_logo, own.elpd_logo_se),
+        one_intercept,
+    ),
+)
+
+
+def figures_of(groups: tuple[Grouping, ...]) -> list[Figure]:
+    """Return the figures of certificates of a model with these group terms."""
+    return [figure for figure in FIGURES if figure.shown(groups)]
+
+
+def meanings(figures: Sequence[Figure]) -> dict[str, str]:
+    """Return the glossary of some figures."""
+    return {figure.label: figure.meaning for figure in figures}
+
+
 # of a comparison, beside FIGURES
 AGREEMENT = {
     "Measured error (sd)": "Largest error of a mean against the reference, in sds of the reference: what the "
@@ -65,19 +147,6 @@ def check_certificate(certificate: object, features: tuple[str, ...], name: str)
     if set(certificate.coordinates.index) != set(features):
         own, drawn = shown_apart(list(certificate.coordinates.index), features)
         raise DataError(f"{name} has the features {own}, the posterior {drawn}; give the certificate of this posterior")
-
-
-def figures(certificate: CertificateData) -> list[tuple[str, str]]:
-    """Return the certificate's figures and their standard errors as text, in the order of FIGURES."""
-    return [
-        (number(certificate.pareto_k, 2), ""),
-        (f"{certificate.ess:,.0f} of {certificate.n_draws:,}", ""),
-        (number(certificate.epsilon, 2), ""),
-        (number(certificate.log_ratio_sd, 2), ""),
-        # a figure would look like one to rely on
-        with_error(*predicted_error(certificate)) if certificate.trusted else ("–", ""),
-        with_error(certificate.elpd_loo, certificate.elpd_loo_se),
-    ]
 
 
 def coefficients(certificate: CertificateData, total: int) -> tuple[list[dict[Hashable, Any]], str]:
@@ -121,24 +190,26 @@ def _names(names: list[str]) -> str:
     return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
 
 
-def section(comparison: ComparisonData, certificates: dict[str, CertificateData]) -> dict[str, Any]:
-    """Return what the section on certificates shows: figures beside the measured errors, and coefficients."""
+def section(comparison: ComparisonData, certificates: dict[str, CertificateData], *, short: bool) -> Certificates:
+    """Return the section on the candidates' certificates: figures beside the measured errors, and coefficients."""
     measured = dict(list(comparison.coordinates.groupby("candidate", sort=False)))
     rows, agree = {}, {}
+    *known, elpd = figures_of(())
     for name, certificate in certificates.items():
         agree[name] = agreement(certificate, measured[name])
         truth = comparison.metrics.loc[name, ["mean_error_sd", "mean_error_sd_mcse"]]
-        *first, elpd = figures(certificate)
         word = {True: "yes", False: "no", None: "–"}[agree[name]]
-        rows[name] = [*first, with_error(*map(float, truth)), (word, ""), elpd]
+        first = [figure.text(certificate) for figure in known]
+        rows[name] = [*first, with_error(*map(float, truth)), (word, ""), elpd.text(certificate)]
     total = len(certificates) * len(comparison.reference.features)
-    *labels, elpd_label = FIGURES
-    return {
-        "certificate_labels": [*labels, *AGREEMENT, elpd_label],
-        "certificate_rows": rows,
-        "corrected": {name: coefficients(own, total) for name, own in certificates.items() if agree[name] is not None},
-        "agreement": _agreement(list(agree.values())),
-    }
+    return Certificates(
+        certificates=certificates,
+        short=short,
+        labels=[*meanings(known), *AGREEMENT, elpd.label],
+        rows=rows,
+        agreement=_agreement(list(agree.values())),
+        corrected={name: coefficients(own, total) for name, own in certificates.items() if agree[name] is not None},
+    )
 
 
 def _agreement(agree: list[bool | None]) -> str:

@@ -8,21 +8,22 @@ import pandas as pd
 import pytest
 
 from bayescore import limits
-from bayescore.diagnostics.report import page
+from bayescore.diagnostics.report import facts as facts_module
+from bayescore.diagnostics.report import page, sections
 from bayescore.diagnostics.results import Level
 
 
 def test_every_level_has_a_look_and_a_meaning():
-    assert {*page.VERDICTS, *page.CERTIFICATES} == set(Level)
+    assert {*sections.VERDICTS, *sections.CERTIFICATES} == set(Level)
     css = page.environment().get_template("base.html.j2").render(title="")
-    for look, meaning in (page.VERDICTS | page.CERTIFICATES).values():
+    for look, meaning in (sections.VERDICTS | sections.CERTIFICATES).values():
         assert f"ul.verdicts .{look}" in css
         assert meaning.endswith(".")
-    assert page.terms(page.VERDICTS)["Too few draws"].startswith("Monte Carlo error")
+    assert sections.terms(sections.VERDICTS)["Too few draws"].startswith("Monte Carlo error")
 
 
 def test_the_glossary_states_the_limits_that_decide():
-    words = page.terms(page.VERDICTS | page.CERTIFICATES)
+    words = sections.terms(sections.VERDICTS | sections.CERTIFICATES)
     assert f"within {limits.CLOSE} sd" in words["Close"]
     for limit in (f"more than {limits.CERTIFIED}", f"at most {limits.RISK}", f"within {limits.CLOSE}"):
         assert limit in words["Certified"]
@@ -39,9 +40,9 @@ def test_what_a_template_is_not_given_is_an_error():
 
 
 def test_a_picture_is_png_at_its_width():
-    found = page.picture(lambda figure, width: figure.set_size_inches(width, 1.0), 3.0)
-    assert base64.b64decode(found["png"]).startswith(b"\x89PNG")
-    assert found["width"] == 3 * 96
+    found = page.picture("Wide", "Words", lambda figure, width: figure.set_size_inches(width, 1.0), 3.0)
+    assert base64.b64decode(found.png).startswith(b"\x89PNG")
+    assert (found.width, found.caption, found.alternative) == (3 * 96, "Wide", "Words")
 
 
 def test_tables_too_long_to_read_keep_the_rows_of_the_largest_errors():
@@ -57,18 +58,18 @@ def test_tables_too_long_to_read_keep_the_rows_of_the_largest_errors():
 
 def test_facts_of_a_coreset():
     about = {"method": "uniform", "size": 3, "n_total": 1500, "random_state": 7}
-    facts = page.coreset_facts(about, np.array([100.0, 100.0, 300.0]))
+    facts = facts_module.coreset_facts(about, np.array([100.0, 100.0, 300.0]))
     assert facts == {
         "Method": "uniform", "Rows": "3", "Share": "0.20%", "Weight ESS": "2.3", "Largest weights": "60%, 20%, 20%",
         "Sum of weights": "500", "Data rows": "1,500", "Seed": "7",
     }  # fmt: skip
-    assert set(page.coreset_facts({}, None).values()) == {"–"}
+    assert set(facts_module.coreset_facts({}, None).values()) == {"–"}
 
 
 def test_parameters_are_short_and_leave_the_curve_to_its_table():
     step = {"size": 10, "mean_error": 0.1, "sd_error": 0.1}
     about = {"params": {"radius": 1 / 3, "text": "x" * 99, "size_curve": [step, step]}}
-    assert page.parameters(about) == {"radius": "0.333", "text": "x" * 59 + "…"}
-    assert page.size_curve(about) == [step, step]
-    assert page.size_curve({"params": {"size_curve": [step]}}) == []
-    assert page.parameters({}) == {}
+    assert facts_module.parameters(about) == {"radius": "0.333", "text": "x" * 59 + "…"}
+    assert facts_module.size_curve(about) == [step, step]
+    assert facts_module.size_curve({"params": {"size_curve": [step]}}) == []
+    assert facts_module.parameters({}) == {}
