@@ -6,6 +6,7 @@ import pytest
 from bayescore.diagnostics import compare
 from bayescore.diagnostics.report import comparison as module
 from bayescore.diagnostics.report import page as page_module
+from bayescore.diagnostics.report.sections import Picture
 from bayescore.types import WeightedData
 from tests.diagnostics.helpers import CORESET, CURVE, alternatives, section
 
@@ -81,7 +82,7 @@ def test_failure_leaves_the_old_file_and_nothing_else(comparison, tmp_path, monk
     def fail(source, target):
         raise OSError("disk full")
 
-    monkeypatch.setattr(page_module, "picture", lambda *_: {"png": "", "width": 1})
+    monkeypatch.setattr(page_module, "picture", lambda *_: Picture("", "", "", 1))
     monkeypatch.setattr("bayescore.files.os.replace", fail)
     with pytest.raises(OSError, match="disk full"):
         comparison.to_html(path)

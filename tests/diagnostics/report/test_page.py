@@ -15,7 +15,7 @@ from bayescore.diagnostics.results import Level
 
 def test_every_level_has_a_look_and_a_meaning():
     assert {*sections.VERDICTS, *sections.CERTIFICATES} == set(Level)
-    css = page.environment().get_template("base.html.j2").render(title="")
+    css = page.environment().get_template("base.html.j2").render(title="", about="", sections=[])
     for look, meaning in (sections.VERDICTS | sections.CERTIFICATES).values():
         assert f"ul.verdicts .{look}" in css
         assert meaning.endswith(".")
@@ -30,8 +30,8 @@ def test_the_glossary_states_the_limits_that_decide():
 
 
 def test_health_is_marked_by_the_limits_that_decide():
-    pieces = page.environment().from_string('{% import "pieces.html.j2" as p %}{{ p.health_section({}) }}')
-    assert f"R-hat above {limits.MAX_RHAT}, an ESS below {limits.MIN_ESS}," in " ".join(pieces.render().split())
+    shown = page.environment().get_template("health.html.j2").render(health={})
+    assert f"R-hat above {limits.MAX_RHAT}, an ESS below {limits.MIN_ESS}," in " ".join(shown.split())
 
 
 def test_what_a_template_is_not_given_is_an_error():
