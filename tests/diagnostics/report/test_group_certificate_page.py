@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 import bayescore as bc
+from bayescore.diagnostics.model_check import check_model
+from bayescore.diagnostics.report import certificate as module
 from bayescore.diagnostics.results import Level
 from tests.coresets.test_multilevel import build, frame
 from tests.diagnostics.helpers import alternatives, section
@@ -71,10 +73,15 @@ def test_many_groups_are_cut_to_the_worst(made, tmp_path, monkeypatch):
     assert len(re.findall(r'class="name">', shown)) == 7
 
 
-def test_fit_is_checked_on_test_rows_with_the_effects_of_their_groups(made, tmp_path):
+def test_fit_is_checked_on_test_rows_with_the_effects_of_their_groups(made, tmp_path, monkeypatch):
     rows, core, _, _ = made
     test = bc.full_data(frame(rows)[:900], label="y", design=core.design, progressbar=False)
+    seen = []
+    monkeypatch.setattr(module, "check_model", lambda *told: seen.append(check_model(*told)) or seen[-1])
     text = page(tmp_path, made, test=test)
+    group, n = test.group[:, 0], np.bincount(test.group[:, 0])
+    predicted, observed = (np.bincount(group, values) / n for values in (seen[0].p, seen[0].positive))
+    assert np.corrcoef(predicted, observed)[0, 1] > 0.8  # without effects -0.2
     assert "test rows in 10 groups" in section(text, "fit")
     assert text.count("<img") == 4
     other = frame(rows)[:900].assign(county="nowhere")
