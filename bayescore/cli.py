@@ -165,7 +165,7 @@ def certify(args: argparse.Namespace, console: Console) -> None:
             raise ValueError(f"--test={str(args.test)!r} is for the report; give its file by --output too")
         test = full_data(args.test, label=label, design=core.design, offset=args.offset, progressbar=not args.quiet)
     beside = {"weights": args.weights, "offset": args.offset, "trials": args.trials, "missing": args.missing}
-    found = check(idata, core, args.rows, label=label, **beside, progressbar=not args.quiet)
+    found = check(idata, core, args.rows, label=label, groups=args.groups, **beside, progressbar=not args.quiet)
     table = Table("feature", box=None)
     for heading in ("mean", "sd", "corrected mean", "corrected sd", "error of mean (sd)"):
         table.add_column(heading, justify="right")
@@ -180,6 +180,7 @@ def certify(args: argparse.Namespace, console: Console) -> None:
         words += ["--label", label]
         for name, column in beside.items():
             words += [f"--{name}", column] if column and column != "raise" else []
+        words += [word for column in args.groups or () for word in ("--groups", column)]
         words += ["--test", str(args.test)] if args.test else []
         command = shlex.join([*words, "-o", str(args.output)])
         write_certificate(found, idata, core, args.output, test=test, command=command)
@@ -310,6 +311,9 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--label", help="column of the labels (default: the coreset's)")
     p.add_argument("--weights", help="column of the weights")
     p.add_argument("--offset", help="column of the offsets (default: the coreset's)")
+    p.add_argument(
+        "--groups", action="append", metavar="COLUMN", help="columns of groups, in the coreset's order (default: its)"
+    )
     _add_counts(p)
     p.add_argument("-o", "--output", type=Path, help="HTML file to write")
     p.add_argument("--test", type=Path, help="test rows on which the report shows whether the model fits")

@@ -131,6 +131,12 @@ def test_draws_with_groups_are_certified_with_a_page(inputs: Path, capsys: pytes
     assert '<section id="variance">' in page
     assert "bayescore certify p.nc c.parquet grouped.parquet" in page
     assert "log sigma" in capsys.readouterr().out
+    rows.assign(place=county, y=y).to_parquet("renamed.parquet")
+    renamed = ["certify", "p.nc", "c.parquet", "renamed.parquet", "--quiet", "-o", "c.html"]
+    assert cli.main(renamed) == 2
+    assert "--groups 'county' is not a column" in capsys.readouterr().err
+    assert cli.main([*renamed, "--groups", "place"]) == 0
+    assert "--groups place" in Path("c.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.filterwarnings("ignore")  # of chains as short as these
