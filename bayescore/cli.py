@@ -250,7 +250,7 @@ class Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    from bayescore.models.likelihoods import LIKELIHOODS
+    from bayescore.models.families import LIKELIHOODS
     from bayescore.samplers.registry import AUTO, SAMPLERS
 
     common = Parser(add_help=False)

@@ -77,7 +77,7 @@ MAX_TOTAL_WEIGHT = 1e15
 posterior sds, from rounding (measured, 5 columns: 0.02 sd at 4e14, 2 sd at 4e18); weights are then meant relatively."""
 
 MAX_OFFSET = 1e4
-"""Size of an offset up to which likelihoods are finite (`types.Likelihood`); more is an exposure, not its logarithm."""
+"""Size of an offset up to which likelihoods are finite (`families.Family`); more is an exposure, not its logarithm."""
 
 GROUP_BYTES = 400
 """Bytes, about, that a level of a grouping factor takes while levels are learnt, looked up and written."""

@@ -4,15 +4,12 @@ A block of a stream, a full data set and a coreset are all `WeightedData`: rows,
 positive weights. Whatever takes one takes the others, so coresets compose.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-
-from bayescore.compiled import jit
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -20,7 +17,6 @@ LabelArray = NDArray[np.int8]
 
 A = TypeVar("A", bound=NDArray[Any])
 
-NO_SHIFT: FloatArray = np.empty(0)  # what compiled kernels take where rows have no offsets
 NO_ROW = -1  # the index of pseudo-rows, which stand for many rows and are none of them
 NO_GROUP = -1  # code of a row that belongs to no group
 
@@ -33,6 +29,9 @@ def read_only(array: A) -> A:
     view = array.view()
     view.flags.writeable = False
     return view
+
+
+NO_OFFSET: FloatArray = read_only(np.empty(0))  # what compiled kernels take where rows have no offsets
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,27 +82,14 @@ class WeightedData:
 
     @property
     def Z(self) -> FloatArray:
-        """Signed rows z_n = y_n x_n, shape (n, D): all that a symmetric likelihood sees."""
+        """Signed rows z_n = y_n x_n, shape (n, D), whose half-spaces tell whether labels are separated."""
         return self.X * self.y[:, None]
 
-    @property
-    def shift(self) -> FloatArray:
-        """Signed offsets y_n o_n, shape (n,), as compiled kernels take them: `NO_SHIFT` where there are none."""
-        return NO_SHIFT if self.offset is None else self.offset * self.y
-
-    def shifted(self, eta: FloatArray) -> FloatArray:
-        """Return z . beta, shape (n,) or (n, S), with the signed offsets added: the signed linear predictor."""
+    def with_offset(self, eta: FloatArray) -> FloatArray:
+        """Return x . beta, shape (n,) or (n, S), with the offsets added: the linear predictor."""
         if self.offset is None:
             return eta
-        return eta + (self.shift if eta.ndim == 1 else self.shift[:, None])
-
-    @property
-    def signed(self) -> "WeightedData":
-        """The signed rows, their offsets and groups, as rows whose labels are all +1."""
-        positive = np.ones(len(self), dtype=np.int8)
-        offset = None if self.offset is None else self.shift
-        Z = np.ascontiguousarray(self.Z)
-        return WeightedData(Z, positive, self.weights, self.index, offset=offset, group=self.group)
+        return eta + (self.offset if eta.ndim == 1 else self.offset[:, None])
 
     def mirrored(self, sign: int) -> Self:
         """Return the rows of which -beta is as likely as beta is of these, if `sign` is -1."""
@@ -134,65 +120,3 @@ def stack(parts: Sequence[WeightedData]) -> WeightedData:
         offset=offset,
         group=None if parts[0].group is None else np.concatenate([part.group for part in parts]),
     )
-
-
-@jit
-def _no_higher(eta: FloatArray, terms: FloatArray, out: FloatArray) -> None:  # noqa: ARG001
-    out[:] = 0.0
-
-
-class Likelihood(ABC):
-    """A symmetric binary likelihood, 1 - p(eta) = p(-eta), as functions of eta = y (x . beta): the whole contract.
-
-    All are finite for abs(eta) up to 1e4. A subclass is a frozen dataclass without fields, in a file of its own, whose
-    one instance is given to `bayescore.models.likelihoods.register`. Sampling, modes, coresets and diagnostics of a
-    registered likelihood need nothing else. Compiled functions are module-level ones, decorated with
-    `bayescore.compiled.jit`; they agree with the NumPy formulas.
-
-    Attributes
-    ----------
-    name : str
-        Name of the link.
-    rows : compiled function (eta, log_p) -> None
-        Writes log p(eta), shape (n,), and replaces eta by the score.
-    derivatives : compiled function (eta, out, scratch) -> None
-        Writes log p, score, curvature and third derivative at eta, shape (TILE,), to the rows of `out`, shape
-        (4, TILE); scratch has shape (3, TILE) (`data.passes.tiles`).
-    higher : compiled function (eta, terms, out) -> None
-        Writes the fourth and fifth derivative of log p to the rows of `out`, shape (2, TILE), given what `derivatives`
-        wrote to `terms`; for the series below, so not needed where `near` is 0.
-    near : float
-        Moves of eta up to which the series of degree 5 is within 2e-10 of log p: (720 2e-10 / m)^(1/6), with m a bound
-        of the sixth derivative. With 0, the default, log p over draws is evaluated anew at each, in three times the
-        time.
-    """
-
-    name: ClassVar[str]
-    rows: "ClassVar[staticmethod[[FloatArray, FloatArray], None]]"
-    derivatives: "ClassVar[staticmethod[[FloatArray, FloatArray, FloatArray], None]]"
-    higher: "ClassVar[staticmethod[[FloatArray, FloatArray, FloatArray], None]]" = staticmethod(_no_higher)
-    near: ClassVar[float] = 0.0
-
-    @abstractmethod
-    def log_p(self, eta: FloatArray) -> FloatArray:
-        """Log probability of the observed label."""
-
-    @abstractmethod
-    def score(self, eta: FloatArray) -> FloatArray:
-        """First derivative of `log_p`."""
-
-    @abstractmethod
-    def curvature(self, eta: FloatArray) -> FloatArray:
-        """Minus the second derivative of `log_p`; negative only where log p is not concave."""
-
-    @abstractmethod
-    def third(self, eta: FloatArray) -> FloatArray:
-        """Third derivative of `log_p`."""
-
-    @abstractmethod
-    def probability(self, eta: FloatArray) -> FloatArray:
-        """P(y = +1) for the linear predictor eta = x . beta."""
-
-    @abstractmethod
-    def log_p_graph(self, eta: Any) -> Any:
-        """`log_p` as a PyTensor expression with finite value and gradient; PyTensor is imported here, not above."""

@@ -13,7 +13,7 @@ import bayescore as bc
 from bayescore.coresets.sensitivity import Sensitivity
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
-from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.models.families import LIKELIHOODS
 from benchmarks.tables import publish
 
 N, D = 10_000_000, 10

@@ -24,7 +24,7 @@ from scipy import special, stats
 import bayescore as bc
 from bayescore.compat import psislw
 from bayescore.diagnostics.draws import ess, mcse_mean, mcse_sd, rhat
-from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.families import check_likelihood
 from bayescore.models.posterior import log_likelihoods
 from benchmarks.certificate_problems import PRIORS, Problem
 from benchmarks.full_posteriors import FOLDER, Density, digest, hmc

@@ -38,7 +38,7 @@ from bayescore.coresets.condensing.search import largest
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.synthetic import binary10
 from bayescore.diagnostics.draws import ess_mean
-from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.families import check_likelihood
 from bayescore.models.posterior import likelihood_terms, log_likelihoods
 from benchmarks.problems import SHARED, load
 from benchmarks.tables import known_rows, publish

@@ -16,7 +16,7 @@ import bayescore as bc
 from bayescore.coresets.calibration.paired import Weighed, errors_between
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.synthetic import binary10
-from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.models.families import LIKELIHOODS
 from bayescore.models.posterior import log_likelihoods
 from benchmarks.tables import publish
 

@@ -24,7 +24,7 @@ from bayescore.data.designed import open_designed, open_in
 from bayescore.data.factors import Selection
 from bayescore.data.formulas.learning import learner
 from bayescore.data.opened import Opened, open_rows
-from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.families import check_likelihood
 from bayescore.models.posterior import likelihood_terms
 from benchmarks.sources import timed
 from benchmarks.tables import publish

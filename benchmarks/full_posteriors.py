@@ -34,7 +34,7 @@ import bayescore as bc
 from bayescore import compat
 from bayescore.diagnostics.draws import ess, rhat
 from bayescore.files import whole_file
-from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.families import check_likelihood
 from bayescore.models.posterior import log_likelihoods, posterior
 from bayescore.samplers import mala
 from bayescore.types import FloatArray, WeightedData
@@ -62,7 +62,7 @@ class Density:
     def whiten(self, center: FloatArray, factor: FloatArray) -> None:
         """Let q stand for center + factor q from now on."""
         self.center, self.factor = center, factor
-        self.rows, self.offset = self.target.Z @ factor, self.target.Z @ center
+        self.rows, self.offset = self.target.rows.X @ factor, self.target.rows.X @ center
 
     def theta(self, q: FloatArray) -> FloatArray:
         """Return the coefficients, shape (D, chains)."""
@@ -76,10 +76,10 @@ class Density:
         gradient = self.factor.T @ own.T
         for start in range(0, len(self.rows), _TILE):
             cut = slice(start, start + _TILE)
-            rows, w = self.rows[cut], self.target.weights[cut]
+            rows, w = self.rows[cut], self.target.rows.weights[cut]
             eta = (rows @ q + self.offset[cut, None]).ravel()
             log_p = np.empty_like(eta)
-            self.link(eta, log_p)
+            self.link(eta, np.repeat(self.target.rows.y[cut].astype(np.float64), q.shape[1]), log_p)
             value += w @ log_p.reshape(len(w), -1)
             gradient += rows.T @ (w[:, None] * eta.reshape(len(w), -1))
         return value, gradient

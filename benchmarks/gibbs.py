@@ -14,7 +14,7 @@ import numpy as np
 import bayescore as bc
 from bayescore.compiled import jit
 from bayescore.diagnostics.draws import ess_mean, mcse_mean
-from bayescore.models.likelihoods.probit import probit_rows
+from bayescore.models.families.probit import probit_upper
 from bayescore.models.posterior import posterior, prior_part
 from bayescore.models.priors import Normal
 from bayescore.samplers import gibbs, linear, mala, polya_gamma
@@ -36,7 +36,7 @@ def _bare(n, u, columns, gram):
     log_p, matrix = np.empty(eta.size), np.zeros((u.size, u.size))
     for _ in range(n):
         eta = linear.tall_times(columns, u)
-        probit_rows(eta, log_p)
+        probit_upper(eta, log_p)
         linear.tall_transposed_times(columns, eta)
         if gram:
             linear.add_gram(columns, eta, matrix)
@@ -64,7 +64,7 @@ def sweeps() -> None:
             sampler, arguments, tuning = mala, (mode.factor, target.arguments()), mala.first_step_size(D)
         else:
             sampler, tuning = (gibbs if likelihood == "probit" else polya_gamma), None
-            arguments = sampler.prepare(target.Z, weights, prior_part(np.zeros(D), PRIOR))
+            arguments = sampler.prepare(target.rows.Z, weights, prior_part(np.zeros(D), PRIOR))
         n = N if sampler is not polya_gamma else N // 20
         out = np.empty((n // 10, D)), np.empty(n // 10), np.empty(n // 10)
 
@@ -72,7 +72,7 @@ def sweeps() -> None:
             sampler.advance(np.random.default_rng(0), start, tuning, arguments, 10, -1, *out)
 
         work[name] = (chain, n)
-    columns, u = gibbs.prepare(target.Z, real, prior_part(np.zeros(D), PRIOR))[0], rng.normal(size=D)
+    columns, u = gibbs.prepare(target.rows.Z, real, prior_part(np.zeros(D), PRIOR))[0], rng.normal(size=D)
     work["bare arithmetic"] = (lambda: _bare(N, u, columns, False), N)
     work["bare arithmetic with Z'WvZ"] = (lambda: _bare(N, u, columns, True), N)
     times: dict[str, list[float]] = {name: [] for name in work}

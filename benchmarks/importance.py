@@ -12,7 +12,7 @@ import numpy as np
 
 import bayescore as bc
 from bayescore.diagnostics.errors import correlation_influence, moments, moments_mcse
-from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.families import check_likelihood
 from bayescore.models.newton import Mode
 from bayescore.models.posterior import log_likelihoods
 

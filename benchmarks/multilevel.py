@@ -18,8 +18,8 @@ from scipy import special
 import bayescore as bc
 from bayescore.models.collapsed import collapsed_density, nodes_at
 from bayescore.models.collapsed_target import CollapsedTarget
+from bayescore.models.families import check_likelihood
 from bayescore.models.group_priors import HalfStudentT
-from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.priors import Normal
 from bayescore.models.quadrature import NODES
 from benchmarks.problems import SHARED
@@ -49,7 +49,7 @@ def made(n_groups: int, median: int, intercept: float, sigma: float, link: str, 
     X = rng.normal(size=(len(group), p - 1))
     X[:, 0] += 0.5 * rng.normal(size=n_groups)[group]
     eta = intercept + X @ np.linspace(-0.5, 0.5, p - 1) + sigma * rng.normal(size=n_groups)[group]
-    y = (rng.random(len(group)) < check_likelihood(link).probability(eta)).astype(int)
+    y = (rng.random(len(group)) < check_likelihood(link).mean(eta)).astype(int)
     return pd.DataFrame(X, columns=[f"x{d}" for d in range(1, p)]).assign(g=group, y=y)
 
 

@@ -20,8 +20,8 @@ import bayescore as bc
 from bayescore.coresets.cells import condense, matching, settle
 from bayescore.coresets.cells.points import Points
 from bayescore.coresets.cells.sums import Density
+from bayescore.models.families import check_likelihood
 from bayescore.models.group_priors import HalfNormal
-from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.priors import Normal
 from benchmarks.sbc.ranks import rank
 from benchmarks.tables import publish
@@ -58,7 +58,7 @@ def ranks(link: str, seed: int, *, control: bool) -> np.ndarray:
     X = rng.normal(size=(len(group), 2))
     eta = beta[0] + X @ beta[1:] + sigma * u[group]
     frame = pd.DataFrame(X, columns=["x1", "x2"]).assign(g=group)
-    frame["y"] = np.where(rng.random(len(group)) < check_likelihood(link).probability(eta), 1, -1)
+    frame["y"] = np.where(rng.random(len(group)) < check_likelihood(link).mean(eta), 1, -1)
     told = {"label": "y", "groups": "g", "intercept": True, "likelihood": link, "progressbar": False}
     with warnings.catch_warnings(), without_averages() if control else nullcontext():
         warnings.simplefilter("ignore")

@@ -20,7 +20,7 @@ import pandas as pd
 
 import bayescore as bc
 from bayescore.diagnostics.draws import ess, mcse_mean
-from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.families import check_likelihood
 from benchmarks.problems import SHARED
 from benchmarks.tables import publish
 
@@ -39,7 +39,7 @@ def made(n_a: int, n_b: int, nested: bool, median: int, intercept: float, link: 
     X = rng.normal(size=(len(a), 4))
     X[:, 0] += 0.5 * rng.normal(size=n_a)[a]
     eta = intercept + X @ np.linspace(-0.5, 0.5, 4) + rng.normal(size=n_a)[a] + 0.7 * rng.normal(size=b.max() + 1)[b]
-    y = (rng.random(len(a)) < check_likelihood(link).probability(eta)).astype(int)
+    y = (rng.random(len(a)) < check_likelihood(link).mean(eta)).astype(int)
     return pd.DataFrame(X, columns=[f"x{d}" for d in range(4)]).assign(a=a, b=b, y=y)
 
 

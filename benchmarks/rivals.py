@@ -24,7 +24,7 @@ from bayescore.coresets.sampling.fixed_size import choose
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
 from bayescore.data.synthetic import binary10
-from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.models.families import LIKELIHOODS
 from bayescore.models.newton import Mode
 from bayescore.models.posterior import prior_part
 from bayescore.types import WeightedData

@@ -32,9 +32,9 @@ from bayescore.coresets.separation.hyperplane import against
 from bayescore.data.opened import Opened
 from bayescore.data.passes.threads import available_cores
 from bayescore.data.sources import as_source
-from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.families import Family, check_likelihood
 from bayescore.models.posterior import Terms, likelihood_terms
-from bayescore.types import IntArray, Likelihood, WeightedData
+from bayescore.types import IntArray, WeightedData
 from benchmarks.parquet import columns, rows_file
 from benchmarks.tables import publish
 
@@ -147,7 +147,7 @@ def passes(n: int = N) -> None:
         def sensitivities(block: WeightedData) -> IntArray:
             return np.ceil(1024.0 * bounds_of(block, clusters, 1.0, theta, n)).astype(np.int64)
 
-        def newton(likelihood: Likelihood) -> list[Terms]:
+        def newton(likelihood: Family) -> list[Terms]:
             return list(
                 opened.map(
                     lambda _, block: likelihood_terms(mode.theta, block, likelihood),

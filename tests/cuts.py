@@ -3,7 +3,7 @@
 from bayescore.coresets.build import build_opened
 from bayescore.coresets.methods import method_of
 from bayescore.data.opened import open_rows
-from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.families import check_likelihood
 
 
 class Recut:

@@ -10,7 +10,7 @@ SCRIPT = """
 import hashlib
 import numpy as np
 from bayescore.coresets.scores.factor import block_factor
-from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.models.families import LIKELIHOODS
 from bayescore.models.posterior import likelihood_terms
 from bayescore.types import WeightedData
 

@@ -14,7 +14,7 @@ import bayescore as bc
 from bayescore.coresets.methods import METHODS
 from bayescore.coresets.private import private_coreset
 from bayescore.diagnostics.draws import ess, mcse_mean
-from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.models.families import LIKELIHOODS
 from bayescore.models.posterior import posterior
 from bayescore.samplers.registry import SAMPLERS
 from bayescore.samplers.steps import AlbertChibGibbs, PolyaGammaGibbs
@@ -164,7 +164,7 @@ def test_the_bound_of_sensitivities_holds_with_offsets():
     bounds = bounds_of(lifted(rows), part, R, np.append(theta, 1.0), 200.0)
     moves = np.random.default_rng(2).normal(size=(2000, 3))
     points = theta + R * moves / np.linalg.norm(moves, axis=1)[:, None]
-    loss = -LIKELIHOODS["logistic"].log_p(rows.shifted(rows.Z @ points.T))
+    loss = -LIKELIHOODS["logistic"].log_p(rows.with_offset(rows.X @ points.T), rows.y[:, None])
     assert (bounds >= (200.0 * loss / loss.sum(axis=0)).max(axis=1)).all()
     assert opened.n_passes == 2
 
@@ -338,7 +338,7 @@ def test_posteriors_of_counts_with_offsets_are_those_of_all_rows(link):
     """
     rng = np.random.default_rng(5)
     x, offset, trials = rng.normal(size=(3000, 2)), rng.normal(size=3000), rng.integers(1, 9, 3000)
-    p = LIKELIHOODS[link].probability(-0.4 + x @ [0.6, -0.4] + offset)
+    p = LIKELIHOODS[link].mean(-0.4 + x @ [0.6, -0.4] + offset)
     told = {"trials": trials, "offset": offset, "intercept": True, "likelihood": link, "progressbar": False}
     counts = rng.binomial(trials, p)
     core = bc.build_coreset(x, counts, size=300, random_state=1, **told)

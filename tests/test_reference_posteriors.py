@@ -9,7 +9,7 @@ import pytest
 
 import bayescore as bc
 from bayescore.diagnostics.draws import ess, mcse_mean, mcse_sd
-from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.families import check_likelihood
 from bayescore.models.posterior import log_likelihoods
 from benchmarks.reference_posteriors import summary
 from benchmarks.reference_posteriors.data import DATA, SETTINGS, WEIGHTED, rows_of

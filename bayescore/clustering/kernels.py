@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayescore.compiled import jit
-from bayescore.data.passes.tiles import TILE, load_tile
+from bayescore.data.passes.tiles import TILE, load_signed_tile
 from bayescore.types import FloatArray, IntArray, LabelArray
 
 
@@ -73,7 +73,7 @@ def assign_block(
     rest_shift = cost_shift * 2.0**-36
     for start in range(0, len(y), TILE):
         width = min(TILE, len(y) - start)
-        load_tile(X, y, start, width, tile)
+        load_signed_tile(X, y, start, width, tile)
         nearest(tile, centers, scratch, best, which)
         for lane in range(width):
             i = which[lane]

@@ -17,7 +17,8 @@ from bayescore.coresets.method import BuildInfo, BuildResult, Method
 from bayescore.coresets.sampling.draw import mix
 from bayescore.data.opened import Opened
 from bayescore.data.passes.tiles import TILE
-from bayescore.types import FloatArray, IntArray, LabelArray, Likelihood, WeightedData, stack
+from bayescore.models.families import Family
+from bayescore.types import FloatArray, IntArray, LabelArray, WeightedData, stack
 
 
 @jit
@@ -155,7 +156,7 @@ class Aggregate(Method):
     takes_size: ClassVar[bool] = False
     knows_groups: ClassVar[bool] = True
 
-    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> BuildResult[LosslessInfo]:
+    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Family) -> BuildResult[LosslessInfo]:
         """Merge identical rows."""
         built = self.within(opened, math.inf)
         assert built is not None

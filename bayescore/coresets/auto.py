@@ -10,8 +10,8 @@ from bayescore.coresets.merge_reduce import MergeReduce
 from bayescore.coresets.method import BuildResult, Method
 from bayescore.coresets.multilevel import Multilevel
 from bayescore.data.opened import Opened
+from bayescore.models.families import Family
 from bayescore.models.priors import Prior
-from bayescore.types import Likelihood
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Auto(Method):
     def __post_init__(self) -> None:
         Calibrated(self.prior, self.tolerance)  # checks them
 
-    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> BuildResult[Any]:
+    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Family) -> BuildResult[Any]:
         """Build by the method that fits the rows."""
         if not opened.again:
             if self.given:

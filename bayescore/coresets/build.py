@@ -13,8 +13,7 @@ from bayescore.data.design import Design
 from bayescore.data.designed import open_designed, open_in
 from bayescore.data.opened import Opened
 from bayescore.data.sources.blocks import is_stream
-from bayescore.models.likelihoods import check_likelihood
-from bayescore.types import Likelihood
+from bayescore.models.families import Family, check_likelihood
 from bayescore.validation import RandomState, check_integer, check_seed, one_seed, warn
 
 
@@ -161,7 +160,7 @@ def build_opened(
     method: Method,
     size: int | None,
     seed: int,
-    likelihood: Likelihood,
+    likelihood: Family,
     *,
     intercept: bool = False,
     standardize: bool = False,
@@ -268,7 +267,7 @@ def full_data(
     return _of(data, finish_opened(rows, opened, method="full", likelihood=link.name, params={}, random_state=0))
 
 
-def _likelihood_of(data: Any, likelihood: str | None) -> Likelihood:
+def _likelihood_of(data: Any, likelihood: str | None) -> Family:
     inherited = data.likelihood if isinstance(data, Coreset) else "logistic"
     return check_likelihood(inherited if likelihood is None else likelihood)
 

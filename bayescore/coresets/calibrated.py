@@ -51,9 +51,10 @@ from bayescore.coresets.sampling.fixed_size import Chosen
 from bayescore.data.opened import Opened
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.sources import as_source
+from bayescore.models.families import Family
 from bayescore.models.posterior import prior_part
 from bayescore.models.priors import Prior
-from bayescore.types import FloatArray, Likelihood, WeightedData
+from bayescore.types import FloatArray, WeightedData
 
 LARGEST = 4  # times the size begun with
 
@@ -124,7 +125,7 @@ class Calibrated(Method):
         """Return the prior under which the mode is found."""
         return mode_prior(self.prior)
 
-    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> BuildResult[CalibratedInfo]:
+    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Family) -> BuildResult[CalibratedInfo]:
         """Draw and calibrate; caution where the errors to expect are far above the tolerance."""
         tolerance = check_tolerance(self.tolerance)
         with one_blas_thread():
@@ -143,7 +144,7 @@ class Calibrated(Method):
         return BuildResult(best.rows, info, self, _caution(best, curve, size, tolerance))
 
     def _fits(
-        self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood, *, tolerance: float
+        self, opened: Opened, size: int | None, seed: int, likelihood: Family, *, tolerance: float
     ) -> list[Fitted]:
         """Return fits of the sizes tried, that of the size asked for first; rows of fitted weight 0 are left out."""
         prior = self.mode_prior()
@@ -175,7 +176,7 @@ class Calibrated(Method):
         fitted = calibration.fit(request.size, sds=False)  # what nodes meet must add up
         return ReduceResult(fitted.rows, fitted.residual_mean, anchor=theta)
 
-    def score_error(self, rows: WeightedData, likelihood: Likelihood, lost: FloatArray | None) -> ScoreError:
+    def score_error(self, rows: WeightedData, likelihood: Family, lost: FloatArray | None) -> ScoreError:
         """Return what calibrated rows miss, estimated from themselves (`calibration.drift`)."""
         return missed_by(rows, likelihood, self.mode_prior())
 

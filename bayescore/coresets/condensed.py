@@ -59,10 +59,11 @@ from bayescore.coresets.sampling.fixed_size import Chosen
 from bayescore.data.opened import Opened
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.sources import as_source
+from bayescore.models.families import Family
 from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.posterior import likelihood_terms, prior_part
 from bayescore.models.priors import Prior
-from bayescore.types import FloatArray, Likelihood, WeightedData
+from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError
 
 KEPT = (0, 1, 3, 5)  # times D rows to keep, tried in turn: where that is not enough, calibrated coresets do with less
@@ -131,7 +132,7 @@ class Condensed(Method):
         """Return the prior under which the mode is found."""
         return mode_prior(self.prior)
 
-    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> BuildResult[CondensedInfo]:
+    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Family) -> BuildResult[CondensedInfo]:
         """Condense the rows; caution where the errors to expect are above the tolerance.
 
         Raises
@@ -175,7 +176,7 @@ class Condensed(Method):
             )
 
     def _tried(
-        self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood, *, tolerance: float
+        self, opened: Opened, size: int | None, seed: int, likelihood: Family, *, tolerance: float
     ) -> tuple[list[Condensate], int]:
         """Return what was tried, and how often terms were averaged anew."""
         prior, D, n_rows = self.mode_prior(), opened.n_features, opened.scan.n_rows
@@ -205,7 +206,7 @@ class Condensed(Method):
         lost, missed = lost_by(found, rows, at.theta, at.factor, likelihood)
         return ReduceResult(found, missed, anchor=theta, lost=lost)
 
-    def score_error(self, rows: WeightedData, likelihood: Likelihood, lost: FloatArray | None) -> ScoreError:
+    def score_error(self, rows: WeightedData, likelihood: Family, lost: FloatArray | None) -> ScoreError:
         """Return as large a share of the rows' own remainder as they were seen to miss (`condensing.drift`)."""
         return missed_by(rows, likelihood, self.mode_prior(), lost)
 

@@ -30,7 +30,8 @@ from bayescore.data.design import lifted
 from bayescore.data.opened import Opened
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.sources import as_source
-from bayescore.types import FloatArray, IntArray, Likelihood, WeightedData
+from bayescore.models.families import Family
+from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, check_choice, check_integer, check_positive
 
 # Rates are whole multiples of 2^-44. s_n >= w_n / W, so none is below 1 as long as W / w_n <= 2^44 = 1.8e13; s_n < 4,
@@ -218,7 +219,7 @@ class Leverage(Method):
         if self.mu is None:
             raise ValueError(f"epsilon={self.epsilon:g} needs mu, the complexity of the data; give both, or a size")
 
-    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> BuildResult[LeverageInfo]:
+    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Family) -> BuildResult[LeverageInfo]:
         """Draw by the scores.
 
         Raises

@@ -21,7 +21,8 @@ from bayescore.data.passes.map import map_pieces, map_stream
 from bayescore.data.passes.tasks import recut
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.sources import as_source
-from bayescore.types import Likelihood, WeightedData, stack
+from bayescore.models.families import Family
+from bayescore.types import WeightedData, stack
 from bayescore.validation import check_choice, check_integer
 
 MAX_LEAF = 1 << 31
@@ -193,7 +194,7 @@ class MergeReduce(Method):
             _ = reducer.mode_prior()  # raises if priors go by names that a stream does not know
         return Tree(reducer, NODE_FACTOR * size, likelihood, seed)
 
-    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> BuildResult[TreeInfo]:
+    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Family) -> BuildResult[TreeInfo]:
         """Grow a tree in one pass, and reduce its nodes to one."""
         draws = self.draws(opened, size)
         tree = self.empty(draws, opened.n_features, seed, likelihood.name)

@@ -11,8 +11,9 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from bayescore.data.opened import Opened
+from bayescore.models.families import Family
 from bayescore.models.priors import prior_of
-from bayescore.types import Likelihood, WeightedData
+from bayescore.types import WeightedData
 from bayescore.validation import check_integer, check_positive
 
 DEFAULT_SIZE = 1000  # rows drawn where nothing says how many,
@@ -129,7 +130,7 @@ class Method(ABC):
         return replace(self, prior=prior_of(prior, names)) if isinstance(prior, Mapping) else self  # type: ignore[call-arg]
 
     @abstractmethod
-    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> BuildResult[Any]:
+    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Family) -> BuildResult[Any]:
         """Choose and weigh rows.
 
         Parameters
@@ -140,7 +141,7 @@ class Method(ABC):
             Rows to draw; None for "auto".
         seed : int
             Seed of all that is random.
-        likelihood : Likelihood
+        likelihood : Family
             One that the method serves.
         """
 

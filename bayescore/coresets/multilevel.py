@@ -33,8 +33,8 @@ from bayescore.coresets.cells.condense import MultilevelInfo, condense
 from bayescore.coresets.method import BuildResult, Method
 from bayescore.data.opened import Opened
 from bayescore.data.passes.threads import one_blas_thread
+from bayescore.models.families import Family
 from bayescore.models.priors import Prior
-from bayescore.types import Likelihood
 from bayescore.validation import DataError
 
 
@@ -76,7 +76,7 @@ class Multilevel(Method):
     def __post_init__(self) -> None:
         check_one_mode(self.prior, "condensed")
 
-    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> BuildResult[MultilevelInfo]:
+    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Family) -> BuildResult[MultilevelInfo]:
         """Condense the rows by group, or by cell of all grouping factors.
 
         Raises

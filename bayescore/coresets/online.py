@@ -25,7 +25,8 @@ from bayescore.data.checkpoint import Arrays
 from bayescore.data.design import lifted
 from bayescore.data.opened import Opened
 from bayescore.data.passes.cutter import block_rows
-from bayescore.types import FloatArray, Likelihood, WeightedData
+from bayescore.models.families import Family
+from bayescore.types import FloatArray, WeightedData
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ class Online(Method):
     one_pass: ClassVar[bool] = True
     needs_mu: ClassVar[bool] = True
 
-    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> BuildResult[OnlineInfo]:
+    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Family) -> BuildResult[OnlineInfo]:
         """Draw on-line, in one pass."""
         draws = self.draws(opened, size)
         state = online_pass(opened, draws, seed)

@@ -40,7 +40,7 @@ from bayescore.coresets.finish import check_names, finish
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import Design
 from bayescore.data.sources import as_source
-from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.families import check_likelihood
 from bayescore.types import FloatArray, IntArray, LabelArray, WeightedData, stack
 from bayescore.validation import DataError, RandomState, check_integer, check_positive, check_seed
 

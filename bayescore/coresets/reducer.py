@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from bayescore.data.opened import Opened
+from bayescore.models.families import Family
 from bayescore.models.priors import Prior
-from bayescore.types import FloatArray, Likelihood, WeightedData
+from bayescore.types import FloatArray, WeightedData
 
 # covariance, shape (D, D), of the error at the second point of the score of rows that meet totals at the first
 ScoreError = Callable[[FloatArray, FloatArray], FloatArray]
@@ -27,7 +28,7 @@ class ReduceRequest:
         Rows to keep at most.
     seed : int
         Seed of all that is random.
-    likelihood : Likelihood
+    likelihood : Family
         Model that the rows are for.
     delta : float
         Probability that epsilon may fail.
@@ -39,7 +40,7 @@ class ReduceRequest:
 
     size: int
     seed: int
-    likelihood: Likelihood
+    likelihood: Family
     delta: float
     anchor: FloatArray | None = None
     share: float = 1.0
@@ -92,8 +93,8 @@ class AnchoredReducer(Reducer, Protocol):
     def mode_prior(self) -> Prior:
         """Return the prior under which modes are found."""
 
-    def score_error(self, rows: WeightedData, likelihood: Likelihood, lost: FloatArray | None) -> ScoreError:
+    def score_error(self, rows: WeightedData, likelihood: Family, lost: FloatArray | None) -> ScoreError:
         """Return the covariance of what the score of `rows` misses; `lost` is that of `ReduceResult`."""
 
-    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> Any:
+    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Family) -> Any:
         """Return a coreset whose info has `mean_error` and `sd_error`: the answer of the tree."""

@@ -30,7 +30,8 @@ from bayescore.coresets.scores.sensitivity import sensitivity_bounds as sensitiv
 from bayescore.data.design import lifted
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
-from bayescore.types import IntArray, Likelihood, WeightedData
+from bayescore.models.families import Family
+from bayescore.types import IntArray, WeightedData
 from bayescore.validation import DataError, check_choice, check_integer, check_positive
 
 D_MEANS = "d-means++"  # the clustering that is named, not given
@@ -118,9 +119,7 @@ class Sensitivity(Method):
             object.__setattr__(self, "clustering", tuple(map(tuple, self.clustering.tolist())))
         check_epsilon(self, "delta")
 
-    def build(
-        self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood
-    ) -> BuildResult[SensitivityInfo]:
+    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Family) -> BuildResult[SensitivityInfo]:
         """Draw by the bounds."""
         rng = np.random.default_rng(seed)
         seen, theta = opened.lifted(), np.zeros(opened.n_features)

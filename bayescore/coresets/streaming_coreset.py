@@ -25,7 +25,7 @@ from bayescore.data.passes.cutter import Cutter
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.sources.blocks import LABEL
 from bayescore.data.sources.intake import Intake
-from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.families import check_likelihood
 from bayescore.validation import DataError, RandomState, check_integer, check_seed, warn
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from bayescore.coresets.method import BuildInfo, BuildResult, Method, check_enough
 from bayescore.coresets.sampling.draw import draw, equal_rates
 from bayescore.data.opened import Opened
-from bayescore.types import Likelihood
+from bayescore.models.families import Family
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Uniform(Method):
     name: ClassVar[str] = "uniform"
     one_pass: ClassVar[bool] = True
 
-    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Likelihood) -> BuildResult[BuildInfo]:
+    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Family) -> BuildResult[BuildInfo]:
         """Draw `size` different rows, or all if they are fewer."""
         drawn = draw(opened, equal_rates, self.draws(opened, size), seed, replace=False)
         check_enough(size, drawn.total)

@@ -40,9 +40,10 @@ from bayescore.coresets.sampling.draw import Draw, hash_uniforms, merge
 from bayescore.diagnostics.draws import ess_mean
 from bayescore.diagnostics.leave_out import Density, LeftOut, moved_loo, psis_loo
 from bayescore.limits import FINITE_K, MAX_BAD_K_SHARE, MAX_K
+from bayescore.models.families import Family
 from bayescore.models.posterior import log_likelihood_tiles, moments_over_draws
 from bayescore.models.predictor import Predictor
-from bayescore.types import FloatArray, Likelihood, WeightedData
+from bayescore.types import FloatArray, WeightedData
 
 ROWS = 1000  # sampled for exact PSIS-LOO
 MOVED_ROWS = 20  # that moment matching is tried for: each costs some twenty log-likelihoods of the coreset a draw
@@ -91,7 +92,7 @@ class Cumulants(NamedTuple):
     first: FloatArray
 
 
-def cumulants(draws: FloatArray | Predictor, block: WeightedData, likelihood: Likelihood) -> Cumulants:
+def cumulants(draws: FloatArray | Predictor, block: WeightedData, likelihood: Family) -> Cumulants:
     """Return the cumulants of rows over equally weighted draws, as `log_likelihood_tiles` has them."""
     total, variance, first = np.zeros(len(draws)), 0.0, np.empty(len(block))
     for rows, log_p in log_likelihood_tiles(draws, block, likelihood):
@@ -115,7 +116,7 @@ def left_out_of(parts: Sequence[Draw]) -> Draw:
     return merge(parts, ROWS)
 
 
-def pass_sums(draws: FloatArray, start: int, block: WeightedData, likelihood: Likelihood) -> PassSums:
+def pass_sums(draws: FloatArray, start: int, block: WeightedData, likelihood: Family) -> PassSums:
     """Return the sums of a block, its first row at position `start` of the data; draws have shape (S, D)."""
     total, variance, first = cumulants(draws, block, likelihood)
     square = float(block.weights @ first**2)
@@ -139,7 +140,7 @@ def elpd_loo(
     log_ratio: FloatArray,
     weights: FloatArray,
     draws: FloatArray,
-    likelihood: Likelihood,
+    likelihood: Family,
     *,
     density: Density | None = None,
 ) -> Elpd:
@@ -153,7 +154,7 @@ def elpd_loo(
         r_s, and the smoothed importance weights, which sum to 1.
     draws : array, shape (chain, draw, D)
         The S draws.
-    likelihood : Likelihood
+    likelihood : Family
         The link.
     density : callable, optional
         Log density, up to a constant, of the posterior that the draws come from, prior included: draws of shape
@@ -193,7 +194,7 @@ def _move(
     rows: WeightedData,
     draws: FloatArray,
     log_ratio: FloatArray,
-    likelihood: Likelihood,
+    likelihood: Family,
     density: Density,
 ) -> bool:
     """Leave row n out by moment matching, and say whether that succeeded; then `left` has it."""

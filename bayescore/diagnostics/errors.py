@@ -21,7 +21,8 @@ from scipy import stats
 
 from bayescore.diagnostics.draws import ess_mean, mcse_mean, mcse_quantile, mcse_sd
 from bayescore.limits import ALARM
-from bayescore.types import FloatArray, Likelihood, WeightedData
+from bayescore.models.families import Family
+from bayescore.types import FloatArray, WeightedData
 
 TAILS = (0.025, 0.975)
 _BLOCK = 2**22
@@ -98,7 +99,7 @@ def sidak_quantile(count: int) -> float:
     return float(stats.norm.isf(-np.expm1(np.log1p(-ALARM) / count) / 2.0))
 
 
-def negative_log_likelihood(draws: FloatArray, test: WeightedData, likelihood: Likelihood) -> tuple[float, float]:
+def negative_log_likelihood(draws: FloatArray, test: WeightedData, likelihood: Family) -> tuple[float, float]:
     r"""Return the mean negative log predictive density of test rows and its Monte Carlo standard error.
 
     .. math:: -\frac{1}{\sum_i w_i} \sum_i w_i \log \Big( \frac{1}{S} \sum_s p(y_i \mid x_i, \beta_s) \Big)
@@ -109,7 +110,7 @@ def negative_log_likelihood(draws: FloatArray, test: WeightedData, likelihood: L
         Posterior draws.
     test : WeightedData
         Rows of the design matrix, labels in {-1, +1} and weights.
-    likelihood : Likelihood
+    likelihood : Family
         Gives log p(eta).
 
     Returns
@@ -125,7 +126,7 @@ def negative_log_likelihood(draws: FloatArray, test: WeightedData, likelihood: L
     for start in range(0, len(test), step):
         rows = slice(start, start + step)
         part = test.take(rows)
-        log_p = likelihood.log_p(part.shifted(part.Z @ flat.T))
+        log_p = likelihood.log_p(part.with_offset(part.X @ flat.T), part.y[:, None])
         top = log_p.max(axis=1, keepdims=True)
         relative = np.exp(log_p - top)
         mean = relative.mean(axis=1, keepdims=True)

@@ -37,7 +37,7 @@ from bayescore.diagnostics.full_pass import check_finite, check_weight, full_row
 from bayescore.diagnostics.proposal import propose
 from bayescore.diagnostics.wording import number, with_error
 from bayescore.limits import EQUAL, MAX_K, MIN_ESS_EVIDENCE
-from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.families import check_likelihood
 from bayescore.models.posterior import log_likelihoods
 from bayescore.models.priors import Prior, names, prior_of
 from bayescore.types import FloatArray, WeightedData

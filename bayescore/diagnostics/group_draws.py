@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from bayescore.data.design import Grouping
+from bayescore.models.families import LIKELIHOODS, Family
 from bayescore.models.predictor import parameters
 from bayescore.samplers.inference_data import Posterior, flat_draws, is_posterior
 from bayescore.types import FloatArray
@@ -36,7 +37,8 @@ class GroupEffects:
     @property
     def scale(self) -> str:
         """What a linear predictor is called under the likelihood."""
-        return {"logistic": "log odds", "probit": "probit"}.get(self.likelihood, "linear predictor")
+        family = LIKELIHOODS.get(self.likelihood)
+        return Family.scale if family is None else family.scale
 
 
 def read_effects(idata: Any, var_name: str | None = None) -> GroupEffects:

@@ -29,7 +29,8 @@ from scipy.special import logsumexp
 
 from bayescore.compat import psislw
 from bayescore.limits import EQUAL, FINITE_K
-from bayescore.types import FloatArray, Likelihood, WeightedData
+from bayescore.models.families import Family
+from bayescore.types import FloatArray, WeightedData
 
 Density = Callable[[FloatArray], FloatArray]
 """Log density of the posterior that draws come from, up to a constant: draws of shape (S, D) to shape (S,)."""
@@ -67,21 +68,20 @@ def psis_loo(log_p: FloatArray, log_ratio: FloatArray) -> LeftOut:
     return _left_out(log_weights, log_p, k)
 
 
-def moved_loo(
-    row: WeightedData, draws: FloatArray, log_ratio: FloatArray, link: Likelihood, density: Density
-) -> LeftOut:
+def moved_loo(row: WeightedData, draws: FloatArray, log_ratio: FloatArray, link: Family, density: Density) -> LeftOut:
     """Leave out one row with draws, shape (S, D), moved to where they would be without it."""
-    eta, own = row.shifted((draws @ row.Z[0])[None])[0], density(draws)
+    eta, own = row.with_offset((draws @ row.X[0])[None])[0], density(draws)
+    side = row.y[0]
     mean, sd = float(eta.mean()), float(eta.std())
     direction = (draws.T @ (eta - mean)) / (len(eta) * sd**2)
-    log_weights, k = psislw(log_ratio - link.log_p(eta))
+    log_weights, k = psislw(log_ratio - link.log_p(eta, side))
     best, least, at = (mean, sd), float(k), eta
     for _ in range(_ROUNDS):
         w = np.exp(log_weights)
         center = float(w @ at)
         to = center, math.sqrt(float(w @ (at - center) ** 2))
         at = to[0] + to[1] / sd * (eta - mean)
-        log_weights, k = psislw(log_ratio + density(draws + np.outer(at - eta, direction)) - own - link.log_p(at))
+        log_weights, k = psislw(log_ratio + density(draws + np.outer(at - eta, direction)) - own - link.log_p(at, side))
         if not k < least:
             break
         best, least = to, float(k)
@@ -94,7 +94,7 @@ def moved_loo(
     # densities of unmoved and of moved draws: their own, and of the two that they may come from
     log_q = np.stack([own, moved])
     either = np.logaddexp(log_q, np.stack([unmoved, own]) - math.log(slope))
-    log_p = link.log_p(np.stack([eta, there]))
+    log_p = link.log_p(np.stack([eta, there]), side)
     smoothed, k = psislw((log_ratio + log_q - either - log_p).ravel())
     both = _left_out(smoothed[None], log_p.reshape(1, -1), np.array([k]))
     return LeftOut(both.value, both.k, both.influence.reshape(1, 2, -1).sum(axis=1))

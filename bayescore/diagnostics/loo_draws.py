@@ -8,10 +8,11 @@ import numpy as np
 from bayescore.data.coreset import Coreset
 from bayescore.data.matching import check_same_design
 from bayescore.diagnostics.full_weights import FullWeights, full_weights
+from bayescore.models.families import Family
 from bayescore.models.posterior import log_likelihoods
 from bayescore.models.predictor import Predictor
 from bayescore.samplers.inference_data import read_posterior
-from bayescore.types import FloatArray, Likelihood
+from bayescore.types import FloatArray
 from bayescore.validation import DataError
 
 
@@ -29,7 +30,7 @@ class LooDraws:
         The linear predictor at the draws, those of all chains below each other: beta, and effects of groups.
     core : Coreset
         The coreset that they are of.
-    link : Likelihood
+    link : Family
         The likelihood.
     corrected : bool
         Whether they are of the full data's posterior already.
@@ -39,7 +40,7 @@ class LooDraws:
     shape: tuple[int, int]
     predictor: Predictor
     core: Coreset
-    link: Likelihood
+    link: Family
     corrected: bool
 
 

@@ -15,8 +15,9 @@ from bayescore.coresets.sampling.draw import Draw
 from bayescore.data.opened import Opened
 from bayescore.diagnostics.elpd import cumulants, left_out_of, rows_left_out
 from bayescore.diagnostics.loo_draws import LooDraws
+from bayescore.models.families import Family
 from bayescore.models.predictor import Predictor
-from bayescore.types import FloatArray, IntArray, LabelArray, Likelihood, WeightedData
+from bayescore.types import FloatArray, IntArray, LabelArray, WeightedData
 from bayescore.validation import DataError
 
 
@@ -44,7 +45,7 @@ class LooSums:
     samples: list[Draw]
 
 
-def _of_block(models: Sequence[tuple[Predictor, Likelihood]], start: int, block: WeightedData) -> _Block:
+def _of_block(models: Sequence[tuple[Predictor, Family]], start: int, block: WeightedData) -> _Block:
     """Return the sums of a block, its first row at position `start` of the data."""
     found = [cumulants(draws, block, link) for draws, link in models]
     totals, variance, first = zip(*found, strict=True)

@@ -9,17 +9,18 @@ import math
 import numpy as np
 from scipy.special import gammaln
 
+from bayescore.models.families import Family
 from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.newton import find_map
 from bayescore.models.posterior import Terms, likelihood_terms, prior_part
 from bayescore.models.priors import Prior
-from bayescore.types import FloatArray, Likelihood, WeightedData
+from bayescore.types import FloatArray, WeightedData
 
 DF = 5.0
 
 
 def propose(
-    core: WeightedData, link: Likelihood, prior: Prior, n_draws: int, rng: np.random.Generator
+    core: WeightedData, link: Family, prior: Prior, n_draws: int, rng: np.random.Generator
 ) -> tuple[FloatArray, FloatArray]:
     """Return draws of the Student t, shape (S, D), and log prior minus log q there, shape (S,)."""
     D = core.n_features

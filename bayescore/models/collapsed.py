@@ -13,9 +13,10 @@ import numpy as np
 from bayescore.compiled import jit, jit_sums
 from bayescore.data.passes.tiles import TILE
 from bayescore.models.density import prior_terms
+from bayescore.models.families import Family
 from bayescore.models.group_priors import log_sigma_terms
 from bayescore.models.priors import Part
-from bayescore.types import FloatArray, IntArray, Likelihood
+from bayescore.types import FloatArray, IntArray
 
 _NEWTON_STEPS = 2
 _LONGEST = 3.0  # sds of an effect, of a Newton step
@@ -24,19 +25,19 @@ _LONGEST = 3.0  # sds of an effect, of a Newton step
 class CollapsedArguments(NamedTuple):
     """What the density takes after the point and the gradient.
 
-    `columns` is Z transposed, shape (p, n); `z` what rows multiply
-    their effect by; `shift` the signed offsets, or none; `codes` have G for rows of no group;
+    `columns` is X transposed, shape (p, n); `z` what rows multiply their effect by; `offset` may be empty; `codes` have
+    G for rows of no group;
     `prior` has the parts of the prior, `nu` and `group_scale` the group prior's; the last four are fields of
     `marginal.Effects`.
     """
 
     columns: FloatArray
-    signs: FloatArray
+    side: FloatArray
     z: FloatArray
     weights: FloatArray
-    shift: FloatArray
+    offset: FloatArray
     codes: IntArray
-    link: Likelihood
+    link: Family
     nodes: FloatArray
     log_weights: FloatArray
     prior: tuple[Part, ...]
@@ -49,13 +50,13 @@ class CollapsedArguments(NamedTuple):
 
 
 @jit_sums
-def _predictors(beta: FloatArray, columns: FloatArray, shift: FloatArray, eta: FloatArray) -> None:
+def _predictors(beta: FloatArray, columns: FloatArray, offset: FloatArray, eta: FloatArray) -> None:
     eta[:] = 0.0
     for d in range(beta.size):
         for n in range(eta.size):
             eta[n] += columns[d, n] * beta[d]
-    for n in range(shift.size):
-        eta[n] += shift[n]
+    for n in range(offset.size):
+        eta[n] += offset[n]
 
 
 @jit_sums
@@ -73,7 +74,7 @@ def place_nodes(
 ) -> None:
     """Move centres, shape (G + 1,), to the effects' means given the rest, about, and write their scales."""
     n_groups = center.size - 1
-    tile, terms, scratch = np.zeros(TILE), np.empty((4, TILE)), np.empty((3, TILE))
+    tile, side, terms, scratch = np.zeros(TILE), np.ones(TILE), np.empty((4, TILE)), np.empty((3, TILE))
     sums = np.empty((n_groups + 1, 3))
     for _ in range(_NEWTON_STEPS):
         sums[:] = 0.0
@@ -81,11 +82,11 @@ def place_nodes(
             width = min(TILE, eta.size - start)
             for lane in range(width):
                 n = start + lane
-                tile[lane] = eta[n] + a.signs[n] * a.z[n] * center[a.codes[n]]
-            a.link.derivatives(tile, terms, scratch)
+                tile[lane], side[lane] = eta[n] + a.z[n] * center[a.codes[n]], a.side[n]
+            a.link.derivatives(tile, side, terms, scratch)
             for lane in range(width):
                 n = start + lane
-                g, w, r = a.codes[n], a.weights[n], a.signs[n] * a.z[n]
+                g, w, r = a.codes[n], a.weights[n], a.z[n]
                 sums[g, 0] += w * r * terms[1, lane]
                 sums[g, 1] += w * r * r * terms[2, lane]
                 sums[g, 2] += w * r * r * r * terms[3, lane]
@@ -123,18 +124,17 @@ def node_terms(
         center[g] = a.information[g] * at / (a.information[g] + precision)
     center[n_groups] = 0.0
     eta = np.empty(n)
-    _predictors(beta, a.columns, a.shift, eta)
+    _predictors(beta, a.columns, a.offset, eta)
     place_nodes(eta, a, precision, center, scale)
-    flat, log_p = scores.reshape(K * n), np.empty(K * n)
-    for k in range(K):
-        for i in range(n):
-            g = a.codes[i]
-            flat[k * n + i] = eta[i] + a.signs[i] * a.z[i] * (center[g] + scale[g] * a.nodes[k])
-    a.link.rows(flat, log_p)
+    log_p = np.empty(n)
     terms[:] = 0.0
     for k in range(K):
         for i in range(n):
-            terms[a.codes[i], k] += a.weights[i] * log_p[k * n + i]
+            g = a.codes[i]
+            scores[k, i] = eta[i] + a.z[i] * (center[g] + scale[g] * a.nodes[k])
+        a.link.rows(scores[k], a.side, log_p)
+        for i in range(n):
+            terms[a.codes[i], k] += a.weights[i] * log_p[i]
     for g in range(n_groups):
         log_scale = math.log(scale[g]) - log_sigma
         for k in range(K):

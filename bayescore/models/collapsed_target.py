@@ -6,12 +6,13 @@ import numpy as np
 from scipy import linalg
 
 from bayescore.models.collapsed import CollapsedArguments
+from bayescore.models.families import Family
 from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.group_priors import GroupPrior
 from bayescore.models.marginal import Effects, MarginalPoint, look_at_rows, marginal_mode
 from bayescore.models.priors import Prior, check_density
 from bayescore.models.quadrature import LOG_WEIGHTS, NODES
-from bayescore.types import FloatArray, Likelihood, WeightedData
+from bayescore.types import NO_OFFSET, FloatArray, WeightedData
 
 _START = -0.7  # log sigma at which the mode is sought first
 _MODE_TOLERANCE = 1e-3  # posterior sds
@@ -36,7 +37,7 @@ class CollapsedTarget:
     ----------
     rows : WeightedData
         The rows; `group` has one column.
-    link : Likelihood
+    link : Family
         The likelihood.
     priors : tuple
         Priors of beta and of sigma.
@@ -47,15 +48,13 @@ class CollapsedTarget:
     """
 
     rows: WeightedData
-    link: Likelihood
+    link: Family
     priors: tuple[Prior, GroupPrior]
     n_groups: int
     point: MarginalPoint
 
     @classmethod
-    def of(
-        cls, rows: WeightedData, link: Likelihood, priors: tuple[Prior, GroupPrior], n_groups: int
-    ) -> "CollapsedTarget":
+    def of(cls, rows: WeightedData, link: Family, priors: tuple[Prior, GroupPrior], n_groups: int) -> "CollapsedTarget":
         """Find the mode of rows in memory."""
         check_density(priors[0], "sampling with groups").parts(rows.n_features)
         look, start = look_at_rows(rows, link, n_groups, multipliers(rows)), np.zeros(rows.n_features)
@@ -85,11 +84,11 @@ class CollapsedTarget:
         assert rows.group is not None
         codes = np.where(rows.group[:, 0] < 0, self.n_groups, rows.group[:, 0])
         return CollapsedArguments(
-            np.ascontiguousarray(rows.Z.T),
+            np.ascontiguousarray(rows.X.T),
             rows.y.astype(np.float64),
             multipliers(rows),
             np.array(rows.weights),
-            np.array(rows.shift),
+            NO_OFFSET if rows.offset is None else rows.offset,
             codes.astype(np.int64),
             self.link,
             NODES,

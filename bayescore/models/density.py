@@ -8,11 +8,12 @@ import numpy as np
 from numba import literal_unroll
 
 from bayescore.compiled import jit, jit_sums
+from bayescore.models.families import Family
 from bayescore.models.priors import Part
-from bayescore.types import FloatArray, Likelihood
+from bayescore.types import FloatArray
 
-# columns of Z, shape (D, n); weights; signed offsets, or none; likelihood; prior
-DensityArguments = tuple[FloatArray, FloatArray, FloatArray, Likelihood, tuple[Part, ...]]
+# columns of X, shape (D, n); sides, as floats; weights; offsets, or none; family; prior
+DensityArguments = tuple[FloatArray, FloatArray, FloatArray, FloatArray, Family, tuple[Part, ...]]
 
 
 @jit
@@ -29,25 +30,26 @@ def log_density(
     beta: FloatArray,
     gradient: FloatArray,
     columns: FloatArray,
+    side: FloatArray,
     weights: FloatArray,
-    shift: FloatArray,
-    link: Likelihood,
+    offset: FloatArray,
+    link: Family,
     prior: tuple[Part, ...],
 ) -> float:
     r"""Return the log posterior density and write its gradient, shape (D,).
 
-    sum_n w_n log p(z_n . beta + shift_n) + log prior(beta), no shift where that is empty; `columns` is Z transposed,
-    shape (D, n), so that the compiler vectorises over rows.
+    sum_n w_n l(x_n . beta + offset_n, side_n) + log prior(beta), no offset where that is empty; `columns` is X
+    transposed, shape (D, n), so that the compiler vectorises over rows.
     """
     total = prior_terms(beta, prior, gradient)
     eta = np.zeros(weights.size)
     for d in range(beta.size):
         for n in range(weights.size):
             eta[n] += columns[d, n] * beta[d]
-    for n in range(shift.size):
-        eta[n] += shift[n]
+    for n in range(offset.size):
+        eta[n] += offset[n]
     log_p = np.empty(weights.size)
-    link.rows(eta, log_p)
+    link.rows(eta, side, log_p)
     for n in range(weights.size):
         total += weights[n] * log_p[n]
         eta[n] *= weights[n]

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bayescore.models.families import Family
 from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.posterior import prior_part
 from bayescore.models.priors import Prior
-from bayescore.types import FloatArray, IntArray, Likelihood, WeightedData
+from bayescore.types import FloatArray, IntArray, WeightedData
 
 _STEPS = 60
 _NEAR = 1e-3
@@ -38,7 +39,7 @@ class EffectScales:
 
 
 def effect_scales(
-    rows: WeightedData, codes: IntArray, Z: FloatArray, n_groups: int, link: Likelihood, prior: Prior
+    rows: WeightedData, codes: IntArray, Z: FloatArray, n_groups: int, link: Family, prior: Prior
 ) -> EffectScales:
     """Return what rows say of one factor's effects.
 
@@ -53,15 +54,16 @@ def effect_scales(
     n_groups : int
         Levels.
     link, prior
-        Likelihood, and a smooth prior of beta.
+        Family, and a smooth prior of beta.
     """
     X, q, p = rows.X, Z.shape[1], rows.n_features
     own = np.where(codes < 0, n_groups, codes)
     beta, u, covariance = np.zeros(p), np.zeros((n_groups + 1, q)), np.eye(q)
-    shift = 0.0 if rows.offset is None else rows.offset
+    offset = 0.0 if rows.offset is None else rows.offset
     for _ in range(_STEPS):
-        eta = rows.y * (X @ beta + shift + (Z * u[own]).sum(axis=1))
-        score, c = rows.weights * rows.y * link.score(eta), rows.weights * np.maximum(link.curvature(eta), 0.0)
+        eta = X @ beta + offset + (Z * u[own]).sum(axis=1)
+        score = rows.weights * link.score(eta, rows.y)
+        c = rows.weights * np.maximum(link.curvature(eta, rows.y), 0.0)
         S, B = np.zeros((n_groups + 1, q)), np.zeros((n_groups + 1, q, p))
         H = np.zeros((n_groups + 1, q, q))
         np.add.at(S, own, score[:, None] * Z)

@@ -14,11 +14,11 @@ from pytensor.graph.basic import Constant
 
 from bayescore.data.coreset import Coreset
 from bayescore.data.matching import check_flat, feature_names
-from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.families import Family, check_likelihood
 from bayescore.models.newton import find_map
 from bayescore.models.predictor import multipliers
 from bayescore.models.priors import Prior, prior_of
-from bayescore.types import NO_GROUP, FloatArray, Likelihood, WeightedData
+from bayescore.types import NO_GROUP, FloatArray, WeightedData
 from bayescore.validation import DataError, warn
 
 
@@ -26,7 +26,7 @@ def weighted_potential(
     name: str,
     data: WeightedData,
     beta: Any,
-    likelihood: str | Likelihood = "logistic",
+    likelihood: str | Family = "logistic",
     offset: Any = None,
     *,
     groups: Mapping[str, Any] | None = None,
@@ -93,10 +93,9 @@ def weighted_potential(
     static = beta.type.shape
     if len(static) != 1 or static[0] not in (None, data.n_features):
         raise DataError(f"beta has shape {static}; the data have {data.n_features} features")
-    eta = pt.dot(pt.as_tensor_variable(np.ascontiguousarray(data.Z)), beta)
+    eta = pt.dot(pt.as_tensor_variable(np.ascontiguousarray(data.X)), beta)
     if data.offset is not None:
-        eta = eta + data.shift
-    signs = data.y.astype(np.float64)
+        eta = eta + data.offset
     if not groups and (offset is None or pt.as_tensor_variable(offset).ndim == 0):
         check_flat(data, "weighted_potential without groups=")
     if offset is not None:
@@ -106,10 +105,10 @@ def weighted_potential(
                 "give it to build_coreset, or take a method that keeps rows"
             )
         _check_offset(data, offset)
-        eta = eta + signs * offset
+        eta = eta + offset
     for factor, effects in (groups or {}).items():
-        eta = eta + signs * _of_groups(data, factor, pt.as_tensor_variable(effects))
-    return pm.Potential(name, pt.dot(data.weights, link.log_p_graph(eta)))
+        eta = eta + _of_groups(data, factor, pt.as_tensor_variable(effects))
+    return pm.Potential(name, pt.dot(data.weights, link.log_p_graph(eta, data.y.astype(np.float64))))
 
 
 def _check_offset(data: WeightedData, offset: Any) -> None:
@@ -150,14 +149,14 @@ def _of_groups(data: WeightedData, name: str, effects: Any) -> Any:
     return (table[codes] * multipliers(data.X, data.design, grouping)).sum(axis=1)
 
 
-def _mode_of_rows(data: WeightedData, likelihood: str | Likelihood) -> tuple[FloatArray, FloatArray]:
+def _mode_of_rows(data: WeightedData, likelihood: str | Family) -> tuple[FloatArray, FloatArray]:
     """Return mode and sds of the coefficients as rows alone say them, but for a prior that keeps the mode finite."""
     mode = find_map(data, check_likelihood(likelihood).name)
     return mode.beta, mode.sd
 
 
 def regression_model(
-    data: WeightedData, likelihood: str | Likelihood, prior: Prior | Mapping[str, Prior] | None = None
+    data: WeightedData, likelihood: str | Family, prior: Prior | Mapping[str, Prior] | None = None
 ) -> pm.Model:
     """Return the regression of `data` under a registered likelihood as a `pm.Model`; use it in a `with` block.
 
@@ -165,7 +164,7 @@ def regression_model(
     ----------
     data : WeightedData
         A coreset, full data or any weighted rows.
-    likelihood : str or Likelihood
+    likelihood : str or Family
         A registered one, or its name.
     prior : prior or dict of str to prior, default Normal(0, 4)
         Prior of the coefficients `beta`, dims "feature", or priors by name, as in `sample`. Under the horseshoe they

@@ -7,11 +7,12 @@ import numpy as np
 
 from bayescore.compiled import jit
 from bayescore.data.opened import Opened
-from bayescore.data.passes.tiles import TILE, load_tile, new_tile
+from bayescore.data.passes.tiles import TILE, TileRows, load_tile, new_tile
+from bayescore.models.families import Family
 from bayescore.models.marginal import local_codes
 from bayescore.models.quadrature import NODES
-from bayescore.models.terms import add_shift, predictor
-from bayescore.types import FloatArray, IntArray, LabelArray, Likelihood, WeightedData
+from bayescore.models.terms import add_offset, predictor
+from bayescore.types import FloatArray, IntArray, WeightedData
 
 BLOCK_BYTES = 1 << 25
 """Bytes of what a block of rows returns in a pass, beyond which the draws are cut into several passes."""
@@ -19,13 +20,10 @@ BLOCK_BYTES = 1 << 25
 
 @jit
 def _add(
-    X: FloatArray,
-    y: LabelArray,
-    weights: FloatArray,
-    shift: FloatArray,
+    rows: TileRows,
     codes: IntArray,
     draws: FloatArray,
-    link: Likelihood,
+    link: Family,
     center: FloatArray,
     scale: FloatArray,
     nodes: FloatArray,
@@ -33,34 +31,35 @@ def _add(
 ) -> None:
     """Add to `values`, shape (S, G, K), for rows in the order of their groups."""
     tile, eta, moved, log_p = new_tile(draws.shape[1]), np.empty(TILE), np.empty(TILE), np.empty(TILE)
-    place, spread = np.zeros(TILE), np.zeros(TILE)
-    for start in range(0, len(y), TILE):
-        width = min(TILE, len(y) - start)
-        load_tile(X, y, start, width, tile)
+    place, spread, side, n = np.zeros(TILE), np.zeros(TILE), np.ones(TILE), len(rows.weights)
+    for start in range(0, n, TILE):
+        width = min(TILE, n - start)
+        load_tile(rows.X, start, width, tile)
+        side[:width] = rows.side[start : start + width]
         for s in range(len(draws)):
             predictor(tile, draws[s], eta)
-            add_shift(shift, start, width, eta)
+            add_offset(rows.offset, start, width, eta)
             for lane in range(width):
-                g, sign = codes[start + lane], float(y[start + lane])
-                place[lane] = eta[lane] + sign * center[s, g]
-                spread[lane] = sign * scale[s, g]
+                g = codes[start + lane]
+                place[lane] = eta[lane] + center[s, g]
+                spread[lane] = scale[s, g]
             for k in range(nodes.size):
                 for lane in range(TILE):
                     moved[lane] = place[lane] + spread[lane] * nodes[k]
-                link.rows(moved, log_p)
+                link.rows(moved, side, log_p)
                 for lane in range(width):
-                    values[s, codes[start + lane], k] += weights[start + lane] * log_p[lane]
+                    values[s, codes[start + lane], k] += rows.weights[start + lane] * log_p[lane]
 
 
 def _of_block(
-    draws: FloatArray, link: Likelihood, center: FloatArray, scale: FloatArray, _: int, block: WeightedData
+    draws: FloatArray, link: Family, center: FloatArray, scale: FloatArray, _: int, block: WeightedData
 ) -> tuple[IntArray, FloatArray, FloatArray]:
     found, places = local_codes(block, center.shape[1] - 1)
     order = np.argsort(places, kind="stable")  # sums of a group stay in the cache
     rows, contiguous = block.take(order), np.ascontiguousarray
     values = np.zeros((len(draws), len(found), len(NODES)))
     _add(
-        contiguous(rows.X), rows.y, contiguous(rows.weights), rows.shift, places[order], draws, link,
+        TileRows.of(rows), places[order], draws, link,
         contiguous(center[:, found]), contiguous(scale[:, found]), NODES, values,
     )  # fmt: skip
     either = [np.bincount(places, np.where(block.y == sign, block.weights, 0.0), len(found)) for sign in (1, -1)]
@@ -68,7 +67,7 @@ def _of_block(
 
 
 def values_at(
-    opened: Opened, draws: FloatArray, link: Likelihood, center: FloatArray, scale: FloatArray
+    opened: Opened, draws: FloatArray, link: Family, center: FloatArray, scale: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return log-likelihoods at the nodes, shape (S, G + 1, K), and weights of +1 and of -1 by group, (G + 1, 2).
 

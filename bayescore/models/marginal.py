@@ -1,7 +1,7 @@
 r"""The marginal posterior of (beta, log sigma): rows in groups, each group's effect integrated out by quadrature.
 
 .. math:: \log\pi(\beta, \log\sigma) =
-          \sum_g \log \int \prod_{n \in g} p(y_n (x_n \beta + o_n + b))^{w_n} N(b; 0, \sigma^2) db +
+          \sum_g \log \int \prod_{n \in g} e^{w_n \ell(x_n \beta + o_n + b, y_n)} N(b; 0, \sigma^2) db +
           \log\pi_0(\beta) + \log\pi_0(\log\sigma)
 
 Gradient and Hessian by the identities of Fisher and Louis (1982): means and variances, over the effects given the data,
@@ -16,12 +16,14 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
+from bayescore.data.passes.tiles import TileRows
+from bayescore.models.families import Family
 from bayescore.models.group_priors import GroupPrior, log_sigma_terms
 from bayescore.models.group_terms import INFORMATION, SLOPE, THIRD, add_group_terms
 from bayescore.models.posterior import Terms, prior_part
 from bayescore.models.priors import Prior
 from bayescore.models.quadrature import LOG_WEIGHTS, N_NODES, NODES, EffectMoments, effect_moments
-from bayescore.types import FloatArray, IntArray, Likelihood, WeightedData
+from bayescore.types import FloatArray, IntArray, WeightedData
 
 TOLERANCE = 0.02  # distance from the mode, in posterior sds, at which the steps end
 MAX_PASSES = 40
@@ -93,14 +95,13 @@ def local_codes(block: WeightedData, n_groups: int) -> tuple[IntArray, IntArray]
 
 
 def block_sums(
-    beta: FloatArray, nodes: Nodes, link: Likelihood, z: FloatArray, block: WeightedData
+    beta: FloatArray, nodes: Nodes, link: Family, z: FloatArray, block: WeightedData
 ) -> tuple[IntArray, GroupSums]:
     """Return the groups of a block and its sums; z, shape (n,), is what rows multiply their effect by."""
     found, places = local_codes(block, len(nodes.center) - 1)
     own, sums = nodes.take(found), GroupSums.zeros(len(found), len(beta))
-    X, w = np.ascontiguousarray(block.X), np.ascontiguousarray(block.weights)
     add_group_terms(
-        X, block.y, w, block.shift, places, z, beta, link, own.center, own.scale, own.share, NODES,
+        TileRows.of(block), places, z, beta, link, own.center, own.scale, own.share, NODES,
         sums.values, sums.own, sums.cross, sums.pull, sums.gradient, sums.precision,
     )  # fmt: skip
     return found, sums
@@ -118,7 +119,7 @@ def total(parts: Iterable[tuple[IntArray, GroupSums]], n_groups: int, p: int) ->
 Look = Callable[[FloatArray, Nodes], GroupSums]  # (beta, nodes) -> the sums of all rows: one pass
 
 
-def look_at_rows(rows: WeightedData, link: Likelihood, n_groups: int, z: FloatArray | None = None) -> Look:
+def look_at_rows(rows: WeightedData, link: Family, n_groups: int, z: FloatArray | None = None) -> Look:
     """Return the function that adds up rows in memory, which multiply their effect by z, shape (n,), by default 1."""
     factors = np.ones(len(rows)) if z is None else np.ascontiguousarray(z)
 

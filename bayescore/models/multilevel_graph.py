@@ -10,12 +10,12 @@ import pytensor.tensor as pt
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import Grouping, one_intercept
 from bayescore.models.collapsed_target import CollapsedTarget
+from bayescore.models.families import Family, check_likelihood
 from bayescore.models.graph import weighted_potential
 from bayescore.models.group_priors import GroupPrior, check_group_prior
-from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.priors import Prior, prior_of
 from bayescore.models.varying_graph import group_sd, scales_of, varying_effects
-from bayescore.types import FloatArray, Likelihood
+from bayescore.types import FloatArray
 from bayescore.validation import DataError
 
 
@@ -99,7 +99,7 @@ def start_of(core: Coreset, prior: Prior, likelihood: str) -> tuple[FloatArray, 
     return scales.beta, scales.factor
 
 
-def _one_intercept(core: Coreset, beta: Any, link: Likelihood, priors: tuple[Prior, GroupPrior]) -> Any:
+def _one_intercept(core: Coreset, beta: Any, link: Family, priors: tuple[Prior, GroupPrior]) -> Any:
     """Add sd and effects of the factor to the model of the `with` block; return the effects, (G,)."""
     grouping = core.groups[0]
     effects = CollapsedTarget.of(core, link, priors, len(grouping)).effects

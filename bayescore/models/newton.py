@@ -14,7 +14,7 @@ import numpy as np
 from scipy import linalg
 
 from bayescore.data.matching import check_flat, feature_names, own_likelihood
-from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.families import check_likelihood
 from bayescore.models.posterior import Terms, likelihood_terms, posterior
 from bayescore.models.priors import Prior, prior_of
 from bayescore.types import FloatArray, WeightedData
@@ -261,10 +261,9 @@ def find_mle(data: WeightedData, likelihood: str | None = None) -> Mode:
     """
     link = check_likelihood(own_likelihood(data, likelihood))
     check_flat(data, "find_mle")
-    signed = data.signed
-    basis = _span(signed.X * np.sqrt(data.weights)[:, None])
-    rows = signed.X @ basis
-    spanned = replace(signed, X=rows)
+    basis = _span(data.X * np.sqrt(data.weights)[:, None])
+    rows = np.ascontiguousarray(data.X) @ basis
+    spanned = replace(data, X=rows)
     failure: NoModeError | None = None
     try:
         mode = find_mode(
@@ -274,7 +273,7 @@ def find_mle(data: WeightedData, likelihood: str | None = None) -> Mode:
         if error.reached is None:
             raise
         failure, mode = error, error.reached
-    eta, rise = rows @ mode.beta, rows @ (mode.covariance @ mode.terms.gradient)
+    eta, rise = (data.y * (rows @ by) for by in (mode.beta, mode.covariance @ mode.terms.gradient))
     # near a maximum the next Newton step is nothing; towards infinity it adds 1 to the least eta that grows (logistic),
     # or 1 / eta (probit), without end. Of a row far out eta has a large sd and rises by some of that: by 6e-4 of itself
     # at most where labels overlap, by 0.01 or more where they do not
@@ -294,7 +293,7 @@ def find_mle(data: WeightedData, likelihood: str | None = None) -> Mode:
         )
     beta = basis @ mode.beta
     covariance = basis @ mode.covariance @ basis.T
-    return replace(mode, beta=beta, covariance=covariance, terms=likelihood_terms(beta, signed, link))
+    return replace(mode, beta=beta, covariance=covariance, terms=likelihood_terms(beta, data, link))
 
 
 def _span(rows: FloatArray) -> FloatArray:

@@ -1,8 +1,8 @@
 r"""The weighted posterior density and its derivatives, for modes, Laplace approximations and samplers.
 
-.. math:: \log\pi(\beta) = \sum_n w_n \log p(z_n \cdot \beta + y_n o_n) + \log\pi_0(\beta)
+.. math:: \log\pi(\beta) = \sum_n w_n \ell(x_n \cdot \beta + o_n, y_n) + \log\pi_0(\beta)
 
-with o_n the known offset of a row, 0 for most data.
+with the family's log probability l of a row's side y_n, and o_n the row's known offset, 0 for most data.
 The likelihood's part is additive over blocks of rows, so that the same `likelihood_terms` serves a coreset
 in memory and a pass over a large source.
 """
@@ -18,12 +18,13 @@ from scipy.sparse import issparse
 from bayescore.data.opened import Opened
 from bayescore.data.passes.nonzeros import add_gram, compact
 from bayescore.data.passes.threads import one_blas_thread
+from bayescore.data.passes.tiles import TileRows
 from bayescore.models.density import DensityArguments, log_density
-from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.families import Family, check_likelihood
 from bayescore.models.predictor import Predictor
 from bayescore.models.priors import Prior, check_density
 from bayescore.models.terms import add_terms, derivatives_of, log_p_near
-from bayescore.types import FloatArray, Likelihood, WeightedData
+from bayescore.types import NO_OFFSET, FloatArray, WeightedData
 
 _CACHE = 1 << 17  # entries of a tile of rows: 1 MB
 WIDE = 96  # columns from which BLAS is faster than the compiled tiles
@@ -45,17 +46,16 @@ class Terms:
         return Terms(self.value - other.value, self.gradient - other.gradient, self.precision - other.precision)
 
 
-def likelihood_terms(beta: FloatArray, data: WeightedData, likelihood: Likelihood) -> Terms:
+def likelihood_terms(beta: FloatArray, data: WeightedData, likelihood: Family) -> Terms:
     """Return the weighted log-likelihood of rows, and its derivatives at `beta`, shape (D,)."""
     gradient, precision = np.zeros(len(beta)), np.zeros((len(beta), len(beta)))
     if len(beta) >= WIDE:
         return _wide_terms(np.asarray(beta), data, likelihood)
-    X, w = np.ascontiguousarray(data.X), np.ascontiguousarray(data.weights)
-    value = add_terms(X, data.y, w, np.asarray(beta), data.shift, likelihood, gradient, precision)
+    value = add_terms(TileRows.of(data), np.asarray(beta), likelihood, gradient, precision)
     return Terms(value, gradient, np.tril(precision) + np.tril(precision, -1).T)
 
 
-def _wide_terms(beta: FloatArray, data: WeightedData, likelihood: Likelihood) -> Terms:
+def _wide_terms(beta: FloatArray, data: WeightedData, likelihood: Family) -> Terms:
     """Return `likelihood_terms` by BLAS, some rows at a time that stay in the cache: too few for its threads.
 
     Of rows of which most entries are 0 the Hessian is that of the others.
@@ -65,10 +65,10 @@ def _wide_terms(beta: FloatArray, data: WeightedData, likelihood: Likelihood) ->
     with one_blas_thread():
         for start in range(0, len(data), WIDE_ROWS):
             part = data.take(slice(start, start + WIDE_ROWS))
-            rows, signs, w = part.X, part.y, part.weights
-            log_p, score, curvature, _ = derivatives_of(part.shifted(signs * (rows @ beta)), likelihood)
+            rows, w = part.X, part.weights
+            log_p, score, curvature, _ = derivatives_of(part.with_offset(rows @ beta), part.y, likelihood)
             value += float(w @ log_p)
-            gradient += (signs * w * score) @ rows
+            gradient += (w * score) @ rows
             few = compact(rows)
             if issparse(few):
                 add_gram(few, w * curvature, precision)
@@ -80,7 +80,7 @@ def _wide_terms(beta: FloatArray, data: WeightedData, likelihood: Likelihood) ->
     return Terms(value, gradient, precision)
 
 
-def full_terms(beta: FloatArray, opened: Opened, likelihood: Likelihood, prior: Terms) -> Terms:
+def full_terms(beta: FloatArray, opened: Opened, likelihood: Family, prior: Terms) -> Terms:
     """Return the log posterior of all rows and its derivatives, given the log prior's at `beta`; one pass."""
 
     def of_block(_: int, block: WeightedData) -> Terms:
@@ -90,7 +90,7 @@ def full_terms(beta: FloatArray, opened: Opened, likelihood: Likelihood, prior: 
 
 
 def log_likelihood_tiles(
-    draws: FloatArray | Predictor, data: WeightedData, likelihood: Likelihood
+    draws: FloatArray | Predictor, data: WeightedData, likelihood: Family
 ) -> Iterator[tuple[slice, FloatArray]]:
     """Yield some rows of `data` at a time and their unweighted log p at each draw, shape (rows, S), to 2e-10.
 
@@ -100,20 +100,17 @@ def log_likelihood_tiles(
     predictor = draws if isinstance(draws, Predictor) else Predictor(draws)
     center = predictor.beta.mean(axis=0)
     moves = (predictor.beta - center).T
-    step, shift = max(1, _CACHE // len(draws)), data.shift
+    step = max(1, _CACHE // len(draws))
     for start in range(0, len(data), step):
         rows = slice(start, start + step)
-        Z = data.X[rows] * data.y[rows, None]
-        log_p, eta = compact(Z) @ moves, Z @ center
-        if len(shift):
-            eta += shift[rows]
+        part = data.take(rows)
+        log_p, eta = compact(part.X) @ moves, part.with_offset(part.X @ center)
         if predictor.factors:
-            part = data.take(rows)
-            own = part.y[:, None] * predictor.effects(part)
+            own = predictor.effects(part)
             middle = own.mean(axis=1)
             eta += middle
             log_p += own - middle[:, None]
-        log_p_near(eta, likelihood, likelihood.near, log_p)
+        log_p_near(eta, part.y, likelihood, log_p, likelihood.near)
         yield rows, log_p
 
 
@@ -124,7 +121,7 @@ def moments_over_draws(log_p: FloatArray) -> tuple[FloatArray, FloatArray]:
     return mean, np.maximum(np.vecdot(log_p, log_p) / n_draws - mean**2, 0.0)
 
 
-def log_likelihoods(draws: FloatArray | Predictor, data: WeightedData, likelihood: Likelihood) -> FloatArray:
+def log_likelihoods(draws: FloatArray | Predictor, data: WeightedData, likelihood: Family) -> FloatArray:
     """Return the weighted log-likelihood of `data` at each draw, shape (S,); draws as `log_likelihood_tiles` takes."""
     total = np.zeros(len(draws))
     for rows, log_p in log_likelihood_tiles(draws, data, likelihood):
@@ -134,31 +131,16 @@ def log_likelihoods(draws: FloatArray | Predictor, data: WeightedData, likelihoo
 
 @dataclass(frozen=True, eq=False)
 class TargetDensity:
-    """The posterior density of one weighted data set, given by its signed rows: what modes and samplers see."""
+    """The posterior density of one weighted data set: what modes and samplers see."""
 
     rows: WeightedData
-    likelihood: Likelihood
+    likelihood: Family
     prior: Prior
-
-    @property
-    def Z(self) -> FloatArray:
-        """Signed rows, shape (n, D)."""
-        return self.rows.X
-
-    @property
-    def weights(self) -> FloatArray:
-        """Their weights, shape (n,)."""
-        return self.rows.weights
-
-    @property
-    def shift(self) -> FloatArray:
-        """Their signed offsets, shape (n,); empty where there are none."""
-        return self.rows.shift
 
     @property
     def n_features(self) -> int:
         """Number of coefficients."""
-        return int(self.Z.shape[1])
+        return self.rows.n_features
 
     def terms(self, beta: FloatArray) -> Terms:
         """Return log density, gradient and minus the Hessian at `beta`."""
@@ -167,9 +149,10 @@ class TargetDensity:
     def arguments(self) -> DensityArguments:
         """Return what the compiled `log_density` takes after the coefficients and the gradient."""
         return (
-            np.ascontiguousarray(self.Z.T),
-            self.weights,
-            self.shift,
+            np.ascontiguousarray(self.rows.X.T),
+            self.rows.y.astype(np.float64),
+            self.rows.weights,
+            NO_OFFSET if self.rows.offset is None else self.rows.offset,
             self.likelihood,
             self.prior.parts(self.n_features),
         )
@@ -199,8 +182,9 @@ def width_precision(likelihood_precision: FloatArray, beta: FloatArray, prior: P
     return likelihood_precision + own
 
 
-def posterior(data: WeightedData, likelihood: str | Likelihood, prior: Prior, purpose: str = "this") -> TargetDensity:
+def posterior(data: WeightedData, likelihood: str | Family, prior: Prior, purpose: str = "this") -> TargetDensity:
     """Return the posterior density of `data`; the prior must have a density in closed form."""
     check_density(prior, purpose).parts(data.n_features)
-    rows = data.signed.with_weights(np.ascontiguousarray(data.weights))
+    X, weights = np.ascontiguousarray(data.X), np.ascontiguousarray(data.weights)
+    rows = WeightedData(X, data.y, weights, data.index, offset=data.offset, group=data.group)
     return TargetDensity(rows, check_likelihood(likelihood), prior)

@@ -16,9 +16,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from bayescore.models.families import Family
 from bayescore.models.posterior import log_likelihoods
 from bayescore.models.priors import Prior
-from bayescore.types import FloatArray, IntArray, Likelihood, WeightedData
+from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError
 
 _TINY = 1e-300
@@ -78,14 +79,14 @@ class OfModel:
         Draws of its variables, chains below each other.
     data : WeightedData
         The coreset.
-    link : Likelihood
+    link : Family
         Its likelihood.
     """
 
     model: Any
     draws: Mapping[str, FloatArray]
     data: WeightedData
-    link: Likelihood
+    link: Family
     prior: None = None
 
     @property
@@ -171,14 +172,14 @@ def mean_curvature(draws: FloatArray, gradients: FloatArray) -> FloatArray:
     return np.asarray(-(moves * gradients).sum(axis=0) / np.maximum((moves**2).sum(axis=0), _TINY))
 
 
-def score(draws: FloatArray, data: WeightedData, link: Likelihood) -> FloatArray:
+def score(draws: FloatArray, data: WeightedData, link: Family) -> FloatArray:
     """Return the gradient of the weighted log-likelihood at draws, both of shape (S, D)."""
-    total, Z = np.zeros_like(draws), data.Z
+    total = np.zeros_like(draws)
     step = max(1, (1 << 22) // len(draws))
-    for start in range(0, len(Z), step):
-        rows = slice(start, start + step)
-        eta = draws @ Z[rows].T
-        if data.offset is not None:
-            eta += data.shift[rows]
-        total += (link.score(eta) * data.weights[rows]) @ Z[rows]
+    for start in range(0, len(data), step):
+        rows = data.take(slice(start, start + step))
+        eta = draws @ rows.X.T
+        if rows.offset is not None:
+            eta += rows.offset
+        total += (link.score(eta, rows.y) * rows.weights) @ rows.X
     return total

@@ -6,13 +6,14 @@ The likelihood is an argument, and calls of its functions are compiled for it: s
 import numpy as np
 
 from bayescore.compiled import jit, jit_sums
-from bayescore.data.passes.tiles import TILE, load_tile, new_tile
-from bayescore.types import FloatArray, LabelArray, Likelihood
+from bayescore.data.passes.tiles import TILE, TileRows, load_tile, new_tile
+from bayescore.models.families import Family
+from bayescore.types import FloatArray, LabelArray
 
 
 @jit
 def predictor(tile: FloatArray, beta: FloatArray, eta: FloatArray) -> None:
-    """Write eta = z . beta for each column of `tile`, shape (TILE,)."""
+    """Write eta = x . beta for each column of `tile`, shape (TILE,)."""
     eta[:] = 0.0
     for d in range(tile.shape[0]):
         for lane in range(TILE):
@@ -20,16 +21,16 @@ def predictor(tile: FloatArray, beta: FloatArray, eta: FloatArray) -> None:
 
 
 @jit
-def add_shift(shift: FloatArray, start: int, width: int, eta: FloatArray) -> None:
-    """Add the signed offsets of the rows start, ..., start + width - 1 to eta; `shift` may be empty (`NO_SHIFT`)."""
-    if shift.size > 0:
+def add_offset(offset: FloatArray, start: int, width: int, eta: FloatArray) -> None:
+    """Add the offsets of the rows start, ..., start + width - 1 to eta; `offset` may be empty (`NO_OFFSET`)."""
+    if offset.size > 0:
         for lane in range(width):
-            eta[lane] += shift[start + lane]
+            eta[lane] += offset[start + lane]
 
 
 @jit
 def squared_lengths(tile: FloatArray, basis: FloatArray, scratch: FloatArray, out: FloatArray) -> None:
-    """Write abs(z' basis)^2 for each column of `tile`, shape (TILE,); basis has shape (D, r)."""
+    """Write abs(x' basis)^2 for each column of `tile`, shape (TILE,); basis has shape (D, r)."""
     out[:] = 0.0
     for i in range(basis.shape[1]):
         scratch[:] = 0.0
@@ -68,63 +69,57 @@ def _add(
 
 
 @jit
-def add_terms(
-    X: FloatArray,
-    y: LabelArray,
-    weights: FloatArray,
-    beta: FloatArray,
-    shift: FloatArray,
-    link: Likelihood,
-    gradient: FloatArray,
-    precision: FloatArray,
-) -> float:
-    """Return sum w log p(eta), eta the signed predictor z . beta, and signed offsets where `shift` has them.
+def add_terms(rows: TileRows, beta: FloatArray, link: Family, gradient: FloatArray, precision: FloatArray) -> float:
+    """Return the weighted log-likelihood of rows at beta.
 
     Its gradient, shape (D,), and the lower half of minus its Hessian are added.
     """
-    value = 0.0
-    tile, own = new_tile(len(beta)), np.empty(TILE)
+    value, n = 0.0, len(rows.weights)
+    tile, own, side = new_tile(len(beta)), np.empty(TILE), np.ones(TILE)
     eta, terms, scratch = np.empty(TILE), np.empty((4, TILE)), np.empty((3, TILE))
-    for start in range(0, len(y), TILE):
-        width = min(TILE, len(y) - start)
-        load_tile(X, y, start, width, tile)
-        own[:width] = weights[start : start + width]
+    for start in range(0, n, TILE):
+        width = min(TILE, n - start)
+        load_tile(rows.X, start, width, tile)
+        own[:width] = rows.weights[start : start + width]
         own[width:] = 0.0
+        side[:width] = rows.side[start : start + width]
         predictor(tile, beta, eta)
-        add_shift(shift, start, width, eta)
-        link.derivatives(eta, terms, scratch)
+        add_offset(rows.offset, start, width, eta)
+        link.derivatives(eta, side, terms, scratch)
         value += _add(tile, own, terms, gradient, precision)
     return value
 
 
 @jit
-def derivatives_of(eta: FloatArray, link: Likelihood) -> FloatArray:
+def derivatives_of(eta: FloatArray, side: LabelArray, link: Family) -> FloatArray:
     """Return log p, score, curvature and l''' at eta, shape (n,), as the rows of a matrix, shape (4, n)."""
     out = np.empty((4, len(eta)))
-    tile, terms, scratch = np.zeros(TILE), np.empty((4, TILE)), np.empty((3, TILE))
+    tile, sides, terms, scratch = np.zeros(TILE), np.ones(TILE), np.empty((4, TILE)), np.empty((3, TILE))
     for start in range(0, len(eta), TILE):
         width = min(TILE, len(eta) - start)
         tile[:width] = eta[start : start + width]
-        link.derivatives(tile, terms, scratch)
+        sides[:width] = side[start : start + width]
+        link.derivatives(tile, sides, terms, scratch)
         out[:, start : start + width] = terms[:, :width]
     return out
 
 
 @jit
-def log_p_near(eta: FloatArray, link: Likelihood, near: float, moves: FloatArray) -> None:
+def log_p_near(eta: FloatArray, side: LabelArray, link: Family, moves: FloatArray, near: float) -> None:
     """Replace moves of eta, shape (n, S), by log p(eta + move); eta has shape (n,).
 
     Of a row that moves by at most `near`, the likelihood's own limit, by its Taylor series of degree 5, in a third of
     the time and to 2e-10.
     """
     n_draws = moves.shape[1]
-    tile, terms, scratch = np.zeros(TILE), np.empty((4, TILE)), np.empty((3, TILE))
-    higher, exact = np.empty((2, TILE)), np.empty(n_draws)
+    tile, sides, terms, scratch = np.zeros(TILE), np.ones(TILE), np.empty((4, TILE)), np.empty((3, TILE))
+    higher, exact, alike = np.empty((2, TILE)), np.empty(n_draws), np.empty(n_draws)
     for start in range(0, len(eta), TILE):
         width = min(TILE, len(eta) - start)
         tile[:width] = eta[start : start + width]
-        link.derivatives(tile, terms, scratch)
-        link.higher(tile, terms, higher)
+        sides[:width] = side[start : start + width]
+        link.derivatives(tile, sides, terms, scratch)
+        link.higher(tile, sides, terms, higher)
         for lane in range(width):
             row, far = moves[start + lane], 0
             for i in range(n_draws):
@@ -132,7 +127,8 @@ def log_p_near(eta: FloatArray, link: Likelihood, near: float, moves: FloatArray
             if far:
                 for i in range(n_draws):
                     row[i] += tile[lane]
-                link.rows(row, exact)
+                alike[:] = sides[lane]
+                link.rows(row, alike, exact)
                 row[:] = exact
                 continue
             log_p, s, c, third = terms[0, lane], terms[1, lane], terms[2, lane], terms[3, lane]
@@ -144,19 +140,20 @@ def log_p_near(eta: FloatArray, link: Likelihood, near: float, moves: FloatArray
 
 
 @jit
-def remainders_near(eta: FloatArray, link: Likelihood, near: float, moves: FloatArray) -> None:
+def remainders_near(eta: FloatArray, side: LabelArray, link: Family, moves: FloatArray, near: float) -> None:
     """Replace moves x of eta, shape (n, S), by log p(eta + x) less its series of degree 2; eta has shape (n,).
 
     Of a row that moves by at most `near`, by the terms of degree 3 to 5, so that nothing cancels.
     """
     n_draws = moves.shape[1]
-    tile, terms, scratch = np.zeros(TILE), np.empty((4, TILE)), np.empty((3, TILE))
-    higher, exact, there = np.empty((2, TILE)), np.empty(n_draws), np.empty(n_draws)
+    tile, sides, terms, scratch = np.zeros(TILE), np.ones(TILE), np.empty((4, TILE)), np.empty((3, TILE))
+    higher, exact, there, alike = np.empty((2, TILE)), np.empty(n_draws), np.empty(n_draws), np.empty(n_draws)
     for start in range(0, len(eta), TILE):
         width = min(TILE, len(eta) - start)
         tile[:width] = eta[start : start + width]
-        link.derivatives(tile, terms, scratch)
-        link.higher(tile, terms, higher)
+        sides[:width] = side[start : start + width]
+        link.derivatives(tile, sides, terms, scratch)
+        link.higher(tile, sides, terms, higher)
         for lane in range(width):
             row, far = moves[start + lane], 0
             for i in range(n_draws):
@@ -165,7 +162,8 @@ def remainders_near(eta: FloatArray, link: Likelihood, near: float, moves: Float
             if far:
                 for i in range(n_draws):
                     there[i] = row[i] + tile[lane]
-                link.rows(there, exact)
+                alike[:] = sides[lane]
+                link.rows(there, alike, exact)
                 for i in range(n_draws):
                     x = row[i]
                     row[i] = (exact[i] - log_p) - x * (s - 0.5 * x * c)

@@ -19,10 +19,10 @@ import pytensor.tensor as pt
 
 from bayescore.data.coreset import Coreset
 from bayescore.models.effect_scales import EffectScales, effect_scales
+from bayescore.models.families import Family
 from bayescore.models.group_priors import GroupPrior, HalfNormal
 from bayescore.models.predictor import multipliers
 from bayescore.models.priors import Prior
-from bayescore.types import Likelihood
 
 LKJ_ETA = 2.0
 """Of the prior of correlations, proportional to det(R)^(eta - 1): weakly against those near 1."""
@@ -47,7 +47,7 @@ def _half(prior: GroupPrior) -> tuple[Any, dict[str, float]]:
     return pm.HalfStudentT, {"nu": prior.nu, "sigma": prior.sigma}
 
 
-def scales_of(core: Coreset, place: int, link: Likelihood, prior: Prior) -> EffectScales:
+def scales_of(core: Coreset, place: int, link: Family, prior: Prior) -> EffectScales:
     """Return what the rows say of the effects of a factor."""
     assert core.group is not None
     grouping = core.groups[place]
@@ -56,7 +56,7 @@ def scales_of(core: Coreset, place: int, link: Likelihood, prior: Prior) -> Effe
     )
 
 
-def varying_effects(core: Coreset, place: int, beta: Any, link: Likelihood, priors: tuple[Prior, GroupPrior]) -> Any:
+def varying_effects(core: Coreset, place: int, beta: Any, link: Family, priors: tuple[Prior, GroupPrior]) -> Any:
     """Add sd, correlations and effects of a factor to the model of the `with` block; return the effects, (G, q)."""
     grouping, scales = core.groups[place], scales_of(core, place, link, priors[0])
     name, q = grouping.name, len(grouping.effects)

@@ -20,8 +20,8 @@ from bayescore.data.matching import feature_names
 from bayescore.models.collapsed import CollapsedArguments, collapsed_density
 from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.effect_draws import draw_effects
+from bayescore.models.families import check_likelihood
 from bayescore.models.group_priors import DEFAULT_GROUP_PRIOR, check_group_prior, group_prior_to_dict
-from bayescore.models.likelihoods import check_likelihood
 from bayescore.samplers.mala import State, adapt, decide, first_step_size, propose
 from bayescore.samplers.method import Option, Prepared, Request, Sampler, chains_of, thinned
 from bayescore.types import FloatArray, WeightedData
@@ -31,17 +31,13 @@ MAX_EFFECTS_BYTES = 4 << 30
 """Bytes of the draws of all effects, 8 for each group and draw, above which they are refused before work starts."""
 
 
-LATENT_VARIANCE = {"logistic": math.pi**2 / 3.0, "probit": 1.0}
-"""Variance of a label's latent variable given its linear predictor, in units of the latter."""
-
-
-def intraclass_correlation(sigma: FloatArray, link: str) -> FloatArray:
+def intraclass_correlation(sigma: FloatArray, latent_variance: float) -> FloatArray:
     r"""Return sigma^2 / (sigma^2 + latent variance): the correlation of latent variables within a group.
 
     Reference: Goldstein, Browne and Rasbash (2002), Partitioning variation in multilevel models, Understanding
     Statistics 1.
     """
-    return np.asarray(sigma**2 / (sigma**2 + LATENT_VARIANCE[link]))
+    return np.asarray(sigma**2 / (sigma**2 + latent_variance))
 
 
 @jit
@@ -156,8 +152,8 @@ class Collapsed(Sampler):
         }
         sigma = np.exp(drawn.theta[..., -1])
         posterior = {"beta": drawn.theta[..., :-1], f"sigma_{name}": sigma, f"u_{name}": u}
-        if link.name in LATENT_VARIANCE:
-            posterior[f"icc_{name}"] = intraclass_correlation(sigma, link.name)
+        if link.latent_variance is not None:
+            posterior[f"icc_{name}"] = intraclass_correlation(sigma, link.latent_variance)
         idata = inference_data(
             {"posterior": posterior, "sample_stats": stats},
             coords={"feature": list(feature_names(request.data)), name: list(levels)},

@@ -26,10 +26,11 @@ from bayescore.data.formulas.design import categories_of, formula_of
 from bayescore.data.matching import check_same_design
 from bayescore.data.passes.threads import available_cores, one_blas_thread
 from bayescore.data.tables import feature_matrix
+from bayescore.models.families import Family
 from bayescore.models.predictor import Predictor
 from bayescore.samplers.inference_data import Posterior, read_posterior
 from bayescore.samplers.predict import groups_of, offset_of, positive_rows
-from bayescore.types import NO_ROW, FloatArray, IntArray, Likelihood, WeightedData
+from bayescore.types import NO_ROW, FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, check_integer, check_positive
 
 MAX_VALUES = 20  # of a column of numbers that is taken for a factor
@@ -69,7 +70,7 @@ def odds_ratios(idata: Any, *, ci_prob: float = 0.94) -> pd.DataFrame:
     {'x0': 2.7}
     """
     posterior = read_posterior(idata, "idata", min_draws=1)
-    if posterior.likelihood.name != "logistic":
+    if posterior.likelihood.ratio != "odds ratio":
         raise DataError(
             f"idata has the likelihood {posterior.likelihood.name!r}, whose coefficients are no log odds ratios; see "
             "average_predictions"
@@ -261,7 +262,7 @@ def _levels(design: Design, name: str, column: FloatArray) -> tuple[list[Any], I
     return [int(v) if v == round(v) else float(v) for v in values], np.asarray(codes, dtype=np.int64)
 
 
-def _sums(predictor: Predictor, link: Likelihood, rows: WeightedData, codes: IntArray, n_levels: int) -> FloatArray:
+def _sums(predictor: Predictor, link: Family, rows: WeightedData, codes: IntArray, n_levels: int) -> FloatArray:
     """Return sum w p over the rows of each level under each draw, shape (K, S)."""
     return in_pieces(partial(_piece, predictor, link, rows, codes, n_levels), len(rows))
 
@@ -274,9 +275,9 @@ def in_pieces(function: Callable[[slice], FloatArray], n_rows: int) -> FloatArra
 
 
 def _piece(
-    predictor: Predictor, link: Likelihood, rows: WeightedData, codes: IntArray, n_levels: int, cut: slice
+    predictor: Predictor, link: Family, rows: WeightedData, codes: IntArray, n_levels: int, cut: slice
 ) -> FloatArray:
     part = rows.take(cut)
     shares = np.zeros((n_levels, len(part)))
     shares[codes[cut], np.arange(len(part))] = part.weights
-    return np.asarray(shares @ predictor.average(part, link.probability))
+    return np.asarray(shares @ predictor.average(part, link.mean))

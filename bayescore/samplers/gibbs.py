@@ -34,11 +34,11 @@ import numpy as np
 from scipy import linalg
 
 from bayescore.compiled import jit
-from bayescore.models.likelihoods.probit import probit_rows
+from bayescore.models.families.probit import probit_upper
 from bayescore.models.posterior import Terms
 from bayescore.samplers import linear
 from bayescore.samplers.method import augmentation
-from bayescore.types import NO_SHIFT, FloatArray
+from bayescore.types import NO_OFFSET, FloatArray
 
 _LOG_HALF = -math.log(2.0)
 _BLOCK = 1 << 17  # random numbers made ready at a time: 1 MB
@@ -64,7 +64,7 @@ class State(NamedTuple):
     factor: FloatArray
 
 
-def prepare(Z: FloatArray, weights: FloatArray, prior: Terms, shift: FloatArray = NO_SHIFT) -> Arguments:
+def prepare(Z: FloatArray, weights: FloatArray, prior: Terms, shift: FloatArray = NO_OFFSET) -> Arguments:
     """Return what `advance` needs of signed rows Z, shape (n, D), and a Gaussian prior, given by its terms at zero.
 
     `shift`, shape (n,), has the signed offsets of the rows if they have any.
@@ -91,7 +91,7 @@ def init(u: FloatArray, arguments: Arguments) -> State:
     for n in range(offsets.size):
         eta[n] += offsets[n]
     score, log_p = eta.copy(), np.empty(eta.size)
-    probit_rows(score, log_p)
+    probit_upper(score, log_p)
     first, second = np.empty(weights.size), np.empty(weights.size)
     summed, own = 0.0, 0.0
     for n in range(weights.size):
@@ -122,7 +122,7 @@ def normal_quantile(log_p: FloatArray) -> FloatArray:
         top = (0.010328 * r + 0.802853) * r + 2.515517
         x[n] = top / (((0.001308 * r + 0.189269) * r + 1.432788) * r + 1.0) - r
     score, reached = x.copy(), np.empty(x.size)
-    probit_rows(score, reached)
+    probit_upper(score, reached)
     for n in range(x.size):
         newton = (reached[n] - tail[n]) / score[n]
         x[n] -= newton / (1.0 + 0.5 * newton * (score[n] + x[n]))

@@ -18,10 +18,10 @@ from bayescore.data.checkpoint import digest
 from bayescore.data.design import Design
 from bayescore.data.formulas.design import read_design
 from bayescore.limits import MIN_DRAWS
-from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.models.families import LIKELIHOODS, Family
 from bayescore.models.predictor import Factor, Predictor, parameters
 from bayescore.models.priors import prior_from_dict
-from bayescore.types import NO_ROW, FloatArray, IntArray, Likelihood
+from bayescore.types import NO_ROW, FloatArray, IntArray
 from bayescore.validation import DataError, json_object
 
 MAX_DRAW = 1e25  # size of a coefficient; mmd takes the squares of sixth powers
@@ -84,8 +84,8 @@ class Posterior:
         return "offset" if self.has_offset else None
 
     @property
-    def likelihood(self) -> Likelihood:
-        """Likelihood of the rows that it was drawn from.
+    def likelihood(self) -> Family:
+        """Family of the rows that it was drawn from.
 
         Raises
         ------

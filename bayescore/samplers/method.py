@@ -17,7 +17,7 @@ from bayescore.models.posterior import TargetDensity, Terms, posterior, prior_pa
 from bayescore.models.priors import Prior
 from bayescore.samplers.run import CHUNK, Advancing, Draws, run_chains
 from bayescore.samplers.start import spread_starts
-from bayescore.types import FloatArray, WeightedData
+from bayescore.types import NO_OFFSET, FloatArray, WeightedData
 from bayescore.validation import check_integer
 
 _WORK = 2e7  # entries of X read between two looks at Ctrl-C: some tenths of a second
@@ -191,6 +191,11 @@ def _at_least_one(value: Any, name: str, *, or_none: bool) -> int | None:
     return None if value is None and or_none else check_integer(value, name, low=1)
 
 
+def signed_rows(rows: WeightedData) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return y_n x_n, weights and y_n o_n, or no offsets: all that data augmentation of symmetric families needs."""
+    return rows.Z, rows.weights, NO_OFFSET if rows.offset is None else rows.y * rows.offset
+
+
 def augmentation(
     name: str,
     about: str,
@@ -207,7 +212,8 @@ def augmentation(
         target = request.target()
         starts, _ = request.starts(target)
         terms = prior_part(np.zeros(target.n_features), target.prior)
-        return Prepared(prepare(target.Z, target.weights, terms, target.shift), starts)
+        Z, weights, offsets = signed_rows(target.rows)
+        return Prepared(prepare(Z, weights, terms, offsets), starts)
 
     return ChainSampler(
         name=name,

@@ -35,11 +35,11 @@ import numpy as np
 from polyagamma import random_polyagamma
 
 from bayescore.compiled import jit
-from bayescore.models.likelihoods.logistic import logistic_rows
+from bayescore.models.families.logistic import logistic_upper
 from bayescore.models.posterior import Terms
 from bayescore.samplers import linear
 from bayescore.samplers.method import augmentation
-from bayescore.types import NO_SHIFT, FloatArray, IntArray
+from bayescore.types import NO_OFFSET, FloatArray, IntArray
 
 # polyagamma 2.0.2 by default draws with a bias where w < 8 is no whole number (at w = 2.7 means are 1% and variances 5%
 # too large; its issue 133), and from a normal approximation above 50; its saddle point method is far off below 4. Its
@@ -62,7 +62,7 @@ class State(NamedTuple):
     value: float
 
 
-def prepare(Z: FloatArray, weights: FloatArray, prior: Terms, shift: FloatArray = NO_SHIFT) -> Arguments:
+def prepare(Z: FloatArray, weights: FloatArray, prior: Terms, shift: FloatArray = NO_OFFSET) -> Arguments:
     """Return what `advance` needs of signed rows Z, shape (n, D), and a Gaussian prior, given by its terms at zero.
 
     `shift`, shape (n,), has the signed offsets of the rows if they have any.
@@ -89,7 +89,7 @@ def init(theta: FloatArray, arguments: Arguments) -> State:
     for d in range(theta.size):  # Z'w / 2 in the shift is taken off again below, row by row
         value += theta[d] * (shift[d] - 0.5 * (precision[d] * theta).sum())
     score, log_p = eta.copy(), np.empty(eta.size)
-    logistic_rows(score, log_p)
+    logistic_upper(score, log_p)
     for n in range(eta.size):
         value += weights[n] * (log_p[n] - 0.5 * eta[n])
     return State(theta.copy(), eta, value)

@@ -28,10 +28,11 @@ from bayescore.data.sources.groups import Grouper
 from bayescore.data.sparse import finite_csr
 from bayescore.data.tables import as_floats, as_table, check_numeric, feature_matrix, is_table
 from bayescore.models.elementary import exp_minus
+from bayescore.models.families import Family
 from bayescore.models.posterior import log_likelihood_tiles
 from bayescore.models.predictor import Predictor
 from bayescore.samplers.inference_data import Posterior, read_posterior
-from bayescore.types import FloatArray, IntArray, Likelihood, WeightedData
+from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, check_offset, check_positive
 
 _ROWS = 4096  # of a thread's piece: fixed, so that the number of threads changes no bit
@@ -228,7 +229,7 @@ def offset_of(posterior: Posterior, X: Any, n_rows: int, given: Any) -> FloatArr
     return check_offset(as_floats(table.column(name)), n_rows, f"offset (column {name!r})")
 
 
-def _figures(predictor: Predictor, link: Likelihood, rows: WeightedData, *, tail: float | None) -> FloatArray:
+def _figures(predictor: Predictor, link: Family, rows: WeightedData, *, tail: float | None) -> FloatArray:
     """Return the mean of p over draws of each of the rows, labels +1, and quantiles `tail` and 1 - `tail`, if given."""
     new = predictor.unknown(rows)
     if tail is None and not new.any():
@@ -236,7 +237,7 @@ def _figures(predictor: Predictor, link: Likelihood, rows: WeightedData, *, tail
     parts = []
     step = max(1, _CELLS // len(predictor))
     for start in range(0, max(len(rows), 1), step):
-        p = predictor.average(rows.take(slice(start, start + step)), link.probability)
+        p = predictor.average(rows.take(slice(start, start + step)), link.mean)
         columns = [p.mean(axis=1)]
         if tail is not None:
             columns += list(np.quantile(p, [tail, 1.0 - tail], axis=1, overwrite_input=True))
@@ -244,7 +245,7 @@ def _figures(predictor: Predictor, link: Likelihood, rows: WeightedData, *, tail
     return np.concatenate(parts)
 
 
-def _log_means(predictor: Predictor, link: Likelihood, rows: WeightedData) -> FloatArray:
+def _log_means(predictor: Predictor, link: Family, rows: WeightedData) -> FloatArray:
     """Return the log means of 1 - p and p over draws of each of the rows, shape (n, 2): first the smaller one."""
     log_p = _log_mean(predictor, link, rows)
     log_q, likely = np.log1p(-np.exp(np.minimum(log_p, _LOG_HALF))), log_p > _LOG_HALF
@@ -253,7 +254,7 @@ def _log_means(predictor: Predictor, link: Likelihood, rows: WeightedData) -> Fl
     return np.stack([log_q, log_p], axis=1)
 
 
-def _log_mean(predictor: Predictor, link: Likelihood, rows: WeightedData) -> FloatArray:
+def _log_mean(predictor: Predictor, link: Family, rows: WeightedData) -> FloatArray:
     """Return the log mean over draws of the probability of each row's label, shape (n,)."""
     out = np.empty(len(rows))
     for part, log_p in log_likelihood_tiles(predictor, rows, link):
@@ -316,9 +317,9 @@ def log_likelihood(idata: Any, data: WeightedData, *, var_name: str = "beta") ->
             f"data has rows of new groups, row {data.index[new.argmax()]} first, whose effects no draw has; leave them "
             "out, or use predict_proba, which averages over them"
         )
-    link, sides = posterior.likelihood, data.y[None]
+    link, eta = posterior.likelihood, predictor.eta(data).T
     return xr.DataArray(
-        link.log_p(sides * predictor.eta(data).T).reshape(*posterior.draws.shape[:2], len(data)),
+        link.log_p(eta, data.y).reshape(*posterior.draws.shape[:2], len(data)),
         dims=("chain", "draw", "row"),
         coords={"chain": idata.posterior.chain, "draw": idata.posterior.draw, "row": data.index},
         name="y",

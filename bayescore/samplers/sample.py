@@ -12,7 +12,7 @@ import xarray as xr
 from bayescore.data.coreset import Coreset
 from bayescore.data.matching import feature_names, own_likelihood
 from bayescore.data.passes.threads import available_cores
-from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.families import check_likelihood
 from bayescore.models.priors import Prior, prior_of
 from bayescore.samplers.inference_data import draws_digest, made_here
 from bayescore.samplers.method import Request, Sampler

@@ -25,6 +25,7 @@ from pytensor.tensor.random.basic import MvNormalRV, NormalRV
 from bayescore.models.posterior import posterior, prior_part
 from bayescore.models.priors import MultivariateNormal, Normal
 from bayescore.samplers import gibbs, polya_gamma
+from bayescore.samplers.method import signed_rows
 from bayescore.types import WeightedData
 from bayescore.validation import DataError, check_integer
 
@@ -131,7 +132,8 @@ class AugmentationStep(BlockedStep):  # type: ignore[misc]
         with np.errstate(all="ignore"):
             try:
                 prior = prior_part(np.zeros(self.data.n_features), self.prior_at(point))
-                arguments = self.sampler.prepare(self.data.Z, self.data.weights, prior, self.data.shift)
+                Z, weights, offsets = signed_rows(self.data)
+                arguments = self.sampler.prepare(Z, weights, prior, offsets)
             except ValueError:  # LinAlgError too
                 return stay
         draws, values, acceptance = np.empty((1, self.data.n_features)), np.empty(1), np.empty(1)

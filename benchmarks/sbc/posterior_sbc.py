@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 import bayescore as bc
-from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.families import check_likelihood
 from benchmarks.reference_posteriors.data import DATA, SETTINGS
 from benchmarks.reference_posteriors.make import LINKS, PRIOR, reference
 from benchmarks.sbc.picture import Panel, draw, row_of
@@ -30,7 +30,7 @@ def replications(name: str, link: str, trials: int) -> list[Replication]:
     found = []
     for seed in range(trials):
         truth = flat[seed * (len(flat) // trials)]
-        chance = check_likelihood(link).probability(rows @ truth)
+        chance = check_likelihood(link).mean(rows @ truth)
         new = np.where(np.random.default_rng([LINKS.index(link), seed, len(X)]).random(len(X)) < chance, 1, -1)
         twice = pd.concat([X, X], ignore_index=True)  # of the same means and sds: coefficients mean the same
         both = bc.full_data(twice, np.append(y, new), likelihood=link, **SETTINGS)

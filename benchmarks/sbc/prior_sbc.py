@@ -16,7 +16,7 @@ a certificate refuses ("not certified"), the draws as sampled stand for correcte
 import numpy as np
 
 import bayescore as bc
-from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.families import check_likelihood
 from bayescore.models.priors import Prior
 from benchmarks.sbc.picture import Panel, draw, row_of
 from benchmarks.sbc.way import Replication, replicate
@@ -33,7 +33,7 @@ def simulate(link: str, prior: Prior, rng: np.random.Generator) -> tuple[np.ndar
         X = np.column_stack(
             [np.ones(N), rng.normal(size=N), rng.lognormal(0.0, 0.7, N) - 1.3, rng.random(N) < 0.1]
         ).astype(float)
-        y = rng.random(N) < check_likelihood(link).probability(X @ beta)
+        y = rng.random(N) < check_likelihood(link).mean(X @ beta)
         if FEWEST <= y.sum() <= N - FEWEST:
             return beta, bc.full_data(X, np.where(y, 1, -1), likelihood=link, progressbar=False)
 

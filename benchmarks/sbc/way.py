@@ -26,7 +26,7 @@ import bayescore as bc
 from bayescore.diagnostics.certificate import moved
 from bayescore.diagnostics.draws import ess
 from bayescore.diagnostics.elpd import Elpd
-from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.families import check_likelihood
 from bayescore.models.posterior import log_likelihoods
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, IntArray

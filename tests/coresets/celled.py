@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.families import check_likelihood
 
 TWO = "(1 | a) + (1 | b)"
 SLOPES = "(1 + x | a)"
@@ -24,5 +24,5 @@ def celled(link="logistic", *, n_a=10, n_b=10, nested=False, median=20, intercep
         + 0.7 * sigma * rng.normal(size=b.max() + 1)[b]
     )
     eta += slope * rng.normal(size=n_a)[a] * X[:, 1]
-    y = (rng.random(len(a)) < check_likelihood(link).probability(eta)).astype(int)
+    y = (rng.random(len(a)) < check_likelihood(link).mean(eta)).astype(int)
     return pd.DataFrame(X, columns=["w", "x", "z"]).assign(a=a, b=b, y=y)

@@ -5,8 +5,8 @@ import pytest
 
 from bayescore.coresets.calibration import batched_hmc as module
 from bayescore.coresets.calibration.batched_hmc import _Density, batched_hmc
+from bayescore.models.families import LIKELIHOODS
 from bayescore.models.gaussian import factor_of_inverse
-from bayescore.models.likelihoods import LIKELIHOODS
 from bayescore.models.newton import find_mode
 from bayescore.models.posterior import posterior
 from bayescore.models.priors import Normal, StudentT

@@ -14,7 +14,7 @@ from bayescore.coresets.calibration.weights import fit_weights
 from bayescore.coresets.sampling.draw import hash_uniforms
 from bayescore.coresets.sampling.fixed_size import Candidates, choose
 from bayescore.data.sources import as_source
-from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.models.families import LIKELIHOODS
 from bayescore.models.posterior import log_likelihoods
 from bayescore.types import WeightedData
 from tests.cuts import Recut, build_in_blocks
@@ -217,7 +217,7 @@ def test_the_log_likelihood_of_the_full_data_at_the_mode_is_met(data):
     X, y = data
     full = bc.full_data(X, y, intercept=True, progressbar=False)
     beta = bc.find_map(full).beta
-    values = [float(rows.weights @ logistic.log_p(rows.Z @ beta)) for rows in (full, build(X, y))]
+    values = [float(rows.weights @ logistic.log_p(rows.X @ beta, rows.y)) for rows in (full, build(X, y))]
     assert values[0] == pytest.approx(values[1], abs=0.05)
 
 

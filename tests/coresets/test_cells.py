@@ -14,7 +14,7 @@ from bayescore.coresets.cells.pseudo import directions_of
 from bayescore.coresets.cells.settle import centre_of
 from bayescore.coresets.cells.sums import Density, sums_of, sums_of_rows
 from bayescore.data.designed import open_designed
-from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.families import check_likelihood
 from bayescore.models.priors import Normal
 from bayescore.validation import DataError
 from tests.coresets.celled import SLOPES, TWO, celled
@@ -58,7 +58,7 @@ def response(opened, rows, link):
             for each, codes in ((full, full.group[:, 0]), (rows, own)):
                 eta = each.X @ beta + (each.X[:, at.columns] * b[codes]).sum(axis=1)
                 eta = eta if each.offset is None else eta + each.offset
-                values.append(each.weights @ link.log_p(each.y * eta))
+                values.append(each.weights @ link.log_p(eta, each.y))
             ratio.append(values[0] - values[1])
             points.append(np.append(beta, b[:-1]))
     r, points = np.array(ratio) - np.mean(ratio), np.array(points)

@@ -16,7 +16,7 @@ from bayescore.coresets.condensing.search import Condensate, Search, largest
 from bayescore.coresets.sampling.fixed_size import Chosen
 from bayescore.data.opened import open_rows
 from bayescore.data.sources import as_source
-from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.models.families import LIKELIHOODS
 from bayescore.models.posterior import log_likelihoods
 from bayescore.types import NO_ROW
 from bayescore.validation import DataError
@@ -84,7 +84,7 @@ def test_score_whole_curvature_and_third_derivatives_are_met(link, n_kept, width
     pseudo = rows.take(rows.pseudo)
     dual = np.linalg.pinv(pseudo.X[::2])
     dual /= np.sqrt(((mode.factor.T @ np.linalg.inv(mode.factor @ mode.factor.T) @ dual) ** 2).sum(axis=0))
-    thirds = [(found.density.derivatives(part)[2] @ (part.Z @ dual) ** 3) for part in (rows, data)]
+    thirds = [(found.density.derivatives(part)[2] @ (part.X @ dual) ** 3) for part in (rows, data)]
     np.testing.assert_allclose(*thirds, atol=1e-8)
     assert np.abs(thirds[1]).max() > 0.01
 

@@ -12,7 +12,7 @@ from bayescore.coresets.calibration.drift import (
     scale_at,
     score_covariance,
 )
-from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.models.families import LIKELIHOODS
 from bayescore.models.priors import Normal
 from bayescore.types import WeightedData, stack
 

@@ -12,7 +12,7 @@ from bayescore.coresets.cells import condense
 from bayescore.coresets.multilevel import Multilevel
 from bayescore.models.collapsed import collapsed_density, nodes_at
 from bayescore.models.collapsed_target import CollapsedTarget
-from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.families import check_likelihood
 from bayescore.models.quadrature import NODES
 from bayescore.types import WeightedData
 from bayescore.validation import DataError

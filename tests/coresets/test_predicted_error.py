@@ -14,7 +14,7 @@ from bayescore.coresets.sampling.fixed_size import distinct, draw_candidates, se
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
 from bayescore.limits import MIN_ESS_SHARE
-from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.models.families import LIKELIHOODS
 from bayescore.models.newton import find_mode
 from bayescore.models.posterior import likelihood_terms, log_likelihoods, posterior
 from bayescore.models.priors import Laplace, Normal
@@ -155,7 +155,7 @@ def test_a_trial_passes_over_all_rows(tried):
     np.testing.assert_allclose(trial.values, log_likelihoods(draws, rows, logistic), rtol=1e-10)
     ratio = trial.values + trial.problem.log_prior(draws) - trial.base.log_density
     np.testing.assert_allclose(trial.full.log_weights - ratio, (trial.full.log_weights - ratio)[0], atol=1e-8)
-    moves = rows.weights * logistic.log_p(rows.Z @ draws.T).std(axis=1)
+    moves = rows.weights * logistic.log_p(rows.X @ draws.T, rows.y[:, None]).std(axis=1)
     np.testing.assert_allclose(trial.probability(rows), moves, rtol=1e-6)
     assert trial.total == pytest.approx(moves.sum())
     assert len(draws) == N_DRAWS

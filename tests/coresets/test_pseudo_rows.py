@@ -8,8 +8,8 @@ from scipy.stats import ortho_group
 from bayescore.coresets.condensing.averages import averages
 from bayescore.coresets.condensing.directions import diagonalising, root_of
 from bayescore.coresets.condensing.pseudo_rows import Wanted, as_rows, solve
+from bayescore.models.families import LIKELIHOODS
 from bayescore.models.gaussian import factor_of_inverse
-from bayescore.models.likelihoods import LIKELIHOODS
 from bayescore.types import WeightedData
 
 LINKS = ("logistic", "probit")
@@ -22,13 +22,15 @@ def test_averages_are_those_of_a_fine_sum(link):
     x = np.linspace(-9.0, 9.0, 4001)
     mass = np.exp(-0.5 * x**2) / np.exp(-0.5 * x**2).sum()
     points = eta[:, None] + sd[:, None] * x
-    found = averages(eta, sd, likelihood)
+    side = np.where(np.arange(len(eta)) % 2, 1, -1).astype(np.int8)
+    each = side[:, None]
+    found = averages(eta, sd, side, likelihood)
     for i, function in enumerate((likelihood.score, likelihood.curvature, likelihood.third)):
-        np.testing.assert_allclose(found[i], function(points) @ mass, atol=2e-4)
+        np.testing.assert_allclose(found[i], function(points, each) @ mass, atol=2e-4)
     step = 1e-4
-    fourth = (likelihood.third(points + step) - likelihood.third(points - step)) / (2.0 * step)
+    fourth = (likelihood.third(points + step, each) - likelihood.third(points - step, each)) / (2.0 * step)
     np.testing.assert_allclose(found[3], fourth @ mass, atol=2e-3)
-    at_eta = likelihood.curvature(eta)
+    at_eta = likelihood.curvature(eta, 1)
     assert np.abs(found[1] - at_eta).max() > 0.01  # not those without a width
 
 
@@ -65,9 +67,9 @@ def test_the_turn_finds_independent_skewed_directions():
 
 def derivatives(rows, along, sd, link):
     """Return averaged score, curvature, third and fourth derivative of rows along a direction, at 0."""
-    eta = rows.shifted(np.zeros(len(rows)))
-    p = rows.Z @ along
-    found = averages(eta, sd, LIKELIHOODS[link]) * rows.weights
+    eta = rows.with_offset(np.zeros(len(rows)))
+    p = rows.X @ along
+    found = averages(eta, sd, rows.y, LIKELIHOODS[link]) * rows.weights
     return found[0] @ p, found[1] @ p**2, found[2] @ p**3, found[3] @ p**4
 
 

@@ -11,7 +11,7 @@ from bayescore.coresets.scores.row_scores import leverage_rows
 from bayescore.coresets.separation import hyperplane
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
-from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.models.families import LIKELIHOODS
 from bayescore.models.posterior import WIDE
 from bayescore.types import WeightedData
 
@@ -36,10 +36,10 @@ def test_scores_and_their_sums(likelihood):
     rows, white = data(), whitened(likelihood)
     eta, length = rows.Z @ white.theta, np.linalg.norm(rows.Z @ white.factor, axis=1)
     g, h = white.scores(rows)
-    np.testing.assert_allclose(g, rows.weights * likelihood.score(eta) * length, rtol=1e-11)
-    np.testing.assert_allclose(h, rows.weights * likelihood.curvature(eta) * length**2, rtol=1e-10)
-    third = likelihood.third(eta)
-    reach = rows.weights * (np.abs(third) * length**3 / 6.0 + likelihood.curvature(eta) * length**4 / 24.0)
+    np.testing.assert_allclose(g, rows.weights * likelihood.score(eta, 1) * length, rtol=1e-11)
+    np.testing.assert_allclose(h, rows.weights * likelihood.curvature(eta, 1) * length**2, rtol=1e-10)
+    third = likelihood.third(eta, 1)
+    reach = rows.weights * (np.abs(third) * length**3 / 6.0 + likelihood.curvature(eta, 1) * length**4 / 24.0)
     np.testing.assert_allclose(white.row_scores(rows).reach, reach, rtol=1e-9)
     shares = Shares.estimated(white, Chosen(rows, np.ones(len(rows)), len(rows)), rows.weights.sum())
     np.testing.assert_allclose(shares.probability(rows).sum(), 3.1, rtol=1e-11)
@@ -62,7 +62,7 @@ def test_wide_rows_are_scored_by_products_of_matrices(likelihood):
     eta = rows.Z @ (white.theta / 10.0)
     for factor in (white.factor, rng.normal(size=(WIDE, WIDE))):  # triangular, and not
         g, _ = LaplaceApproximation(likelihood, white.theta / 10.0, factor).scores(rows)
-        expected = rows.weights * likelihood.score(eta) * np.linalg.norm(rows.Z @ factor, axis=1)
+        expected = rows.weights * likelihood.score(eta, 1) * np.linalg.norm(rows.Z @ factor, axis=1)
         np.testing.assert_allclose(g, expected, rtol=1e-10)
 
 
@@ -70,18 +70,18 @@ def test_wide_rows_are_scored_by_products_of_matrices(likelihood):
 def test_a_row_has_the_same_score_in_any_block(likelihood):
     rows, white, basis = data(), whitened(likelihood), np.random.default_rng(2).normal(size=(5, 3))
     g, h = white.scores(rows)
-    leverage = leverage_rows(rows.X, rows.y, rows.weights, basis)
+    leverage = leverage_rows(rows.X, rows.weights, basis)
     for low in range(0, len(rows), 37):
         part = rows.take(slice(low, low + 37))
         np.testing.assert_array_equal(white.scores(part), (g[low : low + 37], h[low : low + 37]))
-        np.testing.assert_array_equal(leverage_rows(part.X, part.y, part.weights, basis), leverage[low : low + 37])
+        np.testing.assert_array_equal(leverage_rows(part.X, part.weights, basis), leverage[low : low + 37])
 
 
 def test_leverages_and_squares():
     rows, basis = data(), np.random.default_rng(2).normal(size=(5, 3)) / 5.0
     plain = np.minimum(rows.weights * ((rows.X @ basis) ** 2).sum(axis=1), 1.0)
     assert plain.max() == 1.0
-    np.testing.assert_allclose(leverage_rows(rows.X, rows.y, rows.weights, basis), plain, rtol=1e-12)
+    np.testing.assert_allclose(leverage_rows(rows.X, rows.weights, basis), plain, rtol=1e-12)
     np.testing.assert_allclose(Opened(as_source(rows)).scan.squares, rows.weights @ rows.X**2, rtol=1e-12)
 
 

@@ -13,7 +13,7 @@ from bayescore.coresets.separation.hyperplane import TOLERANCE, against, unit_ro
 from bayescore.coresets.separation.separability import first_rows, separability, separate
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
-from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.models.families import LIKELIHOODS
 from bayescore.papers import separable_circle
 from bayescore.types import WeightedData
 from bayescore.validation import DataError
@@ -206,7 +206,7 @@ N_CIRCLE = 64
 
 
 def losses(rows, beta, link):
-    return -rows.weights * LIKELIHOODS[link].log_p(rows.Z @ beta)
+    return -rows.weights * LIKELIHOODS[link].log_p(rows.X @ beta, rows.y)
 
 
 def circle():

@@ -18,7 +18,7 @@ from bayescore.coresets.sensitivity import Sensitivity
 from bayescore.coresets.uniform import Uniform
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
-from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.models.families import LIKELIHOODS
 
 ALARM = 1e-7
 LIMIT = norm.isf(ALARM / 2.0)

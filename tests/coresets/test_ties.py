@@ -10,8 +10,8 @@ from bayescore.coresets.condensing.directions import root_of
 from bayescore.coresets.condensing.pseudo_rows import Solved, as_rows
 from bayescore.coresets.sampling.fixed_size import Candidates
 from bayescore.coresets.ties import largest, oriented, rounded
+from bayescore.models.families import check_likelihood
 from bayescore.models.gaussian import factor_of_inverse
-from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.posterior import Terms
 from tests.conftest import make_rows
 

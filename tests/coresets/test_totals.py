@@ -5,7 +5,7 @@ import pytest
 
 from bayescore.coresets.calibration.pilot import LaplaceApproximation
 from bayescore.coresets.calibration.totals import CURVATURE, LEVEL, Totals, rows_for_all
-from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.models.families import LIKELIHOODS
 from bayescore.models.newton import find_mode
 from bayescore.models.posterior import likelihood_terms, posterior
 from bayescore.models.priors import Normal

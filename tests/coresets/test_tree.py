@@ -23,7 +23,7 @@ from bayescore.data.opened import Opened
 from bayescore.data.passes.cutter import block_rows
 from bayescore.data.sources import as_source
 from bayescore.methods import Calibrated, MergeReduce
-from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.models.families import LIKELIHOODS
 from bayescore.models.posterior import log_likelihoods
 from bayescore.types import WeightedData, stack
 from bayescore.validation import DataError
@@ -573,7 +573,7 @@ def in_sample(rows, anchor, theta, likelihood, prior):
     white, part = drift.scale_at(rows, anchor, likelihood, prior)
     x = drift.Totals.at(white, part, len(rows)).shares(rows)
     x = x._replace(forms=x.forms[: max(0, len(rows) // 2 - len(x.stacked()) + len(x.forms))]).stacked().T
-    scores = (rows.weights * likelihood.score(rows.Z @ theta))[:, None] * rows.Z
+    scores = (rows.weights * likelihood.score(rows.X @ theta, rows.y))[:, None] * rows.X
     x = x / np.abs(x).max(axis=0)
     residuals = scores - x @ np.linalg.lstsq(x, scores)[0]
     return len(rows) / (len(rows) - x.shape[1]) * residuals.T @ residuals

@@ -431,7 +431,6 @@ def test_rows_carry_their_groups():
     shifted = replace(rows, offset=X[:, 0])
     for kind, found in {
         "take": rows.take(which),
-        "signed": rows.signed.take(which),
         "mirrored": rows.mirrored(-1).take(which),
         "weights": rows.with_weights(np.full(N, 2.0)).take(which),
         "lifted": lifted(shifted).take(which),

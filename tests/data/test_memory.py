@@ -21,7 +21,7 @@ from bayescore.data.passes.tasks import Division, Slice
 from bayescore.data.sources import as_source
 from bayescore.data.sources.parquet import path_source
 from bayescore.data.sources.roles import Roles
-from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.families import check_likelihood
 from bayescore.models.priors import Normal
 from tests.coresets.celled import TWO, celled
 

@@ -9,7 +9,7 @@ from scipy import sparse
 import bayescore as bc
 from bayescore.coresets.calibration.batched_hmc import _Density
 from bayescore.data.passes.nonzeros import MAX_FILL, MIN_COLUMNS, add_gram, compact
-from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.models.families import LIKELIHOODS
 from bayescore.models.posterior import likelihood_terms, log_likelihoods, posterior
 from bayescore.types import WeightedData
 

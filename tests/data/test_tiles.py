@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bayescore.data.passes.tiles import TILE, load_tile, new_tile, rows_of
+from bayescore.data.passes.tiles import TILE, load_signed_tile, load_tile, new_tile, rows_of
 
 _rng = np.random.default_rng(3)
 N = 300
@@ -25,13 +25,15 @@ def test_rows_hold_the_columns_to_the_last_bit(kind):
 
 
 @pytest.mark.parametrize("n_features", [1, 3, 70])
-def test_a_tile_holds_signed_rows_as_columns(n_features):
+def test_a_tile_holds_rows_as_columns(n_features):
     X, y = _rng.normal(size=(N, n_features)), np.where(_rng.random(N) < 0.5, 1, -1).astype(np.int8)
     tile = new_tile(n_features)
     assert (tile == 0.0).all()
-    load_tile(X, y, 100, TILE, tile)
+    load_tile(X, 100, TILE, tile)
+    np.testing.assert_array_equal(tile[:, :TILE], X[100 : 100 + TILE].T)
+    load_signed_tile(X, y, 100, TILE, tile)
     np.testing.assert_array_equal(tile[:, :TILE], (X * y[:, None])[100 : 100 + TILE].T)
     before = tile.copy()
-    load_tile(X, y, 295, 5, tile)  # the last rows of a block leave the other columns as they are
+    load_signed_tile(X, y, 295, 5, tile)  # the last rows of a block leave the other columns as they are
     np.testing.assert_array_equal(tile[:, :5], (X * y[:, None])[295:].T)
     np.testing.assert_array_equal(tile[:, 5:], before[:, 5:])

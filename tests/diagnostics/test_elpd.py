@@ -22,7 +22,7 @@ from bayescore.compat import psislw
 from bayescore.diagnostics import elpd
 from bayescore.diagnostics.leave_out import LeftOut
 from bayescore.diagnostics.results import CertificateData, Level
-from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.models.families import LIKELIHOODS
 from bayescore.models.posterior import log_likelihoods
 from bayescore.types import WeightedData
 

@@ -12,7 +12,7 @@ from bayescore.diagnostics.errors import (
     sidak_quantile,
 )
 from bayescore.diagnostics.verdict import verdict
-from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.models.families import LIKELIHOODS
 from bayescore.types import WeightedData
 
 logistic, probit = LIKELIHOODS["logistic"], LIKELIHOODS["probit"]

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from bayescore.diagnostics.proposal import DF, propose
-from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.models.families import LIKELIHOODS
 from bayescore.models.newton import find_map
 from bayescore.models.priors import Laplace, Normal, SpikeAndSlab
 from tests.conftest import make_rows

@@ -11,7 +11,7 @@ import bayescore as bc
 from bayescore import compat
 from bayescore.diagnostics.certificate.provenance import miss, origin_of
 from bayescore.diagnostics.certificate.stein import stein
-from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.families import check_likelihood
 from bayescore.models.posterior import posterior
 from bayescore.samplers.inference_data import draws_digest, read_posterior
 

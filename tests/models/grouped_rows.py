@@ -3,8 +3,8 @@
 import numpy as np
 from scipy import special
 
+from bayescore.models.families import check_likelihood
 from bayescore.models.group_priors import HalfStudentT
-from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.priors import Normal
 from bayescore.types import WeightedData
 
@@ -21,7 +21,7 @@ def grouped(n=3000, n_groups=40, link="logistic", *, seed=0, intercept=-0.5, sig
     X[:, 1] += 0.5 * rng.normal(size=n_groups)[group]
     effects = sigma * rng.normal(size=n_groups)
     eta = X @ np.append(intercept, np.linspace(-0.5, 0.5, n_features - 1)) + effects[group]
-    p = check_likelihood(link).probability(eta)
+    p = check_likelihood(link).mean(eta)
     y = np.where(rng.random(n) < p, 1, -1).astype(np.int8)
     return WeightedData(X, y, np.ones(n), np.arange(n), group=group[:, None].astype(np.int64)), effects
 
@@ -34,10 +34,10 @@ def brute_force(rows, link, beta, log_sigma, n_groups, points=4001):
     for g in range(n_groups):
         own = rows.group[:, 0] == g
         y, w = rows.y[own, None], rows.weights[own]
-        log_f = w @ link.log_p(y * (eta[own, None] + b)) - 0.5 * (b / sigma) ** 2 - np.log(sigma * np.sqrt(2.0 * np.pi))
+        log_f = w @ link.log_p(eta[own, None] + b, y) - 0.5 * (b / sigma) ** 2 - np.log(sigma * np.sqrt(2.0 * np.pi))
         total += special.logsumexp(log_f) + np.log(b[1] - b[0])
         share = special.softmax(log_f)
         mean = share @ b
         moments.append((mean, np.sqrt(share @ (b - mean) ** 2)))
     free = rows.group[:, 0] < 0
-    return total + rows.weights[free] @ link.log_p(rows.y[free] * eta[free]), *np.array(moments).T
+    return total + rows.weights[free] @ link.log_p(eta[free], rows.y[free]), *np.array(moments).T

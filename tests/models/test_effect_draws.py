@@ -6,7 +6,7 @@ import pytest
 from bayescore.models.collapsed import nodes_at
 from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.effect_draws import effects_given
-from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.families import check_likelihood
 from tests.models.grouped_rows import PRIORS, brute_force, grouped
 
 

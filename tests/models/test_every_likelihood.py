@@ -11,52 +11,67 @@ import pytest
 import bayescore as bc
 from bayescore.coresets.calibration.pilot import LaplaceApproximation
 from bayescore.data.passes.tiles import TILE
+from bayescore.models.families import LIKELIHOODS, check_likelihood, register
+from bayescore.models.families.logistic import Logistic
 from bayescore.models.graph import regression_model
-from bayescore.models.likelihoods import LIKELIHOODS, check_likelihood, register
-from bayescore.models.likelihoods.logistic import Logistic
 from bayescore.models.posterior import likelihood_terms, log_likelihoods, posterior
 from tests.conftest import make_rows
 from tests.models.cauchit import Cauchit
 
 CAUCHIT = Cauchit()
+SIDES = pytest.mark.parametrize("side", [1, -1])
 EVERY = pytest.mark.parametrize("likelihood", [*LIKELIHOODS.values(), CAUCHIT], ids=lambda link: link.name)
 ETA = np.concatenate([-np.geomspace(1e4, 1e-3, 63), [0.0, 0.5], np.geomspace(1e-3, 1e4, 63)])
 assert len(ETA) == TILE
 
 
 @EVERY
-def test_numpy_compiled_and_pytensor_agree(likelihood):
-    log_p, score = likelihood.log_p(ETA), likelihood.score(ETA)
+@SIDES
+def test_numpy_compiled_and_pytensor_agree(likelihood, side):
+    log_p, score, sides = likelihood.log_p(ETA, side), likelihood.score(ETA, side), np.full(TILE, float(side))
     rows, values = ETA.copy(), np.empty(TILE)
-    likelihood.rows(rows, values)
+    likelihood.rows(rows, sides, values)
     np.testing.assert_allclose(values, log_p, rtol=2e-12, atol=1e-300)
     np.testing.assert_allclose(rows, score, rtol=2e-12, atol=1e-300)
     out = np.empty((4, TILE))
-    likelihood.derivatives(ETA, out, np.empty((3, TILE)))
+    likelihood.derivatives(ETA, sides, out, np.empty((3, TILE)))
     np.testing.assert_allclose(out[0], log_p, rtol=2e-12, atol=1e-300)
     np.testing.assert_allclose(out[1], score, rtol=2e-12, atol=1e-300)
-    np.testing.assert_allclose(out[2], likelihood.curvature(ETA), rtol=5e-10, atol=1e-300)
-    near = ETA > -50.0  # further out the probit's is a difference of numbers of the size of eta
-    np.testing.assert_allclose(out[3][near], likelihood.third(ETA)[near], rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(out[2], likelihood.curvature(ETA, side), rtol=5e-10, atol=1e-300)
+    near = side * ETA > -50.0  # further out the probit's is a difference of numbers of the size of eta
+    np.testing.assert_allclose(out[3][near], likelihood.third(ETA, side)[near], rtol=1e-8, atol=1e-9)
     eta = pt.dvector()
-    graph = likelihood.log_p_graph(eta)
+    graph = likelihood.log_p_graph(eta, sides)
     with pytensor.config.change_flags(mode="FAST_COMPILE"):
         values, slopes = pytensor.function([eta], [graph, pytensor.grad(graph.sum(), eta)])(ETA)
     np.testing.assert_allclose(values, log_p, rtol=1e-11, atol=1e-300)
     np.testing.assert_allclose(slopes, score, rtol=1e-9, atol=1e-300)
-    for part in (out, values, slopes, likelihood.curvature(ETA), likelihood.third(ETA)):
+    for part in (out, values, slopes, likelihood.curvature(ETA, side), likelihood.third(ETA, side)):
         assert np.isfinite(part).all()
 
 
 @EVERY
-def test_derivatives_are_derivatives_and_the_link_is_symmetric(likelihood):
-    eta, h = np.linspace(-30, 8, 77), 1e-5
+@SIDES
+def test_derivatives_are_derivatives_of_log_probabilities(likelihood, side):
+    eta, h = side * np.linspace(-30, 8, 77), 1e-5
     for low, high, tolerance in (("log_p", "score", 1), ("score", "curvature", -1), ("curvature", "third", -1)):
         of = getattr(likelihood, low)
-        slope = tolerance * (of(eta + h) - of(eta - h)) / (2 * h)
-        np.testing.assert_allclose(getattr(likelihood, high)(eta), slope, rtol=1e-5, atol=1e-8)
-    np.testing.assert_allclose(likelihood.probability(eta) + likelihood.probability(-eta), 1.0, rtol=1e-14)
-    np.testing.assert_allclose(np.exp(likelihood.log_p(eta)), likelihood.probability(eta), rtol=1e-11)
+        slope = tolerance * (of(eta + h, side) - of(eta - h, side)) / (2 * h)
+        np.testing.assert_allclose(getattr(likelihood, high)(eta, side), slope, rtol=1e-5, atol=1e-8)
+    np.testing.assert_allclose(np.exp(likelihood.log_p(eta, 1)), likelihood.mean(eta), rtol=1e-11)
+    np.testing.assert_allclose(sum(np.exp(likelihood.log_p(eta, each)) for each in (1, -1)), 1.0, rtol=1e-12)
+    p = likelihood.mean(eta)
+    np.testing.assert_allclose(likelihood.variance(eta), p * (1.0 - p))
+    assert likelihood.draw(np.full(4000, 0.3), np.random.default_rng(0)).mean() == pytest.approx(
+        float(likelihood.mean(np.array(0.3))), abs=0.05
+    )
+    full, higher, step, sides = np.empty((3, 4, TILE)), np.empty((2, TILE)), 1e-5, np.full(TILE, float(side))
+    at = np.linspace(-8.0, 8.0, TILE)
+    for k, moved in enumerate((at - step, at, at + step)):
+        likelihood.derivatives(moved, sides, full[k], np.empty((3, TILE)))
+    if likelihood.near:
+        likelihood.higher(at, sides, full[1], higher)
+        np.testing.assert_allclose(higher[0], (full[2, 3] - full[0, 3]) / (2.0 * step), atol=1e-6)
 
 
 @EVERY
@@ -64,34 +79,44 @@ def test_a_likelihood_is_the_same_after_pickling(likelihood):
     assert pickle.loads(pickle.dumps(likelihood)) == likelihood
 
 
-def test_an_asymmetric_likelihood_is_refused_with_the_reason():
+def test_probabilities_that_are_not_those_of_one_label_are_refused():
     @dataclass(frozen=True)
-    class Cloglog(Logistic):
-        name = "cloglog"
+    class Half(Logistic):
+        name = "half"
 
-        def probability(self, eta):
+        def mean(self, eta):
             return -np.expm1(-np.exp(eta))
 
-    with pytest.raises(
-        ValueError, match=r"'cloglog' is not symmetric: p\(.*\) = 1\.\d+, not 1.*1 - p\(eta\) = p\(-eta\)"
-    ):
-        register(Cloglog())
-    assert "cloglog" not in LIKELIHOODS
+    with pytest.raises(ValueError, match=r"'half': exp\(log_p\(eta, 1\)\) is .* but mean\(eta\) .* of one label"):
+        register(Half())
+    assert "half" not in LIKELIHOODS
 
 
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
         ({"name": "probit"}, ValueError, "'probit' is registered already, as Probit"),
-        ({"name": "other", "log_p": lambda self, eta: -np.exp(-eta)}, ValueError, "log_p is not the logarithm"),
-        ({"name": "other", "third": lambda self, eta: np.sinh(eta)}, ValueError, "third is not finite at eta"),
+        ({"name": "other", "upper": lambda self, eta: -np.exp(-eta)}, ValueError, "probabilities of both sides"),
+        (
+            {"name": "other", "upper_third": lambda self, eta: np.sinh(eta)},
+            ValueError,
+            r"third\(eta, 1\) is not the slo",
+        ),
+        (
+            {
+                "name": "other",
+                "upper_third": lambda self, eta: np.where(abs(eta) > 99, np.nan, Logistic().upper_third(eta)),
+            },
+            ValueError,
+            "third.* is not finite at eta",
+        ),
     ],
 )
 @pytest.mark.filterwarnings("ignore:overflow")
 def test_what_does_not_keep_the_contract_is_refused(changes, error, message):
     with pytest.raises(error, match=message):
         register(dataclass(frozen=True)(type("Other", (Logistic,), changes))())
-    with pytest.raises(TypeError, match=r"'probit' is no Likelihood; derive its class"):
+    with pytest.raises(TypeError, match=r"'probit' is no Family; derive its class"):
         register("probit")
     assert list(LIKELIHOODS) == ["logistic", "probit"]
 

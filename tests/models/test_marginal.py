@@ -6,8 +6,8 @@ from scipy import optimize
 
 from bayescore.models.collapsed import collapsed_density
 from bayescore.models.collapsed_target import CollapsedTarget
+from bayescore.models.families import check_likelihood
 from bayescore.models.group_priors import HalfNormal, HalfStudentT, check_group_prior, log_sigma_terms
-from bayescore.models.likelihoods import check_likelihood
 from bayescore.models.marginal import look_at_rows, marginal_mode
 from bayescore.models.posterior import prior_part
 from bayescore.models.quadrature import normal_nodes

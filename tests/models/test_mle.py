@@ -6,7 +6,7 @@ from scipy import optimize
 from sklearn.linear_model import LogisticRegression
 
 from bayescore import find_map, find_mle
-from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.models.families import LIKELIHOODS
 from bayescore.models.priors import Normal
 from bayescore.types import WeightedData
 from bayescore.validation import DataError
@@ -35,9 +35,9 @@ def test_no_other_solver_climbs_higher(link):
     likelihood = LIKELIHOODS[link]
     mle = find_mle(rows, link)
     best = optimize.minimize(
-        lambda beta: -float(rows.weights @ likelihood.log_p(rows.Z @ beta)),
+        lambda beta: -float(rows.weights @ likelihood.log_p(rows.X @ beta, rows.y)),
         np.zeros(5),
-        jac=lambda beta: -(rows.weights * likelihood.score(rows.Z @ beta)) @ rows.Z,
+        jac=lambda beta: -(rows.weights * likelihood.score(rows.X @ beta, rows.y)) @ rows.X,
         method="BFGS",
         options={"gtol": 1e-7},
     )
@@ -124,7 +124,7 @@ def test_one_overlapping_row_is_enough_for_an_estimate(link):
         x[-1] = -0.1 - depth
         rows = data(np.column_stack([np.ones(201), x]), np.repeat([-1, 1], [100, 101]))
         mode = find_mle(rows, link)
-        assert np.abs(rows.Z.T @ LIKELIHOODS[link].score(rows.Z @ mode.beta)).max() < 1e-6
+        assert np.abs(rows.X.T @ LIKELIHOODS[link].score(rows.X @ mode.beta, rows.y)).max() < 1e-6
 
 
 def test_finneys_vasoconstriction():

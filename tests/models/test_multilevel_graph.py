@@ -7,7 +7,7 @@ from scipy import stats
 
 import bayescore as bc
 from bayescore.diagnostics.draws import ess, mcse_mean
-from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.families import check_likelihood
 from bayescore.validation import DataError
 from tests.models.grouped_rows import grouped
 

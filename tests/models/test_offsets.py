@@ -15,7 +15,7 @@ from bayescore.coresets.calibration.totals import Totals
 from bayescore.data.design import lifted
 from bayescore.diagnostics.errors import negative_log_likelihood
 from bayescore.diagnostics.leave_out import moved_loo
-from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.models.families import LIKELIHOODS
 from bayescore.models.posterior import WIDE, likelihood_terms, log_likelihoods, posterior
 from bayescore.models.prior_ratio import score
 from tests.conftest import make_rows
@@ -37,11 +37,9 @@ def test_rows_keep_their_offsets():
     assert (
         bc.types.stack([rows.take([2, 5]), rows.take(slice(7, 8))]).offset.tolist() == rows.offset[[2, 5, 7]].tolist()
     )
-    np.testing.assert_array_equal(rows.mirrored(-1).shift, rows.shift)
-    np.testing.assert_array_equal(rows.signed.offset, rows.shift)
+    np.testing.assert_array_equal(rows.mirrored(-1).offset * rows.mirrored(-1).y, rows.offset * rows.y)
     np.testing.assert_array_equal(lifted(rows).X[:, -1], rows.offset)
     data = make_rows()
-    assert data.shift.size == 0
     assert lifted(data) is data
     with pytest.raises(ValueError, match="read-only"):
         rows.offset[0] = 1.0
@@ -119,6 +117,6 @@ def test_errors_of_nodes_and_rows_left_out_know_them(link):
         return -0.5 * ((at[:, :3] / 0.3) ** 2).sum(axis=1)
 
     found = moved_loo(rows.take(slice(0, 1)), draws, flat, link, density)
-    eta = rows.shifted(rows.Z @ draws.T)[0]
-    w = 1.0 / np.exp(link.log_p(eta))
+    eta = rows.with_offset(rows.X @ draws.T)[0]
+    w = 1.0 / np.exp(link.log_p(eta, rows.y[0]))
     assert found.value[0] == pytest.approx(np.log(len(w) / w.sum()), abs=0.05)

@@ -1,10 +1,12 @@
 """Compiled passes over the rows of a block against the plain formulas."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from bayescore.data.passes.tiles import TILE
-from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.models.families import LIKELIHOODS, Symmetric
 from bayescore.models.posterior import WIDE, likelihood_terms, log_likelihood_tiles
 from bayescore.models.terms import log_p_near, remainders_near
 from bayescore.types import WeightedData
@@ -25,13 +27,14 @@ def data(n, n_features, seed=0):
 def test_terms_are_sums_over_the_rows(likelihood, n, n_features):
     rows, beta = data(n, n_features), np.random.default_rng(1).normal(size=n_features)
     terms = likelihood_terms(beta, rows, likelihood)
-    eta, w = rows.Z @ beta, rows.weights
-    assert terms.value == pytest.approx(w @ likelihood.log_p(eta), rel=1e-12)
-    np.testing.assert_allclose(terms.gradient, (w * likelihood.score(eta)) @ rows.Z, rtol=1e-10, atol=1e-10 * n)
-    curved = (rows.Z.T * (w * likelihood.curvature(eta))) @ rows.Z
+    eta, y, w = rows.X @ beta, rows.y, rows.weights
+    assert terms.value == pytest.approx(w @ likelihood.log_p(eta, y), rel=1e-12)
+    np.testing.assert_allclose(terms.gradient, (w * likelihood.score(eta, y)) @ rows.X, rtol=1e-10, atol=1e-10 * n)
+    curved = (rows.X.T * (w * likelihood.curvature(eta, y))) @ rows.X
     np.testing.assert_allclose(terms.precision, curved, rtol=1e-9, atol=1e-10 * n)
-    signed = likelihood_terms(beta, rows.signed.with_weights(w), likelihood)
-    assert (signed.value, *signed.gradient) == (terms.value, *terms.gradient)
+    if isinstance(likelihood, Symmetric):  # rows folded by their sides give the same bits: negation is exact
+        folded = likelihood_terms(beta, replace(rows, X=rows.Z, y=np.ones(n, dtype=np.int8)), likelihood)
+        assert (folded.value, *folded.gradient) == (terms.value, *terms.gradient)
 
 
 @LINKS
@@ -39,8 +42,9 @@ def test_terms_are_sums_over_the_rows(likelihood, n, n_features):
 def test_the_series_is_as_near_as_it_says(likelihood, spread):
     eta = np.concatenate([ETA, [-150.0, 5.0]])
     moves = np.random.default_rng(0).uniform(-spread, spread, (len(eta), 60))
-    exact = likelihood.log_p(eta[:, None] + moves)
-    log_p_near(eta, likelihood, likelihood.near, moves)
+    side = np.where(np.arange(len(eta)) % 2, 1, -1).astype(np.int8)
+    exact = likelihood.log_p(eta[:, None] + moves, side[:, None])
+    log_p_near(eta, side, likelihood, moves, likelihood.near)
     np.testing.assert_allclose(moves, exact, rtol=1e-14, atol=2e-10)
 
 
@@ -50,13 +54,14 @@ def test_remainders_are_what_is_left_of_log_p(likelihood, spread):
     eta = ETA[np.abs(ETA) < 20.0]
     moves = np.random.default_rng(0).uniform(-spread, spread, (len(eta), 60))
     x = moves.copy()
-    at = eta[:, None]
-    exact = likelihood.log_p(at + x) - likelihood.log_p(at)
-    exact -= x * (likelihood.score(at) - 0.5 * x * likelihood.curvature(at))
-    remainders_near(eta, likelihood, likelihood.near, moves)
+    at, y = eta[:, None], np.where(np.arange(len(eta)) % 2, 1, -1).astype(np.int8)
+    side = y[:, None]
+    exact = likelihood.log_p(at + x, side) - likelihood.log_p(at, side)
+    exact -= x * (likelihood.score(at, side) - 0.5 * x * likelihood.curvature(at, side))
+    remainders_near(eta, y, likelihood, moves, likelihood.near)
     np.testing.assert_allclose(moves, exact, rtol=1e-6, atol=2e-10 if spread > 1e-3 else 1e-12)
     if spread == 1e-3:  # of the third order: differences have lost most digits, the series has not
-        third = likelihood.third(at) * x**3 / 6.0
+        third = likelihood.third(at, side) * x**3 / 6.0
         np.testing.assert_allclose(moves, third, atol=1e-14)
 
 
@@ -66,8 +71,8 @@ def test_the_series_is_used_up_to_its_limit_and_no_further():
     eta = np.full(1, 1.95)  # where the sixth derivative is largest
     for move, low, high in ((probit.near, 2e-12, 2e-10), (1.01 * probit.near, 0.0, 1e-15)):
         moves = np.full((1, 8), move)
-        log_p_near(eta, probit, probit.near, moves)
-        error = np.abs(moves - probit.log_p(eta + move)).max()
+        log_p_near(eta, np.ones(1, dtype=np.int8), probit, moves, probit.near)
+        error = np.abs(moves - probit.log_p(eta + move, 1)).max()
         assert low <= error <= high
 
 
@@ -79,6 +84,6 @@ def test_tiles_of_log_p_over_draws(likelihood, scale):
     tiles = list(log_likelihood_tiles(draws, rows, likelihood))
     assert len(tiles) > 1
     found = np.concatenate([log_p for _, log_p in tiles])
-    np.testing.assert_allclose(found, likelihood.log_p(rows.Z @ draws.T), rtol=1e-11, atol=2e-10)
+    np.testing.assert_allclose(found, likelihood.log_p(rows.X @ draws.T, rows.y[:, None]), rtol=1e-11, atol=2e-10)
     one = next(log_likelihood_tiles(draws[:1], rows, likelihood))[1]
-    np.testing.assert_allclose(one[:, 0], likelihood.log_p(rows.Z @ draws[0]), rtol=1e-11, atol=1e-300)
+    np.testing.assert_allclose(one[:, 0], likelihood.log_p(rows.X @ draws[0], rows.y), rtol=1e-11, atol=1e-300)

@@ -11,7 +11,7 @@ from bayescore.compat import inference_data
 from bayescore.coresets.cells.occupied import Cells
 from bayescore.coresets.cells.settle import centre_of
 from bayescore.data.designed import open_designed
-from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.families import check_likelihood
 from bayescore.validation import DataError
 from tests.coresets.celled import SLOPES, TWO, celled
 
@@ -147,7 +147,7 @@ def test_predictions_know_groups_and_average_over_new_ones(drawn):
     X = core.design.transform(people[["w", "x", "z"]].to_numpy())
     beta, a = (posterior[name].values.reshape(1000, *posterior[name].shape[2:]) for name in ("beta", "u_a"))
     eta = beta @ X.T + np.einsum("sgq,gq->sg", a[:, people.a.to_numpy()], X[:, [0, 2]])
-    np.testing.assert_allclose(found, check_likelihood("logistic").probability(eta).mean(axis=0), rtol=1e-10)
+    np.testing.assert_allclose(found, check_likelihood("logistic").mean(eta).mean(axis=0), rtol=1e-10)
     new = bc.predict_proba(idata, people, groups={"a": [99, 99, 99]})["mean"].to_numpy()
     rng, sd = np.random.default_rng(0), posterior["sigma_a"].values.reshape(1000, 2)
     rho, normals = posterior["rho_a"].values.reshape(1000, 1), rng.standard_normal((2, 1000, 400))
@@ -155,7 +155,7 @@ def test_predictions_know_groups_and_average_over_new_ones(drawn):
     second = sd[:, 1:] * (rho * normals[0] + np.sqrt(1.0 - rho**2) * normals[1])
     for n in range(3):
         eta = (beta @ X[n])[:, None] + first + X[n, 2] * second
-        assert new[n] == pytest.approx(check_likelihood("logistic").probability(eta).mean(), abs=2e-3)
+        assert new[n] == pytest.approx(check_likelihood("logistic").mean(eta).mean(), abs=2e-3)
     with pytest.raises(DataError, match=r"groups is a list; give a dict .* 'a'"):
         bc.predict_proba(idata, people, groups=[1, 2, 3])
     with pytest.raises(DataError, match="X has no column 'a'"):

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import stats
 
 from bayescore.diagnostics.draws import ess, mcse_mean, mcse_sd
-from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.models.families import LIKELIHOODS
 from bayescore.models.posterior import prior_part
 from bayescore.models.priors import Normal
 from bayescore.types import WeightedData
@@ -74,7 +74,7 @@ def rank_p_values(sampler, link, counts, n_sims=600, seed=0):
     ranks = np.empty((n_sims, 3))
     for i in range(n_sims):
         beta = rng.normal([0.5, 0.0, 0.0], [1.0, 1.0, 2.0])
-        hits = rng.binomial(counts, LIKELIHOODS[link].probability(X @ beta))
+        hits = rng.binomial(counts, LIKELIHOODS[link].mean(X @ beta))
         weights = np.concatenate([hits, counts - hits]).astype(float)
         kept = weights > 0
         arguments = sampler.prepare(np.vstack([X, -X])[kept], weights[kept], prior)

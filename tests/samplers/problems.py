@@ -5,7 +5,7 @@ import math
 import numpy as np
 from scipy import special
 
-from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.models.families import LIKELIHOODS
 from bayescore.types import WeightedData
 
 
@@ -19,7 +19,7 @@ def problem(link, positive, seed=0):
     X = np.column_stack([np.ones(100), rng.normal(size=(100, 9))])
     beta = np.concatenate([[0.0], rng.normal(size=9) / 6])
     beta[0] = -special.logit(1 - positive) if link == "logistic" else special.ndtri(positive)
-    p = LIKELIHOODS[link].probability(X @ beta)
+    p = LIKELIHOODS[link].mean(X @ beta)
     total = np.exp(rng.uniform(math.log(0.2), math.log(5000), 100))
     weights = np.clip(np.concatenate([total * p, total * (1 - p)]), 0.05, 5000)
     weights[::20], weights[1::20], weights[2] = 1.0, 0.05, 5000.0

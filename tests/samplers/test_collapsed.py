@@ -10,7 +10,7 @@ import bayescore as bc
 from bayescore.diagnostics.draws import ess
 from bayescore.models.collapsed import collapsed_density
 from bayescore.models.collapsed_target import CollapsedTarget
-from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.families import check_likelihood
 from bayescore.validation import DataError
 from tests.coresets.test_multilevel import build, frame
 from tests.models.grouped_rows import PRIORS, grouped

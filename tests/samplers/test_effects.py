@@ -10,7 +10,7 @@ from scipy.special import expit
 
 import bayescore as bc
 from bayescore import compat
-from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.models.families import LIKELIHOODS
 from bayescore.samplers import effects
 from bayescore.validation import DataError
 
@@ -82,7 +82,7 @@ def test_averages_over_the_rows_of_each_level(link, standardize, where):
     idata, beta = posterior_of(core, link)
     data = {"raw rows": ROWS, "full data": core, "the posterior's rows": None}[where]
     w = np.ones(N) if where == "raw rows" else weights
-    p = LIKELIHOODS[link].probability(core.X @ beta.T)
+    p = LIKELIHOODS[link].mean(core.X @ beta.T)
     for name, levels in {"device": ["desktop", "phone", "tablet"], "visits": [0, 1, 2, 3]}.items():
         table = bc.average_predictions(idata, data, by=name, ci_prob=0.8)
         assert list(table.index) == levels

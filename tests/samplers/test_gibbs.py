@@ -28,13 +28,13 @@ COUNTS = {"unit": np.ones(30, dtype=int), "integer": np.arange(30) % 5 * 4 + 1}
 
 def arguments_of(data, prior):
     target = posterior(data, "probit", prior)
-    return gibbs.prepare(target.Z, target.weights, prior_part(np.zeros(data.n_features), prior))
+    return gibbs.prepare(target.rows.Z, target.rows.weights, prior_part(np.zeros(data.n_features), prior))
 
 
 def chains(data, prior, sampler=gibbs, *, draws=3000, thin=10, seed=0, cores=2):
     start = bc.find_map(data, "probit", prior).beta
     target = posterior(data, "probit", prior)
-    arguments = sampler.prepare(target.Z, target.weights, prior_part(np.zeros(data.n_features), prior))
+    arguments = sampler.prepare(target.rows.Z, target.rows.weights, prior_part(np.zeros(data.n_features), prior))
     return run_chains(
         sampler,
         arguments,

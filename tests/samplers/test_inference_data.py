@@ -8,7 +8,7 @@ import pytest
 from bayescore.compat import inference_data
 from bayescore.data.design import Design
 from bayescore.limits import MIN_DRAWS
-from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.models.families import LIKELIHOODS
 from bayescore.samplers.inference_data import is_posterior
 from bayescore.samplers.inference_data import read_posterior as read
 from bayescore.validation import DataError

@@ -11,7 +11,7 @@ from scipy import optimize
 import bayescore as bc
 from bayescore.coresets.calibration.pilot import LaplaceApproximation
 from bayescore.diagnostics.draws import ess, mcse_mean, mcse_sd
-from bayescore.models.likelihoods import LIKELIHOODS, register
+from bayescore.models.families import LIKELIHOODS, register
 from bayescore.types import WeightedData
 from tests.models.cauchit import Cauchit
 
@@ -36,7 +36,10 @@ def data():
 
 def log_posterior(data, link, beta):
     """Return the log posterior density at points, shape (S, 2), by the NumPy formulas."""
-    return np.array([data.weights @ LIKELIHOODS[link].log_p(data.Z @ b) for b in beta]) - (beta**2).sum(axis=1) / 32
+    return (
+        np.array([data.weights @ LIKELIHOODS[link].log_p(data.X @ b, data.y) for b in beta])
+        - (beta**2).sum(axis=1) / 32
+    )
 
 
 def quadrature(data, link):
@@ -61,14 +64,14 @@ def truth(data):
 
 
 def test_the_rows_make_the_log_likelihood_bend_upwards(data, truth):
-    assert (LIKELIHOODS["cauchit"].curvature(data.Z @ truth[0]) < -0.05).sum() > 20
+    assert (LIKELIHOODS["cauchit"].curvature(data.X @ truth[0], data.y) < -0.05).sum() > 20
 
 
 def test_rows_that_bend_upwards_are_drawn_by_their_absolute_curvature(data, truth):
     """A signed one would make negative probabilities, and totals that cancel."""
     link = LIKELIHOODS["cauchit"]
     _, h = LaplaceApproximation(link, truth[0], np.eye(2)).scores(data)
-    expected = np.abs(link.curvature(data.Z @ truth[0])) * (data.X**2).sum(axis=1)
+    expected = np.abs(link.curvature(data.X @ truth[0], data.y)) * (data.X**2).sum(axis=1)
     np.testing.assert_allclose(h, expected, rtol=1e-9, atol=1e-15)
 
 

@@ -25,7 +25,7 @@ COUNTS = {"unit": np.ones(30, dtype=int), "integer": np.arange(30) % 5 * 4 + 1}
 
 def chains(data, prior, sampler=polya_gamma, *, draws=3000, thin=2, seed=0, cores=2, chunk=256):
     target = posterior(data, "logistic", prior)
-    arguments = sampler.prepare(target.Z, target.weights, prior_part(np.zeros(data.n_features), prior))
+    arguments = sampler.prepare(target.rows.Z, target.rows.weights, prior_part(np.zeros(data.n_features), prior))
     return run_chains(
         sampler,
         arguments,

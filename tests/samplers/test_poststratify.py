@@ -12,7 +12,7 @@ import xarray as xr
 import bayescore as bc
 from bayescore.compat import inference_data
 from bayescore.diagnostics.draws import ess
-from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.models.families import LIKELIHOODS
 from bayescore.validation import DataError
 
 QUIET = {"progressbar": False}
@@ -59,7 +59,7 @@ def test_shares_are_the_formula_draw_by_draw(core):
             by_state, by_age = drawn["state"][:, STATES.index(cell.state)], drawn["age"][:, AGES.index(cell.age)]
             eta = drawn["beta"][:, 0] + drawn["beta"][:, 1] * cell.rich + cell.exposure
             eta += by_state[:, 0] + by_state[:, 1] * cell.rich + by_age
-            total += cell.n * LIKELIHOODS[core.likelihood].probability(eta)
+            total += cell.n * LIKELIHOODS[core.likelihood].mean(eta)
         shares[key] = total / part.n.sum()
     assert found.index.names == ["part", "age"]
     assert list(found.index) == list(shares)

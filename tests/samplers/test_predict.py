@@ -9,7 +9,7 @@ import pytest
 from scipy import sparse
 
 import bayescore as bc
-from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.models.families import LIKELIHOODS
 from bayescore.samplers import predict
 from bayescore.validation import DataError
 from tests.diagnostics.conftest import make_posterior
@@ -24,7 +24,7 @@ def rows_and_posterior(link, sd, n_rows=3000):
 def every_draw(idata, X):
     """Return p of each row and draw: what predictions were made of."""
     link = LIKELIHOODS[idata.posterior.attrs["likelihood"]]
-    return link.probability(X @ idata.posterior["beta"].to_numpy().reshape(-1, X.shape[1]).T)
+    return link.mean(X @ idata.posterior["beta"].to_numpy().reshape(-1, X.shape[1]).T)
 
 
 @pytest.mark.parametrize("link", ["logistic", "probit"])

@@ -6,7 +6,7 @@ import pytest
 import bayescore as bc
 from bayescore.cli import parser
 from bayescore.diagnostics.draws import ess, mcse_mean
-from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.models.families import LIKELIHOODS
 from bayescore.models.priors import PRIORS
 from bayescore.samplers.registry import AUTO, MALA_COLUMNS, SAMPLERS, by_default, described, fits
 from bayescore.types import WeightedData

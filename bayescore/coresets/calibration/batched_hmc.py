@@ -54,9 +54,10 @@ class _Density:
 
     def __init__(self, target: TargetDensity, mode: FloatArray, scale: FloatArray) -> None:
         self.target, self.mode, self.scale = target, mode, scale
-        few = compact(target.Z)
+        X = target.rows.X
+        few = compact(X)
         self.sparse = issparse(few)  # rows that have few entries stay as they are, and the points are moved back
-        self.eta, self.rows = target.rows.shifted(target.Z @ mode), few if self.sparse else few @ scale
+        self.eta, self.rows = target.rows.with_offset(X @ mode), few if self.sparse else few @ scale
 
     def at(self, u: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the log density at points, shape (S, D), and its gradients, shape (S, D)."""
@@ -66,10 +67,11 @@ class _Density:
         gradient = slope if self.sparse else slope @ self.scale
         for begin in range(0, self.rows.shape[0], _ROWS):
             cut = slice(begin, begin + _ROWS)
-            rows, w = self.rows[cut], self.target.weights[cut]
+            rows, w = self.rows[cut], self.target.rows.weights[cut]
             eta = self.eta[cut] + (np.ascontiguousarray((rows @ moves.T).T) if self.sparse else u @ rows.T)
             log_p = np.empty_like(eta)
-            self.target.likelihood.rows(eta.ravel(), log_p.ravel())  # eta becomes the score
+            side = np.tile(self.target.rows.y[cut].astype(np.float64), len(u))
+            self.target.likelihood.rows(eta.ravel(), side, log_p.ravel())  # eta becomes the score
             value += log_p @ w
             eta *= w
             gradient += eta @ rows

@@ -25,11 +25,12 @@ from scipy import linalg
 
 from bayescore.coresets.calibration.pilot import LaplaceApproximation
 from bayescore.coresets.calibration.totals import Totals
+from bayescore.models.families import Family
 from bayescore.models.gaussian import upper_factor_of_inverse
 from bayescore.models.newton import Mode, find_mode
 from bayescore.models.posterior import Terms, likelihood_terms, posterior, prior_part
 from bayescore.models.priors import Prior
-from bayescore.types import FloatArray, IntArray, Likelihood, WeightedData
+from bayescore.types import FloatArray, IntArray, WeightedData
 
 _RANK = 1e-10  # of singular values, below which totals are sums of others: marginal curvatures are where the forms are
 _ALONE = 1e-6  # least 1 - h: a row that alone has a share in some total fits it, and rounding must not count
@@ -45,7 +46,7 @@ class Carried:
 
 
 def scale_at(
-    rows: WeightedData, theta: FloatArray, likelihood: Likelihood, prior: Prior
+    rows: WeightedData, theta: FloatArray, likelihood: Family, prior: Prior
 ) -> tuple[LaplaceApproximation, Terms]:
     """Return the scale in which the posterior of `rows` is round at theta, and the terms of their log-likelihood."""
     part = likelihood_terms(theta, rows, likelihood)
@@ -54,13 +55,13 @@ def scale_at(
     ), part
 
 
-def mode_of(rows: WeightedData, likelihood: Likelihood, prior: Prior) -> Mode:
+def mode_of(rows: WeightedData, likelihood: Family, prior: Prior) -> Mode:
     """Return the mode of the posterior of rows, to 0.01 sd: where rows meet totals that are kept as they are."""
     return find_mode(posterior(rows, likelihood, prior).terms, np.zeros(rows.n_features), tolerance=0.01)
 
 
 def score_covariance(
-    rows: WeightedData, anchor: FloatArray, theta: FloatArray, likelihood: Likelihood, prior: Prior
+    rows: WeightedData, anchor: FloatArray, theta: FloatArray, likelihood: Family, prior: Prior
 ) -> FloatArray:
     """Return the covariance, shape (D, D), of the error at theta of the score of rows calibrated at `anchor`.
 
@@ -69,9 +70,9 @@ def score_covariance(
     D = rows.n_features
     laplace, part = scale_at(rows, anchor, likelihood, prior)
     shares = Totals.at(laplace, part, len(rows)).shares(rows)
+    scores = (rows.weights * likelihood.score(rows.with_offset(rows.X @ theta), rows.y))[:, None] * rows.X
     Z = rows.Z
-    scores = (rows.weights * likelihood.score(rows.shifted(Z @ theta)))[:, None] * Z
-    known = Z if rows.offset is None else np.column_stack([Z, rows.shift])
+    known = Z if rows.offset is None else np.column_stack([Z, rows.y * rows.offset])
     _, group = np.unique(known, axis=0, return_inverse=True)
     m = int(group.max()) + 1
     others = len(shares.stacked()) - len(shares.forms)
@@ -90,9 +91,7 @@ def score_covariance(
     return np.asarray((residuals / left[:, None]).T @ residuals)
 
 
-def missed_by(
-    rows: WeightedData, likelihood: Likelihood, prior: Prior
-) -> Callable[[FloatArray, FloatArray], FloatArray]:
+def missed_by(rows: WeightedData, likelihood: Family, prior: Prior) -> Callable[[FloatArray, FloatArray], FloatArray]:
     """Return `score_covariance` of rows, as a function of where they were calibrated and of the other point."""
     return lambda anchor, theta: score_covariance(rows, anchor, theta, likelihood, prior)
 

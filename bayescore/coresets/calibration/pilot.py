@@ -30,17 +30,19 @@ from bayescore.coresets.sampling.fixed_size import (
 from bayescore.coresets.scores.row_scores import leverage_rows, predictors, score_rows
 from bayescore.data.opened import Opened
 from bayescore.data.passes.nonzeros import compact
+from bayescore.data.passes.tiles import TileRows
+from bayescore.models.families import Family
 from bayescore.models.newton import Mode, cholesky_and_decrement, find_mode
 from bayescore.models.posterior import WIDE, Terms, full_terms, posterior, prior_part
 from bayescore.models.priors import Prior
-from bayescore.types import FloatArray, Likelihood, WeightedData
+from bayescore.types import FloatArray, WeightedData
 
 MAX_PILOTS = 5
 _STRETCH = 512  # rows of a product that stays in the cache
 
 
 class RowScores(NamedTuple):
-    """Scores of rows, shape (n,): g, h, the reach (`remainder`), and w l''' abs(zL)^2 / 2, the pull per unit of zL."""
+    """Scores of rows, shape (n,): g, h, the reach (`remainder`), and w l''' abs(xL)^2 / 2, the pull per unit of xL."""
 
     g: FloatArray
     h: FloatArray
@@ -52,16 +54,16 @@ class RowScores(NamedTuple):
 class LaplaceApproximation:
     """The normal approximation N(theta, LL') of a posterior: theta, shape (D,), and its factor L, shape (D, D)."""
 
-    likelihood: Likelihood
+    likelihood: Family
     theta: FloatArray
     factor: FloatArray
 
     def predictors(self, block: WeightedData) -> tuple[FloatArray, FloatArray]:
-        """Return signed predictors at theta, and abs(zL)^2, shape (n,) each."""
+        """Return predictors at theta, and abs(xL)^2, shape (n,) each."""
         if len(self.theta) >= WIDE:
-            eta, squares = block.shifted(block.y * (block.X @ self.theta)), _squared_lengths(block.X, self.factor)
+            eta, squares = block.with_offset(block.X @ self.theta), _squared_lengths(block.X, self.factor)
         else:
-            eta, squares = predictors(block.X, block.y, block.shift, self.theta, np.ascontiguousarray(self.factor))
+            eta, squares = predictors(TileRows.of(block), self.theta, np.ascontiguousarray(self.factor))
         return eta, squares
 
     def row_scores(self, block: WeightedData) -> RowScores:
@@ -70,18 +72,18 @@ class LaplaceApproximation:
 
     def row_scores_at(self, block: WeightedData, eta: FloatArray, squares: FloatArray) -> RowScores:
         """Return the same, given the rows' predictors and squared lengths."""
-        return RowScores(*score_rows(eta, squares, block.weights, self.likelihood))
+        return RowScores(*score_rows(eta, block.y, squares, block.weights, self.likelihood))
 
     def scores(self, block: WeightedData) -> tuple[FloatArray, FloatArray]:
-        """Return whitened score norms g = w s |zL| and curvature leverages h = w |c| |zL|^2, shape (n,) each."""
+        """Return whitened score norms g = w |s| |xL| and curvature leverages h = w |c| |xL|^2, shape (n,) each."""
         return self.row_scores(block)[:2]
 
     def pulls(self, block: WeightedData) -> FloatArray:
         r"""Return each row's part of the mean's distance from the mode, in posterior sds, shape (D, n).
 
-        To second order E[theta] - mode = L sum_n w_n l'''_n |z_n L|^2 (z_n L) / 2 (Tierney and Kadane 1986).
+        To second order E[theta] - mode = L sum_n w_n l'''_n |x_n L|^2 (x_n L) / 2 (Tierney and Kadane 1986).
         """
-        return np.asarray(self.row_scores(block).third * (compact(block.Z) @ self.factor).T)
+        return np.asarray(self.row_scores(block).third * (compact(block.X) @ self.factor).T)
 
 
 def _squared_lengths(X: FloatArray, factor: FloatArray) -> FloatArray:
@@ -154,7 +156,7 @@ def survey(opened: Opened, shares: Shares, size: int, sample_size: int, seeds: t
     def one(start: int, block: WeightedData) -> tuple[Candidates, Candidates, FloatArray]:
         found = laplace.row_scores(block)
         p, q = shares.of(found, block.weights), shares.far(found, block.weights)
-        pull = (found.third * block.y) @ block.X
+        pull = found.third @ block.X
         close = candidates(p, start, block, size, seeds[0], bar=bars[0])
         reaching = candidates(q, start, block, sample_size, seeds[1], bar=bars[1])
         return close, reaching, np.append(pull, [p.sum(), q.sum()])
@@ -178,10 +180,10 @@ def by_size(opened: Opened) -> Probability:
         each = 0.5 / (squares * len(squares))
         return lambda block: np.minimum(block.weights * (block.X**2 @ each), 1.0) + block.weights * share
     scaled = np.diag(np.sqrt(0.5 / (squares * len(squares))))
-    return lambda block: leverage_rows(block.X, block.y, block.weights, scaled) + block.weights * share
+    return lambda block: leverage_rows(block.X, block.weights, scaled) + block.weights * share
 
 
-def full_mode(opened: Opened, likelihood: Likelihood, prior: Prior, seeds: list[int]) -> tuple[Mode, Shares]:
+def full_mode(opened: Opened, likelihood: Family, prior: Prior, seeds: list[int]) -> tuple[Mode, Shares]:
     """Return the MAP of the full data to 0.01 posterior sd, and the shares of its rows there by the last pilot.
 
     `seeds` has `MAX_PILOTS` entries.

@@ -23,6 +23,7 @@ from bayescore.coresets.sampling.fixed_size import Bar, Candidates, Pool, candid
 from bayescore.data.opened import Opened
 from bayescore.data.passes.threads import available_cores
 from bayescore.limits import MIN_ESS_SHARE
+from bayescore.models.families import Family
 from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.posterior import (
     WIDE,
@@ -38,7 +39,7 @@ from bayescore.models.transport import Transport
 from bayescore.samplers import mala
 from bayescore.samplers.run import Advancing, run_chains
 from bayescore.samplers.start import mode_and_precision
-from bayescore.types import FloatArray, Likelihood, WeightedData
+from bayescore.types import FloatArray, WeightedData
 
 N_DRAWS = 500
 DRAWS = 6.0  # how much the log-likelihoods at the draws count, all together, beside the other totals (`totals`)
@@ -65,7 +66,7 @@ class Base:
 class Problem:
     """A posterior of the full data: link, prior and the log-likelihood's expansion about the mode."""
 
-    likelihood: Likelihood
+    likelihood: Family
     prior: Prior
     expansion: Expansion
 
@@ -170,7 +171,7 @@ class Trial:
 
 
 def _moves(
-    draws: FloatArray, rows: WeightedData, likelihood: Likelihood
+    draws: FloatArray, rows: WeightedData, likelihood: Family
 ) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
     """Yield for some rows at a time their weights, their log p, shape (n, S), and w times its sd over the draws."""
     for part, log_p in log_likelihood_tiles(draws, rows, likelihood):

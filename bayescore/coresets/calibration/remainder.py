@@ -22,9 +22,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bayescore.models.families import Family
 from bayescore.models.posterior import Terms
 from bayescore.models.terms import remainders_near
-from bayescore.types import FloatArray, Likelihood, WeightedData
+from bayescore.types import FloatArray, WeightedData
 
 EQUAL_SHARE = 0.1  # of the probabilities, for rows that move only far out
 SAMPLE_ROWS = 20_000  # beyond that a pass over all rows is dearer only where there are many
@@ -59,7 +60,7 @@ class Expansion:
 
     Parameters
     ----------
-    likelihood : Likelihood
+    likelihood : Family
         The link.
     at : array, shape (D,)
         The point t.
@@ -71,7 +72,7 @@ class Expansion:
         pi of each row; 1 for rows that are in for certain.
     """
 
-    likelihood: Likelihood
+    likelihood: Family
     at: FloatArray
     part: Terms
     rows: WeightedData
@@ -91,8 +92,8 @@ class Expansion:
         for start in range(0, len(self.rows), step):
             cut = slice(start, start + step)
             rows = self.rows.take(cut)
-            rest = rows.Z @ columns
-            remainders_near(rows.shifted(rows.Z @ self.at), self.likelihood, self.likelihood.near, rest)
+            rest, eta = rows.X @ columns, rows.with_offset(rows.X @ self.at)
+            remainders_near(eta, rows.y, self.likelihood, rest, self.likelihood.near)
             w = rows.weights
             values = values + w @ rest
             spread = np.vecdot(rest, rest) / len(draws) - rest.mean(axis=1) ** 2

@@ -81,18 +81,17 @@ class Totals:
     def shares(self, rows: WeightedData) -> Groups:
         """Return the shares of rows."""
         laplace = self.laplace
-        Z = rows.Z
-        few = compact(Z)
-        eta, W = rows.shifted(Z @ laplace.theta), few @ laplace.factor
-        score = rows.weights * laplace.likelihood.score(eta)
-        curvature = rows.weights * laplace.likelihood.curvature(eta)
+        few = compact(rows.X)
+        eta, W = rows.with_offset(rows.X @ laplace.theta), few @ laplace.factor
+        score = rows.weights * laplace.likelihood.score(eta, rows.y)
+        curvature = rows.weights * laplace.likelihood.curvature(eta, rows.y)
         i, j, factor = self._entries()
         return Groups(
             scores=(score[:, None] * W).T,
             marginals=curvature * ((few @ self.marginal) ** 2).T,
             forms=W.T[i] * (curvature * W.T)[j] * factor[:, None],
             pulls=laplace.pulls(rows),
-            level=(self.level * rows.weights * laplace.likelihood.log_p(eta))[None],
+            level=(self.level * rows.weights * laplace.likelihood.log_p(eta, rows.y))[None],
         )
 
     def values(self, pull: FloatArray) -> Groups:

@@ -26,8 +26,9 @@ from bayescore.coresets.cells.settle import NEAR, Centre, centre_of
 from bayescore.coresets.cells.within import Inside, rows_within
 from bayescore.coresets.method import BuildInfo
 from bayescore.data.opened import Opened
+from bayescore.models.families import Family
 from bayescore.models.priors import Prior
-from bayescore.types import IntArray, Likelihood, WeightedData, stack
+from bayescore.types import IntArray, WeightedData, stack
 from bayescore.validation import DataError, warn
 
 SHAPE = 0.005  # sd, in nats over the effects given the data, by which pseudo-rows may differ from their cell's rows,
@@ -87,7 +88,7 @@ def columns_of(opened: Opened) -> IntArray:
     return np.array(sorted(int(place) for place in found if place is not None), dtype=np.int64)
 
 
-def condense(opened: Opened, prior: Prior, link: Likelihood) -> tuple[WeightedData, MultilevelInfo]:
+def condense(opened: Opened, prior: Prior, link: Family) -> tuple[WeightedData, MultilevelInfo]:
     """Return the condensed rows; all of them, and a warning, where there is nothing to gain."""
     columns, cells = columns_of(opened), Cells.of(opened)
     few = cells.counts <= 2 * len(columns)  # pseudo-rows would be as many rows

@@ -17,8 +17,9 @@ from scipy import special
 from bayescore.coresets.cells.sums import Density, by_cell
 from bayescore.data.opened import Opened
 from bayescore.data.passes.cutter import MAX_BLOCK_ROWS
+from bayescore.models.families import Family
 from bayescore.models.quadrature import normal_nodes
-from bayescore.types import FloatArray, IntArray, Likelihood, WeightedData
+from bayescore.types import FloatArray, IntArray, WeightedData
 
 _NODES = {1: 15, 2: 9, 3: 5}  # in each of Q dimensions
 
@@ -32,13 +33,13 @@ class Points:
     """
 
     at: Density
-    link: Likelihood
+    link: Family
     effects: FloatArray
     mass: FloatArray
     log_prior: FloatArray
 
     @classmethod
-    def of(cls, at: Density, link: Likelihood) -> "Points":
+    def of(cls, at: Density, link: Family) -> "Points":
         """Return the nodes about a density."""
         Q = len(at.columns)
         axis, log_mass = normal_nodes(_NODES[Q])
@@ -79,8 +80,8 @@ class Points:
 
     def log_p(self, rows: WeightedData, own: IntArray) -> FloatArray:
         """Return log-likelihoods of rows of cells `own` at the nodes, averaged over beta given those, shape (n, K)."""
-        eta, half = self._predictors(rows, own)
-        return np.asarray(rows.weights[:, None] * (self.link.log_p(eta) - half * self.link.curvature(eta)))
+        (eta, half), side = self._predictors(rows, own), rows.y[:, None]
+        return np.asarray(rows.weights[:, None] * (self.link.log_p(eta, side) - half * self.link.curvature(eta, side)))
 
     def excess(self, shares: FloatArray, opened: Opened) -> FloatArray:
         """Return by how much the score of beta, shape (p,), is more on average over w than over q; one pass."""
@@ -92,10 +93,10 @@ class Points:
         return _excess(self, shares, 0, rows)
 
     def _predictors(self, rows: WeightedData, own: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Return signed predictors at the nodes, and half the variance that beta adds to them, (n, 1)."""
+        """Return predictors at the nodes, and half the variance that beta adds to them, (n, 1)."""
         eta = rows.X @ self.at.beta + (0.0 if rows.offset is None else rows.offset)
         moves = np.einsum("nq,nqk->nk", self.at.multipliers(rows.X), self.effects[own])
-        return rows.y[:, None] * (eta[:, None] + moves), 0.5 * self.at.spread(rows.X, own)[:, None]
+        return eta[:, None] + moves, 0.5 * self.at.spread(rows.X, own)[:, None]
 
 
 def _values(points: Points, _: int, block: WeightedData) -> tuple[IntArray, FloatArray]:
@@ -107,9 +108,9 @@ def _values(points: Points, _: int, block: WeightedData) -> tuple[IntArray, Floa
 def _excess(points: Points, shares: FloatArray, _: int, block: WeightedData) -> FloatArray:
     assert block.group is not None
     own = np.where(block.group[:, 0] < 0, len(shares) - 1, block.group[:, 0])
-    eta, half = points._predictors(block, own)
-    score = points.link.score(eta) + half * points.link.third(eta)
-    return np.asarray((((shares[own] - points.mass) * score).sum(axis=1) * block.y * block.weights) @ block.X)
+    (eta, half), side = points._predictors(block, own), block.y[:, None]
+    score = points.link.score(eta, side) + half * points.link.third(eta, side)
+    return np.asarray((((shares[own] - points.mass) * score).sum(axis=1) * block.weights) @ block.X)
 
 
 def shapes(shares: FloatArray, gap: FloatArray) -> FloatArray:

@@ -18,10 +18,11 @@ import numpy as np
 from bayescore.coresets.cells.points import Points
 from bayescore.coresets.cells.sums import CellSums, Density, sums_of
 from bayescore.data.opened import Opened
+from bayescore.models.families import Family
 from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.posterior import Terms, prior_part
 from bayescore.models.priors import Prior
-from bayescore.types import FloatArray, IntArray, Likelihood
+from bayescore.types import FloatArray, IntArray
 
 MAX_PASSES = 25
 NEAR = 0.3  # sds of a coefficient, or of the log sd of effects, of the last step
@@ -98,7 +99,7 @@ def _by_quadrature(found: Centre) -> tuple[CellSums, Density]:
     return own, replace(at, mean=mean)
 
 
-def centre_of(opened: Opened, n_cells: int, columns: IntArray, link: Likelihood, prior: Prior) -> Centre:
+def centre_of(opened: Opened, n_cells: int, columns: IntArray, link: Family, prior: Prior) -> Centre:
     """Return the density about which to condense; some ten passes."""
     at = Density.start(opened.n_features, n_cells, columns, _FIRST_SD)
     for _ in range(MAX_PASSES):

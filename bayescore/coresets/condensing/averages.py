@@ -1,9 +1,9 @@
 r"""Derivatives of rows' log-likelihoods averaged over a normal density of the coefficients.
 
-Over theta ~ N(t, C), C = LL', a row's predictor is eta_n + r_n x with x ~ N(0, 1) and r_n = \|z_n L\|, so that
+Over theta ~ N(t, C), C = LL', a row's predictor is eta_n + r_n x with x ~ N(0, 1) and r_n = \|x_n L\|, so that
 
-.. math:: \mathrm E\, \nabla L = \sum_n w_n \mathrm E[s] z_n, \qquad
-          -\mathrm E\, \nabla^2 L = \sum_n w_n \mathrm E[c] z_n z_n'
+.. math:: \mathrm E\, \nabla L = \sum_n w_n \mathrm E[s] x_n, \qquad
+          -\mathrm E\, \nabla^2 L = \sum_n w_n \mathrm E[c] x_n x_n'
 
 need averages over one number a row: Gauss and Hermite's rule of `N_NODES` nodes, exact for polynomials of degree 17.
 Two log-likelihoods that agree in these two differ, over the density, by a function that is orthogonal to all of degree
@@ -21,8 +21,9 @@ from numpy.polynomial.hermite_e import hermegauss
 from bayescore.compiled import jit
 from bayescore.coresets.calibration.pilot import LaplaceApproximation
 from bayescore.data.passes.tiles import TILE
+from bayescore.models.families import Family
 from bayescore.models.posterior import WIDE_ROWS, Terms
-from bayescore.types import FloatArray, Likelihood, WeightedData
+from bayescore.types import FloatArray, LabelArray, WeightedData
 
 N_NODES = 9
 _LEAST = 1e-6  # sd of a predictor: below it what a row adds to fourth derivatives is nothing
@@ -32,29 +33,30 @@ _MASSES /= _MASSES.sum()
 
 @jit
 def _averages(
-    eta: FloatArray, sd: FloatArray, link: Likelihood, nodes: FloatArray, masses: FloatArray, least: float
+    eta: FloatArray, sd: FloatArray, side: LabelArray, link: Family, nodes: FloatArray, masses: FloatArray, least: float
 ) -> FloatArray:
     out = np.zeros((4, len(eta)))
-    tile, terms, scratch = np.zeros(TILE), np.empty((4, TILE)), np.empty((3, TILE))
+    tile, sides, terms, scratch = np.zeros(TILE), np.ones(TILE), np.empty((4, TILE)), np.empty((3, TILE))
     for start in range(0, len(eta), TILE):
         width = min(TILE, len(eta) - start)
+        sides[:width] = side[start : start + width]
         for i in range(len(nodes)):
-            for lane in range(width):
-                tile[lane] = eta[start + lane] + nodes[i] * sd[start + lane]
-            link.derivatives(tile, terms, scratch)
+            for lane in range(width):  # nodes from far on the row's own side on, or a sum would depend on the labels
+                tile[lane] = eta[start + lane] + sides[lane] * nodes[i] * sd[start + lane]
+            link.derivatives(tile, sides, terms, scratch)
             for k in range(3):
                 for lane in range(width):
                     out[k, start + lane] += masses[i] * terms[k + 1, lane]
             for lane in range(width):  # E f'(x) = E x f(x): the fourth derivative from the third
-                out[3, start + lane] += masses[i] * nodes[i] * terms[3, lane]
+                out[3, start + lane] += masses[i] * (sides[lane] * nodes[i]) * terms[3, lane]
         for lane in range(width):
             out[3, start + lane] /= max(sd[start + lane], least)
     return out
 
 
-def averages(eta: FloatArray, sd: FloatArray, likelihood: Likelihood) -> FloatArray:
-    """Return E s, E c, E l''' and E l'''' over N(eta, sd^2), shape (4, n); eta and sd have shape (n,)."""
-    return np.asarray(_averages(eta, sd, likelihood, _NODES, _MASSES, _LEAST))
+def averages(eta: FloatArray, sd: FloatArray, side: LabelArray, likelihood: Family) -> FloatArray:
+    """Return E s, E c, E l''' and E l'''' over N(eta, sd^2), shape (4, n); eta, sd and side have shape (n,)."""
+    return np.asarray(_averages(eta, sd, side, likelihood, _NODES, _MASSES, _LEAST))
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,8 +70,8 @@ class GaussianDensity:
         return self.averages(rows, *self.at.predictors(rows))
 
     def averages(self, rows: WeightedData, eta: FloatArray, squares: FloatArray) -> FloatArray:
-        """Return the same, given the rows' predictors at theta and abs(zL)^2, shape (n,) each."""
-        return averages(eta, np.sqrt(squares), self.at.likelihood) * rows.weights
+        """Return the same, given the rows' predictors at theta and abs(xL)^2, shape (n,) each."""
+        return averages(eta, np.sqrt(squares), rows.y, self.at.likelihood) * rows.weights
 
     def terms(self, rows: WeightedData, known: FloatArray | None = None) -> Terms:
         """Return the averaged gradient and minus the averaged Hessian of rows; `known` are their `derivatives`.
@@ -79,7 +81,7 @@ class GaussianDensity:
         score, curvature, _, _ = self.derivatives(rows) if known is None else known
         D = rows.n_features
         precision, scratch = np.zeros((D, D)), np.empty((min(len(rows), WIDE_ROWS), D))
-        gradient = (rows.y * score) @ rows.X
+        gradient = score @ rows.X
         for start in range(0, len(rows), WIDE_ROWS):
             part = rows.X[start : start + WIDE_ROWS]
             own = curvature[start : start + WIDE_ROWS, None]

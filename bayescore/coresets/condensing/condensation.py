@@ -106,7 +106,7 @@ class Condensation:
         bulk = self.totals - density.terms(kept)
         derivatives = density.derivatives(others)
         along = diagonalising(root_of(bulk.precision, at.factor), others, derivatives[2])
-        p = others.Z @ along.dual
+        p = others.X @ along.dual
         squares = p * p
         wanted = Wanted(
             along.dual.T @ bulk.gradient,
@@ -125,7 +125,8 @@ def _probability(shares: Shares, block: WeightedData, eta: FloatArray, squares: 
     mode alone has too few of them, and its standard error does not know.
     """
     laplace = shares.laplace
-    near = np.minimum(eta, np.maximum(0.0, eta - NEAR * np.sqrt(squares)))
+    own = block.y * eta
+    near = np.multiply(block.y, np.minimum(own, np.maximum(0.0, own - NEAR * np.sqrt(squares))))
     here, there = (laplace.row_scores_at(block, at, squares) for at in (eta, near))
     return shares.far(here._replace(reach=here.reach + there.reach), block.weights)
 

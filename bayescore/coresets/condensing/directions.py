@@ -66,7 +66,7 @@ def root_of(precision: FloatArray, factor: FloatArray) -> Directions:
 
 def diagonalising(start: Directions, rows: WeightedData, third: FloatArray) -> Directions:
     """Return the root turned to where the rows' third derivatives, w E l''' of shape (n,), are most nearly diagonal."""
-    along = rows.Z @ start.dual
+    along = rows.X @ start.dual
     if not along.size:
         return start
     rotation, best, found = np.eye(along.shape[1]), -np.inf, start

@@ -16,32 +16,33 @@ from collections.abc import Callable
 import numpy as np
 
 from bayescore.coresets.calibration.drift import scale_at
+from bayescore.models.families import Family
 from bayescore.models.posterior import likelihood_terms
 from bayescore.models.priors import Prior
-from bayescore.types import FloatArray, Likelihood, WeightedData
+from bayescore.types import FloatArray, WeightedData
 
 PROBES = 32  # draws: standard errors are known to 12%
 _ROWS = 4096  # whose predictors at all draws are in memory: 1 MB
 
 
-def scores_at(rows: WeightedData, points: FloatArray, likelihood: Likelihood) -> FloatArray:
+def scores_at(rows: WeightedData, points: FloatArray, likelihood: Family) -> FloatArray:
     """Return the gradients of the log-likelihood of rows at points, both of shape (S, D)."""
     total = np.zeros_like(points)
     for start in range(0, len(rows), _ROWS):
         part = rows.take(slice(start, start + _ROWS))
-        Z = part.Z
-        total += (likelihood.score(part.shifted(Z @ points.T)) * part.weights[:, None]).T @ Z
+        score = likelihood.score(part.with_offset(part.X @ points.T), part.y[:, None])
+        total += (score * part.weights[:, None]).T @ part.X
     return total
 
 
-def _remainders(rows: WeightedData, at: FloatArray, points: FloatArray, likelihood: Likelihood) -> FloatArray:
+def _remainders(rows: WeightedData, at: FloatArray, points: FloatArray, likelihood: Family) -> FloatArray:
     """Return what the score at points, shape (S, D), is beyond first order about `at`."""
     here = likelihood_terms(at, rows, likelihood)
     return scores_at(rows, points, likelihood) - here.gradient + (points - at) @ here.precision
 
 
 def lost_by(
-    pseudo: WeightedData, rows: WeightedData, at: FloatArray, factor: FloatArray, likelihood: Likelihood
+    pseudo: WeightedData, rows: WeightedData, at: FloatArray, factor: FloatArray, likelihood: Family
 ) -> tuple[FloatArray, float]:
     """Return what pseudo-rows in place of `rows` lose for each unit of their whitened remainder's square, (D, D).
 
@@ -55,7 +56,7 @@ def lost_by(
 
 
 def missed_by(
-    rows: WeightedData, likelihood: Likelihood, prior: Prior, lost: FloatArray | None
+    rows: WeightedData, likelihood: Family, prior: Prior, lost: FloatArray | None
 ) -> Callable[[FloatArray, FloatArray], FloatArray]:
     """Return the covariance of the error at the second point of rows condensed at the first.
 

@@ -4,14 +4,15 @@ A pseudo-row along v, in whose direction a log-likelihood's averaged derivatives
 tau (third) and phi (fourth), has the covariates x = v / sqrt(D), the predictor o + x . (theta - t), a successes and b
 failures:
 
-.. math:: a \mathrm E[s(o + e)] - b \mathrm E[s(-o - e)] &= \sqrt D g \\
-          a \mathrm E[c(o + e)] + b \mathrm E[c(-o - e)] &= D \\
-          a \mathrm E[l'''(o + e)] - b \mathrm E[l'''(-o - e)] &= D^{3/2} \tau
+.. math:: a \mathrm E[s_+(o + e)] + b \mathrm E[s_-(o + e)] &= \sqrt D g \\
+          a \mathrm E[c_+(o + e)] + b \mathrm E[c_-(o + e)] &= D \\
+          a \mathrm E[l_+'''(o + e)] + b \mathrm E[l_-'''(o + e)] &= D^{3/2} \tau
 
-with e ~ N(0, v'Cv / D): the first two are linear in a and b, the third is solved for the offset o. D, the curvature
-that the row has in units of its own predictor, sets the fourth derivative, about as 1 / D; the one that meets phi at
-o = 0 is taken where that leaves a and b positive and a solution for tau, else the nearest by factors of 2. As D grows
-the row becomes a normal density, and any score can be met; then tau is met as nearly as may be.
+with the derivatives of the family's sides and e ~ N(0, v'Cv / D): the first two are linear in a and b, the third is
+solved for the offset o. D, the curvature that the row has in units of its own predictor, sets the fourth derivative,
+about as 1 / D; the one that meets phi at o = 0 is taken where that leaves a and b positive and a solution for tau, else
+the nearest by factors of 2. As D grows the row becomes a normal density, and any score can be met; then tau is met as
+nearly as may be.
 
 For the logistic link c and l''' are those of the binomial, whatever the label; the equations hold for any link.
 """
@@ -22,7 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayescore.coresets.condensing.averages import averages
-from bayescore.types import NO_ROW, FloatArray, Likelihood, WeightedData
+from bayescore.models.families import Family
+from bayescore.types import NO_ROW, FloatArray, WeightedData
 
 FARTHEST = 6.0  # offset: beyond it a row has hardly any curvature left
 _GRID = np.linspace(-FARTHEST, FARTHEST, 97)
@@ -56,19 +58,20 @@ class Solved(NamedTuple):
 
 
 def _counts(
-    wanted: Wanted, size: FloatArray, offset: FloatArray, likelihood: Likelihood
+    wanted: Wanted, size: FloatArray, offset: FloatArray, likelihood: Family
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return successes, failures and what the third derivative is over `wanted`, of the shape of `offset`."""
     sd = np.broadcast_to(np.sqrt(wanted.variance / size), offset.shape).ravel()
     (s, c, third, _), (s_, c_, third_, _) = (
-        averages(eta.ravel(), sd, likelihood).reshape(4, *offset.shape) for eta in (offset, -offset)
+        averages(offset.ravel(), sd, np.full(offset.size, side, dtype=np.int8), likelihood).reshape(4, *offset.shape)
+        for side in (1, -1)
     )
-    pull, cross = np.sqrt(size) * wanted.score, s * c_ + s_ * c
-    a, b = (pull * c_ + s_ * size) / cross, (s * size - pull * c) / cross
-    return a, b, (a * third - b * third_) / size**1.5 - wanted.third
+    pull, cross = np.sqrt(size) * wanted.score, s * c_ - s_ * c
+    a, b = (pull * c_ - s_ * size) / cross, (s * size - pull * c) / cross
+    return a, b, (a * third + b * third_) / size**1.5 - wanted.third
 
 
-def solve(wanted: Wanted, likelihood: Likelihood, *, times: float = 1.0, size: FloatArray | None = None) -> Solved:
+def solve(wanted: Wanted, likelihood: Family, *, times: float = 1.0, size: FloatArray | None = None) -> Solved:
     """Return pseudo-rows with the derivatives that are wanted: score and curvature exactly, third where it can be.
 
     The D tried first is `times` that which meets the fourth; or D is `size`, shape (K,).
@@ -77,7 +80,7 @@ def solve(wanted: Wanted, likelihood: Likelihood, *, times: float = 1.0, size: F
         offset, _ = _offsets(wanted, size, likelihood)
         a, b, _ = _counts(wanted, size, offset, likelihood)
         return Solved(size, offset, np.maximum(a, 0.0), np.maximum(b, 0.0))
-    at_zero = averages(np.zeros(1), np.full(1, 0.1), likelihood)[:, 0]
+    at_zero = averages(np.zeros(1), np.full(1, 0.1), np.ones(1, dtype=np.int8), likelihood)[:, 0]
     flat = max(float(at_zero[3] / at_zero[1]), 1e-3)
     first = times * np.minimum(
         flat / np.maximum(wanted.fourth, 1e-9), _SKEWNESS / np.maximum(wanted.third**2, np.finfo(float).tiny)
@@ -97,7 +100,7 @@ def solve(wanted: Wanted, likelihood: Likelihood, *, times: float = 1.0, size: F
     return Solved(size, offset, np.maximum(a, 0.0), np.maximum(b, 0.0))
 
 
-def _offsets(wanted: Wanted, size: FloatArray, likelihood: Likelihood) -> tuple[FloatArray, FloatArray]:
+def _offsets(wanted: Wanted, size: FloatArray, likelihood: Family) -> tuple[FloatArray, FloatArray]:
     """Return the offset nearest 0 that meets the third derivative, else that which is nearest to it, and the miss.
 
     The miss is 0 where it is met and infinite where the score cannot be.
@@ -115,7 +118,7 @@ def _offsets(wanted: Wanted, size: FloatArray, likelihood: Likelihood) -> tuple[
     return offset, least
 
 
-def _bisected(wanted: Wanted, size: FloatArray, low: FloatArray, likelihood: Likelihood) -> FloatArray:
+def _bisected(wanted: Wanted, size: FloatArray, low: FloatArray, likelihood: Family) -> FloatArray:
     """Return where the third derivative is the one wanted, within the cell of the grid that begins at `low`."""
     high = low + (_GRID[1] - _GRID[0])
     sign = _counts(wanted, size, low, likelihood)[2] <= 0.0

@@ -23,7 +23,7 @@ from bayescore.compiled import jit, jit_sums
 from bayescore.coresets.sampling.draw import hash_uniform
 from bayescore.coresets.scores.row_scores import leverage_rows
 from bayescore.data.opened import Opened
-from bayescore.data.passes.tiles import TILE, load_tile, new_tile
+from bayescore.data.passes.tiles import TILE, load_signed_tile, new_tile
 from bayescore.types import FloatArray, LabelArray, WeightedData
 
 # Columns of unit length count as dependent below this singular value, relative to the largest: rounding leaves about
@@ -64,7 +64,7 @@ def _triangle(X: FloatArray, y: LabelArray, weights: FloatArray) -> FloatArray:
     tile, root, factor = new_tile(X.shape[1]), np.empty(TILE), np.zeros((X.shape[1], X.shape[1]))
     for start in range(0, len(y), TILE):
         width = min(TILE, len(y) - start)
-        load_tile(X, y, start, width, tile)
+        load_signed_tile(X, y, start, width, tile)
         for lane in range(width):
             root[lane] = math.sqrt(weights[start + lane])
         root[width:] = 0.0
@@ -120,7 +120,7 @@ class Whitening:
 
     def leverage(self, block: WeightedData) -> FloatArray:
         """Return w_n x_n'(X'WX)^+ x_n, at most 1, shape (n,)."""
-        return leverage_rows(block.X, block.y, block.weights, self.basis)
+        return leverage_rows(block.X, block.weights, self.basis)
 
     def outside(self, block: WeightedData) -> NDArray[np.bool_]:
         """Return which rows leave the span, by more than rounding, shape (n,)."""

@@ -6,10 +6,11 @@ import numpy as np
 
 from bayescore.clustering.kernels import nearest, squared_distances
 from bayescore.compiled import jit
-from bayescore.data.passes.tiles import TILE, load_tile, new_tile
+from bayescore.data.passes.tiles import TILE, TileRows, load_signed_tile, load_tile, new_tile
 from bayescore.models.elementary import exp_minus
-from bayescore.models.terms import add_shift, predictor, squared_lengths
-from bayescore.types import FloatArray, IntArray, LabelArray, Likelihood
+from bayescore.models.families import Family
+from bayescore.models.terms import add_offset, predictor, squared_lengths
+from bayescore.types import FloatArray, IntArray, LabelArray
 
 
 @jit
@@ -43,7 +44,7 @@ def sensitivity_block(
     bits = powers.view(np.int64)
     for start in range(0, len(y), TILE):
         width = min(TILE, len(y) - start)
-        load_tile(X, y, start, width, tile)
+        load_signed_tile(X, y, start, width, tile)
         nearest(tile, centers, scratch, best, which)
         if shifted:
             product[:] = 0.0
@@ -74,13 +75,13 @@ def sensitivity_block(
 
 
 @jit
-def leverage_rows(X: FloatArray, y: LabelArray, weights: FloatArray, basis: FloatArray) -> FloatArray:
+def leverage_rows(X: FloatArray, weights: FloatArray, basis: FloatArray) -> FloatArray:
     """Return w abs(x' basis)^2 of each row, at most 1, shape (n,); basis has shape (D, r)."""
-    out = np.empty(len(y))
+    out = np.empty(len(X))
     tile, scratch, squares = new_tile(X.shape[1]), np.empty(TILE), np.empty(TILE)
-    for start in range(0, len(y), TILE):
-        width = min(TILE, len(y) - start)
-        load_tile(X, y, start, width, tile)
+    for start in range(0, len(X), TILE):
+        width = min(TILE, len(X) - start)
+        load_tile(X, start, width, tile)
         squared_lengths(tile, basis, scratch, squares)
         for lane in range(width):
             out[start + lane] = min(weights[start + lane] * squares[lane], 1.0)
@@ -88,40 +89,40 @@ def leverage_rows(X: FloatArray, y: LabelArray, weights: FloatArray, basis: Floa
 
 
 @jit
-def predictors(X: FloatArray, y: LabelArray, shift: FloatArray, theta: FloatArray, factor: FloatArray) -> FloatArray:
-    """Return the signed predictor z . theta, and offset, and abs(zL)^2 of each row, shape (2, n).
-
-    L = `factor` has shape (D, D); `shift` has the signed offsets, or nothing.
-    """
-    out = np.empty((2, len(y)))
-    tile, eta, squares = new_tile(X.shape[1]), np.empty(TILE), np.empty(TILE)
-    for start in range(0, len(y), TILE):
-        width = min(TILE, len(y) - start)
-        load_tile(X, y, start, width, tile)
+def predictors(rows: TileRows, theta: FloatArray, factor: FloatArray) -> FloatArray:
+    """Return the predictor x . theta, and offset, and abs(xL)^2 of each row, shape (2, n); L = `factor`, (D, D)."""
+    n = len(rows.weights)
+    out = np.empty((2, n))
+    tile, eta, squares = new_tile(rows.X.shape[1]), np.empty(TILE), np.empty(TILE)
+    for start in range(0, n, TILE):
+        width = min(TILE, n - start)
+        load_tile(rows.X, start, width, tile)
         squared_lengths(tile, factor, eta, squares)
         predictor(tile, theta, eta)
-        add_shift(shift, start, width, eta)
+        add_offset(rows.offset, start, width, eta)
         out[0, start : start + width] = eta[:width]
         out[1, start : start + width] = squares[:width]
     return out
 
 
 @jit
-def score_rows(eta: FloatArray, squares: FloatArray, weights: FloatArray, link: Likelihood) -> FloatArray:
+def score_rows(eta: FloatArray, side: LabelArray, squares: FloatArray, weights: FloatArray, link: Family) -> FloatArray:
     """Return g, h, the reach and the pull's factor of each row, shape (4, n); see `pilot.LaplaceApproximation`."""
     n = len(eta)
     out = np.empty((4, n))
-    tile, terms, scratch, higher = np.zeros(TILE), np.empty((4, TILE)), np.empty((3, TILE)), np.empty(TILE)
+    tile, sides = np.zeros(TILE), np.ones(TILE)
+    terms, scratch, higher = np.empty((4, TILE)), np.empty((3, TILE)), np.empty(TILE)
     for start in range(0, n, TILE):
         width = min(TILE, n - start)
         tile[:width] = eta[start : start + width]
-        link.derivatives(tile, terms, scratch)
+        sides[:width] = side[start : start + width]
+        link.derivatives(tile, sides, terms, scratch)
         for lane in range(width):
             higher[lane] = math.sqrt(squares[start + lane])
         for lane in range(width):
             w, square, length = weights[start + lane], squares[start + lane], higher[lane]
             curvature = abs(terms[2, lane])  # some likelihoods are not log-concave
-            out[0, start + lane] = w * terms[1, lane] * length
+            out[0, start + lane] = w * abs(terms[1, lane]) * length
             out[1, start + lane] = w * curvature * square
             out[2, start + lane] = w * square * (abs(terms[3, lane]) * length / 6.0 + curvature * square / 24.0)
             out[3, start + lane] = 0.5 * w * terms[3, lane] * square

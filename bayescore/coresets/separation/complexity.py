@@ -41,7 +41,7 @@ from bayescore.coresets.separation.separability import (
 )
 from bayescore.data.opened import open_rows
 from bayescore.data.passes.threads import one_blas_thread
-from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.models.families import LIKELIHOODS
 from bayescore.models.newton import find_mode
 from bayescore.models.posterior import likelihood_terms
 from bayescore.types import FloatArray, WeightedData, stack
@@ -160,8 +160,8 @@ def two_sides(rows: FloatArray, weights: FloatArray, directions: FloatArray) -> 
 def local_maxima(data: WeightedData, white: Whitening, rng: np.random.Generator) -> FloatArray:
     """Return directions, in coordinates of `white`, that are local maxima of the quotient over `data`, shape (r, K)."""
     rows, weights = data.Z @ white.basis, data.weights
-    probit, signed = LIKELIHOODS["probit"], replace(data.signed, X=rows)
-    mle = find_mode(lambda beta: likelihood_terms(beta, signed, probit), np.zeros(rows.shape[1]), tolerance=1e-3)
+    probit, seen = LIKELIHOODS["probit"], replace(data, X=data.y[:, None] * rows)
+    mle = find_mode(lambda beta: likelihood_terms(beta, seen, probit), np.zeros(rows.shape[1]), tolerance=1e-3)
     candidates = np.column_stack(
         [
             mle.beta,

@@ -14,7 +14,7 @@ from scipy.optimize import linprog
 from bayescore.compiled import jit
 from bayescore.coresets.scores.factor import Whitening
 from bayescore.data.opened import Opened
-from bayescore.data.passes.tiles import TILE, load_tile, new_tile
+from bayescore.data.passes.tiles import TILE, load_signed_tile, new_tile
 from bayescore.models.terms import predictor, squared_lengths
 from bayescore.types import FloatArray, LabelArray, WeightedData, stack
 
@@ -53,7 +53,7 @@ def _margins(
     margin, squares, size = np.empty(TILE), np.empty(TILE), np.empty(TILE)
     for start in range(0, len(y), TILE):
         width = min(TILE, len(y) - start)
-        load_tile(X, y, start, width, tile)
+        load_signed_tile(X, y, start, width, tile)
         squared_lengths(tile, basis, size, squares)
         predictor(tile, normal, margin)
         size[:] = 0.0

@@ -35,8 +35,8 @@ from bayescore.coresets.method import DELTA
 from bayescore.coresets.reducer import AnchoredReducer, Reducer, ReduceRequest, ReduceResult
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
-from bayescore.models.likelihoods import check_likelihood
-from bayescore.types import FloatArray, Likelihood, WeightedData, stack
+from bayescore.models.families import Family, check_likelihood
+from bayescore.types import FloatArray, WeightedData, stack
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +105,7 @@ class Tree:
     anchor: FloatArray | None = None
 
     @property
-    def family(self) -> Likelihood:
+    def family(self) -> Family:
         """The likelihood."""
         return check_likelihood(self.likelihood)
 

@@ -5,13 +5,13 @@ A row's numbers do not depend on where in a block, and so in a tile, the row sta
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bayescore.compiled import jit
-from bayescore.types import FloatArray, LabelArray
+from bayescore.types import NO_OFFSET, FloatArray, LabelArray, WeightedData
 
 TILE = 128
 
@@ -41,8 +41,32 @@ def new_tile(n_features: int) -> FloatArray:
     return np.zeros((n_features, TILE + 8))
 
 
+class TileRows(NamedTuple):
+    """Rows of a block as compiled passes take them, their arrays contiguous; `offset` is empty where there are none."""
+
+    X: FloatArray
+    side: LabelArray
+    weights: FloatArray
+    offset: FloatArray
+
+    @classmethod
+    def of(cls, rows: WeightedData) -> "TileRows":
+        """Return the rows of a block."""
+        contiguous = np.ascontiguousarray
+        offset = NO_OFFSET if rows.offset is None else contiguous(rows.offset)
+        return cls(contiguous(rows.X), contiguous(rows.y), contiguous(rows.weights), offset)
+
+
 @jit
-def load_tile(X: FloatArray, y: LabelArray, start: int, width: int, tile: FloatArray) -> None:
+def load_tile(X: FloatArray, start: int, width: int, tile: FloatArray) -> None:
+    """Write the rows start, ..., start + width - 1 as the first columns of `tile`."""
+    for lane in range(width):
+        for d in range(X.shape[1]):
+            tile[d, lane] = X[start + lane, d]
+
+
+@jit
+def load_signed_tile(X: FloatArray, y: LabelArray, start: int, width: int, tile: FloatArray) -> None:
     """Write the signed rows start, ..., start + width - 1 as the first columns of `tile`."""
     for lane in range(width):
         sign = float(y[start + lane])

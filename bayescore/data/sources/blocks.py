@@ -108,7 +108,8 @@ class Fingerprint(NamedTuple):
             X = X.copy()
             X[:, text] = 0.0
         group = np.zeros(0, np.int64) if block.group is None else block.group
-        parts: tuple[NDArray[Any], ...] = (X, block.weights, block.y, -block.y, block.shift, group)
+        offset = np.zeros(0) if block.offset is None else block.offset * block.y
+        parts: tuple[NDArray[Any], ...] = (X, block.weights, block.y, -block.y, offset, group)
         return Fingerprint(*(crc32(part.tobytes(), known) for part, known in zip(parts, self, strict=True)))
 
     def flipped(self) -> "Fingerprint":

@@ -42,10 +42,10 @@ from bayescore.diagnostics.report import write_certificate
 from bayescore.diagnostics.results import CertificateData, Level
 from bayescore.diagnostics.wording import number, with_error
 from bayescore.limits import RISK
-from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.families import Family, check_likelihood
 from bayescore.models.prior_ratio import OfModel
 from bayescore.samplers.inference_data import Posterior, read_posterior
-from bayescore.types import Likelihood, WeightedData
+from bayescore.types import WeightedData
 from bayescore.validation import DataError, check_integer, shown_apart
 
 
@@ -230,7 +230,7 @@ def _certified(idata: Any, posterior: Posterior, weigher: Weigher, max_draws: in
     )
 
 
-def _of_model(model: Any, idata: Any, core: Coreset, link: Likelihood) -> OfModel:
+def _of_model(model: Any, idata: Any, core: Coreset, link: Family) -> OfModel:
     """Return the prior that a user's model gives to its draws."""
     source = idata["posterior"]
     ordered = {str(name): source[name].transpose("chain", "draw", ...) for name in source.data_vars}

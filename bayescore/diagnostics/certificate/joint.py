@@ -27,9 +27,9 @@ from bayescore.diagnostics.certificate.weigh import EffectMoments, Weighed, effe
 from bayescore.diagnostics.full_pass import check_finite, check_weight
 from bayescore.diagnostics.full_weights import full_weights
 from bayescore.diagnostics.group_draws import with_scales
-from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.families import Family, check_likelihood
 from bayescore.samplers.inference_data import Posterior, flat_draws
-from bayescore.types import NO_GROUP, FloatArray, IntArray, Likelihood, WeightedData
+from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData
 
 _ROWS = 1024  # looked at together, at all draws
 
@@ -135,7 +135,7 @@ class Joint:
 
 
 def _log_likelihood(
-    beta: FloatArray, factors: list[_Factor], link: Likelihood, _: int, block: WeightedData
+    beta: FloatArray, factors: list[_Factor], link: Family, _: int, block: WeightedData
 ) -> tuple[FloatArray, list[FloatArray]]:
     """Return the log-likelihood of rows at each draw, shape (S,), and by factor `labels`, shape (G + 1, 2)."""
     total, labels = np.zeros(len(beta)), []
@@ -148,7 +148,7 @@ def _log_likelihood(
             for k, column in enumerate(each.columns):
                 z = np.ones(len(rows)) if column < 0 else rows.X[:, column]
                 eta += z[:, None] * each.effects[:, codes, k].T  # NO_GROUP is the last place
-        total += rows.weights @ link.log_p(rows.y[:, None] * eta)
+        total += rows.weights @ link.log_p(eta, rows.y[:, None])
     assert block.group is not None
     for each, codes in zip(factors, block.group.T, strict=True):
         n = each.effects.shape[1]

@@ -38,7 +38,7 @@ from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.effect_draws import effects_given
 from bayescore.models.group_priors import group_prior_from_dict
 from bayescore.models.priors import prior_from_dict
-from bayescore.samplers.collapsed import LATENT_VARIANCE, intraclass_correlation
+from bayescore.samplers.collapsed import intraclass_correlation
 from bayescore.samplers.inference_data import Posterior
 from bayescore.types import FloatArray, IntArray
 
@@ -79,9 +79,9 @@ class MarginalDraws(Weighed):
             at, uniforms = slice(s, s + 1), rng.random((1, u.shape[1]))
             row[:] = effects_given(sums.terms[at, :-1], sums.center[at, :-1], sums.scale[at, :-1], uniforms)[0]
         values = {f"u_{self.grouping.name}": u.reshape(*shape, u.shape[1])}
-        if posterior.likelihood.name in LATENT_VARIANCE:
+        if (latent := posterior.likelihood.latent_variance) is not None:
             sigma = np.exp(sums.log_sigma[kept]).reshape(shape)
-            values[f"icc_{self.grouping.name}"] = intraclass_correlation(sigma, posterior.likelihood.name)
+            values[f"icc_{self.grouping.name}"] = intraclass_correlation(sigma, latent)
         return values
 
 

@@ -36,12 +36,13 @@ from bayescore.diagnostics.full_weights import full_weights
 from bayescore.diagnostics.leave_out import Density
 from bayescore.diagnostics.tails import tail_k, without_moments
 from bayescore.limits import MAX_LOG_RATIO_SD
+from bayescore.models.families import Family
 from bayescore.models.newton import NoModeError, find_mode
 from bayescore.models.posterior import Terms, full_terms, likelihood_terms, log_likelihoods, posterior, prior_part
 from bayescore.models.prior_ratio import ClosedForm, OfModel, PriorRatio, mean_curvature
 from bayescore.models.transport import Transport
 from bayescore.samplers.inference_data import Posterior
-from bayescore.types import FloatArray, IntArray, Likelihood
+from bayescore.types import FloatArray, IntArray
 from bayescore.validation import DataError
 
 NEAR = 0.1  # Newton decrement in sds, all coordinates together, after which one more step lands on the mode
@@ -106,7 +107,7 @@ class Moved:
         The coreset.
     opened : Opened
         The full data.
-    link : Likelihood
+    link : Family
         The likelihood.
     model : callable, optional
         Gives the prior of a user's model.
@@ -115,7 +116,7 @@ class Moved:
     posterior: Posterior
     core: Coreset
     opened: Opened
-    link: Likelihood
+    link: Family
     model: Callable[[], OfModel] | None = None
     remedy = "Use method='calibrated', or a larger size if it was."
 

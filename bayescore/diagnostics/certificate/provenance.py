@@ -21,12 +21,13 @@ import numpy as np
 from bayescore.data.coreset import Coreset
 from bayescore.diagnostics.certificate.stein import NORMAL, STEIN_DRAWS, stein
 from bayescore.diagnostics.wording import number
+from bayescore.models.families import Family
 from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.posterior import likelihood_terms, log_likelihoods
 from bayescore.models.prior_ratio import ClosedForm, OfModel, mean_curvature, score
 from bayescore.models.priors import prior_from_dict
 from bayescore.samplers.inference_data import Posterior, draws_digest
-from bayescore.types import FloatArray, Likelihood
+from bayescore.types import FloatArray
 from bayescore.validation import DataError
 
 COPIED = 0.01  # share of points that may be met twice: continuous draws never are, but for rejected proposals
@@ -54,7 +55,7 @@ class Origin:
     trouble: str = ""
 
 
-def origin_of(posterior: Posterior, core: Coreset, link: Likelihood) -> Origin:
+def origin_of(posterior: Posterior, core: Coreset, link: Family) -> Origin:
     """Return what the draws' attributes, their log densities and a comparison of all points tell."""
     story = posterior.story
     prior = prior_from_dict(story["prior"]) if story else None
@@ -99,7 +100,7 @@ def _of_another(posterior: Posterior, core: Coreset) -> str:
     return ""
 
 
-def _refused(posterior: Posterior, core: Coreset, link: Likelihood) -> str:
+def _refused(posterior: Posterior, core: Coreset, link: Family) -> str:
     story = posterior.story
     if trouble := _of_another(posterior, core):
         return trouble
@@ -114,7 +115,7 @@ def _refused(posterior: Posterior, core: Coreset, link: Likelihood) -> str:
     return ""
 
 
-def miss(posterior: Posterior, core: Coreset, link: Likelihood, origin: Origin) -> str:
+def miss(posterior: Posterior, core: Coreset, link: Family, origin: Origin) -> str:
     """Return how the draws miss Stein's identities of the density that they are said to have; empty if they do not."""
     if origin.prior is None and origin.told:
         return ""  # no density, but `sample` made them
@@ -150,7 +151,7 @@ def miss(posterior: Posterior, core: Coreset, link: Likelihood, origin: Origin) 
     )
 
 
-def _scale(draws: FloatArray, slope: FloatArray, core: Coreset, link: Likelihood, plain: FloatArray) -> FloatArray:
+def _scale(draws: FloatArray, slope: FloatArray, core: Coreset, link: Family, plain: FloatArray) -> FloatArray:
     """Return the inverse of minus the Hessian at the draws' median, shape (D, D); `plain` where there is none.
 
     It does not depend on the draws' own covariance, whose noise the identities would see. The prior's part is the
@@ -175,7 +176,7 @@ def _repeated(draws: FloatArray) -> float:
     return 1.0 - len(single) / len(points)
 
 
-def _density_gap(posterior: Posterior, stored: FloatArray, core: Coreset, link: Likelihood, prior: ClosedForm) -> float:
+def _density_gap(posterior: Posterior, stored: FloatArray, core: Coreset, link: Family, prior: ClosedForm) -> float:
     """Return by how much stored log densities differ from the posterior's, a constant apart; 0 within rounding."""
     draws, values = posterior.flat, stored.ravel()
     gap = values - log_likelihoods(draws, core, link) - prior.log_density(draws)

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from bayescore.diagnostics.group_draws import GroupEffects
 from bayescore.diagnostics.report import drawing
 from bayescore.diagnostics.report.drawing import Intervals
-from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.models.families import LIKELIHOODS
 from bayescore.types import FloatArray, IntArray
 from bayescore.validation import DataError
 
@@ -148,5 +148,5 @@ def _raw(effects: GroupEffects, share: FloatArray, weight: FloatArray) -> FloatA
         )
     overall = float(share @ weight / weight.sum())
     p = np.append((share * weight + 0.5) / (weight + 1.0), overall)
-    eta = np.interp(p, LIKELIHOODS[effects.likelihood].probability(_ETA), _ETA)
+    eta = np.interp(p, LIKELIHOODS[effects.likelihood].mean(_ETA), _ETA)
     return np.asarray(eta[:-1] - eta[-1])

@@ -130,7 +130,7 @@ def _prose(effects: GroupEffects, sigma: FloatArray, icc: FloatArray | None) -> 
     """Return what the variance between groups means, in words."""
     sd = float(sigma.mean())
     said = [f"The effects of groups have an sd of {number(sd)} on the scale of the {effects.scale}."]
-    if effects.likelihood == "logistic" and " by " not in effects.factor:
+    if effects.scale == "log odds" and " by " not in effects.factor:
         said.append(
             f"In a {effects.factor} one sd above the average the odds are {number(float(np.exp(sd)))} times those "
             "in an average one, the columns being equal."

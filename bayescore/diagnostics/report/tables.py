@@ -14,6 +14,7 @@ from bayescore.diagnostics.report.sections import Certificates
 from bayescore.diagnostics.results import CertificateData, ComparisonData
 from bayescore.diagnostics.wording import number, with_error
 from bayescore.limits import MAX_K
+from bayescore.models.families import LIKELIHOODS
 from bayescore.samplers.inference_data import Posterior
 from bayescore.samplers.prior_summary import described
 from bayescore.validation import DataError, shown_apart
@@ -162,17 +163,18 @@ def effects(posterior: Posterior, design: Design) -> tuple[list[str], dict[str, 
     """Return labels, and for each coefficient its mean and interval in units of the data, and the odds ratio's."""
     raw = design.raw_coefficients(posterior.flat)
     bounds = np.quantile(raw, [0.5 * (1.0 - INTERVAL), 0.5, 0.5 * (1.0 + INTERVAL)], axis=0)
-    logistic = posterior.attrs.get("likelihood") == "logistic"
+    family = LIKELIHOODS.get(posterior.attrs.get("likelihood", ""))
+    ratio = None if family is None else family.ratio
     rows = {}
     for d, name in enumerate(posterior.features):
         low, middle, high = bounds[:, d]
         rows[name] = [number(float(raw[:, d].mean())), f"{number(low)} to {number(high)}"]
-        if logistic:
+        if ratio is not None:
             with np.errstate(over="ignore"):
                 ratios = [number(float(np.exp(value))) for value in (middle, low, high)]
             rows[name] += ["", ""] if d == design.constant else [ratios[0], f"{ratios[1]} to {ratios[2]}"]
     interval = f"{INTERVAL:.0%} interval"
-    return ["Mean", interval, *(["Odds ratio", interval] if logistic else [])], rows
+    return ["Mean", interval, *([ratio.capitalize(), interval] if ratio is not None else [])], rows
 
 
 def priors(posterior: Posterior) -> list[tuple[str, str, str]]:

@@ -25,7 +25,7 @@ import numpy as np
 import bayescore as bc
 from bayescore.coresets.scores.sensitivity import sensitivity_epsilon, sensitivity_size
 from bayescore.diagnostics.draws import ess
-from bayescore.models.likelihoods import LIKELIHOODS
+from bayescore.models.families import LIKELIHOODS
 from bayescore.models.posterior import log_likelihoods
 from benchmarks.papers.huggins.problems import PRIOR, readable, split
 from benchmarks.tables import publish

@@ -25,7 +25,7 @@ import bayescore as bc
 from bayescore.coresets.leverage import leverage_scores, leverage_size, rates_of, score_total
 from bayescore.coresets.separation.complexity import mu_complexity
 from bayescore.data.synthetic import probit
-from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.families import check_likelihood
 from bayescore.papers import online_scores_by_row
 from bayescore.types import WeightedData
 from benchmarks.problems import SHARED

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 import bayescore as bc
 from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
-from bayescore.models.likelihoods import check_likelihood
+from bayescore.models.families import check_likelihood
 from bayescore.types import WeightedData
 from benchmarks.problems import load, readable
 from benchmarks.tables import RESULTS, known_rows, publish

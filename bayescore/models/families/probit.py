@@ -16,7 +16,8 @@ from scipy import special
 from bayescore.compiled import jit
 from bayescore.data.passes.tiles import TILE
 from bayescore.models.elementary import ATANH, ROWS, exp_minus
-from bayescore.types import FloatArray, Likelihood
+from bayescore.models.families.family import Symmetric
+from bayescore.types import FloatArray
 
 _LOG2 = math.log(2.0)
 _SQRT2 = np.sqrt(2.0)  # a NumPy constant: pt.sqrt(2.0) would be a float32
@@ -45,7 +46,7 @@ _TAIL = np.array(
 def probit_tile(
     eta: FloatArray, log_p: FloatArray, root: FloatArray, scale: FloatArray, bits: NDArray[np.int64], octave: FloatArray
 ) -> None:
-    """Do the work of `probit_rows` for at most `ROWS` rows; the last four arguments are scratch.
+    """Write l+ of at most `ROWS` rows, and replace eta by its score; the last four arguments are scratch.
 
     With x = abs(eta) and h = Phi(-x) exp(x^2 / 2) by its polynomial, p = h for eta < 0 and 1 - h exp(-x^2 / 2) else:
     log Phi = log p - min(eta, 0)^2 / 2, score = (1 for eta < 0 and exp(-x^2 / 2) else) / (sqrt(2 pi) p).
@@ -91,8 +92,8 @@ def probit_tile(
 
 
 @jit
-def probit_rows(eta: FloatArray, log_p: FloatArray) -> None:
-    """Write the probit log p(eta) of each row, and replace eta by the score; vectorised, relative errors 2e-15."""
+def probit_upper(eta: FloatArray, log_p: FloatArray) -> None:
+    """Write l+ of each row, and replace eta by its score; vectorised, relative errors 2e-15."""
     width = min(eta.size, ROWS)
     root, scale, octave = np.empty(width), np.empty(width), np.empty(width)
     bits = scale.view(np.int64)
@@ -102,34 +103,46 @@ def probit_rows(eta: FloatArray, log_p: FloatArray) -> None:
 
 
 @jit
-def probit_derivatives(eta: FloatArray, out: FloatArray, scratch: FloatArray) -> None:
+def probit_rows(eta: FloatArray, side: FloatArray, log_p: FloatArray) -> None:
+    """Write log p of each row, and replace eta by the score."""
+    for n in range(eta.size):
+        eta[n] *= side[n]
+    probit_upper(eta, log_p)
+    for n in range(eta.size):
+        eta[n] *= side[n]
+
+
+@jit
+def probit_derivatives(eta: FloatArray, side: FloatArray, out: FloatArray, scratch: FloatArray) -> None:
     """Write log p, s, c and l''' at eta, shape (TILE,), to the rows of `out`; scratch has 3 rows."""
     log_p, score, curvature, third = out[0], out[1], out[2], out[3]
-    score[:] = eta
+    for lane in range(TILE):
+        score[lane] = side[lane] * eta[lane]
     probit_tile(score, log_p, scratch[0], scratch[1], scratch[1].view(np.int64), scratch[2])
     for lane in range(TILE):
-        x, s = eta[lane], score[lane]
+        x, s = side[lane] * eta[lane], score[lane]
         far = min(x, PROBIT_TAIL) ** -2
         tail = 1.0 - far * (1.0 - 6.0 * far * (1.0 - 50.0 / 6.0 * far))
         left = 1.0 if x < PROBIT_TAIL else 0.0
         curvature[lane] = left * tail + (1.0 - left) * (s * (s + x))
-        third[lane] = (1.0 - left) * (curvature[lane] * (2.0 * s + x) - s)
+        third[lane] = side[lane] * ((1.0 - left) * (curvature[lane] * (2.0 * s + x) - s))
+        score[lane] = side[lane] * s
 
 
 @jit
-def probit_higher(eta: FloatArray, terms: FloatArray, out: FloatArray) -> None:
-    """Write the fourth and fifth derivative of log p, of which `terms` has those before, to the rows of `out`."""
+def probit_higher(eta: FloatArray, side: FloatArray, terms: FloatArray, out: FloatArray) -> None:
+    """Write the fourth and fifth derivative of log p to the rows of `out`; `terms` has those before."""
     for lane in range(TILE):
         s, c, third = terms[1, lane], terms[2, lane], terms[3, lane]
         m = 2.0 * s + eta[lane]
         fourth = 2.0 * c * (1.0 - c) - third * m
-        right = 0.0 if eta[lane] < PROBIT_TAIL else 1.0
+        right = 0.0 if side[lane] * eta[lane] < PROBIT_TAIL else 1.0
         out[0, lane] = right * fourth
         out[1, lane] = right * (-3.0 * third * (1.0 - 2.0 * c) - fourth * m)
 
 
 @dataclass(frozen=True)
-class Probit(Likelihood):
+class Probit(Symmetric):
     """Probit link: P(y | x) = Phi(y x . beta), Phi the normal distribution function."""
 
     name = "probit"
@@ -137,39 +150,41 @@ class Probit(Likelihood):
     derivatives = staticmethod(probit_derivatives)
     higher = staticmethod(probit_higher)
     near = 0.08  # the sixth derivative is below 1/2
+    scale = "probit"
+    latent_variance = 1.0
 
-    def log_p(self, eta: FloatArray) -> FloatArray:
+    def upper(self, eta: FloatArray) -> FloatArray:
         """Return log Phi(eta)."""
         return np.asarray(special.log_ndtr(eta))
 
-    def score(self, eta: FloatArray) -> FloatArray:
+    def upper_score(self, eta: FloatArray) -> FloatArray:
         """Return the inverse Mills ratio phi(eta) / Phi(eta)."""
         eta = np.asarray(eta, dtype=np.float64)
         left = np.sqrt(2.0 / np.pi) / special.erfcx(-np.minimum(eta, 0.0) / np.sqrt(2.0))
         right = np.exp(-0.5 * np.maximum(eta, 0.0) ** 2) / np.sqrt(2.0 * np.pi) / special.ndtr(np.maximum(eta, 0.0))
         return np.asarray(np.where(eta < 0.0, left, right))
 
-    def curvature(self, eta: FloatArray) -> FloatArray:
+    def upper_curvature(self, eta: FloatArray) -> FloatArray:
         """Return s (s + eta), between 0 and 1."""
         eta = np.asarray(eta, dtype=np.float64)
-        score = self.score(eta)
+        score = self.upper_score(eta)
         inverse_square = 1.0 / np.minimum(eta, PROBIT_TAIL) ** 2
         tail = 1.0 - inverse_square * (1.0 - 6.0 * inverse_square * (1.0 - 50.0 / 6.0 * inverse_square))
         return np.asarray(np.where(eta < PROBIT_TAIL, tail, score * (score + eta)))
 
-    def third(self, eta: FloatArray) -> FloatArray:
+    def upper_third(self, eta: FloatArray) -> FloatArray:
         """Return the third derivative c (2 s + eta) - s of log p, to 1e-12 in absolute terms."""
         eta = np.asarray(eta, dtype=np.float64)
-        score = self.score(eta)
+        score = self.upper_score(eta)
         # far out it is 2 / |eta|^3, below the rounding error of the difference
-        return np.asarray(np.where(eta < PROBIT_TAIL, 0.0, self.curvature(eta) * (2.0 * score + eta) - score))
+        return np.asarray(np.where(eta < PROBIT_TAIL, 0.0, self.upper_curvature(eta) * (2.0 * score + eta) - score))
 
-    def probability(self, eta: FloatArray) -> FloatArray:
-        """Return P(y = +1) for the linear predictor eta = x . beta."""
+    def mean(self, eta: FloatArray) -> FloatArray:
+        """Return P(y = +1)."""
         return np.asarray(special.ndtr(eta))
 
-    def log_p_graph(self, eta: Any) -> Any:
-        """Return log p(eta) as a PyTensor expression."""
+    def upper_graph(self, eta: Any) -> Any:
+        """Return l+ as a PyTensor expression."""
         import pytensor.tensor as pt
 
         # both branches are evaluated: each gets arguments on which it is finite

@@ -4,6 +4,7 @@ With s the score, log p = -log(1 + exp(-eta)), s = 1 / (1 + exp(eta)), c = s (1 
 The canonical link of binary labels: coefficients are log odds.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,12 +14,13 @@ from scipy import special
 from bayescore.compiled import jit
 from bayescore.data.passes.tiles import TILE
 from bayescore.models.elementary import ATANH, ROWS, exp_minus
-from bayescore.types import FloatArray, Likelihood
+from bayescore.models.families.family import Symmetric
+from bayescore.types import FloatArray
 
 
 @jit
 def logistic_tile(eta: FloatArray, log_p: FloatArray, t: FloatArray, powers: FloatArray) -> None:
-    """Do the work of `logistic_rows` for at most `ROWS` rows; the last two arguments are scratch.
+    """Write l+ of at most `ROWS` rows, and replace eta by its score; the last two arguments are scratch.
 
     With t = exp(-abs(eta)): log(1 + t) = 2 atanh(s), s = t / (2 + t) <= 1/3, by its series to 1e-16.
     """
@@ -36,8 +38,8 @@ def logistic_tile(eta: FloatArray, log_p: FloatArray, t: FloatArray, powers: Flo
 
 
 @jit
-def logistic_rows(eta: FloatArray, log_p: FloatArray) -> None:
-    """Write the logistic log p(eta) of each row, and replace eta by the score; vectorised."""
+def logistic_upper(eta: FloatArray, log_p: FloatArray) -> None:
+    """Write l+ of each row, and replace eta by its score; vectorised."""
     t, powers = np.empty(min(eta.size, ROWS)), np.empty(min(eta.size, ROWS))
     for start in range(0, eta.size, ROWS):
         stop = min(start + ROWS, eta.size)
@@ -45,7 +47,17 @@ def logistic_rows(eta: FloatArray, log_p: FloatArray) -> None:
 
 
 @jit
-def logistic_derivatives(eta: FloatArray, out: FloatArray, scratch: FloatArray) -> None:
+def logistic_rows(eta: FloatArray, side: FloatArray, log_p: FloatArray) -> None:
+    """Write log p of each row, and replace eta by the score."""
+    for n in range(eta.size):
+        eta[n] *= side[n]
+    logistic_upper(eta, log_p)
+    for n in range(eta.size):
+        eta[n] *= side[n]
+
+
+@jit
+def logistic_derivatives(eta: FloatArray, side: FloatArray, out: FloatArray, scratch: FloatArray) -> None:
     """Write log p, s, c and l''' at eta, shape (TILE,), to the rows of `out`; scratch has 3 rows.
 
     They start from the score at abs(eta), at most 1/2, so that 1 - s keeps its relative accuracy where s is near 1.
@@ -55,17 +67,17 @@ def logistic_derivatives(eta: FloatArray, out: FloatArray, scratch: FloatArray) 
         score[lane] = abs(eta[lane])
     logistic_tile(score, log_p, scratch[0], scratch[1])
     for lane in range(TILE):
-        small = score[lane]
-        left = 1.0 if eta[lane] < 0.0 else 0.0  # choices are sums: some compile to masked stores, which are slow
-        log_p[lane] += min(eta[lane], 0.0)
-        score[lane] = left * (1.0 - small) + (1.0 - left) * small
+        small, own = score[lane], side[lane] * eta[lane]
+        left = 1.0 if own < 0.0 else 0.0  # choices are sums: some compile to masked stores, which are slow
+        log_p[lane] += min(own, 0.0)
+        score[lane] = side[lane] * (left * (1.0 - small) + (1.0 - left) * small)
         curvature[lane] = small * (1.0 - small)
-        third[lane] = curvature[lane] * ((1.0 - 2.0 * left) * (1.0 - 2.0 * small))
+        third[lane] = side[lane] * (curvature[lane] * ((1.0 - 2.0 * left) * (1.0 - 2.0 * small)))
 
 
 @jit
-def logistic_higher(eta: FloatArray, terms: FloatArray, out: FloatArray) -> None:  # noqa: ARG001
-    """Write the fourth and fifth derivative of log p, of which `terms` has those before, to the rows of `out`."""
+def logistic_higher(eta: FloatArray, side: FloatArray, terms: FloatArray, out: FloatArray) -> None:  # noqa: ARG001
+    """Write the fourth and fifth derivative of log p to the rows of `out`; `terms` has those before."""
     for lane in range(TILE):
         c, third = terms[2, lane], terms[3, lane]
         out[0, lane] = c * (6.0 * c - 1.0)
@@ -73,7 +85,7 @@ def logistic_higher(eta: FloatArray, terms: FloatArray, out: FloatArray) -> None
 
 
 @dataclass(frozen=True)
-class Logistic(Likelihood):
+class Logistic(Symmetric):
     """Logistic link: P(y | x) = 1 / (1 + exp(-y x . beta))."""
 
     name = "logistic"
@@ -81,29 +93,32 @@ class Logistic(Likelihood):
     derivatives = staticmethod(logistic_derivatives)
     higher = staticmethod(logistic_higher)
     near = 0.08  # the sixth derivative is at most 1/4
+    scale = "log odds"
+    ratio = "odds ratio"
+    latent_variance = math.pi**2 / 3.0
 
-    def log_p(self, eta: FloatArray) -> FloatArray:
+    def upper(self, eta: FloatArray) -> FloatArray:
         """Return -log(1 + exp(-eta))."""
         return -np.logaddexp(0.0, -eta)
 
-    def score(self, eta: FloatArray) -> FloatArray:
+    def upper_score(self, eta: FloatArray) -> FloatArray:
         """Return sigmoid(-eta)."""
         return np.asarray(special.expit(-eta))
 
-    def curvature(self, eta: FloatArray) -> FloatArray:
+    def upper_curvature(self, eta: FloatArray) -> FloatArray:
         """Return sigmoid(eta) sigmoid(-eta)."""
         return np.asarray(special.expit(-eta) * special.expit(eta))
 
-    def third(self, eta: FloatArray) -> FloatArray:
+    def upper_third(self, eta: FloatArray) -> FloatArray:
         """Return the third derivative c (1 - 2 s) of log p."""
-        return np.asarray(self.curvature(eta) * np.tanh(0.5 * eta))
+        return np.asarray(self.upper_curvature(eta) * np.tanh(0.5 * eta))
 
-    def probability(self, eta: FloatArray) -> FloatArray:
-        """Return P(y = +1) for the linear predictor eta = x . beta."""
+    def mean(self, eta: FloatArray) -> FloatArray:
+        """Return P(y = +1)."""
         return np.asarray(special.expit(eta))
 
-    def log_p_graph(self, eta: Any) -> Any:
-        """Return log p(eta) as a PyTensor expression."""
+    def upper_graph(self, eta: Any) -> Any:
+        """Return l+ as a PyTensor expression."""
         import pytensor.tensor as pt
 
         return -pt.softplus(-eta)

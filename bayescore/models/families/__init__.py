@@ -1,0 +1,23 @@
+r"""The families of bayescore: one file each, and one line below that registers it.
+
+========  ======================  ==================================  =====================
+link      log p(eta)              score s                             curvature c = -log p''
+========  ======================  ==================================  =====================
+logistic  -log(1 + exp(-eta))     1 / (1 + exp(eta))                  s (1 - s)
+probit    log Phi(eta)            phi(eta) / Phi(eta)                 s (s + eta)
+========  ======================  ==================================  =====================
+
+of the label +1; of -1 those of -eta. A file holds all that the project needs of its family: see `Family`.
+"""
+
+from bayescore.models.dispatch import teach
+from bayescore.models.families.family import Family, Symmetric
+from bayescore.models.families.logistic import Logistic
+from bayescore.models.families.probit import Probit
+from bayescore.models.families.registry import COMPILED, LIKELIHOODS, check_likelihood, register
+
+teach(Family, LIKELIHOODS, COMPILED, lambda link: (check_likelihood(link).name, link))
+register(Logistic())
+register(Probit())
+
+__all__ = ["LIKELIHOODS", "Family", "Symmetric", "check_likelihood", "register"]

@@ -1,0 +1,149 @@
+r"""What a family is: the distribution of a row's response given its linear predictor, as two concave sides.
+
+A row with the linear predictor eta = x . beta + offset, the side y in {-1, +1} and the weight w adds w l(eta, y) to the
+log-likelihood, with l(., +1) and l(., -1) two functions of eta alone. Nothing right of eta knows rows or groups;
+nothing left of it knows a family.
+
+When to use: to add a likelihood, see `bayescore.models.families.register`.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bayescore.compiled import jit
+from bayescore.types import FloatArray
+
+
+@jit
+def _no_higher(eta: FloatArray, side: FloatArray, terms: FloatArray, out: FloatArray) -> None:  # noqa: ARG001
+    out[:] = 0.0
+
+
+class Family(ABC):
+    r"""A family for responses with two labels: the log probabilities of both as functions of eta.
+
+    .. math:: \ell_+(\eta) = \log P(y = +1), \qquad \ell_-(\eta) = \log P(y = -1)
+
+    A subclass is a frozen dataclass without fields, in a file of its own, whose one instance is given to
+    `bayescore.models.families.register`. Sampling, modes, coresets and diagnostics of a registered family need nothing
+    else. `Symmetric` is the base of those with l-(eta) = l+(-eta).
+
+    NumPy methods take eta and side, -1 or +1, of shapes that broadcast. Compiled functions are module-level ones,
+    decorated with `bayescore.compiled.jit`; they agree with the methods, and take side as floats of the shape of eta.
+    All derivatives are with respect to eta.
+
+    Attributes
+    ----------
+    name : str
+        Name of the family.
+    rows : compiled function (eta, side, log_p) -> None
+        Writes log p, shape (n,), and replaces eta by the score.
+    derivatives : compiled function (eta, side, out, scratch) -> None
+        Writes log p, score, curvature and third derivative at eta, shape (TILE,), to the rows of `out`, shape
+        (4, TILE); scratch has shape (3, TILE) (`data.passes.tiles`).
+    higher : compiled function (eta, side, terms, out) -> None
+        Writes the fourth and fifth derivative to the rows of `out`, shape (2, TILE), given what `derivatives` wrote to
+        `terms`; for the series below, so not needed where `near` is 0.
+    near : float
+        Moves of eta up to which the series of degree 5 is within 2e-10 of log p: (720 2e-10 / m)^(1/6), with m a bound
+        of the sixth derivative. With 0, the default, log p over draws is evaluated anew at each, in three times the
+        time.
+    reach : float
+        All functions are finite for abs(eta) up to this, 1e4 unless a family overflows by its nature before.
+    scale : str
+        What units eta is in, for tables and pictures.
+    ratio : str, optional
+        What the exponential of a coefficient is, such as an odds ratio.
+    latent_variance : float, optional
+        Variance of the noise of a latent response whose sign is the label, for intraclass correlations.
+    """
+
+    name: ClassVar[str]
+    rows: "ClassVar[staticmethod[[FloatArray, FloatArray, FloatArray], None]]"
+    derivatives: "ClassVar[staticmethod[[FloatArray, FloatArray, FloatArray, FloatArray], None]]"
+    higher: "ClassVar[staticmethod[[FloatArray, FloatArray, FloatArray, FloatArray], None]]" = staticmethod(_no_higher)
+    near: ClassVar[float] = 0.0
+    reach: ClassVar[float] = 1e4
+    scale: ClassVar[str] = "linear predictor"
+    ratio: ClassVar[str | None] = None
+    latent_variance: ClassVar[float | None] = None
+
+    @abstractmethod
+    def log_p(self, eta: FloatArray, side: Any) -> FloatArray:
+        """Log probability of the label `side`."""
+
+    @abstractmethod
+    def score(self, eta: FloatArray, side: Any) -> FloatArray:
+        """First derivative of `log_p`."""
+
+    @abstractmethod
+    def curvature(self, eta: FloatArray, side: Any) -> FloatArray:
+        """Minus the second derivative of `log_p`; negative only where log p is not concave."""
+
+    @abstractmethod
+    def third(self, eta: FloatArray, side: Any) -> FloatArray:
+        """Third derivative of `log_p`."""
+
+    @abstractmethod
+    def mean(self, eta: FloatArray) -> FloatArray:
+        """P(y = +1)."""
+
+    @abstractmethod
+    def log_p_graph(self, eta: Any, side: Any) -> Any:
+        """`log_p` as a PyTensor expression with finite value and gradient; PyTensor is imported here, not above."""
+
+    def variance(self, eta: FloatArray) -> FloatArray:
+        """Variance of the label as 0 or 1."""
+        p = self.mean(eta)
+        return np.asarray(p * (1.0 - p))
+
+    def draw(self, eta: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """Return labels, 0.0 or 1.0, drawn at eta."""
+        p = self.mean(eta)
+        return np.asarray((rng.random(p.shape) < p).astype(np.float64))
+
+
+class Symmetric(Family):
+    """A family with l-(eta) = l+(-eta): a subclass gives l+ and its derivatives, those of l- follow."""
+
+    @abstractmethod
+    def upper(self, eta: FloatArray) -> FloatArray:
+        """l+, the log probability of the label +1."""
+
+    @abstractmethod
+    def upper_score(self, eta: FloatArray) -> FloatArray:
+        """First derivative of l+."""
+
+    @abstractmethod
+    def upper_curvature(self, eta: FloatArray) -> FloatArray:
+        """Minus the second derivative of l+."""
+
+    @abstractmethod
+    def upper_third(self, eta: FloatArray) -> FloatArray:
+        """Third derivative of l+."""
+
+    @abstractmethod
+    def upper_graph(self, eta: Any) -> Any:
+        """Return l+ as a PyTensor expression, see `log_p_graph`."""
+
+    def log_p(self, eta: FloatArray, side: Any) -> FloatArray:
+        """Return the log probability of the label `side`."""
+        return self.upper(side * np.asarray(eta, dtype=np.float64))
+
+    def score(self, eta: FloatArray, side: Any) -> FloatArray:
+        """Return the first derivative of `log_p`."""
+        return np.asarray(side * self.upper_score(side * np.asarray(eta, dtype=np.float64)))
+
+    def curvature(self, eta: FloatArray, side: Any) -> FloatArray:
+        """Return minus the second derivative of `log_p`."""
+        return self.upper_curvature(side * np.asarray(eta, dtype=np.float64))
+
+    def third(self, eta: FloatArray, side: Any) -> FloatArray:
+        """Return the third derivative of `log_p`."""
+        return np.asarray(side * self.upper_third(side * np.asarray(eta, dtype=np.float64)))
+
+    def log_p_graph(self, eta: Any, side: Any) -> Any:
+        """Return `log_p` as a PyTensor expression."""
+        return self.upper_graph(side * eta)

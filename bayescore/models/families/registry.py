@@ -1,0 +1,106 @@
+"""The families that there are, by name, and the door through which each of them is passed."""
+
+from itertools import pairwise
+
+import numpy as np
+
+from bayescore.models.families.family import Family
+from bayescore.types import FloatArray
+from bayescore.validation import check_choice
+
+LIKELIHOODS: dict[str, Family] = {}
+COMPILED = ("rows", "derivatives", "higher")  # what kernels call
+
+_NEAR = np.array([-3.0, -0.5, 0.0, 0.5, 3.0])  # where derivatives are compared with differences
+_STEP = 1e-4  # of differences, whose error is about its square
+_PARTS = ("log_p", "score", "curvature", "third")  # each the derivative of the one before, but for the curvature's sign
+
+
+def register(family: Family) -> Family:
+    """Make a family known by its name, in this process, and return it.
+
+    Parameters
+    ----------
+    family : Family
+        One with the contract of `bayescore.models.families.Family`.
+
+    Raises
+    ------
+    TypeError
+        If it is no `Family`, lacks compiled functions, or two of its class are not equal.
+    ValueError
+        If probabilities do not add up to 1, derivatives are not those of `log_p` or not finite as far as the family
+        reaches, or another family has its name.
+
+    Notes
+    -----
+    Other processes, such as workers of Dask, must import the module that registers it.
+    """
+    if not isinstance(family, Family):
+        raise TypeError(
+            f"likelihood={family!r} is no Family; derive its class from bayescore.models.families.Family, or from "
+            "Symmetric beside it"
+        )
+    name = family.name
+    missing = [part for part in COMPILED if not hasattr(getattr(family, part, None), "py_func")]
+    if missing:
+        raise TypeError(f"likelihood {name!r} lacks the compiled {', '.join(missing)}; see models.families.Family")
+    if type(family)() != family:
+        raise TypeError(
+            f"likelihood {name!r} is not the same as another {type(family).__name__}(), and would be unknown to "
+            "other processes; make its class a frozen dataclass without fields"
+        )
+    if LIKELIHOODS.get(name, family) != family:
+        raise ValueError(f"likelihood {name!r} is registered already, as {LIKELIHOODS[name]!r}; choose another name")
+    _check_probabilities(family)
+    for side in (1, -1):
+        _check_side(family, side)
+    LIKELIHOODS[name] = family
+    return family
+
+
+def _check_probabilities(family: Family) -> None:
+    """Raise unless exp(l+) is the mean and exp(l-) the rest."""
+    mean = family.mean(_NEAR)
+    for side, p in ((1, mean), (-1, 1.0 - mean)):
+        own = np.exp(family.log_p(_NEAR, side))
+        if not (gap := np.abs(own - p)).max() < 1e-9:
+            worst = int(gap.argmax())
+            raise ValueError(
+                f"likelihood {family.name!r}: exp(log_p(eta, {side})) is {own[worst]:g} at eta = {_NEAR[worst]:g}, but "
+                f"mean(eta) {mean[worst]:g}; the probabilities of both sides must be those of one label"
+            )
+
+
+def _check_side(family: Family, side: int) -> None:
+    """Raise unless the functions of one side belong together and are finite."""
+    name, ends = family.name, np.array([-family.reach, family.reach])
+
+    def values(part: str, eta: FloatArray) -> FloatArray:
+        found: FloatArray = getattr(family, part)(eta, side)
+        return -found if part == "curvature" else found
+
+    for before, part in pairwise(_PARTS):
+        slope = (values(before, _NEAR + _STEP) - values(before, _NEAR - _STEP)) / (2.0 * _STEP)
+        own = values(part, _NEAR)
+        if not (gap := np.abs(own - slope) - 1e-6 * (1.0 + np.abs(slope))).max() < 0.0:
+            worst = int(gap.argmax())
+            what = "minus the slope" if part == "curvature" else "the slope"
+            raise ValueError(
+                f"likelihood {name!r}: {part}(eta, {side}) is not {what} of {before}: it differs by "
+                f"{abs(own[worst] - slope[worst]):.2g} at eta = {_NEAR[worst]:g}"
+            )
+    for part in _PARTS:
+        if not np.isfinite(values(part, ends)).all():
+            raise ValueError(
+                f"likelihood {name!r}: {part}(eta, {side}) is not finite at eta = +-{family.reach:g}; mend its tails"
+            )
+
+
+def check_likelihood(likelihood: "str | Family", name: str = "likelihood") -> Family:
+    """Return the registered family of that name, or `likelihood` itself if it is registered."""
+    if isinstance(likelihood, Family):
+        if LIKELIHOODS.get(likelihood.name) != likelihood:
+            raise TypeError(f"{name}={likelihood!r} is not registered; call bayescore.models.families.register first")
+        return likelihood
+    return LIKELIHOODS[check_choice(likelihood, name, LIKELIHOODS)]
