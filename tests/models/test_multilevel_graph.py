@@ -35,7 +35,7 @@ def test_the_density_is_the_models(core, group_prior):
         sigma, u = np.exp(point["sigma_county_log__"]), effects(point)
         slope = effects({**point, "u_county_standardised": point["u_county_standardised"] + 1.0}) - u  # du / dz
         eta = core.X @ point["beta"] + core.offset + core.X[:, 0] * np.append(u, 0.0)[core.group[:, 0]]
-        own = core.weights @ check_likelihood("logistic").log_p(core.y * eta)
+        own = core.weights @ check_likelihood("logistic").log_p(eta, core.y)
         own += stats.norm.logpdf(point["beta"], 0.0, 2.0).sum() + stats.norm.logpdf(u, 0.0, sigma).sum()
         half = stats.t(3.0, scale=2.5) if isinstance(group_prior, bc.priors.HalfStudentT) else stats.norm(scale=0.8)
         own += half.logpdf(sigma) + point["sigma_county_log__"] + np.log(slope).sum()

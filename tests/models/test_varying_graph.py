@@ -55,7 +55,7 @@ def test_the_density_is_the_models(group_prior):
         a, b = np.vstack([a, np.zeros(2)]), np.append(b, 0.0)
         eta = core.X @ point["beta"] + core.offset
         eta += (core.X[:, [0, 2]] * a[core.group[:, 0]]).sum(axis=1) + core.X[:, 0] * b[core.group[:, 1]]
-        own += core.weights @ check_likelihood("logistic").log_p(core.y * eta)
+        own += core.weights @ check_likelihood("logistic").log_p(eta, core.y)
         gaps.append(float(model.compile_logp()(point)) - own)
     assert gaps[0] == pytest.approx(gaps[1], abs=1e-6)
 
