@@ -170,7 +170,7 @@ def test_the_bound_of_sensitivities_holds_with_offsets():
 
 
 def test_private_coresets_refuse_offsets():
-    with pytest.raises(ValueError, match="have an offset, and what a coreset tells of it is not private"):
+    with pytest.raises(ValueError, match="have an offset, which a private coreset would reveal"):
         private_coreset(lambda: blocks(5000), n_clusters=3, epsilon=1.0, radius=3.0)
 
 

@@ -418,7 +418,7 @@ def test_new_rows_whose_groups_are_all_missing_are_refused_by_name(kind):
 
 def test_private_coresets_refuse_groups():
     rows = WeightedData(X, (2 * Y - 1).astype(np.int8), np.ones(N), np.arange(N), group=AGE[:, None])
-    with pytest.raises(DataError, match="have groups, and what a coreset tells of them is not private"):
+    with pytest.raises(DataError, match="have groups, which a private coreset would reveal"):
         private_coreset(rows, n_clusters=4, radius=10.0, epsilon=1.0)
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bayescore.coresets.cells import condense, occupied
+from bayescore.coresets.cells import condense, occupied, points
 from bayescore.data.designed import open_designed, open_in
 from bayescore.data.opened import Opened
 from bayescore.data.passes import map as passes
@@ -159,9 +159,9 @@ def test_cells_are_merged_during_the_pass(monkeypatch):
 
 def test_shapes_of_cells_are_those_of_all_pseudo_rows_at_once(monkeypatch):
     opened = open_designed(celled(), formula=f"y ~ w + x + {TWO}")
-    whole, _ = condense.condense(opened, Normal(0.0, 4.0), check_likelihood("logistic"), 2)
-    monkeypatch.setattr(condense, "MAX_BLOCK_ROWS", 7)
-    pieces, _ = condense.condense(opened, Normal(0.0, 4.0), check_likelihood("logistic"), 2)
+    whole, _ = condense.condense(opened, Normal(0.0, 4.0), check_likelihood("logistic"))
+    monkeypatch.setattr(points, "MAX_BLOCK_ROWS", 7)
+    pieces, _ = condense.condense(opened, Normal(0.0, 4.0), check_likelihood("logistic"))
     assert len(whole) > 70
     np.testing.assert_array_equal(pieces.X, whole.X)
     np.testing.assert_array_equal(pieces.weights, whole.weights)
