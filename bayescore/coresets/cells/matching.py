@@ -8,6 +8,7 @@ from scipy.optimize import nnls
 from bayescore.coresets.cells.points import shapes
 from bayescore.coresets.cells.pseudo import Directions, pseudo_rows_of
 from bayescore.coresets.cells.settle import Centre
+from bayescore.coresets.ties import largest
 from bayescore.types import NO_ROW, FloatArray, IntArray, WeightedData, stack
 
 _TIMES = (
@@ -18,6 +19,7 @@ _TIMES = (
 )  # the curvature that has the averaged fourth derivative: others may have more of the shape
 _ROUNDS = 4  # in which score and curvature are moved
 _MOST = 2.0  # by which a round changes a curvature
+_TIGHTER = 0.2  # of the limit of one pseudo-row: several can do better
 _FLAT = 1e-6  # of the largest, sd over the nodes below which a row says nothing
 
 
@@ -56,9 +58,10 @@ def _balanced(found: Centre, along: Directions, times: float) -> tuple[WeightedD
 def several(found: Centre, slope: FloatArray, kept: WeightedData, limit: float) -> tuple[WeightedData, IntArray]:
     """Return pseudo-rows of cells for which one an effect does not do, as of rows of one label, and those cells.
 
-    They are fewer of the cell's rows with more weight, by non-negative least squares over the nodes, weighted by w.
-    Their covariates are M' z, M = H^-1 B of `slope`, shape (C + 1, Q, p), as those of other pseudo-rows of the cell
-    would be. Cells that need as many as they have rows, or whose shape is then off by more than `limit`, have none.
+    They are fewer of the cell's rows with more weight. Rows are chosen one after the other, each the one nearest what
+    is left to say; weights follow by non-negative least squares over the nodes, weighted by w. Their covariates are
+    M' z, M = H^-1 B of `slope`, shape (C + 1, Q, p), as those of other pseudo-rows of the cell would be. Cells that
+    need as many as they have rows, or whose shape is then off by more than a part of `limit`, have none.
     """
     assert kept.group is not None
     points, shares = found.points, found.shares
@@ -73,12 +76,31 @@ def several(found: Centre, slope: FloatArray, kept: WeightedData, limit: float) 
             (log_p - (log_p @ share)[:, None]).T * np.sqrt(share)[:, None]
             for log_p in (points.log_p(pseudo, own), points.log_p(rows, own).sum(axis=0, keepdims=True))
         )
-        size = np.linalg.norm(columns, axis=0)
-        told, weights = size > _FLAT * size.max(), np.zeros(len(X))
-        weights[told] = nnls(columns[:, told] / size[told], target[:, 0], maxiter=100 * len(X))[0] / size[told]
-        chosen = weights > 0.0
-        if np.linalg.norm(columns @ weights - target[:, 0]) < limit and np.count_nonzero(chosen) < len(X):
-            parts.append(pseudo.with_weights(rows.weights * weights).take(chosen))
+        weights = _weights(columns, target[:, 0], _TIGHTER * limit)
+        if weights is not None:
+            parts.append(pseudo.with_weights(rows.weights * weights).take(weights > 0.0))
     chosen_rows = stack(parts)
     assert chosen_rows.group is not None
     return chosen_rows, np.unique(chosen_rows.group[:, 0])
+
+
+def _weights(columns: FloatArray, target: FloatArray, limit: float) -> FloatArray | None:
+    """Return weights, shape (n,), mostly 0, with which columns, shape (K, n), add up to `target`, within `limit`.
+
+    None where it takes all columns. Few are chosen, so that their weights are well determined.
+    """
+    size = np.linalg.norm(columns, axis=0)
+    unit = columns / np.maximum(size, _FLAT * size.max())
+    chosen, left, weights = list[int](), target, np.zeros(len(size))
+    while len(chosen) < min(len(size) - 1, len(target)):
+        gain = unit.T @ left
+        gain[chosen] = 0.0
+        if not gain.max() > 0.0:
+            return None
+        chosen.append(largest(gain))
+        found, miss = nnls(unit[:, chosen], target)
+        if miss < limit:
+            weights[chosen] = np.where(found > _FLAT * found.max(), found / size[chosen], 0.0)
+            return weights
+        left = target - unit[:, chosen] @ found
+    return None
