@@ -5,11 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
+from bayescore.data.coreset import Coreset
 from bayescore.models.collapsed import CollapsedArguments
 from bayescore.models.families import Family
 from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.group_priors import GroupPrior
 from bayescore.models.marginal import Effects, MarginalPoint, look_at_rows, marginal_mode
+from bayescore.models.predictor import multipliers
 from bayescore.models.priors import Prior, check_density
 from bayescore.models.quadrature import LOG_WEIGHTS, NODES
 from bayescore.types import NO_OFFSET, FloatArray, WeightedData
@@ -19,14 +21,11 @@ _MODE_TOLERANCE = 1e-3  # posterior sds
 _LEAST_PRECISION = 0.5  # of log sigma: where rows say nothing of it the density is no normal one
 
 
-def multipliers(rows: WeightedData) -> FloatArray:
-    """Return what rows multiply the effect of their group by, shape (n,): the intercept's column, 1 if there is none.
-
-    In pseudo-rows of a coreset that column need not be 1.
-    """
-    design = getattr(rows, "design", None)
-    constant = None if design is None else design.constant
-    return np.ones(len(rows)) if constant is None else np.ascontiguousarray(rows.X[:, constant])
+def _multipliers(rows: WeightedData) -> FloatArray:
+    """Return what rows multiply the effect of their group by, shape (n,): 1 but for pseudo-rows of a coreset."""
+    if not isinstance(rows, Coreset) or rows.design is None:
+        return np.ones(len(rows))
+    return np.ascontiguousarray(multipliers(rows.X, rows.design, rows.groups[0])[:, 0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +56,7 @@ class CollapsedTarget:
     def of(cls, rows: WeightedData, link: Family, priors: tuple[Prior, GroupPrior], n_groups: int) -> "CollapsedTarget":
         """Find the mode of rows in memory."""
         check_density(priors[0], "sampling with groups").parts(rows.n_features)
-        look, start = look_at_rows(rows, link, n_groups, multipliers(rows)), np.zeros(rows.n_features)
+        look, start = look_at_rows(rows, link, n_groups, _multipliers(rows)), np.zeros(rows.n_features)
         point = marginal_mode(look, start, _START, priors, n_groups, tolerance=_MODE_TOLERANCE)
         return cls(rows, link, priors, n_groups, point)
 
@@ -86,7 +85,7 @@ class CollapsedTarget:
         return CollapsedArguments(
             np.ascontiguousarray(rows.X.T),
             rows.y.astype(np.float64),
-            multipliers(rows),
+            _multipliers(rows),
             np.array(rows.weights),
             NO_OFFSET if rows.offset is None else rows.offset,
             codes.astype(np.int64),
