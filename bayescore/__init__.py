@@ -2,14 +2,14 @@
 
 The pipeline, in the order of the rooms:
 
-1. *data*: arrays, data frames and Parquet files are read block by block, by a formula or as they are; `full_data` keeps
+1. *data*: arrays, data frames and Parquet files are read block by block, by a formula or as they are; `all_rows` keeps
    all rows.
 2. *coresets*: `build_coreset` shrinks them to a few hundred weighted rows, a `Coreset`, by one of the `methods`;
    `stream` does it for rows that come in blocks.
-3. *models*: `logistic_model` and `probit_model` are PyMC models with a weighted potential;
+3. *models*: `model` is a PyMC model with a weighted potential;
    `weighted_potential` puts a coreset into a model of your own; `find_map` gives the mode,
    `find_mle` the maximum likelihood estimate. `priors` has those of coefficients and of the sds of groups.
-4. *samplers*: `sample` draws from the posterior; `predict_proba`, `log_likelihood` and `posterior_predictive` follow
+4. *samplers*: `sample` draws from the posterior; `predict`, `log_likelihood` and `posterior_predictive` follow
    from the draws, and so do `odds_ratios` and `average_predictions` by the levels of a factor; `poststratify` averages
    the predictions of cells over a population.
 5. *diagnostics*: `certify` checks a coreset's posterior against the full data in two passes as a rule, and gives their

@@ -74,7 +74,7 @@ def build(args: argparse.Namespace, console: Console) -> None:
         missing=args.missing,
         groups=args.groups,
         formula=args.formula,
-        likelihood=args.likelihood,
+        family=args.family,
         method=args.method,
         size=args.size,
         **({} if args.prior is None else {"prior": parse_priors(args.prior)}),
@@ -102,7 +102,7 @@ def sample(args: argparse.Namespace, console: Console) -> None:
     core = read_coreset(args.core)
     idata = draw(
         core,
-        args.likelihood,
+        args.family,
         prior,
         sampler=args.sampler,
         draws=args.draws,
@@ -144,12 +144,12 @@ def certify(args: argparse.Namespace, console: Console) -> None:
     """Run ``bayescore certify``."""
     from rich.table import Table
 
-    from bayescore.coresets.build import full_data
+    from bayescore.coresets.build import all_rows
     from bayescore.data.coreset_file import read_coreset
     from bayescore.data.sources.stores import without_keys
     from bayescore.diagnostics.certificate import certify as check
+    from bayescore.diagnostics.formatting import number
     from bayescore.diagnostics.report import write_certificate
-    from bayescore.diagnostics.wording import number
     from bayescore.samplers.files import load_posterior, write_posterior
 
     for output, option in ((args.output, "--output"), (args.corrected, "--corrected")):
@@ -163,7 +163,7 @@ def certify(args: argparse.Namespace, console: Console) -> None:
     if args.test:
         if not args.output:
             raise ValueError(f"--test={str(args.test)!r} is for the report; give its file by --output too")
-        test = full_data(args.test, label=label, design=core.design, offset=args.offset, progressbar=not args.quiet)
+        test = all_rows(args.test, label=label, design=core.design, offset=args.offset, progressbar=not args.quiet)
     beside = {"weights": args.weights, "offset": args.offset, "trials": args.trials, "missing": args.missing}
     found = check(idata, core, args.rows, label=label, groups=args.groups, **beside, progressbar=not args.quiet)
     table = Table("feature", box=None)
@@ -209,7 +209,7 @@ def show(result: Any, console: Console, certificates: Mapping[str, Any] | None =
     from rich.table import Table
 
     from bayescore.diagnostics.agreement import beside_reference
-    from bayescore.diagnostics.wording import number
+    from bayescore.diagnostics.formatting import number
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))  # fits a terminal of 80
     table.add_column("posterior", no_wrap=True)
@@ -250,7 +250,7 @@ class Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    from bayescore.models.families import LIKELIHOODS
+    from bayescore.models.families import FAMILIES
     from bayescore.samplers.registry import AUTO, SAMPLERS
 
     common = Parser(add_help=False)
@@ -262,7 +262,7 @@ def parser() -> argparse.ArgumentParser:
     main.add_argument("--version", action="version", version=f"bayescore {version('bayescore')}")
     commands = main.add_subparsers(required=True, metavar="COMMAND")
 
-    links = ", ".join(LIKELIHOODS)
+    families = ", ".join(FAMILIES)
     p = commands.add_parser("demo", parents=[common, seeded], help="the main job on built-in data, with a report")
     p.add_argument("--rows", type=int, default=1_000_000, help="rows of Binary10 (default: %(default)s)")
     p.add_argument("-o", "--output", type=Path, default=Path("demo"), help="folder to write (default: %(default)s)")
@@ -277,7 +277,7 @@ def parser() -> argparse.ArgumentParser:
     _add_counts(p)
     p.add_argument("--positive", help="label that is +1 (default: the second in sorted order)")
     p.add_argument("--formula", help="label and terms, such as 'clicked ~ age * device + log(price)'")
-    p.add_argument("--likelihood", default="logistic", help=f"{links} (default: %(default)s)")
+    p.add_argument("--family", default="logistic", help=f"{families} (default: %(default)s)")
     p.add_argument(
         "--method", default="auto", choices=_Methods(), metavar="METHOD", help="%(choices)s (default: %(default)s)"
     )
@@ -292,7 +292,7 @@ def parser() -> argparse.ArgumentParser:
     p = commands.add_parser("sample", parents=[common, seeded], help="sample the posterior of a coreset")
     p.add_argument("core", type=Path, help="coreset that build wrote")
     p.add_argument("--sampler", default=AUTO, help=f"{', '.join((AUTO, *SAMPLERS))} (default: %(default)s)")
-    p.add_argument("--likelihood", help=f"{links} (default: the coreset's own)")
+    p.add_argument("--family", help=f"{families} (default: the coreset's own)")
     p.add_argument(
         "--prior",
         default="normal(0,4)",

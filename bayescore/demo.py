@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from bayescore.coresets.build import build_coreset, full_data
+from bayescore.coresets.build import all_rows, build_coreset
 from bayescore.data.synthetic import binary10
 from bayescore.diagnostics import Comparison, compare
 from bayescore.diagnostics.certificate import Certificate, certify
@@ -32,7 +32,7 @@ def run_demo(
         raise NotADirectoryError(f"--output={str(folder)!r} is a file; give the name of a folder")
     folder.mkdir(parents=True, exist_ok=True)
     X, y = binary10(rows + 1000, random_state=seed)
-    test = full_data(X[rows:], y[rows:], progressbar=False)
+    test = all_rows(X[rows:], y[rows:], progressbar=False)
     X, y = X[:rows], y[:rows]
     console.print(f"Binary10: {rows:,} rows, {X.shape[1]} columns, {np.mean(y > 0):.1%} positive")
     merged = build_coreset(X, y, method="aggregate", random_state=seed, progressbar=progressbar)

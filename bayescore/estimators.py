@@ -1,6 +1,6 @@
 r"""The scikit-learn face: classifiers that build a coreset, sample its posterior, and predict with all draws.
 
-`CoresetLogisticRegression` and `CoresetProbitRegression` put `build_coreset`, `sample` and `predict_proba` behind `fit`
+`CoresetLogisticRegression` and `CoresetProbitRegression` put `build_coreset`, `sample` and `predict` behind `fit`
 and `predict`, so that they work in pipelines, cross-validation and searches. For reports use the three directly: what
 they return is kept in ``coreset_`` and ``idata_``, and `certify` takes both.
 """
@@ -22,7 +22,7 @@ from bayescore.data.sources.array import array_source
 from bayescore.data.sources.roles import Roles
 from bayescore.models.priors import Prior, prior_of
 from bayescore.samplers.inference_data import coefficients
-from bayescore.samplers.predict import log_predictive, predict_proba
+from bayescore.samplers.predict import log_predictive, predict
 from bayescore.samplers.sample import sample
 from bayescore.types import INTERCEPT, FloatArray
 from bayescore.validation import check_aligned, check_unmasked
@@ -33,7 +33,7 @@ _TAKEN = ("weight", "y", INTERCEPT)  # names of a coreset's own columns
 class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Bayesian regression with two classes on a coreset."""
 
-    _likelihood: ClassVar[str]
+    _family: ClassVar[str]
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         rng = np.random.default_rng(self._seed())
         self.coreset_ = build_coreset(
             rows,
-            likelihood=self._likelihood,
+            family=self._family,
             method=self.method,
             size=self.size,
             intercept=self.fit_intercept,
@@ -172,7 +172,7 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: ArrayLike) -> FloatArray:
         """Return the posterior means of the classes' probabilities, shape (n, 2), over all draws."""
         raw = self._checked(X)
-        p = predict_proba(self.idata_, raw)["mean"].to_numpy()
+        p = predict(self.idata_, raw)["mean"].to_numpy()
         return np.stack([1.0 - p, p], axis=1)
 
     def predict_log_proba(self, X: ArrayLike) -> FloatArray:
@@ -237,7 +237,7 @@ _PARAMETERS = """
     coreset_ : Coreset
         From `build_coreset`.
     idata_ : InferenceData
-        From `sample`; `certify`, `compare` and `predict_proba` take it.
+        From `sample`; `certify`, `compare` and `predict` take it.
     n_features_in_, feature_names_in_
         Columns seen by `fit`. Names of a table's columns are those of the coefficients in ``coreset_`` and ``idata_``;
         "weight", "y" and "Intercept", which coresets need themselves, get an underscore there.
@@ -266,7 +266,7 @@ class CoresetLogisticRegression(_CoresetClassifier):
     """
 
     __doc__ += _PARAMETERS
-    _likelihood = "logistic"
+    _family = "logistic"
 
 
 class CoresetProbitRegression(_CoresetClassifier):
@@ -281,4 +281,4 @@ class CoresetProbitRegression(_CoresetClassifier):
     """
 
     __doc__ += _PARAMETERS
-    _likelihood = "probit"
+    _family = "probit"

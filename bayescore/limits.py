@@ -42,34 +42,34 @@ FINITE_K = 0.5
 MAX_BAD_K_SHARE = 0.01
 """Share of the rows left out whose k-hat may exceed `MAX_K`: above it there is no elpd."""
 
-EQUAL = 1e-4
+EQUAL_WEIGHTS_SD = 1e-4
 """Sd of log weights below which they are equal but for rounding, and have no tail to fit."""
 
-NEARLY_EQUAL = 0.05
+NEARLY_EQUAL_WEIGHTS_SD = 0.05
 """Sd of log weights below which the shape of their tail, fitted all the same, tells nothing of a posterior."""
 
 MAX_LOG_RATIO_SD = 0.5
 """Sd of the log ratio of two posteriors from which they are not said to be the same: 0.3 is close, 1 far."""
 
-CLOSE = 0.1
+NEGLIGIBLE_ERROR = 0.1
 """Error of a mean in reference sds, of an sd relatively, or of a correlation that a reader need not mind."""
 
-CERTIFIED = 0.25
+MAX_ERROR = 0.25
 """Error of a mean in sds, of an sd relatively, of a correlation, or of a tail quantile (in sds, or relative to its
 distance from the median if that is more than an sd) that is not certified any more."""
 
-RISK = 1e-3
-"""Chance that some mean, sd or correlation of certified, or corrected, draws is off by more than `CERTIFIED`, by the
+MAX_FAILURE_PROBABILITY = 1e-3
+"""Chance that some mean, sd or correlation of certified, or corrected, draws is off by more than `MAX_ERROR`, by the
 stated standard errors: half of one in 500, as these are estimates."""
 
-SETTLED = 0.02
-"""What importance weights may change beyond noise, in the units of `CERTIFIED`, in moved draws that are left as they
+NEGLIGIBLE_CORRECTION = 0.02
+"""What importance weights may change beyond noise, in the units of `MAX_ERROR`, in moved draws that are left as they
 are: a twelfth of what is not certified, below what 2,000 draws can tell."""
 
 MAX_TAIL_K = 0.5
 """Pareto k-hat of a coordinate's own tail above which its variance does not exist; above 1, nor does its mean."""
 
-ALARM = 0.01
+FAMILYWISE_ALPHA = 0.01
 """Probability that exact draws, or an exact prediction, are said to be off, over all coefficients together."""
 
 MAX_TOTAL_WEIGHT = 1e15

@@ -11,9 +11,9 @@ import numpy as np
 
 import bayescore as bc
 from bayescore.coresets.sensitivity import Sensitivity
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
-from bayescore.models.families import LIKELIHOODS
+from bayescore.models.families import FAMILIES
 from benchmarks.tables import publish
 
 N, D = 10_000_000, 10
@@ -46,12 +46,12 @@ def main() -> None:
     bc.build_coreset(X, y, method="sensitivity", size=1000, clusters=6, random_state=0, progressbar=False)
     extra = peak_mb() - before
 
-    opened = Opened(as_source(X, y))
-    _ = opened.scan
+    dataset = Dataset(as_source(X, y))
+    _ = dataset.scan
     centers = X[:6] * y[:6, None]
 
     def after_seeding() -> object:
-        return Sensitivity(clustering=centers).build(opened, 1000, 1, LIKELIHOODS["logistic"])
+        return Sensitivity(clustering=centers).build(dataset, 1000, 1, FAMILIES["logistic"])
 
     def whole(method: str) -> Callable[[], object]:
         return lambda: bc.build_coreset(X, y, method=method, size=1000, random_state=0, progressbar=False)

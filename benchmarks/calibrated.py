@@ -21,17 +21,17 @@ from benchmarks.tables import publish
 METHODS = {"logistic": ("uniform", "sensitivity", "calibrated"), "probit": ("uniform", "calibrated")}
 
 
-def study(name: str, link: str) -> list[dict[str, Any]]:
+def study(name: str, family: str) -> list[dict[str, Any]]:
     """Return a row for each method."""
     warnings.filterwarnings("ignore")  # coresets of one label, weights that do not fit: seen in the figures
     X, y = load(name)
-    design = {"intercept": True, "standardize": True, "likelihood": link, "progressbar": False}
-    target = posterior(bc.full_data(X, y, **design), link, bc.priors.Normal(0, 4))
+    design = {"intercept": True, "standardize": True, "family": family, "progressbar": False}
+    target = posterior(bc.all_rows(X, y, **design), family, bc.priors.Normal(0, 4))
     D = target.n_features
     guess = bc.find_map(bc.build_coreset(X, y, method="calibrated", size=20 * D, random_state=99, **design))
     truth = find_mode(target.terms, guess.beta)  # the posterior is log-concave: one mode, wherever begun
     rows = []
-    for method in METHODS[link]:
+    for method in METHODS[family]:
         errors, passes = [], []
         for seed in range(3 if name == "w8a_train" else 10):
             core = bc.build_coreset(X, y, method=method, size=20 * D, random_state=seed, **design)
@@ -45,7 +45,7 @@ def study(name: str, link: str) -> list[dict[str, Any]]:
                 "N": len(y),
                 "D": D,
                 "M": 20 * D,
-                "likelihood": link,
+                "family": family,
                 "method": method,
                 "seeds": len(errors),
                 "mean, median": np.median(mean),
@@ -60,7 +60,7 @@ def study(name: str, link: str) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    tasks = [(name, link) for name in readable(PROBLEMS) for link in METHODS]
+    tasks = [(name, family) for name in readable(PROBLEMS) for family in METHODS]
     rows = []
     with ProcessPoolExecutor(2, get_context("spawn")) as pool:
         for task, found in zip(tasks, pool.map(study, *zip(*tasks, strict=True)), strict=True):

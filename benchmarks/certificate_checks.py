@@ -36,7 +36,7 @@ MADE_HARD = ("quasi-separated", "gauss")  # in the corrections alone, where w8a'
 NUTS = (GERMAN, "chemreact_ds1_10", "Binary10")
 DESIGN = {"intercept": True, "standardize": True, "progressbar": False}
 LINK, PRIOR = "logistic", bc.priors.Normal(0, 4)
-CLOSE = 0.05
+NEGLIGIBLE_ERROR = 0.05
 LEAST_SHARE = 0.3  # of the draws of `importance`, below which long MCMC is the reference
 KINDS = ("mean", "sd", "correlation")
 Row = dict[str, Any]
@@ -133,7 +133,7 @@ def correction(name: str, seed: int) -> Row:
     new = {} if certificate.idata is None else gaps(certificate.idata.posterior["beta"].values, known)
     row |= {f"corrected {kind}{of}": new.get(f"{kind}{of}", np.nan) for kind in KINDS for of in ("", " beyond")}
     beyond = [row[f"corrected {kind} beyond"] for kind in ("mean", "sd")]
-    return row | {"within": bool(max(beyond) <= CLOSE) if new else "", "text": certificate.text}
+    return row | {"within": bool(max(beyond) <= NEGLIGIBLE_ERROR) if new else "", "text": certificate.text}
 
 
 def corrections(trials: int = 3, workers: int = 2) -> None:

@@ -21,7 +21,7 @@ class Sampled:
     """A coreset, its link and prior, its draws, and how to draw again from it or from another one of that size."""
 
     core: bc.Coreset
-    link: str
+    family: str
     prior: Any
     idata: Any
     another: Callable[[], Any]
@@ -121,7 +121,7 @@ def copied(made: Sampled, rng: np.random.Generator) -> Any:
 def tuned_badly(made: Sampled, rng: np.random.Generator) -> Any:
     """Draw by MALA without warm-up, on coordinates that are not whitened."""
     return bc.sample(
-        made.core, made.link, made.prior, "mala", draws=int(rng.choice([250, 1000])), tune=int(rng.choice([0, 20])),
+        made.core, made.family, made.prior, "mala", draws=int(rng.choice([250, 1000])), tune=int(rng.choice([0, 20])),
         thin=1, preconditioner="identity", cores=1, random_seed=int(rng.integers(1 << 30)), progressbar=False,
     )  # fmt: skip
 
@@ -138,21 +138,21 @@ def another_coreset_unsaid(made: Sampled, _rng: np.random.Generator) -> Any:
 
 
 def elsewhere(made: Sampled, _rng: np.random.Generator) -> Any:
-    return as_idata(made.beta, made.core, made.link)
+    return as_idata(made.beta, made.core, made.family)
 
 
 def elsewhere_shifted(made: Sampled, rng: np.random.Generator) -> Any:
-    return as_idata(_moved(made.beta, rng), made.core, made.link)
+    return as_idata(_moved(made.beta, rng), made.core, made.family)
 
 
 def elsewhere_shuffled(made: Sampled, rng: np.random.Generator) -> Any:
-    return as_idata(shuffled(made, rng).posterior["beta"].values, made.core, made.link)
+    return as_idata(shuffled(made, rng).posterior["beta"].values, made.core, made.family)
 
 
 def twice_along(made: Sampled, rng: np.random.Generator) -> Any:
     """Give the first draws of every chain four times, one after the other."""
     beta = made.beta[:, : int(rng.choice(SHORT[2:]))]
-    return as_idata(np.tile(beta, (1, 4, 1)), made.core, made.link)
+    return as_idata(np.tile(beta, (1, 4, 1)), made.core, made.family)
 
 
 KINDS: dict[str, Callable[[Sampled, np.random.Generator], Any]] = {

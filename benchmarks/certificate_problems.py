@@ -59,7 +59,7 @@ class Problem:
     rows: str
     n: int
     d: int
-    link: str
+    family: str
     prior: str
 
     @property
@@ -78,12 +78,12 @@ class Problem:
         rng = np.random.default_rng([self.n, self.d, len(self.rows)])
         if self.published:
             return _published(self.rows, self.n, rng)
-        return _made(self.rows, self.n, self.d, self.link, rng)
+        return _made(self.rows, self.n, self.d, self.family, rng)
 
     def design(self) -> dict[str, Any]:
-        """Return arguments of `build_coreset` and `full_data`."""
+        """Return arguments of `build_coreset` and `all_rows`."""
         return {
-            "likelihood": self.link,
+            "family": self.family,
             "intercept": self.d > 1,
             "standardize": self.published,
             "progressbar": False,
@@ -92,7 +92,7 @@ class Problem:
     @cached_property
     def data(self) -> bc.Coreset:
         """All rows."""
-        return bc.full_data(*self.table, **self.design())
+        return bc.all_rows(*self.table, **self.design())
 
     @property
     def merged(self) -> bc.Coreset:
@@ -101,11 +101,14 @@ class Problem:
 
 
 PROBLEMS = tuple(
-    Problem(rows, n, d, link, prior) for rows, n, d, links, priors in LAYOUT for link in links for prior in priors
+    Problem(rows, n, d, family, prior)
+    for rows, n, d, families, priors in LAYOUT
+    for family in families
+    for prior in priors
 )
 
 
-def _made(rows: str, n: int, d: int, link: str, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def _made(rows: str, n: int, d: int, family: str, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     k = max(d - 1, 1)
     X = rng.standard_normal((n, k))
     beta, intercept = np.linspace(1.0, -0.8, k) * math.sqrt(4.0 / max(k, 4)), -0.5 if d > 1 else 0.0
@@ -120,7 +123,7 @@ def _made(rows: str, n: int, d: int, link: str, rng: np.random.Generator) -> tup
         return X, np.where(eta > 0.0, 1, -1)
     if rows == "quasi":  # few positives, and few rows of either label beyond the other's
         eta = 60.0 * (X @ beta / np.linalg.norm(beta) - 2.2)
-    noise = rng.logistic(size=n) if link == "logistic" else rng.standard_normal(n)
+    noise = rng.logistic(size=n) if family == "logistic" else rng.standard_normal(n)
     return X, np.where(eta + noise > 0.0, 1, -1)
 
 

@@ -23,8 +23,8 @@ from scipy import special, stats
 
 import bayescore as bc
 from bayescore.compat import psislw
-from bayescore.diagnostics.draws import ess, mcse_mean, mcse_sd, rhat
-from bayescore.models.families import check_likelihood
+from bayescore.diagnostics.mcse import ess, mcse_mean, mcse_sd, rhat
+from bayescore.models.families import check_family
 from bayescore.models.posterior import log_likelihoods
 from benchmarks.certificate_problems import PRIORS, Problem
 from benchmarks.full_posteriors import FOLDER, Density, digest, hmc
@@ -134,13 +134,13 @@ def log_prior(prior: Any, beta: np.ndarray) -> np.ndarray:
 
 def log_density(problem: Problem) -> Callable[[np.ndarray], np.ndarray]:
     """Return the log posterior density as a function of draws, shape (S, D)."""
-    link, prior = check_likelihood(problem.link), PRIORS[problem.prior]
-    return lambda beta: log_likelihoods(beta, problem.data, link) + log_prior(prior, beta)
+    family, prior = check_family(problem.family), PRIORS[problem.prior]
+    return lambda beta: log_likelihoods(beta, problem.data, family) + log_prior(prior, beta)
 
 
 def by_grid(problem: Problem) -> Reference:
     """Integrate over a grid."""
-    mode, side = bc.find_map(problem.data, problem.link), GRID[problem.data.n_features]
+    mode, side = bc.find_map(problem.data, problem.family), GRID[problem.data.n_features]
     D = problem.data.n_features
     u = (np.arange(side) + 1.0) / (side + 1.0) * 2.0 - 1.0
     t, log_jacobian = np.tan(0.5 * math.pi * u), -2.0 * np.log(np.cos(0.5 * math.pi * u))
@@ -169,7 +169,7 @@ def by_grid(problem: Problem) -> Reference:
 
 def by_importance(problem: Problem) -> Reference | None:
     """Sample a t around the mode and weigh; None if too few draws count."""
-    mode, rng = bc.find_map(problem.data, problem.link), np.random.default_rng(1)
+    mode, rng = bc.find_map(problem.data, problem.family), np.random.default_rng(1)
     D = problem.data.n_features
     proposal = stats.multivariate_t(mode.beta, mode.covariance, df=5, seed=rng)
     beta = np.concatenate([proposal.rvs(PROPOSALS // 8).reshape(-1, D) for _ in range(8)])
@@ -191,7 +191,7 @@ def by_importance(problem: Problem) -> Reference | None:
 
 def by_hmc(problem: Problem) -> Reference | None:
     """Run split HMC, whitened anew by its draws while its chains disagree; None if they never agree."""
-    density, rng = Density(problem.merged, problem.link, PRIORS[problem.prior]), np.random.default_rng(2)
+    density, rng = Density(problem.merged, problem.family, PRIORS[problem.prior]), np.random.default_rng(2)
     for draws in RUNS:
         chains = hmc(density, draws, rng)
         mixed = float(rhat(chains).max())
@@ -213,7 +213,7 @@ def by_hmc(problem: Problem) -> Reference | None:
 def reference(problem: Problem) -> Reference | None:
     """Return the figures of a posterior from its file, or found now; None where no method vouches for them."""
     key = hashlib.sha256(f"{problem!r} {PRIORS[problem.prior]!r} {digest(problem.data)}".encode()).hexdigest()[:12]
-    path = FOLDER / f"small-{problem.rows}-{problem.d}-{problem.link}-{problem.prior}-{key}.npz"
+    path = FOLDER / f"small-{problem.rows}-{problem.d}-{problem.family}-{problem.prior}-{key}.npz"
     parts = ("moments", "error", "robust", "robust_error")
     if not path.is_file():
         if problem.data.n_features in GRID:

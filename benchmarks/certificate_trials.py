@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 
 import bayescore as bc
 from bayescore.coresets.method import DEFAULT_SIZE
-from bayescore.diagnostics.draws import ess
+from bayescore.diagnostics.mcse import ess
 from bayescore.validation import DataError
 from benchmarks.certificate_draws import KINDS, SHORT, Sampled, part
 from benchmarks.certificate_problems import PRIORS, PROBLEMS, Problem
@@ -62,7 +62,7 @@ def cell(number: int) -> Cell:
     share = share / crowd.map(crowd.value_counts()).to_numpy()
     index = int(rng.choice(usable, p=share / share.sum()))
     problem = PROBLEMS[index]
-    methods = [name for name in SHARES if name != "sensitivity" or problem.link == "logistic"]
+    methods = [name for name in SHARES if name != "sensitivity" or problem.family == "logistic"]
     weights = np.array([SHARES[name] for name in methods])
     method = str(rng.choice(methods, p=weights / weights.sum()))
     rows = SIZES[rng.choice(4 if problem.d >= 100 else len(SIZES))]
@@ -77,7 +77,7 @@ def cell(number: int) -> Cell:
     if problem.prior in ("SpikeAndSlab", "Horseshoe"):
         sampler, draws = "nuts", 500
     elif problem.prior == "Normal" and problem.d <= 25 and rng.random() < 0.25:
-        sampler = "gibbs" if problem.link == "probit" else "polya_gamma"
+        sampler = "gibbs" if problem.family == "probit" else "polya_gamma"
     elif problem.d <= 11 and rng.random() < 0.2:
         draws = 4000
     return Cell(number, index, method, size, rows, sampler, draws)
@@ -92,7 +92,7 @@ def draw(which: Cell, core: bc.Coreset, seed: int) -> Any:
         options = {"thin": 2}
     return bc.sample(
         core,
-        problem.link,
+        problem.family,
         PRIORS[problem.prior],
         which.sampler,
         draws=which.draws,
@@ -183,7 +183,7 @@ def study(number: int) -> list[Row]:
         "cell": number,
         "problem": which.problem,
         "D": problem.d,
-        "link": problem.link,
+        "family": problem.family,
         "prior": problem.prior,
         "method": which.method,
         "rows": which.rows,
@@ -205,7 +205,7 @@ def study(number: int) -> list[Row]:
             return [{**about, "trial": 0, "level": "no coreset"}]
         prior = PRIORS[problem.prior]
         idata = draw(which, core, number)
-        made = Sampled(core, problem.link, prior, idata, lambda: draw(which, build(number + 10**6), 7))
+        made = Sampled(core, problem.family, prior, idata, lambda: draw(which, build(number + 10**6), 7))
         return [
             {**about, "trial": i, "kind": kind, **trial(idata, core, problem, truth)}
             for i, (kind, idata) in enumerate(shown(made, which, rng))

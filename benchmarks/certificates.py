@@ -35,7 +35,7 @@ LOG = FOLDER / "certificate_trials.csv"
 TRIALS = 3200
 OFF, GOOD, GOOD_ESS = 0.25, 0.1, 1000.0
 FIELDS = (
-    "cell", "trial", "problem", "D", "link", "prior", "method", "rows", "sampler", "kind", "chains", "draws", "level",
+    "cell", "trial", "problem", "D", "family", "prior", "method", "rows", "sampler", "kind", "chains", "draws", "level",
     "ESS", "mean", "sd", "correlation", "off", "corrected mean", "corrected sd", "corrected correlation",
     "corrected off", "seconds",
 )  # fmt: skip
@@ -118,7 +118,7 @@ def summary(frame: pd.DataFrame) -> list[Row]:
     """Return the counts of all trials, and by method, columns, link, prior, kind of draws and their number."""
     frame = judged(frame)
     rows = [{"by": "all", "value": "", **counted(frame)}]
-    for by in ("method", "columns", "link", "prior", "rows", "kind", "draws"):
+    for by in ("method", "columns", "family", "prior", "rows", "kind", "draws"):
         rows += [{"by": by, "value": value, **counted(group)} for value, group in frame.groupby(by, sort=True)]
     return rows
 
@@ -138,7 +138,7 @@ def references_used(frame: pd.DataFrame) -> list[Row]:
                 "rows": problem.rows,
                 "N": len(problem.data),
                 "D": problem.data.n_features,
-                "link": problem.link,
+                "family": problem.family,
                 "prior": problem.prior,
                 "reference": found.kind,
                 "R-hat or ESS": found.quality,
@@ -154,6 +154,6 @@ def main(trials: int = TRIALS, workers: int = 2) -> None:
     frame = run(trials, workers)
     print(frame["level"].value_counts().to_string())
     publish("certificate_references", references_used(frame), 3)
-    short = [name for name in FIELDS if name not in ("D", "link", "prior", "sampler", "seconds")]
+    short = [name for name in FIELDS if name not in ("D", "family", "prior", "sampler", "seconds")]
     publish("certificate_trials", frame[short].to_dict("records"), 2)
     publish("certificates", summary(frame), 4)

@@ -86,7 +86,7 @@ def study(name: str) -> dict[str, Any]:
     before = peak_mb()
     core, seconds, cpu = timed(lambda: bc.build_coreset(X, y, method="calibrated", size=size, random_state=0, **design))
     extra = peak_mb() - before
-    data = bc.full_data(X, y, **design)
+    data = bc.all_rows(X, y, **design)
     full, map_seconds, map_cpu = timed(lambda: bc.find_map(data, prior=PRIOR))
     own = bc.find_map(core, prior=PRIOR)
     found = corrected(core, data, full)

@@ -37,8 +37,8 @@ from bayescore.coresets.condensing.condensation import Unmoved, converged
 from bayescore.coresets.condensing.search import largest
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.synthetic import binary10
-from bayescore.diagnostics.draws import ess_mean
-from bayescore.models.families import check_likelihood
+from bayescore.diagnostics.mcse import ess_mean
+from bayescore.models.families import check_family
 from bayescore.models.posterior import likelihood_terms, log_likelihoods
 from benchmarks.problems import SHARED, load
 from benchmarks.tables import known_rows, publish
@@ -65,9 +65,9 @@ SETS = (
 )
 
 
-def rows_of(name: str, link: str) -> dict[str, Any]:
-    """Return arguments of `full_data` and `build_coreset`."""
-    told: dict[str, Any] = {"intercept": True, "likelihood": link, "progressbar": False}
+def rows_of(name: str, family: str) -> dict[str, Any]:
+    """Return arguments of `all_rows` and `build_coreset`."""
+    told: dict[str, Any] = {"intercept": True, "family": family, "progressbar": False}
     if name in PUBLISHED:
         X, y = load(PUBLISHED[name])
         return {"data": X, "y": y, "standardize": True, **told}
@@ -89,7 +89,7 @@ def rows_of(name: str, link: str) -> dict[str, Any]:
     else:
         X = (rng.random((50_000, 123)) < np.geomspace(0.5, 0.001, 123)).astype(float)
         eta = 0.8 * X @ np.linspace(1.0, -0.8, 123) - 0.5
-    noise = rng.logistic(size=len(eta)) if link == "logistic" else 0.6 * rng.standard_normal(len(eta))
+    noise = rng.logistic(size=len(eta)) if family == "logistic" else 0.6 * rng.standard_normal(len(eta))
     return {"data": X, "y": eta + noise > 0.0, **told}
 
 
@@ -107,7 +107,7 @@ def warm_up(told: dict[str, Any]) -> None:
     design = {name: value for name, value in told.items() if name not in ("data", "y")}
     for method in ("condensed", "calibrated"):
         bc.build_coreset(X, y, method=method, size=120, random_state=0, **design)
-    bc.find_map(bc.full_data(X, y, **design))
+    bc.find_map(bc.all_rows(X, y, **design))
 
 
 def sampled(core: bc.Coreset) -> tuple[float, float]:
@@ -122,31 +122,29 @@ def content(core: bc.Coreset) -> bool:
     return largest(expected) <= TOLERANCE
 
 
-def study(name: str, link: str, trials: int) -> dict[str, Any]:
+def study(name: str, family: str, trials: int) -> dict[str, Any]:
     """Return a row of figures."""
     warnings.filterwarnings("ignore")
-    told = rows_of(name, link)
+    told = rows_of(name, family)
     warm_up(told)
-    data = bc.full_data(**told)
-    D, likelihood = data.n_features, check_likelihood(link)
+    data = bc.all_rows(**told)
+    D, family = data.n_features, check_family(family)
     full, map_seconds, map_cpu = timed(lambda: bc.find_map(data, prior=PRIOR))
     core, seconds, cpu = timed(lambda: bc.build_coreset(**told, method="condensed", random_state=0))
-    beside = D <= WIDE or link == "logistic"
+    beside = D <= WIDE or family == "logistic"
     other, other_seconds, other_cpu = timed(
         lambda: bc.build_coreset(**told, method="calibrated", size=20 * D, random_state=0) if beside else core
     )
-    start = LaplaceApproximation(likelihood, full.beta, full.factor)
-    expansion = Expansion(
-        likelihood, full.beta, likelihood_terms(full.beta, data, likelihood), data, np.ones(len(data))
-    )
-    problem = Unmoved(likelihood, PRIOR, expansion, converged(core, start, PRIOR) or start)
+    start = LaplaceApproximation(family, full.beta, full.factor)
+    expansion = Expansion(family, full.beta, likelihood_terms(full.beta, data, family), data, np.ones(len(data)))
+    problem = Unmoved(family, PRIOR, expansion, converged(core, start, PRIOR) or start)
     with one_blas_thread():
         base = draw_base(problem, core, 99)
         prior = problem.log_prior(base.draws) - base.log_density
-        all_rows = Weighed(base.draws, log_likelihoods(base.draws, data, likelihood) + prior)
+        all_rows = Weighed(base.draws, log_likelihoods(base.draws, data, family) + prior)
 
         def found(rows: bc.Coreset) -> tuple[float, Any]:
-            own = Weighed(base.draws, log_likelihoods(base.draws, rows, likelihood) + prior)
+            own = Weighed(base.draws, log_likelihoods(base.draws, rows, family) + prior)
             return spread(own.log_weights), errors_between(own, all_rows)
 
         def spread(log_weights: np.ndarray) -> float:
@@ -162,7 +160,7 @@ def study(name: str, link: str, trials: int) -> dict[str, Any]:
         other_spread, _ = found(other)
     row = {
         "data": name,
-        "likelihood": link,
+        "family": family,
         "N": len(data),
         "D": D,
         "rows": max(map(len, cores)),
@@ -214,9 +212,9 @@ def main(trials: int = SEEDS, only: Sequence[str] = SETS) -> None:
         if name in PUBLISHED and not SHARED.is_dir():
             print(f"not run: ../shared/data is absent ({name})")
             continue
-        for link in LINKS:
+        for family in LINKS:
             with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-                rows.append(pool.submit(study, name, link, trials).result())
+                rows.append(pool.submit(study, name, family, trials).result())
             print(rows[-1], flush=True)
-        rows.sort(key=lambda row: (SETS.index(row["data"]), LINKS.index(row["likelihood"])))
+        rows.sort(key=lambda row: (SETS.index(row["data"]), LINKS.index(row["family"])))
         publish("condensed", rows)  # after each set: those of many columns take long

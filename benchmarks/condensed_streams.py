@@ -16,7 +16,7 @@ import bayescore as bc
 from bayescore.coresets.calibration.paired import Weighed, errors_between
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.synthetic import binary10
-from bayescore.models.families import LIKELIHOODS
+from bayescore.models.families import FAMILIES
 from bayescore.models.posterior import log_likelihoods
 from benchmarks.tables import publish
 
@@ -37,7 +37,7 @@ def rows_of(name: str) -> tuple[np.ndarray, np.ndarray]:
 
 def study(name: str, trials: int) -> list[dict[str, Any]]:
     """Return a row of figures for each kind of node and size."""
-    full = bc.full_data(*rows_of(name), intercept=True, progressbar=False)
+    full = bc.all_rows(*rows_of(name), intercept=True, progressbar=False)
     D, mode = full.n_features, bc.find_map(full, prior=PRIOR)
     z = np.random.default_rng(99).standard_normal((500, D))
     draws = mode.beta + z @ mode.factor.T
@@ -45,7 +45,7 @@ def study(name: str, trials: int) -> list[dict[str, Any]]:
 
     def weighed(rows: bc.Coreset) -> Weighed:
         with one_blas_thread():
-            return Weighed(draws, log_likelihoods(draws, rows, LIKELIHOODS["logistic"]) + base)
+            return Weighed(draws, log_likelihoods(draws, rows, FAMILIES["logistic"]) + base)
 
     true, rows = weighed(full), []
     for reduce, factors in SIZES.items():

@@ -22,7 +22,7 @@ from formulaic import model_matrix
 from scipy.special import expit
 
 import bayescore as bc
-from bayescore.diagnostics.draws import mcse_mean
+from bayescore.diagnostics.mcse import mcse_mean
 from benchmarks.tables import publish
 
 N, CHAINS = 3_000, 4

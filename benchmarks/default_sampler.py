@@ -13,7 +13,7 @@ import warnings
 import numpy as np
 
 import bayescore as bc
-from bayescore.diagnostics.draws import ess
+from bayescore.diagnostics.mcse import ess
 from bayescore.types import WeightedData
 from benchmarks.tables import publish
 
@@ -43,11 +43,11 @@ def processor_seconds() -> float:
     return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 
-def drawn(data: WeightedData, link: str, prior: object, sampler: str) -> dict[str, float]:
+def drawn(data: WeightedData, family: str, prior: object, sampler: str) -> dict[str, float]:
     begin = processor_seconds()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of poor mixing: the ESS says it
-        idata = bc.sample(data, link, prior, sampler, DRAWS, DRAWS, CHAINS, cores=1, random_seed=1, progressbar=False)
+        idata = bc.sample(data, family, prior, sampler, DRAWS, DRAWS, CHAINS, cores=1, random_seed=1, progressbar=False)
     total = processor_seconds() - begin
     stats = idata["sample_stats"]
     work = total if sampler == "mala" else 2.0 * float(stats["process_time_diff"].sum())  # warm-up takes as long
@@ -60,10 +60,10 @@ def main() -> None:
     small = problem("weighted", 40, 2)
     for sampler in ("mala", "nuts"):
         drawn(small, "logistic", NORMAL, sampler)  # compiled
-    for kind, n_rows, n_features, link, prior in CASES:
+    for kind, n_rows, n_features, family, prior in CASES:
         data = problem(kind, n_rows, n_features)
-        mala, nuts = (drawn(data, link, prior, sampler) for sampler in ("mala", "nuts"))
-        row = {"rows": kind, "M": n_rows, "D": n_features, "likelihood": link, "prior": type(prior).__name__}
+        mala, nuts = (drawn(data, family, prior, sampler) for sampler in ("mala", "nuts"))
+        row = {"rows": kind, "M": n_rows, "D": n_features, "family": family, "prior": type(prior).__name__}
         row |= {f"MALA {name}": value for name, value in mala.items() if name != "compiling"}
         row |= {f"NUTS {name}": value for name, value in nuts.items()}
         rows.append(row | {"MALA to NUTS": mala["ESS a second"] / nuts["ESS a second"]})

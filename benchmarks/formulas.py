@@ -20,11 +20,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from bayescore.data.dataset import Dataset, open_rows
 from bayescore.data.designed import open_designed, open_in
 from bayescore.data.factors import Selection
 from bayescore.data.formulas.learning import learner
-from bayescore.data.opened import Opened, open_rows
-from bayescore.models.families import check_likelihood
+from bayescore.models.families import check_family
 from bayescore.models.posterior import likelihood_terms
 from benchmarks.sources import timed
 from benchmarks.tables import publish
@@ -72,10 +72,10 @@ def files(n: int) -> Iterator[tuple[Path, dict[str, Path]]]:
         yield raw, coded
 
 
-def newton(opened: Opened) -> None:
+def newton(dataset: Dataset) -> None:
     """Run one pass for a log-likelihood, its gradient and Hessian at 0."""
-    likelihood, theta = check_likelihood("logistic"), np.zeros(opened.n_features)
-    for _ in opened.map(lambda _, block: likelihood_terms(theta, block, likelihood), canonical=True):
+    family, theta = check_family("logistic"), np.zeros(dataset.n_features)
+    for _ in dataset.map(lambda _, block: likelihood_terms(theta, block, family), canonical=True):
         pass
 
 
@@ -88,8 +88,8 @@ def main(n: int = N) -> None:
             plain = open_rows(raw, label="y", selection=Selection(ours.design.raw_names))
             by = learner(ours.design.raw_names, formula, plain.source.levels, n)
             work: dict[str, Callable[[], object]] = {
-                "check": lambda o=ours: Opened(o.rows, o.design).scan,
-                "check, coded": lambda o=theirs: Opened(o.rows).scan,
+                "check": lambda o=ours: Dataset(o.rows, o.design).scan,
+                "check, coded": lambda o=theirs: Dataset(o.rows).scan,
                 "log-likelihood": lambda o=ours: newton(o),
                 "log-likelihood, coded": lambda o=theirs: newton(o),
                 "opening": lambda o=plain: open_rows(raw, label="y", selection=Selection(o.design.raw_names)),

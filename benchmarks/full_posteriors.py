@@ -32,9 +32,9 @@ from threadpoolctl import threadpool_limits
 
 import bayescore as bc
 from bayescore import compat
-from bayescore.diagnostics.draws import ess, rhat
+from bayescore.diagnostics.mcse import ess, rhat
 from bayescore.files import whole_file
-from bayescore.models.families import check_likelihood
+from bayescore.models.families import check_family
 from bayescore.models.posterior import log_likelihoods, posterior
 from bayescore.samplers import mala
 from bayescore.types import FloatArray, WeightedData
@@ -52,10 +52,10 @@ _TILE = 1024  # rows whose linear predictors of all chains stay in cache
 class Density:
     """The log posterior of several chains at once, as a function of whitened coefficients q, shape (D, chains)."""
 
-    def __init__(self, data: WeightedData, link: str, prior: Any) -> None:
-        self.target = posterior(data, link, prior)
-        self.link = self.target.likelihood.rows
-        mode = bc.find_map(data, link, prior)
+    def __init__(self, data: WeightedData, family: str, prior: Any) -> None:
+        self.target = posterior(data, family, prior)
+        self.family = self.target.family.rows
+        mode = bc.find_map(data, family, prior)
         self.whiten(mode.beta, mode.factor)
         self.evaluations = 0
 
@@ -79,7 +79,7 @@ class Density:
             rows, w = self.rows[cut], self.target.rows.weights[cut]
             eta = (rows @ q + self.offset[cut, None]).ravel()
             log_p = np.empty_like(eta)
-            self.link(eta, np.repeat(self.target.rows.y[cut].astype(np.float64), q.shape[1]), log_p)
+            self.family(eta, np.repeat(self.target.rows.y[cut].astype(np.float64), q.shape[1]), log_p)
             value += w @ log_p.reshape(len(w), -1)
             gradient += rows.T @ (w[:, None] * eta.reshape(len(w), -1))
         return value, gradient
@@ -135,16 +135,16 @@ def hmc(density: Density, draws: int, rng: np.random.Generator, chains: int = CH
 
 
 def surrogate_transitions(
-    data: bc.Coreset, link: str, prior: Any, draws: int, rng: np.random.Generator
+    data: bc.Coreset, family: str, prior: Any, draws: int, rng: np.random.Generator
 ) -> tuple[FloatArray, float]:
     """Return draws of the coefficients, shape (chains, draws, D), and the acceptance rate."""
-    D, likelihood = data.n_features, check_likelihood(link)
+    D, family = data.n_features, check_family(family)
     core = bc.build_coreset(
-        data, method="calibrated", size=min(20 * D, len(data)), likelihood=link, random_state=0, progressbar=False
+        data, method="calibrated", size=min(20 * D, len(data)), family=family, random_state=0, progressbar=False
     )
-    mode = bc.find_map(core, link, prior)
+    mode = bc.find_map(core, family, prior)
     factor = np.ascontiguousarray(mode.factor)
-    arguments = factor, posterior(core, link, prior).arguments()
+    arguments = factor, posterior(core, family, prior).arguments()
     theta = mode.beta + 1.5 * rng.standard_normal((CHAINS, D)) @ factor.T
     log_epsilon = np.full(CHAINS, mala.first_step_size(D))
 
@@ -158,7 +158,7 @@ def surrogate_transitions(
         return ends[:, 0]
 
     def ratio(theta: FloatArray) -> FloatArray:
-        return log_likelihoods(theta, data, likelihood) - log_likelihoods(theta, core, likelihood)
+        return log_likelihoods(theta, data, family) - log_likelihoods(theta, core, family)
 
     for i in range(WARMUP // 2):
         theta = propose(theta, i * INNER)
@@ -193,7 +193,7 @@ def kept(name: str, key: str, make: Callable[[], Any]) -> Any:
     return compat.read_inference_data(str(path))
 
 
-def reference(name: str, data: bc.Coreset, link: str, prior: Any) -> Any:
+def reference(name: str, data: bc.Coreset, family: str, prior: Any) -> Any:
     """Return the posterior of all the rows, `data`, from its file or by a long run, as InferenceData.
 
     Its attributes hold the sampler, evaluations of all rows, seconds, the smallest ESS (of means and of sds) and the
@@ -207,16 +207,16 @@ def reference(name: str, data: bc.Coreset, link: str, prior: Any) -> Any:
         rng = np.random.default_rng(0)
         with threadpool_limits(1):
             if direct:
-                density = Density(data, link, prior)
+                density = Density(data, family, prior)
                 beta, acceptance = hmc(density, draws, rng), math.nan
-                likelihoods = density.evaluations * CHAINS
+                families = density.evaluations * CHAINS
             else:
-                beta, acceptance = surrogate_transitions(data, link, prior, draws, rng)
-                likelihoods = (draws + 1) * CHAINS
-        idata = as_idata(beta, data, link)
+                beta, acceptance = surrogate_transitions(data, family, prior, draws, rng)
+                families = (draws + 1) * CHAINS
+        idata = as_idata(beta, data, family)
         idata.posterior.attrs |= {
             "sampler": "HMC" if direct else "surrogate transitions",
-            "likelihoods": likelihoods,
+            "families": families,
             "acceptance": acceptance,
             "seconds": time.perf_counter() - begin,
             "ess": float(ess(beta, "mean").min()),
@@ -225,13 +225,13 @@ def reference(name: str, data: bc.Coreset, link: str, prior: Any) -> Any:
         }
         return idata
 
-    return kept(f"{name}-{link}", f"{name} {link} {prior!r} {draws} {digest(data)}", make)
+    return kept(f"{name}-{family}", f"{name} {family} {prior!r} {draws} {digest(data)}", make)
 
 
-def as_idata(beta: FloatArray, data: bc.Coreset, link: str) -> Any:
+def as_idata(beta: FloatArray, data: bc.Coreset, family: str) -> Any:
     """Return draws, shape (chains, draws, D), as `bc.compare` and `bc.certify` take them."""
     idata = compat.inference_data(
         {"posterior": {"beta": beta}}, coords={"feature": list(data.feature_names)}, dims={"beta": ["feature"]}
     )
-    idata.posterior.attrs |= {"likelihood": link, "design": json.dumps(data.design.to_dict())}
+    idata.posterior.attrs |= {"family": family, "design": json.dumps(data.design.to_dict())}
     return idata

@@ -13,7 +13,7 @@ import numpy as np
 
 import bayescore as bc
 from bayescore.compiled import jit
-from bayescore.diagnostics.draws import ess_mean, mcse_mean
+from bayescore.diagnostics.mcse import ess_mean, mcse_mean
 from bayescore.models.families.probit import probit_upper
 from bayescore.models.posterior import posterior, prior_part
 from bayescore.models.priors import Normal
@@ -49,7 +49,7 @@ def sweeps() -> None:
     real = np.exp(rng.uniform(math.log(0.05), math.log(5000), M))
     real *= 1e4 / real.sum()
     work = {}
-    for name, likelihood, weights in (
+    for name, family, weights in (
         ("Albert-Chib, weights that sum to 1e4", "probit", real),
         ("Albert-Chib, weights that sum to 1e7", "probit", 1e3 * real),
         ("Albert-Chib, unit weights", "probit", np.ones(M)),
@@ -59,11 +59,11 @@ def sweeps() -> None:
         ("MALA transition, probit", "probit", real),
     ):
         data = WeightedData(X, y, weights, np.arange(M))
-        mode, target = bc.find_map(data, likelihood, PRIOR), posterior(data, likelihood, PRIOR)
+        mode, target = bc.find_map(data, family, PRIOR), posterior(data, family, PRIOR)
         if "MALA" in name:
             sampler, arguments, tuning = mala, (mode.factor, target.arguments()), mala.first_step_size(D)
         else:
-            sampler, tuning = (gibbs if likelihood == "probit" else polya_gamma), None
+            sampler, tuning = (gibbs if family == "probit" else polya_gamma), None
             arguments = sampler.prepare(target.rows.Z, weights, prior_part(np.zeros(D), PRIOR))
         n = N if sampler is not polya_gamma else N // 20
         out = np.empty((n // 10, D)), np.empty(n // 10), np.empty(n // 10)
@@ -96,22 +96,22 @@ def sweeps() -> None:
 def main() -> None:
     sweeps()
     rows = []
-    for likelihood, samplers in SETTINGS.items():
+    for family, samplers in SETTINGS.items():
         for name, positive in (("balanced", 0.5), ("3% positive", 0.03)):
-            data = problem(likelihood, positive)
+            data = problem(family, positive)
             reference = None
             for sampler, options in samplers.items():
                 settings = {"random_seed": 1, "progressbar": False, **options}
-                bc.sample(data, likelihood, PRIOR, sampler, draws=10, tune=10, **settings)  # compiles
+                bc.sample(data, family, PRIOR, sampler, draws=10, tune=10, **settings)  # compiles
                 begin = time.perf_counter()
-                idata = bc.sample(data, likelihood, PRIOR, sampler, draws=2000, tune=500, **settings)
+                idata = bc.sample(data, family, PRIOR, sampler, draws=2000, tune=500, **settings)
                 taken = time.perf_counter() - begin
                 beta = idata.posterior["beta"].values
                 reference = beta if reference is None else reference
                 gap = beta.mean(axis=(0, 1)) - reference.mean(axis=(0, 1))
                 rows.append(
                     {
-                        "likelihood": likelihood,
+                        "family": family,
                         "data": name,
                         "sampler": sampler,
                         "acceptance": float(idata.sample_stats["acceptance_rate"].mean()),

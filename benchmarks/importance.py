@@ -12,7 +12,7 @@ import numpy as np
 
 import bayescore as bc
 from bayescore.diagnostics.errors import correlation_influence, moments, moments_mcse
-from bayescore.models.families import check_likelihood
+from bayescore.models.families import check_family
 from bayescore.models.newton import Mode
 from bayescore.models.posterior import log_likelihoods
 
@@ -37,11 +37,11 @@ def correlations(covariance: np.ndarray) -> np.ndarray:
     return covariance / sd / sd[:, None]
 
 
-def by_importance(data: bc.Coreset, full: Mode, link: str, prior: bc.priors.Normal) -> Known:
+def by_importance(data: bc.Coreset, full: Mode, family: str, prior: bc.priors.Normal) -> Known:
     """Return the figures of the posterior of `data`, whose MAP is `full`."""
     z = np.random.default_rng(0).standard_normal((PROPOSALS, data.n_features))
     x = full.beta + z @ full.factor.T
-    ratio = log_likelihoods(x, data, check_likelihood(link)) + prior.log_density(x) + 0.5 * (z**2).sum(axis=1)
+    ratio = log_likelihoods(x, data, check_family(family)) + prior.log_density(x) + 0.5 * (z**2).sum(axis=1)
     w = np.exp(ratio - ratio.max())
     w /= w.sum()
     change = w - 1.0 / len(w)

@@ -20,8 +20,8 @@ from bayescore.coresets.online import online_pass
 from bayescore.coresets.sampling.draw import draw
 from bayescore.coresets.scores.factor import data_factor, sketch_factor, whitening
 from bayescore.coresets.scores.leverage import leverage_scores
+from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design
-from bayescore.data.opened import Opened
 from bayescore.types import WeightedData
 from benchmarks.papers.peters.loss import COVTYPE, KDD, full
 from benchmarks.problems import readable
@@ -81,15 +81,15 @@ def passes(source: Repeated) -> dict[str, Callable[[], object]]:
     def scored(factor: Callable[[], np.ndarray]) -> Callable[[], object]:
         white = whitening(factor())
         total = float(source.n_rows)
-        return lambda: draw(opened, lambda b: rates_of(white.leverage(b), b.weights, total), 1000, 1, canonical=True)
+        return lambda: draw(dataset, lambda b: rates_of(white.leverage(b), b.weights, total), 1000, 1, canonical=True)
 
-    opened, small = Opened(source), Opened(replace(source, n_rows=100_000))
+    dataset, small = Dataset(source), Dataset(replace(source, n_rows=100_000))
     return {
-        "check of the rows": lambda: Opened(source).scan,
-        "leverage, exact: QR": lambda: data_factor(opened),
-        "leverage, sketch: count sketch": lambda: sketch_factor(opened, 0),
+        "check of the rows": lambda: Dataset(source).scan,
+        "leverage, exact: QR": lambda: data_factor(dataset),
+        "leverage, sketch: count sketch": lambda: sketch_factor(dataset, 0),
         "leverage: scores and draw": scored(lambda: data_factor(small)),
-        "online: QR, scores and draw": lambda: online_pass(opened, 1000, 1).result(),
+        "online: QR, scores and draw": lambda: online_pass(dataset, 1000, 1).result(),
     }
 
 

@@ -31,8 +31,8 @@ def main() -> None:
     y = np.where(rng.random(M) < 1 / (1 + np.exp(-X[:, 1])), 1, -1).astype(np.int8)
     data = WeightedData(X, y, rng.uniform(1, 100, M), np.arange(M))
     rows = []
-    for link in ("logistic", "probit"):
-        mode, target = find_map(data, link), posterior(data, link, Normal(0, 4))
+    for family in ("logistic", "probit"):
+        mode, target = find_map(data, family), posterior(data, family, Normal(0, 4))
         arguments, gradient = target.arguments(), np.empty(D)
 
         def chain(transitions: int, mode=mode, arguments=arguments) -> None:
@@ -62,5 +62,5 @@ def main() -> None:
         bare = np.median(times["bare density and gradient"])
         for work, taken in times.items():
             each = np.median(taken)
-            rows.append({"likelihood": link, "work": work, "microseconds": 1e6 * each / N, "times bare": each / bare})
+            rows.append({"family": family, "work": work, "microseconds": 1e6 * each / N, "times bare": each / bare})
     publish("mala_speed", rows)

@@ -66,7 +66,7 @@ def main() -> None:
     trees = [name for name in BUILDERS if name.startswith("tree")]
     for name in readable(NAMES):
         X, y = load(name)
-        full = bc.full_data(X, y, intercept=True, standardize=True, progressbar=False)
+        full = bc.all_rows(X, y, intercept=True, standardize=True, progressbar=False)
         orders = {
             "shuffled": (np.random.default_rng(0).permutation(len(full)), (5, 10, 20, 40, 80), list(BUILDERS)),
             "of the file": (np.arange(len(full)), (20, 80), trees),

@@ -18,7 +18,7 @@ from scipy import special
 import bayescore as bc
 from bayescore.models.collapsed import collapsed_density, nodes_at
 from bayescore.models.collapsed_target import CollapsedTarget
-from bayescore.models.families import check_likelihood
+from bayescore.models.families import check_family
 from bayescore.models.group_priors import HalfStudentT
 from bayescore.models.priors import Normal
 from bayescore.models.quadrature import NODES
@@ -41,7 +41,7 @@ PUBLISHED = {
 }
 
 
-def made(n_groups: int, median: int, intercept: float, sigma: float, link: str, p: int = 6) -> pd.DataFrame:
+def made(n_groups: int, median: int, intercept: float, sigma: float, family: str, p: int = 6) -> pd.DataFrame:
     """Return rows in groups whose sizes are lognormal."""
     rng = np.random.default_rng([n_groups, median])
     sizes = np.maximum(1, np.round(median * rng.lognormal(0.0, 0.8, n_groups))).astype(int)
@@ -49,13 +49,13 @@ def made(n_groups: int, median: int, intercept: float, sigma: float, link: str, 
     X = rng.normal(size=(len(group), p - 1))
     X[:, 0] += 0.5 * rng.normal(size=n_groups)[group]
     eta = intercept + X @ np.linspace(-0.5, 0.5, p - 1) + sigma * rng.normal(size=n_groups)[group]
-    y = (rng.random(len(group)) < check_likelihood(link).mean(eta)).astype(int)
+    y = (rng.random(len(group)) < check_family(family).mean(eta)).astype(int)
     return pd.DataFrame(X, columns=[f"x{d}" for d in range(1, p)]).assign(g=group, y=y)
 
 
 def moments(rows: bc.Coreset, points: tuple[np.ndarray, np.ndarray] | None) -> tuple[dict, tuple]:
     """Return figures of the marginal posterior of rows by weights of points, by default around its own mode."""
-    target = CollapsedTarget.of(rows, check_likelihood(rows.likelihood), PRIORS, len(rows.groups[0]))
+    target = CollapsedTarget.of(rows, check_family(rows.family), PRIORS, len(rows.groups[0]))
     if points is None:
         half = np.random.default_rng(1).standard_normal((POINTS // 2, len(target.factor)))
         noise = np.vstack([half, -half])
@@ -76,22 +76,22 @@ def moments(rows: bc.Coreset, points: tuple[np.ndarray, np.ndarray] | None) -> t
     return found, points
 
 
-def measured(name: str, link: str, frame: pd.DataFrame, told: dict) -> dict:
+def measured(name: str, family: str, frame: pd.DataFrame, told: dict) -> dict:
     """Build a coreset and compare it with all rows."""
-    told = {**told, "likelihood": link, "progressbar": False}
+    told = {**told, "family": family, "progressbar": False}
     begin = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that many rows are kept
         core = bc.build_coreset(frame, method="multilevel", random_state=0, **told)
     seconds = time.perf_counter() - begin
-    all_rows = bc.full_data(frame, **told)
+    all_rows = bc.all_rows(frame, **told)
     full, points = moments(all_rows, None)
     own, _ = moments(core, points)
     error, p = np.abs(own["mean"] - full["mean"]) / full["sd"], core.n_features
     sizes, facts = np.bincount(all_rows.group[:, 0]), core.params
     return {
         "set": name,
-        "link": link,
+        "family": family,
         "N": len(frame),
         "G": facts["cells"],
         "median": float(np.median(sizes)),
@@ -115,14 +115,14 @@ def measured(name: str, link: str, frame: pd.DataFrame, told: dict) -> dict:
 def main() -> None:
     """Compare coresets with all rows."""
     found = []
-    for link in ("logistic", "probit"):
+    for family in ("logistic", "probit"):
         for n_groups, median, intercept, sigma in MADE:
-            frame = made(n_groups, median, intercept * (0.6 if link == "probit" else 1.0), sigma, link)
+            frame = made(n_groups, median, intercept * (0.6 if family == "probit" else 1.0), sigma, family)
             told = {"label": "y", "groups": "g", "intercept": True}
-            found.append(measured(f"G {n_groups}, {median} rows", link, frame, told))
+            found.append(measured(f"G {n_groups}, {median} rows", family, frame, told))
             print(found[-1], flush=True)
         for name, (file, formula, group) in PUBLISHED.items():
             frame = pd.read_parquet(SHARED / f"{file}.parquet")
-            found.append(measured(name, link, frame, {"formula": formula, "groups": group}))
+            found.append(measured(name, family, frame, {"formula": formula, "groups": group}))
             print(found[-1], flush=True)
     publish("multilevel", found)

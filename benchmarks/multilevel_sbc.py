@@ -20,7 +20,7 @@ import bayescore as bc
 from bayescore.coresets.cells import condense, matching, settle
 from bayescore.coresets.cells.points import Points
 from bayescore.coresets.cells.sums import Density
-from bayescore.models.families import check_likelihood
+from bayescore.models.families import check_family
 from bayescore.models.group_priors import HalfNormal
 from bayescore.models.priors import Normal
 from benchmarks.sbc.ranks import rank
@@ -50,16 +50,16 @@ def without_averages() -> Iterator[None]:
         yield
 
 
-def ranks(link: str, seed: int, *, control: bool) -> np.ndarray:
+def ranks(family: str, seed: int, *, control: bool) -> np.ndarray:
     """Return the rank of the truth of each quantity among draws, for one data set."""
-    rng = np.random.default_rng([seed, len(link)])
+    rng = np.random.default_rng([seed, len(family)])
     beta, sigma, u = rng.normal(size=3), abs(rng.normal()), rng.normal(size=GROUPS)
     group = np.repeat(np.arange(GROUPS), rng.integers(2, 17, GROUPS))
     X = rng.normal(size=(len(group), 2))
     eta = beta[0] + X @ beta[1:] + sigma * u[group]
     frame = pd.DataFrame(X, columns=["x1", "x2"]).assign(g=group)
-    frame["y"] = np.where(rng.random(len(group)) < check_likelihood(link).mean(eta), 1, -1)
-    told = {"label": "y", "groups": "g", "intercept": True, "likelihood": link, "progressbar": False}
+    frame["y"] = np.where(rng.random(len(group)) < check_family(family).mean(eta), 1, -1)
+    told = {"label": "y", "groups": "g", "intercept": True, "family": family, "progressbar": False}
     with warnings.catch_warnings(), without_averages() if control else nullcontext():
         warnings.simplefilter("ignore")
         core = bc.build_coreset(frame, method="multilevel", random_state=0, prior=PRIORS[0], **told)
@@ -86,12 +86,13 @@ def p_values(found: np.ndarray) -> np.ndarray:
 def main(trials: int = 200) -> None:
     """Test ranks of both links, and of the control."""
     rows = []
-    for link in ("logistic", "probit"):
+    for family in ("logistic", "probit"):
         own, control = (
-            p_values(np.array([ranks(link, seed, control=wrong) for seed in range(trials)])) for wrong in (False, True)
+            p_values(np.array([ranks(family, seed, control=wrong) for seed in range(trials)]))
+            for wrong in (False, True)
         )
         rows += [
-            {"link": link, "quantity": name, "trials": trials, "p_value": own[i], "control": control[i]}
+            {"family": family, "quantity": name, "trials": trials, "p_value": own[i], "control": control[i]}
             for i, name in enumerate(QUANTITIES)
         ]
     least = min(row["p_value"] for row in rows)

@@ -33,7 +33,7 @@ from scipy import sparse, special
 
 import bayescore as bc
 from bayescore.data.passes.threads import available_cores
-from bayescore.diagnostics.draws import ess
+from bayescore.diagnostics.mcse import ess
 from benchmarks.gradients import CALLS, jax_numpy, timed_gradient
 from benchmarks.tables import publish
 
@@ -154,7 +154,7 @@ def scaled(gradient: float, timed: int, idata: Any, counted: int) -> dict:
 def of_nuts(run: Any, frame: pd.DataFrame, **shallow: int) -> dict:
     """Time few gradients of all rows; count those of whole chains on the coreset."""
     idata, _, counted = run(graph(built(frame)), DRAWS, TUNE, CHAINS)
-    full = bc.full_data(frame, label="y", groups="g", intercept=True, progressbar=False)
+    full = bc.all_rows(frame, label="y", groups="g", intercept=True, progressbar=False)
     _, clock, timed = run(graph(full), FEW, FEW, min(CHAINS, available_cores()), **shallow)
     return scaled(clock / timed, timed, idata, counted)
 

@@ -19,8 +19,8 @@ import numpy as np
 import pandas as pd
 
 import bayescore as bc
-from bayescore.diagnostics.draws import ess, mcse_mean
-from bayescore.models.families import check_likelihood
+from bayescore.diagnostics.mcse import ess, mcse_mean
+from bayescore.models.families import check_family
 from benchmarks.problems import SHARED
 from benchmarks.tables import publish
 
@@ -30,7 +30,7 @@ CROSSED = "good ~ C(studage) + C(lectage) + C(service) + C(dept) + (1 | s) + (1 
 MADE = ((20, 20, False, 5, -0.5), (10, 30, False, 60, -1.0), (20, 10, True, 25, -1.0), (10, 10, True, 500, -3.0))
 
 
-def made(n_a: int, n_b: int, nested: bool, median: int, intercept: float, link: str) -> pd.DataFrame:
+def made(n_a: int, n_b: int, nested: bool, median: int, intercept: float, family: str) -> pd.DataFrame:
     """Return rows of two factors in cells of lognormal sizes."""
     rng = np.random.default_rng([n_a, n_b, median])
     sizes = np.maximum(1, np.round(median * rng.lognormal(0.0, 0.8, n_a * n_b))).astype(int)
@@ -39,22 +39,22 @@ def made(n_a: int, n_b: int, nested: bool, median: int, intercept: float, link: 
     X = rng.normal(size=(len(a), 4))
     X[:, 0] += 0.5 * rng.normal(size=n_a)[a]
     eta = intercept + X @ np.linspace(-0.5, 0.5, 4) + rng.normal(size=n_a)[a] + 0.7 * rng.normal(size=b.max() + 1)[b]
-    y = (rng.random(len(a)) < check_likelihood(link).mean(eta)).astype(int)
+    y = (rng.random(len(a)) < check_family(family).mean(eta)).astype(int)
     return pd.DataFrame(X, columns=[f"x{d}" for d in range(4)]).assign(a=a, b=b, y=y)
 
 
-def built(name: str, frame: pd.DataFrame, formula: str, link: str) -> tuple[bc.Coreset, dict]:
+def built(name: str, frame: pd.DataFrame, formula: str, family: str) -> tuple[bc.Coreset, dict]:
     """Return a coreset, and what it is."""
     begin = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that all rows are kept
         core = bc.build_coreset(
-            frame, formula=formula, likelihood=link, method="multilevel", random_state=0, progressbar=False
+            frame, formula=formula, family=family, method="multilevel", random_state=0, progressbar=False
         )
     seconds, facts = time.perf_counter() - begin, core.params
     told = {
         "set": name,
-        "link": link,
+        "family": family,
         "N": len(frame),
         "cells": facts["cells"],
         "p": core.n_features,
@@ -106,7 +106,7 @@ def main() -> None:
     core, row = built("contraception, slopes of urban", frame, URBAN, "logistic")
     idata, mixed = sampled(core, draws=2500)
     certificate = bc.certify(idata, core, frame, progressbar=False)
-    full, _ = sampled(bc.full_data(frame, **told), draws=2500)
+    full, _ = sampled(bc.all_rows(frame, **told), draws=2500)
     found.append(row | mixed | beside(idata, full) | {"log_ratio_sd": certificate.log_ratio_sd})
     found[-1]["level"] = str(certificate.level)
     print(found[-1], flush=True)

@@ -47,51 +47,51 @@ def errors_of(candidates: dict[str, Any], truth: Any) -> dict[str, dict[str, flo
     }
 
 
-def laplace_draws(data: bc.Coreset, link: str, prior: Any) -> Any:
+def laplace_draws(data: bc.Coreset, family: str, prior: Any) -> Any:
     """Return draws from the Laplace approximation of all the data's posterior."""
-    mode = bc.find_map(data, link, prior)
+    mode = bc.find_map(data, family, prior)
     noise = np.random.default_rng(1).standard_normal((4, 4000, len(mode.beta)))
-    return as_idata(mode.beta + noise @ mode.factor.T, data, link)
+    return as_idata(mode.beta + noise @ mode.factor.T, data, family)
 
 
-def coreset_draws(core: bc.Coreset, link: str, prior: Any, seed: int) -> Any:
+def coreset_draws(core: bc.Coreset, family: str, prior: Any, seed: int) -> Any:
     """Return draws of a coreset's posterior."""
     return bc.sample(
-        core, link, prior, "mala", draws=1000, tune=250, thin=10, cores=1, random_seed=seed, progressbar=False
+        core, family, prior, "mala", draws=1000, tune=250, thin=10, cores=1, random_seed=seed, progressbar=False
     )
 
 
-def _candidates(link: str, X: pd.DataFrame, y: np.ndarray, data: bc.Coreset) -> Iterator[dict[str, Any]]:
+def _candidates(family: str, X: pd.DataFrame, y: np.ndarray, data: bc.Coreset) -> Iterator[dict[str, Any]]:
     """Yield method, size, seed, coreset and its draws."""
     D = data.n_features
-    for method in METHODS[link]:
+    for method in METHODS[family]:
         for size in SIZES:
-            for seed in range(SEEDS[link] if method == "calibrated" else 3):
+            for seed in range(SEEDS[family] if method == "calibrated" else 3):
                 core = bc.build_coreset(
                     X,
                     y,
                     method=method,
                     size=min(size * D, len(y)),
                     random_state=seed,
-                    likelihood=link,
+                    family=family,
                     intercept=True,
                     standardize=True,
                     progressbar=False,
                 )
-                draws = coreset_draws(core, link, PRIOR, seed)
+                draws = coreset_draws(core, family, PRIOR, seed)
                 yield {"method": method, "rows / D": size, "seed": seed, "core": core, "draws": draws}
 
 
-def study(name: str, link: str) -> tuple[dict[str, Any], Rows]:
+def study(name: str, family: str) -> tuple[dict[str, Any], Rows]:
     """Return what is to be said of one reference, and a row for each coreset."""
     warnings.filterwarnings("ignore")  # coresets of one label, weights that do not fit: seen in the figures
     X, y = load(name)
     data = bc.build_coreset(
-        X, y, method="aggregate", likelihood=link, intercept=True, standardize=True, progressbar=False
+        X, y, method="aggregate", family=family, intercept=True, standardize=True, progressbar=False
     )
-    truth = reference(name, data, link, PRIOR)
-    about = {"data": name, "likelihood": link}
-    laplace = errors_of({"Laplace": laplace_draws(data, link, PRIOR)}, truth)["Laplace"]
+    truth = reference(name, data, family, PRIOR)
+    about = {"data": name, "family": family}
+    laplace = errors_of({"Laplace": laplace_draws(data, family, PRIOR)}, truth)["Laplace"]
     attrs = truth.posterior.attrs
     made = {
         **about,
@@ -99,11 +99,11 @@ def study(name: str, link: str) -> tuple[dict[str, Any], Rows]:
         "distinct rows": len(data),
         "D": data.n_features,
         "sampler": attrs["sampler"],
-        **{key: float(attrs[key]) for key in ("likelihoods", "acceptance", "seconds", "ess", "ess_sd", "rhat")},
+        **{key: float(attrs[key]) for key in ("families", "acceptance", "seconds", "ess", "ess_sd", "rhat")},
         **{f"Laplace {key}": value for key, value in laplace.items()},
     }
     rows = []
-    for found in _candidates(link, X, y, data):
+    for found in _candidates(family, X, y, data):
         core, draws = found.pop("core"), found.pop("draws")
         certificate = bc.certify(draws, core, data, progressbar=False)
         rows.append(
@@ -123,8 +123,8 @@ def study(name: str, link: str) -> tuple[dict[str, Any], Rows]:
 def by_size(frame: pd.DataFrame) -> Rows:
     """Return median and worst errors over seeds."""
     rows = []
-    for key, group in frame.groupby(["data", "likelihood", "method", "rows / D"], sort=False):
-        row = dict(zip(("data", "likelihood", "method", "rows / D"), key, strict=True)) | {"seeds": len(group)}
+    for key, group in frame.groupby(["data", "family", "method", "rows / D"], sort=False):
+        row = dict(zip(("data", "family", "method", "rows / D"), key, strict=True)) | {"seeds": len(group)}
         for error in ERRORS:
             row |= {f"{error}, median": group[error].median(), f"{error}, worst": group[error].max()}
             if f"{error} noise" in group:
@@ -137,10 +137,10 @@ def by_size(frame: pd.DataFrame) -> Rows:
 def by_level(frame: pd.DataFrame) -> Rows:
     """Return how often a mean is truly off by more than `TOLERANCE`, for each method and level of the certificate."""
     rows = []
-    for key, group in frame.groupby(["likelihood", "method", "level"]):
+    for key, group in frame.groupby(["family", "method", "level"]):
         rows.append(
             {
-                **dict(zip(("likelihood", "method", "level"), key, strict=True)),
+                **dict(zip(("family", "method", "level"), key, strict=True)),
                 "coresets": len(group),
                 f"off by > {TOLERANCE}": int((group["mean"] > TOLERANCE).sum()),
                 "beyond noise": int((group["mean"] - 2.0 * group["mean noise"] > TOLERANCE).sum()),
@@ -150,9 +150,9 @@ def by_level(frame: pd.DataFrame) -> Rows:
     return rows
 
 
-def run(names: list[str], links: tuple[str, ...] = ("logistic", "probit"), prefix: str = "") -> None:
+def run(names: list[str], families: tuple[str, ...] = ("logistic", "probit"), prefix: str = "") -> None:
     """Study the data sets, two at a time, and publish the tables."""
-    tasks = [(name, link) for link in links for name in names]
+    tasks = [(name, family) for family in families for name in names]
     with ProcessPoolExecutor(2, get_context("spawn")) as pool:
         found = []
         for task, result in zip(tasks, pool.map(study, *zip(*tasks, strict=True)), strict=True):

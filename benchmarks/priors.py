@@ -73,7 +73,7 @@ def hierarchical(data: bc.Coreset, scales: Callable[[int], Any], seed: int) -> A
 def study(name: str) -> list[dict[str, Any]]:
     """Return the rows of one data set."""
     X, y = load(name)
-    design = {"likelihood": LINK, "intercept": True, "standardize": True, "progressbar": False}
+    design = {"family": LINK, "intercept": True, "standardize": True, "progressbar": False}
     data = bc.build_coreset(X, y, method="aggregate", **design)
     size = 20 * data.n_features
     cores = {

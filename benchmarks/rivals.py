@@ -21,10 +21,10 @@ from bayescore.coresets.calibration.pilot import MAX_PILOTS, full_mode, survey
 from bayescore.coresets.calibration.totals import Totals
 from bayescore.coresets.calibration.weights import fit_weights
 from bayescore.coresets.sampling.fixed_size import choose
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
 from bayescore.data.synthetic import binary10
-from bayescore.models.families import LIKELIHOODS
+from bayescore.models.families import FAMILIES
 from bayescore.models.newton import Mode
 from bayescore.models.posterior import prior_part
 from bayescore.types import WeightedData
@@ -87,12 +87,12 @@ def one_half_of_calibration(
     X: np.ndarray, y: np.ndarray, prior: bc.priors.Normal, size: int, seed: int, uniform: bool
 ) -> WeightedData:
     """Return a uniform draw with fitted weights, or else the draw by score without: the only use of internals."""
-    opened = Opened(as_source(X, y))
+    dataset = Dataset(as_source(X, y))
     rng = np.random.default_rng(seed)
     seeds = rng.integers(2**62, size=MAX_PILOTS + 1).tolist()
-    logistic = LIKELIHOODS["logistic"]
-    mode, shares = full_mode(opened, logistic, prior, seeds[:-1])
-    found = survey(opened, shares, size, 0, (seeds[-1], 0))
+    logistic = FAMILIES["logistic"]
+    mode, shares = full_mode(dataset, logistic, prior, seeds[:-1])
+    found = survey(dataset, shares, size, 0, (seeds[-1], 0))
     if not uniform:
         return choose(found.candidates, size, found.total)[0]
     rows = built("uniform", X, y, prior, size, seed)
@@ -137,7 +137,7 @@ def merged(X: np.ndarray, y: np.ndarray) -> WeightedData:
     """Return the distinct rows where they are few, else all rows."""
     if len(np.unique(X[:1000], axis=0)) < 500:
         return bc.build_coreset(X, y, method="aggregate", progressbar=False)
-    return bc.full_data(X, y, progressbar=False)
+    return bc.all_rows(X, y, progressbar=False)
 
 
 def main() -> None:
@@ -145,7 +145,7 @@ def main() -> None:
     rows = []
     for name, problem in {"gauss": gauss, "hard": hard, "Binary10": binary}.items():
         X, y, prior, sizes = problem()
-        truth = bc.find_map(bc.full_data(X, y, progressbar=False), "logistic", prior)
+        truth = bc.find_map(bc.all_rows(X, y, progressbar=False), "logistic", prior)
         results: dict[tuple[str, int], list[tuple[float, int, float]]] = {}
         for seed in range(SEEDS):
             for method, size, core, seconds in coresets(X, y, prior, sizes, seed):

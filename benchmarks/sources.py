@@ -29,10 +29,10 @@ from bayescore.coresets.sampling.fixed_size import Chosen, draw_candidates
 from bayescore.coresets.scores.factor import data_factor, sketch_factor, whitening
 from bayescore.coresets.scores.sensitivity import bounds_of
 from bayescore.coresets.separation.hyperplane import against
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.data.passes.threads import available_cores
 from bayescore.data.sources import as_source
-from bayescore.models.families import Family, check_likelihood
+from bayescore.models.families import Family, check_family
 from bayescore.models.posterior import Terms, likelihood_terms
 from bayescore.types import IntArray, WeightedData
 from benchmarks.parquet import columns, rows_file
@@ -133,47 +133,47 @@ def timed(work: dict[str, Callable[[], object]]) -> dict[str, tuple[float, float
 def passes(n: int = N) -> None:
     with rows_file(n, normal) as path:
         source = as_source(path, label="y")
-        opened = Opened(source)
-        _ = opened.scan
-        white = whitening(data_factor(opened))
-        logistic, probit = check_likelihood("logistic"), check_likelihood("probit")
+        dataset = Dataset(source)
+        _ = dataset.scan
+        white = whitening(data_factor(dataset))
+        logistic, probit = check_family("logistic"), check_family("probit")
         mode, theta = (
             LaplaceApproximation(logistic, np.eye(D)[0], np.linalg.cholesky(np.eye(D) + 0.1) / np.sqrt(n)),
             np.zeros(D),
         )
-        clusters, head = assign(opened, np.eye(4, D)), next(source.blocks()).take(slice(0, 10_000))
+        clusters, head = assign(dataset, np.eye(4, D)), next(source.blocks()).take(slice(0, 10_000))
         shares = Shares.estimated(mode, Chosen(head, np.full(len(head), len(head) / n), 0), float(n))
 
         def sensitivities(block: WeightedData) -> IntArray:
             return np.ceil(1024.0 * bounds_of(block, clusters, 1.0, theta, n)).astype(np.int64)
 
-        def newton(likelihood: Family) -> list[Terms]:
+        def newton(family: Family) -> list[Terms]:
             return list(
-                opened.map(
-                    lambda _, block: likelihood_terms(mode.theta, block, likelihood),
+                dataset.map(
+                    lambda _, block: likelihood_terms(mode.theta, block, family),
                     canonical=True,
                 )
             )
 
         work: dict[str, Callable[[], object]] = {
             "bare decoding": lambda: bare(path),
-            "rows in blocks": lambda: list(opened.map(lambda _, block: len(block))),
-            "check of the rows": lambda: Opened(source).scan,
-            "means and spreads of columns (two passes)": lambda: opened.moments(),
-            "uniform draw": lambda: draw(opened, equal_rates, 1000, 0, replace=False),
-            "clustering": lambda: assign(opened, np.eye(4, D)),
-            "sensitivity draw": lambda: draw(opened, sensitivities, 1000, 0),
-            "QR": lambda: data_factor(opened),
-            "count sketch": lambda: sketch_factor(opened, 0),
+            "rows in blocks": lambda: list(dataset.map(lambda _, block: len(block))),
+            "check of the rows": lambda: Dataset(source).scan,
+            "means and spreads of columns (two passes)": lambda: dataset.moments(),
+            "uniform draw": lambda: draw(dataset, equal_rates, 1000, 0, replace=False),
+            "clustering": lambda: assign(dataset, np.eye(4, D)),
+            "sensitivity draw": lambda: draw(dataset, sensitivities, 1000, 0),
+            "QR": lambda: data_factor(dataset),
+            "count sketch": lambda: sketch_factor(dataset, 0),
             "leverage draw": lambda: draw(
-                opened, lambda block: rates_of(white.leverage(block), block.weights, n), 1000, 0
+                dataset, lambda block: rates_of(white.leverage(block), block.weights, n), 1000, 0
             ),
-            "on-line": lambda: online_pass(opened, 1000, 0),
+            "on-line": lambda: online_pass(dataset, 1000, 0),
             "Newton, logistic": lambda: newton(logistic),
             "Newton, probit": lambda: newton(probit),
-            "draw by score": lambda: draw_candidates(opened, shares.probability, 1000, 0),
-            "draws and sums at the mode": lambda: survey(opened, shares, 1000, 20_000, (0, 1)),
-            "rows against a plane": lambda: against(opened, white, np.ones(D), strict=False),
+            "draw by score": lambda: draw_candidates(dataset, shares.probability, 1000, 0),
+            "draws and sums at the mode": lambda: survey(dataset, shares, 1000, 20_000, (0, 1)),
+            "rows against a plane": lambda: against(dataset, white, np.ones(D), strict=False),
         }
         spent = timed(work)
     rows = [
@@ -200,12 +200,12 @@ def on_cluster(path: Path, n_workers: int) -> dict[str, float]:
         Client(cluster),
     ):
         source = as_source(dd.read_parquet(path), label="y")
-        opened = Opened(source)
-        _ = opened.scan
+        dataset = Dataset(source)
+        _ = dataset.scan
         work: dict[str, Callable[[], object]] = {
-            "check of the rows": lambda: Opened(source).scan,
-            "clustering": lambda: assign(opened, np.eye(4, D)),
-            "QR": lambda: data_factor(opened),
+            "check of the rows": lambda: Dataset(source).scan,
+            "clustering": lambda: assign(dataset, np.eye(4, D)),
+            "QR": lambda: data_factor(dataset),
         }
         return {name: wall for name, (wall, _) in timed(work).items()}
 

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 import bayescore as bc
-from bayescore.diagnostics.draws import mcse_mean, mcse_sd
+from bayescore.diagnostics.mcse import mcse_mean, mcse_sd
 from benchmarks.tables import RESULTS, publish
 
 FILE = RESULTS / "stacks.csv"
@@ -37,8 +37,8 @@ def measure() -> list[dict]:
     X = rng.normal(size=(20_000, 4))
     y = np.where(X @ [1.0, -0.5, 0.25, 0.0] - 1.0 + rng.logistic(size=20_000) > 0, 1, -1)
     rows = []
-    for sampler, likelihood in RUNS:
-        core = bc.build_coreset(X, y, likelihood=likelihood, size=100, intercept=True, random_state=1)
+    for sampler, family in RUNS:
+        core = bc.build_coreset(X, y, family=family, size=100, intercept=True, random_state=1)
         idata = bc.sample(core, sampler=sampler, draws=2000, tune=1000, random_seed=2)
         beta = idata.posterior["beta"].to_numpy()
         errors = mcse_mean(beta), mcse_sd(beta)
@@ -47,7 +47,7 @@ def measure() -> list[dict]:
                 {
                     "stack": stack(),
                     "sampler": sampler,
-                    "likelihood": likelihood,
+                    "family": family,
                     "feature": name,
                     "mean": beta[:, :, d].mean(),
                     "mean_mcse": errors[0][d],
@@ -62,7 +62,7 @@ def measure() -> list[dict]:
 def compared(table: pd.DataFrame) -> list[dict]:
     """Return the largest differences of each stack from the first, by sampler and likelihood."""
     first, rows = table["stack"].iloc[0], []
-    for (name, sampler, likelihood), part in table.groupby(["stack", "sampler", "likelihood"], sort=False):
+    for (name, sampler, family), part in table.groupby(["stack", "sampler", "family"], sort=False):
         own = table.query("stack == @first and sampler == @sampler and likelihood == @likelihood")
         a, b = own.set_index("feature"), part.set_index("feature")
         rows.append(
@@ -70,7 +70,7 @@ def compared(table: pd.DataFrame) -> list[dict]:
                 "stack": name,
                 "against": first,
                 "sampler": sampler,
-                "likelihood": likelihood,
+                "family": family,
                 "mean_difference_sd": ((b["mean"] - a["mean"]).abs() / a["sd"]).max(),
                 "mean_z": ((b["mean"] - a["mean"]).abs() / np.hypot(a["mean_mcse"], b["mean_mcse"])).max(),
                 "sd_z": ((b["sd"] - a["sd"]).abs() / np.hypot(a["sd_mcse"], b["sd_mcse"])).max(),

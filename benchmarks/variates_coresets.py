@@ -54,12 +54,12 @@ def main(seeds: int = 20, most_rows: int = MOST_ROWS) -> None:
     table = []
     for name in readable(STANDARDIZED):
         X, y = load(name)
-        full = bc.full_data(
+        full = bc.all_rows(
             X.iloc[:most_rows],
             y[:most_rows],
             intercept=True,
             standardize=STANDARDIZED[name],
-            likelihood="logistic",
+            family="logistic",
             progressbar=False,
         )
         mode = bc.find_map(full)

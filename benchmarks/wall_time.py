@@ -29,7 +29,7 @@ import numpy as np
 
 import bayescore as bc
 from bayescore.data.passes.threads import available_cores
-from bayescore.diagnostics.draws import mcse_mean
+from bayescore.diagnostics.mcse import mcse_mean
 from bayescore.models.newton import Mode
 from benchmarks.tables import publish
 
@@ -62,7 +62,7 @@ def cold_seconds(sampler: str) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         code = (
             "import time; begin = time.perf_counter(); import json, warnings; warnings.simplefilter('ignore')\n"
-            "from benchmarks.wall_time import coreset_and, data; import bayescore.models.graph\n"
+            "from benchmarks.wall_time import coreset_and, data; import bayescore.models.potential\n"
             "imports = time.perf_counter() - begin; X, y = data()\n"
             f"taken = coreset_and({sampler!r}, X, y)[2]\n"
             "print(json.dumps({**taken, 'imports': imports, 'seconds': taken['seconds'] + imports}))"
@@ -155,7 +155,7 @@ def main() -> None:
     X, y = data()
     cores = min(CHAINS, available_cores())
     begin = time.perf_counter()
-    full = bc.full_data(X, y, intercept=True, progressbar=False)
+    full = bc.all_rows(X, y, intercept=True, progressbar=False)
     mode = bc.find_map(full)
     laplace = time.perf_counter() - begin
     truth = true_means(full, mode)

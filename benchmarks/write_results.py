@@ -116,10 +116,10 @@ def protocol(module: str) -> str:
 
 def posteriors() -> pd.DataFrame:
     """Return errors at 20 D rows, logistic, a row for each data set: of Laplace and of three kinds of coresets."""
-    full = rows_of("full_posteriors", {"likelihood": "logistic"}).set_index("data")
-    chosen = rows_of("posteriors", {"likelihood": "logistic", "rows / D": 20})
+    full = rows_of("full_posteriors", {"family": "logistic"}).set_index("data")
+    chosen = rows_of("posteriors", {"family": "logistic", "rows / D": 20})
     for method in ("uniform", "sensitivity", "calibrated"):
-        own = chosen[chosen["method"] == method].drop(columns=["likelihood", "method", "rows / D"]).set_index("data")
+        own = chosen[chosen["method"] == method].drop(columns=["family", "method", "rows / D"]).set_index("data")
         full = full.join(own.add_prefix(f"{method} "))
     full["M"] = 20 * full["D"]
     return full.reset_index()

@@ -1,9 +1,9 @@
 """Coresets of rows that are cut into other blocks than usual, or passed over by another number of threads."""
 
-from bayescore.coresets.build import build_opened
+from bayescore.coresets.build import build_dataset
 from bayescore.coresets.methods import method_of
-from bayescore.data.opened import open_rows
-from bayescore.models.families import check_likelihood
+from bayescore.data.dataset import open_rows
+from bayescore.models.families import check_family
 
 
 class Recut:
@@ -22,9 +22,9 @@ class Recut:
 
 def build_in_blocks(data, y=None, *, label=None, weights=None, block_rows=None, cores=None, **asked):
     """Build a coreset as `build_coreset` does, with canonical blocks of `block_rows` and on `cores` threads."""
-    opened = open_rows(data, y, label=label, weights=weights, once=True, block_rows=block_rows, cores=cores)
+    dataset = open_rows(data, y, label=label, weights=weights, once=True, block_rows=block_rows, cores=cores)
     design = {name: asked.pop(name, False) for name in ("intercept", "standardize")}
-    link = check_likelihood(asked.pop("likelihood", "logistic"))
+    family = check_family(asked.pop("family", "logistic"))
     size, seed = asked.pop("size", "auto"), asked.pop("random_state", 7)
     method = method_of(asked.pop("method", "auto"), asked)
-    return build_opened(opened, method, None if size == "auto" else size, seed, link, **design)
+    return build_dataset(dataset, method, None if size == "auto" else size, seed, family, **design)

@@ -18,7 +18,7 @@ def trial(level, off=0.05, corrected_off=np.nan, *, kind="own", ess=2000.0, mean
     return {
         "kind": kind, "level": level, "off": off, "corrected off": corrected_off, "ESS": ess, "mean": mean, "sd": sd,
         "correlation": 0.02,
-        "D": 5, "method": method, "link": "probit", "prior": "Normal", "rows": 10, "draws": 1000,
+        "D": 5, "method": method, "family": "probit", "prior": "Normal", "rows": 10, "draws": 1000,
     }  # fmt: skip
 
 
@@ -96,7 +96,7 @@ def test_grid_and_importance_sampling_agree(monkeypatch):
 
 def test_wrong_draws_are_wrong_in_the_way_they_say():
     rng = np.random.default_rng(0)
-    core = bc.full_data(rng.standard_normal((50, 3)), rng.random(50) < 0.5, progressbar=False)
+    core = bc.all_rows(rng.standard_normal((50, 3)), rng.random(50) < 0.5, progressbar=False)
     beta = rng.standard_normal((4, 600, 3)) * [1.0, 2.0, 4.0]
     beta[:, :, 1] += beta[:, :, 0]
     idata = as_idata(beta, core, "logistic")

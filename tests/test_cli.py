@@ -157,11 +157,11 @@ def test_draws_with_several_factors_are_certified_with_a_page(inputs: Path) -> N
 
 def test_samplers_by_data_augmentation(inputs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fast = ["--draws", "100", "--tune", "10", "--chains", "2", "--quiet", "-o", "p.nc"]
-    for sampler, likelihood in (("gibbs", "probit"), ("polya_gamma", "logistic")):
-        argv = ["sample", "core.parquet", "--sampler", sampler, "--likelihood", likelihood, *fast]
+    for sampler, family in (("gibbs", "probit"), ("polya_gamma", "logistic")):
+        argv = ["sample", "core.parquet", "--sampler", sampler, "--family", family, *fast]
         assert cli.main(argv) == 0
         attrs = compat.read_inference_data("p.nc").posterior.attrs
-        assert (attrs["sampler"], attrs["likelihood"]) == (sampler, likelihood)
+        assert (attrs["sampler"], attrs["family"]) == (sampler, family)
     capsys.readouterr()
     assert cli.main(["sample", "core.parquet", "--sampler", "gibbs", *fast]) == 2  # a logistic coreset
     assert "use --sampler 'polya_gamma'" in capsys.readouterr().err
@@ -183,7 +183,7 @@ def test_the_verdict_is_printed_and_reported(inputs: Path, capsys: pytest.Captur
     assert reported("same.html", "posterior.nc")
     # negative control: the posterior of another label
     rows = frame().assign(y=np.where(frame()["b"] > 0, "yes", "no"))
-    core = bc.full_data(rows, label="y", progressbar=False)
+    core = bc.all_rows(rows, label="y", progressbar=False)
     wrong = bc.sample(core, sampler="mala", draws=500, tune=200, chains=2, random_seed=0, progressbar=False)
     write_posterior(wrong, "wrong.nc")
     assert cli.main(["compare", "wrong.nc", "--reference", "posterior.nc", "-o", "wrong.html"]) == 0
@@ -291,8 +291,8 @@ BAD = {
     "size above the rows": (f"{BUILD} --size 601 -o new", "601"),
     "size in words": (f"{BUILD} --size many -o new", "'many'"),
     "method unknown": (f"{BUILD} --method magic -o new", "'magic'"),
-    "likelihood unknown": (f"{BUILD} --likelihood cauchit -o new", "'cauchit'"),
-    "method against likelihood": (f"{BUILD} --likelihood probit --method sensitivity -o new", "'probit'"),
+    "likelihood unknown": (f"{BUILD} --family cauchit -o new", "'cauchit'"),
+    "method against likelihood": (f"{BUILD} --family probit --method sensitivity -o new", "'probit'"),
     "seed negative": (f"{BUILD} --seed -1 -o new", "-1"),
     "option unknown": (f"{BUILD} --fast -o new", "--fast"),
     "coreset missing": ("sample nothing.parquet -o new", "nothing.parquet"),

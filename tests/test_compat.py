@@ -59,7 +59,7 @@ def test_files_of_either_stack_are_read(arviz):
     for key in own - {"sample_dims", "bayescore_version", "inference_library_version", "posterior_of"}:
         assert idata.posterior.attrs.get(key) == made.posterior.attrs[key]
     X = np.array([[0.2, 0.4], [0.9, 0.1]])
-    np.testing.assert_allclose(bc.predict_proba(idata, X), bc.predict_proba(made, X), rtol=1e-4)
+    np.testing.assert_allclose(bc.predict(idata, X), bc.predict(made, X), rtol=1e-4)
 
 
 def test_a_file_read_is_in_memory_and_closed(tmp_path):

@@ -5,7 +5,7 @@ import pytest
 from scipy import special, stats
 
 import bayescore as bc
-from bayescore.diagnostics.draws import ess_mean
+from bayescore.diagnostics.mcse import ess_mean
 from benchmarks.coreset_mcmc import coreset_mcmc, move
 
 SD = 4.0
@@ -43,7 +43,7 @@ def test_weights_are_learnt():
     rng = np.random.default_rng(1)
     X = np.column_stack([np.ones(5000), rng.standard_normal((5000, 3))])
     y = np.where(rng.random(5000) < special.expit(X @ [-1.5, 1.0, -0.5, 0.0]), 1, -1)
-    full = bc.full_data(X, y, progressbar=False)
+    full = bc.all_rows(X, y, progressbar=False)
     mode = bc.find_map(full, "logistic", bc.priors.Normal(0, SD))
 
     def error(steps):

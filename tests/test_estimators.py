@@ -60,8 +60,8 @@ def test_coefficients_are_in_raw_units(rows: tuple[pd.DataFrame, np.ndarray]) ->
 def test_predicts_as_the_functions_do(kind: Any, rows: tuple[pd.DataFrame, np.ndarray]) -> None:
     X, y = rows
     model = kind(size=400, **QUICK).fit(X, y)
-    assert model.coreset_.likelihood in kind.__name__.lower()
-    p = bc.predict_proba(model.idata_, X)["mean"]
+    assert model.coreset_.family in kind.__name__.lower()
+    p = bc.predict(model.idata_, X)["mean"]
     np.testing.assert_array_equal(model.predict_proba(X)[:, 1], p)
     np.testing.assert_allclose(np.exp(model.predict_log_proba(X)), model.predict_proba(X), rtol=1e-8)
     np.testing.assert_allclose(model.decision_function(X), np.log(p / (1.0 - p)), rtol=1e-6, atol=1e-9)

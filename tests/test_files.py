@@ -22,8 +22,8 @@ def test_output_paths(tmp_path):
 
 def test_only_regular_files_are_replaced(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "link").symlink_to("/dev/full")
-    for name in ("pipe", "link"):
+    (tmp_path / "family").symlink_to("/dev/full")
+    for name in ("pipe", "family"):
         with pytest.raises(OSError, match=f"output='.*{name}' is no regular file; give the name of a new file"):
             files.check_output_path(tmp_path / name, "output")
     for name in ("/dev/null", "/dev/full"):
@@ -33,7 +33,7 @@ def test_only_regular_files_are_replaced(tmp_path):
         ValueError, match=r"output='-' is no file name: nothing is written to standard output; .*'\./-'"
     ):
         files.check_output_path("-", "output")
-    assert {path.name for path in tmp_path.iterdir()} == {"pipe", "link"}
+    assert {path.name for path in tmp_path.iterdir()} == {"pipe", "family"}
 
 
 def test_left_overs_of_processes_that_are_gone_are_removed_at_the_next_write(tmp_path):

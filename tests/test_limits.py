@@ -29,7 +29,7 @@ def test_no_other_file_has_a_limit_of_the_same_name():
 
 
 def test_looser_limits_are_looser():
-    assert limits.SETTLED < limits.CLOSE < limits.CERTIFIED
-    assert limits.RISK < limits.ALARM
-    assert limits.EQUAL < limits.NEARLY_EQUAL < limits.MAX_LOG_RATIO_SD
+    assert limits.NEGLIGIBLE_CORRECTION < limits.NEGLIGIBLE_ERROR < limits.MAX_ERROR
+    assert limits.MAX_FAILURE_PROBABILITY < limits.FAMILYWISE_ALPHA
+    assert limits.EQUAL_WEIGHTS_SD < limits.NEARLY_EQUAL_WEIGHTS_SD < limits.MAX_LOG_RATIO_SD
     assert limits.MIN_ESS == 4 * limits.MIN_ESS_A_CHAIN  # of the usual four chains

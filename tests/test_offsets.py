@@ -13,8 +13,8 @@ import pytest
 import bayescore as bc
 from bayescore.coresets.methods import METHODS
 from bayescore.coresets.private import private_coreset
-from bayescore.diagnostics.draws import ess, mcse_mean
-from bayescore.models.families import LIKELIHOODS
+from bayescore.diagnostics.mcse import ess, mcse_mean
+from bayescore.models.families import FAMILIES
 from bayescore.models.posterior import posterior
 from bayescore.samplers.registry import SAMPLERS
 from bayescore.samplers.steps import AlbertChibGibbs, PolyaGammaGibbs
@@ -41,7 +41,7 @@ def build(data, y=None, *, method="uniform", **options):
 
 @pytest.fixture(scope="module")
 def full():
-    return bc.full_data(FRAME, **COLUMNS, intercept=True, progressbar=False)
+    return bc.all_rows(FRAME, **COLUMNS, intercept=True, progressbar=False)
 
 
 # --- samplers ------------------------------------------------------------------------------------------------
@@ -56,8 +56,8 @@ def one_coefficient(weights):
     return bc.types.WeightedData(x, y, w, np.arange(40), offset=1.5 * x[:, 0] + rng.normal(size=40))
 
 
-def on_a_grid(data, link):
-    target = posterior(data, link, bc.priors.Normal(0, 4))
+def on_a_grid(data, family):
+    target = posterior(data, family, bc.priors.Normal(0, 4))
     grid = np.linspace(-8, 8, 4001)
     log_p = np.array([target.log_density(np.array([b]))[0] for b in grid])
     p = np.exp(log_p - log_p.max()) / np.exp(log_p - log_p.max()).sum()
@@ -67,40 +67,40 @@ def on_a_grid(data, link):
 
 @pytest.mark.parametrize("weights", [True, False], ids=["weighted", "plain"])
 @pytest.mark.parametrize(
-    ("sampler", "link"),
-    [(name, link) for name, own in FLAT_SAMPLERS.items() for link in own.likelihoods or LIKELIHOODS],
+    ("sampler", "family"),
+    [(name, family) for name, own in FLAT_SAMPLERS.items() for family in own.families or FAMILIES],
 )
-def test_samplers_draw_the_posterior_with_the_offset(sampler, link, weights):
+def test_samplers_draw_the_posterior_with_the_offset(sampler, family, weights):
     """Mean within 4 standard errors and sd within 10% of a grid's, at an ESS of 1500: false alarms 1e-4 a case.
 
     The grid without the offset, which the draws must miss, is the negative control.
     """
     data = one_coefficient(weights)
-    draws = bc.sample(data, link, sampler=sampler, draws=1500, chains=2, random_seed=1, progressbar=False)
+    draws = bc.sample(data, family, sampler=sampler, draws=1500, chains=2, random_seed=1, progressbar=False)
     beta = draws.posterior["beta"].values
     assert min(ess(beta, "bulk")[0], ess(beta**2, "bulk")[0]) > 500
-    mean, sd = on_a_grid(data, link)
+    mean, sd = on_a_grid(data, family)
     error = mcse_mean(beta)[0]
     assert abs(beta.mean() - mean) < 4 * error
     assert beta.std() == pytest.approx(sd, rel=0.1)
-    assert abs(beta.mean() - on_a_grid(replace(data, offset=None), link)[0]) > 20 * error
+    assert abs(beta.mean() - on_a_grid(replace(data, offset=None), family)[0]) > 20 * error
     np.testing.assert_array_equal(draws.constant_data["offset"], data.offset)
 
 
-@pytest.mark.parametrize(("step", "link"), [(AlbertChibGibbs, "probit"), (PolyaGammaGibbs, "logistic")])
-def test_steps_in_a_model_know_the_offset_of_its_rows(step, link):
+@pytest.mark.parametrize(("step", "family"), [(AlbertChibGibbs, "probit"), (PolyaGammaGibbs, "logistic")])
+def test_steps_in_a_model_know_the_offset_of_its_rows(step, family):
     import pymc as pm
 
     data = one_coefficient(True)
     with pm.Model():
         beta = pm.Normal("beta", 0, 4, shape=1)
-        bc.weighted_potential("loglik", data, beta, link)
+        bc.weighted_potential("loglik", data, beta, family)
         own = step(beta, data)  # which holds the model's density against its own
         with pytest.raises(ValueError, match="is not its prior times"):
             step(beta, replace(data, offset=None))
         idata = pm.sample(800, tune=20, chains=2, cores=1, step=own, random_seed=1, progressbar=False)
     draws = idata.posterior["beta"].values
-    assert abs(draws.mean() - on_a_grid(data, link)[0]) < 4 * mcse_mean(draws)[0]
+    assert abs(draws.mean() - on_a_grid(data, family)[0]) < 4 * mcse_mean(draws)[0]
 
 
 # --- methods -------------------------------------------------------------------------------------------------
@@ -109,25 +109,25 @@ FAR = {"aggregate": 1e-6, "calibrated": 0.1, "condensed": 0.1, "auto": 0.1, "mer
 
 
 @quiet
-@pytest.mark.parametrize("link", LIKELIHOODS)
+@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("method", [name for name in METHODS if name != "multilevel"])  # rows in groups: see there
-def test_coresets_of_every_method_have_the_mode_of_all_rows(method, link, full):
+def test_coresets_of_every_method_have_the_mode_of_all_rows(method, family, full):
     """In sds of the full posterior; draws by importance are off by sqrt(N / M) = 4.5 sd times a few.
 
     Without the offset it is off by 40 sd or more: a method that dropped it, or took it from other rows, fails.
     """
-    if link not in (METHODS[method].likelihoods or LIKELIHOODS):
+    if family not in (METHODS[method].families or FAMILIES):
         pytest.skip(f"{method} serves another likelihood")
-    core = build(FRAME, method=method, likelihood=link, **COLUMNS)
+    core = build(FRAME, method=method, family=family, **COLUMNS)
     rows = ~core.pseudo
     assert rows.any() or method == "condensed"
     np.testing.assert_array_equal(core.offset[rows], OFFSET[core.index[rows]])
-    expected = bc.find_map(full, link)
-    off = np.abs((bc.find_map(core, link).beta - expected.beta) / expected.sd).max()
+    expected = bc.find_map(full, family)
+    off = np.abs((bc.find_map(core, family).beta - expected.beta) / expected.sd).max()
     assert off < FAR.get(method, 20.0)
     assert core.design.offset == "exposure"
     dropped = replace(full, offset=0.0 * full.offset)
-    assert np.abs((bc.find_map(dropped, link).beta - expected.beta) / expected.sd).max() > 40.0
+    assert np.abs((bc.find_map(dropped, family).beta - expected.beta) / expected.sd).max() > 40.0
 
 
 @quiet
@@ -152,21 +152,21 @@ def test_the_bound_of_sensitivities_holds_with_offsets():
     """At many points of the ball, against the definition: sup over the ball of a row's share in the log-likelihood."""
     from bayescore.clustering.assignment import assign
     from bayescore.coresets.scores.sensitivity import bounds_of
+    from bayescore.data.dataset import Dataset
     from bayescore.data.design import lifted
-    from bayescore.data.opened import Opened
     from bayescore.data.sources import as_source
 
     rows = make_rows(weights=False, n=200)
     rows = replace(rows, offset=np.random.default_rng(1).normal(size=200))
-    opened = Opened(as_source(rows)).lifted()
+    dataset = Dataset(as_source(rows)).lifted()
     theta, R = np.array([0.3, -0.2, 0.5]), 1.5
-    part = assign(opened, lifted(rows).Z[::40])
+    part = assign(dataset, lifted(rows).Z[::40])
     bounds = bounds_of(lifted(rows), part, R, np.append(theta, 1.0), 200.0)
     moves = np.random.default_rng(2).normal(size=(2000, 3))
     points = theta + R * moves / np.linalg.norm(moves, axis=1)[:, None]
-    loss = -LIKELIHOODS["logistic"].log_p(rows.with_offset(rows.X @ points.T), rows.y[:, None])
+    loss = -FAMILIES["logistic"].log_p(rows.with_offset(rows.X @ points.T), rows.y[:, None])
     assert (bounds >= (200.0 * loss / loss.sum(axis=0)).max(axis=1)).all()
-    assert opened.n_passes == 2
+    assert dataset.n_passes == 2
 
 
 def test_private_coresets_refuse_offsets():
@@ -267,20 +267,20 @@ def fitted():
 def test_predictions_take_the_offset_of_new_rows(fitted):
     core, idata = fitted
     new = FRAME.iloc[:50]
-    found = bc.predict_proba(idata, new)["mean"].to_numpy()
+    found = bc.predict(idata, new)["mean"].to_numpy()
     beta = idata.posterior["beta"].values.reshape(-1, 3)
     eta = np.column_stack([np.ones(50), X[:50]]) @ beta.T + OFFSET[:50, None]
     np.testing.assert_allclose(found, (1 / (1 + np.exp(-eta))).mean(axis=1), atol=1e-8)
-    np.testing.assert_array_equal(bc.predict_proba(idata, X[:50], offset=OFFSET[:50])["mean"], found)
-    zero = bc.predict_proba(idata, X[:50], offset=np.zeros(50), ci_prob=0.9)
+    np.testing.assert_array_equal(bc.predict(idata, X[:50], offset=OFFSET[:50])["mean"], found)
+    zero = bc.predict(idata, X[:50], offset=np.zeros(50), ci_prob=0.9)
     assert np.abs(zero["mean"] - found).max() > 0.1
     renamed = new.rename(columns={"exposure": "e"})
-    np.testing.assert_array_equal(bc.predict_proba(idata, renamed, offset="e")["mean"], found)
+    np.testing.assert_array_equal(bc.predict(idata, renamed, offset="e")["mean"], found)
     with pytest.raises(ValueError, match=r"X has no offset 'exposure', .* give offset="):
-        bc.predict_proba(idata, X[:50])
+        bc.predict(idata, X[:50])
     with pytest.raises(ValueError, match="offset is nan in row 3"):
-        bc.predict_proba(idata, X[:5], offset=[0, 0, 0, np.nan, 0])
-    rows = bc.full_data(new, label="clicked", design=core.design, progressbar=False)
+        bc.predict(idata, X[:5], offset=[0, 0, 0, np.nan, 0])
+    rows = bc.all_rows(new, label="clicked", design=core.design, progressbar=False)
     log_p = bc.log_likelihood(idata, rows).values
     signed = np.where(Y[:50] == "yes", 1, -1)[:, None] * eta
     np.testing.assert_allclose(log_p.reshape(-1, 50).T, -np.logaddexp(0, -signed), rtol=1e-9)
@@ -293,7 +293,7 @@ def test_predictions_take_the_offset_of_new_rows(fitted):
 
 def test_average_predictions_add_offsets():
     g, own = (X[:400, :1] > 0).astype(float), OFFSET[:400]
-    core = bc.full_data(g, Y[:400], offset=own, intercept=True, progressbar=False)
+    core = bc.all_rows(g, Y[:400], offset=own, intercept=True, progressbar=False)
     idata = bc.sample(core, sampler="mala", draws=50, tune=50, random_seed=1, progressbar=False)
     beta = idata.posterior["beta"].values.reshape(-1, 2)
     found = bc.average_predictions(idata, by="x0")["mean"]
@@ -304,11 +304,11 @@ def test_average_predictions_add_offsets():
 def test_posteriors_without_an_offset_refuse_one(rows):
     idata = bc.sample(rows, "logistic", sampler="mala", draws=20, tune=20, progressbar=False)
     with pytest.raises(ValueError, match="had none; leave it out"):
-        bc.predict_proba(idata, rows.X, offset=np.zeros(60))
+        bc.predict(idata, rows.X, offset=np.zeros(60))
     with_one = replace(rows, offset=np.zeros(60))
     idata = bc.sample(with_one, "logistic", sampler="mala", draws=20, tune=20, progressbar=False)
     with pytest.raises(ValueError, match="X has no offset 'offset'"):
-        bc.predict_proba(idata, rows.X)
+        bc.predict(idata, rows.X)
 
 
 def test_certificates_know_the_offset(fitted, full):
@@ -330,20 +330,20 @@ def test_certificates_know_the_offset(fitted, full):
 
 
 @pytest.mark.statistical(rate=1e-6)
-@pytest.mark.parametrize("link", LIKELIHOODS)
-def test_posteriors_of_counts_with_offsets_are_those_of_all_rows(link):
+@pytest.mark.parametrize("family", FAMILIES)
+def test_posteriors_of_counts_with_offsets_are_those_of_all_rows(family):
     """Means within 0.05 sd of a long run on all rows, 5.5 standard errors on top: 4e-8 each; sds are known to 1.4%.
 
     The coreset's own rows without their offsets, the negative control, are off by far more.
     """
     rng = np.random.default_rng(5)
     x, offset, trials = rng.normal(size=(3000, 2)), rng.normal(size=3000), rng.integers(1, 9, 3000)
-    p = LIKELIHOODS[link].mean(-0.4 + x @ [0.6, -0.4] + offset)
-    told = {"trials": trials, "offset": offset, "intercept": True, "likelihood": link, "progressbar": False}
+    p = FAMILIES[family].mean(-0.4 + x @ [0.6, -0.4] + offset)
+    told = {"trials": trials, "offset": offset, "intercept": True, "family": family, "progressbar": False}
     counts = rng.binomial(trials, p)
     core = bc.build_coreset(x, counts, size=300, random_state=1, **told)
-    everything = bc.full_data(x, counts, **told)
-    runs = [(core, link), (everything, link), (replace(core, offset=0.0 * core.offset), link)]
+    everything = bc.all_rows(x, counts, **told)
+    runs = [(core, family), (everything, family), (replace(core, offset=0.0 * core.offset), family)]
     draws = [
         bc.sample(rows, name, sampler="mala", draws=2500, random_seed=seed, progressbar=False).posterior["beta"].values
         for seed, (rows, name) in enumerate(runs)
@@ -357,9 +357,9 @@ def test_posteriors_of_counts_with_offsets_are_those_of_all_rows(link):
 
 
 def test_a_coreset_of_rows_without_offset_takes_none():
-    core = bc.full_data(X[:50], Y[:50], progressbar=False)
+    core = bc.all_rows(X[:50], Y[:50], progressbar=False)
     with pytest.raises(ValueError, match="offset is given, but the design had none; leave it out"):
-        bc.full_data(X[:50], Y[:50], offset=OFFSET[:50], design=core.design, progressbar=False)
+        bc.all_rows(X[:50], Y[:50], offset=OFFSET[:50], design=core.design, progressbar=False)
     with pytest.raises(ValueError, match="rows have no offset, unlike their design"):
         replace(core, design=replace(core.design, offset="o"))
 
@@ -398,12 +398,12 @@ def test_columns_that_cannot_be_offsets(tmp_path):
 
 def test_formulas_take_the_offset_beside_them():
     with pytest.raises(ValueError, match=r"'offset\(exposure\)' is no term; name the column of offsets as offset="):
-        bc.full_data(FRAME, formula="clicked ~ a + offset(exposure)", progressbar=False)
+        bc.all_rows(FRAME, formula="clicked ~ a + offset(exposure)", progressbar=False)
     told = {"formula": "clicked ~ a * b", "offset": "exposure", "progressbar": False}
-    core = bc.full_data(FRAME[:500], **told)
+    core = bc.all_rows(FRAME[:500], **told)
     assert core.design.offset == "exposure"
-    plain = bc.full_data(X[:500], Y[:500], offset=OFFSET[:500], progressbar=False)
+    plain = bc.all_rows(X[:500], Y[:500], offset=OFFSET[:500], progressbar=False)
     products = np.column_stack([np.ones(500), plain.X, plain.X[:, 0] * plain.X[:, 1]])
     np.testing.assert_allclose(bc.find_map(core).beta, bc.find_map(replace(plain, X=products), "logistic").beta)
     idata = bc.sample(core, sampler="mala", draws=50, tune=50, random_seed=1, progressbar=False)
-    assert len(bc.predict_proba(idata, FRAME[:5])) == 5
+    assert len(bc.predict(idata, FRAME[:5])) == 5

@@ -14,7 +14,7 @@ from benchmarks.sbc.prior_sbc import replications
 from benchmarks.sbc.ranks import band, counts_below, inside, limits, p_value, p_values
 from benchmarks.sbc.way import DRAWS, RIGHT, WRONG
 
-ALARM = 1e-6
+FAMILYWISE_ALPHA = 1e-6
 REPLICATIONS = 100
 
 
@@ -49,15 +49,15 @@ def test_bands_cover_what_they_say_and_no_narrower_one_does():
 
 @pytest.mark.statistical(rate=1.4e-5)
 @pytest.mark.slow
-@pytest.mark.parametrize(("link", "prior"), [("logistic", "N(0, 1)"), ("probit", "Student-t(3)")])
-def test_the_whole_way_is_calibrated_and_uniform_coresets_are_not(link, prior):
-    panel = Panel({"link": link, "prior": prior}, replications(link, prior, REPLICATIONS))
+@pytest.mark.parametrize(("family", "prior"), [("logistic", "N(0, 1)"), ("probit", "Student-t(3)")])
+def test_the_whole_way_is_calibrated_and_uniform_coresets_are_not(family, prior):
+    panel = Panel({"family": family, "prior": prior}, replications(family, prior, REPLICATIONS))
     sizes = np.array([each.ess for each in panel.found])
     assert np.quantile(sizes[:, :2], 0.05) > 3 * DRAWS  # so that those taken are independent
     # some 4% are refused: more than 20 of 100 in less than 1e-8
     assert (np.sum([each.refused for each in panel.found], axis=0) <= 20).all()
     for kind in RIGHT:
-        assert p_values(panel.ranks(kind), PLACES).min() > ALARM
+        assert p_values(panel.ranks(kind), PLACES).min() > FAMILYWISE_ALPHA
     half, control = (p_values(panel.ranks(kind), PLACES) for kind in WRONG)
-    assert half.min() < ALARM
-    assert control.max() < ALARM
+    assert half.min() < FAMILYWISE_ALPHA
+    assert control.max() < FAMILYWISE_ALPHA

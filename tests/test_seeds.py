@@ -18,7 +18,7 @@ def core(**seed):
 
 
 def streamed(kind, **seed):
-    return bc.stream(kind, size=20, likelihood="probit", **seed).partial_fit(X, Y).coreset().weights
+    return bc.stream(kind, size=20, family="probit", **seed).partial_fit(X, Y).coreset().weights
 
 
 CALLS = {

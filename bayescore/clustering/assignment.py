@@ -13,7 +13,7 @@ from bayescore.clustering.checks import check_trials, distinct_rows
 from bayescore.clustering.coordinator import Held, seed
 from bayescore.clustering.kernels import assign_block
 from bayescore.clustering.variates import Rows
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.data.passes.exact import as_integers, from_integers, quantum
 from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError
@@ -82,12 +82,12 @@ def fit_centers(clusterer: Any, sample: WeightedData, rng: np.random.Generator) 
     return fresh.fit(sample.Z, **weights)
 
 
-def assign(opened: Opened, centers: FloatArray) -> Clustering:
+def assign(dataset: Dataset, centers: FloatArray) -> Clustering:
     """Assign every row to its nearest center; clusters without rows drop out.
 
     The sums are exact in fixed point, so the result is the same for all cuts into blocks.
     """
-    largest, largest_weight = opened.scan.largest, opened.scan.largest_weight
+    largest, largest_weight = dataset.scan.largest, dataset.scan.largest_weight
     units = quantum(largest * largest_weight)
     weight_unit = float(quantum(np.asarray(largest_weight)))
     reach = float(((largest + np.abs(centers).max(axis=0)) ** 2).sum())
@@ -96,7 +96,7 @@ def assign(opened: Opened, centers: FloatArray) -> Clustering:
     masses = np.zeros(len(centers), dtype=object)
     counts = np.zeros(len(centers), dtype=np.int64)
     cost = 0
-    for part in opened.map(
+    for part in dataset.map(
         lambda _, block: assign_block(block.X, block.y, block.weights, centers, units, weight_unit, cost_unit),
         "clustering",
     ):
@@ -111,5 +111,5 @@ def assign(opened: Opened, centers: FloatArray) -> Clustering:
         means=np.ascontiguousarray(from_integers(sums[kept], units) / mass[:, None]),
         masses=mass,
         counts=counts[kept],
-        cost=float(cost) * 2.0**-36 * cost_unit / opened.scan.weight_total,
+        cost=float(cost) * 2.0**-36 * cost_unit / dataset.scan.weight_total,
     )

@@ -22,7 +22,7 @@ from bayescore.clustering.divergences import SQUARED_EUCLIDEAN, Divergence, chec
 from bayescore.clustering.nearest import Nearest
 from bayescore.clustering.peers import PeerSeeding
 from bayescore.clustering.variates import Rows
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.data.passes.map import map_pieces
 from bayescore.data.source import Source
 from bayescore.data.tables import is_dask
@@ -85,30 +85,30 @@ def d_means_partitions(
     """
     k = check_integer(n_clusters, "n_clusters", low=1)
     rng, d = check_generator(random_state), check_divergence(divergence)
-    return seed_peers(_opened(data, weights, progressbar), k, rng, d)
+    return seed_peers(_dataset(data, weights, progressbar), k, rng, d)
 
 
 def seed_peers(
-    opened: Opened, n_clusters: int, rng: np.random.Generator, divergence: Divergence = SQUARED_EUCLIDEAN
+    dataset: Dataset, n_clusters: int, rng: np.random.Generator, divergence: Divergence = SQUARED_EUCLIDEAN
 ) -> PeerSeeding:
     """Seed k centers over the pieces of opened rows."""
-    peers = Partitions(opened, divergence)
+    peers = Partitions(dataset, divergence)
     centers, cost = seed(peers, n_clusters, rng)
     return PeerSeeding(centers, cost, peers.sent, peers.received)
 
 
-def _opened(data: Any, weights: Any, progress: bool) -> Opened:
+def _dataset(data: Any, weights: Any, progress: bool) -> Dataset:
     if is_dask(data):
         from bayescore.data.sources.dask_rows import dask_rows  # Dask is optional
 
-        return Opened(dask_rows(data, weights), progress=progress)
+        return Dataset(dask_rows(data, weights), progress=progress)
     if not isinstance(data, Source):
         raise TypeError(
             f"data is a {type(data).__name__}; give a Dask collection or a Source (see as_source), or give d_means the "
             "rows of each peer"
         )
     check_alone("a Source", weights=weights)
-    return Opened(data, progress=progress)
+    return Dataset(data, progress=progress)
 
 
 class Partitions:
@@ -120,24 +120,24 @@ class Partitions:
         Bytes of float64 that passed.
     """
 
-    def __init__(self, opened: Opened, divergence: Divergence) -> None:
-        division = opened.division()
+    def __init__(self, dataset: Dataset, divergence: Divergence) -> None:
+        division = dataset.division()
         if division is None:
             raise DataError(
                 "data come in one stream, and d-means++ needs peers: give a Dask collection, a Parquet file or an "
                 "array, or take ol_means over the blocks"
             )
-        self.opened, self.divergence = opened, divergence
+        self.dataset, self.divergence = dataset, divergence
         self.division = replace(division, pieces=[piece for piece in division.pieces if piece.n_rows])
-        self.centers = np.empty((0, opened.n_features))
+        self.centers = np.empty((0, dataset.n_features))
         self.sent, self.received = 0, 0
         self._ends = np.cumsum([piece.n_rows for piece in self.division.pieces])
 
     def totals(self) -> FloatArray:
         """Make a pass over the rows of all peers; return their sums of w D, shape (m,)."""
         sums = np.zeros(len(self._ends))
-        ask = partial(_sum, self.centers, self.divergence, self.opened.design.names)
-        for start, total in self.opened.map(ask, "d-means++"):
+        ask = partial(_sum, self.centers, self.divergence, self.dataset.design.names)
+        for start, total in self.dataset.map(ask, "d-means++"):
             sums[np.searchsorted(self._ends, start, side="right")] += total
             self.received += 8
         self.sent += len(sums) * self.centers.nbytes

@@ -157,7 +157,7 @@ def s_means(
     >>> import bayescore as bc
     >>> from bayescore.clustering import s_means
     >>> rng = np.random.default_rng(0)
-    >>> stream = bc.stream("online", size=200, likelihood="probit", random_state=1)
+    >>> stream = bc.stream("online", size=200, family="probit", random_state=1)
     >>> for _ in range(50):
     ...     X = rng.normal(size=(100, 2))
     ...     stream = stream.partial_fit(X, X[:, 0] + rng.normal(size=100) > 0)

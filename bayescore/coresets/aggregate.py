@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from bayescore.compiled import jit
 from bayescore.coresets.method import BuildInfo, BuildResult, Method
 from bayescore.coresets.sampling.draw import mix
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.data.passes.tiles import TILE
 from bayescore.models.families import Family
 from bayescore.types import FloatArray, IntArray, LabelArray, WeightedData, stack
@@ -90,22 +90,22 @@ def _group(block: WeightedData, salt: int, limit: float) -> tuple[WeightedData, 
     return block.take(first[:count]).with_weights(total[:count]), keys[first[:count]]
 
 
-def aggregate(opened: Opened, limit: float = math.inf) -> WeightedData | None:
+def aggregate(dataset: Dataset, limit: float = math.inf) -> WeightedData | None:
     """Merge identical rows, in order of their first appearance; None if more than `limit` are distinct.
 
     Rows count as identical if 128 bits of hash agree: for 1e9 rows the chance of an error is 1e-21.
     """
     salt = 0
-    while (found := _aggregate(opened, limit, salt)) is _Stop.COLLISION:
+    while (found := _aggregate(dataset, limit, salt)) is _Stop.COLLISION:
         salt += 1
     return None if isinstance(found, _Stop) else found
 
 
-def _aggregate(opened: Opened, limit: float, salt: int) -> WeightedData | _Stop:
+def _aggregate(dataset: Dataset, limit: float, salt: int) -> WeightedData | _Stop:
     number: dict[int, tuple[int, int]] = {}  # first hash -> place among the distinct rows, second hash
     kept: list[WeightedData] = []
     total = np.zeros(1024)
-    for grouped in opened.map(
+    for grouped in dataset.map(
         lambda _, block: _group(block, salt, limit),
         "merging rows",
         canonical=True,  # weights are added in the order of the blocks
@@ -156,13 +156,13 @@ class Aggregate(Method):
     takes_size: ClassVar[bool] = False
     knows_groups: ClassVar[bool] = True
 
-    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Family) -> BuildResult[LosslessInfo]:
+    def build(self, dataset: Dataset, size: int | None, seed: int, family: Family) -> BuildResult[LosslessInfo]:
         """Merge identical rows."""
-        built = self.within(opened, math.inf)
+        built = self.within(dataset, math.inf)
         assert built is not None
         return built
 
-    def within(self, opened: Opened, limit: float) -> BuildResult[LosslessInfo] | None:
+    def within(self, dataset: Dataset, limit: float) -> BuildResult[LosslessInfo] | None:
         """Merge identical rows, unless more than `limit` are distinct."""
-        rows = aggregate(opened, limit)
+        rows = aggregate(dataset, limit)
         return None if rows is None else BuildResult(rows, LosslessInfo(), self)

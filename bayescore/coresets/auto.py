@@ -9,7 +9,7 @@ from bayescore.coresets.calibrated import Calibrated
 from bayescore.coresets.merge_reduce import MergeReduce
 from bayescore.coresets.method import BuildResult, Method
 from bayescore.coresets.multilevel import Multilevel
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.models.families import Family
 from bayescore.models.priors import Prior
 
@@ -43,23 +43,23 @@ class Auto(Method):
     def __post_init__(self) -> None:
         Calibrated(self.prior, self.tolerance)  # checks them
 
-    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Family) -> BuildResult[Any]:
+    def build(self, dataset: Dataset, size: int | None, seed: int, family: Family) -> BuildResult[Any]:
         """Build by the method that fits the rows."""
-        if not opened.again:
+        if not dataset.again:
             if self.given:
                 raise TypeError(
                     f"{next(iter(self.given))!r} is not an option of method='merge_reduce', which 'auto' uses for an "
                     "iterator; leave it out, or pass data that can be read again"
                 )
-            return MergeReduce().build(opened, size, seed, likelihood)
-        merged = Aggregate().within(opened, self.draws(opened, size))
+            return MergeReduce().build(dataset, size, seed, family)
+        merged = Aggregate().within(dataset, self.draws(dataset, size))
         if merged is not None:
             return merged
-        if not opened.design.groups:
-            return Calibrated(self.prior, self.tolerance).build(opened, size, seed, likelihood)
+        if not dataset.design.groups:
+            return Calibrated(self.prior, self.tolerance).build(dataset, size, seed, family)
         if refused := ["size"] * (size is not None) + [name for name in self.given if name != "prior"]:
             raise TypeError(
                 f"{refused[0]!r} is not an option of method='multilevel', which 'auto' uses for rows with groups that "
                 "do not repeat; leave it out, or name a method"
             )
-        return Multilevel(self.prior).build(opened, None, seed, likelihood)
+        return Multilevel(self.prior).build(dataset, None, seed, family)

@@ -1,19 +1,19 @@
-"""`build_coreset`, the one verb, and `full_data`, its counterpart for the whole data."""
+"""`build_coreset`, the one verb, and `all_rows`, its counterpart for the whole data."""
 
 from dataclasses import replace
 from typing import Any
 
-from bayescore.coresets.finish import designed, finish_opened, warn_if_groups_ignored
+from bayescore.coresets.finish import designed, finish_dataset, warn_if_groups_ignored
 from bayescore.coresets.method import Method, check_serves
 from bayescore.coresets.methods import METHODS, check_once, listed, method_of
 from bayescore.coresets.separation.complete import warn_if_completely_separated
 from bayescore.coresets.separation.separability import warn_if_rows_separable, warn_if_separable
 from bayescore.data.coreset import Coreset
+from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design
 from bayescore.data.designed import open_designed, open_in
-from bayescore.data.opened import Opened
 from bayescore.data.sources.blocks import is_stream
-from bayescore.models.families import Family, check_likelihood
+from bayescore.models.families import Family, check_family
 from bayescore.validation import RandomState, check_integer, check_seed, one_seed, warn
 
 
@@ -21,7 +21,7 @@ def build_coreset(
     data: Any,
     y: Any = None,
     *,
-    likelihood: str | None = None,
+    family: str | None = None,
     method: str | Method = "auto",
     size: int | str = "auto",
     label: str | None = None,
@@ -52,7 +52,7 @@ def build_coreset(
     y : array, shape (N,), optional
         Labels, any two classes; the second in sorted order is +1, of an ordered categorical the last. With `trials`
         successes.
-    likelihood : name of a registered likelihood, such as "probit", optional
+    family : name of a registered likelihood, such as "probit", optional
         Model that the coreset is for; by default that of `data` where it is a coreset, else "logistic".
     method : str or Method
         {methods}
@@ -137,65 +137,65 @@ def build_coreset(
     ('Intercept', 'age', 'device[tablet]', 'age:device[tablet]')
     """
     chosen = method_of(method, options)
-    link = _likelihood_of(data, likelihood)
+    known = _family_of(data, family)
     seed = check_seed(one_seed(random_state, random_seed))
     wanted = None if size == "auto" else check_integer(size, "size", low=1)
-    check_serves(chosen, link.name, METHODS)
-    chosen.check(wanted, link.name)
+    check_serves(chosen, known.name, METHODS)
+    chosen.check(wanted, known.name)
     if is_stream(data):
         check_once(chosen, standardize)
     _check_design(data, intercept, standardize, formula)
     beside = {"weights": weights, "offset": offset, "trials": trials, "positive": positive, "missing": missing}
     beside["groups"] = groups
-    opened = open_designed(data, y, formula=formula, label=label, once=True, progress=progressbar, **beside)
-    core = build_opened(opened, chosen, wanted, seed, link, intercept=intercept, standardize=standardize)
+    dataset = open_designed(data, y, formula=formula, label=label, once=True, progress=progressbar, **beside)
+    core = build_dataset(dataset, chosen, wanted, seed, known, intercept=intercept, standardize=standardize)
     return _of(data, core)
 
 
 build_coreset.__doc__ = (build_coreset.__doc__ or "").replace("{methods}", listed().replace("\n", "\n        "))
 
 
-def build_opened(
-    opened: Opened,
+def build_dataset(
+    dataset: Dataset,
     method: Method,
     size: int | None,
     seed: int,
-    likelihood: Family,
+    family: Family,
     *,
     intercept: bool = False,
     standardize: bool = False,
 ) -> Coreset:
     """Build a coreset of opened rows; `build_coreset` checks the arguments first."""
-    if opened.again and size is not None:
-        why = ", the rows of the data; full_data keeps them all"
-        check_integer(size, "size", low=1, high=opened.source.n_rows, why=why)
-    opened = designed(opened, intercept, standardize)
-    built = method.named(opened.design.names).build(opened, size, seed, likelihood)
+    if dataset.again and size is not None:
+        why = ", the rows of the data; all_rows keeps them all"
+        check_integer(size, "size", low=1, high=dataset.source.n_rows, why=why)
+    dataset = designed(dataset, intercept, standardize)
+    built = method.named(dataset.design.names).build(dataset, size, seed, family)
     if built.caution:
         warn(built.caution)
-    if built.method.needs_overlap and opened.again:
-        warn_if_separable(opened, built.rows, seed)
+    if built.method.needs_overlap and dataset.again:
+        warn_if_separable(dataset, built.rows, seed)
     elif built.method.needs_overlap:
         warn_if_rows_separable(built.rows)
     elif not built.rows.pseudo.any():  # which lie between rows
-        warn_if_completely_separated(opened, built.rows)
-    core = finish_opened(
+        warn_if_completely_separated(dataset, built.rows)
+    core = finish_dataset(
         built.rows,
-        opened,
+        dataset,
         method=built.method.name,
-        likelihood=likelihood.name,
-        params={**built.info.params(), "passes": opened.n_passes},
+        family=family.name,
+        params={**built.info.params(), "passes": dataset.n_passes},
         random_state=seed,
     )
     warn_if_groups_ignored(core, built.method)
     return core
 
 
-def full_data(
+def all_rows(
     data: Any,
     y: Any = None,
     *,
-    likelihood: str | None = None,
+    family: str | None = None,
     label: str | None = None,
     weights: Any = None,
     offset: Any = None,
@@ -245,31 +245,31 @@ def full_data(
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(5000, 2))
     >>> y = X[:, 0] + rng.logistic(size=5000) > 0
-    >>> full = bc.full_data(X, y, progressbar=False)
+    >>> full = bc.all_rows(X, y, progressbar=False)
     >>> full.X.shape, full.weight_total, full.method
     ((5000, 2), 5000.0, 'full')
     """
-    link = _likelihood_of(data, likelihood)
+    known = _family_of(data, family)
     _check_design(data, intercept, standardize, formula)
     beside = {"weights": weights, "offset": offset, "trials": trials, "positive": positive, "missing": missing}
     beside["groups"] = groups
     if design is None:
         if new_groups:
             raise ValueError("new_groups=True, but design is missing: all groups are new; give design=core.design")
-        opened = open_designed(data, y, formula=formula, label=label, progress=progressbar, **beside)
-        opened = designed(opened, intercept, standardize)
+        dataset = open_designed(data, y, formula=formula, label=label, progress=progressbar, **beside)
+        dataset = designed(dataset, intercept, standardize)
     else:
         if intercept or standardize or formula is not None:
             raise ValueError("design brings its own columns; leave out formula, intercept and standardize")
-        opened = open_in(design, data, y, label=label, new_groups=new_groups, progress=progressbar, **beside)
-    _ = opened.scan  # checks the rows
-    rows = opened.gathered()
-    return _of(data, finish_opened(rows, opened, method="full", likelihood=link.name, params={}, random_state=0))
+        dataset = open_in(design, data, y, label=label, new_groups=new_groups, progress=progressbar, **beside)
+    _ = dataset.scan  # checks the rows
+    rows = dataset.gathered()
+    return _of(data, finish_dataset(rows, dataset, method="full", family=known.name, params={}, random_state=0))
 
 
-def _likelihood_of(data: Any, likelihood: str | None) -> Family:
-    inherited = data.likelihood if isinstance(data, Coreset) else "logistic"
-    return check_likelihood(inherited if likelihood is None else likelihood)
+def _family_of(data: Any, family: str | None) -> Family:
+    inherited = data.family if isinstance(data, Coreset) else "logistic"
+    return check_family(inherited if family is None else family)
 
 
 def _check_design(data: Any, intercept: bool, standardize: bool, formula: str | None) -> None:

@@ -48,7 +48,7 @@ from bayescore.coresets.calibration.totals import rows_for_all
 from bayescore.coresets.method import BuildResult, Method
 from bayescore.coresets.reducer import ReduceRequest, ReduceResult, ScoreError
 from bayescore.coresets.sampling.fixed_size import Chosen
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.sources import as_source
 from bayescore.models.families import Family
@@ -125,11 +125,11 @@ class Calibrated(Method):
         """Return the prior under which the mode is found."""
         return mode_prior(self.prior)
 
-    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Family) -> BuildResult[CalibratedInfo]:
+    def build(self, dataset: Dataset, size: int | None, seed: int, family: Family) -> BuildResult[CalibratedInfo]:
         """Draw and calibrate; caution where the errors to expect are far above the tolerance."""
         tolerance = check_tolerance(self.tolerance)
         with one_blas_thread():
-            curve = self._fits(opened, size, seed, likelihood, tolerance=tolerance)
+            curve = self._fits(dataset, size, seed, family, tolerance=tolerance)
         best = smallest_within(curve, tolerance) if size is None else curve[0]
         info = CalibratedInfo(
             repr(self.mode_prior()),
@@ -143,42 +143,40 @@ class Calibrated(Method):
         )
         return BuildResult(best.rows, info, self, _caution(best, curve, size, tolerance))
 
-    def _fits(
-        self, opened: Opened, size: int | None, seed: int, likelihood: Family, *, tolerance: float
-    ) -> list[Fitted]:
+    def _fits(self, dataset: Dataset, size: int | None, seed: int, family: Family, *, tolerance: float) -> list[Fitted]:
         """Return fits of the sizes tried, that of the size asked for first; rows of fitted weight 0 are left out."""
         prior = self.mode_prior()
-        prior.parts(opened.n_features)  # shapes
+        prior.parts(dataset.n_features)  # shapes
         seeds = np.random.default_rng(seed).integers(2**62, size=MAX_PILOTS + 3).tolist()
-        mode, shares = full_mode(opened, likelihood, prior, seeds[:MAX_PILOTS])
-        n_rows = opened.scan.n_rows
-        start = min(n_rows, default_size(opened.n_features) if size is None else size)
+        mode, shares = full_mode(dataset, family, prior, seeds[:MAX_PILOTS])
+        n_rows = dataset.scan.n_rows
+        start = min(n_rows, default_size(dataset.n_features) if size is None else size)
         largest_size = min(n_rows, LARGEST * start)
-        n_sample = sample_rows(shares.reach, tolerance, opened.n_features)
-        found = survey(opened, shares, start, n_sample, (seeds[-2], seeds[-3]))
+        n_sample = sample_rows(shares.reach, tolerance, dataset.n_features)
+        found = survey(dataset, shares, start, n_sample, (seeds[-2], seeds[-3]))
         part = mode.terms - prior_part(mode.beta, prior)
-        calibration = Calibration(opened, prior, shares, part, found, seeds[-1], seeds[-2], start, largest_size)
+        calibration = Calibration(dataset, prior, shares, part, found, seeds[-1], seeds[-2], start, largest_size)
         if start == n_rows:
             return [replace(calibration.fit(start), errors=Errors(0.0, 0.0, 0.0))]  # all rows, with their own weights
         return calibration.search(start, tolerance) if size is None else calibration.asked(start, tolerance)
 
     def reduce(self, rows: WeightedData, request: ReduceRequest) -> ReduceResult:
         """Return fewer rows that meet the totals of `rows` at the anchor, or at their own mode."""
-        opened, likelihood = Opened(as_source(rows)), request.likelihood
+        dataset, family = Dataset(as_source(rows)), request.family
         prior = self.mode_prior()
-        theta = mode_of(rows, likelihood, prior).beta if request.anchor is None else request.anchor
-        laplace, part = scale_at(rows, theta, likelihood, prior)
+        theta = mode_of(rows, family, prior).beta if request.anchor is None else request.anchor
+        laplace, part = scale_at(rows, theta, family, prior)
         every = Chosen(rows, np.ones(len(rows)), len(rows))
-        shares = Shares.estimated(laplace, every, opened.scan.weight_total)
+        shares = Shares.estimated(laplace, every, dataset.scan.weight_total)
         draw_seed = int(np.random.default_rng(request.seed).integers(2**62))
-        found = survey(opened, shares, request.size, 0, (draw_seed, 0))
-        calibration = Calibration(opened, prior, shares, part, found, 0, draw_seed, request.size, request.size)
+        found = survey(dataset, shares, request.size, 0, (draw_seed, 0))
+        calibration = Calibration(dataset, prior, shares, part, found, 0, draw_seed, request.size, request.size)
         fitted = calibration.fit(request.size, sds=False)  # what nodes meet must add up
         return ReduceResult(fitted.rows, fitted.residual_mean, anchor=theta)
 
-    def score_error(self, rows: WeightedData, likelihood: Family, lost: FloatArray | None) -> ScoreError:
+    def score_error(self, rows: WeightedData, family: Family, lost: FloatArray | None) -> ScoreError:
         """Return what calibrated rows miss, estimated from themselves (`calibration.drift`)."""
-        return missed_by(rows, likelihood, self.mode_prior())
+        return missed_by(rows, family, self.mode_prior())
 
 
 def default_size(n_features: int) -> int:

@@ -56,7 +56,7 @@ from bayescore.coresets.condensing.search import Condensate, Search
 from bayescore.coresets.method import BuildResult, Method
 from bayescore.coresets.reducer import ReduceRequest, ReduceResult, ScoreError
 from bayescore.coresets.sampling.fixed_size import Chosen
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.sources import as_source
 from bayescore.models.families import Family
@@ -132,7 +132,7 @@ class Condensed(Method):
         """Return the prior under which the mode is found."""
         return mode_prior(self.prior)
 
-    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Family) -> BuildResult[CondensedInfo]:
+    def build(self, dataset: Dataset, size: int | None, seed: int, family: Family) -> BuildResult[CondensedInfo]:
         """Condense the rows; caution where the errors to expect are above the tolerance.
 
         Raises
@@ -142,19 +142,19 @@ class Condensed(Method):
         DataError
             If a feature is named "offset", or rows have groups.
         """
-        if opened.design.groups:
+        if dataset.design.groups:
             raise DataError(
                 "method='condensed' knows nothing of groups, and its pseudo-rows stand for rows of all: use "
                 "method='multilevel' for (1 | g), or 'aggregate' where all columns are discrete"
             )
-        D, n_rows = opened.n_features, opened.scan.n_rows
-        if "offset" in opened.design.names:
+        D, n_rows = dataset.n_features, dataset.scan.n_rows
+        if "offset" in dataset.design.names:
             raise DataError("a feature is named 'offset', as a column of the coreset's file; rename the feature")
         if size is not None and size < n_rows:
             self.check_size(size, D)
         tolerance = check_tolerance(self.tolerance)
         with one_blas_thread():
-            tried, moves = self._tried(opened, size, seed, likelihood, tolerance=tolerance)
+            tried, moves = self._tried(dataset, size, seed, family, tolerance=tolerance)
         best = smallest_within(tried, tolerance)
         pseudo = best.rows.pseudo
         info = CondensedInfo(
@@ -176,19 +176,21 @@ class Condensed(Method):
             )
 
     def _tried(
-        self, opened: Opened, size: int | None, seed: int, likelihood: Family, *, tolerance: float
+        self, dataset: Dataset, size: int | None, seed: int, family: Family, *, tolerance: float
     ) -> tuple[list[Condensate], int]:
         """Return what was tried, and how often terms were averaged anew."""
-        prior, D, n_rows = self.mode_prior(), opened.n_features, opened.scan.n_rows
+        prior, D, n_rows = self.mode_prior(), dataset.n_features, dataset.scan.n_rows
         prior.parts(D)  # shapes
         if n_rows <= (2 * D if size is None else size):
-            return [Condensate(opened.gathered(), n_rows, Errors(0.0, 0.0, 0.0))], 0  # all rows, with their own weights
+            return [
+                Condensate(dataset.gathered(), n_rows, Errors(0.0, 0.0, 0.0))
+            ], 0  # all rows, with their own weights
         seeds = np.random.default_rng(seed).integers(2**62, size=MAX_PILOTS + 2).tolist()
-        mode, shares = full_mode(opened, likelihood, prior, seeds[:MAX_PILOTS])
+        mode, shares = full_mode(dataset, family, prior, seeds[:MAX_PILOTS])
         kept = [times * D for times in KEPT if (2 + times) * D < n_rows] if size is None else [size - 2 * D]
         n_sample = sample_rows(shares.reach, tolerance, D)
-        found = Condensation.of(opened, shares, n_sample, kept[-1], seeds[-1])
-        return Search(opened, prior, mode.terms - prior_part(mode.beta, prior), tolerance, seeds[-2]).over(found, kept)
+        found = Condensation.of(dataset, shares, n_sample, kept[-1], seeds[-1])
+        return Search(dataset, prior, mode.terms - prior_part(mode.beta, prior), tolerance, seeds[-2]).over(found, kept)
 
     def reduce(self, rows: WeightedData, request: ReduceRequest) -> ReduceResult:
         """Return pseudo-rows, and rows kept beside them, that meet averaged totals of `rows` about the anchor.
@@ -196,19 +198,19 @@ class Condensed(Method):
         Averages are over the posterior of all rows seen so far (these are a fraction `share`), because later data may
         move the mode that far.
         """
-        opened, likelihood, prior = Opened(as_source(rows)), request.likelihood, self.mode_prior()
-        theta = mode_of(rows, likelihood, prior).beta if request.anchor is None else request.anchor
-        terms = likelihood_terms(theta, rows, likelihood) + prior_part(theta, prior)
-        at = LaplaceApproximation(likelihood, theta, math.sqrt(request.share) * factor_of_inverse(terms.precision))
-        shares = Shares.estimated(at, Chosen(rows, np.ones(len(rows)), len(rows)), opened.scan.weight_total)
+        dataset, family, prior = Dataset(as_source(rows)), request.family, self.mode_prior()
+        theta = mode_of(rows, family, prior).beta if request.anchor is None else request.anchor
+        terms = likelihood_terms(theta, rows, family) + prior_part(theta, prior)
+        at = LaplaceApproximation(family, theta, math.sqrt(request.share) * factor_of_inverse(terms.precision))
+        shares = Shares.estimated(at, Chosen(rows, np.ones(len(rows)), len(rows)), dataset.scan.weight_total)
         n_kept, n_sample = request.size - 2 * rows.n_features, sample_rows(shares.reach, TOLERANCE, rows.n_features)
-        found = Condensation.of(opened, shares, n_sample, n_kept, request.seed).rows(n_kept)
-        lost, missed = lost_by(found, rows, at.theta, at.factor, likelihood)
+        found = Condensation.of(dataset, shares, n_sample, n_kept, request.seed).rows(n_kept)
+        lost, missed = lost_by(found, rows, at.theta, at.factor, family)
         return ReduceResult(found, missed, anchor=theta, lost=lost)
 
-    def score_error(self, rows: WeightedData, likelihood: Family, lost: FloatArray | None) -> ScoreError:
+    def score_error(self, rows: WeightedData, family: Family, lost: FloatArray | None) -> ScoreError:
         """Return as large a share of the rows' own remainder as they were seen to miss (`condensing.drift`)."""
-        return missed_by(rows, likelihood, self.mode_prior(), lost)
+        return missed_by(rows, family, self.mode_prior(), lost)
 
 
 def _caution(info: CondensedInfo, tolerance: float) -> str:

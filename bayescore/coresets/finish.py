@@ -8,9 +8,9 @@ import numpy as np
 
 from bayescore.coresets.method import Method
 from bayescore.data.coreset import Coreset
+from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design
 from bayescore.data.formulas.absent import warn_of_absent_levels
-from bayescore.data.opened import Opened
 from bayescore.data.sources.blocks import Stream
 from bayescore.data.sources.groups import check_groupings
 from bayescore.data.sources.intake import Intake
@@ -33,24 +33,24 @@ def check_names(design: Design, label: str, intercept: bool) -> None:
             )
 
 
-def designed(opened: Opened, intercept: bool, standardize: bool) -> Opened:
+def designed(dataset: Dataset, intercept: bool, standardize: bool) -> Dataset:
     """Put raw rows through the design asked for, having checked every one of them unless they come once."""
-    design = opened.design
-    check_names(design, opened.rows.label, intercept)
-    if opened.again:
-        constant = opened.scan.constant
-        absent = warn_of_absent_levels(design, opened.scan)
+    design = dataset.design
+    check_names(design, dataset.rows.label, intercept)
+    if dataset.again:
+        constant = dataset.scan.constant
+        absent = warn_of_absent_levels(design, dataset.scan)
         names = [name for name in np.asarray(design.names)[constant].tolist() if name not in absent]
         if intercept and names:
             warn(f"column {names[0]!r} is constant, as the intercept is: the prior alone tells the two apart; drop it")
         if standardize:
-            mean, sd = opened.moments()
+            mean, sd = dataset.moments()
             center = np.where(constant, 0.0, mean)
             scale = np.where(constant | (sd == 0.0), 1.0, sd)
             design = replace(design, center=tuple(center.tolist()), scale=tuple(scale.tolist()))
     if intercept:
         design = replace(design, intercept=True)
-    return opened if design is opened.design else opened.through(design)
+    return dataset if design is dataset.design else dataset.through(design)
 
 
 def finish(rows: WeightedData, **about: Any) -> Coreset:
@@ -76,19 +76,19 @@ def finish_stream(rows: WeightedData, known: Intake, design: Design, **about: An
     )
 
 
-def finish_opened(rows: WeightedData, opened: Opened, **about: Any) -> Coreset:
+def finish_dataset(rows: WeightedData, dataset: Dataset, **about: Any) -> Coreset:
     """Return rows of opened data as a coreset; labels and totals of data that come once are known at their end."""
-    data, design = opened.rows, opened.design
+    data, design = dataset.rows, dataset.design
     if isinstance(data, Stream):
         check_groupings(replace(design, groups=data.intake.groupings), data.intake.n_rows, single=False)
         return finish_stream(rows, data.intake, design, label=data.label, **about)
     return finish(
         rows,
         design=design,
-        classes=opened.source.classes,
+        classes=dataset.source.classes,
         label=data.label,
-        n_total=opened.scan.n_rows,
-        weight_total=opened.scan.weight_total,
+        n_total=dataset.scan.n_rows,
+        weight_total=dataset.scan.weight_total,
         **about,
     )
 
@@ -104,5 +104,5 @@ def warn_if_groups_ignored(core: Coreset, method: Method) -> None:
     warn(
         f"method={method.name!r} chooses and weighs rows for the coefficients of the columns alone, and "
         f"{', '.join(lost)} have no row: effects of groups would be far off; use method='multilevel' for (1 | g), "
-        "'aggregate', lossless, where rows repeat, or full_data"
+        "'aggregate', lossless, where rows repeat, or all_rows"
     )

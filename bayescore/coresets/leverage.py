@@ -26,8 +26,8 @@ from bayescore.coresets.sampling.draw import draw, weighted
 from bayescore.coresets.scores.factor import Whitening
 from bayescore.coresets.scores.leverage import SCORES, scorer
 from bayescore.coresets.scores.leverage import leverage_scores as leverage_scores  # its public place
+from bayescore.data.dataset import Dataset
 from bayescore.data.design import lifted
-from bayescore.data.opened import Opened
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.sources import as_source
 from bayescore.models.families import Family
@@ -202,15 +202,15 @@ class Leverage(Method):
         if self.mu is not None:
             check_at_least_one(self.mu, "mu")
 
-    def check(self, size: int | None, likelihood: str) -> None:
+    def check(self, size: int | None, family: str) -> None:
         """Raise unless size and likelihood fit; epsilon goes with exact scores, mu and the probit."""
-        super().check(size, likelihood)
+        super().check(size, family)
         if self.epsilon is None:
             return
-        if likelihood not in BOUNDED:
+        if family not in BOUNDED:
             raise ValueError(
-                f"epsilon={self.epsilon:g}: leverage scores bound sensitivities under likelihood="
-                f"{' or '.join(map(repr, BOUNDED))} only, and this one is {likelihood!r}; give a size"
+                f"epsilon={self.epsilon:g}: leverage scores bound sensitivities under family="
+                f"{' or '.join(map(repr, BOUNDED))} only, and this one is {family!r}; give a size"
             )
         if self.scores != "exact":
             raise ValueError(
@@ -219,7 +219,7 @@ class Leverage(Method):
         if self.mu is None:
             raise ValueError(f"epsilon={self.epsilon:g} needs mu, the complexity of the data; give both, or a size")
 
-    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Family) -> BuildResult[LeverageInfo]:
+    def build(self, dataset: Dataset, size: int | None, seed: int, family: Family) -> BuildResult[LeverageInfo]:
         """Draw by the scores.
 
         Raises
@@ -230,8 +230,8 @@ class Leverage(Method):
             If `epsilon` asks for more draws than there are rows.
         """
         score_seed, draw_seed = np.random.default_rng(seed).integers(2**63, size=2).tolist()
-        seen, scan = opened.lifted(), opened.scan
-        weight_total, draws = scan.weight_total, self.draws(opened, size)
+        seen, scan = dataset.lifted(), dataset.scan
+        weight_total, draws = scan.weight_total, self.draws(dataset, size)
         delta = DELTA if self.delta is None else self.delta
         with one_blas_thread():
             white, score = scorer(seen, self.scores, project=False, seed=score_seed)
@@ -245,7 +245,7 @@ class Leverage(Method):
                         "rows; give a larger epsilon, or a size"
                     )
             drawn = draw(
-                opened,
+                dataset,
                 lambda block: rates_of(score(lifted(block)), block.weights, weight_total),
                 draws,
                 draw_seed,
@@ -264,5 +264,5 @@ class Leverage(Method):
 
     def reduce(self, rows: WeightedData, request: ReduceRequest) -> ReduceResult:
         """Return fewer rows in place of `rows`."""
-        built = self.build(Opened(as_source(rows)), request.size, request.seed, request.likelihood)
+        built = self.build(Dataset(as_source(rows)), request.size, request.seed, request.family)
         return ReduceResult(built.rows)

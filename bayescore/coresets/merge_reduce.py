@@ -15,7 +15,7 @@ from bayescore.coresets.single import REDUCERS
 from bayescore.coresets.trees.checkpoint import tree_from_arrays, tree_to_arrays
 from bayescore.coresets.trees.tree import Tree, composed, node_delta, node_seed, reduced
 from bayescore.data.checkpoint import Arrays
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.data.passes.cutter import block_rows
 from bayescore.data.passes.map import map_pieces, map_stream
 from bayescore.data.passes.tasks import recut
@@ -40,13 +40,13 @@ def _reduce_leaf(tree: Tree, offset: int, step: int, start: int, block: Weighted
     return block if len(block) < step else tree.reduced_leaf(offset + start // step, block)
 
 
-def grow(opened: Opened, tree: Tree, step: int) -> tuple[Tree, WeightedData | None]:
+def grow(dataset: Dataset, tree: Tree, step: int) -> tuple[Tree, WeightedData | None]:
     """Absorb all rows of a source, or of a stream, in leaves of `step` rows; return the rows left over too.
 
     One pass: leaves are reduced by the source's workers, other nodes here.
     """
-    division = opened.division()
-    leaves = iter(()) if division is not None else recut(opened.blocks(), step)
+    division = dataset.division()
+    leaves = iter(()) if division is not None else recut(dataset.blocks(), step)
     rest: WeightedData | None = None
 
     def results() -> Iterator[tuple[int, None]]:
@@ -58,10 +58,10 @@ def grow(opened: Opened, tree: Tree, step: int) -> tuple[Tree, WeightedData | No
             # what travels to the workers knows the anchor, and none of the nodes
             work = partial(_reduce_leaf, replace(tree, nodes=()), first if division is None else 0, step)
             reduced = (
-                map_stream(islice(leaves, count), work, step, opened.cores)
+                map_stream(islice(leaves, count), work, step, dataset.cores)
                 if division is None
                 else map_pieces(
-                    replace(division, low=first * step, high=(first + count) * step), work, step, opened.cores
+                    replace(division, low=first * step, high=(first + count) * step), work, step, dataset.cores
                 )
             )
             n_leaves = 0
@@ -72,7 +72,7 @@ def grow(opened: Opened, tree: Tree, step: int) -> tuple[Tree, WeightedData | No
                     tree, n_leaves = tree.absorb(leaf), n_leaves + 1
                 yield n_rows, None
 
-    for _ in opened.tracked(results(), "merge and reduce"):
+    for _ in dataset.tracked(results(), "merge and reduce"):
         pass
     return tree, rest
 
@@ -173,34 +173,34 @@ class MergeReduce(Method):
         """Whether the method of the nodes has a guarantee that separable labels void."""
         return self.method.needs_overlap
 
-    def check(self, size: int | None, likelihood: str) -> None:
+    def check(self, size: int | None, family: str) -> None:
         """Raise unless the method of the nodes serves the likelihood."""
-        super().check(size, likelihood)
-        check_serves(self.method, likelihood, REDUCERS, "reducer")
+        super().check(size, family)
+        check_serves(self.method, family, REDUCERS, "reducer")
 
     def stream_block(self, size: int, n_features: int) -> int:
         """Return the rows of a leaf."""
         return self.leaf_rows or leaf_size(size, block_rows(n_features))
 
-    def begin(self, size: int, n_features: int, seed: int, likelihood: str) -> "TreeState":
+    def begin(self, size: int, n_features: int, seed: int, family: str) -> "TreeState":
         """Return the tree before the first row."""
-        return TreeState(self, size, self.empty(size, n_features, seed, likelihood))
+        return TreeState(self, size, self.empty(size, n_features, seed, family))
 
-    def empty(self, size: int, n_features: int, seed: int, likelihood: str) -> Tree:
+    def empty(self, size: int, n_features: int, seed: int, family: str) -> Tree:
         """Return the tree before the first row, for a coreset of `size` rows."""
         reducer = cast(Reducer, self.method)
         reducer.check_size(size, n_features)
         if isinstance(reducer, AnchoredReducer):
             _ = reducer.mode_prior()  # raises if priors go by names that a stream does not know
-        return Tree(reducer, NODE_FACTOR * size, likelihood, seed)
+        return Tree(reducer, NODE_FACTOR * size, family, seed)
 
-    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Family) -> BuildResult[TreeInfo]:
+    def build(self, dataset: Dataset, size: int | None, seed: int, family: Family) -> BuildResult[TreeInfo]:
         """Grow a tree in one pass, and reduce its nodes to one."""
-        draws = self.draws(opened, size)
-        tree = self.empty(draws, opened.n_features, seed, likelihood.name)
-        step = leaf_size(draws, opened.block_rows) if self.leaf_rows is None else self.leaf_rows
+        draws = self.draws(dataset, size)
+        tree = self.empty(draws, dataset.n_features, seed, family.name)
+        step = leaf_size(draws, dataset.block_rows) if self.leaf_rows is None else self.leaf_rows
         with one_blas_thread():
-            tree, rest = grow(opened, tree, step)
+            tree, rest = grow(dataset, tree, step)
             return self.answer(tree, rest, draws)
 
     def answer(self, tree: Tree, rest: WeightedData | None, size: int) -> BuildResult[TreeInfo]:
@@ -227,7 +227,7 @@ class MergeReduce(Method):
         reducer = cast(AnchoredReducer, tree.reducer)
         # a stream may not know yet which label is +1, and draws from a mirrored posterior are other draws
         sign = rows.y[0]
-        own = reducer.build(Opened(as_source(rows.mirrored(sign))), size, _answer_seed(tree), tree.family)
+        own = reducer.build(Dataset(as_source(rows.mirrored(sign))), size, _answer_seed(tree), tree.family)
         mode = mode_of(rows, tree.family, reducer.mode_prior())
         carried = [error for node in tree.nodes for error in tree.errors_at(node, mode.beta)]
         below = mode_error(carried, mode.terms.precision)

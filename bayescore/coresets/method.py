@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.models.families import Family
 from bayescore.models.priors import prior_of
 from bayescore.types import WeightedData
@@ -58,7 +58,7 @@ class Method(ABC):
     ----------
     name : str
         The name in `build_coreset` and on the command line.
-    likelihoods : tuple of str, optional
+    families : tuple of str, optional
         The likelihoods that it serves; None for all.
     one_pass : bool
         Whether it reads each row once only, so that an iterator is enough.
@@ -73,7 +73,7 @@ class Method(ABC):
     """
 
     name: ClassVar[str]
-    likelihoods: ClassVar[tuple[str, ...] | None] = None
+    families: ClassVar[tuple[str, ...] | None] = None
     one_pass: ClassVar[bool] = False
     takes_size: ClassVar[bool] = True
     size_options: ClassVar[tuple[str, ...]] = ()
@@ -97,7 +97,7 @@ class Method(ABC):
         """Its name, with the options given."""
         return f"{self.name}({', '.join(f'{k}={v!r}' for k, v in self.given.items())})" if self.given else self.name
 
-    def check(self, size: int | None, likelihood: str) -> None:
+    def check(self, size: int | None, family: str) -> None:
         """Raise unless the method, with these options, goes with a size (None for "auto") and a likelihood it serves.
 
         Raises
@@ -113,12 +113,12 @@ class Method(ABC):
             if (value := getattr(self, name)) is not None:
                 raise ValueError(f"size={size} and {name}={value} are both given; give one of them")
 
-    def draws(self, opened: Opened, size: int | None) -> int:
+    def draws(self, dataset: Dataset, size: int | None) -> int:
         """Return the number of rows to draw, for "auto" no more than there are."""
         if size is not None:
             return size
-        default = max(DEFAULT_SIZE, ROWS_PER_COLUMN * opened.n_features)
-        return min(opened.scan.n_rows, default) if opened.again else default
+        default = max(DEFAULT_SIZE, ROWS_PER_COLUMN * dataset.n_features)
+        return min(dataset.scan.n_rows, default) if dataset.again else default
 
     def check_size(self, size: int, n_features: int) -> None:
         """Raise `ValueError` if `size` rows cannot stand for rows of so many columns."""
@@ -130,30 +130,30 @@ class Method(ABC):
         return replace(self, prior=prior_of(prior, names)) if isinstance(prior, Mapping) else self  # type: ignore[call-arg]
 
     @abstractmethod
-    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Family) -> BuildResult[Any]:
+    def build(self, dataset: Dataset, size: int | None, seed: int, family: Family) -> BuildResult[Any]:
         """Choose and weigh rows.
 
         Parameters
         ----------
-        opened : Opened
+        dataset : Opened
             The rows, with their `scan` unless they can be read only once.
         size : int, optional
             Rows to draw; None for "auto".
         seed : int
             Seed of all that is random.
-        likelihood : Family
+        family : Family
             One that the method serves.
         """
 
 
-def check_serves(method: Method, likelihood: str, known: Mapping[str, type[Method]], argument: str = "method") -> None:
+def check_serves(method: Method, family: str, known: Mapping[str, type[Method]], argument: str = "method") -> None:
     """Raise unless a method serves a likelihood; the message names those of `known` that do."""
-    if method.likelihoods is None or likelihood in method.likelihoods:
+    if method.families is None or family in method.families:
         return
-    fit = [kind.name for kind in known.values() if kind.likelihoods is None or likelihood in kind.likelihoods]
+    fit = [kind.name for kind in known.values() if kind.families is None or family in kind.families]
     raise ValueError(
-        f"{argument}={method.name!r} bounds the {' or '.join(method.likelihoods)} likelihood only; "
-        f"likelihood={likelihood!r}: use {' or '.join(map(repr, fit))}"
+        f"{argument}={method.name!r} bounds the {' or '.join(method.families)} likelihood only; "
+        f"family={family!r}: use {' or '.join(map(repr, fit))}"
     )
 
 

@@ -31,7 +31,7 @@ from typing import ClassVar
 from bayescore.coresets.calibration.search import check_one_mode, mode_prior
 from bayescore.coresets.cells.condense import MultilevelInfo, condense
 from bayescore.coresets.method import BuildResult, Method
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.models.families import Family
 from bayescore.models.priors import Prior
@@ -76,7 +76,7 @@ class Multilevel(Method):
     def __post_init__(self) -> None:
         check_one_mode(self.prior, "condensed")
 
-    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Family) -> BuildResult[MultilevelInfo]:
+    def build(self, dataset: Dataset, size: int | None, seed: int, family: Family) -> BuildResult[MultilevelInfo]:
         """Condense the rows by group, or by cell of all grouping factors.
 
         Raises
@@ -84,16 +84,16 @@ class Multilevel(Method):
         DataError
             If rows have no groups, one group, or more coefficients that vary than can be condensed.
         """
-        check_grouped(opened)
+        check_grouped(dataset)
         prior = mode_prior(self.prior)
-        prior.parts(opened.n_features)  # shapes
+        prior.parts(dataset.n_features)  # shapes
         with one_blas_thread():
-            return BuildResult(*condense(opened, prior, likelihood), self)
+            return BuildResult(*condense(dataset, prior, family), self)
 
 
-def check_grouped(opened: Opened) -> None:
+def check_grouped(dataset: Dataset) -> None:
     """Raise `DataError` if there is no grouping factor, or one of one level."""
-    groups = opened.design.groups
+    groups = dataset.design.groups
     if not groups:
         raise DataError(
             "method='multilevel' needs groups: give groups='column', or a term (1 | column) in the formula; without "

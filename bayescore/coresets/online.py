@@ -22,8 +22,8 @@ from bayescore.coresets.sampling.draw import Draw, block_draw, merge, weighted
 from bayescore.coresets.scores.factor import block_factor, joined_factor, whitening
 from bayescore.coresets.stream_state import rows_from_arrays, rows_to_arrays
 from bayescore.data.checkpoint import Arrays
+from bayescore.data.dataset import Dataset
 from bayescore.data.design import lifted
-from bayescore.data.opened import Opened
 from bayescore.data.passes.cutter import block_rows
 from bayescore.models.families import Family
 from bayescore.types import FloatArray, WeightedData
@@ -107,13 +107,13 @@ def empty_state(size: int, seed: int, n_features: int) -> OnlineState:
     return OnlineState(size, seed, np.empty((0, n_features)))
 
 
-def online_pass(opened: Opened, size: int, seed: int) -> OnlineState:
+def online_pass(dataset: Dataset, size: int, seed: int) -> OnlineState:
     """Draw on-line, in one pass.
 
     Each block is scored against all blocks before it, so the rows come to this process, wherever they are kept.
     """
-    state = empty_state(size, seed, opened.n_features)
-    for block, part in opened.map(
+    state = empty_state(size, seed, dataset.n_features)
+    for block, part in dataset.map(
         lambda _, block: (block, block_factor(lifted(block))), "drawing rows", canonical=True, here=True
     ):
         state = state.with_factor(block, part)
@@ -133,7 +133,7 @@ class Online(Method):
     >>> X = rng.normal(size=(5000, 2))
     >>> y = X[:, 0] + rng.logistic(size=5000) > 0
     >>> options = {"intercept": True, "random_state": 1, "progressbar": False}
-    >>> core = bc.build_coreset(X, y, method="online", size=100, likelihood="probit", **options)
+    >>> core = bc.build_coreset(X, y, method="online", size=100, family="probit", **options)
     >>> core.method, core.n_total
     ('online', 5000)
     """
@@ -142,10 +142,10 @@ class Online(Method):
     one_pass: ClassVar[bool] = True
     needs_mu: ClassVar[bool] = True
 
-    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Family) -> BuildResult[OnlineInfo]:
+    def build(self, dataset: Dataset, size: int | None, seed: int, family: Family) -> BuildResult[OnlineInfo]:
         """Draw on-line, in one pass."""
-        draws = self.draws(opened, size)
-        state = online_pass(opened, draws, seed)
+        draws = self.draws(dataset, size)
+        state = online_pass(dataset, draws, seed)
         check_enough(size, state.n_rows)
         return state.cut(min(draws, state.n_rows)).answer()
 
@@ -153,6 +153,6 @@ class Online(Method):
         """Return the rows of a canonical block."""
         return block_rows(n_features)
 
-    def begin(self, size: int, n_features: int, seed: int, likelihood: str) -> OnlineState:
+    def begin(self, size: int, n_features: int, seed: int, family: str) -> OnlineState:
         """Return the state before the first row."""
         return empty_state(size, seed, n_features)

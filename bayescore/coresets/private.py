@@ -40,7 +40,7 @@ from bayescore.coresets.finish import check_names, finish
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import Design
 from bayescore.data.sources import as_source
-from bayescore.models.families import check_likelihood
+from bayescore.models.families import check_family
 from bayescore.types import FloatArray, IntArray, LabelArray, WeightedData, stack
 from bayescore.validation import DataError, RandomState, check_integer, check_positive, check_seed
 
@@ -58,7 +58,7 @@ def private_coreset(
     radius: float,
     label: str | None = None,
     intercept: bool = False,
-    likelihood: str = "logistic",
+    family: str = "logistic",
     random_state: RandomState = None,
 ) -> Coreset:
     """Build a differentially private weighted data set of at most 2 k rows.
@@ -76,7 +76,7 @@ def private_coreset(
         R of the ball ``|x|_1 <= R`` that rows are clipped to; a public number.
     intercept : bool
         Put a column of ones, named "Intercept", first.
-    likelihood : name of a registered likelihood
+    family : name of a registered likelihood
         Model that the coreset is for.
     random_state : int, Generator, SeedSequence or None
         Seed of the rows picked; OpenDP's noise cannot be seeded, so that the coreset is another each time.
@@ -119,7 +119,7 @@ def private_coreset(
     """
     k, R = check_integer(n_clusters, "n_clusters", low=1), check_positive(radius, "radius")
     budget = np.array(SHARES) * check_positive(epsilon, "epsilon")
-    link, seed = check_likelihood(likelihood).name, check_seed(random_state)
+    family, seed = check_family(family).name, check_seed(random_state)
     source = as_source(data, y, label=label)
     if source.design.offset is not None:
         raise DataError("data have an offset, which a private coreset would reveal; give rows without one")
@@ -149,7 +149,7 @@ def private_coreset(
         n_total=int(weights.sum()),
         weight_total=float(weights.sum()),
         method="private",
-        likelihood=link,
+        family=family,
         params={
             "clusters": k,
             "epsilon": float(epsilon),

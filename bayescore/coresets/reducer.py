@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.models.families import Family
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, WeightedData
@@ -28,7 +28,7 @@ class ReduceRequest:
         Rows to keep at most.
     seed : int
         Seed of all that is random.
-    likelihood : Family
+    family : Family
         Model that the rows are for.
     delta : float
         Probability that epsilon may fail.
@@ -40,7 +40,7 @@ class ReduceRequest:
 
     size: int
     seed: int
-    likelihood: Family
+    family: Family
     delta: float
     anchor: FloatArray | None = None
     share: float = 1.0
@@ -93,8 +93,8 @@ class AnchoredReducer(Reducer, Protocol):
     def mode_prior(self) -> Prior:
         """Return the prior under which modes are found."""
 
-    def score_error(self, rows: WeightedData, likelihood: Family, lost: FloatArray | None) -> ScoreError:
+    def score_error(self, rows: WeightedData, family: Family, lost: FloatArray | None) -> ScoreError:
         """Return the covariance of what the score of `rows` misses; `lost` is that of `ReduceResult`."""
 
-    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Family) -> Any:
+    def build(self, dataset: Dataset, size: int | None, seed: int, family: Family) -> Any:
         """Return a coreset whose info has `mean_error` and `sd_error`: the answer of the tree."""

@@ -27,8 +27,8 @@ from bayescore.coresets.scores.sensitivity import (
     sensitivity_size,
 )
 from bayescore.coresets.scores.sensitivity import sensitivity_bounds as sensitivity_bounds  # its public place
+from bayescore.data.dataset import Dataset
 from bayescore.data.design import lifted
-from bayescore.data.opened import Opened
 from bayescore.data.sources import as_source
 from bayescore.models.families import Family
 from bayescore.types import IntArray, WeightedData
@@ -103,7 +103,7 @@ class Sensitivity(Method):
     delta: float | None = None
 
     name: ClassVar[str] = "sensitivity"
-    likelihoods: ClassVar[tuple[str, ...]] = ("logistic",)
+    families: ClassVar[tuple[str, ...]] = ("logistic",)
     size_options: ClassVar[tuple[str, ...]] = ("epsilon",)
 
     def __post_init__(self) -> None:
@@ -119,11 +119,11 @@ class Sensitivity(Method):
             object.__setattr__(self, "clustering", tuple(map(tuple, self.clustering.tolist())))
         check_epsilon(self, "delta")
 
-    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Family) -> BuildResult[SensitivityInfo]:
+    def build(self, dataset: Dataset, size: int | None, seed: int, family: Family) -> BuildResult[SensitivityInfo]:
         """Draw by the bounds."""
         rng = np.random.default_rng(seed)
-        seen, theta = opened.lifted(), np.zeros(opened.n_features)
-        if seen is not opened:
+        seen, theta = dataset.lifted(), np.zeros(dataset.n_features)
+        if seen is not dataset:
             theta = np.append(theta, 1.0)  # an offset is a column of coefficient 1
         n_features, n_rows, weight_total = seen.n_features, seen.scan.n_rows, seen.scan.weight_total
         if self.clusters is not None and self.clusters > n_rows:
@@ -140,16 +140,16 @@ class Sensitivity(Method):
 
         delta = DELTA if self.delta is None else self.delta
         if self.epsilon is None:
-            draws = self.draws(opened, size)
+            draws = self.draws(dataset, size)
         else:
-            total = sum(opened.map(lambda _, block: int(rates(block).sum()), "scores"))
+            total = sum(dataset.map(lambda _, block: int(rates(block).sum()), "scores"))
             draws = sensitivity_size(total / (RESOLUTION * n_rows), n_features, self.epsilon, delta)
             if draws > n_rows:
                 raise ValueError(
                     f"epsilon={self.epsilon:g} needs {draws} draws, more than the {n_rows} rows; "
                     "give a larger epsilon, a smaller radius, or a size"
                 )
-        drawn = draw(opened, rates, draws, int(rng.integers(2**63)))
+        drawn = draw(dataset, rates, draws, int(rng.integers(2**63)))
         info = SensitivityInfo(
             draws=draws,
             clusters=len(part.centers),
@@ -162,18 +162,18 @@ class Sensitivity(Method):
         )
         return BuildResult(weighted(drawn, draws), info, self)
 
-    def _clustering(self, opened: Opened, rng: np.random.Generator) -> Any:
+    def _clustering(self, dataset: Dataset, rng: np.random.Generator) -> Any:
         if isinstance(self.clustering, str):
-            return seed_peers(opened, self.clusters or _default_clusters(opened.n_features), rng)
+            return seed_peers(dataset, self.clusters or _default_clusters(dataset.n_features), rng)
         if self.clustering is None or (
             hasattr(self.clustering, "fit") and not hasattr(self.clustering, "cluster_centers_")
         ):
-            return _seeding(opened, getattr(self.clustering, "n_clusters", self.clusters), self.clustering, rng)
+            return _seeding(dataset, getattr(self.clustering, "n_clusters", self.clusters), self.clustering, rng)
         return self.clustering
 
     def reduce(self, rows: WeightedData, request: ReduceRequest) -> ReduceResult:
         """Return fewer rows in place of `rows`, with their epsilon on the ball."""
-        built = self.build(Opened(as_source(rows)), request.size, request.seed, request.likelihood)
+        built = self.build(Dataset(as_source(rows)), request.size, request.seed, request.family)
         info = built.info
         epsilon = sensitivity_epsilon(info.mean_sensitivity, lifted(rows).n_features, info.draws, request.delta)
         return ReduceResult(built.rows, epsilon, info.radius)
@@ -183,14 +183,14 @@ def _default_clusters(n_features: int) -> int:
     return 4 if n_features <= 10 else 6
 
 
-def _seeding(opened: Opened, clusters: int | None, clusterer: Any, rng: np.random.Generator) -> Any:
+def _seeding(dataset: Dataset, clusters: int | None, clusterer: Any, rng: np.random.Generator) -> Any:
     """Seed (or fit the clusterer) on a uniform subsample of min(1000 k, N / 40) rows, enlarged till k are distinct."""
-    k = _default_clusters(opened.n_features) if clusters is None else clusters
-    n_rows = opened.scan.n_rows
+    k = _default_clusters(dataset.n_features) if clusters is None else clusters
+    n_rows = dataset.scan.n_rows
     size = min(n_rows, max(min(1000 * k, n_rows // 40), 20 * k))
     seed = int(rng.integers(2**63))
     while True:
-        sample = draw(opened, equal_rates, size, seed, replace=False, description="subsample").rows
+        sample = draw(dataset, equal_rates, size, seed, replace=False, description="subsample").rows
         try:
             return seed_centers(sample, k, rng) if clusterer is None else fit_centers(clusterer, sample, rng)
         except DataError:

@@ -32,7 +32,7 @@ class Streamed(Protocol):
     def stream_block(self, size: int, n_features: int) -> int:
         """Return the rows of a canonical block."""
 
-    def begin(self, size: int, n_features: int, seed: int, likelihood: str) -> StreamState:
+    def begin(self, size: int, n_features: int, seed: int, family: str) -> StreamState:
         """Return the state before the first row."""
 
 

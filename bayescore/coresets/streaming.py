@@ -13,7 +13,7 @@ def stream(
     method: str | Method = "merge_reduce",
     *,
     size: int,
-    likelihood: str = "logistic",
+    family: str = "logistic",
     intercept: bool = False,
     classes: Iterable[Any] | None = None,
     random_state: RandomState = None,
@@ -30,7 +30,7 @@ def stream(
         ``MergeReduce("condensed")``.
     size : int
         Rows of the coreset, at most.
-    likelihood : name of a registered likelihood
+    family : name of a registered likelihood
         Model that the coreset is for.
     intercept : bool
         Put a column of ones, named "Intercept", first.
@@ -66,4 +66,4 @@ def stream(
     (5000, 'merge_reduce', 5)
     """
     seed = one_seed(random_state, random_seed)
-    return StreamingCoreset(method_of(method, options), size, likelihood, seed, intercept=intercept, classes=classes)
+    return StreamingCoreset(method_of(method, options), size, family, seed, intercept=intercept, classes=classes)

@@ -25,7 +25,7 @@ from bayescore.data.passes.cutter import Cutter
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.sources.blocks import LABEL
 from bayescore.data.sources.intake import Intake
-from bayescore.models.families import check_likelihood
+from bayescore.models.families import check_family
 from bayescore.validation import DataError, RandomState, check_integer, check_seed, warn
 
 
@@ -58,7 +58,7 @@ class StreamingCoreset:
         self,
         method: Method,
         size: int,
-        likelihood: str = "logistic",
+        family: str = "logistic",
         random_state: RandomState = None,
         *,
         intercept: bool = False,
@@ -69,13 +69,13 @@ class StreamingCoreset:
             raise ValueError(f"method={method!r} takes no stream; give {fit}, or build_coreset the rows")
         self._method, self._streamed = method, method
         self.size = check_integer(size, "size", low=1)
-        self.likelihood = check_likelihood(likelihood).name
+        self.family = check_family(family).name
         self.random_state = check_seed(random_state)
         if not isinstance(intercept, bool | np.bool_):
             raise TypeError(f"intercept={intercept!r} must be True or False")
         self.intercept = bool(intercept)
-        check_serves(method, self.likelihood, METHODS)
-        method.check(self.size, self.likelihood)
+        check_serves(method, self.family, METHODS)
+        method.check(self.size, self.family)
         _ = self._begun(1)  # raises errors that no rows are needed for
         self._intake = Intake.knowing(() if classes is None else two_classes(classes, "classes"))
         self._design: Design | None = None
@@ -131,7 +131,7 @@ class StreamingCoreset:
         return self
 
     def _begun(self, n_features: int) -> StreamState:
-        return self._streamed.begin(self.size, n_features, self.random_state, self.likelihood)
+        return self._streamed.begin(self.size, n_features, self.random_state, self.family)
 
     def coreset(self) -> Coreset:
         """Return the coreset of the rows so far; more rows may follow.
@@ -169,7 +169,7 @@ class StreamingCoreset:
             self._design,
             label=LABEL,
             method=self._method.name,
-            likelihood=self.likelihood,
+            family=self.family,
             params=built.info.params(),
             random_state=self.random_state,
         )
@@ -196,7 +196,7 @@ class StreamingCoreset:
         rest = self._cutter.rest
         header = {
             "method": method_to_dict(self._method),
-            "options": {name: getattr(self, name) for name in ("size", "likelihood", "random_state", "intercept")},
+            "options": {name: getattr(self, name) for name in ("size", "family", "random_state", "intercept")},
             "intake": self._intake.to_dict(),
             "design": self._design.to_dict(),
             "block_rows": self._cutter.size,

@@ -7,7 +7,7 @@ import numpy as np
 
 from bayescore.coresets.method import BuildInfo, BuildResult, Method, check_enough
 from bayescore.coresets.sampling.draw import draw, equal_rates
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.models.families import Family
 
 
@@ -31,9 +31,9 @@ class Uniform(Method):
     name: ClassVar[str] = "uniform"
     one_pass: ClassVar[bool] = True
 
-    def build(self, opened: Opened, size: int | None, seed: int, likelihood: Family) -> BuildResult[BuildInfo]:
+    def build(self, dataset: Dataset, size: int | None, seed: int, family: Family) -> BuildResult[BuildInfo]:
         """Draw `size` different rows, or all if they are fewer."""
-        drawn = draw(opened, equal_rates, self.draws(opened, size), seed, replace=False)
+        drawn = draw(dataset, equal_rates, self.draws(dataset, size), seed, replace=False)
         check_enough(size, drawn.total)
         rows = drawn.rows.take(np.argsort(drawn.rows.index, kind="stable"))
         return BuildResult(rows.with_weights(rows.weights * (drawn.total / len(rows))), BuildInfo(), self)

@@ -49,7 +49,7 @@ class Coreset(WeightedData):
         Rows of the data that the coreset stands for.
     weight_total : float
         Their total weight (n_total if unweighted).
-    method, likelihood : str
+    method, family : str
         How the rows were chosen, and for which likelihood.
     params : dict
         What the method was given and found.
@@ -82,7 +82,7 @@ class Coreset(WeightedData):
     n_total: int
     weight_total: float
     method: str
-    likelihood: str
+    family: str
     params: dict[str, Any]
     random_state: int
     version: str
@@ -161,7 +161,7 @@ class Coreset(WeightedData):
         if self.group is not None and (self.group == NO_GROUP).any():
             raise DataError(
                 "the coreset has rows without a group beside rows with one (pseudo-rows within groups), which R's "
-                "na.omit would drop: use bayescore.sample or multilevel_model"
+                "na.omit would drop: use bayescore.sample or bayescore.model"
             )
         frame = self.to_frame()
         alike = frame.drop(columns=[self.label, "weight"])
@@ -182,7 +182,7 @@ class Coreset(WeightedData):
         """Return what made the coreset as plain JSON values."""
         return {
             "method": self.method,
-            "likelihood": self.likelihood,
+            "family": self.family,
             "size": len(self),
             "n_total": self.n_total,
             "weight_total": self.weight_total,
@@ -245,7 +245,7 @@ class Coreset(WeightedData):
             raise ValueError("coresets is empty; give at least one")
         first = coresets[0]
         for other in coresets[1:]:
-            for name in ("design", "classes", "label", "likelihood"):
+            for name in ("design", "classes", "label", "family"):
                 mine, theirs = getattr(first, name), getattr(other, name)
                 if mine != theirs:
                     raise ValueError(f"coresets differ in {name}: {mine!r} and {theirs!r}; build them alike")
@@ -266,7 +266,7 @@ class Coreset(WeightedData):
         shown = {key: value for key, value in self.params.items() if isinstance(value, str | int | float | bool)}
         return [
             ("method", self.method),
-            ("likelihood", self.likelihood),
+            ("family", self.family),
             ("rows", f"{len(self):,} {kept}"),
             *([] if (formula := formula_of(self.design)) is None else [("formula", formula)]),
             ("features", f"{self.n_features}" + (" with intercept" if self.design.intercept else "")),

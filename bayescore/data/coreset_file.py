@@ -62,14 +62,14 @@ def read_coreset(path: str | Path) -> Coreset:
     if CORESET_KEY not in metadata:
         raise DataError(
             f"{str(source)!r} is a Parquet file but no coreset of bayescore; read your own weighted rows with "
-            "full_data(path, label=..., weights=...)"
+            "all_rows(path, label=..., weights=...)"
         )
     about = json_object(metadata[CORESET_KEY], f"{str(source)!r} has damaged metadata; build the coreset again")
     if about.get("format") != FORMAT:
         raise DataError(f"{str(source)!r} has coreset format {about.get('format')}; this version reads {FORMAT}")
     changed = DataError(
         f"{str(source)!r} was changed after bayescore wrote it, or is damaged; build it again, or read your own "
-        "weighted rows with full_data(path, label=..., weights=...)"
+        "weighted rows with all_rows(path, label=..., weights=...)"
     )
     try:
         frame = table.to_pandas()

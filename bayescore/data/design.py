@@ -141,7 +141,7 @@ class Design:
         >>> rng = np.random.default_rng(0)
         >>> clicks = pd.DataFrame({"age": rng.normal(40.0, 9.0, 500), "device": rng.choice(["phone", "tablet"], 500)})
         >>> clicks["clicked"] = rng.random(500) < 0.5
-        >>> core = bc.full_data(clicks, formula="clicked ~ age * device", progressbar=False)
+        >>> core = bc.all_rows(clicks, formula="clicked ~ age * device", progressbar=False)
         >>> core.design.names
         ('Intercept', 'age', 'device[tablet]', 'age:device[tablet]')
         >>> core.design.transform(pd.DataFrame({"device": ["tablet", "phone"], "age": [30.0, 50.0]}))
@@ -196,7 +196,7 @@ class Design:
 
 @dataclass(frozen=True)
 class Lifted(Design):
-    """A design whose last column is the offset, as `Opened.lifted` has rows.
+    """A design whose last column is the offset, as `Dataset.lifted` has rows.
 
     With the coefficient 1 such rows are those with an offset: what bounds the likelihood of rows at all coefficients
     bounds theirs.

@@ -5,13 +5,13 @@ from operator import add
 from typing import Any
 
 from bayescore.data.coreset import Coreset
+from bayescore.data.dataset import Dataset, open_rows
 from bayescore.data.design import Design
 from bayescore.data.factors import Levels, Selection, check_levels
 from bayescore.data.formulas.design import FormulaDesign, formula_design
 from bayescore.data.formulas.learning import learner, learnt_design, varying
 from bayescore.data.formulas.parsing import parsed
 from bayescore.data.labels import Classes
-from bayescore.data.opened import Opened, open_rows
 from bayescore.data.source import Source
 from bayescore.data.sources import has_named_columns
 from bayescore.data.sources.blocks import is_stream
@@ -30,7 +30,7 @@ def open_designed(
     once: bool = False,
     progress: bool = False,
     **beside: Any,
-) -> Opened:
+) -> Dataset:
     """Open data, and learn their design: that of a formula, or with columns of text coded against their first level.
 
     Parameters
@@ -62,22 +62,22 @@ def open_designed(
             beside["groups"] = [term.column for term in asked.groups]
     else:
         selection = Selection()
-    opened = open_rows(data, y, label=label, once=once, progress=progress, selection=selection, **beside)
-    if opened.again and not isinstance(data, WeightedData):
+    dataset = open_rows(data, y, label=label, once=once, progress=progress, selection=selection, **beside)
+    if dataset.again and not isinstance(data, WeightedData):
         single = beside.get("trials") is None and beside.get("weights") is None
-        check_groupings(opened.design, opened.source.n_rows, single=single)
-    levels: Levels = getattr(opened.rows, "levels", ())
+        check_groupings(dataset.design, dataset.source.n_rows, single=single)
+    levels: Levels = getattr(dataset.rows, "levels", ())
     if formula is not None:
         for name, own in levels:
             check_levels(f"column {name!r}", own, MAX_LEVELS_NAMED)
-        _check_response(opened, y, formula)
-        by = learner(opened.design.raw_names, formula, levels, opened.source.n_rows)
-        with opened.counting_missing():
-            found = reduce(add, opened.map(by, "learning the formula"))
+        _check_response(dataset, y, formula)
+        by = learner(dataset.design.raw_names, formula, levels, dataset.source.n_rows)
+        with dataset.counting_missing():
+            found = reduce(add, dataset.map(by, "learning the formula"))
         design = learnt_design(by, found)
-        return opened.through(varying(design, opened.design.groups) if asked.groups else design)
+        return dataset.through(varying(design, dataset.design.groups) if asked.groups else design)
     if not levels:
-        return opened
+        return dataset
     for name, own in levels:
         check_levels(f"column {name!r}", own, MAX_LEVELS)
     shown = ", ".join(f"{name!r} ({len(own)} levels)" for name, own in levels[:5]) + (", ..." if levels[5:] else "")
@@ -85,7 +85,7 @@ def open_designed(
         f"columns of text are coded as factors, each level but the first against the first: {shown}; drop those that "
         "are none, or give a formula"
     )
-    return opened.through(formula_design(opened.design.raw_names, None, levels, {}))
+    return dataset.through(formula_design(dataset.design.raw_names, None, levels, {}))
 
 
 def open_in(
@@ -101,7 +101,7 @@ def open_in(
     progress: bool = False,
     whose: str = "the design",
     **beside: Any,
-) -> Opened:
+) -> Dataset:
     """Open data in a design that was learnt from others.
 
     Raises
@@ -129,26 +129,26 @@ def open_in(
     ready = isinstance(data, Source | WeightedData)  # their codes are there
     groupers = None if ready else tuple(Grouper(grouping, new_groups) for grouping in design.groups) or None
     beside |= {"offset": offset, "groups": groups, "groupers": groupers, "positive": positive}
-    opened = open_rows(data, y, label=label, progress=progress, selection=selection, **beside)
-    if design.classes is not None and tuple(opened.source.classes) != tuple(design.classes):
+    dataset = open_rows(data, y, label=label, progress=progress, selection=selection, **beside)
+    if design.classes is not None and tuple(dataset.source.classes) != tuple(design.classes):
         raise DataError(
-            f"data has the labels {tuple(opened.source.classes)}, {whose} {tuple(design.classes)}, the second +1; give "
-            "the same positive="
+            f"data has the labels {tuple(dataset.source.classes)}, {whose} {tuple(design.classes)}, the second +1; "
+            "give the same positive="
         )
-    if (opened.design.offset is None) != (design.offset is None):
+    if (dataset.design.offset is None) != (design.offset is None):
         raise DataError(
             f"offset is given, but {whose} had none; leave it out"
             if design.offset is None
             else f"offset is missing: {whose} had one, {design.offset!r}; give one for each row, 0 for none"
         )
-    names = opened.design.raw_names
+    names = dataset.design.raw_names
     if names != design.raw_names:
         own, known = shown_apart(names, design.raw_names)
         raise DataError(f"data has the features {own}, {whose} {known}; give the same columns in the same order")
-    if len(opened.design.groups) != len(factors):
-        has = ", ".join(repr(grouping.name) for grouping in opened.design.groups) or "none"
+    if len(dataset.design.groups) != len(factors):
+        has = ", ".join(repr(grouping.name) for grouping in dataset.design.groups) or "none"
         raise DataError(f"data has the groups {has}, {whose} {', '.join(map(repr, factors)) or 'none'}; give the same")
-    return Opened(opened.rows, design, progress=progress)
+    return Dataset(dataset.rows, design, progress=progress)
 
 
 def _label(data: Any, y: Any, label: str | None, response: str | None, formula: str) -> str | None:
@@ -160,10 +160,10 @@ def _label(data: Any, y: Any, label: str | None, response: str | None, formula: 
     return response if has_named_columns(data) else None  # others bring their labels
 
 
-def _check_response(opened: Opened, y: Any, formula: str) -> None:
+def _check_response(dataset: Dataset, y: Any, formula: str) -> None:
     response = parsed(formula).response
-    if y is not None and response not in (None, opened.rows.label):
+    if y is not None and response not in (None, dataset.rows.label):
         raise DataError(
-            f"the left side of formula={formula!r} is {response!r}, but y, which is called {opened.rows.label!r}, is "
+            f"the left side of formula={formula!r} is {response!r}, but y, which is called {dataset.rows.label!r}, is "
             "given; leave the left side out, or y"
         )

@@ -14,16 +14,16 @@ def feature_names(data: WeightedData) -> tuple[str, ...]:
     return tuple(names) if names is not None else tuple(f"beta_{d}" for d in range(data.n_features))
 
 
-def own_likelihood(data: object, likelihood: str | None) -> str:
-    """Return `likelihood`, or by default the one that the coreset `data` was built for."""
+def own_family(data: object, family: str | None) -> str:
+    """Return `family`, or by default the one that the coreset `data` was built for."""
     if not isinstance(data, WeightedData):
         kind = type(data).__name__
-        raise TypeError(f"data is a {kind}; give a coreset from build_coreset, or full_data(...) for all the rows")
-    if likelihood is not None:
-        return likelihood
-    own: str | None = getattr(data, "likelihood", None)
+        raise TypeError(f"data is a {kind}; give a coreset from build_coreset, or all_rows(...) for all the rows")
+    if family is not None:
+        return family
+    own: str | None = getattr(data, "family", None)
     if own is None:
-        raise ValueError("likelihood is missing and the data name none; give one, such as likelihood='logistic'")
+        raise ValueError("family is missing, and the data name none; give one, such as family='logistic'")
     return own
 
 
@@ -32,7 +32,7 @@ def check_no_pseudo(data: WeightedData, argument: str) -> None:
     if data.pseudo.any():
         raise DataError(
             f"{argument} has pseudo-rows, which stand for many rows and are none: give rows of the data, such as "
-            "full_data(rows, design=core.design)"
+            "all_rows(rows, design=core.design)"
         )
 
 
@@ -43,10 +43,10 @@ def check_flat(data: WeightedData, what: str) -> None:
     if data.pseudo.any():
         raise DataError(
             f"data have groups and pseudo-rows, whose offsets suppose the groups' effects; {what} leaves these out and "
-            "would be of no model: use sample, multilevel_model, or weighted_potential(groups=)"
+            "would be of no model: use sample, bayescore.model, or weighted_potential(groups=)"
         )
     raise DataError(
-        f"data have groups, whose effects {what} leaves out: use sample, multilevel_model, or "
+        f"data have groups, whose effects {what} leaves out: use sample, bayescore.model, or "
         "weighted_potential(groups=); for a model without effects build the data without groups"
     )
 
@@ -67,7 +67,7 @@ def check_same_design(data: WeightedData, names: tuple[str, ...], design: Design
     if design is not None and design.classes not in (None, data.classes):
         raise DataError(
             f"{argument} has the labels {data.classes}, the posterior {design.classes}, the second +1: build it with "
-            "full_data(..., design=core.design), or with the same positive="
+            "all_rows(..., design=core.design), or with the same positive="
         )
     if data.feature_names != names:
         own, drawn = shown_apart(data.feature_names, names)
@@ -77,5 +77,5 @@ def check_same_design(data: WeightedData, names: tuple[str, ...], design: Design
     if design is not None and data.design != design:
         raise DataError(
             f"{argument} has another design (intercept, centers or scales) than the posterior; build it with "
-            "full_data(..., design=core.design)"
+            "all_rows(..., design=core.design)"
         )

@@ -41,7 +41,8 @@ def predicted_error(certificate: CertificateData) -> tuple[float, float]:
 def agreement(certificate: CertificateData, measured: pd.DataFrame) -> bool | None:
     """Return whether the predicted errors of the means are the measured ones but for Monte Carlo error.
 
-    Exact predictions disagree with probability `limits.ALARM`. None where the certificate is not to be trusted.
+    Exact predictions disagree with probability `limits.FAMILYWISE_ALPHA`. None where the
+    certificate is not to be trusted.
 
     Parameters
     ----------

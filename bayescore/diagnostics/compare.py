@@ -44,7 +44,7 @@ class Comparison(ComparisonData):
     >>> y = X[:, 0] + rng.logistic(size=5000) > 0
     >>> core = bc.build_coreset(X, y, method="calibrated", size=100, random_state=1, progressbar=False)
     >>> idata = bc.sample(core, random_seed=2, progressbar=False)
-    >>> reference = bc.sample(bc.full_data(X, y, progressbar=False), random_seed=3, progressbar=False)
+    >>> reference = bc.sample(bc.all_rows(X, y, progressbar=False), random_seed=3, progressbar=False)
     >>> comparison = bc.compare({"calibrated": idata}, reference)
     >>> sorted(comparison.verdicts)
     ['calibrated']
@@ -89,7 +89,7 @@ def compare(
         Posterior taken for the truth.
     test : WeightedData, optional
         Rows of the design matrix, columns in the reference's order, for the negative log-likelihood, and for a
-        picture of the model's fit in the report; each posterior then needs the attribute `likelihood`.
+        picture of the model's fit in the report; each posterior then needs the attribute `family`.
     max_draws : int
         Draws used for the MMD, whose cost is their square times D; thinned evenly.
 
@@ -114,7 +114,7 @@ def compare(
     >>> y = X[:, 0] + rng.logistic(size=5000) > 0
     >>> core = bc.build_coreset(X, y, method="calibrated", size=100, random_state=1, progressbar=False)
     >>> idata = bc.sample(core, random_seed=2, progressbar=False)
-    >>> reference = bc.sample(bc.full_data(X, y, progressbar=False), random_seed=3, progressbar=False)
+    >>> reference = bc.sample(bc.all_rows(X, y, progressbar=False), random_seed=3, progressbar=False)
     >>> comparison = bc.compare({"calibrated": idata}, reference)
     >>> bool(comparison.metrics.loc["calibrated", "mean_error_sd"] < 0.3)
     True
@@ -135,7 +135,7 @@ def compare(
     rows[NOISE_FLOOR] = noise_floor(base)
     if test is not None:
         for name, posterior in [*others.items(), (NOISE_FLOOR, truth)]:
-            rows[name]["nll"] = negative_log_likelihood(posterior.draws, test, posterior.likelihood)
+            rows[name]["nll"] = negative_log_likelihood(posterior.draws, test, posterior.family)
     return Comparison(
         _table(rows),
         pd.concat(tables, ignore_index=True),
@@ -187,11 +187,11 @@ def _check_candidates(candidates: object, reference: Posterior) -> dict[str, Pos
 
 def _check_test(test: object, posteriors: list[Posterior]) -> None:
     if not isinstance(test, WeightedData):
-        raise TypeError(f"test is of type {type(test).__name__}; give WeightedData, such as bayescore.full_data(X, y)")
+        raise TypeError(f"test is of type {type(test).__name__}; give WeightedData, such as bayescore.all_rows(X, y)")
     check_same_design(test, posteriors[0].features, posteriors[0].design, "test")
     check_no_pseudo(test, "test")
     for posterior in posteriors:
-        _ = posterior.likelihood, posterior.predictor(1).unknown(test)  # which it may not tell
+        _ = posterior.family, posterior.predictor(1).unknown(test)  # which it may not tell
 
 
 def _table(rows: dict[str, Row]) -> pd.DataFrame:

@@ -18,7 +18,7 @@ def plot_caterpillar(idata: Any, *, var_name: str | None = None) -> Axes:
     Parameters
     ----------
     idata : InferenceData
-        Draws of `sample` or `multilevel_model`, or of a model of your own.
+        Draws of `sample` or `model`, or of a model of your own.
     var_name : str, optional
         Variable with the effects, by default `u_g` of the only factor g; dims chain, draw and one of groups.
 
@@ -50,8 +50,8 @@ def plot_shrinkage(idata: Any, shares: pd.DataFrame, *, var_name: str | None = N
     Parameters
     ----------
     idata : InferenceData
-        Draws of `sample` or `multilevel_model`, or of a model of your own that tells its likelihood in
-        ``idata.posterior.attrs["likelihood"]``.
+        Draws of `sample` or `model`, or of a model of your own that tells its likelihood in
+        ``idata.posterior.attrs["family"]``.
     shares : DataFrame
         A row for each group, indexed by its level: `share` of +1, and `weight`, its number of rows. The certificate's
         `effects` are such a table.

@@ -37,8 +37,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescore.coresets.sampling.draw import Draw, hash_uniforms, merge
-from bayescore.diagnostics.draws import ess_mean
 from bayescore.diagnostics.leave_out import Density, LeftOut, moved_loo, psis_loo
+from bayescore.diagnostics.mcse import ess_mean
 from bayescore.limits import FINITE_K, MAX_BAD_K_SHARE, MAX_K
 from bayescore.models.families import Family
 from bayescore.models.posterior import log_likelihood_tiles, moments_over_draws
@@ -92,10 +92,10 @@ class Cumulants(NamedTuple):
     first: FloatArray
 
 
-def cumulants(draws: FloatArray | Predictor, block: WeightedData, likelihood: Family) -> Cumulants:
+def cumulants(draws: FloatArray | Predictor, block: WeightedData, family: Family) -> Cumulants:
     """Return the cumulants of rows over equally weighted draws, as `log_likelihood_tiles` has them."""
     total, variance, first = np.zeros(len(draws)), 0.0, np.empty(len(block))
-    for rows, log_p in log_likelihood_tiles(draws, block, likelihood):
+    for rows, log_p in log_likelihood_tiles(draws, block, family):
         w = block.weights[rows]
         total += w @ log_p
         mean, var = moments_over_draws(log_p)
@@ -116,9 +116,9 @@ def left_out_of(parts: Sequence[Draw]) -> Draw:
     return merge(parts, ROWS)
 
 
-def pass_sums(draws: FloatArray, start: int, block: WeightedData, likelihood: Family) -> PassSums:
+def pass_sums(draws: FloatArray, start: int, block: WeightedData, family: Family) -> PassSums:
     """Return the sums of a block, its first row at position `start` of the data; draws have shape (S, D)."""
-    total, variance, first = cumulants(draws, block, likelihood)
+    total, variance, first = cumulants(draws, block, family)
     square = float(block.weights @ first**2)
     return PassSums(total, variance, square, float(block.weights.sum()), rows_left_out(start, block))
 
@@ -140,7 +140,7 @@ def elpd_loo(
     log_ratio: FloatArray,
     weights: FloatArray,
     draws: FloatArray,
-    likelihood: Family,
+    family: Family,
     *,
     density: Density | None = None,
 ) -> Elpd:
@@ -154,7 +154,7 @@ def elpd_loo(
         r_s, and the smoothed importance weights, which sum to 1.
     draws : array, shape (chain, draw, D)
         The S draws.
-    likelihood : Family
+    family : Family
         The link.
     density : callable, optional
         Log density, up to a constant, of the posterior that the draws come from, prior included: draws of shape
@@ -163,12 +163,12 @@ def elpd_loo(
     flat = draws.reshape(len(weights), -1)
     rows, n_rows = sums.sample.rows, sums.sample.total
     scale = n_rows / len(rows)
-    log_p = np.concatenate([tile for _, tile in log_likelihood_tiles(flat, rows, likelihood)])
+    log_p = np.concatenate([tile for _, tile in log_likelihood_tiles(flat, rows, family)])
     left = psis_loo(log_p, log_ratio)
     moved = 0
     if density is not None and np.count_nonzero(left.k > MAX_K) <= MOVED_ROWS:
         worst = [n for n in np.argsort(-left.k, kind="stable")[:MOVED_ROWS] if left.k[n] > FINITE_K]
-        moved = sum(_move(left, n, rows, flat, log_ratio, likelihood, density) for n in worst)
+        moved = sum(_move(left, n, rows, flat, log_ratio, family, density) for n in worst)
     n_bad = int(np.count_nonzero(left.k > MAX_K))
     about = Elpd(elpd_loo_rows=len(rows), elpd_loo_bad_k=n_bad, elpd_loo_moved=moved)
     if n_bad > MAX_BAD_K_SHARE * len(rows):
@@ -194,11 +194,11 @@ def _move(
     rows: WeightedData,
     draws: FloatArray,
     log_ratio: FloatArray,
-    likelihood: Family,
+    family: Family,
     density: Density,
 ) -> bool:
     """Leave row n out by moment matching, and say whether that succeeded; then `left` has it."""
-    moved = moved_loo(rows.take(slice(n, n + 1)), draws, log_ratio, likelihood, density)
+    moved = moved_loo(rows.take(slice(n, n + 1)), draws, log_ratio, family, density)
     good = bool(moved.k[0] <= FINITE_K)
     if good:
         left.value[n], left.k[n], left.influence[n] = moved.value[0], moved.k[0], moved.influence[0]

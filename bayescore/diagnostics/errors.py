@@ -19,8 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from bayescore.diagnostics.draws import ess_mean, mcse_mean, mcse_quantile, mcse_sd
-from bayescore.limits import ALARM
+from bayescore.diagnostics.mcse import ess_mean, mcse_mean, mcse_quantile, mcse_sd
+from bayescore.limits import FAMILYWISE_ALPHA
 from bayescore.models.families import Family
 from bayescore.types import FloatArray, WeightedData
 
@@ -92,14 +92,14 @@ def errors_mcse(candidate: Moments, candidate_mcse: Moments, reference: Moments,
 
 
 def sidak_quantile(count: int) -> float:
-    """Return how many standard errors one of `count` exact figures exceeds with probability `ALARM`, in either sense.
+    """Return the standard errors that one of `count` exact figures exceeds with probability `FAMILYWISE_ALPHA`.
 
     Two-sided and normal: the chance of each is 1 - (1 - alpha)^(1/count). Reference: Sidak (1967), JASA 62, 626-633.
     """
-    return float(stats.norm.isf(-np.expm1(np.log1p(-ALARM) / count) / 2.0))
+    return float(stats.norm.isf(-np.expm1(np.log1p(-FAMILYWISE_ALPHA) / count) / 2.0))
 
 
-def negative_log_likelihood(draws: FloatArray, test: WeightedData, likelihood: Family) -> tuple[float, float]:
+def negative_log_likelihood(draws: FloatArray, test: WeightedData, family: Family) -> tuple[float, float]:
     r"""Return the mean negative log predictive density of test rows and its Monte Carlo standard error.
 
     .. math:: -\frac{1}{\sum_i w_i} \sum_i w_i \log \Big( \frac{1}{S} \sum_s p(y_i \mid x_i, \beta_s) \Big)
@@ -110,7 +110,7 @@ def negative_log_likelihood(draws: FloatArray, test: WeightedData, likelihood: F
         Posterior draws.
     test : WeightedData
         Rows of the design matrix, labels in {-1, +1} and weights.
-    likelihood : Family
+    family : Family
         Gives log p(eta).
 
     Returns
@@ -126,7 +126,7 @@ def negative_log_likelihood(draws: FloatArray, test: WeightedData, likelihood: F
     for start in range(0, len(test), step):
         rows = slice(start, start + step)
         part = test.take(rows)
-        log_p = likelihood.log_p(part.with_offset(part.X @ flat.T), part.y[:, None])
+        log_p = family.log_p(part.with_offset(part.X @ flat.T), part.y[:, None])
         top = log_p.max(axis=1, keepdims=True)
         relative = np.exp(log_p - top)
         mean = relative.mean(axis=1, keepdims=True)

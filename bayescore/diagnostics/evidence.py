@@ -32,12 +32,12 @@ from scipy.special import logsumexp
 
 from bayescore.compat import psislw
 from bayescore.data.coreset import Coreset
-from bayescore.data.matching import check_flat, feature_names, own_likelihood
+from bayescore.data.matching import check_flat, feature_names, own_family
+from bayescore.diagnostics.formatting import number, with_error
 from bayescore.diagnostics.full_pass import check_finite, check_weight, full_rows
 from bayescore.diagnostics.proposal import propose
-from bayescore.diagnostics.wording import number, with_error
-from bayescore.limits import EQUAL, MAX_K, MIN_ESS_EVIDENCE
-from bayescore.models.families import check_likelihood
+from bayescore.limits import EQUAL_WEIGHTS_SD, MAX_K, MIN_ESS_EVIDENCE
+from bayescore.models.families import check_family
 from bayescore.models.posterior import log_likelihoods
 from bayescore.models.priors import Prior, names, prior_of
 from bayescore.types import FloatArray, WeightedData
@@ -132,7 +132,7 @@ def log_evidence(
     data: Any = None,
     y: Any = None,
     *,
-    likelihood: str | None = None,
+    family: str | None = None,
     prior: Prior | Mapping[str, Prior] | None = None,
     label: str | None = None,
     weights: Any = None,
@@ -151,10 +151,10 @@ def log_evidence(
     Parameters
     ----------
     core : WeightedData
-        A coreset or `full_data`.
+        A coreset or `all_rows`.
     data, y, label, weights, offset, trials, missing
         The full data, as given to `certify`; without them only the coreset's evidence is estimated.
-    likelihood : name of a registered likelihood, optional
+    family : name of a registered likelihood, optional
         By default the coreset's own.
     prior : prior or dict of str to prior, default Normal(0, 4)
         Any with a density in closed form, or priors by name, as in `sample`; the normalising constant is part of the
@@ -203,7 +203,7 @@ def log_evidence(
             "core has pseudo-rows, which meet the log-likelihood up to a constant only and have no evidence; give the "
             "full data too, for theirs"
         )
-    link = check_likelihood(own_likelihood(core, likelihood))
+    known = check_family(own_family(core, family))
     chosen = prior_of(prior, feature_names(core))
     if not chosen.closed_form:
         raise ValueError(
@@ -217,26 +217,26 @@ def log_evidence(
         )
     if data is not None and not isinstance(core, Coreset):
         raise TypeError(f"core is a {type(core).__name__}; with full data it must be a Coreset, which knows its design")
-    opened = None
+    dataset = None
     if isinstance(core, Coreset) and data is not None:
         beside = {"label": label, "weights": weights, "offset": offset, "trials": trials, "missing": missing}
-        opened = full_rows(core, data, y, progress=progressbar, **beside)
-    beta, log_base = propose(core, link, chosen, draws, check_generator(one_seed(random_state, random_seed)))
-    own = log_likelihoods(beta, core, link)
+        dataset = full_rows(core, data, y, progress=progressbar, **beside)
+    beta, log_base = propose(core, known, chosen, draws, check_generator(one_seed(random_state, random_seed)))
+    own = log_likelihoods(beta, core, known)
     value, se, k, ess, u = _estimate(own + log_base)
     if not core.pseudo.any() and (k > MAX_K or ess < MIN_ESS_EVIDENCE):
         _warn("coreset", k, ess, draws, "ask for more draws, or use a prior with lighter tails")
-    if opened is None:
+    if dataset is None:
         return Evidence(value, se, k, ess, draws)
     full, weight = np.zeros(draws), 0.0
-    for part, own_weight in opened.map(
-        lambda _, block: (log_likelihoods(beta, block, link), float(block.weights.sum())),
+    for part, own_weight in dataset.map(
+        lambda _, block: (log_likelihoods(beta, block, known), float(block.weights.sum())),
         "log evidence",
         canonical=True,
     ):
         full += part
         weight += own_weight
-    check_finite(opened, full)
+    check_finite(dataset, full)
     check_weight(core, weight)  # type: ignore[arg-type]
     full_value, full_se, full_k, full_ess, full_u = _estimate(full + log_base)
     if full_k > MAX_K or full_ess < MIN_ESS_EVIDENCE:
@@ -267,7 +267,7 @@ def _estimate(log_u: FloatArray) -> tuple[float, float, float, float, FloatArray
     """Return ln mean u, its standard error, k-hat, the effective sample size, and u / mean u."""
     value = float(logsumexp(log_u)) - math.log(len(log_u))
     u = np.exp(log_u - value)
-    k = float(psislw(log_u - log_u.max())[1]) if log_u.std() > EQUAL else 0.0
+    k = float(psislw(log_u - log_u.max())[1]) if log_u.std() > EQUAL_WEIGHTS_SD else 0.0
     return value, _standard_error(u), k, float(len(u) ** 2 / (u @ u)), u
 
 

@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 
 from bayescore.data.coreset import Coreset
+from bayescore.data.dataset import Dataset
 from bayescore.data.designed import open_in
-from bayescore.data.opened import Opened
 from bayescore.data.sources import Roles
 from bayescore.types import FloatArray
 from bayescore.validation import DataError
 
 
-def full_rows(core: Coreset, data: Any, y: Any, *, progress: bool, **beside: Any) -> Opened:
+def full_rows(core: Coreset, data: Any, y: Any, *, progress: bool, **beside: Any) -> Dataset:
     """Return the full data in the design of `core`.
 
     Raises
@@ -30,11 +30,11 @@ def full_rows(core: Coreset, data: Any, y: Any, *, progress: bool, **beside: Any
             raise DataError(
                 f"data has the labels {data.classes}, the coreset {core.classes}; give the data it came from"
             )
-        return Opened(data.as_source(), core.design, progress=progress)
+        return Dataset(data.as_source(), core.design, progress=progress)
     return open_in(core.design, data, y, progress=progress, whose="the coreset was built from", **beside)
 
 
-def check_finite(opened: Opened, sums: FloatArray | float) -> None:
+def check_finite(dataset: Dataset, sums: FloatArray | float) -> None:
     """Check the rows where sums over them are not finite; elsewhere a pass that looks at each entry is saved.
 
     Raises
@@ -43,7 +43,7 @@ def check_finite(opened: Opened, sums: FloatArray | float) -> None:
         If an entry is NaN, infinite or too large; the message names its column and counts the rows.
     """
     if not np.isfinite(sums).all():
-        _ = opened.scan
+        _ = dataset.scan
 
 
 def check_weight(core: Coreset, weight: float) -> None:

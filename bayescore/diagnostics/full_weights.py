@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bayescore.compat import psislw
-from bayescore.limits import MAX_K, MIN_ESS_SHARE, NEARLY_EQUAL
+from bayescore.limits import MAX_K, MIN_ESS_SHARE, NEARLY_EQUAL_WEIGHTS_SD
 from bayescore.types import FloatArray
 
 _MOST = 0.5  # share of draws left effective from which k-hat of few draws is looked at again, with all of them
@@ -67,4 +67,4 @@ def full_weights(log_ratio: FloatArray) -> FullWeights:
     with np.errstate(over="ignore"):  # of weights as bad as can be
         smoothed, k = psislw(ratio)
     weights = np.exp(np.asarray(smoothed, dtype=np.float64))
-    return FullWeights(ratio, weights / weights.sum(), float(k) if ratio.std() > NEARLY_EQUAL else 0.0)
+    return FullWeights(ratio, weights / weights.sum(), float(k) if ratio.std() > NEARLY_EQUAL_WEIGHTS_SD else 0.0)

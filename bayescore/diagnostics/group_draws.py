@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from bayescore.data.design import Grouping
-from bayescore.models.families import LIKELIHOODS, Family
+from bayescore.models.families import FAMILIES, Family
 from bayescore.models.predictor import parameters
 from bayescore.samplers.inference_data import Posterior, flat_draws, is_posterior
 from bayescore.types import FloatArray
@@ -25,24 +25,24 @@ class GroupEffects:
         Its groups.
     draws : array, shape (S, G)
         Effects on the linear predictor, draws of all chains below each other.
-    likelihood : str
+    family : str
         Likelihood of the rows; empty if the posterior does not tell.
     """
 
     factor: str
     levels: tuple[Any, ...]
     draws: FloatArray
-    likelihood: str
+    family: str
 
     @property
     def scale(self) -> str:
         """What a linear predictor is called under the likelihood."""
-        family = LIKELIHOODS.get(self.likelihood)
+        family = FAMILIES.get(self.family)
         return Family.scale if family is None else family.scale
 
 
 def read_effects(idata: Any, var_name: str | None = None) -> GroupEffects:
-    """Read the effects of groups out of InferenceData: of `sample`, `multilevel_model` or a model of one's own.
+    """Read the effects of groups out of InferenceData: of `sample`, `model` or a model of one's own.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def read_effects(idata: Any, var_name: str | None = None) -> GroupEffects:
         raise DataError(f"draws of {var_name!r} are NaN or infinite; sample again")
     dim = str(variable.dims[2])
     levels = source[dim].values.tolist() if dim in source.coords else range(draws.shape[1])
-    return GroupEffects(dim, tuple(levels), draws, str(source.attrs.get("likelihood", "")))
+    return GroupEffects(dim, tuple(levels), draws, str(source.attrs.get("family", "")))
 
 
 def scale_names(grouping: Grouping) -> list[str]:

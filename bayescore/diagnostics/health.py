@@ -3,7 +3,7 @@
 Limits, in `limits`: R-hat at most 1.01, bulk and tail effective sample size at least 400; no divergences. Of D
 coordinates at the least ESS that a verdict needs, some R-hat exceeds 1.01 by chance: of m split chains, R-hat^2 - 1 is
 about chi^2_(m-1) m / ((m - 1) ESS). Chains disagree where an R-hat is above 1.01 and above what that explains at the
-level of `ALARM`, over all coordinates.
+level of `FAMILYWISE_ALPHA`, over all coordinates.
 
 Reference: Vehtari et al. (2021), Bayesian Analysis 16, 667-718.
 """
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from bayescore.diagnostics.draws import ess, rhat
-from bayescore.limits import ALARM, MAX_RHAT, MIN_ESS
+from bayescore.diagnostics.mcse import ess, rhat
+from bayescore.limits import FAMILYWISE_ALPHA, MAX_RHAT, MIN_ESS
 from bayescore.samplers.inference_data import Posterior
 from bayescore.types import FloatArray
 
@@ -117,7 +117,7 @@ def _apart(posterior: Posterior, r: FloatArray, low: FloatArray) -> str:
     chains, _, D = posterior.draws.shape
     halves = 2 * max(chains, 2)  # a single chain is compared as its halves, each split again
     size = np.maximum(low, MIN_ESS)  # fewer are told of by themselves, and explain no R-hat
-    chance = np.sqrt(1.0 + stats.chi2.isf(ALARM / D, halves - 1) * halves / ((halves - 1) * size))
+    chance = np.sqrt(1.0 + stats.chi2.isf(FAMILYWISE_ALPHA / D, halves - 1) * halves / ((halves - 1) * size))
     beyond = r - np.maximum(MAX_RHAT, chance)
     if not (beyond > 0.0).any():
         return ""

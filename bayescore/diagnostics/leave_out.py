@@ -28,7 +28,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from bayescore.compat import psislw
-from bayescore.limits import EQUAL, FINITE_K
+from bayescore.limits import EQUAL_WEIGHTS_SD, FINITE_K
 from bayescore.models.families import Family
 from bayescore.types import FloatArray, WeightedData
 
@@ -62,26 +62,28 @@ def psis_loo(log_p: FloatArray, log_ratio: FloatArray) -> LeftOut:
     log_weights = log_ratio - log_p
     log_weights -= logsumexp(log_weights, axis=1, keepdims=True)
     k = np.zeros(len(log_p))
-    varied = log_weights.std(axis=1) > EQUAL  # the others have no tail to fit
+    varied = log_weights.std(axis=1) > EQUAL_WEIGHTS_SD  # the others have no tail to fit
     if varied.any():
         log_weights[varied], k[varied] = psislw(log_weights[varied])
     return _left_out(log_weights, log_p, k)
 
 
-def moved_loo(row: WeightedData, draws: FloatArray, log_ratio: FloatArray, link: Family, density: Density) -> LeftOut:
+def moved_loo(row: WeightedData, draws: FloatArray, log_ratio: FloatArray, family: Family, density: Density) -> LeftOut:
     """Leave out one row with draws, shape (S, D), moved to where they would be without it."""
     eta, own = row.with_offset((draws @ row.X[0])[None])[0], density(draws)
     side = row.y[0]
     mean, sd = float(eta.mean()), float(eta.std())
     direction = (draws.T @ (eta - mean)) / (len(eta) * sd**2)
-    log_weights, k = psislw(log_ratio - link.log_p(eta, side))
+    log_weights, k = psislw(log_ratio - family.log_p(eta, side))
     best, least, at = (mean, sd), float(k), eta
     for _ in range(_ROUNDS):
         w = np.exp(log_weights)
         center = float(w @ at)
         to = center, math.sqrt(float(w @ (at - center) ** 2))
         at = to[0] + to[1] / sd * (eta - mean)
-        log_weights, k = psislw(log_ratio + density(draws + np.outer(at - eta, direction)) - own - link.log_p(at, side))
+        log_weights, k = psislw(
+            log_ratio + density(draws + np.outer(at - eta, direction)) - own - family.log_p(at, side)
+        )
         if not k < least:
             break
         best, least = to, float(k)
@@ -94,7 +96,7 @@ def moved_loo(row: WeightedData, draws: FloatArray, log_ratio: FloatArray, link:
     # densities of unmoved and of moved draws: their own, and of the two that they may come from
     log_q = np.stack([own, moved])
     either = np.logaddexp(log_q, np.stack([unmoved, own]) - math.log(slope))
-    log_p = link.log_p(np.stack([eta, there]), side)
+    log_p = family.log_p(np.stack([eta, there]), side)
     smoothed, k = psislw((log_ratio + log_q - either - log_p).ravel())
     both = _left_out(smoothed[None], log_p.reshape(1, -1), np.array([k]))
     return LeftOut(both.value, both.k, both.influence.reshape(1, 2, -1).sum(axis=1))

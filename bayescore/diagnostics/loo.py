@@ -42,7 +42,7 @@ def loo(
     .. math:: e_n = \log \sum_s v_{ns} p_n(\theta_s), \qquad v_{ns} \propto W_s / p_n(\theta_s),
 
     v smoothed by PSIS, W the importance weights from the coreset's to the full data's posterior. Of a posterior of all
-    rows (`full_data`) W is 1, and the values are those of `arviz.loo`. In a model with groups p_n is conditional, given
+    rows (`all_rows`) W is 1, and the values are those of `arviz.loo`. In a model with groups p_n is conditional, given
     the effect of the row's group: the row is left out, its group is known by its other rows, as in arviz, bambi and
     brms. For groups left out whole see `elpd_logo` of the certificate.
 
@@ -83,14 +83,14 @@ def loo(
     check_integer(max_draws, "max_draws", low=100)
     model = loo_draws("idata", idata, core, max_draws)
     beside = {"label": label, "weights": weights, "offset": offset, "groups": groups, "trials": trials}
-    opened = full_rows(core, data, y, progress=progressbar, missing=missing, **beside)
+    dataset = full_rows(core, data, y, progress=progressbar, missing=missing, **beside)
     with one_blas_thread():
-        sums = loo_pass([[model]], [opened])
+        sums = loo_pass([[model]], [dataset])
         check_weight(core, sums.weight)
         full = weights_of(model, sums.log_likelihood[0])
         if not full.good:
             raise DataError(f"idata: {too_far(full)}")
-        draws, link, log_ratio = model.predictor, model.link, full.log_ratio
+        draws, family, log_ratio = model.predictor, model.family, full.log_ratio
         with np.errstate(divide="ignore"):
             log_w = np.log(full.weights)
 
@@ -98,10 +98,10 @@ def loo(
             if (block.weights != 1.0).any():
                 raise DataError("data has rows of weight other than 1, which ArviZ would count once; use loo_compare")
             tiles = []
-            for _rows, log_p in log_likelihood_tiles(draws, block, link):
+            for _rows, log_p in log_likelihood_tiles(draws, block, family):
                 left = psis_loo(log_p, log_ratio)
                 tiles.append(np.stack([left.value, left.k, logsumexp(log_p + log_w, axis=1)]))
             return np.concatenate(tiles, axis=1)
 
-        value, k, fitted = np.concatenate(list(opened.map(of_block, "leaving out", canonical=True)), axis=1)
+        value, k, fitted = np.concatenate(list(dataset.map(of_block, "leaving out", canonical=True)), axis=1)
     return elpd_data(value, k, float((fitted - value).sum()), len(draws))

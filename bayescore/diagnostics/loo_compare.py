@@ -117,12 +117,12 @@ def loo_compare(
             )
     beside = {"label": label, "weights": weights, "offset": offset, "groups": groups}
     beside |= {"trials": trials, "missing": missing}
-    opened = [
+    dataset = [
         full_rows(models_of[0].core, data, y, progress=progressbar and models_of is by_design[0], **beside)
         for models_of in by_design
     ]
     with one_blas_thread():
-        sums = loo_pass(by_design, opened)
+        sums = loo_pass(by_design, dataset)
         for models_of in by_design:
             for model in models_of:
                 check_weight(model.core, sums.weight)
@@ -145,7 +145,7 @@ class _Sampled:
 
 def _sampled(model: LooDraws, full: FullWeights, log_likelihood: FloatArray, sample: Draw) -> _Sampled:
     rows = sample.rows
-    log_p = np.concatenate([tile for _, tile in log_likelihood_tiles(model.predictor, rows, model.link)])
+    log_p = np.concatenate([tile for _, tile in log_likelihood_tiles(model.predictor, rows, model.family)])
     left, w = psis_loo(log_p, full.log_ratio), full.weights
     mean, var = moments_over_draws(log_p)
     centre = log_p @ w

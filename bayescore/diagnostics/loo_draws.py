@@ -30,7 +30,7 @@ class LooDraws:
         The linear predictor at the draws, those of all chains below each other: beta, and effects of groups.
     core : Coreset
         The coreset that they are of.
-    link : Family
+    family : Family
         The likelihood.
     corrected : bool
         Whether they are of the full data's posterior already.
@@ -40,7 +40,7 @@ class LooDraws:
     shape: tuple[int, int]
     predictor: Predictor
     core: Coreset
-    link: Family
+    family: Family
     corrected: bool
 
 
@@ -60,14 +60,14 @@ def loo_draws(name: str, idata: Any, core: Coreset, max_draws: int) -> LooDraws:
         raise DataError(f"{name}: the draws are of another coreset's posterior; give the one that was sampled")
     predictor, n_chains = posterior.predictor(max_draws), len(posterior.draws)
     shape = n_chains, len(predictor) // n_chains
-    return LooDraws(name, shape, predictor, core, posterior.likelihood, "corrected" in posterior.attrs)
+    return LooDraws(name, shape, predictor, core, posterior.family, "corrected" in posterior.attrs)
 
 
 def weights_of(model: LooDraws, log_likelihood: FloatArray) -> FullWeights:
     """Return the weights of draws whose log-likelihood of the full data, shape (S,), is known; equal if corrected."""
     if model.corrected:
         return full_weights(np.zeros(len(log_likelihood)))
-    return full_weights(log_likelihood - log_likelihoods(model.predictor, model.core, model.link))
+    return full_weights(log_likelihood - log_likelihoods(model.predictor, model.core, model.family))
 
 
 def too_far(full: FullWeights) -> str:

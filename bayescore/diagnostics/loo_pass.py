@@ -12,7 +12,7 @@ from itertools import zip_longest
 import numpy as np
 
 from bayescore.coresets.sampling.draw import Draw
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.diagnostics.elpd import cumulants, left_out_of, rows_left_out
 from bayescore.diagnostics.loo_draws import LooDraws
 from bayescore.models.families import Family
@@ -47,7 +47,7 @@ class LooSums:
 
 def _of_block(models: Sequence[tuple[Predictor, Family]], start: int, block: WeightedData) -> _Block:
     """Return the sums of a block, its first row at position `start` of the data."""
-    found = [cumulants(draws, block, link) for draws, link in models]
+    found = [cumulants(draws, block, family) for draws, family in models]
     totals, variance, first = zip(*found, strict=True)
     return _Block(
         block.index,
@@ -60,13 +60,13 @@ def _of_block(models: Sequence[tuple[Predictor, Family]], start: int, block: Wei
     )
 
 
-def _results(group: list[LooDraws], opened: Opened, block_rows: int) -> Iterator[_Block]:
-    models = [(model.predictor, model.link) for model in group]
-    same_cuts = Opened(opened.rows, opened.design, progress=opened.progress, block_rows=block_rows)
+def _results(group: list[LooDraws], dataset: Dataset, block_rows: int) -> Iterator[_Block]:
+    models = [(model.predictor, model.family) for model in group]
+    same_cuts = Dataset(dataset.rows, dataset.design, progress=dataset.progress, block_rows=block_rows)
     return same_cuts.map(lambda start, block: _of_block(models, start, block), "comparing", canonical=True)
 
 
-def loo_pass(designs: list[list[LooDraws]], opened: list[Opened]) -> LooSums:
+def loo_pass(designs: list[list[LooDraws]], dataset: list[Dataset]) -> LooSums:
     """Return the sums of all rows, the designs read in step.
 
     Raises
@@ -74,9 +74,9 @@ def loo_pass(designs: list[list[LooDraws]], opened: list[Opened]) -> LooSums:
     DataError
         If the designs take other rows of the data.
     """
-    step = min(each.block_rows for each in opened)
+    step = min(each.block_rows for each in dataset)
     sums: LooSums | None = None
-    for blocks in zip_longest(*(_results(*each, step) for each in zip(designs, opened, strict=True))):
+    for blocks in zip_longest(*(_results(*each, step) for each in zip(designs, dataset, strict=True))):
         one = blocks[0]
         if not all(_same_rows(one, other) for other in blocks[1:]):
             raise DataError(

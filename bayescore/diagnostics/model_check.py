@@ -67,9 +67,9 @@ def check_model(posterior: Posterior, rows: WeightedData, *, seed: int = 0) -> M
     """
     if len(rows) > _ROWS:
         rows = rows.take(np.linspace(0, len(rows) - 1, _ROWS).round().astype(np.int64))
-    rng, link, predictor = np.random.default_rng(seed), posterior.likelihood, posterior.predictor(_DRAWS)
+    rng, family, predictor = np.random.default_rng(seed), posterior.family, posterior.predictor(_DRAWS)
     draws = (predictor.take(slice(s, s + 1)) for s in range(len(predictor)))
-    each = [one.average(rows, link.mean)[:, 0] for one in draws]
+    each = [one.average(rows, family.mean)[:, 0] for one in draws]
     p = np.mean(each, axis=0)
     n_groups = int(np.clip(rows.weights.sum() ** 2 / (rows.weights**2).sum() / _EACH, 2, GROUPS))
     order = np.argsort(p, kind="stable")

@@ -20,14 +20,14 @@ DF = 5.0
 
 
 def propose(
-    core: WeightedData, link: Family, prior: Prior, n_draws: int, rng: np.random.Generator
+    core: WeightedData, family: Family, prior: Prior, n_draws: int, rng: np.random.Generator
 ) -> tuple[FloatArray, FloatArray]:
     """Return draws of the Student t, shape (S, D), and log prior minus log q there, shape (S,)."""
     D = core.n_features
-    mode = find_map(core, link.name, prior.covering())
+    mode = find_map(core, family.name, prior.covering())
     factor = mode.factor
     if prior.kinked:
-        factor = _laplace_factor(mode.beta, likelihood_terms(mode.beta, core, link), prior)
+        factor = _laplace_factor(mode.beta, likelihood_terms(mode.beta, core, family), prior)
     normals = rng.standard_normal((n_draws, D))
     chi = rng.chisquare(DF, n_draws)
     beta = mode.beta + (normals * np.sqrt(DF / chi)[:, None]) @ factor.T

@@ -11,9 +11,9 @@ from typing import Any
 
 import pandas as pd
 
+from bayescore.diagnostics.formatting import number
 from bayescore.diagnostics.health import Health
 from bayescore.diagnostics.model_check import ModelCheck
-from bayescore.diagnostics.wording import number
 from bayescore.limits import MAX_BAD_K_SHARE, MAX_K
 from bayescore.samplers.inference_data import Posterior
 

@@ -25,9 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayescore.diagnostics.errors import Moments, sidak_quantile
+from bayescore.diagnostics.formatting import with_error
 from bayescore.diagnostics.results import Level, Verdict
-from bayescore.diagnostics.wording import with_error
-from bayescore.limits import CLOSE
+from bayescore.limits import NEGLIGIBLE_ERROR
 from bayescore.types import FloatArray
 
 
@@ -72,15 +72,15 @@ def verdict(errors: Moments, mcse: Moments, features: tuple[str, ...], noisier: 
     families = _families(errors, mcse, features)
     moving = families[:2]
     noisy = max(moving, key=lambda f: f.mcse.max())
-    hidden = not noisy.mcse.max() < CLOSE
+    hidden = not noisy.mcse.max() < NEGLIGIBLE_ERROR
     judged = moving if hidden else families
     off = [np.where(f.significant(hidden), np.abs(f.error), 0.0) for f in judged]
-    if max(values.max(initial=0.0) for values in off) > CLOSE:
+    if max(values.max(initial=0.0) for values in off) > NEGLIGIBLE_ERROR:
         family, values = max(zip(judged, off, strict=True), key=lambda pair: pair[1].max(initial=0.0))
         return Verdict(
             Level.DIFFERS,
-            f"The largest error is {family.phrase(int(values.argmax()))}: above {CLOSE:g} and more than Monte "
-            "Carlo error explains. Use method='calibrated', or a larger coreset if it was.",
+            f"The largest error is {family.phrase(int(values.argmax()))}: above {NEGLIGIBLE_ERROR:g} and more than "
+            "Monte Carlo error explains. Use method='calibrated', or a larger coreset if it was.",
         )
     if hidden:
         i = int(noisy.mcse.argmax())
@@ -98,10 +98,11 @@ def verdict(errors: Moments, mcse: Moments, features: tuple[str, ...], noisier: 
             "No mean, sd or correlation is off by more than Monte Carlo error explains. The largest error is "
             f"{worst.phrase(i)}; an error of {seen:.2g} sd in any mean would have shown.",
         )
-    if abs(worst.error[i]) <= CLOSE:
+    if abs(worst.error[i]) <= NEGLIGIBLE_ERROR:
         return Verdict(
             Level.CLOSE,
-            f"Small but real differences: every mean is within {CLOSE:g} sd and every sd within {CLOSE:.0%}. "
+            f"Small but real differences: every mean is within {NEGLIGIBLE_ERROR:g} sd and every sd "
+            f"within {NEGLIGIBLE_ERROR:.0%}. "
             f"The largest error is {worst.phrase(i)}; a larger coreset lowers it.",
         )
     return Verdict(
@@ -123,4 +124,4 @@ def _families(errors: Moments, mcse: Moments, features: tuple[str, ...]) -> list
 
 
 def _factor(mcse: float) -> int:
-    return max(2, int(np.ceil((mcse / (CLOSE / 2.0)) ** 2)))
+    return max(2, int(np.ceil((mcse / (NEGLIGIBLE_ERROR / 2.0)) ** 2)))

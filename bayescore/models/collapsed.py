@@ -37,7 +37,7 @@ class CollapsedArguments(NamedTuple):
     weights: FloatArray
     offset: FloatArray
     codes: IntArray
-    link: Family
+    family: Family
     nodes: FloatArray
     log_weights: FloatArray
     prior: tuple[Part, ...]
@@ -83,7 +83,7 @@ def place_nodes(
             for lane in range(width):
                 n = start + lane
                 tile[lane], side[lane] = eta[n] + a.z[n] * center[a.codes[n]], a.side[n]
-            a.link.derivatives(tile, side, terms, scratch)
+            a.family.derivatives(tile, side, terms, scratch)
             for lane in range(width):
                 n = start + lane
                 g, w, r = a.codes[n], a.weights[n], a.z[n]
@@ -132,7 +132,7 @@ def node_terms(
         for i in range(n):
             g = a.codes[i]
             scores[k, i] = eta[i] + a.z[i] * (center[g] + scale[g] * a.nodes[k])
-        a.link.rows(scores[k], a.side, log_p)
+        a.family.rows(scores[k], a.side, log_p)
         for i in range(n):
             terms[a.codes[i], k] += a.weights[i] * log_p[i]
     for g in range(n_groups):

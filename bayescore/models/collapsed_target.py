@@ -36,7 +36,7 @@ class CollapsedTarget:
     ----------
     rows : WeightedData
         The rows; `group` has one column.
-    link : Family
+    family : Family
         The likelihood.
     priors : tuple
         Priors of beta and of sigma.
@@ -47,23 +47,25 @@ class CollapsedTarget:
     """
 
     rows: WeightedData
-    link: Family
+    family: Family
     priors: tuple[Prior, GroupPrior]
     n_groups: int
     point: MarginalPoint
 
     @classmethod
-    def of(cls, rows: WeightedData, link: Family, priors: tuple[Prior, GroupPrior], n_groups: int) -> "CollapsedTarget":
+    def of(
+        cls, rows: WeightedData, family: Family, priors: tuple[Prior, GroupPrior], n_groups: int
+    ) -> "CollapsedTarget":
         """Find the mode of rows in memory."""
         check_density(priors[0], "sampling with groups").parts(rows.n_features)
-        look, start = look_at_rows(rows, link, n_groups, _multipliers(rows)), np.zeros(rows.n_features)
+        look, start = look_at_rows(rows, family, n_groups, _multipliers(rows)), np.zeros(rows.n_features)
         point = marginal_mode(look, start, _START, priors, n_groups, tolerance=_MODE_TOLERANCE)
-        return cls(rows, link, priors, n_groups, point)
+        return cls(rows, family, priors, n_groups, point)
 
     @property
     def effects(self) -> Effects:
         """Normal likelihoods of the effects at the mode."""
-        return self.point.likelihoods
+        return self.point.families
 
     @property
     def factor(self) -> FloatArray:
@@ -89,7 +91,7 @@ class CollapsedTarget:
             np.array(rows.weights),
             NO_OFFSET if rows.offset is None else rows.offset,
             codes.astype(np.int64),
-            self.link,
+            self.family,
             NODES,
             LOG_WEIGHTS,
             prior.parts(rows.n_features),

@@ -33,7 +33,7 @@ def log_density(
     side: FloatArray,
     weights: FloatArray,
     offset: FloatArray,
-    link: Family,
+    family: Family,
     prior: tuple[Part, ...],
 ) -> float:
     r"""Return the log posterior density and write its gradient, shape (D,).
@@ -49,7 +49,7 @@ def log_density(
     for n in range(offset.size):
         eta[n] += offset[n]
     log_p = np.empty(weights.size)
-    link.rows(eta, side, log_p)
+    family.rows(eta, side, log_p)
     for n in range(weights.size):
         total += weights[n] * log_p[n]
         eta[n] *= weights[n]

@@ -1,6 +1,6 @@
 """How compiled code calls a likelihood or a prior that it gets as an argument.
 
-A kernel takes the object itself and calls ``link.rows(eta, log_p)`` and the like. Its numba type is its name and a
+A kernel takes the object itself and calls ``family.rows(eta, log_p)`` and the like. Its numba type is its name and a
 digest of its source, so that numba compiles each kernel once for each object that it meets, with no branch left inside,
 and keeps the machine code on the disk; an object whose file has changed is another type. The index of that code is read
 by all processes, also those that know nothing of some user's object: hence the type holds text only, and the functions

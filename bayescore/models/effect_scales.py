@@ -39,7 +39,7 @@ class EffectScales:
 
 
 def effect_scales(
-    rows: WeightedData, codes: IntArray, Z: FloatArray, n_groups: int, link: Family, prior: Prior
+    rows: WeightedData, codes: IntArray, Z: FloatArray, n_groups: int, family: Family, prior: Prior
 ) -> EffectScales:
     """Return what rows say of one factor's effects.
 
@@ -62,8 +62,8 @@ def effect_scales(
     offset = 0.0 if rows.offset is None else rows.offset
     for _ in range(_STEPS):
         eta = X @ beta + offset + (Z * u[own]).sum(axis=1)
-        score = rows.weights * link.score(eta, rows.y)
-        c = rows.weights * np.maximum(link.curvature(eta, rows.y), 0.0)
+        score = rows.weights * family.score(eta, rows.y)
+        c = rows.weights * np.maximum(family.curvature(eta, rows.y), 0.0)
         S, B = np.zeros((n_groups + 1, q)), np.zeros((n_groups + 1, q, p))
         H = np.zeros((n_groups + 1, q, q))
         np.add.at(S, own, score[:, None] * Z)

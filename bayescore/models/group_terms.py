@@ -20,7 +20,7 @@ def add_group_terms(
     codes: IntArray,
     z: FloatArray,
     beta: FloatArray,
-    link: Family,
+    family: Family,
     center: FloatArray,
     scale: FloatArray,
     share: FloatArray,
@@ -53,7 +53,7 @@ def add_group_terms(
             for lane in range(width):
                 g = codes[start + lane]
                 moved[lane] = eta[lane] + z[start + lane] * (center[g] + scale[g] * nodes[k])
-            link.derivatives(moved, side, terms, scratch)
+            family.derivatives(moved, side, terms, scratch)
             for lane in range(width):
                 g = codes[start + lane]
                 values[g, k] += rows.weights[start + lane] * terms[0, lane]

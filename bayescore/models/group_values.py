@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from bayescore.compiled import jit
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.data.passes.tiles import TILE, TileRows, load_tile, new_tile
 from bayescore.models.families import Family
 from bayescore.models.marginal import local_codes
@@ -23,7 +23,7 @@ def _add(
     rows: TileRows,
     codes: IntArray,
     draws: FloatArray,
-    link: Family,
+    family: Family,
     center: FloatArray,
     scale: FloatArray,
     nodes: FloatArray,
@@ -46,20 +46,20 @@ def _add(
             for k in range(nodes.size):
                 for lane in range(TILE):
                     moved[lane] = place[lane] + spread[lane] * nodes[k]
-                link.rows(moved, side, log_p)
+                family.rows(moved, side, log_p)
                 for lane in range(width):
                     values[s, codes[start + lane], k] += rows.weights[start + lane] * log_p[lane]
 
 
 def _of_block(
-    draws: FloatArray, link: Family, center: FloatArray, scale: FloatArray, _: int, block: WeightedData
+    draws: FloatArray, family: Family, center: FloatArray, scale: FloatArray, _: int, block: WeightedData
 ) -> tuple[IntArray, FloatArray, FloatArray]:
     found, places = local_codes(block, center.shape[1] - 1)
     order = np.argsort(places, kind="stable")  # sums of a group stay in the cache
     rows, contiguous = block.take(order), np.ascontiguousarray
     values = np.zeros((len(draws), len(found), len(NODES)))
     _add(
-        TileRows.of(rows), places[order], draws, link,
+        TileRows.of(rows), places[order], draws, family,
         contiguous(center[:, found]), contiguous(scale[:, found]), NODES, values,
     )  # fmt: skip
     either = [np.bincount(places, np.where(block.y == sign, block.weights, 0.0), len(found)) for sign in (1, -1)]
@@ -67,7 +67,7 @@ def _of_block(
 
 
 def values_at(
-    opened: Opened, draws: FloatArray, link: Family, center: FloatArray, scale: FloatArray
+    dataset: Dataset, draws: FloatArray, family: Family, center: FloatArray, scale: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return log-likelihoods at the nodes, shape (S, G + 1, K), and weights of +1 and of -1 by group, (G + 1, 2).
 
@@ -78,11 +78,11 @@ def values_at(
     step = max(1, BLOCK_BYTES // (8 * n_groups * len(NODES)))
     values, weight = np.zeros((len(draws), n_groups, len(NODES))), np.zeros((n_groups, 2))
     # a thread that has a whole piece of the rows would hold results of all its blocks, each larger than the block
-    here = not opened.elsewhere
+    here = not dataset.elsewhere
     for start in range(0, len(draws), step):
         cut = slice(start, start + step)
-        work = partial(_of_block, np.ascontiguousarray(draws[cut]), link, center[cut], scale[cut])
-        parts = opened.map(work, "certifying", canonical=True, here=here)
+        work = partial(_of_block, np.ascontiguousarray(draws[cut]), family, center[cut], scale[cut])
+        parts = dataset.map(work, "certifying", canonical=True, here=here)
         weight = _collect(parts, values[cut])
     return values, weight
 

@@ -95,13 +95,13 @@ def local_codes(block: WeightedData, n_groups: int) -> tuple[IntArray, IntArray]
 
 
 def block_sums(
-    beta: FloatArray, nodes: Nodes, link: Family, z: FloatArray, block: WeightedData
+    beta: FloatArray, nodes: Nodes, family: Family, z: FloatArray, block: WeightedData
 ) -> tuple[IntArray, GroupSums]:
     """Return the groups of a block and its sums; z, shape (n,), is what rows multiply their effect by."""
     found, places = local_codes(block, len(nodes.center) - 1)
     own, sums = nodes.take(found), GroupSums.zeros(len(found), len(beta))
     add_group_terms(
-        TileRows.of(block), places, z, beta, link, own.center, own.scale, own.share, NODES,
+        TileRows.of(block), places, z, beta, family, own.center, own.scale, own.share, NODES,
         sums.values, sums.own, sums.cross, sums.pull, sums.gradient, sums.precision,
     )  # fmt: skip
     return found, sums
@@ -119,12 +119,12 @@ def total(parts: Iterable[tuple[IntArray, GroupSums]], n_groups: int, p: int) ->
 Look = Callable[[FloatArray, Nodes], GroupSums]  # (beta, nodes) -> the sums of all rows: one pass
 
 
-def look_at_rows(rows: WeightedData, link: Family, n_groups: int, z: FloatArray | None = None) -> Look:
+def look_at_rows(rows: WeightedData, family: Family, n_groups: int, z: FloatArray | None = None) -> Look:
     """Return the function that adds up rows in memory, which multiply their effect by z, shape (n,), by default 1."""
     factors = np.ones(len(rows)) if z is None else np.ascontiguousarray(z)
 
     def look(beta: FloatArray, nodes: Nodes) -> GroupSums:
-        return total([block_sums(beta, nodes, link, factors, rows)], n_groups, len(beta))
+        return total([block_sums(beta, nodes, family, factors, rows)], n_groups, len(beta))
 
     return look
 
@@ -189,7 +189,7 @@ class MarginalPoint:
         return np.append(self.beta, self.log_sigma)
 
     @property
-    def likelihoods(self) -> Effects:
+    def families(self) -> Effects:
         """What the rows say of the effects."""
         return Effects.of(self.beta, self.log_sigma, self.sums, self.effects)
 
@@ -281,6 +281,6 @@ def marginal_mode(
             if length < tolerance and point.gap < 1.0:
                 return point
         theta = point.theta + shrink * step
-        nodes = point.likelihoods.nodes(theta[:-1], float(theta[-1]))
+        nodes = point.families.nodes(theta[:-1], float(theta[-1]))
         point = at_point(look, theta[:-1], float(theta[-1]), nodes, priors)
     return point if best is None else best

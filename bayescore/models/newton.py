@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import linalg
 
-from bayescore.data.matching import check_flat, feature_names, own_likelihood
-from bayescore.models.families import check_likelihood
+from bayescore.data.matching import check_flat, feature_names, own_family
+from bayescore.models.families import check_family
 from bayescore.models.posterior import Terms, likelihood_terms, posterior
 from bayescore.models.priors import Prior, prior_of
 from bayescore.types import FloatArray, WeightedData
@@ -158,16 +158,14 @@ def _factor(matrix: FloatArray) -> tuple[FloatArray, bool] | None:
         return None
 
 
-def find_map(
-    data: WeightedData, likelihood: str | None = None, prior: Prior | Mapping[str, Prior] | None = None
-) -> Mode:
+def find_map(data: WeightedData, family: str | None = None, prior: Prior | Mapping[str, Prior] | None = None) -> Mode:
     """Return the MAP estimate of a weighted data set and the Laplace approximation of its posterior.
 
     Parameters
     ----------
     data : WeightedData
         A coreset or full data.
-    likelihood : str, optional
+    family : str, optional
         Name of a registered likelihood, such as "logistic" or "probit"; by default the coreset's own.
     prior : prior or dict of str to prior, default Normal(0, 4)
         Any prior with a density in closed form, or priors by name, as in `sample`.
@@ -197,18 +195,18 @@ def find_map(
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(5000, 2))
     >>> y = X[:, 0] + rng.logistic(size=5000) > 0
-    >>> full = bc.full_data(X, y, progressbar=False)
+    >>> full = bc.all_rows(X, y, progressbar=False)
     >>> mode = bc.find_map(full, prior=bc.priors.Normal(0, 2.5))
     >>> mode.beta.round(2), mode.sd.round(2)
     (array([ 1.02, -0.01]), array([0.04, 0.03]))
     """
-    link = own_likelihood(data, likelihood)
+    family = own_family(data, family)
     check_flat(data, "find_map")
-    target = posterior(data, link, prior_of(prior, feature_names(data)), "the MAP estimate")
+    target = posterior(data, family, prior_of(prior, feature_names(data)), "the MAP estimate")
     return find_mode(target.terms, np.zeros(target.n_features))
 
 
-def find_mle(data: WeightedData, likelihood: str | None = None) -> Mode:
+def find_mle(data: WeightedData, family: str | None = None) -> Mode:
     r"""Return the maximum likelihood estimate of a weighted data set and its asymptotic covariance.
 
     .. math:: \hat\beta = \arg\max_\beta \sum_n w_n \log p(z_n \cdot \beta + y_n o_n)
@@ -224,7 +222,7 @@ def find_mle(data: WeightedData, likelihood: str | None = None) -> Mode:
     ----------
     data : WeightedData
         A coreset or full data.
-    likelihood : str, optional
+    family : str, optional
         Name of a registered likelihood, such as "logistic" or "probit"; by default the coreset's own.
 
     Returns
@@ -255,11 +253,11 @@ def find_mle(data: WeightedData, likelihood: str | None = None) -> Mode:
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(5000, 2))
     >>> y = X[:, 0] + rng.logistic(size=5000) > 0
-    >>> full = bc.full_data(X, y, progressbar=False)
+    >>> full = bc.all_rows(X, y, progressbar=False)
     >>> bc.find_mle(full).beta.round(2)
     array([ 1.02, -0.01])
     """
-    link = check_likelihood(own_likelihood(data, likelihood))
+    chosen = check_family(own_family(data, family))
     check_flat(data, "find_mle")
     basis = _span(data.X * np.sqrt(data.weights)[:, None])
     rows = np.ascontiguousarray(data.X) @ basis
@@ -267,7 +265,7 @@ def find_mle(data: WeightedData, likelihood: str | None = None) -> Mode:
     failure: NoModeError | None = None
     try:
         mode = find_mode(
-            lambda beta: likelihood_terms(beta, spanned, link), np.zeros(rows.shape[1]), tolerance=MLE_TOLERANCE
+            lambda beta: likelihood_terms(beta, spanned, chosen), np.zeros(rows.shape[1]), tolerance=MLE_TOLERANCE
         )
     except NoModeError as error:  # a long way to infinity, perhaps
         if error.reached is None:
@@ -293,7 +291,7 @@ def find_mle(data: WeightedData, likelihood: str | None = None) -> Mode:
         )
     beta = basis @ mode.beta
     covariance = basis @ mode.covariance @ basis.T
-    return replace(mode, beta=beta, covariance=covariance, terms=likelihood_terms(beta, data, link))
+    return replace(mode, beta=beta, covariance=covariance, terms=likelihood_terms(beta, data, chosen))
 
 
 def _span(rows: FloatArray) -> FloatArray:

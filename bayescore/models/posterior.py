@@ -15,12 +15,12 @@ from operator import add
 import numpy as np
 from scipy.sparse import issparse
 
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.data.passes.nonzeros import add_gram, compact
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.passes.tiles import TileRows
 from bayescore.models.density import DensityArguments, log_density
-from bayescore.models.families import Family, check_likelihood
+from bayescore.models.families import Family, check_family
 from bayescore.models.predictor import Predictor
 from bayescore.models.priors import Prior, check_density
 from bayescore.models.terms import add_terms, derivatives_of, log_p_near
@@ -46,16 +46,16 @@ class Terms:
         return Terms(self.value - other.value, self.gradient - other.gradient, self.precision - other.precision)
 
 
-def likelihood_terms(beta: FloatArray, data: WeightedData, likelihood: Family) -> Terms:
+def likelihood_terms(beta: FloatArray, data: WeightedData, family: Family) -> Terms:
     """Return the weighted log-likelihood of rows, and its derivatives at `beta`, shape (D,)."""
     gradient, precision = np.zeros(len(beta)), np.zeros((len(beta), len(beta)))
     if len(beta) >= WIDE:
-        return _wide_terms(np.asarray(beta), data, likelihood)
-    value = add_terms(TileRows.of(data), np.asarray(beta), likelihood, gradient, precision)
+        return _wide_terms(np.asarray(beta), data, family)
+    value = add_terms(TileRows.of(data), np.asarray(beta), family, gradient, precision)
     return Terms(value, gradient, np.tril(precision) + np.tril(precision, -1).T)
 
 
-def _wide_terms(beta: FloatArray, data: WeightedData, likelihood: Family) -> Terms:
+def _wide_terms(beta: FloatArray, data: WeightedData, family: Family) -> Terms:
     """Return `likelihood_terms` by BLAS, some rows at a time that stay in the cache: too few for its threads.
 
     Of rows of which most entries are 0 the Hessian is that of the others.
@@ -66,7 +66,7 @@ def _wide_terms(beta: FloatArray, data: WeightedData, likelihood: Family) -> Ter
         for start in range(0, len(data), WIDE_ROWS):
             part = data.take(slice(start, start + WIDE_ROWS))
             rows, w = part.X, part.weights
-            log_p, score, curvature, _ = derivatives_of(part.with_offset(rows @ beta), part.y, likelihood)
+            log_p, score, curvature, _ = derivatives_of(part.with_offset(rows @ beta), part.y, family)
             value += float(w @ log_p)
             gradient += (w * score) @ rows
             few = compact(rows)
@@ -80,17 +80,17 @@ def _wide_terms(beta: FloatArray, data: WeightedData, likelihood: Family) -> Ter
     return Terms(value, gradient, precision)
 
 
-def full_terms(beta: FloatArray, opened: Opened, likelihood: Family, prior: Terms) -> Terms:
+def full_terms(beta: FloatArray, dataset: Dataset, family: Family, prior: Terms) -> Terms:
     """Return the log posterior of all rows and its derivatives, given the log prior's at `beta`; one pass."""
 
     def of_block(_: int, block: WeightedData) -> Terms:
-        return likelihood_terms(beta, block, likelihood)
+        return likelihood_terms(beta, block, family)
 
-    return reduce(add, opened.map(of_block, "Newton pass", canonical=True), prior)
+    return reduce(add, dataset.map(of_block, "Newton pass", canonical=True), prior)
 
 
 def log_likelihood_tiles(
-    draws: FloatArray | Predictor, data: WeightedData, likelihood: Family
+    draws: FloatArray | Predictor, data: WeightedData, family: Family
 ) -> Iterator[tuple[slice, FloatArray]]:
     """Yield some rows of `data` at a time and their unweighted log p at each draw, shape (rows, S), to 2e-10.
 
@@ -110,7 +110,7 @@ def log_likelihood_tiles(
             middle = own.mean(axis=1)
             eta += middle
             log_p += own - middle[:, None]
-        log_p_near(eta, part.y, likelihood, log_p, likelihood.near)
+        log_p_near(eta, part.y, family, log_p, family.near)
         yield rows, log_p
 
 
@@ -121,10 +121,10 @@ def moments_over_draws(log_p: FloatArray) -> tuple[FloatArray, FloatArray]:
     return mean, np.maximum(np.vecdot(log_p, log_p) / n_draws - mean**2, 0.0)
 
 
-def log_likelihoods(draws: FloatArray | Predictor, data: WeightedData, likelihood: Family) -> FloatArray:
+def log_likelihoods(draws: FloatArray | Predictor, data: WeightedData, family: Family) -> FloatArray:
     """Return the weighted log-likelihood of `data` at each draw, shape (S,); draws as `log_likelihood_tiles` takes."""
     total = np.zeros(len(draws))
-    for rows, log_p in log_likelihood_tiles(draws, data, likelihood):
+    for rows, log_p in log_likelihood_tiles(draws, data, family):
         total += data.weights[rows] @ log_p
     return total
 
@@ -134,7 +134,7 @@ class TargetDensity:
     """The posterior density of one weighted data set: what modes and samplers see."""
 
     rows: WeightedData
-    likelihood: Family
+    family: Family
     prior: Prior
 
     @property
@@ -144,7 +144,7 @@ class TargetDensity:
 
     def terms(self, beta: FloatArray) -> Terms:
         """Return log density, gradient and minus the Hessian at `beta`."""
-        return likelihood_terms(beta, self.rows, self.likelihood) + prior_part(beta, self.prior)
+        return likelihood_terms(beta, self.rows, self.family) + prior_part(beta, self.prior)
 
     def arguments(self) -> DensityArguments:
         """Return what the compiled `log_density` takes after the coefficients and the gradient."""
@@ -153,7 +153,7 @@ class TargetDensity:
             self.rows.y.astype(np.float64),
             self.rows.weights,
             NO_OFFSET if self.rows.offset is None else self.rows.offset,
-            self.likelihood,
+            self.family,
             self.prior.parts(self.n_features),
         )
 
@@ -182,9 +182,9 @@ def width_precision(likelihood_precision: FloatArray, beta: FloatArray, prior: P
     return likelihood_precision + own
 
 
-def posterior(data: WeightedData, likelihood: str | Family, prior: Prior, purpose: str = "this") -> TargetDensity:
+def posterior(data: WeightedData, family: str | Family, prior: Prior, purpose: str = "this") -> TargetDensity:
     """Return the posterior density of `data`; the prior must have a density in closed form."""
     check_density(prior, purpose).parts(data.n_features)
     X, weights = np.ascontiguousarray(data.X), np.ascontiguousarray(data.weights)
     rows = WeightedData(X, data.y, weights, data.index, offset=data.offset, group=data.group)
-    return TargetDensity(rows, check_likelihood(likelihood), prior)
+    return TargetDensity(rows, check_family(family), prior)

@@ -79,14 +79,14 @@ class OfModel:
         Draws of its variables, chains below each other.
     data : WeightedData
         The coreset.
-    link : Family
+    family : Family
         Its likelihood.
     """
 
     model: Any
     draws: Mapping[str, FloatArray]
     data: WeightedData
-    link: Family
+    family: Family
     prior: None = None
 
     @property
@@ -120,7 +120,7 @@ class OfModel:
         each = [self.points[i] for i in at]
         after = [self._log_density({**point, "beta": beta}) for point, beta in zip(each, moved, strict=True)]
         before = [self._log_density({**point, "beta": beta}) for point, beta in zip(each, draws, strict=True)]
-        own = log_likelihoods(moved, self.data, self.link) - log_likelihoods(draws, self.data, self.link)
+        own = log_likelihoods(moved, self.data, self.family) - log_likelihoods(draws, self.data, self.family)
         return np.asarray(np.array(after, dtype=np.float64) - np.array(before, dtype=np.float64) - own)
 
     def gradient(self, at: IntArray, draws: FloatArray) -> FloatArray:
@@ -128,7 +128,7 @@ class OfModel:
         beta = next(rv for rv in self.model.free_RVs if rv.name == "beta")
         slope = self.model.compile_dlogp(vars=[beta])
         total = [slope({**self.points[i], "beta": point}) for i, point in zip(at, draws, strict=True)]
-        return np.array(total, dtype=np.float64) - score(draws, self.data, self.link)
+        return np.array(total, dtype=np.float64) - score(draws, self.data, self.family)
 
     def joint(self, at: IntArray) -> tuple[FloatArray, FloatArray, list[str], slice]:
         """Return all parameters of some draws, on the unbounded scale, their gradients, names, and the place of beta.
@@ -152,7 +152,7 @@ class OfModel:
             model.replace_rvs_by_values(model.potentials), inputs=model.value_vars, on_unused_input="ignore"
         )
         values = np.array([[float(np.sum(part)) for part in potentials(self.points[i])] for i in at])
-        own = log_likelihoods(self.draws["beta"][at], self.data, self.link)
+        own = log_likelihoods(self.draws["beta"][at], self.data, self.family)
         if values.size:
             gap = np.ptp(values - own[:, None], axis=0)
             if (gap <= 1e-6 * max(1.0, float(np.abs(own).max()))).any():
@@ -172,7 +172,7 @@ def mean_curvature(draws: FloatArray, gradients: FloatArray) -> FloatArray:
     return np.asarray(-(moves * gradients).sum(axis=0) / np.maximum((moves**2).sum(axis=0), _TINY))
 
 
-def score(draws: FloatArray, data: WeightedData, link: Family) -> FloatArray:
+def score(draws: FloatArray, data: WeightedData, family: Family) -> FloatArray:
     """Return the gradient of the weighted log-likelihood at draws, both of shape (S, D)."""
     total = np.zeros_like(draws)
     step = max(1, (1 << 22) // len(draws))
@@ -181,5 +181,5 @@ def score(draws: FloatArray, data: WeightedData, link: Family) -> FloatArray:
         eta = draws @ rows.X.T
         if rows.offset is not None:
             eta += rows.offset
-        total += (link.score(eta, rows.y) * rows.weights) @ rows.X
+        total += (family.score(eta, rows.y) * rows.weights) @ rows.X
     return total

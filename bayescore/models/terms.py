@@ -69,7 +69,7 @@ def _add(
 
 
 @jit
-def add_terms(rows: TileRows, beta: FloatArray, link: Family, gradient: FloatArray, precision: FloatArray) -> float:
+def add_terms(rows: TileRows, beta: FloatArray, family: Family, gradient: FloatArray, precision: FloatArray) -> float:
     """Return the weighted log-likelihood of rows at beta.
 
     Its gradient, shape (D,), and the lower half of minus its Hessian are added.
@@ -85,13 +85,13 @@ def add_terms(rows: TileRows, beta: FloatArray, link: Family, gradient: FloatArr
         side[:width] = rows.side[start : start + width]
         predictor(tile, beta, eta)
         add_offset(rows.offset, start, width, eta)
-        link.derivatives(eta, side, terms, scratch)
+        family.derivatives(eta, side, terms, scratch)
         value += _add(tile, own, terms, gradient, precision)
     return value
 
 
 @jit
-def derivatives_of(eta: FloatArray, side: LabelArray, link: Family) -> FloatArray:
+def derivatives_of(eta: FloatArray, side: LabelArray, family: Family) -> FloatArray:
     """Return log p, score, curvature and l''' at eta, shape (n,), as the rows of a matrix, shape (4, n)."""
     out = np.empty((4, len(eta)))
     tile, sides, terms, scratch = np.zeros(TILE), np.ones(TILE), np.empty((4, TILE)), np.empty((3, TILE))
@@ -99,13 +99,13 @@ def derivatives_of(eta: FloatArray, side: LabelArray, link: Family) -> FloatArra
         width = min(TILE, len(eta) - start)
         tile[:width] = eta[start : start + width]
         sides[:width] = side[start : start + width]
-        link.derivatives(tile, sides, terms, scratch)
+        family.derivatives(tile, sides, terms, scratch)
         out[:, start : start + width] = terms[:, :width]
     return out
 
 
 @jit
-def log_p_near(eta: FloatArray, side: LabelArray, link: Family, moves: FloatArray, near: float) -> None:
+def log_p_near(eta: FloatArray, side: LabelArray, family: Family, moves: FloatArray, near: float) -> None:
     """Replace moves of eta, shape (n, S), by log p(eta + move); eta has shape (n,).
 
     Of a row that moves by at most `near`, the likelihood's own limit, by its Taylor series of degree 5, in a third of
@@ -118,8 +118,8 @@ def log_p_near(eta: FloatArray, side: LabelArray, link: Family, moves: FloatArra
         width = min(TILE, len(eta) - start)
         tile[:width] = eta[start : start + width]
         sides[:width] = side[start : start + width]
-        link.derivatives(tile, sides, terms, scratch)
-        link.higher(tile, sides, terms, higher)
+        family.derivatives(tile, sides, terms, scratch)
+        family.higher(tile, sides, terms, higher)
         for lane in range(width):
             row, far = moves[start + lane], 0
             for i in range(n_draws):
@@ -128,7 +128,7 @@ def log_p_near(eta: FloatArray, side: LabelArray, link: Family, moves: FloatArra
                 for i in range(n_draws):
                     row[i] += tile[lane]
                 alike[:] = sides[lane]
-                link.rows(row, alike, exact)
+                family.rows(row, alike, exact)
                 row[:] = exact
                 continue
             log_p, s, c, third = terms[0, lane], terms[1, lane], terms[2, lane], terms[3, lane]
@@ -140,7 +140,7 @@ def log_p_near(eta: FloatArray, side: LabelArray, link: Family, moves: FloatArra
 
 
 @jit
-def remainders_near(eta: FloatArray, side: LabelArray, link: Family, moves: FloatArray, near: float) -> None:
+def remainders_near(eta: FloatArray, side: LabelArray, family: Family, moves: FloatArray, near: float) -> None:
     """Replace moves x of eta, shape (n, S), by log p(eta + x) less its series of degree 2; eta has shape (n,).
 
     Of a row that moves by at most `near`, by the terms of degree 3 to 5, so that nothing cancels.
@@ -152,8 +152,8 @@ def remainders_near(eta: FloatArray, side: LabelArray, link: Family, moves: Floa
         width = min(TILE, len(eta) - start)
         tile[:width] = eta[start : start + width]
         sides[:width] = side[start : start + width]
-        link.derivatives(tile, sides, terms, scratch)
-        link.higher(tile, sides, terms, higher)
+        family.derivatives(tile, sides, terms, scratch)
+        family.higher(tile, sides, terms, higher)
         for lane in range(width):
             row, far = moves[start + lane], 0
             for i in range(n_draws):
@@ -163,7 +163,7 @@ def remainders_near(eta: FloatArray, side: LabelArray, link: Family, moves: Floa
                 for i in range(n_draws):
                     there[i] = row[i] + tile[lane]
                 alike[:] = sides[lane]
-                link.rows(there, alike, exact)
+                family.rows(there, alike, exact)
                 for i in range(n_draws):
                     x = row[i]
                     row[i] = (exact[i] - log_p) - x * (s - 0.5 * x * c)

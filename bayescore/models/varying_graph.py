@@ -47,18 +47,18 @@ def _half(prior: GroupPrior) -> tuple[Any, dict[str, float]]:
     return pm.HalfStudentT, {"nu": prior.nu, "sigma": prior.sigma}
 
 
-def scales_of(core: Coreset, place: int, link: Family, prior: Prior) -> EffectScales:
+def scales_of(core: Coreset, place: int, family: Family, prior: Prior) -> EffectScales:
     """Return what the rows say of the effects of a factor."""
     assert core.group is not None
     grouping = core.groups[place]
     return effect_scales(
-        core, core.group[:, place], multipliers(core.X, core.design, grouping), len(grouping), link, prior
+        core, core.group[:, place], multipliers(core.X, core.design, grouping), len(grouping), family, prior
     )
 
 
-def varying_effects(core: Coreset, place: int, beta: Any, link: Family, priors: tuple[Prior, GroupPrior]) -> Any:
+def varying_effects(core: Coreset, place: int, beta: Any, family: Family, priors: tuple[Prior, GroupPrior]) -> Any:
     """Add sd, correlations and effects of a factor to the model of the `with` block; return the effects, (G, q)."""
-    grouping, scales = core.groups[place], scales_of(core, place, link, priors[0])
+    grouping, scales = core.groups[place], scales_of(core, place, family, priors[0])
     name, q = grouping.name, len(grouping.effects)
     model = pm.modelcontext(None)
     model.add_coord(name, list(grouping.levels))

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bayescore.coresets.scores.factor import RANK_TOLERANCE
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.data.sources import unlabelled
 from bayescore.types import FloatArray
 
@@ -50,7 +50,7 @@ def online_scores_by_row(X: ArrayLike, weights: ArrayLike | None = None) -> Floa
     [1.0, 1.0, 0.5]
     """
     source = unlabelled(X, weights)
-    _ = Opened(source).scan  # checks the rows
+    _ = Dataset(source).scan  # checks the rows
     rows = np.sqrt(source.weights)[:, None] * source.X
     length = np.linalg.norm(rows, axis=0)
     rows /= np.where(length > 0.0, length, 1.0)  # scores ignore scales of columns, rounding does not

@@ -20,7 +20,7 @@ from bayescore.data.matching import feature_names
 from bayescore.models.collapsed import CollapsedArguments, collapsed_density
 from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.effect_draws import draw_effects
-from bayescore.models.families import check_likelihood
+from bayescore.models.families import check_family
 from bayescore.models.group_priors import DEFAULT_GROUP_PRIOR, check_group_prior, group_prior_to_dict
 from bayescore.samplers.mala import State, adapt, decide, first_step_size, propose
 from bayescore.samplers.method import Option, Prepared, Request, Sampler, chains_of, thinned
@@ -135,8 +135,8 @@ class Collapsed(Sampler):
                 f"for {MAX_EFFECTS_BYTES // (8 * len(levels) * request.chains)} draws a chain or fewer"
             )
         group_prior = request.options["group_prior"]
-        link = check_likelihood(request.likelihood)
-        target = CollapsedTarget.of(request.data, link, (request.prior, group_prior), len(levels))
+        family = check_family(request.family)
+        target = CollapsedTarget.of(request.data, family, (request.prior, group_prior), len(levels))
         factor, arguments = target.factor, target.arguments()
         stream, effects = request.streams[-1].spawn(2)
         noise = np.random.default_rng(stream).standard_normal((request.chains, len(factor)))
@@ -152,8 +152,8 @@ class Collapsed(Sampler):
         }
         sigma = np.exp(drawn.theta[..., -1])
         posterior = {"beta": drawn.theta[..., :-1], f"sigma_{name}": sigma, f"u_{name}": u}
-        if link.latent_variance is not None:
-            posterior[f"icc_{name}"] = intraclass_correlation(sigma, link.latent_variance)
+        if family.latent_variance is not None:
+            posterior[f"icc_{name}"] = intraclass_correlation(sigma, family.latent_variance)
         idata = inference_data(
             {"posterior": posterior, "sample_stats": stats},
             coords={"feature": list(feature_names(request.data)), name: list(levels)},

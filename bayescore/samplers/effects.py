@@ -64,15 +64,15 @@ def odds_ratios(idata: Any, *, ci_prob: float = 0.94) -> pd.DataFrame:
     >>> import numpy as np, bayescore as bc
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(5000, 1))
-    >>> core = bc.full_data(X, X[:, 0] + rng.logistic(size=5000) > 0, intercept=True, progressbar=False)
+    >>> core = bc.all_rows(X, X[:, 0] + rng.logistic(size=5000) > 0, intercept=True, progressbar=False)
     >>> idata = bc.sample(core, sampler="mala", random_seed=1, progressbar=False)
     >>> bc.odds_ratios(idata)["median"].round(1).to_dict()
     {'x0': 2.7}
     """
     posterior = read_posterior(idata, "idata", min_draws=1)
-    if posterior.likelihood.ratio != "odds ratio":
+    if posterior.family.ratio != "odds ratio":
         raise DataError(
-            f"idata has the likelihood {posterior.likelihood.name!r}, whose coefficients are no log odds ratios; see "
+            f"idata has the likelihood {posterior.family.name!r}, whose coefficients are no log odds ratios; see "
             "average_predictions"
         )
     tail = 0.5 * (1.0 - check_positive(ci_prob, "ci_prob", below=1.0))
@@ -104,8 +104,8 @@ def average_predictions(
     idata : InferenceData
         From `sample`, or the corrected draws of a certificate.
     data : data frame, array or WeightedData, optional
-        Rows to average over: raw ones, as for `predict_proba`, each of which counts once, or a coreset or
-        ``full_data(..., design=core.design)`` with their weights. By default the rows that the posterior was drawn
+        Rows to average over: raw ones, as for `predict`, each of which counts once, or a coreset or
+        ``all_rows(..., design=core.design)`` with their weights. By default the rows that the posterior was drawn
         from: a coreset's stand for all rows of the data, approximately.
     by : str
         Raw column whose levels part the rows: the average over the rows of each level.
@@ -138,7 +138,7 @@ def average_predictions(
         raise ValueError(f"by={by!r} and variables={variables!r}: give one of them, the name of a column")
     name = str(by if variables is None else variables)
     posterior = read_posterior(idata, "idata", min_draws=1)
-    link, design = posterior.likelihood, posterior.design
+    family, design = posterior.family, posterior.design
     if design is None:
         raise DataError("idata does not tell the columns of its data; give what sample returned for a coreset")
     if name not in design.raw_names:
@@ -152,7 +152,7 @@ def average_predictions(
     weights = rows.weights
     levels, codes = _levels(design, name, columns[name])
     if variables is None:
-        sums = _sums(predictor, link, rows, codes, len(levels))
+        sums = _sums(predictor, family, rows, codes, len(levels))
         total = np.bincount(codes, weights, len(levels))
     else:
         total, each = np.full(len(levels), weights.sum()), []
@@ -161,7 +161,7 @@ def average_predictions(
         for place, level in enumerate(levels):
             raw[:, design.raw_names.index(name)] = place if text else level
             everyone = np.zeros(len(raw), dtype=np.int64)
-            each.append(_sums(predictor, link, replace(rows, X=design.transform(raw)), everyone, 1)[0])
+            each.append(_sums(predictor, family, replace(rows, X=design.transform(raw)), everyone, 1)[0])
         sums = np.stack(each)
     seen = total > 0.0
     average = sums[seen] / total[seen, None]
@@ -262,9 +262,9 @@ def _levels(design: Design, name: str, column: FloatArray) -> tuple[list[Any], I
     return [int(v) if v == round(v) else float(v) for v in values], np.asarray(codes, dtype=np.int64)
 
 
-def _sums(predictor: Predictor, link: Family, rows: WeightedData, codes: IntArray, n_levels: int) -> FloatArray:
+def _sums(predictor: Predictor, family: Family, rows: WeightedData, codes: IntArray, n_levels: int) -> FloatArray:
     """Return sum w p over the rows of each level under each draw, shape (K, S)."""
-    return in_pieces(partial(_piece, predictor, link, rows, codes, n_levels), len(rows))
+    return in_pieces(partial(_piece, predictor, family, rows, codes, n_levels), len(rows))
 
 
 def in_pieces(function: Callable[[slice], FloatArray], n_rows: int) -> FloatArray:
@@ -275,9 +275,9 @@ def in_pieces(function: Callable[[slice], FloatArray], n_rows: int) -> FloatArra
 
 
 def _piece(
-    predictor: Predictor, link: Family, rows: WeightedData, codes: IntArray, n_levels: int, cut: slice
+    predictor: Predictor, family: Family, rows: WeightedData, codes: IntArray, n_levels: int, cut: slice
 ) -> FloatArray:
     part = rows.take(cut)
     shares = np.zeros((n_levels, len(part)))
     shares[codes[cut], np.arange(len(part))] = part.weights
-    return np.asarray(shares @ predictor.average(part, link.mean))
+    return np.asarray(shares @ predictor.average(part, family.mean))

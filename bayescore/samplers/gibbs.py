@@ -2,7 +2,7 @@ r"""Albert-Chib Gibbs sampling of the probit posterior, exact for any real weigh
 
 Phi(eta) is the probability that a latent T ~ N(eta, 1) is positive. Given T > 0 its density is proportional to
 exp(t eta - t^2 / 2), t > 0, and K(eta) = log Phi(eta) + eta^2 / 2 is the log normalising constant, so that K' = eta + s
-is its mean and K'' = 1 - c its variance (s, c: `likelihoods`). For a prior N(m0, V0) let C C' = V0^-1 + Z'WZ, C lower
+is its mean and K'' = 1 - c its variance (s, c: `families`). For a prior N(m0, V0) let C C' = V0^-1 + Z'WZ, C lower
 triangular, u = C' beta, A = Z C'^-1 and b = C^-1 V0^-1 m0. The posterior is then
 
 .. math:: \log \pi(u) = -\tfrac12 |u|^2 + b'u + k(u), \qquad k(u) = \sum_n w_n K(a_n \cdot u).

@@ -18,7 +18,7 @@ from bayescore.data.checkpoint import digest
 from bayescore.data.design import Design
 from bayescore.data.formulas.design import read_design
 from bayescore.limits import MIN_DRAWS
-from bayescore.models.families import LIKELIHOODS, Family
+from bayescore.models.families import FAMILIES, Family
 from bayescore.models.predictor import Factor, Predictor, parameters
 from bayescore.models.priors import prior_from_dict
 from bayescore.types import NO_ROW, FloatArray, IntArray
@@ -84,7 +84,7 @@ class Posterior:
         return "offset" if self.has_offset else None
 
     @property
-    def likelihood(self) -> Family:
+    def family(self) -> Family:
         """Family of the rows that it was drawn from.
 
         Raises
@@ -92,12 +92,12 @@ class Posterior:
         DataError
             If it does not tell.
         """
-        if str(self.attrs.get("likelihood")) not in LIKELIHOODS:
+        if str(self.attrs.get("family")) not in FAMILIES:
             raise DataError(
-                f"{self.name} does not tell its likelihood; set idata.posterior.attrs['likelihood'] to one of "
-                f"{', '.join(map(repr, LIKELIHOODS))}, or sample by bayescore.sample"
+                f"{self.name} does not tell its likelihood; set idata.posterior.attrs['family'] to one of "
+                f"{', '.join(map(repr, FAMILIES))}, or sample by bayescore.sample"
             )
-        return LIKELIHOODS[self.attrs["likelihood"]]
+        return FAMILIES[self.attrs["family"]]
 
     @property
     def design(self) -> Design | None:
@@ -285,7 +285,7 @@ def _story(text: Any, problem: str) -> dict[str, Any]:
     if text is None:
         return {}
     story = json_object(text, problem)
-    if not all(isinstance(story.get(key), str) for key in ("rows", "likelihood", "draws")):
+    if not all(isinstance(story.get(key), str) for key in ("rows", "family", "draws")):
         raise DataError(problem)
     try:
         prior_from_dict(story["prior"])

@@ -37,7 +37,7 @@ class Request:
     """What `sample` was asked for, checked; `streams` has one seed for each chain and one for their starts."""
 
     data: WeightedData
-    likelihood: str
+    family: str
     prior: Prior
     draws: int
     tune: int
@@ -50,7 +50,7 @@ class Request:
 
     def target(self) -> TargetDensity:
         """Return the posterior density."""
-        return posterior(self.data, self.likelihood, self.prior)
+        return posterior(self.data, self.family, self.prior)
 
     def starts(self, target: TargetDensity) -> tuple[FloatArray, FloatArray]:
         """Return a first point for each chain, shape (chains, D), and the factor L of the posterior's scale."""
@@ -67,7 +67,7 @@ class Sampler(ABC):
         As in ``sample(sampler=)``.
     about : str
         What it is, in a few words.
-    likelihoods : tuple of str, optional
+    families : tuple of str, optional
         Names of those that it fits; by default it fits every one.
     needs : tuple of str
         What a prior must be, as attributes of `Prior`, such as "gaussian"; by default it fits every prior.
@@ -83,7 +83,7 @@ class Sampler(ABC):
 
     name: str
     about: str
-    likelihoods: tuple[str, ...] | None = None
+    families: tuple[str, ...] | None = None
     needs: tuple[str, ...] = ()
     because: str = ""
     options: Mapping[str, Option] = field(default_factory=dict)
@@ -199,7 +199,7 @@ def signed_rows(rows: WeightedData) -> tuple[FloatArray, FloatArray, FloatArray]
 def augmentation(
     name: str,
     about: str,
-    likelihood: str,
+    family: str,
     prepare: Callable[[FloatArray, FloatArray, Terms, FloatArray], tuple[Any, ...]],
     advance: Callable[..., tuple[FloatArray, Any]],
 ) -> ChainSampler:
@@ -218,7 +218,7 @@ def augmentation(
     return ChainSampler(
         name=name,
         about=about,
-        likelihoods=(likelihood,),
+        families=(family,),
         needs=("gaussian",),
         because="needs a Gaussian prior",
         options={"thin": thinned(1)},

@@ -84,7 +84,7 @@ class PymcSampler(Sampler):
         """
         import pymc as pm
 
-        from bayescore.models.graph import regression_model
+        from bayescore.models.pymc_model import model
 
         if request.data.group is not None:
             return _of_groups(request)
@@ -93,7 +93,7 @@ class PymcSampler(Sampler):
         if not request.prior.closed_form and not own_start:
             options.setdefault("target_accept", 0.95)  # hierarchies such as the horseshoe's have funnels
         options.setdefault("nuts_sampler", "pymc")
-        with _in_c(), regression_model(request.data, request.likelihood, request.prior):
+        with _in_c(), model(request.data, request.prior, family=request.family):
             if request.prior.smooth and not own_start:
                 starts, spread = request.starts(request.target())
                 tuning = {name: options.pop(name) for name in _OF_THE_STEP if name in options}
@@ -128,22 +128,20 @@ def _of_groups(request: Request) -> Any:
     """
     import pymc as pm
 
-    from bayescore.models.multilevel_graph import multilevel_model, start_of
+    from bayescore.models import pymc_model
     from bayescore.samplers.inference_data import draws_digest  # imports ArviZ
 
     options = {"target_accept": GROUP_ACCEPTANCE, "nuts_sampler": "pymc", **request.options}
     data, group_prior = request.data, check_group_prior(options.pop("group_prior", None))
     if not isinstance(data, Coreset):
-        raise TypeError(
-            f"core is a {type(data).__name__}, whose groups have no names; give a coreset or full_data(...)"
-        )
-    with _in_c(), multilevel_model(data, request.prior, group_prior, request.likelihood) as model:
+        raise TypeError(f"core is a {type(data).__name__}, whose groups have no names; give a coreset or all_rows(...)")
+    with _in_c(), pymc_model.model(data, request.prior, group_prior=group_prior, family=request.family) as model:
         told = [str(each.name) for each in (*model.free_RVs, *model.deterministics)]
         options.setdefault("var_names", [name for name in told if not _of_coordinates(name)])
         if not options.keys() & _OWN_START and options["nuts_sampler"] == "pymc":
             density = model.logp_dlogp_function(ravel_inputs=True)
             density.trust_input = True
-            center, spread = start_of(data, request.prior, request.likelihood)
+            center, spread = pymc_model.start_of(data, request.prior, request.family)
             noise = np.random.default_rng(request.streams[-1]).standard_normal((request.chains, len(center)))
             options["initvals"] = [{"beta": start} for start in center + noise @ spread.T]
             tuning = {name: options.pop(name) for name in _OF_THE_STEP if name in options}

@@ -20,7 +20,7 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.design import Grouping, told_terms
 from bayescore.data.sources.groups import Grouper, values
 from bayescore.data.tables import as_floats, as_table, check_numeric, feature_matrix, is_table
-from bayescore.models.families import check_likelihood
+from bayescore.models.families import check_family
 from bayescore.models.predictor import Factor, Predictor
 from bayescore.samplers.effects import in_pieces
 from bayescore.samplers.inference_data import flat_draws, read_posterior
@@ -83,7 +83,7 @@ def poststratify(
     """
     posterior = read_posterior(idata, "idata", min_draws=1, var_name=var_name)
     tail = 0.5 * (1.0 - check_positive(ci_prob, "ci_prob", below=1.0))
-    design, link = core.design, check_likelihood(core.likelihood)
+    design, family = core.design, check_family(core.family)
     own = told_terms(design.groups)
     if posterior.terms not in ("", own):
         raise DataError(
@@ -119,7 +119,7 @@ def poststratify(
     codes, index = _parts(table, parts)
 
     def piece(cut: slice) -> FloatArray:
-        return _shares(codes[cut], sizes[cut], len(index)) @ link.mean(predictor.eta(rows.take(cut)))
+        return _shares(codes[cut], sizes[cut], len(index)) @ family.mean(predictor.eta(rows.take(cut)))
 
     sums = in_pieces(piece, len(X))
     total = np.bincount(codes, sizes, len(index))

@@ -41,7 +41,7 @@ _SPARSE_ROWS = 4 * _ROWS  # that are dense at a time: 130 MB of 1,000 columns
 _CELLS = 1 << 17  # entries of a (rows, draws) block of which quantiles are sorted: 1 MB
 
 
-def predict_proba(
+def predict(
     idata: Any,
     X: Any,
     *,
@@ -75,7 +75,7 @@ def predict_proba(
         Probability of the equal-tailed interval; without it there is none.
     var_name : str
         Name of the vector of coefficients in a posterior of your own model. That tells neither likelihood nor design:
-        set ``idata.posterior.attrs["likelihood"]``, and give rows of the design matrix, ``core.design.transform(X)``.
+        set ``idata.posterior.attrs["family"]``, and give rows of the design matrix, ``core.design.transform(X)``.
 
     Returns
     -------
@@ -97,7 +97,7 @@ def predict_proba(
     >>> y = X[:, 0] + rng.logistic(size=5000) > 0
     >>> core = bc.build_coreset(X, y, method="calibrated", size=100, random_state=1, progressbar=False)
     >>> idata = bc.sample(core, random_seed=2, progressbar=False)
-    >>> bc.predict_proba(idata, np.array([[0.0, 0.0], [2.0, 0.0]]), ci_prob=0.9).round(1)
+    >>> bc.predict(idata, np.array([[0.0, 0.0], [2.0, 0.0]]), ci_prob=0.9).round(1)
        mean  lower  upper
     0   0.5    0.5    0.5
     1   0.9    0.9    0.9
@@ -119,19 +119,19 @@ def log_predictive(idata: Any, X: Any) -> FloatArray:
     Parameters
     ----------
     idata, X
-        As `predict_proba` has them.
+        As `predict` has them.
 
     Raises
     ------
     TypeError, DataError
-        As `predict_proba` does.
+        As `predict` does.
     """
     return _of_rows(read_posterior(idata, "idata", min_draws=1), X, _log_means, None, None)
 
 
 def _of_rows(posterior: Posterior, X: Any, function: Callable[..., FloatArray], offset: Any, groups: Any) -> FloatArray:
     """Return function(predictor, link, rows) of the rows, shape (n, ...), in blocks on all cores."""
-    piece = partial(function, posterior.predictor(), posterior.likelihood)
+    piece = partial(function, posterior.predictor(), posterior.family)
     csr = finite_csr(X, "X") if _some_sparse(X) else None
     if csr is None:
         blocks: Iterable[FloatArray] = [rows := _design_rows(posterior, X)]
@@ -229,15 +229,15 @@ def offset_of(posterior: Posterior, X: Any, n_rows: int, given: Any) -> FloatArr
     return check_offset(as_floats(table.column(name)), n_rows, f"offset (column {name!r})")
 
 
-def _figures(predictor: Predictor, link: Family, rows: WeightedData, *, tail: float | None) -> FloatArray:
+def _figures(predictor: Predictor, family: Family, rows: WeightedData, *, tail: float | None) -> FloatArray:
     """Return the mean of p over draws of each of the rows, labels +1, and quantiles `tail` and 1 - `tail`, if given."""
     new = predictor.unknown(rows)
     if tail is None and not new.any():
-        return np.exp(_log_mean(predictor, link, rows))[:, None]
+        return np.exp(_log_mean(predictor, family, rows))[:, None]
     parts = []
     step = max(1, _CELLS // len(predictor))
     for start in range(0, max(len(rows), 1), step):
-        p = predictor.average(rows.take(slice(start, start + step)), link.mean)
+        p = predictor.average(rows.take(slice(start, start + step)), family.mean)
         columns = [p.mean(axis=1)]
         if tail is not None:
             columns += list(np.quantile(p, [tail, 1.0 - tail], axis=1, overwrite_input=True))
@@ -245,19 +245,19 @@ def _figures(predictor: Predictor, link: Family, rows: WeightedData, *, tail: fl
     return np.concatenate(parts)
 
 
-def _log_means(predictor: Predictor, link: Family, rows: WeightedData) -> FloatArray:
+def _log_means(predictor: Predictor, family: Family, rows: WeightedData) -> FloatArray:
     """Return the log means of 1 - p and p over draws of each of the rows, shape (n, 2): first the smaller one."""
-    log_p = _log_mean(predictor, link, rows)
+    log_p = _log_mean(predictor, family, rows)
     log_q, likely = np.log1p(-np.exp(np.minimum(log_p, _LOG_HALF))), log_p > _LOG_HALF
-    log_q[likely] = _log_mean(predictor, link, replace(rows, y=-rows.y).take(likely))
+    log_q[likely] = _log_mean(predictor, family, replace(rows, y=-rows.y).take(likely))
     log_p[likely] = np.log1p(-np.exp(log_q[likely]))
     return np.stack([log_q, log_p], axis=1)
 
 
-def _log_mean(predictor: Predictor, link: Family, rows: WeightedData) -> FloatArray:
+def _log_mean(predictor: Predictor, family: Family, rows: WeightedData) -> FloatArray:
     """Return the log mean over draws of the probability of each row's label, shape (n,)."""
     out = np.empty(len(rows))
-    for part, log_p in log_likelihood_tiles(predictor, rows, link):
+    for part, log_p in log_likelihood_tiles(predictor, rows, family):
         _log_mean_exp(log_p, out[part])
     return out
 
@@ -288,10 +288,10 @@ def log_likelihood(idata: Any, data: WeightedData, *, var_name: str = "beta") ->
     idata : InferenceData
         From `sample`.
     data : WeightedData
-        Rows of the same design matrix, for example ``full_data(...)``. For leave-one-out cross-validation
+        Rows of the same design matrix, for example ``all_rows(...)``. For leave-one-out cross-validation
         they must be the full data: the rows of a coreset are no random sample.
     var_name : str
-        Name of the vector of coefficients, as in `predict_proba`.
+        Name of the vector of coefficients, as in `predict`.
 
     Returns
     -------
@@ -305,7 +305,7 @@ def log_likelihood(idata: Any, data: WeightedData, *, var_name: str = "beta") ->
 
     Examples
     --------
-    >>> rows = bc.full_data(X, y, design=core.design)                                             # doctest: +SKIP
+    >>> rows = bc.all_rows(X, y, design=core.design)                                             # doctest: +SKIP
     >>> idata["log_likelihood"] = bc.log_likelihood(idata, rows).to_dataset()                     # doctest: +SKIP
     """
     posterior = read_posterior(idata, "idata", min_draws=1, var_name=var_name)
@@ -315,11 +315,11 @@ def log_likelihood(idata: Any, data: WeightedData, *, var_name: str = "beta") ->
     if (new := predictor.unknown(data)).any():
         raise DataError(
             f"data has rows of new groups, row {data.index[new.argmax()]} first, whose effects no draw has; leave them "
-            "out, or use predict_proba, which averages over them"
+            "out, or use predict, which averages over them"
         )
-    link, eta = posterior.likelihood, predictor.eta(data).T
+    family, eta = posterior.family, predictor.eta(data).T
     return xr.DataArray(
-        link.log_p(eta, data.y).reshape(*posterior.draws.shape[:2], len(data)),
+        family.log_p(eta, data.y).reshape(*posterior.draws.shape[:2], len(data)),
         dims=("chain", "draw", "row"),
         coords={"chain": idata.posterior.chain, "draw": idata.posterior.draw, "row": data.index},
         name="y",

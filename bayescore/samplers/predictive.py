@@ -39,14 +39,14 @@ def posterior_predictive(
         From `sample`; it is left as it is.
     data : data frame or WeightedData
         Rows, each of which counts once: test rows or a sample of the data. A pandas, polars or Arrow table has the raw
-        columns and labels by the names that the coreset's data had; arrays come as ``full_data(X, y,
+        columns and labels by the names that the coreset's data had; arrays come as ``all_rows(X, y,
         design=core.design)``. The rows of a coreset are no random sample, and plots know no weights.
     max_draws : int
         Draws used, evenly spaced; a byte of memory for each of them and each row.
     random_state : int, Generator, SeedSequence or None
         Seed of the labels, kept in the group's attributes.
     var_name : str
-        Name of the vector of coefficients in a posterior of your own model, as in `predict_proba`.
+        Name of the vector of coefficients in a posterior of your own model, as in `predict`.
 
     Returns
     -------
@@ -73,7 +73,7 @@ def posterior_predictive(
     --------
     >>> import bayescore as bc
     >>> check = bc.posterior_predictive(idata, test_frame)                                         # doctest: +SKIP
-    >>> check = bc.posterior_predictive(idata, bc.full_data(X_test, y_test, design=core.design))   # doctest: +SKIP
+    >>> check = bc.posterior_predictive(idata, bc.all_rows(X_test, y_test, design=core.design))   # doctest: +SKIP
     >>> az.plot_separation(check, y="y")                                                           # doctest: +SKIP
     """
     posterior = read_posterior(idata, "idata", min_draws=1, var_name=var_name)
@@ -84,7 +84,7 @@ def posterior_predictive(
     if len(other):
         raise DataError(
             f"data has rows of weight other than 1, row {data.index[other[0]]} of {data.weights[other[0]]:g}: a "
-            "predictive check counts rows, so give unweighted ones, such as full_data(rows, design=core.design)"
+            "predictive check counts rows, so give unweighted ones, such as all_rows(rows, design=core.design)"
         )
     seed = check_seed(random_state)
     rng, predictor = np.random.default_rng(seed), posterior.predictor(max_draws)
@@ -95,7 +95,7 @@ def posterior_predictive(
         eta = at.eta(data)[:, 0]
         if new:
             eta += np.sqrt(at.variance(data)[:, 0]) * rng.standard_normal(len(data))
-        labels[place] = posterior.likelihood.draw(eta, rng)
+        labels[place] = posterior.family.draw(eta, rng)
     drawn = labels.reshape(len(posterior.draws), -1, len(data))
     rows = {"row": data.index}
     used = posterior.positions(max_draws)[: drawn.shape[1]]  # of the first chain, as of all
@@ -103,7 +103,7 @@ def posterior_predictive(
     found["posterior_predictive"] = xr.Dataset(
         {"y": (("chain", "draw", "row"), drawn)},
         coords={"chain": idata["posterior"]["chain"].values, "draw": idata["posterior"]["draw"].values[used], **rows},
-        attrs={**made_here(), "random_state": str(seed), "likelihood": posterior.likelihood.name},
+        attrs={**made_here(), "random_state": str(seed), "family": posterior.family.name},
     )
     observed = (data.y > 0).astype(np.int8)
     found["observed_data"] = xr.Dataset({"y": ("row", observed)}, coords=rows, attrs=made_here())
@@ -116,24 +116,24 @@ def _labelled_rows(posterior: Posterior, data: Any) -> WeightedData:
     if design is None or not is_table(data):
         raise TypeError(
             f"data is a {type(data).__name__}; give a data frame of raw columns and labels, where {posterior.name} "
-            "tells its design, or full_data(X, y, design=core.design)"
+            "tells its design, or all_rows(X, y, design=core.design)"
         )
     table = as_table(data)
     columns = table.column_names
     if label not in columns:
         raise DataError(
             f"data has no column {label!r} of labels, which replicated ones stand beside; it has "
-            f"{', '.join(map(repr, columns[:10]))}: add it, or use predict_proba, which needs none"
+            f"{', '.join(map(repr, columns[:10]))}: add it, or use predict, which needs none"
         )
     used = dict.fromkeys(
         (*design.raw_names, label, design.offset, *(own.name for own in design.groups))
     )  # other columns, as weights, are left aside
-    opened = open_in(
+    dataset = open_in(
         design,
         table.select([name for name in columns if name in used]),
         label=label,
         whose=posterior.name,
         new_groups=True,
     )
-    _ = opened.scan  # checks the rows
-    return opened.gathered()
+    _ = dataset.scan  # checks the rows
+    return dataset.gathered()

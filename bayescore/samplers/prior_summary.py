@@ -39,7 +39,7 @@ def prior_summary(idata: Any) -> pd.DataFrame:
     >>> import numpy as np, bayescore as bc
     >>> rng = np.random.default_rng(0)
     >>> X = 10.0 * rng.normal(size=(2000, 1))
-    >>> core = bc.full_data(X, rng.random(2000) > 0.5, intercept=True, standardize=True, progressbar=False)
+    >>> core = bc.all_rows(X, rng.random(2000) > 0.5, intercept=True, standardize=True, progressbar=False)
     >>> prior = {"Intercept": bc.priors.StudentT(3)}
     >>> idata = bc.sample(core, prior=prior, sampler="mala", random_seed=1, progressbar=False)
     >>> bc.prior_summary(idata)["prior"].to_dict()

@@ -20,45 +20,45 @@ fewer, MALA's 10 gradients a draw take less than PyMC takes beside NUTS' own, an
 SAMPLERS: dict[str, Sampler] = {sampler.name: sampler for sampler in (NUTS, MALA, GIBBS, POLYA_GAMMA, COLLAPSED)}
 
 
-def by_default(data: WeightedData, likelihood: str, prior: Prior, options: Collection[str]) -> Sampler:
+def by_default(data: WeightedData, family: str, prior: Prior, options: Collection[str]) -> Sampler:
     """Return the sampler of `AUTO`: MALA where it fits prior and options and columns are few, else NUTS.
 
     With groups the collapsed sampler where one intercept varies, else NUTS.
     """
     if data.group is not None:
         return COLLAPSED if one_intercept(getattr(data, "groups", ())) else NUTS
-    suits = fits(MALA, likelihood, prior) and set(options) <= set(MALA.options)
+    suits = fits(MALA, family, prior) and set(options) <= set(MALA.options)
     return MALA if suits and data.n_features <= MALA_COLUMNS else NUTS
 
 
-def fits(sampler: Sampler, likelihood: str, prior: Prior) -> bool:
+def fits(sampler: Sampler, family: str, prior: Prior) -> bool:
     """Say whether `sampler` declares that it fits both."""
-    links = sampler.likelihoods is None or likelihood in sampler.likelihoods
-    return links and sampler.fits_prior(prior)
+    families = sampler.families is None or family in sampler.families
+    return families and sampler.fits_prior(prior)
 
 
-def others(sampler: Sampler, likelihood: str, prior: Prior, *, general: bool = False) -> str:
+def others(sampler: Sampler, family: str, prior: Prior, *, general: bool = False) -> str:
     """Return the names of other samplers that fit, for a message; if `general`, of those that fit every likelihood."""
     fitting = [
         repr(other.name)
         for other in reversed(SAMPLERS.values())
         if other != sampler
         and (other.grouped == sampler.grouped or (other.grouped is None and not sampler.grouped))
-        and fits(other, likelihood, prior)
-        and not (general and other.likelihoods)
+        and fits(other, family, prior)
+        and not (general and other.families)
     ]
     return " or ".join([", ".join(fitting[:-1]), fitting[-1]] if len(fitting) > 1 else fitting)
 
 
-def check_fit(sampler: Sampler, likelihood: str, prior: Prior) -> None:
+def check_fit(sampler: Sampler, family: str, prior: Prior) -> None:
     """Raise ValueError unless `sampler` fits the likelihood and the prior; the message names those that do."""
-    if fits(sampler, likelihood, prior):
+    if fits(sampler, family, prior):
         return
-    if sampler.likelihoods is not None and likelihood not in sampler.likelihoods:
-        reason = f"is for the {' and '.join(sampler.likelihoods)} likelihood and this one is {likelihood}"
+    if sampler.families is not None and family not in sampler.families:
+        reason = f"is for the {' and '.join(sampler.families)} likelihood and this one is {family}"
     else:
         reason = f"fits the priors {names(sampler.fits_prior)}, and this one is {prior}: it {sampler.because}"
-    remedy = f"sampler={known}" if (known := others(sampler, likelihood, prior)) else "another prior"
+    remedy = f"sampler={known}" if (known := others(sampler, family, prior)) else "another prior"
     raise ValueError(f"sampler={sampler.name!r} {reason}; use {remedy}")
 
 
@@ -80,9 +80,9 @@ def described() -> str:
     grouped = f"of rows with groups {COLLAPSED.name} for (1 | g), else {NUTS.name}"
     lines = [f'* ``"{AUTO}"``: {rule}, else {NUTS.name}; {grouped}']
     for name, sampler in SAMPLERS.items():
-        links = "any likelihood" if sampler.likelihoods is None else f"{', '.join(sampler.likelihoods)} likelihood"
+        families = "any likelihood" if sampler.families is None else f"{', '.join(sampler.families)} likelihood"
         priors = names(sampler.fits_prior) if sampler.needs else "any prior"
-        lines.append(f'* ``"{name}"``: {sampler.about}; {links}; {priors}')
+        lines.append(f'* ``"{name}"``: {sampler.about}; {families}; {priors}')
     return "\n        ".join(lines)
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import xarray as xr
 
 from bayescore.data.coreset import Coreset
-from bayescore.data.matching import feature_names, own_likelihood
+from bayescore.data.matching import feature_names, own_family
 from bayescore.data.passes.threads import available_cores
-from bayescore.models.families import check_likelihood
+from bayescore.models.families import check_family
 from bayescore.models.priors import Prior, prior_of
 from bayescore.samplers.inference_data import draws_digest, made_here
 from bayescore.samplers.method import Request, Sampler
@@ -33,7 +33,7 @@ from bayescore.validation import RandomState, check_choice, check_integer, check
 
 def sample(
     core: WeightedData,
-    likelihood: str | None = None,
+    family: str | None = None,
     prior: Prior | Mapping[str, Prior] | None = None,
     sampler: str = AUTO,
     draws: int = 1000,
@@ -52,7 +52,7 @@ def sample(
     ----------
     core : WeightedData
         A coreset or full data.
-    likelihood : str, optional
+    family : str, optional
         Name of a registered likelihood, such as "logistic" or "probit"; by default the one that the coreset was built
         for.
     prior : prior or dict of str to prior, default Normal(0, 4)
@@ -84,7 +84,7 @@ def sample(
         the columns as `standardize` scaled them; ``posterior.attrs["prior_scale"]`` says which these are. Of rows
         with groups also `sigma`, the sd of the groups' effects, `u`, these effects with dims (chain, draw, group), and
         for logistic and probit likelihoods `icc`, the correlation within a group; of several factors, or slopes that
-        vary, `sigma_g`, `u_g` and correlations `rho_g` for each factor g (`multilevel_model`). The
+        vary, `sigma_g`, `u_g` and correlations `rho_g` for each factor g (`model`). The
         potentials of weighted rows have no log_likelihood group: see `log_likelihood` for the pointwise one.
 
     Raises
@@ -111,7 +111,7 @@ def sample(
     'mala'
     """
     check_choice(sampler, "sampler", (AUTO, *SAMPLERS))
-    link = check_likelihood(own_likelihood(core, likelihood)).name
+    family = check_family(own_family(core, family)).name
     chosen_prior = prior_of(prior, feature_names(core))
     if chosen_prior.closed_form:
         chosen_prior.parts(core.n_features)  # shapes
@@ -125,19 +125,19 @@ def sample(
     check_integer(chains, "chains", low=1)
     if cores is not None:
         check_integer(cores, "cores", low=1)
-    chosen = by_default(core, link, chosen_prior, options) if sampler == AUTO else SAMPLERS[sampler]
+    chosen = by_default(core, family, chosen_prior, options) if sampler == AUTO else SAMPLERS[sampler]
     checked = chosen.checked_options(options)
     check_rows(chosen, core)
-    check_fit(chosen, link, chosen_prior)
+    check_fit(chosen, family, chosen_prior)
     workers = min(chains, cores or available_cores())
     seed = check_seed(one_seed(random_state, random_seed), "random_seed")
     streams = np.random.SeedSequence(seed).spawn(chains + 1)
     begin = time.perf_counter()
-    request = Request(core, link, chosen_prior, draws, tune, chains, workers, seed, streams, progressbar, checked)
+    request = Request(core, family, chosen_prior, draws, tune, chains, workers, seed, streams, progressbar, checked)
     idata = chosen.draw(request)
     taken = time.perf_counter() - begin
     if not chosen.reports_itself:
-        warn_unless_mixed(idata, others(chosen, link, chosen_prior, general=True))
+        warn_unless_mixed(idata, others(chosen, family, chosen_prior, general=True))
     return _with_story(idata, request, chosen, taken)
 
 
@@ -159,7 +159,7 @@ def _with_story(idata: Any, request: Request, sampler: Sampler, seconds: float) 
         constants["group"] = (("row", "grouping"), data.group)
     idata["constant_data"] = xr.Dataset(constants, coords={"row": data.index, **features}, attrs=made_here())
     story: dict[str, Any] = {
-        "likelihood": request.likelihood,
+        "family": request.family,
         "prior": repr(request.prior),
         "sampler": sampler.name,
         "random_seed": str(request.seed),
@@ -181,7 +181,7 @@ def _with_story(idata: Any, request: Request, sampler: Sampler, seconds: float) 
             {
                 "rows": data.rows_digest,
                 "prior": request.prior.to_dict(),
-                "likelihood": request.likelihood,
+                "family": request.family,
                 "draws": draws_digest(idata.posterior["beta"].values),
             }
         )

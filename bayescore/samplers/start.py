@@ -15,7 +15,7 @@ def mode_and_precision(
     mode = find_mode(target.terms, guess, tolerance=tolerance)
     if not target.prior.kinked:
         return mode.beta, mode.terms.precision
-    own = likelihood_terms(mode.beta, target.rows, target.likelihood).precision
+    own = likelihood_terms(mode.beta, target.rows, target.family).precision
     return mode.beta, width_precision(own, mode.beta, target.prior)
 
 

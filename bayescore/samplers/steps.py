@@ -3,7 +3,7 @@
 >>> with pm.Model():                                                            # doctest: +SKIP
 ...     tau = pm.HalfNormal("tau", 1)
 ...     beta = pm.Normal("beta", 0, tau, shape=core.n_features)
-...     bc.weighted_potential("loglik", core, beta, likelihood="probit")
+...     bc.weighted_potential("loglik", core, beta, family="probit")
 ...     idata = pm.sample(step=AlbertChibGibbs(beta, core))
 
 The coefficients are drawn given the hyperparameters, at whose current values the prior is evaluated; PyMC gives the
@@ -61,7 +61,7 @@ class AugmentationStep(BlockedStep):  # type: ignore[misc]
     """
 
     sampler: ClassVar[ModuleType]
-    likelihood: ClassVar[str]
+    family: ClassVar[str]
     stats_dtypes_shapes: ClassVar[dict[str, Any]] = {"accept": (np.float64, [])}
     _state_class = StepMethodState
 
@@ -109,7 +109,7 @@ class AugmentationStep(BlockedStep):  # type: ignore[misc]
         """Raise unless the model's log density changes with the coefficients as that of the data and the prior does."""
         log_density = model.compile_logp(mode="FAST_COMPILE")
         name = self.vars[0].name
-        target = posterior(self.data, self.likelihood, self.prior_at(start))
+        target = posterior(self.data, self.family, self.prior_at(start))
         here = start[name]
         there = here + np.cos(np.arange(len(here))) / np.abs(self.data.X).max(axis=0).clip(1e-300) / len(here)
         theirs = [float(log_density({**start, name: beta})) for beta in (here, there)]
@@ -117,8 +117,8 @@ class AugmentationStep(BlockedStep):  # type: ignore[misc]
         tolerance = 1e-6 * max(1.0, *map(abs, ours))  # PyTensor has float32 constants here and there
         if not abs((theirs[1] - theirs[0]) - (ours[1] - ours[0])) <= tolerance:
             raise ValueError(
-                f"the model's density of {name} is not its prior times the {self.likelihood} likelihood of data; give "
-                f"the data of weighted_potential(..., likelihood={self.likelihood!r}), without offset= or groups=, and "
+                f"the model's density of {name} is not its prior times the {self.family} likelihood of data; give "
+                f"the data of weighted_potential(..., family={self.family!r}), without offset= or groups=, and "
                 f"let nothing else depend on {name}"
             )
 
@@ -170,10 +170,10 @@ class AlbertChibGibbs(AugmentationStep):
     >>> from bayescore.samplers.steps import AlbertChibGibbs
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(500, 2))
-    >>> core = bc.full_data(X, X[:, 0] + rng.normal(size=500) > 0, likelihood="probit", progressbar=False)
+    >>> core = bc.all_rows(X, X[:, 0] + rng.normal(size=500) > 0, family="probit", progressbar=False)
     >>> with pm.Model():
     ...     beta = pm.Normal("beta", 0, 4, shape=2)
-    ...     _ = bc.weighted_potential("loglik", core, beta, likelihood="probit")
+    ...     _ = bc.weighted_potential("loglik", core, beta, family="probit")
     ...     step = AlbertChibGibbs(beta, core)
     >>> [variable.name for variable in step.vars]  # for pm.sample(step=step)
     ['beta']
@@ -181,7 +181,7 @@ class AlbertChibGibbs(AugmentationStep):
 
     name = "albert_chib_gibbs"
     sampler: ClassVar[ModuleType] = gibbs
-    likelihood: ClassVar[str] = "probit"
+    family: ClassVar[str] = "probit"
 
 
 class PolyaGammaGibbs(AugmentationStep):
@@ -211,10 +211,10 @@ class PolyaGammaGibbs(AugmentationStep):
     >>> from bayescore.samplers.steps import PolyaGammaGibbs
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(500, 2))
-    >>> core = bc.full_data(X, X[:, 0] + rng.normal(size=500) > 0, likelihood="logistic", progressbar=False)
+    >>> core = bc.all_rows(X, X[:, 0] + rng.normal(size=500) > 0, family="logistic", progressbar=False)
     >>> with pm.Model():
     ...     beta = pm.Normal("beta", 0, 4, shape=2)
-    ...     _ = bc.weighted_potential("loglik", core, beta, likelihood="logistic")
+    ...     _ = bc.weighted_potential("loglik", core, beta, family="logistic")
     ...     step = PolyaGammaGibbs(beta, core)
     >>> [variable.name for variable in step.vars]  # for pm.sample(step=step)
     ['beta']
@@ -222,4 +222,4 @@ class PolyaGammaGibbs(AugmentationStep):
 
     name = "polya_gamma_gibbs"
     sampler: ClassVar[ModuleType] = polya_gamma
-    likelihood: ClassVar[str] = "logistic"
+    family: ClassVar[str] = "logistic"

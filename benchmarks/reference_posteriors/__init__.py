@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 
-def summary(data: str, link: str) -> dict[str, Any]:
+def summary(data: str, family: str) -> dict[str, Any]:
     """Return what is known of the posterior of one of `data.DATA`: means, sds, quantiles, their errors, diagnostics."""
-    found: dict[str, Any] = json.loads(Path(__file__).with_name(f"{data}-{link}.json").read_text(encoding="utf-8"))
+    found: dict[str, Any] = json.loads(Path(__file__).with_name(f"{data}-{family}.json").read_text(encoding="utf-8"))
     return found

@@ -65,7 +65,7 @@ class Published:
         return hashlib.sha256(self.path.read_bytes()).hexdigest()
 
     def table(self) -> tuple[pd.DataFrame, np.ndarray, np.ndarray | None]:
-        """Return columns, labels and weights, as `full_data` takes them."""
+        """Return columns, labels and weights, as `all_rows` takes them."""
         frame = self.columns(self.path)
         weights = frame["weight"].to_numpy(dtype=float) if "weight" in frame else None
         return (
@@ -74,10 +74,10 @@ class Published:
             weights,
         )
 
-    def rows(self, link: str) -> bc.Coreset:
+    def rows(self, family: str) -> bc.Coreset:
         """Return all rows, identical ones merged into one of their weight, which no posterior notices."""
         X, y, weights = self.table()
-        return bc.build_coreset(X, y, weights=weights, method="aggregate", likelihood=link, **SETTINGS)
+        return bc.build_coreset(X, y, weights=weights, method="aggregate", family=family, **SETTINGS)
 
 
 SETTINGS = {"intercept": True, "standardize": True, "progressbar": False}
@@ -94,6 +94,6 @@ DATA = {
 WEIGHTED = {"weighted_rows_50": 0.5, "weighted_rows_3": 0.03}  # share of the positive label
 
 
-def rows_of(name: str, link: str) -> WeightedData:
+def rows_of(name: str, family: str) -> WeightedData:
     """Return the rows of one of `DATA` or `WEIGHTED`."""
-    return problem(link, WEIGHTED[name]) if name in WEIGHTED else DATA[name].rows(link)
+    return problem(family, WEIGHTED[name]) if name in WEIGHTED else DATA[name].rows(family)

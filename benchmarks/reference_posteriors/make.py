@@ -22,7 +22,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import bayescore as bc
-from bayescore.diagnostics.draws import ess, mcse_mean, mcse_quantile, mcse_sd, rhat
+from bayescore.diagnostics.mcse import ess, mcse_mean, mcse_quantile, mcse_sd, rhat
 from bayescore.files import whole_file
 from bayescore.types import FloatArray, WeightedData
 from benchmarks.full_posteriors import Density, as_idata, digest, hmc, kept
@@ -52,20 +52,20 @@ def meets(draws: FloatArray) -> bool:
     return bool(size and rhat(draws).max() < MAX_RHAT and np.abs(lag_1(draws)).max() < MAX_LAG_1)
 
 
-def by_hmc(data: WeightedData, link: str, thin: int) -> FloatArray:
+def by_hmc(data: WeightedData, family: str, thin: int) -> FloatArray:
     """Return draws of split HMC, each after `thin` iterations."""
     with threadpool_limits(1):
-        return hmc(Density(data, link, PRIOR), DRAWS * thin, np.random.default_rng(SEED), CHAINS)[:, thin - 1 :: thin]
+        return hmc(Density(data, family, PRIOR), DRAWS * thin, np.random.default_rng(SEED), CHAINS)[:, thin - 1 :: thin]
 
 
-def by_nuts(data: WeightedData, link: str, thin: int) -> FloatArray:
+def by_nuts(data: WeightedData, family: str, thin: int) -> FloatArray:
     """Return draws of PyMC's NUTS, each after `thin` iterations."""
     told = {"draws": DRAWS * thin, "tune": 1000, "chains": CHAINS, "cores": 1, "random_seed": SEED}
-    idata = bc.sample(data, link, PRIOR, "nuts", progressbar=False, **told)
+    idata = bc.sample(data, family, PRIOR, "nuts", progressbar=False, **told)
     return idata.posterior["beta"].values[:, thin - 1 :: thin]
 
 
-def reference(name: str, link: str) -> FloatArray:
+def reference(name: str, family: str) -> FloatArray:
     """Return the draws, shape (10, 1000, D), from their file or made now.
 
     Raises
@@ -73,28 +73,28 @@ def reference(name: str, link: str) -> FloatArray:
     RuntimeError
         If `LONGEST` iterations a draw do not meet the definition.
     """
-    data = rows_of(name, link)
+    data = rows_of(name, family)
     kind = "nuts" if name in WEIGHTED else "hmc"
     sampler = {"nuts": by_nuts, "hmc": by_hmc}[kind]
 
     def make() -> object:
         begin, thin = time.process_time(), THIN[kind]
-        while not meets(draws := sampler(data, link, thin)):
+        while not meets(draws := sampler(data, family, thin)):
             thin *= 2
             if thin > LONGEST:
-                raise RuntimeError(f"{name}, {link}: {LONGEST} iterations a draw do not meet the definition")
-        whole = data if isinstance(data, bc.Coreset) else bc.full_data(data.X, data.y, weights=data.weights)
-        idata = as_idata(draws, whole, link)
+                raise RuntimeError(f"{name}, {family}: {LONGEST} iterations a draw do not meet the definition")
+        whole = data if isinstance(data, bc.Coreset) else bc.all_rows(data.X, data.y, weights=data.weights)
+        idata = as_idata(draws, whole, family)
         seconds = time.process_time() - begin
         idata.posterior.attrs |= {"sampler": kind, "thin": thin, "seconds": seconds}
         return idata
 
-    return kept(f"reference {name} {link}", f"{name} {link} {PRIOR!r} {SEED} {DRAWS} {digest(data)}", make)
+    return kept(f"reference {name} {family}", f"{name} {family} {PRIOR!r} {SEED} {DRAWS} {digest(data)}", make)
 
 
-def summarised(name: str, link: str) -> dict:
+def summarised(name: str, family: str) -> dict:
     """Return the summary of a reference posterior, as its JSON has it."""
-    posterior, data = reference(name, link).posterior, rows_of(name, link)
+    posterior, data = reference(name, family).posterior, rows_of(name, family)
     draws, attrs = posterior["beta"].values, posterior.attrs
     assert meets(draws)
     rounded = {
@@ -110,7 +110,7 @@ def summarised(name: str, link: str) -> dict:
         "sha256": None if name in WEIGHTED else DATA[name].sha256,
         "rows": len(data),
         "weight": float(data.weights.sum()),
-        "likelihood": link,
+        "family": family,
         "prior": repr(PRIOR),
         "sampler": "PyMC NUTS" if attrs["sampler"] == "nuts" else "split HMC",
         "seed": SEED,
@@ -136,14 +136,14 @@ def main(only: list[str] | None = None, *, quick: bool = False) -> None:
         if name in DATA and not DATA[name].path.is_file():
             print(f"not run: {name}, {DATA[name].path} is absent")
             continue
-        for link in LINKS:
-            path = folder / f"{name}-{link}.json"
+        for family in LINKS:
+            path = folder / f"{name}-{family}.json"
             if only is None or name in only:
-                found = summarised(name, link)
+                found = summarised(name, family)
                 with whole_file(path) as partial:
                     partial.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
             found = json.loads(path.read_text(encoding="utf-8"))
-            told = ("data", "likelihood", "rows", "weight", "sampler", "thin")
+            told = ("data", "family", "rows", "weight", "sampler", "thin")
             rows.append(
                 {key: found[key] for key in told}
                 | {

@@ -20,7 +20,7 @@ class Rows:
     @property
     def full(self) -> bc.Coreset:
         """All rows, each of weight 1."""
-        return bc.full_data(self.X, self.y, progressbar=False)
+        return bc.all_rows(self.X, self.y, progressbar=False)
 
 
 @dataclass(frozen=True)

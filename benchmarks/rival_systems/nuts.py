@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import bayescore as bc
-from bayescore.diagnostics.draws import ess_mean, mcse_sd
+from bayescore.diagnostics.mcse import ess_mean, mcse_sd
 from benchmarks.gradients import CALLS, jax_numpy, timed_gradient
 from benchmarks.rival_systems.coresets import built
 from benchmarks.rival_systems.found import PRIOR, Found, Rows
@@ -52,7 +52,7 @@ def by_pymc(model: Any, draws: int, chains: int, **nuts: Any) -> Any:
 
 def counted(rows: Rows) -> tuple[np.ndarray, int]:
     """Return draws of PyMC's NUTS on the coreset, shape (chains, draws, D), and its gradients."""
-    idata = by_pymc(bc.logistic_model(built("auto")(rows), prior=PRIOR), DRAWS, CHAINS)
+    idata = by_pymc(bc.model(built("auto")(rows), prior=PRIOR), DRAWS, CHAINS)
     return idata.posterior["beta"].values, gradients(idata)
 
 
@@ -76,7 +76,7 @@ def nutpie(rows: Rows) -> Callable[[], Found]:
     told = {"cores": 1, "seed": 0, "progress_bar": False}
 
     def run() -> Found:
-        small = nutpie.compile_pymc_model(bc.logistic_model(built("auto")(rows), prior=PRIOR))
+        small = nutpie.compile_pymc_model(bc.model(built("auto")(rows), prior=PRIOR))
         core = nutpie.sample(small, draws=DRAWS, tune=TUNE, chains=CHAINS, **told)
         begin = time.process_time()
         large = nutpie.compile_pymc_model(graph(rows.X, labels(rows)))

@@ -15,7 +15,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import expit
 
 import bayescore as bc
-from bayescore.diagnostics.draws import ess_mean
+from bayescore.diagnostics.mcse import ess_mean
 from bayescore.files import whole_file
 from benchmarks.full_posteriors import FOLDER, digest, reference
 from benchmarks.importance import by_importance
@@ -71,7 +71,7 @@ def rows_of(name: str, quick: bool) -> bc.Coreset:
     """Return all rows with an intercept; columns of published sets standardised, but not w8a's rare ones of 0 and 1."""
     X, y = load(PUBLISHED[name]) if name in PUBLISHED else MADE[name]()
     told = {"intercept": True, "standardize": name in PUBLISHED and name != "w8a", "progressbar": False}
-    return bc.full_data(X[:FEWER], y[:FEWER], **told) if quick else bc.full_data(X, y, **told)
+    return bc.all_rows(X[:FEWER], y[:FEWER], **told) if quick else bc.all_rows(X, y, **told)
 
 
 def truth_of(name: str, full: bc.Coreset) -> Truth:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 import bayescore as bc
-from bayescore.models.families import check_likelihood
+from bayescore.models.families import check_family
 from benchmarks.reference_posteriors.data import DATA, SETTINGS
 from benchmarks.reference_posteriors.make import LINKS, PRIOR, reference
 from benchmarks.sbc.picture import Panel, draw, row_of
@@ -22,19 +22,19 @@ SETS = ("chemreact", "wells")
 ROWS = 20  # a column
 
 
-def replications(name: str, link: str, trials: int) -> list[Replication]:
+def replications(name: str, family: str, trials: int) -> list[Replication]:
     """Return replications of the whole way on a data set and its replicate."""
     X, y, _ = DATA[name].table()
-    rows, flat = bc.full_data(X, y, likelihood=link, **SETTINGS).X, reference(name, link).posterior["beta"].values
+    rows, flat = bc.all_rows(X, y, family=family, **SETTINGS).X, reference(name, family).posterior["beta"].values
     flat = flat.reshape(-1, flat.shape[-1])
     found = []
     for seed in range(trials):
         truth = flat[seed * (len(flat) // trials)]
-        chance = check_likelihood(link).mean(rows @ truth)
-        new = np.where(np.random.default_rng([LINKS.index(link), seed, len(X)]).random(len(X)) < chance, 1, -1)
+        chance = check_family(family).mean(rows @ truth)
+        new = np.where(np.random.default_rng([LINKS.index(family), seed, len(X)]).random(len(X)) < chance, 1, -1)
         twice = pd.concat([X, X], ignore_index=True)  # of the same means and sds: coefficients mean the same
-        both = bc.full_data(twice, np.append(y, new), likelihood=link, **SETTINGS)
-        found.append(replicate(both, truth, PRIOR, ROWS * len(truth), 2 * seed + LINKS.index(link)))
+        both = bc.all_rows(twice, np.append(y, new), family=family, **SETTINGS)
+        found.append(replicate(both, truth, PRIOR, ROWS * len(truth), 2 * seed + LINKS.index(family)))
     return found
 
 
@@ -45,8 +45,8 @@ def main(trials: int = 60, *, quick: bool = False) -> None:
         if not DATA[name].path.is_file():
             print(f"not run: {name}, {DATA[name].path} is absent")
             continue
-        for link in LINKS:
-            panel = Panel({"data": name, "link": link}, replications(name, link, 10 if quick else trials))
+        for family in LINKS:
+            panel = Panel({"data": name, "family": family}, replications(name, family, 10 if quick else trials))
             n_features = panel.found[0].ranks.shape[1] - 3
             sizes = {"N": 2 * len(DATA[name].table()[1]), "D": n_features, "M": ROWS * n_features}
             panels.append(panel)

@@ -16,7 +16,7 @@ a certificate refuses ("not certified"), the draws as sampled stand for correcte
 import numpy as np
 
 import bayescore as bc
-from bayescore.models.families import check_likelihood
+from bayescore.models.families import check_family
 from bayescore.models.priors import Prior
 from benchmarks.sbc.picture import Panel, draw, row_of
 from benchmarks.sbc.way import Replication, replicate
@@ -26,23 +26,23 @@ N, D, SIZE, FEWEST = 2000, 4, 40, 20
 PRIORS = {"N(0, 1)": bc.priors.Normal(0.0, 1.0), "Student-t(3)": bc.priors.StudentT(3.0, 0.0, 1.0)}
 
 
-def simulate(link: str, prior: Prior, rng: np.random.Generator) -> tuple[np.ndarray, bc.Coreset]:
+def simulate(family: str, prior: Prior, rng: np.random.Generator) -> tuple[np.ndarray, bc.Coreset]:
     """Return coefficients, shape (D,), and rows drawn from the joint distribution of both."""
     while True:
         beta = rng.normal(size=D) if isinstance(prior, bc.priors.Normal) else rng.standard_t(prior.nu, size=D)
         X = np.column_stack(
             [np.ones(N), rng.normal(size=N), rng.lognormal(0.0, 0.7, N) - 1.3, rng.random(N) < 0.1]
         ).astype(float)
-        y = rng.random(N) < check_likelihood(link).mean(X @ beta)
+        y = rng.random(N) < check_family(family).mean(X @ beta)
         if FEWEST <= y.sum() <= N - FEWEST:
-            return beta, bc.full_data(X, np.where(y, 1, -1), likelihood=link, progressbar=False)
+            return beta, bc.all_rows(X, np.where(y, 1, -1), family=family, progressbar=False)
 
 
-def replications(link: str, prior: str, trials: int) -> list[Replication]:
+def replications(family: str, prior: str, trials: int) -> list[Replication]:
     """Return replications of the whole way, each of its own seed."""
     found = []
     for seed in range(trials):
-        truth, rows = simulate(link, PRIORS[prior], np.random.default_rng([seed, len(link), len(prior)]))
+        truth, rows = simulate(family, PRIORS[prior], np.random.default_rng([seed, len(family), len(prior)]))
         found.append(replicate(rows, truth, PRIORS[prior], SIZE, seed))
     return found
 
@@ -50,8 +50,10 @@ def replications(link: str, prior: str, trials: int) -> list[Replication]:
 def main(trials: int = 500, *, quick: bool = False) -> None:
     """Rank truths for both links and both priors."""
     panels = []
-    for link in ("logistic", "probit"):
+    for family in ("logistic", "probit"):
         for prior in PRIORS:
-            panels.append(Panel({"link": link, "prior": prior}, replications(link, prior, 30 if quick else trials)))
+            panels.append(
+                Panel({"family": family, "prior": prior}, replications(family, prior, 30 if quick else trials))
+            )
     publish("prior_sbc", [row for panel in panels for row in row_of(panel, {"N": N, "D": D, "M": SIZE})])
     draw(panels).savefig(RESULTS / "prior_sbc.png", dpi=150, metadata={"Software": None})

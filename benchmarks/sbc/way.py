@@ -24,9 +24,9 @@ import numpy as np
 
 import bayescore as bc
 from bayescore.diagnostics.certificate import moved
-from bayescore.diagnostics.draws import ess
 from bayescore.diagnostics.elpd import Elpd
-from bayescore.models.families import check_likelihood
+from bayescore.diagnostics.mcse import ess
+from bayescore.models.families import check_family
 from bayescore.models.posterior import log_likelihoods
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, IntArray
@@ -49,8 +49,8 @@ class Replication:
 
 def quantities(beta: FloatArray, rows: bc.Coreset) -> FloatArray:
     """Return the quantities of coefficients, shape (S, D): (S, D + 3)."""
-    link = check_likelihood(rows.likelihood)
-    by = [log_likelihoods(beta, part, link) for part in (rows, rows.take(rows.y > 0))]
+    family = check_family(rows.family)
+    by = [log_likelihoods(beta, part, family) for part in (rows, rows.take(rows.y > 0))]
     return np.column_stack([beta, beta[:, 0] * beta[:, 1], *by])
 
 
@@ -72,7 +72,7 @@ def replicate(rows: bc.Coreset, truth: FloatArray, prior: Prior, size: int, seed
     Parameters
     ----------
     rows : Coreset
-        All the data, from `full_data`.
+        All the data, from `all_rows`.
     truth : array, shape (D,)
         Coefficients.
     prior : Prior

@@ -58,7 +58,7 @@ def register() -> tuple[pd.DataFrame, bc.Coreset]:
     )
     logit = 0.03 * rows["age"] + 0.5 * rows["dose"] - 0.1 * rows["dose"] ** 2 - 3.5 + 0.7 * (rows["region"] == "north")
     rows["ill"] = logit + rng.logistic(size=n) > 0
-    return rows, bc.full_data(rows, formula=FORMULA, standardize=True, progressbar=False)
+    return rows, bc.all_rows(rows, formula=FORMULA, standardize=True, progressbar=False)
 
 
 FORMULA = "ill ~ age + dose + region"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bayescore.clustering.assignment import assign, distinct_rows, seed_centers
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
 from bayescore.types import WeightedData
 from bayescore.validation import DataError
@@ -22,7 +22,7 @@ def problem(n=700, n_features=4, seed=0, weighted=True):
 @pytest.mark.parametrize("n_features", [1, 4, 33])
 def test_means_masses_and_cost_match_numpy(weighted, n_features):
     source, Z, w, centers = problem(n_features=n_features, weighted=weighted)
-    found = assign(Opened(source), centers)
+    found = assign(Dataset(source), centers)
     squares = ((Z[:, None, :] - centers) ** 2).sum(axis=2)
     which = squares.argmin(axis=1)
     kept = np.unique(which)
@@ -37,9 +37,9 @@ def test_means_masses_and_cost_match_numpy(weighted, n_features):
 
 def test_the_result_is_the_same_for_all_cuts_and_threads():
     source, _, _, centers = problem()
-    whole = assign(Opened(source), centers)
+    whole = assign(Dataset(source), centers)
     for step, workers in ((1, 2), (7, 1), (128, 5), (129, 2), (700, 1)):
-        other = assign(Opened(source, block_rows=step, cores=workers), centers)
+        other = assign(Dataset(source, block_rows=step, cores=workers), centers)
         for name in ("centers", "means", "masses", "counts"):
             np.testing.assert_array_equal(getattr(other, name), getattr(whole, name))
         assert other.cost == whole.cost
@@ -47,7 +47,7 @@ def test_the_result_is_the_same_for_all_cuts_and_threads():
 
 def test_clusters_without_rows_drop_out():
     source = as_source([[0.0], [0.1], [5.0]], [1, 1, 0], weights=[1.0, 2.0, 3.0])  # signed: 0, 0.1, -5
-    found = assign(Opened(source), np.array([[100.0], [0.0], [-5.0], [-5.0]]))
+    found = assign(Dataset(source), np.array([[100.0], [0.0], [-5.0], [-5.0]]))
     np.testing.assert_array_equal(found.centers, [[0.0], [-5.0]])  # of equal centers the first
     np.testing.assert_allclose(found.means, [[0.2 / 3.0], [-5.0]], rtol=1e-9)
     np.testing.assert_array_equal(found.masses, [3.0, 3.0])
@@ -56,7 +56,7 @@ def test_clusters_without_rows_drop_out():
 
 def test_a_cluster_of_vanishing_weight_drops_out_instead_of_dividing_by_zero():
     source = as_source([[0.0], [0.1], [50.0]], [1, 0, 1], weights=[1e12, 1e12, 1.0])
-    found = assign(Opened(source), np.array([[0.0], [50.0]]))
+    found = assign(Dataset(source), np.array([[0.0], [50.0]]))
     np.testing.assert_array_equal(found.centers, [[0.0]])
     assert np.isfinite(found.means).all()
 

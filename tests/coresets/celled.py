@@ -3,13 +3,13 @@
 import numpy as np
 import pandas as pd
 
-from bayescore.models.families import check_likelihood
+from bayescore.models.families import check_family
 
 TWO = "(1 | a) + (1 | b)"
 SLOPES = "(1 + x | a)"
 
 
-def celled(link="logistic", *, n_a=10, n_b=10, nested=False, median=20, intercept=-1.0, sigma=1.0, slope=0.0, seed=0):
+def celled(family="logistic", *, n_a=10, n_b=10, nested=False, median=20, intercept=-1.0, sigma=1.0, slope=0.0, seed=0):
     """Return rows of n_a levels of a, of each n_b of b, nested in it or crossed with it, in cells of unlike sizes."""
     rng = np.random.default_rng(seed)
     sizes = np.maximum(1, np.round(median * rng.lognormal(0.0, 0.8, n_a * n_b))).astype(int)
@@ -24,5 +24,5 @@ def celled(link="logistic", *, n_a=10, n_b=10, nested=False, median=20, intercep
         + 0.7 * sigma * rng.normal(size=b.max() + 1)[b]
     )
     eta += slope * rng.normal(size=n_a)[a] * X[:, 1]
-    y = (rng.random(len(a)) < check_likelihood(link).mean(eta)).astype(int)
+    y = (rng.random(len(a)) < check_family(family).mean(eta)).astype(int)
     return pd.DataFrame(X, columns=["w", "x", "z"]).assign(a=a, b=b, y=y)

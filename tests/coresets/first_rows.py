@@ -7,7 +7,7 @@ import numpy as np
 
 from bayescore.coresets.method import BuildInfo, BuildResult, Method
 from bayescore.coresets.reducer import ReduceResult
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
 from bayescore.types import stack
 from bayescore.validation import check_integer
@@ -27,23 +27,23 @@ class First(Method):
     skip: int = 0
 
     name: ClassVar[str] = "first"
-    likelihoods: ClassVar[tuple[str, ...]] = ("logistic",)
+    families: ClassVar[tuple[str, ...]] = ("logistic",)
     one_pass: ClassVar[bool] = True
 
     def __post_init__(self):
         check_integer(self.skip, "skip", low=0)
 
-    def build(self, opened, size, seed, likelihood):
-        low, high = self.skip, self.skip + self.draws(opened, size)
+    def build(self, dataset, size, seed, family):
+        low, high = self.skip, self.skip + self.draws(dataset, size)
 
         def inside(start, block):
             return block.take(slice(max(low - start, 0), max(high - start, 0))), block.weights.sum()
 
-        parts, weights = zip(*opened.map(inside), strict=True)
+        parts, weights = zip(*dataset.map(inside), strict=True)
         rows = stack(parts)
         scaled = rows.weights * (np.sum(weights) / rows.weights.sum())
         return BuildResult(rows.with_weights(scaled), FirstInfo(self.skip), self)
 
     def reduce(self, rows, request):
-        built = self.build(Opened(as_source(rows)), request.size, request.seed, request.likelihood)
+        built = self.build(Dataset(as_source(rows)), request.size, request.seed, request.family)
         return ReduceResult(built.rows)

@@ -7,9 +7,9 @@ import pytest
 
 from bayescore.coresets import aggregate as module
 from bayescore.coresets.aggregate import aggregate
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
-from bayescore.models.families import check_likelihood
+from bayescore.models.families import check_family
 from tests.cuts import Recut
 
 N = 2000
@@ -22,7 +22,7 @@ def data(seed=0, n=N):
 
 def test_weights_are_counts_in_order_of_first_appearance():
     X, y = data()
-    rows = aggregate(Opened(as_source(X, y)))
+    rows = aggregate(Dataset(as_source(X, y)))
     keys = [(*x, s) for x, s in zip(X.tolist(), y.tolist(), strict=True)]
     counts = Counter(keys)  # remembers the order
     assert [(*x, int(s > 0)) for x, s in zip(rows.X.tolist(), rows.y.tolist(), strict=True)] == list(counts)
@@ -31,12 +31,12 @@ def test_weights_are_counts_in_order_of_first_appearance():
     assert len(rows) < 2**6 + 1
 
 
-@pytest.mark.parametrize("link", ["logistic", "probit"])
-def test_the_log_likelihood_is_that_of_all_rows(link):
+@pytest.mark.parametrize("family", ["logistic", "probit"])
+def test_the_log_likelihood_is_that_of_all_rows(family):
     X, y = data()
     w = np.random.default_rng(1).uniform(0.1, 3.0, N)
     source = as_source(X, y, weights=w)
-    rows, model = aggregate(Opened(source)), check_likelihood(link)
+    rows, model = aggregate(Dataset(source)), check_family(family)
     for seed in range(5):
         beta = np.random.default_rng(seed).normal(size=5) * 3.0
         full = w @ model.log_p(X @ beta, source.y)
@@ -46,9 +46,9 @@ def test_the_log_likelihood_is_that_of_all_rows(link):
 def test_cuts_and_threads_do_not_matter_even_for_real_weights():
     X, y = data()
     source = as_source(X, y, weights=np.random.default_rng(1).uniform(0.1, 3.0, N))
-    whole = aggregate(Opened(source))
+    whole = aggregate(Dataset(source))
     for step, workers in ((1, 2), (7, 1), (100, 6), (1999, 2), (333, 3)):
-        part = aggregate(Opened(Recut(source, step), cores=workers))
+        part = aggregate(Dataset(Recut(source, step), cores=workers))
         for name in ("X", "y", "weights", "index"):
             np.testing.assert_array_equal(getattr(part, name), getattr(whole, name))
 
@@ -56,15 +56,15 @@ def test_cuts_and_threads_do_not_matter_even_for_real_weights():
 def test_a_whole_weight_equals_that_many_copies_exactly():
     X, y = data(n=300)
     w = np.random.default_rng(2).integers(1, 9, 300)
-    once = aggregate(Opened(as_source(X, y, weights=w)))
-    copies = aggregate(Opened(as_source(np.repeat(X, w, axis=0), np.repeat(y, w))))
+    once = aggregate(Dataset(as_source(X, y, weights=w)))
+    copies = aggregate(Dataset(as_source(np.repeat(X, w, axis=0), np.repeat(y, w))))
     for name in ("X", "y", "weights"):
         np.testing.assert_array_equal(getattr(once, name), getattr(copies, name))
 
 
 def test_minus_zero_is_zero_but_close_numbers_and_labels_differ():
     X = [[0.0, 1.0], [-0.0, 1.0], [0.0, np.nextafter(1.0, 2.0)], [0.0, 1.0], [5e-324, 1.0]]
-    rows = aggregate(Opened(as_source(X, [1, 1, 1, 0, 1])))
+    rows = aggregate(Dataset(as_source(X, [1, 1, 1, 0, 1])))
     np.testing.assert_array_equal(rows.index, [0, 2, 3, 4])
     np.testing.assert_array_equal(rows.weights, [2, 1, 1, 1])
     assert not np.signbit(rows.X).any()
@@ -73,15 +73,15 @@ def test_minus_zero_is_zero_but_close_numbers_and_labels_differ():
 @pytest.mark.parametrize("step", [1, 5, 1000])
 def test_none_when_more_than_the_limit_are_distinct(step):
     X, y = np.repeat(np.arange(30.0), 2)[:, None], np.tile([0, 0, 1, 1], 15)
-    opened = Opened(as_source(X, y), block_rows=step)
-    assert len(aggregate(opened, 30)) == 30
-    assert aggregate(opened, 29) is None
-    assert aggregate(opened, 0) is None
+    dataset = Dataset(as_source(X, y), block_rows=step)
+    assert len(aggregate(dataset, 30)) == 30
+    assert aggregate(dataset, 29) is None
+    assert aggregate(dataset, 0) is None
 
 
 def test_many_distinct_rows_outgrow_the_first_table():
     X = np.tile(np.random.default_rng(0).normal(size=(3000, 2)), (2, 1))
-    rows = aggregate(Opened(as_source(X, np.tile(np.arange(3000) % 2, 2)), block_rows=700))
+    rows = aggregate(Dataset(as_source(X, np.tile(np.arange(3000) % 2, 2)), block_rows=700))
     np.testing.assert_array_equal(rows.index, np.arange(3000))
     np.testing.assert_array_equal(rows.weights, np.full(3000, 2.0))
 
@@ -90,7 +90,7 @@ def test_many_distinct_rows_outgrow_the_first_table():
 @pytest.mark.parametrize("what", ["rows", "labels"])
 def test_colliding_hashes_are_noticed_and_another_salt_is_taken(monkeypatch, step, what):
     X, y = data()
-    exact, true_hash, salts = aggregate(Opened(as_source(X, y))), module.hash_rows, []
+    exact, true_hash, salts = aggregate(Dataset(as_source(X, y))), module.hash_rows, []
 
     def colliding(bits, labels, salt, out):
         salts.append(int(salt))
@@ -105,7 +105,7 @@ def test_colliding_hashes_are_noticed_and_another_salt_is_taken(monkeypatch, ste
             out[:, 0] = 0
 
     monkeypatch.setattr(module, "hash_rows", colliding)
-    rows = aggregate(Opened(as_source(X, y), block_rows=step))
+    rows = aggregate(Dataset(as_source(X, y), block_rows=step))
     assert set(salts) == {0, 1, 2}
     for name in ("X", "y", "weights", "index"):
         np.testing.assert_array_equal(getattr(rows, name), getattr(exact, name))

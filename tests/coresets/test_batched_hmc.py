@@ -5,7 +5,7 @@ import pytest
 
 from bayescore.coresets.calibration import batched_hmc as module
 from bayescore.coresets.calibration.batched_hmc import _Density, batched_hmc
-from bayescore.models.families import LIKELIHOODS
+from bayescore.models.families import FAMILIES
 from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.newton import find_mode
 from bayescore.models.posterior import posterior
@@ -15,12 +15,12 @@ from bayescore.types import WeightedData
 PRIOR = Normal(0.0, 4.0)
 
 
-def skewed(link="logistic", prior=PRIOR, n=40):
+def skewed(family="logistic", prior=PRIOR, n=40):
     """Return the posterior of rows of which four are positive, its mode and scale, and the rows."""
     rng = np.random.default_rng(2)
     X = np.column_stack([np.ones(n), rng.normal(size=n)])
     rows = WeightedData(X, np.where(np.arange(n) % 10 == 0, 1, -1).astype(np.int8), np.ones(n), np.arange(n))
-    target = posterior(rows, LIKELIHOODS[link], prior)
+    target = posterior(rows, FAMILIES[family], prior)
     mode = find_mode(target.terms, np.zeros(2))
     return target, mode.beta, factor_of_inverse(mode.terms.precision), rows
 
@@ -30,10 +30,10 @@ def drawn(size=4000, seed=0):
     return batched_hmc(target, mode, scale, size, np.random.SeedSequence(seed))
 
 
-@pytest.mark.parametrize("link", LIKELIHOODS)
+@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("prior", [Normal(0.0, 4.0), StudentT(4.0, 0.0, 2.5)])
-def test_the_density_and_its_gradient(link, prior):
-    target, mode, scale, _ = skewed(link, prior)
+def test_the_density_and_its_gradient(family, prior):
+    target, mode, scale, _ = skewed(family, prior)
     u = np.random.default_rng(1).normal(size=(5, 2))
     values, gradients = _Density(target, mode, scale).at(u)
     for point, value, gradient in zip(u, values, gradients, strict=True):

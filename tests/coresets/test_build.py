@@ -1,4 +1,4 @@
-"""`build_coreset` and `full_data`: identical coresets from all sources, designs, refusals, interruptions."""
+"""`build_coreset` and `all_rows`: identical coresets from all sources, designs, refusals, interruptions."""
 
 import threading
 
@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bayescore import Coreset, build_coreset, find_map, full_data, read_coreset
+from bayescore import Coreset, all_rows, build_coreset, find_map, read_coreset
 from bayescore.coresets import aggregate
 from bayescore.coresets import sensitivity as sensitivity_coreset
 from bayescore.data.sources import as_source
@@ -40,7 +40,7 @@ def build(data=X, y=None, **options):
 def assert_identical(a, b, likewise=("design",)):
     for name in ("X", "y", "weights", "index"):
         np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
-    for name in ("classes", "n_total", "weight_total", "method", "likelihood", "params", "random_state", *likewise):
+    for name in ("classes", "n_total", "weight_total", "method", "family", "params", "random_state", *likewise):
         assert getattr(a, name) == getattr(b, name), name
 
 
@@ -110,18 +110,18 @@ def test_seeds_decide_and_are_kept():
 
 
 def test_what_a_coreset_says_of_itself():
-    core = build(X, Y, method="sensitivity", size=60, weights=W, intercept=True, likelihood="logistic")
-    assert (core.n_total, core.method, core.likelihood, core.random_state) == (N, "sensitivity", "logistic", 7)
+    core = build(X, Y, method="sensitivity", size=60, weights=W, intercept=True, family="logistic")
+    assert (core.n_total, core.method, core.family, core.random_state) == (N, "sensitivity", "logistic", 7)
     assert core.weight_total == pytest.approx(W.sum(), rel=1e-10)
     assert core.classes == ("no", "yes")
     assert core.feature_names == ("Intercept", "x0", "x1", "x2")
     assert core.X.shape[1] == 4
     assert 1 < len(core) <= 60
     np.testing.assert_array_equal(core.y, np.where(Y[core.index] == "yes", 1, -1))
-    uniform = build(X, Y, method="uniform", size=60, weights=W, likelihood="probit")
+    uniform = build(X, Y, method="uniform", size=60, weights=W, family="probit")
     assert len(uniform) == 60
     np.testing.assert_array_equal(uniform.weights, W[uniform.index] * (N / 60))
-    assert uniform.likelihood == "probit"
+    assert uniform.family == "probit"
 
 
 def test_auto_is_lossless_where_it_can_be_and_says_what_it_did():
@@ -130,7 +130,7 @@ def test_auto_is_lossless_where_it_can_be_and_says_what_it_did():
     assert build(*few, size=100).params == {"lossless": True, "passes": 2}
     assert build(*few, size=100).weights.sum() == N
     assert build(X, Y, size=60).method == "calibrated"
-    assert build(X, Y, size=60, likelihood="probit").method == "calibrated"
+    assert build(X, Y, size=60, family="probit").method == "calibrated"
     assert build(X, Y).method == "aggregate"  # not more rows than the limit
 
 
@@ -156,7 +156,7 @@ def test_the_design_is_that_of_the_weighted_population():
         np.testing.assert_array_equal(core.X, core.design.transform(X[core.index]))
         np.testing.assert_array_equal(core.X[:, 0], 1.0)
         np.testing.assert_allclose(core.X[:, 1:], ((X - mean) / sd)[core.index], rtol=1e-8, atol=1e-8)
-        full = full_data(X, Y, weights=weights, standardize=True, progressbar=False)
+        full = all_rows(X, Y, weights=weights, standardize=True, progressbar=False)
         np.testing.assert_allclose(np.average(full.X, axis=0, weights=weights), 0.0, atol=1e-9)
         np.testing.assert_allclose(np.average(full.X**2, axis=0, weights=weights), 1.0, rtol=1e-9)
 
@@ -176,7 +176,7 @@ def test_constant_and_collinear_columns(method):
 
 def test_standardising_keeps_columns_far_from_zero():
     data = np.column_stack([X[:, 0] + 1e9, X[:, 1]])
-    full = full_data(data, Y, standardize=True, progressbar=False)
+    full = all_rows(data, Y, standardize=True, progressbar=False)
     np.testing.assert_allclose(full.X.std(axis=0), 1.0, rtol=1e-6)
 
 
@@ -220,19 +220,19 @@ def test_the_union_of_merged_blocks_merges_to_one_pass_over_all():
 
 
 def test_all_rows_as_a_coreset(tmp_path):
-    full = full_data(FRAME.assign(w=W), label="label", weights="w", intercept=True, progressbar=False)
+    full = all_rows(FRAME.assign(w=W), label="label", weights="w", intercept=True, progressbar=False)
     np.testing.assert_array_equal(full.X[:, 1:], X)
     np.testing.assert_array_equal(full.weights, W)
     np.testing.assert_array_equal(full.index, np.arange(N))
     assert (full.method, full.n_total, full.params) == ("full", N, {})
     core = build(X, Y, method="sensitivity", size=60)
     core.to_parquet(tmp_path / "core.parquet")
-    as_rows = full_data(tmp_path / "core.parquet", label="y", weights="weight", progressbar=False)
+    as_rows = all_rows(tmp_path / "core.parquet", label="y", weights="weight", progressbar=False)
     np.testing.assert_array_equal(as_rows.X, core.X)
     np.testing.assert_array_equal(as_rows.weights, core.weights)
     assert_identical(read_coreset(tmp_path / "core.parquet"), core)
     given = X.copy()
-    kept = full_data(given, Y, progressbar=False)
+    kept = all_rows(given, Y, progressbar=False)
     given[:] = 0.0
     np.testing.assert_array_equal(kept.X, X)
 
@@ -241,12 +241,12 @@ def test_all_rows_as_a_coreset(tmp_path):
 
 REFUSED = {
     "method": ({"method": "lewis"}, ValueError, "method='lewis' is unknown; choose one of 'auto', 'uniform'"),
-    "likelihood": ({"likelihood": "poisson"}, ValueError, "likelihood='poisson'.*'logistic', 'probit'"),
+    "family": ({"family": "poisson"}, ValueError, "family='poisson'.*'logistic', 'probit'"),
     "option": ({"method": "uniform", "clusters": 3}, TypeError, "'clusters' is not an option of method='uniform'"),
     "misspelt": ({"method": "sensitivity", "cluster": 3}, TypeError, "'cluster' is not an option.*takes clusters, rad"),
     "size 0": ({"size": 0}, ValueError, "size=0 must be at least 1"),
     "size negative": ({"size": -5}, ValueError, "size=-5 must be at least 1"),
-    "size too large": ({"size": N + 1}, ValueError, "size=601 must be between 1 and 600.*full_data keeps them all"),
+    "size too large": ({"size": N + 1}, ValueError, "size=601 must be between 1 and 600.*all_rows keeps them all"),
     "size a float": ({"size": 10.0}, TypeError, "size=10.0 must be a whole number"),
     "size text": ({"size": "many"}, TypeError, "size='many' must be a whole number"),
     "size and epsilon": (
@@ -257,7 +257,7 @@ REFUSED = {
     "size of aggregate": ({"method": "aggregate", "size": 5}, ValueError, "takes no size; size=5 was given"),
     "epsilon": ({"method": "sensitivity", "epsilon": 1.5}, ValueError, "epsilon=1.5 must be above 0 and below 1"),
     "delta": ({"method": "sensitivity", "epsilon": 0.5, "delta": 0}, ValueError, "delta=0 must be above 0 and below 1"),
-    "probit": ({"method": "sensitivity", "likelihood": "probit"}, ValueError, "bounds the logistic likelihood only"),
+    "probit": ({"method": "sensitivity", "family": "probit"}, ValueError, "bounds the logistic likelihood only"),
     "clusterings": (
         {"method": "sensitivity", "clusters": 2, "clustering": X[:2]},
         ValueError,
@@ -282,7 +282,7 @@ def test_arguments_are_checked_before_the_rows_are_read():
         def __array__(self, *args, **kwargs):
             raise AssertionError("the data were read")
 
-    for options in ({"method": "no"}, {"size": 0}, {"random_state": "x"}, {"likelihood": 3}, {"nonsense": 1}):
+    for options in ({"method": "no"}, {"size": 0}, {"random_state": "x"}, {"family": 3}, {"nonsense": 1}):
         with pytest.raises((ValueError, TypeError)):
             build(Untouchable(), Y, **options)
 
@@ -333,7 +333,7 @@ def test_an_interrupted_build_leaves_nothing_running_and_no_file(method, tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("build", [build_coreset, full_data])
+@pytest.mark.parametrize("build", [build_coreset, all_rows])
 @pytest.mark.parametrize(
     ("weight", "message"),
     [
@@ -354,5 +354,5 @@ def test_weights_up_to_the_limit_give_a_posterior():
     X = rng.normal(size=(1000, 2))
     y = np.where(X[:, 0] + rng.logistic(size=1000) > 0, 1, 0)
     given = {"weights": np.full(1000, 9e11), "progressbar": False}
-    modes = [find_map(rows) for rows in (full_data(X, y, **given), build_coreset(X, y, **given, random_state=0))]
+    modes = [find_map(rows) for rows in (all_rows(X, y, **given), build_coreset(X, y, **given, random_state=0))]
     assert np.abs((modes[1].beta - modes[0].beta) / modes[0].sd).max() < 0.1

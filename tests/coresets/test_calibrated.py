@@ -14,12 +14,12 @@ from bayescore.coresets.calibration.weights import fit_weights
 from bayescore.coresets.sampling.draw import hash_uniforms
 from bayescore.coresets.sampling.fixed_size import Candidates, choose
 from bayescore.data.sources import as_source
-from bayescore.models.families import LIKELIHOODS
+from bayescore.models.families import FAMILIES
 from bayescore.models.posterior import log_likelihoods
 from bayescore.types import WeightedData
 from tests.cuts import Recut, build_in_blocks
 
-logistic = LIKELIHOODS["logistic"]
+logistic = FAMILIES["logistic"]
 
 N, D = 20_000, 6
 
@@ -45,15 +45,15 @@ def build(X, y, **options):
 
 def errors(core, X, y, **options):
     """Return the largest error of the mode in posterior sds, and the largest relative error of an sd."""
-    full = bc.find_map(bc.full_data(X, y, intercept=True, likelihood=core.likelihood, progressbar=False), **options)
+    full = bc.find_map(bc.all_rows(X, y, intercept=True, family=core.family, progressbar=False), **options)
     own = bc.find_map(core, **options)
     return np.abs((own.beta - full.beta) / full.sd).max(), np.abs(own.sd / full.sd - 1).max()
 
 
-@pytest.mark.parametrize("likelihood", ["logistic", "probit"])
-def test_mode_and_curvature_of_the_full_data_at_20_rows_a_column(data, likelihood):
+@pytest.mark.parametrize("family", ["logistic", "probit"])
+def test_mode_and_curvature_of_the_full_data_at_20_rows_a_column(data, family):
     for seed in range(5):
-        core = build(*data, likelihood=likelihood, random_state=seed)
+        core = build(*data, family=family, random_state=seed)
         mean, sd = errors(core, *data)
         assert mean < 0.01
         assert sd < 0.03
@@ -71,7 +71,7 @@ def test_the_same_draw_without_calibration_fails(data):
 
 def test_posterior_matches_the_full_data_in_sampling(data):
     core = build(*data)
-    full = bc.full_data(*data, intercept=True, progressbar=False)
+    full = bc.all_rows(*data, intercept=True, progressbar=False)
     settings = {"sampler": "mala", "draws": 2000, "random_seed": 1, "progressbar": False}
     result = bc.compare({"calibrated": bc.sample(core, **settings)}, bc.sample(full, **settings, thin=3))
     assert result.verdicts["calibrated"].level in ("close", "indistinguishable")
@@ -103,7 +103,7 @@ def test_weighted_rows_and_coresets_of_coresets(data):
     X, y = data
     weights = np.random.default_rng(1).uniform(0.2, 5, N)
     core = build(X, y, weights=weights)
-    full = bc.find_map(bc.full_data(X, y, weights=weights, intercept=True, progressbar=False))
+    full = bc.find_map(bc.all_rows(X, y, weights=weights, intercept=True, progressbar=False))
     own = bc.find_map(core)
     assert np.abs((own.beta - full.beta) / full.sd).max() < 0.01
     first = build(X, y, size=1000)
@@ -118,7 +118,7 @@ def test_priors_by_name_are_those_of_sample(data):
     given = {"a": bc.priors.Normal(0, 0.05), "Intercept": bc.priors.StudentT(3, 0, 2.5)}
     core = build(frame, y, prior=given, intercept=True)
     assert core.params["prior"] == repr({**given, "*": bc.priors.Normal(0.0, 4.0)})
-    whole = bc.full_data(frame, y, intercept=True, progressbar=False)
+    whole = bc.all_rows(frame, y, intercept=True, progressbar=False)
     modes = [bc.find_map(rows, prior=given).beta for rows in (core, whole)]
     assert float(np.abs(modes[0] - modes[1]).max()) < 0.01
     assert abs(float(bc.find_map(core).beta[1] - modes[1][1])) > 0.1  # a prior that counts
@@ -173,7 +173,7 @@ def test_a_skewed_posterior_is_met_and_the_predicted_errors_hold():
     """Predicted errors against long runs on all data, whose Monte Carlo sd is about 0.015."""
     X, y = heavy_tails()
     settings = {"intercept": True, "standardize": True, "progressbar": False}
-    full = bc.full_data(X, y, **settings)
+    full = bc.all_rows(X, y, **settings)
     truth = bc.sample(full, sampler="mala", draws=3000, random_seed=1, progressbar=False)
     truth = truth.posterior["beta"].to_numpy().reshape(-1, 6)
     mode = bc.find_map(full).beta
@@ -196,7 +196,7 @@ def test_rows_drawn_anew_mend_a_posterior_that_its_mode_says_little_of(monkeypat
     X, b = rng.standard_t(2, size=(8000, 20)), rng.normal(size=20)
     y = rng.random(8000) < 1 / (1 + np.exp(np.clip(8 - X @ b, -500, 500)))
     settings = {"size": 420, "standardize": True, "random_state": 4}
-    full = bc.full_data(X, y, intercept=True, standardize=True, progressbar=False)
+    full = bc.all_rows(X, y, intercept=True, standardize=True, progressbar=False)
     spread, expected = {}, {}
     for rounds in (2, 0):
         monkeypatch.setattr(calibration, "MAX_ROUNDS", rounds)
@@ -215,7 +215,7 @@ def test_rows_drawn_anew_mend_a_posterior_that_its_mode_says_little_of(monkeypat
 
 def test_the_log_likelihood_of_the_full_data_at_the_mode_is_met(data):
     X, y = data
-    full = bc.full_data(X, y, intercept=True, progressbar=False)
+    full = bc.all_rows(X, y, intercept=True, progressbar=False)
     beta = bc.find_map(full).beta
     values = [float(rows.weights @ logistic.log_p(rows.X @ beta, rows.y)) for rows in (full, build(X, y))]
     assert values[0] == pytest.approx(values[1], abs=0.05)
@@ -230,7 +230,7 @@ def test_a_rare_category_is_seen_by_the_pilot():
     y[rare > 0] = 0
     y[np.flatnonzero(rare)[:2]] = 1
     X = np.column_stack([X, rare])
-    full = bc.find_map(bc.full_data(X, y, intercept=True, standardize=True, progressbar=False))
+    full = bc.find_map(bc.all_rows(X, y, intercept=True, standardize=True, progressbar=False))
     for seed in range(5):
         core = build(X, y, size=140, standardize=True, random_state=seed)
         own = bc.find_map(core)

@@ -14,7 +14,7 @@ from bayescore.coresets.cells.pseudo import directions_of
 from bayescore.coresets.cells.settle import centre_of
 from bayescore.coresets.cells.sums import Density, sums_of, sums_of_rows
 from bayescore.data.designed import open_designed
-from bayescore.models.families import check_likelihood
+from bayescore.models.families import check_family
 from bayescore.models.priors import Normal
 from bayescore.validation import DataError
 from tests.coresets.celled import SLOPES, TWO, celled
@@ -24,26 +24,26 @@ PRIOR = Normal(0.0, 4.0)
 N_POINTS = 400
 
 
-def condensed(frame, formula, link):
-    opened = open_designed(frame, formula=formula)
-    opened.scan  # noqa: B018 - as builders begin
-    return opened, *rooms.condense(opened, PRIOR, check_likelihood(link))
+def condensed(frame, formula, family):
+    dataset = open_designed(frame, formula=formula)
+    dataset.scan  # noqa: B018 - as builders begin
+    return dataset, *rooms.condense(dataset, PRIOR, check_family(family))
 
 
-def density(opened, link):
-    cells, columns = Cells.of(opened), rooms.columns_of(opened)
-    seen = cells.seen(opened)
-    return cells, seen, centre_of(seen, len(cells), columns, check_likelihood(link), PRIOR).points.at
+def density(dataset, family):
+    cells, columns = Cells.of(dataset), rooms.columns_of(dataset)
+    seen = cells.seen(dataset)
+    return cells, seen, centre_of(seen, len(cells), columns, check_family(family), PRIOR).points.at
 
 
-def response(opened, rows, link):
+def response(dataset, rows, family):
     """Return by how many sds means of beta and effects differ to first order, 99% of effects, and the sd of the ratio.
 
     The covariance of r, the log-likelihood of all rows less the coreset's, and the coefficients over points about the
     posterior: what weights e^r change in means.
     """
-    cells, seen, at = density(opened, link)
-    link, full = check_likelihood(link), seen.gathered()
+    cells, seen, at = density(dataset, family)
+    family, full = check_family(family), seen.gathered()
     places = {tuple(code): c for c, code in enumerate(cells.codes.tolist())}
     own = np.array([places.get(tuple(code), -1) for code in rows.group.tolist()])
     rng, L = np.random.default_rng(1), np.zeros_like(at.variance)
@@ -58,7 +58,7 @@ def response(opened, rows, link):
             for each, codes in ((full, full.group[:, 0]), (rows, own)):
                 eta = each.X @ beta + (each.X[:, at.columns] * b[codes]).sum(axis=1)
                 eta = eta if each.offset is None else eta + each.offset
-                values.append(each.weights @ link.log_p(eta, each.y))
+                values.append(each.weights @ family.log_p(eta, each.y))
             ratio.append(values[0] - values[1])
             points.append(np.append(beta, b[:-1]))
     r, points = np.array(ratio) - np.mean(ratio), np.array(points)
@@ -66,7 +66,7 @@ def response(opened, rows, link):
     return error[: len(at.beta)].max(), np.quantile(error[len(at.beta) :], 0.99), r.std()
 
 
-@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("family", LINKS)
 @pytest.mark.parametrize(
     ("terms", "shape"),
     [
@@ -76,11 +76,11 @@ def response(opened, rows, link):
         (f"{SLOPES} + (1 | b)", {"nested": True, "median": 25, "n_a": 15, "n_b": 5, "slope": 0.5}),
     ],
 )
-def test_the_log_likelihood_is_that_of_all_rows(link, terms, shape):
+def test_the_log_likelihood_is_that_of_all_rows(family, terms, shape):
     """Means of beta within 0.03 sd, of 99% of effects 0.04 sd; noise of one is sd(r) / 20, at most 0.02."""
-    frame = celled(link=link, **shape)
-    opened, rows, facts = condensed(frame, f"y ~ w + x + z + {terms}", link)
-    beta, effects, spread = response(opened, rows, link)
+    frame = celled(family=family, **shape)
+    dataset, rows, facts = condensed(frame, f"y ~ w + x + z + {terms}", family)
+    beta, effects, spread = response(dataset, rows, family)
     assert spread < 0.35
     assert beta < 0.03
     assert effects < 0.04
@@ -98,24 +98,24 @@ def test_without_averages_it_is_off(monkeypatch):
     """The negative control: derivatives at the centre of the density, not averaged over it."""
     frame = celled(nested=True, median=8, n_a=12, n_b=10, intercept=-2.0)
     formula = f"y ~ w + x + z + {TWO}"
-    opened, rows, _ = condensed(frame, formula, "logistic")
-    good = response(opened, rows, "logistic")
+    dataset, rows, _ = condensed(frame, formula, "logistic")
+    good = response(dataset, rows, "logistic")
     with monkeypatch.context() as patch:
         patch.setattr(Density, "variances", lambda self, rows, own: np.zeros(len(rows)))
         patch.setattr(rooms, "SHAPE", np.inf)
         _, control, _ = condensed(frame, formula, "logistic")
-    assert response(opened, control, "logistic")[2] > 3.0 * good[2]
+    assert response(dataset, control, "logistic")[2] > 3.0 * good[2]
 
 
-@pytest.mark.parametrize("link", LINKS)
-def test_pseudo_rows_give_effects_the_moments_of_all_rows(link):
+@pytest.mark.parametrize("family", LINKS)
+def test_pseudo_rows_give_effects_the_moments_of_all_rows(family):
     """Mean and variance of each cell's effects, by quadrature; the gradient of beta; about its curvature."""
-    frame = celled(link=link, nested=True, median=40, n_a=10, n_b=2, slope=0.5)
-    opened, rows, _ = condensed(frame, f"y ~ w + x + z + {SLOPES}", link)
-    cells, seen, at = density(opened, link)
+    frame = celled(family=family, nested=True, median=40, n_a=10, n_b=2, slope=0.5)
+    dataset, rows, _ = condensed(frame, f"y ~ w + x + z + {SLOPES}", family)
+    cells, seen, at = density(dataset, family)
     assert (cells.codes[:, 0] == np.arange(10)).all()  # of one factor a cell is a level
-    points = Points.of(at, check_likelihood(link))
-    full, own = sums_of(seen, at, points.link), sums_of_rows(rows, at, points.link)
+    points = Points.of(at, check_family(family))
+    full, own = sums_of(seen, at, points.family), sums_of_rows(rows, at, points.family)
     shares, own_shares = points.shares(points.values(seen)), points.shares(points.values_of(rows))
     (mean, precision), (own_mean, own_precision) = points.moments(shares), points.moments(own_shares)
     sd = np.sqrt(np.diagonal(np.linalg.inv(precision), axis1=1, axis2=2))
@@ -130,10 +130,10 @@ def test_pseudo_rows_give_effects_the_moments_of_all_rows(link):
 def test_directions_are_dual_and_find_two_values_of_a_column():
     """Of a 0/1 column pseudo-rows stand at 0 and at 1, the two kinds of rows that there are."""
     frame = celled(nested=True, median=60, n_a=10, n_b=2).assign(x=lambda own: (own.x > 0).astype(float))
-    opened = open_designed(frame, formula=f"y ~ w + x + z + {SLOPES}")
-    opened.scan  # noqa: B018
-    cells, seen, at = density(opened, "logistic")
-    along = directions_of(sums_of(seen, at, check_likelihood("logistic")), at)
+    dataset = open_designed(frame, formula=f"y ~ w + x + z + {SLOPES}")
+    dataset.scan  # noqa: B018
+    cells, seen, at = density(dataset, "logistic")
+    along = directions_of(sums_of(seen, at, check_family("logistic")), at)
     np.testing.assert_allclose(
         np.einsum("ckq,cjq->ckj", along.u[:-1], along.v[:-1]), np.tile(np.eye(2), (len(cells), 1, 1)), atol=1e-8
     )

@@ -29,21 +29,19 @@ def quiet(build, *arguments, **options):
         return build(*arguments, progressbar=False, **options)
 
 
-@pytest.mark.parametrize("likelihood", ["logistic", "probit"])
+@pytest.mark.parametrize("family", ["logistic", "probit"])
 @pytest.mark.parametrize("n", [300, 20_000])
 @pytest.mark.parametrize("method", ["auto", "calibrated", "aggregate"])
 @pytest.mark.filterwarnings("ignore:no weights on these")
-def test_building_tells(method, n, likelihood):
+def test_building_tells(method, n, family):
     X, y = separated(n)
     with pytest.warns(UserWarning, match=COMPLETE):
-        bc.build_coreset(X, y, method=method, likelihood=likelihood, intercept=True, random_state=0, progressbar=False)
+        bc.build_coreset(X, y, method=method, family=family, intercept=True, random_state=0, progressbar=False)
 
 
 def test_certifying_tells():
     X, y = separated(5000)
-    core = (
-        bc.full_data(X, y, intercept=True, progressbar=False).take(slice(0, 1500)).with_weights(np.full(1500, 10 / 3))
-    )
+    core = bc.all_rows(X, y, intercept=True, progressbar=False).take(slice(0, 1500)).with_weights(np.full(1500, 10 / 3))
     idata = bc.sample(core, sampler="mala", draws=500, random_seed=0, progressbar=False)
     with pytest.warns(UserWarning, match=COMPLETE):
         bc.certify(idata, core, X, y, progressbar=False)

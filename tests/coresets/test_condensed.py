@@ -14,9 +14,9 @@ from bayescore.coresets.condensing.averages import GaussianDensity
 from bayescore.coresets.condensing.condensation import Condensation, converged, gap
 from bayescore.coresets.condensing.search import Condensate, Search, largest
 from bayescore.coresets.sampling.fixed_size import Chosen
-from bayescore.data.opened import open_rows
+from bayescore.data.dataset import open_rows
 from bayescore.data.sources import as_source
-from bayescore.models.families import LIKELIHOODS
+from bayescore.models.families import FAMILIES
 from bayescore.models.posterior import log_likelihoods
 from bayescore.types import NO_ROW
 from bayescore.validation import DataError
@@ -27,12 +27,12 @@ LINKS = ("logistic", "probit")
 PRIOR = bc.priors.Normal(0, 4)
 
 
-def make(seed=0, n=N, link="logistic", offset=False):
+def make(seed=0, n=N, family="logistic", offset=False):
     """Return skewed columns, labels with some 15% positives, and offsets of sd 1 if asked for."""
     rng = np.random.default_rng(seed)
     X = np.column_stack([(np.exp(rng.normal(size=(n, D - 2))) - 1.6) / 2.0, rng.random(n) < 0.03]).astype(float)
     o = rng.normal(size=n) if offset else np.zeros(n)
-    noise = rng.logistic(size=n) if link == "logistic" else rng.normal(size=n)
+    noise = rng.logistic(size=n) if family == "logistic" else rng.normal(size=n)
     y = (X @ np.linspace(0.8, -0.6, D - 1) - 1.8 + o + noise > 0).astype(int)
     return (X, y, o) if offset else (X, y)
 
@@ -43,38 +43,38 @@ def build(X, y, **options):
 
 
 def whole(X, y, **options):
-    return bc.full_data(X, y, intercept=True, progressbar=False, **options)
+    return bc.all_rows(X, y, intercept=True, progressbar=False, **options)
 
 
-def spread(core, data, link, *, n_draws=2000):
+def spread(core, data, family, *, n_draws=2000):
     """Return the sd of the log ratio of two posteriors over draws of the first, and the errors of its moments."""
-    link, full = LIKELIHOODS[link], bc.find_map(data, link, PRIOR)
+    family, full = FAMILIES[family], bc.find_map(data, family, PRIOR)
     z = np.random.default_rng(1).standard_normal((n_draws, data.n_features))
     draws = full.beta + z @ full.factor.T
     base, prior = -0.5 * (z**2).sum(axis=1), PRIOR.log_density(draws)
-    own, true = (Weighed(draws, log_likelihoods(draws, rows, link) + prior - base) for rows in (core, data))
+    own, true = (Weighed(draws, log_likelihoods(draws, rows, family) + prior - base) for rows in (core, data))
     assert min(own.ess, true.ess) > 0.5 * n_draws
     ratio, w = own.log_weights - true.log_weights, true.weights
     return float(np.sqrt(w @ (ratio - w @ ratio) ** 2)), errors_between(own, true)
 
 
-def condensation(data, link, width=1.0):
+def condensation(data, family, width=1.0):
     """Return rows to condense at their mode, averaged over `width` times the sds of the normal approximation."""
-    mode = bc.find_map(data, link, PRIOR)
-    white = LaplaceApproximation(LIKELIHOODS[link], mode.beta, width * mode.factor)
-    opened = open_rows(data)
-    shares = Shares.estimated(white, Chosen(data, np.ones(len(data)), len(data)), opened.scan.weight_total)
-    return Condensation.of(opened, shares, len(data), 50, 0), mode
+    mode = bc.find_map(data, family, PRIOR)
+    white = LaplaceApproximation(FAMILIES[family], mode.beta, width * mode.factor)
+    dataset = open_rows(data)
+    shares = Shares.estimated(white, Chosen(data, np.ones(len(data)), len(data)), dataset.scan.weight_total)
+    return Condensation.of(dataset, shares, len(data), 50, 0), mode
 
 
 @pytest.mark.parametrize("width", [1.0, 1e-3])
 @pytest.mark.parametrize("n_kept", [0, 30])
-@pytest.mark.parametrize("link", LINKS)
-def test_score_whole_curvature_and_third_derivatives_are_met(link, n_kept, width):
+@pytest.mark.parametrize("family", LINKS)
+def test_score_whole_curvature_and_third_derivatives_are_met(family, n_kept, width):
     """Averaged, and with no width to speak of at the mode; along the pseudo-rows' directions the third ones too."""
-    X, y, o = make(link=link, offset=True)
-    data = whole(X, y, likelihood=link, offset=o)
-    found, mode = condensation(data, link, width)
+    X, y, o = make(family=family, offset=True)
+    data = whole(X, y, family=family, offset=o)
+    found, mode = condensation(data, family, width)
     rows = found.rows(n_kept)
     assert rows.pseudo.sum() == 2 * D
     assert len(rows) == 2 * D + n_kept
@@ -89,21 +89,21 @@ def test_score_whole_curvature_and_third_derivatives_are_met(link, n_kept, width
     assert np.abs(thirds[1]).max() > 0.01
 
 
-@pytest.mark.parametrize("link", LINKS)
-def test_posterior_of_two_rows_a_column(link):
+@pytest.mark.parametrize("family", LINKS)
+def test_posterior_of_two_rows_a_column(family):
     """Against importance sampling of all rows from the same draws; without offsets and at the mode it is worse."""
-    X, y = make(link=link)
-    data, core = whole(X, y, likelihood=link), build(X, y, likelihood=link)
+    X, y = make(family=family)
+    data, core = whole(X, y, family=family), build(X, y, family=family)
     assert len(core) == 2 * D
     assert (core.params["pseudo_rows"], core.params["kept"]) == (D, 0)
-    sd, errors = spread(core, data, link)
+    sd, errors = spread(core, data, family)
     assert sd < 0.05
     assert max(errors) < 0.01
     assert max(core.params[f"{kind}_error"] for kind in ("mean", "sd", "correlation")) < 0.02
-    at_mode = condensation(data, link, 1e-3)[0].rows(0)
-    assert spread(at_mode, data, link)[0] > 1.4 * sd
-    bare = bc.find_map(replace(core, offset=np.zeros(len(core))), link, PRIOR)
-    full = bc.find_map(data, link, PRIOR)
+    at_mode = condensation(data, family, 1e-3)[0].rows(0)
+    assert spread(at_mode, data, family)[0] > 1.4 * sd
+    bare = bc.find_map(replace(core, offset=np.zeros(len(core))), family, PRIOR)
+    full = bc.find_map(data, family, PRIOR)
     assert np.abs((bare.beta - full.beta) / full.sd).max() > 1.0
 
 
@@ -123,21 +123,21 @@ def test_draws_are_certified_and_under_a_prior_far_from_the_pilots_they_are_not(
     far = bc.sample(core, prior=bc.priors.Normal(3.0, 0.05), sampler="mala", random_seed=1, progressbar=False)
     certificate = bc.certify(far, core, X, y, progressbar=False)
     assert str(certificate.level) != "certified"
-    assert len(bc.predict_proba(idata, X[:3])) == 3  # rows of the data have no offset
+    assert len(bc.predict(idata, X[:3])) == 3  # rows of the data have no offset
 
 
-@pytest.mark.parametrize("link", LINKS)
-def test_offsets_and_weights_of_the_data(link):
-    X, y, o = make(link=link, offset=True)
+@pytest.mark.parametrize("family", LINKS)
+def test_offsets_and_weights_of_the_data(family):
+    X, y, o = make(family=family, offset=True)
     w = np.random.default_rng(1).uniform(0.5, 3.0, N)
-    data = whole(X, y, likelihood=link, offset=o, weights=w)
-    core = build(X, y, likelihood=link, offset=o, weights=w, size=2 * D + 20)
+    data = whole(X, y, family=family, offset=o, weights=w)
+    core = build(X, y, family=family, offset=o, weights=w, size=2 * D + 20)
     assert core.params["kept"] == 20
     assert core.design.offset == "offset"
-    sd, errors = spread(core, data, link)
+    sd, errors = spread(core, data, family)
     assert sd < 0.05
     assert max(errors) < 0.01
-    full, without = bc.find_map(data, link, PRIOR), bc.find_map(build(X, y, likelihood=link, weights=w), link, PRIOR)
+    full, without = bc.find_map(data, family, PRIOR), bc.find_map(build(X, y, family=family, weights=w), family, PRIOR)
     assert np.abs((without.beta - full.beta) / full.sd).max() > 1.0
 
 
@@ -285,7 +285,7 @@ def test_pseudo_rows_are_not_taken_for_rows(tmp_path):
     certificate = bc.certify(idata, core, frame, label="y", progressbar=False)
     with pytest.raises(DataError, match="give test=, a sample of rows"):
         certificate.to_html(tmp_path / "page.html", idata, core)
-    test = bc.full_data(frame[:500], label="y", design=core.design, progressbar=False)
+    test = bc.all_rows(frame[:500], label="y", design=core.design, progressbar=False)
     certificate.to_html(tmp_path / "page.html", idata, core, test=test)
     assert "of the rows' weight" not in (tmp_path / "page.html").read_text()
     pm = pytest.importorskip("pymc")
@@ -295,10 +295,10 @@ def test_pseudo_rows_are_not_taken_for_rows(tmp_path):
             bc.weighted_potential("loglik", core, beta, offset=np.zeros(len(core)))
 
 
-@pytest.mark.parametrize("link", LINKS)
-def test_the_nearest_normal_density_is_a_fixed_point(link):
-    data = whole(*make(link=link), likelihood=link)
-    found, mode = condensation(data, link)
+@pytest.mark.parametrize("family", LINKS)
+def test_the_nearest_normal_density_is_a_fixed_point(family):
+    data = whole(*make(family=family), family=family)
+    found, mode = condensation(data, family)
     near = converged(data, found.density.at, PRIOR)
     terms = GaussianDensity(near).terms(data)
     np.testing.assert_allclose(near.factor.T @ (terms.gradient - near.theta / 16.0), 0.0, atol=1e-5)
@@ -317,7 +317,7 @@ def test_errors_far_from_the_mode_are_predicted(shared_data):
     frame = pd.read_parquet(shared_data("covtype_ramp16pct.parquet"))
     X, y = frame.drop(columns=["y", "cover_type"]), frame["y"].to_numpy()
     with pytest.warns(UserWarning, match="calibrated"):
-        core = build(X.loc[:, X.nunique() > 1], y, likelihood="probit", size=162, standardize=True)
+        core = build(X.loc[:, X.nunique() > 1], y, family="probit", size=162, standardize=True)
     assert core.params["mean_error"] > 0.3
 
 

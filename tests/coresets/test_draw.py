@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bayescore.coresets.sampling.draw import Draw, collect, draw, hash_uniform, merge
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
 
 N = 500
@@ -35,37 +35,37 @@ def assert_same(a, b):
 @pytest.mark.parametrize("size", [1, 37, 500])
 def test_the_draw_does_not_depend_on_cuts_or_threads(source, replace, size):
     rates = rates_of if replace else equal
-    whole = draw(Opened(source), rates, size, 9, replace=replace)
+    whole = draw(Dataset(source), rates, size, 9, replace=replace)
     assert len(whole.times) == size
     assert whole.total == int(rates(next(iter(source.blocks()))).sum())
     assert (np.diff(whole.times) > 0).all()
     for step, workers in ((1, 2), (3, 1), (64, 8), (499, 2), (500, 1)):
-        assert_same(draw(Opened(source, block_rows=step, cores=workers), rates, size, 9, replace=replace), whole)
+        assert_same(draw(Dataset(source, block_rows=step, cores=workers), rates, size, 9, replace=replace), whole)
 
 
 def test_more_draws_than_rows(source):
-    whole = draw(Opened(source), rates_of, 4 * N, 2)
+    whole = draw(Dataset(source), rates_of, 4 * N, 2)
     assert len(whole.times) == 4 * N
-    assert_same(draw(Opened(source, block_rows=11), rates_of, 4 * N, 2), whole)
+    assert_same(draw(Dataset(source, block_rows=11), rates_of, 4 * N, 2), whole)
 
 
 def test_rows_passed_over_as_too_late_would_not_have_been_drawn():
     many = as_source(np.arange(40_000.0)[:, None], np.arange(40_000) % 2)
     for rates, replace in ((rates_of, True), (equal, False)):
-        whole = draw(Opened(many), rates, 300, 1, replace=replace)
+        whole = draw(Dataset(many), rates, 300, 1, replace=replace)
         for step, workers in ((100, 1), (1000, 2)):
-            cut = Opened(many, block_rows=step, cores=workers)
+            cut = Dataset(many, block_rows=step, cores=workers)
             assert_same(draw(cut, rates, 300, 1, replace=replace), whole)
 
 
 def test_a_smaller_draw_is_the_beginning_of_a_larger_one(source):
-    large = draw(Opened(source), rates_of, 200, 5)
-    assert_same(draw(Opened(source), rates_of, 50, 5), large.earliest(50))
+    large = draw(Dataset(source), rates_of, 200, 5)
+    assert_same(draw(Dataset(source), rates_of, 50, 5), large.earliest(50))
 
 
 def parts_of(source, size, seed):
     """Draws of three disjoint parts, positions as in the whole."""
-    times, rows = draw(Opened(source), rates_of, size * 50, seed), next(iter(source.blocks()))
+    times, rows = draw(Dataset(source), rates_of, size * 50, seed), next(iter(source.blocks()))
     parts = []
     for low, high in ((0, 100), (100, 350), (350, N)):
         mine = (times.positions >= low) & (times.positions < high)
@@ -77,7 +77,7 @@ def parts_of(source, size, seed):
 
 def test_merging_is_associative_and_blind_to_order(source):
     a, b, c = parts_of(source, 40, 3)
-    whole = draw(Opened(source), rates_of, 40, 3)
+    whole = draw(Dataset(source), rates_of, 40, 3)
     for merged in (
         merge([a, b, c], 40),
         merge([c, a, b], 40),
@@ -89,23 +89,23 @@ def test_merging_is_associative_and_blind_to_order(source):
 
 def test_without_replacement_no_row_comes_twice_and_all_rows_are_all_rows(source):
     for size in (1, 100, N):
-        positions = draw(Opened(source), equal, size, 1, replace=False).positions
+        positions = draw(Dataset(source), equal, size, 1, replace=False).positions
         assert len(np.unique(positions)) == size
     np.testing.assert_array_equal(np.sort(positions), np.arange(N))
 
 
 def test_seeds_matter(source):
-    first = draw(Opened(source), rates_of, 100, 0).positions
-    assert not np.array_equal(first, draw(Opened(source), rates_of, 100, 1).positions)
-    np.testing.assert_array_equal(first, draw(Opened(source), rates_of, 100, 0).positions)
-    assert len(draw(Opened(source), rates_of, 100, 2**64 - 1).times) == 100
+    first = draw(Dataset(source), rates_of, 100, 0).positions
+    assert not np.array_equal(first, draw(Dataset(source), rates_of, 100, 1).positions)
+    np.testing.assert_array_equal(first, draw(Dataset(source), rates_of, 100, 0).positions)
+    assert len(draw(Dataset(source), rates_of, 100, 2**64 - 1).times) == 100
 
 
 def test_one_row_that_has_nearly_all_the_rate(source):
     def heavy(block):
         return np.where(block.index == 77, 10**15, 1)
 
-    drawn = draw(Opened(source), heavy, 1000, 4)
+    drawn = draw(Dataset(source), heavy, 1000, 4)
     rows, counts, rates = collect(drawn)
     np.testing.assert_array_equal(rows.index, [77])
     assert counts.tolist() == [1000]
@@ -114,7 +114,7 @@ def test_one_row_that_has_nearly_all_the_rate(source):
 
 
 def test_collect_counts_repeats_in_order_of_position(source):
-    drawn = draw(Opened(source), rates_of, 300, 6)
+    drawn = draw(Dataset(source), rates_of, 300, 6)
     rows, counts, rates = collect(drawn)
     positions, expected = np.unique(drawn.positions, return_counts=True)
     np.testing.assert_array_equal(rows.index, positions)

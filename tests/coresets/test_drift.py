@@ -12,7 +12,7 @@ from bayescore.coresets.calibration.drift import (
     scale_at,
     score_covariance,
 )
-from bayescore.models.families import LIKELIHOODS
+from bayescore.models.families import FAMILIES
 from bayescore.models.priors import Normal
 from bayescore.types import WeightedData, stack
 
@@ -21,7 +21,7 @@ X = RNG.normal(size=(200, 3))
 ROWS = WeightedData(
     X, np.where(X[:, 0] + RNG.logistic(size=200) > 0, 1, -1).astype(np.int8), RNG.uniform(20, 40, 200), np.arange(200)
 )
-LINK, PRIOR = LIKELIHOODS["logistic"], Normal(0.0, 4.0)
+LINK, PRIOR = FAMILIES["logistic"], Normal(0.0, 4.0)
 A, THETA = np.array([0.2, 0.0, 0.0]), np.array([1.0, 0.3, -0.2])
 
 

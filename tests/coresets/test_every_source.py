@@ -15,7 +15,7 @@ import pytest
 
 import bayescore as bc
 from bayescore.data import sources
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.data.sources import dask_source
 from tests.cuts import build_in_blocks
 from tests.methods import METHODS as CASES
@@ -198,12 +198,12 @@ def test_little_travels_to_the_workers_of_a_pool(method, many):
 
 def test_rows_and_an_opened_would_be_noticed(many):
     porter = Porter()
-    opened = Opened(replace(many, pool=porter), block_rows=1000)
-    rows = opened.gathered()
-    list(opened.map(lambda start, block: len(rows)))
+    dataset = Dataset(replace(many, pool=porter), block_rows=1000)
+    rows = dataset.gathered()
+    list(dataset.map(lambda start, block: len(rows)))
     assert max(porter.sizes) > LARGEST
     with pytest.raises(TypeError, match="an Opened stays in its process"):
-        list(opened.map(lambda start, block: opened.n_features))
+        list(dataset.map(lambda start, block: dataset.n_features))
 
 
 # --- clusters -----------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ ARRAYS = {
 def test_forged_content_is_refused(method, forge, tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(500, 3))
-    stream = bc.stream(method, size=20, likelihood="probit", random_state=0).partial_fit(
+    stream = bc.stream(method, size=20, family="probit", random_state=0).partial_fit(
         X, X[:, 0] + rng.normal(size=500) > 0
     )
     stream.save(tmp_path / "stream.ckpt")

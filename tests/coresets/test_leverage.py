@@ -11,7 +11,7 @@ from bayescore.coresets.leverage import RATE_BITS, leverage_size, rates_of
 from bayescore.coresets.scores import factor
 from bayescore.coresets.scores.factor import block_factor, joined_factor, r_factor, whitening
 from bayescore.coresets.scores.leverage import leverage_scores, scorer, scores_of
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.data.passes.cutter import MAX_BLOCK_ROWS
 from bayescore.data.sources import as_source, unlabelled
 from bayescore.papers import online_scores_by_row
@@ -66,7 +66,7 @@ DESIGNS = {
 
 
 def in_blocks(X, w, scores="exact", **cut):
-    return scores_of(Opened(unlabelled(X, w), **cut), scores, project=False, seed=0)
+    return scores_of(Dataset(unlabelled(X, w), **cut), scores, project=False, seed=0)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -159,7 +159,7 @@ def test_the_sketch_depends_on_seed_and_position_alone():
     X, _ = DESIGNS["a level of one row"]
     whole = leverage_scores(X, W, "sketch", random_state=3)
     for step, workers in ((1, 2), (77, 1), (2048, 5)):
-        cut = Opened(Recut(unlabelled(X, W), step), cores=workers)
+        cut = Dataset(Recut(unlabelled(X, W), step), cores=workers)
         np.testing.assert_array_equal(scores_of(cut, "sketch", project=False, seed=3), whole)
     assert not np.array_equal(leverage_scores(X, W, "sketch", random_state=4), whole)
 
@@ -182,7 +182,7 @@ def test_rows_that_share_a_bucket_are_not_lost(monkeypatch):
     block, alone = next(source.blocks()), [100, 300]
     lost = 0
     for seed in range(60):
-        white, score = scorer(Opened(source), "sketch", project=False, seed=seed)
+        white, score = scorer(Dataset(source), "sketch", project=False, seed=seed)
         assert (score(block)[alone] > 0.9).all()
         if white.rank < 3:
             lost += 1
@@ -199,7 +199,7 @@ def test_rows_that_cancel_are_not_lost(monkeypatch):
     source = unlabelled(np.column_stack([np.ones(500), np.isin(np.arange(500), [100, 300])]))
     block = next(source.blocks())
     scores = np.array(
-        [scorer(Opened(source), "sketch", project=False, seed=seed)[1](block)[[100, 300]] for seed in range(60)]
+        [scorer(Dataset(source), "sketch", project=False, seed=seed)[1](block)[[100, 300]] for seed in range(60)]
     )
     assert (scores > 0.2).all()
 
@@ -308,10 +308,10 @@ def build(X=NORMAL, y=Y, **options):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("likelihood", ["probit", "logistic"])
-def test_weights_are_draws_over_probabilities(weighted, likelihood):
+@pytest.mark.parametrize("family", ["probit", "logistic"])
+def test_weights_are_draws_over_probabilities(weighted, family):
     w = W if weighted else np.ones(N)
-    core = build(weights=w, size=250, likelihood=likelihood)
+    core = build(weights=w, size=250, family=family)
     s = rates_of(leverage_scores(NORMAL, w), w, w.sum()).astype(float)
     draws = core.weights * (s / s.sum())[core.index] * 250 / w[core.index]
     np.testing.assert_allclose(draws, np.rint(draws), rtol=1e-9)
@@ -326,7 +326,7 @@ def test_weights_are_draws_over_probabilities(weighted, likelihood):
     assert 7.0 <= core.params["score_total"] <= 14.0
     assert len(np.unique(np.rint(np.log2(s / w)))) < 30
     assert (np.diff(core.index) > 0).all()
-    assert core.likelihood == likelihood
+    assert core.family == family
 
 
 def test_scores_of_a_sketch_draw_too():
@@ -348,13 +348,13 @@ def test_a_row_that_alone_carries_a_direction_is_drawn():
 
 def test_epsilon_gives_the_size_of_the_formula(monkeypatch):
     monkeypatch.setattr(leverage_coreset, "leverage_size", lambda *args, **given: leverage_size(*args, **given, c=1e-3))
-    options = {"likelihood": "probit", "epsilon": 0.45, "delta": 0.1, "mu": 1.5}
+    options = {"family": "probit", "epsilon": 0.45, "delta": 0.1, "mu": 1.5}
     core = build(NORMAL[:, :1], weights=W, **options)
     asked = leverage_size(1, 0.45, 0.1, 1.5, W.sum() / W.min(), c=1e-3)
     assert core.params["draws"] == asked
     assert 10 < asked < N
     assert [core.params[name] for name in ("epsilon", "delta", "mu")] == [0.45, 0.1, 1.5]
-    same = build(NORMAL[:, :1], weights=W, size=asked, likelihood="probit")
+    same = build(NORMAL[:, :1], weights=W, size=asked, family="probit")
     np.testing.assert_array_equal(core.index, same.index)
     np.testing.assert_array_equal(core.weights, same.weights)
     with pytest.raises(ValueError, match=r"epsilon=0.01 and mu=1.5 need \d+ draws, more than the 3000 rows; give"):
@@ -366,15 +366,15 @@ REFUSED = {
     "epsilon of logistic": (
         {"epsilon": 0.3, "mu": 2.0},
         ValueError,
-        "bound sensitivities under likelihood='probit' only, and this one is 'logistic'; give a size",
+        "bound sensitivities under family='probit' only, and this one is 'logistic'; give a size",
     ),
     "epsilon of a sketch": (
-        {"epsilon": 0.3, "mu": 2.0, "likelihood": "probit", "scores": "sketch"},
+        {"epsilon": 0.3, "mu": 2.0, "family": "probit", "scores": "sketch"},
         ValueError,
         "epsilon=0.3 needs bounds, and scores='sketch' are estimates; give a size",
     ),
-    "no mu": ({"epsilon": 0.3, "likelihood": "probit"}, ValueError, "epsilon=0.3 needs mu, the complexity of the data"),
-    "mu": ({"epsilon": 0.3, "mu": 0.5, "likelihood": "probit"}, ValueError, "mu=0.5 must be at least 1"),
+    "no mu": ({"epsilon": 0.3, "family": "probit"}, ValueError, "epsilon=0.3 needs mu, the complexity of the data"),
+    "mu": ({"epsilon": 0.3, "mu": 0.5, "family": "probit"}, ValueError, "mu=0.5 must be at least 1"),
     "mu alone": ({"mu": 2.0}, ValueError, "mu=2.0 is given without epsilon; give both, or a size"),
     "epsilon too large": ({"epsilon": 0.5, "mu": 2.0}, ValueError, "epsilon=0.5 must be above 0 and below 0.5"),
     "size and epsilon": ({"size": 50, "epsilon": 0.1}, ValueError, "size=50 and epsilon=0.1 are both given"),

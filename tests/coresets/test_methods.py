@@ -86,11 +86,11 @@ def test_trees_reduce_by_every_method_that_can():
 
 
 def test_the_methods_that_fit_are_named():
-    with pytest.raises(ValueError, match=r"likelihood only; likelihood='probit': use '.*'calibrated'") as caught:
+    with pytest.raises(ValueError, match=r"likelihood only; family='probit': use '.*'calibrated'") as caught:
         check_serves(bc.methods.Sensitivity(), "probit", METHODS)
     assert "'sensitivity' or" not in str(caught.value)
     with pytest.raises(ValueError, match=r"reducer='sensitivity' bounds .* 'calibrated' or 'condensed' or 'leverage'"):
-        build(method="merge_reduce", reducer="sensitivity", likelihood="probit")
+        build(method="merge_reduce", reducer="sensitivity", family="probit")
     with pytest.raises(ValueError, match=r"the methods 'auto', 'uniform', 'online', 'aggregate', 'merge_reduce' fit"):
         build(iter([(X, Y)]), None, method="leverage")
     with pytest.raises(TypeError, match="'tolerance' is not an option of method='merge_reduce', which 'auto' uses for"):
@@ -108,7 +108,7 @@ def table():
 def test_the_readme_has_the_methods_as_they_declare_themselves():
     declared = {
         name: (
-            "all" if kind.likelihoods is None else ", ".join(kind.likelihoods),
+            "all" if kind.families is None else ", ".join(kind.families),
             "one" if kind.one_pass else "several",
         )
         for name, kind in METHODS.items()
@@ -155,8 +155,8 @@ def test_a_new_method_builds_from_every_source(first, tmp_path):
 
 
 def test_a_new_method_is_refused_where_it_does_not_fit(first):
-    with pytest.raises(ValueError, match="method='first' bounds the logistic likelihood only; likelihood='probit'"):
-        build(method="first", likelihood="probit")
+    with pytest.raises(ValueError, match="method='first' bounds the logistic likelihood only; family='probit'"):
+        build(method="first", family="probit")
     with pytest.raises(TypeError, match="'size_of' is not an option of method='first', which takes skip"):
         build(method="first", size_of=3)
     with pytest.raises(ValueError, match="skip=-1 must be at least 0"):

@@ -12,7 +12,7 @@ from bayescore.coresets.cells import condense
 from bayescore.coresets.multilevel import Multilevel
 from bayescore.models.collapsed import collapsed_density, nodes_at
 from bayescore.models.collapsed_target import CollapsedTarget
-from bayescore.models.families import check_likelihood
+from bayescore.models.families import check_family
 from bayescore.models.quadrature import NODES
 from bayescore.types import WeightedData
 from bayescore.validation import DataError
@@ -27,9 +27,9 @@ def frame(rows):
     return pd.DataFrame(columns).assign(county=[f"c{code:04d}" for code in rows.group[:, 0]], y=rows.y)
 
 
-def build(rows, link="logistic", **options):
+def build(rows, family="logistic", **options):
     told = {"method": "multilevel", "intercept": True, "random_state": 0, "progressbar": False, **options}
-    return bc.build_coreset(frame(rows), label="y", groups="county", likelihood=link, **told)
+    return bc.build_coreset(frame(rows), label="y", groups="county", family=family, **told)
 
 
 def densities(target, theta):
@@ -37,10 +37,10 @@ def densities(target, theta):
     return np.array([collapsed_density(each, gradient, arguments) for each in theta])
 
 
-def errors(rows, core, link, n_groups, n_draws=400):
+def errors(rows, core, family, n_groups, n_draws=400):
     """Return errors of means (in sds), sds, and of effects' means (in sds) of a coreset, by importance weights."""
-    link = check_likelihood(link)
-    full, own = (CollapsedTarget.of(each, link, PRIORS, n_groups) for each in (rows, core))
+    family = check_family(family)
+    full, own = (CollapsedTarget.of(each, family, PRIORS, n_groups) for each in (rows, core))
     L = full.factor
     noise = np.random.default_rng(1).standard_normal((n_draws // 2, len(L)))
     noise = np.vstack([noise, -noise])
@@ -60,15 +60,15 @@ def errors(rows, core, link, n_groups, n_draws=400):
     return np.abs(mean_ - mean) / sd, np.abs(sd_ / sd - 1.0), np.abs(b_ - b) / spread
 
 
-@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("family", LINKS)
 @pytest.mark.parametrize(
     ("n", "n_groups", "intercept", "sigma"), [(6000, 60, 0.0, 1.0), (4000, 400, -1.5, 0.7), (8000, 30, -3.0, 1.5)]
 )
-def test_the_marginal_posterior_is_that_of_all_rows(link, n, n_groups, intercept, sigma):
+def test_the_marginal_posterior_is_that_of_all_rows(family, n, n_groups, intercept, sigma):
     """Against all rows, weights on the same points, so that noise cancels: means 0.05 sd, sds 4%, effects 0.02 sd."""
-    rows, _ = grouped(n, n_groups, link, intercept=intercept, sigma=sigma)
-    core = build(rows, link)
-    mean, sd, effects = errors(rows, core, link, n_groups)
+    rows, _ = grouped(n, n_groups, family, intercept=intercept, sigma=sigma)
+    core = build(rows, family)
+    mean, sd, effects = errors(rows, core, family, n_groups)
     assert mean.max() < 0.05
     assert sd.max() < 0.04
     assert np.quantile(effects, 0.99) < 0.02
@@ -94,16 +94,16 @@ def test_without_averages_it_is_far_off():
     assert errors(rows, core, "logistic", n_groups)[0].max() < 0.05
 
 
-@pytest.mark.parametrize("link", LINKS)
-def test_effects_need_no_column_of_ones(link):
+@pytest.mark.parametrize("family", LINKS)
+def test_effects_need_no_column_of_ones(family):
     """Without an intercept effects stand about 0, and pseudo-rows multiply theirs by 1."""
     n_groups = 40
-    rows, _ = grouped(4000, n_groups, link)
-    core = build(rows, link, intercept=False)
+    rows, _ = grouped(4000, n_groups, family)
+    core = build(rows, family, intercept=False)
     assert core.feature_names == tuple(f"x{d}" for d in range(1, rows.n_features))
     assert core.params["merged_cells"] == n_groups
     slopes = replace(rows, X=np.ascontiguousarray(rows.X[:, 1:]))
-    mean, sd, effects = errors(slopes, core, link, n_groups)
+    mean, sd, effects = errors(slopes, core, family, n_groups)
     assert mean.max() < 0.05
     assert sd.max() < 0.04
     assert np.quantile(effects, 0.99) < 0.02
@@ -171,9 +171,9 @@ def test_counts_for_r_are_refused_where_pseudo_rows_have_no_group():
     rows, _ = grouped(500, 10)
     core = build(rows)
     assert core.to_frame()["county"].isna().any()
-    with pytest.raises(DataError, match=r"na\.omit would drop: use bayescore\.sample or multilevel_model"):
+    with pytest.raises(DataError, match=r"na\.omit would drop: use bayescore\.sample or bayescore.model"):
         core.to_counts()
-    full = bc.full_data(frame(rows), label="y", groups="county", progressbar=False)
+    full = bc.all_rows(frame(rows), label="y", groups="county", progressbar=False)
     assert len(full.to_counts()) == 500
 
 

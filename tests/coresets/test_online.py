@@ -26,7 +26,7 @@ def blocks_of_128_rows(monkeypatch):
 
 
 def online_stream(size, **options):
-    return bc.stream("online", size=size, **{"likelihood": "probit", **options})
+    return bc.stream("online", size=size, **{"family": "probit", **options})
 
 
 def streamed(cuts, rows=N, weighted=False, **options):
@@ -39,7 +39,7 @@ def streamed(cuts, rows=N, weighted=False, **options):
 def assert_identical(a, b, without=()):
     for name in ("X", "y", "weights", "index"):
         np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
-    for name in ("classes", "n_total", "weight_total", "method", "likelihood", "random_state", "design", "label"):
+    for name in ("classes", "n_total", "weight_total", "method", "family", "random_state", "design", "label"):
         assert getattr(a, name) == getattr(b, name), name
     assert {k: v for k, v in a.params.items() if k not in without} == b.params
 
@@ -54,7 +54,7 @@ def test_however_it_is_fed_the_coreset_is_that_of_one_pass_over_all(cuts, weight
         Y,
         weights=W if weighted else None,
         method="online",
-        likelihood="probit",
+        family="probit",
         size=60,
         intercept=intercept,
         block_rows=128,
@@ -223,7 +223,7 @@ def test_a_stream_of_zeros_waits_for_a_row_with_leverage():
     [
         ({"size": 0}, ValueError, "size=0 must be at least 1"),
         ({"size": 10.0}, TypeError, "size=10.0 must be a whole number"),
-        ({"likelihood": "poisson"}, ValueError, "likelihood='poisson'"),
+        ({"family": "poisson"}, ValueError, "family='poisson'"),
         ({"random_state": -1}, ValueError, "random_state=-1"),
         ({"classes": ["a"]}, DataError, "classes has one class only, 'a'"),
         ({"classes": "abc"}, DataError, "classes has 3 classes"),

@@ -11,17 +11,17 @@ from bayescore.coresets.calibration.predicted_error import N_DRAWS, Problem, tem
 from bayescore.coresets.calibration.remainder import Expansion
 from bayescore.coresets.sampling.draw import hash_uniforms
 from bayescore.coresets.sampling.fixed_size import distinct, draw_candidates, select
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
 from bayescore.limits import MIN_ESS_SHARE
-from bayescore.models.families import LIKELIHOODS
+from bayescore.models.families import FAMILIES
 from bayescore.models.newton import find_mode
 from bayescore.models.posterior import likelihood_terms, log_likelihoods, posterior
 from bayescore.models.priors import Laplace, Normal
 from bayescore.models.transport import Transport
 from bayescore.types import WeightedData, stack
 
-logistic = LIKELIHOODS["logistic"]
+logistic = FAMILIES["logistic"]
 PRIOR = Normal(0.0, 4.0)
 
 
@@ -113,7 +113,7 @@ def problem_of(rows, size=len, prior=PRIOR, seed=5):
     """Return the posterior of rows about its mode, and the sample of them that remainders are estimated from."""
     mode = find_mode(posterior(rows, logistic, prior).terms, np.zeros(rows.n_features), tolerance=0.01)
     part = likelihood_terms(mode.beta, rows, logistic)
-    found, total = draw_candidates(Opened(as_source(rows)), lambda block: 0.1 + np.abs(block.X[:, 0]), size, seed)
+    found, total = draw_candidates(Dataset(as_source(rows)), lambda block: 0.1 + np.abs(block.X[:, 0]), size, seed)
     sample = select(found, size, total)
     return Problem(logistic, prior, Expansion(logistic, mode.beta, part, sample.expanded(), sample.inclusion))
 
@@ -126,7 +126,7 @@ def tried():
     rows = stack(list(source.blocks()))
     few = rows.take(slice(0, 300)).with_weights(np.full(300, 5000 / 300))
     trial = try_out(problem_of(rows, 1000), few, 0)
-    return source, rows, few, trial, trial.over_all_rows(Opened(source), draw_seed=1, size=100)
+    return source, rows, few, trial, trial.over_all_rows(Dataset(source), draw_seed=1, size=100)
 
 
 @pytest.mark.statistical(rate=1e-6)
@@ -207,7 +207,7 @@ def test_shares_of_all_rows_meet_the_totals(tried):
 
 def test_candidates_of_several_draws_hold_each_row_once(tried):
     source, _, _, _, trial = tried
-    more, _ = draw_candidates(Opened(source), lambda block: block.weights, 100, 1)
+    more, _ = draw_candidates(Dataset(source), lambda block: block.weights, 100, 1)
     both = distinct([trial.candidates, more])
     assert len(set(both.position.tolist())) == len(both.position) == len(both.rows)
     np.testing.assert_array_equal(both.rows.index, both.position)

@@ -35,9 +35,9 @@ def test_it_is_a_weighted_data_set_that_both_models_take(tmp_path):
     for sign, name in ((-1, "no"), (1, "yes")):
         assert core.weights[core.y == sign].sum() == pytest.approx((y == name).sum(), abs=100.0)
     assert (np.abs(core.X[:, 1:]).sum(axis=1) <= 8.0 * (1 + 1e-9)).all()
-    for link in ("logistic", "probit"):
-        full = bc.find_map(bc.full_data(X, y, intercept=True, progressbar=False), link).beta
-        assert np.abs(bc.find_map(core, link).beta - full).max() < 0.3 * np.abs(full).max()
+    for family in ("logistic", "probit"):
+        full = bc.find_map(bc.all_rows(X, y, intercept=True, progressbar=False), family).beta
+        assert np.abs(bc.find_map(core, family).beta - full).max() < 0.3 * np.abs(full).max()
     core.to_parquet(tmp_path / "core.parquet")
     np.testing.assert_array_equal(bc.read_coreset(tmp_path / "core.parquet").weights, core.weights)
 
@@ -134,7 +134,7 @@ def test_an_audit_of_the_means(monkeypatch):
         ({"epsilon": 0.0}, ValueError, "epsilon=0 must be positive"),
         ({"radius": math.nan}, ValueError, "radius=nan must be positive"),
         ({"n_clusters": 0}, ValueError, "n_clusters=0 must be at least 1"),
-        ({"likelihood": "poisson"}, ValueError, "poisson"),
+        ({"family": "poisson"}, ValueError, "poisson"),
     ],
 )
 def test_bad_input(change, error, message):

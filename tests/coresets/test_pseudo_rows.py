@@ -8,29 +8,29 @@ from scipy.stats import ortho_group
 from bayescore.coresets.condensing.averages import averages
 from bayescore.coresets.condensing.directions import diagonalising, root_of
 from bayescore.coresets.condensing.pseudo_rows import Wanted, as_rows, solve
-from bayescore.models.families import LIKELIHOODS
+from bayescore.models.families import FAMILIES
 from bayescore.models.gaussian import factor_of_inverse
 from bayescore.types import WeightedData
 
 LINKS = ("logistic", "probit")
 
 
-@pytest.mark.parametrize("link", LINKS)
-def test_averages_are_those_of_a_fine_sum(link):
-    likelihood = LIKELIHOODS[link]
+@pytest.mark.parametrize("family", LINKS)
+def test_averages_are_those_of_a_fine_sum(family):
+    family = FAMILIES[family]
     eta, sd = (grid.ravel() for grid in np.meshgrid(np.linspace(-6.0, 6.0, 25), [1e-3, 0.1, 0.5, 1.0]))
     x = np.linspace(-9.0, 9.0, 4001)
     mass = np.exp(-0.5 * x**2) / np.exp(-0.5 * x**2).sum()
     points = eta[:, None] + sd[:, None] * x
     side = np.where(np.arange(len(eta)) % 2, 1, -1).astype(np.int8)
     each = side[:, None]
-    found = averages(eta, sd, side, likelihood)
-    for i, function in enumerate((likelihood.score, likelihood.curvature, likelihood.third)):
+    found = averages(eta, sd, side, family)
+    for i, function in enumerate((family.score, family.curvature, family.third)):
         np.testing.assert_allclose(found[i], function(points, each) @ mass, atol=2e-4)
     step = 1e-4
-    fourth = (likelihood.third(points + step, each) - likelihood.third(points - step, each)) / (2.0 * step)
+    fourth = (family.third(points + step, each) - family.third(points - step, each)) / (2.0 * step)
     np.testing.assert_allclose(found[3], fourth @ mass, atol=2e-3)
-    at_eta = likelihood.curvature(eta, 1)
+    at_eta = family.curvature(eta, 1)
     assert np.abs(found[1] - at_eta).max() > 0.01  # not those without a width
 
 
@@ -65,30 +65,30 @@ def test_the_turn_finds_independent_skewed_directions():
     assert np.abs(turn.T @ start.root).max(axis=0).min() < 0.98
 
 
-def derivatives(rows, along, sd, link):
+def derivatives(rows, along, sd, family):
     """Return averaged score, curvature, third and fourth derivative of rows along a direction, at 0."""
     eta = rows.with_offset(np.zeros(len(rows)))
     p = rows.X @ along
-    found = averages(eta, sd, rows.y, LIKELIHOODS[link]) * rows.weights
+    found = averages(eta, sd, rows.y, FAMILIES[family]) * rows.weights
     return found[0] @ p, found[1] @ p**2, found[2] @ p**3, found[3] @ p**4
 
 
-@pytest.mark.parametrize("link", LINKS)
-def test_pseudo_rows_have_the_derivatives_that_are_wanted(link):
+@pytest.mark.parametrize("family", LINKS)
+def test_pseudo_rows_have_the_derivatives_that_are_wanted(family):
     wanted = Wanted(*np.array([
         [0.0, 0.1, -0.4, 2.0, 0.0],
         [0.0, 0.05, -0.3, 0.2, 1e-9],
         [0.01, 0.02, 0.05, -0.01, 0.0],
         [1.0, 1.0, 0.9, 1.0, 1.0],
     ]))  # fmt: skip
-    solved = solve(wanted, LIKELIHOODS[link])
+    solved = solve(wanted, FAMILIES[family])
     root = np.diag([1.0, 2.0, 3.0, 4.0, 5.0])
     rows = as_rows(root, np.zeros(5), solved)
     assert (rows.weights > 0.0).all()
     for k in range(5):
         own = rows.take(rows.X[:, k] != 0.0)
         sd = np.full(len(own), np.sqrt(wanted.variance[k] / solved.size[k]))
-        score, curvature, third, fourth = derivatives(own, np.eye(5)[k] / root[k, k], sd, link)
+        score, curvature, third, fourth = derivatives(own, np.eye(5)[k] / root[k, k], sd, family)
         assert score == pytest.approx(wanted.score[k], abs=1e-9)
         assert curvature == pytest.approx(1.0, abs=1e-9)
         assert third == pytest.approx(wanted.third[k], abs=1e-8)
@@ -96,12 +96,12 @@ def test_pseudo_rows_have_the_derivatives_that_are_wanted(link):
             assert fourth == pytest.approx(wanted.fourth[k], rel=0.05)
 
 
-@pytest.mark.parametrize("link", LINKS)
-def test_a_score_that_no_skewed_row_can_have_is_met_before_the_third_derivative(link):
-    solved = solve(Wanted(*(np.array([value]) for value in (50.0, 0.8, 0.5, 1.0))), LIKELIHOODS[link])
+@pytest.mark.parametrize("family", LINKS)
+def test_a_score_that_no_skewed_row_can_have_is_met_before_the_third_derivative(family):
+    solved = solve(Wanted(*(np.array([value]) for value in (50.0, 0.8, 0.5, 1.0))), FAMILIES[family])
     rows = as_rows(np.eye(1), np.zeros(1), solved)
     sd = np.full(len(rows), np.sqrt(1.0 / solved.size[0]))
-    score, curvature, third, _ = derivatives(rows, np.ones(1), sd, link)
+    score, curvature, third, _ = derivatives(rows, np.ones(1), sd, family)
     assert score == pytest.approx(50.0, rel=1e-9)
     assert curvature == pytest.approx(1.0, rel=1e-9)
     assert third != pytest.approx(0.8, abs=0.1)
@@ -109,6 +109,6 @@ def test_a_score_that_no_skewed_row_can_have_is_met_before_the_third_derivative(
 
 def test_rows_are_centred_where_they_were_solved():
     center = np.array([3.0, -1.0])
-    solved = solve(Wanted(np.zeros(2), np.array([0.1, -0.1]), np.full(2, 0.01), np.ones(2)), LIKELIHOODS["logistic"])
+    solved = solve(Wanted(np.zeros(2), np.array([0.1, -0.1]), np.full(2, 0.01), np.ones(2)), FAMILIES["logistic"])
     rows = as_rows(np.eye(2), center, solved)
     np.testing.assert_allclose(rows.X @ center + rows.offset, np.repeat(solved.offset, 2))

@@ -9,13 +9,13 @@ from bayescore.coresets.sampling.fixed_size import Chosen, candidates, draw_cand
 from bayescore.coresets.scores.factor import block_factor, data_factor, whitening
 from bayescore.coresets.scores.row_scores import leverage_rows
 from bayescore.coresets.separation import hyperplane
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
-from bayescore.models.families import LIKELIHOODS
+from bayescore.models.families import FAMILIES
 from bayescore.models.posterior import WIDE
 from bayescore.types import WeightedData
 
-LINKS = pytest.mark.parametrize("likelihood", LIKELIHOODS.values(), ids=LIKELIHOODS)
+LINKS = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
 
 
 def data(n=1000, n_features=5, seed=0):
@@ -24,26 +24,24 @@ def data(n=1000, n_features=5, seed=0):
     return WeightedData(rng.normal(size=(n, n_features)), y, rng.uniform(0.1, 5.0, n), np.arange(n))
 
 
-def whitened(likelihood, n_features=5):
+def whitened(family, n_features=5):
     rng = np.random.default_rng(1)
-    return LaplaceApproximation(
-        likelihood, rng.normal(size=n_features), np.tril(rng.normal(size=(n_features, n_features)))
-    )
+    return LaplaceApproximation(family, rng.normal(size=n_features), np.tril(rng.normal(size=(n_features, n_features))))
 
 
 @LINKS
-def test_scores_and_their_sums(likelihood):
-    rows, white = data(), whitened(likelihood)
+def test_scores_and_their_sums(family):
+    rows, white = data(), whitened(family)
     eta, length = rows.Z @ white.theta, np.linalg.norm(rows.Z @ white.factor, axis=1)
     g, h = white.scores(rows)
-    np.testing.assert_allclose(g, rows.weights * likelihood.score(eta, 1) * length, rtol=1e-11)
-    np.testing.assert_allclose(h, rows.weights * likelihood.curvature(eta, 1) * length**2, rtol=1e-10)
-    third = likelihood.third(eta, 1)
-    reach = rows.weights * (np.abs(third) * length**3 / 6.0 + likelihood.curvature(eta, 1) * length**4 / 24.0)
+    np.testing.assert_allclose(g, rows.weights * family.score(eta, 1) * length, rtol=1e-11)
+    np.testing.assert_allclose(h, rows.weights * family.curvature(eta, 1) * length**2, rtol=1e-10)
+    third = family.third(eta, 1)
+    reach = rows.weights * (np.abs(third) * length**3 / 6.0 + family.curvature(eta, 1) * length**4 / 24.0)
     np.testing.assert_allclose(white.row_scores(rows).reach, reach, rtol=1e-9)
     shares = Shares.estimated(white, Chosen(rows, np.ones(len(rows)), len(rows)), rows.weights.sum())
     np.testing.assert_allclose(shares.probability(rows).sum(), 3.1, rtol=1e-11)
-    found = survey(Opened(as_source(rows), block_rows=300), shares, 50, 80, (1, 2))
+    found = survey(Dataset(as_source(rows), block_rows=300), shares, 50, 80, (1, 2))
     pulls = (0.5 * rows.weights * third * length**2) @ (rows.Z @ white.factor)
     np.testing.assert_allclose(found.pull, pulls, rtol=1e-9, atol=1e-9 * np.abs(pulls).max())
     assert found.total == pytest.approx(3.1)
@@ -56,19 +54,19 @@ def test_scores_and_their_sums(likelihood):
 
 
 @LINKS
-def test_wide_rows_are_scored_by_products_of_matrices(likelihood):
-    rng, white = np.random.default_rng(3), whitened(likelihood, WIDE)
+def test_wide_rows_are_scored_by_products_of_matrices(family):
+    rng, white = np.random.default_rng(3), whitened(family, WIDE)
     rows = data(700, WIDE)
     eta = rows.Z @ (white.theta / 10.0)
     for factor in (white.factor, rng.normal(size=(WIDE, WIDE))):  # triangular, and not
-        g, _ = LaplaceApproximation(likelihood, white.theta / 10.0, factor).scores(rows)
-        expected = rows.weights * likelihood.score(eta, 1) * np.linalg.norm(rows.Z @ factor, axis=1)
+        g, _ = LaplaceApproximation(family, white.theta / 10.0, factor).scores(rows)
+        expected = rows.weights * family.score(eta, 1) * np.linalg.norm(rows.Z @ factor, axis=1)
         np.testing.assert_allclose(g, expected, rtol=1e-10)
 
 
 @LINKS
-def test_a_row_has_the_same_score_in_any_block(likelihood):
-    rows, white, basis = data(), whitened(likelihood), np.random.default_rng(2).normal(size=(5, 3))
+def test_a_row_has_the_same_score_in_any_block(family):
+    rows, white, basis = data(), whitened(family), np.random.default_rng(2).normal(size=(5, 3))
     g, h = white.scores(rows)
     leverage = leverage_rows(rows.X, rows.weights, basis)
     for low in range(0, len(rows), 37):
@@ -82,13 +80,13 @@ def test_leverages_and_squares():
     plain = np.minimum(rows.weights * ((rows.X @ basis) ** 2).sum(axis=1), 1.0)
     assert plain.max() == 1.0
     np.testing.assert_allclose(leverage_rows(rows.X, rows.weights, basis), plain, rtol=1e-12)
-    np.testing.assert_allclose(Opened(as_source(rows)).scan.squares, rows.weights @ rows.X**2, rtol=1e-12)
+    np.testing.assert_allclose(Dataset(as_source(rows)).scan.squares, rows.weights @ rows.X**2, rtol=1e-12)
 
 
 def test_sizes_of_rows_sum_to_one():
     rows = data()
     source = as_source(rows)
-    size = by_size(Opened(source))(rows)
+    size = by_size(Dataset(source))(rows)
     spread = rows.X**2 @ (1.0 / (rows.weights @ rows.X**2))
     np.testing.assert_allclose(size, rows.weights * (0.5 / rows.weights.sum() + 0.1 * spread), rtol=1e-11)
     assert size.sum() == pytest.approx(1.0)
@@ -113,7 +111,7 @@ def test_the_factor_of_a_block_is_that_of_lapack(n, scale):
 
 def test_whitenings_are_triangular_and_white():
     rows = data(3000)
-    white = whitening(data_factor(Opened(as_source(rows))))
+    white = whitening(data_factor(Dataset(as_source(rows))))
     assert (np.triu(white.basis, 1) == 0.0).all()
     inside = rows.X @ white.basis
     np.testing.assert_allclose((inside.T * rows.weights) @ inside, np.eye(5), atol=1e-12)
@@ -124,9 +122,9 @@ def test_margins_are_those_of_rows_at_unit_length():
     X = rows.X.copy()
     X[7] = 0.0
     source = as_source(WeightedData(X, rows.y, rows.weights, rows.index))
-    white, direction = whitening(data_factor(Opened(source))), rng.uniform(-1.0, 1.0, 5)
+    white, direction = whitening(data_factor(Dataset(source))), rng.uniform(-1.0, 1.0, 5)
     unit, error = hyperplane.unit_rows(next(iter(source.blocks())), white)
-    found = hyperplane.against(Opened(source), white, direction, strict=False)
+    found = hyperplane.against(Dataset(source), white, direction, strict=False)
     margins = unit @ direction
     wrong = np.flatnonzero(margins < -hyperplane.TOLERANCE - error)
     assert found.n_rows == len(wrong)
@@ -150,7 +148,9 @@ def test_candidates_are_the_best_of_all_rows(monkeypatch, levels, step):
         return part
 
     monkeypatch.setattr(fixed_size, "candidates", counted)
-    found, _ = draw_candidates(Opened(as_source(rows), block_rows=step), lambda block: block.X[:, 0].copy(), size, seed)
+    found, _ = draw_candidates(
+        Dataset(as_source(rows), block_rows=step), lambda block: block.X[:, 0].copy(), size, seed
+    )
     assert sum(passed) < n / 2  # most rows of most blocks
     key = fixed_size.hash_uniforms(0, n, seed) / p
     best = set(np.lexsort((np.arange(n), -p))[: size + 1]) | set(np.lexsort((np.arange(n), key))[: size + 1])

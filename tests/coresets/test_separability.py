@@ -11,9 +11,9 @@ from bayescore.coresets.scores.factor import block_factor, whitening
 from bayescore.coresets.separation import hyperplane
 from bayescore.coresets.separation.hyperplane import TOLERANCE, against, unit_rows
 from bayescore.coresets.separation.separability import first_rows, separability, separate
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
-from bayescore.models.families import LIKELIHOODS
+from bayescore.models.families import FAMILIES
 from bayescore.papers import separable_circle
 from bayescore.types import WeightedData
 from bayescore.validation import DataError
@@ -175,11 +175,11 @@ def test_a_sample_that_misses_a_direction_proves_nothing():
     """Rows of four categories overlap; the fifth, of one label, is not among them."""
     rows = large(OVERLAP)
     rows = data(rows.X, np.where(rows.X[:, 5] == 1, 1, rows.y))
-    opened = Opened(as_source(rows))
+    dataset = Dataset(as_source(rows))
     white = whitening(block_factor(rows))
     blind = rows.take(np.flatnonzero(rows.X[:, 5] == 0)[:500])
-    assert separate(opened, blind, white)[0].kind == OVERLAP  # what the rank must guard against
-    assert separate(opened, first_rows(opened, white, 0), white)[0].kind == QUASI
+    assert separate(dataset, blind, white)[0].kind == OVERLAP  # what the rank must guard against
+    assert separate(dataset, first_rows(dataset, white, 0), white)[0].kind == QUASI
 
 
 def test_rows_against_a_direction_are_all_found_and_the_worst_come_back(monkeypatch):
@@ -188,7 +188,7 @@ def test_rows_against_a_direction_are_all_found_and_the_worst_come_back(monkeypa
     white = whitening(block_factor(rows))
     direction = np.eye(white.rank)[0]
     margins = unit_rows(rows, white)[0] @ direction
-    found = against(Opened(as_source(rows)), white, direction, strict=False)
+    found = against(Dataset(as_source(rows)), white, direction, strict=False)
     assert found.n_rows == (margins < -TOLERANCE).sum()
     np.testing.assert_array_equal(found.worst.index, np.argsort(margins, kind="stable")[:20])
 
@@ -205,8 +205,8 @@ def test_refusals():
 N_CIRCLE = 64
 
 
-def losses(rows, beta, link):
-    return -rows.weights * LIKELIHOODS[link].log_p(rows.X @ beta, rows.y)
+def losses(rows, beta, family):
+    return -rows.weights * FAMILIES[family].log_p(rows.X @ beta, rows.y)
 
 
 def circle():
@@ -214,7 +214,7 @@ def circle():
     return data(X, y)
 
 
-def alone(rows, n, link):
+def alone(rows, n, family):
     """Return coefficients at which row n carries nearly all of the loss, or None: those that separate it off."""
     flipped = rows.y.copy()
     flipped[n] = -flipped[n]
@@ -225,14 +225,14 @@ def alone(rows, n, link):
     return found.direction * (40.0 / margins.min())
 
 
-@pytest.mark.parametrize("link", ["logistic", "probit"])
-def test_on_the_circle_every_row_alone_carries_the_loss(link):
+@pytest.mark.parametrize("family", ["logistic", "probit"])
+def test_on_the_circle_every_row_alone_carries_the_loss(family):
     rows = circle()
     for n in range(len(rows)):
-        parts = losses(rows, alone(rows, n, link), link)
+        parts = losses(rows, alone(rows, n, family), family)
         assert parts[n] > 0.999 * parts.sum()
     inside = data(np.concatenate([rows.X, [[0.1, 0.0, 1.0]]]), np.append(rows.y, 1))
-    assert alone(inside, len(rows), link) is None  # in a generator that leaves the circle the row would be found
+    assert alone(inside, len(rows), family) is None  # in a generator that leaves the circle the row would be found
 
 
 @pytest.mark.parametrize("method", ["uniform", "sensitivity", "calibrated", "leverage"])
@@ -263,10 +263,10 @@ def test_separable_data_are_warned_of_and_the_posterior_is_still_there(method):
     for name in (COMPLETE, QUASI):
         rows = large(name)
         with pytest.warns(UserWarning, match=f"{name}.* guarantee .* mu is infinite.* driven by the prior"):
-            core = build_coreset(rows, method=method, likelihood="probit", size=300, random_state=1, progressbar=False)
+            core = build_coreset(rows, method=method, family="probit", size=300, random_state=1, progressbar=False)
         assert np.isfinite(find_map(core).beta).all()
     for name in (OVERLAP, "one row"):
-        build_coreset(large(name), method=method, likelihood="probit", size=300, random_state=1, progressbar=False)
+        build_coreset(large(name), method=method, family="probit", size=300, random_state=1, progressbar=False)
 
 
 @pytest.mark.parametrize("method", ["leverage", "online"])
@@ -279,7 +279,7 @@ def test_a_program_that_is_not_solved_costs_no_coreset(method, monkeypatch):
     monkeypatch.setattr(hyperplane, "linprog", one_step)
     rows = large(QUASI)
     with pytest.warns(UserWarning, match=r"separated is not known: the linear program was not solved: .*limit"):
-        core = build_coreset(rows, method=method, likelihood="probit", size=300, random_state=1, progressbar=False)
+        core = build_coreset(rows, method=method, family="probit", size=300, random_state=1, progressbar=False)
     assert core.weights.sum() == pytest.approx(len(rows), rel=0.5)
     with pytest.raises(RuntimeError, match="not solved"):
         kind(rows)

@@ -16,12 +16,12 @@ from bayescore.coresets.sampling.draw import collect, draw
 from bayescore.coresets.scores.leverage import leverage_scores
 from bayescore.coresets.sensitivity import Sensitivity
 from bayescore.coresets.uniform import Uniform
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
-from bayescore.models.families import LIKELIHOODS
+from bayescore.models.families import FAMILIES
 
-ALARM = 1e-7
-LIMIT = norm.isf(ALARM / 2.0)
+FAMILYWISE_ALPHA = 1e-7
+LIMIT = norm.isf(FAMILYWISE_ALPHA / 2.0)
 RATES = np.array([1, 1, 2, 5, 10, 40, 3, 1000, 350, 20, 7, 90])
 
 
@@ -51,16 +51,16 @@ def fit(counts, expected):
 def multinomial_counts():
     """Counts of the rows in 600 draws of 150 with replacement, shape (600, 12)."""
     source = source_of(len(RATES))
-    draws = [draw(Opened(source), rates_of, 150, seed).positions for seed in range(600)]
+    draws = [draw(Dataset(source), rates_of, 150, seed).positions for seed in range(600)]
     return np.array([np.bincount(positions, minlength=len(RATES)) for positions in draws])
 
 
 @pytest.mark.statistical(rate=1e-6)
 def test_draws_with_replacement_follow_the_rates(multinomial_counts):
     total, p = multinomial_counts.sum(axis=0), RATES / RATES.sum()
-    assert fit(total, total.sum() * p) > ALARM
+    assert fit(total, total.sum() * p) > FAMILYWISE_ALPHA
     wrong = (RATES + 2) / (RATES + 2).sum()  # rates off by two
-    assert fit(total, total.sum() * wrong) < ALARM
+    assert fit(total, total.sum() * wrong) < FAMILYWISE_ALPHA
 
 
 @pytest.mark.statistical(rate=1e-6)
@@ -76,31 +76,31 @@ def test_counts_vary_as_multinomial_counts_do(multinomial_counts):
         z = (statistics.mean() - (len(p) - 1)) / np.sqrt(variance / len(counts))
         return 2.0 * norm.sf(abs(z))
 
-    assert dispersion(multinomial_counts) > ALARM
-    assert dispersion(np.repeat(multinomial_counts[:150], 2, axis=0) * 2) < ALARM  # each draw taken twice
+    assert dispersion(multinomial_counts) > FAMILYWISE_ALPHA
+    assert dispersion(np.repeat(multinomial_counts[:150], 2, axis=0) * 2) < FAMILYWISE_ALPHA  # each draw taken twice
     even = np.rint(multinomial_counts.mean(axis=0) + 0.3 * (multinomial_counts - multinomial_counts.mean(axis=0)))
-    assert dispersion(even[np.abs(even.sum(axis=1) - 150) < 1]) < ALARM  # too regular
+    assert dispersion(even[np.abs(even.sum(axis=1) - 150) < 1]) < FAMILYWISE_ALPHA  # too regular
 
 
 @pytest.mark.statistical(rate=3e-6)
 def test_successive_draws_are_independent():
     n = 6
-    positions = draw(Opened(source_of(n)), rates_of, 60_000, 12).positions
+    positions = draw(Dataset(source_of(n)), rates_of, 60_000, 12).positions
     p = RATES[:n] / RATES[:n].sum()
 
     def pairs(order):
         return np.histogram2d(order[::2], order[1::2], bins=np.arange(n + 1))[0]
 
     expected = 30_000 * np.outer(p, p)
-    assert fit(pairs(positions), expected) > ALARM
+    assert fit(pairs(positions), expected) > FAMILYWISE_ALPHA
     sticky = np.where(np.arange(60_000) % 40 == 1, np.roll(positions, 1), positions)  # one in 40 repeats the last
-    assert fit(pairs(sticky), expected) < ALARM
+    assert fit(pairs(sticky), expected) < FAMILYWISE_ALPHA
     first = [
-        draw(Opened(source_of(n)), rates_of, 2, seed).positions for seed in range(500)
+        draw(Dataset(source_of(n)), rates_of, 2, seed).positions for seed in range(500)
     ]  # and over neighbouring seeds
-    assert fit(pairs(np.concatenate(first)), 500 * np.outer(p, p)) > ALARM
+    assert fit(pairs(np.concatenate(first)), 500 * np.outer(p, p)) > FAMILYWISE_ALPHA
     across = np.array(first)[:, 0]
-    assert fit(pairs(across), 250 * np.outer(p, p)) > ALARM
+    assert fit(pairs(across), 250 * np.outer(p, p)) > FAMILYWISE_ALPHA
 
 
 @pytest.mark.statistical(rate=2e-6)
@@ -110,7 +110,7 @@ def test_draws_without_replacement_include_every_row_and_pair_alike():
     def inclusions(rates):
         taken = np.zeros((repeats, n))
         for seed in range(repeats):
-            positions = draw(Opened(source_of(n)), rates, size, seed, replace=False).positions
+            positions = draw(Dataset(source_of(n)), rates, size, seed, replace=False).positions
             assert len(np.unique(positions)) == size
             taken[seed, positions] = 1.0
         return taken
@@ -124,9 +124,9 @@ def test_draws_without_replacement_include_every_row_and_pair_alike():
         z = (together.mean() - both) / (together.mean(axis=1).std() / np.sqrt(repeats))
         return float(rows), 2.0 * float(norm.sf(abs(z)))
 
-    assert min(p_values(inclusions(equal))) > ALARM
+    assert min(p_values(inclusions(equal))) > FAMILYWISE_ALPHA
     lopsided = p_values(inclusions(lambda block: np.where(block.index < 5, 3, 2)))
-    assert lopsided[0] < ALARM
+    assert lopsided[0] < FAMILYWISE_ALPHA
 
 
 # --- unbiasedness ------------------------------------------------------------------------------------------
@@ -158,12 +158,12 @@ def test_sensitivity_coresets_are_unbiased(weighted):
     source, Z = problem(weighted)
     right, wrong = [], []
     for seed in range(REPEATS):
-        rows = Sensitivity(clustering=Z[:4], radius=1.0).build(Opened(source), M, seed, LIKELIHOODS["logistic"]).rows
+        rows = Sensitivity(clustering=Z[:4], radius=1.0).build(Dataset(source), M, seed, FAMILIES["logistic"]).rows
         right.append(log_likelihoods(rows.Z, rows.weights))
         # without the division by p: every draw stands for an equal share of the total weight
         wrong.append(log_likelihoods(rows.Z, np.full(len(rows), source.weights.sum() / len(rows))))
     truth = log_likelihoods(Z, source.weights)
-    assert truth[-1] == pytest.approx(Opened(source).scan.weight_total)
+    assert truth[-1] == pytest.approx(Dataset(source).scan.weight_total)
     assert (np.abs(z_scores(np.array(right), truth)) < LIMIT).all()
     assert np.abs(z_scores(np.array(wrong), truth)).max() > LIMIT
     assert np.std(np.array(right)[:, -1]) > 0.0  # the sum of the weights is W on average only
@@ -177,9 +177,9 @@ def test_leverage_coresets_are_unbiased(scores, weighted):
     right, wrong = [], []
     for seed in range(REPEATS):
         if scores == "online":
-            rows = Online().build(Opened(source, block_rows=40), M, seed, LIKELIHOODS["logistic"]).rows
+            rows = Online().build(Dataset(source, block_rows=40), M, seed, FAMILIES["logistic"]).rows
         else:
-            rows = Leverage(scores=scores).build(Opened(source, block_rows=40), M, seed, LIKELIHOODS["logistic"]).rows
+            rows = Leverage(scores=scores).build(Dataset(source, block_rows=40), M, seed, FAMILIES["logistic"]).rows
         right.append(log_likelihoods(rows.Z, rows.weights))
         wrong.append(log_likelihoods(rows.Z, np.full(len(rows), source.weights.sum() / len(rows))))
     truth = log_likelihoods(Z, source.weights)
@@ -202,9 +202,9 @@ def test_the_reservoirs_of_the_source_have_the_law_of_the_draw_once_their_rule_i
         values.append(log_likelihoods(Z[last], w[last] * s.sum() / (s[last] * M)))
         taken += np.bincount(last, minlength=N)
     assert (np.abs(z_scores(np.array(values), log_likelihoods(Z, w))) < LIMIT).all() == accepted
-    assert (fit(taken, REPEATS * M * s / s.sum()) > ALARM) == accepted
-    positions = np.concatenate([draw(Opened(source), lambda _: s, M, seed).positions for seed in range(REPEATS)])
-    assert fit(np.bincount(positions, minlength=N), REPEATS * M * s / s.sum()) > ALARM
+    assert (fit(taken, REPEATS * M * s / s.sum()) > FAMILYWISE_ALPHA) == accepted
+    positions = np.concatenate([draw(Dataset(source), lambda _: s, M, seed).positions for seed in range(REPEATS)])
+    assert fit(np.bincount(positions, minlength=N), REPEATS * M * s / s.sum()) > FAMILYWISE_ALPHA
 
 
 @pytest.mark.statistical(rate=4e-6)
@@ -213,9 +213,9 @@ def test_uniform_coresets_are_unbiased(weighted):
     source, Z = problem(weighted)
     right, wrong = [], []
     for seed in range(REPEATS):
-        rows = Uniform().build(Opened(source), M, seed, LIKELIHOODS["logistic"]).rows
+        rows = Uniform().build(Dataset(source), M, seed, FAMILIES["logistic"]).rows
         right.append(log_likelihoods(rows.Z, rows.weights))
-        near = draw(Opened(source), lambda block: 1 + (np.abs(block.X[:, 1]) > 1.0), M, seed, replace=False).rows
+        near = draw(Dataset(source), lambda block: 1 + (np.abs(block.X[:, 1]) > 1.0), M, seed, replace=False).rows
         wrong.append(log_likelihoods(near.Z, near.weights * (N / M)))  # drawn by score, weighed as if not
     truth = log_likelihoods(Z, source.weights)
     right, wrong = np.array(right), np.array(wrong)
@@ -235,10 +235,10 @@ def test_the_variance_of_a_sensitivity_coreset_is_that_of_the_multinomial():
     p = rates / rates.sum()
     values = []
     for seed in range(2 * REPEATS):
-        drawn = draw(Opened(source), lambda block: rates[block.index], M, seed)
+        drawn = draw(Dataset(source), lambda block: rates[block.index], M, seed)
         rows, counts, rate = collect(drawn)
         values.append((f[rows.index] * counts * (drawn.total / (rate * float(M)))).sum())
     variance = ((f**2 / p).sum() - f.sum() ** 2) / M
     squares, law = ((np.array(values) - f.sum()) ** 2).sum(), chi2(len(values))
     for claimed, accepted in ((variance, True), (variance / 2.0, False), (variance * 2.0, False)):
-        assert (law.ppf(ALARM / 2.0) < squares / claimed < law.isf(ALARM / 2.0)) == accepted
+        assert (law.ppf(FAMILYWISE_ALPHA / 2.0) < squares / claimed < law.isf(FAMILYWISE_ALPHA / 2.0)) == accepted

@@ -10,7 +10,7 @@ from bayescore.coresets.condensing.directions import root_of
 from bayescore.coresets.condensing.pseudo_rows import Solved, as_rows
 from bayescore.coresets.sampling.fixed_size import Candidates
 from bayescore.coresets.ties import largest, oriented, rounded
-from bayescore.models.families import check_likelihood
+from bayescore.models.families import check_family
 from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.posterior import Terms
 from tests.conftest import make_rows
@@ -79,7 +79,7 @@ def test_a_pseudo_row_has_no_row_whose_weight_is_rounding():
 def kept_rows(monkeypatch, seed):
     """Return which 25 of 600 rows are kept, sixty distinct ones ten times each, if their reach is moved by rounding."""
     rows = make_rows(60, weights=False).take(np.tile(np.arange(60), 10))
-    at = LaplaceApproximation(check_likelihood("logistic"), np.zeros(3), np.eye(3))
+    at = LaplaceApproximation(check_family("logistic"), np.zeros(3), np.eye(3))
     shares = Shares(at, 1.0, 1.0, 1.0, 1.0, float(len(rows)))
     monkeypatch.undo()
     reach = shares.far(at.row_scores(rows), rows.weights)

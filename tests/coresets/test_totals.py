@@ -5,7 +5,7 @@ import pytest
 
 from bayescore.coresets.calibration.pilot import LaplaceApproximation
 from bayescore.coresets.calibration.totals import CURVATURE, LEVEL, Totals, rows_for_all
-from bayescore.models.families import LIKELIHOODS
+from bayescore.models.families import FAMILIES
 from bayescore.models.newton import find_mode
 from bayescore.models.posterior import likelihood_terms, posterior
 from bayescore.models.priors import Normal
@@ -14,20 +14,20 @@ from bayescore.types import WeightedData
 N, D = 900, 4
 
 
-def problem(link):
+def problem(family):
     rng = np.random.default_rng(3)
     X = rng.normal(size=(N, D))
     y = np.where(X[:, 0] + rng.logistic(size=N) > 0, 1, -1).astype(np.int8)
     rows = WeightedData(X, y, rng.uniform(0.5, 2.0, N), np.arange(N))
-    likelihood = LIKELIHOODS[link]
-    mode = find_mode(posterior(rows, likelihood, Normal(0.0, 4.0)).terms, np.zeros(D))
-    white = LaplaceApproximation(likelihood, mode.beta, mode.factor)
-    return rows, white, likelihood_terms(mode.beta, rows, likelihood)
+    family = FAMILIES[family]
+    mode = find_mode(posterior(rows, family, Normal(0.0, 4.0)).terms, np.zeros(D))
+    white = LaplaceApproximation(family, mode.beta, mode.factor)
+    return rows, white, likelihood_terms(mode.beta, rows, family)
 
 
-@pytest.mark.parametrize("link", LIKELIHOODS)
-def test_the_shares_of_all_rows_add_up_to_the_totals(link):
-    rows, white, part = problem(link)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_shares_of_all_rows_add_up_to_the_totals(family):
+    rows, white, part = problem(family)
     totals = Totals.at(white, part, N)
     values = totals.values(white.pulls(rows).sum(axis=1))
     for name, share, value in zip(values._fields, totals.shares(rows), values, strict=True):
@@ -44,7 +44,7 @@ def test_sizes_of_the_groups_and_what_they_count():
     for n_rows, n_forms in ((least - 1, 0), (least, D * (D + 1) // 2)):
         totals = Totals.at(white, part, n_rows)
         assert len(totals.shares(rows).forms) == len(totals.values(np.zeros(D)).forms) == n_forms
-    wide = LaplaceApproximation(white.likelihood, np.zeros(200), np.eye(200))
+    wide = LaplaceApproximation(white.family, np.zeros(200), np.eye(200))
     assert not Totals.at(wide, part, 10**6).whole  # the fit would be too dear
     totals = Totals.at(white, part, N)
     values = totals.values(np.zeros(D))

@@ -19,11 +19,11 @@ from bayescore.coresets.method import DELTA
 from bayescore.coresets.reducer import ReduceResult
 from bayescore.coresets.trees.tree import Tree, node_delta, node_seed
 from bayescore.data.checkpoint import write_checkpoint
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.data.passes.cutter import block_rows
 from bayescore.data.sources import as_source
 from bayescore.methods import Calibrated, MergeReduce
-from bayescore.models.families import LIKELIHOODS
+from bayescore.models.families import FAMILIES
 from bayescore.models.posterior import log_likelihoods
 from bayescore.types import WeightedData, stack
 from bayescore.validation import DataError
@@ -63,7 +63,7 @@ def fed(stream, low, high, step):
 def assert_identical(a, b):
     for name in ("X", "y", "weights", "index", "offset"):
         np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
-    for name in ("classes", "n_total", "weight_total", "method", "likelihood", "random_state", "design", "label"):
+    for name in ("classes", "n_total", "weight_total", "method", "family", "random_state", "design", "label"):
         assert getattr(a, name) == getattr(b, name), name
     assert {k: v for k, v in a.params.items() if k != "passes"} == {k: v for k, v in b.params.items() if k != "passes"}
 
@@ -118,7 +118,7 @@ def test_shape_anchors_and_losses(anchored):
 def test_seeds_and_shares_do_not_depend_on_who_reduces_when():
     source = as_source(WeightedData(X, np.where(Y == "yes", 1, -1).astype(np.int8), W, np.arange(N)))
     empty = Tree(Calibrated(), 64, "logistic", 3)
-    parallel, rest = grow(Opened(source), empty, 100)
+    parallel, rest = grow(Dataset(source), empty, 100)
     assert rest is None
     state = empty
     for leaf in range(15):
@@ -215,7 +215,7 @@ def test_a_source_that_fails_is_resumed_from_its_checkpoint(kind, tmp_path):
 def test_a_checkpoint_keeps_labels_and_names(tmp_path):
     import pandas as pd
 
-    stream = bc.stream(size=16, likelihood="probit", random_state=1)
+    stream = bc.stream(size=16, family="probit", random_state=1)
     stream.partial_fit(pd.DataFrame(X[:60], columns=["a", "b", "c"]), [True] * 60)
     stream.save(tmp_path / "s")
     core = (
@@ -225,7 +225,7 @@ def test_a_checkpoint_keeps_labels_and_names(tmp_path):
     )
     assert core.classes == (False, True)
     assert core.feature_names == ("a", "b", "c")
-    assert core.likelihood == "probit"
+    assert core.family == "probit"
     write_checkpoint(tmp_path / "other", "Posterior", {}, {})
     with pytest.raises(
         DataError, match=r"is a checkpoint of Posterior, not of StreamingCoreset; load it with Posterior"
@@ -282,8 +282,8 @@ def test_trees_reduce_by_a_method_with_options(reducer, tmp_path):
 class Doubting(Calibrated):
     """Calibrated, but twice as wrong."""
 
-    def build(self, opened, size, seed, likelihood):
-        own = super().build(opened, size, seed, likelihood)
+    def build(self, dataset, size, seed, family):
+        own = super().build(dataset, size, seed, family)
         return replace(own, info=replace(own.info, mean_error=2.0 * own.info.mean_error, sd_error=10.0))
 
 
@@ -295,7 +295,7 @@ def test_the_answer_is_that_of_the_method_which_reduces():
     assert wide.params["prior"] == repr(bc.priors.Normal(0.0, 4.0))
 
     def miss(core, prior):
-        full = find_map(bc.full_data(X, Y, progressbar=False), prior=prior)
+        full = find_map(bc.all_rows(X, Y, progressbar=False), prior=prior)
         return np.abs((find_map(core, prior=prior).beta - full.beta) / full.sd).max()
 
     assert miss(tree, narrow.prior) < 0.01 < miss(wide, narrow.prior)  # met at the mode of one prior, and not the other
@@ -338,14 +338,14 @@ def test_refusals(tmp_path):
     for options, message in (
         ({"reducer": "uniform"}, "reducer='uniform' is unknown; choose one of 'calibrated', 'condensed', 'sens"),
         (
-            {"likelihood": "probit", "reducer": "sensitivity"},
+            {"family": "probit", "reducer": "sensitivity"},
             "bounds the logistic likelihood only; .* use 'calibrated'",
         ),
         ({"leaf_rows": 0}, "leaf_rows=0 must be between 1 and 2147483648"),
         ({"size": 0}, "size=0 must be at least 1"),
-        ({"likelihood": "cloglog"}, "likelihood='cloglog' is unknown"),
+        ({"family": "cloglog"}, "family='cloglog' is unknown"),
     ):
-        given = {"likelihood": "logistic", "size": 10, **options}
+        given = {"family": "logistic", "size": 10, **options}
         with pytest.raises(ValueError, match=message):
             bc.stream(**given)
         if given["size"]:
@@ -398,7 +398,7 @@ def test_plain_trees_are_unbiased(kind):
     Rate: five z-scores within 6, by Student's t with 99 degrees of freedom 3e-8 each.
     """
     rows, labels = large(2000)
-    full = bc.full_data(rows, labels, progressbar=False)
+    full = bc.all_rows(rows, labels, progressbar=False)
     sums, counts = [], []
     for seed in range(100):
         core = bc.build_coreset(
@@ -414,10 +414,10 @@ def test_plain_trees_are_unbiased(kind):
 
 
 @pytest.mark.statistical(rate=1e-6)
-@pytest.mark.parametrize("likelihood", ["logistic", "probit"])
-def test_calibrated_errors_do_not_pile_up(likelihood):
+@pytest.mark.parametrize("family", ["logistic", "probit"])
+def test_calibrated_errors_do_not_pile_up(family):
     """Seven levels lose no more than two; the worst of 30 seeds is 0.03 sd, where plain trees lose 3 to 10 sds."""
-    full = bc.full_data(*large(), likelihood=likelihood, progressbar=False)
+    full = bc.all_rows(*large(), family=family, progressbar=False)
     options = {"method": "merge_reduce", "size": 100, "random_state": 1, "progressbar": False}
     for leaf_rows in (16_000, 250):
         core = bc.build_coreset(full, leaf_rows=leaf_rows, **options)
@@ -440,13 +440,13 @@ ORDERS = {
 }
 
 
-@pytest.mark.parametrize("likelihood", ["logistic", "probit"])
+@pytest.mark.parametrize("family", ["logistic", "probit"])
 @pytest.mark.parametrize("order", ORDERS)
-def test_what_the_tree_loses_is_predicted(order, likelihood):
+def test_what_the_tree_loses_is_predicted(order, family):
     """Errors from 0.003 sd as drawn to 70 sds where leaves of one label come first: told before anybody is misled."""
     rows, labels = large()
     which = ORDERS[order](rows, labels)
-    full = bc.full_data(rows[which], labels[which], likelihood=likelihood, progressbar=False)
+    full = bc.all_rows(rows[which], labels[which], family=family, progressbar=False)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         core = bc.build_coreset(
@@ -458,20 +458,20 @@ def test_what_the_tree_loses_is_predicted(order, likelihood):
         assert expected > 0.3
     else:
         assert found / 5 < expected < 20 * found
-    assert (expected < 0.03) == (order == "as drawn" or (order == "by a column" and likelihood == "logistic"))
+    assert (expected < 0.03) == (order == "as drawn" or (order == "by a column" and family == "logistic"))
     assert (found > 0.2) == (order in ("by label", "by both"))
 
 
-@pytest.mark.parametrize("likelihood", ["logistic", "probit"])
+@pytest.mark.parametrize("family", ["logistic", "probit"])
 @pytest.mark.parametrize("order", ORDERS)
-def test_what_a_tree_of_pseudo_rows_loses_is_predicted(order, likelihood, monkeypatch):
+def test_what_a_tree_of_pseudo_rows_loses_is_predicted(order, family, monkeypatch):
     """Two rows a column, nothing random: errors from 0.01 sd as drawn to many sds; without what nodes lose not seen.
 
     Predictions are 1.0 to 5.6 times what is found, which is known to 2%.
     """
     rows, labels = large()
     which = ORDERS[order](rows, labels)
-    full = bc.full_data(rows[which], labels[which], likelihood=likelihood, progressbar=False)
+    full = bc.all_rows(rows[which], labels[which], family=family, progressbar=False)
     options = {"method": "merge_reduce", "reducer": "condensed", "leaf_rows": 1000, "size": 10, "random_state": 2}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -494,12 +494,12 @@ def test_what_a_tree_of_pseudo_rows_loses_is_predicted(order, likelihood, monkey
 
 def mean_errors(core, full):
     """Return the largest error of a posterior mean, in sds, from weighted quasi-random draws about the mode."""
-    prior, link = bc.priors.Normal(0.0, 4.0), LIKELIHOODS[full.likelihood]
+    prior, family = bc.priors.Normal(0.0, 4.0), FAMILIES[full.family]
     mode = find_map(full, prior=prior)
     z = qmc.MultivariateNormalQMC(np.zeros(full.n_features), seed=pinned(1)).random(2048)
     draws = mode.beta + z @ mode.factor.T
     base = prior.log_density(draws) + 0.5 * (z**2).sum(axis=1)
-    own, true = (Weighed(draws, log_likelihoods(draws, rows, link) + base) for rows in (core, full))
+    own, true = (Weighed(draws, log_likelihoods(draws, rows, family) + base) for rows in (core, full))
     assert min(own.ess, true.ess) > 1000
     return errors_between(own, true).mean
 
@@ -540,10 +540,10 @@ def z_scores(rows, labels, leaf_rows, *, size=400, seeds=24):
 
     The second array is of predictions that leave out what nodes carry.
     """
-    full = bc.full_data(rows, labels, progressbar=False)
+    full = bc.all_rows(rows, labels, progressbar=False)
     truth, found = find_map(full), ([], [])
     for seed in range(seeds):
-        state, rest = grow(Opened(full.as_source()), Tree(Calibrated(), size, "logistic", seed), leaf_rows)
+        state, rest = grow(Dataset(full.as_source()), Tree(Calibrated(), size, "logistic", seed), leaf_rows)
         union = stack([*(node.rows for node in state.nodes), *([] if rest is None else [rest])])
         mode = find_map(union, "logistic")
         for nodes, z in zip((state.nodes, [replace(node, carried=()) for node in state.nodes]), found, strict=True):
@@ -568,12 +568,12 @@ def test_predicted_errors_have_the_right_size(leaves):
     assert np.sqrt((forgotten**2).mean()) > 1.25
 
 
-def in_sample(rows, anchor, theta, likelihood, prior):
+def in_sample(rows, anchor, theta, family, prior):
     """Return the covariance of residuals of a fit to all rows, over the share of rows that the fit leaves."""
-    white, part = drift.scale_at(rows, anchor, likelihood, prior)
+    white, part = drift.scale_at(rows, anchor, family, prior)
     x = drift.Totals.at(white, part, len(rows)).shares(rows)
     x = x._replace(forms=x.forms[: max(0, len(rows) // 2 - len(x.stacked()) + len(x.forms))]).stacked().T
-    scores = (rows.weights * likelihood.score(rows.X @ theta, rows.y))[:, None] * rows.X
+    scores = (rows.weights * family.score(rows.X @ theta, rows.y))[:, None] * rows.X
     x = x / np.abs(x).max(axis=0)
     residuals = scores - x @ np.linalg.lstsq(x, scores)[0]
     return len(rows) / (len(rows) - x.shape[1]) * residuals.T @ residuals
@@ -610,10 +610,10 @@ def test_small_nodes_do_not_understate_their_errors(size, monkeypatch):
 
 def test_identical_rows_are_merged_and_nothing_is_lost():
     rows, labels = sparse()
-    full = bc.full_data(rows, labels, progressbar=False)
+    full = bc.all_rows(rows, labels, progressbar=False)
     core = bc.build_coreset(full, method="merge_reduce", leaf_rows=1000, size=260, random_state=0, progressbar=False)
     assert errors(core, full)[0] < 2 * core.params["mean_error"] + 0.01
-    few = bc.full_data(np.round(rows[:, :6]), labels, progressbar=False)
+    few = bc.all_rows(np.round(rows[:, :6]), labels, progressbar=False)
     exact = bc.build_coreset(few, method="merge_reduce", leaf_rows=1000, size=120, random_state=0, progressbar=False)
     assert errors(exact, few)[0] < 1e-6
     assert exact.params["tree_error"] == 0.0
@@ -652,7 +652,7 @@ def test_unscaled_columns():
     rng = np.random.default_rng(5)
     rows = np.column_stack([np.ones(4000), rng.integers(1990, 2010, 4000), rng.uniform(5e5, 6e5, 4000)])
     labels = rng.random(4000) < 0.4
-    full = bc.full_data(rows, labels, progressbar=False)
+    full = bc.all_rows(rows, labels, progressbar=False)
     core = bc.build_coreset(full, method="merge_reduce", leaf_rows=500, size=60, random_state=0, progressbar=False)
     assert errors(core, full)[0] < 0.3
 

@@ -53,11 +53,11 @@ def test_levels_that_only_a_type_declares_are_left_out(tmp_path):
             ({"formula": "y ~ C(device) - 1"}, tuple(f"C(device)[{level}]" for level in ("fax", "phone", "tablet"))),
             ({"label": "y"}, ("age", "device[phone]", "device[tablet]", "visits", "weight_")),
         ):
-            assert bc.full_data(data, **given, **QUIET).feature_names == columns, kind
+            assert bc.all_rows(data, **given, **QUIET).feature_names == columns, kind
 
 
 def test_new_rows_may_declare_a_level_and_not_have_it():
-    core = bc.full_data(FRAME, formula="y ~ age * device", **QUIET)
+    core = bc.all_rows(FRAME, formula="y ~ age * device", **QUIET)
     np.testing.assert_array_equal(core.design.transform(DECLARED), core.X)
     with pytest.raises(DataError, match="column 'device' has the level 'pager' in row 0"):
         core.design.transform(DECLARED.assign(device="pager"))
@@ -74,13 +74,13 @@ def test_new_rows_may_declare_a_level_and_not_have_it():
 )
 def test_levels_that_a_formula_lists_and_no_row_has_are_warned_of(term, absent):
     with pytest.warns(UserWarning, match=told(f"{term}[{absent}]").replace("'", "[\"']")) as caught:
-        core = bc.full_data(FRAME, formula=f"y ~ age + {term}", **QUIET)
+        core = bc.all_rows(FRAME, formula=f"y ~ age + {term}", **QUIET)
     assert len(caught) == 1
     assert core.n_features == 5  # the level keeps its column: new rows may have it
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         listed = term.replace(", 'pager'", "").replace("'pager', ", "").replace(", 7", "")
-        bc.full_data(FRAME, formula=f"y ~ age + {listed.replace('pager', 'fax')}", **QUIET)
+        bc.all_rows(FRAME, formula=f"y ~ age + {listed.replace('pager', 'fax')}", **QUIET)
 
 
 RARE = FRAME.assign(device=np.where(np.arange(N) < 9, "rare", DEVICE))
@@ -102,9 +102,9 @@ def test_levels_of_rows_that_are_left_out_are_warned_of(frame, columns, left_out
     change, options = LEFT_OUT[left_out]
     for data in kinds(change(frame), tmp_path).values() if frame is RARE else [change(frame)]:
         with pytest.warns(UserWarning, match=told(*columns)):
-            core = bc.full_data(data, formula="y ~ age * device", **options, **QUIET)
+            core = bc.all_rows(data, formula="y ~ age * device", **options, **QUIET)
         with pytest.warns(UserWarning, match=told(columns[0])) as caught:
-            bc.full_data(data, label="y", intercept=True, **options, **QUIET)
+            bc.all_rows(data, label="y", intercept=True, **options, **QUIET)
         assert not any("device" in str(other.message) and "constant" in str(other.message) for other in caught)
     assert core.design.transform(frame.assign(age=0.0)).shape == (N, 8)  # predictions know the level
 
@@ -116,13 +116,13 @@ def test_bases_of_rows_that_are_left_out_are_warned_of(term, frame, base):
     """A level that others are coded against has no column of its own."""
     change, options = LEFT_OUT["weights"]
     with pytest.warns(UserWarning, match=told(f"{term}[{base}]")):
-        bc.full_data(change({"RARE": RARE, "FIRST": FIRST}[frame]), formula=f"y ~ age + {term}", **options, **QUIET)
+        bc.all_rows(change({"RARE": RARE, "FIRST": FIRST}[frame]), formula=f"y ~ age + {term}", **options, **QUIET)
 
 
 def test_combinations_that_no_row_has_are_warned_of():
     frame = FRAME.assign(visits=np.where(DEVICE == "phone", 0, FRAME["visits"]))
     with pytest.warns(UserWarning, match=told("device[phone]:C(visits)[1]", "device[phone]:C(visits)[2]")):
-        bc.full_data(frame, formula="y ~ device * C(visits)", **QUIET)
+        bc.all_rows(frame, formula="y ~ device * C(visits)", **QUIET)
 
 
 @pytest.mark.filterwarnings("ignore:columns of text are coded")
@@ -131,5 +131,5 @@ def test_levels_that_all_occur_are_no_matter():
     for device in (DEVICE, np.where(np.arange(N) < 1, "a fax", DEVICE)):
         for weights in (RNG.exponential(size=N), 10.0 ** RNG.uniform(-5, 5, N), np.full(N, 1.0 / 3.0)):
             frame = FRAME.assign(device=device, weight_=weights)
-            bc.full_data(frame, formula="y ~ age * device", weights="weight_", **QUIET)
-            bc.full_data(frame, label="y", weights="weight_", intercept=True, **QUIET)
+            bc.all_rows(frame, formula="y ~ age * device", weights="weight_", **QUIET)
+            bc.all_rows(frame, label="y", weights="weight_", intercept=True, **QUIET)

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import bayescore as bc
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
 from bayescore.types import stack
 from bayescore.validation import DataError
@@ -65,7 +65,7 @@ def test_rows_are_those_of_the_table(kind, tmp_path):
     assert source.design.raw_names == ("a", "no b")
     want = stack(list(expected.blocks()))
     for _ in range(2):
-        for found in (list(source.blocks()), list(Opened(source, block_rows=64).map(lambda _, block: block))):
+        for found in (list(source.blocks()), list(Dataset(source, block_rows=64).map(lambda _, block: block))):
             rows = stack(found)
             for name in ("X", "y", "weights", "index"):
                 np.testing.assert_array_equal(getattr(rows, name), getattr(want, name))
@@ -125,7 +125,7 @@ def test_what_does_not_fit_is_refused_before_a_pass(kind, tmp_path):
 def test_missing_entries_are_named(kind, tmp_path):
     bad = PLAIN.assign(a=PLAIN["a"].where(np.arange(N) != 137))
     with pytest.raises(DataError, match="column 'a' is nan in row 137"):
-        _ = Opened(as_source(KINDS[kind](bad, tmp_path), label="label", weights="w"), block_rows=64).scan
+        _ = Dataset(as_source(KINDS[kind](bad, tmp_path), label="label", weights="w"), block_rows=64).scan
     given = KINDS[kind](PLAIN.assign(label=PLAIN["label"].where(np.arange(N) != 137)), tmp_path)
     with pytest.raises(DataError, match="missing labels"):
         as_source(given, label="label", weights="w")

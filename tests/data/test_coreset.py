@@ -12,7 +12,7 @@ import pytest
 from bayescore.data.coreset import Coreset
 from bayescore.data.coreset_file import read_coreset
 from bayescore.data.design import Design
-from bayescore.data.matching import feature_names, own_likelihood
+from bayescore.data.matching import feature_names, own_family
 from bayescore.data.sources.parquet import CORESET_KEY
 from bayescore.types import WeightedData
 from bayescore.validation import DataError
@@ -29,7 +29,7 @@ def make(n=40, seed=0, classes=("no", "yes"), label="bought", design=DESIGN, **c
         "n_total": 1000,
         "weight_total": 1234.5678901234567,
         "method": "sensitivity",
-        "likelihood": "logistic",
+        "family": "logistic",
         "params": {"radius": 0.1 + 0.2, "clusters": 4, "lossless": True, "note": "<b>&", "parts": [{"a": 1}]},
         "random_state": 2**63 + 1,
         "version": "0.1.0",
@@ -39,7 +39,7 @@ def make(n=40, seed=0, classes=("no", "yes"), label="bought", design=DESIGN, **c
     return Coreset(X, y, rng.uniform(0.01, 90.0, n), rng.permutation(n) * 10**12, **{**about, **changes})
 
 
-ABOUT = ("design", "classes", "label", "n_total", "weight_total", "method", "likelihood", "params", "random_state")
+ABOUT = ("design", "classes", "label", "n_total", "weight_total", "method", "family", "params", "random_state")
 
 
 def assert_same(a, b):
@@ -105,7 +105,7 @@ def column(table, name, values):
 CHANGES = {
     "rows dropped": (
         lambda t: t.slice(1),
-        "was changed after bayescore wrote it, or is damaged; build it again, or read .* full_data",
+        "was changed after bayescore wrote it, or is damaged; build it again, or read .* all_rows",
     ),
     "a column dropped": (lambda t: t.drop_columns(["age"]), "was changed"),
     "a column added": (lambda t: t.append_column("new", pa.array(range(40))), "was changed"),
@@ -126,7 +126,7 @@ CHANGES = {
         "was changed",
     ),
     "two rows exchanged": (lambda t: t.take([1, 0, *range(2, 40)]), "was changed"),
-    "another likelihood": (lambda t: metadata(t, likelihood="probit"), "was changed"),
+    "another likelihood": (lambda t: metadata(t, family="probit"), "was changed"),
     "text for numbers": (lambda t: column(t, "age", ["x"] * 40), "was changed"),
     "no classes": (lambda t: metadata(t, classes=None), "was changed"),
     "no metadata": (lambda t: t.replace_schema_metadata(None), "is a Parquet file but no coreset"),
@@ -207,7 +207,7 @@ def test_concat_refuses_coresets_that_differ(tmp_path):
         ("design", make(design=replace(DESIGN, center=(0.0, 0.0)))),
         ("classes", make(classes=("no", "perhaps"))),
         ("label", make(label="sold")),
-        ("likelihood", make(likelihood="probit")),
+        ("family", make(family="probit")),
     ):
         with pytest.raises(ValueError, match=f"coresets differ in {name}: .*build them alike"):
             Coreset.concat([a, a, other])
@@ -268,10 +268,10 @@ def test_names_and_likelihood_of_rows_that_know_none():
     core = make()
     assert feature_names(core) == core.feature_names == ("Intercept", "age", "a.b")
     assert feature_names(bare(core)) == ("beta_0", "beta_1", "beta_2")
-    assert own_likelihood(core, None) == "logistic"
-    assert own_likelihood(core, "probit") == "probit"
-    with pytest.raises(ValueError, match="likelihood is missing"):
-        own_likelihood(bare(core), None)
+    assert own_family(core, None) == "logistic"
+    assert own_family(core, "probit") == "probit"
+    with pytest.raises(ValueError, match="family is missing"):
+        own_family(bare(core), None)
 
 
 def test_design_puts_the_intercept_first_and_scales_the_rest():

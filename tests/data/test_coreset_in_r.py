@@ -55,7 +55,7 @@ def core(request, tmp_path):
     X = np.column_stack([np.ones(60), rng.normal(size=(60, 2))])
     y = np.where(X @ [-3.0, 1.0, -2.0] + rng.logistic(size=60) > 0, "yes", "No")  # sorted otherwise in R's locales
     rows = pd.DataFrame(X, columns=["Intercept", "dose", "a b"]).assign(y=y, w=10 ** rng.uniform(1, 5, 60))
-    core = bc.full_data(rows, label="y", weights="w", progressbar=False)
+    core = bc.all_rows(rows, label="y", weights="w", progressbar=False)
     core.to_parquet(tmp_path / "core.parquet")
     core.to_frame().to_csv(tmp_path / "core.csv", index=False)
     return core
@@ -65,28 +65,28 @@ def coefficients(read, glm):
     return f"{prepared(read)}cat(coef(suppressWarnings({glm})))"
 
 
-@pytest.mark.parametrize("link", ["logistic", "probit"])
-def test_glm_finds_the_maximum_of_the_csv(core, link, tmp_path):
-    glm = call("glm(").replace("binomial", f"binomial('{'logit' if link == 'logistic' else link}')")
-    np.testing.assert_allclose(in_r(coefficients(CSV, glm), tmp_path), bc.find_mle(core, link).beta, rtol=STOPPED)
+@pytest.mark.parametrize("family", ["logistic", "probit"])
+def test_glm_finds_the_maximum_of_the_csv(core, family, tmp_path):
+    glm = call("glm(").replace("binomial", f"binomial('{'logit' if family == 'logistic' else family}')")
+    np.testing.assert_allclose(in_r(coefficients(CSV, glm), tmp_path), bc.find_mle(core, family).beta, rtol=STOPPED)
 
 
-@pytest.mark.parametrize("link", ["logistic", "probit"])
-def test_glm_takes_the_offset_of_the_file(link, tmp_path):
+@pytest.mark.parametrize("family", ["logistic", "probit"])
+def test_glm_takes_the_offset_of_the_file(family, tmp_path):
     rng = np.random.default_rng(0)
     X, o = np.column_stack([np.ones(200), rng.normal(size=(200, 2))]), rng.normal(size=200)
     y = np.where(X @ [-0.5, 1.0, -1.0] + o + rng.logistic(size=200) > 0, "yes", "No")
-    core = bc.full_data(X, y, weights=rng.uniform(0.5, 3.0, 200), offset=o, progressbar=False)
+    core = bc.all_rows(X, y, weights=rng.uniform(0.5, 3.0, 200), offset=o, progressbar=False)
     core.to_frame().to_csv(tmp_path / "core.csv", index=False)
     glm = call("glm(").replace("- weight", "- weight - offset").replace("- 2)", "- 3), offset = offset")
-    exact = glm.replace("binomial", f"binomial('{'logit' if link == 'logistic' else link}')")[:-1]
+    exact = glm.replace("binomial", f"binomial('{'logit' if family == 'logistic' else family}')")[:-1]
     found = in_r(coefficients(CSV, f"{exact}, control = glm.control(1e-14, 100))"), tmp_path)
-    np.testing.assert_allclose(found, bc.find_mle(core, link).beta, rtol=1e-6)
-    assert np.abs(found - bc.find_mle(bc.full_data(X, y, progressbar=False), link).beta).max() > 0.05
+    np.testing.assert_allclose(found, bc.find_mle(core, family).beta, rtol=1e-6)
+    assert np.abs(found - bc.find_mle(bc.all_rows(X, y, progressbar=False), family).beta).max() > 0.05
 
 
-@pytest.mark.parametrize(("link", "name"), [("logistic", "logit"), ("probit", "probit")])
-def test_counts_with_an_offset_have_the_coefficients_of_glm(link, name, tmp_path):
+@pytest.mark.parametrize(("family", "name"), [("logistic", "logit"), ("probit", "probit")])
+def test_counts_with_an_offset_have_the_coefficients_of_glm(family, name, tmp_path):
     """R's own way, cbind(successes, failures), to its last digits; `find_mle` is the flat prior's limit."""
     rng = np.random.default_rng(1)
     rows = pd.DataFrame(rng.normal(size=(300, 3)), columns=["a", "b", "o"]).assign(n=rng.integers(0, 12, 300))
@@ -94,9 +94,9 @@ def test_counts_with_an_offset_have_the_coefficients_of_glm(link, name, tmp_path
     rows.to_csv(tmp_path / "rows.csv", index=False, float_format="%.17g")
     told = f"binomial('{name}'), read.csv('rows.csv'), offset = o, control = glm.control(1e-14, 100)"
     found = in_r(f"cat(coef(suppressWarnings(glm(cbind(s, n - s) ~ a + b, {told}))))", tmp_path)
-    core = bc.full_data(rows, label="s", trials="n", offset="o", intercept=True, progressbar=False)
-    np.testing.assert_allclose(bc.find_mle(core, link).beta, found, rtol=1e-6)
-    near = bc.find_map(core, link, bc.priors.Normal(0, 1e4)).beta
+    core = bc.all_rows(rows, label="s", trials="n", offset="o", intercept=True, progressbar=False)
+    np.testing.assert_allclose(bc.find_mle(core, family).beta, found, rtol=1e-6)
+    near = bc.find_map(core, family, bc.priors.Normal(0, 1e4)).beta
     np.testing.assert_allclose(near, found, atol=1e-6)
 
 
@@ -133,13 +133,13 @@ def test_brms_sees_rows_and_weights(core, tmp_path):
     np.testing.assert_allclose(in_r(code, tmp_path), expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize(("link", "name"), [("logistic", "logit"), ("probit", "probit")])
-def test_pseudo_rows_have_the_coefficients_of_glm_as_rows_and_as_counts(link, name, tmp_path):
+@pytest.mark.parametrize(("family", "name"), [("logistic", "logit"), ("probit", "probit")])
+def test_pseudo_rows_have_the_coefficients_of_glm_as_rows_and_as_counts(family, name, tmp_path):
     rng = np.random.default_rng(2)
     X = rng.normal(size=(4000, 3))
     y = np.where(X @ [0.5, 1.0, -1.0] - 1.0 + rng.logistic(size=4000) > 0, "yes", "No")
     core = bc.build_coreset(
-        X, y, method="condensed", likelihood=link, size=20, intercept=True, random_state=0, progressbar=False
+        X, y, method="condensed", family=family, size=20, intercept=True, random_state=0, progressbar=False
     )
     core.to_frame().to_csv(tmp_path / "core.csv", index=False)
     core.to_counts().to_csv(tmp_path / "counts.csv", index=False)
@@ -148,7 +148,7 @@ def test_pseudo_rows_have_the_coefficients_of_glm_as_rows_and_as_counts(link, na
     as_rows = f"{glm.replace('binomial', f'binomial({name!r})')[:-1]}, {exact}"
     counts = re.search(r"`(glm\(cbind.*?\))`", README.read_text(encoding="utf-8").replace("\n", " "))[1]
     as_counts = f"{counts.replace('binomial', f'binomial({name!r})')[:-1]}, {exact}"
-    mode = bc.find_mle(core, link).beta
+    mode = bc.find_mle(core, family).beta
     np.testing.assert_allclose(in_r(coefficients(CSV, as_rows), tmp_path), mode, rtol=1e-6)
     code = f"counts <- read.csv('counts.csv'); cat(coef(suppressWarnings({as_counts})))"
     np.testing.assert_allclose(in_r(code, tmp_path), mode, rtol=1e-6)

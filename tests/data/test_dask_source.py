@@ -11,7 +11,7 @@ import pytest
 da = pytest.importorskip("dask.array")
 dd = pytest.importorskip("dask.dataframe")
 
-from bayescore.data.opened import Opened  # noqa: E402
+from bayescore.data.dataset import Dataset  # noqa: E402
 from bayescore.data.sources import as_source, dask_tables  # noqa: E402
 from bayescore.data.sources.parquet import ParquetSource  # noqa: E402
 from bayescore.types import stack  # noqa: E402
@@ -61,7 +61,10 @@ def test_collections_give_the_rows_of_the_array(kind, tmp_path):
     source = as_source(data, y, label=label, weights=weights)
     assert source.n_rows == N
     assert source.classes == ("no", "yes")
-    for rows in (stack(list(source.blocks())), stack(list(Opened(source).map(lambda _, block: block, canonical=True)))):
+    for rows in (
+        stack(list(source.blocks())),
+        stack(list(Dataset(source).map(lambda _, block: block, canonical=True))),
+    ):
         np.testing.assert_array_equal(rows.X, X)
         np.testing.assert_array_equal(rows.y, np.where(Y == "yes", 1, -1))
         np.testing.assert_array_equal(rows.weights, W)
@@ -112,13 +115,13 @@ def test_collections_that_do_not_fit_are_refused(kind):
     given, error, message = BAD[kind]
     data, y, label = given()
     with pytest.raises(error, match=message):
-        _ = Opened(as_source(data, y, label=label)).scan
+        _ = Dataset(as_source(data, y, label=label)).scan
 
 
 def test_an_error_names_the_partition():
     bad = dd.from_pandas(FRAME.assign(a=np.where(np.arange(N) == 137, np.nan, X[:, 0])), npartitions=5)
     with pytest.raises(DataError, match=r"column 'a' is nan in row 137; .*\(row \d+ of partition 3\)"):
-        _ = Opened(as_source(bad, label="label")).scan
+        _ = Dataset(as_source(bad, label="label")).scan
 
 
 def test_partitions_are_computed_once_and_kept():
@@ -129,10 +132,10 @@ def test_partitions_are_computed_once_and_kept():
         return part
 
     source = as_source(frame().map_partitions(counted, meta=FRAME), label="label", weights="w")
-    opened = len(calls)
+    dataset = len(calls)
     for _ in range(3):
         np.testing.assert_array_equal(stack(list(source.blocks())).X, X)
-    assert len(calls) == opened == 10  # for the labels, and for the tables
+    assert len(calls) == dataset == 10  # for the labels, and for the tables
 
 
 def test_partitions_that_are_too_large_to_keep_are_computed_anew_which_is_said(monkeypatch):

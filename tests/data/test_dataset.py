@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import bayescore as bc
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
 from bayescore.data.sources.parquet import ParquetSource
 from bayescore.types import stack
@@ -37,7 +37,7 @@ def hive(folder, by=("year",), frame=FRAME):
 
 def assert_rows(source, table):
     frame = table.to_pandas()
-    for found in (list(source.blocks()), list(Opened(source, block_rows=50).map(lambda _, block: block))):
+    for found in (list(source.blocks()), list(Dataset(source, block_rows=50).map(lambda _, block: block))):
         rows = stack(found)
         np.testing.assert_array_equal(rows.X, frame[list(source.design.raw_names)])
         np.testing.assert_array_equal(rows.y, np.where(frame["label"] == "yes", 1, -1))

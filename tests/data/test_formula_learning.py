@@ -17,7 +17,7 @@ ROWS = pd.DataFrame({"x": _RNG.gamma(2.0, size=N), "k": _RNG.integers(-2, 3, N),
 
 
 def state(data, formula):
-    return json.loads(bc.full_data(data, formula=formula, progressbar=False).design.state)
+    return json.loads(bc.all_rows(data, formula=formula, progressbar=False).design.state)
 
 
 def blocks(size):

@@ -28,7 +28,7 @@ LONG = "clicked ~ age * device + log(price) + C(visits):region + bs(age, df=5) +
 
 
 def full(data, formula=LONG, **options):
-    return bc.full_data(data, formula=formula, progressbar=False, **options)
+    return bc.all_rows(data, formula=formula, progressbar=False, **options)
 
 
 @pytest.mark.parametrize("case", GLM, ids=lambda case: case["formula"])
@@ -116,9 +116,9 @@ def test_blocks_give_it_however_they_are_cut(size, n):
 
 @pytest.mark.parametrize("block_rows", [7, 256])
 def test_blocks_of_passes_give_it_too(block_rows):
-    opened = open_designed(ROWS, formula=LONG)
-    opened._block_rows = block_rows
-    parts = list(opened.map(lambda _, block: block, canonical=True))
+    dataset = open_designed(ROWS, formula=LONG)
+    dataset._block_rows = block_rows
+    parts = list(dataset.map(lambda _, block: block, canonical=True))
     assert len(parts) == -(-len(ROWS) // block_rows)
     np.testing.assert_array_equal(stack(parts).X, full(ROWS).X)
 
@@ -167,16 +167,16 @@ def test_from_formula_to_certificate_and_prediction(tmp_path):
     assert tuple(certificate.coordinates.index) == core.feature_names
     assert certificate.pareto_k < 0.7
     new = RAW[["price", "device", "age"]].sample(50, random_state=0)  # by name, in any order
-    found = bc.predict_proba(idata, new)
+    found = bc.predict(idata, new)
     p = 1.0 / (1.0 + np.exp(-idata.posterior["beta"].to_numpy().reshape(-1, 7) @ full(ROWS, formula).X[new.index].T))
     np.testing.assert_allclose(found["mean"], p.mean(axis=0), rtol=1e-12)
     assert list(found.index) == list(new.index)
     with pytest.raises(DataError, match="column 'device' has the level 'watch' in row 1"):
-        bc.predict_proba(idata, new.assign(device=["phone", "watch"] * 25))
+        bc.predict(idata, new.assign(device=["phone", "watch"] * 25))
     with pytest.raises(DataError, match="X lacks the column 'price'"):
-        bc.predict_proba(idata, new.drop(columns="price"))
+        bc.predict(idata, new.drop(columns="price"))
     with pytest.raises(DataError, match="'device' holds text; give a data frame"):
-        bc.predict_proba(idata, np.zeros((2, 3)))
+        bc.predict(idata, np.zeros((2, 3)))
 
 
 @pytest.mark.parametrize("data", [ROWS.assign(device="watch"), blocks_of(50)], ids=["table", "blocks"])
@@ -249,7 +249,7 @@ def test_what_does_not_fit_the_data_is_told_with_the_term(kind):
 
 
 def test_what_does_not_go_with_a_formula_is_refused():
-    core = bc.full_data(ROWS[["age", "price"]], ROWS.clicked, progressbar=False)
+    core = bc.all_rows(ROWS[["age", "price"]], ROWS.clicked, progressbar=False)
     with pytest.raises(DataError, match="formula is given, but data is a coreset"):
         bc.build_coreset(core, formula="age", progressbar=False)
     with pytest.raises(DataError, match="rows of data come once"):
@@ -270,7 +270,7 @@ def test_a_design_from_a_file_evaluates_nothing_else(tmp_path):
 
 def test_columns_of_text_without_a_formula_are_coded_against_their_first_level():
     with pytest.warns(UserWarning, match=r"coded as factors.*: 'device' \(3 levels\), 'region' \(2 levels\)") as caught:
-        found = bc.full_data(ROWS, label="clicked", intercept=True, progressbar=False)
+        found = bc.all_rows(ROWS, label="clicked", intercept=True, progressbar=False)
     assert len(caught) == 1
     expected = formulaic.model_matrix("age + price + device + region + visits", ROWS)
     assert found.feature_names == ("Intercept", *(name.replace("[T.", "[") for name in expected.columns[1:]))
@@ -279,7 +279,7 @@ def test_columns_of_text_without_a_formula_are_coded_against_their_first_level()
     assert "formula" not in repr(found)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        again = bc.full_data(ROWS[:5], label="clicked", design=found.design, progressbar=False)
+        again = bc.all_rows(ROWS[:5], label="clicked", design=found.design, progressbar=False)
     np.testing.assert_array_equal(again.X, found.X[:5])
 
 
@@ -287,7 +287,7 @@ def test_columns_of_text_without_a_formula_are_coded_against_their_first_level()
 def test_missing_text_without_a_formula_is_told_with_its_row():
     missing = ROWS.assign(region=ROWS.region.where(ROWS.index != 7))
     with pytest.raises(DataError, match=r"column 'region\[south\]' is nan in row 7"):
-        bc.full_data(missing, label="clicked", progressbar=False)
+        bc.all_rows(missing, label="clicked", progressbar=False)
 
 
 def test_identifiers_are_no_factors():
@@ -295,10 +295,10 @@ def test_identifiers_are_no_factors():
     with pytest.raises(
         DataError, match=r"column 'user' has more than 200 levels.*name it as groups.*name it in a formula"
     ):
-        bc.full_data(rows, label="clicked", progressbar=False)
+        bc.all_rows(rows, label="clicked", progressbar=False)
     assert full(rows, "clicked ~ user").n_features == 201
     with pytest.raises(DataError, match=r"not numeric: 'day' \(timestamp"):
-        bc.full_data(ROWS.assign(day=pd.Timestamp("2020-01-01")), label="clicked", progressbar=False)
+        bc.all_rows(ROWS.assign(day=pd.Timestamp("2020-01-01")), label="clicked", progressbar=False)
 
 
 # --- rows of a design by hand ---------------------------------------------------------------------------------
@@ -320,7 +320,7 @@ def test_a_design_transforms_tables_by_their_names(kind, options):
 @pytest.mark.parametrize("options", [{}, {"standardize": True, "intercept": True}])
 def test_a_design_of_numbers_transforms_tables_by_their_names(kind, options):
     numbers = ROWS[["age", "price", "clicked"]]
-    found = bc.full_data(numbers, label="clicked", **options, progressbar=False)
+    found = bc.all_rows(numbers, label="clicked", **options, progressbar=False)
     turned = KINDS[kind](numbers.iloc[:, ::-1])
     np.testing.assert_array_equal(found.design.transform(turned), found.X)
     np.testing.assert_array_equal(found.design.transform(numbers[["age", "price"]].to_numpy()), found.X)
@@ -330,7 +330,7 @@ def test_a_design_of_numbers_transforms_tables_by_their_names(kind, options):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_entries_that_are_no_numbers_are_refused_by_a_design_of_numbers(kind):
-    design = bc.full_data(ROWS[["age", "price", "clicked"]], label="clicked", progressbar=False).design
+    design = bc.all_rows(ROWS[["age", "price", "clicked"]], label="clicked", progressbar=False).design
     day, own = pd.Timestamp("2020-01-01"), ROWS[["age", "price"]].head(3)
     for column, message in (
         (["3", "4", "5"], r"columns are not numeric: 'age' \(.*string"),

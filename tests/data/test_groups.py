@@ -58,7 +58,7 @@ def assert_same(found, expected, kind):
 
 
 def test_levels_are_sorted_and_codes_their_places():
-    core = bc.full_data(FRAME, label="y", groups=["county", "age"], **QUIET)
+    core = bc.all_rows(FRAME, label="y", groups=["county", "age"], **QUIET)
     assert [grouping.name for grouping in core.groups] == ["county", "age"]
     assert core.groups[0].levels == tuple(sorted(set(COUNTY)))
     assert core.groups[1] == Grouping("age", tuple(range(18, 25)))
@@ -88,7 +88,7 @@ ORDERED = pd.Categorical(COUNTY, categories=sorted(set(COUNTY), reverse=True))
     ids=["floats", "nullable", "booleans", "polars", "arrow", "a list", "a categorical", "unused levels"],
 )
 def test_levels_of_any_kind(given, levels):
-    core = bc.full_data(X, Y, groups=given, **QUIET)
+    core = bc.all_rows(X, Y, groups=given, **QUIET)
     assert core.groups[0].levels == levels
     assert {type(level) for level in core.groups[0].levels} <= {str, int, bool}
     assert core.groups[0].name == "group"
@@ -96,15 +96,15 @@ def test_levels_of_any_kind(given, levels):
 
 
 def test_collections_of_dask_take_groups_beside_them():
-    expected = bc.full_data(X, Y, groups={"county": COUNTY}, **QUIET)
+    expected = bc.all_rows(X, Y, groups={"county": COUNTY}, **QUIET)
     frame = dd.from_pandas(FRAME[["a", "b", "y"]], npartitions=4)
     beside = dd.from_pandas(FRAME["county"], npartitions=4)
-    assert_same(bc.full_data(frame, label="y", groups=beside, **QUIET), expected, "a series")
+    assert_same(bc.all_rows(frame, label="y", groups=beside, **QUIET), expected, "a series")
     chunks = da.from_array(X, chunks=(1000, 2)), da.from_array(Y, chunks=1000)
-    found = bc.full_data(*chunks, groups={"county": da.from_array(COUNTY, chunks=1000)}, **QUIET)
+    found = bc.all_rows(*chunks, groups={"county": da.from_array(COUNTY, chunks=1000)}, **QUIET)
     assert_same(found, expected, "arrays")
     with pytest.raises(DataError, match="groups of such data must be the name of a column"):
-        bc.full_data(frame, label="y", groups=COUNTY, **QUIET)
+        bc.all_rows(frame, label="y", groups=COUNTY, **QUIET)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -169,9 +169,9 @@ def test_streams_keep_groups_through_a_checkpoint(method, tmp_path):
 def test_counts_and_missing_rows_keep_their_groups():
     frame = FRAME.assign(n=3, county=FRAME.county.where(np.arange(N) % 7 > 0))
     with pytest.raises(DataError, match=r"groups \(column 'county'\) is missing in \d+ of rows 0 to .*missing='drop'"):
-        bc.full_data(frame, label="y", trials="n", groups="county", **QUIET)
+        bc.all_rows(frame, label="y", trials="n", groups="county", **QUIET)
     with pytest.warns(UserWarning, match=r"left out 572 of 4,000 rows, that miss 'county' \(572\)"):
-        core = bc.full_data(frame, label="y", trials="n", groups="county", missing="drop", **QUIET)
+        core = bc.all_rows(frame, label="y", trials="n", groups="county", missing="drop", **QUIET)
     assert (np.array(core.groups[0].levels)[core.group[:, 0]] == COUNTY[core.index]).all()
     assert core.weight_total == 3 * (N - 572)
 
@@ -236,46 +236,46 @@ def test_new_rows_have_the_codes_of_the_coreset(merged, tmp_path):
     few = FRAME[FRAME.county.isin(["county 7", "county 3"])].head(50)
     codes = np.array([merged.groups[0].levels.index(name) for name in few.county])
     for kind, data in {"table": few, **kinds(few, tmp_path)}.items():
-        found = bc.full_data(data, design=merged.design, **QUIET)
+        found = bc.all_rows(data, design=merged.design, **QUIET)
         np.testing.assert_array_equal(found.group[:, 0], codes, err_msg=kind)
         assert found.design == merged.design
-    blocks = bc.full_data(lambda: [(few[["a", "county"]], few.y)], groups="county", design=merged.design, **QUIET)
+    blocks = bc.all_rows(lambda: [(few[["a", "county"]], few.y)], groups="county", design=merged.design, **QUIET)
     np.testing.assert_array_equal(blocks.group[:, 0], codes)
 
 
 def test_new_rows_as_arrays_and_blocks_have_the_codes_of_the_coreset(merged):
-    core = bc.full_data(X, Y, groups={"county": COUNTY, "age": AGE}, **QUIET)
+    core = bc.all_rows(X, Y, groups={"county": COUNTY, "age": AGE}, **QUIET)
     few = slice(7, 40)
     expected = core.group[few]
-    found = bc.full_data(X[few], Y[few], groups={"c": COUNTY[few], "a": AGE[few]}, design=core.design, **QUIET)
+    found = bc.all_rows(X[few], Y[few], groups={"c": COUNTY[few], "a": AGE[few]}, design=core.design, **QUIET)
     np.testing.assert_array_equal(found.group, expected)
     blocks = [(X[few], Y[few], None, None, None, {"c": COUNTY[few], "a": AGE[few]})]
-    found = bc.full_data(lambda: blocks, design=core.design, **QUIET)
+    found = bc.all_rows(lambda: blocks, design=core.design, **QUIET)
     np.testing.assert_array_equal(found.group, expected)
     with pytest.raises(DataError, match="groups has 1 factors, the design 2: 'county', 'age'; give the same"):
-        bc.full_data(X[few], Y[few], groups=AGE[few], design=core.design, **QUIET)
+        bc.all_rows(X[few], Y[few], groups=AGE[few], design=core.design, **QUIET)
     with pytest.raises(DataError, match="groups is missing: the design has 'county', 'age'"):
-        bc.full_data(lambda: [block[:2] for block in blocks], design=core.design, **QUIET)
+        bc.all_rows(lambda: [block[:2] for block in blocks], design=core.design, **QUIET)
 
 
 def test_a_group_never_seen_is_an_error_that_names_it_or_asked_for(merged, tmp_path):
     new = FRAME.head(20).assign(county=["county 1"] * 12 + ["Atlantis"] * 8)
     for kind, data in kinds(new, tmp_path).items():
         with pytest.raises(DataError, match=r"'county'\) has the level 'Atlantis', none of the 30 known .*in row 12"):
-            bc.full_data(data, design=merged.design, **QUIET)
-        found = bc.full_data(data, design=merged.design, new_groups=True, **QUIET)
+            bc.all_rows(data, design=merged.design, **QUIET)
+        found = bc.all_rows(data, design=merged.design, new_groups=True, **QUIET)
         assert (found.group[12:] == NO_GROUP).all(), kind
         assert (found.group[:12] >= 0).all(), kind
     with pytest.raises(DataError, match="the level 'Atlantis', none of the 30 known"):
-        bc.full_data(lambda: [(new[["a", "county"]], new.y)], groups="county", design=merged.design, **QUIET)
+        bc.all_rows(lambda: [(new[["a", "county"]], new.y)], groups="county", design=merged.design, **QUIET)
     with pytest.raises(DataError, match=r"is int64, and its levels are string \('county 0', "):
-        bc.full_data(new.assign(county=1), design=merged.design, **QUIET)
+        bc.all_rows(new.assign(county=1), design=merged.design, **QUIET)
     with pytest.raises(DataError, match="groups is missing: the design has 'county'; give the group of each row"):
-        bc.full_data(X[:20], Y[:20], design=bc.full_data(X, Y, groups={"county": COUNTY}, **QUIET).design, **QUIET)
+        bc.all_rows(X[:20], Y[:20], design=bc.all_rows(X, Y, groups={"county": COUNTY}, **QUIET).design, **QUIET)
     with pytest.raises(DataError, match="groups is given, but the design has none"):
-        bc.full_data(X, Y, groups=AGE, design=bc.full_data(X, Y, **QUIET).design, **QUIET)
+        bc.all_rows(X, Y, groups=AGE, design=bc.all_rows(X, Y, **QUIET).design, **QUIET)
     with pytest.raises(ValueError, match="new_groups=True, but design is missing"):
-        bc.full_data(X, Y, groups=AGE, new_groups=True, **QUIET)
+        bc.all_rows(X, Y, groups=AGE, new_groups=True, **QUIET)
 
 
 # --- bad input -----------------------------------------------------------------------------------------------
@@ -326,7 +326,7 @@ def test_columns_of_groups_that_cannot_be_used_are_refused_by_name(kind, source,
 
 
 def test_each_row_may_be_a_group_of_trials():
-    core = bc.full_data(X, Y, trials=np.full(N, 3), groups=np.arange(N), **QUIET)
+    core = bc.all_rows(X, Y, trials=np.full(N, 3), groups=np.arange(N), **QUIET)
     assert len(core.groups[0]) == N
 
 
@@ -385,7 +385,7 @@ def test_factors_named_as_posteriors_name_their_own_are_refused_before_a_pass(na
 def test_factors_named_as_another_s_effects_are_refused(name):
     with pytest.raises(DataError, match=f"groups .column '{name}'. has the name of a dimension or variable"):
         bc.build_coreset(X, Y, groups={"county": COUNTY, name: AGE}, **QUIET)
-    assert bc.full_data(X, Y, groups={name: AGE}, **QUIET).groups[0].name == name  # alone it is like any other
+    assert bc.all_rows(X, Y, groups={name: AGE}, **QUIET).groups[0].name == name  # alone it is like any other
 
 
 MISSING = {
@@ -410,10 +410,10 @@ def test_groups_that_are_missing_in_every_row_are_refused_by_name(kind, missing,
 
 @pytest.mark.parametrize("kind", MISSING)
 def test_new_rows_whose_groups_are_all_missing_are_refused_by_name(kind):
-    design = bc.full_data(FRAME, formula="y ~ a + (1 | county)", **QUIET).design
+    design = bc.all_rows(FRAME, formula="y ~ a + (1 | county)", **QUIET).design
     told = rf"groups \(column 'county'\) is missing in {N} of rows 0 to {N - 1}, first in row 0"
     with pytest.raises(DataError, match=told):
-        bc.full_data(FRAME.assign(county=MISSING[kind]), design=design, **QUIET)
+        bc.all_rows(FRAME.assign(county=MISSING[kind]), design=design, **QUIET)
 
 
 def test_private_coresets_refuse_groups():
@@ -437,7 +437,7 @@ def test_rows_carry_their_groups():
         "stack": stack([rows.take(which[:20]), rows.take(which[20:])]),
     }.items():
         np.testing.assert_array_equal(found.group[:, 0], AGE[which], err_msg=kind)
-    assert stack([bc.full_data(X, Y, **QUIET)] * 2).group is None
+    assert stack([bc.all_rows(X, Y, **QUIET)] * 2).group is None
 
 
 def test_a_list_of_text_is_levels_or_names_as_it_fits():

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import bayescore as bc
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
 from bayescore.validation import DataError
 
@@ -56,14 +56,14 @@ def spelt_out():
 
 
 def test_counts_are_the_trials_one_by_one():
-    core = bc.full_data(X, SUCCESSES, trials=TRIALS, intercept=True, **QUIET)
+    core = bc.all_rows(X, SUCCESSES, trials=TRIALS, intercept=True, **QUIET)
     assert core.weight_total == TRIALS.sum()
     assert (core.classes, core.label) == ((0, 1), "y")
     assert len(core) == np.count_nonzero(SUCCESSES) + np.count_nonzero(TRIALS - SUCCESSES)
-    each = bc.full_data(*spelt_out(), intercept=True, **QUIET)
-    for link in ("logistic", "probit"):
-        np.testing.assert_allclose(bc.find_map(core, link).beta, bc.find_map(each, link).beta, atol=1e-8)
-    weighted = bc.full_data(X, SUCCESSES, trials=TRIALS, weights=np.full(N, 2.0), **QUIET)
+    each = bc.all_rows(*spelt_out(), intercept=True, **QUIET)
+    for family in ("logistic", "probit"):
+        np.testing.assert_allclose(bc.find_map(core, family).beta, bc.find_map(each, family).beta, atol=1e-8)
+    weighted = bc.all_rows(X, SUCCESSES, trials=TRIALS, weights=np.full(N, 2.0), **QUIET)
     assert weighted.weight_total == 2 * TRIALS.sum()
 
 
@@ -110,16 +110,16 @@ COUNTS = {
 def test_counts_that_cannot_be(kind):
     successes, trials, message = COUNTS[kind]
     with pytest.raises(DataError, match=message):
-        bc.full_data(X, successes, trials=trials, **QUIET)
+        bc.all_rows(X, successes, trials=trials, **QUIET)
 
 
 def test_bad_counts_of_files_are_placed(tmp_path):
     bad = FRAME.assign(s=np.where(np.arange(N) == 3000, 100, SUCCESSES))
     bad.to_parquet(tmp_path / "f.parquet", row_group_size=700)
     with pytest.raises(DataError, match=r"column 's' is above column 'n' .* row 3000.*row 200 of row group 4"):
-        bc.full_data(tmp_path / "f.parquet", label="s", trials="n", **QUIET)
+        bc.all_rows(tmp_path / "f.parquet", label="s", trials="n", **QUIET)
     with pytest.raises(DataError, match="positive='a' is given beside trials"):
-        bc.full_data(X, SUCCESSES, trials=TRIALS, positive="a", **QUIET)
+        bc.all_rows(X, SUCCESSES, trials=TRIALS, positive="a", **QUIET)
 
 
 # --- weights of 0, missing values ----------------------------------------------------------------------------
@@ -140,14 +140,14 @@ def test_rows_of_weight_0_are_left_out(method, tmp_path):
         assert_same(bc.build_coreset(data, label="y", weights="w", **options), expected, kind)
     cuts = [slice(i, i + 613) for i in range(0, N, 613)]
     assert_same(bc.build_coreset(lambda: ((X[c], Y[c], W[c]) for c in cuts), **options), expected, "blocks")
-    assert_same(bc.build_coreset(Opened(as_source(X, Y, weights=W)).rows, **options), expected, "a source")
+    assert_same(bc.build_coreset(Dataset(as_source(X, Y, weights=W)).rows, **options), expected, "a source")
 
 
 def test_negative_weights_are_refused_and_so_are_none_left():
     with pytest.raises(DataError, match=r"weights is -1 in row 3; .*rows of weight 0 are left out"):
-        bc.full_data(X, Y, weights=np.where(np.arange(N) == 3, -1.0, W), **QUIET)
+        bc.all_rows(X, Y, weights=np.where(np.arange(N) == 3, -1.0, W), **QUIET)
     with pytest.raises(DataError, match="no row is left"):
-        bc.full_data(X, Y, weights=np.zeros(N), **QUIET)
+        bc.all_rows(X, Y, weights=np.zeros(N), **QUIET)
 
 
 def test_rows_of_weight_0_make_no_difference_to_a_stream():
@@ -174,34 +174,34 @@ def test_missing_values_are_counted_or_dropped(tmp_path):
     in_a, in_b = frame["a"].isna().sum(), frame["b"].isna().sum()
     for data in (frame.fillna({"y": "no"}), kinds(frame.fillna({"y": "no"}), tmp_path)["parquet"]):
         with pytest.raises(DataError, match=rf"is nan in row .*Missing in all: .* \('a' in {in_a}, 'b' in {in_b}\)"):
-            bc.full_data(data, label="y", **QUIET)
-    expected = bc.full_data(whole, label="y", **QUIET)
+            bc.all_rows(data, label="y", **QUIET)
+    expected = bc.all_rows(whole, label="y", **QUIET)
     said = (
         rf"left out {N - len(whole)} of 5,000 rows, that miss 'a' \({in_a}\), 'b' \({in_b}\), 'y' \(1\): coef.* biased"
     )
     for kind, data in kinds(frame, tmp_path).items():
         with pytest.warns(UserWarning, match=said):
-            found = bc.full_data(data, label="y", missing="drop", **QUIET)
+            found = bc.all_rows(data, label="y", missing="drop", **QUIET)
         np.testing.assert_array_equal(found.X, expected.X, err_msg=kind)
         np.testing.assert_array_equal(found.y, expected.y)
         np.testing.assert_array_equal(found.index, whole.index)
     with pytest.warns(UserWarning, match="left out"):
-        arrays = bc.full_data(HOLES, frame["y"], missing="drop", **QUIET)
+        arrays = bc.all_rows(HOLES, frame["y"], missing="drop", **QUIET)
     np.testing.assert_array_equal(arrays.X, expected.X)
     with pytest.warns(UserWarning, match="left out"):
-        by = bc.full_data(frame, formula="y ~ a * b", missing="drop", **QUIET)
+        by = bc.all_rows(frame, formula="y ~ a * b", missing="drop", **QUIET)
     np.testing.assert_array_equal(by.X[:, 1:3], expected.X)
     with pytest.warns(UserWarning, match=rf"left out {in_a + 1 - (17 in np.flatnonzero(frame['a'].isna()))} of"):
-        bc.full_data(frame, formula="y ~ a", missing="drop", **QUIET)  # what no term uses may be missing
+        bc.all_rows(frame, formula="y ~ a", missing="drop", **QUIET)  # what no term uses may be missing
     with pytest.raises(ValueError, match="missing='ignore' is unknown"):
-        bc.full_data(frame, label="y", missing="ignore", **QUIET)
+        bc.all_rows(frame, label="y", missing="ignore", **QUIET)
 
 
 def test_nothing_is_said_where_nothing_is_missing():
-    expected, found = (bc.full_data(X, Y, missing=how, **QUIET) for how in ("raise", "drop"))
+    expected, found = (bc.all_rows(X, Y, missing=how, **QUIET) for how in ("raise", "drop"))
     np.testing.assert_array_equal(found.X, expected.X)
     with pytest.raises(DataError, match="column 'x0' is inf in row 4"):
-        bc.full_data(np.where((np.arange(N) == 4)[:, None], np.inf, HOLES), Y, missing="drop", **QUIET)
+        bc.all_rows(np.where((np.arange(N) == 4)[:, None], np.inf, HOLES), Y, missing="drop", **QUIET)
 
 
 def test_blocks_cannot_drop_and_say_what_to_do():
@@ -215,18 +215,18 @@ def test_blocks_cannot_drop_and_say_what_to_do():
 
 @pytest.mark.filterwarnings("ignore:The inplace keyword")
 def test_the_positive_label_is_chosen(tmp_path):
-    plain = bc.full_data(X, Y, **QUIET)
+    plain = bc.all_rows(X, Y, **QUIET)
     for data, y in ((X, Y), (lambda: iter([(X, Y)]), None)):
-        core = bc.full_data(data, y, positive="no", **QUIET)
+        core = bc.all_rows(data, y, positive="no", **QUIET)
         assert core.classes == ("yes", "no")
         np.testing.assert_array_equal(core.y, -plain.y)
     for kind, data in kinds(FRAME[["a", "b", "y"]], tmp_path).items():
-        core = bc.full_data(data, label="y", positive="no", **QUIET)
+        core = bc.all_rows(data, label="y", positive="no", **QUIET)
         np.testing.assert_array_equal(core.y, -plain.y, err_msg=kind)
     stream = bc.build_coreset(iter([(X, Y)]), method="aggregate", positive="no", **QUIET)
     np.testing.assert_array_equal(stream.y, -plain.y)
     with pytest.raises(DataError, match="positive='maybe' is no class of y, which has 'no' and 'yes'"):
-        bc.full_data(X, Y, positive="maybe", **QUIET)
+        bc.all_rows(X, Y, positive="maybe", **QUIET)
     core = bc.build_coreset(X, Y, positive="no", size=60, random_state=0, **QUIET)
     idata = bc.sample(core, sampler="mala", random_seed=0, **QUIET)
     assert bc.certify(idata, core, X, Y, **QUIET).n_passes > 0  # it knows which is +1
@@ -242,35 +242,35 @@ def test_a_design_knows_what_labels_mean(tmp_path):
     expected = np.where(Y == "no", 1, -1)
     for design in (core.design, bc.read_coreset(tmp_path / "core.parquet").design):
         for data in ((X, Y), (lambda: iter([(X[:9], Y[:9]), (X[9:], Y[9:])]),)):
-            test = bc.full_data(*data, design=design, **QUIET)
+            test = bc.all_rows(*data, design=design, **QUIET)
             assert test.classes == core.classes == ("yes", "no")
             np.testing.assert_array_equal(test.y, expected)
     named = bc.build_coreset(FRAME[["a", "b", "y"]], label="y", positive="no", size=60, random_state=0, **QUIET)
     for kind, data in kinds(FRAME[["a", "b", "y"]], tmp_path).items():
-        test = bc.full_data(data, label="y", design=named.design, **QUIET)
+        test = bc.all_rows(data, label="y", design=named.design, **QUIET)
         np.testing.assert_array_equal(test.y, expected, err_msg=kind)
-    check = bc.posterior_predictive(idata, bc.full_data(X, Y, design=core.design, **QUIET), random_state=0)
+    check = bc.posterior_predictive(idata, bc.all_rows(X, Y, design=core.design, **QUIET), random_state=0)
     np.testing.assert_array_equal(check["observed_data"]["y"], Y == "no")
-    turned = bc.full_data(X, Y, **QUIET)
+    turned = bc.all_rows(X, Y, **QUIET)
     for refused in (bc.posterior_predictive, bc.log_likelihood):
         with pytest.raises(DataError, match=r"data has the labels \('no', 'yes'\), the posterior \('yes', 'no'\)"):
             refused(idata, turned)
     with pytest.raises(DataError, match=r"test has the labels \('no', 'yes'\), the posterior \('yes', 'no'\)"):
         bc.compare(idata, idata, test=turned)
     with pytest.raises(DataError, match=r"data has the labels \('no', 'yes'\), the design \('yes', 'no'\)"):
-        bc.full_data(X, Y, design=core.design, positive="yes", **QUIET)
+        bc.all_rows(X, Y, design=core.design, positive="yes", **QUIET)
 
 
 def test_labels_unknown_to_a_design_are_told():
     design = bc.build_coreset(X, Y, size=60, method="uniform", random_state=0, **QUIET).design
     told = "y has the label 'perhaps', and the coreset was built with 'no' and 'yes'"
     with pytest.raises(DataError, match=told):
-        bc.full_data(X, np.where(np.arange(N) == 7, "perhaps", Y), design=design, **QUIET)
+        bc.all_rows(X, np.where(np.arange(N) == 7, "perhaps", Y), design=design, **QUIET)
     with pytest.raises(DataError, match="y has the label False, and the coreset was built with 'no' and 'yes'"):
-        bc.full_data(X, Y == "yes", design=design, **QUIET)
+        bc.all_rows(X, Y == "yes", design=design, **QUIET)
     for data in ((X[Y == "yes"], Y[Y == "yes"]), (lambda: iter([(X[Y == "yes"], Y[Y == "yes"])]),)):
         with pytest.warns(UserWarning, match="have one label"):
-            assert (bc.full_data(*data, design=design, **QUIET).y == 1).all()  # one may be missing
+            assert (bc.all_rows(*data, design=design, **QUIET).y == 1).all()  # one may be missing
 
 
 @pytest.mark.filterwarnings("ignore:The inplace keyword")
@@ -279,16 +279,16 @@ def test_ordered_categoricals_and_booleans_go_by_their_order(tmp_path):
     frame = FRAME[["a", "b"]].assign(y=labels)
     for kind, data in kinds(frame, tmp_path).items():
         expected = ("no", "yes") if kind == "polars" else ("yes", "no")  # whose categoricals have no order
-        assert bc.full_data(data, label="y", **QUIET).classes == expected, kind
+        assert bc.all_rows(data, label="y", **QUIET).classes == expected, kind
     enum = pl.DataFrame({"a": X[:, 0], "y": pl.Series(Y, dtype=pl.Enum(["yes", "no"]))})
     order = ("yes", "no") if int(pl.__version__.split(".")[0]) >= 2 else ("no", "yes")  # which polars 1 does not tell
-    assert bc.full_data(enum, label="y", **QUIET).classes == order
-    assert bc.full_data(X, pd.Series(labels), **QUIET).classes == ("yes", "no")
-    assert bc.full_data(frame[["a", "b"]], labels, **QUIET).classes == ("yes", "no")
-    assert bc.full_data(lambda: iter([(X, labels)]), **QUIET).classes == ("yes", "no")
-    assert bc.full_data(X, labels.as_unordered(), **QUIET).classes == ("no", "yes")
-    assert bc.full_data(X, Y == "no", **QUIET).classes == (False, True)
-    assert bc.full_data(X, (Y == "no").astype(int), positive=0, **QUIET).classes == (1, 0)
+    assert bc.all_rows(enum, label="y", **QUIET).classes == order
+    assert bc.all_rows(X, pd.Series(labels), **QUIET).classes == ("yes", "no")
+    assert bc.all_rows(frame[["a", "b"]], labels, **QUIET).classes == ("yes", "no")
+    assert bc.all_rows(lambda: iter([(X, labels)]), **QUIET).classes == ("yes", "no")
+    assert bc.all_rows(X, labels.as_unordered(), **QUIET).classes == ("no", "yes")
+    assert bc.all_rows(X, Y == "no", **QUIET).classes == (False, True)
+    assert bc.all_rows(X, (Y == "no").astype(int), positive=0, **QUIET).classes == (1, 0)
 
 
 @pytest.mark.filterwarnings("default:missing=")

@@ -14,14 +14,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from bayescore.coresets.cells import condense, occupied, points
+from bayescore.data.dataset import Dataset
 from bayescore.data.designed import open_designed, open_in
-from bayescore.data.opened import Opened
 from bayescore.data.passes import map as passes
 from bayescore.data.passes.tasks import Division, Slice
 from bayescore.data.sources import as_source
 from bayescore.data.sources.parquet import path_source
 from bayescore.data.sources.roles import Roles
-from bayescore.models.families import check_likelihood
+from bayescore.models.families import check_family
 from bayescore.models.priors import Normal
 from tests.coresets.celled import TWO, celled
 
@@ -58,13 +58,13 @@ def traced(work):
 
 @pytest.mark.usefixtures("uncollected")
 def test_a_formula_leaves_nothing_of_a_block_behind(tmp_path):
-    opened = open_designed(rows_file(tmp_path / "rows.parquet", 4096, 4096), formula=FORMULA)
-    raw = next(opened.rows.blocks()).X
-    opened.design.transform(raw)
+    dataset = open_designed(rows_file(tmp_path / "rows.parquet", 4096, 4096), formula=FORMULA)
+    raw = next(dataset.rows.blocks()).X
+    dataset.design.transform(raw)
     tracemalloc.start()
     try:
         for _ in range(5):
-            opened.design.transform(raw)
+            dataset.design.transform(raw)
         left = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
@@ -78,7 +78,7 @@ def test_passes_over_more_blocks_hold_no_more_of_them(tmp_path):
 
     def moments(path):
         found = open_in(design, path)
-        Opened(found.rows, found.design, block_rows=8192, cores=1).moments()
+        Dataset(found.rows, found.design, block_rows=8192, cores=1).moments()
 
     moments(few)  # imports and compiles
     assert traced(lambda: moments(many)) < 1.5 * traced(lambda: moments(few))
@@ -158,10 +158,10 @@ def test_cells_are_merged_during_the_pass(monkeypatch):
 
 
 def test_shapes_of_cells_are_those_of_all_pseudo_rows_at_once(monkeypatch):
-    opened = open_designed(celled(), formula=f"y ~ w + x + {TWO}")
-    whole, _ = condense.condense(opened, Normal(0.0, 4.0), check_likelihood("logistic"))
+    dataset = open_designed(celled(), formula=f"y ~ w + x + {TWO}")
+    whole, _ = condense.condense(dataset, Normal(0.0, 4.0), check_family("logistic"))
     monkeypatch.setattr(points, "MAX_BLOCK_ROWS", 7)
-    pieces, _ = condense.condense(opened, Normal(0.0, 4.0), check_likelihood("logistic"))
+    pieces, _ = condense.condense(dataset, Normal(0.0, 4.0), check_family("logistic"))
     assert len(whole) > 70
     np.testing.assert_array_equal(pieces.X, whole.X)
     np.testing.assert_array_equal(pieces.weights, whole.weights)

@@ -9,11 +9,11 @@ from scipy import sparse
 import bayescore as bc
 from bayescore.coresets.calibration.batched_hmc import _Density
 from bayescore.data.passes.nonzeros import MAX_FILL, MIN_COLUMNS, add_gram, compact
-from bayescore.models.families import LIKELIHOODS
+from bayescore.models.families import FAMILIES
 from bayescore.models.posterior import likelihood_terms, log_likelihoods, posterior
 from bayescore.types import WeightedData
 
-LOGISTIC = LIKELIHOODS["logistic"]
+LOGISTIC = FAMILIES["logistic"]
 QUIET = {"progressbar": False}
 
 
@@ -94,12 +94,12 @@ def test_curvature_of_a_thousand_indicators_takes_a_fraction_of_blas():
 
 
 @pytest.mark.filterwarnings("ignore:no weights on these")
-@pytest.mark.parametrize("likelihood", ["logistic", "probit"])
-def test_sparse_and_dense_rows_give_the_same_bits(likelihood):
+@pytest.mark.parametrize("family", ["logistic", "probit"])
+def test_sparse_and_dense_rows_give_the_same_bits(family):
     X, y = one_hot(12_000, [50, 60])
     X = sparse.csr_array(sparse.hstack([X, np.random.default_rng(3).normal(size=(12_000, 1))]))
     each = [
-        bc.build_coreset(data, y, likelihood=likelihood, method="calibrated", size=2300, random_state=1, **QUIET)
+        bc.build_coreset(data, y, family=family, method="calibrated", size=2300, random_state=1, **QUIET)
         for data in (X, X.toarray())
     ]
     assert each[0].rows_digest == each[1].rows_digest

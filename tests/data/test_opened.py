@@ -1,4 +1,4 @@
-"""`Opened`: the scan, moments, designs, the counter of passes, and what may not travel."""
+"""`Dataset`: the scan, moments, designs, the counter of passes, and what may not travel."""
 
 import pickle
 
@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from bayescore import build_coreset
+from bayescore.data.dataset import Dataset, open_rows
 from bayescore.data.design import Design
-from bayescore.data.opened import Opened, open_rows
 from bayescore.data.sources import as_source
 from bayescore.data.sources.blocks import Stream
 from bayescore.validation import DataError
@@ -26,23 +26,23 @@ def source_of(rng, n=N, weights=None, scale=1.0, offset=0.0):
 
 
 def test_passes_are_counted_and_the_scan_is_made_once(rng):
-    opened = Opened(source_of(rng), block_rows=64)
-    assert opened.n_passes == 0
-    assert opened.scan is opened.scan
-    assert opened.n_passes == 1
-    list(opened.map(lambda start, block: None))
-    list(opened.map(lambda start, block: None, here=True))
-    opened.gathered()
-    assert opened.n_passes == 4
-    other = opened.through(Design(opened.design.raw_names, intercept=True))
+    dataset = Dataset(source_of(rng), block_rows=64)
+    assert dataset.n_passes == 0
+    assert dataset.scan is dataset.scan
+    assert dataset.n_passes == 1
+    list(dataset.map(lambda start, block: None))
+    list(dataset.map(lambda start, block: None, here=True))
+    dataset.gathered()
+    assert dataset.n_passes == 4
+    other = dataset.through(Design(dataset.design.raw_names, intercept=True))
     other.moments()
-    assert (other.n_passes, opened.n_passes) == (6, 4)  # its scan is that of the raw columns
+    assert (other.n_passes, dataset.n_passes) == (6, 4)  # its scan is that of the raw columns
 
 
 @pytest.mark.parametrize("here", [False, True])
 def test_canonical_blocks_are_of_the_length_asked_for(rng, here):
-    opened = Opened(source_of(rng), block_rows=300)
-    assert list(opened.map(lambda start, block: (start, len(block)), canonical=True, here=here)) == [
+    dataset = Dataset(source_of(rng), block_rows=300)
+    assert list(dataset.map(lambda start, block: (start, len(block)), canonical=True, here=here)) == [
         (0, 300),
         (300, 300),
         (600, 300),
@@ -53,18 +53,18 @@ def test_canonical_blocks_are_of_the_length_asked_for(rng, here):
 @pytest.mark.parametrize("here", [False, True])
 def test_rows_are_put_through_the_design_once(rng, here):
     source, design = source_of(rng), Design(("x0", "x1", "x2"), True, (1.0, 0.0, 0.0), (2.0, 1.0, 1.0))
-    opened = Opened(source, design, block_rows=64)
-    rows = np.concatenate(list(opened.map(lambda _, block: block.X, here=here)))
+    dataset = Dataset(source, design, block_rows=64)
+    rows = np.concatenate(list(dataset.map(lambda _, block: block.X, here=here)))
     np.testing.assert_array_equal(rows, design.transform(source.X))
-    np.testing.assert_array_equal(opened.gathered().X, rows)
+    np.testing.assert_array_equal(dataset.gathered().X, rows)
     core = build_coreset(source, method="uniform", size=50, intercept=True, progressbar=False)
-    np.testing.assert_array_equal(Opened(core.as_source(), core.design).gathered().X, core.X)
+    np.testing.assert_array_equal(Dataset(core.as_source(), core.design).gathered().X, core.X)
 
 
 def test_an_opened_does_not_travel(rng):
-    opened = Opened(source_of(rng))
+    dataset = Dataset(source_of(rng))
     with pytest.raises(TypeError, match="an Opened stays in its process: give the function of a pass the numbers"):
-        pickle.dumps(opened)
+        pickle.dumps(dataset)
 
 
 def test_open_rows_takes_coresets_streams_and_sources(rng):
@@ -90,7 +90,7 @@ SCALES = [(1.0, 0.0), (1e-6, 0.0), (1e9, -3e9), (2.0, 2000.0), (10.0, 1e8), (1.0
 def test_column_moments_match_numpy(rng, scale, offset, weighted):
     w = rng.uniform(0.1, 5.0, N) if weighted else np.ones(N)
     source = source_of(rng, weights=w, scale=scale, offset=offset)
-    results = [Opened(source, block_rows=step).moments() for step in (10**6, 7)]
+    results = [Dataset(source, block_rows=step).moments() for step in (10**6, 7)]
     np.testing.assert_array_equal(results[0], results[1])
     centered = source.X - offset
     mean = np.average(centered, axis=0, weights=w)
@@ -102,7 +102,7 @@ def test_column_moments_match_numpy(rng, scale, offset, weighted):
 def test_moments_of_binary_columns_are_exact(rng):
     X = (rng.random((N, 2)) < [0.3, 0.01]).astype(float)
     source = as_source(X, np.arange(N) % 2)
-    mean, _ = Opened(source).moments()
+    mean, _ = Dataset(source).moments()
     np.testing.assert_array_equal(mean, X.sum(axis=0) / N)
 
 
@@ -110,9 +110,9 @@ def test_moments_weigh_rows_as_copies(rng):
     X, w = rng.normal(size=(200, 2)), rng.integers(1, 5, 200)
     once = as_source(X, np.arange(200) % 2, weights=w)
     copies = as_source(np.repeat(X, w, axis=0), np.repeat(np.arange(200) % 2, w))
-    for mine, theirs in zip(Opened(once).moments(), Opened(copies).moments(), strict=True):
+    for mine, theirs in zip(Dataset(once).moments(), Dataset(copies).moments(), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-9)
-    assert Opened(once).scan.weight_total == copies.n_rows
+    assert Dataset(once).scan.weight_total == copies.n_rows
 
 
 def test_a_column_of_ones_is_put_before_raw_rows_only():

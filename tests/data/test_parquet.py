@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
 from bayescore.data.sources.parquet import parquet_source
 from bayescore.data.sources.roles import Roles
@@ -69,7 +69,7 @@ def test_hive_columns_that_cannot_be_features_are_refused(tmp_path):
     with pytest.raises(DataError, match=r"not numeric: 'k' \(string\)"):
         as_source(hive(tmp_path / "text", ["north", "south"]), label="y")
     with pytest.raises(DataError, match=r"column 'k' is nan in row 120.*row 0 of row group 0 of .*DEFAULT"):
-        _ = Opened(as_source(hive(tmp_path / "null", ["1", "__HIVE_DEFAULT_PARTITION__"]), label="y")).scan
+        _ = Dataset(as_source(hive(tmp_path / "null", ["1", "__HIVE_DEFAULT_PARTITION__"]), label="y")).scan
     folder = hive(tmp_path / "mixed", ["1", "2"])
     write(FRAME, folder / "x.parquet")
     with pytest.raises(DataError, match=r"x\.parquet' has other partition columns than"):
@@ -97,11 +97,11 @@ def test_an_error_names_the_file_and_the_row_group(step, tmp_path):
     path = write(bad.iloc[100:], tmp_path / "f" / "1.parquet")
     where = re.escape(f"(row 7 of row group 3 of {str(path)!r})")
     with pytest.raises(DataError, match="column 'a' is nan in row 137; drop such rows .*" + where):
-        _ = Opened(as_source(tmp_path / "f", label="y", weights="w"), block_rows=step).scan
+        _ = Dataset(as_source(tmp_path / "f", label="y", weights="w"), block_rows=step).scan
     write(FRAME.assign(w=np.where(np.arange(N) == 137, -1.0, 1.0)).iloc[100:], path)
     write(FRAME.assign(w=1.0).iloc[:100], tmp_path / "f" / "0.parquet")
     with pytest.raises(DataError, match="column 'w'.* is -1 in row 137; .*" + where):
-        _ = Opened(as_source(tmp_path / "f", label="y", weights="w"), block_rows=step).scan
+        _ = Dataset(as_source(tmp_path / "f", label="y", weights="w"), block_rows=step).scan
 
 
 def test_only_the_columns_asked_for_are_read(tmp_path):

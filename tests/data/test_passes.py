@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.data.passes.map import _run_task
 from bayescore.data.passes.tasks import plan
 from bayescore.data.sources import as_source
@@ -31,13 +31,13 @@ def pool_threads():
 
 @pytest.mark.parametrize("workers", [1, 2, 7])
 def test_results_come_in_block_order_with_the_start_of_each_block(rng, workers):
-    opened = Opened(source_of(rng), progress=True, block_rows=30, cores=workers)
+    dataset = Dataset(source_of(rng), progress=True, block_rows=30, cores=workers)
 
     def slow_at_first(start, block):
         time.sleep(0.02 if start < 60 else 0.0)
         return start, block.index[0], len(block)
 
-    results = list(opened.map(slow_at_first, "d"))
+    results = list(dataset.map(slow_at_first, "d"))
     assert results == [(s, s, min(30, N - s)) for s in range(0, N, 30)]
     assert not pool_threads()
 
@@ -54,7 +54,7 @@ def test_only_a_bounded_number_of_blocks_is_read_ahead(rng):
                 read.append(1)
                 yield from source.rows(n, n + 1)
 
-    for done, _ in enumerate(Opened(Counted(), cores=2).map(lambda start, block: None), start=1):
+    for done, _ in enumerate(Dataset(Counted(), cores=2).map(lambda start, block: None), start=1):
         assert len(read) <= done + 2 * 2
     assert len(read) == N
 
@@ -81,7 +81,7 @@ def test_an_interruption_stops_the_pass_and_leaves_no_thread(rng, error, where):
                 yield from source.rows(n, n + 1)
 
     def consume():
-        for start in Opened(Broken(), cores=2).map(work):
+        for start in Dataset(Broken(), cores=2).map(work):
             if where == "consumer" and start == 20:
                 raise error
 
@@ -105,14 +105,14 @@ def test_blocks_that_wait_when_a_pass_fails_are_never_begun(rng):
             never.wait(0.4)  # the four threads are busy while blocks 25, 26, ... wait
 
     with pytest.raises(KeyboardInterrupt):
-        list(Opened(source_of(rng), block_rows=1, cores=4).map(work))
+        list(Dataset(source_of(rng), block_rows=1, cores=4).map(work))
     assert 20 < max(begun) <= 24
     assert not pool_threads()
 
 
 def test_a_pass_given_up_early_stops(rng):
     calls = []
-    stream = Opened(source_of(rng), block_rows=1, cores=2).map(lambda start, block: calls.append(start))
+    stream = Dataset(source_of(rng), block_rows=1, cores=2).map(lambda start, block: calls.append(start))
     next(stream)
     stream.close()
     assert len(calls) < 20
@@ -125,8 +125,8 @@ def test_what_is_wrong_with_rows_leaves_a_worker_as_a_value(rng):
     def refuse(start, block):
         raise DataError("a row")
 
-    opened = Opened(source_of(rng))
-    found = _run_task(plan(opened.division(), None)[0], refuse, None)
+    dataset = Dataset(source_of(rng))
+    found = _run_task(plan(dataset.division(), None)[0], refuse, None)
     assert isinstance(found, DataError)
     with pytest.raises(DataError, match="a row"):
-        list(opened.map(refuse))
+        list(dataset.map(refuse))

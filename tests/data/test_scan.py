@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design
-from bayescore.data.opened import Opened
 from bayescore.data.passes.scan import MAX_ENTRY, BlockRange, Scan
 from bayescore.data.sources import as_source
 from bayescore.validation import DataError
@@ -26,7 +26,7 @@ def source_of(rng, weights=None):
 def test_scan_learns_the_range_and_the_total_weight(rng, step, weighted):
     w = rng.uniform(0.1, 5.0, N) if weighted else None
     source = source_of(rng, weights=w)
-    found = Opened(source, block_rows=step).scan
+    found = Dataset(source, block_rows=step).scan
     np.testing.assert_array_equal(found.low, source.X.min(axis=0))
     np.testing.assert_array_equal(found.high, source.X.max(axis=0))
     np.testing.assert_array_equal(found.largest, np.abs(source.X).max(axis=0))
@@ -38,12 +38,12 @@ def test_scan_learns_the_range_and_the_total_weight(rng, step, weighted):
 
 def test_whole_weights_add_up_exactly(rng):
     w = rng.integers(1, 1000, N).astype(float)
-    assert Opened(source_of(rng, weights=w)).scan.weight_total == w.sum()
+    assert Dataset(source_of(rng, weights=w)).scan.weight_total == w.sum()
 
 
 def test_constant_columns_are_found_and_a_design_moves_the_range(rng):
     X = np.column_stack([rng.normal(size=N), np.full(N, 0.1)])
-    found = Opened(as_source(X, np.arange(N) % 2)).scan
+    found = Dataset(as_source(X, np.arange(N) % 2)).scan
     assert found.constant.tolist() == [False, True]
     moved = found.through(Design(("a", "b"), True, (1.0, 0.0), (2.0, 1.0)))
     np.testing.assert_array_equal(moved.low, [1.0, (X[:, 0].min() - 1.0) / 2.0, 0.1])
@@ -54,7 +54,7 @@ def test_sums_of_squares_of_columns_that_are_centred_alone(rng):
     """A column of mean 1000 and sd 1 is centred and not scaled: its squares add up to N, not to 1e6 N."""
     X = np.column_stack([rng.normal(size=N), rng.normal(size=N), np.full(N, 3.0)])
     X[:, 0] += 1000.0 - X[:, 0].mean()
-    found = Opened(as_source(X, np.arange(N) % 2)).scan
+    found = Dataset(as_source(X, np.arange(N) % 2)).scan
     moved = found.through(Design(("a", "b", "c"), True, (1000.0, 0.0, 0.0), (1.0, 2.0, 1.0)))
     np.testing.assert_allclose(moved.squares, [N, N, N, 9.0 * N])
 

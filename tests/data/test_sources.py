@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
 from bayescore.types import stack
 from bayescore.validation import DataError
@@ -382,16 +382,16 @@ def test_entries_that_are_not_finite_are_named_by_column_and_row(value, tmp_path
     for data in (frame, pl.from_pandas(frame, nan_to_null=True), parquet(tmp_path, frame, 33)):
         shown = named if not (isinstance(data, pl.DataFrame) and np.isnan(value)) else "column 'b' is nan in row 137"
         with pytest.raises(DataError, match=shown):
-            _ = Opened(as_source(data, label="label", weights="w"), block_rows=10).scan
+            _ = Dataset(as_source(data, label="label", weights="w"), block_rows=10).scan
     with pytest.raises(DataError, match=re.escape(f"column 'x1' is {value} in row 137")):
-        _ = Opened(as_source(frame[list(NAMES)].to_numpy(), Y), block_rows=10).scan
+        _ = Dataset(as_source(frame[list(NAMES)].to_numpy(), Y), block_rows=10).scan
 
 
 @pytest.mark.parametrize("value", [-1.0, np.nan, np.inf])
 def test_bad_weights_of_a_column_are_named_by_row(value):
     frame = changed(w=np.where(np.arange(N) == 137, value, W))
     with pytest.raises(DataError, match=re.escape(f"column 'w') is {value:g} in row 137")):
-        _ = Opened(as_source(frame, label="label", weights="w"), block_rows=10).scan
+        _ = Dataset(as_source(frame, label="label", weights="w"), block_rows=10).scan
 
 
 def test_bad_files_are_refused(tmp_path):
@@ -427,7 +427,7 @@ def test_damage_inside_a_file_is_an_error_of_that_file(tmp_path):
     content[4:900] = bytes(896)  # the footer stays whole
     path.write_bytes(bytes(content))
     with pytest.raises(DataError, match=r"rows\.parquet' is damaged"):
-        _ = Opened(as_source(path, label="label")).scan
+        _ = Dataset(as_source(path, label="label")).scan
 
 
 def test_files_of_a_folder_must_have_the_same_columns(tmp_path):

@@ -11,7 +11,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 import bayescore as bc
 from bayescore.clustering import k_variates
 from bayescore.coresets.leverage import leverage_scores
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
 from bayescore.data.sparse import MAX_COLUMNS
 from bayescore.types import stack
@@ -56,7 +56,7 @@ KINDS = {
 def test_sparse_rows_are_those_of_the_array(kind):
     data = KINDS[kind]
     source = as_source(data, Y, weights=W)
-    for rows in (stack(list(source.blocks())), stack(list(Opened(source, block_rows=64).map(lambda _, block: block)))):
+    for rows in (stack(list(source.blocks())), stack(list(Dataset(source, block_rows=64).map(lambda _, block: block)))):
         assert rows.X.dtype == np.float64
         np.testing.assert_array_equal(rows.X, X)
         np.testing.assert_array_equal(rows.y, np.where(Y == "yes", 1, -1))
@@ -91,7 +91,7 @@ def test_a_block_is_the_only_dense_part(monkeypatch):
 
     monkeypatch.setattr(sparse.csr_array, "toarray", noted)
     y = np.arange(5000) % 2
-    _ = Opened(as_source(wide, y)).scan
+    _ = Dataset(as_source(wide, y)).scan
     assert max(lengths) == 1024  # 8 MB
     assert sum(lengths) == 5000
 
@@ -134,10 +134,10 @@ def test_entries_that_are_not_finite_are_named(value):
     message = rf"column 'x4' is {value} in row 137; drop such rows"
     with pytest.raises(DataError, match=message):
         bc.build_coreset(sparse.csr_array(bad), Y, size=50, progressbar=False)
-    core = bc.full_data(sparse.csr_array(X), Y, progressbar=False)
+    core = bc.all_rows(sparse.csr_array(X), Y, progressbar=False)
     idata = bc.sample(core, sampler="mala", draws=20, tune=20, chains=1, random_seed=1, progressbar=False)
     with pytest.raises(DataError, match=message):
-        bc.predict_proba(idata, sparse.csr_array(bad))
+        bc.predict(idata, sparse.csr_array(bad))
 
 
 def test_what_takes_no_sparse_rows_says_so():
@@ -149,18 +149,18 @@ def test_predictions_are_those_of_the_array():
     core = bc.build_coreset(sparse.csr_array(X), Y, size=100, random_state=1, progressbar=False)
     idata = bc.sample(core, sampler="mala", draws=50, tune=50, chains=2, random_seed=1, progressbar=False)
     rows = np.tile(X, (40, 1))  # more rows than are dense at a time
-    found, expected = (bc.predict_proba(idata, given, ci_prob=0.9) for given in (sparse.csc_matrix(rows), rows))
+    found, expected = (bc.predict(idata, given, ci_prob=0.9) for given in (sparse.csc_matrix(rows), rows))
     pd.testing.assert_frame_equal(found, expected)
     np.testing.assert_array_equal(leverage_scores(sparse.csr_array(X)), leverage_scores(X))
 
 
 def test_offsets_go_with_sparse_rows():
     offset = np.linspace(-1.0, 1.0, N)
-    core = bc.full_data(sparse.csr_array(X), Y, offset=offset, progressbar=False)
+    core = bc.all_rows(sparse.csr_array(X), Y, offset=offset, progressbar=False)
     np.testing.assert_array_equal(core.offset, offset)
     idata = bc.sample(core, sampler="mala", draws=20, tune=20, chains=1, random_seed=1, progressbar=False)
     rows, more = np.tile(X, (40, 1)), np.tile(offset, 40)
-    found, expected = (bc.predict_proba(idata, given, offset=more) for given in (sparse.csc_matrix(rows), rows))
+    found, expected = (bc.predict(idata, given, offset=more) for given in (sparse.csc_matrix(rows), rows))
     pd.testing.assert_frame_equal(found, expected)
 
 

@@ -31,7 +31,7 @@ def make_posterior(
         coords={"feature": list(features)},
         dims={"beta": ["feature"], "weights": ["row"]},
     )
-    idata.posterior.attrs.update(likelihood="logistic", sampler=sampler, random_seed=str(seed), sampling_time=2.0)
+    idata.posterior.attrs.update(family="logistic", sampler=sampler, random_seed=str(seed), sampling_time=2.0)
     if coreset is not None:
         idata.posterior.attrs["coreset"] = json.dumps(coreset)
     return idata

@@ -18,12 +18,12 @@ def data():
     return pd.DataFrame(X, columns=list("abcd")), np.where(rng.random(N) < p, "yes", "no")
 
 
-def posterior(data, method, size, likelihood="logistic", seed=0):
+def posterior(data, method, size, family="logistic", seed=0):
     core = bc.build_coreset(
         *data,
         method=method,
         size=size,
-        likelihood=likelihood,
+        family=family,
         intercept=True,
         standardize=True,
         random_state=seed,
@@ -32,13 +32,13 @@ def posterior(data, method, size, likelihood="logistic", seed=0):
     return core, bc.sample(core, sampler="mala", random_seed=1, progressbar=False)
 
 
-def full_of(data, likelihood="logistic"):
-    return bc.full_data(*data, likelihood=likelihood, intercept=True, standardize=True, progressbar=False)
+def full_of(data, family="logistic"):
+    return bc.all_rows(*data, family=family, intercept=True, standardize=True, progressbar=False)
 
 
-@pytest.mark.parametrize("likelihood", ["logistic", "probit"])
-def test_a_calibrated_coreset_is_certified(data, likelihood, tmp_path):
-    core, idata = posterior(data, "calibrated", 200, likelihood)
+@pytest.mark.parametrize("family", ["logistic", "probit"])
+def test_a_calibrated_coreset_is_certified(data, family, tmp_path):
+    core, idata = posterior(data, "calibrated", 200, family)
     cert = bc.certify(idata, core, *data, progressbar=False)
     assert cert.level == "certified"
     assert cert.pareto_k < 0.7
@@ -90,7 +90,7 @@ def test_a_coordinate_without_moments_is_judged_by_median_and_quartiles():
     The draws are exact, by the inverse distribution function on a grid of logarithms. Control: a Normal prior.
     """
     X = np.linspace(0.5, 1.5, 600)[:, None] * np.tile([1.0, -1.0], 300)[:, None]
-    full = bc.full_data(X, X[:, 0] > 0, progressbar=False)
+    full = bc.all_rows(X, X[:, 0] > 0, progressbar=False)
     core = bc.build_coreset(full, method="uniform", size=300, random_state=0, progressbar=False)
     grid = np.exp(np.linspace(0.0, 16.0, 400_001))
     log_p = -np.array([core.weights @ np.logaddexp(0.0, -core.Z[:, 0] * b) for b in grid[::200]])
@@ -146,11 +146,9 @@ def test_log_likelihoods_are_the_weighted_sums(data):
     core, idata = posterior(data, "uniform", 300)
     draws = idata.posterior["beta"].values.reshape(-1, D)[:7]
     pointwise = bc.log_likelihood(idata, core).values.reshape(-1, 300)[:7]
-    from bayescore.models.families import LIKELIHOODS
+    from bayescore.models.families import FAMILIES
 
-    np.testing.assert_allclose(
-        log_likelihoods(draws, core, LIKELIHOODS["logistic"]), pointwise @ core.weights, rtol=1e-10
-    )
+    np.testing.assert_allclose(log_likelihoods(draws, core, FAMILIES["logistic"]), pointwise @ core.weights, rtol=1e-10)
 
 
 def test_full_data_may_come_as_a_coreset_and_gives_the_same(data):
@@ -169,7 +167,7 @@ def test_mismatches_are_named(data):
     with pytest.raises(ValueError, match="certify the posterior of this coreset"):
         bc.certify(idata, other, frame[["a"]], y, progressbar=False)
     with pytest.raises(ValueError, match="data has another design than the coreset"):
-        bc.certify(idata, core, bc.full_data(frame, y, progressbar=False), progressbar=False)
+        bc.certify(idata, core, bc.all_rows(frame, y, progressbar=False), progressbar=False)
     with pytest.raises(ValueError, match="column 'y' has the label 0, and the coreset was built with 'no' and 'yes'"):
         bc.certify(idata, core, frame, np.where(y == "yes", 1, 0), progressbar=False)
     with pytest.raises(ValueError, match="max_draws=5 must be at least 100"):

@@ -151,7 +151,7 @@ def test_bad_test_rows_are_named(posterior, reference):
     with pytest.raises(ValueError, match="test has 2 features, the posterior 3"):
         compare(posterior(1), reference, test=rows(n_features=2))
     foreign = posterior(1)
-    del foreign.posterior.attrs["likelihood"]
+    del foreign.posterior.attrs["family"]
     with pytest.raises(ValueError, match=r"candidates\['x'\] does not tell its likelihood"):
         compare({"x": foreign}, reference, test=rows())
 
@@ -194,7 +194,7 @@ def test_many_coordinates_show_the_worst(posterior):
 
 def test_test_rows_are_refused_where_they_would_mislead(posterior, reference):
     """Pseudo-rows are no rows to predict, nor are rows without the groups of a posterior's effects."""
-    with pytest.raises(ValueError, match=r"test has pseudo-rows.*full_data\(rows, design=core\.design\)"):
+    with pytest.raises(ValueError, match=r"test has pseudo-rows.*all_rows\(rows, design=core\.design\)"):
         compare(posterior(1), reference, test=replace(rows(), index=np.full(30, -1), offset=np.zeros(30)))
     grouped = posterior(1)
     grouped.posterior.attrs["group_terms"] = "(1 | county)"

@@ -33,12 +33,12 @@ def test_every_chain_and_draw_is_there_for_arviz_prediction_comparison_and_netcd
     np.testing.assert_array_equal(better.posterior["coef"].values, better.posterior["beta"].values)
     assert "moved to the full posterior's mode" in better.posterior.attrs["corrected"]
     assert float(az.ess(better.posterior["beta"].values[:, :, 0])) > 400
-    full = bc.full_data(X, y, intercept=True, progressbar=False)
+    full = bc.all_rows(X, y, intercept=True, progressbar=False)
     truth = bc.sample(full, sampler="mala", draws=500, random_seed=2, progressbar=False)
     found = bc.compare({"raw": idata, "corrected": better}, truth)
     assert found.verdicts["raw"].level == "differs"
     assert found.verdicts["corrected"].level in ("indistinguishable", "close")
-    np.testing.assert_allclose(bc.predict_proba(better, X[:50]), bc.predict_proba(truth, X[:50]), atol=0.01)
+    np.testing.assert_allclose(bc.predict(better, X[:50]), bc.predict(truth, X[:50]), atol=0.01)
     compat.write_inference_data(better, str(tmp_path / "c.nc"))
     back = compat.read_inference_data(str(tmp_path / "c.nc"))
     np.testing.assert_array_equal(back.posterior["beta"].values, better.posterior["beta"].values)
@@ -56,7 +56,7 @@ def test_systematic_resampling_keeps_each_draw_as_often_as_its_weight_says():
 def test_where_the_affine_map_will_not_do_the_draws_follow_the_weights():
     """A skewed posterior by a coreset of another shape: corrected quantiles against an exact grid, in one dimension."""
     X, y = np.ones((400, 1)), np.arange(400) < 3
-    full = bc.full_data(X, y, progressbar=False)
+    full = bc.all_rows(X, y, progressbar=False)
     core = bc.build_coreset(full, method="uniform", size=200, random_state=3, progressbar=False)
     assert core.y.max() == 1
     idata = bc.sample(core, sampler="mala", draws=1000, random_seed=1, progressbar=False)
@@ -98,7 +98,7 @@ def test_draws_whose_sd_is_a_thousand_times_the_truths_are_corrected_to_a_fracti
     y = np.zeros(N, bool)
     y[R:] = rng.random(N - R) < 0.4
     y[:k] = True
-    full = bc.full_data(X, y, progressbar=False)
+    full = bc.all_rows(X, y, progressbar=False)
     cores = (bc.build_coreset(full, method="uniform", size=60, random_state=s, progressbar=False) for s in range(40))
     core = next(each for each in cores if not each.X[:, 1].any())
     idata = bc.sample(core, sampler="mala", draws=2000, tune=500, random_seed=seed, progressbar=False)

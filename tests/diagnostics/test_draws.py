@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bayescore.diagnostics.draws import ess, ess_mean, mcse_mean, mcse_quantile, mcse_sd, rhat
+from bayescore.diagnostics.mcse import ess, ess_mean, mcse_mean, mcse_quantile, mcse_sd, rhat
 from bayescore.limits import MIN_DRAWS
 from bayescore.samplers.inference_data import read_posterior
 

@@ -21,7 +21,7 @@ def idata():
         coords={"county": ["a", "b", "c"]},
         dims={"u_county": ["county"]},
     )
-    made.posterior.attrs["likelihood"] = "logistic"
+    made.posterior.attrs["family"] = "logistic"
     return made
 
 
@@ -52,9 +52,9 @@ def test_what_holds_no_effects_is_refused(idata):
 
 
 def test_a_posterior_that_tells_no_likelihood_has_no_raw_log_odds(idata):
-    del idata.posterior.attrs["likelihood"]
+    del idata.posterior.attrs["family"]
     assert "linear predictor" in bc.plots.plot_caterpillar(idata).get_xlabel()
     table = pd.DataFrame({"share": [0.5, 0.7, 0.2], "weight": [10, 20, 5]}, index=["a", "b", "c"])
-    with pytest.raises(DataError, match="likelihood"):
+    with pytest.raises(DataError, match="family"):
         bc.plots.plot_shrinkage(idata, table)
     mpl.pyplot.close("all")

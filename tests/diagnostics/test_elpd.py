@@ -22,11 +22,11 @@ from bayescore.compat import psislw
 from bayescore.diagnostics import elpd
 from bayescore.diagnostics.leave_out import LeftOut
 from bayescore.diagnostics.results import CertificateData, Level
-from bayescore.models.families import LIKELIHOODS
+from bayescore.models.families import FAMILIES
 from bayescore.models.posterior import log_likelihoods
 from bayescore.types import WeightedData
 
-logistic, probit = LIKELIHOODS["logistic"], LIKELIHOODS["probit"]
+logistic, probit = FAMILIES["logistic"], FAMILIES["probit"]
 
 
 def some_rows(n, n_features, seed=0, weights=False):
@@ -37,8 +37,8 @@ def some_rows(n, n_features, seed=0, weights=False):
     return WeightedData(X, y, rng.uniform(0.3, 3.0, n) if weights else np.ones(n), np.arange(n))
 
 
-def full_posterior(data, draws=500, likelihood="logistic", seed=1):
-    return bc.sample(data, likelihood, sampler="mala", draws=draws // 4, chains=4, random_seed=seed, progressbar=False)
+def full_posterior(data, draws=500, family="logistic", seed=1):
+    return bc.sample(data, family, sampler="mala", draws=draws // 4, chains=4, random_seed=seed, progressbar=False)
 
 
 def arviz_loo(idata, data):
@@ -52,22 +52,22 @@ def arviz_loo(idata, data):
     return SimpleNamespace(elpd=loo.elpd, se=loo.se * math.sqrt((n - 1) / n), pareto_k=loo.pareto_k)
 
 
-def from_normal(data, n_draws, seed, *, shift=0.0, corrected=True, link=logistic):
+def from_normal(data, n_draws, seed, *, shift=0.0, corrected=True, family=logistic):
     """Return the elpd from independent draws of a normal distribution `shift` sds from the mode."""
-    mode = bc.find_map(data, link.name)
+    mode = bc.find_map(data, family.name)
     z = np.random.default_rng(seed).normal(size=(n_draws, data.n_features))
     draws = mode.beta + (z + shift) @ mode.factor.T
-    ratio = log_likelihoods(draws, data, link) - 0.5 * (draws**2).sum(axis=1) / 16 + 0.5 * (z**2).sum(axis=1)
+    ratio = log_likelihoods(draws, data, family) - 0.5 * (draws**2).sum(axis=1) / 16 + 0.5 * (z**2).sum(axis=1)
     ratio = ratio - ratio.max() if corrected else np.zeros(n_draws)
     w = np.exp(psislw(ratio)[0]) if corrected else np.full(n_draws, 1 / n_draws)
-    return elpd.elpd_loo(elpd.pass_sums(draws, 0, data, link), ratio, w, draws[None], link)
+    return elpd.elpd_loo(elpd.pass_sums(draws, 0, data, family), ratio, w, draws[None], family)
 
 
-@pytest.mark.parametrize("likelihood", ["logistic", "probit"])
-def test_it_is_arvizs_where_all_rows_are_sampled(likelihood):
+@pytest.mark.parametrize("family", ["logistic", "probit"])
+def test_it_is_arvizs_where_all_rows_are_sampled(family):
     rows = some_rows(700, 4)
-    full = bc.full_data(rows.X, rows.y, likelihood=likelihood, progressbar=False)
-    idata = full_posterior(full, likelihood=likelihood)
+    full = bc.all_rows(rows.X, rows.y, family=family, progressbar=False)
+    idata = full_posterior(full, family=family)
     cert, loo = bc.certify(idata, full, rows.X, rows.y, progressbar=False), arviz_loo(idata, full)
     assert cert.elpd_loo_rows == 700
     assert cert.elpd_loo == pytest.approx(loo.elpd, abs=1e-6)
@@ -85,7 +85,7 @@ def test_a_coreset_and_a_sample_of_rows_give_the_full_datas(method):
     core = bc.build_coreset(
         rows.X, rows.y, method=method, size=300 if method == "calibrated" else 2700, random_state=0, **about
     )
-    full = bc.full_data(rows.X, rows.y, **about)
+    full = bc.all_rows(rows.X, rows.y, **about)
     reference = full_posterior(full, 1200, seed=5)
     loo = arviz_loo(reference, full)
     error = bc.certify(reference, full, rows.X, rows.y, max_draws=1200, progressbar=False)
@@ -99,12 +99,12 @@ def test_a_coreset_and_a_sample_of_rows_give_the_full_datas(method):
 
 
 @pytest.mark.statistical(rate=1e-6)
-@pytest.mark.parametrize("link", [logistic, probit])
-def test_importance_weights_correct_for_a_poor_posterior(link):
+@pytest.mark.parametrize("family", [logistic, probit])
+def test_importance_weights_correct_for_a_poor_posterior(family):
     rows = some_rows(500, 4, seed=7)
-    truth = from_normal(rows, 4000, 8, link=link)
-    poor = from_normal(rows, 4000, 9, shift=0.7, link=link)
-    wrong = from_normal(rows, 4000, 9, shift=0.7, corrected=False, link=link)  # negative control
+    truth = from_normal(rows, 4000, 8, family=family)
+    poor = from_normal(rows, 4000, 9, shift=0.7, family=family)
+    wrong = from_normal(rows, 4000, 9, shift=0.7, corrected=False, family=family)  # negative control
 
     def errors(found):
         return abs(found.elpd_loo - truth.elpd_loo) / math.hypot(found.elpd_loo_mcse, truth.elpd_loo_mcse)
@@ -211,7 +211,7 @@ def few_rows(seed, n=15):
     rng = np.random.default_rng(seed)
     X = np.column_stack([np.ones(n), rng.standard_t(2, size=n)])
     y = np.where(rng.random(n) < special.expit(X @ [0.3, 1.5]), 1, -1)
-    return bc.full_data(X, y, progressbar=False)
+    return bc.all_rows(X, y, progressbar=False)
 
 
 def by_mala(full, prior_sd):

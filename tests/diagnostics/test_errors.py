@@ -12,10 +12,10 @@ from bayescore.diagnostics.errors import (
     sidak_quantile,
 )
 from bayescore.diagnostics.verdict import verdict
-from bayescore.models.families import LIKELIHOODS
+from bayescore.models.families import FAMILIES
 from bayescore.types import WeightedData
 
-logistic, probit = LIKELIHOODS["logistic"], LIKELIHOODS["probit"]
+logistic, probit = FAMILIES["logistic"], FAMILIES["probit"]
 
 FIELDS = ("mean", "sd", "correlation", "tail")
 
@@ -57,15 +57,15 @@ def test_exact_figures_stay_together_within_the_quantile(count):
     assert sidak_quantile(1) == pytest.approx(2.5758, abs=1e-4)
 
 
-@pytest.mark.parametrize("likelihood", [logistic, probit])
-def test_negative_log_likelihood_is_the_direct_formula(likelihood):
+@pytest.mark.parametrize("family", [logistic, probit])
+def test_negative_log_likelihood_is_the_direct_formula(family):
     rng = np.random.default_rng(2)
     X, weights = rng.normal(size=(40, 3)), rng.uniform(1.0, 3.0, size=40)
     y = np.where(rng.random(40) < 0.5, np.int8(-1), np.int8(1))
     draws = rng.normal(size=(2, 100, 3))
-    cdf = special.expit if likelihood is logistic else special.ndtr
+    cdf = special.expit if family is logistic else special.ndtr
     p = cdf(y[:, None] * (X @ draws.reshape(-1, 3).T))
-    value, error = negative_log_likelihood(draws, WeightedData(X, y, weights, np.arange(40)), likelihood)
+    value, error = negative_log_likelihood(draws, WeightedData(X, y, weights, np.arange(40)), family)
     assert value == pytest.approx(-np.average(np.log(p.mean(axis=1)), weights=weights))
     halves = [-np.average(np.log(p[:, part].mean(axis=1)), weights=weights) for part in (slice(100), slice(100, 200))]
     assert 0.1 * abs(halves[0] - halves[1]) < error < 0.1

@@ -37,12 +37,12 @@ def some_rows(n, n_features, seed=0, weights=True):
     return weighted(X, y, rng.uniform(0.2, 3.0, n) if weights else None)
 
 
-def quadrature(data, likelihood, log_prior, centre=0.0, reach=12.0, n=241):
+def quadrature(data, family, log_prior, centre=0.0, reach=12.0, n=241):
     """Integrate on a regular grid, D = 1 or 2: exact to 1e-8 for smooth densities, to 1e-4 at a kink."""
     D = data.n_features
     axis = np.linspace(-reach, reach, n)
     grid = centre + np.stack(np.meshgrid(*[axis] * D, indexing="ij"), axis=-1).reshape(-1, D)
-    log_density = LOG_P[likelihood](grid @ data.Z.T) @ data.weights + log_prior(grid).sum(axis=1)
+    log_density = LOG_P[family](grid @ data.Z.T) @ data.weights + log_prior(grid).sum(axis=1)
     return special.logsumexp(log_density) + D * math.log(axis[1] - axis[0])
 
 
@@ -58,27 +58,25 @@ def errors(found, truth):
 
 @pytest.mark.statistical(rate=1e-6)
 @pytest.mark.parametrize("n_features", [1, 2])
-@pytest.mark.parametrize("likelihood", ["logistic", "probit"])
-def test_quadrature_with_weights(likelihood, n_features):
+@pytest.mark.parametrize("family", ["logistic", "probit"])
+def test_quadrature_with_weights(family, n_features):
     data = some_rows(25, n_features)
-    found = log_evidence(data, likelihood=likelihood, prior=bc.priors.Normal(0, 2), draws=20_000, random_state=1)
+    found = log_evidence(data, family=family, prior=bc.priors.Normal(0, 2), draws=20_000, random_state=1)
     assert found.se < 0.01
-    assert errors(found, quadrature(data, likelihood, stats.norm(0, 2).logpdf)) < 5.5
+    assert errors(found, quadrature(data, family, stats.norm(0, 2).logpdf)) < 5.5
     assert math.isnan(found.full)
 
 
 @pytest.mark.statistical(rate=3e-6)
 def test_closed_forms():
     """One row under a symmetric prior: 1/2. Two probit rows under a normal prior: the probability of an orthant."""
-    for likelihood in LOG_P:
-        one = log_evidence(weighted([[1.0, 2.0]], [1]), likelihood=likelihood, draws=20_000, random_state=2)
+    for family in LOG_P:
+        one = log_evidence(weighted([[1.0, 2.0]], [1]), family=family, draws=20_000, random_state=2)
         assert errors(one, -math.log(2)) < 5.5
     z = np.array([[1.0, 0.5], [0.2, -1.5]])
     cov = np.eye(2) + 4.0 * z @ z.T
     rho = cov[0, 1] / math.sqrt(cov[0, 0] * cov[1, 1])
-    two = log_evidence(
-        weighted(z, [1, 1]), likelihood="probit", prior=bc.priors.Normal(0, 2), draws=20_000, random_state=3
-    )
+    two = log_evidence(weighted(z, [1, 1]), family="probit", prior=bc.priors.Normal(0, 2), draws=20_000, random_state=3)
     assert errors(two, math.log(0.25 + math.asin(rho) / (2 * math.pi))) < 5.5
 
 
@@ -90,7 +88,7 @@ def test_priors_are_normalised(family, monkeypatch):
 
     def found(scale=1.0):
         other = weighted(data.X * scale, data.y, data.weights)
-        return log_evidence(other, likelihood="logistic", prior=make(scale), draws=20_000, random_state=4)
+        return log_evidence(other, family="logistic", prior=make(scale), draws=20_000, random_state=4)
 
     assert errors(found(), truth) < 5.5
     # the unit of a feature does not matter, if the prior's constants are there
@@ -110,9 +108,9 @@ def test_rank_deficient_designs():
     """Twice the same column under Normal(0, 2) is the column once under Normal(0, 2 sqrt 2)."""
     once = some_rows(25, 1)
     twice = weighted(np.repeat(once.X, 2, axis=1), once.y, once.weights)
-    found = log_evidence(twice, likelihood="probit", prior=bc.priors.Normal(0, 2), draws=20_000, random_state=5)
+    found = log_evidence(twice, family="probit", prior=bc.priors.Normal(0, 2), draws=20_000, random_state=5)
     assert errors(found, quadrature(once, "probit", stats.norm(0, 2 * math.sqrt(2)).logpdf)) < 5.5
-    same = log_evidence(twice, likelihood="probit", prior=bc.priors.Laplace(0, 0.05), draws=2000, random_state=5)
+    same = log_evidence(twice, family="probit", prior=bc.priors.Laplace(0, 0.05), draws=2000, random_state=5)
     assert same.pareto_k < 0.7
 
 
@@ -120,8 +118,8 @@ def test_a_weight_is_a_number_of_copies():
     data = some_rows(20, 3, weights=False)
     counts = np.arange(20) % 3 + 1
     copies = data.take(np.repeat(np.arange(20), counts))
-    a = log_evidence(data.with_weights(counts.astype(float)), likelihood="logistic", random_state=0)
-    b = log_evidence(copies, likelihood="logistic", random_state=0)
+    a = log_evidence(data.with_weights(counts.astype(float)), family="logistic", random_state=0)
+    b = log_evidence(copies, family="logistic", random_state=0)
     assert a.log_evidence == pytest.approx(b.log_evidence, abs=1e-8)
 
 
@@ -132,7 +130,7 @@ def plane():
     X = rng.normal(size=(1000, 2))
     y = np.where(rng.random(1000) < special.expit(X @ [0.8, -0.5]), 1, 0)
     core = bc.build_coreset(X, y, method="uniform", size=980, random_state=0, progressbar=False)
-    full = bc.full_data(X, y, progressbar=False)
+    full = bc.all_rows(X, y, progressbar=False)
     centre = bc.find_map(full).beta
     truth = [
         quadrature(rows, "logistic", stats.norm(0, 4).logpdf, centre, reach=1.0, n=101) for rows in (core, full)
@@ -167,11 +165,11 @@ def data():
 
 
 @pytest.mark.statistical(rate=1e-6)
-@pytest.mark.parametrize("likelihood", ["logistic", "probit"])
-def test_a_calibrated_coreset_gives_the_full_datas_evidence(data, likelihood):
-    about = {"likelihood": likelihood, "intercept": True, "progressbar": False}
+@pytest.mark.parametrize("family", ["logistic", "probit"])
+def test_a_calibrated_coreset_gives_the_full_datas_evidence(data, family):
+    about = {"family": family, "intercept": True, "progressbar": False}
     core = bc.build_coreset(*data, method="calibrated", size=300, random_state=0, **about)
-    full = bc.full_data(*data, **about)
+    full = bc.all_rows(*data, **about)
     truth = bc.log_evidence(full, draws=8000, random_state=8)
     found = bc.log_evidence(core, *data, random_state=9, progressbar=False)
     assert abs(found.full - truth.log_evidence) < 5.5 * math.hypot(found.full_se, truth.se)
@@ -188,7 +186,7 @@ def test_a_calibrated_coreset_gives_the_full_datas_evidence(data, likelihood):
 
 def test_a_poor_coreset_warns_and_its_interval_holds(data):
     core = bc.build_coreset(*data, method="uniform", size=200, intercept=True, random_state=0, progressbar=False)
-    truth = bc.log_evidence(bc.full_data(*data, intercept=True, progressbar=False), random_state=8)
+    truth = bc.log_evidence(bc.all_rows(*data, intercept=True, progressbar=False), random_state=8)
     with pytest.warns(UserWarning, match="full data's log evidence cannot be trusted.*method='calibrated'"):
         found = bc.log_evidence(core, *data, random_state=9, progressbar=False)
     assert found.interval[0] < truth.log_evidence < found.interval[1]
@@ -199,7 +197,7 @@ def test_a_poor_coreset_warns_and_its_interval_holds(data):
 def test_two_modes_warn():
     prior = bc.priors.SpikeAndSlab(0.001, 5.0, 0.5)
     with pytest.warns(UserWarning, match="coreset's log evidence cannot be trusted"):
-        log_evidence(some_rows(30, 8, weights=False), likelihood="logistic", prior=prior, random_state=0)
+        log_evidence(some_rows(30, 8, weights=False), family="logistic", prior=prior, random_state=0)
 
 
 def test_bad_input_is_named(data):
@@ -212,12 +210,12 @@ def test_bad_input_is_named(data):
     with pytest.raises(TypeError, match="data is missing"):
         log_evidence(core, y=y)
     with pytest.raises(TypeError, match="core is a WeightedData; with full data it must be a Coreset"):
-        log_evidence(some_rows(30, 4), X, y, likelihood="logistic")
+        log_evidence(some_rows(30, 4), X, y, family="logistic")
     with pytest.raises(ValueError, match="the coreset was built from"):
         log_evidence(core, X[:, :2], y)
     with pytest.raises(TypeError, match="is not a prior of bayescore"):
         log_evidence(core, prior="normal")
-    with pytest.raises(ValueError, match="likelihood is missing"):
+    with pytest.raises(ValueError, match="family is missing"):
         log_evidence(some_rows(30, 4))
 
 

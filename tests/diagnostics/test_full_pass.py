@@ -21,9 +21,9 @@ def core():
 
 
 def test_the_full_data_come_in_the_coresets_design(core):
-    whole = bc.full_data(X, Y, **OPTIONS)
-    for opened in (full_rows(core, X, Y, **BESIDE), full_rows(core, whole, None, **BESIDE)):
-        rows = opened.gathered()
+    whole = bc.all_rows(X, Y, **OPTIONS)
+    for dataset in (full_rows(core, X, Y, **BESIDE), full_rows(core, whole, None, **BESIDE)):
+        rows = dataset.gathered()
         np.testing.assert_allclose(rows.X, whole.X, rtol=1e-12)
         np.testing.assert_array_equal(rows.y, whole.y)
         check_weight(core, float(rows.weights.sum()))
@@ -41,8 +41,8 @@ def test_a_weight_off_by_a_millionth_is_told(core):
     [
         ({"data": X[:, :1]}, "data has the features x0, the coreset was built from x0, x1"),
         ({"y": np.repeat([0, 1], 20)}, "y has the label 0, and the coreset was built with 'no' and 'yes'"),
-        ({"data": bc.full_data(X, Y, progressbar=False), "y": None}, "another design than the coreset"),
-        ({"data": bc.full_data(X, Y, **OPTIONS)}, "y is given, but data is a Coreset"),
+        ({"data": bc.all_rows(X, Y, progressbar=False), "y": None}, "another design than the coreset"),
+        ({"data": bc.all_rows(X, Y, **OPTIONS)}, "y is given, but data is a Coreset"),
     ],
 )
 def test_other_data_are_told(core, change, told):
@@ -52,7 +52,7 @@ def test_other_data_are_told(core, change, told):
 
 
 def test_labels_of_a_coreset_count_too(core):
-    other = dataclasses.replace(bc.full_data(X, Y, **OPTIONS), classes=("a", "b"))
+    other = dataclasses.replace(bc.all_rows(X, Y, **OPTIONS), classes=("a", "b"))
     with pytest.raises(DataError, match="data has the labels"):
         full_rows(core, other, None, **BESIDE)
 

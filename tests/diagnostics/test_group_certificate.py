@@ -78,7 +78,7 @@ def test_rows_of_arrays_bring_their_groups(rows):
     core = bc.build_coreset(X, rows.y, groups=group, method="multilevel", random_state=0, **told)
     idata = bc.sample(core, **TOLD)
     assert bc.certify(idata, core, X, rows.y, groups=group, progressbar=False).level is Level.CERTIFIED
-    whole = bc.full_data(X, rows.y, groups=group, **told)
+    whole = bc.all_rows(X, rows.y, groups=group, **told)
     assert bc.certify(idata, core, whole, progressbar=False).level is Level.CERTIFIED
 
 

@@ -34,10 +34,10 @@ def few():
     frame = table(600, 0)
     models = {}
     for name, formula in {"all": "y ~ a + b + c", "one": "y ~ a"}.items():
-        rows = bc.full_data(frame, formula=formula, **QUIET)
+        rows = bc.all_rows(frame, formula=formula, **QUIET)
         models[name] = sampled(rows), rows
     rows = models["all"][1]
-    models["probit"] = sampled(rows, likelihood="probit", random_seed=2), rows
+    models["probit"] = sampled(rows, family="probit", random_seed=2), rows
     return frame, models
 
 
@@ -128,7 +128,7 @@ def test_coresets_tell_the_difference_that_all_rows_do():
     formulas = {"all": "y ~ a + b + c", "one": "y ~ a + c"}
     cores = {name: bc.build_coreset(frame, formula=formula, size=200, random_state=0, **QUIET)
              for name, formula in formulas.items()}  # fmt: skip
-    full = {name: bc.full_data(frame, formula=formula, **QUIET) for name, formula in formulas.items()}
+    full = {name: bc.all_rows(frame, formula=formula, **QUIET) for name, formula in formulas.items()}
     small, whole = (
         bc.loo_compare({name: (sampled(rows), rows) for name, rows in each.items()}, frame, **QUIET)
         for each in (cores, full)
@@ -169,7 +169,7 @@ def test_rows_with_missing_values_are_left_out_of_all_models_alike():
     formulas = {"both": "y ~ a + b", "product": "y ~ a * b", "one": "y ~ a"}
     models = {}
     for name, formula in formulas.items():
-        core = bc.full_data(holes, formula=formula, missing="drop", **QUIET)
+        core = bc.all_rows(holes, formula=formula, missing="drop", **QUIET)
         models[name] = sampled(core), core
     one = models.pop("one")
     found = bc.loo_compare(models, holes, missing="drop", **QUIET)
@@ -184,7 +184,7 @@ def test_rows_with_missing_values_are_left_out_of_all_models_alike():
 def test_offsets_and_trials_are_given_as_to_build_coreset():
     frame = table(600, 5).assign(o=np.linspace(-0.5, 0.5, 600), n=3)
     s, features = (frame["y"] == "yes") * 2, frame[["a", "b"]]
-    core = bc.full_data(features, s, trials=frame["n"], offset=frame["o"], **QUIET)
+    core = bc.all_rows(features, s, trials=frame["n"], offset=frame["o"], **QUIET)
     models = {name: (sampled(core, random_seed=seed), core) for name, seed in (("first", 1), ("second", 2))}
     found = bc.loo_compare(models, features, s, trials=frame["n"], offset=frame["o"], **QUIET)
     assert found["elpd_diff"].abs().max() < 1.0
@@ -205,12 +205,12 @@ def test_bad_input_is_named(few):
         bc.loo_compare({"a": (idata, rows.take(slice(300))), "b": (idata, rows)}, frame)
     with pytest.raises(DataError, match="total weight"):
         bc.loo_compare(models, frame[:500], **QUIET)
-    turned = bc.full_data(frame, formula="y ~ a", positive="no", **QUIET)
+    turned = bc.all_rows(frame, formula="y ~ a", positive="no", **QUIET)
     with pytest.raises(DataError, match=r"models\['t'\] has the labels \('yes', 'no'\), models\['a'\] \('no', 'yes'\)"):
         bc.loo_compare({"a": models["one"], "t": (sampled(turned), turned)}, frame, **QUIET)
     with pytest.raises(ValueError, match="max_draws=5 must"):
         bc.loo(idata, rows, frame, max_draws=5)
-    double = bc.full_data(frame, formula="y ~ a", weights=np.full(600, 2.0), **QUIET)
+    double = bc.all_rows(frame, formula="y ~ a", weights=np.full(600, 2.0), **QUIET)
     with pytest.raises(DataError, match="total weight"):
         bc.loo(sampled(double), double, frame, **QUIET)
     with pytest.raises(DataError, match="weight other than 1"):

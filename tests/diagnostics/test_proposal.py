@@ -5,13 +5,13 @@ import pytest
 from scipy import stats
 
 from bayescore.diagnostics.proposal import DF, propose
-from bayescore.models.families import LIKELIHOODS
+from bayescore.models.families import FAMILIES
 from bayescore.models.newton import find_map
 from bayescore.models.priors import Laplace, Normal, SpikeAndSlab
 from tests.conftest import make_rows
 
 ROWS = make_rows()
-LOGISTIC = LIKELIHOODS["logistic"]
+LOGISTIC = FAMILIES["logistic"]
 
 
 def test_the_density_is_that_of_the_draws():

@@ -11,7 +11,7 @@ import bayescore as bc
 from bayescore import compat
 from bayescore.diagnostics.certificate.provenance import miss, origin_of
 from bayescore.diagnostics.certificate.stein import stein
-from bayescore.models.families import check_likelihood
+from bayescore.models.families import check_family
 from bayescore.models.posterior import posterior
 from bayescore.samplers.inference_data import draws_digest, read_posterior
 
@@ -23,7 +23,7 @@ def full():
     rng = np.random.default_rng(2)
     X = np.column_stack([np.ones(N), rng.normal(size=(N, D - 1)) * [1.0, 3.0]])
     y = rng.random(N) < 1 / (1 + np.exp(-X @ [-1.0, 0.7, 0.2]))
-    return bc.full_data(X, y, progressbar=False)
+    return bc.all_rows(X, y, progressbar=False)
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +112,7 @@ def correlated():
     rng = np.random.default_rng(0)
     a = rng.normal(size=3000)
     X = np.column_stack([np.ones(3000), a, 0.9 * a + np.sqrt(0.19) * rng.normal(size=3000)])
-    full = bc.full_data(X, rng.random(3000) < 1 / (1 + np.exp(-X @ [-0.5, 0.7, 0.2])), progressbar=False)
+    full = bc.all_rows(X, rng.random(3000) < 1 / (1 + np.exp(-X @ [-0.5, 0.7, 0.2])), progressbar=False)
     core = bc.build_coreset(full, method="calibrated", size=120, random_state=0, progressbar=False)
     return core, full, drawn(core)
 
@@ -149,7 +149,7 @@ def test_a_few_draws_moved_far_are_seen_wherever_they_stand(idata, core, full):
 
 
 @pytest.mark.parametrize(
-    "damaged", ["[1]", "{", '{"prior": 3}', '{"rows": "", "likelihood": "", "draws": "", "prior": 3}', "{}"]
+    "damaged", ["[1]", "{", '{"prior": 3}', '{"rows": "", "family": "", "draws": "", "prior": 3}', "{}"]
 )
 def test_a_damaged_story_is_an_error(idata, core, full, damaged):
     bad = changed(idata, lambda x: x)
@@ -160,7 +160,7 @@ def test_a_damaged_story_is_an_error(idata, core, full, damaged):
 
 def test_draws_of_another_likelihood_are_refused(idata, core, full):
     other = changed(idata, lambda x: x)
-    other.posterior.attrs["likelihood"] = "probit"
+    other.posterior.attrs["family"] = "probit"
     assert "made with the likelihood 'logistic', not 'probit'" in told(other, core, full).text
 
 
@@ -285,7 +285,7 @@ def test_draws_beside_a_wall_are_those_of_the_posterior():
     y = (rng.random(20_000) < 1.0 / (1.0 + np.exp(1.0 - X[:, 0]))) | (X[:, 1] > 0.0)
     design = {"intercept": True, "standardize": True, "progressbar": False}
     core = bc.build_coreset(X, y, method="calibrated", size=400, random_state=0, **design)
-    prior, link = bc.priors.Normal(0.0, 4.0), check_likelihood("logistic")
+    prior, family = bc.priors.Normal(0.0, 4.0), check_family("logistic")
     every, above = beside_a_wall(core, prior, 0.0), beside_a_wall(core, prior, 0.01)
     gap = np.abs(every.mean(axis=(0, 1)) - above.mean(axis=(0, 1))) / every.std(axis=(0, 1))
     assert gap.max() < 0.02
@@ -295,8 +295,8 @@ def test_draws_beside_a_wall_are_those_of_the_posterior():
         story = json.loads(idata.posterior.attrs["posterior_of"]) | {"draws": draws_digest(draws)}
         idata.posterior.attrs["posterior_of"] = json.dumps(story)  # as `sample` would have kept it of these draws
         own = read_posterior(idata, "it")
-        origin = origin_of(own, core, link)
+        origin = origin_of(own, core, family)
         assert origin.told
-        assert not miss(own, core, link, origin)
-        found = miss(own, core, link, replace(origin, told=False))
+        assert not miss(own, core, family, origin)
+        found = miss(own, core, family, replace(origin, told=False))
         assert ("the mean of 'x1' misses Stein's identity" in found) is missed

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import bayescore as bc
-from bayescore.diagnostics.tails import quantile_change, tail_k, without_moments
+from bayescore.diagnostics.tail_estimates import quantile_change, tail_k, without_moments
 
 
 def test_pareto_tails_are_told_from_short_ones_on_either_side():

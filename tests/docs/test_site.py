@@ -70,13 +70,13 @@ class Page(HTMLParser):
     def __init__(self, path: Path) -> None:
         super().__init__()
         self.anchors: set[str] = set()
-        self.links: list[str] = []
+        self.families: list[str] = []
         self.feed(path.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = {name: value for name, value in attrs if value}
         self.anchors |= {given[name] for name in ("id", "name") if name in given}
-        self.links += [given[name] for name in ("href", "src") if name in given]
+        self.families += [given[name] for name in ("href", "src") if name in given]
 
 
 def broken_links(folder: Path) -> list[str]:
@@ -84,8 +84,8 @@ def broken_links(folder: Path) -> list[str]:
     pages = {path.resolve(): Page(path) for path in folder.rglob("*.html") if "_static" not in path.parts}
     broken = []
     for path, page in pages.items():
-        for link in page.links:
-            parts = urlsplit(link)
+        for family in page.families:
+            parts = urlsplit(family)
             if parts.scheme or parts.netloc or parts.path.startswith(MADE_BY_PAGES):
                 continue
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
@@ -93,7 +93,7 @@ def broken_links(folder: Path) -> list[str]:
             if target in pages and parts.fragment:
                 lost = unquote(parts.fragment) not in pages[target].anchors
             if lost:
-                broken.append(f"{path.relative_to(folder)}: {link}")
+                broken.append(f"{path.relative_to(folder)}: {family}")
     return broken
 
 

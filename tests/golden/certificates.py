@@ -12,16 +12,16 @@ from tests.golden.case import Fields, case
 
 
 @cache
-def flat(size: int = 80, method: str = "calibrated", likelihood: str = "logistic") -> Any:
+def flat(size: int = 80, method: str = "calibrated", family: str = "logistic") -> Any:
     """Return the certificate of a coreset without groups."""
-    made_of = (likelihood, size, method)
+    made_of = (family, size, method)
     return bc.certify(fits.sampled("flat", *made_of), fits.flat(*made_of), fits.FLAT, label="y", **fits.QUIET)
 
 
 @cache
-def grouped(likelihood: str = "logistic") -> Any:
+def grouped(family: str = "logistic") -> Any:
     """Return the certificate of (1 | county)."""
-    idata, core = fits.sampled("grouped", likelihood), fits.grouped(likelihood)
+    idata, core = fits.sampled("grouped", family), fits.grouped(family)
     return bc.certify(idata, core, fits.grouped_frame(), label="y", max_draws=2000, **fits.QUIET)
 
 
@@ -34,8 +34,8 @@ case("calibrated", of_stack=True)(partial(of, flat))
 case("calibrated, probit", of_stack=True)(partial(of, flat, 80, "calibrated", "probit"))
 case("uniform", of_stack=True)(partial(of, flat, 60, "uniform"))
 case("condensed", of_stack=True)(partial(of, flat, 30, "condensed"))
-for _link in coresets.LINKS:
-    case(f"(1 | county), {_link}", of_stack=True)(partial(of, grouped, _link))
+for _family in coresets.LINKS:
+    case(f"(1 | county), {_family}", of_stack=True)(partial(of, grouped, _family))
 
 
 @case("weights and offsets, standardized", of_stack=True)
@@ -76,7 +76,7 @@ def of_models() -> Fields:
 @case("loo", of_stack=True)
 def of_rows_left_out() -> Fields:
     some = rows.FRAME.iloc[:300]
-    core = bc.full_data(some, formula=fits.FORMULA, **fits.QUIET)
+    core = bc.all_rows(some, formula=fits.FORMULA, **fits.QUIET)
     idata = bc.sample(core, sampler="mala", **{**fits.LONG, "draws": 100})
     return view.of_elpd(bc.loo(idata, core, some, label="y", max_draws=200, **fits.QUIET))
 
@@ -91,8 +91,8 @@ def of_evidence() -> Fields:
 def comparison() -> Any:
     """Return the comparison of coresets' posteriors with that of all rows."""
     told = {"label": "y", "intercept": True, **fits.QUIET}
-    reference = view.undated(bc.sample(bc.full_data(fits.FLAT, **told), sampler="mala", **fits.LONG))
-    test = bc.full_data(fits.FLAT.iloc[:200], label="y", design=fits.flat().design, **fits.QUIET)
+    reference = view.undated(bc.sample(bc.all_rows(fits.FLAT, **told), sampler="mala", **fits.LONG))
+    test = bc.all_rows(fits.FLAT.iloc[:200], label="y", design=fits.flat().design, **fits.QUIET)
     candidates = {"calibrated": fits.sampled("flat", "logistic", 80, "calibrated")}
     candidates["uniform"] = fits.sampled("flat", "logistic", 60, "uniform")
     return bc.compare(candidates, reference, test=test, max_draws=500)

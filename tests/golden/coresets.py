@@ -36,16 +36,16 @@ def built(*data: Any, **options: Any) -> Fields:
     return made(bc.build_coreset, *data, progressbar=False, **options)
 
 
-def in_blocks(name: str, likelihood: str, **options: Any) -> Fields:
+def in_blocks(name: str, family: str, **options: Any) -> Fields:
     """Return a coreset of arrays in several blocks, by a method of `METHODS`."""
-    told = {"likelihood": likelihood, "block_rows": rows.BLOCK, **METHODS[name], **options}
+    told = {"family": family, "block_rows": rows.BLOCK, **METHODS[name], **options}
     return made(build_in_blocks, rows.X, rows.Y, **told)
 
 
-for _name, _link in product(METHODS, LINKS):
-    if _link == "probit" and ("sensitivity" in _name or _name == "auto"):
+for _name, _family in product(METHODS, LINKS):
+    if _family == "probit" and ("sensitivity" in _name or _name == "auto"):
         continue  # the bound is the logistic likelihood's, and the rule the same
-    case(f"{_name}, {_link}")(partial(in_blocks, _name, _link))
+    case(f"{_name}, {_family}")(partial(in_blocks, _name, _family))
 for _name in ("uniform", "sensitivity", "merge_reduce", "calibrated", "condensed", "aggregate"):
     _design = {"intercept": True, "standardize": True, "weights": rows.FRAME["w"].to_numpy()}
     case(f"{_name}, weights, intercept, standardized")(partial(in_blocks, _name, "logistic", **_design))
@@ -98,7 +98,7 @@ def _fed(method: str, **options: Any) -> Any:
     return stream.coreset()
 
 
-case("stream, online")(partial(made, partial(_fed, "online"), likelihood="probit"))
+case("stream, online")(partial(made, partial(_fed, "online"), family="probit"))
 case("stream, merge_reduce")(partial(made, partial(_fed, "merge_reduce"), leaf_rows=800))
 
 
@@ -122,7 +122,7 @@ for _name in ("aggregate", "calibrated"):
 RARE = {
     "calibrated": {"size": 100},
     "condensed": {"size": 60},
-    "condensed, probit": {"size": 100, "likelihood": "probit"},
+    "condensed, probit": {"size": 100, "family": "probit"},
     "merge_reduce by condensed": {"reducer": "condensed", "size": 60, "leaf_rows": 800},
     "leverage": {"size": 60},
     "multilevel": {"groups": "g"},
@@ -168,19 +168,19 @@ TERMS = {
 }
 
 
-def of_terms(terms: str, likelihood: str = "logistic", **options: Any) -> Any:
+def of_terms(terms: str, family: str = "logistic", **options: Any) -> Any:
     """Return the multilevel coreset of a formula's group terms."""
     formula = f"y ~ w + x + z + {terms.partition(',')[0]}"
-    told = {"formula": formula, "likelihood": likelihood, "method": "multilevel", "progressbar": False}
+    told = {"formula": formula, "family": family, "method": "multilevel", "progressbar": False}
     return bc.build_coreset(TERMS[terms](), **{**told, **options})
 
 
 for _terms in TERMS:
     case(f"multilevel, {_terms}")(partial(made, partial(of_terms, _terms)))
 case("multilevel, (1 + x | a), probit")(partial(made, partial(of_terms, "(1 + x | a)", "probit")))
-for _link in LINKS:
-    case(f"multilevel, arrays, {_link}")(
-        partial(built, rows.X, rows.Y, groups=rows.GROUP, intercept=True, method="multilevel", likelihood=_link)
+for _family in LINKS:
+    case(f"multilevel, arrays, {_family}")(
+        partial(built, rows.X, rows.Y, groups=rows.GROUP, intercept=True, method="multilevel", family=_family)
     )
 
 
@@ -196,14 +196,14 @@ for _name, _frame in {"multilevel": GROUPED, "aggregate": FEW_VALUES, "uniform":
 
 def _all_rows(random_state: int, **options: Any) -> Any:
     frame = GROUPED.iloc[:150].drop(columns="w")
-    return bc.full_data(frame, label="y", offset="o", groups="county", progressbar=False, **options)
+    return bc.all_rows(frame, label="y", offset="o", groups="county", progressbar=False, **options)
 
 
 def _new_rows(random_state: int) -> Any:
     frame: pd.DataFrame = GROUPED.iloc[150:200].assign(county=lambda own: own["county"].replace("c03", "new"))
     design = _all_rows(0).design
-    return bc.full_data(frame.drop(columns="w"), label="y", design=design, new_groups=True, progressbar=False)
+    return bc.all_rows(frame.drop(columns="w"), label="y", design=design, new_groups=True, progressbar=False)
 
 
-case("full_data, groups and offsets")(partial(made, _all_rows))
-case("full_data, of a design, new groups")(partial(made, _new_rows))
+case("all_rows, groups and offsets")(partial(made, _all_rows))
+case("all_rows, of a design, new groups")(partial(made, _new_rows))

@@ -24,12 +24,12 @@ def drawn(name: str, *made_of: Any, **options: Any) -> Fields:
     return view.of_draws(fits.sampled(name, *made_of, short=True, **options))
 
 
-for _sampler, _links in SAMPLERS.items():
-    for _link in _links:
-        case(f"{_sampler}, {_link}")(partial(drawn, "flat", _link, sampler=_sampler))
+for _sampler, _families in SAMPLERS.items():
+    for _family in _families:
+        case(f"{_sampler}, {_family}")(partial(drawn, "flat", _family, sampler=_sampler))
 case("mala, offsets, standardized")(partial(drawn, "offsets", sampler="mala"))
-for _link in ("logistic", "probit"):
-    case(f"collapsed, {_link}")(partial(drawn, "grouped", _link, sampler="collapsed"))
+for _family in ("logistic", "probit"):
+    case(f"collapsed, {_family}")(partial(drawn, "grouped", _family, sampler="collapsed"))
 
 
 @case("mala, priors by name")

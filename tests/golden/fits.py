@@ -22,9 +22,9 @@ FORMULA = "y ~ x0 + device + scale(age)"
 
 
 @cache
-def flat(likelihood: str = "logistic", size: int = 80, method: str = "calibrated") -> Any:
+def flat(family: str = "logistic", size: int = 80, method: str = "calibrated") -> Any:
     """Return a coreset of rows without groups."""
-    told = {"label": "y", "intercept": True, "method": method, "size": size, "likelihood": likelihood}
+    told = {"label": "y", "intercept": True, "method": method, "size": size, "family": family}
     return _quiet(bc.build_coreset, FLAT, random_state=coresets.SEED, **told)
 
 
@@ -36,11 +36,11 @@ def offsets() -> Any:
 
 
 @cache
-def formula(formula: str = FORMULA, likelihood: str = "logistic") -> Any:
+def formula(formula: str = FORMULA, family: str = "logistic") -> Any:
     """Return a coreset of a formula, by default one with a factor."""
     told = {
         "formula": formula,
-        "likelihood": likelihood,
+        "family": family,
         "method": "calibrated",
         "size": 120,
         "random_state": coresets.SEED,
@@ -49,9 +49,9 @@ def formula(formula: str = FORMULA, likelihood: str = "logistic") -> Any:
 
 
 @cache
-def grouped(likelihood: str = "logistic") -> Any:
+def grouped(family: str = "logistic") -> Any:
     """Return a coreset of (1 | county)."""
-    told = {"label": "y", "groups": "county", "intercept": True, "likelihood": likelihood, "method": "multilevel"}
+    told = {"label": "y", "groups": "county", "intercept": True, "family": family, "method": "multilevel"}
     return _quiet(bc.build_coreset, grouped_frame(), random_state=coresets.SEED, **told)
 
 
@@ -87,7 +87,7 @@ def of_terms(group_terms: str) -> Any:
 
 
 def _normal_draws(core: Any, frame: pd.DataFrame, chains: int = 2, draws: int = 500) -> Any:
-    data = _quiet(bc.full_data, frame, label="y", design=core.design)
+    data = _quiet(bc.all_rows, frame, label="y", design=core.design)
     blocks, factors = [data.X], core.groups
     for own, codes in zip(factors, data.group.T, strict=True):
         member = (codes[:, None] == np.arange(len(own))).astype(float)

@@ -15,20 +15,20 @@ NEW = rows.FRAME.iloc[::250]
 
 def of_rows(name: str, columns: list[str], *made_of: Any, frame: pd.DataFrame = NEW) -> Fields:
     """Return probabilities of new rows with their intervals."""
-    return view.of_table(bc.predict_proba(fits.sampled(name, *made_of), frame[columns], ci_prob=0.9))
+    return view.of_table(bc.predict(fits.sampled(name, *made_of), frame[columns], ci_prob=0.9))
 
 
-for _link in coresets.LINKS:
-    case(f"rows, {_link}")(partial(of_rows, "flat", rows.FEATURES, _link))
+for _family in coresets.LINKS:
+    case(f"rows, {_family}")(partial(of_rows, "flat", rows.FEATURES, _family))
 case("rows, offsets, standardized")(partial(of_rows, "offsets", ["x0", "x1", "o"]))
 case("rows, formula")(partial(of_rows, "formula", ["x0", "device", "age"]))
 
 
-def of_groups(link: str) -> Fields:
+def of_groups(family: str) -> Fields:
     """Return probabilities of rows in known groups and in a new one."""
     people = fits.grouped_frame().iloc[::250].drop(columns="y")
     people.iloc[-3:, people.columns.get_loc("county")] = "never seen"
-    return view.of_table(bc.predict_proba(fits.sampled("grouped", link), people, ci_prob=0.9))
+    return view.of_table(bc.predict(fits.sampled("grouped", family), people, ci_prob=0.9))
 
 
 def of_terms(terms: str) -> Fields:
@@ -37,7 +37,7 @@ def of_terms(terms: str) -> Fields:
     people = frame.iloc[::50].drop(columns="y").reset_index(drop=True)
     people.loc[2:3, "a"] = 99
     people.loc[3, "b"] = 99
-    return view.of_table(bc.predict_proba(fits.of_terms(terms), people, ci_prob=0.9))
+    return view.of_table(bc.predict(fits.of_terms(terms), people, ci_prob=0.9))
 
 
 def of_population(terms: str | None) -> Fields:
@@ -50,8 +50,8 @@ def of_population(terms: str | None) -> Fields:
     return view.of_table(bc.poststratify(idata, core, cells, by=by, weights="n"))
 
 
-for _link in coresets.LINKS:
-    case(f"known and new groups, {_link}")(partial(of_groups, _link))
+for _family in coresets.LINKS:
+    case(f"known and new groups, {_family}")(partial(of_groups, _family))
 for _terms in ("(1 | a) + (1 | b)", "(1 + x | a)"):
     case(f"known and new groups, {_terms}")(partial(of_terms, _terms))
     case(f"poststratify, {_terms}")(partial(of_population, _terms))
@@ -79,7 +79,7 @@ def of_prior() -> Fields:
 
 
 def _test_rows() -> Any:
-    return bc.full_data(fits.FLAT.iloc[:12], label="y", design=fits.flat().design, **fits.QUIET)
+    return bc.all_rows(fits.FLAT.iloc[:12], label="y", design=fits.flat().design, **fits.QUIET)
 
 
 @case("log_likelihood")

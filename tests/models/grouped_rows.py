@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import special
 
-from bayescore.models.families import check_likelihood
+from bayescore.models.families import check_family
 from bayescore.models.group_priors import HalfStudentT
 from bayescore.models.priors import Normal
 from bayescore.types import WeightedData
@@ -11,7 +11,7 @@ from bayescore.types import WeightedData
 PRIORS = (Normal(0.0, 4.0), HalfStudentT(3.0, 2.5))
 
 
-def grouped(n=3000, n_groups=40, link="logistic", *, seed=0, intercept=-0.5, sigma=1.0, n_features=3):
+def grouped(n=3000, n_groups=40, family="logistic", *, seed=0, intercept=-0.5, sigma=1.0, n_features=3):
     """Return rows of groups of unlike size, one covariate of which varies between groups too, and the effects."""
     rng = np.random.default_rng(seed)
     share = rng.lognormal(0.0, 0.7, n_groups)
@@ -21,23 +21,23 @@ def grouped(n=3000, n_groups=40, link="logistic", *, seed=0, intercept=-0.5, sig
     X[:, 1] += 0.5 * rng.normal(size=n_groups)[group]
     effects = sigma * rng.normal(size=n_groups)
     eta = X @ np.append(intercept, np.linspace(-0.5, 0.5, n_features - 1)) + effects[group]
-    p = check_likelihood(link).mean(eta)
+    p = check_family(family).mean(eta)
     y = np.where(rng.random(n) < p, 1, -1).astype(np.int8)
     return WeightedData(X, y, np.ones(n), np.arange(n), group=group[:, None].astype(np.int64)), effects
 
 
-def brute_force(rows, link, beta, log_sigma, n_groups, points=4001):
+def brute_force(rows, family, beta, log_sigma, n_groups, points=4001):
     """Return the marginal log-likelihood, mean and sd of each effect, by the trapezium rule over each effect."""
-    sigma, link = np.exp(log_sigma), check_likelihood(link)
+    sigma, family = np.exp(log_sigma), check_family(family)
     b = np.linspace(-9.0, 9.0, points) * sigma
     eta, total, moments = rows.X @ beta + (0.0 if rows.offset is None else rows.offset), 0.0, []
     for g in range(n_groups):
         own = rows.group[:, 0] == g
         y, w = rows.y[own, None], rows.weights[own]
-        log_f = w @ link.log_p(eta[own, None] + b, y) - 0.5 * (b / sigma) ** 2 - np.log(sigma * np.sqrt(2.0 * np.pi))
+        log_f = w @ family.log_p(eta[own, None] + b, y) - 0.5 * (b / sigma) ** 2 - np.log(sigma * np.sqrt(2.0 * np.pi))
         total += special.logsumexp(log_f) + np.log(b[1] - b[0])
         share = special.softmax(log_f)
         mean = share @ b
         moments.append((mean, np.sqrt(share @ (b - mean) ** 2)))
     free = rows.group[:, 0] < 0
-    return total + rows.weights[free] @ link.log_p(eta[free], rows.y[free]), *np.array(moments).T
+    return total + rows.weights[free] @ family.log_p(eta[free], rows.y[free]), *np.array(moments).T

@@ -11,72 +11,72 @@ import pytest
 import bayescore as bc
 from bayescore.coresets.calibration.pilot import LaplaceApproximation
 from bayescore.data.passes.tiles import TILE
-from bayescore.models.families import LIKELIHOODS, check_likelihood, register
+from bayescore.models.families import FAMILIES, check_family, register
 from bayescore.models.families.logistic import Logistic
-from bayescore.models.graph import regression_model
 from bayescore.models.posterior import likelihood_terms, log_likelihoods, posterior
+from bayescore.models.pymc_model import model as pymc_model
 from tests.conftest import make_rows
 from tests.models.cauchit import Cauchit
 
 CAUCHIT = Cauchit()
 SIDES = pytest.mark.parametrize("side", [1, -1])
-EVERY = pytest.mark.parametrize("likelihood", [*LIKELIHOODS.values(), CAUCHIT], ids=lambda link: link.name)
+EVERY = pytest.mark.parametrize("family", [*FAMILIES.values(), CAUCHIT], ids=lambda family: family.name)
 ETA = np.concatenate([-np.geomspace(1e4, 1e-3, 63), [0.0, 0.5], np.geomspace(1e-3, 1e4, 63)])
 assert len(ETA) == TILE
 
 
 @EVERY
 @SIDES
-def test_numpy_compiled_and_pytensor_agree(likelihood, side):
-    log_p, score, sides = likelihood.log_p(ETA, side), likelihood.score(ETA, side), np.full(TILE, float(side))
+def test_numpy_compiled_and_pytensor_agree(family, side):
+    log_p, score, sides = family.log_p(ETA, side), family.score(ETA, side), np.full(TILE, float(side))
     rows, values = ETA.copy(), np.empty(TILE)
-    likelihood.rows(rows, sides, values)
+    family.rows(rows, sides, values)
     np.testing.assert_allclose(values, log_p, rtol=2e-12, atol=1e-300)
     np.testing.assert_allclose(rows, score, rtol=2e-12, atol=1e-300)
     out = np.empty((4, TILE))
-    likelihood.derivatives(ETA, sides, out, np.empty((3, TILE)))
+    family.derivatives(ETA, sides, out, np.empty((3, TILE)))
     np.testing.assert_allclose(out[0], log_p, rtol=2e-12, atol=1e-300)
     np.testing.assert_allclose(out[1], score, rtol=2e-12, atol=1e-300)
-    np.testing.assert_allclose(out[2], likelihood.curvature(ETA, side), rtol=5e-10, atol=1e-300)
+    np.testing.assert_allclose(out[2], family.curvature(ETA, side), rtol=5e-10, atol=1e-300)
     near = side * ETA > -50.0  # further out the probit's is a difference of numbers of the size of eta
-    np.testing.assert_allclose(out[3][near], likelihood.third(ETA, side)[near], rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(out[3][near], family.third(ETA, side)[near], rtol=1e-8, atol=1e-9)
     eta = pt.dvector()
-    graph = likelihood.log_p_graph(eta, sides)
+    graph = family.log_p_graph(eta, sides)
     with pytensor.config.change_flags(mode="FAST_COMPILE"):
         values, slopes = pytensor.function([eta], [graph, pytensor.grad(graph.sum(), eta)])(ETA)
     np.testing.assert_allclose(values, log_p, rtol=1e-11, atol=1e-300)
     np.testing.assert_allclose(slopes, score, rtol=1e-9, atol=1e-300)
-    for part in (out, values, slopes, likelihood.curvature(ETA, side), likelihood.third(ETA, side)):
+    for part in (out, values, slopes, family.curvature(ETA, side), family.third(ETA, side)):
         assert np.isfinite(part).all()
 
 
 @EVERY
 @SIDES
-def test_derivatives_are_derivatives_of_log_probabilities(likelihood, side):
+def test_derivatives_are_derivatives_of_log_probabilities(family, side):
     eta, h = side * np.linspace(-30, 8, 77), 1e-5
     for low, high, tolerance in (("log_p", "score", 1), ("score", "curvature", -1), ("curvature", "third", -1)):
-        of = getattr(likelihood, low)
+        of = getattr(family, low)
         slope = tolerance * (of(eta + h, side) - of(eta - h, side)) / (2 * h)
-        np.testing.assert_allclose(getattr(likelihood, high)(eta, side), slope, rtol=1e-5, atol=1e-8)
-    np.testing.assert_allclose(np.exp(likelihood.log_p(eta, 1)), likelihood.mean(eta), rtol=1e-11)
-    np.testing.assert_allclose(sum(np.exp(likelihood.log_p(eta, each)) for each in (1, -1)), 1.0, rtol=1e-12)
-    p = likelihood.mean(eta)
-    np.testing.assert_allclose(likelihood.variance(eta), p * (1.0 - p))
-    assert likelihood.draw(np.full(4000, 0.3), np.random.default_rng(0)).mean() == pytest.approx(
-        float(likelihood.mean(np.array(0.3))), abs=0.05
+        np.testing.assert_allclose(getattr(family, high)(eta, side), slope, rtol=1e-5, atol=1e-8)
+    np.testing.assert_allclose(np.exp(family.log_p(eta, 1)), family.mean(eta), rtol=1e-11)
+    np.testing.assert_allclose(sum(np.exp(family.log_p(eta, each)) for each in (1, -1)), 1.0, rtol=1e-12)
+    p = family.mean(eta)
+    np.testing.assert_allclose(family.variance(eta), p * (1.0 - p))
+    assert family.draw(np.full(4000, 0.3), np.random.default_rng(0)).mean() == pytest.approx(
+        float(family.mean(np.array(0.3))), abs=0.05
     )
     full, higher, step, sides = np.empty((3, 4, TILE)), np.empty((2, TILE)), 1e-5, np.full(TILE, float(side))
     at = np.linspace(-8.0, 8.0, TILE)
     for k, moved in enumerate((at - step, at, at + step)):
-        likelihood.derivatives(moved, sides, full[k], np.empty((3, TILE)))
-    if likelihood.near:
-        likelihood.higher(at, sides, full[1], higher)
+        family.derivatives(moved, sides, full[k], np.empty((3, TILE)))
+    if family.near:
+        family.higher(at, sides, full[1], higher)
         np.testing.assert_allclose(higher[0], (full[2, 3] - full[0, 3]) / (2.0 * step), atol=1e-6)
 
 
 @EVERY
-def test_a_likelihood_is_the_same_after_pickling(likelihood):
-    assert pickle.loads(pickle.dumps(likelihood)) == likelihood
+def test_a_likelihood_is_the_same_after_pickling(family):
+    assert pickle.loads(pickle.dumps(family)) == family
 
 
 def test_probabilities_that_are_not_those_of_one_label_are_refused():
@@ -89,7 +89,7 @@ def test_probabilities_that_are_not_those_of_one_label_are_refused():
 
     with pytest.raises(ValueError, match=r"'half': exp\(log_p\(eta, 1\)\) is .* but mean\(eta\) .* of one label"):
         register(Half())
-    assert "half" not in LIKELIHOODS
+    assert "half" not in FAMILIES
 
 
 @pytest.mark.parametrize(
@@ -118,39 +118,39 @@ def test_what_does_not_keep_the_contract_is_refused(changes, error, message):
         register(dataclass(frozen=True)(type("Other", (Logistic,), changes))())
     with pytest.raises(TypeError, match=r"'probit' is no Family; derive its class"):
         register("probit")
-    assert list(LIKELIHOODS) == ["logistic", "probit"]
+    assert list(FAMILIES) == ["logistic", "probit"]
 
 
 DATA = make_rows()
 X, Y = DATA.X, DATA.y
 AT = np.zeros(3)
 DOORS = {
-    "find_map": lambda link: bc.find_map(DATA, link),
-    "find_mle": lambda link: bc.find_mle(DATA, link),
-    "mala": lambda link: bc.sample(DATA, link, sampler="mala", progressbar=False),
-    "nuts": lambda link: bc.sample(DATA, link, sampler="nuts", progressbar=False),
-    "evidence": lambda link: bc.log_evidence(DATA, likelihood=link),
-    "full data": lambda link: bc.full_data(X, Y, likelihood=link, progressbar=False),
-    "coreset": lambda link: bc.build_coreset(X, Y, likelihood=link, size=20, progressbar=False),
-    "stream": lambda link: bc.stream(size=20, likelihood=link),
-    "model": lambda link: regression_model(DATA, link),
-    "density": lambda link: posterior(DATA, link, bc.priors.Normal()),
+    "find_map": lambda family: bc.find_map(DATA, family),
+    "find_mle": lambda family: bc.find_mle(DATA, family),
+    "mala": lambda family: bc.sample(DATA, family, sampler="mala", progressbar=False),
+    "nuts": lambda family: bc.sample(DATA, family, sampler="nuts", progressbar=False),
+    "evidence": lambda family: bc.log_evidence(DATA, family=family),
+    "full data": lambda family: bc.all_rows(X, Y, family=family, progressbar=False),
+    "coreset": lambda family: bc.build_coreset(X, Y, family=family, size=20, progressbar=False),
+    "stream": lambda family: bc.stream(size=20, family=family),
+    "model": lambda family: pymc_model(DATA, family=family),
+    "density": lambda family: posterior(DATA, family, bc.priors.Normal()),
 }
 COMPILED = {
-    "terms": lambda link: likelihood_terms(AT, DATA, link),
-    "draws": lambda link: log_likelihoods(np.zeros((2, 3)), DATA, link),
-    "scores": lambda link: LaplaceApproximation(link, AT, np.eye(3)).scores(DATA),
+    "terms": lambda family: likelihood_terms(AT, DATA, family),
+    "draws": lambda family: log_likelihoods(np.zeros((2, 3)), DATA, family),
+    "scores": lambda family: LaplaceApproximation(family, AT, np.eye(3)).scores(DATA),
 }
 
 
 @pytest.mark.parametrize("door", DOORS)
 def test_an_unknown_name_raises_everywhere(door):
-    with pytest.raises(ValueError, match=r"likelihood='cauchit' is unknown; choose one of 'logistic', 'probit'"):
+    with pytest.raises(ValueError, match=r"family='cauchit' is unknown; choose one of 'logistic', 'probit'"):
         DOORS[door]("cauchit")
 
 
 @pytest.mark.parametrize("door", [*DOORS, *COMPILED])
 def test_an_unregistered_likelihood_raises_everywhere(door):
-    with pytest.raises(TypeError, match=r"likelihood=Cauchit\(\) is not registered; call .*register"):
+    with pytest.raises(TypeError, match=r"family=Cauchit\(\) is not registered; call .*register"):
         {**DOORS, **COMPILED}[door](CAUCHIT)
-    assert check_likelihood(Logistic()).name == "logistic"
+    assert check_family(Logistic()).name == "logistic"

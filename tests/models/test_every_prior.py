@@ -12,7 +12,7 @@ from scipy import stats
 
 import bayescore as bc
 from bayescore.cli import parse_prior
-from bayescore.diagnostics.draws import ess, mcse_mean
+from bayescore.diagnostics.mcse import ess, mcse_mean
 from bayescore.models.density import prior_terms
 from bayescore.models.posterior import prior_part
 from bayescore.models.priors import (
@@ -193,7 +193,7 @@ def test_a_prior_from_one_file_is_sampled(sampler):
 def test_a_prior_from_one_file_is_everywhere():
     assert parse_prior("logistic_prior(0, 2)") == LogisticPrior(0.0, 2.0)
     assert bc.find_map(make_rows(), "logistic", LogisticPrior()).decrement < 1e-6
-    assert bc.log_evidence(make_rows(), likelihood="logistic", prior=LogisticPrior(), random_state=1).se < 0.1
+    assert bc.log_evidence(make_rows(), family="logistic", prior=LogisticPrior(), random_state=1).se < 0.1
     model = bc.CoresetLogisticRegression(prior=LogisticPrior())
     assert model.set_params(prior__s=2.0).prior == LogisticPrior(0.0, 2.0)
 

@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from bayescore.models.families import LIKELIHOODS, check_likelihood
+from bayescore.models.families import FAMILIES, check_family
 from bayescore.models.families.logistic import logistic_upper
 from bayescore.models.families.probit import probit_upper
 
-logistic, probit = LIKELIHOODS["logistic"], LIKELIHOODS["probit"]
+logistic, probit = FAMILIES["logistic"], FAMILIES["probit"]
 
 ETA = np.concatenate([-np.geomspace(1e4, 1e-3, 200), [0.0], np.geomspace(1e-3, 1e4, 200)])
 
@@ -58,9 +58,9 @@ def test_logistic_matches_its_formulas():
     np.testing.assert_allclose(probit.mean(eta), stats.norm.cdf(eta))
 
 
-@pytest.mark.parametrize("likelihood", LIKELIHOODS.values(), ids=LIKELIHOODS)
-def test_finite_and_in_range_far_out(likelihood):
-    log_p, score, curvature = likelihood.log_p(ETA, 1), likelihood.score(ETA, 1), likelihood.curvature(ETA, 1)
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+def test_finite_and_in_range_far_out(family):
+    log_p, score, curvature = family.log_p(ETA, 1), family.score(ETA, 1), family.curvature(ETA, 1)
     assert np.isfinite(np.stack([log_p, score, curvature])).all()
     assert (log_p <= 0).all()
     assert (np.diff(log_p) >= 0).all()
@@ -100,5 +100,5 @@ def test_a_row_gives_the_same_bits_in_any_block(kernel):
 
 
 def test_unknown_likelihood_names_the_choices():
-    with pytest.raises(ValueError, match=r"likelihood='cloglog' is unknown; choose one of 'logistic', 'probit'"):
-        check_likelihood("cloglog")
+    with pytest.raises(ValueError, match=r"family='cloglog' is unknown; choose one of 'logistic', 'probit'"):
+        check_family("cloglog")

@@ -6,7 +6,7 @@ from scipy import optimize
 
 from bayescore.models.collapsed import collapsed_density
 from bayescore.models.collapsed_target import CollapsedTarget
-from bayescore.models.families import check_likelihood
+from bayescore.models.families import check_family
 from bayescore.models.group_priors import HalfNormal, HalfStudentT, check_group_prior, log_sigma_terms
 from bayescore.models.marginal import look_at_rows, marginal_mode
 from bayescore.models.posterior import prior_part
@@ -20,19 +20,19 @@ def prior(theta):
     return prior_part(theta[:-1], PRIORS[0]).value + log_sigma_terms(theta[-1], *PRIORS[1].table)[0]
 
 
-@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("family", LINKS)
 @pytest.mark.parametrize(("n", "n_groups", "intercept", "sigma"), [(3000, 40, -0.5, 1.0), (1500, 200, -2.5, 0.5)])
-def test_value_and_gradient_are_those_of_brute_force(link, n, n_groups, intercept, sigma):
+def test_value_and_gradient_are_those_of_brute_force(family, n, n_groups, intercept, sigma):
     """Nine nodes: differences of values to 0.01 nats, gradients to 0.03 sds; also far from the mode."""
-    rows, _ = grouped(n, n_groups, link, intercept=intercept, sigma=sigma)
-    target = CollapsedTarget.of(rows, check_likelihood(link), PRIORS, n_groups)
+    rows, _ = grouped(n, n_groups, family, intercept=intercept, sigma=sigma)
+    target = CollapsedTarget.of(rows, check_family(family), PRIORS, n_groups)
     arguments, L = target.arguments(), target.factor
     rng, gap = np.random.default_rng(1), []
     for _ in range(6):
         theta = target.point.theta + 1.5 * L @ rng.standard_normal(len(L))
         gradient = np.empty(len(theta))
         value = collapsed_density(theta, gradient, arguments)
-        gap.append(value - prior(theta) - brute_force(rows, link, theta[:-1], theta[-1], n_groups)[0])
+        gap.append(value - prior(theta) - brute_force(rows, family, theta[:-1], theta[-1], n_groups)[0])
         fine = arguments._replace(**dict(zip(("nodes", "log_weights"), normal_nodes(61), strict=True)))
         exact = np.empty(len(theta))
         collapsed_density(theta, exact, fine)
@@ -41,11 +41,11 @@ def test_value_and_gradient_are_those_of_brute_force(link, n, n_groups, intercep
     assert np.ptp(gap) < 0.02
 
 
-@pytest.mark.parametrize("link", LINKS)
-def test_the_mode_is_that_of_a_general_optimiser_and_effects_those_of_brute_force(link):
+@pytest.mark.parametrize("family", LINKS)
+def test_the_mode_is_that_of_a_general_optimiser_and_effects_those_of_brute_force(family):
     n_groups = 40
-    rows, _ = grouped(2000, n_groups, link)
-    look, passes = look_at_rows(rows, check_likelihood(link), n_groups), []
+    rows, _ = grouped(2000, n_groups, family)
+    look, passes = look_at_rows(rows, check_family(family), n_groups), []
 
     def counted(beta, nodes):
         passes.append(1)
@@ -53,7 +53,7 @@ def test_the_mode_is_that_of_a_general_optimiser_and_effects_those_of_brute_forc
 
     point = marginal_mode(counted, np.zeros(3), -0.7, PRIORS, n_groups, tolerance=1e-4)
     assert len(passes) <= 10
-    target = CollapsedTarget.of(rows, check_likelihood(link), PRIORS, n_groups)
+    target = CollapsedTarget.of(rows, check_family(family), PRIORS, n_groups)
 
     def minus(theta):
         gradient = np.empty(len(theta))
@@ -63,14 +63,14 @@ def test_the_mode_is_that_of_a_general_optimiser_and_effects_those_of_brute_forc
     found = optimize.minimize(minus, point.theta + 0.3, jac=True, method="BFGS").x
     sd = np.sqrt(np.diagonal(target.factor @ target.factor.T))
     assert np.abs((found - point.theta) / sd).max() < 0.01
-    _, mean, spread = brute_force(rows, link, point.beta, point.log_sigma, n_groups)
+    _, mean, spread = brute_force(rows, family, point.beta, point.log_sigma, n_groups)
     assert np.abs((point.effects.mean[:-1] - mean) / spread).max() < 1e-3
     assert np.abs(np.sqrt(point.effects.variance[:-1]) / spread - 1.0).max() < 3e-3
 
 
 def test_the_hessian_is_that_of_finite_differences():
     rows, _ = grouped(3000, 60)
-    target = CollapsedTarget.of(rows, check_likelihood("logistic"), PRIORS, 60)
+    target = CollapsedTarget.of(rows, check_family("logistic"), PRIORS, 60)
     theta, L, arguments = target.point.theta, target.factor, target.arguments()
     hessian = np.empty((4, 4))
     for i in range(4):

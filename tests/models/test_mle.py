@@ -6,7 +6,7 @@ from scipy import optimize
 from sklearn.linear_model import LogisticRegression
 
 from bayescore import find_map, find_mle
-from bayescore.models.families import LIKELIHOODS
+from bayescore.models.families import FAMILIES
 from bayescore.models.priors import Normal
 from bayescore.types import WeightedData
 from bayescore.validation import DataError
@@ -29,15 +29,15 @@ def test_logistic_equals_scikit_learn():
     np.testing.assert_allclose(find_mle(rows, "logistic").beta, theirs.coef_[0], rtol=1e-5)
 
 
-@pytest.mark.parametrize("link", LINKS)
-def test_no_other_solver_climbs_higher(link):
+@pytest.mark.parametrize("family", LINKS)
+def test_no_other_solver_climbs_higher(family):
     rows = make_rows(400, 5, seed=1)
-    likelihood = LIKELIHOODS[link]
-    mle = find_mle(rows, link)
+    family = FAMILIES[family]
+    mle = find_mle(rows, family)
     best = optimize.minimize(
-        lambda beta: -float(rows.weights @ likelihood.log_p(rows.X @ beta, rows.y)),
+        lambda beta: -float(rows.weights @ family.log_p(rows.X @ beta, rows.y)),
         np.zeros(5),
-        jac=lambda beta: -(rows.weights * likelihood.score(rows.X @ beta, rows.y)) @ rows.X,
+        jac=lambda beta: -(rows.weights * family.score(rows.X @ beta, rows.y)) @ rows.X,
         method="BFGS",
         options={"gtol": 1e-7},
     )
@@ -47,38 +47,38 @@ def test_no_other_solver_climbs_higher(link):
     assert np.abs(mle.terms.gradient * mle.sd).max() < 1e-5
 
 
-@pytest.mark.parametrize("link", LINKS)
-def test_it_is_the_limit_of_the_map_as_the_prior_widens(link):
+@pytest.mark.parametrize("family", LINKS)
+def test_it_is_the_limit_of_the_map_as_the_prior_widens(family):
     rows = make_rows(400, 5, seed=2)
-    wide = find_map(rows, link, Normal(0.0, 1e6))
-    np.testing.assert_allclose(find_mle(rows, link).beta, wide.beta, rtol=1e-6)
+    wide = find_map(rows, family, Normal(0.0, 1e6))
+    np.testing.assert_allclose(find_mle(rows, family).beta, wide.beta, rtol=1e-6)
 
 
-@pytest.mark.parametrize("link", LINKS)
-def test_integer_weight_equals_copies_and_labels_may_be_swapped(link):
+@pytest.mark.parametrize("family", LINKS)
+def test_integer_weight_equals_copies_and_labels_may_be_swapped(family):
     rows = make_rows(200, 4, weights=False)
     counts = np.arange(200) % 4 + 1
     weighted, copies = rows.with_weights(counts.astype(float)), rows.take(np.repeat(np.arange(200), counts))
-    a, b = find_mle(weighted, link), find_mle(copies, link)
+    a, b = find_mle(weighted, family), find_mle(copies, family)
     np.testing.assert_allclose(a.beta, b.beta, rtol=1e-7)
     np.testing.assert_allclose(a.covariance, b.covariance, rtol=1e-7)
-    np.testing.assert_allclose(find_mle(data(rows.X, -rows.y, counts), link).beta, -a.beta, rtol=1e-7)
+    np.testing.assert_allclose(find_mle(data(rows.X, -rows.y, counts), family).beta, -a.beta, rtol=1e-7)
 
 
-@pytest.mark.parametrize("link", LINKS)
-def test_scales_of_columns_do_not_matter(link):
+@pytest.mark.parametrize("family", LINKS)
+def test_scales_of_columns_do_not_matter(family):
     rows = make_rows(300, 4, seed=3)
     scale = np.array([1.0, 1e7, 1e-7, 1.0])
-    plain, scaled = find_mle(rows, link), find_mle(data(rows.X * scale, rows.y, rows.weights), link)
+    plain, scaled = find_mle(rows, family), find_mle(data(rows.X * scale, rows.y, rows.weights), family)
     np.testing.assert_allclose(scaled.beta * scale, plain.beta, rtol=1e-7)
     np.testing.assert_allclose(scaled.sd * scale, plain.sd, rtol=1e-7)
 
 
-@pytest.mark.parametrize("link", LINKS)
-def test_dependent_columns_share_the_fit(link):
+@pytest.mark.parametrize("family", LINKS)
+def test_dependent_columns_share_the_fit(family):
     rows = make_rows(300, 3, seed=4)
-    plain = find_mle(rows, link)
-    twice = find_mle(data(np.column_stack([rows.X, rows.X[:, 1], np.zeros(300)]), rows.y, rows.weights), link)
+    plain = find_mle(rows, family)
+    twice = find_mle(data(np.column_stack([rows.X, rows.X[:, 1], np.zeros(300)]), rows.y, rows.weights), family)
     np.testing.assert_allclose(twice.beta, [plain.beta[0], plain.beta[1] / 2, plain.beta[2], plain.beta[1] / 2, 0.0])
     assert twice.terms.value == pytest.approx(plain.terms.value, rel=1e-12)
     direction = np.array([0.0, 1.0, 0.0, 1.0, 0.0])  # what the data tell: the sum of the two coefficients
@@ -100,14 +100,14 @@ def separated(name):
     return data(X, y, np.full(300, 1e4 if name == "heavy category" else 1.0)), "quasi-completely", 5
 
 
-@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("family", LINKS)
 @pytest.mark.parametrize("name", ["plane", "one label", "margin of 1e-6", "category", "heavy category"])
-def test_separated_data_get_a_finite_answer_and_a_warning_that_says_how(name, link):
+def test_separated_data_get_a_finite_answer_and_a_warning_that_says_how(name, family):
     rows, how, moving = separated(name)
     with pytest.warns(
         UserWarning, match=f"are {how} separated.* does not exist.* {moving} go ever farther.*Use find_map"
     ):
-        mode = find_mle(rows, link)
+        mode = find_mle(rows, family)
     assert np.isfinite(mode.beta).all()
     assert np.isfinite(mode.covariance).all()
     eta = rows.Z @ mode.beta
@@ -116,15 +116,15 @@ def test_separated_data_get_a_finite_answer_and_a_warning_that_says_how(name, li
         assert -1e-9 < mode.terms.value < 0.0
 
 
-@pytest.mark.parametrize("link", LINKS)
-def test_one_overlapping_row_is_enough_for_an_estimate(link):
+@pytest.mark.parametrize("family", LINKS)
+def test_one_overlapping_row_is_enough_for_an_estimate(family):
     """No warning (they are errors here), however nearly the labels are separated."""
     x = np.concatenate([np.linspace(-1.0, -0.1, 100), np.linspace(0.1, 1.0, 100), [0.0]])
     for depth in (1e-1, 1e-3, 1e-6):
         x[-1] = -0.1 - depth
         rows = data(np.column_stack([np.ones(201), x]), np.repeat([-1, 1], [100, 101]))
-        mode = find_mle(rows, link)
-        assert np.abs(rows.X.T @ LIKELIHOODS[link].score(rows.X @ mode.beta, rows.y)).max() < 1e-6
+        mode = find_mle(rows, family)
+        assert np.abs(rows.X.T @ FAMILIES[family].score(rows.X @ mode.beta, rows.y)).max() < 1e-6
 
 
 def test_finneys_vasoconstriction():
@@ -147,17 +147,17 @@ def test_bliss_beetles():
 def test_refusals(rows):
     with pytest.raises(DataError, match="all entries of X are 0"):
         find_mle(data(np.zeros((5, 2)), [1, -1, 1, -1, 1]), "logistic")
-    with pytest.raises(ValueError, match="likelihood is missing"):
+    with pytest.raises(ValueError, match="family is missing"):
         find_mle(rows)
 
 
-@pytest.mark.parametrize("link", ["logistic", "probit"])
+@pytest.mark.parametrize("family", ["logistic", "probit"])
 @pytest.mark.parametrize("seed", range(4))
-def test_a_row_far_out_is_not_taken_for_separation(link: str, seed: int) -> None:
+def test_a_row_far_out_is_not_taken_for_separation(family: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     x = rng.normal(size=200)
     y = np.where(rng.random(200) < 1 / (1 + np.exp(-0.5 * x)), 1, -1)
     x[0], y[0] = 1e7, 1
     rows = WeightedData(np.column_stack([np.ones(200), x]), y.astype(np.int8), np.ones(200), np.arange(200))
-    found = find_mle(rows, link)  # no warning
+    found = find_mle(rows, family)  # no warning
     assert np.isfinite(found.beta).all()

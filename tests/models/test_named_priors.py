@@ -5,7 +5,6 @@ import pytest
 from scipy import stats
 
 import bayescore as bc
-from bayescore.models.graph import logistic_model
 from bayescore.models.posterior import posterior, prior_part, width_precision
 from bayescore.models.priors import (
     ByName,
@@ -18,6 +17,7 @@ from bayescore.models.priors import (
     prior_of,
 )
 from bayescore.models.priors.laplace import LAPLACE_ROUNDING
+from bayescore.models.pymc_model import model as pymc_model
 
 NAMES = ("Intercept", "age", "device[phone]", "device[tablet]", "age:device[phone]", "age:device[tablet]")
 GIVEN = {"Intercept": StudentT(3, 0.5, 2.5), "device": Laplace(0.0, 0.7), "age": Normal(0.0, 0.1), "*": Cauchy(0, 2)}
@@ -44,9 +44,9 @@ def test_a_kink_counts_by_its_variance_and_the_rest_by_its_curvature():
 
 def test_pymc_has_the_same_density_and_draws_from_it():
     rng = np.random.default_rng(0)
-    core = bc.full_data(rng.normal(size=(40, 2)), rng.random(40) > 0.5, intercept=True, progressbar=False)
+    core = bc.all_rows(rng.normal(size=(40, 2)), rng.random(40) > 0.5, intercept=True, progressbar=False)
     given = {"Intercept": StudentT(3, 0.5, 2.5), "x1": Laplace(0, 0.7)}
-    model, target = logistic_model(core, given), posterior(core, "logistic", prior_of(given, core.feature_names))
+    model, target = pymc_model(core, given), posterior(core, "logistic", prior_of(given, core.feature_names))
     logp = model.compile_logp()
     for beta in rng.normal(size=(3, 3)):
         assert float(logp({"beta": beta})) == pytest.approx(target.log_density(beta)[0], rel=1e-10)

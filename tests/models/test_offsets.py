@@ -15,12 +15,12 @@ from bayescore.coresets.calibration.totals import Totals
 from bayescore.data.design import lifted
 from bayescore.diagnostics.errors import negative_log_likelihood
 from bayescore.diagnostics.leave_out import moved_loo
-from bayescore.models.families import LIKELIHOODS
+from bayescore.models.families import FAMILIES
 from bayescore.models.posterior import WIDE, likelihood_terms, log_likelihoods, posterior
 from bayescore.models.prior_ratio import score
 from tests.conftest import make_rows
 
-LINKS = pytest.mark.parametrize("link", LIKELIHOODS.values(), ids=list(LIKELIHOODS))
+LINKS = pytest.mark.parametrize("family", FAMILIES.values(), ids=list(FAMILIES))
 
 
 def with_offset(n_features=3, n=60, **options):
@@ -47,68 +47,68 @@ def test_rows_keep_their_offsets():
 
 @LINKS
 @pytest.mark.parametrize("n_features", [3, WIDE])
-def test_terms_are_those_of_a_column_with_the_coefficient_1(link, n_features):
+def test_terms_are_those_of_a_column_with_the_coefficient_1(family, n_features):
     rows, beta = with_offset(n_features, 200), at(n_features)
-    found, expected = likelihood_terms(beta, rows, link), likelihood_terms(np.append(beta, 1.0), lifted(rows), link)
+    found, expected = likelihood_terms(beta, rows, family), likelihood_terms(np.append(beta, 1.0), lifted(rows), family)
     assert found.value == pytest.approx(expected.value, rel=1e-12)
     np.testing.assert_allclose(found.gradient, expected.gradient[:-1], rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(found.precision, expected.precision[:-1, :-1], rtol=1e-10, atol=1e-10)
-    without = likelihood_terms(beta, make_rows(n=200, n_features=n_features), link)
+    without = likelihood_terms(beta, make_rows(n=200, n_features=n_features), family)
     assert abs(without.value - found.value) > 1.0
 
 
 @LINKS
-def test_all_that_evaluates_the_likelihood_adds_them(link):
+def test_all_that_evaluates_the_likelihood_adds_them(family):
     """Log densities, scores, remainders and totals at given points, against those of the column."""
     rows, draws = with_offset(), at(3) + 0.2 * np.random.default_rng(3).normal(size=(40, 3))
     wide, longer = lifted(rows), np.column_stack([draws, np.ones(40)])
-    full = log_likelihoods(longer, wide, link)
-    np.testing.assert_allclose(log_likelihoods(draws, rows, link), full, rtol=1e-8)
-    np.testing.assert_allclose(score(draws, rows, link), score(longer, wide, link)[:, :3], rtol=1e-9)
-    target = posterior(rows, link, bc.priors.Normal(0, 1e6))
+    full = log_likelihoods(longer, wide, family)
+    np.testing.assert_allclose(log_likelihoods(draws, rows, family), full, rtol=1e-8)
+    np.testing.assert_allclose(score(draws, rows, family), score(longer, wide, family)[:, :3], rtol=1e-9)
+    target = posterior(rows, family, bc.priors.Normal(0, 1e6))
     value, gradient = target.log_density(draws[0])
-    assert value - posterior(rows, link, bc.priors.Normal(0, 1e6)).log_density(draws[1])[0] == pytest.approx(
+    assert value - posterior(rows, family, bc.priors.Normal(0, 1e6)).log_density(draws[1])[0] == pytest.approx(
         full[0] - full[1]
     )
-    np.testing.assert_allclose(gradient, score(draws[:1], rows, link)[0], rtol=1e-6)
-    part = likelihood_terms(draws[0], rows, link)
-    expansion = Expansion(link, draws[0], part, rows, np.ones(len(rows)))
+    np.testing.assert_allclose(gradient, score(draws[:1], rows, family)[0], rtol=1e-6)
+    part = likelihood_terms(draws[0], rows, family)
+    expansion = Expansion(family, draws[0], part, rows, np.ones(len(rows)))
     np.testing.assert_allclose(expansion.at_draws(draws).values, full, rtol=1e-7)
-    white = LaplaceApproximation(link, draws[0], np.eye(3))
+    white = LaplaceApproximation(family, draws[0], np.eye(3))
     meant = Totals.at(white, part, 10_000)
     pull = white.pulls(rows).sum(axis=1)
     sums = meant.shares(rows)._replace(draws=None)
     np.testing.assert_allclose(sums.stacked().sum(axis=1), meant.values(pull).stacked(), rtol=1e-8, atol=1e-8)
-    test = negative_log_likelihood(draws[None], rows, link)[0]
-    assert test == pytest.approx(negative_log_likelihood(longer[None], wide, link)[0], rel=1e-9)
+    test = negative_log_likelihood(draws[None], rows, family)[0]
+    assert test == pytest.approx(negative_log_likelihood(longer[None], wide, family)[0], rel=1e-9)
     with pm.Model() as model:
-        bc.weighted_potential("loglik", rows, pm.Flat("beta", shape=3), link)
+        bc.weighted_potential("loglik", rows, pm.Flat("beta", shape=3), family)
     assert float(model.compile_logp()({"beta": draws[0]})) == pytest.approx(full[0], rel=1e-9)
 
 
 @LINKS
-def test_modes_and_what_is_drawn_about_them(link):
+def test_modes_and_what_is_drawn_about_them(family):
     rows, prior = with_offset(weights=False, n=300), bc.priors.Normal(0, 4)
     pinned = bc.priors.Normal((0, 0, 0, 1), (4, 4, 4, 1e-7))
-    mode, beside = bc.find_map(rows, link.name, prior), bc.find_map(lifted(rows), link.name, pinned)
+    mode, beside = bc.find_map(rows, family.name, prior), bc.find_map(lifted(rows), family.name, pinned)
     np.testing.assert_allclose(mode.beta, beside.beta[:3], atol=1e-6)
     assert (
-        np.abs(bc.find_map(replace(rows, offset=None), link.name, prior).beta - mode.beta).max() > 0.5 * mode.sd.min()
+        np.abs(bc.find_map(replace(rows, offset=None), family.name, prior).beta - mode.beta).max() > 0.5 * mode.sd.min()
     )
-    mle = bc.find_mle(rows, link.name)
-    assert np.abs(likelihood_terms(mle.beta, rows, link).gradient).max() < 1e-4
-    target = posterior(rows, link, prior)
+    mle = bc.find_mle(rows, family.name)
+    assert np.abs(likelihood_terms(mle.beta, rows, family).gradient).max() < 1e-4
+    target = posterior(rows, family, prior)
     draws, values = batched_hmc(target, mode.beta, mode.factor, 4, np.random.SeedSequence(1))
     np.testing.assert_allclose(values, [target.log_density(draw)[0] for draw in draws], rtol=1e-10)
 
 
 @LINKS
-def test_errors_of_nodes_and_rows_left_out_know_them(link):
+def test_errors_of_nodes_and_rows_left_out_know_them(family):
     rows = with_offset(n=400, weights=False)
     a, b = at(3), at(3) + 0.1
-    error = score_covariance(rows, a, b, link, bc.priors.Normal(0, 4))
+    error = score_covariance(rows, a, b, family, bc.priors.Normal(0, 4))
     assert not np.allclose(
-        error, score_covariance(replace(rows, offset=None), a, b, link, bc.priors.Normal(0, 4)), rtol=0.05
+        error, score_covariance(replace(rows, offset=None), a, b, family, bc.priors.Normal(0, 4)), rtol=0.05
     )
     draws = np.random.default_rng(4).normal(size=(500, 3)) * 0.3
     flat = np.zeros(500)
@@ -116,7 +116,7 @@ def test_errors_of_nodes_and_rows_left_out_know_them(link):
     def density(at):
         return -0.5 * ((at[:, :3] / 0.3) ** 2).sum(axis=1)
 
-    found = moved_loo(rows.take(slice(0, 1)), draws, flat, link, density)
+    found = moved_loo(rows.take(slice(0, 1)), draws, flat, family, density)
     eta = rows.with_offset(rows.X @ draws.T)[0]
-    w = 1.0 / np.exp(link.log_p(eta, rows.y[0]))
+    w = 1.0 / np.exp(family.log_p(eta, rows.y[0]))
     assert found.value[0] == pytest.approx(np.log(len(w) / w.sum()), abs=0.05)

@@ -22,9 +22,9 @@ PRIORS = [Normal(0, 4), CORRELATED, StudentT(4), Cauchy(0, 2.5), SpikeAndSlab(),
 
 
 @pytest.mark.parametrize("prior", PRIORS, ids=repr)
-@pytest.mark.parametrize("link", LINKS)
-def test_kernel_equals_terms_and_finite_differences(rows, link, prior):
-    target = posterior(rows, link, prior)
+@pytest.mark.parametrize("family", LINKS)
+def test_kernel_equals_terms_and_finite_differences(rows, family, prior):
+    target = posterior(rows, family, prior)
     beta = np.array([0.4, -1.1, 0.8])
     value, gradient = target.log_density(beta)
     terms = target.terms(beta)
@@ -40,37 +40,37 @@ def test_kernel_equals_terms_and_finite_differences(rows, link, prior):
         np.testing.assert_allclose(terms.precision[d], bend, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("link", LINKS)
-def test_terms_of_blocks_add_up(rows, link):
-    target = posterior(rows, link, Normal(0, 4))
+@pytest.mark.parametrize("family", LINKS)
+def test_terms_of_blocks_add_up(rows, family):
+    target = posterior(rows, family, Normal(0, 4))
     beta = np.array([0.4, -1.1, 0.8])
-    whole = likelihood_terms(beta, target.rows, target.likelihood)
-    parts = [likelihood_terms(beta, target.rows.take(cut), target.likelihood) for cut in (slice(0, 7), slice(7, 60))]
+    whole = likelihood_terms(beta, target.rows, target.family)
+    parts = [likelihood_terms(beta, target.rows.take(cut), target.family) for cut in (slice(0, 7), slice(7, 60))]
     total = parts[0] + parts[1]
     assert total.value == pytest.approx(whole.value, rel=1e-12)
     np.testing.assert_allclose(total.gradient, whole.gradient, rtol=1e-10)
     np.testing.assert_allclose(total.precision, whole.precision, rtol=1e-10)
 
 
-@pytest.mark.parametrize("link", LINKS)
-def test_integer_weight_equals_copies(link):
+@pytest.mark.parametrize("family", LINKS)
+def test_integer_weight_equals_copies(family):
     rows = make_rows(weights=False)
     counts = np.arange(60) % 4 + 1
     weighted = rows.with_weights(counts.astype(float))
     copies = rows.take(np.repeat(np.arange(60), counts))
     beta = np.array([0.3, 0.2, -0.5])
-    a, b = (posterior(data, link, Normal(0, 4)).log_density(beta) for data in (weighted, copies))
+    a, b = (posterior(data, family, Normal(0, 4)).log_density(beta) for data in (weighted, copies))
     assert a[0] == pytest.approx(b[0], rel=1e-12)
     np.testing.assert_allclose(a[1], b[1], rtol=1e-10)
-    np.testing.assert_allclose(find_map(weighted, link).beta, find_map(copies, link).beta, rtol=1e-7)
-    np.testing.assert_allclose(find_map(weighted, link).covariance, find_map(copies, link).covariance, rtol=1e-7)
+    np.testing.assert_allclose(find_map(weighted, family).beta, find_map(copies, family).beta, rtol=1e-7)
+    np.testing.assert_allclose(find_map(weighted, family).covariance, find_map(copies, family).covariance, rtol=1e-7)
 
 
 @pytest.mark.parametrize("prior", PRIORS, ids=repr)
-@pytest.mark.parametrize("link", LINKS)
-def test_map_is_the_mode(rows, link, prior):
-    mode = find_map(rows, link, prior)
-    target = posterior(rows, link, prior)
+@pytest.mark.parametrize("family", LINKS)
+def test_map_is_the_mode(rows, family, prior):
+    mode = find_map(rows, family, prior)
+    target = posterior(rows, family, prior)
     best = optimize.minimize(
         lambda b: -target.terms(b).value, mode.beta + 0.3, jac=lambda b: -target.terms(b).gradient, tol=1e-12
     )
@@ -80,11 +80,11 @@ def test_map_is_the_mode(rows, link, prior):
 
 
 @pytest.mark.parametrize("prior", [Normal(0, 4), Cauchy(0, 2.5)], ids=repr)
-@pytest.mark.parametrize("link", LINKS)
-def test_map_is_finite_on_separable_data(link, prior):
+@pytest.mark.parametrize("family", LINKS)
+def test_map_is_finite_on_separable_data(family, prior):
     X = np.column_stack([np.ones(40), np.linspace(-1, 1, 40)])
     data = WeightedData(X, np.where(X[:, 1] > 0, 1, -1).astype(np.int8), np.full(40, 1000.0), np.arange(40))
-    mode = find_map(data, link, prior)
+    mode = find_map(data, family, prior)
     assert np.isfinite(mode.beta).all()
     assert np.isfinite(mode.sd).all()
     assert mode.beta[1] > 5
@@ -120,5 +120,5 @@ def test_mode_not_found_says_what_to_do():
 def test_density_needs_a_closed_form_and_a_likelihood(rows):
     with pytest.raises(ValueError, match="the MAP estimate needs a prior with a density in closed form"):
         find_map(rows, "logistic", Horseshoe())
-    with pytest.raises(ValueError, match="likelihood is missing"):
+    with pytest.raises(ValueError, match="family is missing"):
         find_map(rows)

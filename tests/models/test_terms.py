@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from bayescore.data.passes.tiles import TILE
-from bayescore.models.families import LIKELIHOODS, Symmetric
+from bayescore.models.families import FAMILIES, Symmetric
 from bayescore.models.posterior import WIDE, likelihood_terms, log_likelihood_tiles
 from bayescore.models.terms import log_p_near, remainders_near
 from bayescore.types import WeightedData
 
-LINKS = pytest.mark.parametrize("likelihood", LIKELIHOODS.values(), ids=LIKELIHOODS)
+LINKS = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
 ETA = np.concatenate([np.linspace(-690.0, 690.0, 80), np.linspace(-30.0, 30.0, 47), [0.0]])
 
 
@@ -24,50 +24,50 @@ def data(n, n_features, seed=0):
 
 @LINKS
 @pytest.mark.parametrize(("n", "n_features"), [(1, 1), (TILE, 2), (3 * TILE + 5, 7), (200, 60), (1200, WIDE)])
-def test_terms_are_sums_over_the_rows(likelihood, n, n_features):
+def test_terms_are_sums_over_the_rows(family, n, n_features):
     rows, beta = data(n, n_features), np.random.default_rng(1).normal(size=n_features)
-    terms = likelihood_terms(beta, rows, likelihood)
+    terms = likelihood_terms(beta, rows, family)
     eta, y, w = rows.X @ beta, rows.y, rows.weights
-    assert terms.value == pytest.approx(w @ likelihood.log_p(eta, y), rel=1e-12)
-    np.testing.assert_allclose(terms.gradient, (w * likelihood.score(eta, y)) @ rows.X, rtol=1e-10, atol=1e-10 * n)
-    curved = (rows.X.T * (w * likelihood.curvature(eta, y))) @ rows.X
+    assert terms.value == pytest.approx(w @ family.log_p(eta, y), rel=1e-12)
+    np.testing.assert_allclose(terms.gradient, (w * family.score(eta, y)) @ rows.X, rtol=1e-10, atol=1e-10 * n)
+    curved = (rows.X.T * (w * family.curvature(eta, y))) @ rows.X
     np.testing.assert_allclose(terms.precision, curved, rtol=1e-9, atol=1e-10 * n)
-    if isinstance(likelihood, Symmetric):  # rows folded by their sides give the same bits: negation is exact
-        folded = likelihood_terms(beta, replace(rows, X=rows.Z, y=np.ones(n, dtype=np.int8)), likelihood)
+    if isinstance(family, Symmetric):  # rows folded by their sides give the same bits: negation is exact
+        folded = likelihood_terms(beta, replace(rows, X=rows.Z, y=np.ones(n, dtype=np.int8)), family)
         assert (folded.value, *folded.gradient) == (terms.value, *terms.gradient)
 
 
 @LINKS
 @pytest.mark.parametrize("spread", [1e-4, 0.02, 0.05, 3.0])
-def test_the_series_is_as_near_as_it_says(likelihood, spread):
+def test_the_series_is_as_near_as_it_says(family, spread):
     eta = np.concatenate([ETA, [-150.0, 5.0]])
     moves = np.random.default_rng(0).uniform(-spread, spread, (len(eta), 60))
     side = np.where(np.arange(len(eta)) % 2, 1, -1).astype(np.int8)
-    exact = likelihood.log_p(eta[:, None] + moves, side[:, None])
-    log_p_near(eta, side, likelihood, moves, likelihood.near)
+    exact = family.log_p(eta[:, None] + moves, side[:, None])
+    log_p_near(eta, side, family, moves, family.near)
     np.testing.assert_allclose(moves, exact, rtol=1e-14, atol=2e-10)
 
 
 @LINKS
 @pytest.mark.parametrize("spread", [1e-3, 0.05, 3.0])
-def test_remainders_are_what_is_left_of_log_p(likelihood, spread):
+def test_remainders_are_what_is_left_of_log_p(family, spread):
     eta = ETA[np.abs(ETA) < 20.0]
     moves = np.random.default_rng(0).uniform(-spread, spread, (len(eta), 60))
     x = moves.copy()
     at, y = eta[:, None], np.where(np.arange(len(eta)) % 2, 1, -1).astype(np.int8)
     side = y[:, None]
-    exact = likelihood.log_p(at + x, side) - likelihood.log_p(at, side)
-    exact -= x * (likelihood.score(at, side) - 0.5 * x * likelihood.curvature(at, side))
-    remainders_near(eta, y, likelihood, moves, likelihood.near)
+    exact = family.log_p(at + x, side) - family.log_p(at, side)
+    exact -= x * (family.score(at, side) - 0.5 * x * family.curvature(at, side))
+    remainders_near(eta, y, family, moves, family.near)
     np.testing.assert_allclose(moves, exact, rtol=1e-6, atol=2e-10 if spread > 1e-3 else 1e-12)
     if spread == 1e-3:  # of the third order: differences have lost most digits, the series has not
-        third = likelihood.third(at, side) * x**3 / 6.0
+        third = family.third(at, side) * x**3 / 6.0
         np.testing.assert_allclose(moves, third, atol=1e-14)
 
 
 def test_the_series_is_used_up_to_its_limit_and_no_further():
     """At the limit it is the series of degree 5 and not log p: its error, seen only where log p is small, is there."""
-    probit = LIKELIHOODS["probit"]
+    probit = FAMILIES["probit"]
     eta = np.full(1, 1.95)  # where the sixth derivative is largest
     for move, low, high in ((probit.near, 2e-12, 2e-10), (1.01 * probit.near, 0.0, 1e-15)):
         moves = np.full((1, 8), move)
@@ -78,12 +78,12 @@ def test_the_series_is_used_up_to_its_limit_and_no_further():
 
 @LINKS
 @pytest.mark.parametrize("scale", [1e-3, 1.0])
-def test_tiles_of_log_p_over_draws(likelihood, scale):
+def test_tiles_of_log_p_over_draws(family, scale):
     rows, rng = data(700, 3), np.random.default_rng(2)
     draws = rng.normal(size=3) + scale * rng.normal(size=(500, 3))
-    tiles = list(log_likelihood_tiles(draws, rows, likelihood))
+    tiles = list(log_likelihood_tiles(draws, rows, family))
     assert len(tiles) > 1
     found = np.concatenate([log_p for _, log_p in tiles])
-    np.testing.assert_allclose(found, likelihood.log_p(rows.X @ draws.T, rows.y[:, None]), rtol=1e-11, atol=2e-10)
-    one = next(log_likelihood_tiles(draws[:1], rows, likelihood))[1]
-    np.testing.assert_allclose(one[:, 0], likelihood.log_p(rows.X @ draws[0], rows.y), rtol=1e-11, atol=1e-300)
+    np.testing.assert_allclose(found, family.log_p(rows.X @ draws.T, rows.y[:, None]), rtol=1e-11, atol=2e-10)
+    one = next(log_likelihood_tiles(draws[:1], rows, family))[1]
+    np.testing.assert_allclose(one[:, 0], family.log_p(rows.X @ draws[0], rows.y), rtol=1e-11, atol=1e-300)

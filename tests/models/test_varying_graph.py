@@ -11,7 +11,7 @@ from bayescore.compat import inference_data
 from bayescore.coresets.cells.occupied import Cells
 from bayescore.coresets.cells.settle import centre_of
 from bayescore.data.designed import open_designed
-from bayescore.models.families import check_likelihood
+from bayescore.models.families import check_family
 from bayescore.validation import DataError
 from tests.coresets.celled import SLOPES, TWO, celled
 
@@ -28,7 +28,7 @@ def built(terms, **shape):
 def test_the_density_is_the_models(group_prior):
     """Log densities at two points differ by as much as those of beta, sds, correlation and effects written down."""
     _, core = built(BOTH, n_a=6, n_b=3, nested=True, median=15, slope=0.5)
-    model = bc.multilevel_model(core, prior=bc.priors.Normal(0.0, 2.0), group_prior=group_prior)
+    model = bc.model(core, prior=bc.priors.Normal(0.0, 2.0), group_prior=group_prior)
     names = ["u_a", "sigma_a", "rho_a", "u_b", "sigma_b"]
     told = model.compile_fn(model.replace_rvs_by_values([model[name] for name in names]), inputs=model.value_vars)
     prior = model.compile_logp(vars=[model["cholesky_a"], model["sigma_b"]])
@@ -55,7 +55,7 @@ def test_the_density_is_the_models(group_prior):
         a, b = np.vstack([a, np.zeros(2)]), np.append(b, 0.0)
         eta = core.X @ point["beta"] + core.offset
         eta += (core.X[:, [0, 2]] * a[core.group[:, 0]]).sum(axis=1) + core.X[:, 0] * b[core.group[:, 1]]
-        own += core.weights @ check_likelihood("logistic").log_p(eta, core.y)
+        own += core.weights @ check_family("logistic").log_p(eta, core.y)
         gaps.append(float(model.compile_logp()(point)) - own)
     assert gaps[0] == pytest.approx(gaps[1], abs=1e-6)
 
@@ -81,7 +81,7 @@ def normal_draws(core, at, n_chains=2, n_draws=500):
 def test_an_sd_near_0_makes_no_ridge():
     """Chains whose step fits elsewhere were stuck there: slopes in the coordinates were 1 / sd^2."""
     _, core = built(BOTH, n_a=6, n_b=3, nested=True, median=15, slope=0.5)
-    model = bc.multilevel_model(core)
+    model = bc.model(core)
     rng = np.random.default_rng(0)
     point = model.initial_point() | {
         "cholesky_a_cholesky-cov-packed__": np.array([-7.0, 0.5, 0.0]),  # an sd of 0.001, one of 1.1
@@ -94,10 +94,10 @@ def test_an_sd_near_0_makes_no_ridge():
 def drawn():
     """Return rows, their coreset, and draws about its posterior, in the place of those of NUTS, which take minutes."""
     frame, core = built(SLOPES, n_a=12, n_b=2, nested=True, median=40, slope=0.5)
-    opened = open_designed(frame, formula=f"y ~ w + x + z + {SLOPES}")
-    cells = Cells.of(opened)
-    link, prior = check_likelihood("logistic"), bc.priors.Normal(0.0, 4.0)
-    at = centre_of(cells.seen(opened), len(cells), np.array([0, 2]), link, prior).points.at
+    dataset = open_designed(frame, formula=f"y ~ w + x + z + {SLOPES}")
+    cells = Cells.of(dataset)
+    family, prior = check_family("logistic"), bc.priors.Normal(0.0, 4.0)
+    at = centre_of(cells.seen(dataset), len(cells), np.array([0, 2]), family, prior).points.at
     asked = {}
 
     def fake(**options):
@@ -142,24 +142,24 @@ def test_a_coreset_of_other_rows_is_not_certified(drawn):
 def test_predictions_know_groups_and_average_over_new_ones(drawn):
     frame, core, idata = drawn
     people = frame.iloc[[0, 100, 500]]
-    found = bc.predict_proba(idata, people)["mean"].to_numpy()
+    found = bc.predict(idata, people)["mean"].to_numpy()
     posterior = idata["posterior"]
     X = core.design.transform(people[["w", "x", "z"]].to_numpy())
     beta, a = (posterior[name].values.reshape(1000, *posterior[name].shape[2:]) for name in ("beta", "u_a"))
     eta = beta @ X.T + np.einsum("sgq,gq->sg", a[:, people.a.to_numpy()], X[:, [0, 2]])
-    np.testing.assert_allclose(found, check_likelihood("logistic").mean(eta).mean(axis=0), rtol=1e-10)
-    new = bc.predict_proba(idata, people, groups={"a": [99, 99, 99]})["mean"].to_numpy()
+    np.testing.assert_allclose(found, check_family("logistic").mean(eta).mean(axis=0), rtol=1e-10)
+    new = bc.predict(idata, people, groups={"a": [99, 99, 99]})["mean"].to_numpy()
     rng, sd = np.random.default_rng(0), posterior["sigma_a"].values.reshape(1000, 2)
     rho, normals = posterior["rho_a"].values.reshape(1000, 1), rng.standard_normal((2, 1000, 400))
     first = sd[:, :1] * normals[0]
     second = sd[:, 1:] * (rho * normals[0] + np.sqrt(1.0 - rho**2) * normals[1])
     for n in range(3):
         eta = (beta @ X[n])[:, None] + first + X[n, 2] * second
-        assert new[n] == pytest.approx(check_likelihood("logistic").mean(eta).mean(), abs=2e-3)
+        assert new[n] == pytest.approx(check_family("logistic").mean(eta).mean(), abs=2e-3)
     with pytest.raises(DataError, match=r"groups is a list; give a dict .* 'a'"):
-        bc.predict_proba(idata, people, groups=[1, 2, 3])
+        bc.predict(idata, people, groups=[1, 2, 3])
     with pytest.raises(DataError, match="X has no column 'a'"):
-        bc.predict_proba(idata, people.drop(columns="a"))
+        bc.predict(idata, people.drop(columns="a"))
     cells = pd.DataFrame({"w": 0.0, "x": [0.0, 1.0], "z": 0.0, "a": 0, "n": 1})
     assert len(bc.poststratify(idata, core, cells, by="a", weights="n")) == 1
 
@@ -171,9 +171,9 @@ def test_others_refuse_effects_that_they_do_not_know(drawn):
     with pytest.raises(ValueError, match="sampler='mala' knows nothing of"):
         bc.sample(core, sampler="mala", progressbar=False)
     with pytest.raises(DataError, match="Horseshoe is not for models with groups"):
-        bc.multilevel_model(core, prior=bc.priors.Horseshoe())
+        bc.model(core, prior=bc.priors.Horseshoe())
     _, crossed = built(TWO, n_a=6, n_b=6, median=30)
-    assert {"sigma_a", "u_a", "sigma_b", "u_b"} <= {each.name for each in bc.multilevel_model(crossed).unobserved_RVs}
+    assert {"sigma_a", "u_a", "sigma_b", "u_b"} <= {each.name for each in bc.model(crossed).unobserved_RVs}
 
 
 def test_draws_of_other_groups_are_refused(drawn):
@@ -189,10 +189,10 @@ def test_draws_of_other_groups_are_refused(drawn):
     with pytest.raises(DataError, match=r"effects of \(1 \| a\), and core has \(1 \+ x"):
         bc.poststratify(few, core, cells, weights="n")
     assert "another coreset" in bc.certify(few, core, frame, **rows).text
-    named = bc.predict_proba(few, cells, groups={"a": "a"})
-    pd.testing.assert_frame_equal(named, bc.predict_proba(few, cells))
+    named = bc.predict(few, cells, groups={"a": "a"})
+    pd.testing.assert_frame_equal(named, bc.predict(few, cells))
     with pytest.raises(DataError, match=r"groups names 'c', no grouping factor of the posterior; give a dict .* 'a'"):
-        bc.predict_proba(few, cells, groups={"c": "a"})
+        bc.predict(few, cells, groups={"c": "a"})
     less = idata.copy()
     if hasattr(less["posterior"], "to_dataset"):  # ArviZ 1: a tree
         less["posterior"].dataset = less["posterior"].to_dataset().drop_vars("u_a")

@@ -54,8 +54,8 @@ def test_is_a_chapter(path: Path) -> None:
     solutions = [cell.source for cell in cells if cell.metadata == FOLDED]
     assert 2 <= len(solutions) <= 3
     assert all(re.search(r"^ *assert ", solution, flags=re.MULTILINE) for solution in solutions)
-    links = set(re.findall(r"\]\(([^)#]+\.ipynb)\)", text))
-    assert {link for link in links if not (path.parent / link).is_file()} == set()
+    families = set(re.findall(r"\]\(([^)#]+\.ipynb)\)", text))
+    assert {family for family in families if not (path.parent / family).is_file()} == set()
     last = cells[-1].source
     assert ("**Previous**:" in last, "**Next**:" in last) == (path != NOTEBOOKS[0], path != NOTEBOOKS[-1])
 

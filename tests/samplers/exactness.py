@@ -9,8 +9,8 @@ import math
 import numpy as np
 from scipy import stats
 
-from bayescore.diagnostics.draws import ess, mcse_mean, mcse_sd
-from bayescore.models.families import LIKELIHOODS
+from bayescore.diagnostics.mcse import ess, mcse_mean, mcse_sd
+from bayescore.models.families import FAMILIES
 from bayescore.models.posterior import prior_part
 from bayescore.models.priors import Normal
 from bayescore.types import WeightedData
@@ -50,16 +50,16 @@ def figures_of(draws):
     return draws.mean(axis=(0, 1)), mcse_mean(draws), draws.std(axis=(0, 1))
 
 
-def known(name, link):
+def known(name, family):
     """Return figures for `check` of a reference posterior: 10,000 draws of PyMC's NUTS, a program that is not ours.
 
     The rows are those of `benchmarks.reference_posteriors.data`, the prior is N(0, 4).
     """
-    found = summary(name, link)
+    found = summary(name, family)
     return found["mean"], found["mean_mcse"], found["sd"]
 
 
-def rank_p_values(sampler, link, counts, n_sims=600, seed=0):
+def rank_p_values(sampler, family, counts, n_sims=600, seed=0):
     """Return the p-value of each coefficient's rank histogram in simulation-based calibration, shape (3,).
 
     Coefficients from the prior and labels from the model are a draw of the joint distribution. Put at a random place of
@@ -74,7 +74,7 @@ def rank_p_values(sampler, link, counts, n_sims=600, seed=0):
     ranks = np.empty((n_sims, 3))
     for i in range(n_sims):
         beta = rng.normal([0.5, 0.0, 0.0], [1.0, 1.0, 2.0])
-        hits = rng.binomial(counts, LIKELIHOODS[link].mean(X @ beta))
+        hits = rng.binomial(counts, FAMILIES[family].mean(X @ beta))
         weights = np.concatenate([hits, counts - hits]).astype(float)
         kept = weights > 0
         arguments = sampler.prepare(np.vstack([X, -X])[kept], weights[kept], prior)

@@ -29,7 +29,7 @@ def advance(rng, theta, tuning, arguments, thin, iteration, draws, values, accep
 RANDOM_WALK = ChainSampler(
     name="random_walk",
     about="random-walk Metropolis",
-    likelihoods=("probit",),
+    families=("probit",),
     needs=("gaussian",),
     because="was tried with normal priors only",
     options={

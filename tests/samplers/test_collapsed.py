@@ -7,10 +7,10 @@ import pytest
 from scipy import special
 
 import bayescore as bc
-from bayescore.diagnostics.draws import ess
+from bayescore.diagnostics.mcse import ess
 from bayescore.models.collapsed import collapsed_density
 from bayescore.models.collapsed_target import CollapsedTarget
-from bayescore.models.families import check_likelihood
+from bayescore.models.families import check_family
 from bayescore.validation import DataError
 from tests.coresets.test_multilevel import build, frame
 from tests.models.grouped_rows import PRIORS, grouped
@@ -36,7 +36,7 @@ def idata(core):
 
 def by_weights(rows, n=8000):
     """Return mean and sd of (beta, log sigma) of rows by importance sampling from a t around the mode."""
-    target = CollapsedTarget.of(rows, check_likelihood("logistic"), PRIORS, N_GROUPS)
+    target = CollapsedTarget.of(rows, check_family("logistic"), PRIORS, N_GROUPS)
     rng, L = np.random.default_rng(0), target.factor
     noise = rng.standard_normal((n, len(L))) / np.sqrt(rng.chisquare(8, n) / 8)[:, None]
     theta, gradient = target.point.theta + noise @ L.T, np.empty(len(L))
@@ -101,12 +101,12 @@ def test_bad_input_is_refused(core, rows, monkeypatch):
     with pytest.raises(ValueError, match="sampler='mala' knows nothing of"):
         bc.sample(core, sampler="mala", **TOLD)
     with pytest.raises(ValueError, match="is for rows with groups"):
-        bc.sample(bc.full_data(rows.X, rows.y, progressbar=False), sampler="collapsed", **TOLD)
+        bc.sample(bc.all_rows(rows.X, rows.y, progressbar=False), sampler="collapsed", **TOLD)
     with pytest.raises(TypeError, match="group_prior="):
         bc.sample(core, group_prior=2.0, **TOLD)
     with pytest.raises(ValueError, match="use another prior"):
         bc.sample(core, prior=bc.priors.Horseshoe(), **TOLD)
-    two = bc.full_data(frame(rows).assign(town=rows.index % 3), label="y", groups=["county", "town"], progressbar=False)
+    two = bc.all_rows(frame(rows).assign(town=rows.index % 3), label="y", groups=["county", "town"], progressbar=False)
     with pytest.raises(DataError, match="one grouping factor whose intercept varies"):
         bc.sample(two, sampler="collapsed", **TOLD)
     monkeypatch.setattr("bayescore.samplers.collapsed.MAX_EFFECTS_BYTES", 1000)

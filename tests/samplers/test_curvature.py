@@ -5,7 +5,7 @@ import pymc as pm
 import pytest
 
 import bayescore as bc
-from bayescore.diagnostics.draws import ess
+from bayescore.diagnostics.mcse import ess
 from bayescore.samplers.curvature import covariance_at_mode
 from tests.coresets.celled import TWO, celled
 

@@ -10,7 +10,7 @@ from scipy.special import expit
 
 import bayescore as bc
 from bayescore import compat
-from bayescore.models.families import LIKELIHOODS
+from bayescore.models.families import FAMILIES
 from bayescore.samplers import effects
 from bayescore.validation import DataError
 
@@ -27,14 +27,14 @@ ROWS["clicked"] = RNG.random(N) < expit(-1.0 + 0.03 * ROWS["age"] - (ROWS["devic
 FORMULA = "clicked ~ age * device + C(visits)"
 
 
-def posterior_of(core, link="logistic", sd=0.1):
+def posterior_of(core, family="logistic", sd=0.1):
     """Return draws about some coefficients, without sampling, as `sample` keeps them."""
     D = core.n_features
     beta = np.random.default_rng(1).normal(np.linspace(-0.5, 0.5, D), sd, size=(2, 150, D))
     idata = compat.inference_data(
         {"posterior": {"beta": beta}}, coords={"feature": list(core.feature_names)}, dims={"beta": ["feature"]}
     )
-    idata.posterior.attrs |= {"likelihood": link, "design": json.dumps(core.design.to_dict())}
+    idata.posterior.attrs |= {"family": family, "design": json.dumps(core.design.to_dict())}
     constants = {"X": (("row", "feature"), core.X), "weights": ("row", core.weights)}
     if core.offset is not None:
         constants["offset"] = ("row", core.offset)
@@ -43,7 +43,7 @@ def posterior_of(core, link="logistic", sd=0.1):
 
 
 def full(data=ROWS, **options):
-    return bc.full_data(data, **{"formula": FORMULA, "progressbar": False, **options})
+    return bc.all_rows(data, **{"formula": FORMULA, "progressbar": False, **options})
 
 
 @pytest.mark.parametrize("standardize", [True, False])
@@ -63,7 +63,7 @@ def test_odds_ratios_are_of_one_unit_more_in_the_data(standardize):
 
 
 def test_odds_ratios_are_those_of_the_logistic_link_alone():
-    core = full(likelihood="probit")
+    core = full(family="probit")
     with pytest.raises(DataError, match="likelihood 'probit', whose coefficients are no log odds ratios"):
         bc.odds_ratios(posterior_of(core, "probit")[0])
 
@@ -73,16 +73,16 @@ def expected(p, weights, groups):
     return np.stack([np.average(p[own], axis=0, weights=weights[own]) for own in groups])
 
 
-@pytest.mark.parametrize("link", ["logistic", "probit"])
+@pytest.mark.parametrize("family", ["logistic", "probit"])
 @pytest.mark.parametrize("standardize", [True, False])
 @pytest.mark.parametrize("where", ["raw rows", "full data", "the posterior's rows"])
-def test_averages_over_the_rows_of_each_level(link, standardize, where):
+def test_averages_over_the_rows_of_each_level(family, standardize, where):
     weights = np.random.default_rng(2).uniform(0.5, 2.0, N)
-    core = full(ROWS.assign(w=weights), weights="w", standardize=standardize, likelihood=link)
-    idata, beta = posterior_of(core, link)
+    core = full(ROWS.assign(w=weights), weights="w", standardize=standardize, family=family)
+    idata, beta = posterior_of(core, family)
     data = {"raw rows": ROWS, "full data": core, "the posterior's rows": None}[where]
     w = np.ones(N) if where == "raw rows" else weights
-    p = LIKELIHOODS[link].mean(core.X @ beta.T)
+    p = FAMILIES[family].mean(core.X @ beta.T)
     for name, levels in {"device": ["desktop", "phone", "tablet"], "visits": [0, 1, 2, 3]}.items():
         table = bc.average_predictions(idata, data, by=name, ci_prob=0.8)
         assert list(table.index) == levels
@@ -123,10 +123,10 @@ def test_offsets_count(where):
 
 def test_columns_without_a_formula():
     with pytest.warns(UserWarning, match="columns of text are coded"):
-        core = bc.full_data(ROWS, label="clicked", intercept=True, standardize=True, progressbar=False)
+        core = bc.all_rows(ROWS, label="clicked", intercept=True, standardize=True, progressbar=False)
     idata, beta = posterior_of(core)
     table = bc.average_predictions(idata, variables="visits")
-    X = bc.full_data(ROWS.assign(visits=2), label="clicked", design=core.design, progressbar=False).X
+    X = bc.all_rows(ROWS.assign(visits=2), label="clicked", design=core.design, progressbar=False).X
     assert table.loc[2, "mean"] == pytest.approx(expit(X @ beta.T).mean(), rel=1e-9)
     table = bc.average_predictions(idata, by="device")
     own = (ROWS["device"] == "tablet").to_numpy()

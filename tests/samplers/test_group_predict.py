@@ -18,13 +18,13 @@ def fitted(request):
 
 
 def test_known_and_new_groups(fitted):
-    rows, idata, link = fitted
+    rows, idata, family = fitted
     table = frame(rows).iloc[:4].drop(columns="y")
     table.loc[table.index[3], "county"] = "never seen"
-    found = bc.predict_proba(idata, table, ci_prob=0.9)
+    found = bc.predict(idata, table, ci_prob=0.9)
     posterior = idata.posterior
     beta, sigma, u = (posterior[name].values.reshape(300, -1) for name in ("beta", "sigma_county", "u_county"))
-    p = special.expit if link == "logistic" else special.ndtr
+    p = special.expit if family == "logistic" else special.ndtr
     eta = np.column_stack([np.ones(4), table[["x1", "x2"]]]) @ beta.T
     for n in range(3):
         own = p(eta[n] + u[:, rows.group[n, 0]])
@@ -34,27 +34,27 @@ def test_known_and_new_groups(fitted):
         integrate.quad(lambda b, e=e, s=s: p(e + b) * stats.norm.pdf(b, 0.0, s), -12 * s, 12 * s, limit=200)[0]
         for e, s in zip(eta[3][:10], sigma[:10, 0], strict=True)
     ]
-    nodes = bc.predict_proba(idata.isel(chain=[0], draw=slice(0, 10)), table)["mean"].iloc[3]
+    nodes = bc.predict(idata.isel(chain=[0], draw=slice(0, 10)), table)["mean"].iloc[3]
     assert nodes == pytest.approx(np.mean(means), abs=1e-4)
     at_zero = p(eta[3]).mean()  # the mistake of leaving the effect out
     assert abs(found["mean"].iloc[3] - 0.5) < abs(at_zero - 0.5)
-    as_array = bc.predict_proba(idata, table.drop(columns="county"), groups=table["county"].to_numpy())
+    as_array = bc.predict(idata, table.drop(columns="county"), groups=table["county"].to_numpy())
     assert np.array_equal(as_array["mean"], found["mean"])
 
 
 def test_the_correlation_within_groups(fitted):
-    _, idata, link = fitted
+    _, idata, family = fitted
     variance = idata.posterior["sigma_county"].values ** 2
-    unit = np.pi**2 / 3 if link == "logistic" else 1.0
+    unit = np.pi**2 / 3 if family == "logistic" else 1.0
     np.testing.assert_allclose(idata.posterior["icc_county"].values, variance / (variance + unit))
 
 
 def test_groups_are_asked_for_where_there_are_some_and_only_there(fitted):
-    rows, idata, link = fitted
+    rows, idata, family = fitted
     table = frame(rows)
     with pytest.raises(DataError, match="no column 'county'"):
-        bc.predict_proba(idata, table.drop(columns=["county", "y"]))
-    flat = bc.full_data(rows.X, rows.y, likelihood=link, progressbar=False)
+        bc.predict(idata, table.drop(columns=["county", "y"]))
+    flat = bc.all_rows(rows.X, rows.y, family=family, progressbar=False)
     plain = bc.sample(flat, draws=100, tune=100, chains=2, random_seed=0, sampler="mala", progressbar=False)
     with pytest.raises(DataError, match="groups is given"):
-        bc.predict_proba(plain, rows.X, groups=rows.group[:, 0])
+        bc.predict(plain, rows.X, groups=rows.group[:, 0])

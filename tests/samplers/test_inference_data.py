@@ -8,7 +8,7 @@ import pytest
 from bayescore.compat import inference_data
 from bayescore.data.design import Design
 from bayescore.limits import MIN_DRAWS
-from bayescore.models.families import LIKELIHOODS
+from bayescore.models.families import FAMILIES
 from bayescore.samplers.inference_data import is_posterior
 from bayescore.samplers.inference_data import read_posterior as read
 from bayescore.validation import DataError
@@ -72,11 +72,11 @@ def test_too_few_draws_to_judge_are_enough_to_predict():
 
 def test_the_likelihood_is_the_registered_one_or_asked_for():
     idata = make_posterior(3)
-    assert read(idata, "it").likelihood is LIKELIHOODS["logistic"]
-    for attrs in ({}, {"likelihood": "cloglog"}):
+    assert read(idata, "it").family is FAMILIES["logistic"]
+    for attrs in ({}, {"family": "cloglog"}):
         idata.posterior.attrs = attrs
         with pytest.raises(DataError, match=r"it does not tell its likelihood; set .* to one of 'logistic', 'probit'"):
-            _ = read(idata, "it").likelihood
+            _ = read(idata, "it").family
 
 
 def test_the_design_is_that_of_the_coreset():
@@ -128,6 +128,6 @@ def test_draws_whose_powers_overflow_are_refused():
 
 def test_a_likelihood_that_is_no_text_is_none():
     idata = make_posterior(3)
-    idata.posterior.attrs["likelihood"] = [1, 2]
+    idata.posterior.attrs["family"] = [1, 2]
     with pytest.raises(DataError, match="it does not tell its likelihood"):
-        _ = read(idata, "it").likelihood
+        _ = read(idata, "it").family

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import bayescore as bc
-from bayescore.diagnostics.draws import ess
+from bayescore.diagnostics.mcse import ess
 from bayescore.models.newton import find_map
 from bayescore.models.posterior import posterior
 from bayescore.models.priors import Normal
@@ -13,9 +13,9 @@ from bayescore.samplers.run import run_chains
 from tests.conftest import make_rows
 
 
-def target_of(link="logistic"):
+def target_of(family="logistic"):
     rows = make_rows()
-    return posterior(rows, link, Normal(0, 2)), find_map(rows, link, Normal(0, 2))
+    return posterior(rows, family, Normal(0, 2)), find_map(rows, family, Normal(0, 2))
 
 
 @pytest.mark.parametrize("longest", [math.inf, 0.5])
@@ -63,7 +63,7 @@ def wall():
     rng = np.random.default_rng(1)
     X = np.column_stack([np.ones(400), rng.standard_normal((400, 2)), rng.random(400) < 0.1])
     y = np.where((rng.random(400) < 0.5) | (X[:, 3] > 0), 1, -1)
-    return bc.full_data(X, y)
+    return bc.all_rows(X, y)
 
 
 def test_chains_leave_a_start_behind_a_wall():

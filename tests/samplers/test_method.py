@@ -45,7 +45,7 @@ def test_a_sampler_by_augmentation_is_handed_signed_rows_and_the_prior_at_zero(m
         return draws[-1], tuning
 
     made = augmentation("new", "a new one", "logistic", prepare, advance)
-    assert (made.likelihoods, made.needs) == (("logistic",), ("gaussian",))
+    assert (made.families, made.needs) == (("logistic",), ("gaussian",))
     monkeypatch.setitem(__import__("bayescore.samplers.registry", fromlist=["x"]).SAMPLERS, "new", made)
     rng = np.random.default_rng(0)
     y = np.where(rng.random(30) < 0.5, 1, -1).astype(np.int8)

@@ -10,8 +10,8 @@ from scipy import optimize
 
 import bayescore as bc
 from bayescore.coresets.calibration.pilot import LaplaceApproximation
-from bayescore.diagnostics.draws import ess, mcse_mean, mcse_sd
-from bayescore.models.families import LIKELIHOODS, register
+from bayescore.diagnostics.mcse import ess, mcse_mean, mcse_sd
+from bayescore.models.families import FAMILIES, register
 from bayescore.types import WeightedData
 from tests.models.cauchit import Cauchit
 
@@ -23,7 +23,7 @@ PRIOR = bc.priors.Normal(0, 4)
 def _cauchit():
     register(Cauchit())
     yield
-    del LIKELIHOODS["cauchit"]
+    del FAMILIES["cauchit"]
 
 
 @pytest.fixture(scope="module")
@@ -34,22 +34,21 @@ def data():
     return WeightedData(X, y, np.ones(N), np.arange(N))
 
 
-def log_posterior(data, link, beta):
+def log_posterior(data, family, beta):
     """Return the log posterior density at points, shape (S, 2), by the NumPy formulas."""
     return (
-        np.array([data.weights @ LIKELIHOODS[link].log_p(data.X @ b, data.y) for b in beta])
-        - (beta**2).sum(axis=1) / 32
+        np.array([data.weights @ FAMILIES[family].log_p(data.X @ b, data.y) for b in beta]) - (beta**2).sum(axis=1) / 32
     )
 
 
-def quadrature(data, link):
+def quadrature(data, family):
     """Return mode, means and sds of the posterior on a grid of 6 sds on each side, refined once."""
-    mode = optimize.minimize(lambda b: -log_posterior(data, link, b[None])[0], np.zeros(2), method="BFGS").x
+    mode = optimize.minimize(lambda b: -log_posterior(data, family, b[None])[0], np.zeros(2), method="BFGS").x
     centre, width = mode, np.full(2, 0.5)
     for _ in range(2):
         axes = [np.linspace(c - w, c + w, 81) for c, w in zip(centre, width, strict=True)]
         grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
-        log_p = log_posterior(data, link, grid)
+        log_p = log_posterior(data, family, grid)
         p = np.exp(log_p - log_p.max())
         p /= p.sum()
         centre = p @ grid
@@ -64,14 +63,14 @@ def truth(data):
 
 
 def test_the_rows_make_the_log_likelihood_bend_upwards(data, truth):
-    assert (LIKELIHOODS["cauchit"].curvature(data.X @ truth[0], data.y) < -0.05).sum() > 20
+    assert (FAMILIES["cauchit"].curvature(data.X @ truth[0], data.y) < -0.05).sum() > 20
 
 
 def test_rows_that_bend_upwards_are_drawn_by_their_absolute_curvature(data, truth):
     """A signed one would make negative probabilities, and totals that cancel."""
-    link = LIKELIHOODS["cauchit"]
-    _, h = LaplaceApproximation(link, truth[0], np.eye(2)).scores(data)
-    expected = np.abs(link.curvature(data.X @ truth[0], data.y)) * (data.X**2).sum(axis=1)
+    family = FAMILIES["cauchit"]
+    _, h = LaplaceApproximation(family, truth[0], np.eye(2)).scores(data)
+    expected = np.abs(family.curvature(data.X @ truth[0], data.y)) * (data.X**2).sum(axis=1)
     np.testing.assert_allclose(h, expected, rtol=1e-9, atol=1e-15)
 
 
@@ -104,9 +103,9 @@ def test_samplers(sampler, data, truth):
 
 def test_a_calibrated_coreset_and_its_certificate(data, truth):
     _, mean, sd = truth
-    options = {"likelihood": "cauchit", "random_state": 2, "progressbar": False}
+    options = {"family": "cauchit", "random_state": 2, "progressbar": False}
     core = bc.build_coreset(data.X, data.y, size=100, **options)
-    assert core.likelihood == "cauchit"
+    assert core.family == "cauchit"
     _, own_mean, own_sd = quadrature(core, "cauchit")
     assert (np.abs(own_mean - mean) < 0.15 * sd).all()
     np.testing.assert_allclose(own_sd, sd, rtol=0.1)

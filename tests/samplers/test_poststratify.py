@@ -11,8 +11,8 @@ import xarray as xr
 
 import bayescore as bc
 from bayescore.compat import inference_data
-from bayescore.diagnostics.draws import ess
-from bayescore.models.families import LIKELIHOODS
+from bayescore.diagnostics.mcse import ess
+from bayescore.models.families import FAMILIES
 from bayescore.validation import DataError
 
 QUIET = {"progressbar": False}
@@ -39,10 +39,10 @@ def draws_of(core, **names):
     return inference_data({"posterior": {name: rng.normal(size=(2, 30, *shape)) for name, shape in shapes.items()}})
 
 
-@pytest.fixture(scope="module", params=LIKELIHOODS)
+@pytest.fixture(scope="module", params=FAMILIES)
 def core(request):
     return bc.build_coreset(
-        VOTES, formula=FORMULA, offset="exposure", method="aggregate", likelihood=request.param, **QUIET
+        VOTES, formula=FORMULA, offset="exposure", method="aggregate", family=request.param, **QUIET
     )
 
 
@@ -59,7 +59,7 @@ def test_shares_are_the_formula_draw_by_draw(core):
             by_state, by_age = drawn["state"][:, STATES.index(cell.state)], drawn["age"][:, AGES.index(cell.age)]
             eta = drawn["beta"][:, 0] + drawn["beta"][:, 1] * cell.rich + cell.exposure
             eta += by_state[:, 0] + by_state[:, 1] * cell.rich + by_age
-            total += cell.n * LIKELIHOODS[core.likelihood].mean(eta)
+            total += cell.n * FAMILIES[core.family].mean(eta)
         shares[key] = total / part.n.sum()
     assert found.index.names == ["part", "age"]
     assert list(found.index) == list(shares)
@@ -118,7 +118,7 @@ def test_effects_in_another_order_are_refused(core):
     idata.posterior["by_age"] = xr.DataArray(idata.posterior["age"].values, levels, ["chain", "draw", "level"])
     with pytest.raises(DataError, match="or other levels than 'age' of core, which has 4 in the order 18, 30, 45"):
         bc.poststratify(idata, core, CELLS, weights="n", groups={"age": "by_age"})
-    other = bc.full_data(VOTES[["rich", "vote"]], label="vote", **QUIET)
+    other = bc.all_rows(VOTES[["rich", "vote"]], label="vote", **QUIET)
     with pytest.raises(DataError, match="idata has 2 coefficients 'beta', and core 1"):
         bc.poststratify(idata, other, CELLS, weights="n")
 
@@ -139,7 +139,7 @@ def test_effects_are_found_by_their_dimension_where_one_has_it(core):
 
 
 def test_draws_with_effects_need_a_core_with_groups():
-    plain = bc.full_data(VOTES, formula="vote ~ rich", **QUIET)
+    plain = bc.all_rows(VOTES, formula="vote ~ rich", **QUIET)
     idata = inference_data({"posterior": {"beta": np.zeros((1, 30, 2))}})
     assert len(bc.poststratify(idata, plain, CELLS, weights="n")) == 1
     idata.posterior.attrs["group_terms"] = "(1 | state)"

@@ -9,45 +9,45 @@ import pytest
 from scipy import sparse
 
 import bayescore as bc
-from bayescore.models.families import LIKELIHOODS
+from bayescore.models.families import FAMILIES
 from bayescore.samplers import predict
 from bayescore.validation import DataError
 from tests.diagnostics.conftest import make_posterior
 
 
-def rows_and_posterior(link, sd, n_rows=3000):
+def rows_and_posterior(family, sd, n_rows=3000):
     idata = make_posterior(0, mean=[0.5, -1.0, 0.2], sd=sd)
-    idata.posterior.attrs["likelihood"] = link
+    idata.posterior.attrs["family"] = family
     return 2.0 * np.random.default_rng(1).normal(size=(n_rows, 3)), idata
 
 
 def every_draw(idata, X):
     """Return p of each row and draw: what predictions were made of."""
-    link = LIKELIHOODS[idata.posterior.attrs["likelihood"]]
-    return link.mean(X @ idata.posterior["beta"].to_numpy().reshape(-1, X.shape[1]).T)
+    family = FAMILIES[idata.posterior.attrs["family"]]
+    return family.mean(X @ idata.posterior["beta"].to_numpy().reshape(-1, X.shape[1]).T)
 
 
-@pytest.mark.parametrize("link", ["logistic", "probit"])
+@pytest.mark.parametrize("family", ["logistic", "probit"])
 @pytest.mark.parametrize("sd", [0.005, 0.02, 3.0])  # all rows by the series of log p, some, none
-def test_means_are_those_of_every_draw(link, sd):
-    X, idata = rows_and_posterior(link, sd)
-    table = bc.predict_proba(idata, X)
+def test_means_are_those_of_every_draw(family, sd):
+    X, idata = rows_and_posterior(family, sd)
+    table = bc.predict(idata, X)
     assert list(table) == ["mean"]
     np.testing.assert_allclose(table["mean"], every_draw(idata, X).mean(axis=1), rtol=0, atol=1e-9)
 
 
 def test_intervals_come_when_asked_for():
     X, idata = rows_and_posterior("logistic", 0.5)
-    table = bc.predict_proba(idata, X, ci_prob=0.8)
+    table = bc.predict(idata, X, ci_prob=0.8)
     p = every_draw(idata, X)
     np.testing.assert_allclose(table, np.stack([p.mean(1), *np.quantile(p, [0.1, 0.9], axis=1)], axis=1), rtol=1e-9)
 
 
 def test_the_number_of_threads_changes_no_bit(monkeypatch):
     X, idata = rows_and_posterior("probit", 0.02, 10_000)
-    several = bc.predict_proba(idata, X)
+    several = bc.predict(idata, X)
     monkeypatch.setattr(predict, "available_cores", lambda: 1)
-    assert several.equals(bc.predict_proba(idata, X))
+    assert several.equals(bc.predict(idata, X))
 
 
 @pytest.mark.slow
@@ -64,8 +64,8 @@ def test_means_take_a_third_of_the_time_that_quantiles_did():
         work()
         return time.perf_counter() - start
 
-    bc.predict_proba(idata, X)  # compiled
-    new = min(seconds(lambda: bc.predict_proba(idata, X)) for _ in range(3))
+    bc.predict(idata, X)  # compiled
+    new = min(seconds(lambda: bc.predict(idata, X)) for _ in range(3))
     assert new < min(seconds(before) for _ in range(3)) / 3.0
 
 
@@ -76,10 +76,10 @@ COLUMNS = {None: ["mean"], 0.9: ["mean", "lower", "upper"]}
 def test_no_rows_have_no_predictions(ci_prob):
     X, idata = rows_and_posterior("logistic", 0.5, n_rows=2)
     for none in (X[:0], sparse.csr_array(X)[:0]):
-        table = bc.predict_proba(idata, none, ci_prob=ci_prob)
+        table = bc.predict(idata, none, ci_prob=ci_prob)
         assert (list(table), len(table)) == (COLUMNS[ci_prob], 0)
     with pytest.raises(DataError, match=r"X has shape \(0, 2\)"):
-        bc.predict_proba(idata, X[:0, :2])
+        bc.predict(idata, X[:0, :2])
 
 
 @pytest.mark.parametrize("ci_prob", COLUMNS)
@@ -89,10 +89,10 @@ def test_frames_without_rows_have_no_predictions(formula, ci_prob):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"age": rng.normal(size=200), "device": rng.choice(["phone", "fax"], 200)})
     frame = frame.assign(county=rng.choice(list("abcd"), 200), y=rng.integers(0, 2, 200), offset=0.5)
-    core = bc.full_data(frame, formula=formula, offset="offset", progressbar=False)
+    core = bc.all_rows(frame, formula=formula, offset="offset", progressbar=False)
     idata = bc.sample(core, draws=20, tune=20, chains=2, random_seed=1, progressbar=False)
     rows = frame.drop(columns="y")
     for none in (rows.iloc[:0], pl.from_pandas(rows)[:0], pd.DataFrame(columns=list(rows)).astype({"offset": float})):
-        table = bc.predict_proba(idata, none, ci_prob=ci_prob)
+        table = bc.predict(idata, none, ci_prob=ci_prob)
         assert (list(table), len(table)) == (COLUMNS[ci_prob], 0)
         assert table.dtypes.eq(float).all()

@@ -21,7 +21,7 @@ mpl.use("Agg")
 def rows():
     rng = np.random.default_rng(3)
     X = rng.normal(size=(40, 2))
-    return bc.full_data(X, np.where(rng.random(40) < expit(X[:, 0]), "yes", "no"), intercept=True, progressbar=False)
+    return bc.all_rows(X, np.where(rng.random(40) < expit(X[:, 0]), "yes", "no"), intercept=True, progressbar=False)
 
 
 @pytest.fixture(scope="module")
@@ -105,10 +105,10 @@ def test_a_model_of_ones_own_has_predictions_too(rows):
         bc.posterior_predictive(own, rows)
     with pytest.raises(DataError, match=r"set idata\.posterior\.attrs"):
         bc.posterior_predictive(own, rows, var_name="b")
-    own.posterior.attrs["likelihood"] = "logistic"
+    own.posterior.attrs["family"] = "logistic"
     assert bc.posterior_predictive(own, rows, var_name="b").posterior_predictive["y"].shape == (2, 50, 40)
     p = expit(draws["b"] @ rows.X.T)
-    np.testing.assert_allclose(bc.predict_proba(own, rows.X, var_name="b")["mean"], p.mean(axis=(0, 1)), atol=1e-9)
+    np.testing.assert_allclose(bc.predict(own, rows.X, var_name="b")["mean"], p.mean(axis=(0, 1)), atol=1e-9)
     np.testing.assert_allclose(
         bc.log_likelihood(own, rows, var_name="b"), np.log(np.where(rows.y > 0, p, 1.0 - p)), rtol=1e-9
     )
@@ -135,7 +135,7 @@ def posterior_of(core):
 @pytest.mark.filterwarnings("ignore:columns of text are coded")
 def test_tables_of_raw_columns_and_labels_are_read_in_the_posterior_s_design(options, kind):
     frame = clicks()
-    core = bc.full_data(frame, **options, progressbar=False)
+    core = bc.all_rows(frame, **options, progressbar=False)
     drawn = posterior_of(core)
     others = frame.assign(w=2.0, id=[f"row {i}" for i in range(len(frame))])  # columns that the design knows nothing of
     found = bc.posterior_predictive(drawn, kind(others), random_state=3)
@@ -148,9 +148,9 @@ def test_tables_of_raw_columns_and_labels_are_read_in_the_posterior_s_design(opt
 @pytest.mark.filterwarnings("ignore:.*(effective sample size|R-hat)")
 def test_tables_that_lack_something_are_refused_by_name():
     frame = clicks()
-    drawn = posterior_of(bc.full_data(frame, formula="clicked ~ age * device", offset="exposure", progressbar=False))
+    drawn = posterior_of(bc.all_rows(frame, formula="clicked ~ age * device", offset="exposure", progressbar=False))
     for changed, message in (
-        (frame.drop(columns="clicked"), "data has no column 'clicked' of labels.*or use predict_proba"),
+        (frame.drop(columns="clicked"), "data has no column 'clicked' of labels.*or use predict"),
         (frame.drop(columns="exposure"), "offset='exposure' is not a column"),
         (frame.assign(device="fax"), "column 'device' has the level 'fax'"),
         (frame.assign(clicked="perhaps"), "column 'clicked' has the label 'perhaps'"),
@@ -158,7 +158,7 @@ def test_tables_that_lack_something_are_refused_by_name():
     ):
         with pytest.raises(DataError, match=message):
             bc.posterior_predictive(drawn, changed)
-    with pytest.raises(TypeError, match=r"data is a ndarray; give a data frame .*full_data\(X, y, design="):
+    with pytest.raises(TypeError, match=r"data is a ndarray; give a data frame .*all_rows\(X, y, design="):
         bc.posterior_predictive(drawn, frame["age"].to_numpy())
 
 
@@ -172,5 +172,5 @@ def test_weighted_rows_and_foreign_posteriors_are_refused(idata, rows):
         coords={"feature": list(rows.feature_names)},
         dims={"beta": ["feature"]},
     )
-    with pytest.raises(DataError, match="likelihood"):
+    with pytest.raises(DataError, match="family"):
         bc.posterior_predictive(foreign, rows)

@@ -32,7 +32,7 @@ def people(seed=0):
 def model(request):
     """Return rows, a frame of them and draws of some posterior of theirs, not the right one."""
     frame, factors = people(), TERMS[request.param]
-    rows = bc.full_data(frame, formula=f"y ~ x + kind{' + ' * bool(factors)}{request.param}", **QUIET)
+    rows = bc.all_rows(frame, formula=f"y ~ x + kind{' + ' * bool(factors)}{request.param}", **QUIET)
     rng = np.random.default_rng(1)
     draws = {"beta": np.array([-0.3, 0.5, 0.0, 0.1]) + 0.1 * rng.normal(size=(CHAINS, DRAWS, 4))}
     dims = {"beta": ["feature"]}
@@ -51,7 +51,7 @@ def model(request):
     idata = inference_data(
         {"posterior": draws, "constant_data": constants}, coords={"feature": rows.feature_names}, dims=dims
     )
-    about = {"likelihood": "logistic", "design": json.dumps(rows.design.to_dict())}
+    about = {"family": "logistic", "design": json.dumps(rows.design.to_dict())}
     about |= {"coreset": json.dumps(rows.summary())} | ({"group_terms": told_terms(rows.groups)} if factors else {})
     idata.posterior.attrs.update(about)
     return rows, frame, idata
@@ -75,10 +75,10 @@ def eta_of(idata, frame, rows, *, skip=()):
 def test_probabilities_and_intervals(model):
     rows, frame, idata = model
     p = special.expit(eta_of(idata, frame, rows))
-    found = bc.predict_proba(idata, frame, ci_prob=0.9)
+    found = bc.predict(idata, frame, ci_prob=0.9)
     np.testing.assert_allclose(found["mean"], p.mean(axis=1), rtol=1e-10)
     np.testing.assert_allclose(found["lower"], np.quantile(p, 0.05, axis=1), rtol=1e-10)
-    np.testing.assert_allclose(bc.predict_proba(idata, frame)["mean"], p.mean(axis=1), rtol=1e-8)
+    np.testing.assert_allclose(bc.predict(idata, frame)["mean"], p.mean(axis=1), rtol=1e-8)
 
 
 def test_new_groups_are_averaged_over(model):
@@ -86,7 +86,7 @@ def test_new_groups_are_averaged_over(model):
     rows, frame, idata = model
     if not rows.groups:
         with pytest.raises(DataError, match="groups is given, but the rows that idata was drawn from had none"):
-            bc.predict_proba(idata, frame, groups={"a": frame.a})
+            bc.predict(idata, frame, groups={"a": frame.a})
         return
     few = frame.iloc[:3].assign(a=99)
     variance = np.zeros((3, CHAINS * DRAWS))
@@ -99,7 +99,7 @@ def test_new_groups_are_averaged_over(model):
     b = stats.norm.ppf((np.arange(2000) + 0.5) / 2000)
     eta = eta_of(idata, few, rows, skip=(99,))
     p = special.expit(eta[..., None] + np.sqrt(variance)[..., None] * b).mean(axis=(1, 2))
-    np.testing.assert_allclose(bc.predict_proba(idata, few)["mean"], p, atol=1e-4)
+    np.testing.assert_allclose(bc.predict(idata, few)["mean"], p, atol=1e-4)
 
 
 def test_pointwise_log_likelihoods_are_given_the_groups_effects(model):
@@ -108,7 +108,7 @@ def test_pointwise_log_likelihoods_are_given_the_groups_effects(model):
     eta = eta_of(idata, frame, rows) * np.where(frame.y, 1.0, -1.0)[:, None]
     np.testing.assert_allclose(found.values.reshape(-1, N).T, special.log_expit(eta), rtol=1e-10)
     if rows.groups:
-        new = bc.full_data(frame.iloc[:9].assign(a=99), label="y", design=rows.design, new_groups=True, **QUIET)
+        new = bc.all_rows(frame.iloc[:9].assign(a=99), label="y", design=rows.design, new_groups=True, **QUIET)
         with pytest.raises(DataError, match="rows of new groups, row 0 first"):
             bc.log_likelihood(idata, new)
 
@@ -165,7 +165,7 @@ def test_replicated_labels_have_the_rows_probabilities(model):
         table = frame.assign(a=99) if new else frame
         found = bc.posterior_predictive(idata, table, max_draws=CHAINS * DRAWS, random_state=1)
         share = found["posterior_predictive"]["y"].values.reshape(-1, N).mean(axis=0)
-        p = bc.predict_proba(idata, table)["mean"].to_numpy()
+        p = bc.predict(idata, table)["mean"].to_numpy()
         assert np.abs(share - p).max() < most * 0.5 / np.sqrt(CHAINS * DRAWS)
         if rows.groups and not new:
             flat = special.expit(
@@ -201,10 +201,10 @@ def test_draws_without_effects_are_refused(model):
         lost["posterior"].dataset = lost["posterior"].to_dataset().drop_vars(name)
     else:
         lost["posterior"] = lost["posterior"].drop_vars(name)
-    calls = (partial(bc.predict_proba, lost, frame), partial(bc.log_likelihood, lost, rows))
+    calls = (partial(bc.predict, lost, frame), partial(bc.log_likelihood, lost, rows))
     for call in (*calls, partial(bc.loo, lost, rows, frame, **QUIET), partial(bc.posterior_predictive, lost, frame)):
         with pytest.raises(DataError, match=f"'{name}' is missing, not of shape"):
             call()
     for missing in (own.name for own in rows.groups):
         with pytest.raises(DataError, match=f"no column '{missing}'"):
-            bc.predict_proba(idata, frame.drop(columns=missing))
+            bc.predict(idata, frame.drop(columns=missing))

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 import bayescore as bc
-from bayescore.diagnostics.draws import ess
+from bayescore.diagnostics.mcse import ess
 from tests.samplers.exactness import weighted
 
 NORMAL, STUDENT = bc.priors.Normal(1.0, 2.0), bc.priors.StudentT(5.0, -1.0, 0.5)
@@ -19,11 +19,11 @@ CASES = [
 ]
 
 
-def p_values(x, sampler, link, prior):
+def p_values(x, sampler, family, prior):
     """Return the p-value of each coefficient's draws under the prior, those taken being a tenth of the effective."""
     rows = weighted(np.full((2, 2), x), [1, -1], np.full(2, 15.0))
     told = {"draws": 700, "random_seed": 1, "progressbar": False}
-    draws = bc.sample(rows, link, prior, sampler, **told).posterior["beta"].values
+    draws = bc.sample(rows, family, prior, sampler, **told).posterior["beta"].values
     law = stats.norm(prior.mu, prior.sigma) if prior is NORMAL else stats.t(prior.nu, prior.mu, prior.sigma)
     size = np.array([ess(draws, kind).min() for kind in ("bulk", "tail")]).min()
     assert size > 700
@@ -32,9 +32,9 @@ def p_values(x, sampler, link, prior):
 
 
 @pytest.mark.statistical(rate=2e-6)
-@pytest.mark.parametrize(("sampler", "link", "prior"), CASES)
-def test_rows_that_say_nothing_leave_the_prior(sampler, link, prior):
-    assert min(p_values(0.0, sampler, link, prior)) > 1e-6
+@pytest.mark.parametrize(("sampler", "family", "prior"), CASES)
+def test_rows_that_say_nothing_leave_the_prior(sampler, family, prior):
+    assert min(p_values(0.0, sampler, family, prior)) > 1e-6
 
 
 @pytest.mark.statistical(rate=1e-6)

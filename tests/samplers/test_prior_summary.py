@@ -16,7 +16,7 @@ NAMES = ("Intercept", "a", "b")
 def posterior_with(prior, scale=(2.0, 10.0)):
     idata = make_posterior(0, features=NAMES)
     given = prior_of(prior, NAMES)
-    story = {"rows": "", "likelihood": "logistic", "draws": "", "prior": given.to_dict()}
+    story = {"rows": "", "family": "logistic", "draws": "", "prior": given.to_dict()}
     design = {"raw_names": ["a", "b"], "intercept": True, "center": scale and [5.0, 0.0], "scale": scale}
     idata.posterior.attrs |= {"posterior_of": json.dumps(story), "design": json.dumps(design)}
     return idata

@@ -15,7 +15,7 @@ import pytest
 
 import bayescore as bc
 from bayescore.compiled import jit
-from bayescore.diagnostics.draws import mcse_mean
+from bayescore.diagnostics.mcse import mcse_mean
 from bayescore.models.newton import find_map
 from bayescore.models.posterior import posterior
 from bayescore.samplers import mala

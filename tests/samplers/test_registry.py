@@ -5,8 +5,8 @@ import pytest
 
 import bayescore as bc
 from bayescore.cli import parser
-from bayescore.diagnostics.draws import ess, mcse_mean
-from bayescore.models.families import LIKELIHOODS
+from bayescore.diagnostics.mcse import ess, mcse_mean
+from bayescore.models.families import FAMILIES
 from bayescore.models.priors import PRIORS
 from bayescore.samplers.registry import AUTO, MALA_COLUMNS, SAMPLERS, by_default, described, fits
 from bayescore.types import WeightedData
@@ -21,8 +21,8 @@ def _random_walk(monkeypatch):
     monkeypatch.setitem(SAMPLERS, "random_walk", RANDOM_WALK)
 
 
-def draw(sampler, likelihood="probit", **options):
-    return bc.sample(DATA, likelihood, sampler=sampler, random_seed=1, progressbar=False, **options)
+def draw(sampler, family="probit", **options):
+    return bc.sample(DATA, family, sampler=sampler, random_seed=1, progressbar=False, **options)
 
 
 @pytest.mark.statistical(rate=1e-6)
@@ -45,7 +45,7 @@ def test_a_sampler_from_one_file_draws_from_the_posterior():
     ("options", "error", "message"),
     [
         (
-            {"likelihood": "logistic"},
+            {"family": "logistic"},
             ValueError,
             "'random_walk' is for the probit likelihood and this one is logistic; use "
             "sampler='polya_gamma', 'mala' or 'nuts'",
@@ -69,7 +69,7 @@ def test_the_declaration_words_the_errors_and_names_alternatives(options, error,
 
 @pytest.mark.parametrize("sampler", SAMPLERS.values(), ids=SAMPLERS)
 def test_declarations_are_of_things_that_there_are(sampler):
-    assert set(sampler.likelihoods or ()) <= set(LIKELIHOODS)
+    assert set(sampler.families or ()) <= set(FAMILIES)
     fitted = [kind for kind in PRIORS.values() if sampler.fits_prior(kind)]
     assert fitted
     assert sampler.because or fitted == list(PRIORS.values())
@@ -77,12 +77,12 @@ def test_declarations_are_of_things_that_there_are(sampler):
 
 
 def test_some_sampler_fits_everything():
-    for likelihood in LIKELIHOODS:
+    for family in FAMILIES:
         for prior in (bc.priors.Normal(), bc.priors.Laplace(), bc.priors.Horseshoe(), bc.priors.SpikeAndSlab()):
-            assert any(fits(sampler, likelihood, prior) for sampler in SAMPLERS.values())
+            assert any(fits(sampler, family, prior) for sampler in SAMPLERS.values())
 
 
-@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize(
     ("prior", "options", "expected"),
     [
@@ -97,8 +97,8 @@ def test_some_sampler_fits_everything():
     ],
     ids=str,
 )
-def test_the_default_is_mala_where_it_fits(likelihood, prior, options, expected):
-    assert by_default(DATA, likelihood, prior, options).name == expected
+def test_the_default_is_mala_where_it_fits(family, prior, options, expected):
+    assert by_default(DATA, family, prior, options).name == expected
 
 
 def test_the_default_is_nuts_where_columns_are_many():
@@ -128,4 +128,4 @@ def test_docstring_and_command_line_name_every_sampler_and_likelihood(capsys):
         parser().parse_args(["sample", "--help"])
     text = " ".join(capsys.readouterr().out.split())
     assert ", ".join((AUTO, *SAMPLERS)) in text
-    assert ", ".join(LIKELIHOODS) in text
+    assert ", ".join(FAMILIES) in text

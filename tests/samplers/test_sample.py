@@ -27,7 +27,7 @@ def quick(core, **options):
 
 
 @pytest.mark.parametrize(
-    ("sampler", "likelihood"),
+    ("sampler", "family"),
     [
         ("nuts", "logistic"),
         ("nuts", "probit"),
@@ -37,8 +37,8 @@ def quick(core, **options):
         ("polya_gamma", "logistic"),
     ],
 )
-def test_what_comes_back(core, sampler, likelihood):
-    idata = quick(core, sampler=sampler, likelihood=likelihood)
+def test_what_comes_back(core, sampler, family):
+    idata = quick(core, sampler=sampler, family=family)
     assert compat.is_inference_data(idata)
     beta = idata.posterior["beta"]
     assert beta.dims == ("chain", "draw", "feature")
@@ -51,7 +51,7 @@ def test_what_comes_back(core, sampler, likelihood):
     for name, values in {"X": core.X, "y": core.y, "weights": core.weights, "row": core.index}.items():
         np.testing.assert_array_equal(constants[name].values, values)
     attrs = idata.posterior.attrs
-    assert attrs["likelihood"] == likelihood
+    assert attrs["family"] == family
     assert attrs["sampler"] == sampler
     assert attrs["prior"] == "Normal(mu=0.0, sigma=4.0)"
     assert attrs["random_seed"] == "7"
@@ -62,13 +62,11 @@ def test_what_comes_back(core, sampler, likelihood):
 
 
 @pytest.mark.parametrize(
-    ("sampler", "likelihood"),
+    ("sampler", "family"),
     [("nuts", "logistic"), ("mala", "logistic"), ("gibbs", "probit"), ("polya_gamma", "logistic")],
 )
-def test_same_draws_whatever_the_cores(core, sampler, likelihood):
-    one, two = (
-        quick(core, sampler=sampler, likelihood=likelihood, cores=cores).posterior["beta"].values for cores in (1, 2)
-    )
+def test_same_draws_whatever_the_cores(core, sampler, family):
+    one, two = (quick(core, sampler=sampler, family=family, cores=cores).posterior["beta"].values for cores in (1, 2))
     np.testing.assert_array_equal(one, two)
 
 
@@ -108,7 +106,7 @@ def test_weights_count_as_copies():
     counts = np.arange(60) % 3 + 1
     weighted = rows.with_weights(counts.astype(float))
     copies = rows.take(np.repeat(np.arange(60), counts))
-    a, b = (quick(d, likelihood="probit", sampler="mala", tune=0, draws=20, thin=1) for d in (weighted, copies))
+    a, b = (quick(d, family="probit", sampler="mala", tune=0, draws=20, thin=1) for d in (weighted, copies))
     np.testing.assert_allclose(a.posterior["beta"].values, b.posterior["beta"].values, rtol=1e-6)
 
 
@@ -124,7 +122,7 @@ def test_weights_count_as_copies():
             for sampler in ("auto", "nuts", "mala")
         ),
         ({"sampler": "hmc"}, ValueError, "sampler='hmc' is unknown"),
-        ({"likelihood": "cloglog"}, ValueError, "likelihood='cloglog' is unknown"),
+        ({"family": "cloglog"}, ValueError, "family='cloglog' is unknown"),
         ({"prior": 4.0}, TypeError, "prior=4.0 is not a prior of bayescore"),
         ({"prior": bc.priors.Normal(0, [1, 2])}, ValueError, r"shape \(2,\).* 3 features"),
         ({"prior": bc.priors.Horseshoe(), "sampler": "mala"}, ValueError, "use sampler='nuts'"),
@@ -136,9 +134,9 @@ def test_weights_count_as_copies():
         ({"sampler": "mala", "target_accept": 0.9}, TypeError, "'target_accept' is not an option of sampler='mala'"),
         ({"sampler": "mala", "thin": 0}, ValueError, "thin=0 must be at least 1"),
         ({"sampler": "gibbs"}, ValueError, "this one is logistic; use sampler='polya_gamma'"),
-        ({"sampler": "polya_gamma", "likelihood": "probit"}, ValueError, "this one is probit; use sampler='gibbs'"),
+        ({"sampler": "polya_gamma", "family": "probit"}, ValueError, "this one is probit; use sampler='gibbs'"),
         (
-            {"sampler": "gibbs", "likelihood": "probit", "prior": bc.priors.Cauchy()},
+            {"sampler": "gibbs", "family": "probit", "prior": bc.priors.Cauchy()},
             ValueError,
             "needs a Gaussian prior",
         ),
@@ -179,7 +177,7 @@ def test_nuts_options_reach_the_step(core):
 
 def test_horseshoe_samples_with_nuts():
     """Of PyMC, whose statistics are named so."""
-    idata = quick(make_rows(), likelihood="logistic", prior=bc.priors.Horseshoe(), draws=50, tune=100)
+    idata = quick(make_rows(), family="logistic", prior=bc.priors.Horseshoe(), draws=50, tune=100)
     assert {"beta", "tau", "lambda", "c2"} <= set(idata.posterior)
     assert {"acceptance_rate", "lp", "diverging", "step_size", "tree_depth"} <= set(idata["sample_stats"].data_vars)
 
@@ -187,7 +185,7 @@ def test_horseshoe_samples_with_nuts():
 def test_predictions_take_raw_features(core):
     idata = quick(core, sampler="mala")
     raw = np.array([[0.3, 8.0], [-2.0, 40.0]])
-    p = bc.predict_proba(idata, raw, ci_prob=0.8)
+    p = bc.predict(idata, raw, ci_prob=0.8)
     beta = idata.posterior["beta"].values.reshape(-1, 3)
     design = np.column_stack([np.ones(2), (raw - core.design.center) / core.design.scale])
     manual = 1 / (1 + np.exp(-design @ beta.T))
@@ -196,7 +194,7 @@ def test_predictions_take_raw_features(core):
     np.testing.assert_allclose(p["upper"], np.quantile(manual, 0.9, axis=1))
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(raw[:, ::-1], columns=["x1", "x0"], index=["a", "b"]).assign(other="text")
-    again = bc.predict_proba(idata, frame, ci_prob=0.8)
+    again = bc.predict(idata, frame, ci_prob=0.8)
     np.testing.assert_allclose(again["mean"], p["mean"])
     assert list(again.index) == ["a", "b"]
 
@@ -204,20 +202,20 @@ def test_predictions_take_raw_features(core):
 def test_prediction_errors(core):
     idata = quick(core, sampler="mala", draws=20, tune=20)
     with pytest.raises(ValueError, match="X has 3 columns, but 2 features are expected"):
-        bc.predict_proba(idata, np.zeros((1, 3)))
+        bc.predict(idata, np.zeros((1, 3)))
     with pytest.raises(ValueError, match=r"X: column 'x1' is nan in row 1"):
-        bc.predict_proba(idata, [[0, 0], [0, np.nan]])
+        bc.predict(idata, [[0, 0], [0, np.nan]])
     with pytest.raises(ValueError, match="ci_prob=2 must be above 0 and below 1"):
-        bc.predict_proba(idata, [[0, 0]], ci_prob=2)
+        bc.predict(idata, [[0, 0]], ci_prob=2)
     with pytest.raises(TypeError, match=r"idata is of type str; give .* as bayescore\.sample returns"):
-        bc.predict_proba("draws", [[0, 0]])
-    del idata.posterior.attrs["likelihood"]
+        bc.predict("draws", [[0, 0]])
+    del idata.posterior.attrs["family"]
     with pytest.raises(ValueError, match="idata does not tell its likelihood; set"):
-        bc.predict_proba(idata, [[0, 0]])
+        bc.predict(idata, [[0, 0]])
 
 
 def test_pointwise_log_likelihood_is_unweighted(core):
-    idata = quick(core, sampler="mala", likelihood="probit", draws=20, tune=20)
+    idata = quick(core, sampler="mala", family="probit", draws=20, tune=20)
     values = bc.log_likelihood(idata, core)
     assert values.dims == ("chain", "draw", "row")
     ones = bc.log_likelihood(idata, core.with_weights(np.ones(len(core))))
@@ -258,10 +256,10 @@ def test_test_rows_take_the_design_of_the_coreset(core):
     idata = quick(core, sampler="mala")
     rng = np.random.default_rng(5)
     X, y = rng.normal(size=(50, 2)) * [3.0, 1.0], np.repeat(["no", "yes"], 25)
-    own = bc.full_data(X, y, intercept=True, standardize=True, progressbar=False)
-    right = bc.full_data(X, y, design=core.design, progressbar=False)
+    own = bc.all_rows(X, y, intercept=True, standardize=True, progressbar=False)
+    right = bc.all_rows(X, y, design=core.design, progressbar=False)
     np.testing.assert_array_equal(right.X, core.design.transform(X))
-    with pytest.raises(ValueError, match=r"another design .* full_data\(\.\.\., design=core\.design\)"):
+    with pytest.raises(ValueError, match=r"another design .* all_rows\(\.\.\., design=core\.design\)"):
         bc.log_likelihood(idata, own)
     assert bc.log_likelihood(idata, right).sizes["row"] == 50
     metrics = bc.compare({"same": idata}, idata, test=right).metrics
@@ -291,7 +289,7 @@ def test_priors_whose_curvature_misleads(prior, sampler):
         .posterior["beta"]
         .values[..., 1]
     )
-    from bayescore.diagnostics.draws import ess
+    from bayescore.diagnostics.mcse import ess
     from bayescore.models.posterior import posterior
 
     target = posterior(data, "logistic", prior)
@@ -306,7 +304,7 @@ def test_priors_whose_curvature_misleads(prior, sampler):
 
 def test_mala_refuses_the_mixture():
     with pytest.raises(ValueError, match="cannot cross between spike and slab; use sampler='nuts'"):
-        quick(make_rows(), likelihood="logistic", prior=bc.priors.SpikeAndSlab(), sampler="mala")
+        quick(make_rows(), family="logistic", prior=bc.priors.SpikeAndSlab(), sampler="mala")
 
 
 def _centred(prior, near):
@@ -328,8 +326,8 @@ def test_the_horseshoe_has_next_to_no_divergences_and_has_them_centred(monkeypat
     rng = np.random.Generator(np.random.PCG64(3))  # the same rows under every shift, of which this was seen
     X = np.column_stack([np.ones(400), rng.normal(size=(400, 6))])
     y = np.where(X @ np.array([-0.5, 1.5, 0, 0, 0, 0.1, 0]) + rng.logistic(size=400) > 0, 1, 0)
-    data = bc.full_data(X, y, progressbar=False)
-    options = {"sampler": "nuts", "likelihood": "logistic", "prior": bc.priors.Horseshoe(), "draws": 500, "tune": 1000}
+    data = bc.all_rows(X, y, progressbar=False)
+    options = {"sampler": "nuts", "family": "logistic", "prior": bc.priors.Horseshoe(), "draws": 500, "tune": 1000}
     found = quick(data, **options)
     assert int(found["sample_stats"]["diverging"].sum()) <= 8
     assert max(compat.split_rhat(chains) for chains in np.moveaxis(found["posterior"]["beta"].values, 2, 0)) < 1.05
@@ -342,7 +340,7 @@ def test_the_horseshoe_has_next_to_no_divergences_and_has_them_centred(monkeypat
 def test_coef_is_beta_in_units_of_the_data(standardize, intercept):
     rng = np.random.default_rng(3)
     X = rng.normal(size=(500, 2)) * [0.1, 30.0] + [5.0, -100.0]
-    core = bc.full_data(X, X[:, 1] > -100.0, intercept=intercept, standardize=standardize, progressbar=False)
+    core = bc.all_rows(X, X[:, 1] > -100.0, intercept=intercept, standardize=standardize, progressbar=False)
     idata = quick(core, sampler="mala")
     beta, coef = (idata.posterior[name] for name in ("beta", "coef"))
     assert coef.dims == beta.dims

@@ -7,7 +7,7 @@ import pymc as pm
 import pytest
 
 import bayescore as bc
-from bayescore.diagnostics.draws import ess_mean, mcse_mean, mcse_sd
+from bayescore.diagnostics.mcse import ess_mean, mcse_mean, mcse_sd
 from bayescore.samplers.steps import AlbertChibGibbs, PolyaGammaGibbs
 from bayescore.validation import DataError
 from tests.conftest import make_rows
@@ -15,13 +15,13 @@ from tests.conftest import make_rows
 STEPS = {"probit": AlbertChibGibbs, "logistic": PolyaGammaGibbs}
 
 
-def hierarchy(data, likelihood):
+def hierarchy(data, family):
     """Partial pooling: location and scale of the coefficients are random, the scale is sampled as its logarithm."""
     with pm.Model() as model:
         mu = pm.Normal("mu", 0, 1)
         tau = pm.LogNormal("tau", -0.5, 0.5)
         beta = pm.Normal("beta", mu, tau, shape=data.n_features)
-        bc.weighted_potential("loglik", data, beta, likelihood)
+        bc.weighted_potential("loglik", data, beta, family)
     return model
 
 
@@ -35,16 +35,16 @@ def run(model, draws, seed, **options):
 
 @pytest.mark.statistical(rate=5e-6)
 @pytest.mark.slow
-@pytest.mark.parametrize("likelihood", STEPS)
-def test_hierarchy_against_nuts(likelihood):
+@pytest.mark.parametrize("family", STEPS)
+def test_hierarchy_against_nuts(family):
     """14 means and sds within 5.5 standard errors of either: 4e-8 each; tenfold for estimated errors of short runs.
 
     The rows are the same under every shift of the seeds: how well chains mix depends on them.
     """
     data = make_rows(60, 5, rng=np.random.Generator(np.random.PCG64(0)))
-    model = hierarchy(data, likelihood)
+    model = hierarchy(data, family)
     with model:
-        step = STEPS[likelihood](model["beta"], data)
+        step = STEPS[family](model["beta"], data)
     ours, theirs = run(model, 1500, 1, step=step), run(model, 1500, 2, target_accept=0.95)
     assert min(ess_mean(ours).min(), ess_mean(theirs).min()) > 500
     for moment, error in ((np.mean, mcse_mean), (np.std, mcse_sd)):
@@ -62,12 +62,12 @@ def test_prior_is_taken_at_the_current_hyperparameters():
 
 
 @pytest.mark.parametrize("log_tau", [-800.0, -400.0, 800.0], ids=["tau = 0", "1 / tau^2 = inf", "tau = inf"])
-@pytest.mark.parametrize("likelihood", STEPS)
-def test_no_prior_at_extreme_hyperparameters(likelihood, log_tau):
+@pytest.mark.parametrize("family", STEPS)
+def test_no_prior_at_extreme_hyperparameters(family, log_tau):
     data = make_rows()
-    model = hierarchy(data, likelihood)
+    model = hierarchy(data, family)
     with model:
-        step = STEPS[likelihood]([model["beta"]], data, rng=np.random.default_rng(0))
+        step = STEPS[family]([model["beta"]], data, rng=np.random.default_rng(0))
     beta = np.array([0.1, 0.2, 0.3])
     point, (stats,) = step.step({"mu": np.array(0.3), "tau_log__": np.array(log_tau), "beta": beta})
     assert (point["beta"] == beta).all()
@@ -109,19 +109,19 @@ def test_full_covariance_and_several_processes():
 
 
 @pytest.mark.parametrize(
-    ("prior", "link", "offset", "error", "message"),
+    ("prior", "family", "offset", "error", "message"),
     [
         (lambda: pm.StudentT("beta", 4, shape=3), "probit", None, TypeError, "AlbertChibGibbs needs pm.Normal"),
         (lambda: pm.Normal("beta", shape=3), "logistic", None, ValueError, "is not its prior times the probit"),
         (lambda: pm.Normal("beta", shape=3), "probit", np.linspace(-1, 1, 60), ValueError, "without offset"),
     ],
-    ids=["prior", "likelihood", "offset"],
+    ids=["prior", "family", "offset"],
 )
-def test_models_that_do_not_fit(prior, link, offset, error, message):
+def test_models_that_do_not_fit(prior, family, offset, error, message):
     data = make_rows()
     with pm.Model():
         beta = prior()
-        bc.weighted_potential("loglik", data, beta, link, offset=offset)
+        bc.weighted_potential("loglik", data, beta, family, offset=offset)
         with pytest.raises(error, match=message):
             AlbertChibGibbs(beta, data)
 

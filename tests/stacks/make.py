@@ -61,7 +61,7 @@ def small_posterior():
     """Return a posterior of `bc.sample`, a few draws of MALA."""
     u = spread(120)
     X, y = np.column_stack([u, spread(120, 0.41)]), u + spread(120, 0.77) > 1.0
-    core = bc.full_data(X, y, intercept=True, progressbar=False)
+    core = bc.all_rows(X, y, intercept=True, progressbar=False)
     return bc.sample(core, sampler="mala", draws=6, tune=50, chains=2, random_seed=1, progressbar=False)
 
 

@@ -71,7 +71,7 @@ class _Density:
             eta = self.eta[cut] + (np.ascontiguousarray((rows @ moves.T).T) if self.sparse else u @ rows.T)
             log_p = np.empty_like(eta)
             side = np.tile(self.target.rows.y[cut].astype(np.float64), len(u))
-            self.target.likelihood.rows(eta.ravel(), side, log_p.ravel())  # eta becomes the score
+            self.target.family.rows(eta.ravel(), side, log_p.ravel())  # eta becomes the score
             value += log_p @ w
             eta *= w
             gradient += eta @ rows

@@ -45,32 +45,30 @@ class Carried:
     covariance: FloatArray
 
 
-def scale_at(
-    rows: WeightedData, theta: FloatArray, likelihood: Family, prior: Prior
-) -> tuple[LaplaceApproximation, Terms]:
+def scale_at(rows: WeightedData, theta: FloatArray, family: Family, prior: Prior) -> tuple[LaplaceApproximation, Terms]:
     """Return the scale in which the posterior of `rows` is round at theta, and the terms of their log-likelihood."""
-    part = likelihood_terms(theta, rows, likelihood)
+    part = likelihood_terms(theta, rows, family)
     return LaplaceApproximation(
-        likelihood, theta, upper_factor_of_inverse((part + prior_part(theta, prior)).precision)
+        family, theta, upper_factor_of_inverse((part + prior_part(theta, prior)).precision)
     ), part
 
 
-def mode_of(rows: WeightedData, likelihood: Family, prior: Prior) -> Mode:
+def mode_of(rows: WeightedData, family: Family, prior: Prior) -> Mode:
     """Return the mode of the posterior of rows, to 0.01 sd: where rows meet totals that are kept as they are."""
-    return find_mode(posterior(rows, likelihood, prior).terms, np.zeros(rows.n_features), tolerance=0.01)
+    return find_mode(posterior(rows, family, prior).terms, np.zeros(rows.n_features), tolerance=0.01)
 
 
 def score_covariance(
-    rows: WeightedData, anchor: FloatArray, theta: FloatArray, likelihood: Family, prior: Prior
+    rows: WeightedData, anchor: FloatArray, theta: FloatArray, family: Family, prior: Prior
 ) -> FloatArray:
     """Return the covariance, shape (D, D), of the error at theta of the score of rows calibrated at `anchor`.
 
     NaN where there are too few rows to tell.
     """
     D = rows.n_features
-    laplace, part = scale_at(rows, anchor, likelihood, prior)
+    laplace, part = scale_at(rows, anchor, family, prior)
     shares = Totals.at(laplace, part, len(rows)).shares(rows)
-    scores = (rows.weights * likelihood.score(rows.with_offset(rows.X @ theta), rows.y))[:, None] * rows.X
+    scores = (rows.weights * family.score(rows.with_offset(rows.X @ theta), rows.y))[:, None] * rows.X
     Z = rows.Z
     known = Z if rows.offset is None else np.column_stack([Z, rows.y * rows.offset])
     _, group = np.unique(known, axis=0, return_inverse=True)
@@ -91,9 +89,9 @@ def score_covariance(
     return np.asarray((residuals / left[:, None]).T @ residuals)
 
 
-def missed_by(rows: WeightedData, likelihood: Family, prior: Prior) -> Callable[[FloatArray, FloatArray], FloatArray]:
+def missed_by(rows: WeightedData, family: Family, prior: Prior) -> Callable[[FloatArray, FloatArray], FloatArray]:
     """Return `score_covariance` of rows, as a function of where they were calibrated and of the other point."""
-    return lambda anchor, theta: score_covariance(rows, anchor, theta, likelihood, prior)
+    return lambda anchor, theta: score_covariance(rows, anchor, theta, family, prior)
 
 
 def _summed(values: FloatArray, group: IntArray, n_groups: int) -> FloatArray:

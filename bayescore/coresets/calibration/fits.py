@@ -16,7 +16,7 @@ from bayescore.coresets.calibration.remainder import Expansion
 from bayescore.coresets.calibration.totals import CURVATURE, Totals
 from bayescore.coresets.calibration.weights import fit_weights
 from bayescore.coresets.sampling.fixed_size import Candidates, choose, distinct
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.posterior import Terms, likelihood_terms, prior_part
 from bayescore.models.priors import Prior
@@ -73,7 +73,7 @@ class Calibration:
     The candidates do for sizes up to `reach`; `largest` is the size that a search may come to.
     """
 
-    opened: Opened
+    dataset: Dataset
     prior: Prior
     shares: Shares
     likelihood_part: Terms
@@ -85,17 +85,15 @@ class Calibration:
 
     def widened(self) -> "Calibration":
         """Return the same with candidates for the largest size; one pass."""
-        found = survey(self.opened, self.shares, self.largest, 0, (self.draw_seed, 0))
+        found = survey(self.dataset, self.shares, self.largest, 0, (self.draw_seed, 0))
         return replace(self, survey=self.survey._replace(candidates=found.candidates), reach=self.largest)
 
     @property
     def problem(self) -> Problem:
         """The posterior of the full data."""
         laplace, sample = self.shares.laplace, self.survey.sample
-        expansion = Expansion(
-            laplace.likelihood, laplace.theta, self.likelihood_part, sample.expanded(), sample.inclusion
-        )
-        return Problem(laplace.likelihood, self.prior, expansion)
+        expansion = Expansion(laplace.family, laplace.theta, self.likelihood_part, sample.expanded(), sample.inclusion)
+        return Problem(laplace.family, self.prior, expansion)
 
     def drawn(self, size: int, trials: Sequence[Trial]) -> tuple[WeightedData, int]:
         """Return `size` rows, drawn by score and curvature and by what moved the log-likelihood in `trials`."""
@@ -148,7 +146,7 @@ class Calibration:
         """
         laplace = self.shares.laplace
         prior = prior_part(laplace.theta, self.prior)
-        own = likelihood_terms(laplace.theta, rows.with_weights(rows.weights * factors), laplace.likelihood) + prior
+        own = likelihood_terms(laplace.theta, rows.with_weights(rows.weights * factors), laplace.family) + prior
         try:
             spread = factor_of_inverse(own.precision)
         except DataError:  # of a likelihood that is not log-concave
@@ -173,14 +171,14 @@ class Calibration:
             fitted = self.fit(size, trials)
             trial = try_out(self.problem, fitted.rows, self.seed + rounds)
             if trials or trial.error > tolerance:
-                trial = trial.over_all_rows(self.opened, draw_seed=self.draw_seed, size=size)
+                trial = trial.over_all_rows(self.dataset, draw_seed=self.draw_seed, size=size)
             fitted = self.judged(fitted, trial)
             if best is None or fitted.error < best[0].error:
                 best = fitted, trial
             if best[0].error <= tolerance or rounds == MAX_ROUNDS or best[1].shape_error(best[0].rows) <= tolerance:
                 break
             if trial.candidates is None:
-                trial = trial.over_all_rows(self.opened, draw_seed=self.draw_seed, size=size)
+                trial = trial.over_all_rows(self.dataset, draw_seed=self.draw_seed, size=size)
             trials.append(trial)
         assert best is not None
         return best
@@ -198,7 +196,7 @@ class Calibration:
                 fitted, _ = wide.refine(min(2 * fitted.size, self.largest), tolerance)
                 curve.append(fitted)
         elif fitted.rounds == 0:
-            smallest = max(50, 5 * self.opened.n_features)
+            smallest = max(50, 5 * self.dataset.n_features)
             while fitted.error <= tolerance and (size := round(fitted.size / math.sqrt(2.0))) >= smallest:
                 fitted = self.judged(self.fit(size), trial)
                 curve.append(fitted)

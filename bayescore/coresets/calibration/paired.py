@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from bayescore.limits import ALARM
+from bayescore.limits import FAMILYWISE_ALPHA
 from bayescore.types import FloatArray
 
 
@@ -122,6 +122,6 @@ def _largest(errors: FloatArray, variances: FloatArray) -> float:
         return 0.0
     noise, squares = float(variances.mean()), errors**2
     share = min(1.0, noise / max(float(squares.mean()), float(np.finfo(float).tiny)))
-    beyond = squares > ndtri(0.5 * ALARM / len(errors)) ** 2 * variances
+    beyond = squares > ndtri(0.5 * FAMILYWISE_ALPHA / len(errors)) ** 2 * variances
     alone = float((squares - variances)[beyond].max(initial=0.0))
     return max(math.sqrt(float(squares.max())) * (1.0 - share), math.sqrt(alone), math.sqrt(noise))

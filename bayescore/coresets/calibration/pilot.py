@@ -28,7 +28,7 @@ from bayescore.coresets.sampling.fixed_size import (
     select,
 )
 from bayescore.coresets.scores.row_scores import leverage_rows, predictors, score_rows
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.data.passes.nonzeros import compact
 from bayescore.data.passes.tiles import TileRows
 from bayescore.models.families import Family
@@ -54,7 +54,7 @@ class RowScores(NamedTuple):
 class LaplaceApproximation:
     """The normal approximation N(theta, LL') of a posterior: theta, shape (D,), and its factor L, shape (D, D)."""
 
-    likelihood: Family
+    family: Family
     theta: FloatArray
     factor: FloatArray
 
@@ -72,7 +72,7 @@ class LaplaceApproximation:
 
     def row_scores_at(self, block: WeightedData, eta: FloatArray, squares: FloatArray) -> RowScores:
         """Return the same, given the rows' predictors and squared lengths."""
-        return RowScores(*score_rows(eta, block.y, squares, block.weights, self.likelihood))
+        return RowScores(*score_rows(eta, block.y, squares, block.weights, self.family))
 
     def scores(self, block: WeightedData) -> tuple[FloatArray, FloatArray]:
         """Return whitened score norms g = w |s| |xL| and curvature leverages h = w |c| |xL|^2, shape (n,) each."""
@@ -147,7 +147,7 @@ class Survey(NamedTuple):
     sample: Chosen
 
 
-def survey(opened: Opened, shares: Shares, size: int, sample_size: int, seeds: tuple[int, int]) -> Survey:
+def survey(dataset: Dataset, shares: Shares, size: int, sample_size: int, seeds: tuple[int, int]) -> Survey:
     """Return candidates for up to `size` rows, the pulls' total, and a sample for remainders; one pass."""
     laplace = shares.laplace
     near, far = Pool(size), Pool(sample_size)
@@ -162,20 +162,20 @@ def survey(opened: Opened, shares: Shares, size: int, sample_size: int, seeds: t
         return close, reaching, np.append(pull, [p.sum(), q.sum()])
 
     sums: FloatArray = np.zeros(len(laplace.theta) + 2)
-    for close, reaching, part in opened.map(one, "scores", canonical=True):
+    for close, reaching, part in dataset.map(one, "scores", canonical=True):
         bars = near.add(close), far.add(reaching)
         sums = sums + part
     sample = select(far.best(), sample_size, float(sums[-1]))
     return Survey(near.best(), float(sums[-2]), sums[:-2] @ laplace.factor, sample)
 
 
-def by_size(opened: Opened) -> Probability:
+def by_size(dataset: Dataset) -> Probability:
     """Return p = (1/2 + |x / rms|^2 / (2 D)) w / W, which sums to 1.
 
     Rows of rare categories are large once their columns are scaled, so a pilot drawn so sees every column.
     """
-    squares = np.maximum(opened.scan.squares, np.finfo(float).tiny)
-    share = 0.5 / opened.scan.weight_total
+    squares = np.maximum(dataset.scan.squares, np.finfo(float).tiny)
+    share = 0.5 / dataset.scan.weight_total
     if len(squares) >= WIDE:
         each = 0.5 / (squares * len(squares))
         return lambda block: np.minimum(block.weights * (block.X**2 @ each), 1.0) + block.weights * share
@@ -183,24 +183,24 @@ def by_size(opened: Opened) -> Probability:
     return lambda block: leverage_rows(block.X, block.weights, scaled) + block.weights * share
 
 
-def full_mode(opened: Opened, likelihood: Family, prior: Prior, seeds: list[int]) -> tuple[Mode, Shares]:
+def full_mode(dataset: Dataset, family: Family, prior: Prior, seeds: list[int]) -> tuple[Mode, Shares]:
     """Return the MAP of the full data to 0.01 posterior sd, and the shares of its rows there by the last pilot.
 
     `seeds` has `MAX_PILOTS` entries.
     """
-    n_features, weight = opened.n_features, opened.scan.weight_total
-    size = min(opened.scan.n_rows, max(5000, 30 * n_features))
+    n_features, weight = dataset.n_features, dataset.scan.weight_total
+    size = min(dataset.scan.n_rows, max(5000, 30 * n_features))
 
     def pilot(probability: Probability, seed: int, start: FloatArray) -> tuple[Chosen, LaplaceApproximation]:
-        found, total = draw_candidates(opened, probability, size, seed)
+        found, total = draw_candidates(dataset, probability, size, seed)
         chosen = select(found, size, total)
-        mode = find_mode(posterior(chosen.expanded(), likelihood, prior).terms, start, tolerance=1e-3)
-        return chosen, LaplaceApproximation(likelihood, mode.beta, mode.factor)
+        mode = find_mode(posterior(chosen.expanded(), family, prior).terms, start, tolerance=1e-3)
+        return chosen, LaplaceApproximation(family, mode.beta, mode.factor)
 
     def terms(beta: FloatArray) -> Terms:
-        return full_terms(beta, opened, likelihood, prior_part(beta, prior))
+        return full_terms(beta, dataset, family, prior_part(beta, prior))
 
-    chosen, laplace = pilot(by_size(opened), seeds[0], np.zeros(n_features))
+    chosen, laplace = pilot(by_size(dataset), seeds[0], np.zeros(n_features))
     for seed in seeds[1:]:
         shares = Shares.estimated(laplace, chosen, weight)
         chosen, laplace = pilot(shares.probability, seed, laplace.theta)
@@ -210,4 +210,4 @@ def full_mode(opened: Opened, likelihood: Family, prior: Prior, seeds: list[int]
         if cholesky_and_decrement(here)[1] <= 2.0 * math.sqrt(float(spread)):
             break
     mode = find_mode(terms, laplace.theta, first=here, tolerance=0.01)
-    return mode, Shares.estimated(LaplaceApproximation(likelihood, mode.beta, mode.factor), chosen, weight)
+    return mode, Shares.estimated(LaplaceApproximation(family, mode.beta, mode.factor), chosen, weight)

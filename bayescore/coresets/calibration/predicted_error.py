@@ -20,7 +20,7 @@ from bayescore.coresets.calibration.batched_hmc import batched_hmc
 from bayescore.coresets.calibration.paired import Errors, Weighed, errors_between, importance
 from bayescore.coresets.calibration.remainder import Expansion
 from bayescore.coresets.sampling.fixed_size import Bar, Candidates, Pool, candidates
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.data.passes.threads import available_cores
 from bayescore.limits import MIN_ESS_SHARE
 from bayescore.models.families import Family
@@ -66,7 +66,7 @@ class Base:
 class Problem:
     """A posterior of the full data: link, prior and the log-likelihood's expansion about the mode."""
 
-    likelihood: Family
+    family: Family
     prior: Prior
     expansion: Expansion
 
@@ -84,12 +84,12 @@ class Problem:
 
     def at_own_mode(self, rows: WeightedData) -> tuple[FloatArray, FloatArray]:
         """Return the same of the posterior of `rows`."""
-        return mode_and_precision(posterior(rows, self.likelihood, self.prior), self.expansion.at, tolerance=1e-4)
+        return mode_and_precision(posterior(rows, self.family, self.prior), self.expansion.at, tolerance=1e-4)
 
     def own(self, rows: WeightedData, base: Base, at: tuple[FloatArray, FloatArray] | None = None) -> Weighed:
         """Return the base's draws moved to the posterior of `rows`, and weighed; `at` is what `at_own_mode` says."""
         draws = base.moved(*(self.at_own_mode(rows) if at is None else at))
-        values = log_likelihoods(draws, rows, self.likelihood) + self.log_prior(draws)
+        values = log_likelihoods(draws, rows, self.family) + self.log_prior(draws)
         return Weighed(draws, values - base.log_density)
 
 
@@ -134,7 +134,7 @@ class Trial:
 
     def probability(self, rows: WeightedData) -> FloatArray:
         """Return w sd_s l(theta_s), shape (n,): how much each row moves the log-likelihood over the draws."""
-        return np.concatenate([moves for _, _, moves in _moves(self.full.draws, rows, self.problem.likelihood)])
+        return np.concatenate([moves for _, _, moves in _moves(self.full.draws, rows, self.problem.family)])
 
     def shares_and_totals(self, rows: WeightedData) -> tuple[FloatArray, FloatArray]:
         """Return the rows' shares in the centred log-likelihoods at the draws, shape (S, m), and the full data's.
@@ -143,26 +143,26 @@ class Trial:
         """
         u = tempered(self.full.log_weights)
         scale = DRAWS * np.sqrt(u)
-        tiles = log_likelihood_tiles(self.full.draws, rows, self.problem.likelihood)
+        tiles = log_likelihood_tiles(self.full.draws, rows, self.problem.family)
         each = np.concatenate([part for _, part in tiles])
         each = rows.weights[:, None] * (each - (each @ u)[:, None])
         return (each * scale).T, scale * (self.values - self.values @ u)
 
-    def over_all_rows(self, opened: Opened, *, draw_seed: int, size: int) -> "Trial":
+    def over_all_rows(self, dataset: Dataset, *, draw_seed: int, size: int) -> "Trial":
         """Return the trial with the log-likelihood of all rows, and up to `size` rows that may join; one pass."""
-        draws, likelihood = self.full.draws, self.problem.likelihood
+        draws, family = self.full.draws, self.problem.family
         pool, bar = Pool(size), Bar()
 
         def one(start: int, block: WeightedData) -> tuple[FloatArray, float, Candidates]:
             total, parts = np.zeros(len(draws)), []
-            for w, log_p, moves in _moves(draws, block, likelihood):
+            for w, log_p, moves in _moves(draws, block, family):
                 total += w @ log_p
                 parts.append(moves)
             p = np.concatenate(parts)
             return total, float(p.sum()), candidates(p, start, block, size, draw_seed, bar=bar)
 
         values, total = np.zeros(len(draws)), 0.0
-        for part, moves, more in opened.map(one, "trying the coreset out", canonical=True):
+        for part, moves, more in dataset.map(one, "trying the coreset out", canonical=True):
             values += part
             total += moves
             bar = pool.add(more)
@@ -171,10 +171,10 @@ class Trial:
 
 
 def _moves(
-    draws: FloatArray, rows: WeightedData, likelihood: Family
+    draws: FloatArray, rows: WeightedData, family: Family
 ) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
     """Yield for some rows at a time their weights, their log p, shape (n, S), and w times its sd over the draws."""
-    for part, log_p in log_likelihood_tiles(draws, rows, likelihood):
+    for part, log_p in log_likelihood_tiles(draws, rows, family):
         w = rows.weights[part]
         yield w, log_p, w * np.sqrt(np.maximum(moments_over_draws(log_p)[1], 1e-200))
 
@@ -196,7 +196,7 @@ def draw_base(problem: Problem, rows: WeightedData, seed: int) -> Base:
     normal = Base(mode + normals @ scale.T, -0.5 * (normals**2).sum(axis=1), mode, precision)
     if problem.own(rows, normal, (mode, precision)).ess >= NORMAL_ESS_SHARE * N_DRAWS:
         return normal
-    target = posterior(rows, problem.likelihood, problem.prior)
+    target = posterior(rows, problem.family, problem.prior)
     if len(mode) >= WIDE:
         return Base(*batched_hmc(target, mode, scale, N_DRAWS, chains), mode, precision)
     chosen: tuple[Advancing, Any, int, int] = (mala, mala.first_step_size(len(mode)), 100, 10)
@@ -216,7 +216,7 @@ def draw_base(problem: Problem, rows: WeightedData, seed: int) -> Base:
         progressbar=False,
     )
     draws = drawn.theta.reshape(N_DRAWS, -1)
-    values = log_likelihoods(draws, rows, problem.likelihood) + problem.log_prior(draws)
+    values = log_likelihoods(draws, rows, problem.family) + problem.log_prior(draws)
     return Base(draws, values, mode, precision)
 
 

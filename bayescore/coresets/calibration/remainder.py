@@ -60,7 +60,7 @@ class Expansion:
 
     Parameters
     ----------
-    likelihood : Family
+    family : Family
         The link.
     at : array, shape (D,)
         The point t.
@@ -72,7 +72,7 @@ class Expansion:
         pi of each row; 1 for rows that are in for certain.
     """
 
-    likelihood: Family
+    family: Family
     at: FloatArray
     part: Terms
     rows: WeightedData
@@ -93,7 +93,7 @@ class Expansion:
             cut = slice(start, start + step)
             rows = self.rows.take(cut)
             rest, eta = rows.X @ columns, rows.with_offset(rows.X @ self.at)
-            remainders_near(eta, rows.y, self.likelihood, rest, self.likelihood.near)
+            remainders_near(eta, rows.y, self.family, rest, self.family.near)
             w = rows.weights
             values = values + w @ rest
             spread = np.vecdot(rest, rest) / len(draws) - rest.mean(axis=1) ** 2

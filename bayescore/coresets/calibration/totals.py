@@ -83,15 +83,15 @@ class Totals:
         laplace = self.laplace
         few = compact(rows.X)
         eta, W = rows.with_offset(rows.X @ laplace.theta), few @ laplace.factor
-        score = rows.weights * laplace.likelihood.score(eta, rows.y)
-        curvature = rows.weights * laplace.likelihood.curvature(eta, rows.y)
+        score = rows.weights * laplace.family.score(eta, rows.y)
+        curvature = rows.weights * laplace.family.curvature(eta, rows.y)
         i, j, factor = self._entries()
         return Groups(
             scores=(score[:, None] * W).T,
             marginals=curvature * ((few @ self.marginal) ** 2).T,
             forms=W.T[i] * (curvature * W.T)[j] * factor[:, None],
             pulls=laplace.pulls(rows),
-            level=(self.level * rows.weights * laplace.likelihood.log_p(eta, rows.y))[None],
+            level=(self.level * rows.weights * laplace.family.log_p(eta, rows.y))[None],
         )
 
     def values(self, pull: FloatArray) -> Groups:

@@ -25,7 +25,7 @@ from bayescore.coresets.cells.pseudo import Directions, directions_of
 from bayescore.coresets.cells.settle import NEAR, Centre, centre_of
 from bayescore.coresets.cells.within import Inside, rows_within
 from bayescore.coresets.method import BuildInfo
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.models.families import Family
 from bayescore.models.priors import Prior
 from bayescore.types import IntArray, WeightedData, stack
@@ -62,7 +62,7 @@ class MultilevelInfo(BuildInfo):
     bytes: int
 
 
-def columns_of(opened: Opened) -> IntArray:
+def columns_of(dataset: Dataset) -> IntArray:
     """Return the columns whose coefficients vary by some factor, the intercept's first; -1 for one that is no column.
 
     Raises
@@ -70,7 +70,7 @@ def columns_of(opened: Opened) -> IntArray:
     DataError
         If an intercept that the rows do not have varies beside slopes, or more than `MOST_EFFECTS` columns do.
     """
-    design = opened.design
+    design = dataset.design
     asked = {effect: None for own in design.groups for effect in own.effects}
     if list(asked) == ["1"] and design.constant is None:
         return np.array([-1])
@@ -83,33 +83,33 @@ def columns_of(opened: Opened) -> IntArray:
     if len(found) > MOST_EFFECTS:
         raise DataError(
             f"{len(found)} coefficients vary by group ({', '.join(asked)}); method='multilevel' condenses groups in at "
-            f"most {MOST_EFFECTS}: let fewer vary, or sample full_data(...)"
+            f"most {MOST_EFFECTS}: let fewer vary, or sample all_rows(...)"
         )
     return np.array(sorted(int(place) for place in found if place is not None), dtype=np.int64)
 
 
-def condense(opened: Opened, prior: Prior, link: Family) -> tuple[WeightedData, MultilevelInfo]:
+def condense(dataset: Dataset, prior: Prior, family: Family) -> tuple[WeightedData, MultilevelInfo]:
     """Return the condensed rows; all of them, and a warning, where there is nothing to gain."""
-    columns, cells = columns_of(opened), Cells.of(opened)
+    columns, cells = columns_of(dataset), Cells.of(dataset)
     few = cells.counts <= 2 * len(columns)  # pseudo-rows would be as many rows
-    n_rows, sizes = opened.scan.n_rows, [len(own) for own in opened.design.groups]
+    n_rows, sizes = dataset.scan.n_rows, [len(own) for own in dataset.design.groups]
     if cells.counts[few].sum() > GAIN * n_rows:
         warn(
             f"{cells.counts[few].sum():,} of {n_rows:,} rows lie in {few.sum():,} groups, or cells of groups, of so "
             "few rows that condensing them would save nothing: all rows are kept as they are; where all columns are "
             "discrete method='aggregate' merges those that repeat"
         )
-        n_few, rows = int(few.sum()), opened.gathered()
+        n_few, rows = int(few.sum()), dataset.gathered()
         info = MultilevelInfo(
             repr(prior), sizes, len(cells), 0, n_few, len(cells) - n_few, n_rows, 0, None, 0.0, 0.0, 0
         )
         return rows, info
-    seen = cells.seen(opened)
-    found = centre_of(seen, len(cells), columns, link, prior)
+    seen = cells.seen(dataset)
+    found = centre_of(seen, len(cells), columns, family, prior)
     if not found.last < NEAR:
         warn(
             f"the posterior's centre was not reached, the last step was {found.last:.2g} sds: compare with "
-            "full_data(...) on fewer rows, or give a narrower prior="
+            "all_rows(...) on fewer rows, or give a narrower prior="
         )
     along = directions_of(found.sums, found.points.at)
     inside = _of_cells(seen, found, along, few)
@@ -127,12 +127,12 @@ def condense(opened: Opened, prior: Prior, link: Family) -> tuple[WeightedData, 
         effect_sds=np.sqrt(np.diagonal(found.points.at.prior)).tolist(),
         mode_error=error,
         shape_error=float(inside.missed[inside.merged[:-1]].max(initial=0.0)),
-        bytes=8 * len(inside.merged) * len(columns) * (3 * opened.n_features + 20),
+        bytes=8 * len(inside.merged) * len(columns) * (3 * dataset.n_features + 20),
     )
     if not info.mode_error <= FAR:
         warn(
             f"the mean of the coreset's coefficients is {info.mode_error:.2g} sds off the full data's: give narrower "
-            "priors, or sample full_data(...)"
+            "priors, or sample all_rows(...)"
         )
     if info.kept_rows > 0.5 * n_rows:
         warn(
@@ -143,7 +143,7 @@ def condense(opened: Opened, prior: Prior, link: Family) -> tuple[WeightedData, 
     return replace(rows, group=cells.groups_of(rows.group[:, 0])), info
 
 
-def _of_cells(seen: Opened, found: Centre, along: Directions, few: np.ndarray) -> Inside:
+def _of_cells(seen: Dataset, found: Centre, along: Directions, few: np.ndarray) -> Inside:
     """Return the rows that stand for cells; one pass. Those of `few` rows, shape (C,), keep them."""
     pseudo, missed = matched(found, along)
     limit = min(SHAPE, TOGETHER / math.sqrt(len(few)))
@@ -157,7 +157,7 @@ def _of_cells(seen: Opened, found: Centre, along: Directions, few: np.ndarray) -
     return Inside(pseudo, kept.take(~merged[kept.group[:, 0]]), merged, missed)
 
 
-def _rows_of(seen: Opened, kept: np.ndarray, none: WeightedData) -> WeightedData:
+def _rows_of(seen: Dataset, kept: np.ndarray, none: WeightedData) -> WeightedData:
     """Return the rows of the cells `kept`, shape (C + 1,), in order after `none`; one pass."""
     if not kept.any():
         return none

@@ -6,8 +6,8 @@ from functools import reduce
 
 import numpy as np
 
+from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design, Grouping
-from bayescore.data.opened import Opened
 from bayescore.types import NO_GROUP, IntArray, WeightedData
 from bayescore.validation import DataError
 
@@ -57,7 +57,7 @@ class Cells:
     sizes: tuple[int, ...]
 
     @classmethod
-    def of(cls, opened: Opened) -> "Cells":
+    def of(cls, dataset: Dataset) -> "Cells":
         """Find them; one pass.
 
         Raises
@@ -65,11 +65,13 @@ class Cells:
         DataError
             If so many combinations are possible that no code tells them apart.
         """
-        sizes = tuple(len(own) for own in opened.design.groups)
+        sizes = tuple(len(own) for own in dataset.design.groups)
         if np.prod([float(size) for size in sizes]) > 2.0**62:
             shown = " x ".join(f"{size:,}" for size in sizes)
             raise DataError(f"groups have {shown} combinations of levels, too many to tell apart: take fewer factors")
-        keys, counts = _together(opened.map(lambda _, block: _counted(block, sizes), "cells of groups", canonical=True))
+        keys, counts = _together(
+            dataset.map(lambda _, block: _counted(block, sizes), "cells of groups", canonical=True)
+        )
         codes, left = np.empty((len(keys), len(sizes)), dtype=np.int64), keys.copy()
         for f in reversed(range(len(sizes))):
             left, codes[:, f] = np.divmod(left, sizes[f])
@@ -78,9 +80,9 @@ class Cells:
     def __len__(self) -> int:
         return len(self.keys)
 
-    def seen(self, opened: Opened) -> Opened:
+    def seen(self, dataset: Dataset) -> Dataset:
         """Return the rows with the cell of each as its one group."""
-        design = opened.design
+        design = dataset.design
         view = Celled(
             design.raw_names,
             offset=design.offset,
@@ -89,7 +91,7 @@ class Cells:
             keys=self.keys,
             sizes=self.sizes,
         )
-        return opened.seen_through(view)
+        return dataset.seen_through(view)
 
     def groups_of(self, cell: IntArray) -> IntArray:
         """Return the codes of the groups, shape (n, F), of rows of these cells; -1 is none."""

@@ -15,7 +15,7 @@ import numpy as np
 from scipy import special
 
 from bayescore.coresets.cells.sums import Density, by_cell
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.data.passes.cutter import MAX_BLOCK_ROWS
 from bayescore.models.families import Family
 from bayescore.models.quadrature import normal_nodes
@@ -33,13 +33,13 @@ class Points:
     """
 
     at: Density
-    link: Family
+    family: Family
     effects: FloatArray
     mass: FloatArray
     log_prior: FloatArray
 
     @classmethod
-    def of(cls, at: Density, link: Family) -> "Points":
+    def of(cls, at: Density, family: Family) -> "Points":
         """Return the nodes about a density."""
         Q = len(at.columns)
         axis, log_mass = normal_nodes(_NODES[Q])
@@ -49,11 +49,11 @@ class Points:
         effects = at.mean[:, :, None] + L @ grid
         narrow = np.einsum("cqk,qr,crk->ck", effects, np.linalg.inv(at.prior), effects)
         log_prior = masses.sum(axis=0) + 0.5 * (grid**2).sum(axis=0) - 0.5 * narrow
-        return cls(at, link, effects, np.exp(masses.sum(axis=0)), log_prior)
+        return cls(at, family, effects, np.exp(masses.sum(axis=0)), log_prior)
 
-    def values(self, opened: Opened) -> FloatArray:
+    def values(self, dataset: Dataset) -> FloatArray:
         """Return phi of each cell at its nodes, shape (C + 1, K); one pass."""
-        return self._total(opened.map(partial(_values, self), "effects of cells", canonical=True, here=True))
+        return self._total(dataset.map(partial(_values, self), "effects of cells", canonical=True, here=True))
 
     def values_of(self, rows: WeightedData) -> FloatArray:
         """Return the same of rows in memory."""
@@ -81,11 +81,13 @@ class Points:
     def log_p(self, rows: WeightedData, own: IntArray) -> FloatArray:
         """Return log-likelihoods of rows of cells `own` at the nodes, averaged over beta given those, shape (n, K)."""
         (eta, half), side = self._predictors(rows, own), rows.y[:, None]
-        return np.asarray(rows.weights[:, None] * (self.link.log_p(eta, side) - half * self.link.curvature(eta, side)))
+        return np.asarray(
+            rows.weights[:, None] * (self.family.log_p(eta, side) - half * self.family.curvature(eta, side))
+        )
 
-    def excess(self, shares: FloatArray, opened: Opened) -> FloatArray:
+    def excess(self, shares: FloatArray, dataset: Dataset) -> FloatArray:
         """Return by how much the score of beta, shape (p,), is more on average over w than over q; one pass."""
-        parts = opened.map(partial(_excess, self, shares), "scores within cells", canonical=True, here=True)
+        parts = dataset.map(partial(_excess, self, shares), "scores within cells", canonical=True, here=True)
         return sum(parts, np.zeros(len(self.at.beta)))
 
     def excess_of(self, shares: FloatArray, rows: WeightedData) -> FloatArray:
@@ -109,7 +111,7 @@ def _excess(points: Points, shares: FloatArray, _: int, block: WeightedData) -> 
     assert block.group is not None
     own = np.where(block.group[:, 0] < 0, len(shares) - 1, block.group[:, 0])
     (eta, half), side = points._predictors(block, own), block.y[:, None]
-    score = points.link.score(eta, side) + half * points.link.third(eta, side)
+    score = points.family.score(eta, side) + half * points.family.third(eta, side)
     return np.asarray((((shares[own] - points.mass) * score).sum(axis=1) * block.weights) @ block.X)
 
 

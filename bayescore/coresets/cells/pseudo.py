@@ -119,7 +119,7 @@ def pseudo_rows_of(
     times : float
         Factor of the curvature D that has the averaged fourth derivative.
     """
-    at, link = points.at, points.link
+    at, family = points.at, points.family
     cell, k = np.nonzero(along.told)
     root = np.sqrt(moved[1][cell, k])[:, None]
     u, v, x = along.u[cell, k] / root, along.v[cell, k] * root, along.x[cell, k] * root
@@ -131,7 +131,7 @@ def pseudo_rows_of(
     )
     cuts = [np.arange(start, min(start + _CHUNK, len(cell))) for start in range(0, len(cell), _CHUNK)]
     # rows that do not have the column of ones cannot have a multiple of it
-    parts = [solve(wanted.take(cut), link, times=times, size=v[cut, 0] ** 2 if at.free else None) for cut in cuts]
+    parts = [solve(wanted.take(cut), family, times=times, size=v[cut, 0] ** 2 if at.free else None) for cut in cuts]
     size, eta, successes, failures = (np.concatenate(column) for column in zip(*parts, strict=True))
     X, z = x / np.sqrt(size)[:, None], v / np.sqrt(size)[:, None]
     offset = eta - X @ at.beta - (z * at.mean[cell]).sum(axis=1)

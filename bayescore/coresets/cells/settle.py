@@ -17,7 +17,7 @@ import numpy as np
 
 from bayescore.coresets.cells.points import Points
 from bayescore.coresets.cells.sums import CellSums, Density, sums_of
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.models.families import Family
 from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.posterior import Terms, prior_part
@@ -99,19 +99,19 @@ def _by_quadrature(found: Centre) -> tuple[CellSums, Density]:
     return own, replace(at, mean=mean)
 
 
-def centre_of(opened: Opened, n_cells: int, columns: IntArray, link: Family, prior: Prior) -> Centre:
+def centre_of(dataset: Dataset, n_cells: int, columns: IntArray, family: Family, prior: Prior) -> Centre:
     """Return the density about which to condense; some ten passes."""
-    at = Density.start(opened.n_features, n_cells, columns, _FIRST_SD)
+    at = Density.start(dataset.n_features, n_cells, columns, _FIRST_SD)
     for _ in range(MAX_PASSES):
-        there = _step(sums_of(opened, at, link), at, prior)
+        there = _step(sums_of(dataset, at, family), at, prior)
         last, at = _gap(at, there), there
         if last < NEAR:
             break
     for _ in range(_MAX_TURNS):
-        points = Points.of(at, link)
-        values = points.values(opened)
+        points = Points.of(at, family)
+        values = points.values(dataset)
         shares = points.shares(values)
-        found = Centre(points, sums_of(opened, at, link), values, shares, points.excess(shares, opened), math.nan)
+        found = Centre(points, sums_of(dataset, at, family), values, shares, points.excess(shares, dataset), math.nan)
         there = _step(*_by_quadrature(found), prior)
         last, at = _gap(at, there), there
         if last < NEAR:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescore.coresets.condensing.averages import averages
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.models.families import Family
 from bayescore.models.marginal import local_codes
 from bayescore.types import FloatArray, IntArray, WeightedData
@@ -75,12 +75,12 @@ class Density:
         gap = rows - sum(z[:, q, None] * self.slope[own, q] for q in range(z.shape[1]))
         return np.asarray(((gap @ self.factor) ** 2).sum(axis=1))
 
-    def derivatives(self, block: WeightedData, own: IntArray, link: Family) -> FloatArray:
+    def derivatives(self, block: WeightedData, own: IntArray, family: Family) -> FloatArray:
         """Return averages of score, curvature, third and fourth derivative in eta, times weights, shape (4, n)."""
         eta = block.X @ self.beta + (self.multipliers(block.X) * self.mean[own]).sum(axis=1)
         if block.offset is not None:
             eta = eta + block.offset
-        return averages(eta, np.sqrt(self.variances(block.X, own)), block.y, link) * block.weights
+        return averages(eta, np.sqrt(self.variances(block.X, own)), block.y, family) * block.weights
 
 
 class CellSums(NamedTuple):
@@ -119,10 +119,10 @@ def by_cell(block: WeightedData, n_cells: int) -> tuple[IntArray, WeightedData, 
     return found, block.take(order), found[places], np.flatnonzero(np.diff(places, prepend=-1))
 
 
-def _of_block(density: Density, link: Family, _: int, block: WeightedData) -> tuple[IntArray, FloatArray, CellSums]:
+def _of_block(density: Density, family: Family, _: int, block: WeightedData) -> tuple[IntArray, FloatArray, CellSums]:
     n_cells, Q = len(density.mean) - 1, len(density.columns)
     found, rows, own, first = by_cell(block, n_cells)
-    s, c, t, f = density.derivatives(rows, own, link)
+    s, c, t, f = density.derivatives(rows, own, family)
     z = density.multipliers(rows.X)
     scaled = c[:, None] * z
     parts = [s[:, None] * z]
@@ -149,11 +149,11 @@ def _total(parts: Iterable[tuple[IntArray, FloatArray, CellSums]], density: Dens
     return CellSums(score, information.reshape(C, Q, Q), cross.reshape(C, Q, p), *tensors, gradient, half)
 
 
-def sums_of(opened: Opened, density: Density, link: Family) -> CellSums:
+def sums_of(dataset: Dataset, density: Density, family: Family) -> CellSums:
     """Return the sums over the rows of a source; one pass."""
-    return _total(opened.map(partial(_of_block, density, link), "sums by cell", canonical=True), density)
+    return _total(dataset.map(partial(_of_block, density, family), "sums by cell", canonical=True), density)
 
 
-def sums_of_rows(rows: WeightedData, density: Density, link: Family) -> CellSums:
+def sums_of_rows(rows: WeightedData, density: Density, family: Family) -> CellSums:
     """Return the sums over rows in memory."""
-    return _total([_of_block(density, link, 0, rows)], density)
+    return _total([_of_block(density, family, 0, rows)], density)

@@ -17,7 +17,7 @@ from bayescore.coresets.cells.settle import Centre
 from bayescore.coresets.cells.sums import sums_of_rows
 from bayescore.coresets.condensing.pseudo_rows import Wanted, as_rows, solve
 from bayescore.coresets.ties import oriented
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.models.marginal import local_codes
 from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData, stack
 
@@ -37,7 +37,7 @@ class Inside:
     missed: FloatArray
 
 
-def rows_within(opened: Opened, found: Centre, along: Directions, inside: Inside) -> tuple[WeightedData, float]:
+def rows_within(dataset: Dataset, found: Centre, along: Directions, inside: Inside) -> tuple[WeightedData, float]:
     """Return pseudo-rows of no cell, failures and successes; one pass.
 
     And by how many sds of a coefficient the gradient that is left moves the mean at most.
@@ -45,20 +45,20 @@ def rows_within(opened: Opened, found: Centre, along: Directions, inside: Inside
     points, sums, at = found.points, found.sums, found.points.at
     slope, rows = along.slope(sums.cross), stack([inside.pseudo, inside.kept])
     excess = found.excess - points.excess_of(points.shares(points.values_of(rows)), rows)
-    gradient = sums.gradient + excess - sums_of_rows(rows, at, points.link).gradient
+    gradient = sums.gradient + excess - sums_of_rows(rows, at, points.family).gradient
     curvature = sums.precision - np.einsum("cqp,cqr->pr", slope[inside.merged], sums.cross[inside.merged])
     if len(inside.kept):
-        curvature -= sums_of_rows(inside.kept, at, points.link).precision
+        curvature -= sums_of_rows(inside.kept, at, points.family).precision
     mu, Q = np.linalg.eigh(at.factor.T @ curvature @ at.factor)
     told = mu > _NOTHING
     mu, Q = mu[told], oriented(Q[:, told])
     v = linalg.solve_triangular(at.factor, Q * np.sqrt(mu), trans="T", lower=True)
     u = at.factor @ Q / np.sqrt(mu)
     work = partial(_higher, points, inside.merged, slope @ u, u)
-    third, fourth = sum(opened.map(work, "within cells", canonical=True), np.zeros((2, len(mu))))
-    within = as_rows(v, at.beta, solve(Wanted(u.T @ gradient, third, fourth, mu), points.link))
+    third, fourth = sum(dataset.map(work, "within cells", canonical=True), np.zeros((2, len(mu))))
+    within = as_rows(v, at.beta, solve(Wanted(u.T @ gradient, third, fourth, mu), points.family))
     within = replace(within, group=np.full((len(within), 1), NO_GROUP))
-    left = gradient - sums_of_rows(within, at, points.link).gradient
+    left = gradient - sums_of_rows(within, at, points.family).gradient
     return within, float(np.abs(at.factor @ (at.factor.T @ left) / at.sds).max())
 
 
@@ -69,7 +69,7 @@ def _higher(
     at = points.at
     found, places = local_codes(block, len(at.mean) - 1)
     own: IntArray = found[places]
-    derivatives = at.derivatives(block, own, points.link) * merged[own]
+    derivatives = at.derivatives(block, own, points.family) * merged[own]
     z = at.multipliers(block.X)
     d = block.X @ u - sum(z[:, q, None] * slope[own, q] for q in range(z.shape[1]))
     return np.stack([derivatives[2] @ d**3, derivatives[3] @ d**4])

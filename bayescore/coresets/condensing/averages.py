@@ -33,7 +33,13 @@ _MASSES /= _MASSES.sum()
 
 @jit
 def _averages(
-    eta: FloatArray, sd: FloatArray, side: LabelArray, link: Family, nodes: FloatArray, masses: FloatArray, least: float
+    eta: FloatArray,
+    sd: FloatArray,
+    side: LabelArray,
+    family: Family,
+    nodes: FloatArray,
+    masses: FloatArray,
+    least: float,
 ) -> FloatArray:
     out = np.zeros((4, len(eta)))
     tile, sides, terms, scratch = np.zeros(TILE), np.ones(TILE), np.empty((4, TILE)), np.empty((3, TILE))
@@ -43,7 +49,7 @@ def _averages(
         for i in range(len(nodes)):
             for lane in range(width):  # nodes from far on the row's own side on, or a sum would depend on the labels
                 tile[lane] = eta[start + lane] + sides[lane] * nodes[i] * sd[start + lane]
-            link.derivatives(tile, sides, terms, scratch)
+            family.derivatives(tile, sides, terms, scratch)
             for k in range(3):
                 for lane in range(width):
                     out[k, start + lane] += masses[i] * terms[k + 1, lane]
@@ -54,9 +60,9 @@ def _averages(
     return out
 
 
-def averages(eta: FloatArray, sd: FloatArray, side: LabelArray, likelihood: Family) -> FloatArray:
+def averages(eta: FloatArray, sd: FloatArray, side: LabelArray, family: Family) -> FloatArray:
     """Return E s, E c, E l''' and E l'''' over N(eta, sd^2), shape (4, n); eta, sd and side have shape (n,)."""
-    return np.asarray(_averages(eta, sd, side, likelihood, _NODES, _MASSES, _LEAST))
+    return np.asarray(_averages(eta, sd, side, family, _NODES, _MASSES, _LEAST))
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +77,7 @@ class GaussianDensity:
 
     def averages(self, rows: WeightedData, eta: FloatArray, squares: FloatArray) -> FloatArray:
         """Return the same, given the rows' predictors at theta and abs(xL)^2, shape (n,) each."""
-        return averages(eta, np.sqrt(squares), rows.y, self.at.likelihood) * rows.weights
+        return averages(eta, np.sqrt(squares), rows.y, self.at.family) * rows.weights
 
     def terms(self, rows: WeightedData, known: FloatArray | None = None) -> Terms:
         """Return the averaged gradient and minus the averaged Hessian of rows; `known` are their `derivatives`.

@@ -21,7 +21,7 @@ from bayescore.coresets.condensing.directions import diagonalising, root_of
 from bayescore.coresets.condensing.pseudo_rows import Wanted, as_rows, solve
 from bayescore.coresets.sampling.fixed_size import Bar, Candidates, Pool, candidates, select
 from bayescore.coresets.ties import rounded
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.posterior import Terms, prior_part
 from bayescore.models.priors import Prior
@@ -61,7 +61,7 @@ class Condensation:
     shares: Shares
 
     @classmethod
-    def of(cls, opened: Opened, shares: Shares, n_sample: int, most: int, seed: int) -> "Condensation":
+    def of(cls, dataset: Dataset, shares: Shares, n_sample: int, most: int, seed: int) -> "Condensation":
         """Look at all rows, of which up to `most` may be kept; one pass."""
         density, size = GaussianDensity(shares.laplace), n_sample + most
         pool, bar = Pool(size), Bar()
@@ -72,22 +72,22 @@ class Condensation:
             terms = density.terms(block, density.averages(block, eta, squares))
             return terms, float(p.sum()), candidates(p, start, block, size, seed, bar=bar)
 
-        D = opened.n_features
+        D = dataset.n_features
         totals, reach = Terms(0.0, np.zeros(D), np.zeros((D, D))), 0.0
-        for terms, share, found in opened.map(one, "averaging", canonical=True):
+        for terms, share, found in dataset.map(one, "averaging", canonical=True):
             totals, reach, bar = totals + terms, reach + share, pool.add(found)
         return cls(density, totals, pool.best(), reach, n_sample, shares)
 
-    def moved(self, opened: Opened, density: GaussianDensity) -> "Condensation":
+    def moved(self, dataset: Dataset, density: GaussianDensity) -> "Condensation":
         """Return the same averaged over another density; one pass."""
-        D = opened.n_features
-        parts = opened.map(lambda _, block: density.terms(block), "averaging", canonical=True)
+        D = dataset.n_features
+        parts = dataset.map(lambda _, block: density.terms(block), "averaging", canonical=True)
         return replace(self, density=density, totals=sum(parts, Terms(0.0, np.zeros(D), np.zeros((D, D)))))
 
     def expansion(self, part: Terms) -> Expansion:
         """Return the log-likelihood of all rows about the mode, `part` its terms there."""
         at, sample = self.shares.laplace, select(self.far, self.n_sample, self.reach)
-        return Expansion(at.likelihood, at.theta, part, sample.expanded(), sample.inclusion)
+        return Expansion(at.family, at.theta, part, sample.expanded(), sample.inclusion)
 
     def split(self, n_kept: int) -> tuple[WeightedData, WeightedData]:
         """Return the rows of the largest reach, and a sample that stands for the others."""
@@ -114,7 +114,7 @@ class Condensation:
             derivatives[3] @ (squares * squares),
             ((at.factor.T @ along.root) ** 2).sum(axis=0),
         )
-        pseudo = as_rows(along.root, at.theta, solve(wanted, at.likelihood))
+        pseudo = as_rows(along.root, at.theta, solve(wanted, at.family))
         return stack([pseudo, kept]) if len(kept) else pseudo
 
 
@@ -166,7 +166,7 @@ def converged(rows: WeightedData, start: LaplaceApproximation, prior: Prior) -> 
         except DataError:
             return None
         step = factor @ (factor.T @ terms.gradient)
-        at = LaplaceApproximation(at.likelihood, at.theta + step, factor)
+        at = LaplaceApproximation(at.family, at.theta + step, factor)
         if np.linalg.norm(factor.T @ terms.gradient) < SHORT:
             return at
     return None

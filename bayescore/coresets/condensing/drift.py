@@ -25,38 +25,38 @@ PROBES = 32  # draws: standard errors are known to 12%
 _ROWS = 4096  # whose predictors at all draws are in memory: 1 MB
 
 
-def scores_at(rows: WeightedData, points: FloatArray, likelihood: Family) -> FloatArray:
+def scores_at(rows: WeightedData, points: FloatArray, family: Family) -> FloatArray:
     """Return the gradients of the log-likelihood of rows at points, both of shape (S, D)."""
     total = np.zeros_like(points)
     for start in range(0, len(rows), _ROWS):
         part = rows.take(slice(start, start + _ROWS))
-        score = likelihood.score(part.with_offset(part.X @ points.T), part.y[:, None])
+        score = family.score(part.with_offset(part.X @ points.T), part.y[:, None])
         total += (score * part.weights[:, None]).T @ part.X
     return total
 
 
-def _remainders(rows: WeightedData, at: FloatArray, points: FloatArray, likelihood: Family) -> FloatArray:
+def _remainders(rows: WeightedData, at: FloatArray, points: FloatArray, family: Family) -> FloatArray:
     """Return what the score at points, shape (S, D), is beyond first order about `at`."""
-    here = likelihood_terms(at, rows, likelihood)
-    return scores_at(rows, points, likelihood) - here.gradient + (points - at) @ here.precision
+    here = likelihood_terms(at, rows, family)
+    return scores_at(rows, points, family) - here.gradient + (points - at) @ here.precision
 
 
 def lost_by(
-    pseudo: WeightedData, rows: WeightedData, at: FloatArray, factor: FloatArray, likelihood: Family
+    pseudo: WeightedData, rows: WeightedData, at: FloatArray, factor: FloatArray, family: Family
 ) -> tuple[FloatArray, float]:
     """Return what pseudo-rows in place of `rows` lose for each unit of their whitened remainder's square, (D, D).
 
     And the root mean square of the whitened score that they miss about `at`. `factor` is L of N(at, LL'), shape (D, D).
     """
     draws = at + np.random.default_rng(0).standard_normal((PROBES, len(at))) @ factor.T
-    missed = scores_at(pseudo, draws, likelihood) - scores_at(rows, draws, likelihood)
-    remainder = _remainders(pseudo, at, draws, likelihood) @ factor
+    missed = scores_at(pseudo, draws, family) - scores_at(rows, draws, family)
+    remainder = _remainders(pseudo, at, draws, family) @ factor
     size = max(float((remainder**2).sum()), float(np.finfo(float).tiny))
     return missed.T @ missed / size, float(np.sqrt(((missed @ factor) ** 2).mean()))
 
 
 def missed_by(
-    rows: WeightedData, likelihood: Family, prior: Prior, lost: FloatArray | None
+    rows: WeightedData, family: Family, prior: Prior, lost: FloatArray | None
 ) -> Callable[[FloatArray, FloatArray], FloatArray]:
     """Return the covariance of the error at the second point of rows condensed at the first.
 
@@ -64,8 +64,8 @@ def missed_by(
     """
 
     def missed(at: FloatArray, point: FloatArray) -> FloatArray:
-        laplace, part = scale_at(rows, at, likelihood, prior)
-        size = float(((_remainders(rows, at, point[None], likelihood) @ laplace.factor) ** 2).sum())
+        laplace, part = scale_at(rows, at, family, prior)
+        size = float(((_remainders(rows, at, point[None], family) @ laplace.factor) ** 2).sum())
         return size * (part.precision if lost is None else lost)
 
     return missed

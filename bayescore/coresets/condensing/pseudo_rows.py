@@ -58,12 +58,12 @@ class Solved(NamedTuple):
 
 
 def _counts(
-    wanted: Wanted, size: FloatArray, offset: FloatArray, likelihood: Family
+    wanted: Wanted, size: FloatArray, offset: FloatArray, family: Family
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return successes, failures and what the third derivative is over `wanted`, of the shape of `offset`."""
     sd = np.broadcast_to(np.sqrt(wanted.variance / size), offset.shape).ravel()
     (s, c, third, _), (s_, c_, third_, _) = (
-        averages(offset.ravel(), sd, np.full(offset.size, side, dtype=np.int8), likelihood).reshape(4, *offset.shape)
+        averages(offset.ravel(), sd, np.full(offset.size, side, dtype=np.int8), family).reshape(4, *offset.shape)
         for side in (1, -1)
     )
     pull, cross = np.sqrt(size) * wanted.score, s * c_ - s_ * c
@@ -71,16 +71,16 @@ def _counts(
     return a, b, (a * third + b * third_) / size**1.5 - wanted.third
 
 
-def solve(wanted: Wanted, likelihood: Family, *, times: float = 1.0, size: FloatArray | None = None) -> Solved:
+def solve(wanted: Wanted, family: Family, *, times: float = 1.0, size: FloatArray | None = None) -> Solved:
     """Return pseudo-rows with the derivatives that are wanted: score and curvature exactly, third where it can be.
 
     The D tried first is `times` that which meets the fourth; or D is `size`, shape (K,).
     """
     if size is not None:
-        offset, _ = _offsets(wanted, size, likelihood)
-        a, b, _ = _counts(wanted, size, offset, likelihood)
+        offset, _ = _offsets(wanted, size, family)
+        a, b, _ = _counts(wanted, size, offset, family)
         return Solved(size, offset, np.maximum(a, 0.0), np.maximum(b, 0.0))
-    at_zero = averages(np.zeros(1), np.full(1, 0.1), np.ones(1, dtype=np.int8), likelihood)[:, 0]
+    at_zero = averages(np.zeros(1), np.full(1, 0.1), np.ones(1, dtype=np.int8), family)[:, 0]
     flat = max(float(at_zero[3] / at_zero[1]), 1e-3)
     first = times * np.minimum(
         flat / np.maximum(wanted.fourth, 1e-9), _SKEWNESS / np.maximum(wanted.third**2, np.finfo(float).tiny)
@@ -89,42 +89,42 @@ def solve(wanted: Wanted, likelihood: Family, *, times: float = 1.0, size: Float
     left = np.arange(len(first))
     for factor in (*_NEAR, *_FAR):
         part, tried = wanted.take(left), factor * first[left]
-        at, over = _offsets(part, tried, likelihood)
+        at, over = _offsets(part, tried, family)
         better = over < miss[left]
         chosen = left[better]
         size[chosen], offset[chosen], miss[chosen] = tried[better], at[better], over[better]
         left = left[miss[left] > 0.0] if factor in _NEAR[:-1] else left[np.isinf(miss[left])]
         if not len(left):
             break
-    a, b, _ = _counts(wanted, size, offset, likelihood)
+    a, b, _ = _counts(wanted, size, offset, family)
     return Solved(size, offset, np.maximum(a, 0.0), np.maximum(b, 0.0))
 
 
-def _offsets(wanted: Wanted, size: FloatArray, likelihood: Family) -> tuple[FloatArray, FloatArray]:
+def _offsets(wanted: Wanted, size: FloatArray, family: Family) -> tuple[FloatArray, FloatArray]:
     """Return the offset nearest 0 that meets the third derivative, else that which is nearest to it, and the miss.
 
     The miss is 0 where it is met and infinite where the score cannot be.
     """
     column = Wanted(*(value[:, None] for value in wanted))
-    a, b, over = _counts(column, size[:, None], np.tile(_GRID, (len(size), 1)), likelihood)
+    a, b, over = _counts(column, size[:, None], np.tile(_GRID, (len(size), 1)), family)
     miss = np.where((a >= 0.0) & (b >= 0.0), np.abs(over), np.inf)
     within = np.isfinite(miss[:, :-1]) & np.isfinite(miss[:, 1:])
     crossing = within & ((over[:, :-1] <= 0.0) != (over[:, 1:] <= 0.0))
     found = crossing.any(axis=1)
     low = _GRID[np.where(crossing, np.abs(_GRID[:-1] + _GRID[1:]), np.inf).argmin(axis=1)]
     offset, least = _GRID[miss.argmin(axis=1)], miss.min(axis=1)
-    offset[found] = _bisected(wanted.take(found), size[found], low[found], likelihood)
+    offset[found] = _bisected(wanted.take(found), size[found], low[found], family)
     least[found] = 0.0
     return offset, least
 
 
-def _bisected(wanted: Wanted, size: FloatArray, low: FloatArray, likelihood: Family) -> FloatArray:
+def _bisected(wanted: Wanted, size: FloatArray, low: FloatArray, family: Family) -> FloatArray:
     """Return where the third derivative is the one wanted, within the cell of the grid that begins at `low`."""
     high = low + (_GRID[1] - _GRID[0])
-    sign = _counts(wanted, size, low, likelihood)[2] <= 0.0
+    sign = _counts(wanted, size, low, family)[2] <= 0.0
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
-        same = (_counts(wanted, size, middle, likelihood)[2] <= 0.0) == sign
+        same = (_counts(wanted, size, middle, family)[2] <= 0.0) == sign
         low, high = np.where(same, middle, low), np.where(same, high, middle)
     return np.asarray(0.5 * (low + high))
 

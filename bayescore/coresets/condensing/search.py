@@ -16,7 +16,7 @@ from bayescore.coresets.calibration.predicted_error import try_out
 from bayescore.coresets.calibration.remainder import Expansion
 from bayescore.coresets.condensing.averages import GaussianDensity
 from bayescore.coresets.condensing.condensation import MOVED, Condensation, Unmoved, converged, gap
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.models.posterior import Terms
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, WeightedData
@@ -50,7 +50,7 @@ def largest(errors: Errors) -> float:
 class Search:
     """What trials of several sizes share."""
 
-    opened: Opened
+    dataset: Dataset
     prior: Prior
     part: Terms
     tolerance: float
@@ -69,7 +69,7 @@ class Search:
                     break
                 if gap(found.density.at, near) <= MOVED:
                     break
-                found, moves = found.moved(self.opened, GaussianDensity(near)), moves + 1
+                found, moves = found.moved(self.dataset, GaussianDensity(near)), moves + 1
                 own.append(self._tried(found, n_kept, expansion))
             tried.append(min(own, key=lambda one: one.error))
             if tried[-1].error <= self.tolerance:
@@ -79,12 +79,12 @@ class Search:
     def _tried(self, found: Condensation, n_kept: int, expansion: Expansion) -> Condensate:
         rows = found.rows(n_kept)
         near = converged(rows, found.density.at, self.prior)
-        trial = try_out(Unmoved(expansion.likelihood, self.prior, expansion, near or found.density.at), rows, self.seed)
+        trial = try_out(Unmoved(expansion.family, self.prior, expansion, near or found.density.at), rows, self.seed)
         errors = trial.errors(rows)
         doubtful = near is None or _far(trial.full.draws, found.shares.laplace) or trial.error > self.tolerance
         if doubtful and largest(errors) <= LOST + 3.0 * trial.error:
-            errors = trial.over_all_rows(self.opened, draw_seed=self.seed, size=1).errors(rows)
-        return Condensate(rows, n_kept + 2 * self.opened.n_features, errors, near)
+            errors = trial.over_all_rows(self.dataset, draw_seed=self.seed, size=1).errors(rows)
+        return Condensate(rows, n_kept + 2 * self.dataset.n_features, errors, near)
 
 
 def _far(draws: FloatArray, at: LaplaceApproximation) -> bool:

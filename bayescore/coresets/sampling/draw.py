@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayescore.compiled import jit
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.data.passes.tiles import TILE
 from bayescore.types import FloatArray, IntArray, WeightedData, stack
 
@@ -170,7 +170,7 @@ def block_draw(
 
 
 def draw(
-    opened: Opened,
+    dataset: Dataset,
     rates: Rates,
     size: int,
     seed: int,
@@ -183,7 +183,7 @@ def draw(
 
     Parameters
     ----------
-    opened : Opened
+    dataset : Opened
         Rows.
     rates : callable
         Block -> int64 rates >= 1, shape (n,), row by row.
@@ -194,7 +194,7 @@ def draw(
     replace : bool
         Whether a row may be drawn more than once. Without replacement the rates must all be equal.
     canonical : bool
-        Whether the rates come from BLAS and need canonical blocks; see `Opened.map`.
+        Whether the rates come from BLAS and need canonical blocks; see `Dataset.map`.
     """
     most = 1 << 62 if replace else 1
     late = math.inf
@@ -204,7 +204,7 @@ def draw(
 
     kept: Draw | None = None
     pending: list[Draw] = []
-    for part in opened.map(one, description, canonical=canonical):
+    for part in dataset.map(one, description, canonical=canonical):
         pending.append(part)
         held = sum(len(p.times) for p in pending) + (len(kept.times) if kept else 0)
         if held >= (size if late == math.inf else 2 * size):

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayescore.coresets.sampling.draw import hash_uniforms
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.types import FloatArray, IntArray, WeightedData, stack
 
 Probability = Callable[[WeightedData], FloatArray]
@@ -131,7 +131,7 @@ def choose(candidates: Candidates, size: int, total: float) -> tuple[WeightedDat
     return chosen.expanded(), chosen.certain
 
 
-def draw_candidates(opened: Opened, probability: Probability, size: int, seed: int) -> tuple[Candidates, float]:
+def draw_candidates(dataset: Dataset, probability: Probability, size: int, seed: int) -> tuple[Candidates, float]:
     """Return in one pass all rows that a draw of at most `size` rows may need, and the sum of p; see `choose`.
 
     ``probability(block)`` gives the rows' p, shape (n,), up to a factor.
@@ -142,7 +142,7 @@ def draw_candidates(opened: Opened, probability: Probability, size: int, seed: i
         p = probability(block)
         return candidates(p, start, block, size, seed, bar=bar), float(p.sum())
 
-    for part, share in opened.map(one, "drawing rows", canonical=True):
+    for part, share in dataset.map(one, "drawing rows", canonical=True):
         bar = pool.add(part)
         total += share
     return pool.best(), total

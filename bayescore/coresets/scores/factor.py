@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from bayescore.compiled import jit, jit_sums
 from bayescore.coresets.sampling.draw import hash_uniform
 from bayescore.coresets.scores.row_scores import leverage_rows
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.data.passes.tiles import TILE, load_signed_tile, new_tile
 from bayescore.types import FloatArray, LabelArray, WeightedData
 
@@ -90,9 +90,9 @@ def joined_factor(first: FloatArray, second: FloatArray) -> FloatArray:
     return r_factor(np.concatenate([first, second]))
 
 
-def data_factor(opened: Opened) -> FloatArray:
+def data_factor(dataset: Dataset) -> FloatArray:
     """Return the factor of all rows, shape (min(N, D), D); one pass."""
-    return reduce(joined_factor, opened.map(lambda _, block: block_factor(block), "QR of the rows", canonical=True))
+    return reduce(joined_factor, dataset.map(lambda _, block: block_factor(block), "QR of the rows", canonical=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,17 +185,17 @@ def _block_sketch(start: int, block: WeightedData, seed: int, n_buckets: int) ->
     return kept[:count], sums[:count]
 
 
-def sketch_factor(opened: Opened, seed: int) -> FloatArray:
+def sketch_factor(dataset: Dataset, seed: int) -> FloatArray:
     """Return the factor of a count sketch of the weighted rows, shape (D, D); one pass.
 
     Each row is added, with a random sign, to one of D^2 buckets, 400 at least: with t of them X'WX is off by about
     2 sqrt(D / t), too much for D^2 where D is small. Bucket and sign are hashes of (seed, position), and canonical
     blocks are added in their order, so that cuts into blocks change nothing.
     """
-    n_features = opened.n_features
+    n_features = dataset.n_features
     n_buckets = max(n_features, _LEAST) ** 2
     sketch = np.zeros((n_buckets, n_features))
-    for kept, sums in opened.map(
+    for kept, sums in dataset.map(
         lambda start, block: _block_sketch(start, block, seed, n_buckets), "sketching", canonical=True
     ):
         sketch[kept] += sums

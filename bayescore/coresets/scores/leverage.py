@@ -25,7 +25,7 @@ from bayescore.coresets.scores.factor import (
     sketch_factor,
     whitening,
 )
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.sources import unlabelled
 from bayescore.types import FloatArray, WeightedData
@@ -88,38 +88,38 @@ def leverage_scores(
     if project and scores != "sketch":
         raise ValueError(f"project=True goes with scores='sketch', not scores={scores!r}; leave it out")
     seed = check_seed(random_state)
-    return scores_of(Opened(unlabelled(X, weights)), scores, project=project, seed=seed)
+    return scores_of(Dataset(unlabelled(X, weights)), scores, project=project, seed=seed)
 
 
-def scores_of(opened: Opened, scores: str, *, project: bool, seed: int) -> FloatArray:
+def scores_of(dataset: Dataset, scores: str, *, project: bool, seed: int) -> FloatArray:
     """Return the leverage scores of opened rows, shape (n,); see `leverage_scores`."""
-    _ = opened.scan  # checks the rows
+    _ = dataset.scan  # checks the rows
     with one_blas_thread():
         if scores == "online":
-            return np.concatenate([white.leverage(block) for block, white in running(opened)])
-        _, score = scorer(opened, scores, project=project, seed=seed)
-        return np.concatenate(list(opened.map(lambda _, block: score(block), canonical=True)))
+            return np.concatenate([white.leverage(block) for block, white in running(dataset)])
+        _, score = scorer(dataset, scores, project=project, seed=seed)
+        return np.concatenate(list(dataset.map(lambda _, block: score(block), canonical=True)))
 
 
 def scorer(
-    opened: Opened, scores: str, *, project: bool, seed: int
+    dataset: Dataset, scores: str, *, project: bool, seed: int
 ) -> tuple[Whitening, Callable[[WeightedData], FloatArray]]:
     """Return a whitening of the rows, and their scores as a function of a block; one pass."""
     if scores == "exact":
-        white = whitening(data_factor(opened))
+        white = whitening(data_factor(dataset))
         return white, white.leverage
     rng = np.random.default_rng(seed)
-    white = whitening(sketch_factor(opened, int(rng.integers(2**63))))
-    n_columns = max(1, math.ceil(math.log(opened.scan.n_rows)))
+    white = whitening(sketch_factor(dataset, int(rng.integers(2**63))))
+    n_columns = max(1, math.ceil(math.log(dataset.scan.n_rows)))
     if project and n_columns < white.rank:
         white = white.projected(n_columns, rng)
     # two rows that each stand alone may share a bucket: the sketch then lacks a direction, and both rows leave its span
     return white, lambda block: np.where(white.outside(block), 1.0, white.leverage(block))
 
 
-def running(opened: Opened) -> Iterator[tuple[WeightedData, Whitening]]:
+def running(dataset: Dataset) -> Iterator[tuple[WeightedData, Whitening]]:
     """Yield each block and the whitening of all rows up to its end."""
-    factor = np.empty((0, opened.n_features))
-    for block, part in opened.map(lambda _, block: (block, block_factor(block)), canonical=True):
+    factor = np.empty((0, dataset.n_features))
+    for block, part in dataset.map(lambda _, block: (block, block_factor(block)), canonical=True):
         factor = joined_factor(factor, part)
         yield block, whitening(factor)

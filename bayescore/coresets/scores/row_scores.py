@@ -106,7 +106,9 @@ def predictors(rows: TileRows, theta: FloatArray, factor: FloatArray) -> FloatAr
 
 
 @jit
-def score_rows(eta: FloatArray, side: LabelArray, squares: FloatArray, weights: FloatArray, link: Family) -> FloatArray:
+def score_rows(
+    eta: FloatArray, side: LabelArray, squares: FloatArray, weights: FloatArray, family: Family
+) -> FloatArray:
     """Return g, h, the reach and the pull's factor of each row, shape (4, n); see `pilot.LaplaceApproximation`."""
     n = len(eta)
     out = np.empty((4, n))
@@ -116,7 +118,7 @@ def score_rows(eta: FloatArray, side: LabelArray, squares: FloatArray, weights: 
         width = min(TILE, n - start)
         tile[:width] = eta[start : start + width]
         sides[:width] = side[start : start + width]
-        link.derivatives(tile, sides, terms, scratch)
+        family.derivatives(tile, sides, terms, scratch)
         for lane in range(width):
             higher[lane] = math.sqrt(squares[start + lane])
         for lane in range(width):

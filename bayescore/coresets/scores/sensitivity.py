@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 
 from bayescore.clustering.assignment import Clustering, assign
 from bayescore.coresets.scores.row_scores import sensitivity_block
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.data.sources import unlabelled
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError, check_matrix, check_positive
@@ -80,13 +80,13 @@ def sensitivity_bounds(
     >>> sensitivity_bounds(Z, centers=[[0.0, 0.0]], radius=1.0).round(2)
     array([2.72, 2.75, 2.99])
     """
-    opened = Opened(unlabelled(Z, weights, "Z"))
-    n_features = opened.n_features
+    dataset = Dataset(unlabelled(Z, weights, "Z"))
+    n_features = dataset.n_features
     points = check_centers(centers, n_features)
     theta = check_theta(center, n_features)
     R = check_positive(radius, "radius")
-    total, clusters = opened.scan.weight_total, assign(opened, points)
-    return np.concatenate(list(opened.map(lambda _, block: bounds_of(block, clusters, R, theta, total))))
+    total, clusters = dataset.scan.weight_total, assign(dataset, points)
+    return np.concatenate(list(dataset.map(lambda _, block: bounds_of(block, clusters, R, theta, total))))
 
 
 def sensitivity_size(mean_sensitivity: float, n_features: int, epsilon: float, delta: float, c: float = 1.0) -> int:

@@ -23,14 +23,14 @@ from scipy.optimize import nnls
 
 from bayescore.coresets.scores.factor import Whitening, block_factor, whitening
 from bayescore.coresets.separation.hyperplane import TOLERANCE, against, unit_rows
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.types import FloatArray, WeightedData, stack
 from bayescore.validation import warn
 
 
-def warn_if_completely_separated(opened: Opened, rows: WeightedData) -> bool:
-    """Warn, and say so, if a hyperplane has all rows of `opened` on the sides of their labels; `rows` is its coreset.
+def warn_if_completely_separated(dataset: Dataset, rows: WeightedData) -> bool:
+    """Warn, and say so, if a hyperplane has all rows of `dataset` on the sides of their labels; `rows` is its coreset.
 
     No pass where the coreset proves that there is none, else one; where rows come once, none.
 
@@ -43,14 +43,14 @@ def warn_if_completely_separated(opened: Opened, rows: WeightedData) -> bool:
     sure = False
     with one_blas_thread():
         found = parting(few)
-        if found is not None and opened.again:
+        if found is not None and dataset.again:
             white, direction = found
-            wrong = against(opened, white, direction, strict=True)
+            wrong = against(dataset, white, direction, strict=True)
             sure = wrong.n_rows == 0
             found = found if sure else parting(stack([few, wrong.worst]))
     if found is None:
         return False
-    which = f"all {opened.scan.n_rows:,}" if sure else f"{len(few):,} of the coreset's"
+    which = f"all {dataset.scan.n_rows:,}" if sure else f"{len(few):,} of the coreset's"
     unsure = "" if sure else " (separability tells of all rows)"
     warn(
         f"the labels {'are' if sure else 'may be'} completely separated: a hyperplane has {which} rows on the sides of "

@@ -39,9 +39,9 @@ from bayescore.coresets.separation.separability import (
     leverage_sample,
     separate,
 )
-from bayescore.data.opened import open_rows
+from bayescore.data.dataset import open_rows
 from bayescore.data.passes.threads import one_blas_thread
-from bayescore.models.families import LIKELIHOODS
+from bayescore.models.families import FAMILIES
 from bayescore.models.newton import find_mode
 from bayescore.models.posterior import likelihood_terms
 from bayescore.types import FloatArray, WeightedData, stack
@@ -129,26 +129,26 @@ def mu_complexity(
     True
     """
     rng = check_generator(one_seed(random_state, random_seed))
-    opened = open_rows(data, y, label=label, weights=weights, intercept=intercept, progress=progressbar).lifted()
-    _ = opened.scan  # checks the rows
+    dataset = open_rows(data, y, label=label, weights=weights, intercept=intercept, progress=progressbar).lifted()
+    _ = dataset.scan  # checks the rows
     with one_blas_thread():
-        white = data_whitening(opened)
+        white = data_whitening(dataset)
         seed = int(rng.integers(2**63))
-        answer, rows = separate(opened, first_rows(opened, white, seed), white)
+        answer, rows = separate(dataset, first_rows(dataset, white, seed), white)
         if answer.direction is not None:
-            return Complexity(math.inf, answer.direction, answer, opened.n_passes)
-        sample = leverage_sample(opened, white, SAMPLE, seed)
+            return Complexity(math.inf, answer.direction, answer, dataset.n_passes)
+        sample = leverage_sample(dataset, white, SAMPLE, seed)
         # of one seed the longer draw holds the shorter one: with the rows that `separate` added it overlaps as well
         sample = stack([sample, rows.take(~np.isin(rows.index, sample.index))])
         directions = local_maxima(sample, white, rng)
-        parts = opened.map(
+        parts = dataset.map(
             lambda _, block: two_sides(block.Z @ white.basis, block.weights, directions),
             "mu over all rows",
             canonical=True,
         )
         right, left = reduce(np.add, parts)
     best = int(np.argmax(right / left))
-    return Complexity(float(right[best] / left[best]), white.basis @ directions[:, best], answer, opened.n_passes)
+    return Complexity(float(right[best] / left[best]), white.basis @ directions[:, best], answer, dataset.n_passes)
 
 
 def two_sides(rows: FloatArray, weights: FloatArray, directions: FloatArray) -> FloatArray:
@@ -160,7 +160,7 @@ def two_sides(rows: FloatArray, weights: FloatArray, directions: FloatArray) -> 
 def local_maxima(data: WeightedData, white: Whitening, rng: np.random.Generator) -> FloatArray:
     """Return directions, in coordinates of `white`, that are local maxima of the quotient over `data`, shape (r, K)."""
     rows, weights = data.Z @ white.basis, data.weights
-    probit, seen = LIKELIHOODS["probit"], replace(data, X=data.y[:, None] * rows)
+    probit, seen = FAMILIES["probit"], replace(data, X=data.y[:, None] * rows)
     mle = find_mode(lambda beta: likelihood_terms(beta, seen, probit), np.zeros(rows.shape[1]), tolerance=1e-3)
     candidates = np.column_stack(
         [

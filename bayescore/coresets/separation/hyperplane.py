@@ -13,7 +13,7 @@ from scipy.optimize import linprog
 
 from bayescore.compiled import jit
 from bayescore.coresets.scores.factor import Whitening
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.data.passes.tiles import TILE, load_signed_tile, new_tile
 from bayescore.models.terms import predictor, squared_lengths
 from bayescore.types import FloatArray, LabelArray, WeightedData, stack
@@ -119,7 +119,7 @@ class Against:
         return Against(self.n_rows + other.n_rows, self.n_on_plane + other.n_on_plane, worst, margins[order])
 
 
-def against(opened: Opened, white: Whitening, direction: FloatArray, *, strict: bool) -> Against:
+def against(dataset: Dataset, white: Whitening, direction: FloatArray, *, strict: bool) -> Against:
     """Find the rows on the wrong side of a direction, or if `strict` on its hyperplane; one pass."""
     normal, size = white.basis @ direction, np.abs(white.basis).sum(axis=1)
 
@@ -131,4 +131,4 @@ def against(opened: Opened, white: Whitening, direction: FloatArray, *, strict: 
         worst = wrong[np.argsort(margins[wrong], kind="stable")[:CUTS]]
         return Against(len(wrong), int((np.abs(margins) <= reach).sum()), block.take(worst), margins[worst])
 
-    return reduce(Against.merged, opened.map(one, "trying the direction"))
+    return reduce(Against.merged, dataset.map(one, "trying the direction"))

@@ -38,7 +38,7 @@ from bayescore.coresets.leverage import check_rank, rates_of
 from bayescore.coresets.sampling.draw import draw, weighted
 from bayescore.coresets.scores.factor import Whitening, block_factor, data_factor, whitening
 from bayescore.coresets.separation.hyperplane import TOLERANCE, UnsolvedError, against, unit_rows, widest_margin
-from bayescore.data.opened import Opened, open_rows
+from bayescore.data.dataset import Dataset, open_rows
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.types import FloatArray, WeightedData, stack
 from bayescore.validation import RandomState, check_seed, one_seed, warn
@@ -156,16 +156,16 @@ def separability(
     >>> print(separability(X, [0, 1, 0, 1], intercept=True))
     overlap: no hyperplane separates the labels (4 of 4 rows prove it); the maximum likelihood estimate exists
     """
-    opened = open_rows(data, y, label=label, weights=weights, intercept=intercept, progress=progressbar)
-    _ = opened.scan  # checks the rows
+    dataset = open_rows(data, y, label=label, weights=weights, intercept=intercept, progress=progressbar)
+    _ = dataset.scan  # checks the rows
     with one_blas_thread():
-        white = data_whitening(opened)
-        rows = first_rows(opened, white, check_seed(one_seed(random_state, random_seed)))
-        return separate(opened, rows, white)[0]
+        white = data_whitening(dataset)
+        rows = first_rows(dataset, white, check_seed(one_seed(random_state, random_seed)))
+        return separate(dataset, rows, white)[0]
 
 
-def warn_if_separable(opened: Opened, rows: WeightedData, seed: int) -> None:
-    """Warn if the labels of `opened` are separated; `rows`, a coreset of it, make this cheap.
+def warn_if_separable(dataset: Dataset, rows: WeightedData, seed: int) -> None:
+    """Warn if the labels of `dataset` are separated; `rows`, a coreset of it, make this cheap.
 
     A coreset of full column rank that overlaps proves that all rows overlap: no pass over them is needed.
 
@@ -178,11 +178,11 @@ def warn_if_separable(opened: Opened, rows: WeightedData, seed: int) -> None:
     with one_blas_thread():
         white = whitening(block_factor(rows))
         if white.rank < rows.n_features:
-            white = data_whitening(opened)
+            white = data_whitening(dataset)
             if not _spans(rows, white):
-                rows = stack([rows, first_rows(opened, white, seed)])
+                rows = stack([rows, first_rows(dataset, white, seed)])
         try:
-            answer, _ = separate(opened, rows, white)
+            answer, _ = separate(dataset, rows, white)
         except UnsolvedError as error:  # the coreset is there; do not lose it
             warn(f"whether the labels are separated is not known: {error}")
             return
@@ -211,24 +211,24 @@ def warn_if_rows_separable(rows: WeightedData) -> None:
         )
 
 
-def data_whitening(opened: Opened) -> Whitening:
+def data_whitening(dataset: Dataset) -> Whitening:
     """Return coordinates in which X'WX of all rows is the identity; one pass."""
-    white = whitening(data_factor(opened))
+    white = whitening(data_factor(dataset))
     check_rank(white)
     return white
 
 
-def first_rows(opened: Opened, white: Whitening, seed: int) -> WeightedData:
+def first_rows(dataset: Dataset, white: Whitening, seed: int) -> WeightedData:
     """Return the rows that the linear program sees first: they span all, and there are few enough to be fast."""
-    return leverage_sample(opened, white, 500 + 5 * white.rank, seed)
+    return leverage_sample(dataset, white, 500 + 5 * white.rank, seed)
 
 
-def leverage_sample(opened: Opened, white: Whitening, size: int, seed: int) -> WeightedData:
+def leverage_sample(dataset: Dataset, white: Whitening, size: int, seed: int) -> WeightedData:
     """Return a leverage coreset of `size` draws, or more until it spans all rows, or all rows if they are no more."""
-    weight_total = opened.scan.weight_total
-    while size < opened.scan.n_rows:
+    weight_total = dataset.scan.weight_total
+    while size < dataset.scan.n_rows:
         drawn = draw(
-            opened,
+            dataset,
             lambda block: rates_of(white.leverage(block), block.weights, weight_total),
             size,
             seed,
@@ -239,7 +239,7 @@ def leverage_sample(opened: Opened, white: Whitening, size: int, seed: int) -> W
         if _spans(rows, white):
             return rows
         size *= 4
-    return opened.gathered()
+    return dataset.gathered()
 
 
 def _spans(rows: WeightedData, white: Whitening) -> bool:
@@ -247,20 +247,20 @@ def _spans(rows: WeightedData, white: Whitening) -> bool:
     return int(np.linalg.matrix_rank(unit_rows(rows, white)[0], rtol=1e-6)) == white.rank
 
 
-def separate(opened: Opened, rows: WeightedData, white: Whitening) -> tuple[Separability, WeightedData]:
-    """Answer for all rows of `opened`, by cutting planes from `rows`, which span them; return the rows used too."""
-    n_rows = opened.scan.n_rows
+def separate(dataset: Dataset, rows: WeightedData, white: Whitening) -> tuple[Separability, WeightedData]:
+    """Answer for all rows of `dataset`, by cutting planes from `rows`, which span them; return the rows used too."""
+    n_rows = dataset.scan.n_rows
     while True:
         separated = separating(rows, white)
         if separated is None:
-            return Separability("overlap", None, (), n_rows, 0, len(rows), opened.n_passes), rows
+            return Separability("overlap", None, (), n_rows, 0, len(rows), dataset.n_passes), rows
         direction, complete = separated
-        wrong = against(opened, white, direction, strict=complete)
+        wrong = against(dataset, white, direction, strict=complete)
         if wrong.n_rows == 0:
             kind: Kind = "complete separation" if complete else "quasi-complete separation"
             beta = white.basis @ direction
-            columns = _carrying(beta, white, opened.design.names)
-            answer = Separability(kind, beta, columns, n_rows, wrong.n_on_plane, len(rows), opened.n_passes)
+            columns = _carrying(beta, white, dataset.design.names)
+            answer = Separability(kind, beta, columns, n_rows, wrong.n_on_plane, len(rows), dataset.n_passes)
             return answer, rows
         rows = stack([rows, wrong.worst])
 

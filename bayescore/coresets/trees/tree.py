@@ -33,9 +33,9 @@ from bayescore.coresets.aggregate import aggregate
 from bayescore.coresets.calibration.drift import Carried, errors_at, joined, mode_of, scale_at
 from bayescore.coresets.method import DELTA
 from bayescore.coresets.reducer import AnchoredReducer, Reducer, ReduceRequest, ReduceResult
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
-from bayescore.models.families import Family, check_likelihood
+from bayescore.models.families import Family, check_family
 from bayescore.types import FloatArray, WeightedData, stack
 
 
@@ -81,7 +81,7 @@ class Tree:
         How nodes are reduced.
     size : int
         Rows of a node, at most.
-    likelihood : str
+    family_name : str
         Name of the likelihood, which a worker elsewhere must have registered too.
     seed : int
         Seed of all nodes.
@@ -97,7 +97,7 @@ class Tree:
 
     reducer: Reducer
     size: int
-    likelihood: str
+    family_name: str
     seed: int
     nodes: tuple[Node, ...] = ()
     n_leaves: int = 0
@@ -106,8 +106,8 @@ class Tree:
 
     @property
     def family(self) -> Family:
-        """The likelihood."""
-        return check_likelihood(self.likelihood)
+        """The registered family."""
+        return check_family(self.family_name)
 
     def absorb(self, leaf: ReduceResult) -> Self:
         """Return the tree with the next leaf, which `reduced_leaf` reduced at this tree's anchor."""
@@ -174,13 +174,13 @@ def reduced(reducer: Reducer, rows: WeightedData, request: ReduceRequest) -> Red
     """Return at most `request.size` rows in place of `rows`; all of them, if there are no more."""
     # identical rows are one with their weights: nothing is lost, and the rest can be told apart
     few = max(request.size, len(rows) // 4)
-    if len(rows) > request.size and (merged := aggregate(Opened(as_source(rows)), few)) is not None:
+    if len(rows) > request.size and (merged := aggregate(Dataset(as_source(rows)), few)) is not None:
         rows = merged
     if len(rows) > request.size:
         return reducer.reduce(rows, request)
     anchor = request.anchor
     if anchor is None and isinstance(reducer, AnchoredReducer):
-        anchor = mode_of(rows, request.likelihood, reducer.mode_prior()).beta
+        anchor = mode_of(rows, request.family, reducer.mode_prior()).beta
     return ReduceResult(rows, 0.0, anchor=anchor, kept=True)
 
 

@@ -1,6 +1,6 @@
 """Passes over rows: a function of each block, in threads or in workers elsewhere, results in block order.
 
-Here is the one place that knows who runs a pass; `Opened.map` is how to ask for one. Rows that come in pieces are read
+Here is the one place that knows who runs a pass; `Dataset.map` is how to ask for one. Rows that come in pieces are read
 *and* mapped by the workers: threads of this process, or those of the source's own pool, to which descriptors of the
 rows travel, and the function. Others are read in the calling thread and mapped in threads.
 

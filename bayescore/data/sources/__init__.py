@@ -1,7 +1,7 @@
 """Where rows come from: whatever `build_coreset` takes becomes a `Source`.
 
-`as_source` is the one door. It checks types, shapes, labels and weights before any work; `Opened.scan` then checks
-every entry during the first pass. Nothing is copied as a whole: blocks are cut, converted to float64 and, by `Opened`,
+`as_source` is the one door. It checks types, shapes, labels and weights before any work; `Dataset.scan` then checks
+every entry during the first pass. Nothing is copied as a whole: blocks are cut, converted to float64 and, by `Dataset`,
 put through the `Design` one at a time. The same seed gives the same coreset from all of them.
 
 =========================================  =======================  ================================================
@@ -37,9 +37,9 @@ from typing import Any, NamedTuple
 from bayescore.data.factors import Selection
 from bayescore.data.source import Source
 from bayescore.data.sources.array import ArraySource, array_source, rows_source, unlabelled
+from bayescore.data.sources.arrow_dataset import dataset_source, is_dataset
 from bayescore.data.sources.blocks import BlockSource, callable_source, is_stream, refuse_stream
 from bayescore.data.sources.csv_file import csv_source, is_csv
-from bayescore.data.sources.dataset import dataset_source, is_dataset
 from bayescore.data.sources.kept import kept_source
 from bayescore.data.sources.parquet import path_source
 from bayescore.data.sources.queries import is_lazy, is_relation, lazy_source, relation_source

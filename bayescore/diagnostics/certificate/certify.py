@@ -34,15 +34,15 @@ from bayescore.diagnostics.certificate.marginal import Marginal
 from bayescore.diagnostics.certificate.moved import Moved
 from bayescore.diagnostics.certificate.verdict import judge, verdict
 from bayescore.diagnostics.certificate.weigh import Weigher, corrected_idata
-from bayescore.diagnostics.family import risk
+from bayescore.diagnostics.error_family import risk
+from bayescore.diagnostics.formatting import number, with_error
 from bayescore.diagnostics.full_pass import full_rows
 from bayescore.diagnostics.group_draws import scale_names
 from bayescore.diagnostics.health import unfit
 from bayescore.diagnostics.report import write_certificate
 from bayescore.diagnostics.results import CertificateData, Level
-from bayescore.diagnostics.wording import number, with_error
-from bayescore.limits import RISK
-from bayescore.models.families import Family, check_likelihood
+from bayescore.limits import MAX_FAILURE_PROBABILITY
+from bayescore.models.families import Family, check_family
 from bayescore.models.prior_ratio import OfModel
 from bayescore.samplers.inference_data import Posterior, read_posterior
 from bayescore.types import WeightedData
@@ -101,7 +101,7 @@ class Certificate(CertificateData):
     def to_html(self, path: str | Path, idata: Any, core: Coreset, *, test: WeightedData | None = None) -> None:
         """Write a report of one HTML file: the verdict, own and corrected figures, the chains and the coreset.
 
-        With `test`, rows of ``full_data(..., design=core.design)``, the model's fit is checked on these.
+        With `test`, rows of ``all_rows(..., design=core.design)``, the model's fit is checked on these.
 
         Raises
         ------
@@ -138,7 +138,7 @@ def certify(
     data, y, label, weights, offset, trials, missing, groups
         The full data, as given to `build_coreset`; raw features, to which the coreset's design is applied (the offset
         of a table is by default the column that it was). Or the
-        full data as a `Coreset` from `full_data`, of the same design.
+        full data as a `Coreset` from `all_rows`, of the same design.
     model : pm.Model, optional
         The user's own model that the draws are of, with `weighted_potential` of the coreset and the coefficients named
         "beta". Without it, draws that `sample` did not make are certified only if the prior matters little.
@@ -183,19 +183,19 @@ def certify(
     if posterior.features != core.feature_names:
         drawn, own = shown_apart(posterior.features, core.feature_names)
         raise DataError(f"idata has the features {drawn}, the coreset {own}; certify the posterior of this coreset")
-    link = check_likelihood(posterior.attrs.get("likelihood", core.likelihood))
+    family = check_family(posterior.attrs.get("family", core.family))
     beside = {"label": label, "weights": weights, "offset": offset, "trials": trials, "missing": missing}
     if groups is not None:
         beside["groups"] = groups
-    opened = full_rows(core, data, y, progress=progressbar, **beside)
+    dataset = full_rows(core, data, y, progress=progressbar, **beside)
     with one_blas_thread():  # the matrices are small, and threads of BLAS would wait for each other
         if core.group is None:
-            given = None if model is None else partial(_of_model, model, idata, core, link)
-            return _certified(idata, posterior, Moved(posterior, core, opened, link, given), max_draws)
+            given = None if model is None else partial(_of_model, model, idata, core, family)
+            return _certified(idata, posterior, Moved(posterior, core, dataset, family, given), max_draws)
         if model is not None:
             raise ValueError("model= of a coreset with groups cannot be certified; certify the draws of sample(core)")
         strategy = Marginal if one_intercept(core.groups) else Joint
-        return _certified(idata, posterior, strategy(idata, posterior, core, opened), max_draws)
+        return _certified(idata, posterior, strategy(idata, posterior, core, dataset), max_draws)
 
 
 def _certified(idata: Any, posterior: Posterior, weigher: Weigher, max_draws: int) -> Certificate:
@@ -210,7 +210,7 @@ def _certified(idata: Any, posterior: Posterior, weigher: Weigher, max_draws: in
     found = judge(weigher, max_draws)
     level, text = verdict(found, weigher)
     trusted, whole = level is not Level.NOT_CERTIFIED, found.whole
-    delivered = trusted and risk(found.left) <= RISK
+    delivered = trusted and risk(found.left) <= MAX_FAILURE_PROBABILITY
     return Certificate(
         level=level,
         text=text,
@@ -226,15 +226,15 @@ def _certified(idata: Any, posterior: Posterior, weigher: Weigher, max_draws: in
         transported=whole.transported,
         idata=corrected_idata(idata, posterior, whole, found.kept) if delivered else None,
         **(found.first.elpd() if trusted else {}),
-        n_passes=weigher.opened.n_passes,
+        n_passes=weigher.dataset.n_passes,
     )
 
 
-def _of_model(model: Any, idata: Any, core: Coreset, link: Family) -> OfModel:
+def _of_model(model: Any, idata: Any, core: Coreset, family: Family) -> OfModel:
     """Return the prior that a user's model gives to its draws."""
     source = idata["posterior"]
     ordered = {str(name): source[name].transpose("chain", "draw", ...) for name in source.data_vars}
     draws = {name: each.values.reshape(-1, *each.shape[2:]) for name, each in ordered.items()}
-    found = OfModel(model, draws, core, link)
+    found = OfModel(model, draws, core, family)
     found.check()
     return found

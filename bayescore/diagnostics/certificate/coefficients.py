@@ -5,7 +5,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bayescore.diagnostics.certificate.estimates import Target
-from bayescore.diagnostics.family import Family
+from bayescore.diagnostics.error_family import ErrorFamily
 from bayescore.samplers.inference_data import Posterior
 from bayescore.types import FloatArray
 
@@ -17,7 +17,7 @@ _FOUND = (
 
 
 def table(
-    posterior: Posterior, tail_k: FloatArray, heavy: NDArray[np.bool_], raw: list[Family], full: Target
+    posterior: Posterior, tail_k: FloatArray, heavy: NDArray[np.bool_], raw: list[ErrorFamily], full: Target
 ) -> pd.DataFrame:
     """Return `CertificateData.coordinates`; NaN for the moments of a coordinate that has none."""
     mean, sd = raw[0], raw[1]

@@ -26,11 +26,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from bayescore.diagnostics.draws import mcse_quantile
+from bayescore.diagnostics.error_family import ErrorFamily
 from bayescore.diagnostics.errors import TAILS, Moments, correlation_influence, moments, moments_mcse
-from bayescore.diagnostics.family import Family
-from bayescore.diagnostics.tails import quantile_change
-from bayescore.limits import CERTIFIED
+from bayescore.diagnostics.mcse import mcse_quantile
+from bayescore.diagnostics.tail_estimates import quantile_change
+from bayescore.limits import MAX_ERROR
 from bayescore.types import FloatArray, IntArray
 
 QUARTILES = (0.25, 0.5, 0.75)
@@ -132,7 +132,7 @@ def target(moved: Run, chosen: IntArray, weights: FloatArray) -> Target:
 
 def families(
     run: Run, names: Sequence[str], heavy: NDArray[np.bool_], full: Target, *, resampled: bool = False
-) -> list[Family]:
+) -> list[ErrorFamily]:
     """Return how far figures of draws are from the full posterior's.
 
     Parameters
@@ -166,23 +166,23 @@ def families(
 
     of = [repr(name) for name in names]
     return [
-        Family(
+        ErrorFamily(
             "mean",
             [f"mean of {of[d]}" for d in fit],
             ((own.mean - full.mean) / sd)[fit],
             known(full.mean_mcse / sd, still * noise.mean / sd)[fit],
             (noise.mean / sd)[fit],
         ),
-        Family(
+        ErrorFamily(
             "sd",
             [f"sd of {of[d]}" for d in fit],
             np.log(sd / full.sd)[fit],
             known(full.log_sd_mcse, math.sqrt(2.0) * apart * noise.sd / sd)[fit],
             (noise.sd / sd)[fit],
-            limit=math.log1p(CERTIFIED),
+            limit=math.log1p(MAX_ERROR),
             unit="%",
         ),
-        Family(
+        ErrorFamily(
             "correlation",
             [f"correlation of {of[a]} and {of[b]}" for a, b in zip(i, j, strict=True)],
             (own.correlation - full.correlation)[i, j],
@@ -200,7 +200,7 @@ def families(
 
 def _quantiles(
     kind: str, run: Run, of: list[str], which: IntArray, full: Target, still: FloatArray, *, resampled: bool
-) -> Family:
+) -> ErrorFamily:
     """Return quantiles of some coordinates, tails in sds and quartiles in interquartile ranges."""
     raw = run.flat[:, which]
     middle = np.median(raw, axis=0)
@@ -214,8 +214,8 @@ def _quantiles(
         rows.append(np.array([own - middle, own - there, known, noise]) / unit)
         words += [f"{100 * prob:g}% quantile of {of[d]}" for d in which]
     distance, error, known, noise = np.concatenate(rows, axis=1)
-    limit = CERTIFIED * np.maximum(np.abs(distance), 1.0) if kind == "tail" else CERTIFIED
-    return Family(kind, words, error, known, noise, limit)
+    limit = MAX_ERROR * np.maximum(np.abs(distance), 1.0) if kind == "tail" else MAX_ERROR
+    return ErrorFamily(kind, words, error, known, noise, limit)
 
 
 def interquartile_sd(draws: FloatArray) -> FloatArray:

@@ -19,15 +19,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bayescore.data.coreset import Coreset
+from bayescore.data.dataset import Dataset
 from bayescore.data.design import Grouping
-from bayescore.data.opened import Opened
 from bayescore.diagnostics.certificate.marginal import GROUPS_REMEDY
 from bayescore.diagnostics.certificate.provenance import trouble_of_groups
 from bayescore.diagnostics.certificate.weigh import EffectMoments, Weighed, effects_table
 from bayescore.diagnostics.full_pass import check_finite, check_weight
 from bayescore.diagnostics.full_weights import full_weights
 from bayescore.diagnostics.group_draws import with_scales
-from bayescore.models.families import Family, check_likelihood
+from bayescore.models.families import Family, check_family
 from bayescore.samplers.inference_data import Posterior, flat_draws
 from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData
 
@@ -77,14 +77,14 @@ class Joint:
         The coefficients as read from them.
     core : Coreset
         The coreset.
-    opened : Opened
+    dataset : Opened
         The full data.
     """
 
     idata: Any
     beta: Posterior
     core: Coreset
-    opened: Opened
+    dataset: Dataset
     remedy = GROUPS_REMEDY
     scope = ""
 
@@ -111,14 +111,14 @@ class Joint:
 
     def weigh(self, at: IntArray) -> JointDraws:
         """Return the weights of some draws; one pass."""
-        link = check_likelihood(self.beta.likelihood.name)
+        family = check_family(self.beta.family.name)
         factors = [self._factor(own, at) for own in self.core.groups]
-        work = partial(_log_likelihood, self.beta.flat[at], factors, link)
+        work = partial(_log_likelihood, self.beta.flat[at], factors, family)
         total, labels = np.zeros(len(at)), [np.zeros((len(own) + 1, 2)) for own in self.core.groups]
-        for own, parts in self.opened.map(work, "certifying", canonical=True):
+        for own, parts in self.dataset.map(work, "certifying", canonical=True):
             total = total + own
             labels = [before + part for before, part in zip(labels, parts, strict=True)]
-        check_finite(self.opened, total)
+        check_finite(self.dataset, total)
         check_weight(self.core, float(labels[0].sum()))
         weights = full_weights(total - work(0, self.core)[0])
         u = [each.effects[:, :-1].reshape(len(at), -1) for each in factors]
@@ -135,7 +135,7 @@ class Joint:
 
 
 def _log_likelihood(
-    beta: FloatArray, factors: list[_Factor], link: Family, _: int, block: WeightedData
+    beta: FloatArray, factors: list[_Factor], family: Family, _: int, block: WeightedData
 ) -> tuple[FloatArray, list[FloatArray]]:
     """Return the log-likelihood of rows at each draw, shape (S,), and by factor `labels`, shape (G + 1, 2)."""
     total, labels = np.zeros(len(beta)), []
@@ -148,7 +148,7 @@ def _log_likelihood(
             for k, column in enumerate(each.columns):
                 z = np.ones(len(rows)) if column < 0 else rows.X[:, column]
                 eta += z[:, None] * each.effects[:, codes, k].T  # NO_GROUP is the last place
-        total += rows.weights @ link.log_p(eta, rows.y[:, None])
+        total += rows.weights @ family.log_p(eta, rows.y[:, None])
     assert block.group is not None
     for each, codes in zip(factors, block.group.T, strict=True):
         n = each.effects.shape[1]

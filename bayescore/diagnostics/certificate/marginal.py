@@ -24,8 +24,8 @@ from scipy import special
 
 from bayescore.compat import psislw
 from bayescore.data.coreset import Coreset
+from bayescore.data.dataset import Dataset
 from bayescore.data.design import Grouping
-from bayescore.data.opened import Opened
 from bayescore.diagnostics.certificate.nodes import NodeSums, check_bytes, node_sums
 from bayescore.diagnostics.certificate.provenance import trouble_of_groups
 from bayescore.diagnostics.certificate.stein import NORMAL, STEIN_DRAWS, stein
@@ -44,7 +44,7 @@ from bayescore.types import FloatArray, IntArray
 
 _COUNTS = 0.05  # weight of draws together in which nodes may miss an effect
 GROUPS_REMEDY = (
-    "Build the coreset anew with the prior and group_prior that you sample with, or sample full_data(...) if its rows "
+    "Build the coreset anew with the prior and group_prior that you sample with, or sample all_rows(...) if its rows "
     "are few."
 )
 
@@ -79,7 +79,7 @@ class MarginalDraws(Weighed):
             at, uniforms = slice(s, s + 1), rng.random((1, u.shape[1]))
             row[:] = effects_given(sums.terms[at, :-1], sums.center[at, :-1], sums.scale[at, :-1], uniforms)[0]
         values = {f"u_{self.grouping.name}": u.reshape(*shape, u.shape[1])}
-        if (latent := posterior.likelihood.latent_variance) is not None:
+        if (latent := posterior.family.latent_variance) is not None:
             sigma = np.exp(sums.log_sigma[kept]).reshape(shape)
             values[f"icc_{self.grouping.name}"] = intraclass_correlation(sigma, latent)
         return values
@@ -97,14 +97,14 @@ class Marginal:
         The coefficients as read from them.
     core : Coreset
         The coreset.
-    opened : Opened
+    dataset : Opened
         The full data.
     """
 
     idata: Any
     beta: Posterior
     core: Coreset
-    opened: Opened
+    dataset: Dataset
     remedy = GROUPS_REMEDY
     scope = ""
 
@@ -118,7 +118,7 @@ class Marginal:
         """The marginal posterior that the draws are of."""
         prior = prior_from_dict(self.beta.story["prior"])
         group_prior = group_prior_from_dict(json.loads(self.beta.attrs["group_prior"]))
-        return CollapsedTarget.of(self.core, self.beta.likelihood, (prior, group_prior), len(self.core.groups[0]))
+        return CollapsedTarget.of(self.core, self.beta.family, (prior, group_prior), len(self.core.groups[0]))
 
     def provenance(self) -> str:
         """Return why the draws are not those of the coreset's posterior by their attributes."""
@@ -156,7 +156,7 @@ class Marginal:
 
     def weigh(self, at: IntArray) -> MarginalDraws:
         """Return the weights of some draws; one pass, or as `values_at` says."""
-        sums = node_sums(self.posterior.flat[at], self.core, self.opened, self.target)
+        sums = node_sums(self.posterior.flat[at], self.core, self.dataset, self.target)
         ratio = sums.full.log_p.sum(axis=1) - sums.core.log_p.sum(axis=1)
         weights = full_weights(ratio)
         n_missed = int((weights.weights @ sums.full.astray > _COUNTS).sum())

@@ -27,14 +27,14 @@ from numpy.typing import NDArray
 
 from bayescore.coresets.separation.complete import warn_if_completely_separated
 from bayescore.data.coreset import Coreset
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.diagnostics.certificate.provenance import Origin, miss, origin_of
 from bayescore.diagnostics.certificate.weigh import Weighed
 from bayescore.diagnostics.elpd import PassSums, elpd_loo, pass_sums
 from bayescore.diagnostics.full_pass import check_finite, check_weight
 from bayescore.diagnostics.full_weights import full_weights
 from bayescore.diagnostics.leave_out import Density
-from bayescore.diagnostics.tails import tail_k, without_moments
+from bayescore.diagnostics.tail_estimates import tail_k, without_moments
 from bayescore.limits import MAX_LOG_RATIO_SD
 from bayescore.models.families import Family
 from bayescore.models.newton import NoModeError, find_mode
@@ -85,7 +85,7 @@ class MovedDraws(Weighed):
         weights, draws = self.weights, self.by.draws[self.at]
         moved = self.moved(draws.reshape(len(self.by.posterior.draws), -1, draws.shape[1]))
         density = self.by.density(self.transport)
-        return asdict(elpd_loo(self.sums, weights.log_ratio, weights.weights, moved, self.by.link, density=density))
+        return asdict(elpd_loo(self.sums, weights.log_ratio, weights.weights, moved, self.by.family, density=density))
 
     def values(self, posterior: Posterior, kept: IntArray | None) -> dict[str, FloatArray]:
         """Return the moved coefficients; hyperparameters stay, and are resampled with them."""
@@ -105,9 +105,9 @@ class Moved:
         The coreset's posterior; `at` below are positions in its flat draws.
     core : Coreset
         The coreset.
-    opened : Opened
+    dataset : Opened
         The full data.
-    link : Family
+    family : Family
         The likelihood.
     model : callable, optional
         Gives the prior of a user's model.
@@ -115,15 +115,15 @@ class Moved:
 
     posterior: Posterior
     core: Coreset
-    opened: Opened
-    link: Family
+    dataset: Dataset
+    family: Family
     model: Callable[[], OfModel] | None = None
     remedy = "Use method='calibrated', or a larger size if it was."
 
     @cached_property
     def origin(self) -> Origin:
         """What is known of the draws."""
-        found = origin_of(self.posterior, self.core, self.link)
+        found = origin_of(self.posterior, self.core, self.family)
         return found if self.model is None or found.trouble else Origin(self.model())
 
     @property
@@ -151,13 +151,13 @@ class Moved:
 
     def miss(self) -> str:
         """Return how the draws miss Stein's identities; empty if they do not."""
-        return miss(self.posterior, self.core, self.link, self.origin)
+        return miss(self.posterior, self.core, self.family, self.origin)
 
     def tails(self) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Return k-hat of each coefficient's tail, and which have no moments."""
         k = tail_k(self.draws)
         prior = self.origin.prior.density if isinstance(self.origin.prior, ClosedForm) else None
-        separated = warn_if_completely_separated(self.opened, self.core)
+        separated = warn_if_completely_separated(self.dataset, self.core)
         return k, without_moments(k, len(self.draws), prior, separated=separated)
 
     def weigh(self, at: IntArray) -> MovedDraws:
@@ -188,10 +188,10 @@ class Moved:
         try:
             if self.prior.prior is not None:
                 density = partial(prior_part, prior=self.prior.prior)
-                mode = find_mode(posterior(rows, self.link, self.prior.prior).terms, guess, max_steps=100)
+                mode = find_mode(posterior(rows, self.family, self.prior.prior).terms, guess, max_steps=100)
                 start, own = mode.beta, mode.terms.precision
             else:
-                here = likelihood_terms(guess, rows, self.link)
+                here = likelihood_terms(guess, rows, self.family)
                 density = _stand_in(self.draws[at], self.prior.gradient(at, self.draws[at]), guess, here.gradient)
                 start, own = guess, here.precision + density(guess).precision
             full = find_mode(
@@ -206,8 +206,8 @@ class Moved:
             return None
 
     def _full_terms(self, beta: FloatArray, own: Terms) -> Terms:
-        terms = full_terms(beta, self.opened, self.link, own)
-        check_finite(self.opened, terms.precision)
+        terms = full_terms(beta, self.dataset, self.family, own)
+        check_finite(self.dataset, terms.precision)
         return terms
 
     def density(self, transport: Transport | None) -> Density | None:
@@ -219,7 +219,7 @@ class Moved:
 
         def of_moved(draws: FloatArray) -> FloatArray:
             own = back(draws)
-            return log_likelihoods(own, self.core, self.link) + prior.log_density(own)
+            return log_likelihoods(own, self.core, self.family) + prior.log_density(own)
 
         return of_moved
 
@@ -231,18 +231,18 @@ class Moved:
         DataError
             If an entry of the data is not finite, or they weigh something else than what the coreset stands for.
         """
-        draws, link = self.draws[at], self.link
+        draws, family = self.draws[at], self.family
         moved = draws if transport is None else transport(draws)
         sums = reduce(
             add,
-            self.opened.map(lambda start, block: pass_sums(moved, start, block, link), "certifying", canonical=True),
+            self.dataset.map(lambda start, block: pass_sums(moved, start, block, family), "certifying", canonical=True),
         )
-        check_finite(self.opened, sums.log_likelihood)
+        check_finite(self.dataset, sums.log_likelihood)
         check_weight(self.core, sums.weight)
-        full, own = sums.log_likelihood, log_likelihoods(draws, self.core, link)
+        full, own = sums.log_likelihood, log_likelihoods(draws, self.core, family)
         ratio, there = full - own, own
         if transport is not None and self.prior is not None:
-            there = log_likelihoods(moved, self.core, link)
+            there = log_likelihoods(moved, self.core, family)
             ratio = ratio + self.prior.log_ratio(at, draws, moved)
         epsilon = math.nan if self.core.pseudo.any() else float(np.max(np.abs(full - there) / np.abs(full)))
         return MovedDraws(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from bayescore.data.coreset import Coreset
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.diagnostics.certificate.weigh import EffectMoments
 from bayescore.diagnostics.full_pass import check_finite, check_weight
 from bayescore.models.collapsed import nodes_at
@@ -92,7 +92,7 @@ def check_bytes(n_draws: int, n_groups: int) -> None:
     )
 
 
-def node_sums(theta: FloatArray, core: Coreset, opened: Opened, target: CollapsedTarget) -> NodeSums:
+def node_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target: CollapsedTarget) -> NodeSums:
     """Return the sums at draws of (beta, log sigma), shape (S, p + 1); one pass, or as `values_at` says."""
     arguments, shape = target.arguments(), (len(theta), target.n_groups + 1)
     center, scale, own, full = np.empty(shape), np.empty(shape), NodeMoments.empty(shape), NodeMoments.empty(shape)
@@ -100,14 +100,14 @@ def node_sums(theta: FloatArray, core: Coreset, opened: Opened, target: Collapse
         center[cut], scale[cut], there = nodes_at(theta[cut], arguments)
         there[:, -1] += LOG_WEIGHTS  # rows of no group: one value at all nodes
         own.fill(cut, there, center[cut], scale[cut])
-    terms, weight = values_at(opened, theta[:, :-1], target.link, center, scale)
+    terms, weight = values_at(dataset, theta[:, :-1], target.family, center, scale)
     check_weight(core, float(weight.sum()))
     for cut in _pieces(*shape):
         part = terms[cut]
         part[:, :-1] = log_terms(part[:, :-1], center[cut, :-1], scale[cut, :-1], theta[cut, -1:])
         part[:, -1] += LOG_WEIGHTS
         full.fill(cut, part, center[cut], scale[cut])
-    check_finite(opened, full.log_p.sum(axis=1) - own.log_p.sum(axis=1))
+    check_finite(dataset, full.log_p.sum(axis=1) - own.log_p.sum(axis=1))
     return NodeSums(theta[:, -1], terms, center, scale, full, own, weight[:-1])
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from bayescore.data.coreset import Coreset
 from bayescore.diagnostics.certificate.stein import NORMAL, STEIN_DRAWS, stein
-from bayescore.diagnostics.wording import number
+from bayescore.diagnostics.formatting import number
 from bayescore.models.families import Family
 from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.posterior import likelihood_terms, log_likelihoods
@@ -55,12 +55,12 @@ class Origin:
     trouble: str = ""
 
 
-def origin_of(posterior: Posterior, core: Coreset, link: Family) -> Origin:
+def origin_of(posterior: Posterior, core: Coreset, family: Family) -> Origin:
     """Return what the draws' attributes, their log densities and a comparison of all points tell."""
     story = posterior.story
     prior = prior_from_dict(story["prior"]) if story else None
     known = ClosedForm(prior) if prior is not None and prior.closed_form else None
-    if trouble := _refused(posterior, core, link):
+    if trouble := _refused(posterior, core, family):
         return Origin(known, trouble=trouble)
     if not story:
         return Origin(None)
@@ -68,7 +68,7 @@ def origin_of(posterior: Posterior, core: Coreset, link: Family) -> Origin:
         return Origin(known, told=True)
     if known is None or posterior.log_density is None:
         return Origin(known)
-    gap = _density_gap(posterior, posterior.log_density, core, link, known)
+    gap = _density_gap(posterior, posterior.log_density, core, family, known)
     if gap == 0.0:
         return Origin(known, told=True)
     return Origin(
@@ -100,12 +100,12 @@ def _of_another(posterior: Posterior, core: Coreset) -> str:
     return ""
 
 
-def _refused(posterior: Posterior, core: Coreset, link: Family) -> str:
+def _refused(posterior: Posterior, core: Coreset, family: Family) -> str:
     story = posterior.story
     if trouble := _of_another(posterior, core):
         return trouble
-    if story and story["likelihood"] != link.name:
-        return f"The draws were made with the likelihood {story['likelihood']!r}, not {link.name!r}; sample again."
+    if story and story["family"] != family.name:
+        return f"The draws were made with the likelihood {story['family']!r}, not {family.name!r}; sample again."
     repeated = _repeated(posterior.draws)
     if repeated > COPIED:
         return (
@@ -115,7 +115,7 @@ def _refused(posterior: Posterior, core: Coreset, link: Family) -> str:
     return ""
 
 
-def miss(posterior: Posterior, core: Coreset, link: Family, origin: Origin) -> str:
+def miss(posterior: Posterior, core: Coreset, family: Family, origin: Origin) -> str:
     """Return how the draws miss Stein's identities of the density that they are said to have; empty if they do not."""
     if origin.prior is None and origin.told:
         return ""  # no density, but `sample` made them
@@ -126,15 +126,15 @@ def miss(posterior: Posterior, core: Coreset, link: Family, origin: Origin) -> s
         values, gradients, names, place = origin.prior.joint(at)
         of_beta = place
         if place.stop:
-            slope = gradients[:, place] - score(draws, core, link)
+            slope = gradients[:, place] - score(draws, core, family)
         draws = values
     else:
         if origin.prior is not None:
             slope = origin.prior.gradient(at, draws)
-        gradients = score(draws, core, link) + slope
+        gradients = score(draws, core, family) + slope
     K = np.diag(draws.var(axis=0, ddof=1))
     if draws[:, of_beta].size:
-        K[of_beta, of_beta] = _scale(draws[:, of_beta], slope, core, link, K[of_beta, of_beta])
+        K[of_beta, of_beta] = _scale(draws[:, of_beta], slope, core, family, K[of_beta, of_beta])
     shape = (len(posterior.draws), -1, len(names))
     most = NORMAL if origin.told else math.inf
     found = stein(draws.reshape(shape), gradients.reshape(shape), K, names, most=most)
@@ -151,14 +151,14 @@ def miss(posterior: Posterior, core: Coreset, link: Family, origin: Origin) -> s
     )
 
 
-def _scale(draws: FloatArray, slope: FloatArray, core: Coreset, link: Family, plain: FloatArray) -> FloatArray:
+def _scale(draws: FloatArray, slope: FloatArray, core: Coreset, family: Family, plain: FloatArray) -> FloatArray:
     """Return the inverse of minus the Hessian at the draws' median, shape (D, D); `plain` where there is none.
 
     It does not depend on the draws' own covariance, whose noise the identities would see. The prior's part is the
     `mean_curvature` of its gradients `slope`, shape (S, D).
     """
     center = np.median(draws, axis=0)
-    precision = likelihood_terms(center, core, link).precision
+    precision = likelihood_terms(center, core, family).precision
     floor = _FLOOR * np.abs(np.diagonal(precision)).max()
     try:
         factor = factor_of_inverse(precision + np.diag(np.maximum(mean_curvature(draws, slope), floor)))
@@ -176,9 +176,9 @@ def _repeated(draws: FloatArray) -> float:
     return 1.0 - len(single) / len(points)
 
 
-def _density_gap(posterior: Posterior, stored: FloatArray, core: Coreset, link: Family, prior: ClosedForm) -> float:
+def _density_gap(posterior: Posterior, stored: FloatArray, core: Coreset, family: Family, prior: ClosedForm) -> float:
     """Return by how much stored log densities differ from the posterior's, a constant apart; 0 within rounding."""
     draws, values = posterior.flat, stored.ravel()
-    gap = values - log_likelihoods(draws, core, link) - prior.log_density(draws)
+    gap = values - log_likelihoods(draws, core, family) - prior.log_density(draws)
     worst = float(np.abs(gap - np.median(gap)).max())
     return worst if worst > _DENSITY + _ROUNDING * float(np.abs(values).max()) else 0.0

@@ -7,7 +7,7 @@ With g the gradient of the density's logarithm at theta, draws of it satisfy
 for any matrix K; with K near the covariance, K mean(g) is how far the draws' mean is from the density's, and the
 second, made symmetric and in units of sqrt(K_ii K_jj), by how much variances and correlations are off. All its entries
 are needed: K g = -(theta - m) of a normal density says nothing of correlations on the diagonal. Each may miss by
-`CLOSE` and by what Monte Carlo error explains.
+`NEGLIGIBLE_ERROR` and by what Monte Carlo error explains.
 
 Beside a wall, where a rare column separates rows, gradients are so steep that a few draws in ten thousand hold the
 identity up, K is far from the covariance, and K mean(g) says nothing of the mean.
@@ -22,10 +22,10 @@ import math
 
 import numpy as np
 
-from bayescore.diagnostics.draws import ess_mean
 from bayescore.diagnostics.errors import sidak_quantile
-from bayescore.diagnostics.wording import number
-from bayescore.limits import CLOSE
+from bayescore.diagnostics.formatting import number
+from bayescore.diagnostics.mcse import ess_mean
+from bayescore.limits import NEGLIGIBLE_ERROR
 from bayescore.types import FloatArray
 
 STEIN_DRAWS = 1000  # whose gradients are computed: correlations are told to 0.03
@@ -43,7 +43,9 @@ def stein(chains: FloatArray, gradients: FloatArray, K: FloatArray, names: list[
     flat_z, flat_s = z.reshape(-1, P), s.reshape(-1, P)
     n, quantile = len(flat_z), sidak_quantile(P + P * (P + 1) // 2)
     off = flat_s.mean(axis=0)
-    excess = np.abs(off) - quantile * flat_s.std(axis=0, ddof=1) / np.sqrt(np.minimum(ess_mean(s), n)) - CLOSE
+    excess = (
+        np.abs(off) - quantile * flat_s.std(axis=0, ddof=1) / np.sqrt(np.minimum(ess_mean(s), n)) - NEGLIGIBLE_ERROR
+    )
     normal = np.abs(np.log(np.maximum(flat_z.std(axis=0, ddof=1), _TINY))) <= math.log(most)
     excess[~normal] = -np.inf
     if (excess > 0.0).any():
@@ -56,7 +58,7 @@ def stein(chains: FloatArray, gradients: FloatArray, K: FloatArray, names: list[
     variance = np.maximum(0.25 * (squares + squares.T + 2.0 * both) - mean**2, 0.0)
     size = np.minimum(ess_mean(z * s), n)
     gap = mean - K / np.outer(width, width)
-    over = np.abs(gap) - quantile * np.sqrt(variance / np.minimum(size[:, None], size)) - CLOSE
+    over = np.abs(gap) - quantile * np.sqrt(variance / np.minimum(size[:, None], size)) - NEGLIGIBLE_ERROR
     over[~(normal[:, None] & normal)] = -np.inf
     if not (over > 0.0).any():
         return ""

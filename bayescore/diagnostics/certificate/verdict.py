@@ -14,10 +14,10 @@ import pandas as pd
 from bayescore.diagnostics.certificate.coefficients import table
 from bayescore.diagnostics.certificate.estimates import Run, families, target
 from bayescore.diagnostics.certificate.weigh import Weighed, Weigher, systematic
-from bayescore.diagnostics.family import Family, close, risk, settled, worst
+from bayescore.diagnostics.error_family import ErrorFamily, close, risk, settled, worst
+from bayescore.diagnostics.formatting import number
 from bayescore.diagnostics.results import Level
-from bayescore.diagnostics.wording import number
-from bayescore.limits import CLOSE, MAX_LOG_RATIO_SD, MAX_TAIL_K, MIN_ESS_SHARE, RISK
+from bayescore.limits import MAX_FAILURE_PROBABILITY, MAX_LOG_RATIO_SD, MAX_TAIL_K, MIN_ESS_SHARE, NEGLIGIBLE_ERROR
 from bayescore.types import IntArray
 
 # more draws by these factors are what the text may ask for: beyond, they are no remedy
@@ -34,7 +34,7 @@ class Judgement:
         The draws weighed first, and those that the verdict is on.
     kept : array, optional
         Places among these that resampling keeps; None where all stay.
-    raw, left : list of Family
+    raw, left : list of ErrorFamily
         Errors of the draws as they are and of corrected ones.
     coordinates, effects : DataFrame
         The tables of the certificate.
@@ -43,8 +43,8 @@ class Judgement:
     first: Weighed
     whole: Weighed
     kept: IntArray | None
-    raw: list[Family]
-    left: list[Family]
+    raw: list[ErrorFamily]
+    left: list[ErrorFamily]
     coordinates: pd.DataFrame
     effects: pd.DataFrame
 
@@ -60,7 +60,7 @@ def judge(weigher: Weigher, max_draws: int) -> Judgement:
     left, enough = [], False
     if first.again is not None:
         left = families(moved, posterior.features, heavy, full)
-        enough = settled(left) and risk(left, shrink=0.0) <= RISK
+        enough = settled(left) and risk(left, shrink=0.0) <= MAX_FAILURE_PROBABILITY
         if (first.weights.unsure or (first.weights.good and not enough)) and len(first.at) < len(own.flat):
             whole = first.again()
     if first.again is None or (not enough and whole.weights.good):
@@ -97,14 +97,14 @@ def _word(found: Judgement, weigher: Weigher) -> tuple[Level, str]:
             f"correction can be trusted. {remedy}"
         )
     exact, of_effects = _on_effects(found.effects)
-    if close(raw) and risk(raw) <= RISK and weights.spread < MAX_LOG_RATIO_SD and exact:
+    if close(raw) and risk(raw) <= MAX_FAILURE_PROBABILITY and weights.spread < MAX_LOG_RATIO_SD and exact:
         return Level.CERTIFIED, f"{k} and at worst {worst(raw)}{of_effects}."
-    if risk(left) <= RISK:
+    if risk(left) <= MAX_FAILURE_PROBABILITY:
         return Level.CORRECTED, (
             f"{k}, but of the draws as they are {worst(raw)}{of_effects}. Use the corrected draws (Certificate.idata), "
             f"of which at worst {worst(left)}{', or a larger size' * found.effects.empty}."
         )
-    times = next((factor for factor in _TIMES if risk(left, shrink=factor**-0.5) <= RISK), None)
+    times = next((factor for factor in _TIMES if risk(left, shrink=factor**-0.5) <= MAX_FAILURE_PROBABILITY), None)
     if times is None:
         return Level.NOT_CERTIFIED, f"{k}, but even of the corrected draws {worst(left)}. {remedy}"
     raised = "max_draws" if len(weights.weights) < len(weigher.posterior.flat) else "draws= of sample"
@@ -122,7 +122,7 @@ def _on_effects(effects: pd.DataFrame) -> tuple[bool, str]:
     mean_error = float(np.abs(effects["mean_error_sd"].to_numpy()).max())
     sd_error = np.abs(effects["log_sd_error"].to_numpy())
     sure = float((sd_error + 2.0 * effects["log_sd_error_mcse"].to_numpy()).max())
-    return mean_error <= CLOSE and sure <= CLOSE, (
+    return mean_error <= NEGLIGIBLE_ERROR and sure <= NEGLIGIBLE_ERROR, (
         f"; of {len(effects):,} group effects the worst mean is off by {number(mean_error, 2)} sd, the worst sd by "
         f"{number(100.0 * float(np.expm1(sd_error.max())), 2)}%"
     )

@@ -25,8 +25,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bayescore.compat import inference_data
+from bayescore.data.dataset import Dataset
 from bayescore.data.design import Grouping
-from bayescore.data.opened import Opened
 from bayescore.diagnostics.certificate.estimates import informed_sd
 from bayescore.diagnostics.full_weights import FullWeights
 from bayescore.diagnostics.results import EFFECT_INDEX, no_effects
@@ -87,7 +87,7 @@ class Weigher(Protocol):
     """A strategy: what the certificate asks of a kind of model."""
 
     @property
-    def opened(self) -> Opened:
+    def dataset(self) -> Dataset:
         """The full data."""
 
     @property

@@ -24,7 +24,7 @@ from bayescore.samplers.inference_data import Posterior, read_posterior
 from bayescore.types import WeightedData
 from bayescore.validation import DataError
 
-_GIVE_TEST = "give test=, a sample of rows: full_data(rows, design=core.design)"
+_GIVE_TEST = "give test=, a sample of rows: all_rows(rows, design=core.design)"
 
 
 def write_certificate(
@@ -50,7 +50,7 @@ def write_certificate(
     path : str or Path
         The HTML file.
     test : WeightedData, optional
-        Rows of the same design on which the model's fit is checked, as ``full_data(rows, design=core.design)``; by
+        Rows of the same design on which the model's fit is checked, as ``all_rows(rows, design=core.design)``; by
         default the coreset's own, unless these are pseudo-rows.
     title : str
         Heading of the page.

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bayescore.diagnostics.formatting import number
 from bayescore.diagnostics.results import ComparisonData
-from bayescore.diagnostics.wording import number
 from bayescore.types import IntArray
 
 MAX_COORDINATES = 40

@@ -11,9 +11,9 @@ from typing import Any
 
 import pandas as pd
 
+from bayescore.diagnostics.formatting import number, with_error
 from bayescore.diagnostics.report import chosen, facts, page, plots, sections, tables
 from bayescore.diagnostics.results import CertificateData, ComparisonData
-from bayescore.diagnostics.wording import number, with_error
 from bayescore.files import whole_file
 from bayescore.types import FloatArray
 

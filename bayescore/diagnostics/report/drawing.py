@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.markers import CARETLEFT, CARETRIGHT
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from bayescore.diagnostics.wording import number
+from bayescore.diagnostics.formatting import number
 from bayescore.types import FloatArray
 
 INTERVAL = 0.94

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from bayescore.data.coreset import Coreset
+from bayescore.diagnostics.formatting import number
 from bayescore.diagnostics.results import CertificateData
-from bayescore.diagnostics.wording import number
 from bayescore.types import FloatArray, WeightedData
 
 # a parameter of a coreset: what reports call it
@@ -106,7 +106,7 @@ def size_curve(about: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def certify_snippet(certificate: CertificateData, core: Coreset, test: WeightedData | None, file_name: str) -> str:
     """Return Python code that makes a certificate's page again."""
-    own = "" if test is None else f'test = bc.full_data("test.parquet", label={core.label!r}, design=core.design)\n'
+    own = "" if test is None else f'test = bc.all_rows("test.parquet", label={core.label!r}, design=core.design)\n'
     return (
         "import arviz as az\nimport bayescore as bc\n\n"
         'idata = az.from_netcdf("posterior.nc")\n'

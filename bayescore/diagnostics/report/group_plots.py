@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from bayescore.diagnostics.group_draws import GroupEffects
 from bayescore.diagnostics.report import drawing
 from bayescore.diagnostics.report.drawing import Intervals
-from bayescore.models.families import LIKELIHOODS
+from bayescore.models.families import FAMILIES
 from bayescore.types import FloatArray, IntArray
 from bayescore.validation import DataError
 
@@ -141,12 +141,12 @@ def _shares(effects: GroupEffects, shares: pd.DataFrame) -> tuple[FloatArray, Fl
 
 def _raw(effects: GroupEffects, share: FloatArray, weight: FloatArray) -> FloatArray:
     """Return linear predictors of shares, half a row of either label added, minus that of all rows."""
-    if effects.likelihood not in LIKELIHOODS:
+    if effects.family not in FAMILIES:
         raise DataError(
             "idata does not tell its likelihood, by which shares become linear predictors; set "
-            f"idata.posterior.attrs['likelihood'] to one of {', '.join(map(repr, LIKELIHOODS))}"
+            f"idata.posterior.attrs['family'] to one of {', '.join(map(repr, FAMILIES))}"
         )
     overall = float(share @ weight / weight.sum())
     p = np.append((share * weight + 0.5) / (weight + 1.0), overall)
-    eta = np.interp(p, LIKELIHOODS[effects.likelihood].mean(_ETA), _ETA)
+    eta = np.interp(p, FAMILIES[effects.family].mean(_ETA), _ETA)
     return np.asarray(eta[:-1] - eta[-1])

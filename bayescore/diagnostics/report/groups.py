@@ -8,11 +8,11 @@ import pandas as pd
 
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import Grouping
+from bayescore.diagnostics.formatting import number
 from bayescore.diagnostics.group_draws import GroupEffects
 from bayescore.diagnostics.report import group_plots, page, sections
 from bayescore.diagnostics.report.drawing import INTERVAL
 from bayescore.diagnostics.results import CertificateData
-from bayescore.diagnostics.wording import number
 from bayescore.samplers.inference_data import flat_draws
 from bayescore.types import FloatArray
 
@@ -36,8 +36,8 @@ def group_sections(certificate: CertificateData, idata: Any, core: Coreset) -> I
         sigma = flat_draws(best, f"sigma_{grouping.name}").reshape(len(u), -1)
         for k, effect in enumerate(grouping.effects):
             name = grouping.name if effect == "1" else f"{effect} by {grouping.name}"
-            likelihood = str(best["posterior"].attrs.get("likelihood", ""))
-            effects = GroupEffects(name, grouping.levels, u[:, :, k], likelihood)
+            family = str(best["posterior"].attrs.get("family", ""))
+            effects = GroupEffects(name, grouping.levels, u[:, :, k], family)
             counted = _counted(certificate, grouping) if effect == "1" else None
             number_of += 1
             yield sections.Variance(

@@ -16,8 +16,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
+from bayescore.diagnostics.formatting import number, with_error
 from bayescore.diagnostics.report.sections import LOOKS, PROVENANCE, Picture, Section
-from bayescore.diagnostics.wording import number, with_error
 from bayescore.limits import MAX_RHAT, MIN_ESS
 
 MAX_ROWS = 2000  # of all tables of coefficients together; beyond, each shows its WORST

@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 from bayescore.diagnostics.health import Health
 from bayescore.diagnostics.model_check import ModelCheck
 from bayescore.diagnostics.results import Level
-from bayescore.limits import ALARM, CERTIFIED, CLOSE, RISK
+from bayescore.limits import FAMILYWISE_ALPHA, MAX_ERROR, MAX_FAILURE_PROBABILITY, NEGLIGIBLE_ERROR
 
 # name in a posterior's attributes: label
 PROVENANCE = {
-    "likelihood": "Likelihood",
+    "family": "Likelihood",
     "prior": "Prior",
     "prior_scale": "The prior is of",
     "sampler": "Sampler",
@@ -33,15 +33,17 @@ VERDICTS = {
     Level.INDISTINGUISHABLE: (
         "good",
         "No mean, sd or correlation is off by more than Monte Carlo error explains, over all coefficients together at "
-        f"the {ALARM:.0%} level.",
+        f"the {FAMILYWISE_ALPHA:.0%} level.",
     ),
     Level.CLOSE: (
         "fair",
-        f"Differences are real, but every mean is within {CLOSE:g} sd and every sd within {CLOSE:.0%}.",
+        f"Differences are real, but every mean is within {NEGLIGIBLE_ERROR:g} sd and every sd within "
+        f"{NEGLIGIBLE_ERROR:.0%}.",
     ),
     Level.DIFFERS: (
         "bad",
-        f"Some mean, sd or correlation is off by more than {CLOSE:g} and by more than Monte Carlo error explains.",
+        f"Some mean, sd or correlation is off by more than {NEGLIGIBLE_ERROR:g} and by "
+        f"more than Monte Carlo error explains.",
     ),
     Level.TOO_FEW_DRAWS: ("unknown", "Monte Carlo error is too large to tell."),
 }
@@ -49,8 +51,9 @@ CERTIFICATES = {
     Level.CERTIFIED: (
         "good",
         "The draws can be used for the full data's posterior: the chance that any mean, sd or correlation is off by "
-        f"more than {CERTIFIED:g} (sds, relative, or of a correlation) is at most {RISK:g}, their own Monte Carlo "
-        f"error included, and the coreset's part in that is within {CLOSE:g}.",
+        f"more than {MAX_ERROR:g} (sds, relative, or of a correlation) is at most {MAX_FAILURE_PROBABILITY:g}, "
+        "their own Monte Carlo "
+        f"error included, and the coreset's part in that is within {NEGLIGIBLE_ERROR:g}.",
     ),
     Level.CORRECTED: (
         "fair",

@@ -8,13 +8,13 @@ import numpy as np
 
 from bayescore.data.design import Design, Grouping, one_intercept
 from bayescore.diagnostics.agreement import agreement, beside_reference, predicted_error
+from bayescore.diagnostics.formatting import number, with_error
 from bayescore.diagnostics.report import page
 from bayescore.diagnostics.report.drawing import INTERVAL
 from bayescore.diagnostics.report.sections import Certificates
 from bayescore.diagnostics.results import CertificateData, ComparisonData
-from bayescore.diagnostics.wording import number, with_error
 from bayescore.limits import MAX_K
-from bayescore.models.families import LIKELIHOODS
+from bayescore.models.families import FAMILIES
 from bayescore.samplers.inference_data import Posterior
 from bayescore.samplers.prior_summary import described
 from bayescore.validation import DataError, shown_apart
@@ -163,7 +163,7 @@ def effects(posterior: Posterior, design: Design) -> tuple[list[str], dict[str, 
     """Return labels, and for each coefficient its mean and interval in units of the data, and the odds ratio's."""
     raw = design.raw_coefficients(posterior.flat)
     bounds = np.quantile(raw, [0.5 * (1.0 - INTERVAL), 0.5, 0.5 * (1.0 + INTERVAL)], axis=0)
-    family = LIKELIHOODS.get(posterior.attrs.get("likelihood", ""))
+    family = FAMILIES.get(posterior.attrs.get("family", ""))
     ratio = None if family is None else family.ratio
     rows = {}
     for d, name in enumerate(posterior.features):

@@ -14,10 +14,10 @@ from bayescore.models.dispatch import teach
 from bayescore.models.families.family import Family, Symmetric
 from bayescore.models.families.logistic import Logistic
 from bayescore.models.families.probit import Probit
-from bayescore.models.families.registry import COMPILED, LIKELIHOODS, check_likelihood, register
+from bayescore.models.families.registry import COMPILED, FAMILIES, check_family, register
 
-teach(Family, LIKELIHOODS, COMPILED, lambda link: (check_likelihood(link).name, link))
+teach(Family, FAMILIES, COMPILED, lambda family: (check_family(family).name, family))
 register(Logistic())
 register(Probit())
 
-__all__ = ["LIKELIHOODS", "Family", "Symmetric", "check_likelihood", "register"]
+__all__ = ["FAMILIES", "Family", "Symmetric", "check_family", "register"]

@@ -8,7 +8,7 @@ from bayescore.models.families.family import Family
 from bayescore.types import FloatArray
 from bayescore.validation import check_choice
 
-LIKELIHOODS: dict[str, Family] = {}
+FAMILIES: dict[str, Family] = {}
 COMPILED = ("rows", "derivatives", "higher")  # what kernels call
 
 _NEAR = np.array([-3.0, -0.5, 0.0, 0.5, 3.0])  # where derivatives are compared with differences
@@ -38,7 +38,7 @@ def register(family: Family) -> Family:
     """
     if not isinstance(family, Family):
         raise TypeError(
-            f"likelihood={family!r} is no Family; derive its class from bayescore.models.families.Family, or from "
+            f"family={family!r} is no Family; derive its class from bayescore.models.families.Family, or from "
             "Symmetric beside it"
         )
     name = family.name
@@ -50,12 +50,12 @@ def register(family: Family) -> Family:
             f"likelihood {name!r} is not the same as another {type(family).__name__}(), and would be unknown to "
             "other processes; make its class a frozen dataclass without fields"
         )
-    if LIKELIHOODS.get(name, family) != family:
-        raise ValueError(f"likelihood {name!r} is registered already, as {LIKELIHOODS[name]!r}; choose another name")
+    if FAMILIES.get(name, family) != family:
+        raise ValueError(f"likelihood {name!r} is registered already, as {FAMILIES[name]!r}; choose another name")
     _check_probabilities(family)
     for side in (1, -1):
         _check_side(family, side)
-    LIKELIHOODS[name] = family
+    FAMILIES[name] = family
     return family
 
 
@@ -97,10 +97,10 @@ def _check_side(family: Family, side: int) -> None:
             )
 
 
-def check_likelihood(likelihood: "str | Family", name: str = "likelihood") -> Family:
-    """Return the registered family of that name, or `likelihood` itself if it is registered."""
-    if isinstance(likelihood, Family):
-        if LIKELIHOODS.get(likelihood.name) != likelihood:
-            raise TypeError(f"{name}={likelihood!r} is not registered; call bayescore.models.families.register first")
-        return likelihood
-    return LIKELIHOODS[check_choice(likelihood, name, LIKELIHOODS)]
+def check_family(family: "str | Family", name: str = "family") -> Family:
+    """Return the registered family of that name, or `family` itself if it is registered."""
+    if isinstance(family, Family):
+        if FAMILIES.get(family.name) != family:
+            raise TypeError(f"{name}={family!r} is not registered; call bayescore.models.families.register first")
+        return family
+    return FAMILIES[check_choice(family, name, FAMILIES)]

@@ -24,8 +24,8 @@ import numpy as np
 
 import bayescore as bc
 from bayescore.coresets.scores.sensitivity import sensitivity_epsilon, sensitivity_size
-from bayescore.diagnostics.draws import ess
-from bayescore.models.families import LIKELIHOODS
+from bayescore.diagnostics.mcse import ess
+from bayescore.models.families import FAMILIES
 from bayescore.models.posterior import log_likelihoods
 from benchmarks.papers.huggins.problems import PRIOR, readable, split
 from benchmarks.tables import publish
@@ -46,9 +46,9 @@ def in_ball(full: bc.Coreset, n: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def sizes(name: str, full: bc.Coreset, merged: bc.Coreset, trials: int) -> Rows:
-    link = LIKELIHOODS["logistic"]
+    family = FAMILIES["logistic"]
     betas = in_ball(merged, 1000, np.random.default_rng(0))
-    whole = log_likelihoods(betas, merged, link)
+    whole = log_likelihoods(betas, merged, family)
     rows = []
     for M in (1000, min(10_000, len(full) // 2)):
         realised = []
@@ -62,7 +62,7 @@ def sizes(name: str, full: bc.Coreset, merged: bc.Coreset, trials: int) -> Rows:
                 random_state=seed,
                 progressbar=False,
             )
-            realised.append(float(np.max(np.abs(log_likelihoods(betas, core, link) / whole - 1.0))))
+            realised.append(float(np.max(np.abs(log_likelihoods(betas, core, family) / whole - 1.0))))
         mean, high = core.params["mean_sensitivity"], float(np.quantile(realised, 1.0 - DELTA))
         promised = sensitivity_epsilon(mean, full.n_features, M, DELTA)
         rows.append(
@@ -86,11 +86,11 @@ def sizes(name: str, full: bc.Coreset, merged: bc.Coreset, trials: int) -> Rows:
 
 def evidence(name: str, full: bc.Coreset, merged: bc.Coreset, trials: int) -> Rows:
     rows = []
-    link = LIKELIHOODS["logistic"]
+    family = FAMILIES["logistic"]
     truth = bc.log_evidence(merged, prior=PRIOR, draws=4000, random_state=0, progressbar=False)
     betas = bc.sample(merged, prior=PRIOR, sampler="mala", random_seed=0, progressbar=False).posterior["beta"]
     betas = betas.to_numpy().reshape(-1, merged.n_features)
-    whole = log_likelihoods(betas, merged, link)
+    whole = log_likelihoods(betas, merged, family)
     for method in ("uniform", "sensitivity", "calibrated"):
         for M in (1000, min(10_000, len(full) // 2)):
             own = {"prior": PRIOR} if method == "calibrated" else {}
@@ -98,7 +98,7 @@ def evidence(name: str, full: bc.Coreset, merged: bc.Coreset, trials: int) -> Ro
             for seed in range(trials):
                 core = bc.build_coreset(full, method=method, size=M, random_state=seed, progressbar=False, **own)
                 found = bc.log_evidence(core, merged, prior=PRIOR, draws=4000, random_state=seed, progressbar=False)
-                over_posterior = float(np.max(np.abs(log_likelihoods(betas, core, link) / whole - 1.0)))
+                over_posterior = float(np.max(np.abs(log_likelihoods(betas, core, family) / whole - 1.0)))
                 gaps.append(abs(found.log_evidence - truth.log_evidence))
                 epsilons.append(max(found.epsilon, over_posterior))
                 errors.append(math.hypot(found.se, truth.se))

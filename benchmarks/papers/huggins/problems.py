@@ -150,5 +150,5 @@ def split(problem: Problem, *, quick: bool) -> tuple[bc.Coreset, bc.Coreset]:
     """Return all training rows and the test rows, as design matrices."""
     X, y = problem.read(QUICK_ROWS if quick else None)
     test = 1000 if not problem.file else round(problem.held_out * len(y))
-    full = bc.full_data(X[test:], y[test:], **problem.options, progressbar=False)
-    return full, bc.full_data(X[:test], y[:test], design=full.design, progressbar=False)
+    full = bc.all_rows(X[test:], y[test:], **problem.options, progressbar=False)
+    return full, bc.all_rows(X[:test], y[:test], design=full.design, progressbar=False)

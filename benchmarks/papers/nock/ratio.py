@@ -34,13 +34,13 @@ def log_density(X: np.ndarray, C: np.ndarray, t: float) -> np.ndarray:
     squares = ((C[:, :, None] - X) ** 2).sum(axis=3)  # (m, k, n)
     near = -0.5 * t * np.abs(C[:, :, None] - X).sum(axis=3)
     top = near.max(axis=2, keepdims=True)
-    likelihood = np.exp(near - top)
+    family = np.exp(near - top)
     orders = []
     for order in permutations(range(k)):
         closest = np.ones((m, len(X)))
         log_p = np.zeros(m)
         for step, i in enumerate(order):
-            log_p += np.log((closest * likelihood[:, i]).sum(axis=1) / closest.sum(axis=1)) + top[:, i, 0]
+            log_p += np.log((closest * family[:, i]).sum(axis=1) / closest.sum(axis=1)) + top[:, i, 0]
             closest = squares[:, i] if step == 0 else np.minimum(closest, squares[:, i])
         orders.append(log_p)
     return np.asarray(np.logaddexp.reduce(orders, axis=0))

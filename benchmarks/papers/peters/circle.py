@@ -40,7 +40,7 @@ def right(n: int, share: float | None, seed: int) -> tuple[float, float, int, in
     X, y = separable_circle(n, seed)
     alice, sent = rows_of(X, y), rows_of(X, y)
     if share is not None:
-        options = {"likelihood": "probit", "random_state": seed, "progressbar": False}
+        options = {"family": "probit", "random_state": seed, "progressbar": False}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # that these rows are separable
             sent = bc.build_coreset(alice, method="leverage", size=int(share * len(alice)), **options)

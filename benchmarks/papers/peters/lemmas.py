@@ -25,13 +25,13 @@ import bayescore as bc
 from bayescore.coresets.leverage import leverage_scores, leverage_size, rates_of, score_total
 from bayescore.coresets.separation.complexity import mu_complexity
 from bayescore.data.synthetic import probit
-from bayescore.models.families import check_likelihood
+from bayescore.models.families import check_family
 from bayescore.papers import online_scores_by_row
 from bayescore.types import WeightedData
 from benchmarks.problems import SHARED
 from benchmarks.tables import publish
 
-PROBIT = check_likelihood("probit")
+PROBIT = check_family("probit")
 
 
 def line(item: str, data: str, what: str, measured: float, bound: float, *, above: bool = False) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def epsilon(*, quick: bool = False) -> None:
     for size in sizes:
         worst, own, sums = [], [], []
         for seed in range(seeds):
-            options = {"likelihood": "probit", "random_state": seed, "progressbar": False}
+            options = {"family": "probit", "random_state": seed, "progressbar": False}
             core = bc.build_coreset(data, method="leverage", size=size, **options)
             cuts = zip(np.array_split(core.Z, 20), np.array_split(core.weights, 20), strict=True)
             part = sum(w @ losses(Z, betas) for Z, w in cuts)

@@ -16,9 +16,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import bayescore as bc
-from bayescore.data.opened import Opened
+from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
-from bayescore.models.families import check_likelihood
+from bayescore.models.families import check_family
 from bayescore.types import WeightedData
 from benchmarks.problems import load, readable
 from benchmarks.tables import RESULTS, known_rows, publish
@@ -54,24 +54,24 @@ def full(name: str, most_rows: int | None = None) -> bc.Coreset:
         rows = np.random.default_rng(0).permutation(len(frame))[:most_rows]
         frame, y = frame.iloc[rows], y[rows]
         frame = frame.loc[:, frame.nunique() > 1]
-    return bc.full_data(frame, y, likelihood="probit", intercept=True, standardize=True, progressbar=False)
+    return bc.all_rows(frame, y, family="probit", intercept=True, standardize=True, progressbar=False)
 
 
 def loss_rows(name: str, trials: int, sizes: tuple[int, ...], most_rows: int | None) -> Iterator[dict[str, Any]]:
     """Yield the loss ratios of one data set, a row for each size and method."""
-    data, probit = full(name, most_rows), check_likelihood("probit")
+    data, probit = full(name, most_rows), check_family("probit")
 
     def fitted_loss(fit_to: WeightedData) -> float:
         """Return the full data's loss at the mode of `fit_to`."""
         return float(-probit.log_p(data.Z @ bc.find_map(fit_to, "probit", bc.priors.Normal(0, 100)).beta).sum())
 
-    best, opened = fitted_loss(data), Opened(as_source(data))
+    best, dataset = fitted_loss(data), Dataset(as_source(data))
     print(f"{name}: N = {len(data)}, D = {data.n_features}, loss {best:.6g}", flush=True)
     for size in sizes:
         published = dict(zip(("leverage", "uniform"), PUBLISHED[name].get(size, ()), strict=False))
         for name_of, method in METHODS.items():
             # not by build_coreset, which asks each time whether the labels overlap: they do not
-            cores = [method.build(opened, size, seed, probit).rows for seed in range(trials)]
+            cores = [method.build(dataset, size, seed, probit).rows for seed in range(trials)]
             ratios = np.array([fitted_loss(core) for core in cores]) / best
             lower, median, upper = np.quantile(ratios, [0.25, 0.5, 0.75])
             yield {

@@ -15,7 +15,7 @@ from scipy.special import ndtri
 
 import bayescore as bc
 from bayescore.data.synthetic import probit
-from bayescore.diagnostics.draws import ess_mean
+from bayescore.diagnostics.mcse import ess_mean
 from benchmarks.tables import RESULTS, publish
 
 SLOPES = np.array([0.5, -0.5, 0.25, 0.25])
@@ -32,7 +32,7 @@ def effective(n: int, share: float, seed: int, sweeps: int) -> tuple[float, list
     """Return the share of positives drawn and the smallest ESS of 1000 draws of each sampler."""
     intercept = ndtri(share) * np.sqrt(1.0 + SLOPES @ SLOPES)  # P(y = 1) = share over the columns' law
     X, y = probit(n, [intercept, *SLOPES], random_state=seed)
-    data = bc.full_data(X, y, likelihood="probit", progressbar=False)
+    data = bc.all_rows(X, y, family="probit", progressbar=False)
     core = bc.build_coreset(
         data,
         method="calibrated",

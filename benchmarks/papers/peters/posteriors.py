@@ -17,7 +17,7 @@ import numpy as np
 
 import bayescore as bc
 from bayescore.data.synthetic import probit
-from bayescore.diagnostics.draws import ess_mean, mcse_mean
+from bayescore.diagnostics.mcse import ess_mean, mcse_mean
 from bayescore.types import WeightedData
 from benchmarks.papers.peters.loss import COVTYPE, METHODS
 from benchmarks.problems import load, readable
@@ -73,7 +73,7 @@ def quartiles(values: Sequence[float], name: str) -> dict[str, float]:
 def table_of(name: str, sweeps: int, n_seeds: int, most_rows: int) -> Iterator[dict[str, Any]]:
     """Yield a row for all data and one for each method and size."""
     X, y = raw(name, most_rows)
-    data = bc.full_data(X, y, likelihood="probit", intercept=True, standardize=True, progressbar=False)
+    data = bc.all_rows(X, y, family="probit", intercept=True, standardize=True, progressbar=False)
     for weight in (1.0, 1.5):  # compiles
         gibbs(data.take(slice(0, 200)).with_weights(np.full(200, weight)), 4, 0)
     begin = time.perf_counter()

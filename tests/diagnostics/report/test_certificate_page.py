@@ -70,7 +70,7 @@ def test_effects_are_in_units_of_the_data_and_priors_in_both(tmp_path):
     rng = np.random.default_rng(0)
     X = pd.DataFrame({"dose": 100.0 * rng.normal(size=2000) + 500.0, "b": rng.normal(size=2000)})
     y = rng.random(2000) < 1.0 / (1.0 + np.exp(5.0 - 0.01 * X["dose"].to_numpy()))
-    core = bc.full_data(X, y, intercept=True, standardize=True, progressbar=False)
+    core = bc.all_rows(X, y, intercept=True, standardize=True, progressbar=False)
     prior = {"Intercept": bc.priors.StudentT(3), "*": bc.priors.Normal(0, 1)}
     idata = bc.sample(core, prior=prior, sampler="mala", draws=500, random_seed=1, progressbar=False)
     own = bc.certify(idata, core, core, progressbar=False)
@@ -94,4 +94,4 @@ def test_effects_are_in_units_of_the_data_and_priors_in_both(tmp_path):
     with pytest.raises(ValueError, match=r"test has the labels .*, the posterior .* the same positive="):
         own.to_html(tmp_path / "c.html", idata, core, test=turned)
     with pytest.raises(ValueError, match="test has another design"):
-        own.to_html(tmp_path / "c.html", idata, core, test=bc.full_data(X, y, intercept=True, progressbar=False))
+        own.to_html(tmp_path / "c.html", idata, core, test=bc.all_rows(X, y, intercept=True, progressbar=False))

@@ -2,9 +2,9 @@ import re
 
 import pytest
 
+from bayescore.diagnostics.formatting import with_error
 from bayescore.diagnostics.report import comparison as module
 from bayescore.diagnostics.report import page as page_module
-from bayescore.diagnostics.wording import with_error
 from tests.diagnostics.helpers import certificate, section
 
 

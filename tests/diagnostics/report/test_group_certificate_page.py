@@ -75,7 +75,7 @@ def test_many_groups_are_cut_to_the_worst(made, tmp_path, monkeypatch):
 
 def test_fit_is_checked_on_test_rows_with_the_effects_of_their_groups(made, tmp_path, monkeypatch):
     rows, core, _, _ = made
-    test = bc.full_data(frame(rows)[:900], label="y", design=core.design, progressbar=False)
+    test = bc.all_rows(frame(rows)[:900], label="y", design=core.design, progressbar=False)
     seen = []
     monkeypatch.setattr(module, "check_model", lambda *told: seen.append(check_model(*told)) or seen[-1])
     text = page(tmp_path, made, test=test)
@@ -85,7 +85,7 @@ def test_fit_is_checked_on_test_rows_with_the_effects_of_their_groups(made, tmp_
     assert "test rows in 10 groups" in section(text, "fit")
     assert text.count("<img") == 4
     other = frame(rows)[:900].assign(county="nowhere")
-    new = bc.full_data(other, label="y", design=core.design, new_groups=True, progressbar=False)
+    new = bc.all_rows(other, label="y", design=core.design, new_groups=True, progressbar=False)
     with pytest.raises(ValueError, match="groups that the coreset does not know"):
         page(tmp_path, made, test=new)
 

@@ -9,9 +9,9 @@ from bayescore.diagnostics.report import group_plots
 from bayescore.validation import DataError
 
 
-def effects(means, sd=0.1, likelihood="logistic"):
+def effects(means, sd=0.1, family="logistic"):
     draws = np.asarray(means) + sd * stats.norm.ppf((np.arange(2000) + 0.5) / 2000)[:, None]
-    return GroupEffects("county", tuple(f"c{g}" for g in range(len(means))), draws, likelihood)
+    return GroupEffects("county", tuple(f"c{g}" for g in range(len(means))), draws, family)
 
 
 def shares(share, weight):
@@ -40,7 +40,7 @@ def test_caterpillar_sorts_groups_and_darkens_intervals_without_0():
 
 def test_many_groups_have_names_at_the_ends_only(monkeypatch):
     means = np.random.default_rng(0).permutation(100)
-    axes = group_plots.caterpillar(Figure(), effects(means, likelihood="probit"))
+    axes = group_plots.caterpillar(Figure(), effects(means, family="probit"))
     named = {text.get_text() for text in axes.texts}
     assert named == {f"c{g}" for g in np.flatnonzero((means < 5) | (means >= 95))}
     assert not axes.get_yticklabels()
@@ -53,11 +53,11 @@ def test_many_groups_have_names_at_the_ends_only(monkeypatch):
     assert "50 of 100 groups" in axes.get_title(loc="left")
 
 
-@pytest.mark.parametrize(("likelihood", "inverse"), [("logistic", special.logit), ("probit", stats.norm.ppf)])
-def test_shrinkage_stands_over_what_the_rows_say(likelihood, inverse):
+@pytest.mark.parametrize(("family", "inverse"), [("logistic", special.logit), ("probit", stats.norm.ppf)])
+def test_shrinkage_stands_over_what_the_rows_say(family, inverse):
     share, weight = np.array([0.25, 0.0, 0.9]), np.array([8.0, 3.0, 50.0])
     table = shares(share, weight)[::-1]  # by name, not by place
-    axes = group_plots.shrinkage(Figure(), effects([-0.1, -0.2, 1.0], likelihood=likelihood), table)
+    axes = group_plots.shrinkage(Figure(), effects([-0.1, -0.2, 1.0], family=family), table)
     points = next(own for own in axes.collections if len(own.get_offsets()) == 3)
     x, y = points.get_offsets().T
     own = inverse((share * weight + 0.5) / (weight + 1.0)) - inverse(share @ weight / weight.sum())

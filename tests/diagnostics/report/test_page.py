@@ -24,8 +24,12 @@ def test_every_level_has_a_look_and_a_meaning():
 
 def test_the_glossary_states_the_limits_that_decide():
     words = sections.terms(sections.VERDICTS | sections.CERTIFICATES)
-    assert f"within {limits.CLOSE} sd" in words["Close"]
-    for limit in (f"more than {limits.CERTIFIED}", f"at most {limits.RISK}", f"within {limits.CLOSE}"):
+    assert f"within {limits.NEGLIGIBLE_ERROR} sd" in words["Close"]
+    for limit in (
+        f"more than {limits.MAX_ERROR}",
+        f"at most {limits.MAX_FAILURE_PROBABILITY}",
+        f"within {limits.NEGLIGIBLE_ERROR}",
+    ):
         assert limit in words["Certified"]
 
 

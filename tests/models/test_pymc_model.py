@@ -6,8 +6,8 @@ import pytest
 from scipy import stats
 
 import bayescore as bc
-from bayescore.diagnostics.draws import ess, mcse_mean
-from bayescore.models.families import check_likelihood
+from bayescore.diagnostics.mcse import ess, mcse_mean
+from bayescore.models.families import check_family
 from bayescore.validation import DataError
 from tests.models.grouped_rows import grouped
 
@@ -23,7 +23,7 @@ def core():
 @pytest.mark.parametrize("group_prior", [bc.priors.HalfStudentT(3.0, 2.5), bc.priors.HalfNormal(0.8)])
 def test_the_density_is_the_models(core, group_prior):
     """Log densities at two points differ by as much as those of (beta, sigma, u) written down."""
-    model = bc.multilevel_model(core, prior=bc.priors.Normal(0.0, 2.0), group_prior=group_prior)
+    model = bc.model(core, prior=bc.priors.Normal(0.0, 2.0), group_prior=group_prior)
     effects = model.compile_fn(model.replace_rvs_by_values([model["u_county"]])[0], inputs=model.value_vars)
     rng, gaps = np.random.default_rng(0), []
     for _ in range(2):
@@ -35,7 +35,7 @@ def test_the_density_is_the_models(core, group_prior):
         sigma, u = np.exp(point["sigma_county_log__"]), effects(point)
         slope = effects({**point, "u_county_standardised": point["u_county_standardised"] + 1.0}) - u  # du / dz
         eta = core.X @ point["beta"] + core.offset + core.X[:, 0] * np.append(u, 0.0)[core.group[:, 0]]
-        own = core.weights @ check_likelihood("logistic").log_p(eta, core.y)
+        own = core.weights @ check_family("logistic").log_p(eta, core.y)
         own += stats.norm.logpdf(point["beta"], 0.0, 2.0).sum() + stats.norm.logpdf(u, 0.0, sigma).sum()
         half = stats.t(3.0, scale=2.5) if isinstance(group_prior, bc.priors.HalfStudentT) else stats.norm(scale=0.8)
         own += half.logpdf(sigma) + point["sigma_county_log__"] + np.log(slope).sum()
@@ -57,10 +57,10 @@ def test_nuts_draws_what_sample_draws(core):
     assert list(nuts.posterior["county"].values) == list(core.groups[0].levels)
 
 
-def test_rows_without_groups_are_refused(core):
+def test_arguments_that_do_not_fit_the_data_are_refused(core):
     rows, _ = grouped(200, 5)
-    flat = bc.full_data(rows.X, rows.y, progressbar=False)
-    with pytest.raises(DataError, match=r"as \(1 \| g\), and core has none"):
-        bc.multilevel_model(flat)
+    flat = bc.all_rows(rows.X, rows.y, progressbar=False)
+    with pytest.raises(DataError, match="group_prior is given, and the data have no groups"):
+        bc.model(flat, group_prior=bc.priors.HalfNormal(1))
     with pytest.raises(DataError, match="Horseshoe is not for models with groups"):
-        bc.multilevel_model(core, prior=bc.priors.Horseshoe())
+        bc.model(core, prior=bc.priors.Horseshoe())

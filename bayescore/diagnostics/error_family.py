@@ -16,15 +16,15 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from bayescore.diagnostics.wording import number
-from bayescore.limits import CERTIFIED, CLOSE, SETTLED
+from bayescore.diagnostics.formatting import number
+from bayescore.limits import MAX_ERROR, NEGLIGIBLE_CORRECTION, NEGLIGIBLE_ERROR
 from bayescore.types import FloatArray
 
 _LEAST = 1e-12  # standard error: an exact figure is off by nothing
 
 
 @dataclass(frozen=True, eq=False)
-class Family:
+class ErrorFamily:
     """Figures of one kind, flat, in units of the judged draws' own sds.
 
     Parameters
@@ -50,7 +50,7 @@ class Family:
     error: FloatArray
     error_mcse: FloatArray
     noise: FloatArray
-    limit: FloatArray | float = CERTIFIED
+    limit: FloatArray | float = MAX_ERROR
     unit: str = " sd"
 
     def spread(self, shrink: float = 1.0) -> FloatArray:
@@ -72,7 +72,7 @@ class Family:
         return f"the {self.names[i]} is off by {number(abs(error), 2)} ± {number(s, 1)}{self.unit}"
 
 
-def risk(families: Sequence[Family], *, shrink: float = 1.0) -> float:
+def risk(families: Sequence[ErrorFamily], *, shrink: float = 1.0) -> float:
     """Return the bound of the chance that any figure is off by more than its limit, Monte Carlo noise times `shrink`.
 
     Tails, whose noise is several times as large, count as a certain failure where error and two standard errors reach
@@ -90,21 +90,26 @@ def risk(families: Sequence[Family], *, shrink: float = 1.0) -> float:
     return total
 
 
-def close(families: Sequence[Family]) -> bool:
-    """Whether every error of the coreset, two standard errors on top, is one that a reader need not mind: `CLOSE`."""
-    return all(float((np.abs(f.error) + 2.0 * f.error_mcse).max(initial=0.0)) <= CLOSE for f in _of_shape(families))
+def close(families: Sequence[ErrorFamily]) -> bool:
+    """Whether every error of the coreset plus two standard errors is below `NEGLIGIBLE_ERROR`."""
+    return all(
+        float((np.abs(f.error) + 2.0 * f.error_mcse).max(initial=0.0)) <= NEGLIGIBLE_ERROR for f in _of_shape(families)
+    )
 
 
-def settled(families: Sequence[Family]) -> bool:
-    """Whether no error of moved draws is larger than `SETTLED` beyond noise, so that they can stay as they are."""
-    return all(float((np.abs(f.error) - 2.0 * f.error_mcse).max(initial=0.0)) <= SETTLED for f in _of_shape(families))
+def settled(families: Sequence[ErrorFamily]) -> bool:
+    """Whether every error of moved draws is below `NEGLIGIBLE_CORRECTION` but for noise, so that they can stay."""
+    return all(
+        float((np.abs(f.error) - 2.0 * f.error_mcse).max(initial=0.0)) <= NEGLIGIBLE_CORRECTION
+        for f in _of_shape(families)
+    )
 
 
-def worst(families: Sequence[Family]) -> str:
+def worst(families: Sequence[ErrorFamily]) -> str:
     """Return a clause on the figure that comes nearest to its limit, two standard errors on top."""
     first = max((f for f in families if len(f.names)), key=lambda f: float(f.size.max()))
     return first.phrase(int(first.size.argmax()))
 
 
-def _of_shape(families: Sequence[Family]) -> list[Family]:
+def _of_shape(families: Sequence[ErrorFamily]) -> list[ErrorFamily]:
     return [f for f in families if f.kind != "tail"]

@@ -1,4 +1,4 @@
-"""PyMC models with weighted potentials; `multilevel_graph` has those of groups.
+"""The weighted log-likelihood as a PyMC potential, for any model; `pymc_model` has whole models.
 
 The likelihood enters as one Potential, sum_n w_n log p(z_n . beta + y_n o_n), over signed rows z_n = y_n x_n with
 known offsets o_n where they have any, and effects b[g_n] of their groups.
@@ -13,12 +13,10 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Constant
 
 from bayescore.data.coreset import Coreset
-from bayescore.data.matching import check_flat, feature_names
-from bayescore.models.families import Family, check_likelihood
-from bayescore.models.newton import find_map
+from bayescore.data.matching import check_flat
+from bayescore.models.families import Family, check_family
 from bayescore.models.predictor import multipliers
-from bayescore.models.priors import Prior, prior_of
-from bayescore.types import NO_GROUP, FloatArray, WeightedData
+from bayescore.types import NO_GROUP, WeightedData
 from bayescore.validation import DataError, warn
 
 
@@ -26,7 +24,7 @@ def weighted_potential(
     name: str,
     data: WeightedData,
     beta: Any,
-    likelihood: str | Family = "logistic",
+    family: str | Family = "logistic",
     offset: Any = None,
     *,
     groups: Mapping[str, Any] | None = None,
@@ -43,7 +41,7 @@ def weighted_potential(
         A coreset or any weighted rows.
     beta : tensor, shape (D,)
         Coefficients, with any prior or hierarchy the model gives them.
-    likelihood : str
+    family : str
         Name of a registered likelihood, such as "logistic" or "probit".
     offset : tensor, shape () or (n,), optional
         Added to the linear predictor of each row, which has the rows' own offsets already. One that differs from row to
@@ -75,7 +73,7 @@ def weighted_potential(
     `build_coreset`.
 
     A Potential is no observed variable: `pm.sample_posterior_predictive` has nothing to draw and returns an empty
-    object, and there is no pointwise log-likelihood. Use `posterior_predictive`, `predict_proba` and `log_likelihood`,
+    object, and there is no pointwise log-likelihood. Use `posterior_predictive`, `predict` and `log_likelihood`,
     which take the name of your vector as ``var_name``.
 
     Examples
@@ -88,7 +86,7 @@ def weighted_potential(
     ...     b = pm.Normal("b", 0, pm.HalfNormal("sigma"), dims="state")
     ...     _ = bc.weighted_potential("votes", core, beta, groups={"state": b})
     """
-    link = check_likelihood(likelihood)
+    family = check_family(family)
     beta = pt.as_tensor_variable(beta)
     static = beta.type.shape
     if len(static) != 1 or static[0] not in (None, data.n_features):
@@ -108,7 +106,7 @@ def weighted_potential(
         eta = eta + offset
     for factor, effects in (groups or {}).items():
         eta = eta + _of_groups(data, factor, pt.as_tensor_variable(effects))
-    return pm.Potential(name, pt.dot(data.weights, link.log_p_graph(eta, data.y.astype(np.float64))))
+    return pm.Potential(name, pt.dot(data.weights, family.log_p_graph(eta, data.y.astype(np.float64))))
 
 
 def _check_offset(data: WeightedData, offset: Any) -> None:
@@ -121,7 +119,7 @@ def _check_offset(data: WeightedData, offset: Any) -> None:
         return
     chosen = f"offset differs from row to row, and the coreset's rows ({data.method}) were "
     remedy = (
-        "for effects of groups build it with groups=, or (1 | g) in a formula, by method='aggregate' or of full_data, "
+        "for effects of groups build it with groups=, or (1 | g) in a formula, by method='aggregate' or of all_rows, "
         "and give them as groups={name: effects}; a known offset is given to build_coreset(offset=)"
     )
     if data.params.get("lossless"):
@@ -147,113 +145,3 @@ def _of_groups(data: WeightedData, name: str, effects: Any) -> Any:
     if (codes == NO_GROUP).any():  # which is the last place
         table = pt.concatenate([table, pt.zeros((1, n_effects))])
     return (table[codes] * multipliers(data.X, data.design, grouping)).sum(axis=1)
-
-
-def _mode_of_rows(data: WeightedData, likelihood: str | Family) -> tuple[FloatArray, FloatArray]:
-    """Return mode and sds of the coefficients as rows alone say them, but for a prior that keeps the mode finite."""
-    mode = find_map(data, check_likelihood(likelihood).name)
-    return mode.beta, mode.sd
-
-
-def regression_model(
-    data: WeightedData, likelihood: str | Family, prior: Prior | Mapping[str, Prior] | None = None
-) -> pm.Model:
-    """Return the regression of `data` under a registered likelihood as a `pm.Model`; use it in a `with` block.
-
-    Parameters
-    ----------
-    data : WeightedData
-        A coreset, full data or any weighted rows.
-    likelihood : str or Family
-        A registered one, or its name.
-    prior : prior or dict of str to prior, default Normal(0, 4)
-        Prior of the coefficients `beta`, dims "feature", or priors by name, as in `sample`. Under the horseshoe they
-        are deterministic: an affine function of `beta_standardised`, which NUTS moves.
-
-    Raises
-    ------
-    DataError
-        If the rows have groups, of which `multilevel_model` is.
-    """
-    check_flat(data, "a regression model")
-    chosen = prior_of(prior, feature_names(data))
-    with pm.Model(coords={"feature": feature_names(data)}) as model:
-        beta = chosen.variable(lambda: _mode_of_rows(data, likelihood))
-        weighted_potential("log_likelihood", data, beta, likelihood)
-    return model
-
-
-def logistic_model(data: WeightedData, prior: Prior | Mapping[str, Prior] | None = None) -> pm.Model:
-    """Return the logistic regression of `data`; see `regression_model`.
-
-    Predictive draws are `posterior_predictive`'s: for `pm.sample_posterior_predictive` a potential has nothing to draw.
-
-    Parameters
-    ----------
-    data : WeightedData
-        A coreset or full data, D columns.
-    prior : prior or dict of str to prior, default Normal(0, 4)
-        Prior of the coefficients, or priors by name, as in `sample`.
-
-    Returns
-    -------
-    pm.Model
-        With `beta`, dims "feature", and the weighted log-likelihood as a Potential.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a prior is none of bayescore's, or does not fit the columns.
-    DataError
-        If the rows have groups, which `multilevel_model` takes.
-
-    Examples
-    --------
-    >>> import numpy as np, bayescore as bc
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(5000, 2))
-    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
-    >>> full = bc.full_data(X, y, progressbar=False)
-    >>> model = bc.logistic_model(full, prior=bc.priors.Normal(0, 2.5))
-    >>> [variable.name for variable in model.free_RVs]
-    ['beta']
-    """
-    return regression_model(data, "logistic", prior)
-
-
-def probit_model(data: WeightedData, prior: Prior | Mapping[str, Prior] | None = None) -> pm.Model:
-    """Return the probit regression of `data`; see `regression_model`.
-
-    Predictive draws are `posterior_predictive`'s: for `pm.sample_posterior_predictive` a potential has nothing to draw.
-
-    Parameters
-    ----------
-    data : WeightedData
-        A coreset or full data, D columns.
-    prior : prior or dict of str to prior, default Normal(0, 4)
-        Prior of the coefficients, or priors by name, as in `sample`.
-
-    Returns
-    -------
-    pm.Model
-        With `beta`, dims "feature", and the weighted log-likelihood as a Potential.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a prior is none of bayescore's, or does not fit the columns.
-    DataError
-        If the rows have groups, which `multilevel_model` takes.
-
-    Examples
-    --------
-    >>> import numpy as np, bayescore as bc
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(5000, 2))
-    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
-    >>> full = bc.full_data(X, y, progressbar=False)
-    >>> model = bc.probit_model(full, prior=bc.priors.Normal(0, 2.5))
-    >>> [variable.name for variable in model.free_RVs]
-    ['beta']
-    """
-    return regression_model(data, "probit", prior)

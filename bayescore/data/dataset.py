@@ -1,7 +1,7 @@
-"""`Opened`: rows that were opened for work: their design, what the first pass learned of them, and how passes run.
+"""`Dataset`: rows that were opened for work: their design, what the first pass learned of them, and how passes run.
 
-``opened.map(function, "scores")`` is the one way to run a pass. What the function refers to may travel to other
-processes, so it takes numbers from an `Opened`, never an `Opened` itself, which cannot be pickled.
+``dataset.map(function, "scores")`` is the one way to run a pass. What the function refers to may travel to other
+processes, so it takes numbers from an `Dataset`, never an `Dataset` itself, which cannot be pickled.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ from bayescore.validation import DataError
 R = TypeVar("R")
 
 
-class Opened:
+class Dataset:
     """Rows, put through a design, and how to pass over them.
 
     Parameters
@@ -187,7 +187,7 @@ class Opened:
         try:
             yield
         except DataError as error:
-            raw = Opened(self.rows, progress=self.progress, cores=self.cores)
+            raw = Dataset(self.rows, progress=self.progress, cores=self.cores)
             try:
                 found = list(raw.map(_missing, "counting missing values")) if self.again else []
             except DataError:  # it is something else
@@ -203,16 +203,16 @@ class Opened:
                 "them out, which can bias the coefficients"
             ) from None
 
-    def through(self, design: Design) -> "Opened":
+    def through(self, design: Design) -> "Dataset":
         """Return raw rows put through a design; what is known of them is kept, and passes go on counting."""
         design = replace(design, offset=self.design.offset, groups=design.groups or self.design.groups)
-        other = Opened(self.rows, design, progress=self.progress, block_rows=self._block_rows, cores=self.cores)
+        other = Dataset(self.rows, design, progress=self.progress, block_rows=self._block_rows, cores=self.cores)
         other._passes = [self.n_passes]
         if "scan" in self.__dict__ and design.is_affine:
             other.__dict__["scan"] = self.scan.through(design)
         return other
 
-    def lifted(self) -> "Opened":
+    def lifted(self) -> "Dataset":
         """Return the rows with their offset as last column, of which bounds know no offsets; as they are without.
 
         What is opened so takes its own scan, and its passes count here too.
@@ -224,9 +224,9 @@ class Opened:
             name = OFFSET
         return self.seen_through(Lifted(self.design.raw_names, base=replace(self.design, offset=name)))
 
-    def seen_through(self, design: Design) -> "Opened":
+    def seen_through(self, design: Design) -> "Dataset":
         """Return the rows put through another design in place of their own; passes over them count here too."""
-        other = Opened(self.rows, design, progress=self.progress, block_rows=self._block_rows, cores=self.cores)
+        other = Dataset(self.rows, design, progress=self.progress, block_rows=self._block_rows, cores=self.cores)
         other._passes = self._passes
         return other
 
@@ -262,7 +262,7 @@ def open_rows(
     cores: int | None = None,
     selection: Selection | None = None,
     **beside: Any,
-) -> Opened:
+) -> Dataset:
     """Open whatever `build_coreset` takes: what `as_source` takes, a `Coreset`, or if `once` an iterator of blocks.
 
     With `intercept` a column of ones stands first; `beside` are the other fields of `Roles`: label, weights and so on.
@@ -287,4 +287,4 @@ def open_rows(
     if intercept and not rows.design.is_identity:
         raise ValueError("intercept=True, but the data have a design of their own; leave it out")
     design = replace(rows.design, intercept=True) if intercept else None
-    return Opened(rows, design, progress=progress, block_rows=block_rows, cores=cores)
+    return Dataset(rows, design, progress=progress, block_rows=block_rows, cores=cores)

@@ -8,11 +8,11 @@ import pytensor.tensor as pt
 import pytest
 from scipy import stats
 
-from bayescore import build_coreset, find_map, find_mle, full_data, log_evidence
+from bayescore import all_rows, build_coreset, find_map, find_mle, log_evidence
 from bayescore.data.matching import feature_names
-from bayescore.models.families import LIKELIHOODS
-from bayescore.models.graph import logistic_model, probit_model, weighted_potential
+from bayescore.models.families import FAMILIES
 from bayescore.models.posterior import posterior
+from bayescore.models.potential import weighted_potential
 from bayescore.models.priors import (
     Cauchy,
     Horseshoe,
@@ -22,11 +22,10 @@ from bayescore.models.priors import (
     SpikeAndSlab,
     StudentT,
 )
+from bayescore.models.pymc_model import model as pymc_model
 from bayescore.types import NO_GROUP
 from bayescore.validation import DataError
 from tests.conftest import make_rows
-
-MODELS = {"logistic": logistic_model, "probit": probit_model}
 
 
 @pytest.fixture(autouse=True)
@@ -47,11 +46,11 @@ def _quick_compilation():
     ],
     ids=repr,
 )
-@pytest.mark.parametrize("link", LIKELIHOODS)
-def test_model_equals_the_compiled_density(rows, link, prior):
-    model = MODELS[link](rows, prior)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_model_equals_the_compiled_density(rows, family, prior):
+    model = pymc_model(rows, prior, family=family)
     logp, dlogp = model.compile_logp(), model.compile_dlogp()
-    target = posterior(rows, link, prior)
+    target = posterior(rows, family, prior)
     for beta in np.random.default_rng(0).normal(size=(3, 3)):
         value, gradient = target.log_density(beta)
         assert float(logp({"beta": beta})) == pytest.approx(value, rel=1e-10)
@@ -59,7 +58,7 @@ def test_model_equals_the_compiled_density(rows, link, prior):
 
 
 def test_model_has_named_coordinates(rows):
-    model = logistic_model(rows)
+    model = pymc_model(rows, family="logistic")
     assert tuple(model.coords["feature"]) == feature_names(rows) == ("beta_0", "beta_1", "beta_2")
     assert [v.name for v in model.potentials] == ["log_likelihood"]
 
@@ -78,7 +77,7 @@ def log_prior(model, point):
 
 
 def test_horseshoe_is_a_hierarchy_with_a_slab():
-    model = logistic_model(make_rows(), Horseshoe(0.5))
+    model = pymc_model(make_rows(), Horseshoe(0.5), family="logistic")
     assert {v.name for v in model.free_RVs} == {"tau", "lambda", "c2", "beta_standardised"}
     assert model["tau"].ndim == 0
     point = {"tau": 0.3, "lambda": np.array([1.0, 5.0, 1e6]), "c2": 4.0}
@@ -92,8 +91,8 @@ def test_horseshoe_is_a_hierarchy_with_a_slab():
 @pytest.mark.parametrize(("shrink", "sd"), [(False, 4.0), (True, 0.003)])
 def test_the_horseshoe_leaves_the_intercept_alone_unless_told(shrink, sd, how):
     X = pd.DataFrame(np.random.default_rng(0).normal(size=(50, 2)), columns=["a", "b"])
-    data = full_data(X, np.arange(50) % 2, progressbar=False, **how)
-    model = logistic_model(data, Horseshoe(shrink_intercept=shrink))
+    data = all_rows(X, np.arange(50) % 2, progressbar=False, **how)
+    model = pymc_model(data, Horseshoe(shrink_intercept=shrink), family="logistic")
     beta, found = log_prior(model, {"tau": 0.001, "lambda": np.full(3, 3.0), "c2": 4.0})
     np.testing.assert_allclose(found, stats.norm.logpdf(beta, scale=[sd, 0.003, 0.003]), rtol=1e-4)
 
@@ -148,12 +147,12 @@ def grouped():
     return frame, rng.normal(size=(4, 2)), rng.normal(size=5)
 
 
-@pytest.mark.parametrize("link", LIKELIHOODS)
-def test_effects_of_groups_equal_the_formula_on_all_rows(grouped, link):
+@pytest.mark.parametrize("family", FAMILIES)
+def test_effects_of_groups_equal_the_formula_on_all_rows(grouped, family):
     """A model of crossed factors, one with a slope, over rows that `aggregate` merged."""
     frame, slopes, levels = grouped
     core = build_coreset(
-        frame, formula="y ~ a + (1 + a | state) + (1 | age)", method="aggregate", likelihood=link, progressbar=False
+        frame, formula="y ~ a + (1 + a | state) + (1 | age)", method="aggregate", family=family, progressbar=False
     )
     assert len(core) < len(frame) / 2
     beta = np.array([0.4, -0.7])
@@ -161,25 +160,25 @@ def test_effects_of_groups_equal_the_formula_on_all_rows(grouped, link):
         given = pm.Normal("beta", shape=2)
         by = {"state": pm.Normal("state", shape=(4, 2)), "age": pm.Normal("age", shape=5)}
         alpha = pm.Normal("alpha")
-        weighted_potential("rows", core, given, link, alpha, groups=by)
+        weighted_potential("rows", core, given, family, alpha, groups=by)
     point = {"beta": beta, "state": slopes, "age": levels, "alpha": np.float64(0.3)}
     found = float(model.compile_logp(vars=model.potentials)(point))
     state = pd.Categorical(frame.state).codes
     eta = 0.3 + beta[0] + frame.a * beta[1] + slopes[state, 0] + slopes[state, 1] * frame.a + levels[frame.age - 20]
     signs = 2.0 * frame.y - 1.0
-    assert found == pytest.approx(LIKELIHOODS[link].log_p(eta.to_numpy(), signs.to_numpy()).sum(), rel=1e-9)
+    assert found == pytest.approx(FAMILIES[family].log_p(eta.to_numpy(), signs.to_numpy()).sum(), rel=1e-9)
 
 
 def test_a_row_of_no_group_has_no_effect(grouped):
     frame, _, levels = grouped
-    core = full_data(frame[["a", "age", "y"]], label="y", groups="age", progressbar=False)
+    core = all_rows(frame[["a", "age", "y"]], label="y", groups="age", progressbar=False)
     codes = core.group.copy()
     codes[::2] = NO_GROUP
     b, beta = pt.as_tensor_variable(levels), pt.as_tensor_variable(np.array([0.5]))
     with pm.Model():
         found = weighted_potential("rows", replace(core, group=codes), beta, groups={"age": b}).eval()
     effect = np.where(np.arange(len(core)) % 2, levels[codes[:, 0]], 0.0)
-    expected = LIKELIHOODS["logistic"].log_p(core.X[:, 0] * 0.5 + effect, core.y).sum()
+    expected = FAMILIES["logistic"].log_p(core.X[:, 0] * 0.5 + effect, core.y).sum()
     assert found == pytest.approx(expected, rel=1e-9)
 
 
@@ -203,15 +202,15 @@ def test_an_offset_by_row_on_a_coreset_that_knows_no_groups_is_refused(grouped):
         # none of these differs from row to row, or the rows are all, or they know groups
         weighted_potential("scalar", core, beta, offset=alpha)
         weighted_potential("number", core, beta, offset=np.full(50, 0.5))
-        weighted_potential("all", full_data(table, label="y", progressbar=False), beta, offset=alpha + u[codes])
+        weighted_potential("all", all_rows(table, label="y", progressbar=False), beta, offset=alpha + u[codes])
         known = build_coreset(table, label="y", groups=frame.state, method="aggregate", progressbar=False)
         weighted_potential("groups", known, beta, offset=alpha + u[known.group[:, 0]])
 
 
 def test_effects_that_do_not_fit_are_refused(grouped):
     frame, slopes, _ = grouped
-    core = full_data(frame, formula="y ~ a + (1 + a | state)", progressbar=False)
-    plain = full_data(frame[["a", "y"]], label="y", progressbar=False)
+    core = all_rows(frame, formula="y ~ a + (1 + a | state)", progressbar=False)
+    plain = all_rows(frame[["a", "y"]], label="y", progressbar=False)
     with pm.Model():
         beta = pt.zeros(2)
         with pytest.raises(DataError, match=r"effects of 'county', and the coreset no such factor; it knows 'state'"):
@@ -230,19 +229,18 @@ def test_groups_are_not_left_out_in_silence(grouped, method):
     frame, _, _ = grouped
     frame = frame.assign(a=frame.a + np.linspace(0, 1, len(frame)))
     told = {"formula": "y ~ a + (1 | state)", "progressbar": False}
-    core = full_data(frame, **told) if method == "full" else build_coreset(frame, method=method, **told)
-    plain = full_data(frame, formula="y ~ a", progressbar=False)
+    core = all_rows(frame, **told) if method == "full" else build_coreset(frame, method=method, **told)
+    plain = all_rows(frame, formula="y ~ a", progressbar=False)
     routes = {
         "find_map": find_map,
         "find_mle": find_mle,
         "log_evidence": lambda rows: log_evidence(rows, draws=400, random_state=0),
-        "a regression model": logistic_model,
         "weighted_potential without groups=": potential,
     }
     cause = "whose effects" if method == "full" else "pseudo-rows, whose offsets"
     for what, route in routes.items():
         route(plain)
-        with pytest.raises(DataError, match=rf"have groups.*{cause}.*{what}.*sample, multilevel_model, or weighted_p"):
+        with pytest.raises(DataError, match=rf"have groups.*{cause}.*{what}.*sample, bayescore.model, or weighted_p"):
             route(core)
     with pytest.raises(DataError, match="leaves"):
         potential(core, offset=pt.zeros(()))
