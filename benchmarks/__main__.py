@@ -17,6 +17,7 @@ from benchmarks import (
     data_frames,
     default_sampler,
     demo_table,
+    earlier,
     formulas,
     gibbs,
     leverage,
@@ -104,6 +105,7 @@ BENCHMARKS = {
     "certificates": certificates.main,
     "certificate_defaults": certificate_checks.defaults,
     "certificate_corrections": certificate_checks.corrections,
+    "earlier": earlier.main,
     "results": write_results.main,
     **EVIDENCE,
 }
