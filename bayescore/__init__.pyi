@@ -1,4 +1,5 @@
 from . import datasets as datasets
+from . import families as families
 from . import methods as methods
 from . import papers as papers
 from . import plots as plots

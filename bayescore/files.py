@@ -9,13 +9,20 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
+def check_path(path: object, name: str = "path") -> Path:
+    """Return `path` if it names a file."""
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"{name} is a {type(path).__name__}; give the name of a file")
+    return Path(path)
+
+
 def check_output_path(path: str | Path, name: str = "path") -> Path:
     """Return `path` if a file can be written there."""
     if str(path) == "-":
         raise ValueError(
             f"{name}='-' is no file name: nothing is written to standard output; name a file ('./-' if so)"
         )
-    target = Path(path)
+    target = check_path(path, name)
     if target.is_dir():
         raise IsADirectoryError(f"{name}={str(target)!r} is a folder; give the name of a file")
     if target.exists() and not target.is_file():  # a device or a pipe, which a file would replace

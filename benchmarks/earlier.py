@@ -49,7 +49,7 @@ def _compared(tree: Path, trials: int, commit: str) -> list[dict[str, Any]]:
 
 
 def _worker(tree: Path) -> "subprocess.Popen[str]":
-    environment = os.environ | {"PYTHONPATH": str(tree), "NUMBA_CACHE_DIR": str(tree / ".numba")}
+    environment = os.environ | {"PYTHONPATH": str(tree)}
     command = [sys.executable, __file__]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     return subprocess.Popen(command, cwd=tree, env=environment, **pipes)  # type: ignore[call-overload, no-any-return]

@@ -51,8 +51,9 @@ numpydoc_xref_ignore = "all"
 numpydoc_xref_aliases = {
     **{word: word for word in DEFAULT_LINKS},
     **{
-        name: f"bayescore.{room}{name}"
-        for room, module in (("", bayescore), ("methods.", bayescore.methods), ("priors.", bayescore.priors))
+        name: f"bayescore.{room}.{name}".replace("..", ".")
+        for room in ("", "families", "methods", "priors")
+        for module in (getattr(bayescore, room) if room else bayescore,)
         for name in module.__all__
         if isinstance(getattr(module, name), type)
     },

@@ -51,6 +51,8 @@ def check_rows(X: Any, name: str, divergence: Divergence = SQUARED_EUCLIDEAN) ->
 
 def check_peers(peers: Sequence[Any], divergence: Divergence = SQUARED_EUCLIDEAN) -> list[FloatArray]:
     """Return the rows of each peer, shapes (n_i, D): at least one peer, none of them empty, all of one D."""
+    if not hasattr(peers, "__len__"):
+        raise TypeError(f"peers is a {type(peers).__name__}; give a sequence of arrays, the rows of each peer")
     if not len(peers):
         raise DataError("peers is empty; give at least one peer")
     held: list[FloatArray] = []

@@ -13,6 +13,7 @@ from bayescore.data.design import Design
 from bayescore.data.formulas.design import read_design
 from bayescore.data.labels import signed_labels
 from bayescore.data.sources.parquet import CORESET_KEY
+from bayescore.files import check_path
 from bayescore.types import NO_ROW, IntArray
 from bayescore.validation import DataError, json_object
 
@@ -33,6 +34,8 @@ def read_coreset(path: str | Path) -> Coreset:
     ------
     FileNotFoundError
         If there is no such file.
+    TypeError
+        If `path` is no name of a file.
     DataError
         If the file is no coreset, is damaged, or was changed since.
 
@@ -50,7 +53,7 @@ def read_coreset(path: str | Path) -> Coreset:
     >>> bc.read_coreset(path).n_total
     5000
     """
-    source = Path(path)
+    source = check_path(path)
     if not source.is_file():
         raise FileNotFoundError(f"path={str(source)!r}: no such file")
     try:

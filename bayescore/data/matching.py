@@ -14,11 +14,11 @@ def feature_names(data: WeightedData) -> tuple[str, ...]:
     return tuple(names) if names is not None else tuple(f"beta_{d}" for d in range(data.n_features))
 
 
-def own_family(data: object, family: str | None) -> str:
-    """Return `family`, or by default the one that the coreset `data` was built for."""
+def own_family(data: object, family: str | None, name: str = "data") -> str:
+    """Return `family`, or by default the one that the coreset `data`, the argument `name`, was built for."""
     if not isinstance(data, WeightedData):
         kind = type(data).__name__
-        raise TypeError(f"data is a {kind}; give a coreset from build_coreset, or all_rows(...) for all the rows")
+        raise TypeError(f"{name} is a {kind}; give a coreset from build_coreset, or all_rows(...) for all the rows")
     if family is not None:
         return family
     own: str | None = getattr(data, "family", None)

@@ -33,6 +33,7 @@ from bayescore.data.published import (
     check_labels,
     one_line,
 )
+from bayescore.files import check_path
 from bayescore.types import FloatArray, LabelArray, read_only
 from bayescore.validation import DataError
 
@@ -131,9 +132,10 @@ def _load(dataset: DataSet, read: Reader, path: str | Path | None, data_home: st
     if path is None:
         with cached(dataset, data_home) as file:
             return _from_file(dataset, read, file, complete=True)
-    if not Path(path).is_file():
+    file = check_path(path)
+    if not file.is_file():
         raise FileNotFoundError(f"path={str(path)!r} is not a file; leave path out to download {dataset.name}")
-    return _from_file(dataset, read, Path(path), complete=False)
+    return _from_file(dataset, read, file, complete=False)
 
 
 def load_covtype(path: str | Path | None = None, *, data_home: str | Path | None = None) -> RealData:
@@ -168,6 +170,11 @@ def load_covtype(path: str | Path | None = None, *, data_home: str | Path | None
     References
     ----------
     Blackard and Dean (1998), UCI Machine Learning Repository, https://doi.org/10.24432/C50K5N.
+
+    Examples
+    --------
+    >>> import bayescore as bc
+    >>> core = bc.build_coreset(*bc.datasets.load_covtype()[:2], intercept=True)  # doctest: +SKIP
     """
     if path is not None:
         return _load(COVTYPE, _read_table, path, data_home)
@@ -215,6 +222,11 @@ def load_chemreact(path: str | Path | None = None, *, data_home: str | Path | No
     References
     ----------
     Komarek (2004), AutonLab data, http://komarix.org/ac/ds/.
+
+    Examples
+    --------
+    >>> import bayescore as bc
+    >>> core = bc.build_coreset(*bc.datasets.load_chemreact()[:2], intercept=True)  # doctest: +SKIP
     """
     return _load(CHEMREACT, _read_table, path, data_home)
 
@@ -253,5 +265,10 @@ def load_webspam(path: str | Path | None = None, *, data_home: str | Path | None
     ----------
     Webb, Caverlee and Pu (2006), Webb spam corpus; LIBSVM data,
     https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary.html.
+
+    Examples
+    --------
+    >>> import bayescore as bc
+    >>> core = bc.build_coreset(*bc.datasets.load_webspam()[:2], intercept=True)  # doctest: +SKIP
     """
     return _load(WEBSPAM, _read_pages, path, data_home)

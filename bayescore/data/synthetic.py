@@ -50,6 +50,13 @@ class Problem:
         Names of the D columns.
     draw : callable
         Takes a Generator and m, returns X, shape (m, D), and y in {-1, +1}, shape (m,).
+
+    Examples
+    --------
+    >>> import bayescore as bc
+    >>> X, y = bc.datasets.binary5(1000, random_state=0)
+    >>> X.shape, bc.datasets.binary5.theta
+    ((1000, 5), array([-3. ,  1.2, -0.5,  0.8,  3. ]))
     """
 
     name: str
@@ -199,5 +206,12 @@ def probit(n: int, beta: ArrayLike, random_state: RandomState = None) -> Labelle
     ------
     ValueError
         If n < 1 or beta is not a list of finite numbers.
+
+    Examples
+    --------
+    >>> import bayescore as bc
+    >>> X, y = bc.datasets.probit(1000, [0.5, -1.0], random_state=0)
+    >>> X.shape, y.dtype
+    ((1000, 2), dtype('int8'))
     """
     return probit_problem(beta)(n, random_state)

@@ -197,13 +197,14 @@ def log_evidence(
     >>> bool(abs(evidence.difference) < 1)
     True
     """
+    named = own_family(core, family, "core")
     check_flat(core, "log_evidence")
     if core.pseudo.any() and data is None:
         raise DataError(
             "core has pseudo-rows, which meet the log-likelihood up to a constant only and have no evidence; give the "
             "full data too, for theirs"
         )
-    known = check_family(own_family(core, family))
+    known = check_family(named)
     chosen = prior_of(prior, feature_names(core))
     if not chosen.closed_form:
         raise ValueError(

@@ -77,8 +77,15 @@ def loo(
 
     Examples
     --------
-    >>> import arviz as az, bayescore as bc                                            # doctest: +SKIP
-    >>> az.compare({"a": bc.loo(one, core, X, y), "b": bc.loo(other, core, X, y)})     # doctest: +SKIP
+    >>> import numpy as np, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+    >>> core = bc.build_coreset(X, y, method="calibrated", size=100, random_state=1, progressbar=False)
+    >>> idata = bc.sample(core, random_seed=2, progressbar=False)
+    >>> elpd = bc.loo(idata, core, X, y, progressbar=False)  # arviz.compare takes a dict of them
+    >>> bool((elpd.pareto_k < 0.7).all())
+    True
     """
     check_integer(max_draws, "max_draws", low=100)
     model = loo_draws("idata", idata, core, max_draws)

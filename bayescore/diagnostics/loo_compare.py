@@ -95,10 +95,20 @@ def loo_compare(
 
     Examples
     --------
-    >>> import bayescore as bc
-    >>> bc.loo_compare({"logistic": (logistic, core), "probit": (probit, core)}, X, y)   # doctest: +SKIP
+    >>> import numpy as np, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+    >>> models = {}
+    >>> for family in ("logistic", "probit"):
+    ...     core = bc.build_coreset(X, y, family=family, random_state=1, progressbar=False)
+    ...     models[family] = bc.sample(core, random_seed=2, progressbar=False), core
+    >>> bc.loo_compare(models, X, y, progressbar=False)["rank"].to_dict()
+    {'logistic': 0, 'probit': 1}
     """
     check_integer(max_draws, "max_draws", low=100)
+    if not isinstance(models, Mapping):
+        raise TypeError(f"models is a {type(models).__name__}; give a dict, name to (posterior, coreset)")
     if len(models) < 2:
         raise DataError(f"models has {len(models)} entries; give two or more, name to (posterior, coreset)")
     designs: dict[Design, list[LooDraws]] = {}

@@ -58,6 +58,8 @@ def weighted_potential(
 
     Raises
     ------
+    TypeError
+        If `name` is no string, or `data` no weighted rows.
     DataError
         If beta or effects have other shapes than the data, the data know no such factor, an offset differs from row
         to row and the rows were chosen without it or are pseudo-rows, which stand for rows of any, or rows have
@@ -86,6 +88,10 @@ def weighted_potential(
     ...     b = pm.Normal("b", 0, pm.HalfNormal("sigma"), dims="state")
     ...     _ = bc.weighted_potential("votes", core, beta, groups={"state": b})
     """
+    if not isinstance(name, str):
+        raise TypeError(f"name is a {type(name).__name__}; give the Potential a name, such as 'votes'")
+    if not isinstance(data, WeightedData):
+        raise TypeError(f"data is a {type(data).__name__}; give a coreset, or the rows of all_rows")
     family = check_family(family)
     beta = pt.as_tensor_variable(beta)
     static = beta.type.shape

@@ -88,7 +88,7 @@ def expected_sensitivity(
     >>> round(expected_sensitivity(math.inf, 0.5, **one), 2), round(expected_sensitivity(10_000, 0.5, **one), 2)
     (1.65, 1.7)
     """
-    N = math.inf if n_rows == math.inf else check_integer(n_rows, "n_rows", low=1)
+    N = math.inf if isinstance(n_rows, float) and n_rows == math.inf else check_integer(n_rows, "n_rows", low=1)
     R = check_positive(radius, "radius")
     mu = np.asarray(check_matrix(means, "means"), dtype=np.float64)
     parts = {"shares": shares, "traces": traces, "mean_labels": mean_labels}

@@ -131,8 +131,14 @@ def average_predictions(
 
     Examples
     --------
-    >>> bc.average_predictions(idata, by="device")                       # doctest: +SKIP
-    >>> bc.average_predictions(idata, rows, variables="device")          # doctest: +SKIP
+    >>> import numpy as np, pandas as pd, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> rows = pd.DataFrame({"age": rng.normal(size=5000), "device": rng.choice(["phone", "tablet"], 5000)})
+    >>> rows["clicked"] = rows["age"] - (rows["device"] == "phone") + rng.logistic(size=5000) > 0
+    >>> core = bc.build_coreset(rows, formula="clicked ~ age + device", size=500, random_state=1, progressbar=False)
+    >>> idata = bc.sample(core, random_seed=2, progressbar=False)
+    >>> bc.average_predictions(idata, rows, variables="device")["mean"].round(1).to_dict()
+    {'phone': 0.3, 'tablet': 0.5}
     """
     if (by is None) == (variables is None):
         raise ValueError(f"by={by!r} and variables={variables!r}: give one of them, the name of a column")

@@ -79,7 +79,15 @@ def poststratify(
 
     Examples
     --------
-    >>> bc.poststratify(idata, core, census, by="state", weights="n")          # doctest: +SKIP
+    >>> import numpy as np, pandas as pd, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> rows = pd.DataFrame({"old": rng.integers(0, 2, 2000), "county": rng.choice(list("abcdef"), 2000)})
+    >>> rows["vote"] = rows["old"] + rng.logistic(size=2000) > 0
+    >>> core = bc.build_coreset(rows, formula="vote ~ old + (1 | county)", random_state=1, progressbar=False)
+    >>> idata = bc.sample(core, random_seed=2, progressbar=False)
+    >>> census = pd.DataFrame({"old": [0, 1], "county": ["a", "a"], "n": [300, 100]})
+    >>> bc.poststratify(idata, core, census, by="county", weights="n")["mean"].round(1).to_dict()
+    {'a': 0.6}
     """
     posterior = read_posterior(idata, "idata", min_draws=1, var_name=var_name)
     tail = 0.5 * (1.0 - check_positive(ci_prob, "ci_prob", below=1.0))

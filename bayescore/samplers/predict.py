@@ -305,8 +305,16 @@ def log_likelihood(idata: Any, data: WeightedData, *, var_name: str = "beta") ->
 
     Examples
     --------
-    >>> rows = bc.all_rows(X, y, design=core.design)                                             # doctest: +SKIP
-    >>> idata["log_likelihood"] = bc.log_likelihood(idata, rows).to_dataset()                     # doctest: +SKIP
+    >>> import numpy as np, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+    >>> core = bc.build_coreset(X, y, method="calibrated", size=100, random_state=1, progressbar=False)
+    >>> idata = bc.sample(core, random_seed=2, progressbar=False)
+    >>> rows = bc.all_rows(X[:100], y[:100], design=core.design, progressbar=False)
+    >>> idata["log_likelihood"] = bc.log_likelihood(idata, rows).to_dataset()
+    >>> idata["log_likelihood"]["y"].shape
+    (4, 1000, 100)
     """
     posterior = read_posterior(idata, "idata", min_draws=1, var_name=var_name)
     check_same_design(data, posterior.features, posterior.design, "data")

@@ -71,10 +71,16 @@ def posterior_predictive(
 
     Examples
     --------
-    >>> import bayescore as bc
-    >>> check = bc.posterior_predictive(idata, test_frame)                                         # doctest: +SKIP
-    >>> check = bc.posterior_predictive(idata, bc.all_rows(X_test, y_test, design=core.design))   # doctest: +SKIP
-    >>> az.plot_separation(check, y="y")                                                           # doctest: +SKIP
+    >>> import numpy as np, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+    >>> core = bc.build_coreset(X, y, method="calibrated", size=100, random_state=1, progressbar=False)
+    >>> idata = bc.sample(core, random_seed=2, progressbar=False)
+    >>> rows = bc.all_rows(X[:100], y[:100], design=core.design, progressbar=False)
+    >>> check = bc.posterior_predictive(idata, rows, random_state=3)  # for az.plot_separation(check, y="y")
+    >>> check["posterior_predictive"]["y"].shape
+    (4, 125, 100)
     """
     posterior = read_posterior(idata, "idata", min_draws=1, var_name=var_name)
     data = data if isinstance(data, WeightedData) else _labelled_rows(posterior, data)

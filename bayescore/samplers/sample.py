@@ -111,7 +111,7 @@ def sample(
     'mala'
     """
     check_choice(sampler, "sampler", (AUTO, *SAMPLERS))
-    family = check_family(own_family(core, family)).name
+    family = check_family(own_family(core, family, "core")).name
     chosen_prior = prior_of(prior, feature_names(core))
     if chosen_prior.closed_form:
         chosen_prior.parts(core.n_features)  # shapes

@@ -222,7 +222,7 @@ def test_what_does_not_keep_the_contract_is_refused():
         register(Thawed)
     with pytest.raises(TypeError, match="prior Bare lacks the compiled function each"):
         register(Bare)
-    with pytest.raises(TypeError, match=r"prior 'normal' is not a class of priors; derive it from"):
+    with pytest.raises(TypeError, match=r"kind='normal' is not a class of priors; derive it from"):
         register("normal")
     with pytest.raises(
         TypeError, match=r"prior=.*Unknown\(.*\) is not registered; call bayescore.priors.register\(Unknown\)"

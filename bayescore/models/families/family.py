@@ -4,7 +4,7 @@ A row with the linear predictor eta = x . beta + offset, the side y in {-1, +1} 
 log-likelihood, with l(., +1) and l(., -1) two functions of eta alone. Nothing right of eta knows rows or groups;
 nothing left of it knows a family.
 
-When to use: to add a likelihood, see `bayescore.models.families.register`.
+When to use: to add a likelihood, see `bayescore.families.register`.
 """
 
 from abc import ABC, abstractmethod
@@ -27,7 +27,7 @@ class Family(ABC):
     .. math:: \ell_+(\eta) = \log P(y = +1), \qquad \ell_-(\eta) = \log P(y = -1)
 
     A subclass is a frozen dataclass without fields, in a file of its own, whose one instance is given to
-    `bayescore.models.families.register`. Sampling, modes, coresets and diagnostics of a registered family need nothing
+    `bayescore.families.register`. Sampling, modes, coresets and diagnostics of a registered family need nothing
     else. `Symmetric` is the base of those with l-(eta) = l+(-eta).
 
     NumPy methods take eta and side, -1 or +1, of shapes that broadcast. Compiled functions are module-level ones,
@@ -58,6 +58,14 @@ class Family(ABC):
         What the exponential of a coefficient is, such as an odds ratio.
     latent_variance : float, optional
         Variance of the noise of a latent response whose sign is the label, for intraclass correlations.
+
+    Examples
+    --------
+    >>> import numpy as np, bayescore as bc
+    >>> isinstance(bc.families.Probit(), bc.families.Family)
+    True
+    >>> bc.families.Probit().score(np.zeros(1), np.array([-1])).round(2)
+    array([-0.8])
     """
 
     name: ClassVar[str]
@@ -106,7 +114,15 @@ class Family(ABC):
 
 
 class Symmetric(Family):
-    """A family with l-(eta) = l+(-eta): a subclass gives l+ and its derivatives, those of l- follow."""
+    """A family with l-(eta) = l+(-eta): a subclass gives l+ and its derivatives, those of l- follow.
+
+    Examples
+    --------
+    >>> import numpy as np, bayescore as bc
+    >>> family, eta = bc.families.Logistic(), np.array([2.0])
+    >>> bool(family.log_p(eta, -1) == family.upper(-eta))
+    True
+    """
 
     @abstractmethod
     def upper(self, eta: FloatArray) -> FloatArray:

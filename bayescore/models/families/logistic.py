@@ -86,7 +86,15 @@ def logistic_higher(eta: FloatArray, side: FloatArray, terms: FloatArray, out: F
 
 @dataclass(frozen=True)
 class Logistic(Symmetric):
-    """Logistic link: P(y | x) = 1 / (1 + exp(-y x . beta))."""
+    """Logistic link: P(y | x) = 1 / (1 + exp(-y x . beta)).
+
+    Examples
+    --------
+    >>> import numpy as np, bayescore as bc
+    >>> family = bc.families.Logistic()
+    >>> family.mean(np.zeros(1)), family.log_p(np.zeros(1), -1).round(2)
+    (array([0.5]), array([-0.69]))
+    """
 
     name = "logistic"
     rows = staticmethod(logistic_rows)

@@ -143,7 +143,15 @@ def probit_higher(eta: FloatArray, side: FloatArray, terms: FloatArray, out: Flo
 
 @dataclass(frozen=True)
 class Probit(Symmetric):
-    """Probit link: P(y | x) = Phi(y x . beta), Phi the normal distribution function."""
+    """Probit link: P(y | x) = Phi(y x . beta), Phi the normal distribution function.
+
+    Examples
+    --------
+    >>> import numpy as np, bayescore as bc
+    >>> family = bc.families.Probit()
+    >>> family.mean(np.zeros(1)), family.log_p(np.zeros(1), -1).round(2)
+    (array([0.5]), array([-0.69]))
+    """
 
     name = "probit"
     rows = staticmethod(probit_rows)

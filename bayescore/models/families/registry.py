@@ -22,7 +22,12 @@ def register(family: Family) -> Family:
     Parameters
     ----------
     family : Family
-        One with the contract of `bayescore.models.families.Family`.
+        One with the contract of `bayescore.families.Family`.
+
+    Returns
+    -------
+    Family
+        The same.
 
     Raises
     ------
@@ -35,16 +40,22 @@ def register(family: Family) -> Family:
     Notes
     -----
     Other processes, such as workers of Dask, must import the module that registers it.
+
+    Examples
+    --------
+    >>> import bayescore as bc
+    >>> bc.families.register(bc.families.Probit()).name  # again: that changes nothing
+    'probit'
     """
     if not isinstance(family, Family):
         raise TypeError(
-            f"family={family!r} is no Family; derive its class from bayescore.models.families.Family, or from "
+            f"family={family!r} is no Family; derive its class from bayescore.families.Family, or from "
             "Symmetric beside it"
         )
     name = family.name
     missing = [part for part in COMPILED if not hasattr(getattr(family, part, None), "py_func")]
     if missing:
-        raise TypeError(f"likelihood {name!r} lacks the compiled {', '.join(missing)}; see models.families.Family")
+        raise TypeError(f"likelihood {name!r} lacks the compiled {', '.join(missing)}; see bayescore.families.Family")
     if type(family)() != family:
         raise TypeError(
             f"likelihood {name!r} is not the same as another {type(family).__name__}(), and would be unknown to "
@@ -101,6 +112,6 @@ def check_family(family: "str | Family", name: str = "family") -> Family:
     """Return the registered family of that name, or `family` itself if it is registered."""
     if isinstance(family, Family):
         if FAMILIES.get(family.name) != family:
-            raise TypeError(f"{name}={family!r} is not registered; call bayescore.models.families.register first")
+            raise TypeError(f"{name}={family!r} is not registered; call bayescore.families.register first")
         return family
     return FAMILIES[check_choice(family, name, FAMILIES)]

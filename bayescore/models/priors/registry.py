@@ -42,7 +42,7 @@ def register(kind: type[P]) -> type[P]:
     True
     """
     if not (isinstance(kind, type) and issubclass(kind, Prior)):
-        raise TypeError(f"prior {kind!r} is not a class of priors; derive it from bayescore.models.priors.Prior")
+        raise TypeError(f"kind={kind!r} is not a class of priors; derive it from bayescore.models.priors.Prior")
     name = kind.__name__
     if not getattr(getattr(kind, "__dataclass_params__", None), "frozen", False):
         raise TypeError(f"prior {name} is not a frozen dataclass; decorate it with @dataclass(frozen=True)")

@@ -1,0 +1,95 @@
+"""Every public name is in the reference and has an example that runs; a function names an argument of a wrong type."""
+
+import doctest
+import inspect
+import re
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bayescore as bc
+from bayescore.compat import inference_data
+
+REFERENCE = Path(__file__).resolve().parents[1] / "docs" / "reference"
+PAGES = "\n".join(page.read_text("utf-8") for page in REFERENCE.glob("*.md"))
+LISTED = set(re.findall(r"^   ([\w.]+)$", PAGES, re.MULTILINE))
+NAMESPACES = {name: getattr(bc, name) for name in bc.__all__ if inspect.ismodule(getattr(bc, name))}
+PUBLIC = {name: getattr(bc, name) for name in bc.__all__ if name not in NAMESPACES} | {
+    f"{room}.{name}": getattr(module, name) for room, module in NAMESPACES.items() for name in module.__all__
+}
+CALLED = {name: thing for name, thing in PUBLIC.items() if callable(thing) and not inspect.isclass(thing)}
+WITHOUT_EXAMPLE = {f"datasets.load_{name}": "downloads" for name in ("chemreact", "covtype", "webspam")}
+NONE_IS_MEANT = {f"datasets.load_{name}" for name in ("chemreact", "covtype", "webspam")}  # None: the cached download
+
+POSTERIOR = inference_data({"posterior": {"beta": np.random.default_rng(0).normal(size=(2, 50, 2))}})
+X = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.0, 2.0]])
+CORE = bc.all_rows(X, [1, -1, 1, -1], progressbar=False)
+# what functions need beside their first argument
+REST = {
+    "certify": (CORE, CORE),
+    "compare": (POSTERIOR,),
+    "log_likelihood": (CORE,),
+    "loo": (CORE, CORE),
+    "loo_compare": (CORE,),
+    "mmd": (POSTERIOR,),
+    "posterior_predictive": (CORE,),
+    "poststratify": (CORE, pd.DataFrame({"n": [1.0]})),
+    "predict": (X,),
+    "weighted_potential": (CORE, np.zeros(2)),
+    "datasets.probit": (np.ones(2),),
+    "papers.expected_sensitivity": (1.0,),
+    "papers.guarantee": (X,),
+    "papers.indispensable_rows": (0.5,),
+    "papers.minibatch_width": (X, X, X),
+    "papers.near_orthogonal_rows": (0.5,),
+    "papers.on_line_bound": (1.0, 1.0),
+    "papers.pd_means": (1,),
+    "papers.relaxed_guarantee": (X, "squared_euclidean"),
+    "papers.sensitivity_range": (1.0,),
+    "papers.sphere_separation": (2, 0.1),
+    "papers.spread": (1,),
+    "papers.spread_calibrated": (1,),
+    "plots.plot_shrinkage": (pd.DataFrame(),),
+}
+NAMED = {
+    "poststratify": {"weights": "n"},
+    "stream": {"size": 10},
+    "average_predictions": {"by": "x0"},
+    "papers.expected_sensitivity": {"shares": [1.0], "means": [[0.0]], "traces": [1.0], "mean_labels": [0.0]},
+    "papers.pd_means": {"epsilon": 1.0, "radius": 1.0},
+    "papers.sensitivity_range": {"separation": 0.5, "closeness": 0.5},
+    "papers.spread": {"radius": 1.0},
+    "papers.spread_calibrated": {"epsilon": 1.0, "radius": 1.0, "delta_w": 0.1, "delta_s": 0.1},
+}
+
+
+def test_there_are_few_names_at_the_top():
+    assert len(bc.__all__) - len(NAMESPACES) <= 28
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_public_name_is_in_the_reference(name):
+    assert name in LISTED
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_public_name_has_an_example_that_runs(name):
+    found = doctest.DocTestFinder(recurse=False).find(PUBLIC[name], name)
+    code = [one for test in found for one in test.examples if not one.source.startswith(("import ", "from "))]
+    runs = [one for one in code if not one.options.get(doctest.SKIP)]
+    assert bool(runs) != (name in WITHOUT_EXAMPLE)
+
+
+@pytest.mark.parametrize("bad", [None, pd.DataFrame(), object()], ids=["None", "empty", "object"])
+@pytest.mark.parametrize("name", CALLED)
+def test_a_wrong_first_argument_is_named(name, bad):
+    if bad is None and name in NONE_IS_MEANT:
+        pytest.skip("None is the default")
+    function = CALLED[name]
+    first = next(iter(inspect.signature(function).parameters))
+    warnings.filterwarnings("ignore", "spread_calibrated is not differentially private")
+    with pytest.raises((TypeError, ValueError), match=rf"\b{first}\b"):
+        function(bad, *REST.get(name, ()), **NAMED.get(name, {}))
