@@ -12,7 +12,7 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design
 from bayescore.data.designed import open_designed, open_in
-from bayescore.data.sources.blocks import is_stream
+from bayescore.data.sources.blocks import Stream, is_stream
 from bayescore.models.families import Family, check_family
 from bayescore.validation import RandomState, check_integer, check_seed, one_seed, warn
 
@@ -169,6 +169,8 @@ def build_dataset(
     if dataset.again and size is not None:
         why = ", the rows of the data; all_rows keeps them all"
         check_integer(size, "size", low=1, high=dataset.source.n_rows, why=why)
+    if isinstance(dataset.rows, Stream) and not family.symmetric:
+        dataset.rows.with_sides()
     dataset = designed(dataset, intercept, standardize)
     built = method.named(dataset.design.names).build(dataset, size, seed, family)
     if built.caution:

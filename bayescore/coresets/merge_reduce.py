@@ -226,7 +226,7 @@ class MergeReduce(Method):
         """Return a coreset of the rows by the reducer, with its errors and those of the nodes."""
         reducer = cast(AnchoredReducer, tree.reducer)
         # a stream may not know yet which label is +1, and draws from a mirrored posterior are other draws
-        sign = rows.y[0]
+        sign = rows.y[0] if tree.family.symmetric else 1
         own = reducer.build(Dataset(as_source(rows.mirrored(sign))), size, _answer_seed(tree), tree.family)
         mode = mode_of(rows, tree.family, reducer.mode_prior())
         carried = [error for node in tree.nodes for error in tree.errors_at(node, mode.beta)]

@@ -6,6 +6,7 @@ can be written to a checkpoint and read back, after which the coresets are the s
 
 from collections.abc import Iterable
 from copy import copy
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
@@ -69,7 +70,8 @@ class StreamingCoreset:
             raise ValueError(f"method={method!r} takes no stream; give {fit}, or build_coreset the rows")
         self._method, self._streamed = method, method
         self.size = check_integer(size, "size", low=1)
-        self.family = check_family(family).name
+        known = check_family(family)
+        self.family = known.name
         self.random_state = check_seed(random_state)
         if not isinstance(intercept, bool | np.bool_):
             raise TypeError(f"intercept={intercept!r} must be True or False")
@@ -77,7 +79,8 @@ class StreamingCoreset:
         check_serves(method, self.family, METHODS)
         method.check(self.size, self.family)
         _ = self._begun(1)  # raises errors that no rows are needed for
-        self._intake = Intake.knowing(() if classes is None else two_classes(classes, "classes"))
+        labels = () if classes is None else two_classes(classes, "classes")
+        self._intake = Intake.knowing(labels, symmetric=known.symmetric)
         self._design: Design | None = None
         self._cutter: Cutter
         self._state: StreamState
@@ -101,8 +104,8 @@ class StreamingCoreset:
         weights : array, shape (n,), optional
             Weights, 1 by default; rows of weight 0 are left out.
         offset : array, shape (n,), optional
-            Known parts of the linear predictors, in every block or in none. Which label is +1 must be known then: begin
-            with a block of both, or name them as `classes`.
+            Known parts of the linear predictors, in every block or in none. Which label is +1 must be known then, as it
+            must for a family whose sides differ: begin with a block of both, or name them as `classes`.
         trials : array, shape (n,), optional
             Binomial trials; `y` are then the successes.
         groups : array, shape (n,), or dict of such, optional
@@ -240,7 +243,7 @@ class StreamingCoreset:
     def _loaded(cls, header: dict[str, Any], arrays: Arrays) -> Self:
         """Return the stream of a checkpoint; content that does not fit raises one of many errors."""
         stream = cls(method_from_dict(header["method"]), **header["options"])
-        stream._intake = Intake.from_dict(header["intake"])
+        stream._intake = replace(Intake.from_dict(header["intake"]), symmetric=stream._intake.symmetric)
         stream._design = Design.from_dict(header["design"])
         if not isinstance(header["version"], str) or stream._design.raw_names != stream._intake.names:
             raise ValueError

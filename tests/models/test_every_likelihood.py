@@ -21,32 +21,37 @@ from tests.models.cauchit import Cauchit
 CAUCHIT = Cauchit()
 SIDES = pytest.mark.parametrize("side", [1, -1])
 EVERY = pytest.mark.parametrize("family", [*FAMILIES.values(), CAUCHIT], ids=lambda family: family.name)
-ETA = np.concatenate([-np.geomspace(1e4, 1e-3, 63), [0.0, 0.5], np.geomspace(1e-3, 1e4, 63)])
-assert len(ETA) == TILE
+
+
+def far_and_near(family):
+    eta = np.concatenate([-np.geomspace(family.reach, 1e-3, 63), [0.0, 0.5], np.geomspace(1e-3, family.reach, 63)])
+    assert len(eta) == TILE
+    return eta
 
 
 @EVERY
 @SIDES
 def test_numpy_compiled_and_pytensor_agree(family, side):
-    log_p, score, sides = family.log_p(ETA, side), family.score(ETA, side), np.full(TILE, float(side))
-    rows, values = ETA.copy(), np.empty(TILE)
+    at = far_and_near(family)
+    log_p, score, sides = family.log_p(at, side), family.score(at, side), np.full(TILE, float(side))
+    rows, values = at.copy(), np.empty(TILE)
     family.rows(rows, sides, values)
     np.testing.assert_allclose(values, log_p, rtol=2e-12, atol=1e-300)
     np.testing.assert_allclose(rows, score, rtol=2e-12, atol=1e-300)
     out = np.empty((4, TILE))
-    family.derivatives(ETA, sides, out, np.empty((3, TILE)))
+    family.derivatives(at, sides, out, np.empty((3, TILE)))
     np.testing.assert_allclose(out[0], log_p, rtol=2e-12, atol=1e-300)
     np.testing.assert_allclose(out[1], score, rtol=2e-12, atol=1e-300)
-    np.testing.assert_allclose(out[2], family.curvature(ETA, side), rtol=5e-10, atol=1e-300)
-    near = side * ETA > -50.0  # further out the probit's is a difference of numbers of the size of eta
-    np.testing.assert_allclose(out[3][near], family.third(ETA, side)[near], rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(out[2], family.curvature(at, side), rtol=5e-10, atol=1e-300)
+    near = side * at > -50.0  # further out the probit's is a difference of numbers of the size of eta
+    np.testing.assert_allclose(out[3][near], family.third(at, side)[near], rtol=1e-8, atol=1e-9)
     eta = pt.dvector()
     graph = family.log_p_graph(eta, sides)
     with pytensor.config.change_flags(mode="FAST_COMPILE"):
-        values, slopes = pytensor.function([eta], [graph, pytensor.grad(graph.sum(), eta)])(ETA)
+        values, slopes = pytensor.function([eta], [graph, pytensor.grad(graph.sum(), eta)])(at)
     np.testing.assert_allclose(values, log_p, rtol=1e-11, atol=1e-300)
     np.testing.assert_allclose(slopes, score, rtol=1e-9, atol=1e-300)
-    for part in (out, values, slopes, family.curvature(ETA, side), family.third(ETA, side)):
+    for part in (out, values, slopes, family.curvature(at, side), family.third(at, side)):
         assert np.isfinite(part).all()
 
 

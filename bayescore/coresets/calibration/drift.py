@@ -69,8 +69,8 @@ def score_covariance(
     laplace, part = scale_at(rows, anchor, family, prior)
     shares = Totals.at(laplace, part, len(rows)).shares(rows)
     scores = (rows.weights * family.score(rows.with_offset(rows.X @ theta), rows.y))[:, None] * rows.X
-    Z = rows.Z
-    known = Z if rows.offset is None else np.column_stack([Z, rows.y * rows.offset])
+    offset = [] if rows.offset is None else [rows.y * rows.offset]
+    known = np.column_stack([rows.Z, *offset, *([] if family.symmetric else [rows.y])])
     _, group = np.unique(known, axis=0, return_inverse=True)
     m = int(group.max()) + 1
     others = len(shares.stacked()) - len(shares.forms)

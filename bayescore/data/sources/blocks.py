@@ -75,6 +75,10 @@ class Stream:
         self._blocks = chain([first], self._blocks)
         self.design = Design(known.names, offset=known.offset, groups=known.groupings)
 
+    def with_sides(self) -> None:
+        """Ask for both labels from the first block on, as a family whose sides differ needs them."""
+        self.intake = replace(self.intake, symmetric=False)
+
     def blocks(self) -> Iterator[WeightedData]:
         """Yield the rows in order, once.
 

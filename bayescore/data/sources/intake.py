@@ -32,9 +32,10 @@ from bayescore.validation import DataError, check_aligned, check_finite, check_o
 class Intake:
     """What is known of the blocks: columns, their survey, numbers of blocks and of rows of positive weight, and weight.
 
-    Until both labels are known, the first one met is -1 and the second +1; with offsets both must be, for a mirrored
-    posterior has other ones. With a `selection`, tables among the blocks may have columns of text; the codes of those
-    whose levels it does not tell are 0.
+    Until both labels are known, the first one met is -1 and the second +1. Both must be known from the first block on
+    with offsets, which a mirrored posterior has of the other sign, or where a family's sides differ. With a
+    `selection`, tables among the blocks may have columns of text; the codes of those whose levels it does not tell
+    are 0.
     """
 
     names: tuple[str, ...] | None = None
@@ -47,6 +48,7 @@ class Intake:
     selection: Selection | None = None
     positive: Any = None
     group_columns: tuple[str, ...] = ()  # columns of blocks that are tables
+    symmetric: bool = True  # whether the family is
 
     @classmethod
     def knowing(cls, classes: Sequence[Any], **known: Any) -> Self:
@@ -124,9 +126,10 @@ class Intake:
             check_counts(*counts, named, 0, drop=False)
             signs, labels = np.ones(n, dtype=np.int8), self._counted(where)
         survey = merged([self.survey, Survey(n, labels, levels | own, bool((w == 0.0).any()))], tuple(own))
-        if o is not None and len(survey.labels.values) < 2:
+        if (o is not None or not self.symmetric) and len(survey.labels.values) < 2:
+            why = "the two sides of the family differ, and" if o is None else "with offsets"
             raise DataError(
-                f"{where}: all labels are {next(iter(labels.values))!r}, and with offsets it must be known which one "
+                f"{where}: all labels are {next(iter(labels.values))!r}, and {why} it must be known which one "
                 "is +1: begin with a block of both, or name them as classes="
             )
         rows = WeightedData(raw, signs, w, np.arange(start, start + n), offset=o, group=codes)

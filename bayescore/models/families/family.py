@@ -46,6 +46,8 @@ class Family(ABC):
     higher : compiled function (eta, side, terms, out) -> None
         Writes the fourth and fifth derivative to the rows of `out`, shape (2, TILE), given what `derivatives` wrote to
         `terms`; for the series below, so not needed where `near` is 0.
+    symmetric : bool
+        Whether l-(eta) = l+(-eta), so that a stream may learn at its end which label is +1.
     near : float
         Moves of eta up to which the series of degree 5 is within 2e-10 of log p: (720 2e-10 / m)^(1/6), with m a bound
         of the sixth derivative. With 0, the default, log p over draws is evaluated anew at each, in three times the
@@ -72,6 +74,7 @@ class Family(ABC):
     rows: "ClassVar[staticmethod[[FloatArray, FloatArray, FloatArray], None]]"
     derivatives: "ClassVar[staticmethod[[FloatArray, FloatArray, FloatArray, FloatArray], None]]"
     higher: "ClassVar[staticmethod[[FloatArray, FloatArray, FloatArray, FloatArray], None]]" = staticmethod(_no_higher)
+    symmetric: ClassVar[bool] = False
     near: ClassVar[float] = 0.0
     reach: ClassVar[float] = 1e4
     scale: ClassVar[str] = "linear predictor"
@@ -123,6 +126,8 @@ class Symmetric(Family):
     >>> bool(family.log_p(eta, -1) == family.upper(-eta))
     True
     """
+
+    symmetric = True
 
     @abstractmethod
     def upper(self, eta: FloatArray) -> FloatArray:
