@@ -90,8 +90,15 @@ def local_codes(block: WeightedData, n_groups: int) -> tuple[IntArray, IntArray]
     """Return the groups of a block, in order, and of each row the place of its own; rows of none have n_groups."""
     assert block.group is not None
     own = block.group[:, 0]
-    found, places = np.unique(np.where(own < 0, n_groups, own), return_inverse=True)
-    return found, places.astype(np.int64)
+    known = np.where(own < 0, n_groups, own)
+    if n_groups > 4 * len(own):  # a table of all groups would be longer than the sort
+        found, places = np.unique(known, return_inverse=True)
+        return found, places.astype(np.int64)
+    table = np.zeros(n_groups + 1, dtype=np.int64)
+    table[known] = 1
+    found = np.flatnonzero(table)
+    table[found] = np.arange(len(found))
+    return found, table[known]
 
 
 def block_sums(

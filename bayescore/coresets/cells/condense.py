@@ -145,8 +145,8 @@ def condense(dataset: Dataset, prior: Prior, family: Family) -> tuple[WeightedDa
 
 def _of_cells(seen: Dataset, found: Centre, along: Directions, few: np.ndarray) -> Inside:
     """Return the rows that stand for cells; one pass. Those of `few` rows, shape (C,), keep them."""
-    pseudo, missed = matched(found, along)
     limit = min(SHAPE, TOGETHER / math.sqrt(len(few)))
+    pseudo, missed = matched(found, along, limit)
     merged = np.append(~few & (missed < limit), True)
     assert pseudo.group is not None
     kept = _rows_of(seen, ~merged, pseudo.take(slice(0)))

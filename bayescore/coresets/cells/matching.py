@@ -16,27 +16,31 @@ _TIMES = (
     0.7,
     0.35,
     1.0,
-)  # the curvature that has the averaged fourth derivative: others may have more of the shape
+)  # of the curvature that has the averaged fourth derivative: the best one varies
 _ROUNDS = 4  # in which score and curvature are moved
 _MOST = 2.0  # by which a round changes a curvature
-_TIGHTER = 0.2  # of the limit of one pseudo-row: several can do better
+_TIGHTER = 0.2  # of the limit: what one pseudo-row misses at most before others are tried, and several miss at most
 _FLAT = 1e-6  # of the largest, sd over the nodes below which a row says nothing
 
 
-def matched(found: Centre, along: Directions) -> tuple[WeightedData, FloatArray]:
+def matched(found: Centre, along: Directions, limit: float) -> tuple[WeightedData, FloatArray]:
     """Return pseudo-rows of all cells, and by how much they miss the shape of the cells' log-likelihoods, shape (C,).
 
     They give the effects of each cell the mean and variance that its rows give them, by quadrature. What they miss is
-    the sd, over the effects given the rows, of the difference of log-likelihoods.
+    the sd, over the effects given the rows, of the difference of log-likelihoods; where it is not far below `limit`
+    other curvatures of pseudo-rows are tried.
     """
     rows, missed = _balanced(found, along, _TIMES[0])
     for times in () if found.points.at.free else _TIMES[1:]:
-        others, more = _balanced(found, along, times)
-        better = np.append(more < missed, False)
+        far = np.append(missed > _TIGHTER * limit, False)
+        if not far.any():
+            break
+        others, more = _balanced(found, along.of(far), times)
+        better = far & np.append(more < missed, False)
         assert rows.group is not None
         assert others.group is not None
         rows = stack([rows.take(~better[rows.group[:, 0]]), others.take(better[others.group[:, 0]])])
-        missed = np.minimum(missed, more)
+        missed = np.where(better[:-1], more, missed)
     return rows, missed
 
 

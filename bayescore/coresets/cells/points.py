@@ -10,16 +10,20 @@ effects, the effects given the cell's rows have the probabilities
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from scipy import special
 
-from bayescore.coresets.cells.sums import Density, by_cell
+from bayescore.compiled import jit
+from bayescore.coresets.cells.sums import Density
 from bayescore.data.dataset import Dataset
 from bayescore.data.passes.cutter import MAX_BLOCK_ROWS
+from bayescore.data.passes.tiles import TILE
 from bayescore.models.families import Family
+from bayescore.models.marginal import local_codes
 from bayescore.models.quadrature import normal_nodes
-from bayescore.types import FloatArray, IntArray, WeightedData
+from bayescore.types import FloatArray, IntArray, LabelArray, WeightedData
 
 _NODES = {1: 15, 2: 9, 3: 5}  # in each of Q dimensions
 
@@ -80,10 +84,9 @@ class Points:
 
     def log_p(self, rows: WeightedData, own: IntArray) -> FloatArray:
         """Return log-likelihoods of rows of cells `own` at the nodes, averaged over beta given those, shape (n, K)."""
-        (eta, half), side = self._predictors(rows, own), rows.y[:, None]
-        return np.asarray(
-            rows.weights[:, None] * (self.family.log_p(eta, side) - half * self.family.curvature(eta, side))
-        )
+        out = np.zeros((len(rows), len(self.mass)))
+        _add_log_p(self._nodes(rows, own), self.family, np.arange(len(rows)), out)
+        return out
 
     def excess(self, shares: FloatArray, dataset: Dataset) -> FloatArray:
         """Return by how much the score of beta, shape (p,), is more on average over w than over q; one pass."""
@@ -94,25 +97,77 @@ class Points:
         """Return the same of rows in memory."""
         return _excess(self, shares, 0, rows)
 
-    def _predictors(self, rows: WeightedData, own: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Return predictors at the nodes, and half the variance that beta adds to them, (n, 1)."""
+    def _nodes(self, rows: WeightedData, own: IntArray) -> "_Nodes":
+        """Return what the kernels below read of rows of cells `own`."""
         eta = rows.X @ self.at.beta + (0.0 if rows.offset is None else rows.offset)
-        moves = np.einsum("nq,nqk->nk", self.at.multipliers(rows.X), self.effects[own])
-        return eta[:, None] + moves, 0.5 * self.at.spread(rows.X, own)[:, None]
+        half, z = 0.5 * self.at.spread(rows.X, own), self.at.multipliers(rows.X)
+        return _Nodes(eta, half, z, own, self.effects, rows.y, rows.weights)
+
+
+class _Nodes(NamedTuple):
+    """Rows' predictors at beta = t, half the variance that beta adds to them, multipliers, cells, sides and weights."""
+
+    eta: FloatArray
+    half: FloatArray
+    z: FloatArray
+    own: IntArray
+    effects: FloatArray
+    side: LabelArray
+    weights: FloatArray
+
+
+@jit
+def _derivatives(rows: _Nodes, start: int, k: int, family: Family, scratch: FloatArray, terms: FloatArray) -> int:
+    """Write log p and its derivatives at node k to `terms`, for the tile of rows from `start`; return its width."""
+    width = min(TILE, len(rows.eta) - start)
+    eta, side = scratch[0], scratch[1]
+    for lane in range(width):
+        n = start + lane
+        eta[lane], side[lane] = rows.eta[n], rows.side[n]
+        for q in range(rows.z.shape[1]):
+            eta[lane] += rows.z[n, q] * rows.effects[rows.own[n], q, k]
+    family.derivatives(eta, side, terms, scratch[2:])
+    return width
+
+
+@jit
+def _add_log_p(rows: _Nodes, family: Family, place: IntArray, out: FloatArray) -> None:
+    """Add log-likelihoods of rows at the nodes, averaged over beta, to the lines `place` of `out`, shape (C, K)."""
+    scratch, terms = np.zeros((5, TILE)), np.empty((4, TILE))
+    scratch[1] = 1.0
+    for start in range(0, len(rows.eta), TILE):
+        for k in range(out.shape[1]):
+            for lane in range(_derivatives(rows, start, k, family, scratch, terms)):
+                n = start + lane
+                out[place[n], k] += rows.weights[n] * (terms[0, lane] - rows.half[n] * terms[2, lane])
+
+
+@jit
+def _scores(rows: _Nodes, family: Family, more: FloatArray, out: FloatArray) -> None:
+    """Write sums over the nodes of `more`, shape (C + 1, K), times rows' averaged scores to `out`, shape (n,)."""
+    scratch, terms = np.zeros((5, TILE)), np.empty((4, TILE))
+    scratch[1] = 1.0
+    for start in range(0, len(rows.eta), TILE):
+        for k in range(more.shape[1]):
+            for lane in range(_derivatives(rows, start, k, family, scratch, terms)):
+                n = start + lane
+                score = terms[1, lane] + rows.half[n] * terms[3, lane]
+                out[n] += more[rows.own[n], k] * rows.weights[n] * score
 
 
 def _values(points: Points, _: int, block: WeightedData) -> tuple[IntArray, FloatArray]:
     """Return phi of each cell of a block at its nodes, shape (C, K)."""
-    found, rows, own, first = by_cell(block, len(points.effects) - 1)
-    return found, np.add.reduceat(points.log_p(rows, own), first, axis=0)
+    found, places = local_codes(block, len(points.effects) - 1)
+    out = np.zeros((len(found), len(points.mass)))
+    _add_log_p(points._nodes(block, found[places]), points.family, places, out)
+    return found, out
 
 
 def _excess(points: Points, shares: FloatArray, _: int, block: WeightedData) -> FloatArray:
     assert block.group is not None
-    own = np.where(block.group[:, 0] < 0, len(shares) - 1, block.group[:, 0])
-    (eta, half), side = points._predictors(block, own), block.y[:, None]
-    score = points.family.score(eta, side) + half * points.family.third(eta, side)
-    return np.asarray((((shares[own] - points.mass) * score).sum(axis=1) * block.weights) @ block.X)
+    own, score = np.where(block.group[:, 0] < 0, len(shares) - 1, block.group[:, 0]), np.zeros(len(block))
+    _scores(points._nodes(block, own), points.family, shares - points.mass, score)
+    return np.asarray(score @ block.X)
 
 
 def shapes(shares: FloatArray, gap: FloatArray) -> FloatArray:

@@ -11,6 +11,7 @@ together the cell's whole block of the curvature, that with beta included.
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bayescore.coresets.cells.points import Points
 from bayescore.coresets.cells.sums import CellSums, Density
@@ -35,6 +36,11 @@ class Directions:
     def told(self) -> np.ndarray:
         """Where there is a direction, shape (C, K)."""
         return np.asarray(self.v.any(axis=2))
+
+    def of(self, cells: NDArray[np.bool_]) -> "Directions":
+        """Return those of some cells; the others, of C in all, have none."""
+        own = cells[:, None, None]
+        return Directions(self.v * own, self.u * own, self.x * own)
 
     def slope(self, cross: FloatArray) -> FloatArray:
         """Return M = H^-1 B, shape (C, Q, p), given B."""

@@ -72,8 +72,10 @@ class Density:
     def spread(self, rows: FloatArray, own: IntArray) -> FloatArray:
         """Return the part of that variance that beta has, given which the effects have their means, shape (n,)."""
         z = self.multipliers(rows)
-        gap = rows - sum(z[:, q, None] * self.slope[own, q] for q in range(z.shape[1]))
-        return np.asarray(((gap @ self.factor) ** 2).sum(axis=1))
+        gap, slope = rows @ self.factor, self.slope @ self.factor
+        for q in range(z.shape[1]):
+            gap -= z[:, q, None] * slope[own, q]
+        return np.asarray(np.einsum("np,np->n", gap, gap))
 
     def derivatives(self, block: WeightedData, own: IntArray, family: Family) -> FloatArray:
         """Return averages of score, curvature, third and fourth derivative in eta, times weights, shape (4, n)."""
@@ -111,27 +113,18 @@ def full_tensor(entries: FloatArray, Q: int, degree: int) -> FloatArray:
     return out
 
 
-def by_cell(block: WeightedData, n_cells: int) -> tuple[IntArray, WeightedData, IntArray, IntArray]:
-    """Return the cells of a block's rows, its rows sorted by cell, the cell of each and where each cell begins."""
-    found, places = local_codes(block, n_cells)
-    order = np.argsort(places, kind="stable")
-    places = places[order]
-    return found, block.take(order), found[places], np.flatnonzero(np.diff(places, prepend=-1))
-
-
 def _of_block(density: Density, family: Family, _: int, block: WeightedData) -> tuple[IntArray, FloatArray, CellSums]:
     n_cells, Q = len(density.mean) - 1, len(density.columns)
-    found, rows, own, first = by_cell(block, n_cells)
-    s, c, t, f = density.derivatives(rows, own, family)
-    z = density.multipliers(rows.X)
-    scaled = c[:, None] * z
-    parts = [s[:, None] * z]
-    parts += [scaled[:, q, None] * other for other in (z, rows.X) for q in range(Q)]
+    found, places = local_codes(block, n_cells)
+    s, c, t, f = density.derivatives(block, found[places], family)
+    z, X = density.multipliers(block.X).T, block.X.T
+    columns = [s * own for own in z]
+    columns += [c * z[q] * other for others in (z, X) for q in range(Q) for other in others]
     for terms, degree in ((t, 3), (f, 4)):
-        parts.append(np.stack([terms * z[:, list(entry)].prod(axis=1) for entry in _entries(Q, degree)], axis=1))
-    table = np.add.reduceat(np.concatenate(parts, axis=1), first, axis=0)
+        columns += [terms * z[list(entry)].prod(axis=0) for entry in _entries(Q, degree)]
+    table: FloatArray = np.stack([np.bincount(places, column, len(found)) for column in columns], axis=1)
     empty = np.empty(0)
-    return found, table, CellSums(empty, empty, empty, empty, empty, s @ rows.X, rows.X.T @ (rows.X * c[:, None]))
+    return found, table, CellSums(empty, empty, empty, empty, empty, X @ s, X @ (block.X * c[:, None]))
 
 
 def _total(parts: Iterable[tuple[IntArray, FloatArray, CellSums]], density: Density) -> CellSums:
