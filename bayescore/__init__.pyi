@@ -20,8 +20,8 @@ from .diagnostics.loo import loo as loo
 from .diagnostics.loo_compare import loo_compare as loo_compare
 from .estimators import CoresetLogisticRegression as CoresetLogisticRegression
 from .estimators import CoresetProbitRegression as CoresetProbitRegression
-from .models.newton import find_map as find_map
-from .models.newton import find_mle as find_mle
+from .models.modes import find_map as find_map
+from .models.modes import find_mle as find_mle
 from .models.potential import weighted_potential as weighted_potential
 from .models.pymc_model import model as model
 from .samplers.effects import average_predictions as average_predictions

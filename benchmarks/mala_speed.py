@@ -6,7 +6,7 @@ import numpy as np
 
 from bayescore.compiled import jit
 from bayescore.models.density import log_density
-from bayescore.models.newton import find_map
+from bayescore.models.modes import find_map
 from bayescore.models.posterior import posterior
 from bayescore.models.priors import Normal
 from bayescore.samplers import mala

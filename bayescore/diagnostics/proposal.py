@@ -11,7 +11,7 @@ from scipy.special import gammaln
 
 from bayescore.models.families import Family
 from bayescore.models.gaussian import factor_of_inverse
-from bayescore.models.newton import find_map
+from bayescore.models.modes import find_map
 from bayescore.models.posterior import Terms, likelihood_terms, prior_part
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, WeightedData

@@ -6,18 +6,23 @@ import numpy as np
 from scipy import linalg
 
 from bayescore.data.coreset import Coreset
-from bayescore.models.collapsed import CollapsedArguments
+from bayescore.models.collapsed import CollapsedArguments, collapsed_density
 from bayescore.models.families import Family
 from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.group_priors import GroupPrior
 from bayescore.models.marginal import Effects, MarginalPoint, look_at_rows, marginal_mode
+from bayescore.models.newton import Mode, NoModeError, find_mode
+from bayescore.models.posterior import Terms
 from bayescore.models.predictor import multipliers
 from bayescore.models.priors import Prior, check_density
-from bayescore.models.quadrature import LOG_WEIGHTS, NODES
+from bayescore.models.quadrature import LOG_WEIGHTS, NODES, normal_nodes
 from bayescore.types import NO_OFFSET, FloatArray, WeightedData
 
 _START = -0.7  # log sigma at which the mode is sought first
 _MODE_TOLERANCE = 1e-3  # posterior sds
+_FINE_NODES = 41  # of `mode`
+_FINE_TOLERANCE, _ENOUGH, _FINE_STEPS = 1e-4, 1e-2, 20  # posterior sds: to stop at, and to accept after all steps
+_DIFFERENCE = 1e-3  # posterior sds, of the gradients whose differences are the Hessian
 _LEAST_PRECISION = 0.5  # of log sigma: where rows say nothing of it the density is no normal one
 
 
@@ -101,3 +106,25 @@ class CollapsedTarget:
             effects.information,
             np.ascontiguousarray(effects.slope),
         )
+
+    def mode(self) -> Mode:
+        """Return the mode by finer quadrature than samplers need, and the Hessian by differences of gradients."""
+        nodes, log_weights = normal_nodes(_FINE_NODES)
+        fine = self.arguments()._replace(nodes=nodes, log_weights=log_weights)
+        h = _DIFFERENCE * np.sqrt((self.factor**2).sum(axis=1))
+
+        def at(theta: FloatArray) -> tuple[float, FloatArray]:
+            gradient = np.empty(len(theta))
+            return collapsed_density(theta, gradient, fine), gradient
+
+        def terms(theta: FloatArray) -> Terms:
+            value, gradient = at(theta)
+            rows = [(at(theta - move)[1] - at(theta + move)[1]) / (2.0 * move.sum()) for move in np.diag(h)]
+            return Terms(value, gradient, 0.5 * (np.array(rows) + np.array(rows).T))
+
+        try:
+            return find_mode(terms, self.point.theta, tolerance=_FINE_TOLERANCE, max_steps=_FINE_STEPS)
+        except NoModeError as error:  # rounding errors of quadrature can hide the last gains of the value
+            if error.reached is None or error.reached.decrement > _ENOUGH:
+                raise
+            return error.reached

@@ -13,7 +13,7 @@ from bayescore.data.matching import check_flat, feature_names, own_family
 from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.families import Family, check_family
 from bayescore.models.group_priors import GroupPrior, check_group_prior
-from bayescore.models.newton import find_map
+from bayescore.models.modes import find_map
 from bayescore.models.potential import weighted_potential
 from bayescore.models.priors import Prior, prior_of
 from bayescore.models.varying_graph import group_sd, scales_of, varying_effects

@@ -6,7 +6,7 @@ from scipy import stats
 
 from bayescore.diagnostics.proposal import DF, propose
 from bayescore.models.families import FAMILIES
-from bayescore.models.newton import find_map
+from bayescore.models.modes import find_map
 from bayescore.models.priors import Laplace, Normal, SpikeAndSlab
 from tests.conftest import make_rows
 

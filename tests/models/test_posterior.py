@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from bayescore.models.newton import find_map, find_mode
+from bayescore.models.modes import find_map
+from bayescore.models.newton import find_mode
 from bayescore.models.posterior import Terms, likelihood_terms, posterior
 from bayescore.models.priors import (
     Cauchy,

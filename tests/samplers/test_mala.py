@@ -5,7 +5,7 @@ import pytest
 
 import bayescore as bc
 from bayescore.diagnostics.mcse import ess
-from bayescore.models.newton import find_map
+from bayescore.models.modes import find_map
 from bayescore.models.posterior import posterior
 from bayescore.models.priors import Normal
 from bayescore.samplers import mala

@@ -16,7 +16,7 @@ import pytest
 import bayescore as bc
 from bayescore.compiled import jit
 from bayescore.diagnostics.mcse import mcse_mean
-from bayescore.models.newton import find_map
+from bayescore.models.modes import find_map
 from bayescore.models.posterior import posterior
 from bayescore.samplers import mala
 from bayescore.samplers.run import run_chains

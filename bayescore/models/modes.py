@@ -1,0 +1,225 @@
+"""The MAP estimate and the maximum likelihood estimate of weighted rows, with their normal approximations.
+
+With a proper prior the mode is finite even where the labels are separable and the maximum likelihood estimate does not
+exist; without a prior, `find_mle` says so.
+"""
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from bayescore.data.coreset import Coreset
+from bayescore.data.design import one_intercept, told_terms
+from bayescore.data.matching import check_flat, feature_names, own_family
+from bayescore.models.collapsed_target import CollapsedTarget
+from bayescore.models.families import check_family
+from bayescore.models.group_priors import GroupPrior, check_group_prior
+from bayescore.models.newton import Mode, NoModeError, find_mode
+from bayescore.models.posterior import likelihood_terms, posterior
+from bayescore.models.priors import Prior, check_density, prior_of
+from bayescore.types import FloatArray, WeightedData
+from bayescore.validation import DataError
+
+MLE_TOLERANCE = 1e-6  # standard errors
+NO_JOINT_MODE = "Effects and their sds have no joint mode: their density rises without bound as an sd goes to 0"
+
+
+def find_map(
+    data: WeightedData,
+    family: str | None = None,
+    prior: Prior | Mapping[str, Prior] | None = None,
+    *,
+    group_prior: GroupPrior | None = None,
+) -> Mode:
+    r"""Return the MAP estimate of weighted rows and the Laplace approximation of their posterior.
+
+    Without groups it is the mode of beta. With `(1 | g)` it is the mode of the marginal posterior of (beta,
+    log sigma_g), each group's effect integrated out:
+
+    .. math:: \log\pi(\beta, \log\sigma) =
+              \sum_g \log \int \prod_{n \in g} p(y_n | x_n \beta + o_n + b)^{w_n} N(b; 0, \sigma^2) db +
+              \log\pi_0(\beta) + \log\pi_0(\log\sigma)
+
+    Parameters
+    ----------
+    data : WeightedData
+        A coreset or all rows, D columns.
+    family : str, optional
+        Name of a registered likelihood, such as "logistic" or "probit"; by default the coreset's own.
+    prior : prior or dict of str to prior, default Normal(0, 4)
+        Any prior with a density in closed form, or priors by name, as in `sample`.
+    group_prior : HalfStudentT or HalfNormal, default HalfStudentT(3, 2.5)
+        Prior of the sd of effects, where the rows have groups.
+
+    Returns
+    -------
+    Mode
+        `beta` has D entries. With `(1 | g)` it has D + 1, and the last one is log sigma_g: see `names`.
+
+    Raises
+    ------
+    DataError
+        If the rows have several group terms, or slopes that vary: the joint density of effects and their sds rises
+        without bound as an sd goes to 0. If `group_prior` is given, and the rows have no groups.
+
+    Notes
+    -----
+    The kink of the `Laplace` prior is rounded off, see `models.priors.laplace.LAPLACE_ROUNDING`. Where log p is not
+    concave there may be several modes; this is the one that Newton's method reaches from 0. Effects are integrated out
+    by quadrature at 41 nodes; the density of log sigma is that of sigma times sigma, so that its mode is not at
+    sigma = 0.
+
+    References
+    ----------
+    Moré (1978), The Levenberg-Marquardt algorithm: implementation and theory; Nielsen (1999), Damping parameter in
+    Marquardt's method; Pinheiro and Bates (1995), Journal of Computational and Graphical Statistics 4, 12-35.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+    >>> full = bc.all_rows(X, y, progressbar=False)
+    >>> mode = bc.find_map(full, prior=bc.priors.Normal(0, 2.5))
+    >>> mode.beta.round(2), mode.sd.round(2)
+    (array([ 1.02, -0.01]), array([0.04, 0.03]))
+
+    With the county of each row, whose intercepts have sd 1:
+
+    >>> county = rng.integers(0, 20, 5000)
+    >>> rows = pd.DataFrame({"age": X[:, 0], "county": county})
+    >>> rows["vote"] = X[:, 0] + rng.normal(size=20)[county] + rng.logistic(size=5000) > 0
+    >>> mode = bc.find_map(bc.all_rows(rows, formula="vote ~ age + (1 | county)", progressbar=False))
+    >>> mode.names
+    ('Intercept', 'age', 'log sigma_county')
+    >>> float(np.exp(mode.beta[-1]).round(1))
+    1.0
+    """
+    family, names = own_family(data, family), feature_names(data)
+    chosen = prior_of(prior, names)
+    if data.group is None:
+        if group_prior is not None:
+            raise DataError("group_prior is given, and the data have no groups: leave it out")
+        target = posterior(data, family, chosen, "the MAP estimate")
+        return replace(find_mode(target.terms, np.zeros(target.n_features)), names=names)
+    groups = data.groups if isinstance(data, Coreset) else ()
+    if not groups:
+        check_flat(data, "find_map")
+    if not one_intercept(groups):
+        raise DataError(
+            f"data have the group terms {told_terms(groups)}; find_map integrates out the effects of one factor whose "
+            f"intercept varies, (1 | g), and of no others. {NO_JOINT_MODE}: use sample, which draws them all"
+        )
+    check_density(chosen, "the MAP estimate")
+    priors = chosen, check_group_prior(group_prior)
+    mode = CollapsedTarget.of(data, check_family(family), priors, len(groups[0])).mode()
+    return replace(mode, names=(*names, f"log sigma_{groups[0].name}"))
+
+
+def find_mle(data: WeightedData, family: str | None = None) -> Mode:
+    r"""Return the maximum likelihood estimate of a weighted data set and its asymptotic covariance.
+
+    .. math:: \hat\beta = \arg\max_\beta \sum_n w_n \log p(z_n \cdot \beta + y_n o_n)
+
+    It exists if and only if no direction has z_n . direction >= 0 in all rows and > 0 in one. Where such a direction
+    does exist the log-likelihood rises along it for ever; a warning then says so, and the coefficients returned are
+    those at which the rise is lost in rounding: finite, but no estimate. This judges by the last Newton step;
+    `separability` decides by a proof, and where rows overlap by angles below 1e-9 the two may differ. All this is so
+    where log p is concave, as the logistic and the probit one are; under another likelihood what is found is a local
+    maximum, and rows may be separated without a warning.
+
+    Parameters
+    ----------
+    data : WeightedData
+        A coreset or full data.
+    family : str, optional
+        Name of a registered likelihood, such as "logistic" or "probit"; by default the coreset's own.
+
+    Returns
+    -------
+    Mode
+        Where columns depend on each other many coefficients fit equally well: `beta` is the shortest of them once each
+        column of sqrt(w) x has largest entry 1, and `covariance`, then singular, is that of what the data do tell.
+
+    Raises
+    ------
+    DataError
+        If all entries of X are 0, or the rows have groups: the joint density of effects and their sds rises without
+        bound as an sd goes to 0.
+    NoModeError
+        If the mode is not reached, as where a few rows all but fail to overlap.
+
+    Warns
+    -----
+    UserWarning
+        If the labels are separated: how, and how many rows move on.
+
+    References
+    ----------
+    Albert and Anderson (1984), On the existence of maximum likelihood estimates in logistic regression models.
+
+    Examples
+    --------
+    >>> import numpy as np, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+    >>> full = bc.all_rows(X, y, progressbar=False)
+    >>> bc.find_mle(full).beta.round(2)
+    array([ 1.02, -0.01])
+    """
+    chosen = check_family(own_family(data, family))
+    if data.group is not None:
+        raise DataError(
+            f"data have groups. {NO_JOINT_MODE}, and sds of effects alone have their likelihood's maximum at 0 in many "
+            "data: use find_map, which integrates effects of (1 | g) out and has a prior of sigma, or sample"
+        )
+    basis = _span(data.X * np.sqrt(data.weights)[:, None])
+    rows = np.ascontiguousarray(data.X) @ basis
+    spanned = replace(data, X=rows)
+    failure: NoModeError | None = None
+    try:
+        mode = find_mode(
+            lambda beta: likelihood_terms(beta, spanned, chosen), np.zeros(rows.shape[1]), tolerance=MLE_TOLERANCE
+        )
+    except NoModeError as error:  # a long way to infinity, perhaps
+        if error.reached is None:
+            raise
+        failure, mode = error, error.reached
+    eta, rise = (data.y * (rows @ by) for by in (mode.beta, mode.covariance @ mode.terms.gradient))
+    # near a maximum the next Newton step is nothing; towards infinity it adds 1 to the least eta that grows (logistic),
+    # or 1 / eta (probit), without end. Of a row far out eta has a large sd and rises by some of that: by 6e-4 of itself
+    # at most where labels overlap, by 0.01 or more where they do not
+    growing = (rise > 0.05) & (rise > 3e-3 * np.abs(eta))
+    if not growing[rise.argmax()] or rise.min() <= -1e-6 * rise.max():
+        if failure is not None and not mode.decrement < 1e-3:
+            raise failure
+    else:
+        how = "completely" if (eta > 0.0).all() else "quasi-completely"
+        warnings.warn(
+            f"the labels are {how} separated, the maximum likelihood estimate does not exist: of {len(eta)} rows "
+            f"{int(growing.sum())} go ever farther to the side of their label, and the log-likelihood, now "
+            f"{mode.terms.value:.3g}, rises for ever. The coefficients returned, with eta from {eta.min():.3g} to "
+            f"{eta.max():.3g}, are merely where that is lost in rounding. Use find_map, which has a prior",
+            UserWarning,
+            stacklevel=2,
+        )
+    beta = basis @ mode.beta
+    covariance = basis @ mode.covariance @ basis.T
+    return replace(
+        mode, beta=beta, covariance=covariance, terms=likelihood_terms(beta, data, chosen), names=feature_names(data)
+    )
+
+
+def _span(rows: FloatArray) -> FloatArray:
+    """Return B, shape (D, r), r the rank, such that the columns of `rows` B are orthonormal."""
+    scale = np.abs(rows).max(axis=0)
+    if not scale.any():
+        raise DataError("all entries of X are 0: the likelihood does not depend on the coefficients; check the columns")
+    scale[scale == 0.0] = 1.0
+    _, values, directions = np.linalg.svd(np.linalg.qr(rows / scale, mode="r"))
+    rank = int((values > 1e-12 * values[0]).sum())
+    return np.asarray(directions[:rank].T / values[:rank] / scale[:, None])
