@@ -33,7 +33,7 @@ from bayescore.data.dataset import Dataset
 from bayescore.data.passes.threads import available_cores
 from bayescore.data.sources import as_source
 from bayescore.models.families import Family, check_family
-from bayescore.models.posterior import Terms, likelihood_terms
+from bayescore.models.posterior import Derivatives, likelihood_terms
 from bayescore.types import IntArray, WeightedData
 from benchmarks.parquet import columns, rows_file
 from benchmarks.tables import publish
@@ -147,7 +147,7 @@ def passes(n: int = N) -> None:
         def sensitivities(block: WeightedData) -> IntArray:
             return np.ceil(1024.0 * bounds_of(block, clusters, 1.0, theta, n)).astype(np.int64)
 
-        def newton(family: Family) -> list[Terms]:
+        def newton(family: Family) -> list[Derivatives]:
             return list(
                 dataset.map(
                     lambda _, block: likelihood_terms(mode.theta, block, family),

@@ -86,14 +86,8 @@ MANY = {
     "diagnostics/certificate/estimates.py:_quantiles",
     "diagnostics/elpd.py:_move",
     "diagnostics/mmd.py:mmd",
-    "models/collapsed.py:node_terms",
-    "models/density.py:log_density",
     "models/effect_scales.py:effect_scales",
     "models/families/probit.py:probit_tile",
-    "models/group_terms.py:add_group_terms",
-    "models/group_values.py:_add",
-    "models/group_values.py:_of_block",
-    "models/quadrature.py:effect_moments",
     "papers/spread.py:calibrated_noise",
     "samplers/collapsed.py:_advance",
     "samplers/collapsed.py:advance",
@@ -110,7 +104,7 @@ MANY = {
 }
 """Functions that take more than five arguments by position, until they are mended."""
 
-LONG = {"models/newton.py", "cli.py", "samplers/inference_data.py", "samplers/predict.py"}
+LONG = {"cli.py", "samplers/inference_data.py", "samplers/predict.py"}
 
 
 def by_position(node):

@@ -12,7 +12,7 @@ from scipy.special import gammaln
 from bayescore.models.families import Family
 from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.modes import find_map
-from bayescore.models.posterior import Terms, likelihood_terms, prior_part
+from bayescore.models.posterior import Derivatives, likelihood_terms, prior_part
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, WeightedData
 
@@ -36,7 +36,7 @@ def propose(
     return beta, prior.log_density(beta) - log_q
 
 
-def _laplace_factor(beta: FloatArray, terms: Terms, prior: Prior) -> FloatArray:
+def _laplace_factor(beta: FloatArray, terms: Derivatives, prior: Prior) -> FloatArray:
     """Return the proposal's scale where coefficients have a Laplace prior, whose curvature is 0 or infinite.
 
     On its flatter side the density falls off at the rate 1/b - |g|, g the likelihood's gradient at the MAP: 1/b where

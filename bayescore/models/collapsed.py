@@ -23,30 +23,33 @@ _LONGEST = 3.0  # sds of an effect, of a Newton step
 
 
 class CollapsedArguments(NamedTuple):
-    """What the density takes after the point and the gradient.
+    """What the density takes after the point and the gradient; the last four are fields of `marginal.Effects`."""
 
-    `columns` is X transposed, shape (p, n); `z` what rows multiply their effect by; `offset` may be empty; `codes` have
-    G for rows of no group;
-    `prior` has the parts of the prior, `nu` and `group_scale` the group prior's; the last four are fields of
-    `marginal.Effects`.
-    """
-
-    columns: FloatArray
+    columns: FloatArray  # X transposed, (p, n)
     side: FloatArray
-    z: FloatArray
+    z: FloatArray  # what rows multiply their effect by
     weights: FloatArray
-    offset: FloatArray
-    codes: IntArray
+    offset: FloatArray  # may be empty
+    codes: IntArray  # G for rows of no group
     family: Family
     nodes: FloatArray
     log_weights: FloatArray
     prior: tuple[Part, ...]
-    nu: float
+    nu: float  # of the group prior
     group_scale: float
     origin: FloatArray
     peak: FloatArray
     information: FloatArray
     slope: FloatArray
+
+
+class NodeTerms(NamedTuple):
+    """Nodes of each group, shape (G + 1,), logarithms of their terms, (G + 1, K), and scores of rows, (K, n)."""
+
+    center: FloatArray
+    scale: FloatArray
+    terms: FloatArray
+    scores: FloatArray
 
 
 @jit_sums
@@ -102,18 +105,9 @@ def place_nodes(
 
 
 @jit
-def node_terms(
-    theta: FloatArray,
-    a: CollapsedArguments,
-    center: FloatArray,
-    scale: FloatArray,
-    terms: FloatArray,
-    scores: FloatArray,
-) -> float:
-    """Write the nodes of each group, shape (G + 1,), logarithms of their terms, (G + 1, K), and scores, (K, n).
-
-    Return the log-likelihood of rows of no group.
-    """
+def node_terms(theta: FloatArray, a: CollapsedArguments, out: NodeTerms) -> float:
+    """Write the nodes and their terms; return the log-likelihood of rows of no group."""
+    center, scale, terms, scores = out
     p, n_groups, K, n = theta.size - 1, center.size - 1, a.nodes.size, a.weights.size
     beta, log_sigma = theta[:p], theta[p]
     precision = math.exp(-2.0 * log_sigma)
@@ -150,7 +144,7 @@ def collapsed_density(theta: FloatArray, gradient: FloatArray, a: CollapsedArgum
     p, n_groups, K, n = theta.size - 1, a.peak.size - 1, a.nodes.size, a.weights.size
     center, scale, terms = np.empty(n_groups + 1), np.empty(n_groups + 1), np.empty((n_groups + 1, K))
     scores = np.empty((K, n))
-    total = node_terms(theta, a, center, scale, terms, scores)
+    total = node_terms(theta, a, NodeTerms(center, scale, terms, scores))
     precision = math.exp(-2.0 * theta[p])
     own, slope, _ = log_sigma_terms(theta[p], a.nu, a.group_scale)
     total += own + prior_terms(theta[:p], a.prior, gradient[:p])
@@ -180,18 +174,17 @@ def collapsed_density(theta: FloatArray, gradient: FloatArray, a: CollapsedArgum
 
 
 @jit
-def all_node_terms(
+def _all_node_terms(
     draws: FloatArray, a: CollapsedArguments, center: FloatArray, scale: FloatArray, values: FloatArray
 ) -> None:
-    """Write nodes, shapes (S, G + 1), and logarithms of their terms, (S, G + 1, K), at each draw of theta."""
     scores = np.empty((a.nodes.size, a.weights.size))
     for s in range(len(draws)):
-        node_terms(draws[s], a, center[s], scale[s], values[s], scores)
+        node_terms(draws[s], a, NodeTerms(center[s], scale[s], values[s], scores))
 
 
 def nodes_at(draws: FloatArray, a: CollapsedArguments) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return centres and scales, shape (S, G + 1), and log terms, (S, G + 1, K), of the groups at draws of theta."""
     shape = len(draws), a.peak.size
     found = np.empty(shape), np.empty(shape), np.empty((*shape, a.nodes.size))
-    all_node_terms(np.ascontiguousarray(draws), a, *found)
+    _all_node_terms(np.ascontiguousarray(draws), a, *found)
     return found

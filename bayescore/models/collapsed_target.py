@@ -10,9 +10,10 @@ from bayescore.models.collapsed import CollapsedArguments, collapsed_density
 from bayescore.models.families import Family
 from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.group_priors import GroupPrior
-from bayescore.models.marginal import Effects, MarginalPoint, look_at_rows, marginal_mode
+from bayescore.models.group_sums import look_at_rows
+from bayescore.models.marginal import Effects, MarginalPoint, marginal_mode
 from bayescore.models.newton import Mode, NoModeError, find_mode
-from bayescore.models.posterior import Terms
+from bayescore.models.posterior import Derivatives
 from bayescore.models.predictor import multipliers
 from bayescore.models.priors import Prior, check_density
 from bayescore.models.quadrature import LOG_WEIGHTS, NODES, normal_nodes
@@ -35,27 +36,13 @@ def _multipliers(rows: WeightedData) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class CollapsedTarget:
-    """The marginal posterior of (beta, log sigma) of weighted rows with groups.
+    """The marginal posterior of (beta, log sigma) of weighted rows with groups."""
 
-    Parameters
-    ----------
-    rows : WeightedData
-        The rows; `group` has one column.
-    family : Family
-        The likelihood.
-    priors : tuple
-        Priors of beta and of sigma.
-    n_groups : int
-        Number of groups.
-    point : MarginalPoint
-        The mode.
-    """
-
-    rows: WeightedData
+    rows: WeightedData  # `group` has one column
     family: Family
-    priors: tuple[Prior, GroupPrior]
+    priors: tuple[Prior, GroupPrior]  # of beta and of sigma
     n_groups: int
-    point: MarginalPoint
+    point: MarginalPoint  # the mode
 
     @classmethod
     def of(
@@ -63,14 +50,17 @@ class CollapsedTarget:
     ) -> "CollapsedTarget":
         """Find the mode of rows in memory."""
         check_density(priors[0], "sampling with groups").parts(rows.n_features)
-        look, start = look_at_rows(rows, family, n_groups, _multipliers(rows)), np.zeros(rows.n_features)
-        point = marginal_mode(look, start, _START, priors, n_groups, tolerance=_MODE_TOLERANCE)
+        look, start = (
+            look_at_rows(rows, family, n_groups, _multipliers(rows)),
+            np.append(np.zeros(rows.n_features), _START),
+        )
+        point = marginal_mode(look, start, priors, n_groups, tolerance=_MODE_TOLERANCE)
         return cls(rows, family, priors, n_groups, point)
 
     @property
     def effects(self) -> Effects:
         """Normal likelihoods of the effects at the mode."""
-        return self.point.families
+        return self.point.likelihoods
 
     @property
     def factor(self) -> FloatArray:
@@ -117,10 +107,10 @@ class CollapsedTarget:
             gradient = np.empty(len(theta))
             return collapsed_density(theta, gradient, fine), gradient
 
-        def terms(theta: FloatArray) -> Terms:
+        def terms(theta: FloatArray) -> Derivatives:
             value, gradient = at(theta)
             rows = [(at(theta - move)[1] - at(theta + move)[1]) / (2.0 * move.sum()) for move in np.diag(h)]
-            return Terms(value, gradient, 0.5 * (np.array(rows) + np.array(rows).T))
+            return Derivatives(value, gradient, 0.5 * (np.array(rows) + np.array(rows).T))
 
         try:
             return find_mode(terms, self.point.theta, tolerance=_FINE_TOLERANCE, max_steps=_FINE_STEPS)

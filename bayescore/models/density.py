@@ -4,6 +4,8 @@ The samplers call it some 1e5 times a second, so it allocates little and never r
 likelihood and of the prior, which are arguments (`models.dispatch`).
 """
 
+from typing import Any
+
 import numpy as np
 from numba import literal_unroll
 
@@ -26,21 +28,12 @@ def prior_terms(beta: FloatArray, prior: tuple[Part, ...], gradient: FloatArray)
 
 
 @jit_sums
-def log_density(
-    beta: FloatArray,
-    gradient: FloatArray,
-    columns: FloatArray,
-    side: FloatArray,
-    weights: FloatArray,
-    offset: FloatArray,
-    family: Family,
-    prior: tuple[Part, ...],
-) -> float:
-    r"""Return the log posterior density and write its gradient, shape (D,).
+def log_density(beta: FloatArray, gradient: FloatArray, *arguments: Any) -> float:
+    """Return the log posterior density and write its gradient, shape (D,); `arguments` are `DensityArguments`.
 
-    sum_n w_n l(x_n . beta + offset_n, side_n) + log prior(beta), no offset where that is empty; `columns` is X
-    transposed, shape (D, n), so that the compiler vectorises over rows.
+    sum_n w_n l(x_n . beta + offset_n, side_n) + log prior(beta); X is transposed, so that loops over rows vectorise.
     """
+    columns, side, weights, offset, family, prior = arguments
     total = prior_terms(beta, prior, gradient)
     eta = np.zeros(weights.size)
     for d in range(beta.size):

@@ -1,6 +1,6 @@
 """Mode of a log density by damped Newton steps, and the Laplace approximation there.
 
-The method only sees a function beta -> `Terms`, so a step may be a pass over a file. References: Moré (1978), The
+The method only sees a function beta -> `Derivatives`, so a step may be a pass over a file. References: Moré (1978), The
 Levenberg-Marquardt algorithm: implementation and theory; Nielsen (1999), Damping parameter in Marquardt's method.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
-from bayescore.models.posterior import Terms
+from bayescore.models.posterior import Derivatives
 from bayescore.types import FloatArray
 
 UNDAMPED = 1e-16  # of the largest curvature so far, which may fall by ten orders of magnitude on the way to the mode
@@ -27,7 +27,7 @@ class Mode:
         The mode. `find_map` of a model `(1 | g)` returns D coefficients and, last, log sigma_g: D + 1 entries.
     covariance : array, shape (D, D)
         Inverse of minus the Hessian there (Laplace approximation).
-    terms : Terms
+    terms : Derivatives
         Log density (not normalised), gradient and minus the Hessian there.
     decrement : float
         Newton decrement: distance left to the mode in posterior standard deviations.
@@ -40,7 +40,7 @@ class Mode:
 
     beta: FloatArray
     covariance: FloatArray
-    terms: Terms
+    terms: Derivatives
     decrement: float
     n_steps: int
     names: tuple[str, ...] = ()
@@ -65,10 +65,10 @@ class NoModeError(RuntimeError):
 
 
 def find_mode(
-    terms: Callable[[FloatArray], Terms],
+    terms: Callable[[FloatArray], Derivatives],
     start: FloatArray,
     *,
-    first: Terms | None = None,
+    first: Derivatives | None = None,
     tolerance: float = 1e-8,
     max_steps: int = 500,
 ) -> Mode:
@@ -116,12 +116,12 @@ def find_mode(
     )
 
 
-def _mode(beta: FloatArray, factor: tuple[FloatArray, bool], here: Terms, decrement: float, n_steps: int) -> Mode:
+def _mode(beta: FloatArray, factor: tuple[FloatArray, bool], here: Derivatives, decrement: float, n_steps: int) -> Mode:
     covariance = linalg.cho_solve(factor, np.eye(len(beta)))
     return Mode(beta, 0.5 * (covariance + covariance.T), here, decrement, n_steps)
 
 
-def cholesky_and_decrement(terms: Terms) -> tuple[tuple[FloatArray, bool] | None, float]:
+def cholesky_and_decrement(terms: Derivatives) -> tuple[tuple[FloatArray, bool] | None, float]:
     """Return the Cholesky factor of the precision and the Newton decrement; None and inf if not positive definite."""
     factor = _factor(terms.precision)
     if factor is None:

@@ -23,7 +23,7 @@ from bayescore.models.density import DensityArguments, log_density
 from bayescore.models.families import Family, check_family
 from bayescore.models.predictor import Predictor
 from bayescore.models.priors import Prior, check_density
-from bayescore.models.terms import add_terms, derivatives_of, log_p_near
+from bayescore.models.row_kernels import add_terms, derivatives_of, log_p_near
 from bayescore.types import NO_OFFSET, FloatArray, WeightedData
 
 _CACHE = 1 << 17  # entries of a tile of rows: 1 MB
@@ -32,30 +32,30 @@ WIDE_ROWS = 1024  # of a product: 4 MB at 500 columns
 
 
 @dataclass(frozen=True, eq=False)
-class Terms:
+class Derivatives:
     """Value, gradient (D,) and minus the Hessian (D, D) of a log density; terms of disjoint rows add up."""
 
     value: float
     gradient: FloatArray
     precision: FloatArray
 
-    def __add__(self, other: "Terms") -> "Terms":
-        return Terms(self.value + other.value, self.gradient + other.gradient, self.precision + other.precision)
+    def __add__(self, other: "Derivatives") -> "Derivatives":
+        return Derivatives(self.value + other.value, self.gradient + other.gradient, self.precision + other.precision)
 
-    def __sub__(self, other: "Terms") -> "Terms":
-        return Terms(self.value - other.value, self.gradient - other.gradient, self.precision - other.precision)
+    def __sub__(self, other: "Derivatives") -> "Derivatives":
+        return Derivatives(self.value - other.value, self.gradient - other.gradient, self.precision - other.precision)
 
 
-def likelihood_terms(beta: FloatArray, data: WeightedData, family: Family) -> Terms:
+def likelihood_terms(beta: FloatArray, data: WeightedData, family: Family) -> Derivatives:
     """Return the weighted log-likelihood of rows, and its derivatives at `beta`, shape (D,)."""
     gradient, precision = np.zeros(len(beta)), np.zeros((len(beta), len(beta)))
     if len(beta) >= WIDE:
         return _wide_terms(np.asarray(beta), data, family)
     value = add_terms(TileRows.of(data), np.asarray(beta), family, gradient, precision)
-    return Terms(value, gradient, np.tril(precision) + np.tril(precision, -1).T)
+    return Derivatives(value, gradient, np.tril(precision) + np.tril(precision, -1).T)
 
 
-def _wide_terms(beta: FloatArray, data: WeightedData, family: Family) -> Terms:
+def _wide_terms(beta: FloatArray, data: WeightedData, family: Family) -> Derivatives:
     """Return `likelihood_terms` by BLAS, some rows at a time that stay in the cache: too few for its threads.
 
     Of rows of which most entries are 0 the Hessian is that of the others.
@@ -77,13 +77,13 @@ def _wide_terms(beta: FloatArray, data: WeightedData, family: Family) -> Terms:
             precision += scaled.T @ scaled
             if (convex := curvature < 0.0).any():  # of a likelihood that is not log-concave
                 precision -= 2.0 * scaled[convex].T @ scaled[convex]
-    return Terms(value, gradient, precision)
+    return Derivatives(value, gradient, precision)
 
 
-def full_terms(beta: FloatArray, dataset: Dataset, family: Family, prior: Terms) -> Terms:
+def full_terms(beta: FloatArray, dataset: Dataset, family: Family, prior: Derivatives) -> Derivatives:
     """Return the log posterior of all rows and its derivatives, given the log prior's at `beta`; one pass."""
 
-    def of_block(_: int, block: WeightedData) -> Terms:
+    def of_block(_: int, block: WeightedData) -> Derivatives:
         return likelihood_terms(beta, block, family)
 
     return reduce(add, dataset.map(of_block, "Newton pass", canonical=True), prior)
@@ -110,7 +110,7 @@ def log_likelihood_tiles(
             middle = own.mean(axis=1)
             eta += middle
             log_p += own - middle[:, None]
-        log_p_near(eta, part.y, family, log_p, family.near)
+        log_p_near(eta, part.y, family, log_p)
         yield rows, log_p
 
 
@@ -142,7 +142,7 @@ class TargetDensity:
         """Number of coefficients."""
         return self.rows.n_features
 
-    def terms(self, beta: FloatArray) -> Terms:
+    def terms(self, beta: FloatArray) -> Derivatives:
         """Return log density, gradient and minus the Hessian at `beta`."""
         return likelihood_terms(beta, self.rows, self.family) + prior_part(beta, self.prior)
 
@@ -164,10 +164,10 @@ class TargetDensity:
         return value, gradient
 
 
-def prior_part(beta: FloatArray, prior: Prior) -> Terms:
+def prior_part(beta: FloatArray, prior: Prior) -> Derivatives:
     """Return the log prior density at `beta` and its derivatives, kinks rounded off."""
     smoothed = prior.smoothed()
-    return Terms(float(smoothed.log_density(beta)), smoothed.gradient(beta), smoothed.precision(beta))
+    return Derivatives(float(smoothed.log_density(beta)), smoothed.gradient(beta), smoothed.precision(beta))
 
 
 def width_precision(likelihood_precision: FloatArray, beta: FloatArray, prior: Prior) -> FloatArray:

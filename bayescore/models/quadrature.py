@@ -1,4 +1,4 @@
-r"""Adaptive Gauss-Hermite quadrature of one effect for each group, and what it tells of the effects.
+r"""Adaptive Gauss-Hermite quadrature of one effect for each group, and the moments of the effects.
 
 With centre c and scale s of a group, nodes b_k = c + s z_k, and phi(b) the log-likelihood of the group's rows,
 
@@ -9,11 +9,11 @@ where z_k, omega_k are nodes and weights for N(0, 1). Nine nodes are exact to 1e
 sd of the effect given the data. Reference: Pinheiro and Bates (1995), JCGS 4, 12-35.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from bayescore.types import FloatArray
+from bayescore.types import FloatArray, IntArray
 
 N_NODES = 9
 _COVERED = 4.0  # mean of posterior over quadrature weights above which the nodes stand in the wrong place
@@ -29,32 +29,34 @@ def normal_nodes(n_nodes: int = N_NODES) -> tuple[FloatArray, FloatArray]:
 NODES, LOG_WEIGHTS = normal_nodes()
 
 
-@dataclass(frozen=True, eq=False)
-class EffectMoments:
-    """Effects given the data: what a pass over the rows tells of them; arrays have shape (G,) but for `share`.
+class Nodes(NamedTuple):
+    """Nodes of G effects: centre and scale, shape (G + 1,), and probabilities, (G + 1, K); the last of no group: 0."""
 
-    Parameters
-    ----------
-    log_marginal : array
-        Log-likelihood of each group, its effect integrated out.
-    share : array, shape (G, K)
-        Posterior probabilities of the nodes.
-    mean, variance, square : arrays
-        Moments of b, `square` the mean of b^2.
-    with_square, of_square : arrays
-        Covariance of b and b^2, and variance of b^2.
-    poor : bool array
-        Groups whose nodes stood in the wrong place, so that the moments are a Newton step's.
-    """
-
-    log_marginal: FloatArray
+    center: FloatArray
+    scale: FloatArray
     share: FloatArray
+
+    @classmethod
+    def normal(cls, center: FloatArray, scale: FloatArray) -> "Nodes":
+        """Return nodes of normal effects."""
+        return cls(center, scale, np.broadcast_to(np.exp(LOG_WEIGHTS), (len(center), N_NODES)))
+
+    def take(self, which: IntArray) -> "Nodes":
+        """Return those of some groups."""
+        return Nodes(self.center[which], self.scale[which], np.ascontiguousarray(self.share[which]))
+
+
+class EffectMoments(NamedTuple):
+    """Effects b given the data; arrays have shape (G,) but for `share`."""
+
+    log_marginal: FloatArray  # log-likelihood of each group, its effect integrated out
+    share: FloatArray  # posterior probabilities of the nodes, (G, K)
     mean: FloatArray
     variance: FloatArray
-    square: FloatArray
-    with_square: FloatArray
-    of_square: FloatArray
-    poor: FloatArray
+    square: FloatArray  # mean of b^2
+    with_square: FloatArray  # covariance of b and b^2
+    of_square: FloatArray  # variance of b^2
+    poor: FloatArray  # whether the nodes stood in the wrong place, so that the moments are a Newton step's
 
 
 def astray(share: FloatArray, most: float) -> FloatArray:
@@ -77,19 +79,14 @@ def log_terms(values: FloatArray, center: FloatArray, scale: FloatArray, log_sig
 
 
 def effect_moments(
-    values: FloatArray,
-    center: FloatArray,
-    scale: FloatArray,
-    log_sigma: float,
-    slope: FloatArray,
-    information: FloatArray,
+    values: FloatArray, nodes: Nodes, log_sigma: float, slope: FloatArray, information: FloatArray
 ) -> EffectMoments:
     """Return the moments of effects from phi at their nodes, shape (G, K).
 
     `slope` and `information` are the mean of phi' and of -phi'' over the nodes, for a Newton step where the nodes do
     not cover the effect, or are one point (scale 0).
     """
-    precision = np.exp(-2.0 * log_sigma)
+    precision, (center, scale, _) = np.exp(-2.0 * log_sigma), nodes
     with np.errstate(divide="ignore"):
         terms = log_terms(values, center, scale, log_sigma)
     top = terms.max(axis=1)
@@ -102,20 +99,19 @@ def effect_moments(
     b = center[:, None] + scale[:, None] * NODES
     mean = (share * b).sum(axis=1)
     gap = b - mean[:, None]
-    variance, third = (share * gap**2).sum(axis=1), (share * gap**3).sum(axis=1)
-    fourth = (share * gap**4).sum(axis=1)
+    variance, third, fourth = ((share * gap**power).sum(axis=1) for power in (2, 3, 4))
     curvature = np.maximum(information, 0.0) + precision
     step = (slope - center * precision) / curvature
     mean = np.where(poor, center + step, mean)
     variance = np.where(poor, 1.0 / curvature, variance)
     third, fourth = np.where(poor, 0.0, third), np.where(poor, 3.0 * variance**2, fourth)
     return EffectMoments(
-        np.where(found, log_marginal + np.log(total), -np.inf),
-        share,
-        mean,
-        variance,
-        mean**2 + variance,
-        third + 2.0 * mean * variance,
-        fourth - variance**2 + 4.0 * mean * third + 4.0 * mean**2 * variance,
-        poor,
+        log_marginal=np.where(found, log_marginal + np.log(total), -np.inf),
+        share=share,
+        mean=mean,
+        variance=variance,
+        square=mean**2 + variance,
+        with_square=third + 2.0 * mean * variance,
+        of_square=fourth - variance**2 + 4.0 * mean * third + 4.0 * mean**2 * variance,
+        poor=poor,
     )

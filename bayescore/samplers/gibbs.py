@@ -35,7 +35,7 @@ from scipy import linalg
 
 from bayescore.compiled import jit
 from bayescore.models.families.probit import probit_upper
-from bayescore.models.posterior import Terms
+from bayescore.models.posterior import Derivatives
 from bayescore.samplers import linear
 from bayescore.samplers.method import augmentation
 from bayescore.types import NO_OFFSET, FloatArray
@@ -64,7 +64,7 @@ class State(NamedTuple):
     factor: FloatArray
 
 
-def prepare(Z: FloatArray, weights: FloatArray, prior: Terms, shift: FloatArray = NO_OFFSET) -> Arguments:
+def prepare(Z: FloatArray, weights: FloatArray, prior: Derivatives, shift: FloatArray = NO_OFFSET) -> Arguments:
     """Return what `advance` needs of signed rows Z, shape (n, D), and a Gaussian prior, given by its terms at zero.
 
     `shift`, shape (n,), has the signed offsets of the rows if they have any.

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from bayescore.data.matching import feature_names
-from bayescore.models.posterior import TargetDensity, Terms, posterior, prior_part
+from bayescore.models.posterior import Derivatives, TargetDensity, posterior, prior_part
 from bayescore.models.priors import Prior
 from bayescore.samplers.run import CHUNK, Advancing, Draws, run_chains
 from bayescore.samplers.start import spread_starts
@@ -200,7 +200,7 @@ def augmentation(
     name: str,
     about: str,
     family: str,
-    prepare: Callable[[FloatArray, FloatArray, Terms, FloatArray], tuple[Any, ...]],
+    prepare: Callable[[FloatArray, FloatArray, Derivatives, FloatArray], tuple[Any, ...]],
     advance: Callable[..., tuple[FloatArray, Any]],
 ) -> ChainSampler:
     """Declare a sampler by data augmentation, which fits one likelihood and Gaussian priors.

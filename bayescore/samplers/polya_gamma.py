@@ -36,7 +36,7 @@ from polyagamma import random_polyagamma
 
 from bayescore.compiled import jit
 from bayescore.models.families.logistic import logistic_upper
-from bayescore.models.posterior import Terms
+from bayescore.models.posterior import Derivatives
 from bayescore.samplers import linear
 from bayescore.samplers.method import augmentation
 from bayescore.types import NO_OFFSET, FloatArray, IntArray
@@ -62,7 +62,7 @@ class State(NamedTuple):
     value: float
 
 
-def prepare(Z: FloatArray, weights: FloatArray, prior: Terms, shift: FloatArray = NO_OFFSET) -> Arguments:
+def prepare(Z: FloatArray, weights: FloatArray, prior: Derivatives, shift: FloatArray = NO_OFFSET) -> Arguments:
     """Return what `advance` needs of signed rows Z, shape (n, D), and a Gaussian prior, given by its terms at zero.
 
     `shift`, shape (n,), has the signed offsets of the rows if they have any.

@@ -12,7 +12,7 @@ from bayescore.coresets.sampling.fixed_size import Candidates
 from bayescore.coresets.ties import largest, oriented, rounded
 from bayescore.models.families import check_family
 from bayescore.models.gaussian import factor_of_inverse
-from bayescore.models.posterior import Terms
+from bayescore.models.posterior import Derivatives
 from tests.conftest import make_rows
 
 SIGNS = [1.0, -1.0]
@@ -85,7 +85,9 @@ def kept_rows(monkeypatch, seed):
     reach = shares.far(at.row_scores(rows), rows.weights)
     far = Candidates(reach, np.arange(600.0), np.arange(600), rows)
     monkeypatch.setattr(Shares, "far", lambda *_: jittered(reach, seed))
-    found = Condensation(GaussianDensity(at), Terms(0.0, np.zeros(3), np.eye(3)), far, float(reach.sum()), 10, shares)
+    found = Condensation(
+        GaussianDensity(at), Derivatives(0.0, np.zeros(3), np.eye(3)), far, float(reach.sum()), 10, shares
+    )
     return found.split(25)[0].index
 
 

@@ -8,7 +8,8 @@ from bayescore.models.collapsed import collapsed_density
 from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.families import check_family
 from bayescore.models.group_priors import HalfNormal, HalfStudentT, check_group_prior, log_sigma_terms
-from bayescore.models.marginal import look_at_rows, marginal_mode
+from bayescore.models.group_sums import look_at_rows
+from bayescore.models.marginal import marginal_mode
 from bayescore.models.posterior import prior_part
 from bayescore.models.quadrature import normal_nodes
 from tests.models.grouped_rows import PRIORS, brute_force, grouped
@@ -51,7 +52,7 @@ def test_the_mode_is_that_of_a_general_optimiser_and_effects_those_of_brute_forc
         passes.append(1)
         return look(beta, nodes)
 
-    point = marginal_mode(counted, np.zeros(3), -0.7, PRIORS, n_groups, tolerance=1e-4)
+    point = marginal_mode(counted, np.array([0.0, 0.0, 0.0, -0.7]), PRIORS, n_groups, tolerance=1e-4)
     assert len(passes) <= 10
     target = CollapsedTarget.of(rows, check_family(family), PRIORS, n_groups)
 

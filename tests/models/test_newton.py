@@ -5,7 +5,7 @@ import pytest
 from scipy import optimize
 
 from bayescore.models.newton import NoModeError, cholesky_and_decrement, find_mode
-from bayescore.models.posterior import Terms
+from bayescore.models.posterior import Derivatives
 
 H = np.array([[4.0, 1.0, 0.0], [1.0, 3.0, 0.005], [0.0, 0.005, 1e-4]])
 CENTER = np.array([1.0, -2.0, 300.0])
@@ -13,13 +13,13 @@ CENTER = np.array([1.0, -2.0, 300.0])
 
 def quadratic(beta):
     r = beta - CENTER
-    return Terms(-0.5 * float(r @ H @ r), -H @ r, H)
+    return Derivatives(-0.5 * float(r @ H @ r), -H @ r, H)
 
 
 def rosenbrock(beta):
     """Curved and not concave: the mode is (1, 1)."""
     hessian = optimize.rosen_hess(beta)
-    return Terms(-float(optimize.rosen(beta)), -optimize.rosen_der(beta), hessian)
+    return Derivatives(-float(optimize.rosen(beta)), -optimize.rosen_der(beta), hessian)
 
 
 def test_a_quadratic_takes_one_step_and_gives_its_inverse():
@@ -37,7 +37,7 @@ def test_the_decrement_is_the_distance_in_sds():
     factor, decrement = cholesky_and_decrement(quadratic(CENTER + r))
     assert factor is not None
     assert decrement == pytest.approx(np.sqrt(r @ H @ r))
-    assert cholesky_and_decrement(Terms(0.0, r, -H)) == (None, np.inf)
+    assert cholesky_and_decrement(Derivatives(0.0, r, -H)) == (None, np.inf)
 
 
 @pytest.mark.parametrize("start", [(-1.2, 1.0), (3.0, -4.0), (0.0, 5.0)])

@@ -4,7 +4,7 @@ from scipy import optimize
 
 from bayescore.models.modes import find_map
 from bayescore.models.newton import find_mode
-from bayescore.models.posterior import Terms, likelihood_terms, posterior
+from bayescore.models.posterior import Derivatives, likelihood_terms, posterior
 from bayescore.models.priors import (
     Cauchy,
     Horseshoe,
@@ -115,7 +115,7 @@ def test_map_where_curvature_dies_away_on_the_way(seed):
 
 def test_mode_not_found_says_what_to_do():
     with pytest.raises(RuntimeError, match=r"no mode found in 20 Newton steps .*standardise the features"):
-        find_mode(lambda b: Terms(float(b.sum()), np.ones(1), np.full((1, 1), 1e-9)), np.zeros(1), max_steps=20)
+        find_mode(lambda b: Derivatives(float(b.sum()), np.ones(1), np.full((1, 1), 1e-9)), np.zeros(1), max_steps=20)
 
 
 def test_density_needs_a_closed_form_and_a_likelihood(rows):

@@ -8,7 +8,7 @@ import pytensor.tensor as pt
 import pytest
 from scipy import stats
 
-from bayescore import all_rows, build_coreset, find_map, find_mle, log_evidence
+from bayescore import all_rows, build_coreset, log_evidence
 from bayescore.data.matching import feature_names
 from bayescore.models.families import FAMILIES
 from bayescore.models.posterior import posterior
@@ -232,8 +232,6 @@ def test_groups_are_not_left_out_in_silence(grouped, method):
     core = all_rows(frame, **told) if method == "full" else build_coreset(frame, method=method, **told)
     plain = all_rows(frame, formula="y ~ a", progressbar=False)
     routes = {
-        "find_map": find_map,
-        "find_mle": find_mle,
         "log_evidence": lambda rows: log_evidence(rows, draws=400, random_state=0),
         "weighted_potential without groups=": potential,
     }

@@ -28,7 +28,7 @@ from bayescore.coresets.calibration.totals import Totals
 from bayescore.models.families import Family
 from bayescore.models.gaussian import upper_factor_of_inverse
 from bayescore.models.newton import Mode, find_mode
-from bayescore.models.posterior import Terms, likelihood_terms, posterior, prior_part
+from bayescore.models.posterior import Derivatives, likelihood_terms, posterior, prior_part
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, IntArray, WeightedData
 
@@ -45,7 +45,9 @@ class Carried:
     covariance: FloatArray
 
 
-def scale_at(rows: WeightedData, theta: FloatArray, family: Family, prior: Prior) -> tuple[LaplaceApproximation, Terms]:
+def scale_at(
+    rows: WeightedData, theta: FloatArray, family: Family, prior: Prior
+) -> tuple[LaplaceApproximation, Derivatives]:
     """Return the scale in which the posterior of `rows` is round at theta, and the terms of their log-likelihood."""
     part = likelihood_terms(theta, rows, family)
     return LaplaceApproximation(

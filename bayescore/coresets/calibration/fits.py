@@ -18,7 +18,7 @@ from bayescore.coresets.calibration.weights import fit_weights
 from bayescore.coresets.sampling.fixed_size import Candidates, choose, distinct
 from bayescore.data.dataset import Dataset
 from bayescore.models.gaussian import factor_of_inverse
-from bayescore.models.posterior import Terms, likelihood_terms, prior_part
+from bayescore.models.posterior import Derivatives, likelihood_terms, prior_part
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError
@@ -76,7 +76,7 @@ class Calibration:
     dataset: Dataset
     prior: Prior
     shares: Shares
-    likelihood_part: Terms
+    likelihood_part: Derivatives
     survey: Survey
     seed: int
     draw_seed: int

@@ -33,7 +33,7 @@ from bayescore.data.passes.nonzeros import compact
 from bayescore.data.passes.tiles import TileRows
 from bayescore.models.families import Family
 from bayescore.models.newton import Mode, cholesky_and_decrement, find_mode
-from bayescore.models.posterior import WIDE, Terms, full_terms, posterior, prior_part
+from bayescore.models.posterior import WIDE, Derivatives, full_terms, posterior, prior_part
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, WeightedData
 
@@ -197,7 +197,7 @@ def full_mode(dataset: Dataset, family: Family, prior: Prior, seeds: list[int]) 
         mode = find_mode(posterior(chosen.expanded(), family, prior).terms, start, tolerance=1e-3)
         return chosen, LaplaceApproximation(family, mode.beta, mode.factor)
 
-    def terms(beta: FloatArray) -> Terms:
+    def terms(beta: FloatArray) -> Derivatives:
         return full_terms(beta, dataset, family, prior_part(beta, prior))
 
     chosen, laplace = pilot(by_size(dataset), seeds[0], np.zeros(n_features))

@@ -23,8 +23,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescore.models.families import Family
-from bayescore.models.posterior import Terms
-from bayescore.models.terms import remainders_near
+from bayescore.models.posterior import Derivatives
+from bayescore.models.row_kernels import remainders_near
 from bayescore.types import FloatArray, WeightedData
 
 EQUAL_SHARE = 0.1  # of the probabilities, for rows that move only far out
@@ -64,7 +64,7 @@ class Expansion:
         The link.
     at : array, shape (D,)
         The point t.
-    part : Terms
+    part : Derivatives
         Value, gradient and minus the Hessian of the log-likelihood of all rows there.
     rows : WeightedData
         The sample, with weights w / pi.
@@ -74,7 +74,7 @@ class Expansion:
 
     family: Family
     at: FloatArray
-    part: Terms
+    part: Derivatives
     rows: WeightedData
     inclusion: FloatArray
 
@@ -93,7 +93,7 @@ class Expansion:
             cut = slice(start, start + step)
             rows = self.rows.take(cut)
             rest, eta = rows.X @ columns, rows.with_offset(rows.X @ self.at)
-            remainders_near(eta, rows.y, self.family, rest, self.family.near)
+            remainders_near(eta, rows.y, self.family, rest)
             w = rows.weights
             values = values + w @ rest
             spread = np.vecdot(rest, rest) / len(draws) - rest.mean(axis=1) ** 2

@@ -23,7 +23,7 @@ import numpy as np
 
 from bayescore.coresets.calibration.pilot import LaplaceApproximation
 from bayescore.data.passes.nonzeros import compact
-from bayescore.models.posterior import Terms
+from bayescore.models.posterior import Derivatives
 from bayescore.types import FloatArray, IntArray, WeightedData
 
 MAX_TOTALS = 0.7  # of the rows, for the whole Hessian: with more, too few weights stay positive
@@ -60,12 +60,12 @@ class Totals:
     """
 
     laplace: LaplaceApproximation
-    part: Terms
+    part: Derivatives
     marginal: FloatArray
     whole: bool
 
     @classmethod
-    def at(cls, laplace: LaplaceApproximation, part: Terms, n_rows: int) -> Self:
+    def at(cls, laplace: LaplaceApproximation, part: Derivatives, n_rows: int) -> Self:
         """Return the totals that `n_rows` rows are to meet at a point."""
         covariance = laplace.factor @ laplace.factor.T
         # a form's factor multiplies (z . d)^2, hence the roots

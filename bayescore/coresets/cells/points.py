@@ -21,7 +21,7 @@ from bayescore.data.dataset import Dataset
 from bayescore.data.passes.cutter import MAX_BLOCK_ROWS
 from bayescore.data.passes.tiles import TILE
 from bayescore.models.families import Family
-from bayescore.models.marginal import local_codes
+from bayescore.models.group_sums import local_codes
 from bayescore.models.quadrature import normal_nodes
 from bayescore.types import FloatArray, IntArray, LabelArray, WeightedData
 

@@ -20,7 +20,7 @@ from bayescore.coresets.cells.sums import CellSums, Density, sums_of
 from bayescore.data.dataset import Dataset
 from bayescore.models.families import Family
 from bayescore.models.gaussian import factor_of_inverse
-from bayescore.models.posterior import Terms, prior_part
+from bayescore.models.posterior import Derivatives, prior_part
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, IntArray
 
@@ -50,7 +50,7 @@ class Centre:
     last: float
 
 
-def _solved(sums: CellSums, at: Density, own: Terms, covariance: FloatArray) -> Density:
+def _solved(sums: CellSums, at: Density, own: Derivatives, covariance: FloatArray) -> Density:
     """Return the density in balance if slopes were linear, given S and the prior's terms at beta."""
     inverse = np.linalg.inv(covariance)
     V = np.linalg.inv(sums.information + inverse)

@@ -19,7 +19,7 @@ import numpy as np
 from bayescore.coresets.condensing.averages import averages
 from bayescore.data.dataset import Dataset
 from bayescore.models.families import Family
-from bayescore.models.marginal import local_codes
+from bayescore.models.group_sums import local_codes
 from bayescore.types import FloatArray, IntArray, WeightedData
 
 

@@ -18,7 +18,7 @@ from bayescore.coresets.cells.sums import sums_of_rows
 from bayescore.coresets.condensing.pseudo_rows import Wanted, as_rows, solve
 from bayescore.coresets.ties import oriented
 from bayescore.data.dataset import Dataset
-from bayescore.models.marginal import local_codes
+from bayescore.models.group_sums import local_codes
 from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData, stack
 
 _NOTHING = 1e-7  # curvature of a direction, in units of the posterior's, in which rows do not differ within cells

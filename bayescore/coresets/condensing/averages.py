@@ -22,7 +22,7 @@ from bayescore.compiled import jit
 from bayescore.coresets.calibration.pilot import LaplaceApproximation
 from bayescore.data.passes.tiles import TILE
 from bayescore.models.families import Family
-from bayescore.models.posterior import WIDE_ROWS, Terms
+from bayescore.models.posterior import WIDE_ROWS, Derivatives
 from bayescore.types import FloatArray, LabelArray, WeightedData
 
 N_NODES = 9
@@ -79,7 +79,7 @@ class GaussianDensity:
         """Return the same, given the rows' predictors at theta and abs(xL)^2, shape (n,) each."""
         return averages(eta, np.sqrt(squares), rows.y, self.at.family) * rows.weights
 
-    def terms(self, rows: WeightedData, known: FloatArray | None = None) -> Terms:
+    def terms(self, rows: WeightedData, known: FloatArray | None = None) -> Derivatives:
         """Return the averaged gradient and minus the averaged Hessian of rows; `known` are their `derivatives`.
 
         The value is left at 0: pseudo-rows meet the log-likelihood up to a constant.
@@ -95,4 +95,4 @@ class GaussianDensity:
             precision += scaled.T @ scaled
             if (convex := own[:, 0] < 0.0).any():  # of a likelihood that is not log-concave
                 precision -= 2.0 * scaled[convex].T @ scaled[convex]
-        return Terms(0.0, gradient, precision)
+        return Derivatives(0.0, gradient, precision)

@@ -23,7 +23,7 @@ from bayescore.coresets.sampling.fixed_size import Bar, Candidates, Pool, candid
 from bayescore.coresets.ties import rounded
 from bayescore.data.dataset import Dataset
 from bayescore.models.gaussian import factor_of_inverse
-from bayescore.models.posterior import Terms, prior_part
+from bayescore.models.posterior import Derivatives, prior_part
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, WeightedData, stack
 from bayescore.validation import DataError
@@ -42,7 +42,7 @@ class Condensation:
     ----------
     density : GaussianDensity
         The density over which terms are averaged.
-    totals : Terms
+    totals : Derivatives
         Averaged gradient and minus the averaged Hessian of all rows.
     far : Candidates
         Rows of large reach, there or nearby, and a sample of the others by it; `reach` is the sum of their p over all
@@ -54,7 +54,7 @@ class Condensation:
     """
 
     density: GaussianDensity
-    totals: Terms
+    totals: Derivatives
     far: Candidates
     reach: float
     n_sample: int
@@ -66,14 +66,14 @@ class Condensation:
         density, size = GaussianDensity(shares.laplace), n_sample + most
         pool, bar = Pool(size), Bar()
 
-        def one(start: int, block: WeightedData) -> tuple[Terms, float, Candidates]:
+        def one(start: int, block: WeightedData) -> tuple[Derivatives, float, Candidates]:
             eta, squares = density.at.predictors(block)
             p = _probability(shares, block, eta, squares)
             terms = density.terms(block, density.averages(block, eta, squares))
             return terms, float(p.sum()), candidates(p, start, block, size, seed, bar=bar)
 
         D = dataset.n_features
-        totals, reach = Terms(0.0, np.zeros(D), np.zeros((D, D))), 0.0
+        totals, reach = Derivatives(0.0, np.zeros(D), np.zeros((D, D))), 0.0
         for terms, share, found in dataset.map(one, "averaging", canonical=True):
             totals, reach, bar = totals + terms, reach + share, pool.add(found)
         return cls(density, totals, pool.best(), reach, n_sample, shares)
@@ -82,9 +82,9 @@ class Condensation:
         """Return the same averaged over another density; one pass."""
         D = dataset.n_features
         parts = dataset.map(lambda _, block: density.terms(block), "averaging", canonical=True)
-        return replace(self, density=density, totals=sum(parts, Terms(0.0, np.zeros(D), np.zeros((D, D)))))
+        return replace(self, density=density, totals=sum(parts, Derivatives(0.0, np.zeros(D), np.zeros((D, D)))))
 
-    def expansion(self, part: Terms) -> Expansion:
+    def expansion(self, part: Derivatives) -> Expansion:
         """Return the log-likelihood of all rows about the mode, `part` its terms there."""
         at, sample = self.shares.laplace, select(self.far, self.n_sample, self.reach)
         return Expansion(at.family, at.theta, part, sample.expanded(), sample.inclusion)

@@ -17,7 +17,7 @@ from bayescore.coresets.calibration.remainder import Expansion
 from bayescore.coresets.condensing.averages import GaussianDensity
 from bayescore.coresets.condensing.condensation import MOVED, Condensation, Unmoved, converged, gap
 from bayescore.data.dataset import Dataset
-from bayescore.models.posterior import Terms
+from bayescore.models.posterior import Derivatives
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, WeightedData
 
@@ -52,7 +52,7 @@ class Search:
 
     dataset: Dataset
     prior: Prior
-    part: Terms
+    part: Derivatives
     tolerance: float
     seed: int
 

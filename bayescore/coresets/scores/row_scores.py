@@ -9,7 +9,7 @@ from bayescore.compiled import jit
 from bayescore.data.passes.tiles import TILE, TileRows, load_signed_tile, load_tile, new_tile
 from bayescore.models.elementary import exp_minus
 from bayescore.models.families import Family
-from bayescore.models.terms import add_offset, predictor, squared_lengths
+from bayescore.models.row_kernels import add_offset, predictor, squared_lengths
 from bayescore.types import FloatArray, IntArray, LabelArray
 
 

@@ -15,7 +15,7 @@ from bayescore.compiled import jit
 from bayescore.coresets.scores.factor import Whitening
 from bayescore.data.dataset import Dataset
 from bayescore.data.passes.tiles import TILE, load_signed_tile, new_tile
-from bayescore.models.terms import predictor, squared_lengths
+from bayescore.models.row_kernels import predictor, squared_lengths
 from bayescore.types import FloatArray, LabelArray, WeightedData, stack
 
 TOLERANCE = 1e-9  # cosine that counts as 0; the solver's own tolerance is 1e-10, the least that HiGHS takes

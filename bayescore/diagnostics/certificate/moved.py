@@ -38,7 +38,7 @@ from bayescore.diagnostics.tail_estimates import tail_k, without_moments
 from bayescore.limits import MAX_LOG_RATIO_SD
 from bayescore.models.families import Family
 from bayescore.models.newton import NoModeError, find_mode
-from bayescore.models.posterior import Terms, full_terms, likelihood_terms, log_likelihoods, posterior, prior_part
+from bayescore.models.posterior import Derivatives, full_terms, likelihood_terms, log_likelihoods, posterior, prior_part
 from bayescore.models.prior_ratio import ClosedForm, OfModel, PriorRatio, mean_curvature
 from bayescore.models.transport import Transport
 from bayescore.samplers.inference_data import Posterior
@@ -184,7 +184,7 @@ class Moved:
         """
         assert self.prior is not None
         guess, rows = np.median(self.draws, axis=0), self.core
-        density: Callable[[FloatArray], Terms]
+        density: Callable[[FloatArray], Derivatives]
         try:
             if self.prior.prior is not None:
                 density = partial(prior_part, prior=self.prior.prior)
@@ -205,7 +205,7 @@ class Moved:
         except (NoModeError, DataError):  # no mode, or none with a scale
             return None
 
-    def _full_terms(self, beta: FloatArray, own: Terms) -> Terms:
+    def _full_terms(self, beta: FloatArray, own: Derivatives) -> Derivatives:
         terms = full_terms(beta, self.dataset, self.family, own)
         check_finite(self.dataset, terms.precision)
         return terms
@@ -258,16 +258,16 @@ class Moved:
 
 def _stand_in(
     draws: FloatArray, gradients: FloatArray, center: FloatArray, score: FloatArray
-) -> Callable[[FloatArray], Terms]:
+) -> Callable[[FloatArray], Derivatives]:
     """Return a normal log prior of independent coefficients: its slope that of the gradients over the draws.
 
     At `center` it balances the coreset's `score`, which makes that the coreset's mode.
     """
     precision = np.maximum(mean_curvature(draws, gradients), 0.0)
 
-    def terms(beta: FloatArray) -> Terms:
+    def terms(beta: FloatArray) -> Derivatives:
         step = beta - center
         gradient = -score - precision * step
-        return Terms(float(-score @ step - 0.5 * precision @ step**2), gradient, np.diag(precision))
+        return Derivatives(float(-score @ step - 0.5 * precision @ step**2), gradient, np.diag(precision))
 
     return terms

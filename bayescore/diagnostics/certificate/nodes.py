@@ -17,7 +17,7 @@ from bayescore.diagnostics.certificate.weigh import EffectMoments
 from bayescore.diagnostics.full_pass import check_finite, check_weight
 from bayescore.models.collapsed import nodes_at
 from bayescore.models.collapsed_target import CollapsedTarget
-from bayescore.models.group_values import values_at
+from bayescore.models.group_sums import DrawNodes, values_at
 from bayescore.models.quadrature import LOG_WEIGHTS, N_NODES, NODES, astray, log_terms
 from bayescore.types import FloatArray
 from bayescore.validation import DataError
@@ -100,7 +100,7 @@ def node_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target: Collap
         center[cut], scale[cut], there = nodes_at(theta[cut], arguments)
         there[:, -1] += LOG_WEIGHTS  # rows of no group: one value at all nodes
         own.fill(cut, there, center[cut], scale[cut])
-    terms, weight = values_at(dataset, theta[:, :-1], target.family, center, scale)
+    terms, weight = values_at(dataset, DrawNodes(theta[:, :-1], center, scale), target.family)
     check_weight(core, float(weight.sum()))
     for cut in _pieces(*shape):
         part = terms[cut]

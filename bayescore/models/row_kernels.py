@@ -1,6 +1,6 @@
 """Compiled likelihoods of the rows of a block, tile by tile (`data.passes.tiles`): each row is read once, uncopied.
 
-The likelihood is an argument, and calls of its functions are compiled for it: see `models.dispatch`.
+The family is an argument, and calls of its functions are compiled for it: see `models.dispatch`.
 """
 
 import numpy as np
@@ -70,10 +70,7 @@ def _add(
 
 @jit
 def add_terms(rows: TileRows, beta: FloatArray, family: Family, gradient: FloatArray, precision: FloatArray) -> float:
-    """Return the weighted log-likelihood of rows at beta.
-
-    Its gradient, shape (D,), and the lower half of minus its Hessian are added.
-    """
+    """Return the weighted log-likelihood at beta; add its gradient, (D,), and the lower half of minus its Hessian."""
     value, n = 0.0, len(rows.weights)
     tile, own, side = new_tile(len(beta)), np.empty(TILE), np.ones(TILE)
     eta, terms, scratch = np.empty(TILE), np.empty((4, TILE)), np.empty((3, TILE))
@@ -105,47 +102,11 @@ def derivatives_of(eta: FloatArray, side: LabelArray, family: Family) -> FloatAr
 
 
 @jit
-def log_p_near(eta: FloatArray, side: LabelArray, family: Family, moves: FloatArray, near: float) -> None:
-    """Replace moves of eta, shape (n, S), by log p(eta + move); eta has shape (n,).
-
-    Of a row that moves by at most `near`, the likelihood's own limit, by its Taylor series of degree 5, in a third of
-    the time and to 2e-10.
-    """
-    n_draws = moves.shape[1]
-    tile, sides, terms, scratch = np.zeros(TILE), np.ones(TILE), np.empty((4, TILE)), np.empty((3, TILE))
-    higher, exact, alike = np.empty((2, TILE)), np.empty(n_draws), np.empty(n_draws)
-    for start in range(0, len(eta), TILE):
-        width = min(TILE, len(eta) - start)
-        tile[:width] = eta[start : start + width]
-        sides[:width] = side[start : start + width]
-        family.derivatives(tile, sides, terms, scratch)
-        family.higher(tile, sides, terms, higher)
-        for lane in range(width):
-            row, far = moves[start + lane], 0
-            for i in range(n_draws):
-                far += abs(row[i]) > near
-            if far:
-                for i in range(n_draws):
-                    row[i] += tile[lane]
-                alike[:] = sides[lane]
-                family.rows(row, alike, exact)
-                row[:] = exact
-                continue
-            log_p, s, c, third = terms[0, lane], terms[1, lane], terms[2, lane], terms[3, lane]
-            fourth, fifth = higher[0, lane], higher[1, lane]
-            for i in range(n_draws):
-                x = row[i]
-                rest = third / 6.0 + x * (fourth / 24.0 + x * (fifth / 120.0))
-                row[i] = log_p + x * (s + x * (-0.5 * c + x * rest))
-
-
-@jit
-def remainders_near(eta: FloatArray, side: LabelArray, family: Family, moves: FloatArray, near: float) -> None:
-    """Replace moves x of eta, shape (n, S), by log p(eta + x) less its series of degree 2; eta has shape (n,).
-
-    Of a row that moves by at most `near`, by the terms of degree 3 to 5, so that nothing cancels.
-    """
-    n_draws = moves.shape[1]
+def _replace_moves(
+    eta: FloatArray, side: LabelArray, family: Family, moves: FloatArray, near_and_keep: tuple[float, float]
+) -> None:
+    """Replace moves x of eta by log p(eta + x) where keep = 1; where it is 0, by that less its series of degree 2."""
+    (near, keep), n_draws = near_and_keep, moves.shape[1]
     tile, sides, terms, scratch = np.zeros(TILE), np.ones(TILE), np.empty((4, TILE)), np.empty((3, TILE))
     higher, exact, there, alike = np.empty((2, TILE)), np.empty(n_draws), np.empty(n_draws), np.empty(n_draws)
     for start in range(0, len(eta), TILE):
@@ -158,17 +119,36 @@ def remainders_near(eta: FloatArray, side: LabelArray, family: Family, moves: Fl
             row, far = moves[start + lane], 0
             for i in range(n_draws):
                 far += abs(row[i]) > near
-            log_p, s, c, third = terms[0, lane], terms[1, lane], terms[2, lane], terms[3, lane]
+            log_p, s, c = terms[0, lane], terms[1, lane], -0.5 * terms[2, lane]
             if far:
+                log_p, s, c = (1.0 - keep) * log_p, (1.0 - keep) * s, (1.0 - keep) * c
                 for i in range(n_draws):
                     there[i] = row[i] + tile[lane]
                 alike[:] = sides[lane]
                 family.rows(there, alike, exact)
                 for i in range(n_draws):
                     x = row[i]
-                    row[i] = (exact[i] - log_p) - x * (s - 0.5 * x * c)
+                    row[i] = (exact[i] - log_p) - x * (s + x * c)
                 continue
-            fourth, fifth = higher[0, lane], higher[1, lane]
+            log_p, s, c = keep * log_p, keep * s, keep * c
+            third, fourth, fifth = terms[3, lane], higher[0, lane], higher[1, lane]
             for i in range(n_draws):
                 x = row[i]
-                row[i] = x * x * x * (third / 6.0 + x * (fourth / 24.0 + x * (fifth / 120.0)))
+                rest = third / 6.0 + x * (fourth / 24.0 + x * (fifth / 120.0))
+                row[i] = log_p + x * (s + x * (c + x * rest))
+
+
+def log_p_near(eta: FloatArray, side: LabelArray, family: Family, moves: FloatArray) -> None:
+    """Replace moves of eta, shape (n, S), by log p(eta + move); eta has shape (n,).
+
+    A row whose moves are at most `family.near` takes its Taylor series of degree 5: a third of the time, to 2e-10.
+    """
+    _replace_moves(eta, side, family, moves, (family.near, 1.0))
+
+
+def remainders_near(eta: FloatArray, side: LabelArray, family: Family, moves: FloatArray) -> None:
+    """Replace moves x of eta, shape (n, S), by log p(eta + x) less its series of degree 2; eta has shape (n,).
+
+    A row whose moves are at most `family.near` takes the terms of degree 3 to 5, so that nothing cancels.
+    """
+    _replace_moves(eta, side, family, moves, (family.near, 0.0))

@@ -8,7 +8,7 @@ import pytest
 from bayescore.data.passes.tiles import TILE
 from bayescore.models.families import FAMILIES, Symmetric
 from bayescore.models.posterior import WIDE, likelihood_terms, log_likelihood_tiles
-from bayescore.models.terms import log_p_near, remainders_near
+from bayescore.models.row_kernels import log_p_near, remainders_near
 from bayescore.types import WeightedData
 
 LINKS = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
@@ -44,7 +44,7 @@ def test_the_series_is_as_near_as_it_says(family, spread):
     moves = np.random.default_rng(0).uniform(-spread, spread, (len(eta), 60))
     side = np.where(np.arange(len(eta)) % 2, 1, -1).astype(np.int8)
     exact = family.log_p(eta[:, None] + moves, side[:, None])
-    log_p_near(eta, side, family, moves, family.near)
+    log_p_near(eta, side, family, moves)
     np.testing.assert_allclose(moves, exact, rtol=1e-14, atol=2e-10)
 
 
@@ -58,7 +58,7 @@ def test_remainders_are_what_is_left_of_log_p(family, spread):
     side = y[:, None]
     exact = family.log_p(at + x, side) - family.log_p(at, side)
     exact -= x * (family.score(at, side) - 0.5 * x * family.curvature(at, side))
-    remainders_near(eta, y, family, moves, family.near)
+    remainders_near(eta, y, family, moves)
     np.testing.assert_allclose(moves, exact, rtol=1e-6, atol=2e-10 if spread > 1e-3 else 1e-12)
     if spread == 1e-3:  # of the third order: differences have lost most digits, the series has not
         third = family.third(at, side) * x**3 / 6.0
@@ -71,7 +71,7 @@ def test_the_series_is_used_up_to_its_limit_and_no_further():
     eta = np.full(1, 1.95)  # where the sixth derivative is largest
     for move, low, high in ((probit.near, 2e-12, 2e-10), (1.01 * probit.near, 0.0, 1e-15)):
         moves = np.full((1, 8), move)
-        log_p_near(eta, np.ones(1, dtype=np.int8), probit, moves, probit.near)
+        log_p_near(eta, np.ones(1, dtype=np.int8), probit, moves)
         error = np.abs(moves - probit.log_p(eta + move, 1)).max()
         assert low <= error <= high
 

@@ -1,0 +1,206 @@
+"""Sums over the rows of groups: averages over nodes of the group's effect, and log-likelihoods at the nodes.
+
+Group codes are 0 to G - 1, and G for rows of no group. Their effect is 0, so their nodes have centre and scale 0.
+Sums add up over blocks, so the same functions serve rows in memory and a pass over a large source.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from bayescore.compiled import jit
+from bayescore.data.dataset import Dataset
+from bayescore.data.passes.tiles import TILE, TileRows, load_tile, new_tile
+from bayescore.models.families import Family
+from bayescore.models.quadrature import N_NODES, NODES, Nodes
+from bayescore.models.row_kernels import add_offset, predictor
+from bayescore.types import FloatArray, IntArray, WeightedData
+
+ROWS, SLOPE, INFORMATION, THIRD = range(4)  # columns of `own`
+
+BLOCK_BYTES = 1 << 25
+"""Bytes of what a block of rows returns in a pass, beyond which the draws are cut into several passes."""
+
+
+class GroupRows(NamedTuple):
+    """Rows of a block, their group codes, and z, what they multiply their effect by, shape (n,) each."""
+
+    tiles: TileRows
+    codes: IntArray
+    z: FloatArray
+
+
+class GroupSums(NamedTuple):
+    """Sums over rows by group, with s, c, t score, curvature and third derivative of log p in x . beta + z b.
+
+    s, c and t are averages over the nodes.
+    """
+
+    values: FloatArray  # log-likelihood at the nodes, (G + 1, K)
+    own: FloatArray  # number of rows, sum w s z, sum w c z^2, sum w t z^3: (G + 1, 4)
+    cross: FloatArray  # sum w c z x, (G + 1, p)
+    pull: FloatArray  # sum w t z^2 x, (G + 1, p)
+    gradient: FloatArray  # sum w s x over all groups, (p,)
+    precision: FloatArray  # sum w c x x' over all groups, (p, p)
+
+    @classmethod
+    def zeros(cls, n_groups: int, p: int) -> "GroupSums":
+        """Return the sums of no rows."""
+        shapes = (n_groups + 1, N_NODES), (n_groups + 1, 4), (n_groups + 1, p), (n_groups + 1, p), (p,), (p, p)
+        return cls(*map(np.zeros, shapes))
+
+    @property
+    def middle(self) -> FloatArray:
+        """Weighted mean row of each group, sum w c x / sum w c, shape (G + 1, p); 0 for rows of no group."""
+        mean = self.cross / np.maximum(self.own[:, INFORMATION, None], np.finfo(float).tiny)
+        mean[-1] = 0.0
+        return np.asarray(mean)
+
+
+@jit
+def _add_sums(rows: GroupRows, beta: FloatArray, nodes: Nodes, family: Family, sums: GroupSums) -> None:
+    """Add the sums of a block, and the lower half of the precision."""
+    tiles, codes, z = rows.tiles, rows.codes, rows.z
+    p, n = len(beta), len(tiles.weights)
+    tile, eta, moved, side = new_tile(p), np.empty(TILE), np.empty(TILE), np.ones(TILE)
+    terms, scratch, mean = np.empty((4, TILE)), np.empty((3, TILE)), np.empty((3, TILE))
+    for start in range(0, n, TILE):
+        width = min(TILE, n - start)
+        load_tile(tiles.X, start, width, tile)
+        side[:width] = tiles.side[start : start + width]
+        predictor(tile, beta, eta)
+        add_offset(tiles.offset, start, width, eta)
+        mean[:] = 0.0
+        moved[width:] = 0.0
+        for k in range(NODES.size):
+            for lane in range(width):
+                g = codes[start + lane]
+                moved[lane] = eta[lane] + z[start + lane] * (nodes.center[g] + nodes.scale[g] * NODES[k])
+            family.derivatives(moved, side, terms, scratch)
+            for lane in range(width):
+                g = codes[start + lane]
+                sums.values[g, k] += tiles.weights[start + lane] * terms[0, lane]
+                for j in range(3):
+                    mean[j, lane] += nodes.share[g, k] * terms[j + 1, lane]
+        for lane in range(width):
+            g, w, r = codes[start + lane], tiles.weights[start + lane], z[start + lane]
+            s, c, t = w * mean[0, lane], w * mean[1, lane], w * mean[2, lane]
+            sums.own[g, 0] += 1.0
+            sums.own[g, 1] += s * r
+            sums.own[g, 2] += c * r * r
+            sums.own[g, 3] += t * r * r * r
+            for i in range(p):
+                x = tile[i, lane]
+                sums.gradient[i] += s * x
+                sums.cross[g, i] += c * r * x
+                sums.pull[g, i] += t * r * r * x
+                for j in range(i + 1):
+                    sums.precision[i, j] += c * x * tile[j, lane]
+
+
+def local_codes(block: WeightedData, n_groups: int) -> tuple[IntArray, IntArray]:
+    """Return the groups of a block, in order, and of each row the place of its own; rows of none have n_groups."""
+    assert block.group is not None
+    own = block.group[:, 0]
+    known = np.where(own < 0, n_groups, own)
+    if n_groups > 4 * len(own):  # a table of all groups would be longer than the sort
+        found, places = np.unique(known, return_inverse=True)
+        return found, places.astype(np.int64)
+    table = np.zeros(n_groups + 1, dtype=np.int64)
+    table[known] = 1
+    found = np.flatnonzero(table)
+    table[found] = np.arange(len(found))
+    return found, table[known]
+
+
+Look = Callable[[FloatArray, Nodes], GroupSums]  # (beta, nodes) -> the sums of all rows: one pass
+
+
+def look_at_rows(rows: WeightedData, family: Family, n_groups: int, z: FloatArray | None = None) -> Look:
+    """Return the function that adds up rows in memory, which multiply their effect by z, shape (n,), by default 1."""
+    codes, places = local_codes(rows, n_groups)
+    own = GroupRows(TileRows.of(rows), places, np.ones(len(rows)) if z is None else np.ascontiguousarray(z))
+
+    def look(beta: FloatArray, nodes: Nodes) -> GroupSums:
+        whole, part = GroupSums.zeros(n_groups, len(beta)), GroupSums.zeros(len(codes), len(beta))
+        _add_sums(own, beta, nodes.take(codes), family, part)
+        for one, other in zip(whole[:4], part[:4], strict=True):
+            one[codes] += other[:-1]
+        whole.gradient[:] = part.gradient
+        whole.precision[:] = np.tril(part.precision) + np.tril(part.precision, -1).T
+        return whole
+
+    return look
+
+
+class DrawNodes(NamedTuple):
+    """Draws of beta, shape (S, p), and centres and scales of the groups' nodes at each, (S, G + 1)."""
+
+    beta: FloatArray
+    center: FloatArray
+    scale: FloatArray
+
+
+@jit
+def _add_values(rows: TileRows, codes: IntArray, draws: DrawNodes, family: Family, values: FloatArray) -> None:
+    """Add to `values`, shape (S, G, K), for rows in the order of their groups."""
+    tile, eta, moved, log_p = new_tile(draws.beta.shape[1]), np.empty(TILE), np.empty(TILE), np.empty(TILE)
+    place, spread, side, n = np.zeros(TILE), np.zeros(TILE), np.ones(TILE), len(rows.weights)
+    for start in range(0, n, TILE):
+        width = min(TILE, n - start)
+        load_tile(rows.X, start, width, tile)
+        side[:width] = rows.side[start : start + width]
+        for s in range(len(draws.beta)):
+            predictor(tile, draws.beta[s], eta)
+            add_offset(rows.offset, start, width, eta)
+            for lane in range(width):
+                g = codes[start + lane]
+                place[lane] = eta[lane] + draws.center[s, g]
+                spread[lane] = draws.scale[s, g]
+            for k in range(NODES.size):
+                for lane in range(TILE):
+                    moved[lane] = place[lane] + spread[lane] * NODES[k]
+                family.rows(moved, side, log_p)
+                for lane in range(width):
+                    values[s, codes[start + lane], k] += rows.weights[start + lane] * log_p[lane]
+
+
+def _values_of_block(
+    draws: DrawNodes, family: Family, _: int, block: WeightedData
+) -> tuple[IntArray, FloatArray, FloatArray]:
+    found, places = local_codes(block, draws.center.shape[1] - 1)
+    order = np.argsort(places, kind="stable")  # sums of a group stay in the cache
+    values = np.zeros((len(draws.beta), len(found), N_NODES))
+    center, scale = (np.ascontiguousarray(of[:, found]) for of in (draws.center, draws.scale))
+    own = DrawNodes(draws.beta, center, scale)
+    _add_values(TileRows.of(block.take(order)), places[order], own, family, values)
+    either = [np.bincount(places, np.where(block.y == sign, block.weights, 0.0), len(found)) for sign in (1, -1)]
+    return found, values, np.stack(either, axis=1)
+
+
+def values_at(dataset: Dataset, draws: DrawNodes, family: Family) -> tuple[FloatArray, FloatArray]:
+    """Return log-likelihoods at the nodes, shape (S, G + 1, K), and weights of +1 and of -1 by group, (G + 1, 2).
+
+    One pass, or as many as `BLOCK_BYTES` asks for; 8 (G + 1) K bytes a draw are kept.
+    """
+    n_draws, n_groups = draws.center.shape
+    step = max(1, BLOCK_BYTES // (8 * n_groups * N_NODES))
+    values, weight = np.zeros((n_draws, n_groups, N_NODES)), np.zeros((n_groups, 2))
+    # a thread that has a whole piece of the rows would hold results of all its blocks, each larger than the block
+    here = not dataset.elsewhere
+    for start in range(0, n_draws, step):
+        cut = slice(start, start + step)
+        own = DrawNodes(np.ascontiguousarray(draws.beta[cut]), draws.center[cut], draws.scale[cut])
+        parts = dataset.map(partial(_values_of_block, own, family), "certifying", canonical=True, here=here)
+        weight = _collect(parts, values[cut])
+    return values, weight
+
+
+def _collect(parts: Iterable[tuple[IntArray, FloatArray, FloatArray]], values: FloatArray) -> FloatArray:
+    weight = np.zeros((values.shape[1], 2))
+    for found, own, part in parts:
+        values[:, found] += own
+        weight[found] += part
+    return weight
