@@ -124,7 +124,7 @@ def correction(name: str, seed: int) -> Row:
     size = 5 * data.n_features
     core = bc.build_coreset(X, y, method="calibrated", size=size, random_state=seed, **DESIGN)
     idata = bc.sample(
-        core, LINK, PRIOR, "mala", draws=4000, tune=250, thin=20, cores=1, random_seed=seed, progressbar=False
+        core, LINK, PRIOR, sampler="mala", draws=4000, tune=250, thin=20, cores=1, random_seed=seed, progressbar=False
     )
     certificate = bc.certify(idata, core, data, progressbar=False)
     row = {"data": name, "seed": seed, "D": data.n_features, "rows": len(core), "level": str(certificate.level)}

@@ -121,8 +121,9 @@ def copied(made: Sampled, rng: np.random.Generator) -> Any:
 def tuned_badly(made: Sampled, rng: np.random.Generator) -> Any:
     """Draw by MALA without warm-up, on coordinates that are not whitened."""
     return bc.sample(
-        made.core, made.family, made.prior, "mala", draws=int(rng.choice([250, 1000])), tune=int(rng.choice([0, 20])),
-        thin=1, preconditioner="identity", cores=1, random_seed=int(rng.integers(1 << 30)), progressbar=False,
+        made.core, made.family, made.prior, sampler="mala", draws=int(rng.choice([250, 1000])),
+        tune=int(rng.choice([0, 20])), thin=1, preconditioner="identity", cores=1,
+        random_seed=int(rng.integers(1 << 30)), progressbar=False,
     )  # fmt: skip
 
 

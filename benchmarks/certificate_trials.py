@@ -94,7 +94,7 @@ def draw(which: Cell, core: bc.Coreset, seed: int) -> Any:
         core,
         problem.family,
         PRIORS[problem.prior],
-        which.sampler,
+        sampler=which.sampler,
         draws=which.draws,
         tune=300 if which.sampler == "nuts" else 150,
         cores=1,

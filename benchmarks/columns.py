@@ -56,7 +56,7 @@ def timed(work: Callable[[], Any]) -> tuple[Any, float, float]:
 
 def corrected(core: bc.Coreset, data: bc.Coreset, full: Mode) -> dict[str, Any]:
     """Return the certificate's seconds and word, and the largest errors of the corrected draws."""
-    idata = bc.sample(core, "logistic", PRIOR, "mala", thin=THIN, random_seed=0, progressbar=False)
+    idata = bc.sample(core, "logistic", PRIOR, sampler="mala", thin=THIN, random_seed=0, progressbar=False)
     certificate, seconds, cpu = timed(lambda: bc.certify(idata, core, data, progressbar=False))
     row = {"certify, s": seconds, "its processor seconds": cpu, "level": str(certificate.level)}
     if certificate.idata is None:
@@ -81,7 +81,7 @@ def study(name: str) -> dict[str, Any]:
 
     try_out, fits.try_out = fits.try_out, kept
     small = bc.build_coreset(X[:3000], y[:3000], method="calibrated", size=size // 4, **design)  # compiles
-    drawn = bc.sample(small, "logistic", PRIOR, "mala", draws=300, tune=300, random_seed=0, progressbar=False)
+    drawn = bc.sample(small, "logistic", PRIOR, sampler="mala", draws=300, tune=300, random_seed=0, progressbar=False)
     bc.certify(drawn, small, X[:3000], y[:3000], progressbar=False)
     before = peak_mb()
     core, seconds, cpu = timed(lambda: bc.build_coreset(X, y, method="calibrated", size=size, random_state=0, **design))

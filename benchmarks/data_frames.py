@@ -48,7 +48,15 @@ def frame(kind: str) -> pd.DataFrame:
 def by_coreset(rows: pd.DataFrame, kind: str) -> tuple[np.ndarray, dict[str, Any]]:
     beside = {"offset": "o"} if kind == "an offset" else {"trials": "n"} if kind == "counts" else {}
     core = bc.build_coreset(rows, formula=f"y ~ {TERMS}", random_state=1, progressbar=False, **beside)
-    idata = bc.sample(core, None, bc.priors.Normal(0, PRIOR_SD), "mala", 5_000, random_seed=2, progressbar=False)
+    idata = bc.sample(
+        core,
+        None,
+        bc.priors.Normal(0, PRIOR_SD),
+        sampler="mala",
+        draws=5_000,
+        random_seed=2,
+        progressbar=False,
+    )
     certificate = bc.certify(idata, core, rows, progressbar=False, **beside)
     about = {"columns": core.n_features, "rows of the coreset": len(core), "certificate": certificate.level}
     return idata["posterior"]["beta"].values, about

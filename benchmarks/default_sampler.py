@@ -47,7 +47,18 @@ def drawn(data: WeightedData, family: str, prior: object, sampler: str) -> dict[
     begin = processor_seconds()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of poor mixing: the ESS says it
-        idata = bc.sample(data, family, prior, sampler, DRAWS, DRAWS, CHAINS, cores=1, random_seed=1, progressbar=False)
+        idata = bc.sample(
+            data,
+            family,
+            prior,
+            sampler=sampler,
+            draws=DRAWS,
+            tune=DRAWS,
+            chains=CHAINS,
+            cores=1,
+            random_seed=1,
+            progressbar=False,
+        )
     total = processor_seconds() - begin
     stats = idata["sample_stats"]
     work = total if sampler == "mala" else 2.0 * float(stats["process_time_diff"].sum())  # warm-up takes as long

@@ -37,6 +37,7 @@ from bayescore.files import whole_file
 from bayescore.models.families import check_family
 from bayescore.models.posterior import log_likelihoods, posterior
 from bayescore.samplers import mala
+from bayescore.samplers.run import Segment
 from bayescore.types import FloatArray, WeightedData
 
 FOLDER = Path(__file__).parent / ".references"
@@ -149,13 +150,11 @@ def surrogate_transitions(
     log_epsilon = np.full(CHAINS, mala.first_step_size(D))
 
     def propose(start: FloatArray, iteration: int) -> FloatArray:
-        ends = np.empty((CHAINS, 1, D))
+        ends = np.empty((CHAINS, D))
         for c in range(CHAINS):
-            unused = np.empty(1), np.empty(1)
-            _, log_epsilon[c] = mala.advance(
-                rng, start[c], log_epsilon[c], arguments, INNER, iteration, ends[c], *unused
-            )
-        return ends[:, 0]
+            segment = Segment.empty(1, D, INNER)._replace(iteration=iteration)
+            ends[c], log_epsilon[c] = mala.advance(rng, start[c], log_epsilon[c], arguments, segment)
+        return ends
 
     def ratio(theta: FloatArray) -> FloatArray:
         return log_likelihoods(theta, data, family) - log_likelihoods(theta, core, family)

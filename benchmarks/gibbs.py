@@ -18,6 +18,7 @@ from bayescore.models.families.probit import probit_upper
 from bayescore.models.posterior import posterior, prior_part
 from bayescore.models.priors import Normal
 from bayescore.samplers import gibbs, linear, mala, polya_gamma
+from bayescore.samplers.run import Segment
 from bayescore.types import WeightedData
 from benchmarks.tables import publish
 from tests.samplers.problems import problem
@@ -66,10 +67,10 @@ def sweeps() -> None:
             sampler, tuning = (gibbs if family == "probit" else polya_gamma), None
             arguments = sampler.prepare(target.rows.Z, weights, prior_part(np.zeros(D), PRIOR))
         n = N if sampler is not polya_gamma else N // 20
-        out = np.empty((n // 10, D)), np.empty(n // 10), np.empty(n // 10)
+        out = Segment.empty(n // 10, D, thin=10)
 
         def chain(sampler=sampler, start=mode.beta, tuning=tuning, arguments=arguments, out=out) -> None:
-            sampler.advance(np.random.default_rng(0), start, tuning, arguments, 10, -1, *out)
+            sampler.advance(np.random.default_rng(0), start, tuning, arguments, out)
 
         work[name] = (chain, n)
     columns, u = gibbs.prepare(target.rows.Z, real, prior_part(np.zeros(D), PRIOR))[0], rng.normal(size=D)
@@ -102,9 +103,9 @@ def main() -> None:
             reference = None
             for sampler, options in samplers.items():
                 settings = {"random_seed": 1, "progressbar": False, **options}
-                bc.sample(data, family, PRIOR, sampler, draws=10, tune=10, **settings)  # compiles
+                bc.sample(data, family, PRIOR, sampler=sampler, draws=10, tune=10, **settings)  # compiles
                 begin = time.perf_counter()
-                idata = bc.sample(data, family, PRIOR, sampler, draws=2000, tune=500, **settings)
+                idata = bc.sample(data, family, PRIOR, sampler=sampler, draws=2000, tune=500, **settings)
                 taken = time.perf_counter() - begin
                 beta = idata.posterior["beta"].values
                 reference = beta if reference is None else reference

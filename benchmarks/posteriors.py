@@ -57,7 +57,7 @@ def laplace_draws(data: bc.Coreset, family: str, prior: Any) -> Any:
 def coreset_draws(core: bc.Coreset, family: str, prior: Any, seed: int) -> Any:
     """Return draws of a coreset's posterior."""
     return bc.sample(
-        core, family, prior, "mala", draws=1000, tune=250, thin=10, cores=1, random_seed=seed, progressbar=False
+        core, family, prior, sampler="mala", draws=1000, tune=250, thin=10, cores=1, random_seed=seed, progressbar=False
     )
 
 

@@ -81,7 +81,7 @@ def main() -> None:
         data, prior, transform, mean, mean_error, sd = problem()
         for sampler, settings in SETTINGS.items():
             begin = time.perf_counter()
-            idata = bc.sample(data, "logistic", prior, sampler, random_seed=1, progressbar=False, **settings)
+            idata = bc.sample(data, "logistic", prior, sampler=sampler, random_seed=1, progressbar=False, **settings)
             taken = time.perf_counter() - begin
             draws = transform(idata.posterior["beta"].values)
             errors = np.hypot(mcse_mean(draws), mean_error)

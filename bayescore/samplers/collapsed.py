@@ -9,7 +9,6 @@ When to use it: coresets with groups, of which each is a row or two. With full d
 """
 
 import json
-import math
 from typing import Any
 
 import numpy as np
@@ -22,8 +21,9 @@ from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.effect_draws import draw_effects
 from bayescore.models.families import check_family
 from bayescore.models.group_priors import DEFAULT_GROUP_PRIOR, check_group_prior, group_prior_to_dict
-from bayescore.samplers.mala import State, adapt, decide, first_step_size, propose
+from bayescore.samplers.mala import Noise, Scale, State, adapt, decide, first_step_size, noise_of, propose
 from bayescore.samplers.method import Option, Prepared, Request, Sampler, chains_of, thinned
+from bayescore.samplers.run import Segment
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError
 
@@ -42,36 +42,31 @@ def intraclass_correlation(sigma: FloatArray, latent_variance: float) -> FloatAr
 
 @jit
 def _advance(
-    normals: FloatArray,
-    uniforms: FloatArray,
+    noise: tuple[FloatArray, FloatArray],
     theta: FloatArray,
-    log_epsilon: float,
-    factor: FloatArray,
+    scale: Scale,
     arguments: CollapsedArguments,
-    iteration: int,
-    draws: FloatArray,
-    values: FloatArray,
-    acceptance: FloatArray,
+    segment: Segment,
 ) -> tuple[FloatArray, float]:
+    normals, uniforms = noise
     gradient = np.empty(theta.size)
     value = collapsed_density(theta, gradient, arguments)
-    state = State(theta.copy(), value, gradient)
-    thin = uniforms.shape[1]
-    for i in range(len(draws)):
+    state, log_epsilon, thin = State(theta.copy(), value, gradient), scale.log_epsilon, segment.thin
+    for i in range(len(segment.draws)):
         total = 0.0
         for j in range(thin):
-            epsilon, noise = math.exp(log_epsilon), normals[i, j]
-            there, drift = propose(noise, state, epsilon, factor, math.inf)
+            own = Scale(log_epsilon, scale.factor, scale.longest)
+            there, drift = propose(normals[i, j], state, own)
             slope = np.empty(theta.size)
             new = collapsed_density(there, slope, arguments)
-            proposed = State(there, new, slope)
-            state, probability = decide(noise, drift, uniforms[i, j], state, proposed, epsilon, factor, math.inf)
+            drawn = Noise(normals[i, j], uniforms[i, j])
+            state, probability = decide(drawn, drift, state, State(there, new, slope), own)
             total += probability
-            if iteration >= 0:
-                log_epsilon = adapt(log_epsilon, probability, iteration + i * thin + j)
-        draws[i] = state.theta
-        values[i] = state.value
-        acceptance[i] = total / thin
+            if segment.iteration >= 0:
+                log_epsilon = adapt(log_epsilon, probability, segment.iteration + i * thin + j)
+        segment.draws[i] = state.theta
+        segment.values[i] = state.value
+        segment.acceptance[i] = total / thin
     return state.theta, log_epsilon
 
 
@@ -84,17 +79,11 @@ class _Chains:
         theta: FloatArray,
         log_epsilon: float,
         arguments: tuple[FloatArray, CollapsedArguments],
-        thin: int,
-        iteration: int,
-        draws: FloatArray,
-        values: FloatArray,
-        acceptance: FloatArray,
+        segment: Segment,
     ) -> tuple[FloatArray, float]:
-        """Fill `draws`, `values` and `acceptance`, as `mala.advance` does."""
-        n, width = draws.shape
-        normals, uniforms = rng.standard_normal((n, thin, width)), rng.random((n, thin))
+        """Fill a segment, as `mala.advance` does."""
         factor, density = arguments
-        return _advance(normals, uniforms, theta, log_epsilon, factor, density, iteration, draws, values, acceptance)
+        return _advance(noise_of(rng, segment), theta, Scale(log_epsilon, factor), density, segment)
 
 
 def check_groups(data: WeightedData) -> Grouping:

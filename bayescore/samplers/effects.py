@@ -11,10 +11,9 @@ Reference: Arel-Bundock, Greifer and Heiss (2024), How to interpret statistical 
 Statistical Software 111, whose `avg_predictions` has the same two arguments.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -158,7 +157,7 @@ def average_predictions(
     weights = rows.weights
     levels, codes = _levels(design, name, columns[name])
     if variables is None:
-        sums = _sums(predictor, family, rows, codes, len(levels))
+        sums = sums_of_levels(predictor, family, rows, codes, len(levels))
         total = np.bincount(codes, weights, len(levels))
     else:
         total, each = np.full(len(levels), weights.sum()), []
@@ -167,7 +166,7 @@ def average_predictions(
         for place, level in enumerate(levels):
             raw[:, design.raw_names.index(name)] = place if text else level
             everyone = np.zeros(len(raw), dtype=np.int64)
-            each.append(_sums(predictor, family, replace(rows, X=design.transform(raw)), everyone, 1)[0])
+            each.append(sums_of_levels(predictor, family, replace(rows, X=design.transform(raw)), everyone, 1)[0])
         sums = np.stack(each)
     seen = total > 0.0
     average = sums[seen] / total[seen, None]
@@ -268,22 +267,17 @@ def _levels(design: Design, name: str, column: FloatArray) -> tuple[list[Any], I
     return [int(v) if v == round(v) else float(v) for v in values], np.asarray(codes, dtype=np.int64)
 
 
-def _sums(predictor: Predictor, family: Family, rows: WeightedData, codes: IntArray, n_levels: int) -> FloatArray:
-    """Return sum w p over the rows of each level under each draw, shape (K, S)."""
-    return in_pieces(partial(_piece, predictor, family, rows, codes, n_levels), len(rows))
-
-
-def in_pieces(function: Callable[[slice], FloatArray], n_rows: int) -> FloatArray:
-    """Return the sum of ``function(slice)`` over slices of rows, worked out on all cores and added in order."""
-    cuts = [slice(start, start + _ROWS) for start in range(0, n_rows, _ROWS)]
-    with one_blas_thread(), ThreadPoolExecutor(available_cores(), "predict") as threads:
-        return sum(threads.map(function, cuts), np.zeros(()))
-
-
-def _piece(
-    predictor: Predictor, family: Family, rows: WeightedData, codes: IntArray, n_levels: int, cut: slice
+def sums_of_levels(
+    predictor: Predictor, family: Family, rows: WeightedData, codes: IntArray, n_levels: int
 ) -> FloatArray:
-    part = rows.take(cut)
-    shares = np.zeros((n_levels, len(part)))
-    shares[codes[cut], np.arange(len(part))] = part.weights
-    return np.asarray(shares @ predictor.average(part, family.mean))
+    """Return sum w p over the rows of each level under each draw, shape (K, S)."""
+
+    def piece(cut: slice) -> FloatArray:
+        part = rows.take(cut)
+        shares = np.zeros((n_levels, len(part)))
+        shares[codes[cut], np.arange(len(part))] = part.weights
+        return np.asarray(shares @ predictor.average(part, family.mean))
+
+    cuts = [slice(start, start + _ROWS) for start in range(0, len(rows), _ROWS)]
+    with one_blas_thread(), ThreadPoolExecutor(available_cores(), "predict") as threads:
+        return sum(threads.map(piece, cuts), np.zeros(()))

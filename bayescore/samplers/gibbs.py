@@ -38,6 +38,7 @@ from bayescore.models.families.probit import probit_upper
 from bayescore.models.posterior import Derivatives
 from bayescore.samplers import linear
 from bayescore.samplers.method import augmentation
+from bayescore.samplers.run import Segment
 from bayescore.types import NO_OFFSET, FloatArray
 
 _LOG_HALF = -math.log(2.0)
@@ -167,49 +168,35 @@ def step(
 
 @jit
 def _advance(
-    normals: FloatArray,
-    uniforms: FloatArray,
-    exponentials: FloatArray,
-    theta: FloatArray,
-    arguments: Arguments,
-    draws: FloatArray,
-    values: FloatArray,
-    acceptance: FloatArray,
+    noise: tuple[FloatArray, FloatArray, FloatArray], theta: FloatArray, arguments: Arguments, segment: Segment
 ) -> None:
+    normals, uniforms, exponentials = noise
     factor = arguments[3]
     state = init(linear.transposed_times(factor, theta), arguments)
     thin = uniforms.shape[1]
-    for i in range(len(draws)):
+    for i in range(len(segment.draws)):
         total = 0.0
         for j in range(thin):
             state, probability = step(normals[i, j], uniforms[i, j], exponentials[i, j], state, arguments)
             total += probability
-        draws[i] = linear.transposed_solve(factor, state.u)
-        values[i] = state.value
-        acceptance[i] = total / thin
+        segment.draws[i] = linear.transposed_solve(factor, state.u)
+        segment.values[i] = state.value
+        segment.acceptance[i] = total / thin
 
 
 def advance(
-    rng: np.random.Generator,
-    theta: FloatArray,
-    tuning: None,
-    arguments: Arguments,
-    thin: int,
-    iteration: int,  # noqa: ARG001 - nothing adapts
-    draws: FloatArray,
-    values: FloatArray,
-    acceptance: FloatArray,
+    rng: np.random.Generator, theta: FloatArray, tuning: None, arguments: Arguments, segment: Segment
 ) -> tuple[FloatArray, None]:
-    """Fill `draws`, `values` and `acceptance` from `theta` on, `thin` sweeps each; return the last point."""
+    """Fill a segment from `theta` on; return the last point."""
     n_features, n_rows = arguments[0].shape
     n_own = n_rows - arguments[1].size
-    width = max(1, _BLOCK // (thin * (n_features + n_own + 1)))
-    for begin in range(0, len(draws), width):
-        out = tuple(part[begin : begin + width] for part in (draws, values, acceptance))
-        size = (len(out[0]), thin)
-        normals, uniforms = rng.standard_normal((*size, n_features)), rng.random(size)
-        _advance(normals, uniforms, rng.standard_exponential((*size, n_own)), theta, arguments, *out)
-        theta = out[0][-1]
+    width = max(1, _BLOCK // (segment.thin * (n_features + n_own + 1)))
+    for begin in range(0, len(segment.draws), width):
+        out = segment.cut(slice(begin, begin + width))
+        size = (len(out.draws), segment.thin)
+        noise = rng.standard_normal((*size, n_features)), rng.random(size), rng.standard_exponential((*size, n_own))
+        _advance(noise, theta, arguments, out)
+        theta = out.draws[-1]
     return theta, tuning
 
 

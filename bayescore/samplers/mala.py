@@ -33,7 +33,7 @@ from bayescore.compiled import jit
 from bayescore.models.density import DensityArguments, log_density
 from bayescore.samplers import linear
 from bayescore.samplers.method import ChainSampler, Option, Prepared, Request, thinned
-from bayescore.samplers.run import Draws
+from bayescore.samplers.run import Draws, Segment
 from bayescore.types import FloatArray
 from bayescore.validation import check_choice
 
@@ -58,62 +58,53 @@ def init(theta: FloatArray, arguments: DensityArguments) -> State:
     return State(theta.copy(), value, gradient)
 
 
+class Noise(NamedTuple):
+    """Standard normal noise, shape (D,), and a number in [0, 1): those of one transition."""
+
+    normal: FloatArray
+    uniform: float
+
+
+class Scale(NamedTuple):
+    """The logarithm of the step epsilon, L, lower triangular, shape (D, D), and the length that L'g is cut to."""
+
+    log_epsilon: float
+    factor: FloatArray
+    longest: float = math.inf
+
+
 @jit
-def _drift(factor: FloatArray, gradient: FloatArray, longest: float) -> FloatArray:
-    drift = linear.transposed_times(factor, gradient)
+def _drift(gradient: FloatArray, scale: Scale) -> FloatArray:
+    drift = linear.transposed_times(scale.factor, gradient)
     length = math.sqrt((drift * drift).sum())
-    return drift * (longest / length) if length > longest else drift
+    return drift * (scale.longest / length) if length > scale.longest else drift
 
 
 @jit
-def propose(
-    noise: FloatArray, state: State, epsilon: float, factor: FloatArray, longest: float
-) -> tuple[FloatArray, FloatArray]:
-    """Return the point proposed from a state by standard normal `noise`, and L'g there, cut to `longest`; (D,) each."""
-    drift = _drift(factor, state.gradient, longest)
-    return state.theta + epsilon * linear.times(factor, noise + 0.5 * epsilon * drift), drift
+def propose(noise: FloatArray, state: State, scale: Scale) -> tuple[FloatArray, FloatArray]:
+    """Return the point proposed from a state by standard normal `noise`, and L'g there, cut; shape (D,) each."""
+    drift, epsilon = _drift(state.gradient, scale), math.exp(scale.log_epsilon)
+    return state.theta + epsilon * linear.times(scale.factor, noise + 0.5 * epsilon * drift), drift
 
 
 @jit
-def decide(
-    noise: FloatArray,
-    drift: FloatArray,
-    uniform: float,
-    state: State,
-    proposed: State,
-    epsilon: float,
-    factor: FloatArray,
-    longest: float,
-) -> tuple[State, float]:
+def decide(noise: Noise, drift: FloatArray, state: State, proposed: State, scale: Scale) -> tuple[State, float]:
     """Return the state proposed or that before, and the acceptance probability; `drift` is that of `propose`."""
-    back = noise + 0.5 * epsilon * (drift + _drift(factor, proposed.gradient, longest))
-    log_ratio = proposed.value - state.value + 0.5 * ((noise * noise).sum() - (back * back).sum())
+    back = noise.normal + 0.5 * math.exp(scale.log_epsilon) * (drift + _drift(proposed.gradient, scale))
+    log_ratio = proposed.value - state.value + 0.5 * ((noise.normal * noise.normal).sum() - (back * back).sum())
     if not log_ratio > -math.inf:  # NaN too
         return state, 0.0
     probability = math.exp(min(0.0, log_ratio))
-    return (proposed if uniform < probability else state), probability
+    return (proposed if noise.uniform < probability else state), probability
 
 
 @jit
-def step(
-    noise: FloatArray,
-    uniform: float,
-    state: State,
-    log_epsilon: float,
-    factor: FloatArray,
-    longest: float,
-    arguments: DensityArguments,
-) -> tuple[State, float]:
-    """Make one transition; return the new state and the acceptance probability.
-
-    `noise`, shape (D,), is standard normal, `uniform` lies in [0, 1); `factor` is L, lower triangular, shape
-    (D, D), and `longest` what L'g is cut to; `arguments` belong to `log_density`.
-    """
-    epsilon = math.exp(log_epsilon)
-    theta, drift = propose(noise, state, epsilon, factor, longest)
+def step(noise: Noise, state: State, scale: Scale, arguments: DensityArguments) -> tuple[State, float]:
+    """Make one transition; return the new state and the acceptance probability."""
+    theta, drift = propose(noise.normal, state, scale)
     gradient = np.empty(theta.size)
     value = log_density(theta, gradient, *arguments)
-    return decide(noise, drift, uniform, state, State(theta, value, gradient), epsilon, factor, longest)
+    return decide(noise, drift, state, State(theta, value, gradient), scale)
 
 
 @jit
@@ -124,31 +115,28 @@ def adapt(log_epsilon: float, probability: float, iteration: int) -> float:
 
 @jit
 def _advance(
-    normals: FloatArray,
-    uniforms: FloatArray,
-    theta: FloatArray,
-    log_epsilon: float,
-    factor: FloatArray,
-    longest: float,
-    arguments: DensityArguments,
-    iteration: int,
-    draws: FloatArray,
-    values: FloatArray,
-    acceptance: FloatArray,
+    noise: tuple[FloatArray, FloatArray], theta: FloatArray, scale: Scale, arguments: DensityArguments, segment: Segment
 ) -> tuple[FloatArray, float]:
-    state = init(theta, arguments)
-    thin = uniforms.shape[1]
-    for i in range(len(draws)):
+    normals, uniforms = noise
+    state, log_epsilon, thin = init(theta, arguments), scale.log_epsilon, segment.thin
+    for i in range(len(segment.draws)):
         total = 0.0
         for j in range(thin):
-            state, probability = step(normals[i, j], uniforms[i, j], state, log_epsilon, factor, longest, arguments)
+            own = Scale(log_epsilon, scale.factor, scale.longest)
+            state, probability = step(Noise(normals[i, j], uniforms[i, j]), state, own, arguments)
             total += probability
-            if iteration >= 0:
-                log_epsilon = adapt(log_epsilon, probability, iteration + i * thin + j)
-        draws[i] = state.theta
-        values[i] = state.value
-        acceptance[i] = total / thin
+            if segment.iteration >= 0:
+                log_epsilon = adapt(log_epsilon, probability, segment.iteration + i * thin + j)
+        segment.draws[i] = state.theta
+        segment.values[i] = state.value
+        segment.acceptance[i] = total / thin
     return state.theta, log_epsilon
+
+
+def noise_of(rng: np.random.Generator, segment: Segment) -> tuple[FloatArray, FloatArray]:
+    """Return normals, shape (n, thin, D), and uniforms, shape (n, thin), for all transitions of a segment."""
+    n, n_features = segment.draws.shape
+    return rng.standard_normal((n, segment.thin, n_features)), rng.random((n, segment.thin))
 
 
 def advance(
@@ -156,24 +144,13 @@ def advance(
     theta: FloatArray,
     log_epsilon: float,
     arguments: tuple[FloatArray, DensityArguments],
-    thin: int,
-    iteration: int,
-    draws: FloatArray,
-    values: FloatArray,
-    acceptance: FloatArray,
+    segment: Segment,
+    *,
     longest: float = math.inf,
 ) -> tuple[FloatArray, float]:
-    """Fill `draws`, `values` and `acceptance` from `theta` on, `thin` transitions each.
-
-    `arguments` are L and what the log density takes after coefficients and gradient. `iteration` counts the
-    transitions of warm-up so far; negative after warm-up, when nothing adapts. Returns the last point and log epsilon.
-    """
-    n, n_features = draws.shape
-    normals, uniforms = rng.standard_normal((n, thin, n_features)), rng.random((n, thin))
+    """Fill a segment from `theta` on, with L, shape (D, D), as it is; return the last point and log epsilon."""
     factor, density = arguments
-    return _advance(
-        normals, uniforms, theta, log_epsilon, factor, longest, density, iteration, draws, values, acceptance
-    )
+    return _advance(noise_of(rng, segment), theta, Scale(log_epsilon, factor, longest), density, segment)
 
 
 class Tuning(NamedTuple):
@@ -202,20 +179,13 @@ def advance_scaled(
     theta: FloatArray,
     tuning: Tuning,
     arguments: tuple[FloatArray, DensityArguments],
-    thin: int,
-    iteration: int,
-    draws: FloatArray,
-    values: FloatArray,
-    acceptance: FloatArray,
+    segment: Segment,
 ) -> tuple[FloatArray, Tuning]:
     """Do what `advance` does, with L'g cut and L, at first that of `arguments`, adapted in warm-up."""
     at_mode, density = arguments
-    own = tuning if iteration < 0 else tuning.rescaled(at_mode)
-    scaled = (own.factor, density)
-    theta, log_epsilon = advance(
-        rng, theta, own.log_epsilon, scaled, thin, iteration, draws, values, acceptance, own.longest
-    )
-    warm = own.warm if iteration < 0 else np.concatenate([own.warm, draws])
+    own = tuning if segment.iteration < 0 else tuning.rescaled(at_mode)
+    theta, log_epsilon = advance(rng, theta, own.log_epsilon, (own.factor, density), segment, longest=own.longest)
+    warm = own.warm if segment.iteration < 0 else np.concatenate([own.warm, segment.draws])
     return theta, own._replace(log_epsilon=log_epsilon, warm=warm)
 
 

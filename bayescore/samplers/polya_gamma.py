@@ -39,6 +39,7 @@ from bayescore.models.families.logistic import logistic_upper
 from bayescore.models.posterior import Derivatives
 from bayescore.samplers import linear
 from bayescore.samplers.method import augmentation
+from bayescore.samplers.run import Segment
 from bayescore.types import NO_OFFSET, FloatArray, IntArray
 
 # polyagamma 2.0.2 by default draws with a bias where w < 8 is no whole number (at w = 2.7 means are 1% and variances 5%
@@ -207,23 +208,15 @@ def step(rng: np.random.Generator, state: State, arguments: Arguments) -> State:
 
 
 def advance(
-    rng: np.random.Generator,
-    theta: FloatArray,
-    tuning: None,
-    arguments: Arguments,
-    thin: int,
-    iteration: int,  # noqa: ARG001 - nothing adapts
-    draws: FloatArray,
-    values: FloatArray,
-    acceptance: FloatArray,
+    rng: np.random.Generator, theta: FloatArray, tuning: None, arguments: Arguments, segment: Segment
 ) -> tuple[FloatArray, None]:
-    """Fill `draws` and `values` from `theta` on, `thin` sweeps each, and `acceptance` with 1; return the last point."""
+    """Fill a segment from `theta` on, every sweep accepted; return the last point."""
     state = init(theta, arguments)
-    for i in range(len(draws)):
-        for _ in range(thin):
+    for i in range(len(segment.draws)):
+        for _ in range(segment.thin):
             state = step(rng, state, arguments)
-        draws[i], values[i] = state.theta, state.value
-    acceptance[:] = 1.0
+        segment.draws[i], segment.values[i] = state.theta, state.value
+    segment.acceptance[:] = 1.0
     return state.theta, tuning
 
 

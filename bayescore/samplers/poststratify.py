@@ -22,10 +22,10 @@ from bayescore.data.sources.groups import Grouper, values
 from bayescore.data.tables import as_floats, as_table, check_numeric, feature_matrix, is_table
 from bayescore.models.families import check_family
 from bayescore.models.predictor import Factor, Predictor
-from bayescore.samplers.effects import in_pieces
+from bayescore.samplers.effects import sums_of_levels
 from bayescore.samplers.inference_data import flat_draws, read_posterior
 from bayescore.samplers.predict import positive_rows
-from bayescore.types import FloatArray, IntArray
+from bayescore.types import IntArray
 from bayescore.validation import DataError, check_integer, check_offset, check_positive, check_weights
 
 
@@ -125,11 +125,7 @@ def poststratify(
     chosen = np.linspace(0, n_draws - 1, most).astype(np.int64)  # evenly spaced over all chains
     predictor = Predictor(posterior.flat[chosen], _effects(idata, design.groups, groups or {}), design, chosen)
     codes, index = _parts(table, parts)
-
-    def piece(cut: slice) -> FloatArray:
-        return _shares(codes[cut], sizes[cut], len(index)) @ family.mean(predictor.eta(rows.take(cut)))
-
-    sums = in_pieces(piece, len(X))
+    sums = sums_of_levels(predictor, family, rows.with_weights(sizes), codes, len(index))
     total = np.bincount(codes, sizes, len(index))
     if not (total > 0.0).all():
         raise DataError(f"weights (column {weights!r}) are all 0 in {index[int(np.argmin(total))]!r}; drop these cells")
@@ -189,10 +185,3 @@ def _parts(table: Any, names: Sequence[str]) -> tuple[IntArray, pd.Index]:
     grouped = columns.groupby(list(names), sort=True, observed=True)
     index = grouped.size().index
     return np.asarray(grouped.ngroup(), dtype=np.int64), index
-
-
-def _shares(codes: IntArray, sizes: FloatArray, n_parts: int) -> FloatArray:
-    """Return a matrix that adds up cells of each part by their sizes, shape (K, n)."""
-    found = np.zeros((n_parts, len(codes)))
-    found[codes, np.arange(len(codes))] = sizes
-    return found

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from rich.progress import Progress
@@ -22,22 +22,31 @@ CHUNK = 256
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """Draws of several chains.
-
-    Parameters
-    ----------
-    theta : array, shape (chains, draws, D)
-        Coefficients.
-    log_density, acceptance_rate : arrays, shape (chains, draws)
-        Log posterior density (not normalised), and mean acceptance probability since the draw before.
-    tuning : list
-        What each chain's warm-up ended with.
-    """
+    """Draws of several chains, shape (chains, draws, D), and of each its log density and what warm-up adapted."""
 
     theta: FloatArray
-    log_density: FloatArray
-    acceptance_rate: FloatArray
+    log_density: FloatArray  # (chains, draws), not normalised
+    acceptance_rate: FloatArray  # (chains, draws), mean probability since the draw before
     tuning: list[Any]
+
+
+class Segment(NamedTuple):
+    """A part of a chain to be filled: draws, shape (n, D), their log densities and mean acceptance probabilities."""
+
+    draws: FloatArray
+    values: FloatArray
+    acceptance: FloatArray
+    thin: int = 1  # transitions for each draw
+    iteration: int = -1  # transitions of warm-up before it; negative after warm-up, when nothing may adapt
+
+    @classmethod
+    def empty(cls, n: int, n_features: int, thin: int = 1) -> "Segment":
+        """Return a segment of n draws after warm-up."""
+        return cls(np.empty((n, n_features)), np.empty(n), np.empty(n), thin)
+
+    def cut(self, part: slice) -> "Segment":
+        """Return some of the draws, to be filled in place."""
+        return self._replace(draws=self.draws[part], values=self.values[part], acceptance=self.acceptance[part])
 
 
 class Advancing(Protocol):
@@ -64,27 +73,11 @@ def run_chains(
     description: str = "sampling",
     chunk: int = CHUNK,
 ) -> Draws:
-    """Run one chain from each start; `draws` are kept after `tune`, each after `thin` transitions.
+    """Run one chain from each start, shape (chains, D); `draws` are kept after `tune`, each after `thin` transitions.
 
-    Parameters
-    ----------
-    sampler : Advancing
-        Has an `advance` (rng, point, tuning, arguments, thin, iteration, draws, values, acceptance) that fills
-        the last three and returns the last point and what `tuning` has become. `iteration` counts the transitions of
-        warm-up so far; it is negative after warm-up, when nothing may adapt.
-    arguments : tuple
-        What the sampler knows of the posterior.
-    starts : array, shape (chains, D)
-        First points.
-    tuning : object
-        What warm-up adapts, to begin with; None if nothing.
-    seeds : list of SeedSequence
-        One for each chain.
-    description : str
-        Text of the progress bar.
-    chunk : int
-        Kept draws between two looks at the progress bar and at Ctrl-C. Samplers that draw their noise a chunk at a time
-        give other draws with another chunk, so let it depend on data and options alone, not on cores or the clock.
+    The sampler's `advance` (rng, point, tuning, arguments, segment) fills a `Segment` and returns the last point and
+    what `tuning` has become. `chunk` draws are made between two looks at Ctrl-C. Samplers that draw their noise a chunk
+    at a time give other draws with another chunk: let it depend on data and options alone, not on cores or the clock.
     """
     chains, n_features = starts.shape
     stop = threading.Event()
@@ -95,21 +88,18 @@ def run_chains(
     def chain(c: int, bar: Progress, task: Any) -> None:
         rng = np.random.default_rng(seeds[c])
         point, own = starts[c], tuning
-        warm = np.empty((min(chunk, tune), n_features)), np.empty(min(chunk, tune)), np.empty(min(chunk, tune))
-        for begin in range(0, tune, chunk):
+        warm = Segment.empty(min(chunk, tune), n_features, thin)
+        segments = [
+            warm.cut(slice(min(chunk, tune - begin)))._replace(iteration=begin * thin)
+            for begin in range(0, tune, chunk)
+        ]
+        kept = Segment(theta[c], log_density[c], acceptance[c], thin)
+        segments += [kept.cut(slice(begin, begin + chunk)) for begin in range(0, draws, chunk)]
+        for segment in segments:
             if stop.is_set():
                 return
-            width = min(chunk, tune - begin)
-            out = tuple(part[:width] for part in warm)
-            point, own = sampler.advance(rng, point, own, arguments, thin, begin * thin, *out)
-            bar.advance(task, width)
-        for begin in range(0, draws, chunk):
-            if stop.is_set():
-                return
-            cut = slice(begin, min(draws, begin + chunk))
-            out = (theta[c, cut], log_density[c, cut], acceptance[c, cut])
-            point, own = sampler.advance(rng, point, own, arguments, thin, -1, *out)
-            bar.advance(task, cut.stop - cut.start)
+            point, own = sampler.advance(rng, point, own, arguments, segment)
+            bar.advance(task, len(segment.draws))
         tuned[c] = own
 
     with progress(progressbar) as bar, one_blas_thread(), ThreadPoolExecutor(cores) as pool:

@@ -35,6 +35,7 @@ def sample(
     core: WeightedData,
     family: str | None = None,
     prior: Prior | Mapping[str, Prior] | None = None,
+    *,
     sampler: str = AUTO,
     draws: int = 1000,
     tune: int = 1000,
@@ -42,7 +43,6 @@ def sample(
     cores: int | None = None,
     random_seed: RandomState = None,
     progressbar: bool = True,
-    *,
     random_state: RandomState = None,
     **options: Any,
 ) -> Any:

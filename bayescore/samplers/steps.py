@@ -26,6 +26,7 @@ from bayescore.models.posterior import posterior, prior_part
 from bayescore.models.priors import MultivariateNormal, Normal
 from bayescore.samplers import gibbs, polya_gamma
 from bayescore.samplers.method import signed_rows
+from bayescore.samplers.run import Segment
 from bayescore.types import WeightedData
 from bayescore.validation import DataError, check_integer
 
@@ -136,11 +137,11 @@ class AugmentationStep(BlockedStep):  # type: ignore[misc]
                 arguments = self.sampler.prepare(Z, weights, prior, offsets)
             except ValueError:  # LinAlgError too
                 return stay
-        draws, values, acceptance = np.empty((1, self.data.n_features)), np.empty(1), np.empty(1)
-        self.sampler.advance(self.rng, point[name], None, arguments, self.sweeps, -1, draws, values, acceptance)
-        if not np.isfinite(draws).all():
+        drawn = Segment.empty(1, self.data.n_features, self.sweeps)
+        self.sampler.advance(self.rng, point[name], None, arguments, drawn)
+        if not np.isfinite(drawn.draws).all():
             return stay
-        return {**point, name: draws[0]}, [{"accept": acceptance[0]}]
+        return {**point, name: drawn.draws[0]}, [{"accept": drawn.acceptance[0]}]
 
 
 class AlbertChibGibbs(AugmentationStep):

@@ -61,7 +61,7 @@ def by_hmc(data: WeightedData, family: str, thin: int) -> FloatArray:
 def by_nuts(data: WeightedData, family: str, thin: int) -> FloatArray:
     """Return draws of PyMC's NUTS, each after `thin` iterations."""
     told = {"draws": DRAWS * thin, "tune": 1000, "chains": CHAINS, "cores": 1, "random_seed": SEED}
-    idata = bc.sample(data, family, PRIOR, "nuts", progressbar=False, **told)
+    idata = bc.sample(data, family, PRIOR, sampler="nuts", progressbar=False, **told)
     return idata.posterior["beta"].values[:, thin - 1 :: thin]
 
 

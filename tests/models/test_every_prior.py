@@ -180,7 +180,7 @@ def test_a_prior_from_one_file_is_sampled(sampler):
     truth = float(p @ grid / p.sum())
 
     def off(prior):
-        idata = bc.sample(column, "logistic", prior, sampler, draws=4000, random_seed=1, progressbar=False)
+        idata = bc.sample(column, "logistic", prior, sampler=sampler, draws=4000, random_seed=1, progressbar=False)
         beta = idata.posterior["beta"].values
         assert ess(beta, "mean").min() > 1000
         return float(np.abs(beta.mean(axis=(0, 1)) - truth)[0] / mcse_mean(beta)[0])

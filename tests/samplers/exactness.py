@@ -13,6 +13,7 @@ from bayescore.diagnostics.mcse import ess, mcse_mean, mcse_sd
 from bayescore.models.families import FAMILIES
 from bayescore.models.posterior import prior_part
 from bayescore.models.priors import Normal
+from bayescore.samplers.run import Segment
 from bayescore.types import WeightedData
 from benchmarks.reference_posteriors import summary
 
@@ -81,10 +82,10 @@ def rank_p_values(sampler, family, counts, n_sims=600, seed=0):
         ahead = rng.integers(32)
         below = np.zeros(3)
         for n in (ahead, 31 - ahead):
-            draws = np.empty((n, 3))
+            segment = Segment.empty(n, 3, thin=3)
             if n:
-                sampler.advance(rng, beta, None, arguments, 3, -1, draws, np.empty(n), np.empty(n))
-            below += (draws < beta).sum(axis=0)
+                sampler.advance(rng, beta, None, arguments, segment)
+            below += (segment.draws < beta).sum(axis=0)
         ranks[i] = below
     found = np.stack([np.bincount(column.astype(int) // 2, minlength=16) for column in ranks.T])
     return stats.chisquare(found, axis=1).pvalue

@@ -12,17 +12,17 @@ def prepare(request):
     return Prepared((target, request.options["width"] * factor / np.sqrt(target.n_features)), starts)
 
 
-def advance(rng, theta, tuning, arguments, thin, iteration, draws, values, acceptance):
+def advance(rng, theta, tuning, arguments, segment):
     target, scale = arguments
     here, _ = target.log_density(theta)
-    for i in range(len(draws)):
+    for i in range(len(segment.draws)):
         accepted = 0
-        for _ in range(thin):
+        for _ in range(segment.thin):
             proposal = theta + scale @ rng.standard_normal(len(theta))
             there, _ = target.log_density(proposal)
             if np.log(rng.random()) < there - here:
                 theta, here, accepted = proposal, there, accepted + 1
-        draws[i], values[i], acceptance[i] = theta, here, accepted / thin
+        segment.draws[i], segment.values[i], segment.acceptance[i] = theta, here, accepted / segment.thin
     return theta, tuning
 
 

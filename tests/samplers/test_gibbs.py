@@ -16,6 +16,7 @@ from bayescore.compiled import jit
 from bayescore.models.posterior import posterior, prior_part
 from bayescore.models.priors import MultivariateNormal, Normal
 from bayescore.samplers import gibbs, linear, method
+from bayescore.samplers.mala import noise_of
 from bayescore.samplers.run import run_chains
 from benchmarks.reference_posteriors.data import WEIGHTED
 from tests.conftest import make_rows
@@ -180,12 +181,9 @@ def _leave_out_the_proposal(normals, uniforms, theta, arguments, draws):
         draws[i] = linear.transposed_solve(factor, state.u)
 
 
-def _wrong_advance(rng, theta, tuning, arguments, thin, iteration, draws, values, acceptance):
-    n = len(draws)
-    _leave_out_the_proposal(
-        rng.standard_normal((n, thin, draws.shape[1])), rng.random((n, thin)), theta, arguments, draws
-    )
-    return draws[-1], tuning
+def _wrong_advance(rng, theta, tuning, arguments, segment):
+    _leave_out_the_proposal(*noise_of(rng, segment), theta, arguments, segment.draws)
+    return segment.draws[-1], tuning
 
 
 # latents of precision w, which have Phi(sqrt(w) eta) for their probability
@@ -239,5 +237,5 @@ def test_iris():
     data = weighted(X, np.where(species == 1, 1, -1))
     mle = bc.find_mle(data, "probit").beta
     np.testing.assert_allclose(mle, [0.42272, -1.11533, 0.64250, -1.71604], atol=2e-5)
-    idata = bc.sample(data, "probit", Normal(mle, 10.0), "gibbs", random_seed=0, progressbar=False)
+    idata = bc.sample(data, "probit", Normal(mle, 10.0), sampler="gibbs", random_seed=0, progressbar=False)
     np.testing.assert_allclose(idata.posterior["beta"].mean(("chain", "draw")), mle, atol=0.15)

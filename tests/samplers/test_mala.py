@@ -9,7 +9,7 @@ from bayescore.models.modes import find_map
 from bayescore.models.posterior import posterior
 from bayescore.models.priors import Normal
 from bayescore.samplers import mala
-from bayescore.samplers.run import run_chains
+from bayescore.samplers.run import Segment, run_chains
 from tests.conftest import make_rows
 
 
@@ -25,7 +25,7 @@ def test_step_satisfies_detailed_balance(longest):
     arguments, factor = target.arguments(), np.linalg.cholesky(mode.covariance)
     covariance, epsilon = factor @ factor.T, 0.9
     here = mala.init(mode.beta + 0.4 * mode.sd, arguments)
-    rng = np.random.default_rng(0)
+    rng, scale = np.random.default_rng(0), mala.Scale(math.log(epsilon), factor, longest)
 
     def log_q(a, b):
         drift = factor.T @ a.gradient
@@ -35,10 +35,10 @@ def test_step_satisfies_detailed_balance(longest):
 
     for _ in range(20):
         noise = rng.standard_normal(3)
-        there, probability = mala.step(noise, 0.0, here, math.log(epsilon), factor, longest, arguments)
+        there, probability = mala.step(mala.Noise(noise, 0.0), here, scale, arguments)
         ratio = there.value - here.value + log_q(there, here) - log_q(here, there)
         assert probability == pytest.approx(min(1.0, math.exp(ratio)), rel=1e-9)
-        stay, _ = mala.step(noise, 1.0 - 1e-12, here, math.log(epsilon), factor, longest, arguments)
+        stay, _ = mala.step(mala.Noise(noise, 1.0 - 1e-12), here, scale, arguments)
         assert (stay.theta == (here if probability < 1 else there).theta).all()
         here = there
 
@@ -46,7 +46,9 @@ def test_step_satisfies_detailed_balance(longest):
 def test_a_proposal_without_density_is_rejected():
     target, mode = target_of()
     state = mala.init(mode.beta, target.arguments())
-    far, probability = mala.step(np.full(3, 1e200), 0.5, state, 300.0, np.eye(3), math.inf, target.arguments())
+    far, probability = mala.step(
+        mala.Noise(np.full(3, 1e200), 0.5), state, mala.Scale(300.0, np.eye(3)), target.arguments()
+    )
     assert probability == 0.0
     assert (far.theta == state.theta).all()
 
@@ -73,9 +75,8 @@ def test_chains_leave_a_start_behind_a_wall():
     start = mode.beta - np.array([0.0, 0.0, 0.0, 40.0])
     left = {}
     for longest in (math.inf, 5.0):
-        out = np.empty((200, 4)), np.empty(200), np.empty(200)
-        scale = mode.factor, target.arguments()
-        end, _ = mala.advance(np.random.default_rng(0), start, 0.1, scale, 10, -1, *out, longest=longest)
+        out, scale = Segment.empty(200, 4, thin=10), (mode.factor, target.arguments())
+        end, _ = mala.advance(np.random.default_rng(0), start, 0.1, scale, out, longest=longest)
         left[longest] = end[3] > 0.0
     assert left == {math.inf: False, 5.0: True}
 

@@ -40,7 +40,8 @@ def test_a_sampler_by_augmentation_is_handed_signed_rows_and_the_prior_at_zero(m
         given.update(Z=Z, weights=weights, terms=terms, shift=shift)
         return ()
 
-    def advance(rng, theta, tuning, arguments, thin, iteration, draws, values, acceptance):
+    def advance(rng, theta, tuning, arguments, segment):
+        draws, values, acceptance = segment[:3]
         draws[:], values[:], acceptance[:] = rng.standard_normal(draws.shape), 0.0, 1.0
         return draws[-1], tuning
 

@@ -95,10 +95,10 @@ def check(draws, truth):
 @pytest.mark.parametrize("sampler", ["mala", "nuts"])
 def test_samplers(sampler, data, truth):
     options = {"random_seed": 1, "progressbar": False}
-    check(bc.sample(data, "cauchit", PRIOR, sampler, **options).posterior["beta"].values, truth)
+    check(bc.sample(data, "cauchit", PRIOR, sampler=sampler, **options).posterior["beta"].values, truth)
     if sampler == "mala":
         with pytest.raises(AssertionError):
-            check(bc.sample(data, "probit", PRIOR, sampler, **options).posterior["beta"].values, truth)
+            check(bc.sample(data, "probit", PRIOR, sampler=sampler, **options).posterior["beta"].values, truth)
 
 
 def test_a_calibrated_coreset_and_its_certificate(data, truth):

@@ -23,7 +23,7 @@ def p_values(x, sampler, family, prior):
     """Return the p-value of each coefficient's draws under the prior, those taken being a tenth of the effective."""
     rows = weighted(np.full((2, 2), x), [1, -1], np.full(2, 15.0))
     told = {"draws": 700, "random_seed": 1, "progressbar": False}
-    draws = bc.sample(rows, family, prior, sampler, **told).posterior["beta"].values
+    draws = bc.sample(rows, family, prior, sampler=sampler, **told).posterior["beta"].values
     law = stats.norm(prior.mu, prior.sigma) if prior is NORMAL else stats.t(prior.nu, prior.mu, prior.sigma)
     size = np.array([ess(draws, kind).min() for kind in ("bulk", "tail")]).min()
     assert size > 700

@@ -56,7 +56,13 @@ def test_german_credit(shared_data, sampler):
     X = np.column_stack([(x - x.mean(axis=0)) / x.std(axis=0), np.ones(len(x))])
     data = weighted(X, np.where(frame["y"] == 1, 1, -1))
     idata = bc.sample(
-        data, "logistic", bc.priors.Normal(0, 1), sampler, random_seed=11, progressbar=False, **SETTINGS[sampler]
+        data,
+        "logistic",
+        bc.priors.Normal(0, 1),
+        sampler=sampler,
+        random_seed=11,
+        progressbar=False,
+        **SETTINGS[sampler],
     )
     sd = reference["standard_deviation"]
     check(idata.posterior["beta"].values, reference["mean"], reference["mean_standard_error"], sd)
@@ -67,7 +73,7 @@ def test_german_credit(shared_data, sampler):
 def test_beetles(sampler):
     data, figures = beetles()
     prior = bc.priors.Normal(0, math.sqrt(1000))
-    idata = bc.sample(data, "logistic", prior, sampler, random_seed=12, progressbar=False, **FEW_ROWS[sampler])
+    idata = bc.sample(data, "logistic", prior, sampler=sampler, random_seed=12, progressbar=False, **FEW_ROWS[sampler])
     check(*figures(idata.posterior["beta"].values))
 
 
@@ -81,7 +87,13 @@ def test_dogs(shared_data, sampler):
     X = np.column_stack([np.ones(len(frame)), frame["n_avoid"], frame["n_shock"]])
     data = weighted(X, np.where(frame["y"] == 1, 1, -1))
     idata = bc.sample(
-        data, "logistic", bc.priors.Normal(0, 100), sampler, random_seed=13, progressbar=False, **SETTINGS[sampler]
+        data,
+        "logistic",
+        bc.priors.Normal(0, 100),
+        sampler=sampler,
+        random_seed=13,
+        progressbar=False,
+        **SETTINGS[sampler],
     )
     means, sds = reference.mean(axis=(0, 1)), reference.std(axis=(0, 1))
     check(idata.posterior["beta"].values, means, mcse_mean(reference), sds)
@@ -90,10 +102,10 @@ def test_dogs(shared_data, sampler):
 @jit
 def _wrong_advance(normals, uniforms, theta, log_epsilon, factor, arguments, draws, values):
     # the way back is left out of the ratio, as if the proposal were symmetric
-    state = mala.init(theta, arguments)
+    state, scale = mala.init(theta, arguments), mala.Scale(log_epsilon, factor)
     for i in range(len(draws)):
         for j in range(uniforms.shape[1]):
-            there, _ = mala.step(normals[i, j], -1.0, state, log_epsilon, factor, math.inf, arguments)
+            there, _ = mala.step(mala.Noise(normals[i, j], -1.0), state, scale, arguments)
             if uniforms[i, j] < math.exp(min(0.0, there.value - state.value)):
                 state = there
         draws[i] = state.theta
@@ -105,10 +117,10 @@ def _wrong_advance(normals, uniforms, theta, log_epsilon, factor, arguments, dra
 def test_a_wrong_acceptance_ratio_fails_the_same_test():
     """Negative control: without the proposal's correction the sds come out too small and `check` must fail."""
 
-    def advance(rng, theta, log_epsilon, arguments, thin, iteration, draws, values, acceptance):
-        normals, uniforms = rng.standard_normal((len(draws), thin, draws.shape[1])), rng.random((len(draws), thin))
-        acceptance[:] = np.nan
-        return _wrong_advance(normals, uniforms, theta, log_epsilon, *arguments, draws, values)
+    def advance(rng, theta, log_epsilon, arguments, segment):
+        segment.acceptance[:] = np.nan
+        noise = mala.noise_of(rng, segment)
+        return _wrong_advance(*noise, theta, log_epsilon, *arguments, segment.draws, segment.values)
 
     data, figures = beetles()
     prior = bc.priors.Normal(0, math.sqrt(1000))

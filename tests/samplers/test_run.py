@@ -8,9 +8,10 @@ import pytest
 from bayescore.samplers.run import run_chains
 
 
-def advance(rng, theta, tuning, arguments, thin, iteration, draws, values, acceptance):
+def advance(rng, theta, tuning, arguments, segment):
     """A walk of `thin` steps a draw; `tuning` collects the iterations of warm-up."""
     (calls,) = arguments
+    draws, values, acceptance, thin, iteration = segment
     calls.append((iteration, len(draws)))
     for i in range(len(draws)):
         for _ in range(thin):

@@ -285,7 +285,7 @@ def test_priors_whose_curvature_misleads(prior, sampler):
     X = np.column_stack([np.ones(30), np.linspace(-0.02, 0.02, 30)])
     data = WeightedData(X, np.where(rng.random(30) < 0.6, 1, -1).astype(np.int8), np.ones(30), np.arange(30))
     draws = (
-        bc.sample(data, "logistic", prior, sampler, draws=2000, chains=4, random_seed=1, progressbar=False)
+        bc.sample(data, "logistic", prior, sampler=sampler, draws=2000, chains=4, random_seed=1, progressbar=False)
         .posterior["beta"]
         .values[..., 1]
     )

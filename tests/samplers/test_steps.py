@@ -103,7 +103,11 @@ def test_full_covariance_and_several_processes():
     assert not (draws[0] == draws[1]).any()
     assert 0.9 < float(idata.sample_stats["accept"].mean()) <= 1
     prior = bc.priors.MultivariateNormal(0, covariance)
-    own = bc.sample(data, "probit", prior, "gibbs", thin=10, random_seed=2, progressbar=False).posterior["beta"].values
+    own = (
+        bc.sample(data, "probit", prior, sampler="gibbs", thin=10, random_seed=2, progressbar=False)
+        .posterior["beta"]
+        .values
+    )
     errors = np.hypot(mcse_mean(draws), mcse_mean(own))
     assert np.abs((draws.mean(axis=(0, 1)) - own.mean(axis=(0, 1))) / errors).max() < 4
 
