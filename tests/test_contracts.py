@@ -89,18 +89,6 @@ MANY = {
     "models/effect_scales.py:effect_scales",
     "models/families/probit.py:probit_tile",
     "papers/spread.py:calibrated_noise",
-    "samplers/collapsed.py:_advance",
-    "samplers/collapsed.py:advance",
-    "samplers/effects.py:_piece",
-    "samplers/gibbs.py:_advance",
-    "samplers/gibbs.py:advance",
-    "samplers/mala.py:_advance",
-    "samplers/mala.py:advance",
-    "samplers/mala.py:advance_scaled",
-    "samplers/mala.py:decide",
-    "samplers/mala.py:step",
-    "samplers/polya_gamma.py:advance",
-    "samplers/sample.py:sample",
 }
 """Functions that take more than five arguments by position, until they are mended."""
 
