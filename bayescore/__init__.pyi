@@ -27,8 +27,8 @@ from .models.pymc_model import model as model
 from .samplers.effects import average_predictions as average_predictions
 from .samplers.effects import odds_ratios as odds_ratios
 from .samplers.poststratify import poststratify as poststratify
-from .samplers.predict import log_likelihood as log_likelihood
 from .samplers.predict import predict as predict
+from .samplers.predictive import log_likelihood as log_likelihood
 from .samplers.predictive import posterior_predictive as posterior_predictive
 from .samplers.prior_summary import prior_summary as prior_summary
 from .samplers.sample import sample as sample

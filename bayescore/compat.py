@@ -77,23 +77,9 @@ def with_pymc_names(idata: Any) -> Any:
 
 
 def psislw(log_weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return Pareto smoothed log weights that sum to one along the last axis, and k-hat of each row.
+    """Return Pareto smoothed log weights, shape (..., S), that sum to one, and k-hat of each row, shape (...).
 
-    Parameters
-    ----------
-    log_weights : array, shape (..., S)
-        Log importance weights of S draws, up to a constant for each row.
-
-    Returns
-    -------
-    log_weights : array, shape (..., S)
-        Smoothed and normalised; only normalised where no tail can be fitted.
-    k : array, shape (...)
-        Shape of the fitted generalised Pareto tail: infinite where none can be fitted.
-
-    References
-    ----------
-    Vehtari et al. (2024), Journal of Machine Learning Research 25(72), 1-58.
+    Where no tail can be fitted weights are only normalised, and k-hat is infinite (Vehtari et al. 2024, JMLR 25).
     """
     log_weights = np.asarray(log_weights, dtype=np.float64)
     if not ARVIZ_1:
@@ -114,17 +100,7 @@ def psislw(log_weights: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def elpd_data(values: FloatArray, k: FloatArray, n_parameters: float, n_draws: int) -> Any:
-    """Return leave-one-out values of rows as the installed ArviZ's `ELPDData`, which its `compare` takes.
-
-    Parameters
-    ----------
-    values, k : arrays, shape (n,)
-        Log predictive density of each row left out, in nats, and k-hat of its weights.
-    n_parameters : float
-        Effective number of parameters.
-    n_draws : int
-        Draws that they are from.
-    """
+    """Return the log predictive density of each row left out, and k-hat of its weights, as ArviZ's `ELPDData`."""
     pointwise, shapes = (xr.DataArray(each, dims="row", coords={"row": np.arange(len(k))}) for each in (values, k))
     good_k = min(1.0 - 1.0 / np.log10(n_draws), MAX_K)
     own = ("elpd", "p", "elpd_i") if ARVIZ_1 else ("elpd_loo", "p_loo", "loo_i")

@@ -242,6 +242,13 @@ _PARAMETERS = """
         Columns seen by `fit`. Names of a table's columns are those of the coefficients in ``coreset_`` and ``idata_``;
         "weight", "y" and "Intercept", which coresets need themselves, get an underscore there.
 
+    Raises
+    ------
+    ValueError, TypeError
+        Of `fit`, for options that are out of range or of the wrong kind.
+    DataError
+        Of `fit`, if rows or labels cannot be used.
+
     Examples
     --------
     >>> from sklearn.datasets import load_breast_cancer
@@ -255,30 +262,14 @@ _PARAMETERS = """
 
 
 class CoresetLogisticRegression(_CoresetClassifier):
-    """Bayesian logistic regression on a coreset, as a scikit-learn classifier.
-
-    Raises
-    ------
-    ValueError, TypeError
-        Of `fit`, for options that are out of range or of the wrong kind.
-    DataError
-        Of `fit`, if rows or labels cannot be used.
-    """
+    """Bayesian logistic regression on a coreset, as a scikit-learn classifier."""
 
     __doc__ += _PARAMETERS
     _family = "logistic"
 
 
 class CoresetProbitRegression(_CoresetClassifier):
-    """Bayesian probit regression on a coreset, as a scikit-learn classifier.
-
-    Raises
-    ------
-    ValueError, TypeError
-        Of `fit`, for options that are out of range or of the wrong kind.
-    DataError
-        Of `fit`, if rows or labels cannot be used.
-    """
+    """Bayesian probit regression on a coreset, as a scikit-learn classifier."""
 
     __doc__ += _PARAMETERS
     _family = "probit"

@@ -1,8 +1,7 @@
-"""Posterior draws as arrays: the one reader of InferenceData.
+"""Posterior draws as arrays: the one reader of InferenceData, so that a bad posterior is refused in the same words.
 
-What it reads: `posterior["beta"]` with dims chain, draw and feature, and where they exist the sampler's statistics, the
-weights in `constant_data` and the attributes of `posterior`. Predictions, files and all diagnostics read posteriors
-here, so that a bad one is told in the same words.
+It reads `posterior["beta"]` with dims chain, draw and feature, and where they exist the sampler's statistics, the
+weights in `constant_data` and the attributes of `posterior`.
 """
 
 from collections.abc import Mapping
@@ -29,51 +28,21 @@ MAX_DRAW = 1e25  # size of a coefficient; mmd takes the squares of sixth powers
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """Draws of the coefficients and what is known of their making.
+    """Draws of the coefficients and what is known of their making; what is not known is None or empty."""
 
-    Parameters
-    ----------
-    name : str
-        What error messages call it.
-    draws : array, shape (chain, draw, D)
-        Draws of beta.
-    features : tuple of str
-        Names of the D coordinates.
-    divergences : int, optional
-        Number of divergent transitions; None if the sampler reports none.
-    acceptance_rate : float, optional
-        Mean acceptance rate.
-    weights : array, shape (rows,), optional
-        Weights of the rows that the posterior was drawn from.
-    positive : float, optional
-        Share of their weight whose label is +1.
-    attrs : mapping
-        Attributes of the posterior: sampler, seed, versions, prior, ...
-    coreset : mapping
-        What made the coreset; empty for a foreign posterior.
-    log_density : array, shape (chain, draw), optional
-        The sampler's log posterior density of each draw, up to a constant.
-    story : mapping
-        What `sample` drew it from: digest of the rows, prior, likelihood and digest of the draws; empty if it did not.
-    has_offset : bool
-        Whether its constant data have offsets.
-    variables : mapping
-        Draws of the parameters of groups, those of all chains below each other, shape (S, ...) each.
-    """
-
-    name: str
-    draws: FloatArray
-    features: tuple[str, ...]
+    name: str  # what error messages call it
+    draws: FloatArray  # of beta, shape (chain, draw, D)
+    features: tuple[str, ...]  # names of the D coordinates
     divergences: int | None = None
     acceptance_rate: float | None = None
-    weights: FloatArray | None = None
-    positive: float | None = None
+    weights: FloatArray | None = None  # of the rows that it was drawn from
+    positive: float | None = None  # share of their weight whose label is +1
     attrs: Mapping[str, Any] = field(default_factory=dict)
-    coreset: Mapping[str, Any] = field(default_factory=dict)
-    log_density: FloatArray | None = None
-    story: Mapping[str, Any] = field(default_factory=dict)
+    coreset: Mapping[str, Any] = field(default_factory=dict)  # what made the coreset
+    log_density: FloatArray | None = None  # of each draw, shape (chain, draw), up to a constant
+    story: Mapping[str, Any] = field(default_factory=dict)  # digests of rows and draws, prior and family, by `sample`
     has_offset: bool = False
-    variables: Mapping[str, FloatArray] = field(default_factory=dict)
+    variables: Mapping[str, FloatArray] = field(default_factory=dict)  # parameters of groups, shape (S, ...) each
 
     @property
     def offset(self) -> str | None:
@@ -85,13 +54,7 @@ class Posterior:
 
     @property
     def family(self) -> Family:
-        """Family of the rows that it was drawn from.
-
-        Raises
-        ------
-        DataError
-            If it does not tell.
-        """
+        """Family of the rows that it was drawn from."""
         if str(self.attrs.get("family")) not in FAMILIES:
             raise DataError(
                 f"{self.name} does not tell its likelihood; set idata.posterior.attrs['family'] to one of "
@@ -125,13 +88,7 @@ class Posterior:
         return str(self.attrs.get("group_terms", ""))
 
     def predictor(self, max_draws: int | None = None) -> Predictor:
-        """Return the linear predictor at all draws, or at those of `thinned`.
-
-        Raises
-        ------
-        DataError
-            If the posterior lacks the effects of a grouping factor.
-        """
+        """Return the linear predictor at all draws, or at those of `thinned`; refuse draws without groups' effects."""
         at = None if max_draws is None else self.positions(max_draws)
         beta = self.flat if at is None else self.flat[at]
         if not self.terms:
@@ -153,13 +110,7 @@ class Posterior:
         return self.draws.reshape(-1, self.draws.shape[2])
 
     def aligned(self, features: tuple[str, ...]) -> "Posterior":
-        """Return the same draws with coordinates in the order of `features`.
-
-        Raises
-        ------
-        DataError
-            If the two sets of names differ.
-        """
+        """Return the same draws with coordinates in the order of `features`, which must be the same names."""
         if self.features == features:
             return self
         missing = [name for name in features if name not in self.features]
@@ -188,13 +139,7 @@ class Posterior:
 
 
 def coefficients(idata: Any, name: str, var_name: str = "beta") -> tuple[FloatArray, tuple[str, ...]]:
-    """Return the draws of `var_name`, shape (chain, draw, D), as they are, and the names of the D coordinates.
-
-    Raises
-    ------
-    TypeError, DataError
-        If `idata` is something else, or holds no such variable of three dims.
-    """
+    """Return the draws of `var_name`, shape (chain, draw, D), as they are, and the names of the D coordinates."""
     if not is_posterior(idata):
         raise TypeError(
             f"{name} is of type {type(idata).__name__}; give InferenceData, as bayescore.sample returns "
@@ -227,15 +172,7 @@ def _of_groups(idata: Any) -> dict[str, FloatArray]:
 
 
 def read_posterior(idata: Any, name: str, *, min_draws: int = MIN_DRAWS, var_name: str = "beta") -> Posterior:
-    """Read the posterior of the coefficients, the vector `var_name`, out of InferenceData.
-
-    Raises
-    ------
-    TypeError
-        If `idata` is something else.
-    DataError
-        If it holds no such vector, fewer than `min_draws` draws a chain or values that are not finite.
-    """
+    """Read the posterior of the coefficients, the vector `var_name`, out of InferenceData, and check its draws."""
     draws, features = coefficients(idata, name, var_name)
     if draws.shape[1] < min_draws or 0 in draws.shape:
         raise DataError(f"{name}: {var_name!r} has shape {draws.shape}; at least {min_draws} draws a chain are needed")
@@ -258,6 +195,7 @@ def read_posterior(idata: Any, name: str, *, min_draws: int = MIN_DRAWS, var_nam
     labels = np.asarray(constant["y"].values) if "y" in constant else None
     if labels is not None and "row" in constant["y"].coords and (constant["y"].coords["row"].values == NO_ROW).any():
         labels = None  # those of pseudo-rows are no share of anything
+    log_density = np.asarray(stats["lp"].values, dtype=np.float64) if "lp" in stats else None
     posterior = Posterior(
         name,
         draws,
@@ -268,10 +206,10 @@ def read_posterior(idata: Any, name: str, *, min_draws: int = MIN_DRAWS, var_nam
         positive=None if weights is None or labels is None else float(weights[labels > 0].sum() / weights.sum()),
         attrs=attrs,
         coreset=json_object(attrs.get("coreset", "{}"), _damaged(name, "coreset")),
-        log_density=_log_density(stats, draws.shape[:2]),
+        log_density=log_density if log_density is not None and log_density.shape == draws.shape[:2] else None,
         story=_story(attrs.get("posterior_of"), _damaged(name, "posterior_of")),
         has_offset="offset" in constant,
-        variables={} if "group_terms" not in attrs else _of_groups(idata),
+        variables=_of_groups(idata) if "group_terms" in attrs else {},
     )
     _ = posterior.design  # checks it
     return posterior
@@ -292,11 +230,6 @@ def _story(text: Any, problem: str) -> dict[str, Any]:
     except (AttributeError, KeyError, TypeError, ValueError):
         raise DataError(problem) from None
     return story
-
-
-def _log_density(stats: Any, shape: tuple[int, ...]) -> FloatArray | None:
-    values = np.asarray(stats["lp"].values, dtype=np.float64) if "lp" in stats else None
-    return values if values is not None and values.shape == shape else None
 
 
 def made_here() -> dict[str, str]:

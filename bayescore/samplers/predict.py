@@ -1,10 +1,7 @@
-r"""What follows from draws: predicted probabilities, and the unweighted pointwise log-likelihood.
+r"""Predicted probabilities of new rows, from the draws.
 
-A row of a known group has the mean of p(eta), effects included, over the draws; one of a new group is averaged over its
-effect, too (`Predictor.average`).
-
-The weighted potentials that samplers see have neither. A weighted log-likelihood is no predictive density
-and must not reach `az.loo`; `log_likelihood` here is unweighted.
+A row of a known group has the mean of p(eta) over the draws, its group's effect included. A row of a new group is
+averaged over its effect, too (`Predictor.average`).
 """
 
 import math
@@ -16,13 +13,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import xarray as xr
 from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 
 from bayescore.compiled import jit_sums
 from bayescore.data.design import Grouping, one_intercept
-from bayescore.data.matching import check_no_pseudo, check_same_design
 from bayescore.data.passes.threads import available_cores, one_blas_thread
 from bayescore.data.sources.groups import Grouper
 from bayescore.data.sparse import finite_csr
@@ -115,24 +110,15 @@ def log_predictive(idata: Any, X: Any) -> FloatArray:
     .. math:: \log \frac1S \sum_s p(\pm x \cdot \beta_s)
 
     Small probabilities are those of draws, to 1e-9 of themselves, the others what is left of 1.
-
-    Parameters
-    ----------
-    idata, X
-        As `predict` has them.
-
-    Raises
-    ------
-    TypeError, DataError
-        As `predict` does.
     """
     return _of_rows(read_posterior(idata, "idata", min_draws=1), X, _log_means, None, None)
 
 
 def _of_rows(posterior: Posterior, X: Any, function: Callable[..., FloatArray], offset: Any, groups: Any) -> FloatArray:
-    """Return function(predictor, link, rows) of the rows, shape (n, ...), in blocks on all cores."""
+    """Return function(predictor, family, rows) of the rows, shape (n, ...), in blocks on all cores."""
     piece = partial(function, posterior.predictor(), posterior.family)
-    csr = finite_csr(X, "X") if _some_sparse(X) else None
+    sparse = bool(issparse(X))
+    csr = finite_csr(X, "X") if sparse and X.shape[0] > 0 else None  # without rows it is as an array without rows
     if csr is None:
         blocks: Iterable[FloatArray] = [rows := _design_rows(posterior, X)]
         n_rows = len(rows)
@@ -149,11 +135,6 @@ def _of_rows(posterior: Posterior, X: Any, function: Callable[..., FloatArray], 
         with one_blas_thread(), ThreadPoolExecutor(available_cores(), "predict") as threads:
             found += list(threads.map(piece, pieces))
     return np.concatenate(found)
-
-
-def _some_sparse(X: Any) -> bool:
-    """Whether X is sparse; one without rows is an array without rows."""
-    return bool(issparse(X)) and np.shape(X)[0] > 0
 
 
 def _design_rows(posterior: Posterior, X: Any) -> FloatArray:
@@ -276,59 +257,3 @@ def _log_mean_exp(log_p: FloatArray, out: FloatArray) -> None:
         for i in range(row.size):
             total += row[i]
         out[n] = top + math.log(total / row.size)
-
-
-def log_likelihood(idata: Any, data: WeightedData, *, var_name: str = "beta") -> xr.DataArray:
-    r"""Return log p(y_n | x_n, beta_s, u_s) of each row of `data` under each draw, without weights.
-
-    Of a model with groups it is conditional, given the effect of the row's group, as bambi's and brms's are.
-
-    Parameters
-    ----------
-    idata : InferenceData
-        From `sample`.
-    data : WeightedData
-        Rows of the same design matrix, for example ``all_rows(...)``. For leave-one-out cross-validation
-        they must be the full data: the rows of a coreset are no random sample.
-    var_name : str
-        Name of the vector of coefficients, as in `predict`.
-
-    Returns
-    -------
-    DataArray, dims (chain, draw, row)
-        Memory: 8 bytes for each draw and row.
-
-    Raises
-    ------
-    TypeError, DataError
-        If `idata` is no posterior or does not tell its likelihood, or `data` have another design or pseudo-rows.
-
-    Examples
-    --------
-    >>> import numpy as np, bayescore as bc
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(5000, 2))
-    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
-    >>> core = bc.build_coreset(X, y, method="calibrated", size=100, random_state=1, progressbar=False)
-    >>> idata = bc.sample(core, random_seed=2, progressbar=False)
-    >>> rows = bc.all_rows(X[:100], y[:100], design=core.design, progressbar=False)
-    >>> idata["log_likelihood"] = bc.log_likelihood(idata, rows).to_dataset()
-    >>> idata["log_likelihood"]["y"].shape
-    (4, 1000, 100)
-    """
-    posterior = read_posterior(idata, "idata", min_draws=1, var_name=var_name)
-    check_same_design(data, posterior.features, posterior.design, "data")
-    check_no_pseudo(data, "data")
-    predictor = posterior.predictor()
-    if (new := predictor.unknown(data)).any():
-        raise DataError(
-            f"data has rows of new groups, row {data.index[new.argmax()]} first, whose effects no draw has; leave them "
-            "out, or use predict, which averages over them"
-        )
-    family, eta = posterior.family, predictor.eta(data).T
-    return xr.DataArray(
-        family.log_p(eta, data.y).reshape(*posterior.draws.shape[:2], len(data)),
-        dims=("chain", "draw", "row"),
-        coords={"chain": idata.posterior.chain, "draw": idata.posterior.draw, "row": data.index},
-        name="y",
-    )

@@ -1,13 +1,11 @@
-r"""Posterior predictive draws: labels that the model would give to rows, for checks of the model by eye.
+r"""What draws say of labelled rows: their pointwise log-likelihood, and labels that the model would give them.
 
 .. math:: y^{rep}_{ns} \sim \mathrm{Bernoulli}\, p(\eta_{ns}), \quad \eta_{ns} = x_n \cdot \beta_s + o_n + u_{s,g(n)}
 
 A row of a known group has its effect u; one of a new group has one of its own, drawn from N(0, sigma^2) in each draw.
 
-ArviZ's predictive plots (`plot_ppc`, `plot_bpv`, `plot_separation` and their successors) read them beside the labels
-observed. `pm.sample_posterior_predictive` cannot draw them: a weighted potential has no observed variable to draw, so
-that it returns an empty object, with a warning of PyMC's own about potentials. `posterior_predictive` does, of a model
-of your own too.
+`pm.sample_posterior_predictive` cannot draw them, as a weighted potential has no observed variable. A weighted
+log-likelihood is no predictive density and must not reach `az.loo`; that of `log_likelihood` is unweighted.
 """
 
 from typing import Any
@@ -16,11 +14,67 @@ import numpy as np
 import xarray as xr
 
 from bayescore.data.designed import open_in
-from bayescore.data.matching import check_same_design
+from bayescore.data.matching import check_no_pseudo, check_same_design
 from bayescore.data.tables import as_table, is_table
 from bayescore.samplers.inference_data import Posterior, made_here, read_posterior
 from bayescore.types import WeightedData
 from bayescore.validation import DataError, RandomState, check_integer, check_seed
+
+
+def log_likelihood(idata: Any, data: WeightedData, *, var_name: str = "beta") -> xr.DataArray:
+    r"""Return log p(y_n | x_n, beta_s, u_s) of each row of `data` under each draw, without weights.
+
+    Of a model with groups it is conditional, given the effect of the row's group, as bambi's and brms's are.
+
+    Parameters
+    ----------
+    idata : InferenceData
+        From `sample`.
+    data : WeightedData
+        Rows of the same design matrix, for example ``all_rows(...)``. For leave-one-out cross-validation
+        they must be the full data: the rows of a coreset are no random sample.
+    var_name : str
+        Name of the vector of coefficients, as in `predict`.
+
+    Returns
+    -------
+    DataArray, dims (chain, draw, row)
+        Memory: 8 bytes for each draw and row.
+
+    Raises
+    ------
+    TypeError, DataError
+        If `idata` is no posterior or does not tell its likelihood, or `data` have another design or pseudo-rows.
+
+    Examples
+    --------
+    >>> import numpy as np, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+    >>> core = bc.build_coreset(X, y, method="calibrated", size=100, random_state=1, progressbar=False)
+    >>> idata = bc.sample(core, random_seed=2, progressbar=False)
+    >>> rows = bc.all_rows(X[:100], y[:100], design=core.design, progressbar=False)
+    >>> idata["log_likelihood"] = bc.log_likelihood(idata, rows).to_dataset()
+    >>> idata["log_likelihood"]["y"].shape
+    (4, 1000, 100)
+    """
+    posterior = read_posterior(idata, "idata", min_draws=1, var_name=var_name)
+    check_same_design(data, posterior.features, posterior.design, "data")
+    check_no_pseudo(data, "data")
+    predictor = posterior.predictor()
+    if (new := predictor.unknown(data)).any():
+        raise DataError(
+            f"data has rows of new groups, row {data.index[new.argmax()]} first, whose effects no draw has; leave them "
+            "out, or use predict, which averages over them"
+        )
+    family, eta = posterior.family, predictor.eta(data).T
+    return xr.DataArray(
+        family.log_p(eta, data.y).reshape(*posterior.draws.shape[:2], len(data)),
+        dims=("chain", "draw", "row"),
+        coords={"chain": idata.posterior.chain, "draw": idata.posterior.draw, "row": data.index},
+        name="y",
+    )
 
 
 def posterior_predictive(

@@ -34,32 +34,7 @@ _PRIORS: dict[Any, Any] = {NormalRV: Normal, MvNormalRV: MultivariateNormal}
 
 
 class AugmentationStep(BlockedStep):  # type: ignore[misc]
-    """Some sweeps of a sampler by data augmentation; statistic `accept`, their mean acceptance probability.
-
-    Parameters
-    ----------
-    vars : variable, or list with one
-        The coefficients: a vector with a `pm.Normal` or `pm.MvNormal` prior, whose parameters may be random.
-    data : WeightedData
-        The data of the model's `weighted_potential`.
-    sweeps : int
-        Sweeps in one step: they are cheap beside a step of NUTS.
-    model : pm.Model, optional
-        By default that of the `with` block.
-    rng : RandomGenerator, optional
-        `pm.sample` sets its own for each chain.
-    blocked : bool
-        Ignored; PyMC passes it.
-
-    Raises
-    ------
-    TypeError
-        If the coefficients' prior is not Gaussian.
-    DataError
-        If there are not as many coefficients as features.
-    ValueError
-        If the model's density of the coefficients is not that of `data` and the prior.
-    """
+    """Some sweeps of a sampler by data augmentation; statistic `accept`, their mean acceptance probability."""
 
     sampler: ClassVar[ModuleType]
     family: ClassVar[str]
@@ -144,8 +119,7 @@ class AugmentationStep(BlockedStep):  # type: ignore[misc]
         return {**point, name: drawn.draws[0]}, [{"accept": drawn.acceptance[0]}]
 
 
-class AlbertChibGibbs(AugmentationStep):
-    """Albert and Chib's sampler for the probit likelihood, see `gibbs`; parameters as `AugmentationStep`.
+_DOC = """
 
     Parameters
     ----------
@@ -153,8 +127,14 @@ class AlbertChibGibbs(AugmentationStep):
         The coefficients: a vector with a `pm.Normal` or `pm.MvNormal` prior, whose parameters may be random.
     data : WeightedData
         The data of the model's `weighted_potential`.
-    sweeps, model, rng, blocked
-        As for `AugmentationStep`: sweeps in one step (10), and what PyMC passes.
+    sweeps : int
+        Sweeps in one step: they are cheap beside a step of NUTS.
+    model : pm.Model, optional
+        By default that of the `with` block.
+    rng : RandomGenerator, optional
+        `pm.sample` sets its own for each chain.
+    blocked : bool
+        Ignored; PyMC passes it.
 
     Raises
     ------
@@ -168,59 +148,32 @@ class AlbertChibGibbs(AugmentationStep):
     Examples
     --------
     >>> import numpy as np, pymc as pm, bayescore as bc
-    >>> from bayescore.samplers.steps import AlbertChibGibbs
+    >>> from bayescore.samplers.steps import {step}
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(500, 2))
-    >>> core = bc.all_rows(X, X[:, 0] + rng.normal(size=500) > 0, family="probit", progressbar=False)
+    >>> core = bc.all_rows(X, X[:, 0] + rng.normal(size=500) > 0, family="{family}", progressbar=False)
     >>> with pm.Model():
     ...     beta = pm.Normal("beta", 0, 4, shape=2)
-    ...     _ = bc.weighted_potential("loglik", core, beta, family="probit")
-    ...     step = AlbertChibGibbs(beta, core)
+    ...     _ = bc.weighted_potential("loglik", core, beta, family="{family}")
+    ...     step = {step}(beta, core)
     >>> [variable.name for variable in step.vars]  # for pm.sample(step=step)
     ['beta']
     """
 
+
+class AlbertChibGibbs(AugmentationStep):
+    """Albert and Chib's sampler for the probit likelihood, see `gibbs`."""
+
+    __doc__ += _DOC.format(step="AlbertChibGibbs", family="probit")
     name = "albert_chib_gibbs"
     sampler: ClassVar[ModuleType] = gibbs
     family: ClassVar[str] = "probit"
 
 
 class PolyaGammaGibbs(AugmentationStep):
-    """Polya-Gamma Gibbs sampling for the logistic likelihood, see `polya_gamma`; parameters as `AugmentationStep`.
+    """Polya-Gamma Gibbs sampling for the logistic likelihood, see `polya_gamma`."""
 
-    Parameters
-    ----------
-    vars : variable, or list with one
-        The coefficients: a vector with a `pm.Normal` or `pm.MvNormal` prior, whose parameters may be random.
-    data : WeightedData
-        The data of the model's `weighted_potential`.
-    sweeps, model, rng, blocked
-        As for `AugmentationStep`: sweeps in one step (10), and what PyMC passes.
-
-    Raises
-    ------
-    TypeError
-        If the coefficients' prior is not Gaussian.
-    DataError
-        If there are not as many coefficients as features.
-    ValueError
-        If the model's density of the coefficients is not that of `data` and the prior.
-
-    Examples
-    --------
-    >>> import numpy as np, pymc as pm, bayescore as bc
-    >>> from bayescore.samplers.steps import PolyaGammaGibbs
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(500, 2))
-    >>> core = bc.all_rows(X, X[:, 0] + rng.normal(size=500) > 0, family="logistic", progressbar=False)
-    >>> with pm.Model():
-    ...     beta = pm.Normal("beta", 0, 4, shape=2)
-    ...     _ = bc.weighted_potential("loglik", core, beta, family="logistic")
-    ...     step = PolyaGammaGibbs(beta, core)
-    >>> [variable.name for variable in step.vars]  # for pm.sample(step=step)
-    ['beta']
-    """
-
+    __doc__ += _DOC.format(step="PolyaGammaGibbs", family="logistic")
     name = "polya_gamma_gibbs"
     sampler: ClassVar[ModuleType] = polya_gamma
     family: ClassVar[str] = "logistic"

@@ -11,7 +11,6 @@ import pytest
 from scipy import stats
 
 import bayescore as bc
-from bayescore.cli import parse_prior
 from bayescore.diagnostics.mcse import ess, mcse_mean
 from bayescore.models.density import prior_terms
 from bayescore.models.posterior import prior_part
@@ -31,6 +30,7 @@ from bayescore.models.priors import (
     prior_of,
     register,
 )
+from bayescore.parser import parse_prior
 from tests.conftest import make_rows
 from tests.models.logistic_prior import LogisticPrior
 

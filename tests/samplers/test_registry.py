@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import bayescore as bc
-from bayescore.cli import parser
 from bayescore.diagnostics.mcse import ess, mcse_mean
 from bayescore.models.families import FAMILIES
 from bayescore.models.priors import PRIORS
+from bayescore.parser import parser
 from bayescore.samplers.registry import AUTO, MALA_COLUMNS, SAMPLERS, by_default, described, fits
 from bayescore.types import WeightedData
 from tests.conftest import make_rows
