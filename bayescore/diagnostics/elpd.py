@@ -37,7 +37,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescore.coresets.sampling.draw import Draw, hash_uniforms, merge
-from bayescore.diagnostics.leave_out import Density, LeftOut, moved_loo, psis_loo
+from bayescore.diagnostics.leave_out import Density, moved_loo, psis_loo
 from bayescore.diagnostics.mcse import ess_mean
 from bayescore.limits import FINITE_K, MAX_BAD_K_SHARE, MAX_K
 from bayescore.models.families import Family
@@ -116,8 +116,8 @@ def left_out_of(parts: Sequence[Draw]) -> Draw:
     return merge(parts, ROWS)
 
 
-def pass_sums(draws: FloatArray, start: int, block: WeightedData, family: Family) -> PassSums:
-    """Return the sums of a block, its first row at position `start` of the data; draws have shape (S, D)."""
+def pass_sums(draws: FloatArray | Predictor, start: int, block: WeightedData, family: Family) -> PassSums:
+    """Return the sums of a block, its first row at position `start` of the data; draws as `cumulants` takes them."""
     total, variance, first = cumulants(draws, block, family)
     square = float(block.weights @ first**2)
     return PassSums(total, variance, square, float(block.weights.sum()), rows_left_out(start, block))
@@ -139,36 +139,30 @@ def elpd_loo(
     sums: PassSums,
     log_ratio: FloatArray,
     weights: FloatArray,
-    draws: FloatArray,
+    draws: FloatArray | Predictor,
     family: Family,
     *,
+    n_chains: int = 1,
     density: Density | None = None,
 ) -> Elpd:
     """Return the full data's elpd; without figures where k-hat is bad in more than a few rows.
 
-    Parameters
-    ----------
-    sums : PassSums
-        Of all rows.
-    log_ratio, weights : arrays, shape (S,)
-        r_s, and the smoothed importance weights, which sum to 1.
-    draws : array, shape (chain, draw, D)
-        The S draws.
-    family : Family
-        The link.
-    density : callable, optional
-        Log density, up to a constant, of the posterior that the draws come from, prior included: draws of shape
-        (S, D) to shape (S,). Without it no row is integrated by moment matching.
+    `log_ratio` and `weights`, shape (S,), are r_s and the smoothed importance weights, which sum to 1. With `density`,
+    the log density of the posterior that draws of beta, shape (S, D), come from, bad rows are integrated by moment
+    matching.
     """
-    flat = draws.reshape(len(weights), -1)
     rows, n_rows = sums.sample.rows, sums.sample.total
     scale = n_rows / len(rows)
-    log_p = np.concatenate([tile for _, tile in log_likelihood_tiles(flat, rows, family)])
+    log_p = np.concatenate([tile for _, tile in log_likelihood_tiles(draws, rows, family)])
     left = psis_loo(log_p, log_ratio)
     moved = 0
-    if density is not None and np.count_nonzero(left.k > MAX_K) <= MOVED_ROWS:
+    if density is not None and isinstance(draws, np.ndarray) and np.count_nonzero(left.k > MAX_K) <= MOVED_ROWS:
         worst = [n for n in np.argsort(-left.k, kind="stable")[:MOVED_ROWS] if left.k[n] > FINITE_K]
-        moved = sum(_move(left, n, rows, flat, log_ratio, family, density) for n in worst)
+        for n in worst:
+            one = moved_loo(rows.take(slice(n, n + 1)), draws, log_ratio, family, density)
+            if one.k[0] <= FINITE_K:
+                left.value[n], left.k[n], left.influence[n] = one.value[0], one.k[0], one.influence[0]
+                moved += 1
     n_bad = int(np.count_nonzero(left.k > MAX_K))
     about = Elpd(elpd_loo_rows=len(rows), elpd_loo_bad_k=n_bad, elpd_loo_moved=moved)
     if n_bad > MAX_BAD_K_SHARE * len(rows):
@@ -181,28 +175,11 @@ def elpd_loo(
     sampling = 0.0 if scale == 1.0 else n_rows * (scale - 1.0) * float(difference.var(ddof=1))
     unknown = scale * float((difference[left.k > FINITE_K] ** 2).sum())  # their own standard error is none
     change = scale * (rows.weights @ (left.influence - weights * (log_p - centre[:, None])))
-    own = draws_variance(sums.log_likelihood.reshape(*draws.shape[:2], 1), weights, change)
+    own = draws_variance(sums.log_likelihood.reshape(n_chains, -1, 1), weights, change)
     se, mcse = math.sqrt(max(square - elpd**2 / sums.weight, 0.0)), math.sqrt(sampling + unknown + own)
     if elpd >= 0.0 or mcse > se:  # draws so far off that sums over them are: a log probability is negative
         return about
     return replace(about, elpd_loo=elpd, elpd_loo_se=se, elpd_loo_mcse=mcse)
-
-
-def _move(
-    left: LeftOut,
-    n: int,
-    rows: WeightedData,
-    draws: FloatArray,
-    log_ratio: FloatArray,
-    family: Family,
-    density: Density,
-) -> bool:
-    """Leave row n out by moment matching, and say whether that succeeded; then `left` has it."""
-    moved = moved_loo(rows.take(slice(n, n + 1)), draws, log_ratio, family, density)
-    good = bool(moved.k[0] <= FINITE_K)
-    if good:
-        left.value[n], left.k[n], left.influence[n] = moved.value[0], moved.k[0], moved.influence[0]
-    return good
 
 
 def draws_variance(log_likelihood: FloatArray, weights: FloatArray, change: FloatArray) -> float:

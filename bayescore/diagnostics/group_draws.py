@@ -8,7 +8,7 @@ import numpy as np
 from bayescore.data.design import Grouping
 from bayescore.models.families import FAMILIES, Family
 from bayescore.models.predictor import parameters
-from bayescore.samplers.inference_data import Posterior, flat_draws, is_posterior
+from bayescore.samplers.inference_data import Posterior, is_posterior
 from bayescore.types import FloatArray
 from bayescore.validation import DataError
 
@@ -78,21 +78,20 @@ def scale_names(grouping: Grouping) -> list[str]:
     return [f"{name}[{effect}]" for effect in effects] if len(effects) > 1 else [name]
 
 
-def with_scales(idata: Any, posterior: Posterior, groups: tuple[Grouping, ...]) -> Posterior:
+def with_scales(posterior: Posterior, groups: tuple[Grouping, ...]) -> Posterior:
     """Return draws of beta, the log sds of effects, and of their correlations Fisher's z.
 
     Draws that lack an sd, or have those of other effects, which nobody can judge, come back as they are.
     """
-    parts, names = [posterior.flat], list(posterior.features)
+    parts, names, variables = [posterior.flat], list(posterior.features), posterior.variables
     wanted = {name: shape for own in groups for name, shape in parameters(own).items() if not name.startswith("u_")}
-    found = {str(name): own.shape[2:] for name, own in idata["posterior"].data_vars.items()}
-    if any(found.get(name) != shape for name, shape in wanted.items()):
+    if any(name not in variables or variables[name].shape[1:] != shape for name, shape in wanted.items()):
         return posterior
     for own in groups:
-        parts.append(np.log(flat_draws(idata, f"sigma_{own.name}").reshape(-1, len(own.effects))))
+        parts.append(np.log(variables[f"sigma_{own.name}"].reshape(-1, len(own.effects))))
         names += scale_names(own)
         if len(own.effects) > 1:
-            rho = flat_draws(idata, f"rho_{own.name}")
+            rho = variables[f"rho_{own.name}"]
             parts.append(np.arctanh(np.clip(rho, -1.0 + 1e-12, 1.0 - 1e-12)))
             names += [f"z of rho_{own.name}[{k}]" for k in range(rho.shape[1])]
     draws = np.concatenate(parts, axis=1).reshape(*posterior.draws.shape[:2], -1)

@@ -112,7 +112,8 @@ class CertificateData:
     elpd_loo : float
         Expected log pointwise predictive density of the full data by leave-one-out cross-validation, a row of weight w
         being w copies of which one is left out: see `elpd`. NaN unless the weights can be trusted, and where k-hat
-        is above 0.7 in more than 1 of 100 rows left out.
+        is above 0.7 in more than 1 of 100 rows left out. With several group terms, or slopes, it is given the
+        effects of the row's groups, which its other rows tell; `(1 | g)` has `elpd_logo` in its place.
     elpd_loo_se : float
         Its standard error as a property of future data: sqrt(W var e) over the W copies, ArviZ's `se`.
     elpd_loo_mcse : float

@@ -82,6 +82,8 @@ class HalfNormal:
 
 GroupPrior = HalfStudentT | HalfNormal
 DEFAULT_GROUP_PRIOR = HalfStudentT()
+LKJ_ETA = 2.0
+"""Of the prior of correlations, proportional to det(R)^(eta - 1): weakly against those near 1."""
 
 
 @jit

@@ -20,12 +20,9 @@ import pytensor.tensor as pt
 from bayescore.data.coreset import Coreset
 from bayescore.models.effect_scales import EffectScales, effect_scales
 from bayescore.models.families import Family
-from bayescore.models.group_priors import GroupPrior, HalfNormal
+from bayescore.models.group_priors import LKJ_ETA, GroupPrior, HalfNormal
 from bayescore.models.predictor import multipliers
 from bayescore.models.priors import Prior
-
-LKJ_ETA = 2.0
-"""Of the prior of correlations, proportional to det(R)^(eta - 1): weakly against those near 1."""
 
 
 def one_sd(prior: GroupPrior) -> Any:

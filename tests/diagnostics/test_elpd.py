@@ -60,7 +60,7 @@ def from_normal(data, n_draws, seed, *, shift=0.0, corrected=True, family=logist
     ratio = log_likelihoods(draws, data, family) - 0.5 * (draws**2).sum(axis=1) / 16 + 0.5 * (z**2).sum(axis=1)
     ratio = ratio - ratio.max() if corrected else np.zeros(n_draws)
     w = np.exp(psislw(ratio)[0]) if corrected else np.full(n_draws, 1 / n_draws)
-    return elpd.elpd_loo(elpd.pass_sums(draws, 0, data, family), ratio, w, draws[None], family)
+    return elpd.elpd_loo(elpd.pass_sums(draws, 0, data, family), ratio, w, draws, family)
 
 
 @pytest.mark.parametrize("family", ["logistic", "probit"])
@@ -226,7 +226,7 @@ def by_mala(full, prior_sd):
         return log_likelihoods(at, full, logistic) - 0.5 * (at**2).sum(axis=1) / prior_sd**2
 
     sums = elpd.pass_sums(flat, 0, full, logistic)
-    return elpd.elpd_loo(sums, np.zeros(500), even, draws, logistic, density=density)
+    return elpd.elpd_loo(sums, np.zeros(500), even, flat, logistic, n_chains=4, density=density)
 
 
 def exact_loo(full, prior_sd):
@@ -276,7 +276,7 @@ def test_there_is_no_figure_where_draws_without_weight_are_far_off(far):
     z[:5] += far
     ratio = np.where(np.arange(2000) < 5, -far, 0.0)
     draws, w = mode.beta + z @ mode.factor.T, np.exp(psislw(ratio)[0])
-    found = elpd.elpd_loo(elpd.pass_sums(draws, 0, data, logistic), ratio, w, draws[None], logistic)
+    found = elpd.elpd_loo(elpd.pass_sums(draws, 0, data, logistic), ratio, w, draws, logistic)
     assert found.elpd_loo_bad_k <= 10
     assert math.isnan(found.elpd_loo) is (far > 0.0)
     told = CertificateData(Level.CERTIFIED, "", pd.DataFrame(), **vars(found)).elpd_text

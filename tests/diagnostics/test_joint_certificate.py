@@ -1,11 +1,20 @@
 """Certificates of several group terms, or of slopes that vary."""
 
+import json
+from copy import deepcopy
+
 import numpy as np
 import pytest
 
+import bayescore as bc
 from bayescore.data.design import Grouping
 from bayescore.diagnostics.certificate.joint import JointDraws
 from bayescore.diagnostics.full_weights import FullWeights
+from bayescore.models.families import FAMILIES
+from bayescore.models.predictor import Factor, Predictor
+from bayescore.samplers.inference_data import draws_digest
+from tests import group_draws
+from tests.coresets.celled import celled
 
 
 @pytest.mark.parametrize("second", [0.0, 1e-249])
@@ -14,6 +23,83 @@ def test_one_draw_with_all_the_weight_has_figures_without_warnings(second):
     w[[3, 7]] = 1.0, second
     u, groups = np.random.default_rng(0).normal(size=(200, 4)), (Grouping("g", ("a", "b", "c", "d")),)
     weights = FullWeights(np.zeros(200), w, 0.0)
-    found = JointDraws(at=np.arange(200), weights=weights, groups=groups, u=u, labels=np.ones((4, 2))).effects(1.0)
+    predictor = Predictor(np.zeros((200, 1)), [Factor(groups[0], u[:, :, None])])
+    told = {"family": FAMILIES["logistic"], "n_chains": 1, "sums": None, "labels": np.ones((4, 2))}
+    found = JointDraws(at=np.arange(200), weights=weights, predictor=predictor, **told).effects(1.0)
     assert np.isfinite(found.to_numpy()).all()
     assert (found["log_sd_error_mcse"] > 0.4).all()
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    """Return rows of slopes and a crossed factor, their coreset and draws of its posterior."""
+    frame = celled(n_a=12, n_b=6, median=20, slope=0.7, seed=4)
+    told = {"formula": "y ~ w + x + z + (1 + x | a) + (1 | b)", "method": "multilevel", "random_state": 0}
+    core = bc.build_coreset(frame, **told, progressbar=False)
+    return frame, core, group_draws.sampled(core)
+
+
+def shift(draws, by):
+    return draws + by * draws.std(axis=(0, 1))
+
+
+def wider(draws):
+    mean = draws.mean(axis=(0, 1))
+    return mean + 1.5 * (draws - mean)
+
+
+def permuted(draws):
+    order = np.random.default_rng(0).permutation(draws.shape[0] * draws.shape[1])
+    return draws.reshape(-1, *draws.shape[2:])[order].reshape(draws.shape)
+
+
+def one_level(draws):
+    draws[:, :, 3] = shift(draws[:, :, 3], 1.0)
+    return draws
+
+
+WRONG = {
+    "none": ("beta", lambda draws: draws, ""),
+    "all coefficients shifted": ("beta", lambda draws: shift(draws, 0.5), "misses"),
+    "wider coefficients": (
+        "beta",
+        lambda draws: draws.mean(axis=(0, 1)) + 1.5 * (draws - draws.mean(axis=(0, 1))),
+        "misses",
+    ),
+    "larger sds": ("sigma_a", lambda draws: 1.5 * draws, "log sigma_a"),
+    "other correlations": ("rho_a", lambda draws: -draws, "rho_a"),
+    "one level's effects shifted": ("u_b", one_level, "'u_b[3]' misses"),
+    "effects of other draws": ("u_a", permuted, "misses"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_draws_of_another_density_miss_steins_identities(drawn, name):
+    """Digests are as good as those of `sample`; exact draws are refused in less than 1%."""
+    frame, core, idata = drawn
+    variable, change, said = WRONG[name]
+    wrong = deepcopy(idata)
+    values = wrong["posterior"][variable].values
+    values[:] = change(values.copy())
+    attrs = wrong["posterior"].attrs
+    if variable == "beta":
+        attrs["posterior_of"] = json.dumps(json.loads(attrs["posterior_of"]) | {"draws": draws_digest(values)})
+    else:
+        attrs["effects_of"] = json.dumps(json.loads(attrs["effects_of"]) | {variable: draws_digest(values)})
+    found = bc.certify(wrong, core, frame, label="y", progressbar=False)
+    assert ("Stein's identity" in found.text) == bool(said), found.text
+    assert said in found.text
+    assert found.n_passes == (0 if said else 1)
+
+
+def test_leave_one_out_is_that_of_all_rows(drawn):
+    """Given effects; `loo` does without sampled rows and cumulants, and its weights are all rows' own."""
+    frame, core, idata = drawn
+    found = bc.certify(idata, core, frame, label="y", max_draws=1000, progressbar=False)
+    assert found.trusted
+    rows = bc.loo(idata, core, frame, label="y", max_draws=1000, progressbar=False)
+    elpd = rows.elpd_loo if hasattr(rows, "elpd_loo") else rows.elpd
+    assert abs(found.elpd_loo - elpd) < 4.0 * found.elpd_loo_mcse
+    assert found.elpd_loo_mcse < found.elpd_loo_se
+    assert found.elpd_loo_rows == 1000
+    assert "elpd_loo" in repr(found)

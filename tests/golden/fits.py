@@ -3,13 +3,11 @@
 import warnings
 from functools import cache
 from typing import Any
-from unittest import mock
 
-import numpy as np
 import pandas as pd
 
 import bayescore as bc
-from bayescore.compat import inference_data
+from tests import group_draws
 from tests.golden import coresets, rows, view
 
 SEED = 5
@@ -75,49 +73,8 @@ def sampled(name: str, *made_of: Any, short: bool = False, **options: Any) -> An
 
 @cache
 def of_terms(group_terms: str) -> Any:
-    """Return draws about the posterior of several group terms in the place of those of NUTS.
-
-    They come from a normal density at the mode given sds of 1, so that they are the same with every version of PyMC,
-    and whatever rounding does to trajectories.
-    """
-    core = terms(group_terms)
-    told = {"draws": 500, "chains": 2, "random_seed": SEED, "initvals": []}  # which spares NUTS its mass matrix
-    with mock.patch("pymc.sample", return_value=_normal_draws(core, coresets.TERMS[group_terms]())):
-        return view.undated(_quiet(bc.sample, core, **told))
-
-
-def _normal_draws(core: Any, frame: pd.DataFrame, chains: int = 2, draws: int = 500) -> Any:
-    data = _quiet(bc.all_rows, frame, label="y", design=core.design)
-    blocks, factors = [data.X], core.groups
-    for own, codes in zip(factors, data.group.T, strict=True):
-        member = (codes[:, None] == np.arange(len(own))).astype(float)
-        columns = [1.0 if each == "1" else data.X[:, [core.feature_names.index(each)]] for each in own.effects]
-        blocks.append(np.stack([member * column for column in columns], axis=2).reshape(len(data), -1))
-    W, precision = np.hstack(blocks), np.ones(sum(block.shape[1] for block in blocks))
-    precision[: data.n_features] = 1.0 / 16.0
-    mode, sides = np.zeros(len(precision)), data.y > 0
-    for _ in range(30):
-        p = 1.0 / (1.0 + np.exp(-W @ mode))
-        curvature = (W * (p * (1.0 - p))[:, None]).T @ W + np.diag(precision)
-        mode = mode + np.linalg.solve(curvature, W.T @ (sides - p) - precision * mode)
-    rng, n_draws = np.random.default_rng(SEED), chains * draws
-    theta = mode + np.linalg.solve(np.linalg.cholesky(curvature).T, rng.standard_normal((len(mode), n_draws))).T
-    cuts = np.cumsum([block.shape[1] for block in blocks])
-    parts = [part.reshape(chains, draws, -1) for part in np.split(theta, cuts[:-1], axis=1)]
-    values, dims, coords = {"beta": parts[0]}, {"beta": ["feature"]}, {"feature": list(core.feature_names)}
-    for own, u in zip(factors, parts[1:], strict=True):
-        name, q = own.name, len(own.effects)
-        shape = (chains, draws) if q == 1 else (chains, draws, q)
-        values[f"sigma_{name}"] = np.exp(0.2 * rng.standard_normal(shape))
-        values[f"u_{name}"] = u if q == 1 else u.reshape(chains, draws, len(own), q)
-        coords[name], dims[f"u_{name}"] = list(own.levels), [name]
-        if q > 1:
-            values[f"rho_{name}"] = np.tanh(0.2 * rng.standard_normal((chains, draws, q * (q - 1) // 2)))
-            coords[f"{name}_effect"], coords[f"{name}_pair"] = list(own.effects), [", ".join(own.effects)]
-            dims |= {f"u_{name}": [name, f"{name}_effect"], f"sigma_{name}": [f"{name}_effect"]}
-            dims[f"rho_{name}"] = [f"{name}_pair"]
-    groups = {"posterior": values, "sample_stats": {"diverging": np.zeros((chains, draws), dtype=bool)}}
-    return inference_data(groups, coords=coords, dims=dims)
+    """Return draws of the posterior of several group terms in the place of those of NUTS: the same with every PyMC."""
+    return view.undated(_quiet(lambda **_: group_draws.sampled(terms(group_terms))))
 
 
 def _quiet(function: Any, *given: Any, **options: Any) -> Any:

@@ -7,12 +7,9 @@ import pytest
 from scipy import stats
 
 import bayescore as bc
-from bayescore.compat import inference_data
-from bayescore.coresets.cells.occupied import Cells
-from bayescore.coresets.cells.settle import centre_of
-from bayescore.data.designed import open_designed
 from bayescore.models.families import check_family
 from bayescore.validation import DataError
+from tests import group_draws
 from tests.coresets.celled import SLOPES, TWO, celled
 
 BOTH = f"{SLOPES} + (1 | b)"
@@ -60,24 +57,6 @@ def test_the_density_is_the_models(group_prior):
     assert gaps[0] == pytest.approx(gaps[1], abs=1e-6)
 
 
-def normal_draws(core, at, n_chains=2, n_draws=500):
-    """Return draws of the normal density `at` of one factor's effects, as `pm.sample` returns them."""
-    rng, S = np.random.default_rng(3), n_chains * n_draws
-    move = rng.standard_normal((S, len(at.beta))) @ at.factor.T
-    L = np.linalg.cholesky(at.variance[:-1])
-    u = at.mean[:-1] - np.einsum("gqp,sp->sgq", at.slope[:-1], move)
-    u += np.einsum("gqr,sgr->sgq", L, rng.standard_normal(u.shape))
-    sd = np.sqrt(np.diagonal(at.prior)) * np.exp(0.1 * rng.standard_normal((S, 2)))
-    rho = np.tanh(0.2 * rng.standard_normal((S, 1)))
-    found = {"beta": at.beta + move, "u_a": u, "sigma_a": sd, "rho_a": rho}
-    draws = {name: own.reshape(n_chains, n_draws, *own.shape[1:]) for name, own in found.items()}
-    return inference_data(
-        {"posterior": draws, "sample_stats": {"diverging": np.zeros((n_chains, n_draws), dtype=bool)}},
-        coords={"feature": list(core.feature_names), "a": list(core.groups[0].levels), "a_effect": ["1", "x"]},
-        dims={"beta": ["feature"], "u_a": ["a", "a_effect"], "sigma_a": ["a_effect"], "rho_a": ["a_pair"]},
-    )
-
-
 def test_an_sd_near_0_makes_no_ridge():
     """Chains whose step fits elsewhere were stuck there: slopes in the coordinates were 1 / sd^2."""
     _, core = built(BOTH, n_a=6, n_b=3, nested=True, median=15, slope=0.5)
@@ -94,15 +73,11 @@ def test_an_sd_near_0_makes_no_ridge():
 def drawn():
     """Return rows, their coreset, and draws about its posterior, in the place of those of NUTS, which take minutes."""
     frame, core = built(SLOPES, n_a=12, n_b=2, nested=True, median=40, slope=0.5)
-    dataset = open_designed(frame, formula=f"y ~ w + x + z + {SLOPES}")
-    cells = Cells.of(dataset)
-    family, prior = check_family("logistic"), bc.priors.Normal(0.0, 4.0)
-    at = centre_of(cells.seen(dataset), len(cells), np.array([0, 2]), family, prior).points.at
     asked = {}
 
     def fake(**options):
         asked.update(options)
-        return normal_draws(core, at)
+        return group_draws.drawn(core)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pm, "sample", fake)

@@ -11,7 +11,6 @@ follow from the same pass, and so do draws of the effects: corrected draws are t
 drawn anew.
 """
 
-import json
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,34 +18,22 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy import special
 
 from bayescore.compat import psislw
-from bayescore.data.coreset import Coreset
-from bayescore.data.dataset import Dataset
 from bayescore.data.design import Grouping
+from bayescore.diagnostics.certificate.grouped import Grouped
 from bayescore.diagnostics.certificate.nodes import NodeSums, check_bytes, node_sums
-from bayescore.diagnostics.certificate.provenance import trouble_of_groups
-from bayescore.diagnostics.certificate.stein import NORMAL, STEIN_DRAWS, stein
 from bayescore.diagnostics.certificate.weigh import Weighed, effects_table
 from bayescore.diagnostics.full_weights import full_weights
-from bayescore.diagnostics.group_draws import with_scales
 from bayescore.limits import MAX_BAD_K_SHARE, MAX_K
-from bayescore.models.collapsed import collapsed_density
 from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.effect_draws import effects_given
-from bayescore.models.group_priors import group_prior_from_dict
-from bayescore.models.priors import prior_from_dict
 from bayescore.samplers.collapsed import intraclass_correlation
 from bayescore.samplers.inference_data import Posterior
 from bayescore.types import FloatArray, IntArray
 
 _COUNTS = 0.05  # weight of draws together in which nodes may miss an effect
-GROUPS_REMEDY = (
-    "Build the coreset anew with the prior and group_prior that you sample with, or sample all_rows(...) if its rows "
-    "are few."
-)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -86,73 +73,17 @@ class MarginalDraws(Weighed):
 
 
 @dataclass(frozen=True, eq=False)
-class Marginal:
-    """The strategy for (1 | g).
-
-    Parameters
-    ----------
-    idata : InferenceData
-        The draws.
-    beta : Posterior
-        The coefficients as read from them.
-    core : Coreset
-        The coreset.
-    dataset : Opened
-        The full data.
-    """
-
-    idata: Any
-    beta: Posterior
-    core: Coreset
-    dataset: Dataset
-    remedy = GROUPS_REMEDY
-    scope = ""
-
-    @cached_property
-    def posterior(self) -> Posterior:
-        """Draws of (beta, log sigma)."""
-        return with_scales(self.idata, self.beta, self.core.groups)
+class Marginal(Grouped):
+    """The strategy for (1 | g)."""
 
     @cached_property
     def target(self) -> CollapsedTarget:
         """The marginal posterior that the draws are of."""
-        prior = prior_from_dict(self.beta.story["prior"])
-        group_prior = group_prior_from_dict(json.loads(self.beta.attrs["group_prior"]))
-        return CollapsedTarget.of(self.core, self.beta.family, (prior, group_prior), len(self.core.groups[0]))
-
-    def provenance(self) -> str:
-        """Return why the draws are not those of the coreset's posterior by their attributes."""
-        return trouble_of_groups(self.idata, self.beta, self.core)
+        return CollapsedTarget.of(self.core, self.beta.family, self.priors, len(self.core.groups[0]))
 
     def check_memory(self, n_draws: int) -> None:
         """Raise `DataError` where figures of so many draws and all groups take too much memory."""
         check_bytes(n_draws, len(self.core.groups[0]))
-
-    def miss(self) -> str:
-        """Return how the draws miss Stein's identities of the marginal posterior; empty if they do not."""
-        joint, target = self.posterior, self.target
-        draws, arguments, factor = joint.flat[joint.positions(STEIN_DRAWS)], target.arguments(), target.factor
-        gradients = np.empty_like(draws)
-        for theta, gradient in zip(draws, gradients, strict=True):
-            collapsed_density(theta, gradient, arguments)
-        if np.isfinite(gradients).all() and np.isfinite(draws).all():
-            shape = (len(joint.draws), -1, draws.shape[1])
-            found = stein(
-                draws.reshape(shape), gradients.reshape(shape), factor @ factor.T, list(joint.features), most=NORMAL
-            )
-        else:
-            found = "at some of them its density has no finite gradient."
-        if not found:
-            return ""
-        return (
-            f"The draws are not those of the marginal posterior of the coreset: {found} If nobody changed them, sample "
-            "again, with longer warm-up."
-        )
-
-    def tails(self) -> tuple[FloatArray, NDArray[np.bool_]]:
-        """Return that all coordinates have moments, as they do under half-t priors of sds, on the log scale."""
-        D = len(self.posterior.features)
-        return np.full(D, np.nan), np.zeros(D, dtype=bool)
 
     def weigh(self, at: IntArray) -> MarginalDraws:
         """Return the weights of some draws; one pass, or as `values_at` says."""

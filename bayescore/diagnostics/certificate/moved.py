@@ -82,10 +82,12 @@ class MovedDraws(Weighed):
 
     def elpd(self) -> dict[str, Any]:
         """Return the leave-one-out predictive density of the full data."""
-        weights, draws = self.weights, self.by.draws[self.at]
-        moved = self.moved(draws.reshape(len(self.by.posterior.draws), -1, draws.shape[1]))
-        density = self.by.density(self.transport)
-        return asdict(elpd_loo(self.sums, weights.log_ratio, weights.weights, moved, self.by.family, density=density))
+        by, weights, moved = self.by, self.weights, self.moved(self.by.draws[self.at])
+        density, n_chains = by.density(self.transport), len(by.posterior.draws)
+        found = elpd_loo(
+            self.sums, weights.log_ratio, weights.weights, moved, by.family, n_chains=n_chains, density=density
+        )
+        return asdict(found)
 
     def values(self, posterior: Posterior, kept: IntArray | None) -> dict[str, FloatArray]:
         """Return the moved coefficients; hyperparameters stay, and are resampled with them."""

@@ -134,7 +134,9 @@ def miss(posterior: Posterior, core: Coreset, family: Family, origin: Origin) ->
         gradients = score(draws, core, family) + slope
     K = np.diag(draws.var(axis=0, ddof=1))
     if draws[:, of_beta].size:
-        K[of_beta, of_beta] = _scale(draws[:, of_beta], slope, core, family, K[of_beta, of_beta])
+        own = draws[:, of_beta]
+        precision = likelihood_terms(np.median(own, axis=0), core, family).precision
+        K[of_beta, of_beta] = covariance_of(precision, own, slope, K[of_beta, of_beta])
     shape = (len(posterior.draws), -1, len(names))
     most = NORMAL if origin.told else math.inf
     found = stein(draws.reshape(shape), gradients.reshape(shape), K, names, most=most)
@@ -151,14 +153,12 @@ def miss(posterior: Posterior, core: Coreset, family: Family, origin: Origin) ->
     )
 
 
-def _scale(draws: FloatArray, slope: FloatArray, core: Coreset, family: Family, plain: FloatArray) -> FloatArray:
-    """Return the inverse of minus the Hessian at the draws' median, shape (D, D); `plain` where there is none.
+def covariance_of(precision: FloatArray, draws: FloatArray, slope: FloatArray, plain: FloatArray) -> FloatArray:
+    """Return the inverse of minus the Hessian, (D, D), given the rows' part `precision`; `plain` where it has none.
 
     It does not depend on the draws' own covariance, whose noise the identities would see. The prior's part is the
     `mean_curvature` of its gradients `slope`, shape (S, D).
     """
-    center = np.median(draws, axis=0)
-    precision = likelihood_terms(center, core, family).precision
     floor = _FLOOR * np.abs(np.diagonal(precision)).max()
     try:
         factor = factor_of_inverse(precision + np.diag(np.maximum(mean_curvature(draws, slope), floor)))

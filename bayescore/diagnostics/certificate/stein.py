@@ -33,15 +33,24 @@ NORMAL = 1.25  # factor between sd of draws and normal width up to which a coord
 _TINY = 1e-300  # sd of a constant coordinate
 
 
-def stein(chains: FloatArray, gradients: FloatArray, K: FloatArray, names: list[str], *, most: float = math.inf) -> str:
+def stein(
+    chains: FloatArray,
+    gradients: FloatArray,
+    K: FloatArray,
+    names: list[str],
+    *,
+    most: float = math.inf,
+    parts: int = 1,
+) -> str:
     """Return how draws, shape (chain, draw, P), miss Stein's identities, given their log density's gradients.
 
-    Coordinates are left out whose sd differs from sqrt(K_ii) by more than the factor `most`.
+    Coordinates are left out whose sd differs from sqrt(K_ii) by more than the factor `most`. `parts` is how many such
+    sets of coordinates are checked, at one false alarm rate for all.
     """
     P, width = chains.shape[2], np.sqrt(np.diagonal(K))
     z, s = (chains - chains.mean(axis=(0, 1))) / width, gradients @ K / width
     flat_z, flat_s = z.reshape(-1, P), s.reshape(-1, P)
-    n, quantile = len(flat_z), sidak_quantile(P + P * (P + 1) // 2)
+    n, quantile = len(flat_z), sidak_quantile(parts * (P + P * (P + 1) // 2))
     off = flat_s.mean(axis=0)
     excess = (
         np.abs(off) - quantile * flat_s.std(axis=0, ddof=1) / np.sqrt(np.minimum(ess_mean(s), n)) - NEGLIGIBLE_ERROR

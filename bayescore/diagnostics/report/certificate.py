@@ -67,7 +67,7 @@ def write_certificate(
         If the file cannot be written; an earlier file of that name is then untouched.
     """
     posterior = read_posterior(idata, "idata")
-    judged = with_scales(idata, posterior, core.groups)
+    judged = with_scales(posterior, core.groups)
     tables.check_certificate(certificate, judged.features, "certificate")
     if test is not None:
         check_same_design(test, posterior.features, core.design, "test")

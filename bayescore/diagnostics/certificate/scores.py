@@ -1,0 +1,157 @@
+r"""Gradients of the log marginal posterior, effects of groups integrated out, from draws that have the effects.
+
+Let t be (beta, log sigma, Fisher's z of rho) and u the effects. For any field f(t, u) that moves u with t,
+
+.. math:: s_j = \partial_{t_j} \log p(t, u) + f_j \cdot \partial_u \log p(t, u) + \partial_u \cdot f_j
+
+has, given t, the mean of the marginal gradient (Fisher's identity, and integration by parts). So Stein's identities
+hold for s. f changes its noise alone. With H minus the Hessian of the rows' log p by u, at the draws' mean, and
+V = (H_g + S^-1)^-1 of a level,
+
+.. math:: f_\beta = -(H + \bar S^{-1})^{-1} B, \quad B = -\partial_u \partial_\beta' \log p, \qquad
+          f_j = \tfrac12 V S^{-1} \dot S_j S^{-1} (u + \bar u)
+
+leave little of it: nothing where p(u | t) is normal and there is one factor.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.linalg import splu
+
+from bayescore.data.coreset import Coreset
+from bayescore.models.families import Family
+from bayescore.models.group_priors import LKJ_ETA, GroupPrior, log_sigma_terms
+from bayescore.models.predictor import Factor, Predictor, multipliers
+from bayescore.models.priors import Prior
+from bayescore.types import FloatArray, IntArray
+
+LEVELS = 100
+"""Levels of a factor whose effects are checked one by one, evenly spaced."""
+
+_PIECE = 1 << 21  # numbers of an array of some rows, or some draws, at all draws or levels
+
+
+class Scores(NamedTuple):
+    """Gradients s, shape (S, P), and minus the Hessian of beta by the rows, effects integrated out, shape (p, p).
+
+    `effects` are those of some levels, of unit variance given t, and `effect_scores` their gradients, shape (S, E).
+    """
+
+    marginal: FloatArray
+    precision: FloatArray
+    names: list[str]  # of these effects
+    effects: FloatArray
+    effect_scores: FloatArray
+
+
+def scores(predictor: Predictor, core: Coreset, family: Family, prior: Prior, group_prior: GroupPrior) -> Scores:
+    """Return the gradients of the coreset's posterior at draws; `LinAlgError` where effects have no covariance."""
+    assert predictor.at is not None
+    factors = [
+        Factor(own.grouping, own.effects[predictor.at], own.covariance[predictor.at])  # type: ignore[index]
+        for own in predictor.factors
+    ]
+    means = [Factor(own.grouping, own.effects.mean(axis=0)[None]) for own in factors]
+    middle = Predictor(predictor.beta.mean(axis=0)[None], means, predictor.design)
+    curvature = core.weights * np.maximum(family.curvature(middle.eta(core)[:, 0], core.y), 0.0)
+    columns = [_columns(core, place) for place in range(len(factors))]
+    Z = sparse.hstack(columns, format="csr")
+    of_beta, of_u = prior.gradient(predictor.beta), np.zeros((Z.shape[1], len(predictor)))
+    step = max(1, _PIECE // len(predictor))
+    for start in range(0, len(core), step):
+        rows = core.take(slice(start, start + step))
+        score = rows.weights[:, None] * family.score(predictor.eta(rows), rows.y[:, None])
+        of_beta = of_beta + score.T @ rows.X
+        of_u += Z[start : start + step].T @ score
+    information, found, first = (Z.T @ sparse.diags_array(curvature) @ Z).tocsc(), [], 0
+    own_precision = []
+    for own, mean in zip(factors, means, strict=True):
+        inverse = np.linalg.inv(own.covariance)  # type: ignore[arg-type]
+        cut = slice(first, first + mean.effects[0].size)
+        slope = of_u[cut].T.reshape(own.effects.shape) - np.einsum("sgq,sqr->sgr", own.effects, inverse)
+        middle_inverse = np.linalg.inv(own.covariance.mean(axis=0))  # type: ignore[union-attr]
+        blocks = _Blocks(_diagonal(information[cut, cut], len(middle_inverse)), inverse, middle_inverse)
+        found.append(_of_factor(own, mean.effects[0], slope, blocks, group_prior))
+        of_u[cut] = slope.reshape(len(slope), -1).T
+        own_precision.append(sparse.kron(sparse.eye_array(len(own.grouping)), middle_inverse))
+        first = cut.stop
+    cross = Z.T @ (curvature[:, None] * core.X)
+    move = splu((information + sparse.block_diag(own_precision)).tocsc()).solve(cross)
+    precision = (core.X.T * curvature) @ core.X - cross.T @ move
+    marginal, effects, slopes = (np.concatenate(each, axis=1) for each in zip(*found, strict=True))
+    names = [
+        f"u_{each.grouping.name}[{each.grouping.levels[level]}{f', {effect}' * (len(each.grouping.effects) > 1)}]"
+        for each in factors
+        for level in _checked(len(each.grouping))
+        for effect in each.grouping.effects
+    ]
+    return Scores(np.hstack([of_beta - of_u.T @ move, marginal]), precision, names, effects, slopes)
+
+
+def _checked(n_levels: int) -> IntArray:
+    return np.unique(np.linspace(0, n_levels - 1, min(n_levels, LEVELS)).round().astype(np.int64))
+
+
+def _columns(core: Coreset, place: int) -> sparse.csr_array:
+    """Return what rows multiply the effects of a factor by, shape (n, G q), a level's beside each other."""
+    grouping, codes = core.groups[place], core.group[:, place]  # type: ignore[index]
+    z, q = multipliers(core.X, core.design, grouping), len(grouping.effects)
+    known = np.flatnonzero(codes >= 0)
+    where = codes[known, None] * q + np.arange(q)
+    shape = len(core), len(grouping) * q
+    return sparse.csr_array((z[known].ravel(), (np.repeat(known, q), where.ravel())), shape=shape)
+
+
+class _Blocks(NamedTuple):
+    """H of each level, shape (G, q, q), S^-1 of each draw, (S, q, q), and that of their mean, (q, q)."""
+
+    information: FloatArray
+    inverse: FloatArray
+    middle: FloatArray
+
+
+def _diagonal(information: sparse.csc_array, q: int) -> FloatArray:
+    """Return the blocks on the diagonal, shape (G, q, q)."""
+    found = np.zeros((information.shape[0] // q, q, q))
+    for k in range(q):
+        for i in range(q - k):
+            found[:, i, i + k] = found[:, i + k, i] = information.diagonal(k)[i::q][: len(found)]
+    return found
+
+
+def _of_factor(
+    own: Factor, mean: FloatArray, slope: FloatArray, blocks: _Blocks, prior: GroupPrior
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the gradients of a factor's log sds and z, and effects of some levels with their gradients.
+
+    `mean` is that of the effects, shape (G, q). `slope`, (S, G, q), is the gradient of log p by them. It is
+    multiplied by V of each draw over V of the draws' mean, so that f_beta, which is of the mean, becomes each draw's.
+    """
+    n_draws, G, q = own.effects.shape
+    S, levels = own.covariance, _checked(G)
+    assert S is not None
+    precision = blocks.information + blocks.middle
+    pull = np.einsum("gqr,gr->gq", precision, mean)
+    M, effects, slopes = np.empty_like(S), [], []
+    step = max(1, _PIECE // (G * q * q))
+    for start in range(0, n_draws, step):
+        at = slice(start, start + step)
+        u, V = own.effects[at], np.linalg.inv(blocks.information + blocks.inverse[at, None])
+        center, moved = np.einsum("sgqr,gr->sgq", V, pull), np.einsum("sgqr,sgr->sgq", V, slope[at])
+        M[at] = np.einsum("sgq,sgr->sqr", u, u) + V.sum(axis=1) + np.einsum("sgq,sgr->sqr", moved, u + center)
+        root = np.linalg.cholesky(V[:, levels])
+        effects.append(np.linalg.solve(root, (u - center)[:, levels, :, None]).reshape(len(u), -1))
+        slopes.append(np.einsum("sgqr,sgq->sgr", root, slope[at][:, levels]).reshape(len(u), -1))
+        slope[at] = np.einsum("gqr,sgr->sgq", precision, moved)
+    Q = blocks.inverse @ (M - G * S) @ blocks.inverse
+    Q = 0.5 * (Q + Q.transpose(0, 2, 1))
+    sd = np.sqrt(np.diagonal(S, axis1=1, axis2=2))
+    of_sd = np.einsum("sqr,srq->sq", S, Q)
+    of_sd += [[log_sigma_terms(each, *prior.table)[1] for each in draw] for draw in np.log(sd)]
+    i, j = np.triu_indices(q, 1)
+    R = S / (sd[:, :, None] * sd[:, None])
+    rho = R[:, i, j]
+    of_z = (1.0 - rho**2) * (sd[:, i] * sd[:, j] * Q[:, i, j] + 2.0 * (LKJ_ETA - 1.0) * np.linalg.inv(R)[:, i, j])
+    return np.concatenate([of_sd, of_z - 2.0 * rho], axis=1), np.concatenate(effects), np.concatenate(slopes)
