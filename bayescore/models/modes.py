@@ -191,9 +191,12 @@ def find_mle(data: WeightedData, family: str | None = None) -> Mode:
         failure, mode = error, error.reached
     eta, rise = (data.y * (rows @ by) for by in (mode.beta, mode.covariance @ mode.terms.gradient))
     # near a maximum the next Newton step is nothing; towards infinity it adds 1 to the least eta that grows (logistic),
-    # or 1 / eta (probit), without end. Of a row far out eta has a large sd and rises by some of that: by 6e-4 of itself
-    # at most where labels overlap, by 0.01 or more where they do not
-    growing = (rise > 0.05) & (rise > 3e-3 * np.abs(eta))
+    # 1 / eta (probit), or 1 to the least -log(-log p) of any family, without end. Of a row far out eta has a large sd
+    # and rises by some of that: by 6e-4 of itself at most where labels overlap, by 0.01 or more where they do not
+    there = spanned.with_offset(rows @ mode.beta)
+    loss = np.maximum(-chosen.log_p(there, data.y), np.finfo(float).tiny)
+    gain = rise * np.abs(chosen.score(there, data.y)) / loss
+    growing = (rise > 0.05) & (rise > 3e-3 * np.abs(eta)) | (gain > 0.05) & (gain > 3e-3 * np.abs(np.log(loss)))
     if not growing[rise.argmax()] or rise.min() <= -1e-6 * rise.max():
         if failure is not None and not mode.decrement < 1e-3:
             raise failure

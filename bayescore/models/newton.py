@@ -81,6 +81,8 @@ def find_mode(
     beta = np.asarray(start, dtype=np.float64)
     here = terms(beta) if first is None else first
     scale = np.abs(np.diagonal(here.precision))
+    if not np.isfinite(here.value * scale).all():
+        raise NoModeError("the likelihood overflows where the search for its mode starts: are offsets too large?", None)
     mu, growth, decrement = 0.0, 2.0, math.inf
     n_steps = 1
     while n_steps < max_steps:

@@ -100,5 +100,5 @@ def test_a_row_gives_the_same_bits_in_any_block(kernel):
 
 
 def test_unknown_likelihood_names_the_choices():
-    with pytest.raises(ValueError, match=r"family='cloglog' is unknown; choose one of 'logistic', 'probit'"):
-        check_family("cloglog")
+    with pytest.raises(ValueError, match=r"family='cauchit' is unknown; choose one of 'logistic', 'probit'"):
+        check_family("cauchit")
