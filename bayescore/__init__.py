@@ -1,4 +1,4 @@
-"""Bayesian logistic and probit regression on data too large for MCMC.
+"""Bayesian logistic, probit and complementary log-log regression on data too large for MCMC.
 
 The pipeline, in the order of the rooms:
 

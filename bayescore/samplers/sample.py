@@ -83,7 +83,7 @@ def sample(
         the same draws in units of the data's own columns (`Design.raw_coefficients`), where `beta` and its prior are of
         the columns as `standardize` scaled them; ``posterior.attrs["prior_scale"]`` says which these are. Of rows
         with groups also `sigma`, the sd of the groups' effects, `u`, these effects with dims (chain, draw, group), and
-        for logistic and probit likelihoods `icc`, the correlation within a group; of several factors, or slopes that
+        for families of a latent response `icc`, the correlation within a group; of several factors, or slopes that
         vary, `sigma_g`, `u_g` and correlations `rho_g` for each factor g (`model`). The
         potentials of weighted rows have no log_likelihood group: see `log_likelihood` for the pointwise one.
 

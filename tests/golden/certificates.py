@@ -32,6 +32,7 @@ def of(make: Any, *made_of: Any) -> Fields:
 
 case("calibrated", of_stack=True)(partial(of, flat))
 case("calibrated, probit", of_stack=True)(partial(of, flat, 80, "calibrated", "probit"))
+case("calibrated, cloglog", of_stack=True)(partial(of, flat, 80, "calibrated", "cloglog"))
 case("uniform", of_stack=True)(partial(of, flat, 60, "uniform"))
 case("condensed", of_stack=True)(partial(of, flat, 30, "condensed"))
 for _family in coresets.LINKS:

@@ -46,6 +46,8 @@ for _name, _family in product(METHODS, LINKS):
     if _family == "probit" and ("sensitivity" in _name or _name == "auto"):
         continue  # the bound is the logistic likelihood's, and the rule the same
     case(f"{_name}, {_family}")(partial(in_blocks, _name, _family))
+for _name in ("calibrated", "condensed", "merge_reduce by condensed"):
+    case(f"{_name}, cloglog")(partial(in_blocks, _name, "cloglog"))
 for _name in ("uniform", "sensitivity", "merge_reduce", "calibrated", "condensed", "aggregate"):
     _design = {"intercept": True, "standardize": True, "weights": rows.FRAME["w"].to_numpy()}
     case(f"{_name}, weights, intercept, standardized")(partial(in_blocks, _name, "logistic", **_design))

@@ -8,7 +8,7 @@ from tests.golden import fits, view
 from tests.golden.case import CHAINS, Fields, case
 
 SAMPLERS = {
-    "mala": ("logistic", "probit"),
+    "mala": ("logistic", "probit", "cloglog"),
     "gibbs": ("probit",),
     "polya_gamma": ("logistic",),
 }
@@ -28,7 +28,7 @@ for _sampler, _families in SAMPLERS.items():
     for _family in _families:
         case(f"{_sampler}, {_family}")(partial(drawn, "flat", _family, sampler=_sampler))
 case("mala, offsets, standardized")(partial(drawn, "offsets", sampler="mala"))
-for _family in ("logistic", "probit"):
+for _family in ("logistic", "probit", "cloglog"):
     case(f"collapsed, {_family}")(partial(drawn, "grouped", _family, sampler="collapsed"))
 
 

@@ -7,10 +7,12 @@ logistic  -log(1 + exp(-eta))     1 / (1 + exp(eta))                  s (1 - s)
 probit    log Phi(eta)            phi(eta) / Phi(eta)                 s (s + eta)
 ========  ======================  ==================================  =====================
 
-of the label +1; of -1 those of -eta. A file holds all that the project needs of its family: see `Family`.
+of the label +1; of -1 those of -eta. The two sides of `cloglog` differ; its file has both. A file holds all that the
+project needs of its family: see `Family`.
 """
 
 from bayescore.models.dispatch import teach
+from bayescore.models.families.cloglog import Cloglog
 from bayescore.models.families.family import Family, Symmetric
 from bayescore.models.families.logistic import Logistic
 from bayescore.models.families.probit import Probit
@@ -19,5 +21,6 @@ from bayescore.models.families.registry import COMPILED, FAMILIES, check_family,
 teach(Family, FAMILIES, COMPILED, lambda family: (check_family(family).name, family))
 register(Logistic())
 register(Probit())
+register(Cloglog())
 
 __all__ = ["FAMILIES", "Family", "Symmetric", "check_family", "register"]
