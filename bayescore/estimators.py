@@ -18,7 +18,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from bayescore.coresets.build import build_coreset
 from bayescore.coresets.method import Method
 from bayescore.data.design import Design
-from bayescore.data.sources.array import array_source
+from bayescore.data.sources.memory import array_source
 from bayescore.data.sources.roles import Roles
 from bayescore.models.priors import Prior, prior_of
 from bayescore.samplers.inference_data import coefficients

@@ -99,7 +99,7 @@ def seed_peers(
 
 def _dataset(data: Any, weights: Any, progress: bool) -> Dataset:
     if is_dask(data):
-        from bayescore.data.sources.dask_rows import dask_rows  # Dask is optional
+        from bayescore.data.sources.dask_source import dask_rows  # Dask is optional
 
         return Dataset(dask_rows(data, weights), progress=progress)
     if not isinstance(data, Source):

@@ -16,9 +16,8 @@ from bayescore.coresets.trees.checkpoint import tree_from_arrays, tree_to_arrays
 from bayescore.coresets.trees.tree import Tree, composed, node_delta, node_seed, reduced
 from bayescore.data.checkpoint import Arrays
 from bayescore.data.dataset import Dataset
-from bayescore.data.passes.cutter import block_rows
+from bayescore.data.passes.cutter import block_rows, recut
 from bayescore.data.passes.map import map_pieces, map_stream
-from bayescore.data.passes.tasks import recut
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.sources import as_source
 from bayescore.models.families import Family

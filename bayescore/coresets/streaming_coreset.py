@@ -25,7 +25,7 @@ from bayescore.data.labels import two_classes
 from bayescore.data.passes.cutter import Cutter
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.sources.blocks import LABEL
-from bayescore.data.sources.intake import Intake
+from bayescore.data.sources.intake import Block, Intake
 from bayescore.models.families import check_family
 from bayescore.validation import DataError, RandomState, check_integer, check_seed, warn
 
@@ -116,7 +116,7 @@ class StreamingCoreset:
         DataError
             If the block cannot be used; blocks and their rows are counted from 0. The stream is then as it was.
         """
-        intake, raw = self._intake.take(X, y, weights, offset, trials, groups)
+        intake, raw = self._intake.take(Block(X, y, weights, offset, trials, groups))
         assert intake.names is not None
         if self._design is None:
             design = Design(intake.names, self.intercept, offset=intake.offset, groups=intake.groupings)

@@ -1,19 +1,7 @@
-r"""The mean sensitivity bound to expect of rows from a mixture, before they are seen (Proposition 3.8).
+"""The mean sensitivity bound to expect of rows from a mixture (Huggins, Campbell and Broderick 2016, Proposition 3.8).
 
-Each component's signed rows are a cluster; the mean bound then tends to
-
-.. math:: E\Bigl[ \Bigl( \sum_i p_i e^{-R |\bar y_i \mu_i - z|} \Bigr)^{-1} \Bigr]
-
-as rows come in, which does not grow with N. The proposition has root mean square distances in place of the expectation:
-`expected_sensitivity`, right for small R only (see its notes).
-
-When to use it: to see before a pass whether sensitivity sampling can pay. `scores.sensitivity` has the bounds of rows
-that are given.
-
-References
-----------
-Huggins, Campbell and Broderick (2016), Coresets for scalable Bayesian logistic regression, NeurIPS, section 3.3 and
-appendix D.
+The bound does not grow with N. When to use it: to see before a pass whether sensitivity sampling can pay;
+`scores.sensitivity` has the bounds of given rows.
 """
 
 import math
@@ -71,14 +59,16 @@ def expected_sensitivity(
     -----
     B_i has ybar_i^2, as the source's proof has it, not the ybar_j^2 printed in its statement. The value is no bound
     where R is large against the spread of the rows: the proof takes E[1/(1 + c e^(-R d))] <= 1/(1 + c e^(-R E d)) for
-    distances d, but that function is convex in d while c e^(-R d) > 1, and the inequality points the other way. Of one
-    component N(0, 1) in one dimension, with labels by the toss of a coin, the mean bound tends to
-    2 exp(R^2 / 2) Phi(R), Phi the standard normal distribution function, and this value to exp(R): at R = 0.5 1.57 and
-    1.65, at R = 3 180 and 20. The proof also takes labels to be independent of the rows, given the component.
+    distances d, but that function is convex in d while c e^(-R d) > 1, and the inequality points the other way. The
+    mean bound itself tends to E[(sum_i p_i e^(-R |ybar_i mu_i - z|))^-1]. For one component N(0, 1) in one dimension,
+    with labels by the toss of a coin, that is 2 exp(R^2 / 2) Phi(R), Phi the standard normal distribution function,
+    and this value tends to exp(R): 1.57 and 1.65 at R = 0.5, 180 and 20 at R = 3. The proof also takes labels to be
+    independent of the rows, given the component.
 
     References
     ----------
-    Huggins, Campbell and Broderick (2016), Proposition 3.8 and Corollary 3.9.
+    Huggins, Campbell and Broderick (2016), Coresets for scalable Bayesian logistic regression, NeurIPS, Proposition 3.8
+    and Corollary 3.9.
 
     Examples
     --------

@@ -3,16 +3,14 @@ r"""What k-variates++ guarantees: optimal potential, bias, variance and spread, 
 .. math:: E[\mathrm{cost}] \le (2 + \log k) \Phi, \qquad
           \Phi = (6 + 4 \eta) \phi_{opt} + 2 \phi_{bias} + 2 \phi_{var}
 
-(Nock et al. 2016, Theorem 2), with the weighted sums over rows a
+(Nock et al. 2016, Theorem 2), with the weighted sums over rows a, c(a) the mean of the optimal cluster of a,
 
 .. math:: \phi_{opt} = \sum_a w_a |a - c(a)|^2, \quad \phi_{bias} = \sum_a w_a |\mu_a - c(a)|^2, \quad
           \phi_{var} = \sum_a w_a \mathrm{tr} \Sigma_a, \quad \phi_s = \sum_a w_a |a - \mu_a|^2 .
 
-c(a) is the mean of the optimal cluster of a. The proof uses no more of the optimum than that its centers are the
-means of its k clusters: the bound holds with any k-clustering in its place, and is the tighter the better that is. So
-it can be computed without knowing the optimum. Since phi_bias <= 2 phi_s + 2 phi_opt, Phi is at most
-(10 + 4 eta) phi_opt + 4 phi_s + 2 phi_var, which is Theorem 4 (d-means++: phi_var = phi_s, hence 10 phi_opt + 6
-phi_s) and Theorem 5 (s-means++: phi_var = 0).
+The proof needs of c(a) only that centers are means of k clusters: the bound holds with any k-clustering in place of the
+optimal one, which nobody knows. Since phi_bias <= 2 phi_s + 2 phi_opt, Phi is at most (10 + 4 eta) phi_opt + 4 phi_s +
+2 phi_var: Theorem 4 (d-means++: phi_var = phi_s) and Theorem 5 (s-means++: phi_var = 0).
 
 When to use it: to see what a distribution of rows over peers, synopses or noise costs before paying for it.
 """
@@ -160,29 +158,13 @@ def guarantee(
 def stretching(
     X: ArrayLike, probed: ArrayLike, centers: ArrayLike, reference: ArrayLike, weights: ArrayLike | None = None
 ) -> float:
-    r"""Return the stretching eta that probes show on given centers.
+    r"""Return the stretching eta >= 0 of the rows X by their probes, given centers C, shape (t, D).
 
     .. math:: 1 + \eta = \max_A \frac{\phi(A; C)}{\phi_{opt}(A)} \frac{\phi_{opt}(\wp A)}{\phi(\wp A; C)}
 
-    over the reference clusters A that no center lies in, for these are the ones that the proof needs it for (eq. 38
-    with Lemma 3.2 of Arthur and Vassilvitskii). Definition 1 asks for the supremum over all sets C of centers, which
-    cannot be computed: take the largest value over the prefixes C of many runs.
-
-    Parameters
-    ----------
-    X, probed : arrays, shape (n, D)
-        Rows and their probes.
-    centers : array, shape (t, D)
-        C.
-    reference : array, shape (k, D)
-        Centers of the reference clustering.
-    weights : array, shape (n,), optional
-        Weights, 1 by default.
-
-    Returns
-    -------
-    float
-        eta >= 0; infinite where a cluster not hit yet is hidden by its probes.
+    over the reference clusters A that no center lies in, which are those that the proof needs (eq. 38 with Lemma 3.2
+    of Arthur and Vassilvitskii). Definition 1 has the supremum over all sets C, which cannot be computed: take the
+    largest value over the prefixes C of many runs. It is infinite where probes hide a cluster without a center.
     """
     rows, points, hit = check_rows(X, "X"), check_rows(probed, "probed"), check_rows(centers, "centers")
     w = check_masses(weights, len(rows))

@@ -1,22 +1,18 @@
 r"""What ol-means++ guarantees: Theorem 6 in closed form (Nock et al. 2016).
 
-Minibatch t gives one center, so its rows are probed to themselves and all others to their nearest center so far. Let R
-be the diameter of the rows, S_t a minibatch, A a cluster of the reference and C the centers before t, and let sigma be
-the largest number for which
+Minibatch t gives one center: its rows are probed to themselves, all others to their nearest center so far. With R the
+diameter of the rows, S_t a minibatch, A a cluster of the reference and C the centers before t, let sigma be the largest
+number for which
 
 .. math:: \phi_{opt}(A) \ge \varsigma |A| R^2 \quad \text{(clusters are wide)}, \qquad
           \phi(A \cap S_t; C) \ge \varsigma \, \phi(A; C) \quad \text{(minibatches are accurate)} .
 
-Then probes stretch by at most eta = 1 / (2 sigma^2) - 1, and with point masses (bias phi_opt, variance 0) Theorem 2 is
+Then probes stretch by at most eta = 1 / (2 sigma^2) - 1, and `guarantee` holds with point masses (bias phi_opt,
+variance 0). Proof: the probes of A are rows, whose potential is at most |A| R^2 / 2; so 1 + eta is at most
+(1 / sigma) (1 / (2 sigma)). The source's text has lost its formulas; this follows the steps of its proof.
 
-.. math:: E[\mathrm{cost}] \le (2 + \log k) \left(4 + \frac{2}{\varsigma^2}\right) \phi_{opt} .
-
-Proof: the probes of A are rows of the stream, so that their own potential is at most A's size times R^2 / 2; hence
-1 + eta = phi(A; C) / phi(A \cap S_t; C) times that over phi_opt(A) is at most (1 / sigma) (1 / (2 sigma)). The source's
-text has lost its formulas; this follows the steps of its proof. sigma is at most 1/2, and so Phi at least 12 phi_opt.
-
-When to use it: to see whether minibatches are large enough for a guarantee. The bound is loose; `guarantee.stretching`
-measures eta itself on a run's own centers.
+When to use it: to see whether minibatches are large enough for a guarantee. The bound is loose: sigma <= 1/2, and so
+Phi >= 12 phi_opt. `guarantee.stretching` measures eta itself on a run's own centers.
 """
 
 import math

@@ -4,20 +4,13 @@ Let U and V be such that, on the rows and the centers c of a reference clusterin
 
 .. math:: D(x, z) \le U (D(x, y) + D(y, z)), \qquad D(c, x) \le V D(x, c) .
 
-Then k-means++ seeding by D has
-
-.. math:: E[\mathrm{cost}] \le 2 U^2 (1 + V) (2 + \log k) \, \phi_{ref}
-
-(Nielsen and Nock 2015, Theorem 3, which Theorem 29 extends to other densities with a constant that it leaves open). As
-with Theorem 2 nothing is asked of the reference but that it is a k-clustering, with any centers: no population
-minimiser is needed, and there is none in closed form for total Jensen divergences. The squared distance has U = 2 at
-most, and V = 1.
+Then :math:`E[\mathrm{cost}] \le 2 U^2 (1 + V) (2 + \log k) \, \phi_{ref}` for k-means++ seeding by D (Nielsen and Nock
+2015, Theorem 3; Theorem 29 extends it to other densities, with a constant that it leaves open). The reference may be
+any k-clustering with any centers. The squared distance has U <= 2 and V = 1.
 
 Proof: a uniform row of a cluster A costs at most U (1 + V) phi_ref(A) over A, by its center. A row drawn by D has, by
 averaging D(a0, C) <= U (D(a0, a) + D(a, C)) over A, at most 2 U times that. The induction of Arthur and Vassilvitskii
-(2007) does the rest.
-
-When to use it: to see what a seeding by such a divergence is worth on given rows.
+(2007) does the rest. When to use it: to see what a seeding by such a divergence is worth on given rows.
 """
 
 import math

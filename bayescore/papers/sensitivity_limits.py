@@ -1,19 +1,9 @@
-r"""How large sensitivities can be: rows that are close to each other although each is indispensable.
+"""How large sensitivities can be: rows that are close to each other although each is indispensable.
 
-Unit rows with z_n . z_m >= 1 - e', built from directions with v_n . v_m <= 1 - e, have sensitivities (Theorem 3.4,
-Corollary 3.7)
-
-.. math:: \frac{N}{1 + (N-1) e^{-R e \sqrt{e'} / 4}} \le \sigma_n \le \frac{N}{1 + (N-1) e^{-R \sqrt{2 e'}}},
-
-and such directions are common: random points of the sphere have e of order N^(-4/(D-1)) (Proposition 3.5), random
-signs any e < 1 up to N exponential in D (Proposition 3.6). On all of R^D there is thus no coreset of rows of such data.
-
-When to use it: to see why sensitivity sampling needs a ball of coefficients, and how good its bounds are at best.
-
-References
-----------
-Huggins, Campbell and Broderick (2016), Coresets for scalable Bayesian logistic regression, NeurIPS, section 3.2 and
-appendix C.
+When to use it: to see why sensitivity sampling needs a ball of coefficients, and how good its bounds are at best. On
+all of R^D such data have no coreset of rows, and their directions are common: random points of the sphere, random signs
+(Huggins, Campbell and Broderick 2016, Coresets for scalable Bayesian logistic regression, NeurIPS, section 3.2 and
+appendix C).
 """
 
 import math
@@ -80,7 +70,9 @@ def indispensable_rows(directions: ArrayLike, closeness: float) -> tuple[FloatAr
 
 
 def sensitivity_range(n_rows: int, radius: float, *, separation: float, closeness: float) -> tuple[float, float]:
-    """Return bounds from below and above of the sensitivity of each of `indispensable_rows`.
+    r"""Return bounds from below and above of the sensitivity of each of `indispensable_rows`.
+
+    .. math:: \frac{N}{1 + (N-1) e^{-R e \sqrt{e'} / 4}} \le \sigma_n \le \frac{N}{1 + (N-1) e^{-R \sqrt{2 e'}}}
 
     Parameters
     ----------

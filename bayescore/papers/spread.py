@@ -8,10 +8,9 @@ With phi(N) = sum_a min_{c in N} |a - c|^2 and rows in the L1 ball of radius R, 
 
 N and x among the rows, c the mean of any "packed" subset of them (Definitions 7 and 8). delta_w leaves out the farthest
 row, because a neighbouring data set may lack any one. The bound of delta_s holds for every point c: of the rows B that
-c is nearest to, one x has sum_B |a - x|^2 <= 2 sum_B |a - c|^2, the mean over x in B being at most that. The source's
-own computation has the rows x without the factor 2, and is *too small*: of 16 rows on a circle and one far away 98.5,
-where the circle's mean gives 197. Both maxima are over sets N: taken by enumeration where these are few, else over
-random sets as in the source, and then too small again.
+c is nearest to, one x has sum_B |a - x|^2 <= 2 sum_B |a - c|^2, the mean over x in B. The source computes without the
+factor 2, which is *too small*: 98.5 for 16 rows on a circle and one far away, where the circle's mean gives 197. Both
+maxima are by enumeration where sets N are few, else over random sets as in the source, and then too small again.
 
 When to use it: to repeat the source, or where delta_w and delta_s are public. Computed from the private rows themselves
 they make the noise a function of what it should hide: that is NOT differential privacy.
@@ -182,7 +181,7 @@ def spread_calibrated(
     (4, 2)
     """
     k, _, R = check_private(n_clusters, epsilon, radius)
-    noise = calibrated_noise(k, epsilon, R, delta_w, delta_s, f)
+    noise = calibrated_noise(k, epsilon, R, delta_w=delta_w, delta_s=delta_s, f=f)
     warnings.warn(
         "spread_calibrated is not differentially private: its noise is set by delta_w and delta_s, which come from the "
         "data themselves; release it only where the two are public, else use private_k_variates",
@@ -193,7 +192,7 @@ def spread_calibrated(
 
 
 def calibrated_noise(
-    n_clusters: int, epsilon: float, radius: float, delta_w: float, delta_s: float, f: float = 1.0
+    n_clusters: int, epsilon: float, radius: float, *, delta_w: float, delta_s: float, f: float = 1.0
 ) -> LaplaceMechanism:
     """Return the mechanism of Theorem 12; its `epsilon` is epsilon~. See `spread_calibrated`."""
     w, s = check_positive(delta_w, "delta_w"), check_positive(1.0 + delta_s, "1 + delta_s")

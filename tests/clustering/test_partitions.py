@@ -144,9 +144,9 @@ BAD = {
     "weights of 0": (
         lambda: d_means_partitions(array(), 3, weights=da.zeros(N, chunks=N)),
         DataError,
-        "weights of partition 0 is 0 in row 0",
+        "no row is left: all weigh 0",
     ),
-    "weights here": (lambda: d_means_partitions(array(), 3, weights=W), DataError, "'weights' beside a Dask coll"),
+    "weights here": (lambda: d_means_partitions(array(), 3, weights=W), DataError, "'weight' beside a Dask coll"),
     "weights of a source": (
         lambda: d_means_partitions(as_source(X, Y), 3, weights=W),
         DataError,

@@ -151,7 +151,7 @@ def test_without_opendp_the_error_says_what_to_install(monkeypatch):
 def test_theorem_12_s_noise_is_its_formula_and_warned_of():
     k, eps, w, s, f = 3, 1.0, 0.01, 0.5, 2.0
     tilde = math.log((math.exp(eps) - (1 + w) ** (k - 1)) / (f * w * (1 + s) ** (k - 1)))
-    noise = calibrated_noise(k, eps, 2.0, w, s, f)
+    noise = calibrated_noise(k, eps, 2.0, delta_w=w, delta_s=s, f=f)
     assert noise.scale == pytest.approx(2 * 2.0 / tilde, rel=1e-6)
     ratio = (1 + w) ** (k - 1) + f * w * (1 + s) ** (k - 1) * math.exp(2 * 2.0 / noise.scale)
     assert ratio == pytest.approx(math.exp(eps), rel=1e-6)  # Theorem 9 is met with equality
@@ -160,9 +160,9 @@ def test_theorem_12_s_noise_is_its_formula_and_warned_of():
     assert found.spent is None
     assert "NOT differential privacy" in repr(found)
     with pytest.raises(ValueError, match=r"delta_w=1 and delta_s=0 are too large for epsilon=1 and n_clusters=3"):
-        calibrated_noise(k, eps, 2.0, 1.0, 0.0)
+        calibrated_noise(k, eps, 2.0, delta_w=1.0, delta_s=0.0)
     with pytest.raises(ValueError, match="delta_w=0 must be positive"):
-        calibrated_noise(k, eps, 2.0, 0.0, 0.0)
+        calibrated_noise(k, eps, 2.0, delta_w=0.0, delta_s=0.0)
     with pytest.raises(ValueError, match="epsilon=0 must be positive"):
         spread_calibrated(X, k, epsilon=0.0, radius=2.0, delta_w=w, delta_s=s)
 

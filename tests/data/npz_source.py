@@ -7,7 +7,7 @@ import numpy as np
 
 from bayescore.data.source import Source
 from bayescore.data.sources import Kind, Roles
-from bayescore.data.sources.array import array_source
+from bayescore.data.sources.memory import array_source
 
 
 def npz_source(data: Path, roles: Roles, selection: Any) -> Source:

@@ -7,8 +7,7 @@ import pyarrow as pa
 import pytest
 
 from bayescore.data.sources.columns import Columns, coded
-from bayescore.data.sources.resolve import resolve
-from bayescore.data.sources.roles import Roles
+from bayescore.data.sources.roles import Roles, resolve
 from bayescore.data.sources.survey import Seen, Survey
 from bayescore.validation import DataError, RowError
 

@@ -11,10 +11,9 @@ import pyarrow.dataset as pads
 import pytest
 
 from bayescore.data.factors import Selection
-from bayescore.data.sources import as_source
-from bayescore.data.sources.intake import Intake
-from bayescore.data.sources.resolve import resolve
-from bayescore.data.sources.roles import Roles
+from bayescore.data.sources import KINDS, as_source
+from bayescore.data.sources.intake import Block, Intake
+from bayescore.data.sources.roles import Roles, resolve
 from bayescore.data.sources.survey import MANY, Seen, Survey
 from bayescore.validation import DataError
 
@@ -115,14 +114,15 @@ SOURCES = {
 }
 
 
-def sources_survey(*data, **given):
-    source = as_source(*data, **given)
-    return getattr(source, "source", source).survey  # of what is behind rows that are kept
+def opened(data, y=None, *, selection=None, **given):
+    """Return a source as `as_source` does, before rows are left out."""
+    kind = next(kind for kind in KINDS if kind.fits(data))
+    return kind.open(data, Roles(y, **given), selection)
 
 
 @pytest.mark.parametrize("kind", SOURCES)
 def test_every_source_gives_the_same_survey(kind, tmp_path):
-    assert_same(sources_survey(SOURCES[kind](tmp_path), **GIVEN), survey(FRAME))
+    assert_same(opened(SOURCES[kind](tmp_path), **GIVEN).survey, survey(FRAME))
 
 
 def blocks(cuts):
@@ -135,7 +135,7 @@ def test_blocks_and_arrays_give_the_same_survey_too():
     callable_rows = as_source(lambda: blocks([3, 50, 51, 260]), groups="town", selection=Selection())
     assert callable_rows.survey == survey(FRAME)
     array = FRAME[["x"]].to_numpy()
-    found = sources_survey(array, FRAME["label"], weights=FRAME["w"].to_numpy(), groups={"town": FRAME["town"]})
+    found = opened(array, FRAME["label"], weights=FRAME["w"].to_numpy(), groups={"town": FRAME["town"]}).survey
     expected = survey(FRAME)
     assert found == Survey(N, expected.labels, {"town": expected.levels["town"]}, True)
 
@@ -143,7 +143,7 @@ def test_blocks_and_arrays_give_the_same_survey_too():
 def test_a_stream_knows_after_each_block_what_the_rows_before_tell():
     intake = Intake(selection=Selection(), group_columns=("town",))
     for end, block in zip((120, 240, N), blocks([120, 240]), strict=True):
-        intake, _ = intake.take(*block)
+        intake, _ = intake.take(Block(*block))
         assert intake.survey == survey(FRAME.iloc[:end])
         assert Survey.from_dict(intake.survey.to_dict()) == intake.survey
 
@@ -153,7 +153,7 @@ def test_workers_of_a_cluster_give_the_same_survey():
     frame = dd.from_pandas(FRAME, npartitions=7, sort=False)
     quiet = {"processes": False, "n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
     with distributed.LocalCluster(**quiet) as cluster, distributed.Client(cluster):
-        source = as_source(frame, **GIVEN).source
+        source = opened(frame, **GIVEN)
         assert source.pool is not None
         assert_same(source.survey, survey(FRAME))
 
@@ -192,6 +192,6 @@ def test_ordered_labels_keep_their_order_in_blocks_that_have_one_of_them():
 
 
 def test_a_block_of_trials_after_labels_of_another_kind_is_refused():
-    intake, _ = Intake().take(np.eye(2), ["a", "b"])
+    intake, _ = Intake().take(Block(np.eye(2), ["a", "b"]))
     with pytest.raises(DataError, match="block 1 has trials, and blocks before it the label 'b'; give trials in each"):
-        intake.take(np.eye(2), [1, 2], trials=[3, 3])
+        intake.take(Block(np.eye(2), [1, 2], trials=[3, 3]))

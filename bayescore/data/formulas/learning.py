@@ -26,8 +26,8 @@ from bayescore.data.formulas.design import (
     specification,
 )
 from bayescore.data.formulas.parsing import BASES, MOMENTS, Call, parsed
-from bayescore.data.passes.exact_moments import Moments
-from bayescore.data.passes.scan import BlockRange, Scan, block_range, check_reach
+from bayescore.data.passes.exact import Moments
+from bayescore.data.passes.scan import Scan, block_range, check_reach
 from bayescore.limits import MAX_LEVELS_NAMED
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError, check_finite
@@ -42,7 +42,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # multiples of the golden ratio, modulo
 class Learnt:
     """What is known of some rows: their range, moments and range of arguments, levels, and rows that stand for them."""
 
-    rows: list[BlockRange]
+    rows: list[Scan]
     moments: dict[str, Moments]
     ranges: dict[str, tuple[float, float]]
     levels: dict[str, NDArray[np.float64]]

@@ -1,4 +1,6 @@
-"""`Cutter`: blocks of any length, cut anew, so that results do not depend on how rows arrive; how long blocks are."""
+"""Canonical blocks: rows cut anew, so that results do not depend on how rows arrive; how long blocks are."""
+
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -40,3 +42,12 @@ class Cutter:
     def rest(self) -> WeightedData | None:
         """The rows left over, if any."""
         return stack(self._parts) if self._parts else None
+
+
+def recut(blocks: Iterator[WeightedData], step: int) -> Iterator[WeightedData]:
+    """Cut blocks anew, into blocks of `step` rows."""
+    cutter = Cutter(step)
+    for block in blocks:
+        yield from cutter.cut(block)
+    if (rest := cutter.rest) is not None:
+        yield rest

@@ -1,12 +1,10 @@
 """Passes over rows: a function of each block, in threads or in workers elsewhere, results in block order.
 
-Here is the one place that knows who runs a pass; `Dataset.map` is how to ask for one. Rows that come in pieces are read
-*and* mapped by the workers: threads of this process, or those of the source's own pool, to which descriptors of the
-rows travel, and the function. Others are read in the calling thread and mapped in threads.
-
-Two rules make a result independent of how the rows are cut into blocks and of the number of threads: scores come from
-row-wise kernels, and sums over rows are taken in fixed point, where addition is associative (`exact`). Where that will
-not do, blocks are *canonical*: the rows are cut anew at multiples of a number of rows, and BLAS has one thread.
+`Dataset.map` is how to ask for a pass. Rows that come in pieces are read *and* mapped by the workers: threads of this
+process, or those of the source's own pool, to which the function and descriptors of the rows travel. Other rows are
+read in the calling thread and mapped in threads. A result depends neither on the cut into blocks nor on the number of
+threads: scores come from row-wise kernels, and sums over rows are taken in fixed point (`exact`). Where that will not
+do, blocks are *canonical*: the rows are cut anew at multiples of a number of rows, and BLAS has one thread.
 """
 
 from collections import deque
@@ -17,7 +15,8 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from bayescore.data.passes.tasks import Division, Future, Task, plan, recut
+from bayescore.data.passes.cutter import recut
+from bayescore.data.passes.tasks import Division, Future, Task, plan
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.progress import progress
 from bayescore.types import WeightedData
@@ -30,22 +29,9 @@ Work = Callable[[int, WeightedData], R]
 def map_pieces(division: Division, function: Work[R], step: int | None, cores: int) -> Iterator[tuple[int, R]]:
     """Yield for each block its number of rows and ``function(start, block)``, `start` the position of its first row.
 
-    Parameters
-    ----------
-    division : Division
-        The rows, and who reads and maps them.
-    function : callable
-        To run in parallel it must release the GIL, as numba kernels and NumPy do. What it refers to and what it returns
-        travel to and from the workers of a pool: neither should be as large as a block.
-    step : int or None
-        Rows of a canonical block; None for blocks as they come.
-    cores : int
-        Number of threads.
-
-    Raises
-    ------
-    DataError
-        If a row cannot be used; the message says where it is to be found.
+    `step` is the number of rows of a canonical block, None for blocks as they come. To run in parallel the function
+    must release the GIL, as numba kernels and NumPy do. What it refers to and returns travels to and from the workers
+    of a pool: keep both smaller than a block. A `DataError` says where its row is to be found.
     """
     with _blas(step), ThreadPoolExecutor(cores, "pass") as threads:
         begin: Callable[..., Future] = partial(_Streamed, threads)
@@ -68,7 +54,7 @@ def map_stream(
         def futures() -> Iterator[Future]:
             start = 0
             for block in blocks if step is None else recut(blocks, step):
-                yield threads.submit(_run_block, block, start, function)
+                yield threads.submit(lambda at, rows: [(len(rows), function(at, rows))], start, block)
                 start += len(block)
 
         try:
@@ -79,7 +65,7 @@ def map_stream(
 
 
 def _blas(step: int | None) -> AbstractContextManager[object]:
-    """Return a context for a pass: its blocks run in parallel, and BLAS threads on top would also fight for cores."""
+    """Return the context of a pass: one thread of BLAS for canonical blocks, whose sums depend on the number."""
     return nullcontext() if step is None else one_blas_thread()
 
 
@@ -108,10 +94,7 @@ def _results(future: Future) -> Iterable[tuple[int, R]]:
 
 
 class _Streamed:
-    """A task in a thread, whose results can be had as they come: those of the first task in line do not pile up.
-
-    Those of the next ones do, so that no thread waits for another.
-    """
+    """A task in a thread that hands out each result at once: so those of the first task in line do not pile up."""
 
     def __init__(self, threads: ThreadPoolExecutor, task: Task, function: Work[Any], step: int | None) -> None:
         self._results: SimpleQueue[tuple[int, Any] | None] = SimpleQueue()
@@ -145,15 +128,8 @@ def _run(blocks: Iterable[WeightedData], start: int, function: Work[R]) -> Itera
         start += len(block)
 
 
-def _run_block(block: WeightedData, start: int, function: Work[R]) -> list[tuple[int, R]]:
-    return [(len(block), function(start, block))]
-
-
 def _run_task(task: Task, function: Work[R], step: int | None) -> list[tuple[int, R]] | DataError:
-    """Return the results of a task, or what is wrong with its rows.
-
-    That is returned and not raised, as a cluster prints the traceback of whatever a worker raises.
-    """
+    """Return the results of a task, or its error: a cluster prints the traceback of whatever a worker raises."""
     try:
         with _blas(step):
             return list(_run(task.blocks(step), task.start, function))

@@ -1,8 +1,7 @@
-"""Rows of which most entries are 0, as their other entries: work quadratic in the columns becomes so in those entries.
+"""Rows whose entries are mostly 0, by their other entries, for products of many columns, which BLAS computes else.
 
-Rows of factors with many levels, as `OneHotEncoder` codes them, have a few entries other than 0 among D. Whether rows
-are taken so is told by their values, not by where they come from: sparse and dense sources of the same rows give the
-same bits. When to use it: for products of many columns, which BLAS computes otherwise.
+Work quadratic in the columns becomes quadratic in those entries: rows of factors with many levels have few of them.
+The values decide, not the source: sparse and dense sources of the same rows give the same bits.
 """
 
 import numpy as np
@@ -13,8 +12,9 @@ from bayescore.compiled import jit
 from bayescore.types import FloatArray
 
 MAX_FILL = 0.05  # share of entries that are not 0: BLAS is as fast from 0.05 of 1,000 columns, 0.1 of 100
+MIN_COLUMNS = 96  # fewer gain little
+
 Places = NDArray[np.int32]
-MIN_COLUMNS = 96  # below which little is to be gained
 
 
 @jit
@@ -33,10 +33,7 @@ def _fill(X: FloatArray, ends: Places, columns: Places, values: FloatArray) -> i
 
 
 def compact(X: FloatArray) -> FloatArray | sparse.csr_array:
-    """Return rows, shape (n, D), in CSR form if they are wide and at most `MAX_FILL` of their entries are not 0.
-
-    Else they stay as they are; either has the products ``X @ M``.
-    """
+    """Return rows, shape (n, D), in CSR form if they are wide and at most `MAX_FILL` of their entries are not 0."""
     if X.shape[1] < MIN_COLUMNS:
         return X
     most = int(MAX_FILL * X.size)

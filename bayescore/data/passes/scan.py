@@ -1,8 +1,8 @@
-"""`Scan`: what the first pass over rows learns of them, having checked every entry."""
+"""`Scan`: what the first pass over rows learns, after a check of every entry."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,35 +16,22 @@ from bayescore.validation import DataError, check_finite, check_total_weight
 MAX_ENTRY = 1e100  # squared distances and their fixed-point sums stay finite
 
 
-class BlockRange(NamedTuple):
-    """Number of rows of a block, range of its columns, shapes (D,), and of its weights, and their exact sum.
-
-    `squares` has sum w x^2 of each column, shape (D,).
-    """
-
-    n_rows: int
-    low: FloatArray
-    high: FloatArray
-    smallest_weight: float
-    largest_weight: float
-    weight: int
-    squares: FloatArray
-
-
 @dataclass(frozen=True, eq=False)
 class Scan:
-    """Number of rows, range of the columns, shapes (D,), and of the weights, and their total; entries are finite.
-
-    `squares` has sum w x^2 of each column, shape (D,), added up in the order of the blocks.
-    """
+    """Range of the columns and of the weights of rows whose entries are finite; arrays have shape (D,)."""
 
     n_rows: int
     low: FloatArray
     high: FloatArray
     smallest_weight: float
     largest_weight: float
-    weight_total: float
-    squares: FloatArray
+    weight: int  # exact sum of the weights, see `exact_weight`
+    squares: FloatArray  # sum w x^2 of each column, added up in the order of the blocks
+
+    @property
+    def weight_total(self) -> float:
+        """Sum of the weights, rounded once."""
+        return total_weight([self.weight])
 
     @property
     def largest(self) -> FloatArray:
@@ -57,33 +44,27 @@ class Scan:
         return np.asarray(self.low == self.high)
 
     @classmethod
-    def of(cls, blocks: Sequence[BlockRange], names: tuple[str, ...]) -> Self:
-        """Return the scan of rows in blocks.
-
-        Raises
-        ------
-        DataError
-            If an entry, or the sum of the weights, is too large.
-        """
+    def of(cls, blocks: Sequence["Scan"], names: tuple[str, ...]) -> Self:
+        """Return the scan of rows in blocks; raise if an entry, or the sum of the weights, is too large."""
         low: FloatArray = np.stack([block.low for block in blocks]).min(axis=0)
         high: FloatArray = np.stack([block.high for block in blocks]).max(axis=0)
         check_reach(low, high, names)
-        weight = total_weight(block.weight for block in blocks)
-        check_total_weight(weight)
-        return cls(
+        whole = cls(
             n_rows=sum(block.n_rows for block in blocks),
             low=low,
             high=high,
             smallest_weight=min(block.smallest_weight for block in blocks),
             largest_weight=max(block.largest_weight for block in blocks),
-            weight_total=weight,
+            weight=sum(block.weight for block in blocks),
             squares=np.sum([block.squares for block in blocks], axis=0),
         )
+        check_total_weight(whole.weight_total)
+        return whole
 
     def through(self, design: Design) -> Self:
-        """Return the scan of the design matrix made of these raw columns.
+        """Return the scan of the design matrix of these raw columns.
 
-        Centers and scales are taken for the rows' own means and sds, which make a sum of squares that of the weights.
+        Centers and scales are taken to be the rows' means and sds: a sum of squares is then the sum of the weights.
         """
         low, high = (design.transform(bound[None, :])[0] for bound in (self.low, self.high))
         moved = np.zeros(len(self.squares), dtype=bool)
@@ -120,16 +101,10 @@ def check_reach(low: FloatArray, high: FloatArray, names: tuple[str, ...], where
         )
 
 
-def block_range(names: tuple[str, ...], start: int, block: WeightedData) -> BlockRange:
-    """Return the range of a block with columns `names`, its first row at position `start`.
-
-    Raises
-    ------
-    DataError
-        If an entry is NaN or infinite; the message names its row and column.
-    """
+def block_range(names: tuple[str, ...], start: int, block: WeightedData) -> Scan:
+    """Return the scan of a block whose first row stands at `start`; raise if an entry is NaN or infinite."""
     w = block.weights
     low, high, squares = block.X[0].copy(), block.X[0].copy(), np.zeros(block.n_features)
     if not _column_range(block.X, w, low, high, squares):
         check_finite(block.X, names, start)
-    return BlockRange(len(block), low, high, float(w.min()), float(w.max()), exact_weight(w), squares)
+    return Scan(len(block), low, high, float(w.min()), float(w.max()), exact_weight(w), squares)

@@ -1,9 +1,9 @@
-"""Tasks: stretches of rows that a worker reads and maps on its own, whatever the worker is.
+"""Tasks: consecutive rows that a worker reads and maps on its own, whatever the worker is.
 
-A source that can be read in pieces (row groups of a file, slices of an array, partitions of a collection) says so by
-its `Division`. `plan` cuts the pieces into tasks. Where canonical blocks are asked for, of `step` rows each, task k has
-the rows from the end of piece k - 1 to the end of piece k, both rounded up to a multiple of `step`: so a worker reads
-its own piece and the head of the next, fewer than `step` rows, and every canonical block has one worker.
+A source that can be read in pieces (row groups of a file, slices of an array, partitions of a collection) gives a
+`Division`, and `plan` cuts its pieces into tasks. Where blocks are canonical, of `step` rows each, task k has the rows
+from the end of piece k - 1 to the end of piece k, both rounded up to a multiple of `step`: so a worker reads its own
+piece and the head of the next, fewer than `step` rows, and every canonical block has one worker.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,13 +14,19 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from bayescore.data.design import Design
-from bayescore.data.passes.cutter import Cutter
+from bayescore.data.passes.cutter import block_rows, recut
 from bayescore.data.source import Readable
 from bayescore.types import WeightedData
 
+Future = Any
+"""Has `result` and `cancel`, as ``concurrent.futures.Future`` does."""
+
 
 class Piece(Protocol):
-    """Consecutive rows of a source that can be read on their own, in any thread; picklable where workers need that."""
+    """Consecutive rows of a source that any thread can read; picklable where workers need that.
+
+    A piece that knows better than the source where its rows are to be found has a method ``place(row)`` that says so.
+    """
 
     @property
     def n_rows(self) -> int:
@@ -31,28 +37,11 @@ class Piece(Protocol):
         """Yield the rows low, ..., high - 1 of the piece, in order."""
         ...
 
-    def place(self, row: int) -> str:
-        """Say where row `row` of the piece is to be found."""
-        ...
-
-
-class Sliced(Protocol):
-    """Rows in memory."""
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-        ...
-
-    def rows(self, low: int, high: int) -> Iterator[WeightedData]:
-        """Yield the rows low, ..., high - 1."""
-        ...
-
 
 class Slice(NamedTuple):
     """Rows start, ..., stop - 1 of a source in memory."""
 
-    source: Sliced
+    source: Any  # an `InMemory`
     start: int
     stop: int
 
@@ -63,16 +52,7 @@ class Slice(NamedTuple):
 
     def read(self, low: int, high: int) -> Iterator[WeightedData]:
         """Yield the rows low, ..., high - 1 of the slice."""
-        return self.source.rows(self.start + low, self.start + high)
-
-    def place(self, row: int) -> str:  # noqa: ARG002
-        """Say nothing: the row's number says it."""
-        return ""
-
-
-def slices(source: Sliced, step: int) -> list[Slice]:
-    """Cut rows in memory into slices of `step`."""
-    return [Slice(source, low, min(low + step, source.n_rows)) for low in range(0, source.n_rows, step)]
+        yield from self.source.rows(self.start + low, self.start + high)
 
 
 class Part(NamedTuple):
@@ -99,18 +79,6 @@ class Task:
             yield block if self.transform is None else self.transform.rows(block)
 
 
-class Future(Protocol):
-    """The part of ``concurrent.futures.Future`` that passes use."""
-
-    def result(self) -> Any:
-        """Wait for the result and return it, or raise its error."""
-        ...
-
-    def cancel(self) -> Any:
-        """Stop the work if it has not begun."""
-        ...
-
-
 class Pool(Protocol):
     """Workers elsewhere."""
 
@@ -126,7 +94,7 @@ class Pool(Protocol):
 
 @dataclass(frozen=True)
 class Division:
-    """The rows of a source in pieces; read by threads of this process unless there is a `pool`.
+    """The rows of a source in pieces; threads of this process read them unless there is a `pool`.
 
     A pass goes over the rows low, ..., high - 1, all by default.
     """
@@ -138,10 +106,11 @@ class Division:
     high: int | None = None
 
     def place(self, row: int) -> str:
-        """Say where a row of the source is to be found."""
+        """Say where a row of the source is to be found; "" if its number says enough."""
         for piece in self.pieces:
             if row < piece.n_rows:
-                return piece.place(row)
+                place: Callable[[int], str] | None = getattr(piece, "place", None)
+                return "" if place is None else place(row)
             row -= piece.n_rows
         return ""
 
@@ -155,8 +124,21 @@ class Divisible(Protocol):
         ...
 
 
+class InMemory:
+    """Base of sources in memory, with ``rows(low, high)``, which yields the rows low, ..., high - 1."""
+
+    def division(self: Any, step: int) -> Division:
+        """Return a piece for each block."""
+        return Division([Slice(self, low, min(low + step, self.n_rows)) for low in range(0, self.n_rows, step)])
+
+    def blocks(self: Any) -> Iterator[WeightedData]:
+        """Yield the rows in order."""
+        for piece in self.division(block_rows(len(self.design.raw_names))).pieces:
+            yield from piece.read(0, piece.n_rows)
+
+
 def division_of(rows: Readable, step: int) -> Division | None:
-    """Return how `rows` can be divided, None if they cannot."""
+    """Return the pieces of `rows`; None where they come in one stream only."""
     return rows.division(step) if isinstance(rows, Divisible) else None
 
 
@@ -174,12 +156,3 @@ def plan(division: Division, step: int | None) -> list[Task]:
         parts = [Part(division.pieces[i], a, b) for i, a, b in cuts if a < b]
         tasks.append(Task(low, high - low, parts, division.transform))
     return tasks
-
-
-def recut(blocks: Iterator[WeightedData], step: int) -> Iterator[WeightedData]:
-    """Cut blocks anew, into blocks of `step` rows."""
-    cutter = Cutter(step)
-    for block in blocks:
-        yield from cutter.cut(block)
-    if (rest := cutter.rest) is not None:
-        yield rest

@@ -1,8 +1,7 @@
-"""How many threads: the cores there are, and one of BLAS where its sums count, kept in one hand.
+"""How many threads: the cores there are, and one of BLAS where its sums count.
 
-The number of BLAS threads belongs to the whole process, and sums of BLAS depend on it. Passes of several threads, and
-tasks of several threads of a worker, overlap: the first to begin sets it to one and the last to end puts it back.
-Kernels of numba run in the thread that calls them.
+Sums of BLAS depend on its number of threads, which belongs to the whole process. Passes and tasks of several threads
+overlap: the first to begin sets the number to one, and the last to end sets it back.
 """
 
 import os

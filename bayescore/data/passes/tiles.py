@@ -1,6 +1,5 @@
-"""Blocks of rows for compiled passes: made of columns, and taken apart into tiles.
+"""Tiles: rows as columns, so that an inner loop over rows vectorises, few enough to stay in the cache.
 
-A tile holds rows as columns, so that an inner loop over rows vectorises, and is small enough to stay in the cache.
 A row's numbers do not depend on where in a block, and so in a tile, the row stands.
 """
 

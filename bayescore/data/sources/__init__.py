@@ -23,29 +23,27 @@ coreset                                    in memory                all
 ``"online"`` reads the rows in the calling process whatever the source, for it scores each block against all before
 it: on a cluster, ``"leverage"`` is sharper and moves nothing. ``standardize=True`` needs rows that can be read again.
 
-Rows of weight 0, and if asked for rows that miss something, are left out, and counts become two rows each (`kept`).
-
+Rows of weight 0 are left out, and if asked for rows that miss something; counts become two rows each (`row_filter`).
 Columns of text come as codes of their levels where a `Selection` is given (`factors`); `data.designed` asks for them.
 
 A new kind of data is one file here and one line in `KINDS`.
 """
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from bayescore.data.factors import Selection
 from bayescore.data.source import Source
-from bayescore.data.sources.array import ArraySource, array_source, rows_source, unlabelled
-from bayescore.data.sources.arrow_dataset import dataset_source, is_dataset
+from bayescore.data.sources.batches import dataset_source, lazy_source, relation_source
 from bayescore.data.sources.blocks import BlockSource, callable_source, is_stream, refuse_stream
 from bayescore.data.sources.csv_file import csv_source, is_csv
-from bayescore.data.sources.kept import kept_source
+from bayescore.data.sources.memory import ArraySource, array_source, rows_source, table_source, unlabelled
 from bayescore.data.sources.parquet import path_source
-from bayescore.data.sources.queries import is_lazy, is_relation, lazy_source, relation_source
 from bayescore.data.sources.roles import Roles
+from bayescore.data.sources.row_filter import filtered_source
 from bayescore.data.sources.survey import Survey
-from bayescore.data.sources.table_source import table_source
 from bayescore.data.tables import is_dask, is_table
 from bayescore.types import WeightedData
 from bayescore.validation import DataError, check_aligned
@@ -54,14 +52,16 @@ __all__ = ["KINDS", "ArraySource", "Kind", "Roles", "as_source", "has_named_colu
 
 
 class Kind(NamedTuple):
-    """One kind of data: whether something is of it, and how that, with roles and a selection, is a source.
-
-    `named` says that its columns have names, those of the labels, weights and offsets among them.
-    """
+    """One kind of data: whether something is of that kind, and how to open it as a source."""
 
     fits: Callable[[Any], bool]
     open: Callable[[Any, Roles, Selection | None], Source]
-    named: bool = False
+    named: bool = False  # whether its columns have names, those of labels, weights and offsets among them
+
+
+def _of_class(module: str, name: str) -> Callable[[Any], bool]:
+    """Return whether something is of a class of a module, which is not imported to know."""
+    return lambda data: isinstance(data, getattr(sys.modules.get(module), name, ()))
 
 
 def _ready(data: Any, roles: Roles, _: Selection | None) -> Source:
@@ -80,9 +80,9 @@ KINDS: tuple[Kind, ...] = (
     Kind(lambda data: isinstance(data, Source | WeightedData), _ready),
     Kind(is_csv, csv_source, named=True),
     Kind(lambda data: isinstance(data, str | Path), path_source, named=True),
-    Kind(is_dataset, dataset_source, named=True),
-    Kind(is_lazy, lazy_source, named=True),
-    Kind(is_relation, relation_source, named=True),
+    Kind(_of_class("pyarrow.dataset", "Dataset"), dataset_source, named=True),
+    Kind(_of_class("polars", "LazyFrame"), lazy_source, named=True),
+    Kind(_of_class("duckdb", "DuckDBPyRelation"), relation_source, named=True),
     Kind(is_table, table_source, named=True),
     Kind(is_stream, refuse_stream),
     Kind(lambda data: is_dask(data) and hasattr(data, "columns"), _dask, named=True),
@@ -93,7 +93,7 @@ KINDS: tuple[Kind, ...] = (
 
 
 def has_named_columns(data: Any) -> bool:
-    """Whether the columns of `data` have names, the labels' among them."""
+    """Whether the columns of `data` have names, that of the labels among them."""
     return _kind(data).named
 
 
@@ -104,21 +104,10 @@ def _kind(data: Any) -> Kind:
 def as_source(data: Any, y: Any = None, *, selection: Selection | None = None, **beside: Any) -> Source:
     """Turn `data` into a `Source` with the identity design.
 
-    Parameters
-    ----------
-    data : array, data frame, Arrow table, path, query, callable, Dask collection or Source
-        A 2-D array of numbers, dense or sparse; a pandas, polars or Arrow table; the path or address of a Parquet file
-        or of a folder of them, or the path of a CSV file; a dataset of Arrow, a LazyFrame of polars or a relation of
-        DuckDB; a callable that returns a fresh iterator of blocks, (X, y), (X, y, weights) or (X, y, weights, offset),
-        each time; a Dask data frame or array; or a ready `Source`.
-    y : array, optional
-        Labels, two classes of any kind. Not needed where `label` names a column or blocks bring theirs. Rows go
-        together by position: pandas objects whose indexes differ are refused.
-    selection : Selection, optional
-        Which columns of tables are features; those of text then come as codes, and the source knows their `levels`.
-        By default all are, and must be numbers.
-    **beside
-        The other fields of `Roles`: label, weights, offset and so on.
+    `data` is one of the kinds that the module lists. Blocks are (X, y), (X, y, weights) or (X, y, weights, offset). `y`
+    are labels, two classes of any kind, where neither `label` names a column nor blocks bring theirs. Rows go together
+    by position: pandas objects whose indexes differ are refused. `selection` says which columns of tables are features,
+    by default all, which must then be numbers. `beside` are the other fields of `Roles`: label, weights and so on.
 
     Raises
     ------
@@ -131,11 +120,12 @@ def as_source(data: Any, y: Any = None, *, selection: Selection | None = None, *
     if isinstance(y, str):
         raise DataError(f"y={y!r} is text; give the labels as y, or the name of their column as label={y!r}")
     roles = Roles(y, **beside)
-    own = roles.groups if isinstance(roles.groups, dict) else {"": roles.groups}
-    groups = {f"groups[{name!r}]" if name else "groups": column for name, column in own.items()}
+    groups = {"groups": roles.groups}
+    if isinstance(roles.groups, dict):
+        groups = {f"groups[{name!r}]": column for name, column in roles.groups.items()}
     check_aligned(data=data, y=y, weights=roles.weights, offset=roles.offset, trials=roles.trials, **groups)
     source = _kind(data).open(data, roles, selection)
     survey: Survey | None = getattr(source, "survey", None)
     left_out = roles.trials is not None or roles.drop or (survey is not None and survey.zero_weights)
     # blocks of a callable leave out themselves
-    return kept_source(source, drop=roles.drop) if left_out and not isinstance(source, BlockSource) else source
+    return filtered_source(source, drop=roles.drop) if left_out and not isinstance(source, BlockSource) else source

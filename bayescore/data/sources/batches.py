@@ -1,11 +1,11 @@
 """Rows that come as Arrow batches from whatever reads them anew for each pass: a query, a text file, a dataset.
 
-A pass asks for the columns that it needs, and the batches are read in the calling thread and mapped in threads, so that
-no more than a few of them are in memory. Opening is one pass more, over the labels and columns of text. Whether later
-passes give the same labels in the same order is checked: queries promise no order unless they sort.
+A pass asks for the columns that it needs. The batches are read in the calling thread and mapped in threads, so that a
+few of them are in memory. Opening is one pass more, over the labels and columns of text. Later passes must give the
+same labels in the same order, which is checked: queries promise no order unless they sort. A query that computes much
+is better run once, into a table or a Parquet file: a coreset takes some seven passes.
 """
 
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,11 +16,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bayescore.data.factors import Selection
-from bayescore.data.passes.cutter import block_rows
+from bayescore.data.passes.cutter import MAX_BLOCK_ROWS, block_rows
 from bayescore.data.sources.columns import Columns, ColumnSource, coded
-from bayescore.data.sources.resolve import resolve
-from bayescore.data.sources.roles import Roles
+from bayescore.data.sources.parquet import ParquetSource, parquet_source
+from bayescore.data.sources.roles import Roles, resolve
+from bayescore.data.sources.stores import dataset_listing
 from bayescore.data.sources.survey import Survey
+from bayescore.data.tables import as_table
 from bayescore.types import WeightedData
 from bayescore.validation import DataError
 
@@ -38,13 +40,7 @@ class BatchSource(ColumnSource):
     order: int | None
 
     def blocks(self) -> Iterator[WeightedData]:
-        """Yield the rows in order.
-
-        Raises
-        ------
-        DataError
-            If they are not those of the first pass.
-        """
+        """Yield the rows in order; raise `DataError` at the end if they are not those of the first pass."""
         start, order, step = 0, 0, block_rows(len(self.columns.features))
         marks = _marks(self.classes)
         for batch in self.read(self.columns.names):
@@ -68,13 +64,7 @@ def _marks(labels: Iterable[Any]) -> NDArray[np.uint32]:
 
 
 def batch_source(read: Read, schema: pa.Schema, roles: Roles, selection: Selection | None) -> BatchSource:
-    """Return the rows of a reader, whose columns have this schema, as a source; one pass, over labels and text.
-
-    Raises
-    ------
-    DataError
-        If the columns or the labels cannot be used, or there are no rows.
-    """
+    """Return the rows of a reader, whose columns have this schema, as a source; one pass, over labels and text."""
     columns, order = resolve(roles, schema, selection), 0
     checked = columns.trials is None and not columns.drop
 
@@ -92,7 +82,47 @@ def batch_source(read: Read, schema: pa.Schema, roles: Roles, selection: Selecti
     return BatchSource(read, columns.learnt(survey, roles.positive), survey, order if checked else None)
 
 
-def is_instance(data: Any, module: str, name: str) -> bool:
-    """Whether `data` is of a class of a module, which is not imported to know."""
-    known = getattr(sys.modules.get(module), name, None)
-    return known is not None and isinstance(data, known)
+def lazy_source(data: Any, roles: Roles, selection: Selection | None = None) -> BatchSource:
+    """Return a LazyFrame of polars as a source; labels and weights are columns of it."""
+    roles.check_named("a LazyFrame")
+    if not hasattr(data, "collect_batches"):
+        raise TypeError("data is a LazyFrame, and this polars cannot read one in batches; install polars>=1.34")
+
+    def read(columns: list[str]) -> Iterator[pa.RecordBatch]:
+        for frame in data.select(columns).collect_batches(chunk_size=MAX_BLOCK_ROWS, maintain_order=True):
+            yield from as_table(frame).combine_chunks().to_batches()
+
+    return batch_source(read, as_table(data.limit(0).collect()).schema, roles, selection)
+
+
+def relation_source(data: Any, roles: Roles, selection: Selection | None = None) -> BatchSource:
+    """Return a relation of DuckDB as a source; labels and weights are columns of it.
+
+    Its connection runs one query at a time: leave it alone until the coreset is built.
+    """
+    roles.check_named("a relation of DuckDB")
+
+    def read(columns: list[str]) -> Iterator[pa.RecordBatch]:
+        quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
+        query = data.project(quoted)
+        # `__arrow_c_stream__` would hold the whole result; DuckDB 1 calls the reader by its second name
+        with (getattr(query, "to_arrow_reader", None) or query.fetch_record_batch)(MAX_BLOCK_ROWS) as reader:
+            yield from reader
+
+    return batch_source(read, pa.table(data.limit(0)).schema, roles, selection)
+
+
+def dataset_source(data: Any, roles: Roles, selection: Selection | None = None) -> BatchSource | ParquetSource:
+    """Return a dataset of Arrow as a source; labels and weights are columns of it.
+
+    It is read by row groups if it has whole Parquet files of the same columns, else (filtered, joined, CSV with another
+    separator, ORC, Feather) in batches. Rows stand in the dataset's own order.
+    """
+    roles.check_named("a dataset")
+    if (listing := dataset_listing(data)) is not None:
+        return parquet_source(listing, roles, selection)
+
+    def read(columns: list[str]) -> Iterator[pa.RecordBatch]:
+        yield from data.to_batches(columns=columns, batch_size=MAX_BLOCK_ROWS)
+
+    return batch_source(read, data.schema, roles, selection)

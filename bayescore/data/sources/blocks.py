@@ -1,6 +1,6 @@
-"""Blocks of rows as their owners make them, from an iterator or a callable (`intake` says what a block is).
+"""Blocks of rows as users make them (`intake.Block`), from a callable or an iterator.
 
-`block_source` turns a callable that gives a fresh iterator each time into a `Source`; a `Stream` is read once, and
+`callable_source` turns a callable that returns a fresh iterator each time into a `Source`. A `Stream` is read once, and
 learns its labels on the way.
 """
 
@@ -17,14 +17,14 @@ from bayescore.data.design import Design
 from bayescore.data.factors import Levels, Selection
 from bayescore.data.labels import Classes
 from bayescore.data.sources.groups import Given, Grouper, groupers_of, known_groupers
-from bayescore.data.sources.intake import Intake
+from bayescore.data.sources.intake import Block, Intake
 from bayescore.data.sources.roles import Roles
 from bayescore.data.sources.survey import Survey
 from bayescore.data.tables import is_dask, is_table
 from bayescore.types import WeightedData
 from bayescore.validation import DataError
 
-LABEL = "y"  # what the labels of blocks are called
+LABEL = "y"  # name of the labels of blocks
 
 
 def is_stream(data: Any) -> bool:
@@ -32,16 +32,8 @@ def is_stream(data: Any) -> bool:
     return hasattr(data, "__next__") and not is_table(data) and not is_dask(data)
 
 
-def numbered(blocks: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
-    """Yield blocks as tuples; an error inside the iterator names the block.
-
-    Raises
-    ------
-    DataError
-        If the iterator fails, with its error as the cause.
-    TypeError
-        If a block is no tuple (X, y[, weights[, offset[, trials[, groups]]]]).
-    """
+def _numbered(blocks: Iterable[Any]) -> Iterator[Block]:
+    """Yield blocks; a failure of the iterator is a `DataError` that names the block, with the failure as its cause."""
     stream, number = iter(blocks), 0
     while True:
         try:
@@ -55,7 +47,7 @@ def numbered(blocks: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
             raise TypeError(
                 f"block {number} is {found}; give tuples (X, y) or (X, y, weights), or with an offset at the end"
             )
-        yield tuple(block)
+        yield Block(*block)
         number += 1
 
 
@@ -65,12 +57,12 @@ class Stream:
     label = LABEL
 
     def __init__(self, blocks: Iterable[Any], positive: Any = None, group_columns: tuple[str, ...] = ()) -> None:
-        self._blocks = numbered(blocks)
+        self._blocks = _numbered(blocks)
         first = next(self._blocks, None)
         if first is None:
             raise DataError("data is an iterator without a block: was it read before?")
         self.intake = Intake(positive=positive, group_columns=group_columns)
-        known, _ = self.intake.take(*first)
+        known, _ = self.intake.take(first)
         assert known.names is not None
         self._blocks = chain([first], self._blocks)
         self.design = Design(known.names, offset=known.offset, groups=known.groupings)
@@ -80,23 +72,17 @@ class Stream:
         self.intake = replace(self.intake, symmetric=False)
 
     def blocks(self) -> Iterator[WeightedData]:
-        """Yield the rows in order, once.
-
-        Raises
-        ------
-        DataError
-            If a block cannot be used, or the rows have been read.
-        """
+        """Yield the rows in order, once."""
         if self.intake.n_blocks:
             raise DataError("data is an iterator, and its rows have been read: they come once")
         for given in self._blocks:
-            self.intake, block = self.intake.take(*given)
+            self.intake, block = self.intake.take(given)
             if len(block):
                 yield block
 
 
 class Fingerprint(NamedTuple):
-    """Checksums of rows, however they are cut: of X but for text, of weights, of y and of -y, of offsets and groups."""
+    """Checksums of rows, whatever their cut into blocks: of X but for text, weights, y and -y, offsets and groups."""
 
     X: int = 0
     weights: int = 0
@@ -106,7 +92,7 @@ class Fingerprint(NamedTuple):
     group: int = 0
 
     def after(self, block: WeightedData, text: list[int]) -> "Fingerprint":
-        """Return that of the rows so far and a block more; `text` are its columns of codes, 0 in the first pass."""
+        """Return that of the rows so far and of a block; `text` are its columns of codes, 0 in the first pass."""
         X = block.X
         if text:
             X = X.copy()
@@ -117,7 +103,7 @@ class Fingerprint(NamedTuple):
         return Fingerprint(*(crc32(part.tobytes(), known) for part, known in zip(parts, self, strict=True)))
 
     def flipped(self) -> "Fingerprint":
-        """Return that of the same rows with their labels' signs turned."""
+        """Return that of the same rows with the other signs of labels."""
         return self._replace(y=self.y_flipped, y_flipped=self.y)
 
 
@@ -142,18 +128,12 @@ class BlockSource:
         return () if self.selection is None else self.selection.levels or ()
 
     def blocks(self) -> Iterator[WeightedData]:
-        """Yield the rows in order.
-
-        Raises
-        ------
-        DataError
-            If they are not those of the first pass.
-        """
+        """Yield the rows in order; raise `DataError` at the end if they are not those of the first pass."""
         known = {"names": self.design.raw_names, "selection": self.selection, "group_columns": self.group_columns}
         intake = Intake.knowing(self.classes, **known)
         found, text = Fingerprint(), [self.design.raw_names.index(name) for name, _ in self.levels]
-        for given in numbered(self.open()):
-            intake, block = intake.take(*given)
+        for given in _numbered(self.open()):
+            intake, block = intake.take(given)
             found = found.after(block, text)
             if len(block):
                 yield intake.recoded(block, self.groupers)
@@ -170,28 +150,20 @@ class BlockSource:
 
 
 def callable_source(data: Callable[[], Iterable[Any]], roles: Roles, selection: Selection | None = None) -> BlockSource:
-    """Return a callable that gives a fresh iterator of blocks as a source; one pass, to survey them.
-
-    Raises
-    ------
-    TypeError
-        If it does not return an iterable of blocks.
-    DataError
-        If there is no block, a block cannot be used, or the labels are not of two classes.
-    """
+    """Return a callable that gives a fresh iterator of blocks as a source; one pass, to survey them."""
     roles.check_none("a callable of blocks (X, y) or (X, y, weights)", "positive", "groups", "groupers")
     given = data()
     if not isinstance(given, Iterable):
         raise TypeError(f"data() returned a {type(given).__name__}; return an iterator of blocks (X, y)")
     columns = Given.of(roles.groups, None).names
-    met = roles.positive if isinstance(roles.positive, Classes) else ()
-    intake = Intake.knowing(met, selection=selection, positive=roles.positive, group_columns=columns)
+    known = roles.positive if isinstance(roles.positive, Classes) else ()
+    intake = Intake.knowing(known, selection=selection, positive=roles.positive, group_columns=columns)
+    coded = () if selection is None else selection.levels or ()
     found = Fingerprint()
-    for block in numbered(given):
-        intake, rows = intake.take(*block)
+    for block in _numbered(given):
+        intake, rows = intake.take(block)
         assert intake.names is not None
-        known = () if selection is None else selection.levels or ()
-        found = found.after(rows, [intake.names.index(name) for name, _ in known])
+        found = found.after(rows, [intake.names.index(name) for name, _ in coded])
     if intake.names is None:
         raise DataError("data() returned an iterator without a block")
     survey = intake.survey

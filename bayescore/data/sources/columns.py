@@ -1,4 +1,4 @@
-"""The columns of a table, file or partition that are read, and batches of them as weighted rows."""
+"""`Columns`: which columns of a table, file or partition are read, and batches of them as weighted rows."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from bayescore.data.design import Design
@@ -13,9 +14,8 @@ from bayescore.data.factors import Levels, codes, keeps_order
 from bayescore.data.labels import signed_labels
 from bayescore.data.passes.tiles import rows_of
 from bayescore.data.sources.groups import Grouper, groupers_of, groups_seen
-from bayescore.data.sources.kept import check_counts, two_rows_each
-from bayescore.data.sources.roles import COUNTS
-from bayescore.data.sources.survey import Seen, Survey, labels_seen, merged, seen, weightless, without_views
+from bayescore.data.sources.row_filter import COUNTS, check_counts, two_rows_each
+from bayescore.data.sources.survey import MANY, Seen, Survey, merged, seen, without_views
 from bayescore.data.tables import as_floats, as_numbers
 from bayescore.types import LabelArray, WeightedData
 from bayescore.validation import check_offset, check_weights
@@ -23,10 +23,7 @@ from bayescore.validation import check_offset, check_weights
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of the features, the label, weights (1 if None), offset and groups, the two labels, and levels.
-
-    Features of text are read as codes, the places of their levels (`factors`).
-    """
+    """Names of columns by their roles, the two labels, and levels; features of text are read as codes (`factors`)."""
 
     features: tuple[str, ...]
     label: str
@@ -53,73 +50,65 @@ class Columns:
 
     @property
     def surveyed(self) -> list[str]:
-        """The columns that a survey looks at, the label first."""
+        """The columns that a survey reads, the label first."""
         return [self.label, *self.text, *self.new_groups, *([] if self.weights is None else [self.weights])]
 
     def survey(self, rows: pa.Table | pa.RecordBatch) -> Survey:
-        """Return what rows tell, of which only the columns `surveyed` are needed."""
+        """Return the survey of rows, for which the columns `surveyed` are enough."""
+        label = rows.column(self.label)
+        in_order = pa.types.is_dictionary(label.type) and label.type.ordered
+        weights = None if self.weights is None else rows.column(self.weights)
         levels = {name: seen(rows.column(name), ordered=keeps_order(rows.schema, name)) for name in self.text}
         return Survey(
             rows.num_rows,
-            Seen.of(COUNTS) if self.trials is not None else labels_seen(rows.column(self.label)),
+            Seen.of(COUNTS) if self.trials is not None else seen(label, ordered=in_order, most=MANY),
             levels | groups_seen(rows, self.new_groups),
-            self.weights is not None and weightless(rows.column(self.weights)),
+            weights is not None and bool(pc.any(pc.equal(weights, pa.scalar(0).cast(weights.type))).as_py()),
         )
 
     def merged(self, parts: Iterable[Survey]) -> Survey:
-        """Return the survey of rows in parts, each surveyed by `survey`."""
+        """Return the survey of rows whose parts have these surveys."""
         return merged(parts, self.new_groups)
 
     def learnt(self, survey: Survey, positive: Any = None) -> Self:
-        """Return the same columns with what a survey of all rows tells: the two classes, levels and groups.
-
-        Raises
-        ------
-        DataError
-            If the labels are not two, levels are not alike, or a grouping factor has none.
-        """
+        """Return the same columns with the two classes, levels and groups of a survey of all rows."""
         classes = survey.classes(f"column {self.label!r}", positive, drop=self.drop)
         text = tuple((name, survey.levels[name].levels(name)) for name in self.text)
         groupers = self.groupers or groupers_of(survey, self.groups)
         return replace(self, classes=classes, levels=(*self.levels, *text), text=(), groupers=groupers)
 
     def block(self, batch: pa.RecordBatch, start: int) -> WeightedData:
-        """Return a batch as weighted rows; its first row stands at position `start` of the data.
-
-        Raises
-        ------
-        RowError
-            If a weight is not positive, an offset not finite, or a label of neither class.
-        """
-        X, n_rows = rows_of(self._columns(batch, start)), batch.num_rows
+        """Return a batch as weighted rows; its first row stands at position `start` of the data."""
+        n_rows, levels = batch.num_rows, dict(self.levels)
+        X = rows_of(
+            [
+                codes(batch.column(name), name, levels[name], start)
+                if name in levels
+                else as_numbers(batch.column(name))
+                for name in self.features
+            ]
+        )
         weights, offset = np.ones(n_rows), None
         if self.weights is not None:
             where = f"weights (column {self.weights!r})"
-            own = as_floats(batch.column(self.weights))
-            weights = check_weights(own, n_rows, where, start, zero=True, drop=self.drop)
+            given = as_floats(batch.column(self.weights))
+            weights = check_weights(given, n_rows, where, start, zero=True, drop=self.drop)
         if self.offset is not None:
             where = f"offset (column {self.offset!r})"
             offset = check_offset(as_floats(batch.column(self.offset)), n_rows, where, start, drop=self.drop)
         beside: dict[str, Any] = {"offset": offset}
         if self.groups:
-            codes = [
+            own = [
                 by.codes(batch.column(name), start, drop=self.drop)
                 for name, by in zip(self.groups, self.groupers, strict=True)
             ]
-            beside["group"] = np.stack(codes, axis=1)
+            beside["group"] = np.stack(own, axis=1)
         index = np.arange(start, start + n_rows)
         if self.trials is None:
             return WeightedData(X, self._signs(batch.column(self.label), start), weights, index, **beside)
         counts = as_floats(batch.column(self.label)), as_floats(batch.column(self.trials))
         check_counts(*counts, (f"column {self.label!r}", f"column {self.trials!r}"), start, drop=self.drop)
         return two_rows_each(WeightedData(X, np.ones(n_rows, np.int8), weights, index, **beside), *counts)
-
-    def _columns(self, batch: pa.RecordBatch, start: int) -> list[NDArray[Any]]:
-        levels = dict(self.levels)
-        return [
-            codes(batch.column(name), name, levels[name], start) if name in levels else as_numbers(batch.column(name))
-            for name in self.features
-        ]
 
     def _signs(self, column: pa.Array, start: int) -> LabelArray:
         if self.drop and (missing := np.asarray(column.is_null(nan_is_null=True))).any():
@@ -132,14 +121,14 @@ class Columns:
         if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
             labels = column.to_numpy(zero_copy_only=False)
             return signed_labels(labels, self.classes, start, f"column {self.label!r}")
-        values, codes = coded(column)
+        values, places = coded(column)
         if not set(values.tolist()) <= set(self.classes):
-            signed_labels(values[codes], self.classes, start, f"column {self.label!r}")
-        return np.where(values == self.classes[1], np.int8(1), np.int8(-1))[codes]
+            signed_labels(values[places], self.classes, start, f"column {self.label!r}")
+        return np.where(values == self.classes[1], np.int8(1), np.int8(-1))[places]
 
 
 class ColumnSource:
-    """What sources made of `columns` share, of whose rows the `survey` tells."""
+    """Base of sources whose rows are batches of `columns`."""
 
     columns: Columns
     survey: Survey
@@ -172,7 +161,7 @@ class ColumnSource:
 
 
 def coded(column: pa.Array) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
-    """Return the distinct labels of a column, and for each row the place of its own among them."""
+    """Return the distinct labels of a column, and the place of each row's label among them."""
     column = without_views(column)
     if pa.types.is_dictionary(column.type):
         plain = pa.string() if column.type.value_type == pa.string_view() else column.type.value_type

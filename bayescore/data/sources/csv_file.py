@@ -1,7 +1,7 @@
 """CSV files, plain or compressed, read by Arrow's parser in blocks; names of columns stand in the first line.
 
-Types are those of the first megabytes, numbers as floats; every pass parses the text anew. For many passes, or text
-that turns up late in a column of numbers, write Parquet once: ``pyarrow.parquet``, polars and DuckDB convert.
+The first megabytes tell the types; numbers are floats. Every pass parses the text anew: for many passes, or text that
+appears late in a column of numbers, write Parquet once (``pyarrow.parquet``, polars and DuckDB convert).
 """
 
 import csv
@@ -17,7 +17,7 @@ from bayescore.data.sources.batches import BatchSource, batch_source
 from bayescore.data.sources.roles import Roles
 from bayescore.validation import DataError
 
-_BLOCK = 1 << 23  # bytes: of these the first tell the types; some are read ahead
+_BLOCK = 1 << 23  # bytes: the first block tells the types; some are read ahead
 _HEAD = 1 << 20  # bytes that hold the first line
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 
@@ -33,16 +33,7 @@ def is_csv(data: Any) -> bool:
 
 
 def csv_source(data: str | Path, roles: Roles, selection: Selection | None = None) -> BatchSource:
-    """Return a CSV file as a source; labels and weights are columns of it.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    DataError
-        If it has no line of names, another separator, lines of other lengths, entries of other types than before, or
-        columns or labels that cannot be used.
-    """
+    """Return a CSV file as a source; labels and weights are columns of it."""
     path = Path(data)
     roles.check_named("a CSV file")
     if not path.is_file():
@@ -50,9 +41,8 @@ def csv_source(data: str | Path, roles: Roles, selection: Selection | None = Non
     separator = _separator(path)
     _check_first_line(path, separator, roles.label)
     parse = pc.ParseOptions(delimiter=separator, newlines_in_values=True)
-    schema = _typed(path, parse, None).schema
-    fields = [field if field.name == roles.label else field.with_type(_wide(field.type)) for field in schema]
-    schema = pa.schema(fields)
+    found = _typed(path, parse, None).schema
+    schema = pa.schema([field if field.name == roles.label else _wide(field) for field in found])
 
     def read(columns: list[str]) -> Iterator[pa.RecordBatch]:
         wanted = pa.schema([schema.field(name) for name in columns])
@@ -77,9 +67,9 @@ def _typed(path: Path, parse: pc.ParseOptions, schema: pa.Schema | None) -> pc.C
         raise _unreadable(path, error) from None
 
 
-def _wide(kind: pa.DataType) -> pa.DataType:
-    """Return the type to read a column of features as: whole numbers and empty entries may be followed by others."""
-    return pa.float64() if pa.types.is_integer(kind) or pa.types.is_null(kind) else kind
+def _wide(field: pa.Field) -> pa.Field:
+    """Return a column of whole numbers, or without entries, as one of floats, for what follows further down."""
+    return field.with_type(pa.float64()) if pa.types.is_integer(field.type) or pa.types.is_null(field.type) else field
 
 
 def _unreadable(path: Path, error: Exception) -> DataError:

@@ -1,12 +1,10 @@
 """Dask data frames and arrays as sources; workers of a cluster read and map the rows where they are.
 
 Descriptors travel, not rows: a file and row groups where the frame is Parquet on a shared file system or in an object
-store, else the promise of a partition, which `dask_tables` keeps as an Arrow table where it is. The head of a partition
-that completes a canonical block begun in the one before is the only part of the rows that moves between workers. A task
-lost with its worker runs again elsewhere, from the same rows with the same seed, so a killed worker changes nothing.
-
-With a `distributed` client the cluster runs the passes; without one, bayescore's own threads do, whatever local
-scheduler is set. Arithmetic is that of each worker's processor: workers of one kind give the same bits.
+store, else the promise of a partition (`dask_tables`). Only the head of a partition that completes a canonical block
+begun in the one before moves between workers. A task lost with its worker runs again elsewhere, from the same rows with
+the same seed, so a killed worker changes nothing. Without a `distributed` client bayescore's own threads run the
+passes, whatever local scheduler is set. Workers with processors of one kind give the same bits.
 """
 
 from collections.abc import Iterator
@@ -17,61 +15,25 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from dask.base import compute, get_scheduler
+from dask.base import compute
 from dask.delayed import Delayed, delayed
 from dask.optimization import cull
 
 from bayescore.data.factors import Selection
+from bayescore.data.labels import Classes
 from bayescore.data.passes.cutter import block_rows
-from bayescore.data.passes.tasks import Division, Future, Part, Task
+from bayescore.data.passes.tasks import Division
 from bayescore.data.source import Source
 from bayescore.data.sources.columns import Columns, ColumnSource
-from bayescore.data.sources.dask_tables import Partition, kept_tables
-from bayescore.data.sources.parquet import parquet_source
-from bayescore.data.sources.resolve import named_roles, resolve
-from bayescore.data.sources.roles import Roles
+from bayescore.data.sources.dask_tables import ClusterPool, Partition, active_pool, kept_tables
+from bayescore.data.sources.parquet import ParquetSource, parquet_source
+from bayescore.data.sources.roles import Roles, named_roles, resolve
+from bayescore.data.sources.row_filter import filtered_source
 from bayescore.data.sources.stores import Listing, arrow_store, is_address, listing_of, local_listing, shown
 from bayescore.data.sources.survey import Survey
 from bayescore.data.tables import as_table
 from bayescore.types import WeightedData
 from bayescore.validation import DataError, check_aligned
-
-
-@dataclass(frozen=True)
-class ClusterPool:
-    """The workers of a `distributed` cluster."""
-
-    client: Any
-
-    @property
-    def n_workers(self) -> int:
-        """Number of threads of all workers."""
-        return max(1, int(sum(self.client.nthreads().values())))
-
-    @property
-    def memory(self) -> int:
-        """Bytes that all workers may use; none are known of workers without a limit."""
-        workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
-        return sum(int(worker["memory_limit"] or 0) for worker in workers)
-
-    def submit(self, run: Any, task: Task, /, *arguments: Any) -> Future:
-        """Run ``run(task, *arguments)`` on the worker that has most of its rows."""
-        whole, *heads = task.parts
-        cut = [
-            Part(part.piece.cut(part.low, part.high), 0, part.high - part.low)
-            if isinstance(part.piece, Partition) and part.high - part.low < part.piece.n_rows
-            else part
-            for part in heads
-        ]
-        task = replace(task, parts=[whole, *cut])
-        future: Future = self.client.compute(delayed(run, pure=False)(task, *arguments))
-        return future
-
-
-def active_pool(collection: Any) -> ClusterPool | None:
-    """Return the cluster that would compute a collection, or None."""
-    client = getattr(get_scheduler(collections=[collection]), "__self__", None)
-    return None if client is None else ClusterPool(client)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,28 +62,13 @@ class DaskSource(ColumnSource):
             yield from replace(piece, table=table).read(0, piece.n_rows)
 
 
-def dask_source(data: Any, roles: Roles, selection: Selection | None = None) -> Source:
+def dask_source(data: Any, roles: Roles, selection: Selection | None = None) -> DaskSource | ParquetSource:
     """Return a Dask data frame or array as a source; reads the labels, partition by partition.
 
-    Parameters
-    ----------
-    data : dask.dataframe.DataFrame or dask.array.Array
-        Rows. Divisions may be unknown: partitions count in their order. An array is cut by its chunks of rows.
-    roles : Roles
-        Labels, weights and offsets are Dask Series or arrays in the same partitions, or columns.
-    selection : Selection, optional
-        Which columns are features, where they may hold text.
-
-    Raises
-    ------
-    DataError
-        If the columns, labels, weights or partitions cannot be used.
-    TypeError
-        For a collection of another kind.
+    Divisions may be unknown: partitions count in their order. An array is cut by its chunks of rows. Labels, weights
+    and offsets are columns, or Dask Series or arrays in the same partitions.
     """
-    is_frame = hasattr(data, "columns")
-    if getattr(data, "ndim", None) != 2 or not (is_frame or hasattr(data, "chunks")):
-        raise TypeError(f"data is a Dask {type(data).__name__}; give a DataFrame, or an Array of rows by columns")
+    is_frame = _is_frame(data)
     if roles.y is None and not is_frame:
         raise DataError("y is missing: give the labels as a Dask array in the chunks of data's rows")
     pool = active_pool(data)
@@ -134,10 +81,10 @@ def dask_source(data: Any, roles: Roles, selection: Selection | None = None) -> 
     if is_frame:  # no more than is needed
         data = data[[column for column in data.columns if str(column) in columns.names]]
         names = [str(name) for name in data.columns]
-    frames = partitions(data if is_frame else data.rechunk({1: -1}))
-    others = {name: partitions_beside(other, data, len(frames), name) for name, other in beside.items()}
+    frames = _partitions(data if is_frame else data.rechunk({1: -1}))
+    others = {name: _beside(other, data, len(frames), name) for name, other in beside.items()}
     own = [name for name in dict.fromkeys(columns.surveyed) if name not in beside]
-    inside = partitions(data[own]) if own else [None] * len(frames)  # once for all of them
+    inside = _partitions(data[own]) if own else [None] * len(frames)  # once for all of them
     surveys = compute(
         *[
             delayed(_survey)(part, {name: parts[i] for name, parts in others.items()}, columns)
@@ -155,6 +102,28 @@ def dask_source(data: Any, roles: Roles, selection: Selection | None = None) -> 
     columns, lengths = columns.learnt(survey, roles.positive), tuple(part.n_rows for part in surveys)
     tables = kept_tables(frames, columns.names, survey.n_rows, pool)
     return DaskSource(tables, lengths, columns, survey, pool)
+
+
+def dask_rows(data: Any, weights: Any = None) -> Source:
+    """Return a Dask data frame or array as a source whose labels are all +1, as clusterings take it."""
+    if _is_frame(data):
+        y = data.map_partitions(_ones, meta=pd.Series(name="__label__", dtype=np.int8))
+    else:
+        y = data.rechunk({1: -1}).map_blocks(lambda rows: np.ones(len(rows), np.int8), drop_axis=1, dtype=np.int8)
+    source = dask_source(data, Roles(y, weights=weights, positive=Classes(-1, 1)))
+    return filtered_source(source, drop=False) if source.survey.zero_weights else source
+
+
+def _ones(rows: pd.DataFrame) -> pd.Series:
+    return pd.Series(np.ones(len(rows), np.int8), rows.index, name="__label__")
+
+
+def _is_frame(data: Any) -> bool:
+    """Whether a Dask collection is a data frame and not an array; raise if it is neither."""
+    is_frame = hasattr(data, "columns")
+    if getattr(data, "ndim", None) != 2 or not (is_frame or hasattr(data, "chunks")):
+        raise TypeError(f"data is a Dask {type(data).__name__}; give a DataFrame, or an Array of rows by columns")
+    return is_frame
 
 
 def _meta(collection: Any) -> Any:
@@ -183,14 +152,14 @@ def _survey(inside: pd.DataFrame | None, beside: dict[str, Any], columns: Column
     return columns.survey(as_table(pd.DataFrame(found)))
 
 
-def partitions(collection: Any) -> list[Delayed]:
+def _partitions(collection: Any) -> list[Delayed]:
     """Return the partitions of a collection in order, each with the part of the graph that it needs."""
     parts = np.ravel(collection.to_delayed()).tolist()
     graph = dict(parts[0].dask)
     return [Delayed(part.key, cull(graph, [part.key])[0]) for part in parts]
 
 
-def partitions_beside(collection: Any, data: Any, n_partitions: int, name: str) -> list[Delayed]:
+def _beside(collection: Any, data: Any, n_partitions: int, name: str) -> list[Delayed]:
     """Return the partitions of labels or weights beside a collection of `n_partitions`."""
     if not hasattr(collection, "__dask_graph__") or getattr(collection, "ndim", 1) != 1:
         raise DataError(
@@ -202,14 +171,14 @@ def partitions_beside(collection: Any, data: Any, n_partitions: int, name: str) 
         if sum(known[0]) != sum(collection.chunks[0]):
             raise DataError(f"{name!r} has {sum(collection.chunks[0])} entries; data have {sum(known[0])} rows")
         collection = collection.rechunk((known[0],))
-    parts = partitions(collection)
+    parts = _partitions(collection)
     if len(parts) != n_partitions:
         raise DataError(f"{name!r} has {len(parts)} partitions and data {n_partitions}; make them alike")
     return parts
 
 
 def _parquet_of(frame: Any) -> Listing | None:
-    """Return the files of a frame that is Parquet, read as it is; None for others."""
+    """Return the files of a frame of whole Parquet files; None for others."""
     read = frame.expr.simplify()
     if not {"path", "columns", "filters", "index", "_partitions"} <= set(getattr(read, "_parameters", ())):
         return None

@@ -1,8 +1,7 @@
-"""Grouping factors of rows: their levels, learnt once over any source, and codes, the places of levels.
+"""Grouping factors of rows: their levels, learnt once from any source, and codes, the places of levels.
 
-Levels are sorted, an ordered categorical's, or any of pandas, in its own order, as those of `factors`; but they may be
-thousands, and are looked up in a hash table of Arrow's. Whole floats count as the integers that they are, so that a CSV
-file and a Parquet file of the same rows give the same levels.
+Levels stand in the order of `factors`. There may be thousands, which a hash table of Arrow's looks up. Whole floats
+count as integers, so that a CSV file and a Parquet file of the same rows give the same levels.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,22 +22,17 @@ from bayescore.validation import DataError, RowError, check_unmasked
 
 GROUP = "group"  # what groups are called that come as an array without a name
 MISSING_GROUP = -2  # code of a missing entry, in rows that are left out later
-
+# dimensions and variables of posteriors, where effects have a dimension of their factor's name
 _TAKEN = frozenset(("chain", "draw", "__sample__", "feature", "beta", "coef"))
-"""Dimensions and variables of posteriors, where effects have a dimension of their factor's name."""
-
 MISSING_HINT = "drop such rows (missing='drop'), or give them a level of their own, such as 'unknown'"
 
 
 @dataclass(frozen=True, eq=False)
 class Grouper:
-    """A grouping factor and its levels, in a form that looks codes up; picklable.
-
-    If `new`, a level that is not known has the code `NO_GROUP`; else it is an error.
-    """
+    """A grouping factor and its levels, in a form that looks codes up; picklable."""
 
     grouping: Grouping
-    new: bool = False
+    new: bool = False  # whether an unknown level has the code `NO_GROUP`; else it is an error
     table: pa.Array = field(init=False)
 
     def __post_init__(self) -> None:
@@ -47,12 +41,7 @@ class Grouper:
     def codes(self, column: pa.Array | pa.ChunkedArray, start: int, *, drop: bool = False) -> IntArray:
         """Return the codes of a column's entries, shape (n,); the first stands at position `start` of the data.
 
-        If `drop`, missing ones are `MISSING_GROUP`.
-
-        Raises
-        ------
-        RowError
-            If an entry is missing, or a level that is not known.
+        Missing entries are `MISSING_GROUP` if `drop`. Else they, and unknown levels, raise `RowError`.
         """
         name = self.grouping.name
         plain = values(column, name)
@@ -70,7 +59,7 @@ class Grouper:
         return found
 
     def places(self, found: pa.Array) -> IntArray:
-        """Return the places of distinct values among the levels, `NO_GROUP` for those that are none."""
+        """Return the places of distinct values among the levels, `NO_GROUP` for others."""
         if not len(found):  # of entries that are all missing, which have any type
             return np.zeros(0, dtype=np.int64)
         if found.type != self.table.type:
@@ -90,13 +79,7 @@ class Grouper:
 
 
 def values(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
-    """Return a column of text, whole numbers or booleans in one array: whole floats as integers, NaN missing.
-
-    Raises
-    ------
-    DataError
-        If it is of another type, or has fractions.
-    """
+    """Return a column of text, whole numbers or booleans in one array: whole floats as integers, NaN missing."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     kind, types = column.type, pa.types
@@ -123,7 +106,7 @@ def values(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
 
 
 def check_groupings(design: Design, n_rows: int, *, single: bool) -> None:
-    """Raise unless each factor tells some rows apart, and not all; `single` says that a row is one trial."""
+    """Raise unless each factor has several levels, and fewer than rows; `single`: every row is one trial."""
     for grouping in design.groups:
         if len(grouping) < 2:
             raise DataError(
@@ -157,12 +140,9 @@ class Given:
 
     @classmethod
     def of(cls, groups: Any, n_rows: int | None, known: Sequence[str] = ()) -> Self:
-        """Take the argument `groups` apart: a name, names, an array of `n_rows` levels, or a dict of either.
+        """Take the argument `groups` apart: a name, names, an array of `n_rows` levels, or a dict of arrays.
 
-        Raises
-        ------
-        DataError
-            If arrays are not of one level for each row.
+        A list of names may be a list of levels: `known` are the columns of the data, which decide.
         """
         if groups is None:
             return cls()
@@ -188,13 +168,7 @@ class Given:
 
 
 def groupers_of(survey: Survey, names: Sequence[str]) -> tuple[Grouper, ...]:
-    """Return grouping factors with the levels that a survey has of them.
-
-    Raises
-    ------
-    DataError
-        If one has none, or they are not alike.
-    """
+    """Return grouping factors with their levels in a survey; raise if one has none, or they are not alike."""
     for name in names:
         if not survey.levels[name].values:
             raise DataError(f"groups (column {name!r}) is missing in every row: it tells no rows apart; leave it out")
@@ -210,18 +184,12 @@ def coded(given: Given, groupers: Sequence[Grouper], *, drop: bool) -> IntArray 
 
 
 def groups_seen(batch: pa.Table | pa.RecordBatch, names: Iterable[str]) -> dict[str, Seen]:
-    """Return what rows tell of the levels of grouping factors."""
+    """Return the levels of grouping factors in some rows."""
     return {name: seen(values(batch.column(name), name), ordered=keeps_order(batch.schema, name)) for name in names}
 
 
 def known_groupers(groupers: Sequence[Grouper] | None, names: Sequence[str]) -> tuple[Grouper, ...]:
-    """Return the factors whose levels are known, () if none are, having checked that as many are given.
-
-    Raises
-    ------
-    DataError
-        If there are more or fewer of them than of the factors given.
-    """
+    """Return the factors whose levels are known, () if none are; raise unless as many are given."""
     if groupers is None:
         return ()
     if len(groupers) != len(names):

@@ -1,25 +1,22 @@
-"""`Intake`: what is known of rows that come in blocks, after each block, which it checks.
+"""`Intake`: checks rows that come in blocks, and knows after each block what the blocks so far have shown.
 
-A block is (X, y[, weights[, offset[, trials[, groups]]]]), with None for what there is not. Groups may also be columns
-of blocks that are tables. Until all blocks are known, signs of labels and codes of groups follow the order in which
-they were met.
+Until all blocks are known, signs of labels and codes of groups follow the order of their first occurrence.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from bayescore.data.design import Grouping
 from bayescore.data.factors import Selection
 from bayescore.data.labels import signed_labels, sorted_labels, two_classes
-from bayescore.data.passes.cutter import MAX_BLOCK_ROWS
 from bayescore.data.passes.exact import exact_weight, total_weight
 from bayescore.data.passes.scan import check_reach
 from bayescore.data.sources.groups import Grouper, groupers_of
-from bayescore.data.sources.kept import as_counts, check_counts, two_rows_each, without_left_out
-from bayescore.data.sources.roles import COUNTS, OFFSET
+from bayescore.data.sources.roles import OFFSET
+from bayescore.data.sources.row_filter import COUNTS, as_counts, check_counts, two_rows_each, without_left_out
 from bayescore.data.sources.streaming_levels import beside_rows, coded_table, group_codes, recoded
 from bayescore.data.sources.survey import Seen, Survey, labels_of, merged
 from bayescore.data.sparse import check_dense
@@ -28,36 +25,45 @@ from bayescore.types import LabelArray, WeightedData
 from bayescore.validation import DataError, check_aligned, check_finite, check_offset, check_weights, shown_apart
 
 
+class Block(NamedTuple):
+    """Rows as users give them, None for what they leave out; `groups` may also be columns of a table `X`."""
+
+    X: Any
+    y: Any
+    weights: Any = None
+    offset: Any = None
+    trials: Any = None
+    groups: Any = None
+
+
 @dataclass(frozen=True)
 class Intake:
-    """What is known of the blocks: columns, their survey, numbers of blocks and of rows of positive weight, and weight.
+    """What is known of the blocks so far.
 
-    Until both labels are known, the first one met is -1 and the second +1. Both must be known from the first block on
-    with offsets, which a mirrored posterior has of the other sign, or where a family's sides differ. With a
-    `selection`, tables among the blocks may have columns of text; the codes of those whose levels it does not tell
-    are 0.
+    Until both labels are known, the first is -1 and the second +1. The first block must have both where the sign
+    matters: with offsets, which a mirrored posterior has of the other sign, or if the family is not symmetric.
     """
 
     names: tuple[str, ...] | None = None
     survey: Survey = field(default_factory=Survey)
     n_blocks: int = 0
-    n_rows: int = 0
-    weight: int = 0
+    n_rows: int = 0  # of positive weight
+    weight: int = 0  # see `exact_weight`
     offset: str | None = None
     groups: tuple[str, ...] = ()
-    selection: Selection | None = None
+    selection: Selection | None = None  # tables may have columns of text; codes of unknown levels are 0
     positive: Any = None
     group_columns: tuple[str, ...] = ()  # columns of blocks that are tables
     symmetric: bool = True  # whether the family is
 
     @classmethod
     def knowing(cls, classes: Sequence[Any], **known: Any) -> Self:
-        """Return an intake of no blocks, for labels that are known beforehand, the second +1; () if they are not."""
+        """Return an intake of no blocks, for labels that are known beforehand, the second +1; else for ()."""
         return cls(survey=Survey(labels=Seen.of(classes)), **known)
 
     @property
     def met(self) -> tuple[Any, ...]:
-        """The labels in the order met, those of one block in their own order."""
+        """The labels in the order of their first occurrence, those of one block in their own order."""
         return tuple(self.survey.labels.values)
 
     @property
@@ -72,7 +78,7 @@ class Intake:
 
     @property
     def groupings(self) -> tuple[Grouping, ...]:
-        """The grouping factors, with the levels met."""
+        """The grouping factors, with their levels so far."""
         return tuple(by.grouping for by in groupers_of(self.survey, self.groups))
 
     def settled(self, rows: WeightedData) -> WeightedData:
@@ -86,19 +92,11 @@ class Intake:
             return rows
         return replace(rows, group=recoded(rows.group, [self.survey.levels[name] for name in self.groups], known))
 
-    def take(
-        self, X: Any, y: Any, weights: Any = None, offset: Any = None, trials: Any = None, groups: Any = None
-    ) -> tuple["Intake", WeightedData]:
-        """Return what is known after another block, and the block as weighted rows of raw features.
-
-        Raises
-        ------
-        DataError
-            If the block cannot be used; blocks and their rows are counted from 0.
-        """
+    def take(self, block: Block) -> tuple["Intake", WeightedData]:
+        """Return what is known after another block, and the block as weighted rows of raw features."""
         where, start = f"block {self.n_blocks}", self.survey.n_rows
-        given = {"X": X, "y": y, "weights": weights, "offset": offset, "trials": trials, "groups": groups}
-        check_aligned(**{f"{where}: {name}": part for name, part in given.items()})
+        check_aligned(**{f"{where}: {name}": part for name, part in block._asdict().items()})
+        X, y, weights, offset, trials, groups = block
         X, beside = beside_rows(X, groups, self.group_columns, where)
         levels: dict[str, Seen] = {}
         if self.selection is not None and is_table(X):
@@ -136,16 +134,13 @@ class Intake:
         if counts is not None:
             rows = two_rows_each(rows, *counts)
         rows = without_left_out(rows, drop=False)
-        weight = sum(
-            exact_weight(rows.weights[low : low + MAX_BLOCK_ROWS]) for low in range(0, len(rows), MAX_BLOCK_ROWS)
-        )
         known = replace(
             self,
             names=names,
             survey=survey,
             n_blocks=self.n_blocks + 1,
             n_rows=self.n_rows + len(rows),
-            weight=self.weight + weight,
+            weight=self.weight + exact_weight(rows.weights),
             offset=None if o is None else OFFSET,
             groups=tuple(own),
         )
@@ -167,17 +162,17 @@ class Intake:
         )
 
     def _signs(self, y: Any, n_rows: int, name: str) -> tuple[LabelArray, Seen]:
-        """Return the labels as +1 for the second one met and -1 for the first, and the labels."""
-        labels, told = labels_of(y, n_rows, name)
-        if told.missing:
+        """Return the labels as signs, -1 for the first that occurred, and the labels."""
+        labels, own = labels_of(y, n_rows, name)
+        if own.missing:
             raise DataError(f"{name} has missing labels; drop those rows")
-        known = self.survey.labels + Seen.of(sorted_labels(told.values, name), told.order)
+        known = self.survey.labels + Seen.of(sorted_labels(own.values, name), own.order)
         met = tuple(known.values)[:2]
         if len(met) == 1:
-            return np.full(n_rows, np.int8(-1)), Seen.of(met, told.order)
+            return np.full(n_rows, np.int8(-1)), Seen.of(met, own.order)
         ordered = two_classes(met, name, self.positive, known.order)
         met = met if self.met else ordered
-        return signed_labels(labels, met, 0, name), Seen.of(met, told.order)
+        return signed_labels(labels, met, 0, name), Seen.of(met, own.order)
 
     def _counted(self, where: str) -> Seen:
         """Return the labels of counts."""

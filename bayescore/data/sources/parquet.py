@@ -2,10 +2,8 @@
 
 A folder is read in the natural order of its paths (part-2 before part-10); files and folders whose names begin with
 "_" or "." are skipped, as Spark, Arrow and Dask do. Names such as ``year=2020`` of folders are columns (Hive).
-
-From a store (`stores`) a thread or worker fetches whole row groups, and the next one while it works on one: it holds
-the decoded columns of two, 16 bytes a row and column. Every pass fetches them anew; a worker that fetches from far away
-is used best with more threads than cores.
+From a store (`stores`) a worker fetches whole row groups, anew in every pass, and the next one while it works on one:
+it holds the decoded columns of two, 16 bytes a row and column. Workers far away need more threads than cores.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,8 +24,7 @@ from bayescore.data.passes.cutter import block_rows
 from bayescore.data.passes.tasks import Division, Pool
 from bayescore.data.passes.threads import available_cores
 from bayescore.data.sources.columns import Columns, ColumnSource
-from bayescore.data.sources.resolve import resolve
-from bayescore.data.sources.roles import Roles
+from bayescore.data.sources.roles import Roles, resolve
 from bayescore.data.sources.stores import Listing, in_advance, is_address, local_listing, remote_listing, retried
 from bayescore.data.sources.survey import Survey
 from bayescore.types import WeightedData
@@ -41,11 +38,11 @@ _BUFFER = 1 << 17  # bytes of a column of a local file to read at a time, what d
 
 @dataclass(frozen=True)
 class File:
-    """A Parquet file: the rows of its row groups, the values that its folders' names give it, and its store."""
+    """A Parquet file."""
 
     path: Any
-    groups: tuple[int, ...]
-    fixed: tuple[tuple[str, pa.Scalar], ...] = ()
+    groups: tuple[int, ...]  # rows of each row group
+    fixed: tuple[tuple[str, pa.Scalar], ...] = ()  # columns from the names of its folders
     store: Any = None
 
 
@@ -146,23 +143,7 @@ def parquet_source(
 ) -> ParquetSource:
     """Return files as a source; reads the footers and the columns of labels, weights, groups and new text.
 
-    Parameters
-    ----------
-    listing : Listing
-        Which files.
-    roles : Roles
-        The columns of labels, weights and so on.
-    selection : Selection, optional
-        Which columns are features, where they may hold text.
-    only : list of str, optional
-        Columns to read; all by default.
-    pool : Pool, optional
-        Who reads the rows; threads of this process by default.
-
-    Raises
-    ------
-    DataError
-        If a file cannot be read, files differ in their columns, or the columns cannot be used.
+    `only` are the columns to read, all by default; `pool` reads the rows, threads of this process by default.
     """
     groups, schema = [], None
     with ThreadPoolExecutor(_FOOTERS, "footers") as threads:
@@ -208,7 +189,7 @@ def _footer(store: Any, path: Any) -> tuple[pa.Schema, tuple[int, ...]]:
 
 @contextmanager
 def parquet_file(path: Any, problem: str, text: Sequence[str] = (), *, store: Any = None) -> Iterator[pq.ParquetFile]:
-    """Open a Parquet file; what fails inside is an error of that file, but for a store's own errors."""
+    """Open a Parquet file; a failure inside is a `DataError` of that file, but for errors of a store."""
     # else Arrow holds whole row groups of a local file, which writers make as large as they like
     piecewise: dict[str, Any] = {"pre_buffer": False, "buffer_size": _BUFFER} if store is None else {}
     try:
@@ -233,27 +214,20 @@ def batches(
     """Yield batches of at most `n_rows` rows of some columns of a file; those of text with dictionaries."""
     fixed = [(name, value) for name, value in file.fixed if name in columns]
     stored = [name for name in columns if name not in dict(fixed)]
-    coded = [name for name in text if name in stored]
     which = range(len(file.groups)) if groups is None else groups
-    if file.store is None:
-        parts = _local_batches(file, stored, n_rows, which, coded, threads=threads)
-    else:
-        fetches = (partial(retried, partial(_fetched, file, group, stored, coded), str(file.path)) for group in which)
-        parts = (batch for table in in_advance(fetches) for batch in table.to_batches(n_rows))
-    for batch in parts:
+    opened = partial(parquet_file, file.path, "is damaged", [name for name in text if name in stored], store=file.store)
+
+    def local() -> Iterator[pa.RecordBatch]:
+        with opened() as parquet:
+            yield from parquet.iter_batches(n_rows, list(which), stored, use_threads=threads)
+
+    def fetched(group: int) -> pa.Table:
+        with opened() as parquet:
+            return parquet.read_row_group(group, stored, use_threads=False)
+
+    fetches = (partial(retried, partial(fetched, group), str(file.path)) for group in which)
+    remote = (batch for table in in_advance(fetches) for batch in table.to_batches(n_rows))
+    for batch in local() if file.store is None else remote:
         for name, value in fixed:
             batch = batch.append_column(name, pa.repeat(value, batch.num_rows))
         yield batch
-
-
-def _local_batches(
-    file: File, columns: list[str], n_rows: int, groups: range, text: list[str], *, threads: bool
-) -> Iterator[pa.RecordBatch]:
-    with parquet_file(file.path, "is damaged", text) as parquet:
-        yield from parquet.iter_batches(n_rows, list(groups), columns, use_threads=threads)
-
-
-def _fetched(file: File, group: int, columns: list[str], text: list[str]) -> pa.Table:
-    """Return some columns of a row group of a file in a store."""
-    with parquet_file(file.path, "is damaged", text, store=file.store) as parquet:
-        return parquet.read_row_group(group, columns, use_threads=False)

@@ -1,50 +1,37 @@
-"""What stands beside the features of rows: labels, weights and offsets, as arrays or as names of columns."""
+"""`Roles`: what stands beside the features of rows, such as labels and weights, and which columns that makes."""
 
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from bayescore.data.sources.groups import Given, Grouper
+import pyarrow as pa
+
+from bayescore.data.factors import Selection, is_text
+from bayescore.data.sources.columns import Columns
+from bayescore.data.sources.groups import GROUP, Given, Grouper, known_groupers
+from bayescore.data.tables import check_numeric
 from bayescore.validation import DataError, check_alone, check_choice
 
-OFFSET = "offset"  # what offsets are called that come as arrays
+OFFSET = "offset"  # name of offsets that come as arrays
 TRIALS = "trials"
 MISSING = ("raise", "drop")
-COUNTS = (0, 1)  # labels of failures and successes
 
 
 @dataclass(frozen=True, eq=False)
 class Roles:
-    """What plays which role beside the features, None where nothing does; `build_coreset` explains each to users.
+    """What plays which role beside the features, None where nothing does; `build_coreset` explains each to users."""
 
-    Parameters
-    ----------
-    y : array, optional
-        Labels beside the rows.
-    label : str, optional
-        Column of the labels.
-    weights, offset : array or str, optional
-        Weights and offsets of the rows, or the names of their columns.
-    trials : array or str, optional
-        Trials of each row, or the name of their column; the labels are then successes.
-    positive : label, optional
-        The label that is +1.
-    missing : "raise" or "drop"
-        What becomes of rows that miss something.
-    groups : str, array, or several in a list of names or a dict, optional
-        Grouping factors of the rows.
-    groupers : tuple of Grouper, optional
-        Those whose levels are known, one for each of `groups`; by default the source learns levels as it is opened.
-    """
-
-    y: Any = None
-    label: str | None = None
-    weights: Any = None
+    y: Any = None  # array of labels
+    label: str | None = None  # column of the labels
+    weights: Any = None  # array, or the name of a column; offset and trials too
     offset: Any = None
-    trials: Any = None
-    positive: Any = None
-    missing: str = "raise"
-    groups: Any = None
-    groupers: tuple[Grouper, ...] | None = None
+    trials: Any = None  # of each row; the labels are then successes
+    positive: Any = None  # the label that is +1
+    missing: str = "raise"  # what becomes of rows that miss something
+    groups: Any = None  # a name, an array, or several in a list of names or a dict
+    groupers: tuple[Grouper, ...] | None = (
+        None  # those of `groups` whose levels are known; None: the source learns them
+    )
 
     def __post_init__(self) -> None:
         check_choice(self.missing, "missing", MISSING)
@@ -76,3 +63,119 @@ class Roles:
                 f"missing='drop' is given, but data is {what}: leave rows that miss something out where they are made, "
                 "of a block those of ~numpy.isnan(X).any(axis=1)"
             )
+
+
+def named_roles(roles: Roles, names: Sequence[str], n_rows: int | None = None) -> tuple[Roles, dict[str, Any]]:
+    """Return the roles as names of columns, and the columns that stand beside the data, by name.
+
+    `names` are the columns of the data; `n_rows` is None for a Dask collection, whose groups are collections too.
+    """
+    label, beside = roles.label, {}
+    if roles.y is not None:
+        if label is not None:
+            raise DataError(f"y and label={label!r} are both given; give one of them")
+        label = _name_of(roles.y, "y")
+        if label in names:
+            raise DataError(
+                f"data has a column {label!r} as y has: drop it from data, or leave y out and give label={label!r}"
+            )
+        beside[label] = roles.y
+    own: dict[str, Any] = {}
+    for role, name in (("weights", "weight"), ("offset", OFFSET), ("trials", TRIALS)):
+        values = getattr(roles, role)
+        if values is not None and not isinstance(values, str):
+            beside[_free(name, names, role)], own[role] = values, name
+    groups = roles.groups
+    if n_rows is None and hasattr(groups, "__dask_graph__"):
+        groups = {_name_of(groups, GROUP): groups}
+    if n_rows is None and isinstance(groups, dict):
+        columns, groups = groups, list(groups)
+    else:
+        given = Given.of(groups, n_rows, names)
+        groups = list(given.names) or None
+        columns = {} if given.columns is None else dict(zip(given.names, given.columns.columns, strict=True))
+    beside |= {_free(name, names, "groups"): column for name, column in columns.items()}
+    return replace(roles, y=None, label=label, groups=groups, **own), beside
+
+
+def _name_of(values: Any, default: str) -> str:
+    """Return the name of a column by itself; that of an array of Dask is a key of its graph."""
+    if hasattr(values, "__dask_graph__") and not hasattr(values, "to_frame"):
+        return default
+    return str(getattr(values, "name", None) or default)
+
+
+def _free(name: str, names: Sequence[str], argument: str) -> str:
+    if name in names:
+        raise DataError(f"data has a column {name!r} beside {argument}; rename it, or give its name as {argument}")
+    return name
+
+
+def resolve(
+    roles: Roles, schema: pa.Schema, selection: Selection | None = None, *, only: Iterable[str] | None = None
+) -> Columns:
+    """Return the columns to read of a table with this schema: all, those of `only`, or those of a selection.
+
+    Roles are names of columns, or it raises. Without a selection the features must be numbers.
+    """
+    label, names = roles.label, schema.names
+    listed = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+    if not label:
+        raise DataError(f"label is missing: name the column of the labels; the columns are {listed}")
+    groups = Given.of(roles.groups, None).names
+    named = {"label": label, "weights": roles.weights, "offset": roles.offset, "trials": roles.trials}
+    named |= {f"groups[{k}]" if len(groups) > 1 else "groups": name for k, name in enumerate(groups)}
+    for argument, name in named.items():
+        if name is not None and name not in names:
+            raise DataError(f"{argument}={name!r} is not a column of the data; the columns are {listed}")
+    if len(set(names)) < len(names):
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise DataError(f"column {repeated!r} stands more than once in data; rename one")
+    taken = {name: argument for argument, name in reversed(named.items()) if name is not None}
+    for argument, name in named.items():
+        if name is not None and taken[name] != argument:
+            raise DataError(f"{taken[name]} and {argument} both name the column {name!r}; name two, or leave one out")
+    stored = _stored_index(schema)
+    features = tuple(name for name in (names if only is None else only) if name not in (*taken, *stored))
+    if selection is not None and selection.names is not None:
+        missing = [name for name in selection.names if name not in features]
+        if missing and missing[0] in groups:
+            raise DataError(
+                f"column {missing[0]!r} is a grouping factor and a feature too; leave one out, or give a copy of it "
+                "under another name"
+            )
+        if missing:
+            raise DataError(f"the data have no feature {missing[0]!r}; the columns are {listed}")
+        features = selection.names
+    if not features:
+        raise DataError(f"the data have no feature columns beside {label!r}")
+    known = () if selection is None else selection.levels or ()
+    coded_names = {name for name, _ in known}
+    text = {name for name in features if is_text(schema.field(name).type)} if selection is not None else set()
+    if selection is not None and selection.levels is not None and (new := sorted(text - coded_names)):
+        kind = schema.field(new[0]).type
+        raise DataError(f"column {new[0]!r} is {kind}, and held numbers in the data of the design; convert it")
+    numbers = tuple(name for name in features if name not in text | coded_names)
+    labels = () if roles.trials is not None else (label,)
+    check_numeric(schema, (*numbers, *(name for name in taken if name not in (*labels, *groups))))
+    return Columns(
+        features,
+        label,
+        roles.weights,
+        levels=known,
+        text=tuple(name for name in features if name in text - coded_names),
+        offset=roles.offset,
+        trials=roles.trials,
+        drop=roles.drop,
+        groups=groups,
+        groupers=known_groupers(roles.groupers, groups),
+    )
+
+
+def _stored_index(schema: pa.Schema) -> list[str]:
+    """Return the columns that are a pandas index: the file has one that is no plain range."""
+    try:
+        names = (schema.pandas_metadata or {}).get("index_columns", ())
+        return [name for name in names if isinstance(name, str)]
+    except (TypeError, ValueError, AttributeError, RecursionError):  # metadata that pandas did not write
+        return []

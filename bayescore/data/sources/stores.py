@@ -1,8 +1,8 @@
 """Where Parquet files are: local folders, and object stores by their address (``s3://``, ``gs://``, ``https://``, ...).
 
-Arrow's own file systems are used where they know the address, fsspec's elsewhere; credentials, regions and endpoints
-are given as theirs are: in the environment, or behind the address, ``s3://bucket/rows?region=eu-west-1``. Whole row
-groups are fetched, the next one while one is worked on. What fails is tried again, after a pause.
+Arrow's own file systems are used where they know the address, fsspec's elsewhere. Both take credentials, regions and
+endpoints from the environment, or behind the address: ``s3://bucket/rows?region=eu-west-1``. What fails is tried
+again, after a pause.
 """
 
 import re
@@ -22,23 +22,19 @@ from bayescore.validation import DataError
 
 T = TypeVar("T")
 
-ATTEMPTS = 4
-"""How often something is asked of an object store before it is given up, beside the attempts of its own client."""
-
-PAUSE = 0.5
-"""Seconds before the second attempt, doubled before each one after: 3.5 s in all."""
-
+ATTEMPTS = 4  # of a request to an object store, beside the attempts of its own client
+PAUSE = 0.5  # seconds before the second attempt, doubled before each one after: 3.5 s in all
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True)
 class Listing:
-    """Files to read in their order; `hive` has columns with a value of each file, `store` is None for local ones."""
+    """Files to read, in order."""
 
     name: str
     paths: tuple[Any, ...]
-    hive: dict[str, pa.Array] = field(default_factory=dict)
-    store: Any = None
+    hive: dict[str, pa.Array] = field(default_factory=dict)  # columns with a value of each file
+    store: Any = None  # None for local files
 
 
 def is_address(data: Any) -> bool:
@@ -57,15 +53,7 @@ def without_keys(address: str) -> str:
 
 
 def local_listing(path: Path) -> Listing:
-    """Return a file, or the Parquet files of a folder in the natural order of their paths.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file or folder.
-    DataError
-        If the folder holds no Parquet files, or their partition columns differ.
-    """
+    """Return a file, or the Parquet files of a folder in the natural order of their paths."""
     if not path.exists():
         hint = "; give an address as text, not as a Path" if re.match(r"[A-Za-z0-9+.-]{2,}:/", str(path)) else ""
         raise FileNotFoundError(f"data: no file or folder {str(path)!r}{hint}")
@@ -76,17 +64,7 @@ def local_listing(path: Path) -> Listing:
 
 
 def remote_listing(address: str) -> Listing:
-    """Return a file of an object store, or those of a folder, as `local_listing` does.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is nothing at the address.
-    ImportError
-        If the file system that it needs is not installed.
-    DataError
-        If the address cannot be read or the store not be reached, or as for local files.
-    """
+    """Return a file of an object store, or those of a folder, as `local_listing` does."""
     name = shown(address)
     store, base = retried(lambda: _located(address), name)
     if isinstance(store, pafs.LocalFileSystem):
@@ -109,6 +87,34 @@ def listing_of(store: Any, base: str, name: str) -> Listing:
         if each.type == pafs.FileType.File and each.path.endswith(".parquet")
     )
     return Listing(name, tuple(str(top / file) for file in files), _hive_columns(files, name), store)
+
+
+def dataset_listing(data: Any) -> Listing | None:
+    """Return the files of a dataset of whole Parquet files of the same columns; None for other datasets."""
+    from pyarrow.dataset import FileSystemDataset, ParquetFileFormat, get_partition_keys
+
+    if not isinstance(data, FileSystemDataset) or not isinstance(data.format, ParquetFileFormat):
+        return None
+    try:
+        fragments = list(data.get_fragments())
+    except ValueError:  # it is filtered, or its columns are made of others
+        return None
+    if not fragments:
+        return None
+    stored = fragments[0].physical_schema
+    beside = [name for name in data.schema.names if name not in stored.names]
+    own = pa.schema([data.schema.field(name) for name in data.schema.names if name not in beside])
+    whole = all(
+        part.physical_schema.equals(stored) and part.num_row_groups == part.metadata.num_row_groups
+        for part in fragments
+    )
+    if not whole or not stored.equals(own):
+        return None
+    keys = [get_partition_keys(part.partition_expression) for part in fragments]
+    hive = {name: pa.array([each.get(name) for each in keys], data.schema.field(name).type) for name in beside}
+    local = isinstance(data.filesystem, pafs.LocalFileSystem)
+    paths = tuple(Path(part.path) if local else part.path for part in fragments)
+    return Listing("the dataset", paths, hive, None if local else data.filesystem)
 
 
 def arrow_store(store: Any) -> Any:
@@ -136,13 +142,7 @@ def _located(address: str) -> tuple[Any, str]:
 
 
 def retried(work: Callable[[], T], name: str) -> T:
-    """Return what `work` returns, which asks an object store; if it fails it is tried again, `ATTEMPTS` times in all.
-
-    Raises
-    ------
-    DataError
-        If every attempt fails.
-    """
+    """Return the result of `work`, which asks an object store; a failure is tried again, `ATTEMPTS` times in all."""
     for attempt in range(ATTEMPTS):
         try:
             return work()
@@ -160,7 +160,7 @@ def retried(work: Callable[[], T], name: str) -> T:
 
 
 def in_advance(work: Iterable[Callable[[], T]]) -> Iterator[T]:
-    """Yield the results of functions in order; the next one runs in a thread while one is looked at."""
+    """Yield the results of functions in order; a thread runs the next one while the caller uses one."""
     waiting: deque[Future[T]] = deque()
     with ThreadPoolExecutor(1, "fetch") as thread:
         for each in work:
@@ -172,7 +172,7 @@ def in_advance(work: Iterable[Callable[[], T]]) -> Iterator[T]:
 
 
 def _ordered(files: Iterable[Any]) -> list[Any]:
-    """Return those of some relative paths that are not hidden, in natural order: part-2 before part-10."""
+    """Return relative paths but for hidden ones, in natural order: part-2 before part-10."""
     return sorted((file for file in files if not any(part.startswith(("_", ".")) for part in file.parts)), key=_natural)
 
 

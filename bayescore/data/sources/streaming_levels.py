@@ -1,7 +1,7 @@
-"""Levels of rows that come in blocks: those of text and of groups, coded as they are met.
+"""Levels of text and groups in rows that come in blocks.
 
-Codes of groups are places in the order met. Once all blocks are known, or their levels were before, `recoded` gives the
-codes that every other source gives.
+Codes of groups are places in the order of first occurrence. Once all levels are known, `recoded` gives the codes that
+every other source gives.
 """
 
 from collections.abc import Sequence
@@ -20,14 +20,9 @@ from bayescore.validation import DataError, RowError
 
 
 def coded_table(data: Any, selection: Selection, start: int, where: str) -> tuple[pd.DataFrame, dict[str, Seen]]:
-    """Return the selected columns of a block, text as codes, and what text tells whose levels are not known yet.
+    """Return the selected columns of a block, text as codes, and the values of text whose levels are not known yet.
 
-    Codes of such text are 0; the first row stands at position `start` of the data.
-
-    Raises
-    ------
-    DataError
-        If a column is missing, is neither numbers nor text, or has a level that is not known.
+    Codes of such text are 0. The first row stands at position `start` of the data.
     """
     table, levels = as_table(data, f"{where}: X"), dict(selection.levels or ())
     names = selection.names or tuple(table.column_names)
@@ -62,14 +57,9 @@ def beside_rows(X: Any, groups: Any, columns: tuple[str, ...], where: str) -> tu
 def group_codes(
     groups: Any, factors: tuple[str, ...] | None, before: Survey, n_rows: int, where: str
 ) -> tuple[IntArray | None, dict[str, Seen]]:
-    """Return the codes of a block's groups, shape (n, F), in the order met, and what the block tells of their levels.
+    """Return the codes of a block's groups in the order of occurrence, shape (n, F), and their values in the block.
 
     `before` is the survey of the blocks before it, and `factors` are their grouping factors, None in the first block.
-
-    Raises
-    ------
-    DataError
-        If groups are missing, or of other factors than before.
     """
     given = groups if isinstance(groups, Given) else Given.of(groups, n_rows)
     if factors is not None and given.names != factors:
@@ -86,29 +76,23 @@ def group_codes(
             row = before.n_rows + int(np.argmax(holes))
             problem = f"{where}: groups ({name!r}) is missing in {holes.sum()} rows, first in row {row}"
             raise RowError(f"{problem}: {MISSING_HINT}", row)
-    met = {name: before.levels.get(name, NOTHING) + found for name, found in own.items()}
-    return np.stack([_places(given.columns.column(name), name, met[name]) for name in own], axis=1), own
+    levels = {name: before.levels.get(name, NOTHING) + found for name, found in own.items()}
+    return np.stack([_places(given.columns.column(name), name, levels[name]) for name in own], axis=1), own
 
 
-def _places(column: pa.ChunkedArray, name: str, met: Seen) -> IntArray:
+def _places(column: pa.ChunkedArray, name: str, levels: Seen) -> IntArray:
     plain = values(column, name)
     coded = plain if pa.types.is_dictionary(plain.type) else plain.dictionary_encode()
-    places = {level: place for place, level in enumerate(met.values)}
+    places = {level: place for place, level in enumerate(levels.values)}
     found = np.array([places.get(level, NO_GROUP) for level in coded.dictionary.to_pylist()], dtype=np.int64)
     own: IntArray = found[coded.indices.to_numpy(zero_copy_only=False)]
     return own
 
 
-def recoded(codes: IntArray, met: Sequence[Seen], known: Sequence[Grouper]) -> IntArray:
-    """Return codes in the order met as those of the levels that are known, shape (n, F); -1 stays.
-
-    Raises
-    ------
-    DataError
-        If a level is not known.
-    """
+def recoded(codes: IntArray, occurred: Sequence[Seen], known: Sequence[Grouper]) -> IntArray:
+    """Return codes in the order of occurrence as codes of levels that are known, shape (n, F); -1 stays."""
     found = np.empty_like(codes)
-    for k, (own, by) in enumerate(zip(met, known, strict=True)):
+    for k, (own, by) in enumerate(zip(occurred, known, strict=True)):
         levels = list(own.values)
         places = by.places(pa.array(levels))
         if not by.new and (places == NO_GROUP).any():

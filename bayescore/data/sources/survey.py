@@ -1,9 +1,8 @@
-"""`Survey`: what one look at rows learns before any pass: how many there are, their labels, levels, and zero weights.
+"""`Survey`: what a source learns of its rows as it is opened: their number, labels, levels, and zero weights.
 
-Surveys add up. That of no rows is `Survey()`, and ``a + b`` is the survey of the rows of a with those of b below them,
-however they were cut: addition is associative. What is met first stands first, so that only the order in which values
-were met depends on the order of the parts. So batches of a file, partitions on workers and blocks of a stream are all
-surveyed one by one, in any cut, and every source knows the same of the same rows.
+Surveys are a monoid: `Survey()` is that of no rows, and ``a + b`` that of the rows of a with those of b below them. So
+batches of a file, partitions on workers and blocks of a stream are surveyed one by one, in any cut, and every source
+knows the same of the same rows. Values stand in the order in which they first occur.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +12,6 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from bayescore.data.factors import check_few, check_memory
@@ -21,24 +19,20 @@ from bayescore.data.labels import SHOWN, sorted_labels, two_classes
 from bayescore.limits import MAX_LEVELS_NAMED
 from bayescore.validation import DataError, check_unmasked, native
 
-MANY = SHOWN + 1
-"""Labels that are looked at, of which a message still shows that there are more."""
+MANY = SHOWN + 1  # labels that are looked at: a message can say that there are more than it shows
 
 
 @dataclass(frozen=True)
 class Seen:
-    """The distinct values of a column, the order that they have of their own, if any, and whether some are missing.
+    """The distinct values of a column, and whether some entries are missing."""
 
-    `values` are the keys of a dict, in the order in which they were met.
-    """
-
-    values: Mapping[Any, None] = field(default_factory=dict)
-    order: tuple[Any, ...] | None = None
+    values: Mapping[Any, None] = field(default_factory=dict)  # keys in the order of their first occurrence
+    order: tuple[Any, ...] | None = None  # of their own, as that of an ordered categorical
     missing: bool = False
 
     @classmethod
     def of(cls, values: Iterable[Any], order: Iterable[Any] | None = None, *, missing: bool = False) -> Self:
-        """Return what distinct values tell; an order of no values says nothing."""
+        """Return distinct values as `Seen`; without values an order is ignored."""
         found = dict.fromkeys(values)
         return cls(found, None if order is None or not found else tuple(order), missing)
 
@@ -53,13 +47,7 @@ class Seen:
         return self if len(self.values) <= number else replace(self, values=dict.fromkeys([*self.values][:number]))
 
     def levels(self, name: str) -> tuple[Any, ...]:
-        """Return the values in their order: their own, or sorted.
-
-        Raises
-        ------
-        DataError
-            If they are neither text nor numbers, or both.
-        """
+        """Return the values in their own order, or sorted; raise unless all are text or all are numbers."""
         where = f"column {name!r}"
         ordered = sorted_labels(self.values, where)
         if len({isinstance(value, str) for value in ordered}) > 1:
@@ -72,24 +60,12 @@ NOTHING = Seen()
 
 @dataclass(frozen=True)
 class Survey:
-    """What one look at rows learns.
-
-    Parameters
-    ----------
-    n_rows : int
-        Number of rows.
-    labels : Seen
-        Their labels, the first `MANY` of them; of counts none.
-    levels : mapping of str to Seen
-        Levels of columns of text and of grouping factors, by name.
-    zero_weights : bool
-        Whether some rows weigh nothing, and will be left out.
-    """
+    """What a source learns of rows as it is opened."""
 
     n_rows: int = 0
-    labels: Seen = NOTHING
-    levels: Mapping[str, Seen] = field(default_factory=dict)
-    zero_weights: bool = False
+    labels: Seen = NOTHING  # the first `MANY`
+    levels: Mapping[str, Seen] = field(default_factory=dict)  # of columns of text and grouping factors, by name
+    zero_weights: bool = False  # whether some rows weigh 0, which are left out
 
     def __add__(self, other: "Survey") -> "Survey":
         names = dict.fromkeys((*self.levels, *other.levels))
@@ -101,25 +77,15 @@ class Survey:
         )
 
     def classes(self, name: str, positive: Any = None, *, drop: bool = False) -> tuple[Any, Any]:
-        """Return the two labels, the second +1; if `drop` some may be missing, in rows that are left out.
-
-        Raises
-        ------
-        DataError
-            If they are not two.
-        """
+        """Return the two labels, the second +1; missing ones raise unless `drop` leaves their rows out."""
         if self.labels.missing and not drop:
             raise DataError(f"{name} has missing labels; drop those rows")
         return two_classes(self.labels.values, name, positive, self.labels.order)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as plain JSON values."""
-        return {
-            "n_rows": self.n_rows,
-            "labels": _written(self.labels),
-            "levels": {name: _written(own) for name, own in self.levels.items()},
-            "zero_weights": self.zero_weights,
-        }
+        levels = {name: _written(own) for name, own in self.levels.items()}
+        return {**vars(self), "labels": _written(self.labels), "levels": levels}
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
@@ -138,14 +104,9 @@ def _read(written: list[Any]) -> Seen:
 
 
 def merged(parts: Iterable[Survey], groups: Iterable[str] = ()) -> Survey:
-    """Return the survey of rows in parts; `groups` are the columns among the levels that are grouping factors.
+    """Return the survey of rows in parts, up to where the labels are too many for two classes.
 
-    It stops where the labels are too many for two classes.
-
-    Raises
-    ------
-    DataError
-        If levels are too many for any design.
+    `groups` are the grouping factors among the levels. Raises if levels are too many for any design.
     """
     total = Survey()
     for part in parts:
@@ -161,10 +122,7 @@ def merged(parts: Iterable[Survey], groups: Iterable[str] = ()) -> Survey:
 
 
 def seen(column: pa.Array | pa.ChunkedArray, *, ordered: bool, most: int | None = None) -> Seen:
-    """Return what a column tells of its values, the first `most` of them.
-
-    If `ordered`, those of a dictionary stand in an order of their own.
-    """
+    """Return the distinct values of a column, the first `most`; those of a dictionary have its order if `ordered`."""
     if isinstance(column, pa.ChunkedArray):
         return sum((seen(chunk, ordered=ordered, most=most) for chunk in column.chunks), NOTHING)
     order, is_coded = None, pa.types.is_dictionary(column.type)
@@ -178,13 +136,8 @@ def seen(column: pa.Array | pa.ChunkedArray, *, ordered: bool, most: int | None 
     return Seen.of(values[:most], order, missing=len(values) < len(found) or column.null_count > 0)
 
 
-def labels_seen(column: pa.Array | pa.ChunkedArray) -> Seen:
-    """Return what a column tells of labels; those of an ordered categorical have their order."""
-    return seen(column, ordered=pa.types.is_dictionary(column.type) and column.type.ordered, most=MANY)
-
-
 def labels_of(y: Any, n_rows: int, name: str = "y") -> tuple[NDArray[Any], Seen]:
-    """Return the labels of `n_rows` rows as an array, and what they tell."""
+    """Return the labels of `n_rows` rows as an array, and the distinct ones."""
     check_unmasked(y, name)
     labels = native(np.asarray(y, dtype=object if isinstance(y, list | tuple) else None))
     if labels.shape != (n_rows,):
@@ -196,13 +149,8 @@ def labels_of(y: Any, n_rows: int, name: str = "y") -> tuple[NDArray[Any], Seen]
     return labels, Seen.of(values[:MANY], order, missing=len(values) < len(found))
 
 
-def weightless(column: pa.Array | pa.ChunkedArray) -> bool:
-    """Whether some weights of a column are 0."""
-    return bool(pc.any(pc.equal(column, pa.scalar(0).cast(column.type))).as_py())
-
-
 def without_views(column: pa.Array) -> pa.Array:
-    """Return a column, views of text as text: among the distinct ones of views Arrow takes a missing one for empty."""
+    """Return a column, views of text as text: `unique` of Arrow takes a missing view for an empty one."""
     return column.cast(pa.string()) if column.type == pa.string_view() else column
 
 

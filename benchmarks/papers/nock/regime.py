@@ -38,7 +38,7 @@ def boxes(n: int, d: int, rng: np.random.Generator) -> np.ndarray:
 def equivalent(k: int, epsilon: float, radius: float, delta_w: float, delta_s: float) -> float:
     """Return epsilon~; NaN where there is none."""
     try:
-        return calibrated_noise(k, epsilon, radius, delta_w, delta_s).epsilon
+        return calibrated_noise(k, epsilon, radius, delta_w=delta_w, delta_s=delta_s).epsilon
     except ValueError:
         return math.nan
 

@@ -1,7 +1,7 @@
-"""Rows that are left out, or stand for two: weights of 0, missing entries that are to be dropped, binomial counts.
+"""Rows that are left out (weights of 0, missing entries that are to be dropped), and counts, which are two rows each.
 
-How many rows a piece of the data keeps is counted once, in one pass; passes then see the kept rows alone, from
-whatever source, and their numbers in the data stay what they were.
+One pass counts the rows that each piece of the data keeps. Later passes see these rows alone, from whatever source;
+their positions in the data stay the same.
 """
 
 from collections.abc import Iterator
@@ -17,18 +17,20 @@ from bayescore.data.design import Design
 from bayescore.data.factors import Levels
 from bayescore.data.passes.cutter import block_rows
 from bayescore.data.passes.map import map_pieces
-from bayescore.data.passes.tasks import Division, Piece, Pool, division_of
+from bayescore.data.passes.tasks import Division, Piece, division_of
 from bayescore.data.passes.threads import available_cores
 from bayescore.data.source import Source
 from bayescore.data.sources.groups import MISSING_GROUP
 from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, RowError, check_finite, check_unmasked, warn
 
+COUNTS = (0, 1)  # labels of failures and successes
+
 
 def two_rows_each(rows: WeightedData, successes: FloatArray, trials: FloatArray) -> WeightedData:
     """Return for each row one of label +1 that weighs its successes, and one of label -1 that weighs its failures.
 
-    Of these pairs, whose likelihood is the binomial one, coefficients apart, a row with a count missing has labels 0.
+    A pair has the binomial likelihood, but for the binomial coefficient; its labels are 0 if a count is missing.
     """
     twice = rows.take(np.repeat(np.arange(len(rows)), 2))
     counts = np.stack([successes, trials - successes], axis=1).ravel()
@@ -82,12 +84,12 @@ def without_left_out(rows: WeightedData, *, drop: bool) -> WeightedData:
 
 
 class Tally(NamedTuple):
-    """Of a block: the number of its first row, rows kept, rows and entries that are missing (by column), and rows."""
+    """Numbers of rows of a block."""
 
-    first: int
+    first: int  # position of the first row
     n_kept: int
-    n_missing: int
-    missing: IntArray
+    n_missing: int  # rows that miss something
+    missing: IntArray  # missing entries of each column
     n_rows: int
 
 
@@ -105,8 +107,8 @@ def _tally(names: tuple[str, ...], drop: bool, _start: int, rows: WeightedData) 
     return Tally(int(rows.index[0]), len(kept), int(holes.any(axis=1).sum()), holes.sum(axis=0), len(once))
 
 
-def warn_of_dropped(tallies: list[Tally], names: tuple[str, ...]) -> None:
-    """Say how many rows were dropped, for which columns, and what that does."""
+def _warn_of_dropped(tallies: list[Tally], names: tuple[str, ...]) -> None:
+    """Warn of the number of rows dropped, the columns that they miss, and the bias."""
     n_missing = sum(part.n_missing for part in tallies)
     if n_missing:
         by_column = np.sum([part.missing for part in tallies], axis=0)
@@ -119,8 +121,8 @@ def warn_of_dropped(tallies: list[Tally], names: tuple[str, ...]) -> None:
 
 
 @dataclass(frozen=True)
-class KeptPiece:
-    """What is kept of a piece."""
+class FilteredPiece:
+    """The kept rows of a piece."""
 
     piece: Piece
     n_rows: int
@@ -138,88 +140,9 @@ class KeptPiece:
             if at >= high:
                 return
 
-    def place(self, row: int) -> str:  # noqa: ARG002
-        """Say nothing: where a kept row stood is not known, and the first pass has checked it."""
-        return ""
-
-
-@dataclass(frozen=True, eq=False)
-class KeptSource:
-    """The kept rows of a source."""
-
-    source: Source
-    pieces: tuple[KeptPiece, ...]
-    pool: Pool | None
-    in_pieces: bool = True
-
-    @property
-    def n_rows(self) -> int:
-        """Number of kept rows."""
-        return sum(piece.n_rows for piece in self.pieces)
-
-    @property
-    def classes(self) -> tuple[Any, Any]:
-        """The two labels as given."""
-        return self.source.classes
-
-    @property
-    def label(self) -> str:
-        """Name of the label column."""
-        return self.source.label
-
-    @property
-    def design(self) -> Design:
-        """The source's design."""
-        return self.source.design
-
-    @property
-    def levels(self) -> Levels:
-        """Levels of the features of text, which rows have as codes."""
-        levels: Levels = getattr(self.source, "levels", ())
-        return levels
-
-    def division(self, step: int) -> Division | None:  # noqa: ARG002
-        """Return the pieces; None where the rows come in one stream."""
-        return Division(self.pieces, self.pool) if self.in_pieces else None
-
-    def blocks(self) -> Iterator[WeightedData]:
-        """Yield the kept rows in order."""
-        for piece in self.pieces:
-            yield from piece.read(0, piece.n_rows)
-
-
-def kept_source(source: Source, *, drop: bool) -> KeptSource:
-    """Return the kept rows of a source that can be read in pieces; one pass, which counts and checks them.
-
-    Raises
-    ------
-    DataError
-        If a row cannot be used, or none is kept.
-
-    Warns
-    -----
-    UserWarning
-        If rows miss something and are dropped.
-    """
-    design = source.design
-    division = division_of(source, block_rows(len(design.raw_names))) or Division([_Stream(source)])
-    ends = np.cumsum([piece.n_rows for piece in division.pieces])
-    n_kept = np.zeros(len(ends), dtype=np.int64)
-    work = partial(_tally, design.raw_names, drop)
-    tallies = [found for _, found in map_pieces(division, work, None, available_cores())]
-    for found in tallies:
-        n_kept[np.searchsorted(ends, found.first, side="right")] += found.n_kept
-    if not n_kept.any():
-        raise DataError("no row is left: all weigh 0, or miss something; look at weights and missing values")
-    beside = (source.label, "weights", design.offset or "offset", *(grouping.name for grouping in design.groups))
-    warn_of_dropped(tallies, (*design.raw_names, *beside))
-    pieces = [KeptPiece(piece, int(n), drop) for piece, n in zip(division.pieces, n_kept, strict=True)]
-    one = isinstance(division.pieces[0], _Stream)
-    return KeptSource(source, tuple(pieces), division.pool, in_pieces=not one)
-
 
 @dataclass(frozen=True)
-class _Stream:
+class _Whole:
     """All rows of a source that gives them in one stream, as a piece."""
 
     source: Source
@@ -233,6 +156,51 @@ class _Stream:
         """Yield all rows."""
         yield from self.source.blocks()
 
-    def place(self, row: int) -> str:  # noqa: ARG002
-        """Say nothing: the row's number says it."""
-        return ""
+
+@dataclass(frozen=True, eq=False)
+class FilteredSource:
+    """The kept rows of a source."""
+
+    design: Design
+    label: str
+    classes: tuple[Any, Any]
+    levels: Levels
+    n_rows: int
+    parts: Division
+    in_pieces: bool
+
+    def division(self, step: int) -> Division | None:  # noqa: ARG002
+        """Return the pieces; None where the rows come in one stream."""
+        return self.parts if self.in_pieces else None
+
+    def blocks(self) -> Iterator[WeightedData]:
+        """Yield the kept rows in order."""
+        for piece in self.parts.pieces:
+            yield from piece.read(0, piece.n_rows)
+
+
+def filtered_source(source: Source, *, drop: bool) -> FilteredSource:
+    """Return the kept rows of a source; one pass, which counts and checks them. Warns if rows are dropped."""
+    design = source.design
+    own = division_of(source, block_rows(len(design.raw_names)))
+    division = Division([_Whole(source)]) if own is None else own
+    ends = np.cumsum([piece.n_rows for piece in division.pieces])
+    n_kept = np.zeros(len(ends), dtype=np.int64)
+    work = partial(_tally, design.raw_names, drop)
+    tallies = [found for _, found in map_pieces(division, work, None, available_cores())]
+    for found in tallies:
+        n_kept[np.searchsorted(ends, found.first, side="right")] += found.n_kept
+    if not n_kept.any():
+        raise DataError("no row is left: all weigh 0, or miss something; look at weights and missing values")
+    beside = (source.label, "weights", design.offset or "offset", *(grouping.name for grouping in design.groups))
+    _warn_of_dropped(tallies, (*design.raw_names, *beside))
+    pieces = [FilteredPiece(piece, int(n), drop) for piece, n in zip(division.pieces, n_kept, strict=True)]
+    return FilteredSource(
+        design,
+        source.label,
+        source.classes,
+        getattr(source, "levels", ()),
+        int(n_kept.sum()),
+        Division(pieces, division.pool),
+        in_pieces=own is not None,
+    )
