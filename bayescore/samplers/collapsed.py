@@ -87,13 +87,7 @@ class _Chains:
 
 
 def check_groups(data: WeightedData) -> Grouping:
-    """Return the one grouping factor of rows whose intercept varies.
-
-    Raises
-    ------
-    DataError
-        If they have none, or another model.
-    """
+    """Return the one grouping factor of rows whose intercept varies; refuse rows of another model."""
     design = getattr(data, "design", None)
     groups = () if design is None else design.groups
     if data.group is None or not groups:

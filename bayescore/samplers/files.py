@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from bayescore.compat import read_inference_data, write_inference_data
-from bayescore.files import whole_file
+from bayescore.files import check_path, whole_file
 from bayescore.samplers.inference_data import read_posterior
 from bayescore.validation import DataError
 
@@ -22,16 +22,8 @@ def check_whole(idata: Any, chains: int, draws: int) -> None:
 
 
 def load_posterior(path: str | Path) -> Any:
-    """Read a posterior file, and look whether the posterior in it is whole.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    DataError
-        If it is no netCDF file with a posterior that `read_posterior` takes.
-    """
-    source = Path(path)
+    """Read a posterior file; refuse one whose posterior `read_posterior` does not take."""
+    source = check_path(path)
     if not source.is_file():
         raise FileNotFoundError(f"{str(source)!r}: no such file")
     try:

@@ -13,14 +13,44 @@ from typing import Any
 import numpy as np
 
 from bayescore.data.matching import feature_names
-from bayescore.models.posterior import Derivatives, TargetDensity, posterior, prior_part
+from bayescore.models.gaussian import factor_of_inverse
+from bayescore.models.newton import find_mode
+from bayescore.models.posterior import (
+    Derivatives,
+    TargetDensity,
+    likelihood_terms,
+    posterior,
+    prior_part,
+    width_precision,
+)
 from bayescore.models.priors import Prior
 from bayescore.samplers.run import CHUNK, Advancing, Draws, run_chains
-from bayescore.samplers.start import spread_starts
 from bayescore.types import NO_OFFSET, FloatArray, WeightedData
 from bayescore.validation import check_integer
 
 _WORK = 2e7  # entries of X read between two looks at Ctrl-C: some tenths of a second
+
+
+def mode_and_precision(
+    target: TargetDensity, guess: FloatArray, tolerance: float = 1e-8
+) -> tuple[FloatArray, FloatArray]:
+    """Return the mode, shape (D,), sought from `guess` to `tolerance` sds, and the `width_precision` there."""
+    mode = find_mode(target.terms, guess, tolerance=tolerance)
+    if not target.prior.kinked:
+        return mode.beta, mode.terms.precision
+    own = likelihood_terms(mode.beta, target.rows, target.family).precision
+    return mode.beta, width_precision(own, mode.beta, target.prior)
+
+
+def spread_starts(target: TargetDensity, chains: int, stream: np.random.SeedSequence) -> tuple[FloatArray, FloatArray]:
+    """Return a first point for each chain, shape (chains, D), and the factor L of the scale.
+
+    The points spread 1.5 times as wide as the posterior, so that R-hat means something.
+    """
+    mode, precision = mode_and_precision(target, np.zeros(target.n_features))
+    scale = factor_of_inverse(precision)
+    noise = np.random.default_rng(stream).standard_normal((chains, target.n_features))
+    return mode + 1.5 * noise @ scale.T, scale
 
 
 @dataclass(frozen=True)
@@ -115,16 +145,12 @@ class Sampler(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """What chains start from.
+    """What chains start from."""
 
-    `arguments` are what a sampler's `advance` needs of the posterior, `starts` the first points, shape (chains, D),
-    `tuning` what warm-up adapts, None if nothing, and `thin` the transitions for each draw kept if none are asked for.
-    """
-
-    arguments: tuple[Any, ...]
-    starts: FloatArray
-    tuning: Any = None
-    thin: int = 1
+    arguments: tuple[Any, ...]  # what a sampler's `advance` needs of the posterior
+    starts: FloatArray  # first points, shape (chains, D)
+    tuning: Any = None  # what warm-up adapts
+    thin: int = 1  # transitions for each draw kept, if none are asked for
 
 
 def _no_statistics(_drawn: Draws) -> dict[str, FloatArray]:
@@ -152,16 +178,9 @@ def chains_of(request: Request, sampler: Advancing, ready: Prepared, description
 
 @dataclass(frozen=True, kw_only=True)
 class ChainSampler(Sampler):
-    """A sampler whose chains `run.run_chains` makes; it has the option `thin`.
+    """A sampler whose chains `run.run_chains` makes, by `advance`; it has the option `thin`.
 
-    Parameters
-    ----------
-    prepare : callable
-        `Request` -> `Prepared`.
-    advance : callable
-        As `run.run_chains` says.
-    statistics : callable
-        `Draws` -> sample_stats of its own, shape (chains, draws) each.
+    `statistics` turns `Draws` into sample_stats of its own, shape (chains, draws) each.
     """
 
     prepare: Callable[[Request], Prepared]

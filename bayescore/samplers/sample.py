@@ -2,6 +2,7 @@
 
 import json
 import time
+import warnings
 from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
@@ -9,14 +10,15 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from bayescore.compat import effective_size, split_rhat
 from bayescore.data.coreset import Coreset
 from bayescore.data.matching import feature_names, own_family
 from bayescore.data.passes.threads import available_cores
+from bayescore.limits import MAX_RHAT, MIN_ESS_A_CHAIN
 from bayescore.models.families import check_family
 from bayescore.models.priors import Prior, prior_of
-from bayescore.samplers.inference_data import draws_digest, made_here
+from bayescore.samplers.inference_data import coefficients, draws_digest, made_here
 from bayescore.samplers.method import Request, Sampler
-from bayescore.samplers.mixing import warn_unless_mixed
 from bayescore.samplers.registry import (
     AUTO,
     SAMPLERS,
@@ -29,6 +31,9 @@ from bayescore.samplers.registry import (
 )
 from bayescore.types import WeightedData
 from bayescore.validation import RandomState, check_choice, check_integer, check_seed, one_seed
+
+FEWEST_DRAWS = 100  # draws of a chain; fewer tell nothing of mixing
+MIN_DRAWS_FOR_RHAT = 1000  # draws of a chain; with fewer R-hat is noisy
 
 
 def sample(
@@ -187,3 +192,39 @@ def _with_story(idata: Any, request: Request, sampler: Sampler, seconds: float) 
         )
     idata.posterior.attrs.update(story)
     return idata
+
+
+def warn_unless_mixed(idata: Any, others: str) -> None:
+    """Warn where the smallest effective sample size or the largest R-hat says that the chains have not mixed.
+
+    Both are rank-normalised, of beta and of log sigma where there are groups. `others` names the samplers to try
+    instead.
+    """
+    beta, features = coefficients(idata, "the posterior")
+    posterior = idata["posterior"]
+    for name in (str(name) for name in posterior.data_vars if str(name).startswith("sigma_")):
+        sigma = posterior[name].transpose("chain", "draw").values
+        with np.errstate(divide="ignore"):
+            beta = np.concatenate([beta, np.log(sigma)[..., None]], axis=2)
+        features = (*features, f"log {name}")
+    chains, draws, _ = beta.shape
+    if draws < FEWEST_DRAWS:
+        return
+    with np.errstate(all="ignore"):  # a chain that stood still
+        each = np.moveaxis(beta, 2, 0)
+        sizes = np.array([effective_size(one, "bulk") for one in each])
+        many = chains > 1 and draws >= MIN_DRAWS_FOR_RHAT
+        ratios = np.array([split_rhat(one) if many else 1.0 for one in each])
+    found = []
+    if not sizes.min() >= chains * min(MIN_ESS_A_CHAIN, draws / 10):
+        name = features[np.argmin(sizes)]
+        found.append(f"the effective sample size of {name} is {sizes.min():.0f} of {chains * draws} draws")
+    if not ratios.max() <= MAX_RHAT:
+        found.append(f"R-hat of {features[np.argmax(ratios)]} is {ratios.max():.3g}")
+    if found:
+        other = f", or sampler={others}" if others else ""
+        warnings.warn(
+            f"the chains have not mixed, {' and '.join(found)}: take more draws, a larger thin{other}",
+            UserWarning,
+            stacklevel=3,
+        )

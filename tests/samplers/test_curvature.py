@@ -6,7 +6,7 @@ import pytest
 
 import bayescore as bc
 from bayescore.diagnostics.mcse import ess
-from bayescore.samplers.curvature import covariance_at_mode
+from bayescore.samplers.nuts import covariance_at_mode
 from tests.coresets.celled import TWO, celled
 
 

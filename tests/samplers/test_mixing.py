@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bayescore.compat import inference_data
-from bayescore.samplers.mixing import FEWEST_DRAWS, warn_unless_mixed
+from bayescore.samplers.sample import FEWEST_DRAWS, warn_unless_mixed
 
 
 def chains(draws, shift=0.0, correlation=0.0, seed=1):

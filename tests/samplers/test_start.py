@@ -7,7 +7,7 @@ from scipy import stats
 from bayescore.models.newton import find_mode
 from bayescore.models.posterior import posterior
 from bayescore.models.priors import Laplace, Normal
-from bayescore.samplers.start import mode_and_precision, spread_starts
+from bayescore.samplers.method import mode_and_precision, spread_starts
 from bayescore.types import WeightedData
 
 RNG = np.random.default_rng(7)

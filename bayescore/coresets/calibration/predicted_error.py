@@ -37,8 +37,8 @@ from bayescore.models.posterior import (
 from bayescore.models.priors import Prior
 from bayescore.models.transport import Transport
 from bayescore.samplers import mala
+from bayescore.samplers.method import mode_and_precision
 from bayescore.samplers.run import Advancing, run_chains
-from bayescore.samplers.start import mode_and_precision
 from bayescore.types import FloatArray, WeightedData
 
 N_DRAWS = 500

@@ -117,8 +117,9 @@ class _Nodes(NamedTuple):
 
 
 @jit
-def _derivatives(rows: _Nodes, start: int, k: int, family: Family, scratch: FloatArray, terms: FloatArray) -> int:
-    """Write log p and its derivatives at node k to `terms`, for the tile of rows from `start`; return its width."""
+def _derivatives(rows: _Nodes, at: tuple[int, int], family: Family, scratch: FloatArray, terms: FloatArray) -> int:
+    """Write log p and its derivatives to `terms`, for the tile of rows from at[0], at node at[1]; return its width."""
+    start, k = at
     width = min(TILE, len(rows.eta) - start)
     eta, side = scratch[0], scratch[1]
     for lane in range(width):
@@ -137,7 +138,7 @@ def _add_log_p(rows: _Nodes, family: Family, place: IntArray, out: FloatArray) -
     scratch[1] = 1.0
     for start in range(0, len(rows.eta), TILE):
         for k in range(out.shape[1]):
-            for lane in range(_derivatives(rows, start, k, family, scratch, terms)):
+            for lane in range(_derivatives(rows, (start, k), family, scratch, terms)):
                 n = start + lane
                 out[place[n], k] += rows.weights[n] * (terms[0, lane] - rows.half[n] * terms[2, lane])
 
@@ -149,7 +150,7 @@ def _scores(rows: _Nodes, family: Family, more: FloatArray, out: FloatArray) -> 
     scratch[1] = 1.0
     for start in range(0, len(rows.eta), TILE):
         for k in range(more.shape[1]):
-            for lane in range(_derivatives(rows, start, k, family, scratch, terms)):
+            for lane in range(_derivatives(rows, (start, k), family, scratch, terms)):
                 n = start + lane
                 score = terms[1, lane] + rows.half[n] * terms[3, lane]
                 out[n] += more[rows.own[n], k] * rows.weights[n] * score
