@@ -6,7 +6,7 @@ from typing import Any
 from bayescore.coresets.finish import designed, finish_dataset, warn_if_groups_ignored
 from bayescore.coresets.method import Method, check_serves
 from bayescore.coresets.methods import METHODS, check_once, listed, method_of
-from bayescore.coresets.separation.complete import warn_if_completely_separated
+from bayescore.coresets.separation.hyperplane import warn_if_completely_separated
 from bayescore.coresets.separation.separability import warn_if_rows_separable, warn_if_separable
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset

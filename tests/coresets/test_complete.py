@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import bayescore as bc
-from bayescore.coresets.separation.complete import parting
+from bayescore.coresets.separation.hyperplane import parting
 from bayescore.coresets.separation.separability import separability
 from bayescore.types import WeightedData
 

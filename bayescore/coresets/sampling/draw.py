@@ -1,16 +1,14 @@
-r"""Draws of rows in one pass, the same for every cut into blocks, number of workers and order of finish.
+"""Draws of rows in one pass, the same for every cut into blocks, number of workers and order of finish.
 
-*With replacement.* Row n gets a Poisson process of rate q_n, its gaps from a hash of (seed, position n,
-arrival number). The first M arrivals over all rows are M independent draws with probability q_n / T,
-T = sum q_n: the superposition of the processes is Poisson of rate T, and each of its arrivals belongs to
-row n with probability q_n / T. Keeping the M smallest times is associative, and integer rates add up exactly.
-
-*Without replacement.* With one arrival a row and equal rates, the M smallest times are a uniform sample.
+*With replacement.* Row n gets a Poisson process of integer rate q_n, its gaps from a hash of (seed, position n,
+arrival number). The first M arrivals over all rows are M independent draws with probability q_n / sum q. To keep the
+M smallest times is associative. *Without replacement.* One arrival a row and equal rates: a uniform sample.
 """
 
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,14 +60,19 @@ def equal_rates(block: WeightedData) -> IntArray:
     return np.ones(len(block), dtype=np.int64)
 
 
-@jit
-def arrivals_before(
-    rates: IntArray, start: int, seed: np.uint64, horizon: float, most: int, times: FloatArray, rows: IntArray
-) -> int:
-    """Write the arrivals before `horizon` of each row's process, at most `most` a row; return their number.
+class Limits(NamedTuple):
+    """Where `arrivals_before` stops."""
 
-    Writing stops, counting goes on, when `times` and `rows` are full.
-    """
+    horizon: float  # time
+    most: int  # arrivals of one row
+    room: int  # arrivals that are written; counting goes on
+
+
+@jit
+def arrivals_before(rates: IntArray, start: int, seed: np.uint64, limits: Limits) -> tuple[int, FloatArray, IntArray]:
+    """Return the number of arrivals before the horizon, and the times and rows of those that there is room for."""
+    horizon = limits.horizon
+    times, rows = np.empty(limits.room), np.empty(limits.room, dtype=np.int64)
     count = 0
     first = np.empty(TILE)
     for n in range(rates.size):
@@ -78,7 +81,7 @@ def arrivals_before(
             for i in range(TILE):
                 first[i] = hash_uniform(seed, np.uint64(start + n + i), np.uint64(0))
         rate, time, u = float(rates[n]), 0.0, first[lane]
-        for j in range(1, most + 1):
+        for j in range(1, limits.most + 1):
             if u <= 1.0 - rate * (horizon - time):  # -log u >= 1 - u: too late, no logarithm needed
                 break
             time -= math.log(u) / rate
@@ -89,30 +92,18 @@ def arrivals_before(
                 rows[count] = n
             count += 1
             u = hash_uniform(seed, np.uint64(start + n), np.uint64(j))
-    return count
+    return count, times[:count], rows[:count]
 
 
 @dataclass(frozen=True, eq=False)
 class Draw:
-    """The earliest arrivals of some rows.
-
-    Parameters
-    ----------
-    times, positions : arrays, shape (m,)
-        Time and row position of each arrival, a row standing there as often as it arrived.
-    rates : array, shape (m,)
-        Rate of the row.
-    rows : WeightedData
-        The row of each arrival.
-    total : int
-        Sum of the rates of all rows seen.
-    """
+    """The earliest arrivals of some rows: a row stands here as often as it arrived."""
 
     times: FloatArray
     positions: IntArray
     rates: IntArray
     rows: WeightedData
-    total: int
+    total: int  # sum of the rates of all rows seen
 
     def earliest(self, size: int) -> "Draw":
         """Keep the `size` earliest arrivals; ties go to the lower position."""
@@ -158,14 +149,12 @@ def block_draw(
     capacity = int(2.5 * size) + 200
     while True:
         limit = min(horizon, late)
-        times, rows = np.empty(capacity), np.empty(capacity, dtype=np.int64)
-        count = arrivals_before(rates, start, np.uint64(seed), limit, most, times, rows)
+        count, times, rows = arrivals_before(rates, start, np.uint64(seed), Limits(limit, most, capacity))
         if count > capacity:
             capacity = count
         elif count < size and limit < late:
             horizon *= 2.0
         else:
-            times, rows = times[:count], rows[:count]
             return Draw(times, start + rows, rates[rows], block.take(rows), total).earliest(size)
 
 
@@ -179,22 +168,9 @@ def draw(
     canonical: bool = False,
     description: str = "drawing rows",
 ) -> Draw:
-    """Draw `size` rows in one pass.
+    """Draw `size` rows in one pass, with probabilities proportional to `rates` of a block, int64 and at least 1.
 
-    Parameters
-    ----------
-    dataset : Opened
-        Rows.
-    rates : callable
-        Block -> int64 rates >= 1, shape (n,), row by row.
-    size : int
-        Arrivals to keep.
-    seed : int
-        Below 2^64.
-    replace : bool
-        Whether a row may be drawn more than once. Without replacement the rates must all be equal.
-    canonical : bool
-        Whether the rates come from BLAS and need canonical blocks; see `Dataset.map`.
+    Without replacement all rates must be equal. `canonical` is for rates from BLAS, see `Dataset.map`.
     """
     most = 1 << 62 if replace else 1
     late = math.inf
@@ -202,17 +178,13 @@ def draw(
     def one(start: int, block: WeightedData) -> Draw:
         return block_draw(block, start, rates(block), size, seed, most=most, late=late)
 
-    kept: Draw | None = None
-    pending: list[Draw] = []
+    kept: list[Draw] = []
     for part in dataset.map(one, description, canonical=canonical):
-        pending.append(part)
-        held = sum(len(p.times) for p in pending) + (len(kept.times) if kept else 0)
-        if held >= (size if late == math.inf else 2 * size):
-            kept = merge([*([kept] if kept else []), *pending], size)
-            pending, late = [], kept.horizon(size)
-    if pending or kept is None:
-        kept = merge([*([kept] if kept else []), *pending], size)
-    return kept
+        kept.append(part)
+        if sum(len(each.times) for each in kept) >= (size if late == math.inf else 2 * size):
+            kept = [merge(kept, size)]
+            late = kept[0].horizon(size)
+    return merge(kept, size)
 
 
 def collect(drawn: Draw) -> tuple[WeightedData, NDArray[np.int64], IntArray]:
@@ -222,9 +194,6 @@ def collect(drawn: Draw) -> tuple[WeightedData, NDArray[np.int64], IntArray]:
 
 
 def weighted(drawn: Draw, size: int) -> WeightedData:
-    """Return the distinct rows of a draw of `size` with replacement, with weights w_n K_n T / (q_n M).
-
-    So every weighted sum over the rows has the sum over all data as its expectation.
-    """
+    """Return the distinct rows of a draw of `size` with replacement, with unbiased weights w_n K_n T / (q_n M)."""
     rows, counts, rates = collect(drawn)
     return rows.with_weights(rows.weights * counts * (drawn.total / (rates * float(size))))

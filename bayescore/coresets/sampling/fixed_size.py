@@ -1,12 +1,8 @@
-r"""Draws of a fixed number of rows without replacement, with unequal probabilities, in one pass.
+"""Draws of a fixed number of rows without replacement, with unequal probabilities, in one pass (Ohlsson 1998).
 
 Row n gets a number u_n in (0, 1), a hash of (seed, position). With inclusion probabilities pi_n = min(1, t p_n),
-sum pi = M, the rows with t p >= 1 are in for certain, and of the others those with the smallest u / p. Keeping the
+sum pi = M, the rows with t p >= 1 are in for certain, and of the others those with the smallest u / p. To keep the
 largest p and the smallest u / p is associative, and the candidates for M rows hold those for every smaller M.
-
-References
-----------
-Ohlsson (1998), Sequential Poisson sampling, Journal of Official Statistics 14.
 """
 
 import math
@@ -132,7 +128,7 @@ def choose(candidates: Candidates, size: int, total: float) -> tuple[WeightedDat
 
 
 def draw_candidates(dataset: Dataset, probability: Probability, size: int, seed: int) -> tuple[Candidates, float]:
-    """Return in one pass all rows that a draw of at most `size` rows may need, and the sum of p; see `choose`.
+    """Return in one pass all rows that a draw of at most `size` rows may need, and the sum of p; see `select`.
 
     ``probability(block)`` gives the rows' p, shape (n,), up to a factor.
     """

@@ -1,15 +1,8 @@
 r"""R factors of weighted rows: small, mergeable summaries that leverage scores are read from.
 
 With R from the QR decomposition of :math:`\sqrt{W} X`, X'WX = R'R, and the factor of two data sets below each other is
-that of their factors below each other (TSQR). So one pass and D x D numbers do, X'X with its squared condition number
-is never formed, and a fold over a stream and a tree over machines use the same `joined_factor`.
-
-A count sketch (`sketch_factor`) takes the place of the rows where QR of all of them costs too much.
-
-References
-----------
-Demmel, Grigori, Hoemmen and Langou (2012), Communication-optimal parallel and sequential QR and LU factorizations.
-Clarkson and Woodruff (2017), Low-rank approximation and regression in input sparsity time, J. ACM 63(6).
+that of their factors below each other (Demmel et al. 2012). So X'X with its squared condition number is never formed.
+A count sketch (Clarkson and Woodruff 2017) takes the place of the rows where QR of all of them costs too much.
 """
 
 import math
@@ -97,21 +90,11 @@ def data_factor(dataset: Dataset) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Whitening:
-    """Coordinates in which X'WX is the identity on the span of the rows.
+    """Coordinates in which X'WX is the identity on the span of the rows."""
 
-    Parameters
-    ----------
-    basis : array, shape (D, r)
-        |x' basis|^2 = x'(X'WX)^+ x; r is the rank, or less after `projected`.
-    null : array, shape (D, D - rank)
-        Orthonormal directions, of columns scaled to unit length, in which the rows have no part.
-    scale : array, shape (D,)
-        One over the length of each column; 1 for a column of zeros.
-    """
-
-    basis: FloatArray
-    null: FloatArray
-    scale: FloatArray
+    basis: FloatArray  # shape (D, r): |x' basis|^2 = x'(X'WX)^+ x; r is the rank, or less after `projected`
+    null: FloatArray  # shape (D, D - rank): orthonormal directions, of scaled columns, without a part in the rows
+    scale: FloatArray  # shape (D,): one over the length of each column; 1 for a column of zeros
 
     @property
     def rank(self) -> int:
@@ -139,9 +122,8 @@ class Whitening:
 def whitening(factor: FloatArray) -> Whitening:
     """Return the whitening of the rows that have the factor R, shape (m, D), by the pseudo-inverse of R.
 
-    The columns are first scaled to unit length, which changes no leverage but makes the rank a matter of angles: a
-    column in micrometres is not dependent. The error of a leverage is the machine epsilon times the condition number
-    of the scaled columns.
+    The columns are first scaled to unit length: the rank is then a matter of angles, and a column in micrometres is not
+    dependent. A leverage's relative error is about the machine epsilon times the condition number of these columns.
     """
     length = np.linalg.norm(factor, axis=0)
     scale = 1.0 / np.where(length > 0.0, length, 1.0)
@@ -154,14 +136,12 @@ def whitening(factor: FloatArray) -> Whitening:
 
 @jit
 def _sketch(
-    start: int, X: FloatArray, weights: FloatArray, seed: np.uint64, n_buckets: int, kept: NDArray[np.int64]
-) -> tuple[int, FloatArray]:
-    """Add each row, the first at position `start`, to its bucket; write the buckets met to `kept`, return their number.
-
-    Their sums have no more rows than the block.
-    """
+    start: int, X: FloatArray, weights: FloatArray, seed: np.uint64, n_buckets: int
+) -> tuple[NDArray[np.int64], FloatArray]:
+    """Return the buckets that a block's rows fall into, the first row at position `start`, and their signed sums."""
     place = np.full(n_buckets, -1)
-    sums = np.zeros((min(n_buckets, len(weights)), X.shape[1]))
+    most = min(n_buckets, len(weights))
+    kept, sums = np.empty(most, dtype=np.int64), np.zeros((most, X.shape[1]))
     count = 0
     for n in range(len(weights)):
         position = np.uint64(start + n)
@@ -175,28 +155,22 @@ def _sketch(
         row = sums[place[bucket]]
         for d in range(X.shape[1]):
             row[d] += factor * X[n, d]
-    return count, sums
-
-
-def _block_sketch(start: int, block: WeightedData, seed: int, n_buckets: int) -> tuple[NDArray[np.int64], FloatArray]:
-    """Return the buckets that a block's rows fall into, and their sums: never larger than the block."""
-    kept = np.empty(min(n_buckets, len(block)), dtype=np.int64)
-    count, sums = _sketch(start, block.X, block.weights, np.uint64(seed), n_buckets, kept)
     return kept[:count], sums[:count]
 
 
 def sketch_factor(dataset: Dataset, seed: int) -> FloatArray:
     """Return the factor of a count sketch of the weighted rows, shape (D, D); one pass.
 
-    Each row is added, with a random sign, to one of D^2 buckets, 400 at least: with t of them X'WX is off by about
-    2 sqrt(D / t), too much for D^2 where D is small. Bucket and sign are hashes of (seed, position), and canonical
-    blocks are added in their order, so that cuts into blocks change nothing.
+    Each row is added, with a random sign, to one of t = D^2 buckets, 400 at least, because X'WX is off by about
+    2 sqrt(D / t). Bucket and sign are hashes of (seed, position): cuts into blocks change nothing.
     """
     n_features = dataset.n_features
     n_buckets = max(n_features, _LEAST) ** 2
     sketch = np.zeros((n_buckets, n_features))
     for kept, sums in dataset.map(
-        lambda start, block: _block_sketch(start, block, seed, n_buckets), "sketching", canonical=True
+        lambda start, block: _sketch(start, block.X, block.weights, np.uint64(seed), n_buckets),
+        "sketching",
+        canonical=True,
     ):
         sketch[kept] += sums
     return r_factor(sketch)

@@ -1,14 +1,8 @@
-r"""Leverage scores of weighted rows: exact, from a count sketch, and on-line.
+"""Leverage scores of weighted rows, exact, from a count sketch, and on-line: :math:`l_n = w_n x_n' (X'WX)^+ x_n`.
 
-.. math:: l_n = w_n x_n' (X'WX)^+ x_n
-
-is between 0 and 1, sums to the rank of X, ignores signs of rows and scales of columns, and is 1 for a row that alone
-carries a direction. Under the probit likelihood it bounds a row's sensitivity (`coresets.leverage`).
-
-References
-----------
-Drineas, Magdon-Ismail, Mahoney and Woodruff (2012), Fast approximation of matrix coherence and statistical leverage.
-Cohen, Musco and Pachocki (2020), Online row sampling, Theory of Computing 16(15). Peters (2021), Algorithms 2 to 5.
+They lie between 0 and 1, sum to the rank of X, ignore signs of rows and scales of columns, and are 1 for a row that
+alone carries a direction. Sources: Drineas, Magdon-Ismail, Mahoney and Woodruff (2012); Cohen, Musco and Pachocki
+(2020), Online row sampling; Peters (2021), Algorithms 2 to 5.
 """
 
 import math
@@ -42,24 +36,21 @@ def leverage_scores(
     project: bool = False,
     random_state: RandomState = None,
 ) -> FloatArray:
-    r"""Return the leverage scores of weighted rows, l_n = w_n x_n'(X'WX)^+ x_n.
+    """Return the leverage scores of weighted rows, l_n = w_n x_n'(X'WX)^+ x_n.
 
     Parameters
     ----------
     X : array, shape (n, D)
-        Rows. Dependent columns are no error: the pseudo-inverse takes care of them.
+        Rows; their columns may be dependent.
     weights : array, shape (n,), optional
         Positive weights, 1 by default.
     scores : {"exact", "sketch", "online"}
-        * ``"exact"``: by QR decomposition of blocks; they sum to the rank. The relative error is about the machine
-          epsilon times the condition number of the columns once scaled to unit length.
-        * ``"sketch"``: against X'WX of a count sketch of D^2 rows, 400 at least. Estimates within a constant factor,
-          not upper bounds: no theorem holds for them unless they are inflated by it. Pays where N is far above D^2.
-        * ``"online"``: against X'WX of the rows up to the end of the row's block. Upper bounds of the exact scores,
-          because X'WX only grows with the rows to come.
+        ``"exact"``: by QR decomposition. ``"sketch"``: against X'WX of a count sketch of D^2 rows, 400 at least;
+        estimates within a constant factor, not upper bounds. ``"online"``: against X'WX of the rows up to the end of
+        the row's block; upper bounds of the exact scores.
     project : bool
-        For ``"sketch"``: estimate the norms from ceil(log n) random projections where that is less than D
-        (Johnson-Lindenstrauss). Faster for many columns, with a relative error of about sqrt(2 / log n) on top.
+        For ``"sketch"``: estimate the norms from ceil(log n) random projections where that is less than D: faster for
+        many columns, with a relative error of about sqrt(2 / log n) on top.
     random_state : int, Generator, SeedSequence or None
         Seed of the sketch.
 
@@ -70,18 +61,14 @@ def leverage_scores(
 
     Raises
     ------
-    DataError
-        If X or the weights cannot be used; the message names the place and the remedy.
-
-    ValueError, TypeError
-        For arguments that are out of range or do not go together.
+    DataError, ValueError, TypeError
+        If X or the weights cannot be used, or arguments are out of range or do not go together.
 
     Examples
     --------
     >>> import numpy as np
     >>> from bayescore.coresets.scores.leverage import leverage_scores
-    >>> X = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 3.0]])
-    >>> leverage_scores(X).round(6)
+    >>> leverage_scores(np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 3.0]])).round(6)
     array([0.5, 0.5, 1. ])
     """
     check_choice(scores, "scores", (*SCORES, "online"))

@@ -1,6 +1,7 @@
 """Compiled scores of the rows of a block, tile by tile (`data.passes.tiles`)."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,28 +14,28 @@ from bayescore.models.row_kernels import add_offset, predictor, squared_lengths
 from bayescore.types import FloatArray, IntArray, LabelArray
 
 
+class Clusters(NamedTuple):
+    """A `Clustering` as compiled code takes it."""
+
+    centers: FloatArray
+    means: FloatArray
+    masses: FloatArray
+    counts: IntArray
+
+
 @jit
 def sensitivity_block(
-    X: FloatArray,
-    y: LabelArray,
-    weights: FloatArray,
-    centers: FloatArray,
-    means: FloatArray,
-    masses: FloatArray,
-    counts: IntArray,
-    radius: float,
-    theta: FloatArray,
-    weight_total: float,
+    rows: TileRows, clusters: Clusters, radius: float, theta: FloatArray, weight_total: float
 ) -> FloatArray:
     """Return the bounds m_n of `sensitivity` for the rows of a block, shape (n,).
 
-    Leaving row n out of its own cluster moves the cluster's mean away from z_n by the factor
-    W_i / (W_i - w_n), so the own cluster's term costs no more than the others.
+    Without row n its own cluster's mean is farther from z_n by the factor W_i / (W_i - w_n).
     """
+    means, masses = clusters.means, clusters.masses
     k, n_features = means.shape
     shifted = theta.any()
     products = (means * theta).sum(axis=1)
-    bounds = np.empty(len(y))
+    bounds = np.empty(len(rows.weights))
     tile = np.zeros((n_features, TILE))
     scratch, best = np.empty(TILE), np.empty(TILE)
     which = np.empty(TILE, dtype=np.int64)
@@ -42,10 +43,10 @@ def sensitivity_block(
     exponents, others = np.empty((k, TILE)), np.empty((k, TILE))
     powers = np.empty(TILE)
     bits = powers.view(np.int64)
-    for start in range(0, len(y), TILE):
-        width = min(TILE, len(y) - start)
-        load_signed_tile(X, y, start, width, tile)
-        nearest(tile, centers, scratch, best, which)
+    for start in range(0, len(rows.weights), TILE):
+        width = min(TILE, len(rows.weights) - start)
+        load_signed_tile(rows.X, rows.side, start, width, tile)
+        nearest(tile, clusters.centers, scratch, best, which)
         if shifted:
             product[:] = 0.0
             for d in range(n_features):
@@ -57,9 +58,9 @@ def sensitivity_block(
                 exponents[i, lane] = radius * math.sqrt(scratch[lane]) + abs(products[i] - product[lane])
                 others[i, lane] = masses[i]
         for lane in range(width):
-            i, weight = which[lane], weights[start + lane]
+            i, weight = which[lane], rows.weights[start + lane]
             rest = masses[i] - weight
-            if counts[i] == 1 or rest <= 0.0:  # alone, or beside less weight than rounding
+            if clusters.counts[i] == 1 or rest <= 0.0:  # alone, or beside less weight than rounding
                 others[i, lane] = 0.0
             else:
                 others[i, lane] = rest

@@ -1,4 +1,4 @@
-r"""Bounds of sensitivities under the logistic likelihood, and how many draws they ask for.
+r"""Bounds of sensitivities under the logistic likelihood, and how many draws they ask for (Huggins et al. 2016).
 
 The sensitivity of row n over the ball of radius R around theta* is at most
 
@@ -6,11 +6,7 @@ The sensitivity of row n over the ball of radius R around theta* is at most
           \exp(-R\,|\bar Z_i^{(-n)} - z_n| - |(\bar Z_i^{(-n)} - z_n) \cdot \theta^*|)}
 
 for any k-clustering of the signed rows, Zbar_i and W_i the clusters' means and weights, "(-n)" without row n
-(Lemmas 3.1 and B.5; with unit weights their formula). `coresets.sensitivity` draws by them.
-
-References
-----------
-Huggins, Campbell and Broderick (2016), Coresets for scalable Bayesian logistic regression, NeurIPS.
+(Lemmas 3.1 and B.5; with unit weights their formula).
 """
 
 import math
@@ -20,8 +16,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bayescore.clustering.assignment import Clustering, assign
-from bayescore.coresets.scores.row_scores import sensitivity_block
+from bayescore.coresets.scores.row_scores import Clusters, sensitivity_block
 from bayescore.data.dataset import Dataset
+from bayescore.data.passes.tiles import TileRows
 from bayescore.data.sources import unlabelled
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError, check_matrix, check_positive
@@ -29,8 +26,8 @@ from bayescore.validation import DataError, check_matrix, check_positive
 
 def bounds_of(block: WeightedData, clusters: Clustering, radius: float, theta: FloatArray, total: float) -> FloatArray:
     """Return the sensitivity bounds of the rows of a block, shape (n,)."""
-    parts = clusters.centers, clusters.means, clusters.masses, clusters.counts
-    return sensitivity_block(block.X, block.y, block.weights, *parts, radius, theta, total)
+    compiled = Clusters(clusters.centers, clusters.means, clusters.masses, clusters.counts)
+    return sensitivity_block(TileRows.of(block), compiled, radius, theta, total)
 
 
 def sensitivity_bounds(
@@ -41,7 +38,7 @@ def sensitivity_bounds(
     radius: float,
     center: ArrayLike | None = None,
 ) -> FloatArray:
-    """Return upper bounds of the sensitivities of signed rows.
+    """Return upper bounds of the sensitivities of signed rows (Huggins et al. 2016, Lemmas 3.1 and B.5).
 
     Parameters
     ----------
@@ -63,21 +60,14 @@ def sensitivity_bounds(
 
     Raises
     ------
-    DataError
-        If rows, weights, centers or center cannot be used, or do not fit each other.
-    ValueError, TypeError
-        If `radius` is not a positive number.
-
-    References
-    ----------
-    Huggins, Campbell and Broderick (2016), Lemma 3.1 and Lemma B.5.
+    DataError, ValueError, TypeError
+        If rows, weights, centers, center or radius cannot be used, or do not fit each other.
 
     Examples
     --------
     >>> import numpy as np
     >>> from bayescore.coresets.scores.sensitivity import sensitivity_bounds
-    >>> Z = np.array([[1.0, 0.0], [1.1, 0.0], [-5.0, 0.0]])
-    >>> sensitivity_bounds(Z, centers=[[0.0, 0.0]], radius=1.0).round(2)
+    >>> sensitivity_bounds([[1.0, 0.0], [1.1, 0.0], [-5.0, 0.0]], centers=[[0.0, 0.0]], radius=1.0).round(2)
     array([2.72, 2.75, 2.99])
     """
     dataset = Dataset(unlabelled(Z, weights, "Z"))
@@ -90,10 +80,9 @@ def sensitivity_bounds(
 
 
 def sensitivity_size(mean_sensitivity: float, n_features: int, epsilon: float, delta: float, c: float = 1.0) -> int:
-    r"""Return the number of draws that makes an epsilon-coreset with probability 1 - delta.
+    """Return the number of draws that makes an epsilon-coreset with probability 1 - delta.
 
-    M = ceil(c mbar / epsilon^2 ((D + 1) log mbar + log(1 / delta))), mbar the mean bound. The theorem leaves
-    the constant c open: c = 1 is a convention, not a guarantee.
+    M = ceil(c mbar / epsilon^2 ((D + 1) log mbar + log(1 / delta))) (Huggins et al. 2016, Theorem 3.2).
 
     Parameters
     ----------
@@ -104,7 +93,7 @@ def sensitivity_size(mean_sensitivity: float, n_features: int, epsilon: float, d
     epsilon, delta : float
         Relative error of the log-likelihood on the ball, and probability of failure.
     c : float
-        Constant of the theorem.
+        Constant, which the theorem leaves open: 1 is a convention, not a guarantee.
 
     Returns
     -------
@@ -115,10 +104,6 @@ def sensitivity_size(mean_sensitivity: float, n_features: int, epsilon: float, d
     ------
     ValueError, TypeError
         If an argument is out of its range.
-
-    References
-    ----------
-    Huggins, Campbell and Broderick (2016), Theorem 3.2 and Algorithm 1.
 
     Examples
     --------
@@ -135,19 +120,15 @@ def sensitivity_epsilon(mean_sensitivity: float, n_features: int, size: int, del
 
     Parameters
     ----------
-    mean_sensitivity : float
-        Mean mbar of the bounds, at least 1.
-    n_features : int
-        Columns D.
+    mean_sensitivity, n_features, delta
+        As in `sensitivity_size`.
     size : int
         Draws M.
-    delta : float
-        Probability of failure.
 
     Returns
     -------
     float
-        epsilon, relative.
+        Relative error epsilon.
 
     Raises
     ------

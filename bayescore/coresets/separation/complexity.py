@@ -3,24 +3,12 @@ r"""mu: how nearly separated weighted data are (Peters 2021, Definition 5).
 .. math:: \mu = \sup_\beta \frac{\sum_{z_n \cdot \beta > 0} w_n (z_n \cdot \beta)^2}
                               {\sum_{z_n \cdot \beta < 0} w_n (z_n \cdot \beta)^2}
 
-with signed rows z_n = y_n x_n. Peters' z has the other sign, which changes nothing: beta and -beta swap the sums, so
-that mu >= 1. For the probit loss, a square far out, the norms are squared; Munteanu et al. (2018) have plain ones for
-the logistic loss. mu is infinite if and only if the labels are separated (`separability`), and the sizes that guarantee
-a leverage coreset grow in proportion to it.
+with signed rows z_n = y_n x_n; Munteanu et al. (2018) have plain norms for the logistic loss. mu is infinite if and
+only if the labels are separated, and the sizes that guarantee a leverage coreset grow in proportion to it.
 
-To compute mu is to minimise a quotient of convex functions, and local maxima abound. What is found here is a *lower
-bound*: the best quotient met by local search on a leverage sample, from the maximum likelihood estimate, its
-neighbours, the single columns and random directions, and then taken over all rows.
-
-Where rows have offsets these are one more column, the last, of rows and direction: that bounds what there is at 1.
-
-When to use it: to see whether a guarantee that needs mu can mean anything for these data. It proves that mu is large,
-never that it is small.
-
-References
-----------
-Peters (2021), Definition 5 and Lemma 6. Munteanu, Schwiegelshohn, Sohler and Woodruff (2018), On coresets for logistic
-regression, NeurIPS.
+Local maxima abound. `mu_complexity` returns a *lower bound*: the best quotient that local search on a leverage sample
+finds, taken over all rows. So it proves that mu is large, never that it is small. Offsets are one more column, the
+last, of rows and direction: that bounds the quotient with the coefficient 1.
 """
 
 import math
@@ -118,14 +106,17 @@ def mu_complexity(
     DataError
         If the data cannot be used, or all their entries are 0; the message names the place and the remedy.
 
+    References
+    ----------
+    Peters (2021), Definition 5 and Lemma 6. Munteanu, Schwiegelshohn, Sohler and Woodruff (2018), On coresets for
+    logistic regression, NeurIPS.
+
     Examples
     --------
     >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(5000, 2))
-    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
     >>> from bayescore.coresets.separation.complexity import mu_complexity
-    >>> bool(mu_complexity(X, y, progressbar=False).lower_bound >= 1)
+    >>> X = np.random.default_rng(0).normal(size=(5000, 2))
+    >>> bool(mu_complexity(X, X[:, 0] + X[:, 1] ** 2 > 1, progressbar=False).lower_bound >= 1)
     True
     """
     rng = check_generator(one_seed(random_state, random_seed))

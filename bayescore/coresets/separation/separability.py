@@ -1,32 +1,17 @@
-r"""Does the maximum likelihood estimate exist? Linear separability of weighted data, by linear programming.
+r"""Does the maximum likelihood estimate exist? Linear separability of weighted data (Albert and Anderson 1984).
 
-With signed rows z_n = y_n x_n, a direction *separates* if z_n . direction >= 0 in all rows and > 0 in some. Directions
-with z_n . direction = 0 in all rows, as dependent columns have them, separate nothing. Then (Albert and Anderson 1984)
-
-===========================  ==============================  =============================================
-complete separation          > 0 in every row                no maximum likelihood estimate
-quasi-complete separation    some direction, but none so     no maximum likelihood estimate
-overlap                      no direction                    it exists, and is unique where X has full rank
-===========================  ==============================  =============================================
-
-for both links, and whatever the weights, which are positive. One linear program tells the three apart:
+A direction *separates* if the signed rows have z_n . direction >= 0, and > 0 in some. One linear program decides:
 
 .. math:: \max_{t, \beta} t \quad \text{subject to} \quad z_n \cdot \beta \ge t \text{ for all } n, \quad
           \textstyle\sum_n z_n \cdot \beta = N.
 
-The margin t is above 0, 0, or below 0 in the three cases. Konis' program has the same cone: it maximises the sum over
-z_n . beta >= 0, -1 <= beta <= 1, and 0 means overlap. But there the solver's tolerance is magnified by one over the
-depth of the overlap, and nearly separated data look separated; here -t is that depth.
+The margin t is above 0 for complete separation, 0 for quasi-complete separation, and below 0 for overlap, where alone
+the estimate exists. -t is the depth of the overlap; Konis' program magnifies the solver's tolerance by one over it.
 
-*Many rows.* If some rows that span the space of all rows overlap, all rows do: that is a proof. So the program sees a
-leverage sample. A direction that separates the sample is tried on all rows in one pass, and the rows that contradict it
-most join the sample: the method of cutting planes.
-
-*Tolerance.* Margins are cosines of the angle between row and hyperplane, where X'WX is the identity (`hyperplane`).
-Those below 1e-9, or below the rounding error of the coordinates, count as 0: data that overlap by less are said to be
-quasi-completely separated.
-
-When to use it: before trusting a coreset whose guarantee needs a finite mu (`complexity`), or a flat prior.
+If some rows that span the space of all rows overlap, all rows do. So the program sees a leverage sample. A direction
+that separates the sample is tried on all rows in one pass, and the rows that contradict it most join the sample:
+cutting planes. Margins are cosines of the angle between row and hyperplane, where X'WX is the identity. Those below
+1e-9, or below the rounding error of the coordinates, count as 0.
 """
 
 from dataclasses import dataclass
@@ -57,19 +42,15 @@ class Separability:
     Parameters
     ----------
     kind : {"overlap", "quasi-complete separation", "complete separation"}
-        What was found.
+        What the labels show.
     direction : array, shape (D,), optional
         Coefficients, in the columns of the design matrix, that separate; None for overlap.
     columns : tuple of str
         Columns that the direction rests on, those of the largest part in it first.
-    n_rows : int
-        Rows of the data.
-    n_on_plane : int
-        Rows with x_n . direction = 0.
-    n_tried : int
-        Rows that the linear programs saw.
-    n_passes : int
-        Passes over the data.
+    n_rows, n_on_plane : int
+        Rows of the data; those with x_n . direction = 0.
+    n_tried, n_passes : int
+        Rows that the linear programs saw; passes over the data.
 
     Examples
     --------
@@ -125,10 +106,9 @@ def separability(
     Parameters
     ----------
     data, y, label, weights, intercept, progressbar
-        As in `build_coreset`. There is no `standardize`: with an intercept no scaling changes the answer.
+        As in `build_coreset`. With an intercept `standardize` would not change the answer.
     random_state, random_seed : int, Generator, SeedSequence or None
-        Seed, by either name, of the leverage sample. The answer does not depend on it, only which of many directions
-        is shown.
+        Seed, by either name, of the leverage sample. Only the choice among many directions depends on it.
 
     Returns
     -------
@@ -165,15 +145,9 @@ def separability(
 
 
 def warn_if_separable(dataset: Dataset, rows: WeightedData, seed: int) -> None:
-    """Warn if the labels of `dataset` are separated; `rows`, a coreset of it, make this cheap.
+    """Warn if the labels of `dataset` are separated, or if the linear program is not solved.
 
-    A coreset of full column rank that overlaps proves that all rows overlap: no pass over them is needed.
-
-    Warns
-    -----
-    UserWarning
-        If the maximum likelihood estimate does not exist: then no bound on the coreset's error holds. Also if the
-        linear program is not solved.
+    A coreset `rows` of full column rank that overlaps proves that all rows overlap: no pass over them is needed.
     """
     with one_blas_thread():
         white = whitening(block_factor(rows))
@@ -191,13 +165,7 @@ def warn_if_separable(dataset: Dataset, rows: WeightedData, seed: int) -> None:
 
 
 def warn_if_rows_separable(rows: WeightedData) -> None:
-    """Warn if the labels of a coreset's own rows are separated: of a stream no others are left to look at.
-
-    Warns
-    -----
-    UserWarning
-        If a hyperplane separates them, or the linear program is not solved.
-    """
+    """Warn if the labels of a coreset's own rows are separated, for streams, which leave no others to look at."""
     with one_blas_thread():
         try:
             separated = separating(rows, whitening(block_factor(rows))) is not None

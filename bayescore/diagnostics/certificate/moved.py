@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayescore.coresets.separation.complete import warn_if_completely_separated
+from bayescore.coresets.separation.hyperplane import warn_if_completely_separated
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.diagnostics.certificate.provenance import Origin, miss, origin_of
