@@ -6,8 +6,8 @@ from . import plots as plots
 from . import priors as priors
 from .coresets.build import all_rows as all_rows
 from .coresets.build import build_coreset as build_coreset
+from .coresets.streaming import StreamingCoreset as StreamingCoreset
 from .coresets.streaming import stream as stream
-from .coresets.streaming_coreset import StreamingCoreset as StreamingCoreset
 from .data.coreset import Coreset as Coreset
 from .data.coreset_file import read_coreset as read_coreset
 from .diagnostics import Comparison as Comparison

@@ -89,7 +89,7 @@ def passes(source: Repeated) -> dict[str, Callable[[], object]]:
         "leverage, exact: QR": lambda: data_factor(dataset),
         "leverage, sketch: count sketch": lambda: sketch_factor(dataset, 0),
         "leverage: scores and draw": scored(lambda: data_factor(small)),
-        "online: QR, scores and draw": lambda: online_pass(dataset, 1000, 1).result(),
+        "online: QR, scores and draw": lambda: online_pass(dataset, 1000, 1).answer(),
     }
 
 

@@ -44,10 +44,7 @@ def hash_rows(X: FloatArray, y: LabelArray, salt: np.uint64, out: NDArray[np.uin
 
 @jit
 def group_rows(keys: NDArray[np.uint64], weights: FloatArray, first: IntArray, total: FloatArray) -> int:
-    """Write the first row of each group of like hashes, and its weights added up in order; return the number of groups.
-
-    It is -1 if hashes agree in the first part only.
-    """
+    """Write each group's first row and sum of weights, by hash; return how many, -1 if only first parts agree."""
     slots = 1
     while slots < 2 * len(keys):
         slots *= 2

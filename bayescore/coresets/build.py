@@ -44,11 +44,10 @@ def build_coreset(
     Parameters
     ----------
     data : array, data frame, Arrow table, path, query, Dask collection, callable, iterator, Coreset or Source
-        Rows: a 2-D array, or a sparse one; a pandas, polars, Arrow or Dask table, a LazyFrame, a relation of DuckDB, a
-        dataset of Arrow, the path or address (``s3://...``) of a Parquet file or folder, or the path of a CSV file,
-        with `label` naming the column of the labels; a callable that returns a fresh iterator of blocks, (X, y) or
-        (X, y, weights), each time; such an iterator, which is read once; or a coreset, to shrink it further.
-        `bayescore.data.sources` says which method goes with which.
+        Rows: an array, dense or sparse, shape (N, D); a pandas, polars, Arrow or Dask table, a LazyFrame, a relation of
+        DuckDB, a dataset of Arrow, the path or address (``s3://...``) of a Parquet file or folder, or the path of a CSV
+        file, with `label` naming the column of the labels; a callable that returns a fresh iterator of blocks, (X, y)
+        or (X, y, weights), each time; such an iterator, which is read once; or a coreset, to shrink it further.
     y : array, shape (N,), optional
         Labels, any two classes; the second in sorted order is +1, of an ordered categorical the last. With `trials`
         successes.
@@ -64,16 +63,12 @@ def build_coreset(
         or 20 rows for each column if that is more. ``"aggregate"`` takes no size.
     label : str, optional
         Column of the labels.
-    weights : array or str, optional
-        Weights of the rows, or the name of their column; rows of weight 0 are left out.
-    offset : array or str, optional
-        Known part o_n of each row's linear predictor, x_n . beta + o_n, or the name of its column, which is then no
-        feature: log(exposure), a case-control correction, another model's prediction. Blocks bring it fourth, as
-        (X, y, weights, offset), with None for unit weights.
-    trials : array or str, optional
-        Binomial counts: the trials of each row, or their column; `y` or `label` are then the successes. A row becomes
-        two, of label 1 with its successes and of label 0 with its failures as weights: lossless, up to the binomial
-        coefficients, which no posterior depends on. Blocks bring them fifth.
+    weights, offset, trials : array or str, optional
+        A number for each row, or the name of its column, which is then no feature. Weights are 1 by default, and rows
+        of weight 0 are left out. The offset o_n is the known part of the linear predictor, x_n . beta + o_n, such as
+        log(exposure). Trials are those of binomial counts, of which `y` or `label` are the successes: a row becomes
+        two, with its successes and its failures as weights. Blocks are (X, y, weights, offset, trials, groups), with
+        None for what is not given.
     positive : label, optional
         The label that is +1.
     missing : {"raise", "drop"}
@@ -82,28 +77,25 @@ def build_coreset(
     groups : str, array, list of str or dict, optional
         Grouping factors, whose effects a multilevel model draws from one prior each: the name of a column, then
         no feature, or an array of levels, text or whole numbers; several as a list of names or a dict of arrays. Rows
-        of the coreset keep the codes of their groups, ``core.group``, and ``core.groups`` has names and levels, which
-        are learnt in one pass. `"aggregate"` merges rows of one group only. Blocks bring an array, or a dict of them,
-        sixth, or have the column named where they are tables.
+        of the coreset keep the codes of their groups, ``core.group``; ``core.groups`` has names and levels.
     formula : str, optional
         Label and terms in R's syntax, "clicked ~ age * device + log(price)", as `formulaic` reads it: interactions,
         ``C(x, Sum)``, ``I(x**2)``, ``center``, ``scale``, ``poly``, splines ``bs`` and ``cr``. Levels, centers and
-        knots are learnt in one pass over the rows, kept in ``core.design``, and used for new rows. It has an intercept
-        of its own; "+ 0" drops it. Group terms ``(1 | county)``, ``(1 + age | county)`` name `groups` and what varies
-        by them: several are crossed factors. Without a formula all columns are features, and those of text (strings,
-        categoricals) are coded against their first level.
+        knots are learnt in one pass, kept in ``core.design``, and used for new rows. It has an intercept of its own;
+        "+ 0" drops it. Group terms ``(1 | county)``, ``(1 + age | county)`` name `groups` and what varies by them.
+        Without a formula all columns are features, and those of text are coded against their first level.
     intercept : bool
         Put a column of ones, named "Intercept", first.
     standardize : bool
         Center the columns and divide them by their (weighted, population) standard deviation; constant
         columns stay as they are.
     random_state, random_seed : int, Generator, SeedSequence or None
-        Seed, by either name; the one used is kept as ``core.random_state``. The same seed gives the same coreset
-        whatever the source, its blocks and the number of threads.
+        Seed, by either name, kept as ``core.random_state``; it gives the same coreset whatever the source, its blocks
+        and the number of threads.
     progressbar : bool
         Show progress in terminals and notebooks.
     **options
-        Options of a method that is given by its name; its class says what they mean.
+        Options of a method that is given by its name, as in its class.
 
     Returns
     -------
@@ -145,9 +137,9 @@ def build_coreset(
     if is_stream(data):
         check_once(chosen, standardize)
     _check_design(data, intercept, standardize, formula)
-    beside = {"weights": weights, "offset": offset, "trials": trials, "positive": positive, "missing": missing}
-    beside["groups"] = groups
-    dataset = open_designed(data, y, formula=formula, label=label, once=True, progress=progressbar, **beside)
+    columns = {"label": label, "weights": weights, "offset": offset, "trials": trials, "groups": groups}
+    columns |= {"positive": positive, "missing": missing}
+    dataset = open_designed(data, y, formula=formula, once=True, progress=progressbar, **columns)
     core = build_dataset(dataset, chosen, wanted, seed, known, intercept=intercept, standardize=standardize)
     return _of(data, core)
 
@@ -214,18 +206,15 @@ def all_rows(
 ) -> Coreset:
     """Return all rows as a `Coreset` with their own weights (1 by default), read into memory.
 
-    Models, samplers and comparisons take it as they take a coreset; it is also the door for weighted rows
-    that were made elsewhere. The arguments are those of `build_coreset`, and for test rows `design`: with
-    ``design=core.design`` they get the coreset's formula, intercept, centers, scales and codes of groups in place of
-    their own, and their labels mean what the coreset's do; one of the two may be missing. A group that the coreset does
-    not know is an error, or with ``new_groups=True`` has the code -1.
+    Models, samplers and comparisons take it as they take a coreset, also weighted rows that were made elsewhere.
 
     Parameters
     ----------
-    data, y, likelihood, label, weights, offset, trials, positive, missing, groups, formula, intercept, standardize
+    data, y, family, label, weights, offset, trials, positive, missing, groups, formula, intercept, standardize
         As in `build_coreset`.
     design : Design, optional
-        That of a coreset, in place of formula, intercept and standardize: test rows get what the coreset's rows had.
+        ``core.design``, for test rows: they get the coreset's formula, intercept, centers, scales and codes of groups,
+        and their labels mean the same; one of the two labels may be missing.
     new_groups : bool
         With a `design`: give rows of a group that the coreset does not know the code -1, in place of an error.
     progressbar : bool
@@ -253,17 +242,17 @@ def all_rows(
     """
     known = _family_of(data, family)
     _check_design(data, intercept, standardize, formula)
-    beside = {"weights": weights, "offset": offset, "trials": trials, "positive": positive, "missing": missing}
-    beside["groups"] = groups
+    columns = {"label": label, "weights": weights, "offset": offset, "trials": trials, "groups": groups}
+    columns |= {"positive": positive, "missing": missing}
     if design is None:
         if new_groups:
             raise ValueError("new_groups=True, but design is missing: all groups are new; give design=core.design")
-        dataset = open_designed(data, y, formula=formula, label=label, progress=progressbar, **beside)
+        dataset = open_designed(data, y, formula=formula, progress=progressbar, **columns)
         dataset = designed(dataset, intercept, standardize)
     else:
         if intercept or standardize or formula is not None:
             raise ValueError("design brings its own columns; leave out formula, intercept and standardize")
-        dataset = open_in(design, data, y, label=label, new_groups=new_groups, progress=progressbar, **beside)
+        dataset = open_in(design, data, y, new_groups=new_groups, progress=progressbar, **columns)
     _ = dataset.scan  # checks the rows
     rows = dataset.gathered()
     return _of(data, finish_dataset(rows, dataset, method="full", family=known.name, params={}, random_state=0))

@@ -1,28 +1,15 @@
-r"""Calibrated coresets: drawn by score and curvature, then weighted so that full-data totals are met exactly.
+"""Calibrated coresets: drawn by score and curvature, then weighted so that full-data totals are met exactly.
 
 1. theta-hat, the MAP of the full data (`pilot.full_mode`); L L' = C, the inverse Hessian there.
-2. Rows are drawn, M of them and each at most once, with probability proportional to
-   g^2 / sum g^2 + g / sum g + h / sum h + 0.1 w / W, where g = w s |zL| is the whitened score and h = w c |zL|^2
-   the curvature leverage; rows whose probability reaches 1 are in for certain.
-3. `fit_weights` changes their weights w / pi as little as it can to meet, of the full data at theta-hat: the D
-   whitened scores sum w s zL; the D forms sum w c (z . C e_j)^2 / C_jj; where M allows, at least
-   (D (D + 1) / 2 + 3 D + 1) / 0.7 rows, all D (D + 1) / 2 entries of the Hessian; the D sums
-   sum w l''' |zL|^2 zL / 2, which to second order are the distance of the posterior mean from the mode; and the
-   log-likelihood itself, so that the evidence agrees too. Without the whole Hessian the forms are then shifted towards
-   those that meet the normal approximation's sds, for the rest of the Hessian adds to them in second order.
-4. The errors of the coreset's means, sds and correlations are predicted (`predicted_error`) from draws that are moved
-   to the full data's posterior and weighed. Where the shape of the posterior is off by more than the tolerance, rows
-   are drawn anew, with equal shares for step 2 and for the sd of w log p over the draws. Their weights meet the full
-   data's log-likelihood at the draws as well (the scores count ten times then, and keep the mode): rows that say
-   nothing at the mode can rule the tails. The better fit is kept.
+2. M rows are drawn, each at most once, with probability proportional to g^2 / sum g^2 + g / sum g + h / sum h +
+   0.1 w / W, where g = w s |zL| is the whitened score and h = w c |zL|^2 the curvature leverage.
+3. `fit_weights` changes w / pi as little as it can to meet the totals of `calibration.totals` at theta-hat.
+4. Errors are predicted (`predicted_error`) from draws that are moved to the full data's posterior and weighed. Where
+   the shape is off by more than the tolerance, rows are drawn anew, with equal shares for step 2 and for the sd of
+   w log p over the draws, and meet the log-likelihood at the draws as well. The better fit is kept.
 
-What is matched: the mode, marginal sds (to some 3%), and the means' distance from the mode to second order;
-correlations where M allows the whole Hessian, else only as far as the draw goes (errors of 0.1 at M = 20 D); shapes as
-far as real likelihood terms tell them. After an affine transport (`models.transport`) all but the shape is exact.
-
-Passes: one that checks the rows, two for pilots, about three of Newton's, one at the mode; the try-out has a sample of
-rows, and passes over all of them only where that does not tell enough, or where rows are to be drawn anew. When to use
-it: whenever the rows can be read more than once.
+Passes: one that checks the rows, two for pilots, about three of Newton's, one at the mode, and one or more where a
+sample of rows does not tell the error. docs/explanation/calibration.md says what is matched and what is not.
 """
 
 from collections.abc import Mapping
@@ -61,13 +48,10 @@ LARGEST = 4  # times the size begun with
 
 @dataclass(frozen=True)
 class CalibratedInfo(PredictedInfo):
-    """Errors to expect; what the weights miss; rows in for certain and dropped; fits of rows drawn anew; sizes tried.
+    """Errors to expect; what weights miss; rows in for certain and dropped; fits of rows drawn anew; sizes tried."""
 
-    `residual_mean` and `residual_curvature` are what the weights miss of the score and of the marginal curvatures.
-    """
-
-    residual_mean: float
-    residual_curvature: float
+    residual_mean: float  # of the score
+    residual_curvature: float  # of the marginal curvatures
     certain: int
     dropped: int
     rounds: int
@@ -94,10 +78,10 @@ class Calibrated(Method):
 
     Notes
     -----
-    By far the most accurate method where rows do not repeat. With ``size="auto"`` the size is the smallest of those
-    tried, from max(50, 5 D) to 80 D (200 D where 50 D have the whole Hessian), whose predicted error is within
-    `tolerance`; they and their errors are in ``core.params["size_curve"]``. The mode and the marginal sds are matched;
-    correlations too where the rows are enough for the whole Hessian: up to D = 21 at 20 D.
+    With ``size="auto"`` the size is the smallest of those tried, from max(50, 5 D) to 80 D (200 D where 50 D have the
+    whole Hessian), whose predicted error is within `tolerance`; ``core.params["size_curve"]`` has them and their
+    errors. The mode and the marginal sds are matched; correlations too where the rows are enough for the whole Hessian:
+    up to D = 21 at 20 D.
 
     Examples
     --------

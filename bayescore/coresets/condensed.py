@@ -1,33 +1,16 @@
-r"""Condensed coresets: binomial pseudo-rows with offsets, one for each column, that meet the whole Hessian.
+"""Condensed coresets: binomial pseudo-rows with offsets, one for each column, that meet the whole Hessian.
 
 1. theta-hat, the MAP of the full data (`pilot.full_mode`); L L' = C, the inverse Hessian there.
-2. One pass adds up the score and the whole curvature of all rows, averaged over N(theta-hat, C)
-   (`condensing.averages`), and finds the rows of the largest reach, w (|l'''| |zL|^3 / 6 + c |zL|^4 / 24), whose terms
-   have most shape, and a sample of the others.
-3. Rows of the largest reach are kept as they are, none at first; all others, the bulk, become one pseudo-row for each
-   direction of a root of their curvature, turned so that their third derivatives are as nearly diagonal as may be
-   (`condensing.directions`).
-4. A pseudo-row is a binomial with real numbers of successes and failures and an offset. It meets the bulk's averaged
-   score and curvature exactly, its third derivative, and where possible its fourth (`condensing.pseudo_rows`). As
-   weighted rows it is two: y = +1 with the successes as weight, y = -1 with the failures.
-5. The errors of the coreset's posterior are predicted as those of calibrated ones are (`calibration.predicted_error`).
-   Where they are too large, terms are averaged anew over the normal density nearest its posterior, one more pass, and
-   more rows are kept, up to 5 D (`condensing.search`).
+2. One pass sums the score and the whole curvature of all rows, averaged over N(theta-hat, C) (`condensing.averages`),
+   and finds the rows of the largest reach, w (|l'''| |zL|^3 / 6 + c |zL|^4 / 24).
+3. Rows of the largest reach are kept, none at first. All others become one pseudo-row for each direction of a root of
+   their curvature (`condensing.directions`): a binomial with real numbers of successes and failures and an offset,
+   that meets the averages, the third derivative and where possible the fourth (`condensing.pseudo_rows`).
+4. Errors are predicted as those of calibrated coresets are. Where they are too large, terms are averaged anew over the
+   normal density nearest the coreset's posterior, and up to 5 D rows are kept (`condensing.search`).
 
-No rows are drawn and no weights fitted: D pseudo-rows carry mean, sds, all correlations and most of the skewness of a
-posterior of hundreds of columns. A posterior far from normal, as on separated rows, gets its shape from kept rows, and
-`calibrated` then needs fewer; the predicted errors tell which. Pseudo-rows are not rows of the data (their ``index`` is
--1) but sums over them. Use them only to infer these coefficients: they give no residuals, column means or effects of
-columns that were left out, and are not private.
-
-Nearest: data squashing (DuMouchel, Volinsky, Johnson, Cortes and Pregibon 1999; Madigan et al. 2002) and PASS-GLM
-(Huggins, Adams and Broderick 2017), which meet moments of cells and polynomials in their place.
-
-In trees (`MergeReduce(reducer="condensed")`) pseudo-rows condense again, in one pass. Nodes meet totals averaged over
-the posterior of the rows so far, and estimate the error that remains once the mode has moved (`condensing.drift`).
-
-Passes: one that checks the rows, two for pilots, about three of Newton's, one at the mode; one for each time that terms
-are averaged anew. When to use it: tens of columns and more, where rows do not repeat and can be read more than once.
+When to use it: tens of columns and more, where rows do not repeat. On separated rows `calibrated` needs fewer. Sources
+and limits of pseudo-rows: docs/explanation/pseudo_rows.md.
 """
 
 import math
@@ -100,9 +83,8 @@ class Condensed(Method):
     Notes
     -----
     A pseudo-row counts as two rows, its successes and its failures, so that `size` is at least 2 D; what is above that
-    are rows kept as they are. With ``size="auto"`` 2 D to 7 D rows are tried, those of D pseudo-rows and up to 5 D
-    beside them, and the first taken whose predicted error is within `tolerance`; where none is, a warning says so.
-    Pseudo-rows have ``index`` -1 and an offset, also where the data have none.
+    are rows kept as they are. With ``size="auto"`` 2 D to 7 D rows are tried, and the first taken whose predicted error
+    is within `tolerance`; a warning says if no size is. Pseudo-rows have ``index`` -1 and an offset.
 
     Means, sds and correlations of the posterior are met, not its mode: `find_map` of the coreset is off by about as
     much as mean and mode of the posterior are apart.
@@ -133,15 +115,7 @@ class Condensed(Method):
         return mode_prior(self.prior)
 
     def build(self, dataset: Dataset, size: int | None, seed: int, family: Family) -> BuildResult[CondensedInfo]:
-        """Condense the rows; caution where the errors to expect are above the tolerance.
-
-        Raises
-        ------
-        ValueError
-            If `size` is below 2 D, and there are more rows.
-        DataError
-            If a feature is named "offset", or rows have groups.
-        """
+        """Condense the rows; caution where the errors to expect are above the tolerance."""
         if dataset.design.groups:
             raise DataError(
                 "method='condensed' knows nothing of groups, and its pseudo-rows stand for rows of all: use "
@@ -182,9 +156,7 @@ class Condensed(Method):
         prior, D, n_rows = self.mode_prior(), dataset.n_features, dataset.scan.n_rows
         prior.parts(D)  # shapes
         if n_rows <= (2 * D if size is None else size):
-            return [
-                Condensate(dataset.gathered(), n_rows, Errors(0.0, 0.0, 0.0))
-            ], 0  # all rows, with their own weights
+            return [Condensate(dataset.gathered(), n_rows, Errors(0.0, 0.0, 0.0))], 0  # all rows
         seeds = np.random.default_rng(seed).integers(2**62, size=MAX_PILOTS + 2).tolist()
         mode, shares = full_mode(dataset, family, prior, seeds[:MAX_PILOTS])
         kept = [times * D for times in KEPT if (2 + times) * D < n_rows] if size is None else [size - 2 * D]
@@ -195,8 +167,7 @@ class Condensed(Method):
     def reduce(self, rows: WeightedData, request: ReduceRequest) -> ReduceResult:
         """Return pseudo-rows, and rows kept beside them, that meet averaged totals of `rows` about the anchor.
 
-        Averages are over the posterior of all rows seen so far (these are a fraction `share`), because later data may
-        move the mode that far.
+        Averages are over the posterior of all rows seen so far, because later data may move the mode that far.
         """
         dataset, family, prior = Dataset(as_source(rows)), request.family, self.mode_prior()
         theta = mode_of(rows, family, prior).beta if request.anchor is None else request.anchor

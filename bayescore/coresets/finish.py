@@ -1,4 +1,4 @@
-"""What every builder begins and ends with: rows in the design asked for, and a `Coreset` of those that were chosen."""
+"""What every builder begins and ends with: rows in the design asked for, and a `Coreset` of the rows chosen."""
 
 from dataclasses import fields, replace
 from importlib.metadata import version
@@ -34,7 +34,7 @@ def check_names(design: Design, label: str, intercept: bool) -> None:
 
 
 def designed(dataset: Dataset, intercept: bool, standardize: bool) -> Dataset:
-    """Put raw rows through the design asked for, having checked every one of them unless they come once."""
+    """Put raw rows through the design asked for; every row is checked first unless rows come once."""
     design = dataset.design
     check_names(design, dataset.rows.label, intercept)
     if dataset.again:
@@ -65,7 +65,7 @@ def finish(rows: WeightedData, **about: Any) -> Coreset:
 
 
 def finish_stream(rows: WeightedData, known: Intake, design: Design, **about: Any) -> Coreset:
-    """Return rows of a stream as a coreset, with the labels, groups and totals that the stream has had."""
+    """Return rows of a stream as a coreset, with the labels, groups and totals of the stream so far."""
     return finish(
         known.settled(rows),
         design=replace(design, groups=known.groupings),

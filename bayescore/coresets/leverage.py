@@ -3,15 +3,11 @@ r"""Probit coresets drawn by leverage scores (Peters 2021, Algorithms 2 and 3).
 .. math:: a_n = l_n + w_n / W, \qquad s_n = w_n 2^{\lceil \log_2 (a_n / w_n) \rceil}
 
 (80 + 16 mu) a_n bounds the sensitivity of row n under the probit likelihood, mu the complexity of the data (Lemma 6).
-Rounding up to powers of two keeps the number of distinct weights, and with it the VC dimension, logarithmic in N. M
-rows are drawn with p_n proportional to s_n; row n, drawn K_n times, gets weight w_n K_n / (M p_n): the weighted
-log-likelihood is unbiased, whatever the likelihood and the scores. The guarantee is for the probit and exact scores.
+M rows are drawn with p_n proportional to s_n; row n, drawn K_n times, gets weight w_n K_n / (M p_n), which is unbiased.
+Known offsets are one more column to the scores, to D and to mu.
 
-When to use it: it needs no fit of the model and never misses a row that alone carries a direction; but as with every
-draw by importance, posterior means are off by about sqrt(N / M) posterior standard deviations.
-
-Known offsets of rows are to the scores one more column: the bounds hold for any coefficient of it, 1 among them. D and
-mu are then those of the rows with that column.
+When to use it: it needs no fit of the model and never misses a row that alone carries a direction. Posterior means are
+off by about sqrt(N / M) posterior standard deviations, as with every draw by importance.
 """
 
 import math
@@ -25,7 +21,6 @@ from bayescore.coresets.reducer import ReduceRequest, ReduceResult
 from bayescore.coresets.sampling.draw import draw, weighted
 from bayescore.coresets.scores.factor import Whitening
 from bayescore.coresets.scores.leverage import SCORES, scorer
-from bayescore.coresets.scores.leverage import leverage_scores as leverage_scores  # its public place
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import lifted
 from bayescore.data.passes.threads import one_blas_thread
@@ -75,20 +70,8 @@ def leverage_size(
     .. math:: M = \lceil c S / \epsilon^2 (\Delta \log S + \log(1 / \delta)) \rceil, \qquad
               S = (80 + 16 \mu) \sum_n s_n, \qquad \Delta = (D + 1)(3 + \log_2(W / w_{\min}))
 
-    Theorem 5 for exact scores, where sum s <= 2 (D + 1) and S <= 2 * 192 mu D. *Theorem 6*, which the source leaves
-    open: Algorithms 4 and 5 return an epsilon-coreset if M is at least this with the sum of their own s_n, that is
-    M in O(mu D L / epsilon^2 (D log(W / w_min) log(mu D L) + log(1 / delta))), L the logarithm below. Proof:
-
-    1. X'WX and the running W_n only grow, so on-line a_n are no less than the final ones, and (80 + 16 mu) a_n bound
-       the sensitivities (Lemma 6); rounding up at most doubles their sum.
-    2. That is at most 1 + log(W / w_1) + D + 2 D log(``|sqrt(W) X|`` / d): of M_n = M_n-1 + w_n x_n x_n', row n takes
-       part in pdet(M_n) = pdet(M_n-1) / (1 - l_n) within the span, d_n^2 pdet(M_n-1) outside, and l <= -log(1 - l).
-    3. 1 / W <= a_n / w_n <= 2 / w_min, so s_n / w_n takes at most 3 + log2(W / w_min) values and the VC dimension is
-       at most Delta (Lemma 8); Theorem 4 gives M.
-
-    Here d_n is the distance of sqrt(w_n) x_n from the span of the rows before, and d the least that is not 0. Lemma 9
-    prints the shortest row's length for d, and then fails: (1, e), (1, 2e), (1, 4e), ... are all about as long, and
-    each has an on-line score of 3/4 or more.
+    Theorem 5 for exact scores, where sum s <= 2 (D + 1). For on-line scores, Theorem 6, which the source leaves open,
+    docs/explanation/leverage.md has a proof.
 
     Parameters
     ----------
@@ -97,8 +80,7 @@ def leverage_size(
     epsilon, delta : float
         Relative error of the log-likelihood at every beta, and probability of failure; both below 1/2.
     mu : float
-        Complexity of the data, at least 1: sup over beta of sum w (z . beta)^2 over rows on the right side of the
-        plane, divided by the same over rows on the wrong side. It is infinite for separable data.
+        Complexity of the data, at least 1; infinite for separable data; see `mu_complexity`.
     weight_span : float
         W / w_min; N for unit weights.
     total : float, optional
@@ -167,13 +149,11 @@ class Leverage(Method):
     Raises
     ------
     TypeError, ValueError
-        If an option is of the wrong kind or out of its range,
-        or `mu` or `delta` is given without `epsilon`.
+        If an option is of the wrong kind or out of its range, or `mu` or `delta` is given without `epsilon`.
 
     Notes
     -----
-    Unbiased for every likelihood, its guarantee is for the probit. It never misses a row that alone carries a
-    direction.
+    A row that alone carries a direction is never missed.
 
     Examples
     --------
@@ -220,15 +200,7 @@ class Leverage(Method):
             raise ValueError(f"epsilon={self.epsilon:g} needs mu, the complexity of the data; give both, or a size")
 
     def build(self, dataset: Dataset, size: int | None, seed: int, family: Family) -> BuildResult[LeverageInfo]:
-        """Draw by the scores.
-
-        Raises
-        ------
-        DataError
-            If every entry is 0.
-        ValueError
-            If `epsilon` asks for more draws than there are rows.
-        """
+        """Draw by the scores; raise `DataError` if every entry is 0, `ValueError` if epsilon needs too many draws."""
         score_seed, draw_seed = np.random.default_rng(seed).integers(2**63, size=2).tolist()
         seen, scan = dataset.lifted(), dataset.scan
         weight_total, draws = scan.weight_total, self.draws(dataset, size)

@@ -30,7 +30,7 @@ _TOP = 64  # level of the answer's own reduction, for its random numbers
 
 
 def leaf_size(size: int, block_rows: int) -> int:
-    """Return the rows of a leaf, for a coreset of `size` rows: a canonical block, or more where nodes are large."""
+    """Return the rows of a leaf for a coreset of `size` rows: a canonical block, or more where nodes are large."""
     return max(block_rows, 4 * NODE_FACTOR * size)
 
 
@@ -80,19 +80,18 @@ def grow(dataset: Dataset, tree: Tree, step: int) -> tuple[Tree, WeightedData | 
 class TreeInfo(BuildInfo):
     """How the tree reduced, its leaves, rows of a node, losses by level, and what is known about the answer.
 
-    With an anchored reducer `answer` has what is known about the last reduction. `mean_error` and `sd_error` are its
-    errors and those of the nodes; `tree_error` is two standard errors of what the nodes miss. With other reducers
-    epsilon and delta are given if they are known, and the radius of the ball that they hold on.
+    Anchored reducers give errors, others epsilon and delta if they are known, and the radius of the ball that they hold
+    on.
     """
 
     reducer: str
     leaves: int
     node_size: int
     levels: list[dict[str, float]] | None
-    answer: BuildInfo | None = None
-    mean_error: float | None = None
+    answer: BuildInfo | None = None  # about the last reduction
+    mean_error: float | None = None  # of the last reduction and the nodes
     sd_error: float | None = None
-    tree_error: float | None = None
+    tree_error: float | None = None  # two standard errors of what the nodes miss
     epsilon: float | None = None
     delta: float | None = None
     radius: float | None = None
@@ -114,19 +113,16 @@ class MergeReduce(Method):
     Raises
     ------
     TypeError, ValueError
-        If an option is of the wrong kind or out of its range,
-        or `reducer` is a method that cannot reduce nodes.
+        If an option is of the wrong kind or out of its range, or `reducer` is a method that cannot reduce nodes.
 
     Notes
     -----
-    With an anchored reducer, calibrated or condensed, ``core.params`` has `mean_error`, the error to expect of a
-    posterior mean in sds: that of the last reduction and `tree_error`, two standard errors of what the nodes miss
-    because the mode moved after they were calibrated (`drift`), or condensed (`condensing.drift`). It is right within a
-    factor of 2 or so while it is below 0.3; `sd_error`, at least as large as `tree_error`, is mostly too careful.
-    ``core.params["levels"]`` has the loss up to each level of the tree: about the whitened score that the weights miss,
-    in posterior sds; for condensed nodes the same over the posterior of the rows so far; for sensitivity the largest
-    epsilon by the theorem for its size, with the constant c = 1 and all failures together of probability delta = 0.05,
-    which from 1 on promises nothing.
+    For a calibrated or condensed reducer ``core.params`` has `mean_error`, the error to expect of a posterior mean in
+    sds: that of the last reduction and `tree_error`, two standard errors of what the nodes miss because the mode moved
+    after they were reduced. It is right within a factor of 2 or so while it is below 0.3; `sd_error`, at least as large
+    as `tree_error`, is mostly too careful. ``core.params["levels"]`` has the loss up to each level of the tree: about
+    the whitened score that the weights miss, in posterior sds; for sensitivity the largest epsilon by its theorem, with
+    c = 1 and all failures together of probability 0.05, which from 1 on promises nothing.
 
     Examples
     --------

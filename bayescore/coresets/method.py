@@ -1,8 +1,6 @@
 """What a method of `build_coreset` is: a frozen dataclass whose fields are its options.
 
-A method declares the likelihoods that it serves, whether one pass over the rows is enough and what it needs. It builds
-weighted rows, with what is known about them as typed info. To add one, write a file like `uniform` and add its class to
-`methods.METHODS`.
+To add one, write a file like `uniform` and add its class to `coresets.single`.
 """
 
 from abc import ABC, abstractmethod
@@ -135,7 +133,7 @@ class Method(ABC):
 
         Parameters
         ----------
-        dataset : Opened
+        dataset : Dataset
             The rows, with their `scan` unless they can be read only once.
         size : int, optional
             Rows to draw; None for "auto".

@@ -21,15 +21,7 @@ def listed() -> str:
 
 
 def method_of(method: str | Method, options: Mapping[str, Any]) -> Method:
-    """Return a method; a name is looked up, and takes the options.
-
-    Raises
-    ------
-    ValueError
-        If the name is unknown, or an option is out of range.
-    TypeError
-        If the method has no such option, or options are given beside a method that has its own.
-    """
+    """Return a method; a name is looked up, and takes the options. Raise if there is no such method or option."""
     if isinstance(method, Method):
         if options:
             raise TypeError(f"{next(iter(options))!r} is given beside method={method!r}; give it there")
@@ -55,13 +47,7 @@ def check_once(method: Method, standardize: bool) -> None:
 
 
 def method_to_dict(method: Method) -> dict[str, Any]:
-    """Return name and options of a method as JSON values.
-
-    Raises
-    ------
-    TypeError
-        If the method is not registered, or an option is neither a number, a word, an array, a prior nor a method.
-    """
+    """Return name and options of a method as JSON values; raise `TypeError` if one of them cannot be written."""
     if METHODS.get(method.name) is not type(method):
         raise TypeError(f"{method!r} is not registered: a checkpoint could not be read back")
     options: dict[str, Any] = {}

@@ -1,27 +1,19 @@
 r"""Multilevel coresets: pseudo-rows for the effects of each group, or cell of groups, and for beta within them.
 
-For models whose linear predictor has effects of groups, `(1 | g)`, `(1 + x | g)`, `(1 | a) + (1 | b)`:
-
 .. math:: \eta_n = x_n \beta + o_n + \sum_f z_{fn} \cdot u_{f, g_f(n)}
 
-The rows of a cell, a combination of all factors' levels that occurs, see the same effects. They add up to one vector
-b_c in the columns z whose coefficients vary, the intercept alone for `(1 | g)`. So rows are condensed by cell
-(`cells.condense`), whatever the factors are: one, nested or crossed.
+The rows of a cell, a combination of all factors' levels that occurs, see the same effects, which add up to one vector
+b_c in the columns z whose coefficients vary. So rows are condensed by cell (`cells.condense`).
 
 1. The normal density nearest the posterior of beta and every b_c (`cells.settle`).
-2. Each cell becomes up to as many binomial pseudo-rows as coefficients vary (`cells.pseudo`). They give the cell's
-   effects the mean and variance that its rows give them (`cells.points`), have the rows' third derivatives along them,
-   and the right cross derivatives with beta. Where that does not tell the shape of the cell's log-likelihood, as of
-   rows of one label, several do.
+2. Each cell becomes up to as many binomial pseudo-rows as coefficients vary (`cells.pseudo`). They give b_c the mean
+   and variance that its rows give it (`cells.points`), third derivatives, and the right cross derivatives with beta.
 3. Cells of few rows, and those whose shape no few pseudo-rows tell, keep their rows.
 4. What rows say within cells becomes pseudo-rows of no cell, one for each direction of beta (`cells.within`). Their
    score makes the gradient of the coreset's posterior that of the full data's.
 
-Nothing is drawn. Pseudo-rows are no rows of the data: `index` is -1, and the rows have offsets. Their intercept's
-column is not 1 but what their effects are multiplied by, z. Passes: one finds the cells, about ten the density, five
-condense.
-
-Nearest published: pseudo-data by Limpoco, Faes and Hens (2024), arXiv 2411.04002.
+Pseudo-rows have `index` -1 and offsets; their intercept's column is z. Nearest published: Limpoco, Faes and Hens
+(2024).
 """
 
 from collections.abc import Mapping
@@ -77,13 +69,7 @@ class Multilevel(Method):
         check_one_mode(self.prior, "condensed")
 
     def build(self, dataset: Dataset, size: int | None, seed: int, family: Family) -> BuildResult[MultilevelInfo]:
-        """Condense the rows by group, or by cell of all grouping factors.
-
-        Raises
-        ------
-        DataError
-            If rows have no groups, one group, or more coefficients that vary than can be condensed.
-        """
+        """Condense the rows by group, or by cell of all grouping factors."""
         check_grouped(dataset)
         prior = mode_prior(self.prior)
         prior.parts(dataset.n_features)  # shapes

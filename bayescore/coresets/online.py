@@ -4,11 +4,9 @@ A block of rows is first added to the R factor of X'WX and to the total weight, 
 
 .. math:: \hat l_n = w_n x_n' (X'WX)_{\text{so far}}^+ x_n, \qquad \hat a_n = \hat l_n + w_n / W_{\text{so far}}.
 
-Both only grow, so the scores are no less than the final ones and still bound the sensitivities; the source divides by
-the final W, which a stream does not know, and the running one adds O(log N) to the sum. Once scored, a row has a rate
-that never changes, and the earliest M arrivals (`draw`) of the rates so far are a coreset of the rows so far.
-
-When to use it: rows that come once and are not kept. Where they can be read twice, `leverage` is sharper.
+Both only grow, so the scores still bound the sensitivities; the source divides by the final W, and the running one adds
+O(log N) to the sum. A row's rate never changes, and the earliest M arrivals (`draw`) of the rates so far are a coreset
+of the rows so far. When to use it: rows that come once and are not kept; elsewhere `leverage` is sharper.
 """
 
 from dataclasses import dataclass, replace

@@ -1,28 +1,14 @@
 r"""Private coreset: private centers with noisy counts for each label, as weighted rows.
 
 Rows are clipped to the ball |x|_1 <= R, seeded by `private_k_variates`, and cut into the cells of the centers; released
-are noisy counts of the cells for each label, and the cells' noisy means:
+are noisy counts of the cells for each label, and the cells' noisy means, drawn back into the ball:
 
 .. math:: c_{jy} = \mathrm{count}_{jy} + \mathrm{Lap}(1/\epsilon_2), \qquad
-          p_j = \frac{\sum_{a \in \mathrm{cell}_j} a + \mathrm{Lap}(R/\epsilon_3)^D}{\max(\sum_y c_{jy}, 1)},
+          p_j = \frac{\sum_{a \in \mathrm{cell}_j} a + \mathrm{Lap}(R/\epsilon_3)^D}{\max(\sum_y c_{jy}, 1)}
 
-the sums taken in fixed point (multiples of R / 2^30), because rounded sums can change by more than the row that comes;
-p_j drawn back into the ball; (p_j, y) with weight c_jy is a row where c_jy > 0. The centers hide any row and are
-therefore very noisy; counts and sums change by 1 and R only when one row comes or goes, so the means mend most of that.
-Cells and means are those of both labels together: means of each label's own rows would pull the labels apart and make
-every coefficient too large.
-
-What is protected: every single row, label included, in this sense: for data sets that differ by *one row added or
-removed*, the probability of any coreset differs by a factor exp(epsilon) at most, epsilon = epsilon_1 + epsilon_2 +
-epsilon_3; a row replaced by another counts twice. What follows from the coreset (posteriors, predictions) is protected
-alike.
-
-What is not protected: the names of columns and labels, the radius and the scale of the features, which must be public;
-that both labels occur; several rows of one person (their losses add up). Every other coreset of this package consists
-of real rows and protects nothing, even if its clustering was private.
-
-When to use it: to fit a model where the rows must not leave, and n is in the thousands at least. The coefficients are
-those of data rounded to the cells, which certificates and credible intervals do not account for.
+(p_j, y) with weight c_jy is a row where c_jy > 0. Sums are taken in fixed point (multiples of R / 2^30), because
+rounded sums can change by more than the row that comes. Cells and means are those of both labels together: means of
+each label's own rows would pull the labels apart. docs/explanation/privacy.md says what is protected and what is not.
 """
 
 import warnings
@@ -63,6 +49,12 @@ def private_coreset(
 ) -> Coreset:
     """Build a differentially private weighted data set of at most 2 k rows.
 
+    For data sets that differ by one row added or removed, label included, the probability of any coreset differs by a
+    factor exp(epsilon) at most; a row replaced by another counts twice. Not protected are the names of columns and
+    labels, the radius and the scale of the features, that both labels occur, and several rows of one person, whose
+    losses add up. Coefficients are those of data rounded to cells; certificates and credible intervals do not account
+    for that.
+
     Parameters
     ----------
     data, y, label
@@ -71,7 +63,7 @@ def private_coreset(
     n_clusters : int
         Centers k: the more, the finer the cells and the smaller their counts against the noise.
     epsilon : float
-        Privacy loss in all, for one row added or removed: a tenth is spent on centers, 0.3 on counts, 0.6 on means.
+        Privacy loss in all: a tenth is spent on centers, 0.3 on counts, 0.6 on means.
     radius : float
         R of the ball ``|x|_1 <= R`` that rows are clipped to; a public number.
     intercept : bool

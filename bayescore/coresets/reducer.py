@@ -1,4 +1,4 @@
-"""Reducers: replace weighted rows by fewer, with an error bound. Used at the nodes of merge-and-reduce trees.
+"""Reducers: replace weighted rows by fewer, with an error bound, at the nodes of merge-and-reduce trees.
 
 A method is a `Reducer` if it has `reduce`. It is an `AnchoredReducer` if its rows meet totals at a point, the anchor,
 and it can estimate the error of their score at other points.
@@ -20,59 +20,26 @@ ScoreError = Callable[[FloatArray, FloatArray], FloatArray]
 
 @dataclass(frozen=True, eq=False)
 class ReduceRequest:
-    """What a reducer is asked for.
+    """A size, and what else a reducer may need."""
 
-    Parameters
-    ----------
-    size : int
-        Rows to keep at most.
-    seed : int
-        Seed of all that is random.
-    family : Family
-        Model that the rows are for.
-    delta : float
-        Probability that epsilon may fail.
-    anchor : array, shape (D,), optional
-        Where anchored rows meet the totals; None for the mode of the rows themselves.
-    share : float
-        Share of these rows in those whose mode the anchor is.
-    """
-
-    size: int
+    size: int  # rows to keep at most
     seed: int
     family: Family
-    delta: float
-    anchor: FloatArray | None = None
-    share: float = 1.0
+    delta: float  # probability that epsilon may fail
+    anchor: FloatArray | None = None  # shape (D,), where anchored rows meet the totals; None for the rows' own mode
+    share: float = 1.0  # share of these rows in those whose mode the anchor is
 
 
 @dataclass(frozen=True, eq=False)
 class ReduceResult:
-    """Fewer rows in place of others, and the error of that.
-
-    Parameters
-    ----------
-    rows : WeightedData
-        The rows.
-    loss : float
-        Epsilon, NaN if unknown; for anchored rows the largest whitened score that they miss, in posterior sds.
-    radius : float
-        Radius of the ball of coefficients that epsilon holds on; infinite if it holds on all.
-    anchor : array, shape (D,), optional
-        Where anchored rows meet the totals.
-    kept : bool
-        Whether all rows were kept, because there were no more than asked for.
-    lost : array, shape (D, D), optional
-        Covariance of the score that pseudo-rows miss away from the anchor, per squared unit of their own whitened
-        remainder there (`condensing.drift`).
-    """
+    """Fewer rows in place of others, and the error of that."""
 
     rows: WeightedData
-    loss: float = math.nan
-    radius: float = math.inf
-    anchor: FloatArray | None = None
-    kept: bool = False
-    lost: FloatArray | None = None
+    loss: float = math.nan  # epsilon; for anchored rows the largest whitened score that they miss, in posterior sds
+    radius: float = math.inf  # of the ball of coefficients that epsilon holds on
+    anchor: FloatArray | None = None  # shape (D,), where anchored rows meet the totals
+    kept: bool = False  # whether all rows were kept, as there were no more than asked for
+    lost: FloatArray | None = None  # shape (D, D), `drift.lost_by`: covariance of the score missed off the anchor
 
 
 @runtime_checkable

@@ -1,9 +1,8 @@
 """Logistic coresets by sensitivity sampling (Huggins, Campbell and Broderick 2016, Algorithm 1).
 
-M rows are drawn with p_n proportional to w_n m_n, m_n the bound of the sensitivity (`sensitivity`), and row n, drawn
-K_n times, gets weight w_n K_n / (M p_n): the weighted log-likelihood is unbiased.
-
-Known offsets of rows are one more column of the signed rows, whose coefficient is 1 at the center of the ball.
+M rows are drawn with p_n proportional to w_n m_n, m_n the bound of the sensitivity (`scores.sensitivity`), and row n,
+drawn K_n times, gets the unbiased weight w_n K_n / (M p_n). Known offsets are one more column of the signed rows, whose
+coefficient is 1 at the center of the ball.
 
 When to use it: it needs no fit of the model and has a guarantee, but its posterior means are off by about
 sqrt(N / M) posterior standard deviations.
@@ -20,13 +19,7 @@ from bayescore.clustering.partitions import seed_peers
 from bayescore.coresets.method import DELTA, BuildInfo, BuildResult, Method, check_epsilon
 from bayescore.coresets.reducer import ReduceRequest, ReduceResult
 from bayescore.coresets.sampling.draw import draw, equal_rates, weighted
-from bayescore.coresets.scores.sensitivity import (
-    bounds_of,
-    check_centers,
-    sensitivity_epsilon,
-    sensitivity_size,
-)
-from bayescore.coresets.scores.sensitivity import sensitivity_bounds as sensitivity_bounds  # its public place
+from bayescore.coresets.scores.sensitivity import bounds_of, check_centers, sensitivity_epsilon, sensitivity_size
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import lifted
 from bayescore.data.sources import as_source
@@ -40,16 +33,13 @@ RESOLUTION = 1024  # rates are w m in units of mean weight / 1024, rounded up
 
 @dataclass(frozen=True)
 class SensitivityInfo(BuildInfo):
-    """Draws, the clustering, and the options given.
-
-    `cost` is the normalised k-means cost, `mean_sensitivity` the mean bound, rounded up by at most 1/1024.
-    """
+    """Draws, the clustering, and the options given."""
 
     draws: int
     clusters: int
     radius: float
-    cost: float
-    mean_sensitivity: float
+    cost: float  # normalised k-means cost
+    mean_sensitivity: float  # mean bound, rounded up by at most 1/1024
     clustering: list[list[float]] | None = None
     epsilon: float | None = None
     delta: float | None = None
@@ -66,8 +56,8 @@ class Sensitivity(Method):
     radius : float or "auto"
         Radius R of the ball of coefficients that the bound holds on; "auto" is 3 / sqrt(normalised k-means cost).
     clustering : optional
-        Clustering of the signed rows in place of greedy k-means++ on a subsample: centers of shape (k, D); what a
-        function of `bayescore.clustering` returns; a scikit-learn clusterer with ``cluster_centers_``, fitted, or not:
+        Clustering of the signed rows in place of greedy k-means++ on a subsample: centers of shape (k, D); the result
+        of a function of `bayescore.clustering`; a scikit-learn clusterer with ``cluster_centers_``, fitted, or not:
         then it is fitted to the subsample; or "d-means++", whose peers are the partitions, row groups or blocks of the
         data: no row but the centers comes here, and the coreset then depends on how the rows are cut.
     epsilon, delta : float, optional
@@ -77,12 +67,12 @@ class Sensitivity(Method):
     Raises
     ------
     TypeError, ValueError
-        If an option is of the wrong kind or out of its range,
-        or `clusters` and `clustering` are both given, or `delta` without `epsilon`.
+        If an option is of the wrong kind or out of its range, or `clusters` and `clustering` are both given, or `delta`
+        without `epsilon`.
 
     Notes
     -----
-    It needs no fit of the model and has a guarantee; its posterior means are off by about sqrt(N / M) posterior sds.
+    It needs no fit of the model; its posterior means are off by about sqrt(N / M) posterior sds.
 
     Examples
     --------

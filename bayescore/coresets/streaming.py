@@ -1,12 +1,249 @@
-"""`stream`, the one door for rows that come in blocks."""
+"""`stream` and `StreamingCoreset`: a coreset of rows that come in blocks.
+
+Blocks are checked as they come and cut anew into canonical ones; labels are learnt on the way. The state of the method
+goes to a checkpoint and back, after which the coresets are the same to the last bit.
+"""
 
 from collections.abc import Iterable
-from typing import Any
+from copy import copy
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Self
 
-from bayescore.coresets.method import Method
-from bayescore.coresets.methods import method_of
-from bayescore.coresets.streaming_coreset import StreamingCoreset as StreamingCoreset  # its public place
-from bayescore.validation import RandomState, one_seed
+import numpy as np
+
+from bayescore.coresets.finish import check_names, finish_stream, warn_if_groups_ignored
+from bayescore.coresets.method import Method, check_serves
+from bayescore.coresets.methods import METHODS, method_from_dict, method_of, method_to_dict
+from bayescore.coresets.separation.separability import warn_if_rows_separable
+from bayescore.coresets.stream_state import Streamed, StreamState, check_stored, rows_from_arrays, rows_to_arrays
+from bayescore.data.checkpoint import Arrays, read_checkpoint, write_checkpoint
+from bayescore.data.coreset import Coreset
+from bayescore.data.design import Design
+from bayescore.data.labels import two_classes
+from bayescore.data.passes.cutter import Cutter
+from bayescore.data.passes.threads import one_blas_thread
+from bayescore.data.sources.blocks import LABEL
+from bayescore.data.sources.intake import Block, Intake
+from bayescore.models.families import check_family
+from bayescore.validation import DataError, RandomState, check_integer, check_seed, one_seed, warn
+
+
+class StreamingCoreset:
+    """A coreset of rows that come in blocks, as `stream` returns it; ``StreamingCoreset.load`` reads a checkpoint.
+
+    Parameters
+    ----------
+    method, size, family, random_state, intercept, classes
+        As in `stream`; `method` is a `Method`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `stream`.
+
+    Examples
+    --------
+    >>> import numpy as np, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 2))
+    >>> rows = bc.StreamingCoreset(bc.methods.Online(), size=60, random_state=1)
+    >>> _ = rows.partial_fit(X, X[:, 0] > rng.normal(size=300))
+    >>> rows.save("stream.ckpt")  # doctest: +SKIP
+    >>> bc.StreamingCoreset.load("stream.ckpt").n_rows  # doctest: +SKIP
+    300
+    """
+
+    def __init__(
+        self,
+        method: Method,
+        size: int,
+        family: str = "logistic",
+        random_state: RandomState = None,
+        *,
+        intercept: bool = False,
+        classes: Iterable[Any] | None = None,
+    ) -> None:
+        if not isinstance(method, Streamed):
+            fit = " or ".join(kind.__name__ for kind in METHODS.values() if issubclass(kind, Streamed))
+            raise ValueError(f"method={method!r} takes no stream; give {fit}, or build_coreset the rows")
+        self._method, self._streamed = method, method
+        self.size = check_integer(size, "size", low=1)
+        known = check_family(family)
+        self.family = known.name
+        self.random_state = check_seed(random_state)
+        if not isinstance(intercept, bool | np.bool_):
+            raise TypeError(f"intercept={intercept!r} must be True or False")
+        self.intercept = bool(intercept)
+        check_serves(method, self.family, METHODS)
+        method.check(self.size, self.family)
+        _ = self._begun(1)  # raises errors that no rows are needed for
+        labels = () if classes is None else two_classes(classes, "classes")
+        self._intake = Intake.knowing(labels, symmetric=known.symmetric)
+        self._design: Design | None = None
+        self._cutter: Cutter
+        self._state: StreamState
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows so far."""
+        return self._intake.n_rows
+
+    def partial_fit(
+        self, X: Any, y: Any, weights: Any = None, offset: Any = None, trials: Any = None, *, groups: Any = None
+    ) -> Self:
+        """Add a block of rows.
+
+        Parameters
+        ----------
+        X : array or data frame, shape (n, D)
+            Rows, at least one. A data frame names the columns.
+        y : array, shape (n,)
+            Labels.
+        weights, offset, trials : array, shape (n,), optional
+            Weights, 1 by default, known parts of the linear predictors, and binomial trials, as in `build_coreset`.
+            Which label is +1 must be known for an offset, and for a family whose sides differ: begin with a block of both,
+            or name them as `classes`.
+        groups : array, shape (n,), or dict of such, optional
+            Levels of grouping factors. Groups and offset come in every block or in none.
+
+        Raises
+        ------
+        DataError
+            If the block cannot be used; blocks and their rows are counted from 0. The stream is then as it was.
+        """
+        intake, raw = self._intake.take(Block(X, y, weights, offset, trials, groups))
+        assert intake.names is not None
+        if self._design is None:
+            design = Design(intake.names, self.intercept, offset=intake.offset, groups=intake.groupings)
+            check_names(design, LABEL, self.intercept)
+            n_features = len(design.names)
+            cutter = Cutter(self._streamed.stream_block(self.size, n_features))
+            state = self._begun(n_features)
+        else:
+            design, cutter, state = self._design, copy(self._cutter), self._state
+        with one_blas_thread():
+            for full in cutter.cut(design.rows(raw)) if len(raw) else []:
+                state = state.absorbed(full)
+        # last of all, for interrupts
+        self._intake, self._design, self._cutter, self._state = intake, design, cutter, state
+        return self
+
+    def _begun(self, n_features: int) -> StreamState:
+        return self._streamed.begin(self.size, n_features, self.random_state, self.family)
+
+    def coreset(self) -> Coreset:
+        """Return the coreset of the rows so far; more rows may follow.
+
+        Raises
+        ------
+        RuntimeError, DataError
+            Before the first block; if all rows so far have one label and `classes` was not given, or every entry is 0.
+
+        Warns
+        -----
+        UserWarning
+            If a hyperplane separates the labels of the coreset's rows, where that voids a guarantee; if errors of the
+            posterior's means or sds above 0.1 sd, or 10%, are expected.
+        """
+        if self._design is None:
+            raise RuntimeError("no block has come yet: call partial_fit(X, y) before coreset()")
+        known = self._intake
+        if len(known.met) == 1:
+            raise DataError(
+                f"only the label {known.met[0]!r} has been met in {known.n_rows} rows; add rows of the other class, or "
+                "name both in stream(..., classes=)"
+            )
+        with one_blas_thread():
+            built = self._state.answer(self._cutter.rest)
+        if built.caution:
+            warn(built.caution)
+        if self._method.needs_overlap:
+            warn_if_rows_separable(built.rows)
+        core = finish_stream(
+            built.rows,
+            known,
+            self._design,
+            label=LABEL,
+            method=self._method.name,
+            family=self.family,
+            params=built.info.params(),
+            random_state=self.random_state,
+        )
+        warn_if_groups_ignored(core, built.method)
+        return core
+
+    def save(self, path: str | Path) -> None:
+        """Write a checkpoint; `load` goes on from there, and gives the same coresets to the last bit.
+
+        A file of that name is replaced once the new one is complete.
+
+        Raises
+        ------
+        RuntimeError, OSError
+            Before the first block; if the file cannot be written, and an earlier one is then untouched.
+        TypeError
+            If the method is not registered, or an option of it is neither a number, a word, an array, a prior nor a
+            method.
+        """
+        if self._design is None:
+            raise RuntimeError("no block has come yet, there is nothing to save")
+        rest = self._cutter.rest
+        header = {
+            "method": method_to_dict(self._method),
+            "options": {name: getattr(self, name) for name in ("size", "family", "random_state", "intercept")},
+            "intake": self._intake.to_dict(),
+            "design": self._design.to_dict(),
+            "block_rows": self._cutter.size,
+            "version": version("bayescore"),
+        }
+        arrays = {**self._state.to_arrays(), **({} if rest is None else rows_to_arrays("rest", rest))}
+        write_checkpoint(path, type(self).__name__, header, arrays)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Return the stream that `save` wrote; `n_rows` is the number of its rows.
+
+        Raises
+        ------
+        FileNotFoundError, DataError
+            If there is no such file; if it is damaged, or is not a checkpoint of a stream.
+
+        Warns
+        -----
+        UserWarning
+            If another version of bayescore wrote it.
+        """
+        header, arrays = read_checkpoint(path, cls.__name__)
+        try:
+            stream = cls._loaded(header, arrays)
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+            raise DataError(
+                f"{str(path)!r} has a hash that fits and content that does not: it was not written by bayescore, or by "
+                "another version; begin anew"
+            ) from None
+        if header["version"] != version("bayescore"):
+            warn(
+                f"{str(path)!r} was written by bayescore {header['version']}: from here on the coreset may differ from "
+                "that of one version in its last digits, or in its draws"
+            )
+        return stream
+
+    @classmethod
+    def _loaded(cls, header: dict[str, Any], arrays: Arrays) -> Self:
+        """Return the stream of a checkpoint; content that does not fit raises one of many errors."""
+        stream = cls(method_from_dict(header["method"]), **header["options"])
+        stream._intake = replace(Intake.from_dict(header["intake"]), symmetric=stream._intake.symmetric)
+        stream._design = Design.from_dict(header["design"])
+        if not isinstance(header["version"], str) or stream._design.raw_names != stream._intake.names:
+            raise ValueError
+        check_stored(arrays, len(stream._design.names), len(stream._intake.groups))
+        stream._cutter = Cutter(check_integer(header["block_rows"], "block_rows", low=1))
+        if "rest_X" in arrays:
+            stream._cutter.cut(rows_from_arrays("rest", arrays))
+        stream._state = stream._begun(len(stream._design.names)).from_arrays(arrays)
+        return stream
 
 
 def stream(
@@ -35,12 +272,11 @@ def stream(
     intercept : bool
         Put a column of ones, named "Intercept", first.
     classes : pair of labels, optional
-        The two labels; the second in sorted order is +1. By default they are learnt from the rows: a block may have
-        one of them only.
+        The two labels; the second in sorted order is +1. By default they are learnt from the rows.
     random_state, random_seed : int, Generator, SeedSequence or None
-        Seed, by either name; the one used is kept as ``core.random_state``.
+        Seed, by either name, kept as ``core.random_state``.
     **options
-        Options of a method that is given by its name; its class documents them.
+        Options of a method that is given by its name, as in its class.
 
     Returns
     -------
@@ -56,11 +292,9 @@ def stream(
     Examples
     --------
     >>> import numpy as np, bayescore as bc
-    >>> rng = np.random.default_rng(0)
     >>> rows = bc.stream(size=60, leaf_rows=1000, intercept=True, random_state=1)
-    >>> for _ in range(50):
-    ...     X = rng.normal(size=(100, 2))
-    ...     rows = rows.partial_fit(X, X[:, 0] + rng.logistic(size=100) > 0)
+    >>> for X in np.random.default_rng(0).normal(size=(50, 100, 2)):
+    ...     rows = rows.partial_fit(X, X[:, 0] + np.sin(9 * X[:, 1]) > 0)
     >>> core = rows.coreset()
     >>> core.n_total, core.method, core.params["leaves"]
     (5000, 'merge_reduce', 5)

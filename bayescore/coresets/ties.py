@@ -16,14 +16,6 @@ def rounded(values: FloatArray) -> FloatArray:
     """Return values to `BITS` significant bits, for a ranking in which position decides between equal ones.
 
     Values at an edge between two rounded ones may still part: one in ten thousand of those that differ by 1e-13.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bayescore.coresets.ties import rounded
-    >>> low, high = rounded(np.array([0.1, 0.1 + 1e-15]))
-    >>> bool(low == high)
-    True
     """
     mantissa, exponent = np.frexp(values)
     return np.asarray(np.ldexp(np.rint(np.ldexp(mantissa, BITS)), exponent - BITS))
@@ -35,9 +27,6 @@ def largest(values: FloatArray) -> int:
 
 
 def oriented(vectors: FloatArray) -> FloatArray:
-    """Return the columns of a matrix, shape (D, K), signed so that the first of the largest entries is positive.
-
-    An eigenvector's sign is no fact of the data.
-    """
+    """Return the columns of a matrix, shape (D, K), signed so that the first of the largest entries is positive."""
     places = [largest(column) for column in np.abs(vectors).T]
     return np.asarray(vectors * np.where(vectors[places, np.arange(len(places))] < 0.0, -1.0, 1.0))

@@ -235,7 +235,7 @@ def test_a_checkpoint_keeps_labels_and_names(tmp_path):
 
 def test_a_checkpoint_of_another_version_is_told(tmp_path, monkeypatch):
     stream = fed(stream_of("calibrated"), 0, 250, 50)
-    monkeypatch.setattr("bayescore.coresets.streaming_coreset.version", lambda name: "0.0.1")
+    monkeypatch.setattr("bayescore.coresets.streaming.version", lambda name: "0.0.1")
     stream.save(tmp_path / "s")
     monkeypatch.undo()
     with pytest.warns(UserWarning, match=r"was written by bayescore 0\.0\.1"):

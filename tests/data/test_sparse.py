@@ -10,7 +10,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import bayescore as bc
 from bayescore.clustering import k_variates
-from bayescore.coresets.leverage import leverage_scores
+from bayescore.coresets.scores.leverage import leverage_scores
 from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
 from bayescore.data.sparse import MAX_COLUMNS

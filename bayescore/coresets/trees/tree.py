@@ -1,26 +1,13 @@
-r"""Merge and reduce: a coreset of any number of rows in one pass, from a binary tree of reductions.
+"""Merge and reduce: a coreset of any number of rows in one pass (Bentley and Saxe 1980, Har-Peled and Mazumdar 2004).
 
-Leaves are blocks of a fixed number of consecutive rows. Each is reduced to a node. Two nodes of one level are put
-together and reduced to one of the next, as in a binary counter, so that at most log2(leaves) + 1 nodes are alive, and a
-row goes through one reduction a level. The shape of the tree depends on the order of the rows alone, and each node has
-random numbers of its own: who reduces a leaf, and when, changes nothing.
+Leaves are blocks of a fixed number of consecutive rows. Each is reduced to a node. Two nodes of one level are merged
+and reduced to one of the next, as in a binary counter, so that at most log2(leaves) + 1 nodes are alive. The tree
+depends on the order of the rows alone, and each node has random numbers of its own.
 
-Any method with `reduce` (`reducer.Reducer`) can be at the nodes. Merging an eps-coreset by an eps'-coreset gives a
-coreset with (1 + eps)(1 + eps') - 1.
-
-An anchored reducer meets the totals of the rows that it replaces (score, curvature, third derivatives, log-likelihood)
-at a point, the anchor. It is the mode of the rows so far, renewed each time the number of leaves has doubled: all
-leaves from 2^j to 2^(j+1) - 1 use that of the first 2^j. So it is a function of the order of rows too, and the leaves
-of such a generation can be reduced in parallel. Errors do not grow with the height of the tree: what a node misses is
-of third order in the distance from the anchor to the final mode, and no reduction draws anew what the one before it
-drew.
-
-When to use it: rows that come once, and where each row should be read once. `online` draws from such rows too, and
-keeps them; only anchored nodes keep the mode.
-
-References
-----------
-Bentley and Saxe (1980), Decomposable searching problems; Har-Peled and Mazumdar (2004), On coresets for k-means.
+An anchored reducer meets the totals of the rows that it replaces at a point, the anchor: the mode of the rows so far,
+renewed each time the number of leaves has doubled. All leaves from 2^j to 2^(j+1) - 1 use the mode of the first 2^j and
+can be reduced in parallel. Errors then do not grow with the height of the tree: a node misses what is of third order in
+the distance from the anchor to the final mode (docs/explanation/merge_and_reduce.md).
 """
 
 import math
@@ -41,67 +28,29 @@ from bayescore.types import FloatArray, WeightedData, stack
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """Rows that stand for 2^level leaves.
-
-    Parameters
-    ----------
-    level : int
-        Height above the leaves.
-    rows : WeightedData
-        The rows.
-    loss, radius : float
-        What was lost up to here, and where epsilon holds; see `ReduceResult`.
-    anchor : array, shape (D,), optional
-        Where anchored rows meet the totals.
-    share : float
-        Variance of all calibrations at the anchor, in units of that of the node's own; 0 for rows that were all kept.
-    carried : tuple of Carried
-        Errors there of calibrations at earlier points (`drift`).
-    lost : array, shape (D, D), optional
-        What pseudo-rows miss away from the anchor, those below included; see `ReduceResult`.
-    """
+    """Rows that stand for 2^level leaves; see `ReduceResult` for loss, radius, anchor and lost."""
 
     level: int
     rows: WeightedData
     loss: float
     radius: float = math.inf
     anchor: FloatArray | None = None
-    share: float = 0.0
-    carried: tuple[Carried, ...] = ()
-    lost: FloatArray | None = None
+    share: float = 0.0  # variance of all calibrations at the anchor, in units of the node's own; 0 if all were kept
+    carried: tuple[Carried, ...] = ()  # errors there of calibrations at earlier points (`drift`)
+    lost: FloatArray | None = None  # with that of the nodes below
 
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """All that is kept of the leaves so far.
-
-    Parameters
-    ----------
-    reducer : Reducer
-        How nodes are reduced.
-    size : int
-        Rows of a node, at most.
-    family_name : str
-        Name of the likelihood, which a worker elsewhere must have registered too.
-    seed : int
-        Seed of all nodes.
-    nodes : tuple of Node
-        Live nodes, that of the highest level first.
-    n_leaves : int
-        Leaves so far.
-    losses : tuple of float
-        Largest loss at each level, including the levels below.
-    anchor : array, shape (D,), optional
-        Where anchored nodes meet the totals.
-    """
+    """All that is kept of the leaves so far."""
 
     reducer: Reducer
-    size: int
-    family_name: str
+    size: int  # rows of a node, at most
+    family_name: str  # a worker elsewhere must have registered it too
     seed: int
-    nodes: tuple[Node, ...] = ()
+    nodes: tuple[Node, ...] = ()  # that of the highest level first
     n_leaves: int = 0
-    losses: tuple[float, ...] = ()
+    losses: tuple[float, ...] = ()  # largest loss at each level, including the levels below
     anchor: FloatArray | None = None
 
     @property
