@@ -232,10 +232,8 @@ def all_rows(
 
     Examples
     --------
-    >>> import numpy as np, bayescore as bc
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(5000, 2))
-    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+    >>> import bayescore as bc
+    >>> X, y = bc.datasets.probit(5000, [1.0, 0.0], random_state=0)
     >>> full = bc.all_rows(X, y, progressbar=False)
     >>> full.X.shape, full.weight_total, full.method
     ((5000, 2), 5000.0, 'full')

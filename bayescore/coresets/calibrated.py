@@ -85,10 +85,8 @@ class Calibrated(Method):
 
     Examples
     --------
-    >>> import numpy as np, bayescore as bc
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(5000, 2))
-    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+    >>> import bayescore as bc
+    >>> X, y = bc.datasets.probit(5000, [1.0, 0.0], random_state=0)
     >>> options = {"intercept": True, "random_state": 1, "progressbar": False}
     >>> core = bc.build_coreset(X, y, method=bc.methods.Calibrated(tolerance=0.02), **options)
     >>> core.method, bool(core.params["mean_error"] < 0.02)

@@ -91,10 +91,8 @@ class Condensed(Method):
 
     Examples
     --------
-    >>> import numpy as np, bayescore as bc
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(5000, 2))
-    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+    >>> import bayescore as bc
+    >>> X, y = bc.datasets.probit(5000, [1.0, 0.0], random_state=0)
     >>> core = bc.build_coreset(X, y, method=bc.methods.Condensed(), intercept=True, random_state=1, progressbar=False)
     >>> core.method, core.index.min()
     ('condensed', np.int64(-1))

@@ -65,47 +65,17 @@ def leverage_size(
     total: float | None = None,
     c: float = 1.0,
 ) -> int:
-    r"""Return the number of draws that makes an epsilon-coreset for probit regression with probability 1 - delta.
+    r"""Return the number of draws M that makes an epsilon-coreset for probit regression with probability 1 - delta.
 
     .. math:: M = \lceil c S / \epsilon^2 (\Delta \log S + \log(1 / \delta)) \rceil, \qquad
               S = (80 + 16 \mu) \sum_n s_n, \qquad \Delta = (D + 1)(3 + \log_2(W / w_{\min}))
 
-    Theorem 5 for exact scores, where sum s <= 2 (D + 1). For on-line scores, Theorem 6, which the source leaves open,
-    docs/explanation/leverage.md has a proof.
-
-    Parameters
-    ----------
-    n_features : int
-        Columns D.
-    epsilon, delta : float
-        Relative error of the log-likelihood at every beta, and probability of failure; both below 1/2.
-    mu : float
-        Complexity of the data, at least 1; infinite for separable data; see `mu_complexity`.
-    weight_span : float
-        W / w_min; N for unit weights.
-    total : float, optional
-        Sum of the s_n; by default its bound 2 (D + 1) for exact scores. For on-line scores it is `score_total` in the
-        coreset's params.
-    c : float
-        Constant of Theorem 4, which leaves it open: 1 is a convention, not a guarantee.
-
-    Returns
-    -------
-    int
-        Draws M.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range.
-
-    References
-    ----------
-    Peters (2021), Lemmas 6, 8 and 9, Theorems 4 to 6.
+    Peters (2021), Theorem 5, for exact scores, whose `total`, sum s, is 2 (D + 1) at most, the default. For on-line
+    scores (Theorem 6, with a proof in docs/explanation/leverage.md) it is `score_total` in the coreset's params. `mu`
+    is that of `mu_complexity`, `weight_span` W / w_min. Theorem 4 leaves `c` open: 1 is a convention, not a guarantee.
 
     Examples
     --------
-    >>> from bayescore.coresets.leverage import leverage_size
     >>> leverage_size(10, epsilon=0.4, delta=0.05, mu=1.0, weight_span=1e6)
     25529421
     """
@@ -157,10 +127,8 @@ class Leverage(Method):
 
     Examples
     --------
-    >>> import numpy as np, bayescore as bc
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(5000, 2))
-    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+    >>> import bayescore as bc
+    >>> X, y = bc.datasets.probit(5000, [1.0, 0.0], random_state=0)
     >>> options = {"intercept": True, "random_state": 1, "progressbar": False}
     >>> core = bc.build_coreset(X, y, method=bc.methods.Leverage(scores="sketch"), size=100, **options)
     >>> core.method, core.n_total

@@ -100,17 +100,12 @@ class OnlineState:
         return replace(self, factor=arrays["factor"], weight=weight, n_rows=n_rows, drawn=drawn)
 
 
-def empty_state(size: int, seed: int, n_features: int) -> OnlineState:
-    """Return the state before the first row."""
-    return OnlineState(size, seed, np.empty((0, n_features)))
-
-
 def online_pass(dataset: Dataset, size: int, seed: int) -> OnlineState:
     """Draw on-line, in one pass.
 
     Each block is scored against all blocks before it, so the rows come to this process, wherever they are kept.
     """
-    state = empty_state(size, seed, dataset.n_features)
+    state = OnlineState(size, seed, np.empty((0, dataset.n_features)))
     for block, part in dataset.map(
         lambda _, block: (block, block_factor(lifted(block))), "drawing rows", canonical=True, here=True
     ):
@@ -126,10 +121,8 @@ class Online(Method):
 
     Examples
     --------
-    >>> import numpy as np, bayescore as bc
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(5000, 2))
-    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+    >>> import bayescore as bc
+    >>> X, y = bc.datasets.probit(5000, [1.0, 0.0], random_state=0)
     >>> options = {"intercept": True, "random_state": 1, "progressbar": False}
     >>> core = bc.build_coreset(X, y, method="online", size=100, family="probit", **options)
     >>> core.method, core.n_total
@@ -153,4 +146,4 @@ class Online(Method):
 
     def begin(self, size: int, n_features: int, seed: int, family: str) -> OnlineState:
         """Return the state before the first row."""
-        return empty_state(size, seed, n_features)
+        return OnlineState(size, seed, np.empty((0, n_features)))

@@ -45,11 +45,9 @@ class StreamingCoreset:
 
     Examples
     --------
-    >>> import numpy as np, bayescore as bc
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(300, 2))
+    >>> import bayescore as bc
     >>> rows = bc.StreamingCoreset(bc.methods.Online(), size=60, random_state=1)
-    >>> _ = rows.partial_fit(X, X[:, 0] > rng.normal(size=300))
+    >>> _ = rows.partial_fit(*bc.datasets.probit(300, [1.0, 0.0], random_state=0))
     >>> rows.save("stream.ckpt")  # doctest: +SKIP
     >>> bc.StreamingCoreset.load("stream.ckpt").n_rows  # doctest: +SKIP
     300

@@ -19,10 +19,8 @@ class Uniform(Method):
 
     Examples
     --------
-    >>> import numpy as np, bayescore as bc
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(5000, 2))
-    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+    >>> import bayescore as bc
+    >>> X, y = bc.datasets.probit(5000, [1.0, 0.0], random_state=0)
     >>> core = bc.build_coreset(X, y, method="uniform", size=100, intercept=True, random_state=1, progressbar=False)
     >>> core.weights[0].item()
     50.0

@@ -36,38 +36,17 @@ def leverage_scores(
     project: bool = False,
     random_state: RandomState = None,
 ) -> FloatArray:
-    """Return the leverage scores of weighted rows, l_n = w_n x_n'(X'WX)^+ x_n.
+    """Return the leverage scores w_n x_n'(X'WX)^+ x_n, shape (n,), between 0 and 1, of the rows of X, shape (n, D).
 
-    Parameters
-    ----------
-    X : array, shape (n, D)
-        Rows; their columns may be dependent.
-    weights : array, shape (n,), optional
-        Positive weights, 1 by default.
-    scores : {"exact", "sketch", "online"}
-        ``"exact"``: by QR decomposition. ``"sketch"``: against X'WX of a count sketch of D^2 rows, 400 at least;
-        estimates within a constant factor, not upper bounds. ``"online"``: against X'WX of the rows up to the end of
-        the row's block; upper bounds of the exact scores.
-    project : bool
-        For ``"sketch"``: estimate the norms from ceil(log n) random projections where that is less than D: faster for
-        many columns, with a relative error of about sqrt(2 / log n) on top.
-    random_state : int, Generator, SeedSequence or None
-        Seed of the sketch.
-
-    Returns
-    -------
-    array, shape (n,)
-        Scores between 0 and 1.
-
-    Raises
-    ------
-    DataError, ValueError, TypeError
-        If X or the weights cannot be used, or arguments are out of range or do not go together.
+    - ``scores="exact"``: by QR of blocks; they sum to the rank. Columns may be dependent.
+    - ``"sketch"``: against X'WX of a count sketch of D^2 rows, 400 at least. Estimates within a constant factor, not
+    upper
+      bounds. With `project` the norms come from ceil(log n) random projections where that is less than D: faster for
+      many columns, with a relative error of about sqrt(2 / log n) on top.
+    - ``"online"``: against X'WX of the rows up to the end of the row's block: upper bounds of the exact scores.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from bayescore.coresets.scores.leverage import leverage_scores
     >>> leverage_scores(np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 3.0]])).round(6)
     array([0.5, 0.5, 1. ])
     """

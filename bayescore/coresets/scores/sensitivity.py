@@ -38,35 +38,12 @@ def sensitivity_bounds(
     radius: float,
     center: ArrayLike | None = None,
 ) -> FloatArray:
-    """Return upper bounds of the sensitivities of signed rows (Huggins et al. 2016, Lemmas 3.1 and B.5).
+    """Return the bounds m_n, shape (n,), of the signed rows Z, shape (n, D), on the ball of a radius about `center`.
 
-    Parameters
-    ----------
-    Z : array, shape (n, D)
-        Signed rows z_n = y_n x_n.
-    weights : array, shape (n,), optional
-        Positive weights, 1 by default.
-    centers : array, shape (k, D)
-        Points that define the clustering: each row belongs to the nearest.
-    radius : float
-        Radius R of the ball of coefficients that the bound holds on.
-    center : array, shape (D,), optional
-        Center theta* of the ball, 0 by default.
-
-    Returns
-    -------
-    array, shape (n,)
-        m_n, between the sensitivity and W / w_n.
-
-    Raises
-    ------
-    DataError, ValueError, TypeError
-        If rows, weights, centers, center or radius cannot be used, or do not fit each other.
+    Each row belongs to the nearest of the `centers`, shape (k, D).
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from bayescore.coresets.scores.sensitivity import sensitivity_bounds
     >>> sensitivity_bounds([[1.0, 0.0], [1.1, 0.0], [-5.0, 0.0]], centers=[[0.0, 0.0]], radius=1.0).round(2)
     array([2.72, 2.75, 2.99])
     """
@@ -80,34 +57,13 @@ def sensitivity_bounds(
 
 
 def sensitivity_size(mean_sensitivity: float, n_features: int, epsilon: float, delta: float, c: float = 1.0) -> int:
-    """Return the number of draws that makes an epsilon-coreset with probability 1 - delta.
+    """Return the number of draws M that makes an epsilon-coreset on the ball with probability 1 - delta.
 
-    M = ceil(c mbar / epsilon^2 ((D + 1) log mbar + log(1 / delta))) (Huggins et al. 2016, Theorem 3.2).
-
-    Parameters
-    ----------
-    mean_sensitivity : float
-        Mean mbar of the bounds, at least 1.
-    n_features : int
-        Columns D.
-    epsilon, delta : float
-        Relative error of the log-likelihood on the ball, and probability of failure.
-    c : float
-        Constant, which the theorem leaves open: 1 is a convention, not a guarantee.
-
-    Returns
-    -------
-    int
-        Draws M.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range.
+    M = ceil(c mbar / epsilon^2 ((D + 1) log mbar + log(1 / delta))), mbar >= 1 the mean bound (Theorem 3.2). The
+    theorem leaves c open: 1 is a convention, not a guarantee.
 
     Examples
     --------
-    >>> from bayescore.coresets.scores.sensitivity import sensitivity_size
     >>> sensitivity_size(5.0, 10, epsilon=0.5, delta=0.05)
     414
     """
@@ -118,26 +74,8 @@ def sensitivity_size(mean_sensitivity: float, n_features: int, epsilon: float, d
 def sensitivity_epsilon(mean_sensitivity: float, n_features: int, size: int, delta: float) -> float:
     """Return the epsilon of `size` draws, by `sensitivity_size` with c = 1; from 1 on it promises nothing.
 
-    Parameters
-    ----------
-    mean_sensitivity, n_features, delta
-        As in `sensitivity_size`.
-    size : int
-        Draws M.
-
-    Returns
-    -------
-    float
-        Relative error epsilon.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is out of its range.
-
     Examples
     --------
-    >>> from bayescore.coresets.scores.sensitivity import sensitivity_epsilon
     >>> round(sensitivity_epsilon(5.0, 10, size=1000, delta=0.05), 2)
     0.32
     """

@@ -43,30 +43,10 @@ STARTS = 6  # the best of the candidates, from which the search climbs
 
 @dataclass(frozen=True, eq=False)
 class Complexity:
-    """A lower bound of mu, and the direction that attains it on all rows.
+    """A lower bound of mu, and the direction that attains it on all rows; what `mu_complexity` returns."""
 
-    Parameters
-    ----------
-    lower_bound : float
-        mu is at least this; infinite if the labels are separated.
-    direction : array, shape (D,)
-        Coefficients, in the columns of the design matrix.
-    separability : Separability
-        Whether the labels are separated.
-    n_passes : int
-        Passes over the data.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bayescore.coresets.separation.complexity import mu_complexity
-    >>> found = mu_complexity(np.array([[1.0], [2.0], [3.0], [4.0]]), [0, 0, 1, 1], intercept=True, progressbar=False)
-    >>> found.lower_bound, found.separability.kind
-    (inf, 'complete separation')
-    """
-
-    lower_bound: float
-    direction: FloatArray
+    lower_bound: float  # infinite if the labels are separated
+    direction: FloatArray  # coefficients, in the columns of the design matrix
     separability: Separability
     n_passes: int
 
@@ -100,6 +80,7 @@ def mu_complexity(
     Returns
     -------
     Complexity
+        The `lower_bound`, infinite if the labels are separated, and the `direction`, shape (D,), that attains it.
 
     Raises
     ------

@@ -37,36 +37,14 @@ Kind = Literal["overlap", "quasi-complete separation", "complete separation"]
 
 @dataclass(frozen=True, eq=False)
 class Separability:
-    """Whether a hyperplane separates the labels.
-
-    Parameters
-    ----------
-    kind : {"overlap", "quasi-complete separation", "complete separation"}
-        What the labels show.
-    direction : array, shape (D,), optional
-        Coefficients, in the columns of the design matrix, that separate; None for overlap.
-    columns : tuple of str
-        Columns that the direction rests on, those of the largest part in it first.
-    n_rows, n_on_plane : int
-        Rows of the data; those with x_n . direction = 0.
-    n_tried, n_passes : int
-        Rows that the linear programs saw; passes over the data.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bayescore.coresets.separation.separability import separability
-    >>> found = separability(np.array([[1.0], [2.0], [3.0], [4.0]]), [0, 0, 1, 1], intercept=True)
-    >>> found.columns, found.n_on_plane
-    (('x0', 'Intercept'), 0)
-    """
+    """Whether a hyperplane separates the labels; what `separability` returns."""
 
     kind: Kind
-    direction: FloatArray | None
-    columns: tuple[str, ...]
+    direction: FloatArray | None  # coefficients, in the columns of the design matrix, that separate
+    columns: tuple[str, ...]  # that the direction rests on, those of the largest part in it first
     n_rows: int
-    n_on_plane: int
-    n_tried: int
+    n_on_plane: int  # rows with x_n . direction = 0
+    n_tried: int  # rows that the linear programs saw
     n_passes: int
 
     @property
@@ -113,6 +91,8 @@ def separability(
     Returns
     -------
     Separability
+        Its `kind`; the `direction` that separates, shape (D,), and its `columns`; rows `n_on_plane` with
+        x_n . direction = 0, `n_tried` that the linear programs saw, and `n_passes` over the data.
 
     Raises
     ------
