@@ -32,8 +32,7 @@ from bayescore.coresets.calibration.search import (
     smallest_within,
 )
 from bayescore.coresets.calibration.totals import rows_for_all
-from bayescore.coresets.method import BuildResult, Method
-from bayescore.coresets.reducer import ReduceRequest, ReduceResult, ScoreError
+from bayescore.coresets.method import BuildResult, Method, ReduceRequest, ReduceResult, ScoreError
 from bayescore.coresets.sampling.fixed_size import Chosen
 from bayescore.data.dataset import Dataset
 from bayescore.data.passes.threads import one_blas_thread

@@ -36,8 +36,7 @@ from bayescore.coresets.calibration.search import (
 from bayescore.coresets.condensing.condensation import Condensation
 from bayescore.coresets.condensing.drift import lost_by, missed_by
 from bayescore.coresets.condensing.search import Condensate, Search
-from bayescore.coresets.method import BuildResult, Method
-from bayescore.coresets.reducer import ReduceRequest, ReduceResult, ScoreError
+from bayescore.coresets.method import BuildResult, Method, ReduceRequest, ReduceResult, ScoreError
 from bayescore.coresets.sampling.fixed_size import Chosen
 from bayescore.data.dataset import Dataset
 from bayescore.data.passes.threads import one_blas_thread

@@ -16,8 +16,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from bayescore.coresets.method import DELTA, BuildInfo, BuildResult, Method, check_at_least_one, check_epsilon
-from bayescore.coresets.reducer import ReduceRequest, ReduceResult
+from bayescore.coresets.method import (
+    DELTA,
+    BuildInfo,
+    BuildResult,
+    Method,
+    ReduceRequest,
+    ReduceResult,
+    check_at_least_one,
+    check_epsilon,
+)
 from bayescore.coresets.sampling.draw import draw, weighted
 from bayescore.coresets.scores.factor import Whitening
 from bayescore.coresets.scores.leverage import SCORES, scorer

@@ -9,10 +9,18 @@ from typing import ClassVar, Self, cast
 
 from bayescore.coresets.calibration.drift import mode_error, mode_of
 from bayescore.coresets.calibration.search import TOLERANCE
-from bayescore.coresets.method import DELTA, BuildInfo, BuildResult, Method, check_serves
-from bayescore.coresets.reducer import AnchoredReducer, Reducer, ReduceRequest, ReduceResult
+from bayescore.coresets.method import (
+    DELTA,
+    AnchoredReducer,
+    BuildInfo,
+    BuildResult,
+    Method,
+    Reducer,
+    ReduceRequest,
+    ReduceResult,
+    check_serves,
+)
 from bayescore.coresets.single import REDUCERS
-from bayescore.coresets.trees.checkpoint import tree_from_arrays, tree_to_arrays
 from bayescore.coresets.trees.tree import Tree, composed, node_delta, node_seed, reduced
 from bayescore.data.checkpoint import Arrays
 from bayescore.data.dataset import Dataset
@@ -248,11 +256,11 @@ class TreeState:
 
     def to_arrays(self) -> Arrays:
         """Return the tree as arrays."""
-        return tree_to_arrays(self.tree)
+        return self.tree.to_arrays()
 
     def from_arrays(self, arrays: Arrays) -> Self:
         """Return the state of `to_arrays`."""
-        return replace(self, tree=tree_from_arrays(self.tree, arrays))
+        return replace(self, tree=self.tree.from_arrays(arrays))
 
 
 MergeReduce.__doc__ = (MergeReduce.__doc__ or "").replace("{reducers}", ", ".join(map(repr, REDUCERS)))

@@ -16,8 +16,7 @@ import numpy as np
 
 from bayescore.clustering.assignment import assign, fit_centers, seed_centers
 from bayescore.clustering.partitions import seed_peers
-from bayescore.coresets.method import DELTA, BuildInfo, BuildResult, Method, check_epsilon
-from bayescore.coresets.reducer import ReduceRequest, ReduceResult
+from bayescore.coresets.method import DELTA, BuildInfo, BuildResult, Method, ReduceRequest, ReduceResult, check_epsilon
 from bayescore.coresets.sampling.draw import draw, equal_rates, weighted
 from bayescore.coresets.scores.sensitivity import bounds_of, check_centers, sensitivity_epsilon, sensitivity_size
 from bayescore.data.dataset import Dataset

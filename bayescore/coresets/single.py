@@ -4,10 +4,9 @@ from bayescore.coresets.aggregate import Aggregate
 from bayescore.coresets.calibrated import Calibrated
 from bayescore.coresets.condensed import Condensed
 from bayescore.coresets.leverage import Leverage
-from bayescore.coresets.method import Method
+from bayescore.coresets.method import Method, Reducer
 from bayescore.coresets.multilevel import Multilevel
 from bayescore.coresets.online import Online
-from bayescore.coresets.reducer import Reducer
 from bayescore.coresets.sensitivity import Sensitivity
 from bayescore.coresets.uniform import Uniform
 

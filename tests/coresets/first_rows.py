@@ -5,8 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from bayescore.coresets.method import BuildInfo, BuildResult, Method
-from bayescore.coresets.reducer import ReduceResult
+from bayescore.coresets.method import BuildInfo, BuildResult, Method, ReduceResult
 from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
 from bayescore.types import stack

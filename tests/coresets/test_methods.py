@@ -12,9 +12,8 @@ import pytest
 import bayescore as bc
 from bayescore import cli
 from bayescore.coresets import merge_reduce
-from bayescore.coresets.method import BuildInfo, Method, check_serves
+from bayescore.coresets.method import AnchoredReducer, BuildInfo, Method, check_serves
 from bayescore.coresets.methods import METHODS, method_of
-from bayescore.coresets.reducer import AnchoredReducer
 from bayescore.coresets.single import REDUCERS
 from tests.coresets.first_rows import First
 

@@ -15,8 +15,7 @@ from bayescore.coresets import merge_reduce, online
 from bayescore.coresets.calibration import drift
 from bayescore.coresets.calibration.paired import Weighed, errors_between
 from bayescore.coresets.merge_reduce import grow, leaf_size
-from bayescore.coresets.method import DELTA
-from bayescore.coresets.reducer import ReduceResult
+from bayescore.coresets.method import DELTA, ReduceResult
 from bayescore.coresets.trees.tree import Tree, node_delta, node_seed
 from bayescore.data.checkpoint import write_checkpoint
 from bayescore.data.dataset import Dataset

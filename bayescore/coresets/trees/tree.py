@@ -18,12 +18,16 @@ import numpy as np
 
 from bayescore.coresets.aggregate import aggregate
 from bayescore.coresets.calibration.drift import Carried, errors_at, joined, mode_of, scale_at
-from bayescore.coresets.method import DELTA
-from bayescore.coresets.reducer import AnchoredReducer, Reducer, ReduceRequest, ReduceResult
+from bayescore.coresets.method import DELTA, AnchoredReducer, Reducer, ReduceRequest, ReduceResult
+from bayescore.coresets.stream_state import rows_from_arrays, rows_to_arrays
+from bayescore.data.checkpoint import Arrays
 from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
 from bayescore.models.families import Family, check_family
 from bayescore.types import FloatArray, WeightedData, stack
+
+_MAX_CARRIED = 64  # errors of one node: one for each level at most
+_NUMBERS, _CARRIED = ("loss", "radius", "share"), ("anchor", "at", "covariance")  # fields, as checkpoints have them
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +121,47 @@ class Tree:
         scale = scale_at(node.rows, theta, family, reducer.mode_prior())[0].factor
         missed = reducer.score_error(node.rows, family, node.lost)
         return errors_at(theta, node.anchor, node.share, node.carried, missed=missed, scale=scale)
+
+    def to_arrays(self) -> Arrays:
+        """Return nodes, losses and anchor, for checkpoints of streams."""
+        arrays = {"n_leaves": np.array(self.n_leaves), "losses": np.array(self.losses)}
+        arrays["level"] = np.array([node.level for node in self.nodes], dtype=np.int64)
+        for name in _NUMBERS:
+            arrays[name] = np.array([getattr(node, name) for node in self.nodes])
+        if self.anchor is not None:
+            arrays["anchor"] = self.anchor
+        for i, node in enumerate(self.nodes):
+            arrays |= rows_to_arrays(f"node{i}", node.rows)
+            if node.anchor is not None:
+                arrays[f"node{i}_anchor"] = node.anchor
+            if node.lost is not None:
+                arrays[f"node{i}_lost"] = node.lost
+            for k, error in enumerate(node.carried):
+                arrays |= {f"node{i}_carried{k}_{name}": getattr(error, name) for name in _CARRIED}
+        return arrays
+
+    def from_arrays(self, arrays: Arrays) -> Self:
+        """Return the tree of `to_arrays`, given that before the first leaf."""
+
+        def carried(i: int, k: int) -> Carried:
+            return Carried(*(arrays[f"node{i}_carried{k}_{name}"] for name in _CARRIED))
+
+        about = zip(*(arrays[name].tolist() for name in ("level", *_NUMBERS)), strict=True)
+        nodes = tuple(
+            Node(
+                level,
+                rows_from_arrays(f"node{i}", arrays),
+                loss,
+                radius,
+                arrays.get(f"node{i}_anchor"),
+                share,
+                tuple(carried(i, k) for k in range(_MAX_CARRIED) if f"node{i}_carried{k}_at" in arrays),
+                arrays.get(f"node{i}_lost"),
+            )
+            for i, (level, loss, radius, share) in enumerate(about)
+        )
+        losses, anchor = tuple(arrays["losses"].tolist()), arrays.get("anchor")
+        return replace(self, nodes=nodes, n_leaves=int(arrays["n_leaves"]), losses=losses, anchor=anchor)
 
 
 def reduced(reducer: Reducer, rows: WeightedData, request: ReduceRequest) -> ReduceResult:
