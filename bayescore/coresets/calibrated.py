@@ -86,8 +86,7 @@ class Calibrated(Method):
     --------
     >>> import bayescore as bc
     >>> X, y = bc.datasets.probit(5000, [1.0, 0.0], random_state=0)
-    >>> options = {"intercept": True, "random_state": 1, "progressbar": False}
-    >>> core = bc.build_coreset(X, y, method=bc.methods.Calibrated(tolerance=0.02), **options)
+    >>> core = bc.build_coreset(X, y, method=bc.methods.Calibrated(tolerance=0.02), random_state=1, progressbar=False)
     >>> core.method, bool(core.params["mean_error"] < 0.02)
     ('calibrated', True)
     """
@@ -130,10 +129,11 @@ class Calibrated(Method):
         prior.parts(dataset.n_features)  # shapes
         seeds = np.random.default_rng(seed).integers(2**62, size=MAX_PILOTS + 3).tolist()
         mode, shares = full_mode(dataset, family, prior, seeds[:MAX_PILOTS])
-        n_rows = dataset.scan.n_rows
-        start = min(n_rows, default_size(dataset.n_features) if size is None else size)
+        D, n_rows, fits = dataset.n_features, dataset.scan.n_rows, rows_for_all(dataset.n_features)
+        # 20 rows a column, up to 50 where the whole Hessian then fits
+        start = min(n_rows, max(100, 20 * D, fits if fits <= 50 * D else 0) if size is None else size)
         largest_size = min(n_rows, LARGEST * start)
-        n_sample = sample_rows(shares.reach, tolerance, dataset.n_features)
+        n_sample = sample_rows(shares.reach, tolerance, D)
         found = survey(dataset, shares, start, n_sample, (seeds[-2], seeds[-3]))
         part = mode.terms - prior_part(mode.beta, prior)
         calibration = Calibration(dataset, prior, shares, part, found, seeds[-1], seeds[-2], start, largest_size)
@@ -158,12 +158,6 @@ class Calibrated(Method):
     def score_error(self, rows: WeightedData, family: Family, lost: FloatArray | None) -> ScoreError:
         """Return what calibrated rows miss, estimated from themselves (`calibration.drift`)."""
         return missed_by(rows, family, self.mode_prior())
-
-
-def default_size(n_features: int) -> int:
-    """Return the size that a search starts from: 20 rows a column, up to 50 where the whole Hessian then fits."""
-    fits = rows_for_all(n_features)
-    return max(100, 20 * n_features, fits if fits <= 50 * n_features else 0)
 
 
 def _caution(best: Fitted, curve: list[Fitted], size: int | None, tolerance: float) -> str | None:

@@ -92,7 +92,7 @@ class Condensed(Method):
     --------
     >>> import bayescore as bc
     >>> X, y = bc.datasets.probit(5000, [1.0, 0.0], random_state=0)
-    >>> core = bc.build_coreset(X, y, method=bc.methods.Condensed(), intercept=True, random_state=1, progressbar=False)
+    >>> core = bc.build_coreset(X, y, method=bc.methods.Condensed(), random_state=1, progressbar=False)
     >>> core.method, core.index.min()
     ('condensed', np.int64(-1))
     """

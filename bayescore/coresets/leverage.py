@@ -137,8 +137,7 @@ class Leverage(Method):
     --------
     >>> import bayescore as bc
     >>> X, y = bc.datasets.probit(5000, [1.0, 0.0], random_state=0)
-    >>> options = {"intercept": True, "random_state": 1, "progressbar": False}
-    >>> core = bc.build_coreset(X, y, method=bc.methods.Leverage(scores="sketch"), size=100, **options)
+    >>> core = bc.build_coreset(X, y, method="leverage", scores="sketch", size=100, random_state=1, progressbar=False)
     >>> core.method, core.n_total
     ('leverage', 5000)
     """

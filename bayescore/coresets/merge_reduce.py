@@ -136,8 +136,7 @@ class MergeReduce(Method):
     --------
     >>> import bayescore as bc
     >>> X, y = bc.datasets.probit(5000, [1.0, 0.0], random_state=0)
-    >>> options = {"intercept": True, "random_state": 1, "progressbar": False}
-    >>> core = bc.build_coreset(X, y, method=bc.methods.MergeReduce(leaf_rows=1000), size=60, **options)
+    >>> core = bc.build_coreset(X, y, method="merge_reduce", leaf_rows=1000, size=60, random_state=1, progressbar=False)
     >>> core.method, core.params["leaves"]
     ('merge_reduce', 5)
     """

@@ -70,21 +70,14 @@ class Multilevel(Method):
 
     def build(self, dataset: Dataset, size: int | None, seed: int, family: Family) -> BuildResult[MultilevelInfo]:
         """Condense the rows by group, or by cell of all grouping factors."""
-        check_grouped(dataset)
+        if not (groups := dataset.design.groups):
+            raise DataError(
+                "method='multilevel' needs groups: give groups='column', or a term (1 | column) in the formula; "
+                "without groups method='calibrated' fits"
+            )
+        if few := [own.name for own in groups if len(own) < 2]:
+            raise DataError(f"groups={few[0]!r} has one level; the sd of one effect is no fact of the data: drop it")
         prior = mode_prior(self.prior)
         prior.parts(dataset.n_features)  # shapes
         with one_blas_thread():
             return BuildResult(*condense(dataset, prior, family), self)
-
-
-def check_grouped(dataset: Dataset) -> None:
-    """Raise `DataError` if there is no grouping factor, or one of one level."""
-    groups = dataset.design.groups
-    if not groups:
-        raise DataError(
-            "method='multilevel' needs groups: give groups='column', or a term (1 | column) in the formula; without "
-            "groups method='calibrated' fits"
-        )
-    for own in groups:
-        if len(own) < 2:
-            raise DataError(f"groups={own.name!r} has one level; the sd of one effect is no fact of the data: drop it")

@@ -123,8 +123,7 @@ class Online(Method):
     --------
     >>> import bayescore as bc
     >>> X, y = bc.datasets.probit(5000, [1.0, 0.0], random_state=0)
-    >>> options = {"intercept": True, "random_state": 1, "progressbar": False}
-    >>> core = bc.build_coreset(X, y, method="online", size=100, family="probit", **options)
+    >>> core = bc.build_coreset(X, y, method="online", size=100, family="probit", random_state=1, progressbar=False)
     >>> core.method, core.n_total
     ('online', 5000)
     """

@@ -83,10 +83,8 @@ def private_coreset(
     ------
     ImportError
         If OpenDP is not installed.
-    DataError
-        If the data cannot be used, or noise leaves no cell with a positive count.
-    ValueError, TypeError
-        If n_clusters, epsilon or radius are out of range.
+    DataError, ValueError, TypeError
+        If the data cannot be used, an argument is out of range, or noise leaves no cell with a positive count.
 
     Warns
     -----
@@ -95,8 +93,7 @@ def private_coreset(
 
     References
     ----------
-    Dwork, McSherry, Nissim and Smith (2006), Calibrating noise to sensitivity in private data analysis.
-    Nock, Canyasse, Boreli and Nielsen (2016), Theorem 12 (Laplace mechanism).
+    Dwork et al. (2006), Calibrating noise to sensitivity in private data analysis; Nock et al. (2016), Theorem 12.
 
     Examples
     --------

@@ -21,7 +21,7 @@ class Uniform(Method):
     --------
     >>> import bayescore as bc
     >>> X, y = bc.datasets.probit(5000, [1.0, 0.0], random_state=0)
-    >>> core = bc.build_coreset(X, y, method="uniform", size=100, intercept=True, random_state=1, progressbar=False)
+    >>> core = bc.build_coreset(X, y, method="uniform", size=100, random_state=1, progressbar=False)
     >>> core.weights[0].item()
     50.0
     """

@@ -6,7 +6,7 @@ alone carries a direction. Sources: Drineas, Magdon-Ismail, Mahoney and Woodruff
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -62,7 +62,11 @@ def scores_of(dataset: Dataset, scores: str, *, project: bool, seed: int) -> Flo
     _ = dataset.scan  # checks the rows
     with one_blas_thread():
         if scores == "online":
-            return np.concatenate([white.leverage(block) for block, white in running(dataset)])
+            factor, found = np.empty((0, dataset.n_features)), []
+            for block, part in dataset.map(lambda _, block: (block, block_factor(block)), canonical=True):
+                factor = joined_factor(factor, part)
+                found.append(whitening(factor).leverage(block))
+            return np.concatenate(found)
         _, score = scorer(dataset, scores, project=project, seed=seed)
         return np.concatenate(list(dataset.map(lambda _, block: score(block), canonical=True)))
 
@@ -81,11 +85,3 @@ def scorer(
         white = white.projected(n_columns, rng)
     # two rows that each stand alone may share a bucket: the sketch then lacks a direction, and both rows leave its span
     return white, lambda block: np.where(white.outside(block), 1.0, white.leverage(block))
-
-
-def running(dataset: Dataset) -> Iterator[tuple[WeightedData, Whitening]]:
-    """Yield each block and the whitening of all rows up to its end."""
-    factor = np.empty((0, dataset.n_features))
-    for block, part in dataset.map(lambda _, block: (block, block_factor(block)), canonical=True):
-        factor = joined_factor(factor, part)
-        yield block, whitening(factor)

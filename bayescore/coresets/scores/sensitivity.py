@@ -50,7 +50,9 @@ def sensitivity_bounds(
     dataset = Dataset(unlabelled(Z, weights, "Z"))
     n_features = dataset.n_features
     points = check_centers(centers, n_features)
-    theta = check_theta(center, n_features)
+    theta = np.zeros(n_features) if center is None else np.array(center, dtype=np.float64, order="C")
+    if theta.shape != (n_features,) or not np.isfinite(theta).all():
+        raise ValueError(f"center has shape {theta.shape}; it must be ({n_features},), finite, one for each column")
     R = check_positive(radius, "radius")
     total, clusters = dataset.scan.weight_total, assign(dataset, points)
     return np.concatenate(list(dataset.map(lambda _, block: bounds_of(block, clusters, R, theta, total))))
@@ -98,11 +100,3 @@ def check_centers(clustering: Any, n_features: int) -> FloatArray:
     if not np.isfinite(points).all():
         raise DataError("clustering has centers with NaN or infinity")
     return np.ascontiguousarray(points, dtype=np.float64)
-
-
-def check_theta(center: ArrayLike | None, n_features: int) -> FloatArray:
-    """Return the center of the ball of coefficients, shape (D,)."""
-    theta = np.zeros(n_features) if center is None else np.asarray(center, dtype=np.float64)
-    if theta.shape != (n_features,) or not np.isfinite(theta).all():
-        raise ValueError(f"center has shape {theta.shape}; it must be ({n_features},), finite, one for each column")
-    return np.ascontiguousarray(theta)

@@ -68,7 +68,7 @@ def mu_complexity(
     random_seed: RandomState = None,
     progressbar: bool = True,
 ) -> Complexity:
-    """Return a lower bound of mu.
+    """Return a lower bound of mu (Peters 2021, Definition 5).
 
     Parameters
     ----------
@@ -87,17 +87,11 @@ def mu_complexity(
     DataError
         If the data cannot be used, or all their entries are 0; the message names the place and the remedy.
 
-    References
-    ----------
-    Peters (2021), Definition 5 and Lemma 6. Munteanu, Schwiegelshohn, Sohler and Woodruff (2018), On coresets for
-    logistic regression, NeurIPS.
-
     Examples
     --------
-    >>> import numpy as np
-    >>> from bayescore.coresets.separation.complexity import mu_complexity
-    >>> X = np.random.default_rng(0).normal(size=(5000, 2))
-    >>> bool(mu_complexity(X, X[:, 0] + X[:, 1] ** 2 > 1, progressbar=False).lower_bound >= 1)
+    >>> import bayescore as bc
+    >>> X, y = bc.datasets.probit(5000, [1.0, 0.0], random_state=0)
+    >>> bool(mu_complexity(X, y, progressbar=False).lower_bound >= 1)
     True
     """
     rng = check_generator(one_seed(random_state, random_seed))

@@ -6,12 +6,9 @@ A direction *separates* if the signed rows have z_n . direction >= 0, and > 0 in
           \textstyle\sum_n z_n \cdot \beta = N.
 
 The margin t is above 0 for complete separation, 0 for quasi-complete separation, and below 0 for overlap, where alone
-the estimate exists. -t is the depth of the overlap; Konis' program magnifies the solver's tolerance by one over it.
-
-If some rows that span the space of all rows overlap, all rows do. So the program sees a leverage sample. A direction
-that separates the sample is tried on all rows in one pass, and the rows that contradict it most join the sample:
-cutting planes. Margins are cosines of the angle between row and hyperplane, where X'WX is the identity. Those below
-1e-9, or below the rounding error of the coordinates, count as 0.
+the estimate exists. The program of Konis (2007) magnifies the solver's tolerance by 1 / |t|. If some rows that span the
+space of all rows overlap, all rows do. So the program sees a leverage sample. A direction that separates the sample is
+tried on all rows in one pass, and the rows that contradict it most join the sample: cutting planes.
 """
 
 from dataclasses import dataclass
@@ -77,7 +74,7 @@ def separability(
     random_seed: RandomState = None,
     progressbar: bool = True,
 ) -> Separability:
-    """Find out whether a hyperplane separates the labels, completely or quasi-completely.
+    """Find out whether a hyperplane separates the labels, completely or quasi-completely (Albert and Anderson 1984).
 
     Three passes where the labels overlap, some more where they are separated, or nearly so.
 
@@ -96,16 +93,8 @@ def separability(
 
     Raises
     ------
-    DataError
-        If the data cannot be used, or all their entries are 0; the message names the place and the remedy.
-    RuntimeError
-        If a linear program is not solved.
-
-    References
-    ----------
-    Albert and Anderson (1984), On the existence of maximum likelihood estimates in logistic regression models,
-    Biometrika 71(1). Konis (2007), Linear programming algorithms for detecting separated data in binary logistic
-    regression models, DPhil thesis, Oxford.
+    DataError, RuntimeError
+        If the data cannot be used, or all their entries are 0; if a linear program is not solved.
 
     Examples
     --------
