@@ -6,7 +6,6 @@ there is (the binary data of Huggins et al. 2016 at N = 1e6 have some 370 distin
 
 import math
 from dataclasses import dataclass
-from enum import Enum
 from typing import ClassVar
 
 import numpy as np
@@ -65,14 +64,11 @@ def group_rows(keys: NDArray[np.uint64], weights: FloatArray, first: IntArray, t
     return count
 
 
-class _Stop(Enum):
-    """Why a pass ends early: a value, as a cluster prints the traceback of whatever a worker raises."""
-
-    COLLISION = "two different rows agree in the first hash"
-    TOO_MANY = "more rows are distinct than may be"
+# why a pass ends early: values, as a cluster prints the traceback of whatever a worker raises
+_COLLISION, _TOO_MANY = "two different rows agree in the first hash", "more rows are distinct than may be"
 
 
-def _group(block: WeightedData, salt: int, limit: float) -> tuple[WeightedData, NDArray[np.uint64]] | _Stop:
+def _group(block: WeightedData, salt: int, limit: float) -> tuple[WeightedData, NDArray[np.uint64]] | str:
     """Return a block's distinct rows in order, their weights added up, and hashes."""
     keys = np.empty((len(block), 2), dtype=np.uint64)
     beside = [part for part in (block.offset, block.group) if part is not None]
@@ -81,9 +77,9 @@ def _group(block: WeightedData, salt: int, limit: float) -> tuple[WeightedData, 
     first, total = np.empty(len(block), dtype=np.int64), np.empty(len(block))
     count = group_rows(keys, block.weights, first, total)
     if count < 0:
-        return _Stop.COLLISION
+        return _COLLISION
     if count > limit:
-        return _Stop.TOO_MANY
+        return _TOO_MANY
     return block.take(first[:count]).with_weights(total[:count]), keys[first[:count]]
 
 
@@ -93,12 +89,12 @@ def aggregate(dataset: Dataset, limit: float = math.inf) -> WeightedData | None:
     Rows count as identical if 128 bits of hash agree: for 1e9 rows the chance of an error is 1e-21.
     """
     salt = 0
-    while (found := _aggregate(dataset, limit, salt)) is _Stop.COLLISION:
+    while (found := _aggregate(dataset, limit, salt)) == _COLLISION:
         salt += 1
-    return None if isinstance(found, _Stop) else found
+    return None if isinstance(found, str) else found
 
 
-def _aggregate(dataset: Dataset, limit: float, salt: int) -> WeightedData | _Stop:
+def _aggregate(dataset: Dataset, limit: float, salt: int) -> WeightedData | str:
     number: dict[int, tuple[int, int]] = {}  # first hash -> place among the distinct rows, second hash
     kept: list[WeightedData] = []
     total = np.zeros(1024)
@@ -107,7 +103,7 @@ def _aggregate(dataset: Dataset, limit: float, salt: int) -> WeightedData | _Sto
         "merging rows",
         canonical=True,  # weights are added in the order of the blocks
     ):
-        if isinstance(grouped, _Stop):
+        if isinstance(grouped, str):
             return grouped
         rows, hashes = grouped
         pairs = hashes.tolist()
@@ -115,11 +111,11 @@ def _aggregate(dataset: Dataset, limit: float, salt: int) -> WeightedData | _Sto
         for i in fresh.tolist():
             number[pairs[i][0]] = (len(number), pairs[i][1])
         if len(number) > limit:
-            return _Stop.TOO_MANY
+            return _TOO_MANY
         kept.append(rows.take(fresh))
         known = [number[g] for g, _ in pairs]
         if any(h != second for (_, h), (_, second) in zip(pairs, known, strict=True)):
-            return _Stop.COLLISION
+            return _COLLISION
         if len(number) > len(total):
             total = np.concatenate([total, np.zeros(2 * len(number) - len(total))])
         total[[place for place, _ in known]] += rows.weights

@@ -7,7 +7,7 @@ from bayescore.coresets.finish import designed, finish_dataset, warn_if_groups_i
 from bayescore.coresets.method import Method, check_serves
 from bayescore.coresets.methods import METHODS, check_once, listed, method_of
 from bayescore.coresets.separation.hyperplane import warn_if_completely_separated
-from bayescore.coresets.separation.separability import warn_if_rows_separable, warn_if_separable
+from bayescore.coresets.separation.separability import warn_if_separable
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design
@@ -167,10 +167,8 @@ def build_dataset(
     built = method.named(dataset.design.names).build(dataset, size, seed, family)
     if built.caution:
         warn(built.caution)
-    if built.method.needs_overlap and dataset.again:
-        warn_if_separable(dataset, built.rows, seed)
-    elif built.method.needs_overlap:
-        warn_if_rows_separable(built.rows)
+    if built.method.needs_overlap:
+        warn_if_separable(built.rows, dataset if dataset.again else None, seed)
     elif not built.rows.pseudo.any():  # which lie between rows
         warn_if_completely_separated(dataset, built.rows)
     core = finish_dataset(

@@ -3,17 +3,10 @@ r"""Multilevel coresets: pseudo-rows for the effects of each group, or cell of g
 .. math:: \eta_n = x_n \beta + o_n + \sum_f z_{fn} \cdot u_{f, g_f(n)}
 
 The rows of a cell, a combination of all factors' levels that occurs, see the same effects, which add up to one vector
-b_c in the columns z whose coefficients vary. So rows are condensed by cell (`cells.condense`).
-
-1. The normal density nearest the posterior of beta and every b_c (`cells.settle`).
-2. Each cell becomes up to as many binomial pseudo-rows as coefficients vary (`cells.pseudo`). They give b_c the mean
-   and variance that its rows give it (`cells.points`), third derivatives, and the right cross derivatives with beta.
-3. Cells of few rows, and those whose shape no few pseudo-rows tell, keep their rows.
-4. What rows say within cells becomes pseudo-rows of no cell, one for each direction of beta (`cells.within`). Their
-   score makes the gradient of the coreset's posterior that of the full data's.
-
-Pseudo-rows have `index` -1 and offsets; their intercept's column is z. Nearest published: Limpoco, Faes and Hens
-(2024).
+b_c in the columns z whose coefficients vary. At the normal density nearest the posterior (`cells.settle`) each cell
+becomes up to as many binomial pseudo-rows as coefficients vary (`cells.pseudo`, `cells.points`), or keeps its rows
+where they are few or have another shape. What rows say within cells becomes pseudo-rows of no cell, one for each
+direction of beta (`cells.within`). Nearest published: Limpoco, Faes and Hens (2024), arXiv 2411.04002.
 """
 
 from collections.abc import Mapping

@@ -16,7 +16,7 @@ import numpy as np
 from bayescore.coresets.finish import check_names, finish_stream, warn_if_groups_ignored
 from bayescore.coresets.method import Method, check_serves
 from bayescore.coresets.methods import METHODS, method_from_dict, method_of, method_to_dict
-from bayescore.coresets.separation.separability import warn_if_rows_separable
+from bayescore.coresets.separation.separability import warn_if_separable
 from bayescore.coresets.stream_state import Streamed, StreamState, check_stored, rows_from_arrays, rows_to_arrays
 from bayescore.data.checkpoint import Arrays, read_checkpoint, write_checkpoint
 from bayescore.data.coreset import Coreset
@@ -158,7 +158,7 @@ class StreamingCoreset:
         if built.caution:
             warn(built.caution)
         if self._method.needs_overlap:
-            warn_if_rows_separable(built.rows)
+            warn_if_separable(built.rows)
         core = finish_stream(
             built.rows,
             known,

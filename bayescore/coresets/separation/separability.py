@@ -113,35 +113,29 @@ def separability(
         return separate(dataset, rows, white)[0]
 
 
-def warn_if_separable(dataset: Dataset, rows: WeightedData, seed: int) -> None:
-    """Warn if the labels of `dataset` are separated, or if the linear program is not solved.
+def warn_if_separable(rows: WeightedData, dataset: Dataset | None = None, seed: int = 0) -> None:
+    """Warn if the labels of `dataset` are separated, or if the linear program is not solved; `rows` is its coreset.
 
-    A coreset `rows` of full column rank that overlaps proves that all rows overlap: no pass over them is needed.
+    A coreset of full column rank that overlaps proves that all rows overlap: no pass over them is needed. Without
+    `dataset`, as for streams, which leave no others to look at, its own labels are judged.
     """
     with one_blas_thread():
         white = whitening(block_factor(rows))
-        if white.rank < rows.n_features:
-            white = data_whitening(dataset)
-            if not _spans(rows, white):
-                rows = stack([rows, first_rows(dataset, white, seed)])
         try:
-            answer, _ = separate(dataset, rows, white)
+            if dataset is None:
+                found = separating(rows, white)
+            else:
+                if white.rank < rows.n_features:
+                    white = data_whitening(dataset)
+                    if not _spans(rows, white):
+                        rows = stack([rows, first_rows(dataset, white, seed)])
+                answer, _ = separate(dataset, rows, white)
         except UnsolvedError as error:  # the coreset is there; do not lose it
             warn(f"whether the labels are separated is not known: {error}")
             return
-    if not answer.mle_exists:
+    if dataset is not None and not answer.mle_exists:
         warn(f"{answer}. {_VOID}")
-
-
-def warn_if_rows_separable(rows: WeightedData) -> None:
-    """Warn if the labels of a coreset's own rows are separated, for streams, which leave no others to look at."""
-    with one_blas_thread():
-        try:
-            separated = separating(rows, whitening(block_factor(rows))) is not None
-        except UnsolvedError as error:
-            warn(f"whether the labels are separated is not known: {error}")
-            return
-    if separated:
+    elif dataset is None and found is not None:
         warn(
             f"a hyperplane separates the labels of the coreset's {len(rows)} rows, and perhaps those of the whole "
             f"stream. If it does: {_VOID[0].lower()}{_VOID[1:]}"
