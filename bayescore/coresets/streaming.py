@@ -101,8 +101,8 @@ class StreamingCoreset:
             Labels.
         weights, offset, trials : array, shape (n,), optional
             Weights, 1 by default, known parts of the linear predictors, and binomial trials, as in `build_coreset`.
-            Which label is +1 must be known for an offset, and for a family whose sides differ: begin with a block of both,
-            or name them as `classes`.
+            Which label is +1 must be known for an offset, and for a family whose sides differ: begin with a block that
+            has both labels, or name them as `classes`.
         groups : array, shape (n,), or dict of such, optional
             Levels of grouping factors. Groups and offset come in every block or in none.
 
@@ -124,8 +124,7 @@ class StreamingCoreset:
         with one_blas_thread():
             for full in cutter.cut(design.rows(raw)) if len(raw) else []:
                 state = state.absorbed(full)
-        # last of all, for interrupts
-        self._intake, self._design, self._cutter, self._state = intake, design, cutter, state
+        self._intake, self._design, self._cutter, self._state = intake, design, cutter, state  # last, for interrupts
         return self
 
     def _begun(self, n_features: int) -> StreamState:
@@ -279,8 +278,7 @@ def stream(
     Returns
     -------
     StreamingCoreset
-        Its coreset is that of ``build_coreset`` by the same method and options over the rows so far, however they were
-        cut into blocks.
+        Its coreset is that of `build_coreset` over the rows so far, however they were cut into blocks.
 
     Raises
     ------
