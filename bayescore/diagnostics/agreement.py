@@ -41,15 +41,8 @@ def predicted_error(certificate: CertificateData) -> tuple[float, float]:
 def agreement(certificate: CertificateData, measured: pd.DataFrame) -> bool | None:
     """Return whether the predicted errors of the means are the measured ones but for Monte Carlo error.
 
-    Exact predictions disagree with probability `limits.FAMILYWISE_ALPHA`. None where the
-    certificate is not to be trusted.
-
-    Parameters
-    ----------
-    certificate : CertificateData
-        Its errors are in sds of the coreset's posterior.
-    measured : data frame
-        The candidate's rows of `Comparison.coordinates`; errors in sds of the reference.
+    Exact predictions disagree with probability `limits.FAMILYWISE_ALPHA`. None where the certificate is not to be
+    trusted. `measured` are the candidate's rows of `Comparison.coordinates`, its errors in sds of the reference.
     """
     if not certificate.trusted:
         return None

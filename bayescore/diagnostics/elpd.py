@@ -52,20 +52,9 @@ _SEED = 2020  # of the rows' hash: the same data give the same rows
 
 @dataclass(frozen=True, eq=False)
 class PassSums:
-    """What the pass keeps of some rows.
+    """What the pass keeps of some rows: L(theta_s), shape (S,), and a few of them, those with the smallest hashes.
 
-    Parameters
-    ----------
-    log_likelihood : array, shape (S,)
-        Weighted log-likelihood L(theta_s).
-    variance : float
-        sum_n w_n var l_n, over equally weighted draws.
-    square : float
-        sum_n w_n (mean l_n - var l_n / 2)^2.
-    weight : float
-        sum_n w_n.
-    sample : Draw
-        The rows with the smallest hashes.
+    `variance` is sum_n w_n var l_n, over equally weighted draws, `square` sum_n w_n (mean l_n - var l_n / 2)^2.
     """
 
     log_likelihood: FloatArray

@@ -3,7 +3,8 @@ r"""Log marginal likelihood of a coreset, and of the full data from the same dra
 .. math:: \ln E = \ln \int e^{L(\beta)} \pi_0(\beta)\, d\beta \approx \ln \frac1S \sum_s u_s, \qquad
           u_s = \frac{e^{L(\beta_s)} \pi_0(\beta_s)}{q(\beta_s)}, \quad L(\beta) = \sum_n w_n \log p(z_n \cdot \beta)
 
-for draws beta_s of q, a multivariate Student t at the coreset's MAP (see `proposal`). The mean of u is unbiased for E;
+for draws beta_s of q, a multivariate Student t at the coreset's MAP (see `proposal`); with effects of `(1 | g)`, which
+are integrated out, of (beta, log sigma). The mean of u is unbiased for E;
 its logarithm has standard error sd(u) / (mean(u) sqrt(S)) (delta method).
 
 The full data's likelihood at the same draws gives their ln E, and the difference of the two: the common draws cancel
@@ -14,10 +15,7 @@ posterior mass, then |ln E - ln E~| <= eps |ln E|, so that for eps < 1
 
 .. math:: \frac{\ln \tilde E}{1 - \epsilon} \le \ln E \le \frac{\ln \tilde E}{1 + \epsilon} .
 
-References
-----------
-Huggins, Campbell and Broderick (2016), Coresets for scalable Bayesian logistic regression, Proposition 2.1. Vehtari,
-Simpson, Gelman, Yao and Gabry (2024), Pareto smoothed importance sampling, JMLR 25.
+Reference: Huggins, Campbell and Broderick (2016), Coresets for scalable Bayesian logistic regression, Proposition 2.1.
 """
 
 import math
@@ -32,13 +30,14 @@ from scipy.special import logsumexp
 
 from bayescore.compat import psislw
 from bayescore.data.coreset import Coreset
-from bayescore.data.matching import check_flat, feature_names, own_family
+from bayescore.data.design import one_intercept, told_terms
+from bayescore.data.matching import feature_names, own_family
 from bayescore.diagnostics.formatting import number, with_error
-from bayescore.diagnostics.full_pass import check_finite, check_weight, full_rows
-from bayescore.diagnostics.proposal import propose
+from bayescore.diagnostics.full_pass import full_rows
+from bayescore.diagnostics.proposal import propose_flat, propose_grouped
 from bayescore.limits import EQUAL_WEIGHTS_SD, MAX_K, MIN_ESS_EVIDENCE
 from bayescore.models.families import check_family
-from bayescore.models.posterior import log_likelihoods
+from bayescore.models.group_priors import GroupPrior, check_group_prior
 from bayescore.models.priors import Prior, names, prior_of
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError, RandomState, check_generator, check_integer, one_seed
@@ -134,11 +133,13 @@ def log_evidence(
     *,
     family: str | None = None,
     prior: Prior | Mapping[str, Prior] | None = None,
+    group_prior: GroupPrior | None = None,
     label: str | None = None,
     weights: Any = None,
     offset: Any = None,
     trials: Any = None,
     missing: str = "raise",
+    groups: Any = None,
     draws: int = 2000,
     random_state: RandomState = None,
     random_seed: RandomState = None,
@@ -152,14 +153,15 @@ def log_evidence(
     ----------
     core : WeightedData
         A coreset or `all_rows`.
-    data, y, label, weights, offset, trials, missing
+    data, y, label, weights, offset, trials, missing, groups
         The full data, as given to `certify`; without them only the coreset's evidence is estimated.
     family : name of a registered likelihood, optional
         By default the coreset's own.
     prior : prior or dict of str to prior, default Normal(0, 4)
-        Any with a density in closed form, or priors by name, as in `sample`; the normalising constant is part of the
-        evidence. With `SpikeAndSlab` the posterior may have 2^D modes, which one Student t covers for few coefficients
-        only: heed the warning.
+        Any with a density in closed form, or priors by name, as in `sample`. With `SpikeAndSlab` the posterior may have
+        2^D modes, which one Student t covers for few coefficients only: heed the warning.
+    group_prior : HalfStudentT or HalfNormal, default HalfStudentT(3, 2.5)
+        Prior of the sd of the effects of `(1 | g)`, which are integrated out.
     draws : int
         Draws of the Student t. The pass over the full data costs a log-likelihood for each draw and row.
     random_state, random_seed : int, Generator or SeedSequence, optional
@@ -170,8 +172,7 @@ def log_evidence(
     Returns
     -------
     Evidence
-        Pseudo-rows meet the log-likelihood up to a constant: of a coreset that has some, what is its own and what
-        compares it with the full data is NaN.
+        Pseudo-rows have the log-likelihood up to a constant. A coreset's own figures and differences are then NaN.
 
     Warns
     -----
@@ -183,8 +184,7 @@ def log_evidence(
     ValueError
         If the prior has no density in closed form, or posterior and full data have different features.
     DataError
-        If the coreset has pseudo-rows, and the full data are not given, or if rows have groups, whose effects would be
-        left out.
+        If a coreset with pseudo-rows comes without the full data, or has other group terms than `(1 | g)`.
 
     Examples
     --------
@@ -198,7 +198,15 @@ def log_evidence(
     True
     """
     named = own_family(core, family, "core")
-    check_flat(core, "log_evidence")
+    known = check_family(own_family(core, family))
+    if core.group is not None and not (isinstance(core, Coreset) and one_intercept(core.groups)):
+        terms = told_terms(core.groups) if isinstance(core, Coreset) else "groups without names"
+        raise DataError(
+            f"core has {terms}, and log_evidence integrates out the effects of one term (1 | g) only; compare such "
+            "models by loo_compare"
+        )
+    if group_prior is not None and core.group is None:
+        raise ValueError("group_prior is for effects of groups, and core has none; leave it out")
     if core.pseudo.any() and data is None:
         raise DataError(
             "core has pseudo-rows, which meet the log-likelihood up to a constant only and have no evidence; give the "
@@ -212,33 +220,30 @@ def log_evidence(
             f"{names(lambda kind: kind.closed_form)}"
         )
     check_integer(draws, "draws", low=100)
-    if data is None and not all(part is None for part in (y, label, weights, offset, trials)):
+    if data is None and not all(part is None for part in (y, label, weights, offset, trials, groups)):
         raise TypeError(
-            "y, label, weights, offset and trials belong to the full data, but data is missing; give data too"
+            "y, label, weights, offset, trials and groups belong to the full data, but data is missing; give data too"
         )
     if data is not None and not isinstance(core, Coreset):
         raise TypeError(f"core is a {type(core).__name__}; with full data it must be a Coreset, which knows its design")
     dataset = None
     if isinstance(core, Coreset) and data is not None:
         beside = {"label": label, "weights": weights, "offset": offset, "trials": trials, "missing": missing}
+        if groups is not None:
+            beside["groups"] = groups
         dataset = full_rows(core, data, y, progress=progressbar, **beside)
-    beta, log_base = propose(core, known, chosen, draws, check_generator(one_seed(random_state, random_seed)))
-    own = log_likelihoods(beta, core, known)
+    rng = check_generator(one_seed(random_state, random_seed))
+    if core.group is None:
+        found = propose_flat(core, known, chosen, draws, rng)
+    else:
+        found = propose_grouped(core, known, (chosen, check_group_prior(group_prior)), draws, rng)  # type: ignore[arg-type]
+    own, log_base = found.own, found.log_base
     value, se, k, ess, u = _estimate(own + log_base)
     if not core.pseudo.any() and (k > MAX_K or ess < MIN_ESS_EVIDENCE):
         _warn("coreset", k, ess, draws, "ask for more draws, or use a prior with lighter tails")
     if dataset is None:
         return Evidence(value, se, k, ess, draws)
-    full, weight = np.zeros(draws), 0.0
-    for part, own_weight in dataset.map(
-        lambda _, block: (log_likelihoods(beta, block, known), float(block.weights.sum())),
-        "log evidence",
-        canonical=True,
-    ):
-        full += part
-        weight += own_weight
-    check_finite(dataset, full)
-    check_weight(core, weight)  # type: ignore[arg-type]
+    full = found.of_all(dataset)
     full_value, full_se, full_k, full_ess, full_u = _estimate(full + log_base)
     if full_k > MAX_K or full_ess < MIN_ESS_EVIDENCE:
         remedy = "the coreset's posterior does not cover the full data's: use method='calibrated', or a larger size"

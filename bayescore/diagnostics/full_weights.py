@@ -19,16 +19,9 @@ _MOST = 0.5  # share of draws left effective from which k-hat of few draws is lo
 
 @dataclass(frozen=True, eq=False)
 class FullWeights:
-    """Weights of draws.
+    """Log importance weights of draws, the largest 0, and the smoothed weights, which sum to 1, shape (S,) each.
 
-    Parameters
-    ----------
-    log_ratio : array, shape (S,)
-        Log importance weights, the largest 0.
-    weights : array, shape (S,)
-        Pareto smoothed weights, which sum to 1.
-    pareto_k : float
-        Their k-hat; 0 where they are as good as equal.
+    k-hat is 0 where they are as good as equal.
     """
 
     log_ratio: FloatArray

@@ -15,18 +15,9 @@ from bayescore.validation import DataError
 
 @dataclass(frozen=True, eq=False)
 class GroupEffects:
-    """Draws of the effects of one grouping factor.
+    """Draws of the effects of one grouping factor on the linear predictor, shape (S, G), of all chains.
 
-    Parameters
-    ----------
-    factor : str
-        Name of the grouping factor.
-    levels : tuple
-        Its groups.
-    draws : array, shape (S, G)
-        Effects on the linear predictor, draws of all chains below each other.
-    family : str
-        Likelihood of the rows; empty if the posterior does not tell.
+    `family` is the name of the rows' family; empty if the posterior does not tell.
     """
 
     factor: str

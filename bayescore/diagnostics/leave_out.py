@@ -40,16 +40,9 @@ _ROUNDS = 20  # of moment matching: k-hat below its limit, or no better, ends th
 
 @dataclass(frozen=True, eq=False)
 class LeftOut:
-    """Rows left out, each alone.
+    """Rows left out, each alone: e_n and k-hat of its weights, shape (n,).
 
-    Parameters
-    ----------
-    value : array, shape (n,)
-        e_n.
-    k : array, shape (n,)
-        k-hat of its weights.
-    influence : array, shape (n, S)
-        What each draw adds to e_n: v_s (p_n(theta_s) - e^e_n) / e^e_n, 0 in sum.
+    `influence`, shape (n, S), is what each draw adds to e_n: v_s (p_n(theta_s) - e^e_n) / e^e_n, 0 in sum.
     """
 
     value: FloatArray

@@ -18,22 +18,9 @@ from bayescore.validation import DataError
 
 @dataclass(frozen=True, eq=False)
 class LooDraws:
-    """Draws of one model.
+    """Draws of one model, those of all chains below each other.
 
-    Parameters
-    ----------
-    name : str
-        What messages call it.
-    shape : (int, int)
-        Number of chains, and draws of each.
-    predictor : Predictor
-        The linear predictor at the draws, those of all chains below each other: beta, and effects of groups.
-    core : Coreset
-        The coreset that they are of.
-    family : Family
-        The likelihood.
-    corrected : bool
-        Whether they are of the full data's posterior already.
+    `shape` is the number of chains and of draws of each; `corrected` draws are of the full data's posterior already.
     """
 
     name: str

@@ -7,6 +7,7 @@ over 200 seeds allows what a chi-squared leaves with probability 5e-7 on each si
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import special, stats
 
@@ -236,3 +237,48 @@ def test_pseudo_rows_have_the_evidence_of_all_rows_alone():
     assert math.isnan(found.epsilon)
     assert "pseudo-rows have none of their own" in repr(found)
     assert "difference" not in repr(found)
+
+
+def of_groups(counts, family):
+    """Return the log evidence of binomial counts of groups, shape (G, 2), by the trapezium rule."""
+    beta, log_sigma = np.arange(-8.0, 8.0, 0.1), np.arange(-7.0, 4.0, 0.1)
+    t, log_p = np.arange(-8.0, 8.0, 0.05), LOG_P[family]
+    found = np.zeros((len(beta), len(log_sigma)))
+    for j, sigma in enumerate(np.exp(log_sigma)):
+        eta = beta[:, None] + sigma * t
+        up, down = log_p(eta), log_p(-eta)
+        for ups, downs in counts:
+            each = ups * up + downs * down + stats.norm.logpdf(t)
+            found[:, j] += special.logsumexp(each, axis=1) + np.log(0.05)
+    found += stats.norm.logpdf(beta, 0.0, 4.0)[:, None]
+    found += np.log(2.0) + stats.t.logpdf(np.exp(log_sigma), 3.0, scale=2.5) + log_sigma
+    return special.logsumexp(found) + 2.0 * np.log(0.1)
+
+
+@pytest.mark.statistical(rate=2e-6)
+@pytest.mark.parametrize("family", ["logistic", "probit"])
+def test_effects_of_groups_are_integrated_out(family):
+    counts = [(30, 12), (9, 25), (20, 20), (14, 30), (25, 8)]
+    rows = [(place, y) for place, (ups, downs) in enumerate(counts) for y in [1] * ups + [0] * downs]
+    frame = pd.DataFrame(rows, columns=["g", "y"]).assign(one=1.0)
+    told = {"formula": "y ~ 0 + one + (1 | g)", "family": family}
+    truth, whole = of_groups(counts, family), bc.all_rows(frame, **told, progressbar=False)
+    found = bc.log_evidence(whole, frame, draws=20_000, random_state=0, progressbar=False)
+    assert found.se < 0.02
+    assert abs(found.log_evidence - truth) < 5.5 * found.se
+    assert found.full == pytest.approx(found.log_evidence, abs=1e-9)
+    other = bc.log_evidence(whole, group_prior=bc.priors.HalfNormal(0.2), draws=20_000, random_state=0)  # the control
+    assert abs(other.log_evidence - truth) > 5.5 * found.se
+    core = bc.build_coreset(frame, **told, method="multilevel", random_state=0, progressbar=False)
+    few = bc.log_evidence(core, frame, draws=20_000, random_state=1, progressbar=False)
+    assert np.isnan(few.log_evidence)  # of pseudo-rows
+    assert abs(few.full - truth) < 5.5 * few.full_se
+
+
+def test_other_group_terms_are_refused_with_what_to_do():
+    frame = pd.DataFrame({"x": np.arange(40) % 7 / 7.0, "y": np.arange(40) % 2, "a": np.arange(40) % 4})
+    core = bc.all_rows(frame, formula="y ~ x + (1 + x | a)", progressbar=False)
+    with pytest.raises(DataError, match=r"core has \(1 \+ x \| a\), and log_evidence .*loo_compare"):
+        log_evidence(core)
+    with pytest.raises(ValueError, match="group_prior is for effects of groups, and core has none"):
+        log_evidence(some_rows(30, 4), family="logistic", group_prior=bc.priors.HalfNormal(1.0))

@@ -39,13 +39,7 @@ IQR = 1.349  # of a standard normal
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Draws with their figures and Monte Carlo errors, found once.
-
-    Parameters
-    ----------
-    draws : array, shape (chain, draw, D)
-        Draws.
-    """
+    """Draws, shape (chain, draw, D), with their figures and Monte Carlo errors, each found once."""
 
     draws: FloatArray
 
@@ -75,18 +69,8 @@ class Run:
 class Target:
     """Figures of the full data's posterior, with their numerical errors given the draws.
 
-    Parameters
-    ----------
-    moved : Run
-        All draws, moved.
-    x, weights : arrays, shapes (S, D) and (S,)
-        Those that have weights.
-    mean, sd, correlation : arrays
-        Figures of the full posterior.
-    mean_mcse, log_sd_mcse, correlation_mcse : arrays
-        Numerical error of what the weights change in them.
-    slow : array, shape (D,)
-        By what factor draws that are not independent make numerical errors larger.
+    `moved` are all draws, `x` and `weights`, shapes (S, D) and (S,), those that were weighed. `slow`, shape (D,), is by
+    what factor draws that are not independent make numerical errors larger.
     """
 
     moved: Run
@@ -133,20 +117,9 @@ def target(moved: Run, chosen: IntArray, weights: FloatArray) -> Target:
 def families(
     run: Run, names: Sequence[str], heavy: NDArray[np.bool_], full: Target, *, resampled: bool = False
 ) -> list[ErrorFamily]:
-    """Return how far figures of draws are from the full posterior's.
+    """Return how far figures of draws are from the full posterior's; `heavy`, shape (D,), says which have no moments.
 
-    Parameters
-    ----------
-    run : Run
-        The draws: as they were, moved, or moved and resampled.
-    names : sequence of str
-        Coordinates.
-    heavy : array of bool, shape (D,)
-        Which of them have no moments.
-    full : Target
-        The full posterior.
-    resampled : bool
-        Whether the draws were resampled by the weights of `full`: what they differ by is then exact.
+    What draws that were `resampled` by the weights of `full` differ by is exact.
     """
     own, noise, sd = run.own, run.noise, run.own.sd
     fit, rest = np.flatnonzero(~heavy), np.flatnonzero(heavy)
@@ -191,7 +164,7 @@ def families(
             unit="",
         ),
         *(
-            _quantiles(kind, run, of, which, full, still, resampled=resampled)
+            _quantiles(kind, run, of, which, full, still=still, resampled=resampled)
             for kind, which in (("tail", fit), ("quartile", rest))
             if len(which)
         ),
@@ -199,7 +172,7 @@ def families(
 
 
 def _quantiles(
-    kind: str, run: Run, of: list[str], which: IntArray, full: Target, still: FloatArray, *, resampled: bool
+    kind: str, run: Run, of: list[str], which: IntArray, full: Target, *, still: FloatArray, resampled: bool
 ) -> ErrorFamily:
     """Return quantiles of some coordinates, tails in sds and quartiles in interquartile ranges."""
     raw = run.flat[:, which]

@@ -55,17 +55,7 @@ _FOREIGN = (
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MovedDraws(Weighed):
-    """Draws that were moved, or not, and weighed.
-
-    Parameters
-    ----------
-    by : Moved
-        The strategy.
-    transport : Transport, optional
-        What moved them; None where they stay.
-    sums : PassSums
-        What the pass kept, for the elpd.
-    """
+    """Draws that `transport` moved, or that stay where it is None, and what the pass kept for the elpd."""
 
     by: "Moved"
     transport: Transport | None
@@ -99,20 +89,9 @@ class MovedDraws(Weighed):
 
 @dataclass(frozen=True, eq=False)
 class Moved:
-    """The strategy for models without group terms.
+    """The strategy for models without group terms; `at` below are positions in the posterior's flat draws.
 
-    Parameters
-    ----------
-    posterior : Posterior
-        The coreset's posterior; `at` below are positions in its flat draws.
-    core : Coreset
-        The coreset.
-    dataset : Opened
-        The full data.
-    family : Family
-        The likelihood.
-    model : callable, optional
-        Gives the prior of a user's model.
+    `model` gives the prior of a user's model.
     """
 
     posterior: Posterior

@@ -78,17 +78,15 @@ class NodeSums:
     labels: FloatArray
 
 
-def check_bytes(n_draws: int, n_groups: int) -> None:
-    """Raise `DataError` where figures of so many draws and groups take more than `MAX_BYTES`."""
+def check_bytes(n_draws: int, n_groups: int, name: str = "max_draws") -> None:
+    """Raise `DataError` where figures of so many draws, the argument `name`, and groups take more than `MAX_BYTES`."""
     each = 8 * _NUMBERS * (n_groups + 1)
     if n_draws * each <= MAX_BYTES:
         return
     most = MAX_BYTES // each
-    remedy = (
-        f"give max_draws={most}" if most >= FEWEST_DRAWS else "so many groups have no certificate; build with fewer"
-    )
+    remedy = f"give {name}={most}" if most >= FEWEST_DRAWS else "so many groups have no certificate; build with fewer"
     raise DataError(
-        f"max_draws={n_draws} of {n_groups:,} groups take {n_draws * each:,} bytes, more than {MAX_BYTES:,}: {remedy}"
+        f"{name}={n_draws} of {n_groups:,} groups take {n_draws * each:,} bytes, more than {MAX_BYTES:,}: {remedy}"
     )
 
 
@@ -109,6 +107,16 @@ def node_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target: Collap
         full.fill(cut, part, center[cut], scale[cut])
     check_finite(dataset, full.log_p.sum(axis=1) - own.log_p.sum(axis=1))
     return NodeSums(theta[:, -1], terms, center, scale, full, own, weight[:-1])
+
+
+def marginal_log_likelihoods(theta: FloatArray, target: CollapsedTarget) -> FloatArray:
+    """Return the coreset's log-likelihood at draws of (beta, log sigma), effects integrated out, shape (S,)."""
+    arguments, found = target.arguments(), np.empty(len(theta))
+    for cut in _pieces(len(theta), target.n_groups + 1):
+        terms = nodes_at(theta[cut], arguments)[2]
+        terms[:, -1] += LOG_WEIGHTS
+        found[cut] = special.logsumexp(terms, axis=2).sum(axis=1)
+    return found
 
 
 def _pieces(n_draws: int, n_groups: int) -> Iterator[slice]:

@@ -38,21 +38,11 @@ _FLOOR = 1e-8  # of the prior's precision, relative to the data's: the sum is po
 
 @dataclass(frozen=True)
 class Origin:
-    """What is known of draws.
+    """What is known of draws."""
 
-    Parameters
-    ----------
-    prior : PriorRatio, optional
-        The prior that they were drawn under; None where it is not known or has no density in closed form.
-    told : bool
-        Whether `sample` drew them from this coreset, and nobody changed them.
-    trouble : str
-        Why nothing can be certified of them; empty if nothing is.
-    """
-
-    prior: ClosedForm | OfModel | None
-    told: bool = False
-    trouble: str = ""
+    prior: ClosedForm | OfModel | None  # None where it is not known, or has no density in closed form
+    told: bool = False  # `sample` drew them from this coreset, and nobody changed them
+    trouble: str = ""  # why nothing can be certified of them
 
 
 def origin_of(posterior: Posterior, core: Coreset, family: Family) -> Origin:

@@ -26,23 +26,11 @@ _TIMES = (1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 
 @dataclass(frozen=True, eq=False)
 class Judgement:
-    """Weights of some draws and, where needed, of all; errors of the draws as they are and of corrected ones.
-
-    Parameters
-    ----------
-    first, whole : Weighed
-        The draws weighed first, and those that the verdict is on.
-    kept : array, optional
-        Places among these that resampling keeps; None where all stay.
-    raw, left : list of ErrorFamily
-        Errors of the draws as they are and of corrected ones.
-    coordinates, effects : DataFrame
-        The tables of the certificate.
-    """
+    """Weights of some draws and, where needed, of all; errors of the draws as they are and of corrected ones."""
 
     first: Weighed
-    whole: Weighed
-    kept: IntArray | None
+    whole: Weighed  # those that the verdict is on
+    kept: IntArray | None  # places among these that resampling keeps; None where all stay
     raw: list[ErrorFamily]
     left: list[ErrorFamily]
     coordinates: pd.DataFrame

@@ -36,30 +36,14 @@ from bayescore.types import FloatArray, IntArray
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Weighed:
-    """Draws that were weighed; strategies add what their models have.
+    """Draws that were weighed; strategies add what their models have."""
 
-    Parameters
-    ----------
-    at : array, shape (S,)
-        Their positions among all draws.
-    weights : FullWeights
-        Their importance weights.
-    transported : bool
-        Whether an affine map moved the draws.
-    epsilon : float
-        Largest |L - L~| / |L| over the draws; NaN where the coreset keeps log-likelihoods only up to a constant.
-    n_missed : int
-        Effects of groups that lie where the coreset does not look.
-    how : str
-        What corrects the draws beside a map and resampling, for their attributes.
-    """
-
-    at: IntArray
+    at: IntArray  # their positions among all draws
     weights: FullWeights
-    transported: bool = False
-    epsilon: float = math.nan
-    n_missed: int = 0
-    how: str = ""
+    transported: bool = False  # by an affine map
+    epsilon: float = math.nan  # largest |L - L~| / |L|; NaN of log-likelihoods up to a constant
+    n_missed: int = 0  # effects of groups that lie where the coreset does not look
+    how: str = ""  # what else corrects them, for their attributes
 
     def moved(self, draws: FloatArray) -> FloatArray:
         """Return draws, shape (..., D), where the affine map moves them."""
@@ -137,20 +121,11 @@ def effects_table(
     rows: FloatArray,
     slow: float,
 ) -> pd.DataFrame:
-    """Return `CertificateData.effects`.
+    """Return `CertificateData.effects`, for weights `w` of draws, shape (S,).
 
-    Parameters
-    ----------
-    groups : tuple of Grouping
-        The factors, whose effects stand one after the other: levels, and within a level its effects.
-    w : array, shape (S,)
-        Weights of the draws.
-    moments : pair of EffectMoments
-        Given the coreset and given the full data.
-    rows : array, shape (E, 2)
-        Weight of the rows of +1 and of -1 in each effect's group.
-    slow : float
-        By what factor draws that are not independent make numerical errors larger.
+    Effects stand factor by factor: levels, and within a level its effects. `moments` are those given the coreset and
+    those given the full data. `rows`, shape (E, 2), are the weights of rows of +1 and of -1 in each effect's group.
+    Numerical errors are multiplied by `slow`, as draws are not independent.
     """
     by_core, by_full = moments
     even = np.full(len(w), 1.0 / len(w))
@@ -188,16 +163,7 @@ def systematic(weights: FloatArray) -> IntArray:
 def corrected_idata(idata: Any, posterior: Posterior, weighed: Weighed, kept: IntArray | None) -> Any:
     """Return corrected draws: the posterior's variables, its attributes and its constant data.
 
-    Parameters
-    ----------
-    idata : InferenceData
-        The draws.
-    posterior : Posterior
-        The coefficients as read from them.
-    weighed : Weighed
-        Their weights, and what else corrects them.
-    kept : array, optional
-        Places among the weighed draws that resampling keeps, in order; None where all draws stay.
+    `kept` are the places among the weighed draws that resampling keeps, in order; None where all draws stay.
     """
     source, weights = idata["posterior"], weighed.weights
     instead = weighed.values(posterior, kept)
