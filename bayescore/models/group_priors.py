@@ -4,15 +4,31 @@ The sd is sampled as log sigma, whose density is that of sigma times sigma.
 """
 
 import math
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import asdict, dataclass
+from typing import Any, cast
 
 from bayescore.compiled import jit
 from bayescore.validation import check_positive
 
 
+class GroupPrior:
+    """A prior of the sd of group effects, as a frozen dataclass of positive parameters."""
+
+    nu: float
+    sigma: float
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(cast(Any, self)).items():
+            object.__setattr__(self, name, check_positive(value, f"group_prior: {name}"))
+
+    @property
+    def table(self) -> tuple[float, float]:
+        """Degrees of freedom and scale, as `log_sigma_terms` takes them."""
+        return self.nu, self.sigma
+
+
 @dataclass(frozen=True)
-class HalfStudentT:
+class HalfStudentT(GroupPrior):
     """Student t of location 0, cut at 0, with `nu` degrees of freedom and scale `sigma`: brms's default (3, 2.5).
 
     Parameters
@@ -37,18 +53,9 @@ class HalfStudentT:
     nu: float = 3.0
     sigma: float = 2.5
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "nu", check_positive(self.nu, "group_prior: nu"))
-        object.__setattr__(self, "sigma", check_positive(self.sigma, "group_prior: sigma"))
-
-    @property
-    def table(self) -> tuple[float, float]:
-        """Degrees of freedom and scale, as `log_sigma_terms` takes them."""
-        return self.nu, self.sigma
-
 
 @dataclass(frozen=True)
-class HalfNormal:
+class HalfNormal(GroupPrior):
     """Normal of mean 0, cut at 0, with standard deviation `sigma` before it is cut.
 
     Parameters
@@ -69,18 +76,9 @@ class HalfNormal:
     """
 
     sigma: float = 1.0
-    nu: ClassVar[float] = math.inf
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "sigma", check_positive(self.sigma, "group_prior: sigma"))
-
-    @property
-    def table(self) -> tuple[float, float]:
-        """Degrees of freedom and scale, as `log_sigma_terms` takes them."""
-        return self.nu, self.sigma
+    nu = math.inf
 
 
-GroupPrior = HalfStudentT | HalfNormal
 DEFAULT_GROUP_PRIOR = HalfStudentT()
 LKJ_ETA = 2.0
 """Of the prior of correlations, proportional to det(R)^(eta - 1): weakly against those near 1."""
@@ -104,18 +102,17 @@ def check_group_prior(prior: Any) -> GroupPrior:
     """Return a prior of the sd of group effects; by default `HalfStudentT(3, 2.5)`."""
     if prior is None:
         return DEFAULT_GROUP_PRIOR
-    if not isinstance(prior, HalfStudentT | HalfNormal):
+    if not isinstance(prior, GroupPrior):
         raise TypeError(f"group_prior={prior!r} is no prior of a group sd; use HalfStudentT or HalfNormal")
     return prior
 
 
 def group_prior_to_dict(prior: GroupPrior) -> dict[str, Any]:
     """Return class and parameters as plain JSON values."""
-    own = {"sigma": prior.sigma} if isinstance(prior, HalfNormal) else {"nu": prior.nu, "sigma": prior.sigma}
-    return {"kind": type(prior).__name__, **own}
+    return {"kind": type(prior).__name__, **asdict(cast(Any, prior))}
 
 
 def group_prior_from_dict(stored: dict[str, Any]) -> GroupPrior:
-    """Return the prior that `group_prior_to_dict` told of."""
+    """Return the prior that `group_prior_to_dict` stored."""
     kinds: dict[str, type[GroupPrior]] = {"HalfStudentT": HalfStudentT, "HalfNormal": HalfNormal}
     return kinds[stored["kind"]](**{name: float(value) for name, value in stored.items() if name != "kind"})

@@ -25,12 +25,4 @@ class LogisticPrior(Independent):
     positive = ("s",)
     in_units = ("mu", "s")
     each = staticmethod(logistic_terms)
-
-    def table(self, n_features):
-        return np.stack([self.vector(name, n_features) for name in ("mu", "s")])
-
-    def distribution(self, n_features):
-        import pymc as pm
-
-        mu, s = self.table(n_features)
-        return pm.Logistic, {"mu": mu, "s": s}
+    pymc = "Logistic"

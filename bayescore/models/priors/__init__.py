@@ -18,13 +18,8 @@ from bayescore.models.priors.spike_and_slab import SpikeAndSlab
 from bayescore.models.priors.student_t import Cauchy, StudentT
 
 teach(Prior, PRIORS, COMPILED, lambda prior: (type(prior).__name__, type(check_prior(prior))))
-register(Normal)
-register(MultivariateNormal)
-register(StudentT)
-register(Cauchy)
-register(Laplace)
-register(Horseshoe)
-register(SpikeAndSlab)
+for _kind in (Normal, MultivariateNormal, StudentT, Cauchy, Laplace, Horseshoe, SpikeAndSlab):
+    register(_kind)
 
 __all__ = [
     "DEFAULT",

@@ -70,20 +70,14 @@ class Horseshoe(Prior):
         """Raise: the prior has no density in closed form."""
         raise ValueError("prior: the horseshoe has no density in closed form; use sampler='nuts' with it")
 
-    def log_density(self, beta: FloatArray) -> NoReturn:
-        """Raise, as `table` does."""
-        self.table(beta.shape[-1])
+    def log_density(self, beta: Any) -> NoReturn:
+        """Raise, as `table` does; `variable` is the prior's graph."""
+        self.table(0)
 
-    def gradient(self, beta: FloatArray) -> NoReturn:
-        """Raise, as `table` does."""
-        self.table(beta.shape[-1])
-
-    def precision(self, beta: FloatArray) -> NoReturn:
-        """Raise, as `table` does."""
-        self.table(beta.shape[-1])
+    gradient = precision = log_density
 
     def distribution(self, n_features: int) -> NoReturn:
-        """Raise, as `table` does; see `variable`."""
+        """Raise, as `table` does."""
         self.table(n_features)
 
     def variable(self, near: Callable[[], tuple[FloatArray, FloatArray]] | None = None) -> Any:

@@ -54,22 +54,15 @@ class Laplace(Independent):
     positive = ("b",)
     in_units = ("mu", "b")
     each = staticmethod(laplace_terms)
+    pymc = "Laplace"
 
     def table(self, n_features: int) -> FloatArray:
         """Return location, scale and rounding of each coefficient."""
-        own = [self.vector(name, n_features) for name in ("mu", "b")]
-        return np.stack([*own, np.full(n_features, self.rounding)])
+        return np.vstack([super().table(n_features), np.full(n_features, self.rounding)])
 
     def smoothed(self) -> "Laplace":
         """Return the prior with its kink rounded off."""
         return _Rounded(self.mu, self.b)
-
-    def distribution(self, n_features: int) -> tuple[Any, dict[str, Any]]:
-        """Return PyMC's Laplace distribution."""
-        import pymc as pm
-
-        mu, b, _ = self.table(n_features)
-        return pm.Laplace, {"mu": mu, "b": b}
 
 
 class _Rounded(Laplace):

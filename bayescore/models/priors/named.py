@@ -1,8 +1,8 @@
 """Priors by the names of coefficients.
 
-A name is that of a coefficient, or of a term: with factors "device" is every "device[phone]", with interactions
-"age:device" every "age:device[phone]". "Intercept" is the intercept, whether a formula made it or ``intercept=True``.
-"*" are all that have no prior of their own: Normal(0, 4) unless it is given too.
+A name is that of a coefficient, or of a term: "device" is every "device[phone]", "age:device" every
+"age:device[phone]". "Intercept" is the intercept of a formula and of ``intercept=True``. "*" are all coefficients
+without a prior of their own: Normal(0, 4) unless the dict has another.
 """
 
 import re
@@ -26,18 +26,10 @@ _LEVEL = re.compile(r"\[[^\]]*\]")
 
 @dataclass(frozen=True, repr=False)
 class ByName(Independent):
-    """Priors of named coefficients, as `prior_of` makes them of a dict.
+    """Priors of named coefficients, as `prior_of` makes them of a dict."""
 
-    Parameters
-    ----------
-    priors : tuple of (str, prior)
-        Names and their priors, the one of all others last.
-    which : tuple of int
-        Of each coefficient, the place of its prior among them.
-    """
-
-    priors: tuple[tuple[str, Prior], ...]
-    which: tuple[int, ...]
+    priors: tuple[tuple[str, Prior], ...]  # names and their priors, the one of all others last
+    which: tuple[int, ...]  # the place of each coefficient's prior among them
 
     def __post_init__(self) -> None:
         each = [prior for _, prior in self.priors]
@@ -102,15 +94,6 @@ class ByName(Independent):
 def prior_of(given: Any, names: Sequence[str]) -> Prior:
     """Return the prior of coefficients with these names; by default Normal(0, 4).
 
-    Raises
-    ------
-    ValueError
-        If a name is that of no coefficient and no term, or a prior of a dict is not that of one coefficient.
-    TypeError
-        If what is given is not a prior.
-
-    Examples
-    --------
     >>> from bayescore.models.priors import StudentT
     >>> prior_of({"Intercept": StudentT(3, 0, 2.5)}, ["Intercept", "age"])
     {'Intercept': StudentT(nu=3, mu=0, sigma=2.5), '*': Normal(mu=0.0, sigma=4.0)}
@@ -150,13 +133,7 @@ def _of_one(name: str, given: Any) -> Prior:
 
 
 def prior_from_dict(stored: Mapping[str, Any]) -> Prior:
-    """Return the prior that `Prior.to_dict` wrote.
-
-    Raises
-    ------
-    KeyError, ValueError, TypeError
-        If the class is not registered, or the parameters do not fit.
-    """
+    """Return the prior that `Prior.to_dict` wrote; raise ValueError if its class is not registered."""
     kind = stored.get("kind")
     if kind == ByName.__name__:
         each = tuple((str(name), prior_from_dict(part)) for name, part in stored["priors"])

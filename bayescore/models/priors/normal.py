@@ -9,9 +9,8 @@ from numpy.typing import ArrayLike
 
 from bayescore.compiled import jit
 from bayescore.models.priors.prior import Independent
-from bayescore.types import FloatArray
 
-_LOG_SQRT_2PI = math.log(math.sqrt(2.0 * math.pi))
+LOG_SQRT_2PI = math.log(math.sqrt(2.0 * math.pi))
 
 
 @jit
@@ -19,7 +18,7 @@ def normal_terms(x: Any, parameters: Any) -> tuple[Any, Any, Any]:
     """Return log density, slope and minus the curvature, given mean and sd."""
     sd = parameters[1]
     r = (x - parameters[0]) / sd
-    return -(0.5 * r * r + np.log(sd) + _LOG_SQRT_2PI), -r / sd, 1.0 / (sd * sd)
+    return -(0.5 * r * r + np.log(sd) + LOG_SQRT_2PI), -r / sd, 1.0 / (sd * sd)
 
 
 @dataclass(frozen=True)
@@ -52,14 +51,4 @@ class Normal(Independent):
     positive = ("sigma",)
     in_units = ("mu", "sigma")
     each = staticmethod(normal_terms)
-
-    def table(self, n_features: int) -> FloatArray:
-        """Return mean and standard deviation of each coefficient."""
-        return np.stack([self.vector(name, n_features) for name in ("mu", "sigma")])
-
-    def distribution(self, n_features: int) -> tuple[Any, dict[str, Any]]:
-        """Return PyMC's normal distribution."""
-        import pymc as pm
-
-        mu, sigma = self.table(n_features)
-        return pm.Normal, {"mu": mu, "sigma": sigma}
+    pymc = "Normal"

@@ -19,7 +19,7 @@ class Prior(ABC):
 
     A subclass stands in a file of its own and is given to `bayescore.models.priors.register`. Samplers, modes,
     coresets, certificates, JSON files, estimators and the command line need nothing else. Derive from `Independent` if
-    the coefficients are independent: then `each`, `table` and `distribution` are all there is to write.
+    the coefficients are independent: it has most of what there is to write.
 
     Attributes
     ----------
@@ -178,8 +178,13 @@ def terms_of_each(prior: Any, beta: FloatArray, places: IntArray, table: FloatAr
 class Independent(Prior):
     """A prior of independent coefficients.
 
+    A subclass gives `each`. It gives `table` where compiled code takes more than the parameters, in their order, and
+    `distribution` where PyMC has no class with the parameters' names, which `pymc` names.
+
     Attributes
     ----------
+    pymc : str
+        Name of PyMC's class whose parameters have the names of this one's.
     each : compiled function (x, parameters) -> (log density, slope, minus the curvature)
         Of one coefficient x, given its column of `table`. It serves NumPy too, where x has shape (..., D) and the
         parameters are the rows of `table`: hence it has NumPy's functions and no branches.
@@ -195,20 +200,29 @@ class Independent(Prior):
     >>> import numpy as np, bayescore as bc
     >>> @dataclass(frozen=True)
     ... class ZeroMean(bc.priors.Independent):
-    ...     sd: float = 1.0
-    ...     positive = in_units = ("sd",)
+    ...     sigma: float = 1.0
+    ...     pymc = "Normal"
+    ...     positive = in_units = ("sigma",)
     ...     each = staticmethod(bc.priors.Normal.each)  # or your own, decorated with bayescore.compiled.jit
     ...     def table(self, n_features):
-    ...         return np.stack([np.zeros(n_features), self.vector("sd", n_features)])
-    ...     def distribution(self, n_features):
-    ...         import pymc as pm
-    ...         return pm.Normal, {"mu": 0.0, "sigma": self.table(n_features)[1]}
+    ...         return np.stack([np.zeros(n_features), self.vector("sigma", n_features)])
     >>> ZeroMean(2.0).gradient(np.array([0.0, 4.0])).tolist()  # then bc.priors.register(ZeroMean)
     [-0.0, -1.0]
     """
 
     each: ClassVar[Any]
+    pymc: ClassVar[str]
     terms = staticmethod(terms_of_each)
+
+    def table(self, n_features: int) -> FloatArray:
+        """Return the parameters of each coefficient, in their order, shape (P, D)."""
+        return np.stack([self.vector(name, n_features) for name in self.parameters()])
+
+    def distribution(self, n_features: int) -> tuple[Any, dict[str, Any]]:
+        """Return PyMC's distribution and its parameters."""
+        import pymc as pm
+
+        return getattr(pm, self.pymc), {name: self.vector(name, n_features) for name in self.parameters()}
 
     def evaluated(self, beta: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return log density, slope and minus the curvature of each coefficient, of the shape of `beta`."""

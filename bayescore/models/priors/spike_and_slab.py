@@ -1,6 +1,5 @@
 """Independent mixtures of two normals, a spike and a slab."""
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,11 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bayescore.compiled import jit
-from bayescore.models.priors.normal import Normal
+from bayescore.models.priors.normal import LOG_SQRT_2PI, Normal
 from bayescore.models.priors.prior import Independent
-from bayescore.types import FloatArray
-
-_LOG_SQRT_2PI = math.log(math.sqrt(2.0 * math.pi))
 
 
 @jit
@@ -24,7 +20,7 @@ def spike_and_slab_terms(x: Any, parameters: Any) -> tuple[Any, Any, Any]:
     share = 1.0 / (1.0 + np.exp(np.minimum(b - a, 700.0)))
     pull = share / (slab * slab) + (1.0 - share) / (spike * spike)
     gap = 1.0 / (spike * spike) - 1.0 / (slab * slab)
-    return np.logaddexp(a, b) - _LOG_SQRT_2PI, -x * pull, pull - share * (1.0 - share) * gap * gap * x * x
+    return np.logaddexp(a, b) - LOG_SQRT_2PI, -x * pull, pull - share * (1.0 - share) * gap * gap * x * x
 
 
 @dataclass(frozen=True)
@@ -63,10 +59,6 @@ class SpikeAndSlab(Independent):
     below_one = ("inclusion",)
     in_units = ("spike", "slab")
     each = staticmethod(spike_and_slab_terms)
-
-    def table(self, n_features: int) -> FloatArray:
-        """Return the two standard deviations and the slab's probability for each coefficient."""
-        return np.stack([self.vector(name, n_features) for name in ("spike", "slab", "inclusion")])
 
     def covering(self) -> Normal:
         """Return the slab alone: in a spike, the curvature says nothing of the posterior's width."""

@@ -60,6 +60,7 @@ class StudentT(Independent):
     positive = ("nu", "sigma")
     in_units = ("mu", "sigma")
     each = staticmethod(student_t_terms)
+    pymc = "StudentT"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -68,13 +69,6 @@ class StudentT(Independent):
     def table(self, n_features: int) -> FloatArray:
         """Return location, scale, degrees of freedom and log density at the location of each coefficient."""
         return _table(*(self.vector(name, n_features) for name in ("mu", "sigma", "nu")))
-
-    def distribution(self, n_features: int) -> tuple[Any, dict[str, Any]]:
-        """Return PyMC's Student t distribution."""
-        import pymc as pm
-
-        mu, sigma, nu, _ = self.table(n_features)
-        return pm.StudentT, {"nu": nu, "mu": mu, "sigma": sigma}
 
 
 @dataclass(frozen=True)
