@@ -86,7 +86,6 @@ MANY = {
     "diagnostics/certificate/estimates.py:_quantiles",
     "diagnostics/elpd.py:_move",
     "diagnostics/mmd.py:mmd",
-    "models/effect_scales.py:effect_scales",
     "models/families/probit.py:probit_tile",
     "papers/spread.py:calibrated_noise",
 }

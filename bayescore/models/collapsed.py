@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayescore.compiled import jit, jit_sums
+from bayescore.compiled import jit
 from bayescore.data.passes.tiles import TILE
-from bayescore.models.density import prior_terms
+from bayescore.models.density import add_predictors, add_scores, prior_terms
 from bayescore.models.families import Family
 from bayescore.models.group_priors import log_sigma_terms
 from bayescore.models.priors import Part
@@ -50,25 +50,6 @@ class NodeTerms(NamedTuple):
     scale: FloatArray
     terms: FloatArray
     scores: FloatArray
-
-
-@jit_sums
-def _predictors(beta: FloatArray, columns: FloatArray, offset: FloatArray, eta: FloatArray) -> None:
-    eta[:] = 0.0
-    for d in range(beta.size):
-        for n in range(eta.size):
-            eta[n] += columns[d, n] * beta[d]
-    for n in range(offset.size):
-        eta[n] += offset[n]
-
-
-@jit_sums
-def _add_scores(columns: FloatArray, scores: FloatArray, gradient: FloatArray) -> None:
-    for d in range(columns.shape[0]):
-        part = 0.0
-        for n in range(scores.size):
-            part += columns[d, n] * scores[n]
-        gradient[d] += part
 
 
 @jit
@@ -117,8 +98,8 @@ def node_terms(theta: FloatArray, a: CollapsedArguments, out: NodeTerms) -> floa
             at -= a.slope[g, d] * (beta[d] - a.origin[d])
         center[g] = a.information[g] * at / (a.information[g] + precision)
     center[n_groups] = 0.0
-    eta = np.empty(n)
-    _predictors(beta, a.columns, a.offset, eta)
+    eta = np.zeros(n)
+    add_predictors(beta, a.columns, a.offset, eta)
     place_nodes(eta, a, precision, center, scale)
     log_p = np.empty(n)
     terms[:] = 0.0
@@ -169,7 +150,7 @@ def collapsed_density(theta: FloatArray, gradient: FloatArray, a: CollapsedArgum
             mean[i] += terms[a.codes[i], k] * scores[k, i]
     for i in range(n):
         mean[i] *= a.weights[i]
-    _add_scores(a.columns, mean, gradient[:p])
+    add_scores(a.columns, mean, gradient[:p])
     return total
 
 

@@ -28,6 +28,26 @@ def prior_terms(beta: FloatArray, prior: tuple[Part, ...], gradient: FloatArray)
 
 
 @jit_sums
+def add_predictors(beta: FloatArray, columns: FloatArray, offset: FloatArray, eta: FloatArray) -> None:
+    """Add x . beta + offset to eta, shape (n,); columns of X have shape (D, n), and `offset` may be empty."""
+    for d in range(beta.size):
+        for n in range(eta.size):
+            eta[n] += columns[d, n] * beta[d]
+    for n in range(offset.size):
+        eta[n] += offset[n]
+
+
+@jit_sums
+def add_scores(columns: FloatArray, scores: FloatArray, gradient: FloatArray) -> None:
+    """Add the sum of score times row to the gradient, shape (D,)."""
+    for d in range(columns.shape[0]):
+        part = 0.0
+        for n in range(scores.size):
+            part += columns[d, n] * scores[n]
+        gradient[d] += part
+
+
+@jit_sums
 def log_density(beta: FloatArray, gradient: FloatArray, *arguments: Any) -> float:
     """Return the log posterior density and write its gradient, shape (D,); `arguments` are `DensityArguments`.
 
@@ -36,19 +56,11 @@ def log_density(beta: FloatArray, gradient: FloatArray, *arguments: Any) -> floa
     columns, side, weights, offset, family, prior = arguments
     total = prior_terms(beta, prior, gradient)
     eta = np.zeros(weights.size)
-    for d in range(beta.size):
-        for n in range(weights.size):
-            eta[n] += columns[d, n] * beta[d]
-    for n in range(offset.size):
-        eta[n] += offset[n]
+    add_predictors(beta, columns, offset, eta)
     log_p = np.empty(weights.size)
     family.rows(eta, side, log_p)
     for n in range(weights.size):
         total += weights[n] * log_p[n]
         eta[n] *= weights[n]
-    for d in range(beta.size):
-        part = 0.0
-        for n in range(weights.size):
-            part += columns[d, n] * eta[n]
-        gradient[d] += part
+    add_scores(columns, eta, gradient)
     return total

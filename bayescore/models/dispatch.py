@@ -1,17 +1,14 @@
-"""How compiled code calls a likelihood or a prior that it gets as an argument.
+"""How compiled code calls a family or a prior that it gets as an argument.
 
-A kernel takes the object itself and calls ``family.rows(eta, log_p)`` and the like. Its numba type is its name and a
-digest of its source, so that numba compiles each kernel once for each object that it meets, with no branch left inside,
-and keeps the machine code on the disk; an object whose file has changed is another type. The index of that code is read
-by all processes, also those that know nothing of some user's object: hence the type holds text only, and the functions
-are looked up among the registered objects when something is compiled.
-
-An object that is not registered has no numba type: the call raises.
+A kernel takes the object itself and calls ``family.rows(eta, side, log_p)`` and the like. The numba type of the object
+is its name and a digest of its source. So numba compiles each kernel once for each object, without branches, and keeps
+machine code on the disk; an object whose file has changed has another type. All processes read the index of that code,
+also those that do not know some user's object: hence the type holds text only, and compiling looks the functions up
+among the registered objects. An object that is not registered has no numba type: the call raises.
 """
 
 import linecache
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from typing import Any
@@ -28,20 +25,12 @@ from numba.extending import (
     unbox,
 )
 
-
-@dataclass(frozen=True)
-class _Kind:
-    """Registered objects by name, and the names of their compiled functions."""
-
-    known: Mapping[str, Any]
-    functions: tuple[str, ...]
-
-
-_KINDS: dict[str, _Kind] = {}
+_KINDS: dict[str, tuple[Mapping[str, Any], tuple[str, ...]]] = {}
+"""Registered objects by name, and the names of their compiled functions."""
 
 
 class CompiledArgument(types.Type):
-    """The numba type of one likelihood or prior."""
+    """The numba type of one family or prior."""
 
     def __init__(self, kind: str, name: str, digest: str) -> None:
         self.kind, self.name_of_own = kind, name
@@ -59,7 +48,7 @@ def teach(
     `own` returns the name of an object among the `known` ones, and what holds its functions; it raises if the object
     is not registered.
     """
-    _KINDS[kind.__name__] = _Kind(known, functions)
+    _KINDS[kind.__name__] = known, functions
 
     @typeof_impl.register(kind)
     def _type_of(value: Any, _context: Any) -> CompiledArgument:
@@ -68,7 +57,7 @@ def teach(
 
 @cache
 def _type(kind: str, name: str, owner: Any) -> CompiledArgument:
-    held = [getattr(owner, function) for function in _KINDS[kind].functions if hasattr(owner, function)]
+    held = [getattr(owner, function) for function in _KINDS[kind][1] if hasattr(owner, function)]
     return CompiledArgument(kind, name, digest(function.py_func for function in held))
 
 
@@ -90,8 +79,8 @@ class _Functions(AttributeTemplate):
 
     def generic_resolve(self, argument: CompiledArgument, name: str) -> Any:
         """Return the type of a compiled function; None if there is none of that name."""
-        kind = _KINDS[argument.kind]
-        return types.Dispatcher(getattr(kind.known[argument.name_of_own], name)) if name in kind.functions else None
+        known, functions = _KINDS[argument.kind]
+        return types.Dispatcher(getattr(known[argument.name_of_own], name)) if name in functions else None
 
 
 @lower_getattr_generic(CompiledArgument)

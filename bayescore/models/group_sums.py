@@ -4,7 +4,7 @@ Group codes are 0 to G - 1, and G for rows of no group. Their effect is 0, so th
 Sums add up over blocks, so the same functions serve rows in memory and a pass over a large source.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from bayescore.models.quadrature import N_NODES, NODES, Nodes
 from bayescore.models.row_kernels import add_offset, predictor
 from bayescore.types import FloatArray, IntArray, WeightedData
 
-ROWS, SLOPE, INFORMATION, THIRD = range(4)  # columns of `own`
+SLOPE, INFORMATION, THIRD = range(3)  # columns of `own`
 
 BLOCK_BYTES = 1 << 25
 """Bytes of what a block of rows returns in a pass, beyond which the draws are cut into several passes."""
@@ -39,7 +39,7 @@ class GroupSums(NamedTuple):
     """
 
     values: FloatArray  # log-likelihood at the nodes, (G + 1, K)
-    own: FloatArray  # number of rows, sum w s z, sum w c z^2, sum w t z^3: (G + 1, 4)
+    own: FloatArray  # sum w s z, sum w c z^2, sum w t z^3: (G + 1, 3)
     cross: FloatArray  # sum w c z x, (G + 1, p)
     pull: FloatArray  # sum w t z^2 x, (G + 1, p)
     gradient: FloatArray  # sum w s x over all groups, (p,)
@@ -48,7 +48,7 @@ class GroupSums(NamedTuple):
     @classmethod
     def zeros(cls, n_groups: int, p: int) -> "GroupSums":
         """Return the sums of no rows."""
-        shapes = (n_groups + 1, N_NODES), (n_groups + 1, 4), (n_groups + 1, p), (n_groups + 1, p), (p,), (p, p)
+        shapes = (n_groups + 1, N_NODES), (n_groups + 1, 3), (n_groups + 1, p), (n_groups + 1, p), (p,), (p, p)
         return cls(*map(np.zeros, shapes))
 
     @property
@@ -87,10 +87,9 @@ def _add_sums(rows: GroupRows, beta: FloatArray, nodes: Nodes, family: Family, s
         for lane in range(width):
             g, w, r = codes[start + lane], tiles.weights[start + lane], z[start + lane]
             s, c, t = w * mean[0, lane], w * mean[1, lane], w * mean[2, lane]
-            sums.own[g, 0] += 1.0
-            sums.own[g, 1] += s * r
-            sums.own[g, 2] += c * r * r
-            sums.own[g, 3] += t * r * r * r
+            sums.own[g, 0] += s * r
+            sums.own[g, 1] += c * r * r
+            sums.own[g, 2] += t * r * r * r
             for i in range(p):
                 x = tile[i, lane]
                 sums.gradient[i] += s * x
@@ -193,14 +192,9 @@ def values_at(dataset: Dataset, draws: DrawNodes, family: Family) -> tuple[Float
     for start in range(0, n_draws, step):
         cut = slice(start, start + step)
         own = DrawNodes(np.ascontiguousarray(draws.beta[cut]), draws.center[cut], draws.scale[cut])
-        parts = dataset.map(partial(_values_of_block, own, family), "certifying", canonical=True, here=here)
-        weight = _collect(parts, values[cut])
+        weight[:] = 0.0
+        work = partial(_values_of_block, own, family)
+        for found, part, of_labels in dataset.map(work, "certifying", canonical=True, here=here):
+            values[cut, found] += part
+            weight[found] += of_labels
     return values, weight
-
-
-def _collect(parts: Iterable[tuple[IntArray, FloatArray, FloatArray]], values: FloatArray) -> FloatArray:
-    weight = np.zeros((values.shape[1], 2))
-    for found, own, part in parts:
-        values[:, found] += own
-        weight[found] += part
-    return weight

@@ -124,12 +124,11 @@ def find_mle(data: WeightedData, family: str | None = None) -> Mode:
 
     .. math:: \hat\beta = \arg\max_\beta \sum_n w_n \log p(z_n \cdot \beta + y_n o_n)
 
-    It exists if and only if no direction has z_n . direction >= 0 in all rows and > 0 in one. Where such a direction
-    does exist the log-likelihood rises along it for ever; a warning then says so, and the coefficients returned are
-    those at which the rise is lost in rounding: finite, but no estimate. This judges by the last Newton step;
-    `separability` decides by a proof, and where rows overlap by angles below 1e-9 the two may differ. All this is so
-    where log p is concave, as the logistic and the probit one are; under another likelihood what is found is a local
-    maximum, and rows may be separated without a warning.
+    It exists if and only if no direction has z_n . direction >= 0 in all rows and > 0 in one. Along such a direction
+    the log-likelihood rises for ever. A warning then says so, and the coefficients returned are those at which the rise
+    is lost in rounding: finite, but no estimate. This judges by the last Newton step; `separability` decides by a
+    proof, and the two may differ where rows overlap by angles below 1e-9. All this holds where log p is concave; under
+    another likelihood the result is a local maximum, and rows may be separated without a warning.
 
     Parameters
     ----------
@@ -142,7 +141,7 @@ def find_mle(data: WeightedData, family: str | None = None) -> Mode:
     -------
     Mode
         Where columns depend on each other many coefficients fit equally well: `beta` is the shortest of them once each
-        column of sqrt(w) x has largest entry 1, and `covariance`, then singular, is that of what the data do tell.
+        column of sqrt(w) x has largest entry 1, and `covariance` is singular.
 
     Raises
     ------

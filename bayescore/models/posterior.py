@@ -2,9 +2,8 @@ r"""The weighted posterior density and its derivatives, for modes, Laplace appro
 
 .. math:: \log\pi(\beta) = \sum_n w_n \ell(x_n \cdot \beta + o_n, y_n) + \log\pi_0(\beta)
 
-with the family's log probability l of a row's side y_n, and o_n the row's known offset, 0 for most data.
-The likelihood's part is additive over blocks of rows, so that the same `likelihood_terms` serves a coreset
-in memory and a pass over a large source.
+with the family's log probability l of a row's side y_n, and the row's offset o_n. The likelihood is additive over
+blocks, so that `likelihood_terms` serves a coreset in memory and a pass over a large source.
 """
 
 from collections.abc import Iterator
@@ -33,7 +32,7 @@ WIDE_ROWS = 1024  # of a product: 4 MB at 500 columns
 
 @dataclass(frozen=True, eq=False)
 class Derivatives:
-    """Value, gradient (D,) and minus the Hessian (D, D) of a log density; terms of disjoint rows add up."""
+    """Value, gradient (D,) and minus the Hessian (D, D) of a log density; those of disjoint rows add up."""
 
     value: float
     gradient: FloatArray
@@ -56,9 +55,9 @@ def likelihood_terms(beta: FloatArray, data: WeightedData, family: Family) -> De
 
 
 def _wide_terms(beta: FloatArray, data: WeightedData, family: Family) -> Derivatives:
-    """Return `likelihood_terms` by BLAS, some rows at a time that stay in the cache: too few for its threads.
+    """Return `likelihood_terms` by BLAS on one thread, some rows at a time that stay in the cache.
 
-    Of rows of which most entries are 0 the Hessian is that of the others.
+    Where most entries of rows are 0 the Hessian is a sum over the others.
     """
     value, gradient, precision = 0.0, np.zeros(len(beta)), np.zeros((len(beta), len(beta)))
     scratch = np.empty((min(len(data), WIDE_ROWS), len(beta)))
@@ -94,8 +93,7 @@ def log_likelihood_tiles(
 ) -> Iterator[tuple[slice, FloatArray]]:
     """Yield some rows of `data` at a time and their unweighted log p at each draw, shape (rows, S), to 2e-10.
 
-    Draws are those of beta, shape (S, D), or of all parameters that the linear predictor has.
-    The more rows the draws come from, the less they move each row's eta about its mean (`log_p_near`).
+    Draws are those of beta, shape (S, D), or of all parameters of the linear predictor.
     """
     predictor = draws if isinstance(draws, Predictor) else Predictor(draws)
     center = predictor.beta.mean(axis=0)
@@ -171,10 +169,7 @@ def prior_part(beta: FloatArray, prior: Prior) -> Derivatives:
 
 
 def width_precision(likelihood_precision: FloatArray, beta: FloatArray, prior: Prior) -> FloatArray:
-    """Return minus the Hessian at the mode `beta` that says how wide the posterior is, shape (D, D).
-
-    The curvature of a prior with a kink says nothing of its width: its variance does.
-    """
+    """Return minus the Hessian at the mode `beta`, shape (D, D), with a kinked prior's variance for its curvature."""
     own = prior_part(beta, prior).precision
     for part, places, table in prior.parts(len(beta)):
         if part.kinked:

@@ -61,10 +61,9 @@ def weighted_potential(
     TypeError
         If `name` is no string, or `data` no weighted rows.
     DataError
-        If beta or effects have other shapes than the data, the data know no such factor, an offset differs from row
-        to row and the rows were chosen without it or are pseudo-rows, which stand for rows of any, or rows have
-        groups and neither `groups` nor an offset by row is
-        given.
+        If beta or effects have other shapes than the data, or the data know no such factor. If an offset differs from
+        row to row, and the rows were chosen without it or are pseudo-rows. If rows have groups and neither `groups` nor
+        an offset by row is given.
 
     Notes
     -----

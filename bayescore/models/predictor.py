@@ -3,11 +3,7 @@ r"""The linear predictor of rows at draws of a model's parameters.
 .. math:: \eta_n = x_n \cdot \beta + o_n + \sum_f z_{nf} \cdot u_{f, g_f(n)}, \qquad u_{fg} \sim N(0, S_f)
 
 x is a row of the design matrix, o its offset, u the effects of its group by each factor f, z the columns whose
-coefficients vary by that factor (1 of an intercept). A flat model has no factor, `(1 | g)` one with z = 1. No
-likelihood is known here: what depends on one is a function of eta.
-
-A factor g has the parameters `u_g`, shape (G,), or (G, q) of q effects, `sigma_g`, their sds, and of several effects
-`rho_g`, their correlations.
+coefficients vary by that factor (1 for an intercept). A flat model has no factor, `(1 | g)` one with z = 1.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +21,7 @@ _NODES = 41  # of a new group's effect, whose density no data have made narrow: 
 
 
 def parameters(grouping: Grouping) -> dict[str, tuple[int, ...]]:
-    """Return names and shapes of the parameters of a factor's effects; correlations go by rows of the upper half."""
+    """Return names and shapes of a factor's effects, sds and correlations, these by rows of the upper half."""
     name, levels, q = grouping.name, len(grouping), len(grouping.effects)
     if q == 1:
         return {f"u_{name}": (levels,), f"sigma_{name}": ()}
@@ -35,7 +31,7 @@ def parameters(grouping: Grouping) -> dict[str, tuple[int, ...]]:
 def multipliers(X: FloatArray, design: Design, grouping: Grouping) -> FloatArray:
     """Return z, what a factor's effects are multiplied by in rows of the design matrix, shape (n, q).
 
-    In pseudo-rows the column of the intercept need not be 1, and neither is then what its effect is multiplied by.
+    In pseudo-rows the intercept's column need not be 1; it multiplies the intercept's effect too.
     """
     constant = design.constant
     ones = np.ones(len(X)) if constant is None else X[:, constant]
@@ -45,21 +41,11 @@ def multipliers(X: FloatArray, design: Design, grouping: Grouping) -> FloatArray
 
 @dataclass(frozen=True, eq=False)
 class Factor:
-    """Draws of the effects of a grouping factor.
-
-    Parameters
-    ----------
-    grouping : Grouping
-        The factor.
-    effects : array, shape (R, G, q)
-        Effects at each draw of the posterior, of which a `Predictor` may use some.
-    covariance : array, shape (R, q, q), optional
-        Their covariance, for groups that are not known.
-    """
+    """Draws of the effects of a grouping factor; a `Predictor` may use some of them."""
 
     grouping: Grouping
-    effects: FloatArray
-    covariance: FloatArray | None = None
+    effects: FloatArray  # (R, G, q)
+    covariance: FloatArray | None = None  # (R, q, q), for groups that are not known
 
     @classmethod
     def of(cls, grouping: Grouping, draws: Mapping[str, FloatArray]) -> "Factor":
@@ -76,24 +62,12 @@ class Factor:
 
 @dataclass(frozen=True, eq=False)
 class Predictor:
-    """The linear predictor at S draws.
+    """The linear predictor at S draws; `at` saves copies of the effects of many groups."""
 
-    Parameters
-    ----------
-    beta : array, shape (S, D)
-        Coefficients.
-    factors : sequence of Factor
-        Effects, in the order of the columns of rows' groups.
-    design : Design, optional
-        The columns of rows; only factors need it.
-    at : array, shape (S,), optional
-        Which of the factors' draws go with those of `beta`; by default all. Effects of many groups are not copied.
-    """
-
-    beta: FloatArray
-    factors: Sequence[Factor] = ()
-    design: Design | None = None
-    at: IntArray | None = None
+    beta: FloatArray  # (S, D)
+    factors: Sequence[Factor] = ()  # in the order of the columns of rows' groups
+    design: Design | None = None  # the columns of rows; only factors need it
+    at: IntArray | None = None  # the factors' draws that go with those of `beta`, (S,); by default all
 
     def __len__(self) -> int:
         return len(self.beta)
@@ -131,11 +105,9 @@ class Predictor:
         return found
 
     def average(self, rows: WeightedData, function: Callable[[FloatArray], FloatArray]) -> FloatArray:
-        r"""Return function(eta) of rows, shape (n, S), averaged over the effects of unknown groups.
+        r"""Return \int f(eta + b) N(b; 0, v) db of rows, shape (n, S), v the `variance` of unknown groups' effects.
 
-        .. math:: \int f(\eta + b) N(b; 0, v) db,
-
-        by quadrature at each draw, v the `variance`: not f at b = 0, which of probabilities is too far from one half.
+        By quadrature at each draw. At b = 0 probabilities would be too far from one half.
         """
         eta, variance = self.eta(rows), self.variance(rows)
         new = variance.any(axis=1)
@@ -150,7 +122,7 @@ class Predictor:
         return found
 
     def unknown(self, rows: WeightedData) -> NDArray[np.bool_]:
-        """Say which rows have a group that is not known, shape (n,)."""
+        """Return whether each row has a group that is not known, shape (n,)."""
         new = np.zeros(len(rows), dtype=bool)
         for _, codes, _ in self._of(rows):
             new |= codes == NO_GROUP

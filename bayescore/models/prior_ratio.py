@@ -1,18 +1,19 @@
-r"""What the prior adds when draws are moved: its log ratio and its gradient, in closed form or from a user's own model.
+r"""The log ratio and the gradient of the prior at moved draws, in closed form or from a user's own model.
 
-For a `pm.Model` with parameters h beside beta, the conditional prior of beta is what the model's log density has beyond
-the coreset's weighted log-likelihood L~,
+For a `pm.Model` with parameters h beside beta, the conditional prior of beta is the model's log density less the
+coreset's weighted log-likelihood L~,
 
 .. math:: \log\pi(\beta' | h) - \log\pi(\beta | h)
           = [\log p(\beta', h) - \tilde L(\beta')] - [\log p(\beta, h) - \tilde L(\beta)],
 
-at values of h that each draw has, which are kept. PyMC itself is not imported: the model brings its compiled functions.
+at each draw's own h. PyMC itself is not imported: the model brings its compiled functions. `at` are the positions of
+draws among all draws.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -23,24 +24,7 @@ from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError
 
 _TINY = 1e-300
-_LOOKED_AT = 7  # draws at which a potential is compared with the coreset's log-likelihood
-
-
-class PriorRatio(Protocol):
-    """The prior of draws, as far as moving them needs it; `at` are their positions among all draws."""
-
-    @property
-    def prior(self) -> Prior | None:
-        """The prior, where its curvature at the mode says how wide it is."""
-        ...
-
-    def log_ratio(self, at: IntArray, draws: FloatArray, moved: FloatArray) -> FloatArray:
-        """Return log prior of `moved` minus that of `draws`, shape (S,)."""
-        ...
-
-    def gradient(self, at: IntArray, draws: FloatArray) -> FloatArray:
-        """Return the gradient of the log prior at draws, both of shape (S, D)."""
-        ...
+_CHECKED_DRAWS = 7  # draws at which a potential is compared with the coreset's log-likelihood
 
 
 @dataclass(frozen=True)
@@ -55,7 +39,7 @@ class ClosedForm:
         return self.density if self.density.smooth else None
 
     def log_ratio(self, at: IntArray, draws: FloatArray, moved: FloatArray) -> FloatArray:  # noqa: ARG002
-        """Return log prior of `moved` minus that of `draws`."""
+        """Return log prior of `moved` minus that of `draws`, shape (S, D) each: shape (S,)."""
         return self.log_density(moved) - self.log_density(draws)
 
     def log_density(self, draws: FloatArray) -> FloatArray:
@@ -69,23 +53,11 @@ class ClosedForm:
 
 @dataclass(frozen=True, eq=False)
 class OfModel:
-    """The conditional prior of `beta` in a user's own model.
-
-    Parameters
-    ----------
-    model : pm.Model
-        With `weighted_potential` of the coreset.
-    draws : mapping of str to array, shape (S, ...)
-        Draws of its variables, chains below each other.
-    data : WeightedData
-        The coreset.
-    family : Family
-        Its likelihood.
-    """
+    """The conditional prior of `beta` in a user's own `pm.Model`, which has `weighted_potential` of the coreset."""
 
     model: Any
-    draws: Mapping[str, FloatArray]
-    data: WeightedData
+    draws: Mapping[str, FloatArray]  # of its variables, (S, ...), chains below each other
+    data: WeightedData  # the coreset
     family: Family
     prior: None = None
 
@@ -131,7 +103,7 @@ class OfModel:
         return np.array(total, dtype=np.float64) - score(draws, self.data, self.family)
 
     def joint(self, at: IntArray) -> tuple[FloatArray, FloatArray, list[str], slice]:
-        """Return all parameters of some draws, on the unbounded scale, their gradients, names, and the place of beta.
+        """Return all unbounded parameters of some draws, their gradients, names, and the place of beta.
 
         The place is empty where beta is no variable of its own.
         """
@@ -147,7 +119,7 @@ class OfModel:
     def check(self) -> None:
         """Raise `DataError` unless one of the model's potentials is the coreset's weighted log-likelihood."""
         model = self.model
-        at = np.linspace(0, len(self.points) - 1, _LOOKED_AT).round().astype(np.int64)
+        at = np.linspace(0, len(self.points) - 1, _CHECKED_DRAWS).round().astype(np.int64)
         potentials = model.compile_fn(
             model.replace_rvs_by_values(model.potentials), inputs=model.value_vars, on_unused_input="ignore"
         )
@@ -161,6 +133,9 @@ class OfModel:
             "no potential of model= is the coreset's weighted log-likelihood at the draws; give the model that has "
             "weighted_potential(..., core, beta) of this coreset, and its own draws"
         )
+
+
+PriorRatio = ClosedForm | OfModel
 
 
 def mean_curvature(draws: FloatArray, gradients: FloatArray) -> FloatArray:

@@ -53,11 +53,7 @@ def model(
     pm.Model
         With `beta` and the weighted log-likelihood as a Potential. For each factor g also `sigma_g` and `u_g`, dims
         "g"; of several effects dims "g_effect" too, and their correlations `rho_g`. NUTS moves `u_g_standardised`.
-        For `(1 | g)` let the rows alone say that u_g is m_g(beta), with sd h_g. Then u = a m + sqrt(a) h z with
-        a = sigma^2 / (sigma^2 + h^2) has a z that is nearly N(0, 1) a posteriori, independent of beta and sigma. It is
-        centred where rows say much and non-centred where the prior does. It is exact whatever m and h are, for
-        z ~ N(-sqrt(a) m / h, (sigma^2 + h^2) / h^2). `models.varying_graph` does the same with matrices for several
-        effects. `bc.sample(core)` samples this model, or integrates the effects of `(1 | g)` out, which is faster.
+        `bc.sample(core)` samples this model, or integrates the effects of `(1 | g)` out, which is faster.
 
     Raises
     ------
@@ -115,7 +111,7 @@ def model(
 
 
 def _mode_of_rows(data: WeightedData, family: Family) -> tuple[FloatArray, FloatArray]:
-    """Return mode and sds of the coefficients as rows alone say them, but for a prior that keeps the mode finite."""
+    """Return mode and sds of the coefficients under a weak prior, which keeps the mode finite."""
     mode = find_map(data, family.name)
     return mode.beta, mode.sd
 
@@ -127,13 +123,19 @@ def start_of(core: Coreset, prior: Prior, family: str) -> tuple[FloatArray, Floa
 
 
 def _one_intercept(core: Coreset, beta: Any, family: Family, priors: tuple[Prior, GroupPrior]) -> Any:
-    """Add sd and effects of the factor to the model of the `with` block; return the effects, (G,)."""
+    r"""Add sd and effects of the factor to the model of the `with` block; return the effects, (G,).
+
+    Let the rows alone say that u_g is m_g(beta), with sd h_g, and a = sigma^2 / (sigma^2 + h^2). u = a m + sqrt(a) h z
+    has a z that is nearly N(0, 1) a posteriori. It is exact whatever m and h are, with z ~ N(-sqrt(a) m / h,
+    (sigma^2 + h^2) / h^2). `varying_graph` does the same with matrices.
+    """
     grouping = core.groups[0]
     effects = CollapsedTarget.of(core, family, priors, len(grouping)).effects
     h = effects.information[:-1] ** -0.5
     name = grouping.name
     pm.modelcontext(None).add_coord(name, list(grouping.levels))
-    sigma = group_sd(f"sigma_{name}", priors[1])
+    sd, parameters = group_sd(priors[1])
+    sigma = sd(f"sigma_{name}", **parameters)
     m = effects.peak[:-1] - pt.dot(np.ascontiguousarray(effects.slope[:-1]), beta - effects.beta)
     root = sigma / pt.sqrt(sigma**2 + h**2)
     z = pm.Normal(f"u_{name}_standardised", -root * m / h, pt.sqrt(sigma**2 + h**2) / h, dims=name)

@@ -1,15 +1,17 @@
 r"""Effects of one of several grouping factors, or of several columns, in a PyMC model, in coordinates that NUTS likes.
 
-The effects of a level, u_g in R^q, are N(0, S), S = diag(sigma) R diag(sigma) with an LKJ prior of R. What NUTS moves
-is z_g: with S = F F', rows that say r_g(beta) . u - u' H_g u / 2 of u_g, and L L' = I + F' H_g F,
+The effects of a level, u_g in R^q, are N(0, S), S = diag(sigma) R diag(sigma) with an LKJ prior of R. Let the rows of a
+level say r_g(beta) . u - u' H_g u / 2 of its effects, S = F F' and L L' = I + F' H_g F. NUTS moves z_g, where
 
 .. math:: u_g = F w_g, \qquad w_g = L^{-\prime} (L^{-1} F' r_g(\beta) + z_g).
 
 z is nearly N(0, I) a posteriori and hardly depends on beta and S: centred where rows say much, non-centred where the
-prior does, an sd near 0 among it (Papaspiliopoulos, Roberts and Skold 2007). Exact whatever r and H are, by the
-Jacobian, |F| / |L|.
+prior does or an sd is near 0 (Papaspiliopoulos, Roberts and Skold 2007). With the Jacobian, |F| / |L|, the posterior is
+exact whatever r and H are. They come from the joint mode of beta and the factor's effects, with S by the EM algorithm
+(Laplace's approximation, other factors left out).
 """
 
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
@@ -18,55 +20,91 @@ import pymc as pm
 import pytensor.tensor as pt
 
 from bayescore.data.coreset import Coreset
-from bayescore.models.effect_scales import EffectScales, effect_scales
 from bayescore.models.families import Family
+from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.group_priors import LKJ_ETA, GroupPrior, HalfNormal
+from bayescore.models.posterior import prior_part
 from bayescore.models.predictor import multipliers
 from bayescore.models.priors import Prior
+from bayescore.types import FloatArray
+
+_STEPS = 60
+_NEAR = 1e-3
+_LONGEST = 10.0  # posterior sds, of a step
+_EM_STEPS = 5  # a step
 
 
-def one_sd(prior: GroupPrior) -> Any:
-    """Return the distribution of an sd of effects."""
-    kind, parameters = _half(prior)
-    return kind.dist(**parameters)
+@dataclass(frozen=True, eq=False)
+class EffectScales:
+    """What the rows say of a factor's effects; q effects of each of G levels."""
+
+    beta: FloatArray  # at the mode, (p,)
+    factor: FloatArray  # L, L L' the covariance of beta
+    information: FloatArray  # H, (G, q, q)
+    pull: FloatArray  # r at the mode, (G, q)
+    slope: FloatArray  # the loss of r for each unit of beta, (G, q, p)
 
 
-def group_sd(name: str, prior: GroupPrior) -> Any:
-    """Add the sd of effects to the model of the `with` block."""
-    kind, parameters = _half(prior)
-    return kind(name, **parameters)
+def scales_of(rows: Coreset, place: int, family: Family, prior: Prior) -> EffectScales:
+    """Return what rows say of the effects of the factor at `place`; the prior of beta is smooth."""
+    assert rows.group is not None
+    grouping, codes = rows.groups[place], rows.group[:, place]
+    X, Z, n_groups = rows.X, multipliers(rows.X, rows.design, grouping), len(grouping)
+    q, p = Z.shape[1], rows.n_features
+    own = np.where(codes < 0, n_groups, codes)
+    beta, u, covariance = np.zeros(p), np.zeros((n_groups + 1, q)), np.eye(q)
+    offset = 0.0 if rows.offset is None else rows.offset
+    for _ in range(_STEPS):
+        eta = X @ beta + offset + (Z * u[own]).sum(axis=1)
+        score = rows.weights * family.score(eta, rows.y)
+        c = rows.weights * np.maximum(family.curvature(eta, rows.y), 0.0)
+        S, B = np.zeros((n_groups + 1, q)), np.zeros((n_groups + 1, q, p))
+        H = np.zeros((n_groups + 1, q, q))
+        np.add.at(S, own, score[:, None] * Z)
+        for i in range(q):
+            np.add.at(B[:, i], own, (c * Z[:, i])[:, None] * X)
+            np.add.at(H[:, i], own, (c * Z[:, i])[:, None] * Z)
+        S[-1], B[-1], H[-1] = 0.0, 0.0, 0.0
+        terms = prior_part(beta, prior)
+        for _ in range(_EM_STEPS):
+            inverse = np.linalg.inv(covariance)
+            V = np.linalg.inv(H + inverse)
+            W, pull = V @ B, S - u @ inverse
+            precision = (X * c[:, None]).T @ X + terms.precision - np.einsum("gqp,gqr->pr", B, W)
+            move = np.linalg.solve(precision, score @ X + terms.gradient - np.einsum("gqp,gq->p", W, pull))
+            there = u + np.einsum("gqr,gr->gq", V, pull) - W @ move
+            there[-1] = 0.0
+            covariance = (there.T @ there + V[:-1].sum(axis=0) + 0.01 * np.eye(q)) / (n_groups + 1)
+        length = float(np.sqrt(move @ precision @ move))
+        share = min(1.0, _LONGEST / length) if length > 0.0 else 1.0
+        at, before = beta, u
+        beta, u = beta + share * move, u + share * (there - u)
+        if length < _NEAR:
+            break
+    pull = S[:-1] + np.einsum("gqr,gr->gq", H[:-1], before[:-1])
+    return EffectScales(at, factor_of_inverse(precision), H[:-1], pull, B[:-1])
 
 
-def _half(prior: GroupPrior) -> tuple[Any, dict[str, float]]:
-    """Return PyMC's class of a prior, and its parameters."""
+def group_sd(prior: GroupPrior) -> tuple[Any, dict[str, float]]:
+    """Return PyMC's class of the sd of effects, and its parameters."""
     if isinstance(prior, HalfNormal):
         return pm.HalfNormal, {"sigma": prior.sigma}
     return pm.HalfStudentT, {"nu": prior.nu, "sigma": prior.sigma}
-
-
-def scales_of(core: Coreset, place: int, family: Family, prior: Prior) -> EffectScales:
-    """Return what the rows say of the effects of a factor."""
-    assert core.group is not None
-    grouping = core.groups[place]
-    return effect_scales(
-        core, core.group[:, place], multipliers(core.X, core.design, grouping), len(grouping), family, prior
-    )
 
 
 def varying_effects(core: Coreset, place: int, beta: Any, family: Family, priors: tuple[Prior, GroupPrior]) -> Any:
     """Add sd, correlations and effects of a factor to the model of the `with` block; return the effects, (G, q)."""
     grouping, scales = core.groups[place], scales_of(core, place, family, priors[0])
     name, q = grouping.name, len(grouping.effects)
-    model = pm.modelcontext(None)
+    model, (sd, parameters) = pm.modelcontext(None), group_sd(priors[1])
     model.add_coord(name, list(grouping.levels))
     if q == 1:
-        sigma = group_sd(f"sigma_{name}", priors[1])
-        factor: Any = sigma[None, None]
+        factor: Any = sd(f"sigma_{name}", **parameters)[None, None]
     else:
         model.add_coord(f"{name}_effect", list(grouping.effects))
         model.add_coord(f"{name}_pair", [f"{a}, {b}" for a, b in combinations(grouping.effects, 2)])
         factor, corr, sds = pm.LKJCholeskyCov(
-            f"cholesky_{name}", n=q, eta=LKJ_ETA, sd_dist=one_sd(priors[1]), compute_corr=True, store_in_trace=False
+            f"cholesky_{name}", n=q, eta=LKJ_ETA, sd_dist=sd.dist(**parameters), compute_corr=True, store_in_trace=False
         )
         pm.Deterministic(f"sigma_{name}", sds, dims=f"{name}_effect")
         pm.Deterministic(f"rho_{name}", corr[np.triu_indices(q, 1)], dims=f"{name}_pair")

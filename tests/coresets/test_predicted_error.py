@@ -15,10 +15,10 @@ from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
 from bayescore.limits import MIN_ESS_SHARE
 from bayescore.models.families import FAMILIES
+from bayescore.models.gaussian import Transport
 from bayescore.models.newton import find_mode
 from bayescore.models.posterior import likelihood_terms, log_likelihoods, posterior
 from bayescore.models.priors import Laplace, Normal
-from bayescore.models.transport import Transport
 from bayescore.types import WeightedData, stack
 
 logistic = FAMILIES["logistic"]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bayescore.models.transport import Transport
+from bayescore.models.gaussian import Transport
 from bayescore.validation import DataError
 
 

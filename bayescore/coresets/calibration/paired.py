@@ -1,7 +1,7 @@
 r"""Two posteriors by the same draws, moved to each of them and weighed: how far their moments are apart.
 
 Draws theta_s of a base density b, normal or a coreset's posterior, are moved to a posterior p by the affine map that
-takes the base's mode and Hessian to p's (`models.transport`) and weighed by p(theta'_s) / b(theta_s). Moments of two
+takes the base's mode and Hessian to p's (`models.gaussian`) and weighed by p(theta'_s) / b(theta_s). Moments of two
 posteriors from the same draws share their noise, and the error is the difference
 
 .. math:: m_1 - m_2, \qquad m = \sum_s w_s f(\theta'_s),

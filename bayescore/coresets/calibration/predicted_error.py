@@ -24,7 +24,7 @@ from bayescore.data.dataset import Dataset
 from bayescore.data.passes.threads import available_cores
 from bayescore.limits import MIN_ESS_SHARE
 from bayescore.models.families import Family
-from bayescore.models.gaussian import factor_of_inverse
+from bayescore.models.gaussian import Transport, factor_of_inverse
 from bayescore.models.posterior import (
     WIDE,
     log_likelihood_tiles,
@@ -35,7 +35,6 @@ from bayescore.models.posterior import (
     width_precision,
 )
 from bayescore.models.priors import Prior
-from bayescore.models.transport import Transport
 from bayescore.samplers import mala
 from bayescore.samplers.method import mode_and_precision
 from bayescore.samplers.run import Advancing, run_chains

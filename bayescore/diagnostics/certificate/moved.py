@@ -12,7 +12,7 @@ weights are bad; where it is not known they do in any case.
 
 References
 ----------
-See `models.transport`. Vehtari, Simpson, Gelman, Yao and Gabry (2024), Pareto smoothed importance sampling, JMLR 25.
+See `models.gaussian`. Vehtari, Simpson, Gelman, Yao and Gabry (2024), Pareto smoothed importance sampling, JMLR 25.
 """
 
 import math
@@ -37,10 +37,10 @@ from bayescore.diagnostics.leave_out import Density
 from bayescore.diagnostics.tail_estimates import tail_k, without_moments
 from bayescore.limits import MAX_LOG_RATIO_SD
 from bayescore.models.families import Family
+from bayescore.models.gaussian import Transport
 from bayescore.models.newton import NoModeError, find_mode
 from bayescore.models.posterior import Derivatives, full_terms, likelihood_terms, log_likelihoods, posterior, prior_part
 from bayescore.models.prior_ratio import ClosedForm, OfModel, PriorRatio, mean_curvature
-from bayescore.models.transport import Transport
 from bayescore.samplers.inference_data import Posterior
 from bayescore.types import FloatArray, IntArray
 from bayescore.validation import DataError
