@@ -14,7 +14,7 @@ from bayescore.compiled import jit
 from bayescore.data.dataset import Dataset
 from bayescore.data.passes.tiles import TILE, TileRows, load_tile, new_tile
 from bayescore.models.families import Family
-from bayescore.models.quadrature import N_NODES, NODES, Nodes
+from bayescore.models.quadrature import N_NODES, NODES, WEIGHTS, Nodes
 from bayescore.models.row_kernels import add_offset, predictor
 from bayescore.types import FloatArray, IntArray, WeightedData
 
@@ -35,7 +35,7 @@ class GroupRows(NamedTuple):
 class GroupSums(NamedTuple):
     """Sums over rows by group, with s, c, t score, curvature and third derivative of log p in x . beta + z b.
 
-    s, c and t are averages over the nodes.
+    s, c and t are averages over the nodes, by the weights of the quadrature.
     """
 
     values: FloatArray  # log-likelihood at the nodes, (G + 1, K)
@@ -83,7 +83,7 @@ def _add_sums(rows: GroupRows, beta: FloatArray, nodes: Nodes, family: Family, s
                 g = codes[start + lane]
                 sums.values[g, k] += tiles.weights[start + lane] * terms[0, lane]
                 for j in range(3):
-                    mean[j, lane] += nodes.share[g, k] * terms[j + 1, lane]
+                    mean[j, lane] += WEIGHTS[k] * terms[j + 1, lane]
         for lane in range(width):
             g, w, r = codes[start + lane], tiles.weights[start + lane], z[start + lane]
             s, c, t = w * mean[0, lane], w * mean[1, lane], w * mean[2, lane]
@@ -119,17 +119,14 @@ Look = Callable[[FloatArray, Nodes], GroupSums]  # (beta, nodes) -> the sums of 
 
 def look_at_rows(rows: WeightedData, family: Family, n_groups: int, z: FloatArray | None = None) -> Look:
     """Return the function that adds up rows in memory, which multiply their effect by z, shape (n,), by default 1."""
-    codes, places = local_codes(rows, n_groups)
-    own = GroupRows(TileRows.of(rows), places, np.ones(len(rows)) if z is None else np.ascontiguousarray(z))
+    assert rows.group is not None
+    codes = np.where(rows.group[:, 0] < 0, n_groups, rows.group[:, 0])
+    own = GroupRows(TileRows.of(rows), codes, np.ones(len(rows)) if z is None else np.ascontiguousarray(z))
 
     def look(beta: FloatArray, nodes: Nodes) -> GroupSums:
-        whole, part = GroupSums.zeros(n_groups, len(beta)), GroupSums.zeros(len(codes), len(beta))
-        _add_sums(own, beta, nodes.take(codes), family, part)
-        for one, other in zip(whole[:4], part[:4], strict=True):
-            one[codes] += other[:-1]
-        whole.gradient[:] = part.gradient
-        whole.precision[:] = np.tril(part.precision) + np.tril(part.precision, -1).T
-        return whole
+        sums = GroupSums.zeros(n_groups, len(beta))
+        _add_sums(own, beta, nodes, family, sums)
+        return sums._replace(precision=np.tril(sums.precision) + np.tril(sums.precision, -1).T)
 
     return look
 

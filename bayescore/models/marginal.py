@@ -18,7 +18,7 @@ from bayescore.models.group_priors import GroupPrior, log_sigma_terms
 from bayescore.models.group_sums import INFORMATION, SLOPE, THIRD, GroupSums, Look
 from bayescore.models.posterior import Derivatives, prior_part
 from bayescore.models.priors import Prior
-from bayescore.models.quadrature import NODES, EffectMoments, Nodes, effect_moments
+from bayescore.models.quadrature import EffectMoments, Nodes, effect_moments
 from bayescore.types import FloatArray
 
 MAX_PASSES = 40
@@ -40,7 +40,7 @@ class Effects:
         center = self.information * (self.peak - self.slope @ (theta[:-1] - self.beta)) / precision
         scale = precision**-0.5
         scale[-1] = 0.0
-        return Nodes.normal(center, scale)
+        return Nodes(center, scale)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,12 +78,11 @@ def at_point(look: Look, theta: FloatArray, nodes: Nodes, priors: tuple[Prior, G
     real = slice(None, -1)  # rows of no group have no effect
     square = np.exp(-2.0 * log_sigma)
     m, v, middle = found.mean[real], found.variance[real], sums.middle[real]
-    spread = nodes.scale[real] ** 2 * (nodes.share[real] * NODES**2).sum(axis=1)
     p = len(beta)
     gradient, precision = np.empty(p + 1), np.zeros((p + 1, p + 1))
     # within groups, and between them: a group's mean score is m / sigma^2 (Stein), whatever the nodes' probabilities
     gradient[:p] = sums.gradient - (sums.own[real, SLOPE] - m * square) @ middle
-    gradient[:p] += 0.5 * (v - spread) @ (sums.pull[real] - sums.own[real, THIRD, None] * middle)
+    gradient[:p] += 0.5 * (v - nodes.scale[real] ** 2) @ (sums.pull[real] - sums.own[real, THIRD, None] * middle)
     gradient[p] = (found.square[real] * square - 1.0).sum()
     precision[:p, :p] = (
         sums.precision - (middle.T * (sums.own[real, INFORMATION] - (1.0 - v * square) * square)) @ middle
@@ -130,7 +129,7 @@ def marginal_mode(
     where the one before says.
     """
     none = np.zeros(n_groups + 1)
-    point = at_point(look, theta, Nodes.normal(none, none), priors)
+    point = at_point(look, theta, Nodes(none, none), priors)
     best: MarginalPoint | None = None
     shrink = 1.0
     for _ in range(MAX_PASSES):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayescore.types import FloatArray, IntArray
+from bayescore.types import FloatArray
 
 N_NODES = 9
 _COVERED = 4.0  # mean of posterior over quadrature weights above which the nodes stand in the wrong place
@@ -29,28 +29,20 @@ def normal_nodes(n_nodes: int = N_NODES) -> tuple[FloatArray, FloatArray]:
 NODES, LOG_WEIGHTS = normal_nodes()
 
 
+WEIGHTS = np.exp(LOG_WEIGHTS)
+
+
 class Nodes(NamedTuple):
-    """Nodes of G effects: centre and scale, shape (G + 1,), and probabilities, (G + 1, K); the last of no group: 0."""
+    """Centres and scales of the nodes of G effects, shape (G + 1,); the last, of rows of no group, are 0."""
 
     center: FloatArray
     scale: FloatArray
-    share: FloatArray
-
-    @classmethod
-    def normal(cls, center: FloatArray, scale: FloatArray) -> "Nodes":
-        """Return nodes of normal effects."""
-        return cls(center, scale, np.broadcast_to(np.exp(LOG_WEIGHTS), (len(center), N_NODES)))
-
-    def take(self, which: IntArray) -> "Nodes":
-        """Return those of some groups."""
-        return Nodes(self.center[which], self.scale[which], np.ascontiguousarray(self.share[which]))
 
 
 class EffectMoments(NamedTuple):
-    """Effects b given the data; arrays have shape (G,) but for `share`."""
+    """Effects b given the data, shape (G,) each."""
 
     log_marginal: FloatArray  # log-likelihood of each group, its effect integrated out
-    share: FloatArray  # posterior probabilities of the nodes, (G, K)
     mean: FloatArray
     variance: FloatArray
     square: FloatArray  # mean of b^2
@@ -86,7 +78,7 @@ def effect_moments(
     `slope` and `information` are the mean of phi' and of -phi'' over the nodes, for a Newton step where the nodes do
     not cover the effect, or are one point (scale 0).
     """
-    precision, (center, scale, _) = np.exp(-2.0 * log_sigma), nodes
+    precision, (center, scale) = np.exp(-2.0 * log_sigma), nodes
     with np.errstate(divide="ignore"):
         terms = log_terms(values, center, scale, log_sigma)
     top = terms.max(axis=1)
@@ -107,7 +99,6 @@ def effect_moments(
     third, fourth = np.where(poor, 0.0, third), np.where(poor, 3.0 * variance**2, fourth)
     return EffectMoments(
         log_marginal=np.where(found, log_marginal + np.log(total), -np.inf),
-        share=share,
         mean=mean,
         variance=variance,
         square=mean**2 + variance,
