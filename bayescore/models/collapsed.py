@@ -1,8 +1,8 @@
 r"""The compiled marginal density of (beta, log sigma), each group's effect integrated out.
 
-Nodes of each group's quadrature follow the point: from normal likelihoods of the effects (`marginal.Effects`), two
-Newton steps take their centre to the effect's mode given beta and sigma, and half the third derivative over the squared
-curvature takes it from there near the mean. The density is a function of the point alone.
+Nodes of each group's quadrature follow the point. Two Newton steps take their centre from `collapsed_target.Effects`,
+normal likelihoods, to the effect's mode given beta and sigma. Half the third derivative over the squared curvature
+takes it from there near the mean. The density is a function of the point alone.
 """
 
 import math
@@ -23,7 +23,7 @@ _LONGEST = 3.0  # sds of an effect, of a Newton step
 
 
 class CollapsedArguments(NamedTuple):
-    """What the density takes after the point and the gradient; the last four are fields of `marginal.Effects`."""
+    """What the density takes after the point and the gradient; the last four are `collapsed_target.Effects`."""
 
     columns: FloatArray  # X transposed, (p, n)
     side: FloatArray
@@ -56,7 +56,7 @@ class NodeTerms(NamedTuple):
 def place_nodes(
     eta: FloatArray, a: CollapsedArguments, precision: float, center: FloatArray, scale: FloatArray
 ) -> None:
-    """Move centres, shape (G + 1,), to the effects' means given the rest, about, and write their scales."""
+    """Move centres, shape (G + 1,), near the effects' means given the rest, and write their scales."""
     n_groups = center.size - 1
     tile, side, terms, scratch = np.zeros(TILE), np.ones(TILE), np.empty((4, TILE)), np.empty((3, TILE))
     sums = np.empty((n_groups + 1, 3))

@@ -122,13 +122,13 @@ def find_map(
 def find_mle(data: WeightedData, family: str | None = None) -> Mode:
     r"""Return the maximum likelihood estimate of a weighted data set and its asymptotic covariance.
 
-    .. math:: \hat\beta = \arg\max_\beta \sum_n w_n \log p(z_n \cdot \beta + y_n o_n)
+    .. math:: \hat\beta = \arg\max_\beta \sum_n w_n \log p(y_n | x_n \cdot \beta + o_n)
 
-    It exists if and only if no direction has z_n . direction >= 0 in all rows and > 0 in one. Along such a direction
-    the log-likelihood rises for ever. A warning then says so, and the coefficients returned are those at which the rise
-    is lost in rounding: finite, but no estimate. This judges by the last Newton step; `separability` decides by a
-    proof, and the two may differ where rows overlap by angles below 1e-9. All this holds where log p is concave; under
-    another likelihood the result is a local maximum, and rows may be separated without a warning.
+    It exists if and only if no direction has y_n x_n . direction >= 0 in all rows and > 0 in one. Along such a
+    direction the log-likelihood rises for ever. A warning then says so, and the coefficients returned are those at
+    which the rise is lost in rounding: finite, but no estimate. This judges by the last Newton step; `separability`
+    decides by a proof, and the two may differ where rows overlap by angles below 1e-9. All this holds where log p is
+    concave; under another likelihood the result is a local maximum, and rows may be separated without a warning.
 
     Parameters
     ----------

@@ -1,8 +1,4 @@
-"""The weighted log-likelihood as a PyMC potential, for any model; `pymc_model` has whole models.
-
-The likelihood enters as one Potential, sum_n w_n log p(z_n . beta + y_n o_n), over signed rows z_n = y_n x_n with
-known offsets o_n where they have any, and effects b[g_n] of their groups.
-"""
+"""The weighted log-likelihood as one PyMC potential, for any model; `pymc_model` has whole models."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -31,7 +27,7 @@ def weighted_potential(
 ) -> Any:
     r"""Add the weighted log-likelihood of `data` to the model of the `with` block.
 
-    .. math:: \sum_n w_n \log p\Bigl(y_n \bigl(x_n \cdot \beta + o_n + \sum_f z_{fn} \cdot b_{f, g_f(n)}\bigr)\Bigr)
+    .. math:: \sum_n w_n \log p\Bigl(y_n \Big| x_n \cdot \beta + o_n + \sum_f z_{fn} \cdot b_{f, g_f(n)}\Bigr)
 
     Parameters
     ----------
@@ -48,8 +44,8 @@ def weighted_potential(
         row needs all rows, or a coreset that knows groups: see Notes.
     groups : dict of str to tensor, optional
         Effects by the names of grouping factors of a coreset (``core.groups``), shape (G,), added to the linear
-        predictors of rows by their groups; or shape (G, q) for a factor of q effects, of which that of a column is
-        multiplied by it. A row that belongs to no group has none.
+        predictors of rows by their groups; or shape (G, q) for a factor of q effects, each multiplied by its column. A
+        row of no group has none.
 
     Returns
     -------
