@@ -147,10 +147,10 @@ class StreamingCoreset:
         if self._design is None:
             raise RuntimeError("no block has come yet: call partial_fit(X, y) before coreset()")
         known = self._intake
-        if len(known.met) == 1:
+        if len(known.labels) == 1:
             raise DataError(
-                f"only the label {known.met[0]!r} has been met in {known.n_rows} rows; add rows of the other class, or "
-                "name both in stream(..., classes=)"
+                f"only the label {known.labels[0]!r} has been met in {known.n_rows} rows; add rows of the other class, "
+                "or name both in stream(..., classes=)"
             )
         with one_blas_thread():
             built = self._state.answer(self._cutter.rest)

@@ -107,15 +107,8 @@ def as_source(data: Any, y: Any = None, *, selection: Selection | None = None, *
     `data` is one of the kinds that the module lists. Blocks are (X, y), (X, y, weights) or (X, y, weights, offset). `y`
     are labels, two classes of any kind, where neither `label` names a column nor blocks bring theirs. Rows go together
     by position: pandas objects whose indexes differ are refused. `selection` says which columns of tables are features,
-    by default all, which must then be numbers. `beside` are the other fields of `Roles`: label, weights and so on.
-
-    Raises
-    ------
-    DataError
-        For wrong shapes, non-numeric columns, labels that are not of two classes, bad weights or offsets, a file
-        that cannot be read, an iterator, whose rows come once, masked entries, or pandas objects whose indexes differ.
-    TypeError
-        For data of another kind.
+    by default all, which must then be numbers. `beside` are the other fields of `Roles`: label, weights and so on. What
+    cannot be used raises `DataError`, data of no kind `TypeError`.
     """
     if isinstance(y, str):
         raise DataError(f"y={y!r} is text; give the labels as y, or the name of their column as label={y!r}")

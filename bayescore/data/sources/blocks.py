@@ -176,7 +176,7 @@ def callable_source(data: Callable[[], Iterable[Any]], roles: Roles, selection: 
         Design(intake.names, offset=intake.offset, groups=tuple(by.grouping for by in groupers)),
         intake.classes,
         intake.n_rows,
-        found if intake.classes == intake.met else found.flipped(),
+        found if intake.classes == intake.labels else found.flipped(),
         survey,
         selection=selection,
         group_columns=columns,

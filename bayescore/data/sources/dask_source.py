@@ -82,23 +82,16 @@ def dask_source(data: Any, roles: Roles, selection: Selection | None = None) -> 
         data = data[[column for column in data.columns if str(column) in columns.names]]
         names = [str(name) for name in data.columns]
     frames = _partitions(data if is_frame else data.rechunk({1: -1}))
-    others = {name: _beside(other, data, len(frames), name) for name, other in beside.items()}
-    own = [name for name in dict.fromkeys(columns.surveyed) if name not in beside]
-    inside = _partitions(data[own]) if own else [None] * len(frames)  # once for all of them
-    surveys = compute(
-        *[
-            delayed(_survey)(part, {name: parts[i] for name, parts in others.items()}, columns)
-            for i, part in enumerate(inside)
-        ]
-    )
+    parts = {name: _beside(other, data, len(frames), name) for name, other in beside.items()}
+    others = [{name: own[i] for name, own in parts.items()} for i in range(len(frames))]
+    needed = [name for name in dict.fromkeys(columns.surveyed) if name not in beside]
+    inside = _partitions(data[needed]) if needed else [None] * len(frames)  # once for all of them
+    surveys = compute(*[delayed(_survey)(part, own, columns) for part, own in zip(inside, others, strict=True)])
     survey = columns.merged(surveys)
     if not survey.n_rows:
         raise DataError("data is an empty collection; it needs at least one row")
     if beside or not is_frame:
-        frames = [
-            delayed(_frame)(frame, names, {name: parts[i] for name, parts in others.items()}, i)
-            for i, frame in enumerate(frames)
-        ]
+        frames = [delayed(_frame)(frame, names, others[i], i) for i, frame in enumerate(frames)]
     columns, lengths = columns.learnt(survey, roles.positive), tuple(part.n_rows for part in surveys)
     tables = kept_tables(frames, columns.names, survey.n_rows, pool)
     return DaskSource(tables, lengths, columns, survey, pool)

@@ -62,7 +62,7 @@ class Intake:
         return cls(survey=Survey(labels=Seen.of(classes)), **known)
 
     @property
-    def met(self) -> tuple[Any, ...]:
+    def labels(self) -> tuple[Any, ...]:
         """The labels in the order of their first occurrence, those of one block in their own order."""
         return tuple(self.survey.labels.values)
 
@@ -84,7 +84,7 @@ class Intake:
     def settled(self, rows: WeightedData) -> WeightedData:
         """Return rows of these blocks with +1 for the second class, and codes of groups in their order."""
         rows = self.recoded(rows, groupers_of(self.survey, self.groups))
-        return rows if self.classes[1] == self.met[1] else rows.mirrored(-1)
+        return rows if self.classes[1] == self.labels[1] else rows.mirrored(-1)
 
     def recoded(self, rows: WeightedData, known: Sequence[Grouper]) -> WeightedData:
         """Return rows of these blocks with the codes of groups whose levels are known."""
@@ -167,17 +167,19 @@ class Intake:
         if own.missing:
             raise DataError(f"{name} has missing labels; drop those rows")
         known = self.survey.labels + Seen.of(sorted_labels(own.values, name), own.order)
-        met = tuple(known.values)[:2]
-        if len(met) == 1:
-            return np.full(n_rows, np.int8(-1)), Seen.of(met, own.order)
-        ordered = two_classes(met, name, self.positive, known.order)
-        met = met if self.met else ordered
-        return signed_labels(labels, met, 0, name), Seen.of(met, own.order)
+        two = tuple(known.values)[:2]
+        if len(two) == 1:
+            return np.full(n_rows, np.int8(-1)), Seen.of(two, own.order)
+        ordered = two_classes(two, name, self.positive, known.order)
+        two = two if self.labels else ordered
+        return signed_labels(labels, two, 0, name), Seen.of(two, own.order)
 
     def _counted(self, where: str) -> Seen:
         """Return the labels of counts."""
-        if self.met not in ((), COUNTS, COUNTS[:1]):
-            raise DataError(f"{where} has trials, and blocks before it the label {self.met[-1]!r}; give trials in each")
+        if self.labels not in ((), COUNTS, COUNTS[:1]):
+            raise DataError(
+                f"{where} has trials, and blocks before it the label {self.labels[-1]!r}; give trials in each"
+            )
         return Seen.of(COUNTS)
 
     def to_dict(self) -> dict[str, Any]:

@@ -42,10 +42,6 @@ class Seen:
             return replace(self if self.values else other, missing=missing)
         return Seen({**self.values, **other.values}, self.order if self.order == other.order else None, missing)
 
-    def first(self, number: int) -> "Seen":
-        """Return the same with no more than the first values."""
-        return self if len(self.values) <= number else replace(self, values=dict.fromkeys([*self.values][:number]))
-
     def levels(self, name: str) -> tuple[Any, ...]:
         """Return the values in their own order, or sorted; raise unless all are text or all are numbers."""
         where = f"column {name!r}"
@@ -68,10 +64,10 @@ class Survey:
     zero_weights: bool = False  # whether some rows weigh 0, which are left out
 
     def __add__(self, other: "Survey") -> "Survey":
-        names = dict.fromkeys((*self.levels, *other.levels))
+        names, labels = dict.fromkeys((*self.levels, *other.levels)), self.labels + other.labels
         return Survey(
             self.n_rows + other.n_rows,
-            (self.labels + other.labels).first(MANY),
+            replace(labels, values=dict.fromkeys([*labels.values][:MANY])),
             {name: self.levels.get(name, NOTHING) + other.levels.get(name, NOTHING) for name in names},
             self.zero_weights or other.zero_weights,
         )
