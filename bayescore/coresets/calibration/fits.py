@@ -34,22 +34,10 @@ SCORE_FACTOR = 10.0  # on the scores where there are draws to meet too, which wo
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """Rows with fitted weights, and what is known of them.
+    """Rows of positive fitted weight, and what is known of them.
 
-    Parameters
-    ----------
-    rows : WeightedData
-        Rows whose weight was not fitted to zero.
-    size, certain : int
-        Rows drawn, and those of them that were in for certain.
-    residual_mean : float
-        Largest whitened score left, in posterior sds.
-    residual_curvature : float
-        Largest relative error left in a marginal curvature.
-    rounds : int
-        Times that rows were drawn and fitted anew.
-    errors : Errors
-        Largest errors to expect of a mean, in posterior sds, of an sd, relatively, and of a correlation.
+    Largest whitened score left, in posterior sds; largest relative error of a marginal curvature; rounds of drawing
+    and fitting; errors to expect.
     """
 
     rows: WeightedData

@@ -58,18 +58,7 @@ class Estimate(NamedTuple):
 class Expansion:
     """The log-likelihood of many rows to second order at a point, and a sample of them for what is left.
 
-    Parameters
-    ----------
-    family : Family
-        The link.
-    at : array, shape (D,)
-        The point t.
-    part : Derivatives
-        Value, gradient and minus the Hessian of the log-likelihood of all rows there.
-    rows : WeightedData
-        The sample, with weights w / pi.
-    inclusion : array, shape (m,)
-        pi of each row; 1 for rows that are in for certain.
+    `part` is of all rows at `at`; the sample has weights w / pi, with pi = `inclusion`.
     """
 
     family: Family

@@ -87,13 +87,7 @@ def check_tolerance(tolerance: float | None) -> float:
 
 
 def mode_prior(prior: Prior | Mapping[str, Prior] | None) -> Prior:
-    """Return the prior under which the mode is found.
-
-    Raises
-    ------
-    ValueError
-        If priors are given by name, and the columns have no names yet.
-    """
+    """Return the prior under which the mode is found; raise if columns of priors by name are not named yet."""
     if isinstance(prior, Mapping):
         raise ValueError(f"prior={prior} goes by names, and rows of a stream have none yet; give one prior")
     return WEAK if prior is None else prior

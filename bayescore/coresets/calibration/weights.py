@@ -46,20 +46,10 @@ def fit_weights(
     *,
     start: FloatArray | None = None,
 ) -> Fit:
-    """Return non-negative factors near 1 that meet the totals as well as they can.
+    """Return non-negative factors near 1, shape (m,), with ``shares @ factors`` as near `totals` as they can be.
 
-    Parameters
-    ----------
-    shares : array, shape (q, m)
-        Share of each row, at its given weight, in each total.
-    totals : array, shape (q,)
-        What ``shares @ factors`` should be.
-    ridge : float
-        lambda: how much a factor's distance from 1 counts.
-    max_steps : int
-        Newton steps; the residual tells what they left, and whoever uses the weights has to look.
-    start : array, shape (q,), optional
-        Where to begin: the `dual` of a fit to like totals.
+    shares: (q, m), of each row at its given weight in each total. ridge is lambda: how much a factor's distance from 1
+    counts. The residual tells what `max_steps` Newton steps left. start is the `dual` of a fit to like totals.
     """
     q = len(totals)
 

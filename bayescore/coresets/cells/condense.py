@@ -63,13 +63,7 @@ class MultilevelInfo(BuildInfo):
 
 
 def columns_of(dataset: Dataset) -> IntArray:
-    """Return the columns whose coefficients vary by some factor, the intercept's first; -1 for one that is no column.
-
-    Raises
-    ------
-    DataError
-        If an intercept that the rows do not have varies beside slopes, or more than `MOST_EFFECTS` columns do.
-    """
+    """Return the columns that vary by some factor, the intercept's first; -1 for one that is no column."""
     design = dataset.design
     asked = {effect: None for own in design.groups for effect in own.effects}
     if list(asked) == ["1"] and design.constant is None:

@@ -58,13 +58,7 @@ class Cells:
 
     @classmethod
     def of(cls, dataset: Dataset) -> "Cells":
-        """Find them; one pass.
-
-        Raises
-        ------
-        DataError
-            If so many combinations are possible that no code tells them apart.
-        """
+        """Find them; one pass. Raise where so many combinations are possible that no code tells them apart."""
         sizes = tuple(len(own) for own in dataset.design.groups)
         if np.prod([float(size) for size in sizes]) > 2.0**62:
             shown = " x ".join(f"{size:,}" for size in sizes)

@@ -112,18 +112,8 @@ def pseudo_rows_of(
 ) -> WeightedData:
     """Return the pseudo-rows of all cells, failures and successes of each, with the code of the cell as group.
 
-    Parameters
-    ----------
-    sums : CellSums
-        Sums over all rows.
-    points : Points
-        The density, and the likelihood.
-    along : Directions
-        Those of cells.
-    moved : tuple of arrays, shape (C + 1, K)
-        What is added to the score along a direction, and what its curvature is multiplied by.
-    times : float
-        Factor of the curvature D that has the averaged fourth derivative.
+    moved, shape (C + 1, K) each: what is added to the score along a direction, and what its curvature is multiplied by.
+    times: factor of the curvature D that has the averaged fourth derivative.
     """
     at, family = points.at, points.family
     cell, k = np.nonzero(along.told)

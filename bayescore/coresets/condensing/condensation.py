@@ -36,21 +36,9 @@ MOVED = 0.05  # sds, or relatively of an sd, by which a density has moved so tha
 
 @dataclass(frozen=True, eq=False)
 class Condensation:
-    """Rows to condense at a density, and what was found of them.
+    """Rows to condense at a density, the averaged totals of all rows, and the rows of large reach.
 
-    Parameters
-    ----------
-    density : GaussianDensity
-        The density over which terms are averaged.
-    totals : Derivatives
-        Averaged gradient and minus the averaged Hessian of all rows.
-    far : Candidates
-        Rows of large reach, there or nearby, and a sample of the others by it; `reach` is the sum of their p over all
-        rows.
-    n_sample : int
-        Rows of that sample.
-    shares : Shares
-        What p is made of.
+    `far` has these, there or nearby, and a sample of `n_sample` others by reach; `reach` is the sum of p over all rows.
     """
 
     density: GaussianDensity
