@@ -28,9 +28,8 @@ import pandas as pd
 from sklearn.cluster import KMeans
 
 from bayescore.clustering import SQUARED_EUCLIDEAN, k_variates
-from bayescore.clustering.mechanisms import laplace
 from bayescore.clustering.nearest import Nearest
-from bayescore.clustering.private import PrivateSeeding, private_k_variates
+from bayescore.clustering.private import PrivateSeeding, laplace, private_k_variates
 from bayescore.papers.spread import Spread, spread, spread_calibrated
 from benchmarks.problems import SHARED
 from benchmarks.tables import publish

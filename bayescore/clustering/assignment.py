@@ -1,41 +1,38 @@
-r"""Exact means, masses and cost of a clustering given by its centers, in one pass.
+"""Exact means, masses and cost of a clustering given by its centers, in one pass.
 
-The clustering of signed rows z_n assigns each to its nearest center Q_i. The normalised cost is
-I = sum_n w_n min_i |z_n - Q_i|^2 / W.
+Each signed row z_n belongs to its nearest center Q_i. The normalised cost is I = sum_n w_n min_i |z_n - Q_i|^2 / W.
+
+Compiled kernels work on tiles of transposed rows, so the inner loop runs over rows and vectorises, and a row's numbers
+do not depend on its place in a block. Sums are exact in fixed point: adding and subtracting 1.5 * 2^52 * unit rounds a
+number to a multiple of `unit`, and multiples add exactly.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bayescore.clustering.checks import check_trials, distinct_rows
-from bayescore.clustering.coordinator import Held, seed
-from bayescore.clustering.kernels import assign_block
-from bayescore.clustering.variates import Rows
+from bayescore.clustering.variates import Held, Rows, seed
+from bayescore.compiled import jit
 from bayescore.data.dataset import Dataset
 from bayescore.data.passes.exact import as_integers, from_integers, quantum
-from bayescore.types import FloatArray, IntArray, WeightedData
+from bayescore.data.passes.tiles import TILE, load_signed_tile
+from bayescore.types import FloatArray, IntArray, LabelArray, WeightedData
 from bayescore.validation import DataError
+
+
+class Units(NamedTuple):
+    """Units of the exact sums: of rows, shape (D,), of weights, and of the cost."""
+
+    rows: FloatArray
+    weight: float
+    cost: float
 
 
 @dataclass(frozen=True, eq=False)
 class Clustering:
-    """Non-empty clusters of signed rows.
-
-    Parameters
-    ----------
-    centers : array, shape (k, D)
-        Points that rows are assigned to by distance.
-    means : array, shape (k, D)
-        Weighted means of the clusters.
-    masses : array, shape (k,)
-        Total weights of the clusters.
-    counts : array, shape (k,)
-        Rows in the clusters.
-    cost : float
-        Normalised k-means cost of `centers`.
-    """
+    """Non-empty clusters of signed rows."""
 
     centers: FloatArray
     means: FloatArray
@@ -45,16 +42,9 @@ class Clustering:
 
 
 def seed_centers(sample: WeightedData, n_clusters: int, rng: np.random.Generator) -> FloatArray:
-    """Choose k centers among the signed rows of `sample` by greedy k-means++.
+    """Choose k centers among the signed rows of `sample` by greedy k-means++ (Arthur and Vassilvitskii 2007).
 
-    Raises
-    ------
-    DataError
-        If the sample has fewer than k distinct rows.
-
-    References
-    ----------
-    Arthur and Vassilvitskii (2007), k-means++: the advantages of careful seeding.
+    Raises `DataError` if fewer than k rows are distinct.
     """
     Z = sample.Z
     n_distinct = distinct_rows(Z, n_clusters)
@@ -68,10 +58,7 @@ def seed_centers(sample: WeightedData, n_clusters: int, rng: np.random.Generator
 
 
 def fit_centers(clusterer: Any, sample: WeightedData, rng: np.random.Generator) -> Any:
-    """Return a copy of a scikit-learn clusterer, fitted to the signed rows of `sample`; without a seed it gets one.
-
-    Weights go to clusterers that take them: the bound holds for any clustering.
-    """
+    """Fit a copy of a scikit-learn clusterer to the rows, with weights if it takes them, and a seed if it has none."""
     from sklearn.base import clone  # it takes a second, which workers do without
     from sklearn.utils.validation import has_fit_parameter
 
@@ -88,19 +75,17 @@ def assign(dataset: Dataset, centers: FloatArray) -> Clustering:
     The sums are exact in fixed point, so the result is the same for all cuts into blocks.
     """
     largest, largest_weight = dataset.scan.largest, dataset.scan.largest_weight
-    units = quantum(largest * largest_weight)
-    weight_unit = float(quantum(np.asarray(largest_weight)))
     reach = float(((largest + np.abs(centers).max(axis=0)) ** 2).sum())
-    cost_unit = float(quantum(np.asarray(reach * largest_weight)))
+    weight_unit, cost_unit = (float(quantum(np.asarray(size * largest_weight))) for size in (1.0, reach))
+    units = Units(quantum(largest * largest_weight), weight_unit, cost_unit)
     sums = np.zeros(centers.shape, dtype=object)
     masses = np.zeros(len(centers), dtype=object)
     counts = np.zeros(len(centers), dtype=np.int64)
     cost = 0
     for part in dataset.map(
-        lambda _, block: assign_block(block.X, block.y, block.weights, centers, units, weight_unit, cost_unit),
-        "clustering",
+        lambda _, block: assign_block(block.X, block.y, block.weights, centers, units), "clustering"
     ):
-        sums += as_integers(part[0] / units)
+        sums += as_integers(part[0] / units.rows)
         masses += as_integers(part[1] / weight_unit)
         counts += part[2]
         cost += (int(part[3] / cost_unit) << 36) + int(part[4] / (cost_unit * 2.0**-36))
@@ -108,8 +93,70 @@ def assign(dataset: Dataset, centers: FloatArray) -> Clustering:
     mass = from_integers(masses[kept], np.asarray(weight_unit))
     return Clustering(
         centers=np.ascontiguousarray(centers[kept]),
-        means=np.ascontiguousarray(from_integers(sums[kept], units) / mass[:, None]),
+        means=np.ascontiguousarray(from_integers(sums[kept], units.rows) / mass[:, None]),
         masses=mass,
         counts=counts[kept],
         cost=float(cost) * 2.0**-36 * cost_unit / dataset.scan.weight_total,
     )
+
+
+@jit
+def squared_distances(tile: FloatArray, point: FloatArray, out: FloatArray) -> None:
+    """Write the squared distance of each column of `tile` from `point` to `out`, shape (TILE,)."""
+    out[:] = 0.0
+    for d in range(tile.shape[0]):
+        center = point[d]
+        for lane in range(tile.shape[1]):
+            gap = tile[d, lane] - center
+            out[lane] += gap * gap
+
+
+@jit
+def nearest(tile: FloatArray, centers: FloatArray, scratch: FloatArray, best: FloatArray, which: IntArray) -> None:
+    """Write the squared distance to the nearest center, and its number, for each column of `tile`."""
+    squared_distances(tile, centers[0], best)
+    which[:] = 0
+    for i in range(1, centers.shape[0]):
+        squared_distances(tile, centers[i], scratch)
+        for lane in range(tile.shape[1]):
+            if scratch[lane] < best[lane]:
+                best[lane] = scratch[lane]
+                which[lane] = i
+
+
+@jit
+def assign_block(
+    X: FloatArray, y: LabelArray, weights: FloatArray, centers: FloatArray, units: Units
+) -> tuple[FloatArray, FloatArray, IntArray, float, float]:
+    """Assign each signed row of a block to its nearest center.
+
+    Returns, rounded to multiples of the units: weighted sums of each cluster's rows (k, D), their weights (k,), their
+    counts (k,), and the weighted sum of squared distances in two parts, the second in units 2^-36 as large.
+    """
+    k, n_features = centers.shape
+    sums, masses = np.zeros((k, n_features)), np.zeros(k)
+    counts = np.zeros(k, dtype=np.int64)
+    cost, cost_rest = 0.0, 0.0
+    tile = np.zeros((n_features, TILE))
+    scratch, best = np.empty(TILE), np.empty(TILE)
+    which = np.empty(TILE, dtype=np.int64)
+    shifts = units.rows * 6755399441055744.0  # 1.5 * 2^52
+    weight_shift = units.weight * 6755399441055744.0
+    cost_shift = units.cost * 6755399441055744.0
+    rest_shift = cost_shift * 2.0**-36
+    for start in range(0, len(y), TILE):
+        width = min(TILE, len(y) - start)
+        load_signed_tile(X, y, start, width, tile)
+        nearest(tile, centers, scratch, best, which)
+        for lane in range(width):
+            i = which[lane]
+            weight = weights[start + lane]
+            signed = weight * y[start + lane]
+            for d in range(n_features):
+                sums[i, d] += (signed * X[start + lane, d] + shifts[d]) - shifts[d]
+            masses[i] += (weight + weight_shift) - weight_shift
+            counts[i] += 1
+            whole = (weight * best[lane] + cost_shift) - cost_shift
+            cost += whole
+            cost_rest += ((weight * best[lane] - whole) + rest_shift) - rest_shift
+    return sums, masses, counts, cost, cost_rest

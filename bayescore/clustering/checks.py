@@ -1,4 +1,4 @@
-"""What enters a seeding is checked here, before work starts."""
+"""Checks of the arguments of seedings."""
 
 import math
 from collections.abc import Sequence

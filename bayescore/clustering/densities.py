@@ -30,15 +30,12 @@ class Density(Protocol):
 
     def draw(self, row: int, rng: np.random.Generator) -> FloatArray:
         """Draw a center from the density of a row, shape (D,)."""
-        ...
 
     def means(self) -> FloatArray:
         """Return the mean mu_a of each row's density, shape (n, D)."""
-        ...
 
     def variances(self) -> FloatArray:
         """Return the trace of the covariance of each row's density, shape (n,)."""
-        ...
 
 
 Densities = Callable[[FloatArray, FloatArray], Density]
@@ -49,11 +46,9 @@ class Noise(Protocol):
 
     def __call__(self, center: FloatArray, rng: np.random.Generator) -> FloatArray:
         """Return the center, shape (D,), with noise."""
-        ...
 
     def variance(self, n_features: int) -> float:
         """Return the trace of the noise's covariance."""
-        ...
 
 
 class PointMasses:

@@ -19,6 +19,7 @@ total Jensen where the result should not depend on a rotation of the graph of F.
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,28 +30,25 @@ from bayescore.validation import DataError, check_choice, check_positive
 GENERATORS = ("square", "entropy", "burg")  # in the order of their codes
 
 
+class Form(NamedTuple):
+    """A divergence for compiled kernels: the number of its generator, and its skew."""
+
+    generator: int
+    alpha: float
+
+
 @dataclass(frozen=True)
 class Divergence:
-    """A divergence, as the compiled kernels know it.
-
-    Parameters
-    ----------
-    name : str
-        What it is called.
-    generator : {"square", "entropy", "burg"}
-        F: t^2, t log t or -log t.
-    alpha : float
-        Skew of the total Jensen divergence; 0 is the Bregman divergence of F.
-    """
+    """A divergence of a row from a center, see the module."""
 
     name: str
-    generator: str
-    alpha: float = 0.0
+    generator: str  # F: t^2 ("square"), t log t ("entropy") or -log t ("burg")
+    alpha: float = 0.0  # skew of the total Jensen divergence; 0 is the Bregman divergence of F
 
     @property
-    def code(self) -> int:
-        """Number of the generator inside compiled kernels."""
-        return GENERATORS.index(self.generator)
+    def form(self) -> Form:
+        """The divergence for compiled kernels."""
+        return Form(GENERATORS.index(self.generator), self.alpha)
 
     def check(self, X: FloatArray, name: str) -> None:
         """Raise `DataError` if X, shape (n, D), leaves the domain: t > 0 for entropy and burg."""
@@ -117,7 +115,8 @@ def _generator(t: float, code: int) -> float:
 
 
 @jit_sums
-def _total_jensen(columns: FloatArray, start: int, c: FloatArray, code: int, alpha: float, out: FloatArray) -> None:
+def _total_jensen(columns: FloatArray, start: int, c: FloatArray, form: Form, out: FloatArray) -> None:
+    code, alpha = form.generator, form.alpha
     for n in range(out.size):
         total, square, rise = 0.0, 0.0, 0.0
         for d in range(c.size):
@@ -133,14 +132,12 @@ def _total_jensen(columns: FloatArray, start: int, c: FloatArray, code: int, alp
 
 
 @jit_sums
-def diverge(columns: FloatArray, start: int, c: FloatArray, code: int, alpha: float, out: FloatArray) -> None:
-    """Write the divergences of points from c, shape (D,), to `out`, shape (n,).
-
-    The points are the columns start, ..., start + n - 1 of `columns`, shape (D, N).
-    """
-    if alpha > 0.0:
-        _total_jensen(columns, start, c, code, alpha, out)
+def diverge(columns: FloatArray, start: int, c: FloatArray, form: Form, out: FloatArray) -> None:
+    """Write the divergences from c of the columns start, ..., start + n - 1 of `columns` (D, N) to `out` (n,)."""
+    if form.alpha > 0.0:
+        _total_jensen(columns, start, c, form, out)
         return
+    code = form.generator
     out[:] = 0.0
     if code == 0:
         for d in range(0, c.size, 2):  # two columns at a time: half the trips to `out`

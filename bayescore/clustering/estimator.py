@@ -151,7 +151,7 @@ class KVariates(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         return Nearest(rows, weights, check_divergence(self.divergence), self.cluster_centers_)
 
     def _generator(self) -> np.random.Generator:
-        """Return the generator; of scikit-learn's own RandomState, which it passes around, a seed is drawn."""
+        """Return the generator; a RandomState, which scikit-learn passes around, gives a seed."""
         state = self.random_state
         return check_generator(int(state.randint(2**31)) if isinstance(state, np.random.RandomState) else state)
 

@@ -1,65 +1,60 @@
-r"""The nearest center of each row, kept up to date as centers are added: the hot loop of every seeding.
+"""The nearest center of each row, updated as centers are added: the hot loop of every seeding.
 
-D(a) = min_c d(a, c) falls only when a center is added, so a new center costs one pass. The rows are kept by columns:
-the inner loop of a pass runs over rows and vectorises. Sums of w D are kept for each 1024 rows, so that a row is drawn
-with probability proportional to w D without another pass.
+D(a) = min_c d(a, c) can only fall when a center is added, so a new center costs one pass. Rows are stored by columns,
+so that the inner loop runs over rows and vectorises. Sums of w D are kept for each 1024 rows, so that drawing a row
+with probability proportional to w D needs no other pass.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bayescore.clustering.divergences import Divergence, diverge
+from bayescore.clustering.divergences import Divergence, Form, diverge
 from bayescore.compiled import jit_sums
 from bayescore.types import FloatArray, IntArray
 
 BLOCK = 1024
 
 
+class _State(NamedTuple):
+    """Arrays of `Nearest` for compiled kernels."""
+
+    columns: FloatArray  # (D, n)
+    weights: FloatArray
+    closest: FloatArray
+    owner: NDArray[np.int32]
+    sums: FloatArray  # of w D, of each block
+
+
 @jit_sums
-def _lower(
-    columns: FloatArray,
-    weights: FloatArray,
-    center: FloatArray,
-    number: int,
-    code: int,
-    alpha: float,
-    closest: FloatArray,
-    owner: NDArray[np.int32],
-    sums: FloatArray,
-) -> None:
-    """Take note of the center with this number."""
+def _lower(rows: _State, center: FloatArray, number: int, form: Form) -> None:
+    """Add the center with this number."""
     scratch = np.empty(BLOCK)
-    for block in range(sums.size):
-        start, stop = block * BLOCK, min((block + 1) * BLOCK, closest.size)
-        found, best, own, w = scratch[: stop - start], closest[start:stop], owner[start:stop], weights[start:stop]
-        diverge(columns, start, center, code, alpha, found)
+    for block in range(rows.sums.size):
+        start, stop = block * BLOCK, min((block + 1) * BLOCK, rows.closest.size)
+        found, best = scratch[: stop - start], rows.closest[start:stop]
+        own, w = rows.owner[start:stop], rows.weights[start:stop]
+        diverge(rows.columns, start, center, form, found)
         total = 0.0
         for n in range(found.size):
             nearer = found[n] < best[n]
             best[n] = found[n] if nearer else best[n]
             own[n] = number if nearer else own[n]
             total += w[n] * best[n]
-        sums[block] = total
+        rows.sums[block] = total
 
 
 @jit_sums
-def _potentials(
-    columns: FloatArray,
-    weights: FloatArray,
-    candidates: FloatArray,
-    code: int,
-    alpha: float,
-    closest: FloatArray,
-    out: FloatArray,
-) -> None:
+def _potentials(rows: _State, candidates: FloatArray, form: Form, out: FloatArray) -> None:
     """Write the sum of w D that each candidate, shape (m, D), would leave, shape (m,)."""
     scratch = np.empty(BLOCK)
     out[:] = 0.0
-    for start in range(0, closest.size, BLOCK):
-        stop = min(start + BLOCK, closest.size)
-        found, best, w = scratch[: stop - start], closest[start:stop], weights[start:stop]
+    for start in range(0, rows.closest.size, BLOCK):
+        stop = min(start + BLOCK, rows.closest.size)
+        found, best, w = scratch[: stop - start], rows.closest[start:stop], rows.weights[start:stop]
         for i in range(out.size):
-            diverge(columns, start, candidates[i], code, alpha, found)
+            diverge(rows.columns, start, candidates[i], form, found)
             total = 0.0
             for n in range(found.size):
                 total += w[n] * min(found[n], best[n])
@@ -83,39 +78,24 @@ def divergences(X: FloatArray, centers: FloatArray, divergence: Divergence) -> F
     """Return the divergence of each row from each center, shape (n, k)."""
     columns, out = _transposed(X), np.empty((len(centers), len(X)))
     for center, found in zip(centers, out, strict=True):
-        diverge(columns, 0, np.ascontiguousarray(center), divergence.code, divergence.alpha, found)
+        diverge(columns, 0, np.ascontiguousarray(center), divergence.form, found)
     return out.T
 
 
 class Nearest:
-    """Rows and their nearest center among those chosen.
+    """Rows, weights and the nearest chosen center of each row.
 
-    Parameters
-    ----------
-    X : array, shape (n, D)
-        Rows.
-    weights : array, shape (n,)
-        Their weights; 0 is allowed.
-    divergence : Divergence
-        What "near" means.
-    centers : array, shape (t, D), optional
-        Centers to begin with.
-
-    Attributes
-    ----------
-    closest : array, shape (n,)
-        D of each row; infinite before the first center.
-    owner : int32 array, shape (n,)
-        Number of its nearest center, of equally near ones the first.
+    `closest`, shape (n,), is D of each row, infinite before the first center. `owner`, shape (n,), is the number of the
+    nearest center, the first of equally near ones.
     """
 
     def __init__(
         self, X: FloatArray, weights: FloatArray, divergence: Divergence, centers: FloatArray | None = None
     ) -> None:
-        self.columns, self.weights, self.divergence = _transposed(X), weights, divergence
-        self.closest = np.full(len(X), np.inf)
-        self.owner = np.zeros(len(X), dtype=np.int32)
+        self.weights, self.divergence = weights, divergence
+        self.closest, self.owner = np.full(len(X), np.inf), np.zeros(len(X), dtype=np.int32)
         self._sums = np.add.reduceat(weights, np.arange(0, len(X), BLOCK))
+        self._state = _State(_transposed(X), weights, self.closest, self.owner, self._sums)
         self._count = 0
         for center in () if centers is None else centers:
             self.add(center)
@@ -126,9 +106,8 @@ class Nearest:
         return float(self._sums.sum())
 
     def add(self, center: FloatArray) -> None:
-        """Take note of a new center, shape (D,)."""
-        of = self.divergence
-        _lower(self.columns, self.weights, center, self._count, of.code, of.alpha, self.closest, self.owner, self._sums)
+        """Add a center, shape (D,)."""
+        _lower(self._state, center, self._count, self.divergence.form)
         self._count += 1
 
     def draw(self, rng: np.random.Generator, size: int = 1) -> IntArray:
@@ -142,7 +121,7 @@ class Nearest:
 
     def best(self, rows: IntArray) -> int:
         """Return the one of `rows` that would leave the least sum of w D as a center."""
-        of, out = self.divergence, np.empty(len(rows))
-        candidates = np.ascontiguousarray(self.columns[:, rows].T)
-        _potentials(self.columns, self.weights, candidates, of.code, of.alpha, self.closest, out)
+        out = np.empty(len(rows))
+        candidates = np.ascontiguousarray(self._state.columns[:, rows].T)
+        _potentials(self._state, candidates, self.divergence.form, out)
         return int(rows[np.argmin(out)])

@@ -1,12 +1,11 @@
-r"""d-means++ where the rows stay in pieces: partitions of a Dask collection, row groups of files.
+"""d-means++ where the rows stay in pieces: partitions of a Dask collection, row groups of files.
 
-Each piece is a peer. A worker reads its rows, where they are, and answers with a sum of w D, or with a center; no other
-row travels. Nothing is kept on a worker between two requests, so that a lost worker changes
-nothing and the pieces need not fit in memory together. The price: each request brings all centers so far, and k centers
-take k + 1 passes over the rows, with k (k + 1) / 2 divergences for each.
+Each piece is a peer. A worker reads the rows where they are, and answers with a sum of w D or with a center; no other
+row travels. Workers keep nothing between requests, so a lost worker changes nothing, and the pieces need not fit in
+memory together. In return, each request brings all earlier centers, and k centers take k + 1 passes.
 
-When to use it: rows that cannot, or must not, be gathered. The law is that of `peers.d_means` on the same peers, and so
-are the centers for the same seed.
+Use it for rows that cannot, or must not, be gathered. Its centers are those of `peers.d_means` on the same peers for
+the same seed.
 """
 
 from dataclasses import replace
@@ -16,12 +15,11 @@ from typing import Any
 import numpy as np
 
 from bayescore.clustering.checks import check_rows
-from bayescore.clustering.coordinator import seed
 from bayescore.clustering.densities import Uniform
 from bayescore.clustering.divergences import SQUARED_EUCLIDEAN, Divergence, check_divergence
 from bayescore.clustering.nearest import Nearest
 from bayescore.clustering.peers import PeerSeeding
-from bayescore.clustering.variates import Rows
+from bayescore.clustering.variates import Rows, seed
 from bayescore.data.dataset import Dataset
 from bayescore.data.passes.map import map_pieces
 from bayescore.data.source import Source
@@ -91,7 +89,7 @@ def d_means_partitions(
 def seed_peers(
     dataset: Dataset, n_clusters: int, rng: np.random.Generator, divergence: Divergence = SQUARED_EUCLIDEAN
 ) -> PeerSeeding:
-    """Seed k centers over the pieces of opened rows."""
+    """Seed k centers over the pieces of a data set."""
     peers = Partitions(dataset, divergence)
     centers, cost = seed(peers, n_clusters, rng)
     return PeerSeeding(centers, cost, peers.sent, peers.received)
@@ -112,13 +110,7 @@ def _dataset(data: Any, weights: Any, progress: bool) -> Dataset:
 
 
 class Partitions:
-    """The pieces of rows as peers, see `coordinator.Peers`.
-
-    Attributes
-    ----------
-    sent, received : int
-        Bytes of float64 that passed.
-    """
+    """The pieces of a data set as peers; `sent` and `received` count bytes of float64."""
 
     def __init__(self, dataset: Dataset, divergence: Divergence) -> None:
         division = dataset.division()
@@ -134,7 +126,7 @@ class Partitions:
         self._ends = np.cumsum([piece.n_rows for piece in self.division.pieces])
 
     def totals(self) -> FloatArray:
-        """Make a pass over the rows of all peers; return their sums of w D, shape (m,)."""
+        """Return the sums of w D of all peers, shape (m,); one pass."""
         sums = np.zeros(len(self._ends))
         ask = partial(_sum, self.centers, self.divergence, self.dataset.design.names)
         for start, total in self.dataset.map(ask, "d-means++"):
@@ -144,7 +136,7 @@ class Partitions:
         return sums
 
     def answer(self, which: int, rng: np.random.Generator) -> FloatArray:
-        """Fetch a uniform draw from a peer."""
+        """Return a uniform draw from a peer."""
         piece = self.division.pieces[which]
         ask = partial(_drawn, self.centers, self.divergence, rng)
         ((_, (center, advanced)),) = map_pieces(replace(self.division, pieces=[piece]), ask, piece.n_rows, cores=1)
@@ -154,14 +146,14 @@ class Partitions:
         return center
 
     def add(self, center: FloatArray) -> None:
-        """Take note of a new center; requests bring all of them."""
+        """Add a center; later requests bring all centers."""
         self.centers = np.vstack([self.centers, center])
 
 
 def _sum(
     centers: FloatArray, divergence: Divergence, names: tuple[str, ...], start: int, block: WeightedData
 ) -> tuple[int, float]:
-    """Return where a block starts and its sum of w D, before the first center of w."""
+    """Return a block's start and its sum of w D, or of w before the first center."""
     if not len(centers):
         check_finite(block.X, names, start)
         check_rows(block.Z, f"the block from row {start} on", divergence)
@@ -171,7 +163,7 @@ def _sum(
 def _drawn(
     centers: FloatArray, divergence: Divergence, rng: np.random.Generator, _: int, block: WeightedData
 ) -> tuple[FloatArray, np.random.Generator]:
-    """Return what a peer with these rows answers, and the generator that it has drawn from."""
+    """Return the answer of a peer with these rows, and the generator after the draw."""
     peer = Rows(block.Z, block.weights, density=Uniform, divergence=divergence)
     for center in centers:
         peer.add(center)

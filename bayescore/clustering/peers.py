@@ -1,14 +1,10 @@
-r"""k-variates++ where nobody holds all rows: on peers, on synopses of a stream, on minibatches.
+"""k-variates++ where nobody holds all rows: on peers, on synopses of a stream, on minibatches (Nock et al. 2016).
 
 *d-means++*: the coordinator picks a peer with probability proportional to its sum of D_t (its weight at t = 1), and the
-peer answers with a uniform draw of its own rows. Rows never move: a round costs one center to each peer and one
-number back. Phi = 10 phi_opt + 6 phi_s, phi_s the spread of the peers (Nock et al. 2016, Theorem 4), so it is good
-where peers hold rows that lie together. `partitions` has it over Dask partitions and files. *pd-means++* is the same
-with noisy answers, see `private`.
-
-*s-means++*: synopses s_j with masses m_j stand for a stream, and are seeded with m_j D_t(s_j) (Theorem 5).
-
-*ol-means++*: each minibatch of a stream gives one center, drawn by D_t over that minibatch alone (Theorem 6).
+peer answers with a uniform draw of its own rows. A round costs one center to each peer and one number back. The
+expected potential is at most 10 phi_opt + 6 phi_s, phi_s the spread of the peers (Theorem 4), so it is good where peers
+hold rows that lie together. *s-means++*: synopses s_j with masses m_j stand for a stream; m_j D_t(s_j) draws them
+(Theorem 5). *ol-means++*: each minibatch gives one center, drawn by D_t over that minibatch alone (Theorem 6).
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,10 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bayescore.clustering.checks import check_peers
-from bayescore.clustering.coordinator import Held, seed
 from bayescore.clustering.densities import Densities, Uniform
 from bayescore.clustering.divergences import SQUARED_EUCLIDEAN, Divergence, check_divergence
-from bayescore.clustering.variates import Rows, Seeding, k_variates
+from bayescore.clustering.variates import Held, Rows, Seeding, k_variates, seed
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError, RandomState, check_alone, check_generator, check_integer
 
@@ -231,7 +226,7 @@ def ol_means(
 
 
 def next_center(rows: Rows, centers: Iterable[FloatArray], rng: np.random.Generator) -> FloatArray | None:
-    """Draw one more center from a minibatch, given the centers chosen before; None if all its rows are centers."""
+    """Draw one more center from a minibatch, given the earlier centers; None if all its rows are centers."""
     for center in centers:
         rows.add(center)
     return rows.answer(rng) if rows.total() > 0.0 else None

@@ -1,36 +1,87 @@
-r"""Private seeding: k-variates++ whose centers are rows plus Laplace noise (Nock et al. 2016, section 4).
+"""Private seeding: k-variates++ whose centers are rows plus Laplace noise (Nock et al. 2016, section 4).
 
-Rows are clipped to the L1 ball |x|_1 <= R, and each of the k centers is one row plus noise of scale b on every
-coordinate. Two rows of the ball are at most 2 R apart, so the density of a center changes by at most a factor
-exp(2 R / b) whatever row it was, and given the earlier centers *all* that the data decide is which row it is. Hence
-b = 2 k R / epsilon makes the k centers epsilon-differentially private. Since any row may be taken,
-this holds for any two data sets, not for neighbouring ones only (one row added, removed or replaced): the guarantee is
-that of the local model, and so is its price. The noise does not shrink with n.
+Rows are clipped to the ball |x|_1 <= R. Each of the k centers is one row plus noise of scale b on every coordinate. Two
+rows of the ball are at most 2 R apart, so the density of a center changes by at most a factor exp(2 R / b) whichever
+row it is, and b = 2 k R / epsilon makes the k centers epsilon-differentially private. The guarantee is that of the
+local model: it holds for any two data sets, not only for neighbours, and the noise does not shrink with n.
 
-The noise comes from OpenDP, whose sampler is exact and safe in floating point; it is drawn from the operating system's
-entropy and *cannot be seeded*: `random_state` repeats which rows are picked, not the noise.
-
-`spread.spread_calibrated` has the smaller noise of Theorem 12, which rests on quantities of the data: it is NOT
-differentially private unless those are public.
-
-What is protected: the centers, against who sees nothing else. Labels, costs, the count of clipped rows, and the sums
-that peers send to the coordinator of pd-means++ are not.
+OpenDP draws the noise. Its sampler is exact and safe in floating point, the privacy loss is its own figure, and it uses
+the operating system's entropy: `random_state` repeats which rows are picked, not the noise. Protected are the centers,
+from those who see nothing else. Labels, costs, the number of clipped rows, and the sums that peers of pd-means++ send
+to the coordinator are not. The smaller noise of `papers.spread_calibrated` is not differentially private.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
+from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from bayescore.clustering.checks import check_rows, check_trials
-from bayescore.clustering.coordinator import Held, seed
 from bayescore.clustering.densities import Densities, Noisy, PointMasses
-from bayescore.clustering.mechanisms import LaplaceMechanism, clip_to_ball, laplace
-from bayescore.clustering.variates import Rows
+from bayescore.clustering.variates import Held, Rows, seed
 from bayescore.types import FloatArray
 from bayescore.validation import RandomState, check_generator, check_integer, check_positive
+
+_ROUNDING = 1.0 + 1e-9  # of sums of absolute values, far above D units in the last place
+
+
+def opendp() -> Any:
+    """Return OpenDP's prelude with the mechanisms enabled; raise ImportError if it is not installed."""
+    try:
+        import opendp.prelude as dp
+    except ImportError:
+        raise ImportError(
+            "private seeding takes its noise from OpenDP, which is not installed: pip install 'bayescore[private]'"
+        ) from None
+    dp.enable_features("contrib")
+    return dp
+
+
+@dataclass(frozen=True, eq=False)
+class LaplaceMechanism:
+    """OpenDP's Laplace mechanism on vectors; a `Noise`."""
+
+    scale: float
+    epsilon: float
+    measure: Any
+
+    def __call__(self, center: FloatArray, rng: np.random.Generator) -> FloatArray:  # noqa: ARG002 - OpenDP draws alone
+        """Return the center with noise."""
+        return np.array(self.measure(center.tolist()))
+
+    def variance(self, n_features: int) -> float:
+        """Return the trace of the covariance, 2 b^2 D."""
+        return 2.0 * self.scale**2 * n_features
+
+
+@lru_cache(maxsize=64)
+def laplace(sensitivity: float, epsilon: float, whole: bool = False) -> LaplaceMechanism:
+    """Return the Laplace mechanism of least scale that spends at most `epsilon` on values of this L1 sensitivity.
+
+    With `whole` the values, and the noise, are whole numbers.
+    """
+    dp = opendp()
+    domain = dp.vector_domain(dp.atom_domain(T="i64") if whole else dp.atom_domain(T=float, nan=False))
+    metric = dp.l1_distance(T="i64" if whole else float)
+    distance = math.ceil(sensitivity) if whole else sensitivity * _ROUNDING
+
+    def made(scale: float) -> Any:
+        return dp.m.make_laplace(domain, metric, scale=scale)
+
+    scale = dp.binary_search_param(made, d_in=distance, d_out=epsilon, T=float)
+    measure = made(scale)
+    return LaplaceMechanism(scale, measure.map(distance), measure)
+
+
+def clip_to_ball(X: FloatArray, radius: float) -> tuple[FloatArray, int]:
+    """Return X, shape (n, D), with rows outside |x|_1 <= radius moved to its border, and how many were."""
+    norms = np.abs(X).sum(axis=1, keepdims=True)
+    outside = norms > radius
+    return np.where(outside, X * (radius / np.where(outside, norms, 1.0)), X), int(outside.sum())
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -129,8 +180,9 @@ def private_k_variates(
     """
     k, each, R = check_private(n_clusters, epsilon, radius)
     noise, trials = laplace(2.0 * R, each), check_trials(n_local_trials, k)
+    rows, spent = [check_rows(X, "X")], noise.epsilon * k
     return seed_private(
-        [check_rows(X, "X")], k, epsilon, noise.epsilon * k, R, noise, PointMasses, trials, random_state
+        rows, k, noise, epsilon=epsilon, spent=spent, radius=R, trials=trials, random_state=random_state
     )
 
 
@@ -144,12 +196,13 @@ def check_private(n_clusters: int, epsilon: float, radius: float) -> tuple[int, 
 def seed_private(
     peers: Sequence[FloatArray],
     k: int,
+    noise: LaplaceMechanism,
+    below: Densities = PointMasses,
+    *,
     epsilon: float,
     spent: float | None,
     radius: float,
-    noise: LaplaceMechanism,
-    below: Densities,
-    trials: int,
+    trials: int = 1,
     random_state: RandomState,
 ) -> PrivateSeeding:
     """Clip each peer's rows and seed with this noise on top of the density `below`."""

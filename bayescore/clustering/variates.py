@@ -4,8 +4,8 @@ For t = 1, ..., k a row a is drawn with probability proportional to
 
 .. math:: w_a D_t(a), \qquad D_t(a) = \min_{c \in C} d(\wp_t(a), c), \qquad D_1 = 1,
 
-and the center from the density p_a attached to it. The one loop is `coordinator.seed`, which asks peers; what differs
-between the algorithms of the paper are values:
+and the center from the density p_a attached to it. The one loop is `seed`: a
+coordinator asks peers, and sees only their sums and centers. The algorithms of the paper differ in values:
 
 ==============  =========================  =============  ==============================================
 algorithm       peers                      probes         density
@@ -23,17 +23,17 @@ When to use it: to start Lloyd's algorithm, or for a clustering good enough for 
 the bound on the expected cost.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bayescore.clustering.checks import check_masses, check_rows, check_trials, distinct_rows, too_few
-from bayescore.clustering.coordinator import Held, seed
 from bayescore.clustering.densities import Densities, PointMasses
 from bayescore.clustering.divergences import SQUARED_EUCLIDEAN, Divergence, check_divergence
-from bayescore.clustering.nearest import Nearest
+from bayescore.clustering.nearest import Nearest, pick
 from bayescore.types import FloatArray
 from bayescore.validation import DataError, RandomState, check_generator, check_integer
 
@@ -43,28 +43,10 @@ Probe = Callable[[FloatArray, FloatArray], FloatArray]
 class Rows:
     """A peer with rows in memory.
 
-    Parameters
-    ----------
-    X : array, shape (n, D)
-        Rows.
-    weights : array, shape (n,), optional
-        Weights, 1 by default; rows of weight 0 are never drawn.
-    probe : callable, optional
-        Takes X and the centers chosen before, shape (t, D), and returns what stands for the rows when D is taken, shape
-        (n, D); the same array as long as nothing changes saves time. By default X itself.
-    density : callable
-        Takes X and weights, returns a `Density`.
-    divergence : Divergence
-        d(x, c).
-    n_local_trials : int
-        Rows drawn for each center after the first; the one that would leave the least sum of w D is kept ("greedy").
-    name : str
-        What errors call the rows.
-
-    Raises
-    ------
-    DataError
-        For rows, weights or probes that cannot be used.
+    `probe` maps X and the earlier centers, shape (t, D), to the points, shape (n, D), whose D counts; it may return the
+    same array while nothing changes, which saves time. `density` maps X and weights to a `Density`. Of
+    `n_local_trials` rows drawn for each center after the first, the one that would leave the least sum of w D is taken.
+    Errors call the rows `name`. Rows of weight 0 are never drawn.
     """
 
     def __init__(
@@ -87,16 +69,16 @@ class Rows:
         self.nearest = Nearest(self.X, self.weights, divergence)
 
     def total(self) -> float:
-        """Return the sum of w D_t."""
+        """Return the sum of w D_t, before the first center the sum of w."""
         return self.nearest.total
 
     def answer(self, rng: np.random.Generator) -> FloatArray:
-        """Draw a row, the best of some, and a center from its density."""
+        """Draw a row by w D_t, the best of some, and a center from its density."""
         rows = self.nearest.draw(rng, self._trials if len(self.centers) else 1)
         return self.density.draw(self.nearest.best(rows) if len(rows) > 1 else int(rows[0]), rng)
 
     def add(self, center: FloatArray) -> None:
-        """Take note of a new center; where the probes have moved, of all centers anew."""
+        """Add a center; if the probes have moved, add all centers anew."""
         self.nearest.divergence.check(center[None], "a center drawn from the density")
         self.centers = np.vstack([self.centers, center])
         points = self._probed if self._probe is None else self._probe(self.X, self.centers)
@@ -111,6 +93,65 @@ class Rows:
         self._probed = points
         probed = check_rows(points, "what probe returned", self.nearest.divergence)
         self.nearest = Nearest(probed, self.weights, self.nearest.divergence, self.centers)
+
+
+class Peers(Protocol):
+    """All peers, as the coordinator sees them."""
+
+    def totals(self) -> FloatArray:
+        """Return each peer's sum of w D_t, shape (m,), before the first center of w."""
+
+    def answer(self, which: int, rng: np.random.Generator) -> FloatArray:
+        """Return a center, shape (D,), from a peer."""
+
+    def add(self, center: FloatArray) -> None:
+        """Send a new center, shape (D,), to all peers."""
+
+
+class Held:
+    """Peers in this process; counts the bytes of float64 that would pass if they were elsewhere.
+
+    For m peers and k centers these are 8 m k D sent, and 8 (m (k + 1) + k D) received.
+    """
+
+    def __init__(self, peers: Sequence[Rows]) -> None:
+        self.peers = peers
+        self.sent, self.received = 0, 0
+
+    def totals(self) -> FloatArray:
+        """Return each peer's sum."""
+        sums = np.array([peer.total() for peer in self.peers])
+        self.received += sums.nbytes
+        return sums
+
+    def answer(self, which: int, rng: np.random.Generator) -> FloatArray:
+        """Return a center from one peer."""
+        center = self.peers[which].answer(rng)
+        self.received += center.nbytes
+        return center
+
+    def add(self, center: FloatArray) -> None:
+        """Send a center to all peers."""
+        self.sent += len(self.peers) * center.nbytes
+        for peer in self.peers:
+            peer.add(center)
+
+
+def seed(peers: Peers, n_clusters: int, rng: np.random.Generator) -> tuple[FloatArray, float]:
+    """Choose k centers, shape (k, D), among the rows of all peers; return them and the final sum of w D.
+
+    Raises `DataError` if every row coincides with a center before there are k.
+    """
+    centers: list[FloatArray] = []
+    totals = peers.totals()
+    for _ in range(n_clusters):
+        if not totals.sum() > 0.0:
+            raise DataError(too_few(n_clusters, len(centers)))
+        center = peers.answer(int(pick(totals, rng)[0]), rng)
+        peers.add(center)
+        totals = peers.totals()
+        centers.append(center)
+    return np.array(centers), float(totals.sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,10 +202,16 @@ def k_variates(
         Number k of centers.
     weights : array, shape (n,), optional
         Weights: a row of weight w counts as w rows, one of weight 0 not at all.
-    probe, density, divergence
-        See `Rows`; the divergence may be given by name.
+    probe : callable, optional
+        Takes X and the earlier centers, shape (t, D); returns the points, shape (n, D), that stand for the rows when D
+        is computed. Returning the same array while nothing changes saves time. By default X itself.
+    density : callable
+        Takes X and weights; returns the densities that centers are drawn from, such as `PointMasses`.
+    divergence : Divergence or str
+        d(x, c), or its name.
     n_local_trials : int or None
-        Rows tried for each center, see `Rows`; None for 2 + floor(log k), scikit-learn's greedy default.
+        Rows drawn for each center after the first, of which the one that leaves the least cost is taken; None for
+        2 + floor(log k), scikit-learn's greedy default.
     random_state : int, Generator, SeedSequence or None
         Seed.
 

@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 
 from bayescore.clustering.checks import check_rows
 from bayescore.clustering.divergences import SQUARED_EUCLIDEAN
-from bayescore.clustering.mechanisms import clip_to_ball, laplace
 from bayescore.clustering.nearest import Nearest
-from bayescore.clustering.private import private_k_variates
+from bayescore.clustering.private import clip_to_ball, laplace, private_k_variates
 from bayescore.coresets.finish import check_names, finish
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import Design

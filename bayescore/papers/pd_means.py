@@ -6,8 +6,7 @@ from numpy.typing import ArrayLike
 
 from bayescore.clustering.checks import check_peers
 from bayescore.clustering.densities import Uniform
-from bayescore.clustering.mechanisms import laplace
-from bayescore.clustering.private import PrivateSeeding, check_private, seed_private
+from bayescore.clustering.private import PrivateSeeding, check_private, laplace, seed_private
 from bayescore.validation import RandomState
 
 
@@ -52,4 +51,5 @@ def pd_means(
     k, each, R = check_private(n_clusters, epsilon, radius)
     held = check_peers(peers)
     noise = laplace(2.0 * R, each)
-    return seed_private(held, k, epsilon, noise.epsilon * k, R, noise, Uniform, 1, random_state)
+    spent = noise.epsilon * k
+    return seed_private(held, k, noise, Uniform, epsilon=epsilon, spent=spent, radius=R, random_state=random_state)

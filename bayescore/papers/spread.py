@@ -26,11 +26,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bayescore.clustering.checks import check_rows
-from bayescore.clustering.densities import PointMasses
 from bayescore.clustering.divergences import SQUARED_EUCLIDEAN
-from bayescore.clustering.mechanisms import LaplaceMechanism, clip_to_ball, laplace
 from bayescore.clustering.nearest import divergences
-from bayescore.clustering.private import PrivateSeeding, check_private, seed_private
+from bayescore.clustering.private import (
+    LaplaceMechanism,
+    PrivateSeeding,
+    check_private,
+    clip_to_ball,
+    laplace,
+    seed_private,
+)
 from bayescore.validation import RandomState, check_generator, check_integer, check_positive
 
 _MOST_SETS = 20_000
@@ -188,7 +193,8 @@ def spread_calibrated(
         UserWarning,
         stacklevel=2,
     )
-    return seed_private([check_rows(X, "X")], k, epsilon, None, R, noise, PointMasses, 1, random_state)
+    rows = [check_rows(X, "X")]
+    return seed_private(rows, k, noise, epsilon=epsilon, spent=None, radius=R, random_state=random_state)
 
 
 def calibrated_noise(

@@ -8,9 +8,8 @@ import pytest
 from scipy.stats import beta, kstest, laplace
 
 from bayescore import build_coreset
-from bayescore.clustering.mechanisms import clip_to_ball, opendp
-from bayescore.clustering.mechanisms import laplace as mechanism
-from bayescore.clustering.private import private_k_variates
+from bayescore.clustering.private import clip_to_ball, opendp, private_k_variates
+from bayescore.clustering.private import laplace as mechanism
 from bayescore.papers import pd_means
 from bayescore.papers.spread import calibrated_noise, spread, spread_calibrated
 from bayescore.validation import DataError

@@ -6,9 +6,8 @@ from scipy.stats import chisquare
 from sklearn.cluster import kmeans_plusplus
 
 from bayescore.clustering import SQUARED_EUCLIDEAN, PointMasses, Uniform, k_variates
-from bayescore.clustering.coordinator import Held, seed
 from bayescore.clustering.nearest import BLOCK, Nearest
-from bayescore.clustering.variates import Rows
+from bayescore.clustering.variates import Held, Rows, seed
 from bayescore.validation import DataError
 from tests.clustering.helpers import DATA, blobs, cost, differ
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayescore.clustering.kernels import nearest, squared_distances
+from bayescore.clustering.assignment import nearest, squared_distances
 from bayescore.compiled import jit
 from bayescore.data.passes.tiles import TILE, TileRows, load_signed_tile, load_tile, new_tile
 from bayescore.models.elementary import exp_minus

@@ -32,8 +32,8 @@ from bayescore.clustering import (
     s_means,
     total_jensen,
 )
-from bayescore.clustering.mechanisms import laplace
 from bayescore.clustering.nearest import Nearest
+from bayescore.clustering.private import laplace
 from bayescore.papers import guarantee
 from bayescore.papers.guarantee import stretching
 from bayescore.papers.minibatches import minibatch_width, on_line_bound
