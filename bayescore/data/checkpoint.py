@@ -1,6 +1,6 @@
-"""Checkpoints: a JSON header and plain arrays in one file, NumPy's npz, read without pickle.
+"""Checkpoints: a JSON header and plain arrays in one npz file, read without pickle.
 
-The file is written beside its name and renamed when complete, and carries a hash of all that is in it.
+The file is written under another name and renamed when complete. It carries a hash of its contents.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def digest(header: dict[str, Any], arrays: Arrays) -> str:
-    """Return the SHA-256 of a header and arrays, of their shapes and bytes in little-endian order."""
+    """Return the SHA-256 of a header and arrays: their names, types, shapes, and bytes in little-endian order."""
     found = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
@@ -32,13 +32,7 @@ def digest(header: dict[str, Any], arrays: Arrays) -> str:
 
 
 def write_checkpoint(path: str | Path, kind: str, header: dict[str, Any], arrays: Arrays) -> None:
-    """Write a checkpoint of what is called `kind`.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be written; an earlier file of that name is then untouched.
-    """
+    """Write a checkpoint of an object of class `kind`; if that fails, an earlier file of that name stays."""
     whole = {"kind": kind, "format": _FORMAT, **header}
     text = json.dumps({**whole, "sha256": digest(whole, arrays)})
     with whole_file(path) as partial, partial.open("wb") as file:
@@ -46,15 +40,7 @@ def write_checkpoint(path: str | Path, kind: str, header: dict[str, Any], arrays
 
 
 def read_checkpoint(path: str | Path, kind: str) -> tuple[dict[str, Any], Arrays]:
-    """Return the header and the arrays of a checkpoint of `kind`.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    DataError
-        If the file is no checkpoint of `kind`, of another version of the format, or damaged.
-    """
+    """Return header and arrays; raise `DataError` for a file that is damaged, of another kind or of another format."""
     source = Path(path)
     if not source.is_file():
         raise FileNotFoundError(f"path={str(source)!r}: no such file")
@@ -64,17 +50,7 @@ def read_checkpoint(path: str | Path, kind: str) -> tuple[dict[str, Any], Arrays
             arrays = {name: archive[name] for name in archive.files}
         header = json.loads(arrays.pop(_HEADER).tobytes())
         found, version, stated = header["kind"], header["format"], header.pop("sha256")
-    except (
-        BadZipFile,
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        EOFError,
-        OSError,
-        RuntimeError,
-        RecursionError,
-    ):
+    except (BadZipFile, ValueError, KeyError, TypeError, AttributeError, EOFError, OSError, RuntimeError):
         raise DataError(
             f"{str(source)!r} is damaged, or no checkpoint of bayescore: use an earlier one, or begin anew"
         ) from None

@@ -1,9 +1,8 @@
-"""`Coreset`: weighted rows that know what made them, and their Parquet file.
+"""`Coreset`: weighted rows, what made them, and their Parquet file.
 
-The file holds the columns of the design matrix, the label as given, `weight`, `offset` where rows have one, and the
-columns of groups as factors, so that R, SQL or pandas can use it as it is; everything else is JSON in its metadata.
-Pseudo-rows, binomials that stand for many rows, are two rows of the file, of one label and the other, and
-`Coreset.to_counts` has them as one.
+The file holds the columns of the design matrix, the label as given, `weight`, `offset` if rows have one, and the
+groups as factors, so that R, SQL or pandas can use it. Its metadata holds the rest as JSON. A pseudo-row, a binomial
+that stands for many rows, is two rows of the file, one of each label; `Coreset.to_counts` makes them one.
 """
 
 import html

@@ -1,4 +1,4 @@
-"""Reading the Parquet file that `Coreset.to_parquet` writes, having checked that it is whole."""
+"""Reads the Parquet file that `Coreset.to_parquet` writes, and checks that it is unchanged."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -92,14 +92,7 @@ def read_coreset(path: str | Path) -> Coreset:
         )
         n_own = (2 if core.offset is None else 3) + len(core.groups)
         whole = table.num_columns == core.n_features + n_own and core.file_digest == about["sha256"]
-    except (
-        KeyError,
-        IndexError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        RecursionError,
-    ):  # columns or facts that are not there, or of another kind
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError):  # missing or wrong columns or facts
         raise changed from None
     if not whole:
         raise changed
@@ -107,7 +100,7 @@ def read_coreset(path: str | Path) -> Coreset:
 
 
 def _group_codes(frame: pd.DataFrame, design: Design) -> IntArray | None:
-    """Return the codes of the groups in a coreset's file, shape (n, F)."""
+    """Return the codes of the groups, shape (n, F)."""
     if not design.groups:
         return None
     found = [pd.Categorical(frame[own.name], categories=list(own.levels)).codes for own in design.groups]

@@ -1,7 +1,7 @@
-"""`Dataset`: rows that were opened for work: their design, what the first pass learned of them, and how passes run.
+"""`Dataset`: rows with their design, and passes over them.
 
-``dataset.map(function, "scores")`` is the one way to run a pass. What the function refers to may travel to other
-processes, so it takes numbers from an `Dataset`, never an `Dataset` itself, which cannot be pickled.
+``dataset.map(function, "scores")`` is the one way to run a pass. The function may travel to other processes, so it
+takes numbers from a `Dataset` and never refers to the `Dataset` itself, which cannot be pickled.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,21 +33,10 @@ R = TypeVar("R")
 
 
 class Dataset:
-    """Rows, put through a design, and how to pass over them.
+    """Rows put through a design, and passes over them.
 
-    Parameters
-    ----------
-    rows : Readable
-        A `Source`, or rows that come once.
-    design : Design, optional
-        What the rows are put through; by default they stay as they are.
-    progress : bool
-        Whether passes show their progress.
-    block_rows : int, optional
-        Rows of a canonical block, and of the longest that the source cuts; by default `cutter.block_rows`.
-    cores : int, optional
-        Threads of a pass; all cores by default.
-
+    By default the design is that of the rows, `block_rows` (rows of a canonical block, and the most of any block) is
+    `cutter.block_rows`, and a pass uses all cores.
     """
 
     def __init__(
@@ -71,7 +60,7 @@ class Dataset:
 
     @property
     def n_passes(self) -> int:
-        """Passes so far."""
+        """Number of passes until now."""
         return self._passes[0]
 
     @property
@@ -86,18 +75,18 @@ class Dataset:
 
     @property
     def again(self) -> bool:
-        """Whether the rows can be read again and again."""
+        """Whether the rows can be read more than once."""
         return isinstance(self.rows, Source)
 
     @property
     def source(self) -> Source:
-        """The rows, where they can be read again."""
+        """The rows, if they can be read more than once."""
         assert isinstance(self.rows, Source)
         return self.rows
 
     @property
     def transform(self) -> Design | None:
-        """What raw rows are put through; None if they stay as they are."""
+        """The design that raw rows are put through; None if they stay as they are."""
         return None if self.design == self.rows.design else self.design
 
     def map(
@@ -110,22 +99,9 @@ class Dataset:
     ) -> Iterator[R]:
         """Yield ``function(start, block)`` for each block, in order; one pass.
 
-        Parameters
-        ----------
-        function : callable
-            See `passes.map_pieces`.
-        description : str
-            Text of the progress bar.
-        canonical : bool
-            Whether to cut the rows anew at multiples of `block_rows`: then BLAS and sums in block order give the same
-            bits for every source.
-        here : bool
-            Whether to read the rows in the calling thread in any case, for results that are as large as the rows.
-
-        Raises
-        ------
-        DataError
-            If a row cannot be used; the message says where it is to be found.
+        `description` names the progress bar. With `canonical`, blocks are cut at multiples of `block_rows`, so that
+        BLAS and sums in block order give the same bits for every source. With `here`, the calling thread reads the
+        rows; use it for results as large as the rows.
         """
         step = self.block_rows if canonical else None
         division = None if here else self.division()
@@ -136,12 +112,12 @@ class Dataset:
         yield from self.tracked(results, description)
 
     def tracked(self, results: Iterator[tuple[int, R]], description: str) -> Iterator[R]:
-        """Yield results that come with their numbers of rows, under a progress bar if progress is to be shown."""
+        """Yield results, which come with their numbers of rows, and show a progress bar if asked."""
         total = self.rows.n_rows if isinstance(self.rows, Source) else None
         return tracked(results, total, description, shown=self.progress)
 
     def division(self) -> Division | None:
-        """Begin a pass: return the rows in pieces; None, and no pass is begun, where they come in one stream only."""
+        """Begin a pass: return the rows in pieces, or None, without a pass, if they come in one stream."""
         division = division_of(self.rows, self.block_rows)
         if division is None:
             return None
@@ -170,20 +146,14 @@ class Dataset:
 
     @cached_property
     def scan(self) -> Scan:
-        """What the first pass learns of the rows.
-
-        Raises
-        ------
-        DataError
-            If an entry is NaN, infinite or too large; the message names its column, and its row.
-        """
+        """What the first pass learns. Raises `DataError` if an entry is NaN, infinite or too large."""
         names = self.design.names
         with self.counting_missing():
             return Scan.of(list(self.map(partial(block_range, names), "checking rows", canonical=True)), names)
 
     @contextmanager
     def counting_missing(self) -> Iterator[None]:
-        """Tell of an error inside how many rows miss which raw columns, where that is what is wrong; one pass more."""
+        """If the body fails because of missing values, add their number by raw column to the error; one more pass."""
         try:
             yield
         except DataError as error:
@@ -204,7 +174,7 @@ class Dataset:
             ) from None
 
     def through(self, design: Design) -> "Dataset":
-        """Return raw rows put through a design; what is known of them is kept, and passes go on counting."""
+        """Return raw rows put through a design, with what is known of them; passes over these are counted apart."""
         design = replace(design, offset=self.design.offset, groups=design.groups or self.design.groups)
         other = Dataset(self.rows, design, progress=self.progress, block_rows=self._block_rows, cores=self.cores)
         other._passes = [self.n_passes]
@@ -213,9 +183,9 @@ class Dataset:
         return other
 
     def lifted(self) -> "Dataset":
-        """Return the rows with their offset as last column, of which bounds know no offsets; as they are without.
+        """Append the offset as a last column, for bounds that do not support offsets; if there is none, return self.
 
-        What is opened so takes its own scan, and its passes count here too.
+        The result has its own scan. Its passes count here too.
         """
         name = self.design.offset
         if name is None:
@@ -225,7 +195,7 @@ class Dataset:
         return self.seen_through(Lifted(self.design.raw_names, base=replace(self.design, offset=name)))
 
     def seen_through(self, design: Design) -> "Dataset":
-        """Return the rows put through another design in place of their own; passes over them count here too."""
+        """Return the rows put through another design instead of their own; passes over them count here too."""
         other = Dataset(self.rows, design, progress=self.progress, block_rows=self._block_rows, cores=self.cores)
         other._passes = self._passes
         return other
@@ -246,7 +216,7 @@ class Dataset:
 
 
 def _missing(_: int, block: WeightedData) -> tuple[int, IntArray]:
-    """Return how many rows of a block miss something, and how many entries of each column are missing."""
+    """Return the number of incomplete rows of a block, and of missing entries in each column."""
     holes = np.isnan(block.X)
     return int(holes.any(axis=1).sum()), holes.sum(axis=0)
 
@@ -263,16 +233,9 @@ def open_rows(
     selection: Selection | None = None,
     **beside: Any,
 ) -> Dataset:
-    """Open whatever `build_coreset` takes: what `as_source` takes, a `Coreset`, or if `once` an iterator of blocks.
+    """Open data of any kind that `build_coreset` takes; with `once` also an iterator of blocks.
 
-    With `intercept` a column of ones stands first; `beside` are the other fields of `Roles`: label, weights and so on.
-
-    Raises
-    ------
-    DataError, TypeError
-        As `as_source` does, or if labels, weights or offsets are given beside data that bring theirs.
-    ValueError
-        If `intercept` is asked for beside a design that has its own, or its own centers.
+    With `intercept` a column of ones comes first. `beside` are the other fields of `Roles`, such as label and weights.
     """
     rows: Readable
     roles = Roles(y, **beside)

@@ -25,21 +25,11 @@ def _scale(raw: FloatArray, center: FloatArray, scale: FloatArray, design: Float
 
 @dataclass(frozen=True)
 class Grouping:
-    """A grouping factor: what tells the groups of rows apart whose effects a multilevel model draws from one prior.
-
-    Parameters
-    ----------
-    name : str
-        Name of its column.
-    levels : tuple
-        Its groups, text, whole numbers or booleans; codes are places in it.
-    effects : tuple of str
-        What varies by group: "1" for an intercept, else the column of the design matrix whose coefficient does.
-    """
+    """A grouping factor: its groups are those whose effects a multilevel model draws from one prior."""
 
     name: str
-    levels: tuple[Any, ...]
-    effects: tuple[str, ...] = ("1",)
+    levels: tuple[Any, ...]  # text, whole numbers or booleans; codes are positions
+    effects: tuple[str, ...] = ("1",)  # what varies: "1" for an intercept, else a column of the design matrix
 
     def __len__(self) -> int:
         return len(self.levels)
@@ -51,7 +41,7 @@ def one_intercept(groups: Sequence[Grouping]) -> bool:
 
 
 def told_terms(groups: Sequence[Grouping]) -> str:
-    """Return group terms as a formula has them."""
+    """Return group terms as text of a formula."""
     return ", ".join(f"({' + '.join(own.effects)} | {own.name})" for own in groups)
 
 
@@ -59,19 +49,15 @@ def told_terms(groups: Sequence[Grouping]) -> str:
 class Design:
     """How raw features become the columns of a design matrix.
 
-    Column d is (raw_d - center_d) / scale_d; with `intercept`, a column of ones stands first. `offset` is what the
-    known part of rows' linear predictors is called, None where they have none; `groups` are the grouping factors of
-    rows, in the order of their codes; `classes` are the two labels of the rows that it was made for, the second +1.
-
-    A coreset and its posterior remember their design, so that predictions take raw features, and labels of other rows
-    mean the same.
+    Column d is (raw_d - center_d) / scale_d; with `intercept`, a column of ones comes first. A coreset and its
+    posterior keep their design, so that predictions take raw features, and labels of other rows have the same meaning.
     """
 
     raw_names: tuple[str, ...]
     intercept: bool = False
     center: tuple[float, ...] | None = None
     scale: tuple[float, ...] | None = None
-    offset: str | None = field(default=None, kw_only=True)
+    offset: str | None = field(default=None, kw_only=True)  # name of the known part of the linear predictors
     classes: tuple[Any, Any] | None = field(default=None, kw_only=True, compare=False)  # says nothing of the columns
     groups: tuple[Grouping, ...] = field(default=(), kw_only=True)
 
@@ -87,12 +73,12 @@ class Design:
 
     @property
     def is_affine(self) -> bool:
-        """Whether each column is a raw one, moved and scaled, so that the range of one tells that of the other."""
+        """Whether each column is a raw one, moved and scaled, so that the range of one gives that of the other."""
         return True
 
     @property
     def constant(self) -> int | None:
-        """Place of the intercept's column of ones, None if there is none."""
+        """Position of the intercept's column of ones, or None."""
         return 0 if self.intercept else None
 
     def raw_coefficients(self, beta: FloatArray) -> FloatArray:
@@ -196,10 +182,9 @@ class Design:
 
 @dataclass(frozen=True)
 class Lifted(Design):
-    """A design whose last column is the offset, as `Dataset.lifted` has rows.
+    """A design whose last column is the offset; its coefficient is 1.
 
-    With the coefficient 1 such rows are those with an offset: what bounds the likelihood of rows at all coefficients
-    bounds theirs.
+    Any bound on the likelihood that holds for all coefficients therefore holds for rows with an offset.
     """
 
     base: Design = Design(())
@@ -220,7 +205,7 @@ class Lifted(Design):
 
 
 def lifted(rows: WeightedData) -> WeightedData:
-    """Return rows with their offset as last column; as they are if they have none."""
+    """Append the offset, if there is one, as a last column."""
     if rows.offset is None:
         return rows
     return replace(rows, X=np.column_stack([rows.X, rows.offset]), offset=None)

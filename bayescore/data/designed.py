@@ -1,4 +1,4 @@
-"""Rows opened with their design: by a formula, by a design that is there, or with columns of text coded as factors."""
+"""Opens rows with a design: a formula, a known design, or the default coding of columns of text as factors."""
 
 from functools import reduce
 from operator import add
@@ -31,19 +31,9 @@ def open_designed(
     progress: bool = False,
     **beside: Any,
 ) -> Dataset:
-    """Open data, and learn their design: that of a formula, or with columns of text coded against their first level.
+    """Open data and learn their design: by a formula, which takes a pass, or with text coded against its first level.
 
-    Parameters
-    ----------
-    data, y, label, once, progress, beside
-        As `open_rows` has them.
-    formula : str, optional
-        Label and terms; what it learns takes one pass.
-
-    Raises
-    ------
-    DataError
-        If the formula cannot be read or does not fit the data, or a column of text is no factor.
+    The other arguments are those of `open_rows`.
     """
     if formula is not None:
         asked = parsed(formula)
@@ -102,14 +92,10 @@ def open_in(
     whose: str = "the design",
     **beside: Any,
 ) -> Dataset:
-    """Open data in a design that was learnt from others.
+    """Open data in a design learnt from other data.
 
-    Raises
-    ------
-    DataError
-        If they have other features than those of the design, levels or labels that it does not know, or no offset or
-        groups where it has some; those of a table are by default the columns of their names. With `new_groups` a group
-        that the design does not know is none: it has the code `NO_GROUP`.
+    Raises `DataError` if features, levels, labels, offset or groups differ. Offset and groups of a table are by default
+    the columns of these names. With `new_groups` a group that the design does not have gets the code `NO_GROUP`.
     """
     selection = None
     if isinstance(design, FormulaDesign):
@@ -152,7 +138,7 @@ def open_in(
 
 
 def _label(data: Any, y: Any, label: str | None, response: str | None, formula: str) -> str | None:
-    """Return the column of the labels that label or a formula's left side names."""
+    """Return the column of labels: `label`, or the formula's left side."""
     if label is not None and response is not None and label != response:
         raise DataError(f"label={label!r} and the left side of formula={formula!r} differ; leave label out")
     if label is not None or response is None or y is not None:

@@ -1,7 +1,7 @@
-"""Columns of text and categories: which they are, their levels, and rows as codes, the places of their levels.
+"""Columns of text and categories: their levels, and rows as codes, the positions of their levels.
 
-Levels are sorted, whatever order rows come in; an ordered categorical keeps its own order, and so does any of pandas,
-where all parts of the data agree on it. Levels that no row has are left out.
+Levels are sorted, whatever the order of the rows. A categorical keeps its own order if all parts of the data agree on
+it. Levels that no row has are left out.
 """
 
 from collections.abc import Sequence
@@ -21,15 +21,7 @@ Levels = tuple[tuple[str, tuple[Any, ...]], ...]
 
 @dataclass(frozen=True)
 class Selection:
-    """Which columns are features, those of text among them, and what is known of their levels.
-
-    Parameters
-    ----------
-    names : tuple of str, optional
-        The features; by default all columns that are neither label nor weights.
-    levels : tuple of (str, tuple), optional
-        Levels of the columns of text; by default the source learns them as it is opened.
-    """
+    """Which columns are features, and the known levels of those that hold text."""
 
     names: tuple[str, ...] | None = None
     levels: Levels | None = None
@@ -44,7 +36,7 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def keeps_order(schema: pa.Schema, name: str) -> bool:
-    """Whether the levels of a column stand in an order of their own: ordered, or a categorical of pandas."""
+    """Whether the levels of a column have their own order: an ordered dictionary, or a categorical of pandas."""
     kind = schema.field(name).type
     if not pa.types.is_dictionary(kind):
         return False
@@ -57,12 +49,9 @@ def keeps_order(schema: pa.Schema, name: str) -> bool:
 
 
 def codes(column: pa.Array, name: str, levels: Sequence[Any], start: int) -> FloatArray:
-    """Return the places of a column's entries among its levels, NaN where they are missing.
+    """Return the positions of a column's entries among its levels, NaN for missing ones.
 
-    Raises
-    ------
-    RowError
-        If an entry is none of the levels; the first row stands at position `start` of the data.
+    Raises `RowError` for an unknown level; the first row has position `start` in the data.
     """
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
@@ -107,7 +96,7 @@ def check_levels(name: str, levels: Sequence[Any], limit: int) -> None:
 
 
 def check_memory(name: str, n_levels: int) -> None:
-    """Raise if the levels of a grouping factor take more memory than they may."""
+    """Raise if the levels of a grouping factor need too much memory."""
     if (size := n_levels * GROUP_BYTES) > MAX_GROUPS_BYTES:
         raise DataError(
             f"groups (column {name!r}) has {n_levels:,} levels or more, which take {size:,} bytes at {GROUP_BYTES} "

@@ -1,4 +1,4 @@
-"""Labels: the two classes among them, and rows' labels as signs."""
+"""Labels: the two classes among them, and labels as signs."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -14,14 +14,14 @@ SHOWN = 5
 
 
 class Classes(NamedTuple):
-    """The two labels where they are known beforehand, as of rows for a coreset that is there; the second is +1."""
+    """The two labels of an earlier data set, the second +1."""
 
     negative: Any
     positive: Any
 
 
 def sorted_labels(found: Iterable[Any], name: str = "y") -> list[Any]:
-    """Return distinct labels in sorted order, numbers before text; raise if any is missing or of another type."""
+    """Return distinct labels in sorted order, numbers before text; raise if one is missing or of another type."""
     labels = list(found)
     if any(label is None or label != label for label in labels):
         raise DataError(f"{name} has missing labels; drop those rows")
@@ -36,15 +36,9 @@ def sorted_labels(found: Iterable[Any], name: str = "y") -> list[Any]:
 def two_classes(
     found: Iterable[Any], name: str = "y", positive: Any = None, order: Sequence[Any] | None = None
 ) -> tuple[Any, Any]:
-    """Return the two labels, the second of which becomes +1: `positive`, or by default the second in `order`.
+    """Return the two labels; the second becomes +1. It is `positive`, or by default the second in `order`, or sorted.
 
-    By default the order is the sorted one. If `positive` is the two `Classes`, no other label may be among those found,
-    and one may be missing.
-
-    Raises
-    ------
-    DataError
-        If the labels are not two, are not alike, or `positive` is none of them.
+    If `positive` is the two `Classes`, other labels are refused, and one of the two may be missing.
     """
     labels = sorted_labels(found, name)
     if isinstance(positive, Classes):

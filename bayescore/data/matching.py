@@ -1,4 +1,4 @@
-"""Whether rows fit what is asked of them: names of columns, likelihoods, and the design of a posterior."""
+"""Checks that rows fit: names of columns, families, and the design of a posterior."""
 
 from collections.abc import Sequence
 
@@ -9,13 +9,13 @@ from bayescore.validation import DataError, shown_apart
 
 
 def feature_names(data: WeightedData) -> tuple[str, ...]:
-    """Return the names of the columns of X; beta_0, beta_1, ... where `data` knows none."""
+    """Return the names of the columns of X; beta_0, beta_1, ... if `data` has none."""
     names: Sequence[str] | None = getattr(data, "feature_names", None)
     return tuple(names) if names is not None else tuple(f"beta_{d}" for d in range(data.n_features))
 
 
 def own_family(data: object, family: str | None, name: str = "data") -> str:
-    """Return `family`, or by default the one that the coreset `data`, the argument `name`, was built for."""
+    """Return `family`, or by default that of the coreset `data`, the argument called `name`."""
     if not isinstance(data, WeightedData):
         kind = type(data).__name__
         raise TypeError(f"{name} is a {kind}; give a coreset from build_coreset, or all_rows(...) for all the rows")
@@ -28,7 +28,7 @@ def own_family(data: object, family: str | None, name: str = "data") -> str:
 
 
 def check_no_pseudo(data: WeightedData, argument: str) -> None:
-    """Raise `DataError` if there are pseudo-rows, which have no labels of their own to be predicted."""
+    """Raise if there are pseudo-rows, which have no labels to predict."""
     if data.pseudo.any():
         raise DataError(
             f"{argument} has pseudo-rows, which stand for many rows and are none: give rows of the data, such as "
@@ -37,7 +37,7 @@ def check_no_pseudo(data: WeightedData, argument: str) -> None:
 
 
 def check_flat(data: WeightedData, what: str) -> None:
-    """Raise `DataError` if rows have groups: `what` would leave their effects out, which pseudo-rows count on."""
+    """Raise if rows have groups: `what` ignores their effects, on which pseudo-rows depend."""
     if data.group is None:
         return
     if data.pseudo.any():

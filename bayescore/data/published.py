@@ -1,8 +1,7 @@
-"""Published data sets: what is known of each, and their downloads by pooch.
+"""Published data sets: what is known of each, and downloads by pooch.
 
-No publisher of these files states a checksum, so none can vouch for the first download; what is checked is its
-structure, against the published numbers of rows, columns and positives. The sha256 of a file that passed is kept beside
-it, and every later load compares.
+No publisher states a checksum. The first download is checked against the published numbers of rows, columns and
+positives; its sha256 is then stored beside it, and every later load compares.
 """
 
 from collections.abc import Iterator
@@ -26,39 +25,17 @@ class DownloadError(OSError):
 
 @dataclass(frozen=True)
 class DataSet:
-    """What has been published about a data set.
-
-    Parameters
-    ----------
-    name : str
-        Short name.
-    about : str
-        One sentence.
-    address : str
-        Where it can be downloaded.
-    feature_names : tuple of str
-        Names of the features in the file.
-    n_rows : int
-        Number of rows.
-    n_positive : (int, int)
-        Least and greatest number of positive rows that agree with what is published.
-    label : str
-        Name of the label column, where columns have names.
-    positive : int
-        Label that becomes +1.
-    negative : tuple of int
-        Labels that become -1; any other is refused.
-    """
+    """What has been published about a data set."""
 
     name: str
     about: str
     address: str
     feature_names: tuple[str, ...]
     n_rows: int
-    n_positive: tuple[int, int]
+    n_positive: tuple[int, int]  # least and greatest numbers that agree with what is published
     label: str
-    positive: int
-    negative: tuple[int, ...]
+    positive: int  # becomes +1
+    negative: tuple[int, ...]  # become -1; other labels are refused
 
 
 COVTYPE = DataSet(
@@ -110,7 +87,7 @@ WEBSPAM = DataSet(
 
 
 def one_line(error: BaseException) -> str:
-    """Return the first line of an error's message, or its kind if it has none."""
+    """Return the first line of an error's message, or its class if there is none."""
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
@@ -118,15 +95,8 @@ def one_line(error: BaseException) -> str:
 def cached(dataset: DataSet, data_home: str | Path | None) -> Iterator[Path]:
     """Lend the file of `dataset` from `bayescore` in scikit-learn's data folder, downloading it if needed.
 
-    Whoever reads it inside the context also judges it: a new download that meets a DataError there is
-    thrown away; the checksum of a file that passes is kept. A file that has changed since is downloaded again.
-
-    Raises
-    ------
-    DownloadError
-        If the file is not there and cannot be downloaded.
-    DataError
-        If what is downloaded is not the file of the first use.
+    The body reads and checks it. If it raises a `DataError`, a new download is deleted; otherwise its checksum is
+    stored. A file that has changed since is downloaded again.
     """
     file = Path(get_data_home(data_home)) / "bayescore" / dataset.address.rsplit("/", 1)[-1]
     record = file.with_name(file.name + ".sha256")
@@ -156,13 +126,7 @@ def cached(dataset: DataSet, data_home: str | Path | None) -> Iterator[Path]:
 
 
 def check_labels(dataset: DataSet, labels: NDArray[np.float64], origin: str) -> NDArray[np.bool_]:
-    """Return which rows are positive.
-
-    Raises
-    ------
-    DataError
-        If a label is not one of the data set's, or only one class is there.
-    """
+    """Return which rows are positive; raise for an unknown label, or a single class."""
     known = np.isin(labels, (dataset.positive, *dataset.negative))
     if not known.all():
         row = int(np.argmin(known))
@@ -175,13 +139,7 @@ def check_labels(dataset: DataSet, labels: NDArray[np.float64], origin: str) -> 
 
 
 def check_facts(dataset: DataSet, n_rows: int, n_positive: int, origin: str) -> None:
-    """Compare the numbers of rows and positives with the published ones.
-
-    Raises
-    ------
-    DataError
-        If they differ.
-    """
+    """Raise unless the numbers of rows and positives are the published ones."""
     low, high = dataset.n_positive
     if n_rows != dataset.n_rows:
         raise DataError(f"{origin} has {n_rows:,} rows, {dataset.name} as published has {dataset.n_rows:,}")

@@ -1,13 +1,10 @@
-"""Synthetic data with known coefficients: Binary5, Binary10, Mixture, probit rows and the separable circle.
+"""Synthetic data with known coefficients: Binary5, Binary10, Mixture and probit rows.
 
     binary:   x_d ~ Bern(p_d),              P(y = 1 | x) = 1 / (1 + exp(-x . theta))
     mixture:  P(y = 1) = 1/2,               x | y ~ N(mu_y, I)
     probit:   x_1 = 1, x_d ~ N(0, 1),       P(y = 1 | x) = Phi(x . beta)
-    circle:   points of the unit circle, each kept with probability 1/2, all labelled +1
 
-Sources: Huggins, Campbell and Broderick (2016), section 4; Peters (2021), Theorem 2.
-Use them to check a method where the truth is known, at any number of rows: a `Problem` gives all rows as
-arrays, or the same rows as a stream of blocks.
+Source: Huggins, Campbell and Broderick (2016), section 4. Use them to check a method where the truth is known.
 """
 
 from collections.abc import Callable, Iterator
@@ -154,24 +151,7 @@ mixture = Problem("Mixture", MIXTURE_THETA, tuple(f"x{d}" for d in range(1, 11))
 
 
 def probit_problem(beta: ArrayLike) -> Problem:
-    """Return the probit model with an intercept and standard normal features as a `Problem`.
-
-    x_1 = 1, x_d ~ N(0, 1) for d > 1, and P(y = 1 | x) = Phi(x . beta).
-
-    Parameters
-    ----------
-    beta : array-like, shape (D,)
-        Coefficients, the intercept first.
-
-    Returns
-    -------
-    Problem
-
-    Raises
-    ------
-    ValueError
-        If beta is not a list of finite numbers.
-    """
+    """Return the model of `probit` as a `Problem`."""
     theta = np.array(beta, dtype=np.float64)
     if theta.ndim != 1 or theta.size == 0 or not np.isfinite(theta).all():
         raise ValueError(f"beta={beta!r} must be a list of finite numbers, the intercept first")
@@ -186,7 +166,9 @@ def probit_problem(beta: ArrayLike) -> Problem:
 
 
 def probit(n: int, beta: ArrayLike, random_state: RandomState = None) -> Labelled:
-    """Draw n rows of the probit model with coefficients beta; see `probit_problem`.
+    """Draw n rows of the probit model with coefficients beta.
+
+    x_1 = 1, x_d ~ N(0, 1) for d > 1, and P(y = 1 | x) = Phi(x . beta).
 
     Parameters
     ----------

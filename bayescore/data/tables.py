@@ -14,13 +14,13 @@ from bayescore.validation import DataError, check_finite
 
 
 def is_table(data: Any) -> bool:
-    """Whether `data` is a data frame or table (a single column is not)."""
+    """Whether `data` is a data frame or table, not a single column."""
     two_dimensional = len(getattr(data, "shape", (0, 0))) == 2
     return isinstance(data, pd.DataFrame) or (hasattr(data, "__arrow_c_stream__") and two_dimensional)
 
 
 def is_dask(data: Any) -> bool:
-    """Whether `data` is a collection of Dask's."""
+    """Whether `data` is a collection of Dask."""
     return hasattr(data, "__dask_graph__") and not isinstance(data, type)
 
 
@@ -55,7 +55,9 @@ def _readable(data: pd.DataFrame) -> pd.DataFrame:
 
 def check_numeric(schema: pa.Schema, columns: tuple[str, ...]) -> None:
     """Raise if one of the columns is not numeric."""
-    text = [name for name in columns if not _is_numeric(schema.field(name).type)]
+    types = pa.types
+    numeric = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
+    text = [name for name in columns if not any(is_one(schema.field(name).type) for is_one in numeric)]
     if text:
         shown = ", ".join(f"{name!r} ({schema.field(name).type})" for name in text[:5])
         raise DataError(f"columns are not numeric: {shown}; turn them into numbers or drop them")
@@ -73,20 +75,10 @@ def as_floats(column: pa.Array) -> FloatArray:
     return np.asarray(as_numbers(column), dtype=np.float64)
 
 
-def _is_numeric(kind: pa.DataType) -> bool:
-    types = pa.types
-    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind))
-
-
 def feature_matrix(X: Any, names: tuple[str, ...], levels: Levels = ()) -> FloatArray:
-    """Return raw features, shape (n, D): an array by position, the columns of a table by name, text by its levels.
+    """Return raw features, shape (n, D): an array by position, the columns of a table by name, text as codes.
 
-    There may be no rows.
-
-    Raises
-    ------
-    DataError
-        If columns are missing, not numeric, or hold NaN or infinity.
+    Raises `DataError` if columns are missing, not numeric, or hold NaN or infinity. There may be no rows.
     """
     known = dict(levels)
     if not is_table(X):

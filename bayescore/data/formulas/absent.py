@@ -1,8 +1,7 @@
-"""Levels of factors that no row has: what a formula lists, or what only rows had that were left out.
+"""Levels of factors that no row of positive weight has: levels that a formula lists, or that only dropped rows had.
 
-Levels come from all rows, those of weight 0 and those that miss something among them. A level that no other row has is
-a column of zeros. Where others are coded against it, their columns add up to that of ones. Its coefficient is the
-prior's. Under codings other than treatment coding, such as ``Sum``, only levels that a formula lists are seen.
+Such a level is a column of zeros, or, where it is the base, a set of columns that add up to the column of ones; only
+the prior determines its coefficient. With codings other than treatment coding, only listed levels are noticed.
 """
 
 import ast
@@ -22,14 +21,9 @@ _ROUNDING = 1e-10
 
 
 def warn_of_absent_levels(design: Design, scan: Scan) -> tuple[str, ...]:
-    """Warn of levels, and combinations of levels, that no row of the design matrix has; return the columns of zeros.
+    """Warn of levels, and combinations of levels, that no row has; return the columns of zeros.
 
-    Parameters
-    ----------
-    design : Design
-        That of the rows, not standardised.
-    scan : Scan
-        What a pass over the rows in this design found.
+    The scan is that of the rows in this design, which is not standardised.
     """
     if not isinstance(design, FormulaDesign):
         return ()
@@ -52,12 +46,12 @@ def warn_of_absent_levels(design: Design, scan: Scan) -> tuple[str, ...]:
 
 
 def _is_of(column: str, terms: Iterable[str]) -> bool:
-    """Whether a column, such as ``age:device[phone]``, is made of one of the factors."""
+    """Whether a column, such as ``age:device[phone]``, has one of the factors."""
     return any(f":{term}[" in f":{column}" for term in terms)
 
 
 def _listed(design: FormulaDesign, asked: Parsed) -> Iterator[tuple[str, list[Any]]]:
-    """Yield factors ``C(x, levels=[...])``, and the levels listed that the data do not have."""
+    """Yield factors ``C(x, levels=[...])`` and their listed levels that the data do not have."""
     aliases = dict(asked.aliases)
     for call in asked.calls:
         tree = ast.parse(call.key, mode="eval").body
@@ -69,7 +63,7 @@ def _listed(design: FormulaDesign, asked: Parsed) -> Iterator[tuple[str, list[An
 
 
 def _bases(design: FormulaDesign, scan: Scan, asked: Parsed | None) -> list[str]:
-    """Return the levels against which others are treatment-coded, where the others' rows leave them no weight."""
+    """Return base levels of treatment codings to which the rows of the other levels leave no weight."""
     if scan.smallest_weight < _ROUNDING * scan.weight_total:
         return []
     squares, found = dict(zip(design.names, scan.squares, strict=True)), []
@@ -84,7 +78,7 @@ def _bases(design: FormulaDesign, scan: Scan, asked: Parsed | None) -> list[str]
 
 
 def _terms_of(name: str, asked: Parsed | None) -> list[str]:
-    """Return the terms that a factor may stand in: by itself, or coded by ``C``."""
+    """Return the terms that a factor may have in a formula: its name, or ``C(...)`` of it."""
     aliases = {} if asked is None else dict(asked.aliases)
     calls = () if asked is None else asked.calls
     coded = [call.term for call in calls if call.function == "C" and aliases.get(call.argument, call.argument) == name]

@@ -1,10 +1,8 @@
-"""Blocks of columns as data of `formulaic`: its materializer for floats and coded factors.
+"""A materializer of `formulaic` for blocks of columns: floats and coded factors.
 
-formulaic parses, evaluates terms, keeps designs of full rank, and knows contrasts and names. It codes a factor by way
-of a table of indicators of all rows; here the coding of the levels is its work, done once, and rows look theirs up. So
-a block of 2^16 rows and 18 columns takes 5 ms in place of 40.
-
-This module imports formulaic; nothing imports it before a formula is used.
+formulaic parses, evaluates terms, keeps designs of full rank, and has contrasts and names. It codes factors through
+indicators of all rows; here it codes the levels once, and rows look their codes up: 5 ms in place of 40 for 2^16 rows
+and 18 columns. This module imports formulaic, so nothing imports it before a formula is used.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -36,10 +34,9 @@ class Blocks(FormulaMaterializer):  # type: ignore[misc]
         super().__init__(dict(data), context=FUNCTIONS)
 
     def matrix(self, spec: Any) -> Any:
-        """Return the model matrix, and let go of the columns.
+        """Return the model matrix, and release the columns.
 
-        A materializer refers to itself, so that its columns would stay until the garbage collector runs: several blocks
-        at a time, and more of them the longer the collector's pauses.
+        A materializer refers to itself, so its columns would otherwise stay until the garbage collector runs.
         """
         try:
             return self.get_model_matrix(spec)
@@ -107,7 +104,7 @@ class Blocks(FormulaMaterializer):  # type: ignore[misc]
 def _coded(
     codes: NDArray[Any], levels: list[Hashable], contrasts: Any, state: dict[str, Any], spec: Any, *, reduced_rank: bool
 ) -> Any:
-    """Return the coding of rows with these codes; -1, an entry that is missing, becomes NaN."""
+    """Return the coding of rows with these codes; NaN for -1, a missing entry."""
     known = state.setdefault("tables", {})
     if reduced_rank not in known:
         coding = encode_contrasts(
@@ -165,7 +162,7 @@ class _UnknownLevel(Exception):  # noqa: N818
 
 
 def codes_of(values: FloatArray, levels: list[Any]) -> tuple[NDArray[np.int64], FloatArray]:
-    """Return the places of numbers among levels, -1 for NaN, and the numbers that are none of them."""
+    """Return the positions of numbers among levels, -1 for NaN, and the numbers that are not levels."""
     known = np.array(levels, dtype=np.float64)
     order = np.argsort(known)
     place = order[np.searchsorted(known, values, sorter=order).clip(max=len(known) - 1)]

@@ -1,7 +1,7 @@
-"""`FormulaDesign`: a design whose columns `formulaic` makes of raw ones, with all that it learnt of the data as JSON.
+"""`FormulaDesign`: a design whose columns `formulaic` makes of raw ones; what it learnt is kept as JSON.
 
-A raw block is a matrix of floats: numbers as they are, columns of text as codes, the places of their levels. A design
-without a formula takes each column as it is, and codes factors against their first level.
+A raw block is a matrix of floats: numbers, and columns of text as codes, the positions of their levels. Without a
+formula each column is taken as it is, and factors are coded against their first level.
 """
 
 import json
@@ -23,25 +23,12 @@ from bayescore.validation import DataError
 
 @dataclass(frozen=True)
 class FormulaDesign(Design):
-    """How raw columns become the columns of a design matrix by a formula.
-
-    Parameters
-    ----------
-    formula : str, optional
-        The formula; without one each column is taken as it is, and factors are coded against their first level.
-    levels : tuple of (str, tuple)
-        Levels of the raw columns that hold text.
-    state : str
-        What the formula's functions learnt of the data, as JSON: of "calls" the state that formulaic keeps (centers,
-        scales, knots), of "categories" the levels of the factors `C(...)` that are made of numbers.
-    columns : tuple of str
-        Names of the columns, as formulaic writes them.
-    """
+    """How raw columns become the columns of a design matrix by a formula, or each by itself."""
 
     formula: str | None = None
     levels: Levels = ()
-    state: str = "{}"
-    columns: tuple[str, ...] = ()
+    state: str = "{}"  # JSON: formulaic's state of "calls" (centers, knots), "categories" of numeric factors C(...)
+    columns: tuple[str, ...] = ()  # named as by formulaic
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -60,7 +47,7 @@ class FormulaDesign(Design):
 
     @property
     def constant(self) -> int | None:
-        """Place of the intercept's column of ones, None if there is none."""
+        """Position of the intercept's column of ones, or None."""
         own = self.formula is not None and INTERCEPT in self.columns
         return self.columns.index(INTERCEPT) if own else super().constant
 
@@ -96,7 +83,7 @@ class FormulaDesign(Design):
 
 
 def read_design(fields: dict[str, Any]) -> Design:
-    """Return the design, with a formula or without, that `to_dict` wrote."""
+    """Return the design that `to_dict` wrote."""
     return (FormulaDesign if "columns" in fields else Design).from_dict(fields)
 
 
@@ -106,7 +93,7 @@ def formula_of(design: Design) -> str | None:
 
 
 def categories_of(design: Design, name: str, term: str) -> tuple[Any, ...]:
-    """Return the levels that the data have of a column as a factor, of text or in the term ``C(...)`` of numbers."""
+    """Return the levels in the data of a column of text, or of numbers in the term ``C(...)``."""
     levels = dict(design.raw_levels).get(name, ())
     known = json.loads(design.state).get("categories", {}) if isinstance(design, FormulaDesign) else {}
     return tuple(known.get(term, levels))
@@ -115,13 +102,7 @@ def categories_of(design: Design, name: str, term: str) -> tuple[Any, ...]:
 def formula_design(
     raw_names: tuple[str, ...], formula: str | None, levels: Levels, state: Mapping[str, Any]
 ) -> FormulaDesign:
-    """Return a design with the names of its columns.
-
-    Raises
-    ------
-    DataError
-        If a term cannot be computed, whatever the rows.
-    """
+    """Return a design with the names of its columns; raise `DataError` if a term cannot be computed for any rows."""
     design = FormulaDesign(raw_names, formula=formula, levels=levels, state=json.dumps(state))
     columns = _compiled(design).columns
     twice = [name for name in columns if columns.count(name) > 1]
@@ -131,7 +112,7 @@ def formula_design(
 
 
 class Materials:
-    """Raw blocks as data of formulaic: the columns that terms use, and what is known of their levels."""
+    """Raw blocks as data of formulaic: the columns that terms use, and their levels."""
 
     def __init__(self, raw_names: Sequence[str], levels: Levels, used: Sequence[str]) -> None:
         self.places = [(raw_names.index(name), name) for name in used]
@@ -150,7 +131,7 @@ class Materials:
         return data
 
     def example(self) -> FloatArray:
-        """Return raw rows in which every level occurs and no number is known, shape (n, D_raw)."""
+        """Return raw rows that have every level and no numbers, shape (n, D_raw)."""
         n_rows = max((len(kind.categories) for kind in self.kinds.values()), default=1)
         rows = np.full((n_rows, max(place for place, _ in self.places) + 1), np.nan)
         for place, name in self.places:
@@ -160,7 +141,7 @@ class Materials:
 
 
 class _Compiled:
-    """A design ready to be applied: formulaic's specification, which knows all that was learnt."""
+    """A design ready for use: formulaic's specification, with all that was learnt."""
 
     def __init__(self, design: FormulaDesign) -> None:
         used = design.raw_names if design.formula is None else parsed(design.formula).columns
@@ -194,7 +175,7 @@ _compiled = lru_cache(maxsize=16)(_Compiled)
 def specification(
     formula: str | None, used: Sequence[str], calls: Mapping[str, Any], categories: Mapping[str, Any]
 ) -> Any:
-    """Return formulaic's specification of a formula, or of each column as it is, with what was learnt so far."""
+    """Return formulaic's specification of a formula, or of each column as it is, with what was learnt."""
     from formulaic import Formula, ModelSpec
     from formulaic.parser.types import Factor, Term
 
@@ -213,13 +194,7 @@ def specification(
 
 
 def materialised(data: Mapping[str, Any], spec: Any, formula: str | None) -> tuple[FloatArray, Any]:
-    """Return a block as rows of the design matrix, and the specification, completed.
-
-    Raises
-    ------
-    DataError
-        If a term cannot be computed; the message names it.
-    """
+    """Return a block as rows of the design matrix, and the completed specification."""
     from formulaic.errors import FormulaicError
 
     from bayescore.data.formulas.blocks import Blocks
@@ -235,7 +210,7 @@ def materialised(data: Mapping[str, Any], spec: Any, formula: str | None) -> tup
 
 
 def plain(value: Any) -> Any:
-    """Return a state of formulaic's as plain JSON values."""
+    """Return a state of formulaic as plain JSON values."""
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, np.ndarray | np.generic):
@@ -244,7 +219,7 @@ def plain(value: Any) -> Any:
 
 
 def _revived(value: Any) -> Any:
-    """Return a state as formulaic keeps it: numbered entries by their numbers, matrices as arrays."""
+    """Return JSON values as a state of formulaic: numbered entries by number, matrices as arrays."""
     if isinstance(value, Mapping):
         return {int(key) if key.isdigit() else key: _revived(item) for key, item in value.items()}
     if isinstance(value, list) and value and isinstance(value[0], list):

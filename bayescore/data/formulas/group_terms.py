@@ -1,7 +1,7 @@
-"""Group terms of a formula, `(1 | county)` or `(1 + age | g)`, that formulaic does not read, taken out of its text.
+"""Takes group terms, ``(1 | county)`` or ``(1 + age | g)``, which formulaic does not read, out of a formula.
 
-What varies by group stands left of the bar, "1" for an intercept and else terms that the formula has itself; the column
-that tells groups apart stands right of it. Several terms are crossed factors.
+Left of the bar is what varies by group: "1" for an intercept, else terms that the formula also has. Right of it is the
+column of groups. Several terms are crossed factors.
 """
 
 import re
@@ -21,13 +21,7 @@ class GroupTerm:
 
 
 def without_group_terms(text: str) -> tuple[str, tuple[GroupTerm, ...]]:
-    """Return a formula without its group terms, and these.
-
-    Raises
-    ------
-    DataError
-        If a group term cannot be read, is no summand, or names groups that no one column has.
-    """
+    """Return a formula without its group terms, and these; raise `DataError` if one cannot be read."""
     found: list[GroupTerm] = []
     rest, end = "", 0
     for start, bar, stop in _places(text):
@@ -68,7 +62,7 @@ def _term(text: str, term: str, left: str, right: str) -> GroupTerm:
 
 
 def _places(text: str) -> list[tuple[int, int, int]]:
-    """Return where outermost parentheses with a bar begin, have it, and end."""
+    """Return the positions of outermost parentheses with a bar: opening, bar, closing."""
     found, depth, start, bar, quoted = [], 0, 0, -1, False
     for i, mark in enumerate(text):
         if mark == "`":

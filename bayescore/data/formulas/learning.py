@@ -1,9 +1,9 @@
-"""What a formula learns of the data, in one pass over any source, the same for any cuts into blocks.
+"""What a formula learns from the data, in one pass over any source, the same for all cuts into blocks.
 
 Means and sds of `center` and `scale` are exact sums; bounds of splines are the range of their argument; levels of
-factors made of numbers are all that occur. Knots of splines and the products of `poly` are formulaic's own work, on all
-rows up to `SAMPLE_ROWS`, on about that many spread evenly over the data beyond: a quantile is then off by 0.2 % of the
-rows or so, and the columns still span what they would. Each row counts once, whatever its weight.
+numeric factors are all that occur. formulaic finds knots of splines and the products of `poly` on all rows up to
+`SAMPLE_ROWS`; beyond, on about that many rows spread evenly, where a quantile is off by some 0.2 % of the rows and the
+columns still span the same space. Each row counts once, whatever its weight.
 """
 
 import ast
@@ -40,7 +40,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # multiples of the golden ratio, modulo
 
 @dataclass(frozen=True, eq=False)
 class Learnt:
-    """What is known of some rows: their range, moments and range of arguments, levels, and rows that stand for them."""
+    """What is learnt from some rows; sums of these are what is learnt from all."""
 
     rows: list[Scan]
     moments: dict[str, Moments]
@@ -61,7 +61,7 @@ class Learnt:
 
 @dataclass(frozen=True)
 class Learner:
-    """What a pass does with a block of raw rows; travels to workers."""
+    """The function of the pass that learns a formula; travels to workers."""
 
     formula: str
     raw_names: tuple[str, ...]
@@ -69,7 +69,7 @@ class Learner:
     threshold: int | None  # None: no rows are kept
 
     def __call__(self, start: int, block: WeightedData) -> Learnt:
-        """Return what a block tells, its first row at position `start`."""
+        """Return what a block of raw rows tells; its first row has position `start`."""
         whole = block_range(self.raw_names, start, block)
         asked = parsed(self.formula)
         calls = self._numeric(asked.calls)
@@ -84,13 +84,17 @@ class Learner:
         return Learnt(
             [whole],
             {key: Moments.of(values[c.argument]) for key, c in calls.items() if c.function in MOMENTS},
-            {key: _range(values[c.argument]) for key, c in calls.items() if c.function in BASES},
+            {
+                key: (float(values[c.argument].min()), float(values[c.argument].max()))
+                for key, c in calls.items()
+                if c.function in BASES
+            },
             found,
             sample,
         )
 
     def _numeric(self, calls: Sequence[Call]) -> dict[str, Call]:
-        """Return the calls that learn from numbers; factors of text have their levels."""
+        """Return the calls that learn from numbers; the levels of text are known."""
         text = {name for name, _ in self.levels}
         alias = dict(parsed(self.formula).aliases)
         asked = {}
@@ -125,13 +129,7 @@ class Learner:
 
 
 def learner(raw_names: tuple[str, ...], formula: str, levels: Levels, n_rows: int) -> Learner:
-    """Return what a pass over `n_rows` raw rows does to learn a formula.
-
-    Raises
-    ------
-    DataError
-        If the formula names a column that is not there.
-    """
+    """Return the function of a pass that learns a formula from `n_rows` raw rows."""
     asked = parsed(formula)
     missing = [name for name in asked.columns if name not in raw_names]
     if missing:
@@ -143,13 +141,7 @@ def learner(raw_names: tuple[str, ...], formula: str, levels: Levels, n_rows: in
 
 
 def learnt_design(by: Learner, found: Learnt) -> FormulaDesign:
-    """Return the design of a formula, given what a pass found in all rows.
-
-    Raises
-    ------
-    DataError
-        If an entry is too large, or a term cannot be computed or tells nothing.
-    """
+    """Return the design of a formula, given what a pass learnt from all rows."""
     formula, names = by.formula, by.raw_names
     Scan.of(found.rows, names)  # refuses entries whose squares overflow
     asked = parsed(formula)
@@ -172,13 +164,7 @@ def learnt_design(by: Learner, found: Learnt) -> FormulaDesign:
 
 
 def varying(design: FormulaDesign, groups: tuple[Grouping, ...]) -> FormulaDesign:
-    """Return a design with grouping factors, and what varies by them: columns that the group terms name.
-
-    Raises
-    ------
-    DataError
-        If a term that varies by group has no column of its own name.
-    """
+    """Return a design with grouping factors; their effects are the columns that the group terms name."""
     assert design.formula is not None
     found = []
     for grouping, term in zip(groups, parsed(design.formula).groups, strict=True):
@@ -195,10 +181,6 @@ def varying(design: FormulaDesign, groups: tuple[Grouping, ...]) -> FormulaDesig
     return replace(design, groups=tuple(found))
 
 
-def _range(values: FloatArray) -> tuple[float, float]:
-    return float(values.min()), float(values.max())
-
-
 def _whole(values: NDArray[np.float64]) -> list[Any]:
     """Return levels as whole numbers if all are."""
     whole = bool((values == np.rint(values)).all())
@@ -206,7 +188,7 @@ def _whole(values: NDArray[np.float64]) -> list[Any]:
 
 
 def _bound(call: Call) -> dict[str, Any]:
-    """Return the arguments of a call by name, numbers and words as values."""
+    """Return the arguments of a call by name, as values."""
     from formulaic.transforms import TRANSFORMS
 
     tree = ast.parse(call.key, mode="eval").body
@@ -226,7 +208,7 @@ def _bound(call: Call) -> dict[str, Any]:
 
 
 def _moments_state(call: Call, moments: Moments, formula: str) -> dict[str, Any]:
-    """Return the state that formulaic's `scale` keeps."""
+    """Return the state of formulaic's `scale`."""
     given = _bound(call)
     ddof = given.get("ddof", 0 if call.function == "standardize" else 1)
     center = given.get("center", True)
@@ -243,7 +225,7 @@ def _moments_state(call: Call, moments: Moments, formula: str) -> dict[str, Any]
 
 
 def _bounds_state(call: Call, low: float, high: float) -> dict[str, Any]:
-    """Return the bounds that formulaic's splines keep, where none are given."""
+    """Return the bounds of formulaic's splines that are not given."""
     if call.function == "poly":
         return {}
     given = _bound(call)

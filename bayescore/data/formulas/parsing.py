@@ -1,8 +1,8 @@
-"""What a formula may say, and what it asks of the data: columns, levels, and numbers that a pass must learn.
+"""What a formula may contain, and what it needs of the data: columns, levels, numbers learnt in a pass.
 
-A formula may come from a file, and its terms are Python expressions, so only these are evaluated: arithmetic and
-comparisons of columns and numbers, and calls of the functions named below. Anything else is refused by name before
-`formulaic` sees data.
+A formula may come from a file, and its terms are Python expressions. So only arithmetic and comparisons of columns and
+numbers, and calls of the functions named below, are evaluated. Anything else is refused by name before `formulaic` sees
+data.
 """
 
 import ast
@@ -25,7 +25,7 @@ BASES = frozenset(("poly", "bs", "cr", "cs", "cc"))
 """Functions that know quantiles, bounds or products of their argument: polynomials and splines."""
 CODINGS = frozenset(("Treatment", "Sum", "Helmert", "Diff", "Poly"))
 """Codings of a factor, `C(g, Sum)`; also as contr.sum and so on."""
-CONTR = frozenset(("treatment", "sum", "helmert", "diff", "poly", "SAS"))
+CONTR = frozenset(f"contr.{name}" for name in ("treatment", "sum", "helmert", "diff", "poly", "SAS"))
 
 _HARMLESS = (
     *(ast.Expression, ast.Name, ast.Load, ast.Constant, ast.List, ast.Tuple, ast.keyword),
@@ -36,9 +36,9 @@ _MAX_POWER = 64  # a**b of constants is computed before any row is read
 
 @dataclass(frozen=True)
 class Call:
-    """A call whose function learns from the data: `key` is what formulaic calls it, `argument` what it is applied to.
+    """A call whose function learns from the data: `key` is formulaic's name of it, and it is applied to `argument`.
 
-    Names of columns in `argument` are Python names: see `Parsed.aliases`.
+    Columns in `argument` have Python names, see `Parsed.aliases`.
     """
 
     function: str
@@ -49,46 +49,20 @@ class Call:
 
 @dataclass(frozen=True)
 class Parsed:
-    """A formula taken apart.
-
-    Parameters
-    ----------
-    text : str
-        The formula.
-    response : str, optional
-        Column of the labels, left of "~".
-    columns : tuple of str
-        Columns that the terms use, in the order met.
-    calls : tuple of Call
-        Calls that learn from the data, `C(...)` among them.
-    aliases : tuple of (str, str)
-        Python names of columns, and the columns.
-    terms : list
-        The terms, as formulaic has them.
-    groups : tuple of GroupTerm
-        The group terms, ``(1 | county)``.
-    """
+    """A formula taken apart."""
 
     text: str
-    response: str | None
-    columns: tuple[str, ...]
-    calls: tuple[Call, ...]
-    aliases: tuple[tuple[str, str], ...]
-    terms: Any
+    response: str | None  # column of the labels
+    columns: tuple[str, ...]  # that terms use, in order
+    calls: tuple[Call, ...]  # that learn from the data
+    aliases: tuple[tuple[str, str], ...]  # Python names, and columns
+    terms: Any  # formulaic's
     groups: tuple[GroupTerm, ...] = ()
 
 
 @lru_cache(maxsize=8)
 def parsed(text: str) -> Parsed:
-    """Take a formula apart.
-
-    Raises
-    ------
-    DataError
-        If it is no formula, or has terms that are not served; the message names the term.
-    TypeError
-        If it is no text.
-    """
+    """Take a formula apart; raise `DataError` if it cannot be read or has a term that is not supported."""
     if not isinstance(text, str):
         raise TypeError(f"formula is a {type(text).__name__}; give text such as 'clicked ~ age + device'")
     plain, groups = without_group_terms(text)
@@ -124,7 +98,7 @@ def parsed(text: str) -> Parsed:
 
 
 def _check_group(text: str, group: GroupTerm, columns: tuple[str | None, ...], terms: list[str]) -> None:
-    """Raise unless the column of groups is no feature or label, and what varies by group is a term of the formula."""
+    """Raise unless groups are another column than features and label, and what varies by group is a term."""
     name = group.column
     if name in columns:
         raise DataError(
@@ -139,7 +113,7 @@ def _check_group(text: str, group: GroupTerm, columns: tuple[str | None, ...], t
 
 
 def _sides(text: str, plain: str) -> tuple[Any, Any]:
-    """Return the terms on the left, None if there is no left side, and on the right; group terms are taken out."""
+    """Return the terms on the left, or None, and on the right, without group terms."""
     from formulaic import Formula, SimpleFormula
     from formulaic.errors import FormulaicError
     from formulaic.parser.algos.tokenize import tokenize
@@ -176,7 +150,7 @@ def _response(text: str, left: Any) -> str:
 
 
 def _parts(text: str, term: str, aliases: dict[str, str]) -> Iterator[tuple[str, Any]]:
-    """Yield the columns, functions and learning calls of a term, having checked everything in it."""
+    """Yield the columns, functions and learning calls of a term, and check everything in it."""
     from formulaic.utils.code import format_expr, sanitize_variable_names
 
     def refused(what: str) -> DataError:
@@ -195,14 +169,14 @@ def _parts(text: str, term: str, aliases: dict[str, str]) -> Iterator[tuple[str,
             name = _function(node.func)
             if name == "offset":
                 raise DataError(f"formula={text!r}: {term!r} is no term; name the column of offsets as offset=")
-            if name is None or not (name in PLAIN | MOMENTS | BASES | CODINGS | {"C"} or name in _contr()):
+            if name is None or name not in PLAIN | MOMENTS | BASES | CODINGS | CONTR | {"C"}:
                 raise refused(f"the call {ast.unparse(node.func)!r}")
             named[id(node.func)] = name
             if name == "C" and node is not tree.body:
                 raise refused("C(...) inside another expression")
             if name == "C":
                 for coding in [*node.args[1:2], *(k.value for k in node.keywords if k.arg == "contrasts")]:
-                    if (known := _function(coding)) is not None and (known in CODINGS or known in _contr()):
+                    if (known := _function(coding)) is not None and known in CODINGS | CONTR:
                         named[id(coding)] = known
             if name in MOMENTS | BASES | {"C"}:
                 if not node.args:
@@ -224,12 +198,8 @@ def _parts(text: str, term: str, aliases: dict[str, str]) -> Iterator[tuple[str,
             raise refused(f"{ast.unparse(node)!r}")
 
 
-def _contr() -> set[str]:
-    return {f"contr.{name}" for name in CONTR}
-
-
 def _function(node: ast.AST) -> str | None:
-    """Return the name of a function: of np.log "log", of contr.sum "contr.sum"."""
+    """Return the name of a function: "log" of np.log, "contr.sum" of contr.sum."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
