@@ -68,12 +68,6 @@ def test_contributing_says_who_imports_pymc_and_who_builds_models():
 
 
 MANY = {
-    "clustering/divergences.py:_total_jensen",
-    "clustering/divergences.py:diverge",
-    "clustering/kernels.py:assign_block",
-    "clustering/nearest.py:_lower",
-    "clustering/nearest.py:_potentials",
-    "clustering/private.py:seed_private",
     "coresets/cells/within.py:_higher",
     "coresets/condensing/averages.py:_averages",
     "coresets/sampling/draw.py:arrivals_before",
