@@ -61,7 +61,7 @@ def files(n: int) -> Iterator[tuple[Path, dict[str, Path]]]:
             for name, formula in DESIGNS.items():
                 if name not in learnt:
                     learnt[name] = open_designed(rows, formula=formula).design
-                X = open_in(learnt[name], rows).gathered().X
+                X = open_in(learnt[name], rows).load().X
                 columns = {
                     column: X[:, d].astype(np.int8) if np.isin(X[:1000, d], (0.0, 1.0)).all() else X[:, d]
                     for d, column in enumerate(learnt[name].names)

@@ -153,15 +153,15 @@ def test_the_bound_of_sensitivities_holds_with_offsets():
     from bayescore.clustering.assignment import assign
     from bayescore.coresets.scores.sensitivity import bounds_of
     from bayescore.data.dataset import Dataset
-    from bayescore.data.design import lifted
+    from bayescore.data.design import append_offset
     from bayescore.data.sources import as_source
 
     rows = make_rows(weights=False, n=200)
     rows = replace(rows, offset=np.random.default_rng(1).normal(size=200))
-    dataset = Dataset(as_source(rows)).lifted()
+    dataset = Dataset(as_source(rows)).append_offset()
     theta, R = np.array([0.3, -0.2, 0.5]), 1.5
-    part = assign(dataset, lifted(rows).Z[::40])
-    bounds = bounds_of(lifted(rows), part, R, np.append(theta, 1.0), 200.0)
+    part = assign(dataset, append_offset(rows).Z[::40])
+    bounds = bounds_of(append_offset(rows), part, R, np.append(theta, 1.0), 200.0)
     moves = np.random.default_rng(2).normal(size=(2000, 3))
     points = theta + R * moves / np.linalg.norm(moves, axis=1)[:, None]
     loss = -FAMILIES["logistic"].log_p(rows.with_offset(rows.X @ points.T), rows.y[:, None])

@@ -45,7 +45,7 @@ class Auto(Method):
 
     def build(self, dataset: Dataset, size: int | None, seed: int, family: Family) -> BuildResult[Any]:
         """Build by the method that fits the rows."""
-        if not dataset.again:
+        if not dataset.rereadable:
             if self.given:
                 raise TypeError(
                     f"{next(iter(self.given))!r} is not an option of method='merge_reduce', which 'auto' uses for an "

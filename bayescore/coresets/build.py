@@ -158,7 +158,7 @@ def build_dataset(
     standardize: bool = False,
 ) -> Coreset:
     """Build a coreset of opened rows; `build_coreset` checks the arguments first."""
-    if dataset.again and size is not None:
+    if dataset.rereadable and size is not None:
         why = ", the rows of the data; all_rows keeps them all"
         check_integer(size, "size", low=1, high=dataset.source.n_rows, why=why)
     if isinstance(dataset.rows, Stream) and not family.symmetric:
@@ -168,7 +168,7 @@ def build_dataset(
     if built.caution:
         warn(built.caution)
     if built.method.needs_overlap:
-        warn_if_separable(built.rows, dataset if dataset.again else None, seed)
+        warn_if_separable(built.rows, dataset if dataset.rereadable else None, seed)
     elif not built.rows.pseudo.any():  # which lie between rows
         warn_if_completely_separated(dataset, built.rows)
     core = finish_dataset(
@@ -250,7 +250,7 @@ def all_rows(
             raise ValueError("design brings its own columns; leave out formula, intercept and standardize")
         dataset = open_in(design, data, y, new_groups=new_groups, progress=progressbar, **columns)
     _ = dataset.scan  # checks the rows
-    rows = dataset.gathered()
+    rows = dataset.load()
     return _of(data, finish_dataset(rows, dataset, method="full", family=known.name, params={}, random_state=0))
 
 

@@ -153,7 +153,7 @@ class Condensed(Method):
         prior, D, n_rows = self.mode_prior(), dataset.n_features, dataset.scan.n_rows
         prior.parts(D)  # shapes
         if n_rows <= (2 * D if size is None else size):
-            return [Condensate(dataset.gathered(), n_rows, Errors(0.0, 0.0, 0.0))], 0  # all rows
+            return [Condensate(dataset.load(), n_rows, Errors(0.0, 0.0, 0.0))], 0  # all rows
         seeds = np.random.default_rng(seed).integers(2**62, size=MAX_PILOTS + 2).tolist()
         mode, shares = full_mode(dataset, family, prior, seeds[:MAX_PILOTS])
         kept = [times * D for times in KEPT if (2 + times) * D < n_rows] if size is None else [size - 2 * D]

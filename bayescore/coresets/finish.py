@@ -37,7 +37,7 @@ def designed(dataset: Dataset, intercept: bool, standardize: bool) -> Dataset:
     """Put raw rows through the design asked for; every row is checked first unless rows come once."""
     design = dataset.design
     check_names(design, dataset.rows.label, intercept)
-    if dataset.again:
+    if dataset.rereadable:
         constant = dataset.scan.constant
         absent = warn_of_absent_levels(design, dataset.scan)
         names = [name for name in np.asarray(design.names)[constant].tolist() if name not in absent]
@@ -50,7 +50,7 @@ def designed(dataset: Dataset, intercept: bool, standardize: bool) -> Dataset:
             design = replace(design, center=tuple(center.tolist()), scale=tuple(scale.tolist()))
     if intercept:
         design = replace(design, intercept=True)
-    return dataset if design is dataset.design else dataset.through(design)
+    return dataset if design is dataset.design else dataset.with_design(design)
 
 
 def finish(rows: WeightedData, **about: Any) -> Coreset:

@@ -30,7 +30,7 @@ from bayescore.coresets.sampling.draw import draw, weighted
 from bayescore.coresets.scores.factor import Whitening
 from bayescore.coresets.scores.leverage import SCORES, scorer
 from bayescore.data.dataset import Dataset
-from bayescore.data.design import lifted
+from bayescore.data.design import append_offset
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.sources import as_source
 from bayescore.models.families import Family
@@ -177,7 +177,7 @@ class Leverage(Method):
     def build(self, dataset: Dataset, size: int | None, seed: int, family: Family) -> BuildResult[LeverageInfo]:
         """Draw by the scores; raise `DataError` if every entry is 0, `ValueError` if epsilon needs too many draws."""
         score_seed, draw_seed = np.random.default_rng(seed).integers(2**63, size=2).tolist()
-        seen, scan = dataset.lifted(), dataset.scan
+        seen, scan = dataset.append_offset(), dataset.scan
         weight_total, draws = scan.weight_total, self.draws(dataset, size)
         delta = DELTA if self.delta is None else self.delta
         with one_blas_thread():
@@ -193,7 +193,7 @@ class Leverage(Method):
                     )
             drawn = draw(
                 dataset,
-                lambda block: rates_of(score(lifted(block)), block.weights, weight_total),
+                lambda block: rates_of(score(append_offset(block)), block.weights, weight_total),
                 draws,
                 draw_seed,
                 canonical=True,

@@ -119,7 +119,7 @@ class Method(ABC):
         if size is not None:
             return size
         default = max(DEFAULT_SIZE, ROWS_PER_COLUMN * dataset.n_features)
-        return min(dataset.scan.n_rows, default) if dataset.again else default
+        return min(dataset.scan.n_rows, default) if dataset.rereadable else default
 
     def check_size(self, size: int, n_features: int) -> None:
         """Raise `ValueError` if `size` rows cannot stand for rows of so many columns."""

@@ -21,7 +21,7 @@ from bayescore.coresets.scores.factor import block_factor, joined_factor, whiten
 from bayescore.coresets.stream_state import rows_from_arrays, rows_to_arrays
 from bayescore.data.checkpoint import Arrays
 from bayescore.data.dataset import Dataset
-from bayescore.data.design import lifted
+from bayescore.data.design import append_offset
 from bayescore.data.passes.cutter import block_rows
 from bayescore.models.families import Family
 from bayescore.types import FloatArray, WeightedData
@@ -49,13 +49,13 @@ class OnlineState:
 
     def absorbed(self, block: WeightedData) -> Self:
         """Return the state with another canonical block."""
-        return self.with_factor(block, block_factor(lifted(block)))
+        return self.with_factor(block, block_factor(append_offset(block)))
 
     def with_factor(self, block: WeightedData, part: FloatArray) -> Self:
         """Return the state with another canonical block, whose R factor is `part`: an offset is a column to both."""
         before_it = self.factor if self.n_rows else np.empty((0, part.shape[1]))
         factor, weight = joined_factor(before_it, part), self.weight + float(block.weights.sum())
-        rates = rates_of(whitening(factor).leverage(lifted(block)), block.weights, weight)
+        rates = rates_of(whitening(factor).leverage(append_offset(block)), block.weights, weight)
         before = [] if self.drawn is None else [self.drawn]
         late = min((drawn.horizon(self.size) for drawn in before), default=np.inf)
         new = block_draw(block, self.n_rows, rates, self.size, self.seed, late=late)
@@ -107,7 +107,7 @@ def online_pass(dataset: Dataset, size: int, seed: int) -> OnlineState:
     """
     state = OnlineState(size, seed, np.empty((0, dataset.n_features)))
     for block, part in dataset.map(
-        lambda _, block: (block, block_factor(lifted(block))), "drawing rows", canonical=True, here=True
+        lambda _, block: (block, block_factor(append_offset(block))), "drawing rows", canonical=True, here=True
     ):
         state = state.with_factor(block, part)
     return state

@@ -20,7 +20,7 @@ from bayescore.coresets.method import DELTA, BuildInfo, BuildResult, Method, Red
 from bayescore.coresets.sampling.draw import draw, equal_rates, weighted
 from bayescore.coresets.scores.sensitivity import bounds_of, check_centers, sensitivity_epsilon, sensitivity_size
 from bayescore.data.dataset import Dataset
-from bayescore.data.design import lifted
+from bayescore.data.design import append_offset
 from bayescore.data.sources import as_source
 from bayescore.models.families import Family
 from bayescore.types import IntArray, WeightedData
@@ -108,7 +108,7 @@ class Sensitivity(Method):
     def build(self, dataset: Dataset, size: int | None, seed: int, family: Family) -> BuildResult[SensitivityInfo]:
         """Draw by the bounds."""
         rng = np.random.default_rng(seed)
-        seen, theta = dataset.lifted(), np.zeros(dataset.n_features)
+        seen, theta = dataset.append_offset(), np.zeros(dataset.n_features)
         if seen is not dataset:
             theta = np.append(theta, 1.0)  # an offset is a column of coefficient 1
         n_features, n_rows, weight_total = seen.n_features, seen.scan.n_rows, seen.scan.weight_total
@@ -121,7 +121,7 @@ class Sensitivity(Method):
         per_weight = n_rows / weight_total
 
         def rates(block: WeightedData) -> IntArray:
-            bounds = bounds_of(lifted(block), part, R, theta, weight_total)
+            bounds = bounds_of(append_offset(block), part, R, theta, weight_total)
             return np.ceil(RESOLUTION * per_weight * block.weights * bounds).astype(np.int64)
 
         delta = DELTA if self.delta is None else self.delta
@@ -161,7 +161,7 @@ class Sensitivity(Method):
         """Return fewer rows in place of `rows`, with their epsilon on the ball."""
         built = self.build(Dataset(as_source(rows)), request.size, request.seed, request.family)
         info = built.info
-        epsilon = sensitivity_epsilon(info.mean_sensitivity, lifted(rows).n_features, info.draws, request.delta)
+        epsilon = sensitivity_epsilon(info.mean_sensitivity, append_offset(rows).n_features, info.draws, request.delta)
         return ReduceResult(built.rows, epsilon, info.radius)
 
 

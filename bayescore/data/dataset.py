@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 
 from bayescore.data.coreset import Coreset
-from bayescore.data.design import Design, Lifted
+from bayescore.data.design import Design, OffsetColumnDesign
 from bayescore.data.factors import Selection
 from bayescore.data.passes.cutter import MAX_BLOCK_ROWS, block_rows
 from bayescore.data.passes.exact import exact_sum, from_integers, quantum
@@ -51,12 +51,12 @@ class Dataset:
         self.rows = rows
         self.design = rows.design if design is None else design
         self.progress = progress
-        self._passes = [0]  # which `lifted` shares
+        self._passes = [0]  # which views share
         self.cores = cores or available_cores()
         self._block_rows = block_rows
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("an Opened stays in its process: give the function of a pass the numbers that it needs of it")
+        raise TypeError("a Dataset stays in its process: give the function of a pass the numbers that it needs of it")
 
     @property
     def n_passes(self) -> int:
@@ -74,7 +74,7 @@ class Dataset:
         return self._block_rows or block_rows(self.n_features)
 
     @property
-    def again(self) -> bool:
+    def rereadable(self) -> bool:
         """Whether the rows can be read more than once."""
         return isinstance(self.rows, Source)
 
@@ -125,7 +125,7 @@ class Dataset:
         return replace(division, transform=self.transform)
 
     @property
-    def elsewhere(self) -> bool:
+    def remote(self) -> bool:
         """Whether workers outside this process read and map the rows."""
         division = division_of(self.rows, self.block_rows)
         return division is not None and division.pool is not None
@@ -140,7 +140,7 @@ class Dataset:
                 part = replace(part, X=np.ascontiguousarray(part.X, dtype=np.float64))
                 yield part if transform is None else transform.rows(part)
 
-    def gathered(self) -> WeightedData:
+    def load(self) -> WeightedData:
         """Return all rows, in memory; one pass."""
         return stack(list(self.blocks()))
 
@@ -159,7 +159,7 @@ class Dataset:
         except DataError as error:
             raw = Dataset(self.rows, progress=self.progress, cores=self.cores)
             try:
-                found = list(raw.map(_missing, "counting missing values")) if self.again else []
+                found = list(raw.map(_missing, "counting missing values")) if self.rereadable else []
             except DataError:  # it is something else
                 found = []
             n_rows, columns = sum(n for n, _ in found), sum((own for _, own in found), np.zeros(1, dtype=np.int64))
@@ -173,16 +173,15 @@ class Dataset:
                 "them out, which can bias the coefficients"
             ) from None
 
-    def through(self, design: Design) -> "Dataset":
-        """Return raw rows put through a design, with what is known of them; passes over these are counted apart."""
+    def with_design(self, design: Design) -> "Dataset":
+        """Return raw rows put through a design, with their offset, groups and scan; see `view` for passes."""
         design = replace(design, offset=self.design.offset, groups=design.groups or self.design.groups)
-        other = Dataset(self.rows, design, progress=self.progress, block_rows=self._block_rows, cores=self.cores)
-        other._passes = [self.n_passes]
+        other = self.view(design)
         if "scan" in self.__dict__ and design.is_affine:
             other.__dict__["scan"] = self.scan.through(design)
         return other
 
-    def lifted(self) -> "Dataset":
+    def append_offset(self) -> "Dataset":
         """Append the offset as a last column, for bounds that do not support offsets; if there is none, return self.
 
         The result has its own scan. Its passes count here too.
@@ -192,9 +191,9 @@ class Dataset:
             if getattr(self.rows, "offset", None) is None:  # that pseudo-rows of a coreset have
                 return self
             name = OFFSET
-        return self.seen_through(Lifted(self.design.raw_names, base=replace(self.design, offset=name)))
+        return self.view(OffsetColumnDesign(self.design.raw_names, base=replace(self.design, offset=name)))
 
-    def seen_through(self, design: Design) -> "Dataset":
+    def view(self, design: Design) -> "Dataset":
         """Return the rows put through another design instead of their own; passes over them count here too."""
         other = Dataset(self.rows, design, progress=self.progress, block_rows=self._block_rows, cores=self.cores)
         other._passes = self._passes

@@ -40,7 +40,7 @@ def one_intercept(groups: Sequence[Grouping]) -> bool:
     return len(groups) == 1 and tuple(groups[0].effects) == ("1",)
 
 
-def told_terms(groups: Sequence[Grouping]) -> str:
+def terms_text(groups: Sequence[Grouping]) -> str:
     """Return group terms as text of a formula."""
     return ", ".join(f"({' + '.join(own.effects)} | {own.name})" for own in groups)
 
@@ -167,21 +167,15 @@ class Design:
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
         """Rebuild a design from `to_dict`'s value."""
-        center, scale = fields["center"], fields["scale"]
-        return cls(
-            tuple(fields["raw_names"]),
-            bool(fields["intercept"]),
-            None if center is None else tuple(center),
-            None if scale is None else tuple(scale),
-            offset=fields.get("offset"),
-            groups=tuple(
-                Grouping(own["name"], tuple(own["levels"]), tuple(own["effects"])) for own in fields.get("groups", ())
-            ),
-        )
+        center, scale = (None if fields[name] is None else tuple(fields[name]) for name in ("center", "scale"))
+        given = fields.get("groups", ())
+        groups = tuple(Grouping(own["name"], tuple(own["levels"]), tuple(own["effects"])) for own in given)
+        names, intercept = tuple(fields["raw_names"]), bool(fields["intercept"])
+        return cls(names, intercept, center, scale, offset=fields.get("offset"), groups=groups)
 
 
 @dataclass(frozen=True)
-class Lifted(Design):
+class OffsetColumnDesign(Design):
     """A design whose last column is the offset; its coefficient is 1.
 
     Any bound on the likelihood that holds for all coefficients therefore holds for rows with an offset.
@@ -201,10 +195,10 @@ class Lifted(Design):
 
     def rows(self, block: WeightedData) -> WeightedData:
         """Return a block of raw features as rows of the design matrix, the offset last."""
-        return lifted(self.base.rows(block))
+        return append_offset(self.base.rows(block))
 
 
-def lifted(rows: WeightedData) -> WeightedData:
+def append_offset(rows: WeightedData) -> WeightedData:
     """Append the offset, if there is one, as a last column."""
     if rows.offset is None:
         return rows

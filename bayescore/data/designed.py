@@ -53,7 +53,7 @@ def open_designed(
     else:
         selection = Selection()
     dataset = open_rows(data, y, label=label, once=once, progress=progress, selection=selection, **beside)
-    if dataset.again and not isinstance(data, WeightedData):
+    if dataset.rereadable and not isinstance(data, WeightedData):
         single = beside.get("trials") is None and beside.get("weights") is None
         check_groupings(dataset.design, dataset.source.n_rows, single=single)
     levels: Levels = getattr(dataset.rows, "levels", ())
@@ -65,7 +65,7 @@ def open_designed(
         with dataset.counting_missing():
             found = reduce(add, dataset.map(by, "learning the formula"))
         design = learnt_design(by, found)
-        return dataset.through(varying(design, dataset.design.groups) if asked.groups else design)
+        return dataset.with_design(varying(design, dataset.design.groups) if asked.groups else design)
     if not levels:
         return dataset
     for name, own in levels:
@@ -75,7 +75,7 @@ def open_designed(
         f"columns of text are coded as factors, each level but the first against the first: {shown}; drop those that "
         "are none, or give a formula"
     )
-    return dataset.through(formula_design(dataset.design.raw_names, None, levels, {}))
+    return dataset.with_design(formula_design(dataset.design.raw_names, None, levels, {}))
 
 
 def open_in(

@@ -139,7 +139,7 @@ def check_labels(dataset: DataSet, labels: NDArray[np.float64], origin: str) -> 
 
 
 def check_facts(dataset: DataSet, n_rows: int, n_positive: int, origin: str) -> None:
-    """Raise unless the numbers of rows and positives are the published ones."""
+    """Raise unless the numbers of rows and positives agree with the published ones."""
     low, high = dataset.n_positive
     if n_rows != dataset.n_rows:
         raise DataError(f"{origin} has {n_rows:,} rows, {dataset.name} as published has {dataset.n_rows:,}")

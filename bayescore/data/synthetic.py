@@ -97,24 +97,9 @@ class Problem:
         return X, y
 
     def blocks(self, n: int, random_state: RandomState = None) -> Iterator[Labelled]:
-        """Yield the rows of `self(n, random_state)` in order, a chunk at a time.
+        """Yield the rows of `self(n, random_state)` in order, as pairs of X, shape (m, D), and y, shape (m,).
 
-        Parameters
-        ----------
-        n : int
-            Number of rows in all.
-        random_state : None, int, SeedSequence or Generator
-            Seed.
-
-        Returns
-        -------
-        iterator of (X, y)
-            Shapes (m, D) and (m,); m = 65,536 but for the last block.
-
-        Raises
-        ------
-        ValueError
-            If n < 1.
+        m is 65,536 but for the last block.
         """
         n = check_integer(n, "n", low=1)
         # Fresh entropy, not spawn(): spawning would change a SeedSequence that the caller may use again.

@@ -185,7 +185,7 @@ def values_at(dataset: Dataset, draws: DrawNodes, family: Family) -> tuple[Float
     step = max(1, BLOCK_BYTES // (8 * n_groups * N_NODES))
     values, weight = np.zeros((n_draws, n_groups, N_NODES)), np.zeros((n_groups, 2))
     # a thread that has a whole piece of the rows would hold results of all its blocks, each larger than the block
-    here = not dataset.elsewhere
+    here = not dataset.remote
     for start in range(0, n_draws, step):
         cut = slice(start, start + step)
         own = DrawNodes(np.ascontiguousarray(draws.beta[cut]), draws.center[cut], draws.scale[cut])

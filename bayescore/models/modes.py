@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from bayescore.data.coreset import Coreset
-from bayescore.data.design import one_intercept, told_terms
+from bayescore.data.design import one_intercept, terms_text
 from bayescore.data.matching import check_flat, feature_names, own_family
 from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.families import check_family
@@ -110,7 +110,7 @@ def find_map(
         check_flat(data, "find_map")
     if not one_intercept(groups):
         raise DataError(
-            f"data have the group terms {told_terms(groups)}; find_map integrates out the effects of one factor whose "
+            f"data have the group terms {terms_text(groups)}; find_map integrates out the effects of one factor whose "
             f"intercept varies, (1 | g), and of no others. {NO_JOINT_MODE}: use sample, which draws them all"
         )
     check_density(chosen, "the MAP estimate")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from bayescore.data.design import Design, Grouping, told_terms
+from bayescore.data.design import Design, Grouping, terms_text
 from bayescore.models.quadrature import normal_nodes
 from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError
@@ -134,7 +134,7 @@ class Predictor:
             return []
         assert self.design is not None
         if rows.group is None:
-            terms = told_terms([own.grouping for own in self.factors])
+            terms = terms_text([own.grouping for own in self.factors])
             raise DataError(f"rows have no groups, and the draws have effects of {terms}; give the group of each row")
         return [
             (own, codes, multipliers(rows.X, self.design, own.grouping))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from bayescore.compiled import jit
-from bayescore.data.design import Grouping, one_intercept, told_terms
+from bayescore.data.design import Grouping, one_intercept, terms_text
 from bayescore.data.matching import feature_names
 from bayescore.models.collapsed import CollapsedArguments, collapsed_density
 from bayescore.models.collapsed_target import CollapsedTarget
@@ -94,7 +94,7 @@ def check_groups(data: WeightedData) -> Grouping:
         raise DataError("sampler='collapsed' is for rows with groups, and core has none; leave sampler out")
     if not one_intercept(groups):
         raise DataError(
-            f"core has the group terms {told_terms(groups)}; sampler='collapsed' is for one grouping factor whose "
+            f"core has the group terms {terms_text(groups)}; sampler='collapsed' is for one grouping factor whose "
             "intercept varies, (1 | g): leave sampler out, or take 'nuts'"
         )
     own: Grouping = groups[0]
@@ -144,7 +144,7 @@ class Collapsed(Sampler):
         )
         made = {each: draws_digest(posterior[each]) for each in (f"sigma_{name}", f"u_{name}")}
         idata.posterior.attrs.update(
-            group_terms=told_terms([grouping]),
+            group_terms=terms_text([grouping]),
             group_prior=json.dumps(group_prior_to_dict(group_prior)),
             effects_of=json.dumps(made),
         )

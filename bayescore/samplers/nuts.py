@@ -16,7 +16,7 @@ import numpy as np
 from scipy import linalg, optimize
 
 from bayescore.data.coreset import Coreset
-from bayescore.data.design import told_terms
+from bayescore.data.design import terms_text
 from bayescore.models.group_priors import check_group_prior, group_prior_to_dict
 from bayescore.samplers.method import Request, Sampler
 from bayescore.types import FloatArray
@@ -156,7 +156,7 @@ def _of_groups(request: Request) -> Any:
         name: draws_digest(posterior[name].values) for name in sorted(map(str, posterior.data_vars)) if name != "beta"
     }
     posterior.attrs.update(
-        group_terms=told_terms(data.groups),
+        group_terms=terms_text(data.groups),
         group_prior=json.dumps(group_prior_to_dict(group_prior)),
         effects_of=json.dumps(made),
     )

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from bayescore.data.coreset import Coreset
-from bayescore.data.design import Grouping, told_terms
+from bayescore.data.design import Grouping, terms_text
 from bayescore.data.sources.groups import Grouper, values
 from bayescore.data.tables import as_floats, as_table, check_numeric, feature_matrix, is_table
 from bayescore.models.families import check_family
@@ -92,7 +92,7 @@ def poststratify(
     posterior = read_posterior(idata, "idata", min_draws=1, var_name=var_name)
     tail = 0.5 * (1.0 - check_positive(ci_prob, "ci_prob", below=1.0))
     design, family = core.design, check_family(core.family)
-    own = told_terms(design.groups)
+    own = terms_text(design.groups)
     if posterior.terms not in ("", own):
         raise DataError(
             f"idata has effects of {posterior.terms}, and core has {own or 'no groups'}; give the one "

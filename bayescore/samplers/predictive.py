@@ -196,4 +196,4 @@ def _labelled_rows(posterior: Posterior, data: Any) -> WeightedData:
         new_groups=True,
     )
     _ = dataset.scan  # checks the rows
-    return dataset.gathered()
+    return dataset.load()

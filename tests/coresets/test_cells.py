@@ -43,7 +43,7 @@ def response(dataset, rows, family):
     posterior: what weights e^r change in means.
     """
     cells, seen, at = density(dataset, family)
-    family, full = check_family(family), seen.gathered()
+    family, full = check_family(family), seen.load()
     places = {tuple(code): c for c, code in enumerate(cells.codes.tolist())}
     own = np.array([places.get(tuple(code), -1) for code in rows.group.tolist()])
     rng, L = np.random.default_rng(1), np.zeros_like(at.variance)

@@ -199,10 +199,10 @@ def test_little_travels_to_the_workers_of_a_pool(method, many):
 def test_rows_and_an_opened_would_be_noticed(many):
     porter = Porter()
     dataset = Dataset(replace(many, pool=porter), block_rows=1000)
-    rows = dataset.gathered()
+    rows = dataset.load()
     list(dataset.map(lambda start, block: len(rows)))
     assert max(porter.sizes) > LARGEST
-    with pytest.raises(TypeError, match="an Opened stays in its process"):
+    with pytest.raises(TypeError, match="a Dataset stays in its process"):
         list(dataset.map(lambda start, block: dataset.n_features))
 
 

@@ -15,7 +15,7 @@ import pytest
 import bayescore as bc
 from bayescore.coresets.private import private_coreset
 from bayescore.data import factors
-from bayescore.data.design import Grouping, lifted
+from bayescore.data.design import Grouping, append_offset
 from bayescore.data.sources.groups import Given
 from bayescore.types import NO_GROUP, WeightedData, stack
 from bayescore.validation import DataError
@@ -433,7 +433,7 @@ def test_rows_carry_their_groups():
         "take": rows.take(which),
         "mirrored": rows.mirrored(-1).take(which),
         "weights": rows.with_weights(np.full(N, 2.0)).take(which),
-        "lifted": lifted(shifted).take(which),
+        "lifted": append_offset(shifted).take(which),
         "stack": stack([rows.take(which[:20]), rows.take(which[20:])]),
     }.items():
         np.testing.assert_array_equal(found.group[:, 0], AGE[which], err_msg=kind)

@@ -32,11 +32,11 @@ def test_passes_are_counted_and_the_scan_is_made_once(rng):
     assert dataset.n_passes == 1
     list(dataset.map(lambda start, block: None))
     list(dataset.map(lambda start, block: None, here=True))
-    dataset.gathered()
+    dataset.load()
     assert dataset.n_passes == 4
-    other = dataset.through(Design(dataset.design.raw_names, intercept=True))
+    other = dataset.with_design(Design(dataset.design.raw_names, intercept=True))
     other.moments()
-    assert (other.n_passes, dataset.n_passes) == (6, 4)  # its scan is that of the raw columns
+    assert other.n_passes == dataset.n_passes == 6  # its scan is that of the raw columns
 
 
 @pytest.mark.parametrize("here", [False, True])
@@ -56,14 +56,14 @@ def test_rows_are_put_through_the_design_once(rng, here):
     dataset = Dataset(source, design, block_rows=64)
     rows = np.concatenate(list(dataset.map(lambda _, block: block.X, here=here)))
     np.testing.assert_array_equal(rows, design.transform(source.X))
-    np.testing.assert_array_equal(dataset.gathered().X, rows)
+    np.testing.assert_array_equal(dataset.load().X, rows)
     core = build_coreset(source, method="uniform", size=50, intercept=True, progressbar=False)
-    np.testing.assert_array_equal(Dataset(core.as_source(), core.design).gathered().X, core.X)
+    np.testing.assert_array_equal(Dataset(core.as_source(), core.design).load().X, core.X)
 
 
 def test_an_opened_does_not_travel(rng):
     dataset = Dataset(source_of(rng))
-    with pytest.raises(TypeError, match="an Opened stays in its process: give the function of a pass the numbers"):
+    with pytest.raises(TypeError, match="a Dataset stays in its process: give the function of a pass the numbers"):
         pickle.dumps(dataset)
 
 
@@ -73,7 +73,7 @@ def test_open_rows_takes_coresets_streams_and_sources(rng):
     assert open_rows(core).design == core.design
     stream = open_rows(iter([(source.X, source.y)]), once=True)
     assert isinstance(stream.rows, Stream)
-    assert (stream.again, open_rows(source).again) == (False, True)
+    assert (stream.rereadable, open_rows(source).rereadable) == (False, True)
     for data, what in ((core, "a coreset"), (iter([]), "an iterator of blocks")):
         with pytest.raises(DataError, match=f"y is given, but data is {what}"):
             open_rows(data, source.y, once=True)
@@ -118,7 +118,7 @@ def test_moments_weigh_rows_as_copies(rng):
 def test_a_column_of_ones_is_put_before_raw_rows_only():
     raw = np.random.default_rng(0).normal(size=(40, 2))
     labels = np.arange(40) % 2
-    rows = open_rows(raw, labels, intercept=True).gathered()
+    rows = open_rows(raw, labels, intercept=True).load()
     np.testing.assert_array_equal(rows.X, np.column_stack([np.ones(40), raw]))
     with_own = build_coreset(raw, labels, method="uniform", size=20, intercept=True, progressbar=False)
     with pytest.raises(ValueError, match="intercept=True, but the data have a design of their own; leave it out"):

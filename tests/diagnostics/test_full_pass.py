@@ -23,7 +23,7 @@ def core():
 def test_the_full_data_come_in_the_coresets_design(core):
     whole = bc.all_rows(X, Y, **OPTIONS)
     for dataset in (full_rows(core, X, Y, **BESIDE), full_rows(core, whole, None, **BESIDE)):
-        rows = dataset.gathered()
+        rows = dataset.load()
         np.testing.assert_allclose(rows.X, whole.X, rtol=1e-12)
         np.testing.assert_array_equal(rows.y, whole.y)
         check_weight(core, float(rows.weights.sum()))

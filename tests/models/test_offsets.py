@@ -12,7 +12,7 @@ from bayescore.coresets.calibration.drift import score_covariance
 from bayescore.coresets.calibration.pilot import LaplaceApproximation
 from bayescore.coresets.calibration.remainder import Expansion
 from bayescore.coresets.calibration.totals import Totals
-from bayescore.data.design import lifted
+from bayescore.data.design import append_offset
 from bayescore.diagnostics.errors import negative_log_likelihood
 from bayescore.diagnostics.leave_out import moved_loo
 from bayescore.models.families import FAMILIES
@@ -38,9 +38,9 @@ def test_rows_keep_their_offsets():
         bc.types.stack([rows.take([2, 5]), rows.take(slice(7, 8))]).offset.tolist() == rows.offset[[2, 5, 7]].tolist()
     )
     np.testing.assert_array_equal(rows.mirrored(-1).offset * rows.mirrored(-1).y, rows.offset * rows.y)
-    np.testing.assert_array_equal(lifted(rows).X[:, -1], rows.offset)
+    np.testing.assert_array_equal(append_offset(rows).X[:, -1], rows.offset)
     data = make_rows()
-    assert lifted(data) is data
+    assert append_offset(data) is data
     with pytest.raises(ValueError, match="read-only"):
         rows.offset[0] = 1.0
 
@@ -49,7 +49,10 @@ def test_rows_keep_their_offsets():
 @pytest.mark.parametrize("n_features", [3, WIDE])
 def test_terms_are_those_of_a_column_with_the_coefficient_1(family, n_features):
     rows, beta = with_offset(n_features, 200), at(n_features)
-    found, expected = likelihood_terms(beta, rows, family), likelihood_terms(np.append(beta, 1.0), lifted(rows), family)
+    found, expected = (
+        likelihood_terms(beta, rows, family),
+        likelihood_terms(np.append(beta, 1.0), append_offset(rows), family),
+    )
     assert found.value == pytest.approx(expected.value, rel=1e-12)
     np.testing.assert_allclose(found.gradient, expected.gradient[:-1], rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(found.precision, expected.precision[:-1, :-1], rtol=1e-10, atol=1e-10)
@@ -61,7 +64,7 @@ def test_terms_are_those_of_a_column_with_the_coefficient_1(family, n_features):
 def test_all_that_evaluates_the_likelihood_adds_them(family):
     """Log densities, scores, remainders and totals at given points, against those of the column."""
     rows, draws = with_offset(), at(3) + 0.2 * np.random.default_rng(3).normal(size=(40, 3))
-    wide, longer = lifted(rows), np.column_stack([draws, np.ones(40)])
+    wide, longer = append_offset(rows), np.column_stack([draws, np.ones(40)])
     full = log_likelihoods(longer, wide, family)
     np.testing.assert_allclose(log_likelihoods(draws, rows, family), full, rtol=1e-8)
     np.testing.assert_allclose(score(draws, rows, family), score(longer, wide, family)[:, :3], rtol=1e-9)
@@ -90,7 +93,7 @@ def test_all_that_evaluates_the_likelihood_adds_them(family):
 def test_modes_and_what_is_drawn_about_them(family):
     rows, prior = with_offset(weights=False, n=300), bc.priors.Normal(0, 4)
     pinned = bc.priors.Normal((0, 0, 0, 1), (4, 4, 4, 1e-7))
-    mode, beside = bc.find_map(rows, family.name, prior), bc.find_map(lifted(rows), family.name, pinned)
+    mode, beside = bc.find_map(rows, family.name, prior), bc.find_map(append_offset(rows), family.name, pinned)
     np.testing.assert_allclose(mode.beta, beside.beta[:3], atol=1e-6)
     assert (
         np.abs(bc.find_map(replace(rows, offset=None), family.name, prior).beta - mode.beta).max() > 0.5 * mode.sd.min()

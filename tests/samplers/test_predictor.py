@@ -11,7 +11,7 @@ from scipy import special, stats
 
 import bayescore as bc
 from bayescore.compat import inference_data
-from bayescore.data.design import told_terms
+from bayescore.data.design import terms_text
 from bayescore.diagnostics.model_check import check_model
 from bayescore.samplers.inference_data import read_posterior
 from bayescore.validation import DataError
@@ -52,7 +52,7 @@ def model(request):
         {"posterior": draws, "constant_data": constants}, coords={"feature": rows.feature_names}, dims=dims
     )
     about = {"family": "logistic", "design": json.dumps(rows.design.to_dict())}
-    about |= {"coreset": json.dumps(rows.summary())} | ({"group_terms": told_terms(rows.groups)} if factors else {})
+    about |= {"coreset": json.dumps(rows.summary())} | ({"group_terms": terms_text(rows.groups)} if factors else {})
     idata.posterior.attrs.update(about)
     return rows, frame, idata
 

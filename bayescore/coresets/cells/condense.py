@@ -93,7 +93,7 @@ def condense(dataset: Dataset, prior: Prior, family: Family) -> tuple[WeightedDa
             "few rows that condensing them would save nothing: all rows are kept as they are; where all columns are "
             "discrete method='aggregate' merges those that repeat"
         )
-        n_few, rows = int(few.sum()), dataset.gathered()
+        n_few, rows = int(few.sum()), dataset.load()
         info = MultilevelInfo(
             repr(prior), sizes, len(cells), 0, n_few, len(cells) - n_few, n_rows, 0, None, 0.0, 0.0, 0
         )

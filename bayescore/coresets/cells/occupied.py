@@ -85,7 +85,7 @@ class Cells:
             keys=self.keys,
             sizes=self.sizes,
         )
-        return dataset.seen_through(view)
+        return dataset.view(view)
 
     def groups_of(self, cell: IntArray) -> IntArray:
         """Return the codes of the groups, shape (n, F), of rows of these cells; -1 is none."""

@@ -95,7 +95,9 @@ def mu_complexity(
     True
     """
     rng = check_generator(one_seed(random_state, random_seed))
-    dataset = open_rows(data, y, label=label, weights=weights, intercept=intercept, progress=progressbar).lifted()
+    dataset = open_rows(
+        data, y, label=label, weights=weights, intercept=intercept, progress=progressbar
+    ).append_offset()
     _ = dataset.scan  # checks the rows
     with one_blas_thread():
         white = data_whitening(dataset)

@@ -142,7 +142,7 @@ def warn_if_completely_separated(dataset: Dataset, rows: WeightedData) -> bool:
     sure = False
     with one_blas_thread():
         found = parting(few)
-        if found is not None and dataset.again:
+        if found is not None and dataset.rereadable:
             white, direction = found
             wrong = against(dataset, white, direction, strict=True)
             sure = wrong.n_rows == 0

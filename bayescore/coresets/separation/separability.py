@@ -170,7 +170,7 @@ def leverage_sample(dataset: Dataset, white: Whitening, size: int, seed: int) ->
         if _spans(rows, white):
             return rows
         size *= 4
-    return dataset.gathered()
+    return dataset.load()
 
 
 def _spans(rows: WeightedData, white: Whitening) -> bool:

@@ -145,11 +145,7 @@ class _Compiled:
 
     def __init__(self, design: FormulaDesign) -> None:
         used = design.raw_names if design.formula is None else parsed(design.formula).columns
-        missing = [name for name in used if name not in design.raw_names]
-        if missing:
-            listed = ", ".join(design.raw_names[:10])
-            raise DataError(f"formula={design.formula!r} names {missing[0]!r}; the columns are {listed}")
-        self.formula, self.used = design.formula, [(design.raw_names.index(name), name) for name in used]
+        self.formula = design.formula
         self.materials = Materials(design.raw_names, design.levels, used)
         state = json.loads(design.state)
         spec = specification(design.formula, used, state.get("calls", {}), state.get("categories", {}))
@@ -159,7 +155,7 @@ class _Compiled:
 
     def __call__(self, raw: FloatArray) -> FloatArray:
         if self.formula is not None and not np.isfinite(raw.sum()):  # a comparison would hide it
-            for place, name in self.used:
+            for place, name in self.materials.places:
                 if not np.isfinite(raw[:, place]).all():
                     raise DataError(
                         f"column {name!r} is missing or infinite in some row; drop such rows (missing='drop' leaves "
