@@ -51,7 +51,7 @@ class Coreset(WeightedData):
     method, family : str
         How the rows were chosen, and for which likelihood.
     params : dict
-        What the method was given and found.
+        Arguments of the method, and what it reports.
     random_state : int
         Seed that repeats the build.
     version : str
@@ -123,10 +123,9 @@ class Coreset(WeightedData):
     def to_frame(self) -> pd.DataFrame:
         """Return the design matrix, the label as given, `weight`, `offset` and groups if any, indexed by `index`.
 
-        Groups are categoricals of all levels; a row that belongs to none has a missing one, as pseudo-rows within
-        groups of a multilevel coreset do: programs that drop rows with missing entries, as R's ``na.omit`` does in
-        every model formula, lose these, and their fit is badly off. Pseudo-rows, of index -1, have an offset also where
-        the data had none.
+        Groups are categoricals with all levels. A row without a group has a missing entry, as pseudo-rows within groups
+        of a multilevel coreset do; programs that drop such rows, as R's ``na.omit`` does in every model formula, fit
+        badly. Pseudo-rows, which have the index -1, have an offset even if the data had none.
         """
         frame = pd.DataFrame(self.X, columns=list(self.feature_names), index=pd.Index(self.index, name="row"))
         own = ["weight", *([] if self.offset is None else ["offset"]), *(grouping.name for grouping in self.groups)]
@@ -147,15 +146,15 @@ class Coreset(WeightedData):
     def to_counts(self) -> pd.DataFrame:
         """Return the rows as binomial counts, as R's ``glm`` takes them.
 
-        That is ``cbind(successes, failures) ~ ... + offset(offset)``.
-        Columns are those of the design matrix, `successes` and `failures`, which are real numbers: the weights of
-        labels +1 and -1 of rows that are next to each other and alike but for the label, as those of a pseudo-row are;
-        and `offset` if there is one. The index is that of `to_frame`.
+        That is ``cbind(successes, failures) ~ ... + offset(offset)``. Columns are those of the design matrix,
+        `successes` and `failures`, and `offset` if there is one. Successes and failures are real numbers: the weights
+        of labels +1 and -1 of adjacent rows that differ only in the label, such as a pseudo-row. The index is that of
+        `to_frame`.
 
         Raises
         ------
         DataError
-            If pseudo-rows belong to no group where others do, as those within groups of a multilevel coreset.
+            If pseudo-rows have no group but other rows have one, as within groups of a multilevel coreset.
         """
         if self.group is not None and (self.group == NO_GROUP).any():
             raise DataError(

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,7 @@ class Design:
     posterior keep their design, so that predictions take raw features, and labels of other rows have the same meaning.
     """
 
+    is_affine: ClassVar[bool] = True  # each column is a raw one, moved and scaled, so one's range gives the other's
     raw_names: tuple[str, ...]
     intercept: bool = False
     center: tuple[float, ...] | None = None
@@ -60,6 +61,7 @@ class Design:
     offset: str | None = field(default=None, kw_only=True)  # name of the known part of the linear predictors
     classes: tuple[Any, Any] | None = field(default=None, kw_only=True, compare=False)  # says nothing of the columns
     groups: tuple[Grouping, ...] = field(default=(), kw_only=True)
+    raw_levels: Levels = field(default=(), kw_only=True)  # of the raw columns that hold text
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -69,12 +71,7 @@ class Design:
     @property
     def is_identity(self) -> bool:
         """Whether the design matrix is the raw matrix."""
-        return not self.intercept and self.center is None
-
-    @property
-    def is_affine(self) -> bool:
-        """Whether each column is a raw one, moved and scaled, so that the range of one gives that of the other."""
-        return True
+        return self.is_affine and not self.intercept and self.center is None
 
     @property
     def constant(self) -> int | None:
@@ -95,11 +92,6 @@ class Design:
         if self.constant is not None:
             coef[..., self.constant] -= coef[..., slopes] @ np.array(self.center)
         return coef
-
-    @property
-    def raw_levels(self) -> Levels:
-        """Levels of the raw columns that hold text."""
-        return ()
 
     def transform(self, raw: Any) -> FloatArray:
         """Return the design matrix of rows: formula, intercept and standardisation are applied.
@@ -187,11 +179,6 @@ class OffsetColumnDesign(Design):
     def names(self) -> tuple[str, ...]:
         """Names of the design matrix's columns."""
         return (*self.base.names, str(self.base.offset))
-
-    @property
-    def is_identity(self) -> bool:
-        """Whether the design matrix is the raw matrix."""
-        return False
 
     def rows(self, block: WeightedData) -> WeightedData:
         """Return a block of raw features as rows of the design matrix, the offset last."""

@@ -125,8 +125,11 @@ def cached(dataset: DataSet, data_home: str | Path | None) -> Iterator[Path]:
         record.write_text(f"{pooch.file_hash(str(file))}  {file.name}\n")
 
 
-def check_labels(dataset: DataSet, labels: NDArray[np.float64], origin: str) -> NDArray[np.bool_]:
-    """Return which rows are positive; raise for an unknown label, or a single class."""
+def check_published(dataset: DataSet, labels: NDArray[np.float64], origin: str, *, complete: bool) -> NDArray[np.bool_]:
+    """Return which rows are positive; raise for an unknown label, one class, or rows that differ from those published.
+
+    Numbers of rows and positives are compared if the data should be `complete`.
+    """
     known = np.isin(labels, (dataset.positive, *dataset.negative))
     if not known.all():
         row = int(np.argmin(known))
@@ -135,14 +138,10 @@ def check_labels(dataset: DataSet, labels: NDArray[np.float64], origin: str) -> 
     positive: NDArray[np.bool_] = labels == dataset.positive
     if positive.all() or not positive.any():
         raise DataError(f"{origin} has one class only; {dataset.name} needs both")
-    return positive
-
-
-def check_facts(dataset: DataSet, n_rows: int, n_positive: int, origin: str) -> None:
-    """Raise unless the numbers of rows and positives agree with the published ones."""
-    low, high = dataset.n_positive
-    if n_rows != dataset.n_rows:
-        raise DataError(f"{origin} has {n_rows:,} rows, {dataset.name} as published has {dataset.n_rows:,}")
-    if not low <= n_positive <= high:
+    if complete and len(labels) != dataset.n_rows:
+        raise DataError(f"{origin} has {len(labels):,} rows, {dataset.name} as published has {dataset.n_rows:,}")
+    n_positive, (low, high) = int(positive.sum()), dataset.n_positive
+    if complete and not low <= n_positive <= high:
         published = f"{low:,}" if low == high else f"{low:,} to {high:,}"
         raise DataError(f"{origin} has {n_positive:,} positive rows, {dataset.name} as published has {published}")
+    return positive

@@ -29,8 +29,7 @@ from bayescore.data.published import (
     DataSet,
     DownloadError,
     cached,
-    check_facts,
-    check_labels,
+    check_published,
     one_line,
 )
 from bayescore.files import check_path
@@ -101,11 +100,9 @@ def _read_pages(file: Path, dataset: DataSet) -> _Table:
 
 
 def _finish(dataset: DataSet, table: _Table, origin: str, *, complete: bool) -> RealData:
-    """Check labels and, where the set should be complete, the published facts."""
-    positive = check_labels(dataset, table.labels, origin)
+    """Check labels and, if the set should be complete, the published numbers."""
+    positive = check_published(dataset, table.labels, origin, complete=complete)
     n, n_positive = len(positive), int(positive.sum())
-    if complete:
-        check_facts(dataset, n, n_positive, origin)
     part = "" if n == dataset.n_rows else f" of {dataset.n_rows:,} published"
     description = (
         f"{dataset.name}: {n:,} rows{part}, {table.X.shape[1]} features, {n_positive:,} positive "

@@ -30,11 +30,6 @@ class Celled(Design):
         """Names of the design matrix's columns."""
         return self.base.names
 
-    @property
-    def is_identity(self) -> bool:
-        """Whether the design matrix is the raw matrix."""
-        return False
-
     def rows(self, block: WeightedData) -> WeightedData:
         """Return a block of raw features as rows of the design matrix, with the cell of each."""
         assert block.group is not None

@@ -29,7 +29,7 @@ def warn_of_absent_levels(design: Design, scan: Scan) -> tuple[str, ...]:
         return ()
     asked = None if design.formula is None else parsed(design.formula)
     listed = {} if asked is None else dict(_listed(design, asked))
-    terms = [name for name, _ in design.levels]
+    terms = [name for name, _ in design.raw_levels]
     terms += [] if asked is None else [call.term for call in asked.calls if call.function == "C"]
     columns = zip(design.names, scan.low, scan.high, strict=True)
     zero = tuple(name for name, low, high in columns if low == high == 0.0 and _is_of(name, terms))
@@ -67,7 +67,7 @@ def _bases(design: FormulaDesign, scan: Scan, asked: Parsed | None) -> list[str]
     if scan.smallest_weight < _ROUNDING * scan.weight_total:
         return []
     squares, found = dict(zip(design.names, scan.squares, strict=True)), []
-    for term, levels in ((term, levels) for name, levels in design.levels for term in _terms_of(name, asked)):
+    for term, levels in ((term, levels) for name, levels in design.raw_levels for term in _terms_of(name, asked)):
         others = [column for level in levels if (column := f"{term}[{level}]") in squares]
         base = [level for level in levels if f"{term}[{level}]" not in squares]
         if others and len(base) == 1:  # of zeros and ones: sums of squares are sums of weights

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -25,8 +25,8 @@ from bayescore.validation import DataError
 class FormulaDesign(Design):
     """How raw columns become the columns of a design matrix by a formula, or each by itself."""
 
+    is_affine: ClassVar[bool] = False
     formula: str | None = None
-    levels: Levels = ()
     state: str = "{}"  # JSON: formulaic's state of "calls" (centers, knots), "categories" of numeric factors C(...)
     columns: tuple[str, ...] = ()  # named as by formulaic
 
@@ -36,25 +36,10 @@ class FormulaDesign(Design):
         return (INTERCEPT, *self.columns) if self.intercept else self.columns
 
     @property
-    def is_identity(self) -> bool:
-        """Whether the design matrix is the raw matrix."""
-        return False
-
-    @property
-    def is_affine(self) -> bool:
-        """Whether each column is a raw one, moved and scaled."""
-        return False
-
-    @property
     def constant(self) -> int | None:
         """Position of the intercept's column of ones, or None."""
         own = self.formula is not None and INTERCEPT in self.columns
         return self.columns.index(INTERCEPT) if own else super().constant
-
-    @property
-    def raw_levels(self) -> Levels:
-        """Levels of the raw columns that hold text."""
-        return self.levels
 
     def _matrix(self, raw: NDArray[Any]) -> FloatArray:
         key = replace(self, intercept=False, center=None, scale=None, offset=None, groups=())
@@ -65,7 +50,7 @@ class FormulaDesign(Design):
         return {
             **super().to_dict(),
             "formula": self.formula,
-            "levels": {name: list(levels) for name, levels in self.levels},
+            "levels": {name: list(levels) for name, levels in self.raw_levels},
             "state": json.loads(self.state),
             "columns": list(self.columns),
         }
@@ -76,7 +61,7 @@ class FormulaDesign(Design):
         return replace(
             super().from_dict(fields),
             formula=fields["formula"],
-            levels=tuple((name, tuple(levels)) for name, levels in fields["levels"].items()),
+            raw_levels=tuple((name, tuple(levels)) for name, levels in fields["levels"].items()),
             state=json.dumps(fields["state"]),
             columns=tuple(fields["columns"]),
         )
@@ -103,7 +88,7 @@ def formula_design(
     raw_names: tuple[str, ...], formula: str | None, levels: Levels, state: Mapping[str, Any]
 ) -> FormulaDesign:
     """Return a design with the names of its columns; raise `DataError` if a term cannot be computed for any rows."""
-    design = FormulaDesign(raw_names, formula=formula, levels=levels, state=json.dumps(state))
+    design = FormulaDesign(raw_names, formula=formula, raw_levels=levels, state=json.dumps(state))
     columns = _compiled(design).columns
     twice = [name for name in columns if columns.count(name) > 1]
     if twice:
@@ -146,7 +131,7 @@ class _Compiled:
     def __init__(self, design: FormulaDesign) -> None:
         used = design.raw_names if design.formula is None else parsed(design.formula).columns
         self.formula = design.formula
-        self.materials = Materials(design.raw_names, design.levels, used)
+        self.materials = Materials(design.raw_names, design.raw_levels, used)
         state = json.loads(design.state)
         spec = specification(design.formula, used, state.get("calls", {}), state.get("categories", {}))
         _, self.spec = materialised(self.materials.of(self.materials.example()), spec, self.formula)
