@@ -30,7 +30,7 @@ from scipy.special import logsumexp
 
 from bayescore.compat import psislw
 from bayescore.data.coreset import Coreset
-from bayescore.data.design import one_intercept, told_terms
+from bayescore.data.design import one_intercept, terms_text
 from bayescore.data.matching import feature_names, own_family
 from bayescore.diagnostics.formatting import number, with_error
 from bayescore.diagnostics.full_pass import full_rows
@@ -200,7 +200,7 @@ def log_evidence(
     named = own_family(core, family, "core")
     known = check_family(own_family(core, family))
     if core.group is not None and not (isinstance(core, Coreset) and one_intercept(core.groups)):
-        terms = told_terms(core.groups) if isinstance(core, Coreset) else "groups without names"
+        terms = terms_text(core.groups) if isinstance(core, Coreset) else "groups without names"
         raise DataError(
             f"core has {terms}, and log_evidence integrates out the effects of one term (1 | g) only; compare such "
             "models by loo_compare"
