@@ -50,26 +50,19 @@ Arguments = tuple[FloatArray, FloatArray, FloatArray, FloatArray, float, FloatAr
 
 
 class State(NamedTuple):
-    """A point u, what the latents of unit weight need there, and the proposal from there.
-
-    `value` is the log posterior density. Of the summed rows alone are: `summed`, their k(u), `mean`, b + k'(u), and
-    `factor`, the Cholesky factor of I + k''(u).
-    """
+    """A point u, what the latents of unit weight need there, and the proposal from there."""
 
     u: FloatArray
     eta: FloatArray
     log_p: FloatArray
-    value: float
-    summed: float
-    mean: FloatArray
-    factor: FloatArray
+    value: float  # log posterior density
+    summed: float  # k(u) of the summed rows
+    mean: FloatArray  # b + k'(u)
+    factor: FloatArray  # of I + k''(u), by Cholesky
 
 
 def prepare(Z: FloatArray, weights: FloatArray, prior: Derivatives, shift: FloatArray = NO_OFFSET) -> Arguments:
-    """Return what `advance` needs of signed rows Z, shape (n, D), and a Gaussian prior, given by its terms at zero.
-
-    `shift`, shape (n,), has the signed offsets of the rows if they have any.
-    """
+    """Return what `advance` needs of signed rows Z, shape (n, D), a prior's terms at zero, and signed offsets."""
     order = np.argsort(weights == 1.0, kind="stable")
     rows, w = Z[order], weights[order]
     # by QR of the stacked square roots: Z'WZ itself would lose what nearly collinear columns leave to the prior

@@ -13,9 +13,8 @@ separated that is not enough: the density falls like a wall, a step from behind 
 the scale at the mode is not that of the posterior. So L'g is cut to the length sqrt(D) + 3, which it has once in a
 thousand draws of a normal density, and warm-up blends C with the covariance of its own later draws.
 
-Here are a State with `init`, `step` and `adapt`, `advance`, which loops over them, and what the sampler declares; `run`
-makes chains of it. The log density is the posterior's compiled one: numba keeps no machine code of functions
-that are passed functions or generators, so it is bound here and the noise comes ready made.
+The compiled log density is bound here and the noise comes ready made, as numba keeps no machine code of functions that
+are passed functions or generators.
 
 References
 ----------

@@ -42,10 +42,7 @@ def _without_advice(record: logging.LogRecord) -> bool:
 def _in_c() -> AbstractContextManager[Any]:
     """Return a context in which PyTensor compiles by C, where it has a compiler and nobody has chosen a linker.
 
-    PyTensor looks for a BLAS when it first compiles, and keeps the answer, for worker processes too. Where it finds
-    none, as in installations by pip, it advises to install it otherwise or to compile by numba, and logs which code
-    stands in. Users of `sample` have not chosen either, so it looks here, without the advice.
-
+    PyTensor looks for a BLAS here, without its advice where it finds none, and keeps the answer for worker processes.
     PyTensor 3 would take numba: a minute of compiling the first time in place of ten seconds, and gradients of a
     coreset in two thirds of the time, less than a second in 4 x 1000 draws (`python -m benchmarks cold_start`).
     """
@@ -77,13 +74,9 @@ class PymcSampler(Sampler):
     def draw(self, request: Request) -> Any:
         """Return what the installed `pm.sample` returns, statistics under PyMC's names whatever its `nuts_sampler`.
 
-        Unless one is asked for it is PyMC's own: nutpie, which PyMC 6 prefers where it is installed, takes neither
-        starts nor mass matrix.
-
-        Where Laplace's approximation tells the posterior's width, chains start from it and it serves as the (dense)
-        mass matrix: PyMC's own jitter of 1 can be hundreds of posterior standard deviations where the weights sum to
-        millions. Model and step are built afresh for each call, as a step that has adapted in other processes does not
-        adapt again.
+        By default that is PyMC's own, as nutpie takes neither starts nor mass matrix. Laplace's approximation gives
+        both where it knows the posterior's width: PyMC's jitter of 1 can be hundreds of posterior sds. The step is
+        built afresh for each call, as one that has adapted in other processes does not adapt again.
         """
         import pymc as pm
 
@@ -125,10 +118,7 @@ def _sampled(request: Request, options: dict[str, Any]) -> Any:
 
 
 def _of_groups(request: Request) -> Any:
-    """Return draws of the model of rows with groups: coefficients, and sds, correlations and effects of each factor.
-
-    A chain starts within an sd of the mode of its coefficients: PyMC's own jitter of 1 can be hundreds of them.
-    """
+    """Return draws of the model of rows with groups; a chain starts within an sd of the mode of its coefficients."""
     import pymc as pm
 
     from bayescore.models import pymc_model

@@ -64,10 +64,7 @@ class State(NamedTuple):
 
 
 def prepare(Z: FloatArray, weights: FloatArray, prior: Derivatives, shift: FloatArray = NO_OFFSET) -> Arguments:
-    """Return what `advance` needs of signed rows Z, shape (n, D), and a Gaussian prior, given by its terms at zero.
-
-    `shift`, shape (n,), has the signed offsets of the rows if they have any.
-    """
+    """Return what `advance` needs of signed rows Z, shape (n, D), a prior's terms at zero, and signed offsets."""
     whole, small = (weights <= _WHOLE) & (weights == np.round(weights)), weights < _SMALL
     order = np.argsort(np.where(whole, 0, np.where(small, 1, 2)), kind="stable")
     columns, w = np.ascontiguousarray(Z[order].T), np.ascontiguousarray(weights[order])

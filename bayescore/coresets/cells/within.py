@@ -54,7 +54,7 @@ def rows_within(dataset: Dataset, found: Centre, along: Directions, inside: Insi
     mu, Q = mu[told], oriented(Q[:, told])
     v = linalg.solve_triangular(at.factor, Q * np.sqrt(mu), trans="T", lower=True)
     u = at.factor @ Q / np.sqrt(mu)
-    work = partial(_higher, points, inside.merged, slope @ u, u)
+    work = partial(_higher, points, (inside.merged, slope @ u, u))
     third, fourth = sum(dataset.map(work, "within cells", canonical=True), np.zeros((2, len(mu))))
     within = as_rows(v, at.beta, solve(Wanted(u.T @ gradient, third, fourth, mu), points.family))
     within = replace(within, group=np.full((len(within), 1), NO_GROUP))
@@ -62,10 +62,9 @@ def rows_within(dataset: Dataset, found: Centre, along: Directions, inside: Insi
     return within, float(np.abs(at.factor @ (at.factor.T @ left) / at.sds).max())
 
 
-def _higher(
-    points: Points, merged: np.ndarray, slope: FloatArray, u: FloatArray, _: int, block: WeightedData
-) -> FloatArray:
+def _higher(points: Points, along: tuple[FloatArray, ...], _: int, block: WeightedData) -> FloatArray:
     """Return sums of third and fourth derivatives along directions within cells, shape (2, r)."""
+    merged, slope, u = along
     at = points.at
     found, places = local_codes(block, len(at.mean) - 1)
     own: IntArray = found[places]

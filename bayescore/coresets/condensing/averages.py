@@ -33,14 +33,9 @@ _MASSES /= _MASSES.sum()
 
 @jit
 def _averages(
-    eta: FloatArray,
-    sd: FloatArray,
-    side: LabelArray,
-    family: Family,
-    nodes: FloatArray,
-    masses: FloatArray,
-    least: float,
+    eta: FloatArray, sd: FloatArray, side: LabelArray, family: Family, rule: tuple[FloatArray, FloatArray, float]
 ) -> FloatArray:
+    nodes, masses, least = rule
     out = np.zeros((4, len(eta)))
     tile, sides, terms, scratch = np.zeros(TILE), np.ones(TILE), np.empty((4, TILE)), np.empty((3, TILE))
     for start in range(0, len(eta), TILE):
@@ -62,7 +57,7 @@ def _averages(
 
 def averages(eta: FloatArray, sd: FloatArray, side: LabelArray, family: Family) -> FloatArray:
     """Return E s, E c, E l''' and E l'''' over N(eta, sd^2), shape (4, n); eta, sd and side have shape (n,)."""
-    return np.asarray(_averages(eta, sd, side, family, _NODES, _MASSES, _LEAST))
+    return np.asarray(_averages(eta, sd, side, family, (_NODES, _MASSES, _LEAST)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -44,14 +44,15 @@ _TAIL = np.array(
 
 @jit
 def probit_tile(
-    eta: FloatArray, log_p: FloatArray, root: FloatArray, scale: FloatArray, bits: NDArray[np.int64], octave: FloatArray
+    eta: FloatArray, log_p: FloatArray, scratch: tuple[FloatArray, FloatArray, NDArray[np.int64], FloatArray]
 ) -> None:
-    """Write l+ of at most `ROWS` rows, and replace eta by its score; the last four arguments are scratch.
+    """Write l+ of at most `ROWS` rows, and replace eta by its score.
 
     With x = abs(eta) and h = Phi(-x) exp(x^2 / 2) by its polynomial, p = h for eta < 0 and 1 - h exp(-x^2 / 2) else:
     log Phi = log p - min(eta, 0)^2 / 2, score = (1 for eta < 0 and exp(-x^2 / 2) else) / (sqrt(2 pi) p).
     Choices between the two sides are sums, as compilers turn some conditions into masked stores, which are slow.
     """
+    root, scale, bits, octave = scratch
     for n in range(eta.size):  # root: exp(-x^2 / 4), whose square underflows no sooner than Phi(-x)
         x = min(abs(eta[n]), 40.0)
         high = (x + 6442450944.0) - 6442450944.0  # x in steps of 2^-20: its square is exact
@@ -99,7 +100,7 @@ def probit_upper(eta: FloatArray, log_p: FloatArray) -> None:
     bits = scale.view(np.int64)
     for start in range(0, eta.size, ROWS):
         stop = min(start + ROWS, eta.size)
-        probit_tile(eta[start:stop], log_p[start:stop], root[: stop - start], scale, bits, octave)
+        probit_tile(eta[start:stop], log_p[start:stop], (root[: stop - start], scale, bits, octave))
 
 
 @jit
@@ -118,7 +119,7 @@ def probit_derivatives(eta: FloatArray, side: FloatArray, out: FloatArray, scrat
     log_p, score, curvature, third = out[0], out[1], out[2], out[3]
     for lane in range(TILE):
         score[lane] = side[lane] * eta[lane]
-    probit_tile(score, log_p, scratch[0], scratch[1], scratch[1].view(np.int64), scratch[2])
+    probit_tile(score, log_p, (scratch[0], scratch[1], scratch[1].view(np.int64), scratch[2]))
     for lane in range(TILE):
         x, s = side[lane] * eta[lane], score[lane]
         far = min(x, PROBIT_TAIL) ** -2
