@@ -10,9 +10,7 @@ from .coresets.streaming import StreamingCoreset as StreamingCoreset
 from .coresets.streaming import stream as stream
 from .data.coreset import Coreset as Coreset
 from .data.coreset_file import read_coreset as read_coreset
-from .diagnostics import Comparison as Comparison
 from .diagnostics import compare as compare
-from .diagnostics import mmd as mmd
 from .diagnostics.certificate import Certificate as Certificate
 from .diagnostics.certificate import certify as certify
 from .diagnostics.evidence import log_evidence as log_evidence

@@ -1,8 +1,95 @@
-"""Pictures of group effects."""
+"""Pictures of group effects of any posterior: caterpillar (lme4, bayesplot; a forest plot in ArviZ) and shrinkage."""
 
-from bayescore.diagnostics.effect_plots import plot_caterpillar, plot_shrinkage
+from typing import Any
 
-__all__ = [
-    "plot_caterpillar",
-    "plot_shrinkage",
-]
+import pandas as pd
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+
+from bayescore.diagnostics.group_draws import read_effects
+from bayescore.diagnostics.report import group_plots
+
+__all__ = ["plot_caterpillar", "plot_shrinkage"]
+
+
+def plot_caterpillar(idata: Any, *, var_name: str | None = None) -> Axes:
+    """Plot mean and 94% equal-tailed interval of each group's effect, sorted.
+
+    Of more than 60 groups the five at either end have names. `az.plot_forest` has other looks.
+
+    Parameters
+    ----------
+    idata : InferenceData
+        Draws of `sample` or `model`, or of a model of your own.
+    var_name : str, optional
+        Variable with the effects, by default `u_g` of the only factor g; dims chain, draw and one of groups.
+
+    Returns
+    -------
+    Axes
+        Of a new figure.
+
+    Raises
+    ------
+    TypeError, DataError
+        If `idata` has no such variable.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> rows = pd.DataFrame({"age": rng.normal(size=2000), "county": rng.integers(0, 10, 2000)})
+    >>> rows["vote"] = 0.5 * rows["age"] + rng.logistic(size=2000) > 0
+    >>> core = bc.build_coreset(rows, formula="vote ~ age + (1 | county)", random_state=1, progressbar=False)
+    >>> idata = bc.sample(core, random_seed=2, progressbar=False)
+    >>> bc.plots.plot_caterpillar(idata).get_xlabel()
+    'effect of county: mean and 94% interval, log odds'
+    """
+    return group_plots.caterpillar(plt.figure(), read_effects(idata, var_name))
+
+
+def plot_shrinkage(idata: Any, shares: pd.DataFrame, *, var_name: str | None = None) -> Axes:
+    r"""Plot each group's effect against what its rows alone say: how far partial pooling pulls, and which groups.
+
+    Across stands the log odds (probit models: the probit) of (a_g + 1/2) / (n_g + 1), minus that of all rows, a_g of
+    n_g rows being +1. Without covariates a group's point lies between the diagonal, no pooling, and 0, complete
+    pooling, the nearer to 0 the fewer its rows; covariates that differ between groups move it, too.
+
+    Parameters
+    ----------
+    idata : InferenceData
+        Draws of `sample` or `model`, or of a model of your own that tells its likelihood in
+        ``idata.posterior.attrs["family"]``.
+    shares : DataFrame
+        A row for each group, indexed by its level: `share` of +1, and `weight`, its number of rows. The certificate's
+        `effects` are such a table.
+    var_name : str, optional
+        Variable with the effects, by default `u_g` of the only factor g; dims chain, draw and one of groups.
+
+    Returns
+    -------
+    Axes
+        Of a new figure.
+
+    Raises
+    ------
+    TypeError, DataError
+        If `idata` has no such variable or likelihood, or `shares` lack a column or a group.
+
+    References
+    ----------
+    Gelman and Hill (2007), Data Analysis Using Regression and Multilevel/Hierarchical Models, section 12.2.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> rows = pd.DataFrame({"age": rng.normal(size=2000), "county": rng.integers(0, 10, 2000)})
+    >>> rows["vote"] = 0.5 * rows["age"] + rng.logistic(size=2000) > 0
+    >>> core = bc.build_coreset(rows, formula="vote ~ age + (1 | county)", random_state=1, progressbar=False)
+    >>> idata = bc.sample(core, random_seed=2, progressbar=False)
+    >>> shares = rows.groupby("county")["vote"].agg(share="mean", weight="size")
+    >>> bc.plots.plot_shrinkage(idata, shares).get_ylabel()
+    'effect of county: mean and 94% interval, log odds'
+    """
+    return group_plots.shrinkage(plt.figure(), read_effects(idata, var_name), shares)

@@ -1,12 +1,12 @@
 r"""How far figures of draws may be off, one kind at a time, and the chance that any of them is off by too much.
 
-A figure x of the draws differs from the full posterior's by e, known within a numerical error, and the draws' own Monte
-Carlo error comes on top: together the standard error s. The *risk* is the bound
+A figure x of the draws differs from the full posterior's by e, known within a numerical error; the draws' own Monte
+Carlo error comes on top: together the standard error s. The *risk* bounds the chance that any is off by more,
 
 .. math:: \sum_x P(|e_x + s_x Z| > 0.25), \qquad Z \sim N(0, 1)
 
-(sds in a mean, relative in an sd, a correlation's own unit) of the chance that any of them is off by more. The same
-rules hold for draws as they are and for corrected ones, each in the units of its own sds: see `figures`.
+(sds in a mean, relative in an sd, a correlation's own unit). The same rules hold for draws as they are and for
+corrected ones, each in the units of its own sds: see `certificate.estimates`.
 """
 
 import math
@@ -25,36 +25,18 @@ _LEAST = 1e-12  # standard error: an exact figure is off by nothing
 
 @dataclass(frozen=True, eq=False)
 class ErrorFamily:
-    """Figures of one kind, flat, in units of the judged draws' own sds.
+    """Figures of one kind, flat, in units of the judged draws' own sds; arrays have the shape (n,)."""
 
-    Parameters
-    ----------
-    kind : str
-        "mean", "sd", "correlation", "tail" or "quartile".
-    names : sequence of str
-        What each is of.
-    error : array, shape (n,)
-        The draws' figure minus that of the full data's posterior; of sds the logarithm of the ratio.
-    error_mcse : array, shape (n,)
-        Numerical error of that, given the draws.
-    noise : array, shape (n,)
-        Monte Carlo error of the draws' figure.
-    limit : array or float
-        Size from which an error is too large.
-    unit : str
-        " sd", "%" or "".
-    """
-
-    kind: str
+    kind: str  # "mean", "sd", "correlation", "tail" or "quartile"
     names: Sequence[str]
-    error: FloatArray
-    error_mcse: FloatArray
-    noise: FloatArray
-    limit: FloatArray | float = MAX_ERROR
-    unit: str = " sd"
+    error: FloatArray  # the draws' figure minus the full posterior's; of sds the logarithm of the ratio
+    error_mcse: FloatArray  # its numerical error, given the draws
+    noise: FloatArray  # Monte Carlo error of the draws' figure
+    limit: FloatArray | float = MAX_ERROR  # size from which an error is too large
+    unit: str = " sd"  # or "%" or ""
 
     def spread(self, shrink: float = 1.0) -> FloatArray:
-        """Return the standard errors with which the errors are known, Monte Carlo noise times `shrink`."""
+        """Return the standard errors of the errors, Monte Carlo noise times `shrink`."""
         return np.maximum(np.hypot(self.error_mcse, shrink * self.noise), _LEAST)
 
     @property

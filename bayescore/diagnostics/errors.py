@@ -1,17 +1,10 @@
-r"""Errors of one posterior against another, each with its Monte Carlo standard error.
+"""Errors of one posterior against another, each with its Monte Carlo standard error.
 
-======================  =============================================  ===================================
-error                   definition                                     standard error
-======================  =============================================  ===================================
-mean                    (m - m_ref) / sd_ref                           delta method: both means and sd_ref
-sd                      sd / sd_ref - 1                                delta method, both sides
-correlation             r - r_ref                                      delta method, both sides
-tail                    (q - q_ref) / sd_ref, q at 2.5% and 97.5%      delta method: both quantiles, sd_ref
-negative log-lik.       -mean over test rows of log E[p(y | x)]        delta method
-======================  =============================================  ===================================
+They are (m - m_ref) / sd_ref of means m and of quantiles at 2.5% and 97.5%, sd / sd_ref - 1, r - r_ref of correlations,
+and the negative log-likelihood of test rows. Standard errors follow by the delta method. The two posteriors are
+independent runs, so variances add; the unit sd_ref is noisy, too.
 
-The two posteriors are independent runs, so variances add. Reference: Vehtari et al. (2021), Rank-normalization,
-folding, and localization, Bayesian Analysis 16, 667-718.
+Reference: Vehtari et al. (2021), Rank-normalization, folding, and localization, Bayesian Analysis 16, 667-718.
 """
 
 from dataclasses import dataclass
@@ -19,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
+from bayescore.coresets.calibration.paired import influence_products
 from bayescore.diagnostics.mcse import ess_mean, mcse_mean, mcse_quantile, mcse_sd
 from bayescore.limits import FAMILYWISE_ALPHA
 from bayescore.models.families import Family
@@ -30,17 +24,7 @@ _BLOCK = 2**22
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """What is compared of a posterior, or the standard errors of the same.
-
-    Parameters
-    ----------
-    mean, sd : arrays, shape (D,)
-        Mean and standard deviation of each coordinate.
-    correlation : array, shape (D, D)
-        Correlations; 0 for a constant coordinate.
-    tail : array, shape (2, D)
-        Quantiles at 2.5% and 97.5%.
-    """
+    """Mean, sd, shape (D,), correlation (D, D) and quantiles at 2.5% and 97.5% (2, D) of draws, or their errors."""
 
     mean: FloatArray
     sd: FloatArray
@@ -100,24 +84,10 @@ def sidak_quantile(count: int) -> float:
 
 
 def negative_log_likelihood(draws: FloatArray, test: WeightedData, family: Family) -> tuple[float, float]:
-    r"""Return the mean negative log predictive density of test rows and its Monte Carlo standard error.
+    """Return -sum_i w_i log(mean_s p(y_i | x_i, beta_s)) / sum_i w_i of test rows, and its Monte Carlo standard error.
 
-    .. math:: -\frac{1}{\sum_i w_i} \sum_i w_i \log \Big( \frac{1}{S} \sum_s p(y_i \mid x_i, \beta_s) \Big)
-
-    Parameters
-    ----------
-    draws : array, shape (chain, draw, D)
-        Posterior draws.
-    test : WeightedData
-        Rows of the design matrix, labels in {-1, +1} and weights.
-    family : Family
-        Gives log p(eta).
-
-    Returns
-    -------
-    tuple of float
-        Nats per row; the error is that of the mean over s of sum_i w_i p_i(beta_s) / E[p_i], the first-order
-        influence of a draw.
+    The draws beta_s have the shape (chain, draw, D). The error is that of the mean over s of
+    sum_i w_i p_i(beta_s) / E[p_i], the first-order influence of a draw.
     """
     flat = draws.reshape(-1, draws.shape[2])
     share = test.weights / test.weights.sum()
@@ -138,19 +108,14 @@ def negative_log_likelihood(draws: FloatArray, test: WeightedData, family: Famil
 def correlation_influence(z: FloatArray, shares: FloatArray) -> FloatArray:
     """Return the sums over draws, each times its share, of its squared influence on each correlation, shape (D, D).
 
-    Standardised draws z, shape (S, D), have the influence z_i z_j - r_ij (z_i^2 + z_j^2) / 2 on r_ij.
+    The draws z, shape (S, D), are standardised.
     """
-    squares, r = z * z, z.T @ z / len(z)
-    cross = (shares[:, None] * z * squares).T @ z
-    both = (shares[:, None] * squares).T @ squares
-    fourth = np.diagonal(both)
-    return np.asarray(
-        np.maximum(both - r * (cross + cross.T) + 0.25 * r**2 * (fourth[:, None] + fourth + 2.0 * both), 0.0)
-    )
+    r = z.T @ z / len(z)
+    return np.maximum(influence_products(z, z, shares, r, r), 0.0)
 
 
 def _correlation_mcse(draws: FloatArray) -> FloatArray:
-    # products of coordinates mix like their squares, so the smaller ESS of the two squares stands for the pair
+    # products of coordinates mix as their squares do, so the smaller ESS of the two squares stands for the pair
     sd = draws.std(axis=(0, 1), ddof=1)
     standard = (draws - draws.mean(axis=(0, 1))) / np.where(sd > 0.0, sd, 1.0)
     ess = ess_mean(standard**2)

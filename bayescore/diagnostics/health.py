@@ -1,9 +1,8 @@
 """Did the chains themselves work? Checked for every posterior before its errors are believed.
 
 Limits, in `limits`: R-hat at most 1.01, bulk and tail effective sample size at least 400; no divergences. Of D
-coordinates at the least ESS that a verdict needs, some R-hat exceeds 1.01 by chance: of m split chains, R-hat^2 - 1 is
-about chi^2_(m-1) m / ((m - 1) ESS). Chains disagree where an R-hat is above 1.01 and above what that explains at the
-level of `FAMILYWISE_ALPHA`, over all coordinates.
+coordinates some R-hat exceeds 1.01 by chance: of m split chains, R-hat^2 - 1 is about chi^2_(m-1) m / ((m - 1) ESS).
+Chains disagree where an R-hat is above 1.01 and above what that explains at `FAMILYWISE_ALPHA`, over all coordinates.
 
 Reference: Vehtari et al. (2021), Bayesian Analysis 16, 667-718.
 """
@@ -24,35 +23,17 @@ _SPARE = 1.2  # more draws than the effective sample size asks for, which is an 
 
 @dataclass(frozen=True)
 class Health:
-    """State of the chains of one posterior.
-
-    Parameters
-    ----------
-    chains, draws : int
-        Number of chains, and of draws in each.
-    rhat : float
-        Largest rank-normalised split R-hat over coordinates.
-    ess_bulk, ess_tail : float
-        Smallest effective sample sizes over coordinates.
-    divergences : int, optional
-        Divergent transitions; None if the sampler reports none.
-    acceptance_rate : float, optional
-        Mean acceptance rate.
-    sampling_time : float, optional
-        Seconds.
-    text : str
-        What is wrong and what to do; empty if nothing is.
-    """
+    """State of the chains of one posterior; None is what the sampler does not report."""
 
     chains: int
-    draws: int
-    rhat: float
-    ess_bulk: float
+    draws: int  # in each chain
+    rhat: float  # rank-normalised and split, the largest over coordinates
+    ess_bulk: float  # the smallest over coordinates, as `ess_tail`
     ess_tail: float
     divergences: int | None
     acceptance_rate: float | None
-    sampling_time: float | None
-    text: str
+    sampling_time: float | None  # seconds
+    text: str  # what is wrong and what to do; empty if nothing is
 
     @property
     def ess_per_second(self) -> float | None:

@@ -1,6 +1,6 @@
-"""Monte Carlo errors and effective sample sizes of draws, shape (chain, draw, D), one coordinate after the other.
+"""Monte Carlo errors and effective sample sizes of each coordinate of draws, shape (chain, draw, D).
 
-ArviZ's figures, of draws brought to unit scale, so that a coordinate far out keeps its digits.
+The estimates are ArviZ's, of draws brought to unit scale, so that a coordinate far out keeps its digits.
 
 Reference: Vehtari, Gelman, Simpson, Carpenter and Bürkner (2021), Bayesian Analysis 16, 667-718.
 """
@@ -25,10 +25,7 @@ def mcse_mean(draws: FloatArray) -> FloatArray:
 
 
 def mcse_sd(draws: FloatArray) -> FloatArray:
-    """Return the Monte Carlo standard error of each coordinate's sd, shape (D,).
-
-    By the delta method from the squared deviations s: mcse(mean of s) / (2 sd).
-    """
+    """Return the Monte Carlo standard error of each sd, mcse(mean of squared deviations) / (2 sd), shape (D,)."""
     scale = _scale(draws)
     squares = ((draws - draws.mean(axis=(0, 1))) / scale) ** 2
     return mcse_mean(squares) * scale / 2.0
@@ -40,9 +37,9 @@ def mcse_quantile(draws: FloatArray, prob: float) -> FloatArray:
 
 
 def rhat(draws: FloatArray) -> FloatArray:
-    """Return the rank-normalised split R-hat of each coordinate, NaN for a constant one, shape (D,).
+    """Return the rank-normalised split R-hat of each coordinate, shape (D,): NaN for a constant one.
 
-    A single chain is compared as its two halves.
+    The two halves of a single chain are compared.
     """
     if len(draws) == 1:
         half = draws.shape[1] // 2

@@ -1,8 +1,7 @@
 """The metrics of a candidate against a reference, and the reference against itself.
 
-A row of metrics maps each name to its value and Monte Carlo standard error. Errors over coordinates are the
-largest in absolute value, with the standard error at that place. What concerns the reference alone is computed
-once, in `Reference`.
+A row of metrics maps each name to its value and Monte Carlo standard error. An error over coordinates is the largest in
+absolute value, with the standard error at that place.
 """
 
 import itertools
@@ -26,29 +25,15 @@ _KERNEL = Kernel()
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """A reference with all that its comparisons share.
-
-    Parameters
-    ----------
-    posterior : Posterior
-        Its draws.
-    moments, mcse : Moments
-        Moments of all draws and their standard errors.
-    maps : mapping
-        MMD's name to the map of draws in which it is computed: whitened by the reference, or as they are.
-    edges : array
-        Edges of the batches of the thinned draws.
-    rows, sums : mappings
-        MMD's name to the mapped thinned draws and their block sums.
-    """
+    """A reference with all that its comparisons share; mappings have the name of an MMD as key."""
 
     posterior: Posterior
     moments: Moments
     mcse: Moments
-    maps: Mapping[str, Callable[[FloatArray], FloatArray]]
-    edges: IntArray
-    rows: Mapping[str, FloatArray]
-    sums: Mapping[str, FloatArray]
+    maps: Mapping[str, Callable[[FloatArray], FloatArray]]  # of draws to where the MMD is computed: whitened, or as is
+    edges: IntArray  # of the batches of the thinned draws
+    rows: Mapping[str, FloatArray]  # the mapped thinned draws
+    sums: Mapping[str, FloatArray]  # their block sums
 
 
 def measure(reference: Posterior, max_draws: int) -> Reference:

@@ -1,18 +1,13 @@
-r"""Maximum mean discrepancy (MMD) between two sets of posterior draws, polynomial kernel.
+"""Maximum mean discrepancy (MMD) between two sets of posterior draws, polynomial kernel.
 
-.. math::
-
-    \mathrm{MMD}^2 = \frac{1}{n^2} \sum_{ij} k(a_i, a_j) + \frac{1}{m^2} \sum_{ij} k(b_i, b_j)
-                   - \frac{2}{nm} \sum_{ij} k(a_i, b_j), \qquad k(x, y) = (\gamma\, x \cdot y + c)^p.
-
-`mmd` returns the root of this biased (V-statistic) form. The published conventions differ: Huggins et al. (2016)
-report the square, with c = 0.2 in their code; Peters (2021) reports the root with p = 2; both unscaled. With
-degree p the distance compares all moments up to order p. It depends on the units of the coordinates; `whiten`
-removes them, and is what to look at first.
+`mmd` is the distance; block sums of the kernel give those of parts of the draws and a jackknife, too. The published
+conventions differ: Huggins et al. (2016) report the square, with c = 0.2 in their code; Peters (2021) reports the root
+with p = 2; both without scaling.
 
 Reference: Gretton et al. (2012), A kernel two-sample test, JMLR 13, 723-773.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,23 +40,10 @@ class Kernel:
         return power
 
 
-@dataclass(frozen=True, eq=False)
-class ReferenceScale:
-    """Affine map x -> ((x - center) / scale) root that gives some draws mean 0 and identity covariance."""
+def reference_scale(draws: FloatArray) -> Callable[[FloatArray], FloatArray]:
+    """Return the affine map x -> ((x - center) / scale) root that gives `draws`, shape (n, D), mean 0 and covariance I.
 
-    center: FloatArray
-    scale: FloatArray
-    root: FloatArray
-
-    def __call__(self, x: FloatArray) -> FloatArray:
-        """Return the images of rows x, shape (n, rank)."""
-        return ((x - self.center) / self.scale) @ self.root
-
-
-def reference_scale(draws: FloatArray) -> ReferenceScale:
-    """Return the map that whitens `draws`, shape (n, D).
-
-    The root of the inverse correlation comes from its eigenvectors; directions without variance are dropped (the
+    The root of the inverse correlation comes from its eigenvectors. Directions without variance are dropped (the
     pseudo-inverse). The kernel sees inner products only, so the Cholesky factor would give the same MMD.
     """
     sd = draws.std(axis=0, ddof=1)
@@ -70,7 +52,8 @@ def reference_scale(draws: FloatArray) -> ReferenceScale:
     standard = (draws - center) / scale
     values, vectors = np.linalg.eigh(standard.T @ standard / (len(draws) - 1))
     kept = values > len(values) * np.finfo(np.float64).eps * max(values[-1], 1.0)
-    return ReferenceScale(center, scale, vectors[:, kept] / np.sqrt(values[kept]))
+    root = vectors[:, kept] / np.sqrt(values[kept])
+    return lambda x: ((x - center) / scale) @ root
 
 
 def batch_edges(n_chains: int, n_draws: int) -> IntArray:
@@ -107,19 +90,11 @@ def root_of_sums(aa: Any, bb: Any, ab: Any, n: Any, m: Any) -> Any:
 
 
 def mmd_of_sums(aa: FloatArray, bb: FloatArray, ab: FloatArray, n: FloatArray, m: FloatArray) -> tuple[float, float]:
-    """Return the MMD and its jackknife standard error, given the whitening, from block sums.
+    """Return the MMD and its jackknife standard error, given the whitening, from `block_sums`.
 
-    Parameters
-    ----------
-    aa, bb, ab : arrays, shapes (G, G), (H, H), (G, H)
-        Sums of the kernel over blocks, see `block_sums`.
-    n, m : arrays, shapes (G,), (H,)
-        Number of draws in each block.
-
-    Notes
-    -----
-    One block is left out at a time, of each side in turn; the two variances (G - 1)/G sum (theta_g - mean)^2
-    add. Each side needs two blocks or more, long against the autocorrelation of its chains.
+    The sums aa, bb and ab have the shapes (G, G), (H, H) and (G, H); n and m count the draws of the blocks. One block
+    is left out at a time, of each side in turn, and the variances (G - 1)/G sum (theta_g - mean)^2 of both sides add.
+    Each side needs two blocks or more, long against the autocorrelation of its chains.
     """
     totals = aa.sum(), bb.sum(), ab.sum()
     value = root_of_sums(*totals, n.sum(), m.sum())
@@ -133,8 +108,18 @@ def mmd_of_sums(aa: FloatArray, bb: FloatArray, ab: FloatArray, n: FloatArray, m
     return float(value), float(np.sqrt(variance))
 
 
-def mmd(a: object, b: object, degree: int = 3, gamma: float = 1.0, coef0: float = 1.0, whiten: object = None) -> float:
-    """Return the maximum mean discrepancy between draws `a` and `b`.
+def mmd(
+    a: object, b: object, *, degree: int = 3, gamma: float = 1.0, coef0: float = 1.0, whiten: object = None
+) -> float:
+    r"""Return the maximum mean discrepancy between draws `a` and `b`.
+
+    .. math::
+
+        \mathrm{MMD}^2 = \frac{1}{n^2} \sum_{ij} k(a_i, a_j) + \frac{1}{m^2} \sum_{ij} k(b_i, b_j)
+                       - \frac{2}{nm} \sum_{ij} k(a_i, b_j), \qquad k(x, y) = (\gamma\, x \cdot y + c)^p.
+
+    With degree p the distance compares all moments up to order p. It depends on the units of the coordinates; `whiten`
+    removes them, and is what to look at first.
 
     Parameters
     ----------
@@ -148,19 +133,24 @@ def mmd(a: object, b: object, degree: int = 3, gamma: float = 1.0, coef0: float 
     Returns
     -------
     float
-        Root of the biased squared MMD, at least 0; for the square, square it.
+        Root of the biased squared MMD (V-statistic), at least 0; for the square, square it.
 
     Raises
     ------
     ValueError
         If shapes or features differ, or a value is not finite or out of range.
 
+    References
+    ----------
+    Gretton et al. (2012), A kernel two-sample test, JMLR 13, 723-773.
+
     Examples
     --------
-    >>> import numpy as np, bayescore as bc
+    >>> import numpy as np
+    >>> from bayescore.diagnostics import mmd
     >>> rng = np.random.default_rng(0)
     >>> a, b = rng.normal(size=(1000, 2)), rng.normal(size=(1000, 2))
-    >>> round(bc.mmd(a, b), 2), round(bc.mmd(a, b + 1.0), 2)
+    >>> round(mmd(a, b), 2), round(mmd(a, b + 1.0), 2)
     (0.42, 8.61)
     """
     kernel = Kernel(

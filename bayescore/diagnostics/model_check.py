@@ -1,14 +1,10 @@
-r"""Does the model fit? Predicted probabilities against labels, and against labels that the model itself would give.
+"""Does the model fit? Predicted probabilities against labels, and against labels that the model itself would give.
 
-Rows are parted into groups of equal weight by their predicted probability. In each, the share of rows that are +1,
-sum w y / sum w, stands beside the mean prediction (calibration), and beside the same share of replicated labels
-(posterior predictive check)
-
-.. math:: y^{rep}_{ns} \sim \mathrm{Bernoulli}\, p(x_n \cdot \beta_s + o_n),
-
-one for each of some draws: a share outside of where these lie is not explained by chance. Rows of large weight make the
-interval wide, so that the weighted rows of a coreset, too, are held to no more than they can tell. They are, as the
-rows that a model was fitted to, kinder to it than test rows are.
+Rows fall into groups of equal weight by their predicted probability. In each, the share of rows that are +1, sum w y /
+sum w, stands beside the mean prediction (calibration), and beside the same share of replicated labels y_rep ~ Bernoulli
+p(x . beta_s + o), one set for each of some draws (posterior predictive check). Chance does not explain a share outside
+of these. Rows of large weight make the interval wide, so that weighted rows of a coreset can serve. They are kinder to
+the model than test rows, because it was fitted to them.
 
 Reference: Gelman, Meng and Stern (1996), Posterior predictive assessment of model fitness, Statistica Sinica 6.
 """
@@ -29,23 +25,13 @@ _ROWS = 20_000  # that are looked at, at most: a group's share is then known to 
 
 @dataclass(frozen=True, eq=False)
 class ModelCheck:
-    """Shares of +1 by predicted probability.
+    """Shares of +1 by predicted probability: of each of G groups, in the order of the predictions, and of each row."""
 
-    Parameters
-    ----------
-    predicted, observed : arrays, shape (G,)
-        Mean prediction and share of +1 of each group, in the order of the predictions.
-    low, high : arrays, shape (G,)
-        Ends of the 94% interval of the share that the model would give.
-    p, positive, weights : arrays, shape (n,)
-        Prediction, whether the label is +1, and weight of each row.
-    """
-
-    predicted: FloatArray
-    observed: FloatArray
-    low: FloatArray
+    predicted: FloatArray  # mean prediction, shape (G,)
+    observed: FloatArray  # share of +1
+    low: FloatArray  # ends of the 94% interval of the share that the model would give
     high: FloatArray
-    p: FloatArray
+    p: FloatArray  # prediction of each row, shape (n,)
     positive: FloatArray
     weights: FloatArray
 
@@ -63,7 +49,7 @@ class ModelCheck:
 def check_model(posterior: Posterior, rows: WeightedData, *, seed: int = 0) -> ModelCheck:
     """Return the check of a posterior on weighted rows of its design; of many rows, on some spread evenly over them.
 
-    Rows of groups have the effects of these; over the effect of a group that is not known p is averaged.
+    Rows of known groups have the effects of these; p is averaged over the effect of an unknown group.
     """
     if len(rows) > _ROWS:
         rows = rows.take(np.linspace(0, len(rows) - 1, _ROWS).round().astype(np.int64))

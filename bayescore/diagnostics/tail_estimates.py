@@ -1,9 +1,9 @@
-r"""Quantiles under importance weights, and tails of draws too long for moments.
+"""Quantiles under importance weights, and tails of draws too long for moments.
 
-Of S draws the tail has n = min(S / 5, 3 sqrt(S)), and k-hat an sd of about (1 + k) / sqrt(n): 0.11 of 4,000 draws
-(Vehtari et al. 2024). A coordinate has no sd where k-hat is above 0.5, if its prior is known to have moments. If it is
-not, or is Student's t with at most two degrees of freedom (Cauchy), k-hat's error is allowed for, one-sided 10%; two
-sds of it where in addition the labels are separated, so that the posterior's tail is the prior's.
+The tail of S draws has n = min(S / 5, 3 sqrt(S)) of them, and k-hat an sd of about (1 + k) / sqrt(n): 0.11 for 4,000
+draws (Vehtari et al. 2024). A coordinate has no sd where k-hat is above 0.5, if its prior is known to have moments. If
+the prior is unknown, or Student's t with at most two degrees of freedom (Cauchy), the error of k-hat is allowed for,
+one-sided 10%; two sds of it where in addition the labels are separated, so that the posterior's tail is the prior's.
 """
 
 import math
@@ -16,7 +16,7 @@ from bayescore.limits import MAX_TAIL_K
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray
 
-# (q99.5 - median) / (q90 - median) below which a tail is none of Pareto's with k-hat 0.5: 2.0 if normal, 5.3 if t2
+# (q99.5 - median) / (q90 - median) below which no tail is Pareto's with k-hat 0.5: 2.0 if normal, 5.3 if t2
 _LONG = 2.5
 _SEPARATED, _UNKNOWN = 2.0, 1.28  # sds of k-hat: 2% and 10% of those at the limit are not seen
 

@@ -1,7 +1,7 @@
 """From errors and their Monte Carlo errors to one of four words and a sentence.
 
-A difference is *significant* when it exceeds q standard errors, where q is the two-sided normal Sidak quantile at
-1% for all 2 D + D (D - 1) / 2 means, sds and correlations together: among exact candidates, about one in a hundred
+A difference is *significant* when it exceeds q standard errors, where q is the two-sided normal Sidak quantile (1967)
+at 1% for all 2 D + D (D - 1) / 2 means, sds and correlations together: among exact candidates, about one in a hundred
 shows any. In this order:
 
 ====================  ==================================================================================
@@ -13,10 +13,8 @@ too few draws         otherwise: some errors are real, and an error above 0.1 ma
 ====================  ==================================================================================
 
 Where the Monte Carlo error of some mean or sd is 0.1 or more, effective sample sizes are about 100 or less and
-standard errors poor themselves; an error then counts as significant only against the largest of its kind, and
+standard errors poor themselves. An error then counts as significant only against the largest of its kind, and
 correlations are not judged.
-
-Reference: Sidak (1967), JASA 62, 626-633.
 """
 
 from dataclasses import dataclass
@@ -53,21 +51,9 @@ class _Family:
 
 
 def verdict(errors: Moments, mcse: Moments, features: tuple[str, ...], noisier: str) -> Verdict:
-    """Judge a candidate by its errors.
+    """Judge a candidate by its errors against the reference and their standard errors: see the table in this module.
 
-    Parameters
-    ----------
-    errors, mcse : Moments
-        Errors against the reference and their Monte Carlo standard errors.
-    features : tuple of str
-        Names of the coordinates.
-    noisier : str
-        Which side has the larger Monte Carlo error, for the remedy.
-
-    Returns
-    -------
-    Verdict
-        See the table in this module.
+    `noisier` says which side has the larger Monte Carlo error, for the remedy.
     """
     families = _families(errors, mcse, features)
     moving = families[:2]

@@ -29,7 +29,8 @@ def pair():
 
 @pytest.mark.parametrize("kernel", [(3, 1.0, 1.0), (2, 0.5, 0.2), (1, 2.0, 0.0), (5, 0.1, 1.0)])
 def test_equals_the_double_sum(pair, kernel):
-    assert mmd(*pair, *kernel) == pytest.approx(direct(*pair, *kernel), rel=1e-9)
+    degree, gamma, coef0 = kernel
+    assert mmd(*pair, degree=degree, gamma=gamma, coef0=coef0) == pytest.approx(direct(*pair, *kernel), rel=1e-9)
 
 
 def test_degree_two_equals_its_explicit_features(pair):

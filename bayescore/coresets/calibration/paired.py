@@ -98,21 +98,29 @@ def errors_between(one: Weighed, other: Weighed) -> Errors:
 
 def _correlation_noise(a: _Moments, b: _Moments) -> FloatArray:
     """Return the variances of differences of correlations, shape (D, D)."""
-    noise = _influence_products(a, a) - 2.0 * _influence_products(a, b) + _influence_products(b, b)
-    return np.maximum(noise, 0.0)
+
+    def products(of: _Moments, by: _Moments) -> FloatArray:
+        return influence_products(of.scaled, by.scaled, of.weights * by.weights, of.correlation, by.correlation)
+
+    return np.maximum(products(a, a) - 2.0 * products(a, b) + products(b, b), 0.0)
 
 
-def _influence_products(a: _Moments, b: _Moments) -> FloatArray:
-    """Return sum_s w_a w_b f_a f_b, shape (D, D), with f = z_i z_j - r_ij (z_i^2 + z_j^2) / 2 the influence on r_ij."""
-    x, y, w = a.scaled, b.scaled, (a.weights * b.weights)[:, None]
-    xx, yy, xy = x**2, y**2, x * y
-    mixed_x, mixed_y, even = (w * x * yy).T @ x, (w * y * xx).T @ y, (w * xx).T @ yy
+def influence_products(
+    x: FloatArray, y: FloatArray, shares: FloatArray, r_x: FloatArray, r_y: FloatArray
+) -> FloatArray:
+    """Return sum_s c_s f_s(x) f_s(y), shape (D, D): products of influences on correlations, with shares c.
+
+    Draws x and y, shape (S, D), are standardised. f = z_i z_j - r_ij (z_i^2 + z_j^2) / 2 is a draw's influence on r_ij.
+    """
+    w, xx, yy, xy = shares[:, None], x**2, y**2, x * y
+    mixed_x, even = (w * x * yy).T @ x, (w * xx).T @ yy
+    mixed_y, both = (mixed_x, even) if x is y else ((w * y * xx).T @ y, (w * xy).T @ xy)
     own = np.diagonal(even)
     return np.asarray(
-        (w * xy).T @ xy
-        - 0.5 * b.correlation * (mixed_x + mixed_x.T)
-        - 0.5 * a.correlation * (mixed_y + mixed_y.T)
-        + 0.25 * a.correlation * b.correlation * (even + even.T + own + own[:, None])
+        both
+        - 0.5 * r_y * (mixed_x + mixed_x.T)
+        - 0.5 * r_x * (mixed_y + mixed_y.T)
+        + 0.25 * r_x * r_y * (even + even.T + own + own[:, None])
     )
 
 

@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 
 import bayescore as bc
+from bayescore.diagnostics import mmd
 from benchmarks.papers.huggins.problems import PRIOR, PROBLEMS, READINGS, Problem, readable, split
 from benchmarks.papers.huggins.quality_picture import draw
 from benchmarks.tables import RESULTS, known_rows, publish
@@ -66,7 +67,7 @@ def reference_of(data: bc.Coreset, *, quick: bool) -> np.ndarray:
 
 
 def squared_mmd(a: np.ndarray, b: np.ndarray) -> float:
-    return bc.mmd(a, b, degree=3, coef0=0.2) ** 2
+    return mmd(a, b, degree=3, coef0=0.2) ** 2
 
 
 def test_loss(draws: np.ndarray, test: bc.Coreset) -> float:
@@ -112,13 +113,13 @@ def study(name: str, problem: Problem, *, trials: int | None, quick: bool) -> Ro
                 "method": method,
                 "M": size,
                 "MMD2": squared_mmd(draws, reference),
-                "MMD whitened": bc.mmd(draws, reference, whiten=reference),
+                "MMD whitened": mmd(draws, reference, whiten=reference),
                 "loss": test_loss(draws, test),
             }
         )
     floor = {
         "MMD2, floor": squared_mmd(*chains),
-        "MMD whitened, floor": bc.mmd(*chains, whiten=reference),
+        "MMD whitened, floor": mmd(*chains, whiten=reference),
         "loss, full data": test_loss(reference, test),
     }
     rows = []
