@@ -44,7 +44,10 @@ class Health:
 def health(posterior: Posterior) -> Health:
     """Return the state of a posterior's chains."""
     r, bulk, tail = rhat(posterior.draws), ess(posterior.draws, "bulk"), ess(posterior.draws, "tail")
-    time = posterior.attrs.get("sampling_time")
+    low, few, time = np.fmin(bulk, tail), "", posterior.attrs.get("sampling_time")
+    if (low < MIN_ESS).any():
+        i = int(low.argmin())
+        few = f"The effective sample size of {posterior.features[i]!r} is {low[i]:.0f}, below {MIN_ESS}: draw more."
     return Health(
         chains=posterior.draws.shape[0],
         draws=posterior.draws.shape[1],
@@ -54,20 +57,8 @@ def health(posterior: Posterior) -> Health:
         divergences=posterior.divergences,
         acceptance_rate=posterior.acceptance_rate,
         sampling_time=None if time is None else float(time),
-        text=_text(posterior, r, bulk, tail),
+        text=" ".join(filter(None, [_stuck(posterior), _apart(posterior, r, low), few, _diverged(posterior)])),
     )
-
-
-def _text(posterior: Posterior, r: FloatArray, bulk: FloatArray, tail: FloatArray) -> str:
-    low = np.fmin(bulk, tail)
-    found = [_stuck(posterior), _apart(posterior, r, low)]
-    if (low < MIN_ESS).any():
-        i = int(low.argmin())
-        found.append(
-            f"The effective sample size of {posterior.features[i]!r} is {low[i]:.0f}, below {MIN_ESS}: draw more."
-        )
-    found.append(_diverged(posterior))
-    return " ".join(filter(None, found))
 
 
 def unfit(posterior: Posterior) -> str:
@@ -97,7 +88,7 @@ def _stuck(posterior: Posterior) -> str:
 def _apart(posterior: Posterior, r: FloatArray, low: FloatArray) -> str:
     chains, _, D = posterior.draws.shape
     halves = 2 * max(chains, 2)  # a single chain is compared as its halves, each split again
-    size = np.maximum(low, MIN_ESS)  # fewer are told of by themselves, and explain no R-hat
+    size = np.maximum(low, MIN_ESS)  # fewer have a message of their own, and explain no R-hat
     chance = np.sqrt(1.0 + stats.chi2.isf(FAMILYWISE_ALPHA / D, halves - 1) * halves / ((halves - 1) * size))
     beyond = r - np.maximum(MAX_RHAT, chance)
     if not (beyond > 0.0).any():

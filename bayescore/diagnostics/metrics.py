@@ -81,14 +81,13 @@ def moment_row(difference: Moments, mcse: Moments) -> Row:
 
 
 def noise_floor(reference: Reference) -> Row:
-    r"""Return the metrics that two independent runs as long as the reference would show.
+    """Return the metrics that two independent runs as long as the reference would show.
 
-    The chains are split in two halves (a single chain into its first and second half of draws) in every way, or in
-    10 random ways where there are more; the metrics of the halves of n_1 and n_2 out of n draws are averaged and
-    multiplied by :math:`\sqrt{2 n_1 n_2} / n`, that is :math:`1/\sqrt 2` for equal halves: two runs of n draws differ
-    by that much less than two halves. Their standard error is that over the splits, NaN for a single split.
-    The halves belong to the very draws that define the whitening, so the whitened MMD's floor is a few per cent low
-    unless the effective sample size is large against D.
+    The chains (or the halves of a single one) are split in two in every way, at most in 10 random ways. The metrics of
+    parts of n_1 and n_2 out of n draws are averaged and multiplied by sqrt(2 n_1 n_2) / n: two runs of n draws differ
+    by that much less than two halves. Their standard error is that over the splits, NaN for a single split. The very
+    draws define the whitening, so the whitened MMD's floor is a few per cent low unless the effective sample size is
+    large against D.
     """
     draws = reference.posterior.draws
     batches = len(reference.edges) - 1

@@ -1,8 +1,7 @@
 """The report of a certificate: one HTML file for those who have no posterior of the full data.
 
-Verdict, the data, effects of groups, own and corrected coefficients and what they mean in units of the data, priors,
-whether the model fits, what the chains and the coreset were, and how to repeat it. Models without group terms, with one
-and with several differ in which sections they have.
+Verdict, data, effects of groups, own and corrected coefficients and what they mean in units of the data, priors, the
+model's fit, chains and coreset, and how to repeat it. Models with and without group terms differ in their sections.
 """
 
 import json
@@ -24,7 +23,9 @@ from bayescore.samplers.inference_data import Posterior, read_posterior
 from bayescore.types import WeightedData
 from bayescore.validation import DataError
 
+_FEW = "The coreset's rows are few, and the model was fitted to them: give test= rows for a sharper look."
 _GIVE_TEST = "give test=, a sample of rows: all_rows(rows, design=core.design)"
+_NOT_LOOKED_AT = f"Not looked at: the coreset's rows are pseudo-rows. G{_GIVE_TEST[1:]}."
 
 
 def write_certificate(
@@ -34,37 +35,13 @@ def write_certificate(
     path: str | Path,
     *,
     test: WeightedData | None = None,
-    title: str = "Certificate",
     command: str | None = None,
 ) -> None:
-    """Write a certificate to one HTML file: verdict, own and corrected figures, sampler, coreset, how to repeat it.
+    """Write the page of what `certify` returned for `idata` and `core`: see `Certificate.to_html`.
 
-    Parameters
-    ----------
-    certificate : CertificateData
-        What `certify` returned for `idata` and `core`.
-    idata : InferenceData
-        The posterior.
-    core : Coreset
-        The coreset that was sampled.
-    path : str or Path
-        The HTML file.
-    test : WeightedData, optional
-        Rows of the same design on which the model's fit is checked, as ``all_rows(rows, design=core.design)``; by
-        default the coreset's own, unless these are pseudo-rows.
-    title : str
-        Heading of the page.
-    command : str, optional
-        Command line that repeats it.
-
-    Raises
-    ------
-    DataError
-        If the posterior has no effects, or other features than the certificate; if `test` has other labels than the
-        coreset, another design, or rows of new groups; if it is missing and the coreset, without groups, has
-        pseudo-rows, on which no fit can be checked.
-    OSError
-        If the file cannot be written; an earlier file of that name is then untouched.
+    `command` is a command line that repeats it. The model's fit is checked on `test` rows of the
+    same design, by default on the coreset's own, unless these are pseudo-rows. An error leaves an earlier file
+    untouched.
     """
     posterior = read_posterior(idata, "idata")
     judged = with_scales(posterior, core.groups)
@@ -80,11 +57,11 @@ def write_certificate(
     about += f"{len(core):,} of {core.n_total:,} rows, {count} coefficient{'s' * (count > 1)}"
     if core.groups:
         about += ", " + ", ".join(f"{len(own):,} groups of {own.name}" for own in core.groups)
-    facts_of_core, curve = core.summary(), facts.size_curve(core.summary())
+    chains, facts_of_core, curve = health(judged), core.summary(), facts.size_curve(core.summary())
     parts = [
-        *_found(certificate, idata, core, judged),
+        *_found(certificate, idata, core, judged, chains.text),
         *_model(certificate, idata, core, test),
-        sections.SamplerHealth(health={"posterior": health(judged)}),
+        sections.SamplerHealth(health={"posterior": chains}),
         sections.CoresetFacts(
             facts=facts.coreset_facts(facts_of_core, core.weights) | facts.parameters(facts_of_core),
             size_curves={f"{core.method} {len(core):,}": curve} if curve else {},
@@ -92,27 +69,37 @@ def write_certificate(
         sections.Reproduce(
             attrs={"posterior": posterior.attrs},
             command=command,
-            snippet=facts.certify_snippet(certificate, core, test, Path(path).name),
+            snippet=page.code(
+                "certify_again",
+                label=core.label,
+                max_draws=max(certificate.n_draws, 100),
+                test=test is not None,
+                file_name=Path(path).name,
+            ),
         ),
-        sections.Glossary(
-            terms=tables.meanings(tables.figures_of(core.groups))
+        sections.Facts(
+            key="glossary",
+            heading="Glossary",
+            facts=tables.meanings(tables.figures_of(core.groups))
             | sections.terms(sections.CERTIFICATES)
             | (GLOSSARY if core.groups else {})
-            | sections.HEALTH_TERMS
+            | sections.HEALTH_TERMS,
         ),
     ]
     with whole_file(path) as partial:
-        partial.write_text(page.render(title, about + ".", parts), encoding="utf-8")
+        partial.write_text(page.render("Certificate", about + ".", parts), encoding="utf-8")
 
 
-def _found(certificate: CertificateData, idata: Any, core: Coreset, judged: Posterior) -> Iterator[sections.Section]:
+def _found(
+    certificate: CertificateData, idata: Any, core: Coreset, judged: Posterior, trouble: str
+) -> Iterator[sections.Section]:
     """Yield what the certificate says: verdict, data, effects of groups and coefficients."""
     figures = tables.figures_of(core.groups)
     elpd = f"The elpd: {certificate.elpd_text}. " if certificate.elpd_text else ""
     yield sections.Verdict(
         name=f"{core.method} {len(core):,}",
         certificate=certificate,
-        trouble=health(judged).text,
+        trouble=trouble,
         labels=[figure.label for figure in figures],
         cells=[figure.text(certificate) for figure in figures],
         notes=f"{elpd}From a few passes over the full data; no posterior of them was sampled.",
@@ -121,7 +108,7 @@ def _found(certificate: CertificateData, idata: Any, core: Coreset, judged: Post
     if core.groups:
         data["Groups"] = "; ".join(group_sizes(certificate, core.groups))
     if data:
-        yield sections.Data(facts=data)
+        yield sections.Facts(key="data", heading="Data", facts=data)
     if core.groups:
         yield from group_sections(certificate, idata, core)
     rows, note = tables.coefficients(certificate, len(certificate.coordinates))
@@ -149,14 +136,7 @@ def _model(
     own = read_posterior(idata, "idata")
     best = own if certificate.idata is None else read_posterior(certificate.idata, "certificate.idata")
     scale = own.attrs.get("prior_scale", "")
-    labels, rows = tables.effects(best, core.design)
-    yield sections.InUnits(
-        labels=labels,
-        rows=rows,
-        drawn_from="coreset's" if certificate.idata is None else "corrected",
-        trusted=certificate.trusted,
-        prior_scale=scale,
-    )
+    yield tables.in_units(certificate, best, core.design)
     priors = tables.priors(own)
     if core.groups and "group_prior" in own.attrs:
         group_prior = str(group_prior_from_dict(json.loads(own.attrs["group_prior"])))
@@ -165,19 +145,13 @@ def _model(
         yield sections.Priors(priors=priors, prior_scale=scale)
     checked = test if test is not None else None if core.pseudo.any() else core
     fit = None if checked is None else check_model(best, checked)
-    positive = str(core.classes[1])
-    note = "The coreset's rows are few, and the model was fitted to them: give test= rows for a sharper look."
-    if checked is None:
-        note = f"Not looked at: the coreset's rows are pseudo-rows. {_GIVE_TEST[0].upper()}{_GIVE_TEST[1:]}."
-    if test is not None:
-        note = ""
+    rows = "the coreset's weighted rows" if test is None else "test rows"
+    note = "" if test is not None else _FEW if fit is not None else _NOT_LOOKED_AT
     yield sections.Fit(
         fit=fit,
-        picture=None
-        if fit is None
-        else page.picture("Calibration and predictions", _told(positive), plots.model_check, fit, core.classes),
-        rows="the coreset's weighted rows" if test is None else "test rows",
-        positive=positive,
+        picture=None if fit is None else page.fit_picture("Calibration and predictions", fit, core.classes, rows),
+        rows=rows,
+        positive=str(core.classes[1]),
         note=note,
     )
 
@@ -189,10 +163,3 @@ def _positive(certificate: CertificateData, core: Coreset) -> float | None:
         counted = first[~first.index.duplicated()]
         return float((counted["weight"] * counted["share"]).sum() / counted["weight"].sum())
     return None if core.pseudo.any() else float(core.weights[core.y > 0].sum() / core.weights.sum())
-
-
-def _told(positive: str) -> str:
-    return (
-        f"Left, the share of {positive} against the predicted probability, with what the model would give; right, "
-        "histograms of the predicted probabilities of rows of either class"
-    )

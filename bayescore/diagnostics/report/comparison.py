@@ -1,11 +1,11 @@
 """The report of a comparison: one HTML file, no network, readable on screen and on paper.
 
-Verdicts first, then numbers with their Monte Carlo errors, pictures, what the coresets and the chains were, and how
-to repeat it. `report.html.j2` holds the order and the look; this module prepares what it shows.
+Verdicts first, then numbers with their Monte Carlo errors, pictures, what the coresets and the chains were, and how to
+repeat it.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ from bayescore.diagnostics.formatting import number, with_error
 from bayescore.diagnostics.report import chosen, facts, page, plots, sections, tables
 from bayescore.diagnostics.results import CertificateData, ComparisonData
 from bayescore.files import whole_file
-from bayescore.types import FloatArray
 
 # name: label, factor to the label's unit, meaning
 METRICS: dict[str, tuple[str, float, str]] = {
@@ -50,30 +49,13 @@ def write_report(
 ) -> None:
     """Write the report to `path`, replacing a file of that name only once the new one is complete.
 
-    Parameters
-    ----------
-    comparison : ComparisonData
-        What `compare` returned.
-    path : str or Path
-        The HTML file.
-    certificates : dict of CertificateData, optional
-        What `certify` returned, by name of the candidate; the report then shows what each predicted beside what the
-        reference tells.
-    title : str
-        Heading of the page.
-    command : str, optional
-        Command line that repeats the comparison.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If a certificate is none of a candidate's, before anything is written.
-    OSError
-        If the file cannot be written; an earlier file of that name is then untouched.
+    Of candidates with `certificates`, it shows what each predicted beside the errors against the reference. `title` is
+    its heading, `command` a command line that repeats it.
     """
     certified = tables.check_certificates(certificates or {}, comparison)
     with whole_file(path) as partial:
-        partial.write_text(_render(comparison, certified, Path(path).name, title, command), encoding="utf-8")
+        parts = _sections(comparison, certified, Path(path).name, command)
+        partial.write_text(page.render(title, f"Comparison of {_scope(comparison)}.", parts), encoding="utf-8")
 
 
 def as_text(comparison: ComparisonData) -> str:
@@ -92,52 +74,47 @@ def as_fragment(comparison: ComparisonData) -> str:
     return words + _frame(comparison).to_html(border=0)
 
 
-def _render(
-    comparison: ComparisonData,
-    certificates: dict[str, CertificateData],
-    file_name: str,
-    title: str,
-    command: str | None,
-) -> str:
+def _sections(
+    comparison: ComparisonData, certificates: dict[str, CertificateData], file_name: str, command: str | None
+) -> Iterator[sections.Section]:
     shown = [name for name in METRICS if name in comparison.metrics]
     everyone = {"reference": comparison.reference, **comparison.candidates}
-    coresets = {name: posterior for name, posterior in comparison.candidates.items() if posterior.coreset}
     short = _short(comparison, certificates) if len(comparison.verdicts) > LISTED else {}
-    parts: list[sections.Section] = [
-        sections.Verdicts(
-            verdicts=comparison.verdicts,
-            counts=Counter(verdict.level for verdict in comparison.verdicts.values()),
-            short=short,
-            health=comparison.health,
-        )
-    ]
-    if data := _data(comparison):
-        parts.append(sections.Data(facts=data))
+    counts = Counter(verdict.level for verdict in comparison.verdicts.values())
+    yield sections.Verdicts(verdicts=comparison.verdicts, counts=counts, short=short, health=comparison.health)
+    first = next((own for own in everyone.values() if own.coreset), None)
+    if first is not None and (data := facts.data_facts(first.coreset, first.positive)):
+        yield sections.Facts(key="data", heading="Data", facts=data)
     if certificates:
-        parts.append(tables.section(comparison, certificates, short=bool(short)))
-    parts.append(
-        sections.Metrics(labels=[METRICS[name][0] for name in shown], rows=_metric_rows(comparison, shown)),
-    )
-    parts.append(sections.Plots(pictures=_pictures(comparison)))
+        yield tables.section(comparison, certificates, short=bool(short))
+    yield sections.Metrics(labels=[METRICS[name][0] for name in shown], rows=_metric_rows(comparison, shown))
+    yield sections.Plots(pictures=_pictures(comparison))
+    coresets = {name: own for name, own in comparison.candidates.items() if own.coreset}
     if coresets:
         curves = {name: curve for name, own in coresets.items() if (curve := facts.size_curve(own.coreset))}
-        rows = {name: _coreset(posterior.coreset, posterior.weights) for name, posterior in coresets.items()}
-        parts.append(sections.Coresets(coresets=rows, size_curves=curves))
+        rows = {name: facts.coreset_facts(own.coreset, own.weights) for name, own in coresets.items()}
+        for name, own in coresets.items():
+            listed = ", ".join(f"{key} = {value}" for key, value in facts.parameters(own.coreset).items())
+            rows[name]["Parameters"] = listed or "–"
+        yield sections.Coresets(coresets=rows, size_curves=curves)
+    yield sections.SamplerHealth(health=comparison.health)
+    yield sections.Coordinates(coordinates=_coordinates(comparison.coordinates))
+    again = page.code(
+        "compare_again",
+        candidates=list(comparison.candidates),
+        certificates=list(certificates),
+        test="nll" in comparison.metrics,
+        max_draws=comparison.max_draws,
+        file_name=file_name,
+    )
+    yield sections.Reproduce(
+        attrs={name: posterior.attrs for name, posterior in everyone.items()}, command=command, snippet=again
+    )
     terms = {METRICS[name][0]: METRICS[name][2] for name in shown} | {"Noise floor": NOISE_FLOOR}
     terms |= sections.terms(sections.VERDICTS)
     if certificates:
         terms |= tables.meanings(tables.figures_of(())) | tables.AGREEMENT | sections.terms(sections.CERTIFICATES)
-    parts += [
-        sections.SamplerHealth(health=comparison.health),
-        sections.Coordinates(coordinates=_coordinates(comparison.coordinates)),
-        sections.Reproduce(
-            attrs={name: posterior.attrs for name, posterior in everyone.items()},
-            command=command,
-            snippet=_snippet(comparison, certificates, file_name),
-        ),
-        sections.Glossary(terms=terms | sections.HEALTH_TERMS),
-    ]
-    return page.render(title, f"Comparison of {_scope(comparison)}.", parts)
+    yield sections.Facts(key="glossary", heading="Glossary", facts=terms | sections.HEALTH_TERMS)
 
 
 def _scope(comparison: ComparisonData) -> str:
@@ -163,13 +140,6 @@ def _short(comparison: ComparisonData, certificates: dict[str, CertificateData])
     }
 
 
-def _data(comparison: ComparisonData) -> dict[str, str]:
-    """Return what the first posterior that knows it tells of the data; nothing if none does."""
-    known = (own for own in (comparison.reference, *comparison.candidates.values()) if own.coreset)
-    first = next(known, None)
-    return {} if first is None else facts.data_facts(first.coreset, first.positive)
-
-
 def _pictures(comparison: ComparisonData) -> list[sections.Picture]:
     """Return the pictures, that of the model's fit to the test rows among them if there are any."""
     words = chosen.alternatives(comparison)
@@ -181,12 +151,7 @@ def _pictures(comparison: ComparisonData) -> list[sections.Picture]:
     if comparison.fit is not None:
         design = comparison.reference.design
         classes = (-1, 1) if design is None or design.classes is None else design.classes
-        told = (
-            f"Left, the share of {classes[1]} among test rows against the reference's predicted probability; right, "
-            "histograms of the predicted probabilities of test rows of either class"
-        )
-        caption = "Does the model fit the test rows?"
-        found.append(page.picture(caption, told, plots.model_check, comparison.fit, classes))
+        found.append(page.fit_picture("Does the model fit the test rows?", comparison.fit, classes, "test rows"))
     return found
 
 
@@ -206,11 +171,6 @@ def _frame(comparison: ComparisonData) -> pd.DataFrame:
     return pd.DataFrame(cells, index=list(rows), columns=[METRICS[name][0] for name in shown])
 
 
-def _coreset(about: Mapping[str, Any], weights: FloatArray | None) -> dict[str, str]:
-    listed = ", ".join(f"{key} = {value}" for key, value in facts.parameters(about).items())
-    return facts.coreset_facts(about, weights) | {"Parameters": listed or "–"}
-
-
 def _coordinates(table: pd.DataFrame) -> dict[str, tuple[list[dict[Hashable, Any]], str]]:
     shown = {}
     for name, rows in table.groupby("candidate", sort=False):
@@ -218,27 +178,3 @@ def _coordinates(table: pd.DataFrame) -> dict[str, tuple[list[dict[Hashable, Any
         rows, note = page.worst(rows, size, len(table), "Comparison.coordinates")
         shown[str(name)] = (rows.to_dict(orient="records"), note)
     return shown
-
-
-def _snippet(comparison: ComparisonData, certificates: dict[str, CertificateData], file_name: str) -> str:
-    names = list(comparison.candidates)
-    test = ", test=test" if "nll" in comparison.metrics else ""
-    certify = "    {0!r}: bc.certify(candidates[{0!r}], bc.read_coreset({1!r}), rows, label=label),"
-    certified = ", certificates=certificates" if certificates else ""
-    return (
-        "import arviz as az\nimport bayescore as bc\n\n"
-        + _dict("candidates", [f"    {name!r}: az.from_netcdf({f'{name}.nc'!r})," for name in names])
-        + 'reference = az.from_netcdf("reference.nc")\n'
-        f"comparison = bc.compare(candidates, reference{test}, max_draws={comparison.max_draws})\n"
-        + (
-            _dict("certificates", [certify.format(name, f"{name}.parquet") for name in certificates])
-            if certified
-            else ""
-        )
-        + f"comparison.to_html({file_name!r}{certified})\n"
-    )
-
-
-def _dict(name: str, entries: list[str]) -> str:
-    more = [f"    # and {len(entries) - 5} more"] if len(entries) > 5 else []
-    return "\n".join([f"{name} = {{", *entries[:5], *more, "}\n"])

@@ -17,6 +17,8 @@ from bayescore.diagnostics.formatting import number
 from bayescore.types import FloatArray
 
 INTERVAL = 0.94
+ENDS = (0.5 * (1.0 - INTERVAL), 0.5 * (1.0 + INTERVAL))
+"""Probabilities of the interval's ends, equal-tailed."""
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7A5195", "#8C6D1F")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p")  # none that points left or right: that marks what is beyond an axis
@@ -42,7 +44,7 @@ class Intervals:
     @classmethod
     def of(cls, name: str, draws: FloatArray) -> "Intervals":
         """Return the means and equal-tailed intervals of draws of shape (S, D)."""
-        low, high = np.quantile(draws, [(1 - INTERVAL) / 2, (1 + INTERVAL) / 2], axis=0)
+        low, high = np.quantile(draws, ENDS, axis=0)
         return cls(name, draws.mean(axis=0), low, high)
 
 
@@ -55,9 +57,7 @@ def intervals(figure: Figure, base: Intervals, scale: FloatArray, others: list[I
     raw = scale.max() <= _MAX_SPREAD * scale.min() and np.ptp(base.mean) <= 4.0 * _MAX_SPREAD * float(np.median(scale))
     shift, unit = (np.zeros_like(scale), np.ones_like(scale)) if raw else (base.mean, scale)
     step = 1.0 / (len(others) + 2)
-    figure.set_layout_engine("constrained")
-    figure.set_size_inches(8.0, max(2.6, 1.3 + len(features) * max(0.3, 0.085 * (len(others) + 2))))
-    axes = figure.add_subplot()
+    axes = canvas(figure, 8.0, max(2.6, 1.3 + len(features) * max(0.3, 0.085 * (len(others) + 2)))).add_subplot()
     rows = np.arange(len(features), dtype=np.float64)
     for row in range(0, len(features), 2):
         axes.axhspan(row - 0.5, row + 0.5, color="#f4f4f4", lw=0, zorder=0)
@@ -92,6 +92,12 @@ def intervals(figure: Figure, base: Intervals, scale: FloatArray, others: list[I
     return axes
 
 
+def canvas(figure: Figure, width: float, height: float) -> Figure:
+    """Return the figure with its size in inches and room for what stands around its axes."""
+    figure.set(layout_engine="constrained", size_inches=(width, height))
+    return figure
+
+
 def look(i: int) -> tuple[str, str, Any]:
     """Return colour, marker and dash of the posterior at place `i`; a colour comes again with others of these."""
     again = i + i // len(COLOURS)
@@ -101,14 +107,8 @@ def look(i: int) -> tuple[str, str, Any]:
 def reach(base: tuple[float, float], sd: float, ends: FloatArray) -> tuple[float, float]:
     """Return the ends of an axis that shows all of `base`, and of others what is within `FAR` sds of it.
 
-    Parameters
-    ----------
-    base : tuple of float
-        Ends of what the axis shows in any case.
-    sd : float
-        Its standard deviation.
-    ends : array, shape (n, 2) or (n, 2, D)
-        Ends of the others. Those that lie wholly beyond do not stretch the axis at all.
+    `sd` is that of the base. `ends`, shape (n, 2) or (n, 2, D), has those of the others; one that lies wholly beyond
+    does not stretch the axis at all.
     """
     low, high = ends[:, 0].ravel(), ends[:, 1].ravel()
     least, most = base[0] - FAR * sd, base[1] + FAR * sd

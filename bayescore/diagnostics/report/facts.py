@@ -5,10 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from bayescore.data.coreset import Coreset
 from bayescore.diagnostics.formatting import number
-from bayescore.diagnostics.results import CertificateData
-from bayescore.types import FloatArray, WeightedData
+from bayescore.types import FloatArray
 
 # a parameter of a coreset: what reports call it
 PARAMETERS = {
@@ -102,19 +100,6 @@ def size_curve(about: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the predicted error for each size that the builder tried; empty where only one was."""
     curve = (about.get("params") or {}).get("size_curve") or []
     return curve if len(curve) > 1 else []
-
-
-def certify_snippet(certificate: CertificateData, core: Coreset, test: WeightedData | None, file_name: str) -> str:
-    """Return Python code that makes a certificate's page again."""
-    own = "" if test is None else f'test = bc.all_rows("test.parquet", label={core.label!r}, design=core.design)\n'
-    return (
-        "import arviz as az\nimport bayescore as bc\n\n"
-        'idata = az.from_netcdf("posterior.nc")\n'
-        'core = bc.read_coreset("core.parquet")\n'
-        f'certificate = bc.certify(idata, core, "rows.parquet", label={core.label!r}, '
-        f"max_draws={max(certificate.n_draws, 100)})\n"
-        f"{own}certificate.to_html({file_name!r}, idata, core{', test=test' if own else ''})\n"
-    )
 
 
 def _short(value: object) -> str:

@@ -31,9 +31,7 @@ def caterpillar(figure: Figure, effects: GroupEffects) -> Axes:
         order = order[np.linspace(0, n_groups - 1, MAX_BARS).round().astype(np.int64)]
     found = Intervals.of(effects.factor, effects.draws[:, order])
     named, y = n_groups <= MAX_NAMED, np.arange(len(order), dtype=np.float64)
-    figure.set_layout_engine("constrained")
-    figure.set_size_inches(8.0, max(2.4, 1.1 + 0.21 * n_groups) if named else 6.5)
-    axes = figure.add_subplot()
+    axes = drawing.canvas(figure, 8.0, max(2.4, 1.1 + 0.21 * n_groups) if named else 6.5).add_subplot()
     width, size = (2.0, 4.5) if named else (float(np.clip(300.0 / len(order), 0.3, 2.0)), 2.0)
     apart = (found.low > 0.0) | (found.high < 0.0)
     for which, colour, label in (
@@ -79,23 +77,13 @@ def shrinkage(figure: Figure, effects: GroupEffects, shares: pd.DataFrame) -> Ax
     """Draw the effect of each group against what its rows alone say: partial pooling beside none and complete pooling.
 
     Across, log odds (probit: the probit) of the group's share of +1, half a row of either label added, minus that of
-    all rows; up, mean and 94% interval of its effect. The area of a point grows with the group's rows.
-
-    Parameters
-    ----------
-    figure : Figure
-        Drawn into.
-    effects : GroupEffects
-        Draws of the effects.
-    shares : DataFrame
-        Indexed by group: `share` of +1, and the `weight` of its rows.
+    all rows; up, mean and 94% interval of its effect. The area of a point grows with the group's rows. `shares` is
+    indexed by group, with the `share` of +1 and the `weight` of its rows.
     """
     share, weight = _shares(effects, shares)
     raw = _raw(effects, share, weight)
     found = Intervals.of(effects.factor, effects.draws)
-    figure.set_layout_engine("constrained")
-    figure.set_size_inches(7.0, 5.6)
-    axes = figure.add_subplot()
+    axes = drawing.canvas(figure, 7.0, 5.6).add_subplot()
     low, high = float(raw.min()), float(raw.max())
     margin = 0.04 * (high - low) or 0.1
     ends = [low - margin, high + margin]

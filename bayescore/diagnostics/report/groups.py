@@ -10,8 +10,8 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.design import Grouping
 from bayescore.diagnostics.formatting import number
 from bayescore.diagnostics.group_draws import GroupEffects
-from bayescore.diagnostics.report import group_plots, page, sections
-from bayescore.diagnostics.report.drawing import INTERVAL
+from bayescore.diagnostics.report import group_plots, page, sections, tables
+from bayescore.diagnostics.report.drawing import ENDS, INTERVAL
 from bayescore.diagnostics.results import CertificateData
 from bayescore.samplers.inference_data import flat_draws
 from bayescore.types import FloatArray
@@ -24,6 +24,15 @@ GLOSSARY = {
     "Pseudo-row": "Successes and failures at one place, no row of the data, that tell of a group's effect what its "
     "rows tell.",
 }
+
+_LABELS = ("Mean", "Sd", "Corrected mean", "Corrected sd", "Error of mean (sd)", "Error of sd (%)")
+_UNTRUSTED = (
+    "No correction can be trusted here: corrected figures show where the full data pull the effects, not how far."
+)
+_POOLED = (
+    "The nearer a point lies to the level line, the more its group borrows from the others: groups of few rows borrow "
+    "most. Columns that differ between groups move points off the diagonal, too."
+)
 
 
 def group_sections(certificate: CertificateData, idata: Any, core: Coreset) -> Iterator[sections.Section]:
@@ -40,16 +49,16 @@ def group_sections(certificate: CertificateData, idata: Any, core: Coreset) -> I
             effects = GroupEffects(name, grouping.levels, u[:, :, k], family)
             counted = _counted(certificate, grouping) if effect == "1" else None
             number_of += 1
-            yield sections.Variance(
-                key=f"-{number_of}" * several,
+            yield sections.Table(
+                key="variance" + f"-{number_of}" * several,
                 heading="Variance between groups" + f" of {name}" * several,
-                prose=_prose(effects, sigma[:, k], _icc(best, grouping)),
-                components=_components(sigma[:, k], _icc(best, grouping)),
+                before=_prose(effects, sigma[:, k], _icc(best, grouping)),
+                first="Component",
                 labels=["Mean", "Sd", f"{INTERVAL:.0%} interval"],
-                drawn_from="coreset's" if certificate.idata is None else "corrected",
-                trusted=certificate.trusted,
+                rows=_components(sigma[:, k], _icc(best, grouping)),
+                note=tables.drawn_from(certificate),
                 pictures=list(_pictures(effects, counted)),
-                pooled=counted is not None,
+                after="" if counted is None else _POOLED,
             )
     if not certificate.effects.empty:
         yield _groups(certificate, core)
@@ -85,7 +94,7 @@ def _pictures(effects: GroupEffects, counted: pd.DataFrame | None) -> Iterator[s
         yield page.picture("Partial pooling", f"Shrinkage plot: {words}", group_plots.shrinkage, effects, counted)
 
 
-def _groups(certificate: CertificateData, core: Coreset) -> sections.Groups:
+def _groups(certificate: CertificateData, core: Coreset) -> sections.Table:
     """Return the section on the groups with the largest errors."""
     table, several = certificate.effects, sum(len(own.effects) for own in core.groups) > 1
     size = np.fmax(table["mean_error_sd"].abs().to_numpy(), table["log_sd_error"].abs().to_numpy())
@@ -97,12 +106,17 @@ def _groups(certificate: CertificateData, core: Coreset) -> sections.Groups:
         own = [number(row[name]) for name in ("mean", "sd", "corrected_mean", "corrected_sd")]
         error = [number(row["mean_error_sd"], 2), number(100.0 * float(np.expm1(row["log_sd_error"])), 2)]
         rows.append((f"{of}{group}", [f"{row['weight']:,.6g}", number(100.0 * row["share"]), *own, *error]))
-    return sections.Groups(
+    cut = f"The table has the {len(rows)} of {len(table):,} with the largest errors; Certificate.effects has all."
+    return sections.Table(
+        key="groups",
+        heading="Effects of groups",
+        warning="" if certificate.trusted else _UNTRUSTED,
+        before="Largest errors first." if len(rows) == len(table) else cut,
         first="Effect" if several else core.groups[0].name,
-        positive=str(core.classes[1]),
+        labels=["Rows", f"Share of {core.classes[1]} (%)", *_LABELS],
         rows=dict(rows),
-        note="" if len(rows) == len(table) else f"the {len(rows)} of {len(table):,} with the largest errors",
-        trusted=certificate.trusted,
+        note="Errors of the coreset's mean and sd of each effect against those given the full data, Monte Carlo noise "
+        "left out.",
     )
 
 
@@ -122,8 +136,7 @@ def _components(sigma: FloatArray, icc: FloatArray | None) -> dict[str, list[str
 
 
 def _ends(draws: FloatArray) -> str:
-    low, high = np.quantile(draws, [0.5 * (1.0 - INTERVAL), 0.5 * (1.0 + INTERVAL)])
-    return f"{number(float(low))} to {number(float(high))}"
+    return " to ".join(number(float(end)) for end in np.quantile(draws, ENDS))
 
 
 def _prose(effects: GroupEffects, sigma: FloatArray, icc: FloatArray | None) -> str:

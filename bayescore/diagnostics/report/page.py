@@ -6,7 +6,7 @@
 import base64
 import io
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from typing import Any
 
@@ -17,6 +17,8 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from bayescore.diagnostics.formatting import number, with_error
+from bayescore.diagnostics.model_check import ModelCheck
+from bayescore.diagnostics.report import plots
 from bayescore.diagnostics.report.sections import LOOKS, PROVENANCE, Picture, Section
 from bayescore.limits import MAX_RHAT, MIN_ESS
 
@@ -33,6 +35,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    found.filters["repr"] = repr
     found.globals |= {
         "number": number,
         "with_error": with_error,
@@ -46,21 +49,32 @@ def environment() -> Environment:
     return found
 
 
-def render(title: str, about: str, sections: Sequence[Section]) -> str:
+def render(title: str, about: str, sections: Iterable[Section]) -> str:
     """Return the page of some sections, in their order."""
     made = environment()
-    parts = [made.get_template(f"{each.template}.html.j2").render(vars(each)) for each in sections]
+    parts = [made.get_template(each.template).render(vars(each)) for each in sections]
     return made.get_template("base.html.j2").render(title=title, about=about, sections=[Markup(part) for part in parts])
+
+
+def code(template: str, **values: Any) -> Markup:
+    """Return Python code for readers to run, by the template of that name."""
+    return Markup(environment().get_template(f"{template}.py.j2").render(values))
 
 
 def picture(caption: str, alternative: str, draw: Callable[..., Any], *shown: Any) -> Picture:
     """Return what `draw(figure, *shown)` draws, inside the page, with words for readers who do not see it."""
-    figure = Figure()
-    draw(figure, *shown)
+    draw(figure := Figure(), *shown)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=192, metadata={"Software": None})
     png = base64.b64encode(buffer.getvalue()).decode("ascii")
     return Picture(caption, alternative, png, round(96 * figure.get_figwidth()))
+
+
+def fit_picture(caption: str, fit: ModelCheck, classes: tuple[Any, Any], rows: str) -> Picture:
+    """Return the picture of the model's fit to rows, which `rows` names."""
+    told = f"Left, the share of {classes[1]} among {rows} against the predicted probability, with what the model would "
+    told += f"give; right, histograms of the predicted probabilities of {rows} of either class"
+    return picture(caption, told, plots.model_check, fit, classes)
 
 
 def worst(rows: pd.DataFrame, size: pd.Series, total: int, source: str) -> tuple[pd.DataFrame, str]:

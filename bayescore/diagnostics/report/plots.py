@@ -72,9 +72,7 @@ def model_check(figure: Figure, check: ModelCheck, classes: tuple[Any, Any]) -> 
 
     Grey bars are the 94% intervals of the share that the model would give to such rows. Returns the array of Axes.
     """
-    figure.set_layout_engine("constrained")
-    figure.set_size_inches(8.0, 3.6)
-    panels = figure.subplots(1, 2, width_ratios=(1.15, 1.0))
+    panels = drawing.canvas(figure, 8.0, 3.6).subplots(1, 2, width_ratios=(1.15, 1.0))
     left, right = panels
     names = [drawing.short(str(name), 20) for name in classes]
     left.axline((0.0, 0.0), slope=1.0, color=drawing.GREY, lw=0.8, zorder=1)
@@ -106,9 +104,9 @@ def marginals(figure: Figure, comparison: ComparisonData) -> NDArray[Any]:
     names, more = chosen.candidates(comparison)
     n_columns = min(len(order), 3 if len(order) <= 9 else 4)
     n_rows = -(-len(order) // n_columns)
-    figure.set_layout_engine("constrained")
-    figure.set_size_inches(max(2.5 * n_columns, 5.0), 1.75 * n_rows + 0.9)
-    panels = figure.subplots(n_rows, n_columns, squeeze=False)
+    panels = drawing.canvas(figure, max(2.5 * n_columns, 5.0), 1.75 * n_rows + 0.9).subplots(
+        n_rows, n_columns, squeeze=False
+    )
     for panel in panels.flat[len(order) :]:
         panel.set_visible(False)
     beyond = False
@@ -141,6 +139,7 @@ def _panel(panel: Axes, truth: FloatArray, others: dict[str, FloatArray]) -> boo
     panel.fill_between(grid, height, color="#c9c9c9", lw=0, label="reference")
     marked = False
     for i, (name, (x, y)) in enumerate(curves.items()):
+        far: Any
         colour, _, dash = drawing.look(i)
         style: dict[str, Any] = {"color": colour, "ls": dash, "lw": 1.2, "label": name}
         if y.any():
@@ -148,16 +147,14 @@ def _panel(panel: Axes, truth: FloatArray, others: dict[str, FloatArray]) -> boo
         else:
             panel.axvline(x[0], **style)
         middle, summit, level = float(np.median(others[name])), float(x[y.argmax()]), (i + 0.5) / len(curves)
-        caret: Any = None
-        if middle < left:
-            caret, place, frame = CARETLEFT, (0.0, level), panel.transAxes
-        elif middle > right:
-            caret, place, frame = CARETRIGHT, (1.0, level), panel.transAxes
+        if not left <= middle <= right:
+            far, place, frame = (CARETLEFT, CARETRIGHT)[middle > right], (float(middle > right), level), panel.transAxes
         elif y.max() > top and left <= summit <= right:
-            caret, place, frame = CARETUP, (summit, 1.0), panel.get_xaxis_transform()
-        if caret is not None:
-            panel.scatter(*place, s=30.0, lw=0.0, color=colour, marker=caret, transform=frame, clip_on=False, zorder=3)
-            marked = True
+            far, place, frame = CARETUP, (summit, 1.0), panel.get_xaxis_transform()
+        else:
+            continue
+        panel.scatter(*place, s=30.0, lw=0.0, color=colour, marker=far, transform=frame, clip_on=False, zorder=3)
+        marked = True
     panel.set(xlim=(left, right), ylim=(0.0, 1.03 * top))
     return marked
 
@@ -178,9 +175,8 @@ def mmd(figure: Figure, comparison: ComparisonData) -> Axes:
     )
     low = 0.5 * min(floor, float(value.min())) or 1e-6
     bars = np.array([np.clip(value - low, 0.0, error), error])
-    figure.set_layout_engine("constrained")
-    figure.set_size_inches(7.0, 3.6 if by_size else max(1.8, 1.0 + 0.28 * min(len(value), MAX_ROWS)))
-    axes = figure.add_subplot()
+    height = 3.6 if by_size else max(1.8, 1.0 + 0.28 * min(len(value), MAX_ROWS))
+    axes = drawing.canvas(figure, 7.0, height).add_subplot()
     span, line = (axes.axhspan, axes.axhline) if by_size else (axes.axvspan, axes.axvline)
     span(low, floor, color=drawing.BAND, lw=0, zorder=0)
     line(floor, color=drawing.GREY, lw=0.8, zorder=1, label="noise floor")

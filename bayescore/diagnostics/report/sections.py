@@ -3,9 +3,10 @@
 A page is a list of sections; `page.render` puts them together. A new one is a class here and a template.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from bayescore.diagnostics.health import Health
 from bayescore.diagnostics.model_check import ModelCheck
@@ -65,7 +66,6 @@ CERTIFICATES = {
     ),
 }
 
-
 LOOKS = {level: look for level, (look, _) in (VERDICTS | CERTIFICATES).items()}
 
 
@@ -86,16 +86,18 @@ class Picture:
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A part of a page with a heading; `template` names what shows it."""
+    """A part of a page with a heading."""
 
-    template: ClassVar[str]
+    @property
+    def template(self) -> str:
+        """Name of the template, that of the class: SizeCurve has size_curve.html.j2."""
+        return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(self).__name__).lower() + ".html.j2"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict(Section):
     """The verdict of a certificate and its figures: cells are pairs, a value and its standard error or ""."""
 
-    template = "verdict"
     name: str
     certificate: Any
     trouble: str
@@ -105,46 +107,34 @@ class Verdict(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Data(Section):
-    """The rows that a coreset stands for."""
+class Facts(Section):
+    """Plain text by label: the data that a coreset stands for, the glossary."""
 
-    template = "data"
+    key: str
+    heading: str
     facts: Mapping[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Variance(Section):
-    """How much groups of a factor differ in an effect, with pictures of the effects."""
+class Table(Section):
+    """A table of text, between words, and pictures below: coefficients in the data's units, effects of groups."""
 
-    template = "variance"
     key: str
     heading: str
-    prose: str
-    components: Mapping[str, Sequence[str]]
-    labels: Sequence[str]
-    drawn_from: str
-    trusted: bool
-    pictures: Sequence[Picture]
-    pooled: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class Groups(Section):
-    """Effects of groups by the coreset and by the full data."""
-
-    template = "groups"
     first: str
-    positive: str
+    labels: Sequence[str]
     rows: Mapping[str, Sequence[str]]
     note: str
-    trusted: bool
+    warning: str = ""
+    before: str = ""
+    pictures: Sequence[Picture] = ()
+    after: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Coefficients(Section):
     """Own and corrected figures of each coordinate."""
 
-    template = "coefficients"
     heading: str
     trusted: bool
     prior_scale: str
@@ -154,22 +144,9 @@ class Coefficients(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
-class InUnits(Section):
-    """Coefficients in units of the data."""
-
-    template = "in_units"
-    labels: Sequence[str]
-    rows: Mapping[str, Sequence[str]]
-    drawn_from: str
-    trusted: bool
-    prior_scale: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Priors(Section):
     """The priors: coefficients, prior, and that in units of the data."""
 
-    template = "priors"
     priors: Sequence[tuple[str, str, str]]
     prior_scale: str
 
@@ -178,7 +155,6 @@ class Priors(Section):
 class Fit(Section):
     """Whether the model fits; no `fit` where the rows are pseudo-rows."""
 
-    template = "fit"
     fit: ModelCheck | None
     picture: Picture | None
     rows: str
@@ -190,7 +166,6 @@ class Fit(Section):
 class SamplerHealth(Section):
     """The state of the chains of each posterior."""
 
-    template = "health"
     health: Mapping[str, Health]
 
 
@@ -198,7 +173,6 @@ class SamplerHealth(Section):
 class CoresetFacts(Section):
     """What a coreset is, and the errors predicted for the sizes that its builder tried."""
 
-    template = "coreset"
     facts: Mapping[str, str]
     size_curves: Mapping[str, Sequence[Mapping[str, Any]]]
 
@@ -207,27 +181,17 @@ class CoresetFacts(Section):
 class Reproduce(Section):
     """How to repeat the page."""
 
-    template = "reproduce"
     attrs: Mapping[str, Mapping[str, Any]]
     command: str | None
-    snippet: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Glossary(Section):
-    """What the words of the page mean."""
-
-    template = "glossary"
-    terms: Mapping[str, str]
+    snippet: str  # Markup
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdicts(Section):
     """The verdicts of a comparison; `short` has a line for each of many."""
 
-    template = "verdicts"
     verdicts: Mapping[str, Any]
-    counts: Mapping[str, int]
+    counts: Mapping[Level, int]
     short: Mapping[str, Any]
     health: Mapping[str, Health]
 
@@ -236,7 +200,6 @@ class Verdicts(Section):
 class Certificates(Section):
     """Certificates of the candidates, and whether the reference agrees with what they predicted."""
 
-    template = "certificates"
     certificates: Mapping[str, Any]
     short: bool
     labels: Sequence[str]
@@ -249,7 +212,6 @@ class Certificates(Section):
 class Metrics(Section):
     """Errors against the reference."""
 
-    template = "metrics"
     labels: Sequence[str]
     rows: Mapping[str, Sequence[tuple[str, str]]]
 
@@ -258,7 +220,6 @@ class Metrics(Section):
 class Plots(Section):
     """Pictures."""
 
-    template = "plots"
     pictures: Sequence[Picture]
 
 
@@ -266,7 +227,6 @@ class Plots(Section):
 class Coresets(Section):
     """The candidates' coresets, a row for each."""
 
-    template = "coresets"
     coresets: Mapping[str, Mapping[str, str]]
     size_curves: Mapping[str, Sequence[Mapping[str, Any]]]
 
@@ -275,5 +235,4 @@ class Coresets(Section):
 class Coordinates(Section):
     """Each coefficient beside the reference's, candidate by candidate."""
 
-    template = "coordinates"
     coordinates: Mapping[str, tuple[Sequence[Mapping[Any, Any]], str]]

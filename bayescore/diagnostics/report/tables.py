@@ -10,8 +10,8 @@ from bayescore.data.design import Design, Grouping, one_intercept
 from bayescore.diagnostics.agreement import agreement, beside_reference, predicted_error
 from bayescore.diagnostics.formatting import number, with_error
 from bayescore.diagnostics.report import page
-from bayescore.diagnostics.report.drawing import INTERVAL
-from bayescore.diagnostics.report.sections import Certificates
+from bayescore.diagnostics.report.drawing import ENDS, INTERVAL
+from bayescore.diagnostics.report.sections import Certificates, Table
 from bayescore.diagnostics.results import CertificateData, ComparisonData
 from bayescore.limits import MAX_K
 from bayescore.models.families import FAMILIES
@@ -159,14 +159,14 @@ def coefficients(certificate: CertificateData, total: int) -> tuple[list[dict[Ha
     return rows.to_dict(orient="records"), note
 
 
-def effects(posterior: Posterior, design: Design) -> tuple[list[str], dict[str, list[str]]]:
-    """Return labels, and for each coefficient its mean and interval in units of the data, and the odds ratio's."""
-    raw = design.raw_coefficients(posterior.flat)
-    bounds = np.quantile(raw, [0.5 * (1.0 - INTERVAL), 0.5, 0.5 * (1.0 + INTERVAL)], axis=0)
-    family = FAMILIES.get(posterior.attrs.get("family", ""))
+def in_units(certificate: CertificateData, best: Posterior, design: Design) -> Table:
+    """Return the section on the `best` draws' coefficients in units of the data, and the ratios that they stand for."""
+    raw = design.raw_coefficients(best.flat)
+    bounds = np.quantile(raw, [ENDS[0], 0.5, ENDS[1]], axis=0)
+    family, scale = FAMILIES.get(best.attrs.get("family", "")), best.attrs.get("prior_scale", "")
     ratio = None if family is None else family.ratio
     rows = {}
-    for d, name in enumerate(posterior.features):
+    for d, name in enumerate(best.features):
         low, middle, high = bounds[:, d]
         rows[name] = [number(float(raw[:, d].mean())), f"{number(low)} to {number(high)}"]
         if ratio is not None:
@@ -174,7 +174,22 @@ def effects(posterior: Posterior, design: Design) -> tuple[list[str], dict[str, 
                 ratios = [number(float(np.exp(value))) for value in (middle, low, high)]
             rows[name] += ["", ""] if d == design.constant else [ratios[0], f"{ratios[1]} to {ratios[2]}"]
     interval = f"{INTERVAL:.0%} interval"
-    return ["Mean", interval, *([ratio.capitalize(), interval] if ratio is not None else [])], rows
+    note = f"{drawn_from(certificate)} A coefficient is the change of the linear predictor for one unit more of the "
+    note += f"column as the data have it{f'; the model is of {scale}' if scale else ''}."
+    return Table(
+        key="effects",
+        heading="In units of the data",
+        first="Coefficient",
+        labels=["Mean", interval, *([ratio.capitalize(), interval] if ratio is not None else [])],
+        rows=rows,
+        note=note + (" Odds ratios are medians." if ratio is not None else ""),
+    )
+
+
+def drawn_from(certificate: CertificateData) -> str:
+    """Return a sentence on the draws behind a table."""
+    which = "coreset's" if certificate.idata is None else "corrected"
+    return f"From the {which} draws{'' if certificate.trusted else ', which are not certified'}."
 
 
 def priors(posterior: Posterior) -> list[tuple[str, str, str]]:

@@ -91,7 +91,7 @@ def test_failure_leaves_the_old_file_and_nothing_else(comparison, tmp_path, monk
 
 
 def test_bad_path_is_refused_before_work(comparison, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_render", None)
+    monkeypatch.setattr(module, "_sections", None)
     with pytest.raises(FileNotFoundError, match="does not exist; create it"):
         comparison.to_html(tmp_path / "nowhere" / "report.html")
     with pytest.raises(IsADirectoryError, match="is a folder"):

@@ -34,7 +34,7 @@ def test_the_glossary_states_the_limits_that_decide():
 
 
 def test_health_is_marked_by_the_limits_that_decide():
-    shown = page.environment().get_template("health.html.j2").render(health={})
+    shown = page.environment().get_template("sampler_health.html.j2").render(health={})
     assert f"R-hat above {limits.MAX_RHAT}, an ESS below {limits.MIN_ESS}," in " ".join(shown.split())
 
 
