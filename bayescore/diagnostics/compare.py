@@ -66,7 +66,15 @@ class Comparison(ComparisonData):
         return plots.mmd(plt.figure(), self)
 
     def to_html(self, path: str | Path, *, certificates: Mapping[str, CertificateData] | None = None) -> None:
-        """Write the report to one HTML file, with what `certify` told of the candidates, see `report.write_report`."""
+        """Write the report to one HTML file, with what `certify` returned of candidates by name.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If `certificates` has a name that no candidate has, before anything is written.
+        OSError
+            If the file cannot be written; an earlier file of that name is then untouched.
+        """
         write_report(self, path, certificates=certificates)
 
     def __repr__(self) -> str:
@@ -136,8 +144,12 @@ def compare(
     if test is not None:
         for name, posterior in [*others.items(), (NOISE_FLOOR, truth)]:
             rows[name]["nll"] = negative_log_likelihood(posterior.draws, test, posterior.family)
+    records = {
+        name: {column: pair[i] for metric, pair in row.items() for i, column in enumerate((metric, f"{metric}_mcse"))}
+        for name, row in rows.items()
+    }
     return Comparison(
-        _table(rows),
+        pd.DataFrame.from_dict(records, orient="index").rename_axis("candidate"),
         pd.concat(tables, ignore_index=True),
         verdicts,
         {name: health(posterior) for name, posterior in [(REFERENCE, truth), *others.items()]},
@@ -191,15 +203,7 @@ def _check_test(test: object, posteriors: list[Posterior]) -> None:
     check_same_design(test, posteriors[0].features, posteriors[0].design, "test")
     check_no_pseudo(test, "test")
     for posterior in posteriors:
-        _ = posterior.family, posterior.predictor(1).unknown(test)  # which it may not tell
-
-
-def _table(rows: dict[str, Row]) -> pd.DataFrame:
-    records = {
-        name: {column: pair[i] for metric, pair in row.items() for i, column in enumerate((metric, f"{metric}_mcse"))}
-        for name, row in rows.items()
-    }
-    return pd.DataFrame.from_dict(records, orient="index").rename_axis("candidate")
+        _ = posterior.family, posterior.predictor(1).unknown(test)  # which it may not know
 
 
 def _coordinates(name: str, own: Posterior, reference: Posterior, difference: Moments, mcse: Moments) -> pd.DataFrame:

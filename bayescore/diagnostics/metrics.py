@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayescore.diagnostics.errors import Moments, errors, errors_mcse, moments, moments_mcse
 from bayescore.diagnostics.mmd import Kernel, batch_edges, block_sums, mmd_of_sums, reference_scale, root_of_sums
@@ -76,8 +75,11 @@ def moment_errors(candidate: Posterior, reference: Reference) -> tuple[Moments, 
 
 def moment_row(difference: Moments, mcse: Moments) -> Row:
     """Return the largest error of each kind with its standard error."""
-    spread = _kinds(mcse)
-    return {name: _largest(error, spread[name]) for name, error in _kinds(difference).items()}
+    spread, row = _kinds(mcse), {}
+    for name, error in _kinds(difference).items():
+        place = np.unravel_index(np.abs(error).argmax(), error.shape)
+        row[name] = float(np.abs(error[place])), float(spread[name][place])
+    return row
 
 
 def noise_floor(reference: Reference) -> Row:
@@ -100,8 +102,14 @@ def noise_floor(reference: Reference) -> Row:
         mine = np.zeros(len(draws), dtype=np.bool_)
         mine[list(first)] = True
         halves = [moments(draws[side].reshape(-1, draws.shape[2])) for side in (mine, ~mine)]
-        blocks = mine[np.arange(batches) * len(draws) // batches]
-        row = {name: _split_mmd(sums, sizes, blocks) for name, sums in reference.sums.items()}
+        a = mine[np.arange(batches) * len(draws) // batches]
+        b = ~a
+        row = {
+            name: float(
+                root_of_sums(s[a][:, a].sum(), s[b][:, b].sum(), s[a][:, b].sum(), sizes[a].sum(), sizes[b].sum())
+            )
+            for name, s in reference.sums.items()
+        }
         difference = errors(*halves, scale=reference.moments.sd)
         row.update({name: float(np.abs(error).max()) for name, error in _kinds(difference).items()})
         scale = math.sqrt(2.0 * mine.sum() * (~mine).sum()) / len(mine)
@@ -109,20 +117,8 @@ def noise_floor(reference: Reference) -> Row:
     return {name: _mean_over_splits(np.array([row[name] for row in values])) for name in values[0]}
 
 
-def _kinds(errors_or_mcse: Moments) -> dict[str, FloatArray]:
-    return {
-        "mean_error_sd": errors_or_mcse.mean,
-        "sd_error": errors_or_mcse.sd,
-        "correlation_error": errors_or_mcse.correlation,
-        "tail_error_sd": errors_or_mcse.tail,
-    }
-
-
-def _split_mmd(sums: FloatArray, sizes: IntArray, first: NDArray[np.bool_]) -> float:
-    a, b = first, ~first
-    return float(
-        root_of_sums(sums[a][:, a].sum(), sums[b][:, b].sum(), sums[a][:, b].sum(), sizes[a].sum(), sizes[b].sum())
-    )
+def _kinds(of: Moments) -> dict[str, FloatArray]:
+    return {"mean_error_sd": of.mean, "sd_error": of.sd, "correlation_error": of.correlation, "tail_error_sd": of.tail}
 
 
 def _mean_over_splits(values: FloatArray) -> tuple[float, float]:
@@ -139,8 +135,3 @@ def _splits(n_chains: int) -> list[tuple[int, ...]]:
         return [tuple(rng.permutation(n_chains)[:half].tolist()) for _ in range(MAX_SPLITS)]
     every = list(itertools.combinations(range(n_chains), half))
     return every[: len(every) // twice]
-
-
-def _largest(error: FloatArray, mcse: FloatArray) -> tuple[float, float]:
-    place = np.unravel_index(np.abs(error).argmax(), error.shape)
-    return float(np.abs(error[place])), float(mcse[place])

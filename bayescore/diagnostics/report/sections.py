@@ -90,7 +90,7 @@ class Section:
 
     @property
     def template(self) -> str:
-        """Name of the template, that of the class: SizeCurve has size_curve.html.j2."""
+        """Name of the template, that of the class: SamplerHealth has sampler_health.html.j2."""
         return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(self).__name__).lower() + ".html.j2"
 
 
