@@ -147,9 +147,13 @@ def _model(
     fit = None if checked is None else check_model(best, checked)
     rows = "the coreset's weighted rows" if test is None else "test rows"
     note = "" if test is not None else _FEW if fit is not None else _NOT_LOOKED_AT
+    words = f"Left, the share of {core.classes[1]} against the predicted probability, with what the model would give; "
+    words += "right, histograms of the predicted probabilities of rows of either class"
     yield sections.Fit(
         fit=fit,
-        picture=None if fit is None else page.fit_picture("Calibration and predictions", fit, core.classes, rows),
+        picture=None
+        if fit is None
+        else page.picture("Calibration and predictions", words, plots.model_check, fit, core.classes),
         rows=rows,
         positive=str(core.classes[1]),
         note=note,

@@ -142,16 +142,21 @@ def _short(comparison: ComparisonData, certificates: dict[str, CertificateData])
 
 def _pictures(comparison: ComparisonData) -> list[sections.Picture]:
     """Return the pictures, that of the model's fit to the test rows among them if there are any."""
-    words = chosen.alternatives(comparison)
+    seen = chosen.alternatives(comparison)
     found = [
-        page.picture("MMD", words["mmd"], plots.mmd, comparison),
-        page.picture("Coefficients", words["forest"], plots.forest, comparison),
-        page.picture("Marginal densities", words["marginals"], plots.marginals, comparison),
+        page.picture("MMD", seen["mmd"], plots.mmd, comparison),
+        page.picture("Coefficients", seen["forest"], plots.forest, comparison),
+        page.picture("Marginal densities", seen["marginals"], plots.marginals, comparison),
     ]
     if comparison.fit is not None:
         design = comparison.reference.design
         classes = (-1, 1) if design is None or design.classes is None else design.classes
-        found.append(page.fit_picture("Does the model fit the test rows?", comparison.fit, classes, "test rows"))
+        words = (
+            f"Left, the share of {classes[1]} among test rows against the reference's predicted probability; right, "
+        )
+        words += "histograms of the predicted probabilities of test rows of either class"
+        caption = "Does the model fit the test rows?"
+        found.append(page.picture(caption, words, plots.model_check, comparison.fit, classes))
     return found
 
 

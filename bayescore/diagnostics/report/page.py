@@ -17,8 +17,6 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from bayescore.diagnostics.formatting import number, with_error
-from bayescore.diagnostics.model_check import ModelCheck
-from bayescore.diagnostics.report import plots
 from bayescore.diagnostics.report.sections import LOOKS, PROVENANCE, Picture, Section
 from bayescore.limits import MAX_RHAT, MIN_ESS
 
@@ -68,13 +66,6 @@ def picture(caption: str, alternative: str, draw: Callable[..., Any], *shown: An
     figure.savefig(buffer, format="png", dpi=192, metadata={"Software": None})
     png = base64.b64encode(buffer.getvalue()).decode("ascii")
     return Picture(caption, alternative, png, round(96 * figure.get_figwidth()))
-
-
-def fit_picture(caption: str, fit: ModelCheck, classes: tuple[Any, Any], rows: str) -> Picture:
-    """Return the picture of the model's fit to rows, which `rows` names."""
-    told = f"Left, the share of {classes[1]} among {rows} against the predicted probability, with what the model would "
-    told += f"give; right, histograms of the predicted probabilities of {rows} of either class"
-    return picture(caption, told, plots.model_check, fit, classes)
 
 
 def worst(rows: pd.DataFrame, size: pd.Series, total: int, source: str) -> tuple[pd.DataFrame, str]:
