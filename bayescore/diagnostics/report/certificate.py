@@ -35,11 +35,12 @@ def write_certificate(
     path: str | Path,
     *,
     test: WeightedData | None = None,
+    title: str = "Certificate",
     command: str | None = None,
 ) -> None:
     """Write the page of what `certify` returned for `idata` and `core`: see `Certificate.to_html`.
 
-    `command` is a command line that repeats it. The model's fit is checked on `test` rows of the
+    `title` is its heading, `command` a command line that repeats it. The model's fit is checked on `test` rows of the
     same design, by default on the coreset's own, unless these are pseudo-rows. An error leaves an earlier file
     untouched.
     """
@@ -87,7 +88,7 @@ def write_certificate(
         ),
     ]
     with whole_file(path) as partial:
-        partial.write_text(page.render("Certificate", about + ".", parts), encoding="utf-8")
+        partial.write_text(page.render(title, about + ".", parts), encoding="utf-8")
 
 
 def _found(
