@@ -67,8 +67,7 @@ def test_contributing_says_who_imports_pymc_and_who_builds_models():
     assert section(text, "Files that build a `pm.Model`: ") == building
 
 
-MANY = {
-}
+MANY: set[str] = set()
 """Functions that take more than five arguments by position, until they are mended."""
 
 LONG: set[str] = set()
