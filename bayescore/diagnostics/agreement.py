@@ -29,7 +29,7 @@ def beside_reference(certificate: CertificateData, verdict: Verdict) -> Certific
 def predicted_error(certificate: CertificateData) -> tuple[float, float]:
     """Return the largest predicted error of a mean, in sds, and its Monte Carlo standard error.
 
-    Largest when two standard errors are added, which is the one that the certificate's text names.
+    Largest when two standard errors are added.
     """
     errors = certificate.coordinates[["mean_error_sd", "mean_error_sd_mcse"]].abs().dropna().to_numpy()
     if not len(errors):  # no coordinate has a mean

@@ -95,8 +95,8 @@ def find_map(
     >>> mode = bc.find_map(bc.all_rows(rows, formula="vote ~ age + (1 | county)", progressbar=False))
     >>> mode.names
     ('Intercept', 'age', 'log sigma_county')
-    >>> float(np.exp(mode.beta[-1]).round(1))
-    1.0
+    >>> bool(0.7 < np.exp(mode.beta[-1]) < 1.5)
+    True
     """
     family, names = own_family(data, family), feature_names(data)
     chosen = prior_of(prior, names)

@@ -32,17 +32,17 @@ def whitened(family, n_features=5):
 @LINKS
 def test_scores_and_their_sums(family):
     rows, white = data(), whitened(family)
-    eta, length = rows.Z @ white.theta, np.linalg.norm(rows.Z @ white.factor, axis=1)
+    eta, length = rows.X @ white.theta, np.linalg.norm(rows.X @ white.factor, axis=1)
     g, h = white.scores(rows)
-    np.testing.assert_allclose(g, rows.weights * family.score(eta, 1) * length, rtol=1e-11)
-    np.testing.assert_allclose(h, rows.weights * family.curvature(eta, 1) * length**2, rtol=1e-10)
-    third = family.third(eta, 1)
-    reach = rows.weights * (np.abs(third) * length**3 / 6.0 + family.curvature(eta, 1) * length**4 / 24.0)
+    np.testing.assert_allclose(g, rows.weights * np.abs(family.score(eta, rows.y)) * length, rtol=1e-11)
+    np.testing.assert_allclose(h, rows.weights * family.curvature(eta, rows.y) * length**2, rtol=1e-10)
+    third = family.third(eta, rows.y)
+    reach = rows.weights * (np.abs(third) * length**3 / 6.0 + family.curvature(eta, rows.y) * length**4 / 24.0)
     np.testing.assert_allclose(white.row_scores(rows).reach, reach, rtol=1e-9)
     shares = Shares.estimated(white, Chosen(rows, np.ones(len(rows)), len(rows)), rows.weights.sum())
     np.testing.assert_allclose(shares.probability(rows).sum(), 3.1, rtol=1e-11)
     found = survey(Dataset(as_source(rows), block_rows=300), shares, 50, 80, (1, 2))
-    pulls = (0.5 * rows.weights * third * length**2) @ (rows.Z @ white.factor)
+    pulls = (0.5 * rows.weights * third * length**2) @ (rows.X @ white.factor)
     np.testing.assert_allclose(found.pull, pulls, rtol=1e-9, atol=1e-9 * np.abs(pulls).max())
     assert found.total == pytest.approx(3.1)
     assert len(found.sample.rows) == 80
@@ -57,10 +57,10 @@ def test_scores_and_their_sums(family):
 def test_wide_rows_are_scored_by_products_of_matrices(family):
     rng, white = np.random.default_rng(3), whitened(family, WIDE)
     rows = data(700, WIDE)
-    eta = rows.Z @ (white.theta / 10.0)
+    eta = rows.X @ (white.theta / 10.0)
     for factor in (white.factor, rng.normal(size=(WIDE, WIDE))):  # triangular, and not
         g, _ = LaplaceApproximation(family, white.theta / 10.0, factor).scores(rows)
-        expected = rows.weights * family.score(eta, 1) * np.linalg.norm(rows.Z @ factor, axis=1)
+        expected = rows.weights * np.abs(family.score(eta, rows.y)) * np.linalg.norm(rows.X @ factor, axis=1)
         np.testing.assert_allclose(g, expected, rtol=1e-10)
 
 

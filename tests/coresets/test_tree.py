@@ -342,7 +342,7 @@ def test_refusals(tmp_path):
         ),
         ({"leaf_rows": 0}, "leaf_rows=0 must be between 1 and 2147483648"),
         ({"size": 0}, "size=0 must be at least 1"),
-        ({"family": "cloglog"}, "family='cloglog' is unknown"),
+        ({"family": "gompit"}, "family='gompit' is unknown"),
     ):
         given = {"family": "logistic", "size": 10, **options}
         with pytest.raises(ValueError, match=message):

@@ -13,6 +13,7 @@ from bayescore.coresets.calibration.pilot import LaplaceApproximation
 from bayescore.data.passes.tiles import TILE
 from bayescore.models.families import FAMILIES, check_family, register
 from bayescore.models.families.logistic import Logistic
+from bayescore.models.families.probit import Probit
 from bayescore.models.posterior import likelihood_terms, log_likelihoods, posterior
 from bayescore.models.pymc_model import model as pymc_model
 from tests.conftest import make_rows
@@ -115,6 +116,12 @@ def test_probabilities_that_are_not_those_of_one_label_are_refused():
             ValueError,
             "third.* is not finite at eta",
         ),
+        (
+            {"name": "other", "derivatives": staticmethod(Probit.derivatives)},
+            ValueError,
+            "compiled derivatives' log_p of side 1 is",
+        ),
+        ({"name": "other", "rows": staticmethod(Probit.rows)}, ValueError, "compiled rows' log_p of side 1 is"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:overflow")

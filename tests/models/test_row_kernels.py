@@ -51,7 +51,7 @@ def test_the_series_is_as_near_as_it_says(family, spread):
 @LINKS
 @pytest.mark.parametrize("spread", [1e-3, 0.05, 3.0])
 def test_remainders_are_what_is_left_of_log_p(family, spread):
-    eta = ETA[np.abs(ETA) < 20.0]
+    eta = ETA[(np.abs(ETA) < 20.0) & (family.curvature(ETA, -1) < 10.0)]  # beyond it differences have lost all digits
     moves = np.random.default_rng(0).uniform(-spread, spread, (len(eta), 60))
     x = moves.copy()
     at, y = eta[:, None], np.where(np.arange(len(eta)) % 2, 1, -1).astype(np.int8)
@@ -62,7 +62,7 @@ def test_remainders_are_what_is_left_of_log_p(family, spread):
     np.testing.assert_allclose(moves, exact, rtol=1e-6, atol=2e-10 if spread > 1e-3 else 1e-12)
     if spread == 1e-3:  # of the third order: differences have lost most digits, the series has not
         third = family.third(at, side) * x**3 / 6.0
-        np.testing.assert_allclose(moves, third, atol=1e-14)
+        assert (np.abs(moves - third) <= 1e-14 + 1e-13 * family.curvature(at, side)).all()
 
 
 def test_the_series_is_used_up_to_its_limit_and_no_further():

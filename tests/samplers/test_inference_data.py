@@ -73,7 +73,7 @@ def test_too_few_draws_to_judge_are_enough_to_predict():
 def test_the_likelihood_is_the_registered_one_or_asked_for():
     idata = make_posterior(3)
     assert read(idata, "it").family is FAMILIES["logistic"]
-    for attrs in ({}, {"family": "cloglog"}):
+    for attrs in ({}, {"family": "gompit"}):
         idata.posterior.attrs = attrs
         with pytest.raises(DataError, match=r"it does not tell its likelihood; set .* to one of 'logistic', 'probit'"):
             _ = read(idata, "it").family

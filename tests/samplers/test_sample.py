@@ -122,7 +122,7 @@ def test_weights_count_as_copies():
             for sampler in ("auto", "nuts", "mala")
         ),
         ({"sampler": "hmc"}, ValueError, "sampler='hmc' is unknown"),
-        ({"family": "cloglog"}, ValueError, "family='cloglog' is unknown"),
+        ({"family": "gompit"}, ValueError, "family='gompit' is unknown"),
         ({"prior": 4.0}, TypeError, "prior=4.0 is not a prior of bayescore"),
         ({"prior": bc.priors.Normal(0, [1, 2])}, ValueError, r"shape \(2,\).* 3 features"),
         ({"prior": bc.priors.Horseshoe(), "sampler": "mala"}, ValueError, "use sampler='nuts'"),

@@ -104,13 +104,13 @@ class Calibration:
         """
         rows, certain = self.drawn(size, trials)
         meant = Totals.at(self.shares.laplace, self.likelihood_part, len(rows))
-        shares, totals = meant.shares(rows), meant.values(self.survey.pull)
+        parts, totals = meant.shares(rows), meant.values(self.survey.pull)
         score_factor = SCORE_FACTOR if trials else 1.0
         if trials:
             each, wanted = trials[-1].shares_and_totals(rows)
-            shares = shares._replace(scores=shares.scores * score_factor, draws=each)
+            parts = parts._replace(scores=parts.scores * score_factor, draws=each)
             totals = totals._replace(scores=totals.scores * score_factor, draws=wanted)
-        stacked = shares.stacked()
+        stacked = parts.stacked()
         ridge = min(RIDGE, 200.0 * RIDGE / len(rows))
         fit = fit_weights(stacked, totals.stacked(), ridge)
         if sds and not meant.whole:

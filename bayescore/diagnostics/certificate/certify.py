@@ -1,11 +1,11 @@
 r"""The certificate: can a coreset's draws be used for the full data's posterior? From a few passes over them.
 
-A Newton pass and the affine transport correct the draws, importance weights tell what is left (`correction`), and the
-errors of the draws as they are, with the Monte Carlo errors of both, follow (see `figures`). In this order:
+A Newton pass and the affine transport correct the draws, importance weights tell what is left (`weigh`), and the
+errors of the draws as they are, with the Monte Carlo errors of both, follow (see `estimates`). In this order:
 
 =============  =========================================================================================================
-not certified  the draws are none of the coreset's posterior (`origin`), too few, diverged, or of chains that disagree
-               (`health`): said before any pass over the data
+not certified  the draws are not of the coreset's posterior (`provenance`), too few, diverged, or of chains that
+               disagree (`health`): said before any pass over the data
 not certified  k-hat of the weights is 0.7 or more (of S < 2,200 draws, 1 - 1 / log10 S), or less than a fifth of the
                draws is left effective
 certified      the chance that any mean, sd or correlation of the draws is off by more than 0.25 is at most one in a

@@ -72,7 +72,8 @@ FIGURES = (
     Figure(
         "Predicted error (sd)",
         "Own mean minus corrected mean, in sds of the coreset's posterior, predicted without a posterior of the full "
-        "data; ± is one Monte Carlo standard error. In the table of certificates, the largest.",
+        "data; ± is the standard error of the prediction given the draws; their own Monte Carlo error is not in it. In "
+        "the table of certificates, the largest.",
         _predicted,
     ),
     Figure(

@@ -2,8 +2,8 @@ r"""The complementary log-log likelihood, p(eta) = 1 - exp(-t) with t = exp(eta)
 
 The response says whether an event came within an interval over which its hazard adds up to t: rows are persons and
 periods, coefficients log hazard ratios, whatever the length of the periods (Prentice and Gloeckler 1978). Also for rare
-events, of which the logit is the same, and for counts of which only "none" or "some" is known; an offset is then the
-log of the exposure. The two sides differ: l- = -t is all curvature and has no tail, l+ is as flat as eta far left,
+events, where the logit is the same, and for counts known only as "none" or "some"; an offset is then the log of the
+exposure. The two sides differ: l- = -t is all curvature and has no tail, l+ is as flat as eta far left,
 
 .. math:: s_+ = t / (e^t - 1), \quad d = s_+ + t - 1, \quad c_+ = s_+ d, \quad l_+''' = s_+ (d (d + s_+) - t),
 
@@ -87,7 +87,14 @@ def cloglog_derivatives(eta: FloatArray, side: FloatArray, out: FloatArray, scra
 
 @dataclass(frozen=True)
 class Cloglog(Family):
-    """Complementary log-log link: P(y = +1 | x) = 1 - exp(-exp(x . beta))."""
+    """Complementary log-log link: P(y = +1 | x) = 1 - exp(-exp(x . beta)).
+
+    Examples
+    --------
+    >>> import numpy as np, bayescore as bc
+    >>> bc.families.Cloglog().mean(np.array([-3.0, 0.0])).round(3)
+    array([0.049, 0.632])
+    """
 
     name = "cloglog"
     rows = staticmethod(cloglog_rows)
