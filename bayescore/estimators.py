@@ -181,7 +181,7 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return log_predictive(self.idata_, raw)
 
     def decision_function(self, X: ArrayLike) -> FloatArray:
-        """Return the log odds of the predictive probability of ``classes_[1]``, shape (n,), under either likelihood.
+        """Return the log odds of the predictive probability of ``classes_[1]``, shape (n,), whatever the family.
 
         The draws are averaged first, so that its sign is that of `predict` and its order that of `predict_proba`; it is
         not X @ coef_ + intercept_, whose probabilities are too sure of themselves.

@@ -171,6 +171,20 @@ def test_a_stream_must_know_which_label_is_the_event(table, full):
         assert np.abs((bc.find_map(rows).beta - reference.beta) / sd).max() < 0.05
 
 
+def test_the_first_block_settles_which_label_is_the_event(table, full, tmp_path):
+    """The first block orders its labels yes < no, those of the second would be sorted: nothing may be mirrored."""
+    stream = bc.stream(size=100, family="cloglog", intercept=True, random_state=1)
+    label = np.where(table["event"], "no", "yes")
+    X = table[["age", "size", "rare"]].to_numpy()
+    stream.partial_fit(X[:3000], pd.Categorical(label[:3000], categories=["yes", "no"], ordered=True))
+    stream.save(tmp_path / "stream.npz")
+    for own in (stream, bc.StreamingCoreset.load(tmp_path / "stream.npz")):
+        own.partial_fit(X[3000:], label[3000:])
+        core, reference = own.coreset(), bc.find_map(full)
+        assert core.classes == ("yes", "no")
+        assert np.abs((bc.find_map(core).beta - reference.beta) / reference.sd).max() < 0.05
+
+
 @pytest.mark.parametrize("events", [True, False])
 def test_separated_labels_are_told_on_either_side(events):
     rng = np.random.default_rng(0)

@@ -51,7 +51,7 @@ def build_coreset(
     y : array, shape (N,), optional
         Labels, any two classes; the second in sorted order is +1, of an ordered categorical the last. With `trials`
         successes.
-    family : name of a registered likelihood, such as "probit", optional
+    family : name of a registered family, such as "probit", optional
         Model that the coreset is for; by default that of `data` where it is a coreset, else "logistic".
     method : str or Method
         {methods}
@@ -157,7 +157,7 @@ def build_dataset(
     intercept: bool = False,
     standardize: bool = False,
 ) -> Coreset:
-    """Build a coreset of opened rows; `build_coreset` checks the arguments first."""
+    """Build a coreset of a data set; `build_coreset` checks the arguments first."""
     if dataset.rereadable and size is not None:
         why = ", the rows of the data; all_rows keeps them all"
         check_integer(size, "size", low=1, high=dataset.source.n_rows, why=why)

@@ -77,7 +77,7 @@ def finish_stream(rows: WeightedData, known: Intake, design: Design, **about: An
 
 
 def finish_dataset(rows: WeightedData, dataset: Dataset, **about: Any) -> Coreset:
-    """Return rows of opened data as a coreset; labels and totals of data that come once are known at their end."""
+    """Return rows of a data set as a coreset; labels and totals of data that come once are known at their end."""
     data, design = dataset.rows, dataset.design
     if isinstance(data, Stream):
         check_groupings(replace(design, groups=data.intake.groupings), data.intake.n_rows, single=False)

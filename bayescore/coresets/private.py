@@ -67,7 +67,7 @@ def private_coreset(
         R of the ball ``|x|_1 <= R`` that rows are clipped to; a public number.
     intercept : bool
         Put a column of ones, named "Intercept", first.
-    family : name of a registered likelihood
+    family : name of a registered family
         Model that the coreset is for.
     random_state : int, Generator, SeedSequence or None
         Seed of the rows picked; OpenDP's noise cannot be seeded, so that the coreset is another each time.

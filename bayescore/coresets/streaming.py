@@ -264,7 +264,7 @@ def stream(
         ``MergeReduce("condensed")``.
     size : int
         Rows of the coreset, at most.
-    family : name of a registered likelihood
+    family : name of a registered family
         Model that the coreset is for.
     intercept : bool
         Put a column of ones, named "Intercept", first.

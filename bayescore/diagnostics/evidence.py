@@ -32,6 +32,7 @@ from bayescore.compat import psislw
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import one_intercept, terms_text
 from bayescore.data.matching import feature_names, own_family
+from bayescore.diagnostics.certificate.nodes import check_bytes
 from bayescore.diagnostics.formatting import number, with_error
 from bayescore.diagnostics.full_pass import full_rows
 from bayescore.diagnostics.proposal import propose_flat, propose_grouped
@@ -155,7 +156,7 @@ def log_evidence(
         A coreset or `all_rows`.
     data, y, label, weights, offset, trials, missing, groups
         The full data, as given to `certify`; without them only the coreset's evidence is estimated.
-    family : name of a registered likelihood, optional
+    family : name of a registered family, optional
         By default the coreset's own.
     prior : prior or dict of str to prior, default Normal(0, 4)
         Any with a density in closed form, or priors by name, as in `sample`. With `SpikeAndSlab` the posterior may have
@@ -197,8 +198,7 @@ def log_evidence(
     >>> bool(abs(evidence.difference) < 1)
     True
     """
-    named = own_family(core, family, "core")
-    known = check_family(own_family(core, family))
+    known = check_family(own_family(core, family, "core"))
     if core.group is not None and not (isinstance(core, Coreset) and one_intercept(core.groups)):
         terms = terms_text(core.groups) if isinstance(core, Coreset) else "groups without names"
         raise DataError(
@@ -206,14 +206,13 @@ def log_evidence(
             "models by loo_compare"
         )
     if group_prior is not None and core.group is None:
-        raise ValueError("group_prior is for effects of groups, and core has none; leave it out")
+        raise DataError("group_prior is given, and core has no groups: leave it out")
     if core.pseudo.any() and data is None:
         raise DataError(
             "core has pseudo-rows, which meet the log-likelihood up to a constant only and have no evidence; give the "
             "full data too, for theirs"
         )
-    known = check_family(named)
-    chosen = prior_of(prior, feature_names(core))
+    chosen, spread = prior_of(prior, feature_names(core)), check_group_prior(group_prior)
     if not chosen.closed_form:
         raise ValueError(
             f"prior={chosen} has no density in closed form, which the evidence needs; use "
@@ -231,12 +230,14 @@ def log_evidence(
         beside = {"label": label, "weights": weights, "offset": offset, "trials": trials, "missing": missing}
         if groups is not None:
             beside["groups"] = groups
+        if core.group is not None:
+            check_bytes(draws, len(core.groups[0]), "draws")
         dataset = full_rows(core, data, y, progress=progressbar, **beside)
     rng = check_generator(one_seed(random_state, random_seed))
     if core.group is None:
         found = propose_flat(core, known, chosen, draws, rng)
     else:
-        found = propose_grouped(core, known, (chosen, check_group_prior(group_prior)), draws, rng)  # type: ignore[arg-type]
+        found = propose_grouped(core, known, (chosen, spread), draws, rng)  # type: ignore[arg-type]
     own, log_base = found.own, found.log_base
     value, se, k, ess, u = _estimate(own + log_base)
     if not core.pseudo.any() and (k > MAX_K or ess < MIN_ESS_EVIDENCE):

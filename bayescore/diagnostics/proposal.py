@@ -13,14 +13,14 @@ from scipy.special import gammaln
 
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
-from bayescore.diagnostics.certificate.nodes import check_bytes, marginal_log_likelihoods, node_sums
+from bayescore.diagnostics.certificate.nodes import marginal_log_likelihoods, node_sums
 from bayescore.diagnostics.full_pass import check_finite, check_weight
 from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.families import Family
 from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.group_priors import GroupPrior, log_sigma_terms
 from bayescore.models.modes import find_map
-from bayescore.models.posterior import Derivatives, likelihood_terms, log_likelihoods, prior_part
+from bayescore.models.posterior import likelihood_terms, log_likelihoods, prior_part
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, WeightedData
 
@@ -57,12 +57,17 @@ def propose_grouped(
     core: Coreset, family: Family, priors: tuple[Prior, GroupPrior], draws: int, rng: np.random.Generator
 ) -> Proposed:
     """Propose (beta, log sigma), effects of (1 | g) integrated out by quadrature."""
-    n_groups = len(core.groups[0])
-    check_bytes(draws, n_groups, "draws")
-    target = CollapsedTarget.of(core, family, priors, n_groups)
-    theta, log_q = student_t(target.point.theta, target.factor, draws, rng)
-    log_prior = priors[0].log_density(theta[:, :-1])
-    log_prior = log_prior + [log_sigma_terms(each, *priors[1].table)[0] for each in theta[:, -1]]
+    prior, group_prior = priors
+    target = CollapsedTarget.of(core, family, (prior.covering(), group_prior), len(core.groups[0]))
+    factor, beta = target.factor, target.point.theta[:-1]
+    if prior.kinked:
+        precision = np.asarray(np.linalg.inv(factor @ factor.T), dtype=np.float64)
+        own = prior_part(beta, prior)
+        precision[:-1, :-1] += _kink_precision(beta, -own.gradient, prior) - own.precision
+        factor = factor_of_inverse(precision)
+    theta, log_q = student_t(target.point.theta, factor, draws, rng)
+    log_prior = prior.log_density(theta[:, :-1])
+    log_prior = log_prior + [log_sigma_terms(each, *group_prior.table)[0] for each in theta[:, -1]]
 
     def of_all(dataset: Dataset) -> FloatArray:
         return np.asarray(node_sums(theta, core, dataset, target).full.log_p.sum(axis=1))
@@ -77,7 +82,8 @@ def propose(
     mode = find_map(core, family.name, prior.covering())
     factor = mode.factor
     if prior.kinked:
-        factor = _laplace_factor(mode.beta, likelihood_terms(mode.beta, core, family), prior)
+        terms = likelihood_terms(mode.beta, core, family)
+        factor = factor_of_inverse(terms.precision + _kink_precision(mode.beta, terms.gradient, prior))
     beta, log_q = student_t(mode.beta, factor, n_draws, rng)
     return beta, prior.log_density(beta) - log_q
 
@@ -95,10 +101,10 @@ def student_t(
     return draws, log_q
 
 
-def _laplace_factor(beta: FloatArray, terms: Derivatives, prior: Prior) -> FloatArray:
-    """Return the proposal's scale where coefficients have a Laplace prior, whose curvature is 0 or infinite.
+def _kink_precision(beta: FloatArray, gradient: FloatArray, prior: Prior) -> FloatArray:
+    """Return the prior's part of the proposal's precision where coefficients have a Laplace prior, of no curvature.
 
-    On its flatter side the density falls off at the rate 1/b - |g|, g the likelihood's gradient at the MAP: 1/b where
+    On its flatter side the density falls off at the rate 1/b - |g|, g the likelihood's `gradient` at the MAP: 1/b where
     nothing pulls, 0 off the kink. An exponential of that rate stands in as a normal of precision rate^2 / 2; the
     floor keeps directions finite of which the data say nothing.
     """
@@ -106,6 +112,6 @@ def _laplace_factor(beta: FloatArray, terms: Derivatives, prior: Prior) -> Float
     for part, kinks, table in prior.parts(len(beta)):
         if part.kinked:
             mu, b = table[:2]
-            rate = np.maximum(1.0 / b - np.abs(terms.gradient[kinks]), 1.0 / (2.0 * b + np.abs(beta[kinks] - mu)))
+            rate = np.maximum(1.0 / b - np.abs(gradient[kinks]), 1.0 / (2.0 * b + np.abs(beta[kinks] - mu)))
             own[kinks, kinks] = 0.5 * rate**2
-    return factor_of_inverse(terms.precision + own)
+    return own

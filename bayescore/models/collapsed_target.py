@@ -234,14 +234,21 @@ class CollapsedTarget:
         fine = self.arguments()._replace(nodes=nodes, log_weights=log_weights)
         h = _DIFFERENCE * np.sqrt((self.factor**2).sum(axis=1))
 
-        def at(theta: FloatArray) -> tuple[float, FloatArray]:
+        prior = self.priors[0]
+
+        def at(theta: FloatArray) -> tuple[float, FloatArray]:  # without the prior of beta, which may have a kink
             gradient = np.empty(len(theta))
-            return collapsed_density(theta, gradient, fine), gradient
+            value = collapsed_density(theta, gradient, fine) - float(prior.log_density(theta[:-1]))
+            gradient[:-1] -= prior.gradient(theta[:-1])
+            return value, gradient
 
         def terms(theta: FloatArray) -> Derivatives:
             value, gradient = at(theta)
             rows = [(at(theta - move)[1] - at(theta + move)[1]) / (2.0 * move.sum()) for move in np.diag(h)]
-            return Derivatives(value, gradient, 0.5 * (np.array(rows) + np.array(rows).T))
+            precision, own = 0.5 * (np.array(rows) + np.array(rows).T), prior_part(theta[:-1], prior)
+            gradient[:-1] += own.gradient
+            precision[:-1, :-1] += own.precision
+            return Derivatives(value + own.value, gradient, precision)
 
         try:
             return find_mode(terms, self.point.theta, tolerance=_FINE_TOLERANCE, max_steps=_FINE_STEPS)

@@ -47,7 +47,7 @@ def find_map(
     data : WeightedData
         A coreset or all rows, D columns.
     family : str, optional
-        Name of a registered likelihood, such as "logistic" or "probit"; by default the coreset's own.
+        Name of a registered family, such as "logistic" or "cloglog"; by default the coreset's own.
     prior : prior or dict of str to prior, default Normal(0, 4)
         Any prior with a density in closed form, or priors by name, as in `sample`.
     group_prior : HalfStudentT or HalfNormal, default HalfStudentT(3, 2.5)
@@ -135,7 +135,7 @@ def find_mle(data: WeightedData, family: str | None = None) -> Mode:
     data : WeightedData
         A coreset or full data.
     family : str, optional
-        Name of a registered likelihood, such as "logistic" or "probit"; by default the coreset's own.
+        Name of a registered family, such as "logistic" or "cloglog"; by default the coreset's own.
 
     Returns
     -------

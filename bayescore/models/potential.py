@@ -38,7 +38,7 @@ def weighted_potential(
     beta : tensor, shape (D,)
         Coefficients, with any prior or hierarchy the model gives them.
     family : str
-        Name of a registered likelihood, such as "logistic" or "probit".
+        Name of a registered family, such as "logistic" or "cloglog".
     offset : tensor, shape () or (n,), optional
         Added to the linear predictor of each row, which has the rows' own offsets already. One that differs from row to
         row needs all rows, or a coreset that knows groups: see Notes.

@@ -71,7 +71,7 @@ def odds_ratios(idata: Any, *, ci_prob: float = 0.94) -> pd.DataFrame:
     posterior = read_posterior(idata, "idata", min_draws=1)
     if posterior.family.ratio != "odds ratio":
         raise DataError(
-            f"idata has the likelihood {posterior.family.name!r}, whose coefficients are no log odds ratios; see "
+            f"idata has the family {posterior.family.name!r}, whose coefficients are no log odds ratios; see "
             "average_predictions"
         )
     tail = 0.5 * (1.0 - check_positive(ci_prob, "ci_prob", below=1.0))

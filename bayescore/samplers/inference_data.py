@@ -57,7 +57,7 @@ class Posterior:
         """Family of the rows that it was drawn from."""
         if str(self.attrs.get("family")) not in FAMILIES:
             raise DataError(
-                f"{self.name} does not tell its likelihood; set idata.posterior.attrs['family'] to one of "
+                f"{self.name} does not tell its family; set idata.posterior.attrs['family'] to one of "
                 f"{', '.join(map(repr, FAMILIES))}, or sample by bayescore.sample"
             )
         return FAMILIES[self.attrs["family"]]

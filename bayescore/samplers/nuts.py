@@ -1,6 +1,6 @@
-"""NUTS through PyMC: the weighted model of `models.graph`, sampled by `pm.sample`.
+"""NUTS through PyMC: the weighted model of `models.pymc_model`, sampled by `pm.sample`.
 
-For every likelihood and prior, hierarchies included. PyMC takes seconds to import, and is so only when drawing.
+For every family and prior, hierarchies included. PyMC takes seconds to import, and is so only when drawing.
 """
 
 import importlib.util

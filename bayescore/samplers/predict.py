@@ -81,7 +81,7 @@ def predict(
     Raises
     ------
     TypeError, DataError
-        If `idata` is no posterior, or does not tell its likelihood; if rows lack a column or the offset, or have a
+        If `idata` is no posterior, or does not tell its family; if rows lack a column or the offset, or have a
         level that the coreset's data had not.
 
     Examples

@@ -44,7 +44,7 @@ def log_likelihood(idata: Any, data: WeightedData, *, var_name: str = "beta") ->
     Raises
     ------
     TypeError, DataError
-        If `idata` is no posterior or does not tell its likelihood, or `data` have another design or pseudo-rows.
+        If `idata` is no posterior or does not tell its family, or `data` have another design or pseudo-rows.
 
     Examples
     --------
@@ -116,7 +116,7 @@ def posterior_predictive(
     Raises
     ------
     TypeError, DataError
-        If `idata` is no posterior or does not tell its likelihood, or `data` have no labels, another design, or
+        If `idata` is no posterior or does not tell its family, or `data` have no labels, another design, or
         weights.
 
     References

@@ -55,7 +55,7 @@ def check_fit(sampler: Sampler, family: str, prior: Prior) -> None:
     if fits(sampler, family, prior):
         return
     if sampler.families is not None and family not in sampler.families:
-        reason = f"is for the {' and '.join(sampler.families)} likelihood and this one is {family}"
+        reason = f"is for the {' and '.join(sampler.families)} family and this one is {family}"
     else:
         reason = f"fits the priors {names(sampler.fits_prior)}, and this one is {prior}: it {sampler.because}"
     remedy = f"sampler={known}" if (known := others(sampler, family, prior)) else "another prior"

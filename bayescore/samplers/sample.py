@@ -58,7 +58,7 @@ def sample(
     core : WeightedData
         A coreset or full data.
     family : str, optional
-        Name of a registered likelihood, such as "logistic" or "probit"; by default the one that the coreset was built
+        Name of a registered family, such as "logistic" or "cloglog"; by default the one that the coreset was built
         for.
     prior : prior or dict of str to prior, default Normal(0, 4)
         Prior of the coefficients, of standardised columns if the coreset was built so; 4 is the standard deviation. By

@@ -152,7 +152,7 @@ def test_bad_test_rows_are_named(posterior, reference):
         compare(posterior(1), reference, test=rows(n_features=2))
     foreign = posterior(1)
     del foreign.posterior.attrs["family"]
-    with pytest.raises(ValueError, match=r"candidates\['x'\] does not tell its likelihood"):
+    with pytest.raises(ValueError, match=r"candidates\['x'\] does not tell its family"):
         compare({"x": foreign}, reference, test=rows())
 
 

@@ -275,10 +275,20 @@ def test_effects_of_groups_are_integrated_out(family):
     assert abs(few.full - truth) < 5.5 * few.full_se
 
 
+@pytest.mark.parametrize("b", [0.2, 0.05])
+def test_a_kinked_prior_of_grouped_rows_leaves_enough_draws(b):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=600), "z": rng.normal(size=600), "g": np.arange(600) % 20})
+    frame["y"] = 0.3 * frame["x"] + rng.normal(size=20)[frame["g"]] + rng.logistic(size=600) > 0
+    core = bc.all_rows(frame, formula="y ~ x + z + (1 | g)", progressbar=False)
+    found = bc.log_evidence(core, prior=bc.priors.Laplace(0, b), draws=1000, random_state=0)
+    assert found.ess > 300
+
+
 def test_other_group_terms_are_refused_with_what_to_do():
     frame = pd.DataFrame({"x": np.arange(40) % 7 / 7.0, "y": np.arange(40) % 2, "a": np.arange(40) % 4})
     core = bc.all_rows(frame, formula="y ~ x + (1 + x | a)", progressbar=False)
     with pytest.raises(DataError, match=r"core has \(1 \+ x \| a\), and log_evidence .*loo_compare"):
         log_evidence(core)
-    with pytest.raises(ValueError, match="group_prior is for effects of groups, and core has none"):
+    with pytest.raises(ValueError, match="group_prior is given, and core has no groups"):
         log_evidence(some_rows(30, 4), family="logistic", group_prior=bc.priors.HalfNormal(1.0))

@@ -161,7 +161,7 @@ def test_a_damaged_story_is_an_error(idata, core, full, damaged):
 def test_draws_of_another_likelihood_are_refused(idata, core, full):
     other = changed(idata, lambda x: x)
     other.posterior.attrs["family"] = "probit"
-    assert "made with the likelihood 'logistic', not 'probit'" in told(other, core, full).text
+    assert "made with the family 'logistic', not 'probit'" in told(other, core, full).text
 
 
 def test_no_pass_is_made_over_the_data_for_draws_in_trouble(idata, core, full):

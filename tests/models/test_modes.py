@@ -51,6 +51,22 @@ def test_the_mode_of_grouped_rows_is_the_optimum_of_the_marginal_posterior(famil
     assert mode.names == ("Intercept", "a", "b", "log sigma_g")
 
 
+@pytest.mark.parametrize("b", [1.0, 0.2, 0.05])
+def test_the_kink_of_a_laplace_prior_is_rounded_off(b):
+    """The mode is where the smoothed density has no slope, also where the kink holds a coefficient at 0."""
+    core, rows = core_of(400, 20, "logistic", sigma=1.0)
+    prior = bc.priors.Laplace(0.0, b)
+    mode = bc.find_map(core, prior=prior)
+
+    def value(theta):
+        own = prior_part(theta[:-1], prior).value + log_sigma_terms(theta[-1], *HALF_T.table)[0]
+        return own + brute_force(rows, "logistic", theta[:-1], theta[-1], 20)[0]
+
+    best = value(mode.beta)
+    for step in 0.05 * mode.sd * np.concatenate([np.eye(4), -np.eye(4)]):
+        assert value(mode.beta + step) < best
+
+
 def test_the_prior_of_the_sd_counts():
     core, _ = core_of(200, 20, "logistic")
     loose, tight = (bc.find_map(core, group_prior=bc.priors.HalfNormal(sd)).beta[-1] for sd in (2.0, 0.1))

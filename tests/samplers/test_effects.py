@@ -64,7 +64,7 @@ def test_odds_ratios_are_of_one_unit_more_in_the_data(standardize):
 
 def test_odds_ratios_are_those_of_the_logistic_link_alone():
     core = full(family="probit")
-    with pytest.raises(DataError, match="likelihood 'probit', whose coefficients are no log odds ratios"):
+    with pytest.raises(DataError, match="family 'probit', whose coefficients are no log odds ratios"):
         bc.odds_ratios(posterior_of(core, "probit")[0])
 
 

@@ -75,7 +75,7 @@ def test_the_likelihood_is_the_registered_one_or_asked_for():
     assert read(idata, "it").family is FAMILIES["logistic"]
     for attrs in ({}, {"family": "gompit"}):
         idata.posterior.attrs = attrs
-        with pytest.raises(DataError, match=r"it does not tell its likelihood; set .* to one of 'logistic', 'probit'"):
+        with pytest.raises(DataError, match=r"it does not tell its family; set .* to one of 'logistic', 'probit'"):
             _ = read(idata, "it").family
 
 
@@ -129,5 +129,5 @@ def test_draws_whose_powers_overflow_are_refused():
 def test_a_likelihood_that_is_no_text_is_none():
     idata = make_posterior(3)
     idata.posterior.attrs["family"] = [1, 2]
-    with pytest.raises(DataError, match="it does not tell its likelihood"):
+    with pytest.raises(DataError, match="it does not tell its family"):
         _ = read(idata, "it").family

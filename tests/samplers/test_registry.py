@@ -47,7 +47,7 @@ def test_a_sampler_from_one_file_draws_from_the_posterior():
         (
             {"family": "logistic"},
             ValueError,
-            "'random_walk' is for the probit likelihood and this one is logistic; use "
+            "'random_walk' is for the probit family and this one is logistic; use "
             "sampler='polya_gamma', 'mala' or 'nuts'",
         ),
         (
@@ -63,7 +63,7 @@ def test_a_sampler_from_one_file_draws_from_the_posterior():
 def test_the_declaration_words_the_errors_and_names_alternatives(options, error, message):
     with pytest.raises(error, match=message):
         draw("random_walk", **options)
-    with pytest.raises(ValueError, match=r"is for the logistic likelihood.*use sampler='random_walk', 'gibbs', 'mala'"):
+    with pytest.raises(ValueError, match=r"is for the logistic family.*use sampler='random_walk', 'gibbs', 'mala'"):
         draw("polya_gamma")
 
 

@@ -210,7 +210,7 @@ def test_prediction_errors(core):
     with pytest.raises(TypeError, match=r"idata is of type str; give .* as bayescore\.sample returns"):
         bc.predict("draws", [[0, 0]])
     del idata.posterior.attrs["family"]
-    with pytest.raises(ValueError, match="idata does not tell its likelihood; set"):
+    with pytest.raises(ValueError, match="idata does not tell its family; set"):
         bc.predict(idata, [[0, 0]])
 
 

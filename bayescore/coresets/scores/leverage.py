@@ -58,7 +58,7 @@ def leverage_scores(
 
 
 def scores_of(dataset: Dataset, scores: str, *, project: bool, seed: int) -> FloatArray:
-    """Return the leverage scores of opened rows, shape (n,); see `leverage_scores`."""
+    """Return the leverage scores of the rows of a data set, shape (n,); see `leverage_scores`."""
     _ = dataset.scan  # checks the rows
     with one_blas_thread():
         if scores == "online":

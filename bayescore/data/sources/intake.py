@@ -68,7 +68,12 @@ class Intake:
 
     @property
     def classes(self) -> tuple[Any, Any]:
-        """The two labels, `positive` or else the second in their order being +1."""
+        """The two labels, `positive` or else the second in their order being +1.
+
+        Of a family whose sides differ the first block settles which: later blocks cannot mirror what was reduced.
+        """
+        if not self.symmetric and len(self.labels) == 2:
+            return self.labels[0], self.labels[1]
         return self.survey.classes("y", self.positive)
 
     @property

@@ -84,7 +84,7 @@ def check_bytes(n_draws: int, n_groups: int, name: str = "max_draws") -> None:
     if n_draws * each <= MAX_BYTES:
         return
     most = MAX_BYTES // each
-    remedy = f"give {name}={most}" if most >= FEWEST_DRAWS else "so many groups have no certificate; build with fewer"
+    remedy = f"give {name}={most}" if most >= FEWEST_DRAWS else "build with fewer groups"
     raise DataError(
         f"{name}={n_draws} of {n_groups:,} groups take {n_draws * each:,} bytes, more than {MAX_BYTES:,}: {remedy}"
     )

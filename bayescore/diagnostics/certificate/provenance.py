@@ -95,7 +95,7 @@ def _refused(posterior: Posterior, core: Coreset, family: Family) -> str:
     if trouble := _of_another(posterior, core):
         return trouble
     if story and story["family"] != family.name:
-        return f"The draws were made with the likelihood {story['family']!r}, not {family.name!r}; sample again."
+        return f"The draws were made with the family {story['family']!r}, not {family.name!r}; sample again."
     repeated = _repeated(posterior.draws)
     if repeated > COPIED:
         return (

@@ -131,7 +131,7 @@ def _raw(effects: GroupEffects, share: FloatArray, weight: FloatArray) -> FloatA
     """Return linear predictors of shares, half a row of either label added, minus that of all rows."""
     if effects.family not in FAMILIES:
         raise DataError(
-            "idata does not tell its likelihood, by which shares become linear predictors; set "
+            "idata does not tell its family, by which shares become linear predictors; set "
             f"idata.posterior.attrs['family'] to one of {', '.join(map(repr, FAMILIES))}"
         )
     overall = float(share @ weight / weight.sum())
