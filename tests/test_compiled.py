@@ -10,13 +10,13 @@ SCRIPT = """
 import hashlib
 import numpy as np
 from bayescore.coresets.scores.factor import block_factor
-from bayescore.models.families import LIKELIHOODS
+from bayescore.models.families import FAMILIES
 from bayescore.models.posterior import likelihood_terms
 from bayescore.types import WeightedData
 
 rng = np.random.default_rng(0)
 rows = WeightedData(rng.normal(size=(1000, 4)), np.ones(1000, np.int8), rng.uniform(0.1, 5.0, 1000), np.arange(1000))
-terms = likelihood_terms(np.ones(4), rows, LIKELIHOODS["logistic"])
+terms = likelihood_terms(np.ones(4), rows, FAMILIES["logistic"])
 print(block_factor(rows).tobytes().hex(), terms.precision.tobytes().hex(), terms.value.hex())
 """
 

@@ -60,10 +60,10 @@ def expected_sensitivity(
     B_i has ybar_i^2, as the source's proof has it, not the ybar_j^2 printed in its statement. The value is no bound
     where R is large against the spread of the rows: the proof takes E[1/(1 + c e^(-R d))] <= 1/(1 + c e^(-R E d)) for
     distances d, but that function is convex in d while c e^(-R d) > 1, and the inequality points the other way. The
-    mean bound itself tends to E[(sum_i p_i e^(-R |ybar_i mu_i - z|))^-1]. For one component N(0, 1) in one dimension,
-    with labels by the toss of a coin, that is 2 exp(R^2 / 2) Phi(R), Phi the standard normal distribution function,
-    and this value tends to exp(R): 1.57 and 1.65 at R = 0.5, 180 and 20 at R = 3. The proof also takes labels to be
-    independent of the rows, given the component.
+    mean bound itself tends to E[(sum_i p_i e^(-R abs(ybar_i mu_i - z)))^-1]. For one component N(0, 1) in one
+    dimension, with labels by the toss of a coin, that is 2 exp(R^2 / 2) Phi(R), Phi the standard normal
+    distribution function, and this value tends to exp(R): 1.57 and 1.65 at R = 0.5, 180 and 20 at R = 3. The proof
+    also takes labels to be independent of the rows, given the component.
 
     References
     ----------

@@ -102,7 +102,7 @@ def test_dogs(shared_data, sampler):
 @jit
 def _wrong_advance(normals, uniforms, theta, log_epsilon, factor, arguments, draws, values):
     # the way back is left out of the ratio, as if the proposal were symmetric
-    state, scale = mala.init(theta, arguments), mala.Scale(log_epsilon, factor)
+    state, scale = mala.init(theta, arguments), mala.Scale(log_epsilon, factor, math.inf)
     for i in range(len(draws)):
         for j in range(uniforms.shape[1]):
             there, _ = mala.step(mala.Noise(normals[i, j], -1.0), state, scale, arguments)
