@@ -84,9 +84,7 @@ class Points:
 
     def log_p(self, rows: WeightedData, own: IntArray) -> FloatArray:
         """Return log-likelihoods of rows of cells `own` at the nodes, averaged over beta given those, shape (n, K)."""
-        out = np.zeros((len(rows), len(self.mass)))
-        _add_log_p(self._nodes(rows, own), self.family, np.arange(len(rows)), out)
-        return out
+        return self._of_rows(rows, own, 0)
 
     def excess(self, shares: FloatArray, dataset: Dataset) -> FloatArray:
         """Return by how much the score of beta, shape (p,), is more on average over w than over q; one pass."""
@@ -98,17 +96,23 @@ class Points:
         return _excess(self, shares, 0, rows)
 
     def _nodes(self, rows: WeightedData, own: IntArray) -> "_Nodes":
-        """Return what the kernels below read of rows of cells `own`."""
+        """Return what the kernel below reads of rows of cells `own`."""
         eta = rows.X @ self.at.beta + (0.0 if rows.offset is None else rows.offset)
-        half, z = 0.5 * self.at.spread(rows.X, own), self.at.multipliers(rows.X)
-        return _Nodes(eta, half, z, own, self.effects, rows.y, rows.weights)
+        variance, z = self.at.spread(rows.X, own), self.at.multipliers(rows.X)
+        return _Nodes(eta, variance, z, own, self.effects, rows.y, rows.weights)
+
+    def _of_rows(self, rows: WeightedData, own: IntArray, order: int) -> FloatArray:
+        """Return what `_add` adds of each row, shape (n, K)."""
+        out = np.zeros((len(rows), len(self.mass)))
+        _add(self._nodes(rows, own), self.family, order, np.arange(len(rows)), out)
+        return out
 
 
 class _Nodes(NamedTuple):
-    """Rows' predictors at beta = t, half the variance that beta adds to them, multipliers, cells, sides and weights."""
+    """Rows' predictors at beta = t, the variance that beta adds to them, multipliers, cells, sides and weights."""
 
     eta: FloatArray
-    half: FloatArray
+    variance: FloatArray
     z: FloatArray
     own: IntArray
     effects: FloatArray
@@ -117,57 +121,40 @@ class _Nodes(NamedTuple):
 
 
 @jit
-def _derivatives(rows: _Nodes, at: tuple[int, int], family: Family, scratch: FloatArray, terms: FloatArray) -> int:
-    """Write log p and its derivatives to `terms`, for the tile of rows from at[0], at node at[1]; return its width."""
-    start, k = at
-    width = min(TILE, len(rows.eta) - start)
-    eta, side = scratch[0], scratch[1]
-    for lane in range(width):
-        n = start + lane
-        eta[lane], side[lane] = rows.eta[n], rows.side[n]
-        for q in range(rows.z.shape[1]):
-            eta[lane] += rows.z[n, q] * rows.effects[rows.own[n], q, k]
-    family.derivatives(eta, side, terms, scratch[2:])
-    return width
+def _add(rows: _Nodes, family: Family, order: int, place: IntArray, out: FloatArray) -> None:
+    """Add derivatives of rows' log p at the nodes, averaged over beta, to the lines `place` of `out`, shape (C, K).
 
-
-@jit
-def _add_log_p(rows: _Nodes, family: Family, place: IntArray, out: FloatArray) -> None:
-    """Add log-likelihoods of rows at the nodes, averaged over beta, to the lines `place` of `out`, shape (C, K)."""
-    scratch, terms = np.zeros((5, TILE)), np.empty((4, TILE))
-    scratch[1] = 1.0
+    That is log p if `order` is 0, the score if 1. Averages add half the variance times the second derivative of either.
+    """
+    eta, side, scratch, terms = np.zeros(TILE), np.ones(TILE), np.empty((3, TILE)), np.empty((4, TILE))
+    half = 0.5 if order == 1 else -0.5  # the curvature is minus a derivative
     for start in range(0, len(rows.eta), TILE):
+        width = min(TILE, len(rows.eta) - start)
         for k in range(out.shape[1]):
-            for lane in range(_derivatives(rows, (start, k), family, scratch, terms)):
+            for lane in range(width):
                 n = start + lane
-                out[place[n], k] += rows.weights[n] * (terms[0, lane] - rows.half[n] * terms[2, lane])
-
-
-@jit
-def _scores(rows: _Nodes, family: Family, more: FloatArray, out: FloatArray) -> None:
-    """Write sums over the nodes of `more`, shape (C + 1, K), times rows' averaged scores to `out`, shape (n,)."""
-    scratch, terms = np.zeros((5, TILE)), np.empty((4, TILE))
-    scratch[1] = 1.0
-    for start in range(0, len(rows.eta), TILE):
-        for k in range(more.shape[1]):
-            for lane in range(_derivatives(rows, (start, k), family, scratch, terms)):
+                eta[lane], side[lane] = rows.eta[n], rows.side[n]
+                for q in range(rows.z.shape[1]):
+                    eta[lane] += rows.z[n, q] * rows.effects[rows.own[n], q, k]
+            family.derivatives(eta, side, terms, scratch)
+            for lane in range(width):
                 n = start + lane
-                score = terms[1, lane] + rows.half[n] * terms[3, lane]
-                out[n] += more[rows.own[n], k] * rows.weights[n] * score
+                averaged = terms[order, lane] + half * rows.variance[n] * terms[order + 2, lane]
+                out[place[n], k] += rows.weights[n] * averaged
 
 
 def _values(points: Points, _: int, block: WeightedData) -> tuple[IntArray, FloatArray]:
     """Return phi of each cell of a block at its nodes, shape (C, K)."""
     found, places = local_codes(block, len(points.effects) - 1)
     out = np.zeros((len(found), len(points.mass)))
-    _add_log_p(points._nodes(block, found[places]), points.family, places, out)
+    _add(points._nodes(block, found[places]), points.family, 0, places, out)
     return found, out
 
 
 def _excess(points: Points, shares: FloatArray, _: int, block: WeightedData) -> FloatArray:
     assert block.group is not None
-    own, score = np.where(block.group[:, 0] < 0, len(shares) - 1, block.group[:, 0]), np.zeros(len(block))
-    _scores(points._nodes(block, own), points.family, shares - points.mass, score)
+    own = np.where(block.group[:, 0] < 0, len(shares) - 1, block.group[:, 0])
+    score = np.einsum("nk,nk->n", (shares - points.mass)[own], points._of_rows(block, own, 1))
     return np.asarray(score @ block.X)
 
 
