@@ -85,6 +85,11 @@ def test_a_likelihood_is_the_same_after_pickling(family):
     assert pickle.loads(pickle.dumps(family)) == family
 
 
+@pytest.mark.parametrize("family", list(FAMILIES.values()), ids=list(FAMILIES))
+def test_the_families_of_the_package_pass_the_checks_of_register(family):
+    assert register(family) is family
+
+
 def test_probabilities_that_are_not_those_of_one_label_are_refused():
     @dataclass(frozen=True)
     class Half(Logistic):

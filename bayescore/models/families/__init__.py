@@ -1,7 +1,7 @@
-r"""The families of bayescore: one file each, and one line below that registers it.
+r"""The families of bayescore: one file each, and its place in one line below.
 
 ========  ======================  ==================================  =====================
-link      log p(eta)              score s                             curvature c = -log p''
+family    log p(eta)              score s                             curvature c = -log p''
 ========  ======================  ==================================  =====================
 logistic  -log(1 + exp(-eta))     1 / (1 + exp(eta))                  s (1 - s)
 probit    log Phi(eta)            phi(eta) / Phi(eta)                 s (s + eta)
@@ -19,8 +19,7 @@ from bayescore.models.families.probit import Probit
 from bayescore.models.families.registry import COMPILED, FAMILIES, check_family, register
 
 teach(Family, FAMILIES, COMPILED, lambda family: (check_family(family).name, family))
-register(Logistic())
-register(Probit())
-register(Cloglog())
+# without the checks of `register`, which tests make: they would compile kernels at each first import
+FAMILIES.update((family.name, family) for family in (Logistic(), Probit(), Cloglog()))
 
 __all__ = ["FAMILIES", "Family", "Symmetric", "check_family", "register"]
