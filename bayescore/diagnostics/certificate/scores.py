@@ -68,10 +68,11 @@ def scores(predictor: Predictor, core: Coreset, family: Family, prior: Prior, gr
     information, found, first = (Z.T @ sparse.diags_array(curvature) @ Z).tocsc(), [], 0
     own_precision = []
     for own, mean in zip(factors, means, strict=True):
-        inverse = np.linalg.inv(own.covariance)  # type: ignore[arg-type]
+        assert own.covariance is not None
+        inverse = np.asarray(np.linalg.inv(own.covariance), dtype=np.float64)
         cut = slice(first, first + mean.effects[0].size)
         slope = of_u[cut].T.reshape(own.effects.shape) - np.einsum("sgq,sqr->sgr", own.effects, inverse)
-        middle_inverse = np.linalg.inv(own.covariance.mean(axis=0))  # type: ignore[union-attr]
+        middle_inverse = np.linalg.inv(own.covariance.mean(axis=0))
         blocks = _Blocks(_diagonal(information[cut, cut], len(middle_inverse)), inverse, middle_inverse)
         found.append(_of_factor(own, mean.effects[0], slope, blocks, group_prior))
         of_u[cut] = slope.reshape(len(slope), -1).T
