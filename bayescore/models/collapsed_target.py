@@ -32,6 +32,8 @@ MAX_PASSES = 40
 _LEAST_INFORMATION = 1e-4  # of a group's rows on its effect, in units of the prior's
 _START = -0.7  # log sigma at which the mode is sought first
 _MODE_TOLERANCE = 1e-3  # posterior sds
+_CLOSE = 0.1  # posterior sds of beta, from the joint mode of beta and the effects
+_ROUNDING = 1e-12  # of a log density: its rounding
 _FINE_NODES = 41  # of `mode`
 _FINE_TOLERANCE, _ENOUGH, _FINE_STEPS = 1e-4, 1e-2, 20  # posterior sds: to stop at, and to accept after all steps
 _DIFFERENCE = 1e-3  # posterior sds, of the gradients whose differences are the Hessian
@@ -139,10 +141,21 @@ def marginal_mode(
     """Climb to less than `tolerance` from the mode of the marginal posterior, with nodes that cover all effects.
 
     One pass a step. The first has the effects at 0, and Newton steps for all of them; each later pass has its nodes
-    where the one before says.
+    where the one before says. Such steps may overshoot where labels are rare: where they do not end at the mode, they
+    begin once more, at the joint mode of beta and the effects.
     """
     none = np.zeros(n_groups + 1)
-    point = at_point(look, theta, Nodes(none, none), priors)
+    point, found = _climb(look, at_point(look, theta, Nodes(none, none), priors), priors, tolerance)
+    if found:
+        return point
+    again = at_point(look, *_joint_mode(look, theta, priors[0], n_groups), priors)
+    return _climb(look, again, priors, tolerance)[0]
+
+
+def _climb(
+    look: Look, point: MarginalPoint, priors: tuple[Prior, GroupPrior], tolerance: float
+) -> tuple[MarginalPoint, bool]:
+    """Return the best point of Newton steps from `point`, and whether that is the mode."""
     best: MarginalPoint | None = None
     shrink = 1.0
     for _ in range(MAX_PASSES):
@@ -154,10 +167,39 @@ def marginal_mode(
         elif covered:
             best, shrink = point, min(1.0, 2.0 * shrink)
             if length < tolerance and point.gap < 1.0:
-                return point
+                return point, True
         theta = point.theta + shrink * step
         point = at_point(look, theta, point.likelihoods.nodes(theta), priors)
-    return point if best is None else best
+    return (point if best is None else best), False
+
+
+def _joint_mode(look: Look, theta: FloatArray, prior: Prior, n_groups: int) -> tuple[FloatArray, Nodes]:
+    """Return beta at the joint mode of beta and the effects given sigma, as theta, and nodes about the effects there.
+
+    The joint density is log-concave given sigma, so steps that are halved until they climb come there from anywhere.
+    """
+    beta, square, none = theta[:-1], np.exp(-2.0 * theta[-1]), np.zeros(n_groups + 1)
+    center, step, step_of_effects, best = none, 0.0 * beta, none, -np.inf
+    information = none + square
+    for _ in range(MAX_PASSES):
+        there, effects = beta + step, center + step_of_effects
+        sums, own = look(there, Nodes(effects, none)), prior_part(there, prior)
+        value = sums.values[:, 0].sum() + own.value - 0.5 * square * effects @ effects
+        if not value >= best - _ROUNDING * abs(best):
+            step, step_of_effects = 0.5 * step, 0.5 * step_of_effects
+            continue
+        beta, center, best = there, effects, value
+        information, cross = sums.own[:, INFORMATION] + square, sums.cross.copy()
+        slope = sums.own[:, SLOPE] - square * center
+        slope[-1] = cross[-1] = 0.0  # rows of no group have no effect
+        precision = sums.precision + own.precision - (cross.T / information) @ cross
+        gradient = sums.gradient + own.gradient - cross.T @ (slope / information)
+        step = linalg.solve(precision, gradient, assume_a="pos")
+        if gradient @ step < _CLOSE**2:
+            break
+        step_of_effects = (slope - cross @ step) / information
+    scale = np.append(information[:-1] ** -0.5, 0.0)
+    return np.append(beta, theta[-1]), Nodes(center, scale)
 
 
 def _multipliers(rows: WeightedData) -> FloatArray:

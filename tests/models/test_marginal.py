@@ -1,5 +1,7 @@
 """The marginal posterior of rows in groups: values, gradients, mode and effects against brute force."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import optimize
@@ -66,6 +68,17 @@ def test_the_mode_is_that_of_a_general_optimiser_and_effects_those_of_brute_forc
     _, mean, spread = brute_force(rows, family, point.beta, point.log_sigma, n_groups)
     assert np.abs((point.effects.mean[:-1] - mean) / spread).max() < 1e-3
     assert np.abs(np.sqrt(point.effects.variance[:-1]) / spread - 1.0).max() < 3e-3
+
+
+@pytest.mark.parametrize("offset", [3.0, 6.0])
+def test_the_mode_is_found_where_offsets_stand_far_from_rare_labels(offset):
+    """Newton steps of the effects alone overshoot there: from eta = 3 to where labels are one in fifty, or fewer."""
+    rows, _ = grouped(20000, 40, intercept=-4.0)
+    target = CollapsedTarget.of(replace(rows, offset=np.full(len(rows), offset)), check_family("logistic"), PRIORS, 40)
+    gradient = np.empty(len(target.point.theta))
+    collapsed_density(target.point.theta, gradient, target.arguments())
+    assert np.abs(target.factor.T @ gradient).max() < 0.05
+    assert target.point.beta[0] == pytest.approx(-4.0 - offset, abs=1.0)
 
 
 def test_the_hessian_is_that_of_finite_differences():
