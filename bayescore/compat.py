@@ -47,7 +47,7 @@ def inference_data(
     dims: Mapping[str, Sequence[str]] | None = None,
 ) -> Any:
     """Return groups of arrays by name, each of shape (chain, draw, ...), as the installed ArviZ's InferenceData."""
-    about: dict[str, Any] = {"coords": coords, "dims": dims}
+    about: dict[str, Any] = {"coords": {name: list(values) for name, values in (coords or {}).items()}, "dims": dims}
     return az.from_dict(groups, **about) if ARVIZ_1 else az.from_dict(**{**about, **groups})
 
 
