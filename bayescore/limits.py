@@ -66,6 +66,10 @@ NEGLIGIBLE_CORRECTION = 0.02
 """What importance weights may change beyond noise, in the units of `MAX_ERROR`, in moved draws that are left as they
 are: a twelfth of what is not certified, below what 2,000 draws can tell."""
 
+MAX_SUM_ERROR = 0.02
+"""Standard error, in nats, of differences of a log-likelihood that a sample of the rows may have: it changes importance
+weights by 2%, and no mean by more than 0.02 sd."""
+
 MAX_TAIL_K = 0.5
 """Pareto k-hat of a coordinate's own tail above which its variance does not exist; above 1, nor does its mean."""
 

@@ -18,7 +18,8 @@ two cumulants of -log sum_s W_s / p_n(theta_s), a uniform sample of m rows gets 
           c_n = \mathrm E_W \ell_n - \tfrac12 \mathrm{var}\, \ell_n
 
 is unbiased for sum_n w_n e_n whatever c is. The weights W are known only after the pass, but the first cumulants add
-up to sum_s W_s L(theta_s), which they weight then; the variances stay those of the coreset's draws.
+up to sum_s W_s L(theta_s), which they weight then; the variances stay those of the coreset's draws, or of a normal
+approximation to them where not all rows are evaluated at all draws (`row_sums`).
 
 Where k-hat stays bad in more than 1 row of 100 there is no number: e_n of such a row is too large, by nobody knows how
 much (15 rows under N(0, 100): an elpd of -17.0 was told to be -7.5 ± 0.2).
@@ -36,6 +37,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bayescore.coresets.calibration.pilot import LaplaceApproximation
 from bayescore.coresets.sampling.draw import Draw, hash_uniforms, merge
 from bayescore.diagnostics.leave_out import Density, moved_loo, psis_loo
 from bayescore.diagnostics.mcse import ess_mean
@@ -43,6 +45,7 @@ from bayescore.limits import FINITE_K, MAX_BAD_K_SHARE, MAX_K
 from bayescore.models.families import Family
 from bayescore.models.posterior import log_likelihood_tiles, moments_over_draws
 from bayescore.models.predictor import Predictor
+from bayescore.models.row_kernels import derivatives_of
 from bayescore.types import FloatArray, WeightedData
 
 ROWS = 1000  # sampled for exact PSIS-LOO
@@ -54,7 +57,8 @@ _SEED = 2020  # of the rows' hash: the same data give the same rows
 class PassSums:
     """What the pass keeps of some rows: L(theta_s), shape (S,), and a few of them, those with the smallest hashes.
 
-    `variance` is sum_n w_n var l_n, over equally weighted draws, `square` sum_n w_n (mean l_n - var l_n / 2)^2.
+    `variance` is sum_n w_n var l_n, over equally weighted draws, `square` sum_n w_n (mean l_n - var l_n / 2)^2. With
+    `laplace` these are moments over that normal approximation, and `error` is the standard error of L's differences.
     """
 
     log_likelihood: FloatArray
@@ -62,6 +66,16 @@ class PassSums:
     square: float
     weight: float
     sample: Draw
+    laplace: LaplaceApproximation | None = None
+    error: float = 0.0
+
+    def moments(self, log_p: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the moments of the sampled rows that the sums have, given their log p at the draws, shape (n, S)."""
+        if self.laplace is None:
+            return moments_over_draws(log_p)
+        rows = self.sample.rows
+        eta, squares = self.laplace.predictors(rows)
+        return expected_moments(derivatives_of(eta, rows.y, self.laplace.family), squares)
 
     def __add__(self, other: "PassSums") -> "PassSums":
         return PassSums(
@@ -91,6 +105,16 @@ def cumulants(draws: FloatArray | Predictor, block: WeightedData, family: Family
         variance += float(w @ var)
         first[rows] = mean - 0.5 * var
     return Cumulants(total, variance, first)
+
+
+def expected_moments(derivatives: FloatArray, squares: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return mean and variance of rows' log p to second order, shape (n,) each, over a normal density.
+
+    It gives the predictors the variances `squares`; `derivatives`, shape (4, n), are those at its mean.
+    """
+    log_p, score, curvature, _ = derivatives
+    spread = curvature * squares
+    return log_p - 0.5 * spread, score**2 * squares + 0.5 * spread**2
 
 
 def rows_left_out(start: int, block: WeightedData) -> Draw:
@@ -156,7 +180,7 @@ def elpd_loo(
     about = Elpd(elpd_loo_rows=len(rows), elpd_loo_bad_k=n_bad, elpd_loo_moved=moved)
     if n_bad > MAX_BAD_K_SHARE * len(rows):
         return about
-    mean, var = moments_over_draws(log_p)
+    mean, var = sums.moments(log_p)
     centre = log_p @ weights
     difference = rows.weights * (left.value - centre + 0.5 * var)
     elpd = float(weights @ sums.log_likelihood - 0.5 * sums.variance + scale * difference.sum())
@@ -165,7 +189,8 @@ def elpd_loo(
     unknown = scale * float((difference[left.k > FINITE_K] ** 2).sum())  # their own standard error is none
     change = scale * (rows.weights @ (left.influence - weights * (log_p - centre[:, None])))
     own = draws_variance(sums.log_likelihood.reshape(n_chains, -1, 1), weights, change)
-    se, mcse = math.sqrt(max(square - elpd**2 / sums.weight, 0.0)), math.sqrt(sampling + unknown + own)
+    se = math.sqrt(max(square - elpd**2 / sums.weight, 0.0))
+    mcse = math.sqrt(sampling + unknown + own + sums.error**2)
     if elpd >= 0.0 or mcse > se:  # draws so far off that sums over them are: a log probability is negative
         return about
     return replace(about, elpd_loo=elpd, elpd_loo_se=se, elpd_loo_mcse=mcse)

@@ -138,7 +138,7 @@ class CertificateData:
     >>> idata = bc.sample(core, random_seed=2, progressbar=False)
     >>> certificate = bc.certify(idata, core, X, y, progressbar=False)
     >>> certificate.trusted, certificate.n_passes, certificate.transported
-    (True, 2, True)
+    (True, 1, True)
     >>> list(certificate.coordinates.index)
     ['x0', 'x1']
     >>> certificate.idata.posterior["beta"].dims

@@ -1,7 +1,7 @@
-r"""The certificate: can a coreset's draws be used for the full data's posterior? From a few passes over them.
+r"""The certificate: can a coreset's draws be used for the full data's posterior? From one pass over them, or a few.
 
-A Newton pass and the affine transport correct the draws, importance weights tell what is left (`weigh`), and the
-errors of the draws as they are, with the Monte Carlo errors of both, follow (see `estimates`). In this order:
+The affine transport corrects the draws, importance weights tell what is left (`weigh`), and the errors of the draws as
+they are, with the Monte Carlo errors of both, follow (see `estimates`). In this order:
 
 =============  =========================================================================================================
 not certified  the draws are not of the coreset's posterior (`provenance`), too few, diverged, or of chains that
@@ -15,7 +15,7 @@ corrected      the same is true of the corrected draws, `Certificate.idata`
 not certified  otherwise: more draws are needed, and the text says how many
 =============  =========================================================================================================
 
-The last pass gives the full data's expected log pointwise predictive density too, see `elpd`.
+The pass gives the full data's expected log pointwise predictive density too, see `elpd`.
 """
 
 from dataclasses import dataclass
@@ -72,7 +72,7 @@ class Certificate(CertificateData):
     def __repr__(self) -> str:
         lines = [f"Certificate: {self.level}", f"  {self.text}"]
         if self.n_passes:
-            lines.append(f"  {self.n_passes} passes over the full data")
+            lines.append(f"  {self.n_passes} pass{'es' * (self.n_passes > 1)} over the full data")
         if self.trusted:
             lines += [f"  {said}" for said in self._sds()]
         if self.elpd_text:
@@ -127,7 +127,7 @@ def certify(
     max_draws: int = 500,
     progressbar: bool = True,
 ) -> Certificate:
-    """Check a coreset's posterior against the full data, in a few passes over them, and correct it.
+    """Check a coreset's posterior against the full data, in one pass over them or a few, and correct it.
 
     Parameters
     ----------
@@ -143,8 +143,7 @@ def certify(
         The user's own model that the draws are of, with `weighted_potential` of the coreset and the coefficients named
         "beta". Without it, draws that `sample` did not make are certified only if the prior matters little.
     max_draws : int
-        Draws that are weighed, evenly spaced: a log-likelihood for each of them and each row. All draws are, in one
-        more pass, where a correction by the affine map alone would not do.
+        Draws that are weighed, evenly spaced. All draws are where a correction by the affine map alone would not do.
     progressbar : bool
         Show progress.
 
@@ -174,7 +173,7 @@ def certify(
     >>> idata = bc.sample(core, random_seed=2, progressbar=False)
     >>> certificate = bc.certify(idata, core, X, y, progressbar=False)
     >>> print(certificate.level, certificate.n_passes)
-    certified 2
+    certified 1
     """
     if not isinstance(core, Coreset):
         raise TypeError(f"core is a {type(core).__name__}; give the coreset whose posterior idata is")

@@ -2,7 +2,8 @@ r"""Draws of models without group terms: a Newton step, an affine transport, imp
 
 One pass over the full data at the mode of the coreset's posterior gives gradient and Hessian there and, by a Newton
 step, the mode t and the Hessian H of the full posterior (more passes where the step is long). `Transport` moves the
-draws from the coreset's mode and Hessian to those, and a second pass weighs them:
+draws from the coreset's mode and Hessian to those, and sums over a sample of the rows, which the same pass draws, weigh
+them (`row_sums`; all rows in one more pass where that sample does not tell enough):
 
 .. math:: \log w = L(\theta') + \log\pi_0(\theta') - \tilde L(\theta) - \log\pi_0(\theta)
 
@@ -25,6 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bayescore.coresets.calibration.pilot import LaplaceApproximation
 from bayescore.coresets.separation.hyperplane import warn_if_completely_separated
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
@@ -34,10 +36,11 @@ from bayescore.diagnostics.elpd import PassSums, elpd_loo, pass_sums
 from bayescore.diagnostics.full_pass import check_finite, check_weight
 from bayescore.diagnostics.full_weights import full_weights
 from bayescore.diagnostics.leave_out import Density
+from bayescore.diagnostics.row_sums import RowSums
 from bayescore.diagnostics.tail_estimates import tail_k, without_moments
 from bayescore.limits import MAX_LOG_RATIO_SD
 from bayescore.models.families import Family
-from bayescore.models.gaussian import Transport
+from bayescore.models.gaussian import Transport, factor_of_inverse
 from bayescore.models.newton import NoModeError, find_mode
 from bayescore.models.posterior import Derivatives, full_terms, likelihood_terms, log_likelihoods, posterior, prior_part
 from bayescore.models.prior_ratio import ClosedForm, OfModel, PriorRatio, mean_curvature
@@ -157,6 +160,32 @@ class Moved:
             return first
         return min(first, self.after(at, other), key=lambda each: (not each.weights.good, each.weights.spread))
 
+    @cached_property
+    def start(self) -> tuple[FloatArray, Derivatives]:
+        """Where the rows are looked at first, and the coreset's terms there.
+
+        It is the mode of the coreset's posterior, or where the prior's curvature is not known the median of the draws,
+        with the terms of the likelihood alone.
+        """
+        guess, prior = np.median(self.draws, axis=0), None if self.prior is None else self.prior.prior
+        if prior is None:
+            return guess, likelihood_terms(guess, self.core, self.family)
+        mode = find_mode(posterior(self.core, self.family, prior).terms, guess, max_steps=100)
+        return mode.beta, mode.terms
+
+    @cached_property
+    def near(self) -> RowSums | None:
+        """Sums over the full data there; None where the coreset's terms have no scale. One pass."""
+        try:
+            start, here = self.start
+            laplace = LaplaceApproximation(self.family, start, factor_of_inverse(here.precision))
+        except (NoModeError, DataError):
+            return None
+        found = RowSums.of(self.dataset, laplace, self.core)
+        check_finite(self.dataset, found.terms.precision)
+        check_weight(self.core, found.weight)
+        return found
+
     def transport(self, at: IntArray) -> Transport | None:
         """Return the map from the coreset's mode and Hessian to the full posterior's; none where one is missing.
 
@@ -164,20 +193,19 @@ class Moved:
         prior's gradient has over the draws; the map then starts from their median.
         """
         assert self.prior is not None
-        guess, rows = np.median(self.draws, axis=0), self.core
         density: Callable[[FloatArray], Derivatives]
         try:
+            start, here = self.start
             if self.prior.prior is not None:
-                density = partial(prior_part, prior=self.prior.prior)
-                mode = find_mode(posterior(rows, self.family, self.prior.prior).terms, guess, max_steps=100)
-                start, own = mode.beta, mode.terms.precision
+                density, own = partial(prior_part, prior=self.prior.prior), here.precision
             else:
-                here = likelihood_terms(guess, rows, self.family)
-                density = _stand_in(self.draws[at], self.prior.gradient(at, self.draws[at]), guess, here.gradient)
-                start, own = guess, here.precision + density(guess).precision
+                density = _stand_in(self.draws[at], self.prior.gradient(at, self.draws[at]), start, here.gradient)
+                own = here.precision + density(start).precision
+            near = self.near
             full = find_mode(
                 lambda beta: self._full_terms(beta, density(beta)),
                 start,
+                first=None if near is None else near.terms + density(start),
                 tolerance=NEAR,
                 max_steps=MAX_STEPS,
             )
@@ -205,7 +233,7 @@ class Moved:
         return of_moved
 
     def after(self, at: IntArray, transport: Transport | None) -> MovedDraws:
-        """Return weights of some draws after a move; one pass.
+        """Return weights of some draws after a move; a pass where `near` does not tell the sums.
 
         Raises
         ------
@@ -214,12 +242,7 @@ class Moved:
         """
         draws, family = self.draws[at], self.family
         moved = draws if transport is None else transport(draws)
-        sums = reduce(
-            add,
-            self.dataset.map(lambda start, block: pass_sums(moved, start, block, family), "certifying", canonical=True),
-        )
-        check_finite(self.dataset, sums.log_likelihood)
-        check_weight(self.core, sums.weight)
+        sums = (None if self.near is None else self.near.at(moved)) or self._exactly(moved)
         full, own = sums.log_likelihood, log_likelihoods(draws, self.core, family)
         ratio, there = full - own, own
         if transport is not None and self.prior is not None:
@@ -235,6 +258,17 @@ class Moved:
             transport=transport,
             sums=sums,
         )
+
+    def _exactly(self, draws: FloatArray) -> PassSums:
+        """Return the sums of all rows at draws, each evaluated; one pass."""
+        family = self.family
+        sums = reduce(
+            add,
+            self.dataset.map(lambda start, block: pass_sums(draws, start, block, family), "certifying", canonical=True),
+        )
+        check_finite(self.dataset, sums.log_likelihood)
+        check_weight(self.core, sums.weight)
+        return sums
 
 
 def _stand_in(

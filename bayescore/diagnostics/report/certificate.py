@@ -103,7 +103,7 @@ def _found(
         trouble=trouble,
         labels=[figure.label for figure in figures],
         cells=[figure.text(certificate) for figure in figures],
-        notes=f"{elpd}From a few passes over the full data; no posterior of them was sampled.",
+        notes=f"{elpd}From one pass over the full data, or a few; no posterior of them was sampled.",
     )
     data = facts.data_facts(core.summary(), _positive(certificate, core))
     if core.groups:
