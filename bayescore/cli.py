@@ -162,7 +162,7 @@ def certify(args: argparse.Namespace, console: Console) -> None:
         if found.idata is None:
             raise ValueError(
                 f"--corrected={str(args.corrected)!r} was not written: the certificate is {str(found.level)!r}, and no "
-                "corrected draws can be trusted; draw more, or take a larger coreset"
+                "corrected draws can be trusted; the text above says what to change"
             )
         write_posterior(found.idata, args.corrected)
         console.print(f"wrote {args.corrected}")

@@ -203,7 +203,7 @@ def test_certify_prints_and_reports_the_verdict(inputs: Path, capsys: pytest.Cap
     printed = capsys.readouterr().out
     core = bc.read_coreset("core.parquet")
     found = bc.certify(compat.read_inference_data("posterior.nc"), core, frame(), label="y", progressbar=False)
-    assert f"Certificate: {found.level}\n  {found.text}\n" in printed
+    assert f"{found.advice}: {found.level}.\n  {found.text}\n" in printed
     assert files() == before
     assert cli.main([*CERTIFY.split(), "-o", "c e.html"]) == 0
     assert "wrote c e.html" in capsys.readouterr().out
@@ -232,7 +232,7 @@ def test_certify_exits_0_whatever_the_verdict(
     write_posterior(bc.sample(core, sampler="mala", draws=250, random_seed=0, progressbar=False), "p.nc")
     argv = ["certify", "p.nc", "c.parquet", "many.parquet", "--label", "y", "--quiet", "-o", "c.html"]
     assert cli.main(argv) == 0
-    assert f"Certificate: {level}\n" in capsys.readouterr().out
+    assert f": {level}.\n" in capsys.readouterr().out
     assert f": {level}</strong>" in Path("c.html").read_text(encoding="utf-8")
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from bayescore.diagnostics.formatting import number
+from bayescore.diagnostics.formatting import number, with_error
 from bayescore.limits import MAX_ERROR, NEGLIGIBLE_CORRECTION, NEGLIGIBLE_ERROR
 from bayescore.types import FloatArray
 
@@ -51,7 +51,8 @@ class ErrorFamily:
             return f"the {self.names[i]} is off by a factor of {number(math.exp(min(abs(error), 700.0)), 2)}"
         if self.unit == "%":
             error, s = 100.0 * math.expm1(error), 100.0 * math.exp(error) * s
-        return f"the {self.names[i]} is off by {number(abs(error), 2)} ± {number(s, 1)}{self.unit}"
+        shown, its_error = with_error(abs(error), s, digits=1)
+        return f"the {self.names[i]} is off by {shown} ± {its_error}{self.unit}"
 
 
 def risk(families: Sequence[ErrorFamily], *, shrink: float = 1.0) -> float:

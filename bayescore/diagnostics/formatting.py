@@ -13,15 +13,15 @@ def number(value: float | None, digits: int = 3) -> str:
     return f"{value:,.{decimals}f}".replace("-", "−")
 
 
-def with_error(value: float, mcse: float, *, signed: bool = False) -> tuple[str, str]:
-    """Return `value` and its standard error, both to two significant digits of the error.
+def with_error(value: float, mcse: float, *, signed: bool = False, digits: int = 2) -> tuple[str, str]:
+    """Return `value` and its standard error, both to `digits` significant digits of the error.
 
     The error is empty, and the value has three significant digits, where the error is missing or zero.
     """
     if not (math.isfinite(mcse) and math.isfinite(value) and mcse > 0.0):
         return number(value), ""
-    decimals = 1 - math.floor(math.log10(mcse))
+    decimals = digits - 1 - math.floor(math.log10(mcse))
     if decimals > 6 or abs(value) >= 1e7:
-        return f"{value:{'+' if signed else ''}.3g}".replace("-", "−"), f"{mcse:.2g}"
+        return f"{value:{'+' if signed else ''}.3g}".replace("-", "−"), f"{mcse:.{digits}g}"
     decimals = max(decimals, 0)
     return f"{value:{'+' if signed else ''}z,.{decimals}f}".replace("-", "−"), f"{mcse:,.{decimals}f}"

@@ -47,7 +47,8 @@ def health(posterior: Posterior) -> Health:
     low, few, time = np.fmin(bulk, tail), "", posterior.attrs.get("sampling_time")
     if (low < MIN_ESS).any():
         i = int(low.argmin())
-        few = f"The effective sample size of {posterior.features[i]!r} is {low[i]:.0f}, below {MIN_ESS}: draw more."
+        few = f"The effective sample size of {posterior.features[i]!r} is {low[i]:.0f}, below {MIN_ESS}: "
+        few += f"{_more(posterior, low[i])}."
     return Health(
         chains=posterior.draws.shape[0],
         draws=posterior.draws.shape[1],
@@ -70,19 +71,31 @@ def unfit(posterior: Posterior) -> str:
     low = np.minimum(np.where(np.isnan(low), 0.0, low), chains * n)
     if (low < MIN_ESS).any():
         i = int(low.argmin())
-        needed = math.ceil(_SPARE * n * MIN_ESS / max(low[i], 1.0) / 10.0) * 10
         return (
             f"Too few draws: the effective sample size of {posterior.features[i]!r} is {low[i]:.0f}, below {MIN_ESS}; "
-            f"about {needed:,} draws a chain in place of {n:,} would do."
+            f"{_more(posterior, low[i])}."
         )
     return _apart(posterior, rhat(posterior.draws), low) or _diverged(posterior)
+
+
+def _more(posterior: Posterior, size: float) -> str:
+    """Return how many draws a chain would have the effective sample size that is asked for."""
+    n = posterior.draws.shape[1]
+    needed = math.ceil(_SPARE * n * MIN_ESS / max(size, 1.0) / 10.0) * 10
+    return f"sample with draws={needed} in place of {n}"
+
+
+def longer_warm_up(posterior: Posterior) -> str:
+    """Return an argument of `sample` for twice the warm-up."""
+    return f"tune={2 * max(int(posterior.attrs.get('tuning_steps', 0)), 500)}"
 
 
 def _stuck(posterior: Posterior) -> str:
     still = (np.ptp(posterior.draws, axis=1) == 0.0).any(axis=0)
     if not still.any():
         return ""
-    return f"{posterior.features[int(still.argmax())]!r} never moves: the chains are stuck; tune longer."
+    name = posterior.features[int(still.argmax())]
+    return f"{name!r} never moves: the chains are stuck; sample with {longer_warm_up(posterior)}."
 
 
 def _apart(posterior: Posterior, r: FloatArray, low: FloatArray) -> str:
@@ -96,7 +109,7 @@ def _apart(posterior: Posterior, r: FloatArray, low: FloatArray) -> str:
     i = int(np.nanargmax(beyond))
     return (
         f"R-hat of {posterior.features[i]!r} is {r[i]:.3f}, above {MAX_RHAT} and more than chance explains: the chains "
-        "disagree; run them longer."
+        f"disagree; sample with {longer_warm_up(posterior)}, draws={2 * posterior.draws.shape[1]}."
     )
 
 

@@ -174,6 +174,15 @@ class CertificateData:
         return self.level != Level.NOT_CERTIFIED
 
     @property
+    def advice(self) -> str:
+        """The verdict for everybody: whether draws can be used, and which."""
+        if self.level is Level.CERTIFIED:
+            return "These draws can be used"
+        if self.level is Level.CORRECTED:
+            return "These draws can be used once corrected, as Certificate.idata"
+        return "These draws cannot be used yet"
+
+    @property
     def elpd_text(self) -> str:
         """What to know of `elpd_loo`: its numerical error, or why there is none; empty where it was not sought."""
         if not self.elpd_loo_rows:

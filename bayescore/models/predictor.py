@@ -77,6 +77,12 @@ class Predictor:
         at = np.arange(len(self)) if self.at is None else self.at
         return replace(self, beta=self.beta[which], at=at[which])
 
+    def means(self) -> "Predictor":
+        """Return the predictor at the one point of mean coefficients and effects."""
+        at = slice(None) if self.at is None else self.at
+        factors = [Factor(own.grouping, own.effects[at].mean(axis=0)[None]) for own in self.factors]
+        return Predictor(self.beta.mean(axis=0)[None], factors, self.design)
+
     def eta(self, rows: WeightedData) -> FloatArray:
         """Return eta of rows, shape (n, S); the effect of a group that is not known, `NO_GROUP`, is 0."""
         eta: FloatArray = rows.X @ self.beta.T

@@ -1,8 +1,6 @@
 """Certificates of draws with groups: verdicts, effects, and what must not be certified."""
 
-import json
 import re
-from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +11,7 @@ import bayescore as bc
 from bayescore.diagnostics.certificate.marginal import Marginal
 from bayescore.diagnostics.certificate.nodes import check_bytes
 from bayescore.diagnostics.results import Level
-from bayescore.samplers.inference_data import draws_digest, read_posterior
+from bayescore.samplers.inference_data import read_posterior
 from bayescore.types import WeightedData
 from bayescore.validation import DataError
 from tests.coresets.test_multilevel import build, frame
@@ -107,16 +105,16 @@ def test_a_coreset_of_other_rows_is_not_certified(rows):
 
 
 def test_changed_and_foreign_draws_are_refused_before_any_pass(idata, core, rows, found):
-    for name in ("u_county", "sigma_county"):
+    for name, factor, said in (("u_county", 1.2, "misses Stein's identity"), ("sigma_county", 1.01, "were changed")):
         posterior = idata.posterior[name]
         kept = posterior.values.copy()
         try:
-            idata.posterior[name] = posterior.copy(data=kept * 1.01)
+            idata.posterior[name] = posterior.copy(data=kept * factor)
             verdict = certify(idata, core, rows)
         finally:
             idata.posterior[name] = posterior.copy(data=kept)
         assert verdict.level is Level.NOT_CERTIFIED
-        assert "were changed" in verdict.text
+        assert said in verdict.text
         assert verdict.n_passes == 0
     assert "corrected ones already" in certify(found.idata, core, rows).text
     assert "another coreset" in certify(idata, forged(core, core.group[:, 0] == 0, 1.01), rows).text
@@ -163,19 +161,6 @@ def test_an_effect_narrower_than_the_nodes_is_not_certified(many):
     verdict = certify(bc.sample(few, **TOLD), few, rows)
     assert verdict.level is Level.NOT_CERTIFIED
     assert "1 group effects lie where the coreset does not look" in verdict.text
-
-
-def test_draws_of_another_density_miss_steins_identities(core, rows, idata):
-    """Digests are as good as those of `sample`; the draws are half an sd off. The control is right."""
-    for shift in (0.0, 0.5):
-        wrong = deepcopy(idata)
-        beta = wrong.posterior["beta"].values
-        beta += shift * beta.std(axis=(0, 1))
-        story = json.loads(wrong.posterior.attrs["posterior_of"])
-        wrong.posterior.attrs["posterior_of"] = json.dumps({**story, "draws": draws_digest(beta)})
-        verdict = certify(wrong, core, rows)
-        assert ("Stein's identity" in verdict.text) == (shift > 0.0)
-    assert verdict.n_passes == 0
 
 
 def test_a_density_without_a_gradient_is_told(core, idata):

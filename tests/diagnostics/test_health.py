@@ -29,7 +29,7 @@ def test_few_effective_draws_are_told_of_the_worst_coordinate(posterior):
     idata.posterior["beta"].values[..., 1] = slow[..., 1]
     found = state(idata)
     assert "effective sample size of 'b'" in found.text
-    assert "below 400: draw more" in found.text
+    assert "below 400: sample with draws=" in found.text
     assert found.ess_bulk < 400
 
 
@@ -82,7 +82,7 @@ def test_what_is_not_fit_is_said_in_order(posterior):
     assert "'b' never moves" in fit(still)
     few = fit(posterior(1, draws=20))
     assert "Too few draws: the effective sample size of" in few
-    assert "draws a chain in place of 20 would do" in few
+    assert "in place of 20" in few
     apart = posterior(1, draws=4000)
     apart.posterior["beta"].values[0, :, 2] += 0.5
     assert fit(apart)

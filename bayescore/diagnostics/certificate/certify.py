@@ -32,6 +32,7 @@ from bayescore.diagnostics.certificate.coefficients import bare_table
 from bayescore.diagnostics.certificate.joint import Joint
 from bayescore.diagnostics.certificate.marginal import Marginal
 from bayescore.diagnostics.certificate.moved import Moved
+from bayescore.diagnostics.certificate.provenance import altered
 from bayescore.diagnostics.certificate.verdict import judge, verdict
 from bayescore.diagnostics.certificate.weigh import Weigher, corrected_idata
 from bayescore.diagnostics.error_family import risk
@@ -63,14 +64,14 @@ class Certificate(CertificateData):
     >>> idata = bc.sample(core, random_seed=2, progressbar=False)
     >>> certificate = bc.certify(idata, core, X, y, progressbar=False)
     >>> print(str(certificate).splitlines()[0])
-    Certificate: certified
+    These draws can be used: certified.
     >>> bool(certificate.coordinates.loc["x0", "mean_error_sd"] < 0.1)
     True
     >>> certificate.to_html("certificate.html", idata, core)  # doctest: +SKIP
     """
 
     def __repr__(self) -> str:
-        lines = [f"Certificate: {self.level}", f"  {self.text}"]
+        lines = [f"{self.advice}: {self.level}.", f"  {self.text}"]
         if self.n_passes:
             lines.append(f"  {self.n_passes} pass{'es' * (self.n_passes > 1)} over the full data")
         if self.trusted:
@@ -203,13 +204,17 @@ def _certified(idata: Any, posterior: Posterior, weigher: Weigher, max_draws: in
     trouble = weigher.provenance() or unfit(judged)
     if not trouble:
         weigher.check_memory(len(judged.positions(max_draws)))
-        trouble = weigher.miss()
+        trouble = weigher.miss() or altered(idata, posterior)
     if trouble:  # no pass over the data could help
         return Certificate(Level.NOT_CERTIFIED, trouble, bare_table(judged), n_draws=len(judged.flat))
     found = judge(weigher, max_draws)
     level, text = verdict(found, weigher)
     trusted, whole = level is not Level.NOT_CERTIFIED, found.whole
-    delivered = trusted and risk(found.left) <= MAX_FAILURE_PROBABILITY
+    corrected = None
+    if risk(found.left) <= MAX_FAILURE_PROBABILITY and trusted:
+        corrected = corrected_idata(idata, posterior, whole, found.kept)
+    elif level is Level.CERTIFIED:  # too few to tell how good corrected ones are: those as they are
+        corrected = idata
     return Certificate(
         level=level,
         text=text,
@@ -223,7 +228,7 @@ def _certified(idata: Any, posterior: Posterior, weigher: Weigher, max_draws: in
         risk=risk(found.raw),
         corrected_risk=risk(found.left),
         transported=whole.transported,
-        idata=corrected_idata(idata, posterior, whole, found.kept) if delivered else None,
+        idata=corrected,
         **(found.first.elpd() if trusted else {}),
         n_passes=weigher.dataset.n_passes,
     )

@@ -1,7 +1,7 @@
 """What the certificate asks of every model with group terms: draws, provenance, Stein's identities, tails."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -12,13 +12,16 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.diagnostics.certificate.provenance import covariance_of, trouble_of_groups
 from bayescore.diagnostics.certificate.scores import scores
-from bayescore.diagnostics.certificate.stein import NORMAL, STEIN_DRAWS, stein
+from bayescore.diagnostics.certificate.stein import STEIN_DRAWS, Damping, stein
 from bayescore.diagnostics.group_draws import with_scales
+from bayescore.diagnostics.health import longer_warm_up
+from bayescore.limits import MIN_ESS
 from bayescore.models.group_priors import GroupPrior, group_prior_from_dict
 from bayescore.models.priors import Prior, prior_from_dict
-from bayescore.samplers.inference_data import Posterior
+from bayescore.samplers.inference_data import Posterior, draws_digest
 from bayescore.types import FloatArray
 
+_NUMBERS = 20_000_000  # of the draws of effects whose gradients are computed
 _TOGETHER = 50  # effects whose correlations are checked, too
 _NO_GRADIENT = "at some of them its density has no finite gradient."
 
@@ -48,9 +51,16 @@ class Grouped:
         of_sds = json.loads(self.beta.attrs["group_prior"])
         return prior_from_dict(self.beta.story["prior"]), group_prior_from_dict(of_sds)
 
+    @property
+    def told(self) -> bool:
+        """Whether digests tell that nobody changed the draws."""
+        told = {"beta": self.beta.story["draws"], **json.loads(self.beta.attrs["effects_of"])}
+        source = self.idata["posterior"]
+        return all(name in source and draws_digest(source[name].values) == own for name, own in told.items())
+
     def provenance(self) -> str:
         """Return why the draws are not those of the coreset's posterior by their attributes."""
-        return trouble_of_groups(self.idata, self.beta, self.core)
+        return trouble_of_groups(self.beta, self.core)
 
     def miss(self) -> str:
         """Return how the draws miss Stein's identities of the posterior; empty if they do not.
@@ -66,12 +76,13 @@ class Grouped:
             return ""
         return (
             f"The draws are not those of the posterior of the coreset: {missed} If nobody changed them, sample again, "
-            "with longer warm-up."
+            f"with {longer_warm_up(self.beta)}."
         )
 
     def _missed(self) -> str:
         judged, p, (prior, group_prior) = self.posterior, len(self.beta.features), self.priors
-        at = judged.positions(STEIN_DRAWS)
+        n_effects = sum(len(own) * len(own.effects) for own in self.core.groups)
+        at = judged.positions(max(min(STEIN_DRAWS, _NUMBERS // n_effects), MIN_ESS))
         draws = judged.flat[at]
         if not np.isfinite(draws).all():
             return _NO_GRADIENT
@@ -80,10 +91,13 @@ class Grouped:
             return _NO_GRADIENT
         K = np.diag(draws.var(axis=0, ddof=1))
         K[:p, :p] = covariance_of(found.precision, draws[:, :p], prior.gradient(draws[:, :p]), K[:p, :p])
+        means = self.beta.predictor().means().effects(self.core)[:, 0]
+        offset = means if self.core.offset is None else means + self.core.offset
+        damping = Damping(draws[:, :p], replace(self.core, offset=offset), self.beta.family)
         cuts = [slice(start, start + _TOGETHER) for start in range(0, len(found.names), _TOGETHER)]
         check = partial(stein, parts=1 + len(cuts))
         by_chain = partial(np.reshape, shape=(len(judged.draws), len(at) // len(judged.draws), -1))
-        missed = check(by_chain(draws), by_chain(found.marginal), K, list(judged.features), most=NORMAL)
+        missed = check(by_chain(draws), by_chain(found.marginal), K, list(judged.features), damping)
         for cut in cuts:
             u, slopes, names = found.effects[:, cut], found.effect_scores[:, cut], found.names[cut]
             missed = missed or check(by_chain(u), by_chain(slopes), np.eye(len(names)), names)

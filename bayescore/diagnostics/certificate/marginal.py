@@ -24,12 +24,13 @@ from bayescore.compat import psislw
 from bayescore.data.design import Grouping
 from bayescore.diagnostics.certificate.grouped import Grouped
 from bayescore.diagnostics.certificate.nodes import NodeSums, check_bytes, node_sums
+from bayescore.diagnostics.certificate.provenance import trouble_of_densities
 from bayescore.diagnostics.certificate.weigh import Weighed, effects_table
 from bayescore.diagnostics.full_weights import full_weights
 from bayescore.limits import MAX_BAD_K_SHARE, MAX_K
 from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.effect_draws import effects_given
-from bayescore.samplers.collapsed import intraclass_correlation
+from bayescore.samplers.collapsed import COLLAPSED, intraclass_correlation
 from bayescore.samplers.inference_data import Posterior
 from bayescore.types import FloatArray, IntArray
 
@@ -80,6 +81,13 @@ class Marginal(Grouped):
     def target(self) -> CollapsedTarget:
         """The marginal posterior that the draws are of."""
         return CollapsedTarget.of(self.core, self.beta.family, self.priors, len(self.core.groups[0]))
+
+    def provenance(self) -> str:
+        """Return why the draws are not those of the coreset's posterior by attributes and stored log densities."""
+        trouble, judged = super().provenance(), self.posterior
+        if trouble or self.beta.attrs.get("sampler") != COLLAPSED.name or judged.log_density is None:
+            return trouble
+        return trouble_of_densities(judged, self.target.log_densities, told=self.told)
 
     def check_memory(self, n_draws: int) -> None:
         """Raise `DataError` where figures of so many draws and all groups take too much memory."""

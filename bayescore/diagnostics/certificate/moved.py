@@ -102,7 +102,6 @@ class Moved:
     dataset: Dataset
     family: Family
     model: Callable[[], OfModel] | None = None
-    remedy = "Use method='calibrated', or a larger size if it was."
 
     @cached_property
     def origin(self) -> Origin:
@@ -125,6 +124,13 @@ class Moved:
         """The prior of the draws; None where it is not known, and draws cannot be moved."""
         own = self.origin.prior
         return own if not isinstance(own, OfModel) or own.moves else None
+
+    @property
+    def remedy(self) -> str:
+        """What to build in its place."""
+        if self.core.method != "calibrated":
+            return "Build the coreset with method='calibrated'."
+        return f"Build the coreset with size={2 * len(self.core)}."
 
     def provenance(self) -> str:
         """Return why the draws are not those of the coreset's posterior by their attributes and log densities."""

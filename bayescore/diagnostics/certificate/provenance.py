@@ -1,38 +1,41 @@
 r"""Whose draws are these? Nothing is certified of draws that are not those of the coreset's posterior.
 
-`sample` keeps with its draws a digest of the coreset's rows, the prior, the likelihood and a digest of the draws. Draws
-that are no longer the same bits are a subset (a slice, thinned, a chain less), or were changed: then the log density
-that the sampler stored must be that of the coreset's posterior at each draw, up to one constant for all. Points that
-are met again after others came between, in the same chain or another, are one run given twice.
+`sample` keeps with its draws a digest of the coreset's rows, the prior, the family, and the log density at each draw.
+The latter must be that of the coreset's posterior there, up to one constant for all: at some draws where a digest tells
+that nobody changed them, else at all, as parts of what `sample` returned are right draws too. What is a function of the
+parameters (`coef`, `icc`) must be that function of them. Points that are met again after others came between, in the
+same chain or another, are one run given twice.
 
-All draws are held to Stein's identities of the density that they are said to have (`stein`). Of draws that `sample`
-made, coordinates whose sd is not about sqrt(K_ii) are left to R-hat and ESS. Draws that were not made by `sample`,
-whose prior is not known, must meet all identities with the prior left out: they are then the posterior under any prior
-that matters little.
+All draws are held to Stein's identities of the density that they are said to have (`stein`): log densities can be
+forged as well as digests. Draws that were not made by `sample`, whose prior is not known, must meet them with the prior
+left out: they are then the posterior under any prior that matters little.
 """
 
-import json
-import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from bayescore.data.coreset import Coreset
-from bayescore.diagnostics.certificate.stein import NORMAL, STEIN_DRAWS, stein
+from bayescore.diagnostics.certificate.stein import STEIN_DRAWS, Damping, stein
 from bayescore.diagnostics.formatting import number
+from bayescore.diagnostics.health import longer_warm_up
 from bayescore.models.families import Family
 from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.posterior import likelihood_terms, log_likelihoods
 from bayescore.models.prior_ratio import ClosedForm, OfModel, mean_curvature, score
 from bayescore.models.priors import prior_from_dict
-from bayescore.samplers.inference_data import Posterior, draws_digest
+from bayescore.samplers.collapsed import intraclass_correlation
+from bayescore.samplers.inference_data import Posterior, draws_digest, flat_draws
 from bayescore.types import FloatArray
 from bayescore.validation import DataError
 
-COPIED = 0.01  # share of points that may be met twice: continuous draws never are, but for rejected proposals
+COPIED = 0.01  # share of moves from one point to the next that may be met twice: continuous draws never make one twice
+_REPEATED = 0.15  # of points: a chain in another order meets those again at which a proposal was rejected
 _DENSITY = 1e-3  # nats by which that may differ; a shift by 0.01 sd in one coordinate shows
 _ROUNDING = 1e-9  # of the log density's own size
+_SAME = 1e-6  # relative error of what is computed from parameters, which may have been stored in single precision
 _FLOOR = 1e-8  # of the prior's precision, relative to the data's: the sum is positive definite in floating point
 
 
@@ -54,32 +57,67 @@ def origin_of(posterior: Posterior, core: Coreset, family: Family) -> Origin:
         return Origin(known, trouble=trouble)
     if not story:
         return Origin(None)
-    if story["draws"] == draws_digest(posterior.draws):
-        return Origin(known, told=True)
+    told = story["draws"] == draws_digest(posterior.draws)
     if known is None or posterior.log_density is None:
-        return Origin(known)
-    gap = _density_gap(posterior, posterior.log_density, core, family, known)
-    if gap == 0.0:
-        return Origin(known, told=True)
-    return Origin(
-        known,
-        trouble="The draws were changed after sampling: the log densities stored with them are not those of the "
-        f"coreset's posterior there, by {number(gap, 2)} nats. Certify what sample returned, or parts of it.",
+        return Origin(known, told=told)
+
+    def density(draws: FloatArray) -> FloatArray:
+        return log_likelihoods(draws, core, family) + known.log_density(draws)
+
+    trouble = trouble_of_densities(posterior, density, told=told)
+    return Origin(known, told=told or not trouble, trouble=trouble)
+
+
+def trouble_of_densities(posterior: Posterior, density: Callable[[FloatArray], FloatArray], *, told: bool) -> str:
+    """Return how stored log densities differ from `density` of draws, shape (S, D), a constant apart; empty if not.
+
+    They are compared at some draws where a digest tells that they are as `sample` made them (`told`), else at all.
+    """
+    assert posterior.log_density is not None
+    at = posterior.positions(STEIN_DRAWS) if told else slice(None)
+    values = posterior.log_density.ravel()[at]
+    gap = values - density(posterior.flat[at])
+    worst = float(np.abs(gap - np.median(gap)).max())
+    if worst <= _DENSITY + _ROUNDING * float(np.abs(values).max()):
+        return ""
+    return (
+        "The draws, or the log densities stored with them (sample_stats), were changed after sampling: these are not "
+        f"those of the coreset's posterior there, by {number(worst, 2)} nats. Certify what sample returned, or parts "
+        "of it."
     )
 
 
-def trouble_of_groups(idata: Any, posterior: Posterior, core: Coreset) -> str:
-    """Return why draws with effects of groups are none that `sample` made of this coreset; empty if they are."""
-    story, attrs = posterior.story, posterior.attrs
-    if "corrected" not in attrs and (not story or "effects_of" not in attrs):
-        return "The draws were not made by bayescore.sample of a coreset with groups; sample it."
-    if trouble := _of_another(posterior, core):
-        return trouble
-    told = {"beta": story["draws"], **json.loads(attrs["effects_of"])}
-    source = idata["posterior"]
-    if any(name not in source or draws_digest(source[name].values) != own for name, own in told.items()):
-        return "The draws were changed after sampling; certify what sample returned."
+def altered(idata: Any, posterior: Posterior) -> str:
+    """Return which variable is not what its parameters make it; empty if all are."""
+    source, expected = idata["posterior"], {}
+    if posterior.design is not None:
+        expected["coef"] = posterior.design.raw_coefficients(posterior.flat)
+    latent = posterior.family.latent_variance if posterior.terms else None
+    for name, sigma in posterior.variables.items():
+        if name.startswith("sigma_") and latent is not None:
+            expected[name.replace("sigma_", "icc_", 1)] = intraclass_correlation(sigma, latent)
+    for name, values in expected.items():
+        if name in source and not _same(flat_draws(idata, name), np.asarray(values)):
+            return (
+                f"The draws of {name!r} are not those that the parameters make: they were changed after sampling. "
+                "Certify what sample returned, or drop that variable."
+            )
     return ""
+
+
+def _same(found: FloatArray, expected: FloatArray) -> bool:
+    if found.shape != expected.shape:
+        return False
+    size = np.abs(expected).max(axis=0)
+    return bool((np.abs(found - expected) <= _SAME * (size + np.abs(expected))).all())
+
+
+def trouble_of_groups(posterior: Posterior, core: Coreset) -> str:
+    """Return why draws with effects of groups are none that `sample` made of this coreset; empty if they may be."""
+    attrs = posterior.attrs
+    if "corrected" not in attrs and (not posterior.story or "group_prior" not in attrs):
+        return "The draws were not made by bayescore.sample of a coreset with groups; sample it."
+    return _refused(posterior, core, posterior.family)
 
 
 def _of_another(posterior: Posterior, core: Coreset) -> str:
@@ -96,8 +134,8 @@ def _refused(posterior: Posterior, core: Coreset, family: Family) -> str:
         return trouble
     if story and story["family"] != family.name:
         return f"The draws were made with the family {story['family']!r}, not {family.name!r}; sample again."
-    repeated = _repeated(posterior.draws)
-    if repeated > COPIED:
+    repeated, runs = _repeated(posterior.draws)
+    if repeated > _REPEATED or (runs > COPIED and repeated > COPIED):
         return (
             f"Draws repeat: {repeated:.0%} of the points are met again after others, in the same chain or another, so "
             "that one run was given twice. Drop the copies, or sample again with another seed for each chain."
@@ -128,14 +166,16 @@ def miss(posterior: Posterior, core: Coreset, family: Family, origin: Origin) ->
         precision = likelihood_terms(np.median(own, axis=0), core, family).precision
         K[of_beta, of_beta] = covariance_of(precision, own, slope, K[of_beta, of_beta])
     shape = (len(posterior.draws), -1, len(names))
-    most = NORMAL if origin.told else math.inf
-    found = stein(draws.reshape(shape), gradients.reshape(shape), K, names, most=most)
+    damping = None
+    if of_beta == slice(0, core.n_features) or of_beta == slice(None):
+        damping = Damping(draws[:, of_beta], core, family)
+    found = stein(draws.reshape(shape), gradients.reshape(shape), K, names, damping)
     if not found:
         return ""
     if origin.prior is not None:
         return (
             f"The draws are not those of the posterior of the coreset: {found} If nobody changed them, sample again, "
-            "with longer warm-up."
+            f"with {longer_warm_up(posterior)}."
         )
     return (
         "The draws were not made by bayescore.sample, or were changed since, and they are not those of the coreset's "
@@ -157,18 +197,15 @@ def covariance_of(precision: FloatArray, draws: FloatArray, slope: FloatArray, p
     return np.asarray(factor @ factor.T)
 
 
-def _repeated(draws: FloatArray) -> float:
-    """Return the share of points that are met again, stays of a chain at one point (rejections) counted once."""
+def _repeated(draws: FloatArray) -> tuple[float, float]:
+    """Return the share of points that are met again, stays of a chain at one point counted once, and that of moves.
+
+    Stays (rejections) of chains in another order are points met again, moves from one point to the next are not.
+    """
     moves = np.ones(draws.shape[:2], dtype=bool)
     moves[:, 1:] = (draws[:, 1:] != draws[:, :-1]).any(axis=2)
     points = np.ascontiguousarray(draws[moves])
-    single = np.unique(points.view(f"V{points.itemsize * points.shape[1]}"))
-    return 1.0 - len(single) / len(points)
-
-
-def _density_gap(posterior: Posterior, stored: FloatArray, core: Coreset, family: Family, prior: ClosedForm) -> float:
-    """Return by how much stored log densities differ from the posterior's, a constant apart; 0 within rounding."""
-    draws, values = posterior.flat, stored.ravel()
-    gap = values - log_likelihoods(draws, core, family) - prior.log_density(draws)
-    worst = float(np.abs(gap - np.median(gap)).max())
-    return worst if worst > _DENSITY + _ROUNDING * float(np.abs(values).max()) else 0.0
+    single, codes = np.unique(points.view(f"V{points.itemsize * points.shape[1]}"), return_inverse=True)
+    chain = np.nonzero(moves)[0]
+    pairs = np.column_stack([codes.ravel()[:-1], codes.ravel()[1:]])[chain[1:] == chain[:-1]]
+    return 1.0 - len(single) / len(points), 1.0 - len(np.unique(pairs, axis=0)) / max(len(pairs), 1)

@@ -53,8 +53,7 @@ def scores(predictor: Predictor, core: Coreset, family: Family, prior: Prior, gr
         Factor(own.grouping, own.effects[predictor.at], own.covariance[predictor.at])  # type: ignore[index]
         for own in predictor.factors
     ]
-    means = [Factor(own.grouping, own.effects.mean(axis=0)[None]) for own in factors]
-    middle = Predictor(predictor.beta.mean(axis=0)[None], means, predictor.design)
+    middle = predictor.means()
     curvature = core.weights * np.maximum(family.curvature(middle.eta(core)[:, 0], core.y), 0.0)
     columns = [_columns(core, place) for place in range(len(factors))]
     Z = sparse.hstack(columns, format="csr")
@@ -67,7 +66,7 @@ def scores(predictor: Predictor, core: Coreset, family: Family, prior: Prior, gr
         of_u += Z[start : start + step].T @ score
     information, found, first = (Z.T @ sparse.diags_array(curvature) @ Z).tocsc(), [], 0
     own_precision = []
-    for own, mean in zip(factors, means, strict=True):
+    for own, mean in zip(factors, middle.factors, strict=True):
         assert own.covariance is not None
         inverse = np.asarray(np.linalg.inv(own.covariance), dtype=np.float64)
         cut = slice(first, first + mean.effects[0].size)

@@ -6,6 +6,7 @@ draws, whose own error is large. Where weighing all takes too much memory (`Weig
 resampled. `certify` has the order of the verdicts.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,10 +19,11 @@ from bayescore.diagnostics.error_family import ErrorFamily, close, risk, settled
 from bayescore.diagnostics.formatting import number
 from bayescore.diagnostics.results import Level
 from bayescore.limits import MAX_FAILURE_PROBABILITY, MAX_LOG_RATIO_SD, MAX_TAIL_K, MIN_ESS_SHARE, NEGLIGIBLE_ERROR
-from bayescore.types import IntArray
+from bayescore.types import FloatArray, IntArray
 
 # more draws by these factors are what the text may ask for: beyond, they are no remedy
 _TIMES = (1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+_LEAST = 0.001  # smaller errors have no digits worth reading
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,13 +72,14 @@ def verdict(found: Judgement, weigher: Weigher) -> tuple[Level, str]:
 
 def _word(found: Judgement, weigher: Weigher) -> tuple[Level, str]:
     weights, raw, left, remedy = found.whole.weights, found.raw, found.left, weigher.remedy
+    own = weigher.posterior.draws
     k = f"Pareto k-hat is {number(weights.pareto_k, 2)}"
     if not weights.good or found.whole.n_missed:
         size = f"the effective sample size {weights.ess:.0f} of {len(weights.weights)}"
         if not found.whole.n_missed and weights.ess >= MIN_ESS_SHARE * len(weights.weights):
             return Level.NOT_CERTIFIED, (
-                f"{k} (limit {number(weights.max_k, 2)}): the weights' tail is too long to trust a correction, though "
-                f"{size} is enough. More draws may tell; else, {remedy[0].lower()}{remedy[1:]}"
+                f"{k} (limit {number(weights.max_k, 2)}): the weights' tail is too long to trust, though "
+                f"{size} is enough. More may tell: sample with draws={4 * own.shape[1]}. Else: {remedy}"
             )
         missed = f", and {found.whole.n_missed:,} group effects lie where the coreset does not look"
         return Level.NOT_CERTIFIED, (
@@ -95,11 +98,18 @@ def _word(found: Judgement, weigher: Weigher) -> tuple[Level, str]:
     times = next((factor for factor in _TIMES if risk(left, shrink=factor**-0.5) <= MAX_FAILURE_PROBABILITY), None)
     if times is None:
         return Level.NOT_CERTIFIED, f"{k}, but even of the corrected draws {worst(left)}. {remedy}"
-    raised = "max_draws" if len(weights.weights) < len(weigher.posterior.flat) else "draws= of sample"
     return Level.NOT_CERTIFIED, (
         f"Too few draws to tell: {worst(left)} even of the corrected ones, Monte Carlo error included. About {times:g} "
-        f"times as many would do: raise {raised}."
+        f"times as many would do: {_raised(times, len(weights.weights), own)}."
     )
+
+
+def _raised(times: float, n: int, draws: FloatArray) -> str:
+    """Return which arguments to raise, and to what, where `times` as many draws as the n weighed are needed."""
+    chains, each, _ = draws.shape
+    needed = math.ceil(times * n / 100.0) * 100
+    more = f"sample with draws={math.ceil(needed / chains / 100.0) * 100}" if needed > chains * each else ""
+    return " and ".join(filter(None, [more, f"certify with max_draws={needed}" * (n < chains * each)]))
 
 
 def _on_effects(effects: pd.DataFrame) -> tuple[bool, str]:
@@ -111,9 +121,13 @@ def _on_effects(effects: pd.DataFrame) -> tuple[bool, str]:
     sd_error = np.abs(effects["log_sd_error"].to_numpy())
     sure = float((sd_error + 2.0 * effects["log_sd_error_mcse"].to_numpy()).max())
     return mean_error <= NEGLIGIBLE_ERROR and sure <= NEGLIGIBLE_ERROR, (
-        f"; of {len(effects):,} group effects the worst mean is off by {number(mean_error, 2)} sd, the worst sd by "
-        f"{number(100.0 * float(np.expm1(sd_error.max())), 2)}%"
+        f"; of {len(effects):,} group effects the worst mean is off by {_shown(mean_error)} sd, the worst sd by "
+        f"{_shown(100.0 * float(np.expm1(sd_error.max())))}%"
     )
+
+
+def _shown(error: float) -> str:
+    return f"less than {_LEAST}" if error < _LEAST else number(error, 2)
 
 
 def _on_moments(tail_k: pd.Series) -> str:
