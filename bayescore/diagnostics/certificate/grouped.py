@@ -1,7 +1,7 @@
 """What the certificate asks of every model with group terms: draws, provenance, Stein's identities, tails."""
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from bayescore.limits import MIN_ESS
 from bayescore.models.group_priors import GroupPrior, group_prior_from_dict
 from bayescore.models.priors import Prior, prior_from_dict
 from bayescore.samplers.inference_data import Posterior, draws_digest
-from bayescore.types import FloatArray
+from bayescore.types import FloatArray, WeightedData
 
 _NUMBERS = 20_000_000  # of the draws of effects whose gradients are computed
 _TOGETHER = 50  # effects whose correlations are checked, too
@@ -93,7 +93,8 @@ class Grouped:
         K[:p, :p] = covariance_of(found.precision, draws[:, :p], prior.gradient(draws[:, :p]), K[:p, :p])
         means = self.beta.predictor().means().effects(self.core)[:, 0]
         offset = means if self.core.offset is None else means + self.core.offset
-        damping = Damping(draws[:, :p], replace(self.core, offset=offset), self.beta.family)
+        rows = WeightedData(self.core.X, self.core.y, self.core.weights, self.core.index, offset=offset)
+        damping = Damping(draws[:, :p], rows, self.beta.family)
         cuts = [slice(start, start + _TOGETHER) for start in range(0, len(found.names), _TOGETHER)]
         check = partial(stein, parts=1 + len(cuts))
         by_chain = partial(np.reshape, shape=(len(judged.draws), len(at) // len(judged.draws), -1))
