@@ -87,6 +87,10 @@ class OfModel:
     def _log_density(self) -> Any:
         return self.model.compile_logp()
 
+    def log_densities(self, at: IntArray) -> FloatArray:
+        """Return the model's log density at draws, shape (S,), in the coordinates that its samplers move."""
+        return np.array([float(self._log_density(self.points[i])) for i in at])
+
     def log_ratio(self, at: IntArray, draws: FloatArray, moved: FloatArray) -> FloatArray:
         """Return log prior of `moved` minus that of `draws`, given the draws' other parameters."""
         each = [self.points[i] for i in at]

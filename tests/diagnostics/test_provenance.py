@@ -294,3 +294,16 @@ def test_draws_beside_a_wall_are_those_of_the_posterior():
         own = read_posterior(changed(made, lambda _, draws=draws: draws, stats=False), "it")
         found = miss(own, core, family, origin_of(own, core, family))
         assert bool(found) is (what not in (0.0, 0.01)), (what, found)
+
+
+def test_draws_under_a_prior_without_a_closed_form_are_judged_by_its_model(full):
+    core = bc.build_coreset(full, method="calibrated", size=120, random_state=0, progressbar=False)
+    idata = bc.sample(core, prior=bc.priors.Horseshoe(), random_seed=1, cores=1, progressbar=False)
+    assert told(idata, core, full).level == "certified"
+    lp = idata["sample_stats"]["lp"].values
+    lp += np.random.default_rng(0).normal(size=lp.shape)
+    assert "were changed after sampling" in told(idata, core, full).text
+    del idata["sample_stats"]["lp"]
+    idata["posterior"]["tau"].values[:] *= 3.0
+    with pytest.raises(bc.validation.DataError, match="no potential of model= is the coreset's"):
+        told(idata, core, full)

@@ -45,6 +45,7 @@ from bayescore.diagnostics.results import CertificateData, Level
 from bayescore.limits import MAX_FAILURE_PROBABILITY
 from bayescore.models.families import Family, check_family
 from bayescore.models.prior_ratio import OfModel
+from bayescore.models.priors import Prior, prior_from_dict
 from bayescore.samplers.inference_data import Posterior, read_posterior
 from bayescore.types import WeightedData
 from bayescore.validation import DataError, check_integer, shown_apart
@@ -190,7 +191,10 @@ def certify(
     dataset = full_rows(core, data, y, progress=progressbar, **beside)
     with one_blas_thread():  # the matrices are small, and threads of BLAS would wait for each other
         if core.group is None:
-            given = None if model is None else partial(_of_model, model, idata, core, family)
+            prior = prior_from_dict(posterior.story["prior"]) if posterior.story else None
+            given = None
+            if model is not None or (prior is not None and not prior.closed_form):
+                given = partial(_of_model, model, idata, core, (family, prior))
             return _certified(idata, posterior, Moved(posterior, core, dataset, family, given), max_draws)
         if model is not None:
             raise ValueError("model= of a coreset with groups cannot be certified; certify the draws of sample(core)")
@@ -234,8 +238,13 @@ def _certified(idata: Any, posterior: Posterior, weigher: Weigher, max_draws: in
     )
 
 
-def _of_model(model: Any, idata: Any, core: Coreset, family: Family) -> OfModel:
-    """Return the prior that a user's model gives to its draws."""
+def _of_model(model: Any, idata: Any, core: Coreset, drawn: tuple[Family, Prior | None]) -> OfModel:
+    """Return the prior that a user's model gives to its draws, or that of `sample` where it has no closed form."""
+    family, prior = drawn
+    if model is None:
+        from bayescore.models.pymc_model import model as model_of  # PyMC takes seconds to import
+
+        model = model_of(core, prior, family=family)
     source = idata["posterior"]
     ordered = {str(name): source[name].transpose("chain", "draw", ...) for name in source.data_vars}
     draws = {name: each.values.reshape(-1, *each.shape[2:]) for name, each in ordered.items()}

@@ -85,9 +85,9 @@ class Marginal(Grouped):
     def provenance(self) -> str:
         """Return why the draws are not those of the coreset's posterior by attributes and stored log densities."""
         trouble, judged = super().provenance(), self.posterior
-        if trouble or self.beta.attrs.get("sampler") != COLLAPSED.name or judged.log_density is None:
+        if trouble or self.beta.attrs.get("sampler") != COLLAPSED.name:
             return trouble
-        return trouble_of_densities(judged, self.target.log_densities, told=self.told)
+        return trouble_of_densities(judged, lambda at: self.target.log_densities(judged.flat[at]), told=self.told)
 
     def check_memory(self, n_draws: int) -> None:
         """Raise `DataError` where figures of so many draws and all groups take too much memory."""

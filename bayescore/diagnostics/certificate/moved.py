@@ -30,7 +30,7 @@ from bayescore.coresets.calibration.pilot import LaplaceApproximation
 from bayescore.coresets.separation.hyperplane import warn_if_completely_separated
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
-from bayescore.diagnostics.certificate.provenance import Origin, miss, origin_of
+from bayescore.diagnostics.certificate.provenance import Origin, miss, origin_of, trouble_of_densities
 from bayescore.diagnostics.certificate.weigh import Weighed
 from bayescore.diagnostics.elpd import PassSums, elpd_loo, pass_sums
 from bayescore.diagnostics.full_pass import check_finite, check_weight
@@ -107,12 +107,15 @@ class Moved:
     def origin(self) -> Origin:
         """What is known of the draws."""
         found = origin_of(self.posterior, self.core, self.family)
-        return found if self.model is None or found.trouble else Origin(self.model())
+        if self.model is None or found.trouble:
+            return found
+        prior = self.model()
+        return Origin(prior, trouble=trouble_of_densities(self.posterior, prior.log_densities, told=found.told))
 
     @property
     def scope(self) -> str:
         """Word of draws under a prior that is not known."""
-        return "" if self.origin.prior is not None or self.origin.told else _FOREIGN
+        return _FOREIGN if self.origin.prior is None else ""
 
     @property
     def draws(self) -> FloatArray:

@@ -28,12 +28,13 @@ from bayescore.models.prior_ratio import ClosedForm, OfModel, mean_curvature, sc
 from bayescore.models.priors import prior_from_dict
 from bayescore.samplers.collapsed import intraclass_correlation
 from bayescore.samplers.inference_data import Posterior, draws_digest, flat_draws
-from bayescore.types import FloatArray
+from bayescore.types import FloatArray, IntArray
 from bayescore.validation import DataError
 
 COPIED = 0.01  # share of moves from one point to the next that may be met twice: continuous draws never make one twice
 _REPEATED = 0.15  # of points: a chain in another order meets those again at which a proposal was rejected
 _DENSITY = 1e-3  # nats by which that may differ; a shift by 0.01 sd in one coordinate shows
+_TOLD_DRAWS = 500  # whose log densities are compared where a digest tells that nobody changed them
 _ROUNDING = 1e-9  # of the log density's own size
 _SAME = 1e-6  # relative error of what is computed from parameters, which may have been stored in single precision
 _FLOOR = 1e-8  # of the prior's precision, relative to the data's: the sum is positive definite in floating point
@@ -43,8 +44,8 @@ _FLOOR = 1e-8  # of the prior's precision, relative to the data's: the sum is po
 class Origin:
     """What is known of draws."""
 
-    prior: ClosedForm | OfModel | None  # None where it is not known, or has no density in closed form
-    told: bool = False  # `sample` drew them from this coreset, and nobody changed them
+    prior: ClosedForm | OfModel | None  # None where it is not known
+    told: bool = False  # a digest says that `sample` drew them from this coreset, and that nobody changed them
     trouble: str = ""  # why nothing can be certified of them
 
 
@@ -58,25 +59,27 @@ def origin_of(posterior: Posterior, core: Coreset, family: Family) -> Origin:
     if not story:
         return Origin(None)
     told = story["draws"] == draws_digest(posterior.draws)
-    if known is None or posterior.log_density is None:
-        return Origin(known, told=told)
+    if known is None:
+        return Origin(None, told=told)
 
-    def density(draws: FloatArray) -> FloatArray:
+    def density(at: IntArray) -> FloatArray:
+        draws = posterior.flat[at]
         return log_likelihoods(draws, core, family) + known.log_density(draws)
 
     trouble = trouble_of_densities(posterior, density, told=told)
-    return Origin(known, told=told or not trouble, trouble=trouble)
+    return Origin(known, told=told, trouble=trouble)
 
 
-def trouble_of_densities(posterior: Posterior, density: Callable[[FloatArray], FloatArray], *, told: bool) -> str:
-    """Return how stored log densities differ from `density` of draws, shape (S, D), a constant apart; empty if not.
+def trouble_of_densities(posterior: Posterior, density: Callable[[IntArray], FloatArray], *, told: bool) -> str:
+    """Return how stored log densities differ from `density` of draws at positions, a constant apart; empty if not.
 
     They are compared at some draws where a digest tells that they are as `sample` made them (`told`), else at all.
     """
-    assert posterior.log_density is not None
-    at = posterior.positions(STEIN_DRAWS) if told else slice(None)
+    if posterior.log_density is None:
+        return ""
+    at = posterior.positions(_TOLD_DRAWS if told else posterior.log_density.size)
     values = posterior.log_density.ravel()[at]
-    gap = values - density(posterior.flat[at])
+    gap = values - density(at)
     worst = float(np.abs(gap - np.median(gap)).max())
     if worst <= _DENSITY + _ROUNDING * float(np.abs(values).max()):
         return ""
@@ -145,8 +148,6 @@ def _refused(posterior: Posterior, core: Coreset, family: Family) -> str:
 
 def miss(posterior: Posterior, core: Coreset, family: Family, origin: Origin) -> str:
     """Return how the draws miss Stein's identities of the density that they are said to have; empty if they do not."""
-    if origin.prior is None and origin.told:
-        return ""  # no density, but `sample` made them
     at = posterior.positions(STEIN_DRAWS)
     draws, names, of_beta = posterior.flat[at], list(posterior.features), slice(None)
     slope = np.zeros_like(draws)
