@@ -270,11 +270,6 @@ class CollapsedTarget:
             np.ascontiguousarray(effects.slope),
         )
 
-    def log_densities(self, theta: FloatArray) -> FloatArray:
-        """Return the log density at points (beta, log sigma), shape (S, p + 1): shape (S,)."""
-        arguments, gradient = self.arguments(), np.empty(theta.shape[1])
-        return np.array([collapsed_density(np.ascontiguousarray(each), gradient, arguments) for each in theta])
-
     def mode(self) -> Mode:
         """Return the mode by finer quadrature than samplers need, and the Hessian by differences of gradients."""
         nodes, log_weights = normal_nodes(_FINE_NODES)

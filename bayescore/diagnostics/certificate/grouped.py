@@ -59,8 +59,17 @@ class Grouped:
         return all(name in source and draws_digest(source[name].values) == own for name, own in told.items())
 
     def provenance(self) -> str:
-        """Return why the draws are not those of the coreset's posterior by their attributes."""
-        return trouble_of_groups(self.beta, self.core)
+        """Return why the draws are not those of the coreset's posterior by their attributes.
+
+        Raises
+        ------
+        DataError
+            If parameters of groups are missing, or of other shapes.
+        """
+        if trouble := trouble_of_groups(self.beta, self.core):
+            return trouble
+        self.beta.predictor()
+        return ""
 
     def miss(self) -> str:
         """Return how the draws miss Stein's identities of the posterior; empty if they do not.

@@ -28,6 +28,7 @@ from bayescore.diagnostics.certificate.provenance import trouble_of_densities
 from bayescore.diagnostics.certificate.weigh import Weighed, effects_table
 from bayescore.diagnostics.full_weights import full_weights
 from bayescore.limits import MAX_BAD_K_SHARE, MAX_K
+from bayescore.models.collapsed import collapsed_density
 from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.effect_draws import effects_given
 from bayescore.samplers.collapsed import COLLAPSED, intraclass_correlation
@@ -87,7 +88,13 @@ class Marginal(Grouped):
         trouble, judged = super().provenance(), self.posterior
         if trouble or self.beta.attrs.get("sampler") != COLLAPSED.name:
             return trouble
-        return trouble_of_densities(judged, lambda at: self.target.log_densities(judged.flat[at]), told=self.told)
+        return trouble_of_densities(judged, self._log_densities, told=self.told)
+
+    def _log_densities(self, at: IntArray) -> FloatArray:
+        """Return the log density of the marginal posterior at some draws, shape (S,)."""
+        arguments, theta = self.target.arguments(), self.posterior.flat[at]
+        gradient = np.empty(theta.shape[1])
+        return np.array([collapsed_density(np.ascontiguousarray(each), gradient, arguments) for each in theta])
 
     def check_memory(self, n_draws: int) -> None:
         """Raise `DataError` where figures of so many draws and all groups take too much memory."""
