@@ -202,7 +202,7 @@ def _joint_mode(look: Look, theta: FloatArray, prior: Prior, n_groups: int) -> t
     return np.append(beta, theta[-1]), Nodes(center, scale)
 
 
-def _multipliers(rows: WeightedData) -> FloatArray:
+def row_multipliers(rows: WeightedData) -> FloatArray:
     """Return what rows multiply the effect of their group by, shape (n,): 1 but for pseudo-rows of a coreset."""
     if not isinstance(rows, Coreset) or rows.design is None:
         return np.ones(len(rows))
@@ -225,7 +225,7 @@ class CollapsedTarget:
     ) -> "CollapsedTarget":
         """Find the mode of rows in memory."""
         check_density(priors[0], "sampling with groups").parts(rows.n_features)
-        look = look_at_rows(rows, family, n_groups, _multipliers(rows))
+        look = look_at_rows(rows, family, n_groups, row_multipliers(rows))
         start = np.append(np.zeros(rows.n_features), _START)
         point = marginal_mode(look, start, priors, n_groups, tolerance=_MODE_TOLERANCE)
         return cls(rows, family, priors, n_groups, point)
@@ -255,7 +255,7 @@ class CollapsedTarget:
         return CollapsedArguments(
             np.ascontiguousarray(rows.X.T),
             rows.y.astype(np.float64),
-            _multipliers(rows),
+            row_multipliers(rows),
             np.array(rows.weights),
             NO_OFFSET if rows.offset is None else rows.offset,
             codes.astype(np.int64),

@@ -131,6 +131,44 @@ def look_at_rows(rows: WeightedData, family: Family, n_groups: int, z: FloatArra
     return look
 
 
+class GroupPass(NamedTuple):
+    """What one pass over a source finds of its groups."""
+
+    sums: GroupSums
+    weight: FloatArray  # of rows of +1 and of -1, (G + 1, 2)
+    n_rows: FloatArray  # (G + 1,)
+
+
+def look_at_source(dataset: Dataset, family: Family, beta: FloatArray, nodes: Nodes) -> GroupPass:
+    """Return the sums of all rows of a source, of which one intercept varies; one pass."""
+    n_groups, p = len(nodes.center) - 1, len(beta)
+
+    def of_block(_: int, block: WeightedData) -> tuple[IntArray, GroupPass]:
+        found, places = local_codes(block, n_groups)
+        sums, own = GroupSums.zeros(len(found) - 1, p), GroupRows(TileRows.of(block), places, np.ones(len(block)))
+        _add_sums(own, beta, Nodes(nodes.center[found], nodes.scale[found]), family, sums)
+        count = np.bincount(places, minlength=len(found)).astype(np.float64)
+        return found, GroupPass(sums, label_weights(block, places, len(found)), count)
+
+    total = GroupPass(GroupSums.zeros(n_groups, p), np.zeros((n_groups + 1, 2)), np.zeros(n_groups + 1))
+    gradient, precision = total.sums.gradient, total.sums.precision
+    for found, part in dataset.map(of_block, "certifying", canonical=True, here=not dataset.remote):
+        for whole, own in zip(total.sums[:4], part.sums[:4], strict=True):
+            whole[found] += own
+        gradient += part.sums.gradient
+        precision += part.sums.precision
+        total.weight[found] += part.weight
+        total.n_rows[found] += part.n_rows
+    lower = np.tril(precision)
+    return total._replace(sums=total.sums._replace(precision=lower + np.tril(precision, -1).T))
+
+
+def label_weights(block: WeightedData, places: IntArray, n_groups: int) -> FloatArray:
+    """Return the weights of rows of +1 and of -1 in each group, shape (n_groups, 2)."""
+    either = [np.bincount(places, np.where(block.y == sign, block.weights, 0.0), n_groups) for sign in (1, -1)]
+    return np.stack(either, axis=1)
+
+
 class DrawNodes(NamedTuple):
     """Draws of beta, shape (S, p), and centres and scales of the groups' nodes at each, (S, G + 1)."""
 
@@ -172,8 +210,7 @@ def _values_of_block(
     center, scale = (np.ascontiguousarray(of[:, found]) for of in (draws.center, draws.scale))
     own = DrawNodes(draws.beta, center, scale)
     _add_values(TileRows.of(block.take(order)), places[order], own, family, values)
-    either = [np.bincount(places, np.where(block.y == sign, block.weights, 0.0), len(found)) for sign in (1, -1)]
-    return found, values, np.stack(either, axis=1)
+    return found, values, label_weights(block, places, len(found))
 
 
 def values_at(dataset: Dataset, draws: DrawNodes, family: Family) -> tuple[FloatArray, FloatArray]:

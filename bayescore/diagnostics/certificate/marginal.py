@@ -23,14 +23,14 @@ from scipy import special
 from bayescore.compat import psislw
 from bayescore.data.design import Grouping
 from bayescore.diagnostics.certificate.grouped import Grouped
-from bayescore.diagnostics.certificate.nodes import NodeSums, check_bytes, node_sums
+from bayescore.diagnostics.certificate.nodes import NodeSums, check_bytes, marginal_log_likelihoods, node_sums
 from bayescore.diagnostics.certificate.provenance import trouble_of_densities
+from bayescore.diagnostics.certificate.sampled_groups import sampled_sums
 from bayescore.diagnostics.certificate.weigh import Weighed, effects_table
 from bayescore.diagnostics.full_weights import full_weights
 from bayescore.limits import MAX_BAD_K_SHARE, MAX_K
-from bayescore.models.collapsed import collapsed_density
 from bayescore.models.collapsed_target import CollapsedTarget
-from bayescore.models.effect_draws import effects_given
+from bayescore.models.group_priors import log_sigma_terms
 from bayescore.samplers.collapsed import COLLAPSED, intraclass_correlation
 from bayescore.samplers.inference_data import Posterior
 from bayescore.types import FloatArray, IntArray
@@ -65,11 +65,10 @@ class MarginalDraws(Weighed):
         rng, sums, shape = np.random.default_rng(0), self.sums, (len(posterior.draws), -1)
         u = np.empty((len(kept), len(self.grouping)))
         for row, s in zip(u, kept, strict=True):
-            at, uniforms = slice(s, s + 1), rng.random((1, u.shape[1]))
-            row[:] = effects_given(sums.terms[at, :-1], sums.center[at, :-1], sums.scale[at, :-1], uniforms)[0]
+            row[:] = sums.draw_effects(int(s), rng.random(u.shape[1]))
         values = {f"u_{self.grouping.name}": u.reshape(*shape, u.shape[1])}
         if (latent := posterior.family.latent_variance) is not None:
-            sigma = np.exp(sums.log_sigma[kept]).reshape(shape)
+            sigma = np.exp(sums.theta[kept, -1]).reshape(shape)
             values[f"icc_{self.grouping.name}"] = intraclass_correlation(sigma, latent)
         return values
 
@@ -92,9 +91,9 @@ class Marginal(Grouped):
 
     def _log_densities(self, at: IntArray) -> FloatArray:
         """Return the log density of the marginal posterior at some draws, shape (S,)."""
-        arguments, theta = self.target.arguments(), self.posterior.flat[at]
-        gradient = np.empty(theta.shape[1])
-        return np.array([collapsed_density(np.ascontiguousarray(each), gradient, arguments) for each in theta])
+        theta, (prior, group_prior) = self.posterior.flat[at], self.priors
+        of_sigma = [log_sigma_terms(float(each), *group_prior.table)[0] for each in theta[:, -1]]
+        return np.asarray(marginal_log_likelihoods(theta, self.target) + prior.log_density(theta[:, :-1]) + of_sigma)
 
     def check_memory(self, n_draws: int) -> None:
         """Raise `DataError` where figures of so many draws and all groups take too much memory."""
@@ -102,9 +101,11 @@ class Marginal(Grouped):
 
     def weigh(self, at: IntArray) -> MarginalDraws:
         """Return the weights of some draws; one pass, or as `values_at` says."""
-        sums = node_sums(self.posterior.flat[at], self.core, self.dataset, self.target)
-        ratio = sums.full.log_p.sum(axis=1) - sums.core.log_p.sum(axis=1)
-        weights = full_weights(ratio)
+        theta = self.posterior.flat[at]
+        sums = sampled_sums(theta, self.core, self.dataset, self.target)
+        if sums is None:
+            sums = node_sums(theta, self.core, self.dataset, self.target)
+        weights = full_weights(sums.ratio)
         n_missed = int((weights.weights @ sums.full.astray > _COUNTS).sum())
         return MarginalDraws(
             at=at,

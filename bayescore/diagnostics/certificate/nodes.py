@@ -15,8 +15,9 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.diagnostics.certificate.weigh import EffectMoments
 from bayescore.diagnostics.full_pass import check_finite, check_weight
-from bayescore.models.collapsed import nodes_at
+from bayescore.models.collapsed import CollapsedArguments, nodes_at
 from bayescore.models.collapsed_target import CollapsedTarget
+from bayescore.models.effect_draws import effects_given
 from bayescore.models.group_sums import DrawNodes, values_at
 from bayescore.models.quadrature import LOG_WEIGHTS, N_NODES, NODES, astray, log_terms
 from bayescore.types import FloatArray
@@ -64,18 +65,33 @@ class NodeMoments:
 
 @dataclass(frozen=True, eq=False)
 class NodeSums:
-    """Log terms of the full data's groups at the nodes, shape (S, G + 1, K), and moments of effects.
+    """What rows say of the groups at draws theta of (beta, log sigma), shape (S, p + 1).
 
-    `labels` are the weights of rows of +1 and of -1 in each group, shape (G, 2).
+    `ratio`, shape (S,), is the log-likelihood of the full data less the coreset's. `labels` are the weights of rows of
+    +1 and of -1 in each group, shape (G, 2).
     """
 
-    log_sigma: FloatArray
-    terms: FloatArray
-    center: FloatArray
-    scale: FloatArray
+    theta: FloatArray
+    ratio: FloatArray
     full: NodeMoments
     core: NodeMoments
     labels: FloatArray
+    arguments: CollapsedArguments  # of the coreset's density
+    exact: "tuple[FloatArray, FloatArray, FloatArray] | None" = None  # all groups' log terms, centres and scales
+
+    def draw_effects(self, s: int, uniforms: FloatArray) -> FloatArray:
+        """Return a draw of each effect given the full data and draw s, shape (G,).
+
+        Without log terms of all groups it is one given the coreset, moved to mean and sd given the full data.
+        """
+        at, given = slice(s, s + 1), uniforms[None]
+        if self.exact is not None:
+            terms, center, scale = (each[at, :-1] for each in self.exact)
+            return np.asarray(effects_given(terms, center, scale, given)[0])
+        center, scale, terms = (each[:, :-1] for each in nodes_at(self.theta[at], self.arguments))
+        u = effects_given(terms, center, scale, given)[0]
+        own, full = self.core.effects, self.full.effects
+        return np.asarray(full.mean[s] + (u - own.mean[s]) * np.sqrt(full.variance[s] / own.variance[s]))
 
 
 def check_bytes(n_draws: int, n_groups: int, name: str = "max_draws") -> None:
@@ -93,11 +109,8 @@ def check_bytes(n_draws: int, n_groups: int, name: str = "max_draws") -> None:
 def node_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target: CollapsedTarget) -> NodeSums:
     """Return the sums at draws of (beta, log sigma), shape (S, p + 1); one pass, or as `values_at` says."""
     arguments, shape = target.arguments(), (len(theta), target.n_groups + 1)
-    center, scale, own, full = np.empty(shape), np.empty(shape), NodeMoments.empty(shape), NodeMoments.empty(shape)
-    for cut in _pieces(*shape):
-        center[cut], scale[cut], there = nodes_at(theta[cut], arguments)
-        there[:, -1] += LOG_WEIGHTS  # rows of no group: one value at all nodes
-        own.fill(cut, there, center[cut], scale[cut])
+    center, scale, own = core_moments(theta, arguments)
+    full = NodeMoments.empty(shape)
     terms, weight = values_at(dataset, DrawNodes(theta[:, :-1], center, scale), target.family)
     check_weight(core, float(weight.sum()))
     for cut in _pieces(*shape):
@@ -105,8 +118,20 @@ def node_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target: Collap
         part[:, :-1] = log_terms(part[:, :-1], center[cut, :-1], scale[cut, :-1], theta[cut, -1:])
         part[:, -1] += LOG_WEIGHTS
         full.fill(cut, part, center[cut], scale[cut])
-    check_finite(dataset, full.log_p.sum(axis=1) - own.log_p.sum(axis=1))
-    return NodeSums(theta[:, -1], terms, center, scale, full, own, weight[:-1])
+    ratio = full.log_p.sum(axis=1) - own.log_p.sum(axis=1)
+    check_finite(dataset, ratio)
+    return NodeSums(theta, ratio, full, own, weight[:-1], arguments, (terms, center, scale))
+
+
+def core_moments(theta: FloatArray, arguments: CollapsedArguments) -> tuple[FloatArray, FloatArray, NodeMoments]:
+    """Return centres and scales of the nodes at draws, shape (S, G + 1), and what the coreset says there."""
+    shape = len(theta), len(arguments.peak)
+    center, scale, own = np.empty(shape), np.empty(shape), NodeMoments.empty(shape)
+    for cut in _pieces(*shape):
+        center[cut], scale[cut], there = nodes_at(theta[cut], arguments)
+        there[:, -1] += LOG_WEIGHTS  # rows of no group: one value at all nodes
+        own.fill(cut, there, center[cut], scale[cut])
+    return center, scale, own
 
 
 def marginal_log_likelihoods(theta: FloatArray, target: CollapsedTarget) -> FloatArray:

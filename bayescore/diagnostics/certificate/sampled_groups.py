@@ -1,0 +1,206 @@
+r"""What the full data say of (1 | g) at draws, from one pass over all groups and whole groups of a sample.
+
+Let d_g(theta) be the log-likelihood of group g by the full data less that by the coreset, effects integrated out, and
+q_g its quadratic at the coreset's mode t, by Louis' identities. A pass at t gives the sum of the quadratics; what is
+left is found of a sample of groups, in for certain with probability pi_g,
+
+.. math:: \sum_g d_g(\theta) \approx \sum_g q_g(\theta) + \sum_{g \in S} \frac{d_g(\theta) - q_g(\theta)}{\pi_g}.
+
+pi_g grows with how far the coreset's effect at t is off, in mean and sd, and with the skewness of the group's
+likelihood, so that groups that the coreset does not fit are in for certain. The others' effects, and their
+log-likelihoods for the elpd, are the coreset's moved by what the pass at t says. Sampled groups tell the standard error
+of the sum, and how good the moved effects are; where one is too large, or the sample has most of the rows, all rows are
+to be evaluated.
+
+References
+----------
+Louis (1982), Finding the observed information matrix when using the EM algorithm, JRSS B 44. Ohlsson (1998), Sequential
+Poisson sampling, Journal of Official Statistics 14.
+"""
+
+import numpy as np
+
+from bayescore.coresets.sampling.draw import hash_uniforms
+from bayescore.data.coreset import Coreset
+from bayescore.data.dataset import Dataset
+from bayescore.data.sources import as_source
+from bayescore.diagnostics.certificate.nodes import NodeMoments, NodeSums, core_moments
+from bayescore.diagnostics.certificate.weigh import EffectMoments
+from bayescore.diagnostics.full_pass import check_finite, check_weight
+from bayescore.limits import MAX_SUM_ERROR
+from bayescore.models.collapsed_target import CollapsedTarget, MarginalPoint, at_point, row_multipliers
+from bayescore.models.group_sums import THIRD, DrawNodes, look_at_rows, look_at_source, values_at
+from bayescore.models.posterior import Derivatives
+from bayescore.models.quadrature import LOG_WEIGHTS, Nodes, log_terms
+from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData, stack
+
+FEWEST, MOST = 50, 500
+"""Groups of a sample: as many as have `ROWS` rows, within these."""
+
+ROWS = 50_000
+LARGEST_SHARE = 0.5  # of all rows, above which a sample of groups saves nothing
+EQUAL_SHARE = 0.1  # of the sampling probabilities, that all groups have alike
+_SEED = 1982  # of the sample: the same data give the same groups
+_TINY = 1e-300
+
+
+def sampled_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target: CollapsedTarget) -> NodeSums | None:
+    """Return the sums at draws of (beta, log sigma), shape (S, p + 1), by two passes; None where a sample won't do."""
+    G, here = target.n_groups, target.point
+    if G <= FEWEST:
+        return None
+    found = look_at_source(dataset, target.family, here.beta, here.nodes)
+    check_weight(core, float(found.weight.sum()))
+    full = at_point(lambda *_: found.sums, here.theta, here.nodes, target.priors)
+    check_finite(dataset, full.terms.gradient)
+    inclusion = _inclusion(_reach(full, here), found.n_rows[:-1])
+    rows = float(inclusion @ found.n_rows[:-1] + found.n_rows[-1])
+    if rows > LARGEST_SHARE * found.n_rows.sum():
+        return None
+    sample = _sample(inclusion)
+    kept = _rows_of(dataset, sample, G)
+    return _Sampled(target, core, full, kept, sample, inclusion[sample]).sums(theta, found.weight[:-1])
+
+
+def _reach(full: MarginalPoint, core: MarginalPoint) -> FloatArray:
+    """Return how far what is left of each group may reach, shape (G,), in shares."""
+    a, b, real = full.effects, core.effects, slice(None, -1)
+    gap = np.abs(a.mean - b.mean)[real] / np.sqrt(b.variance[real]) + np.abs(np.log(a.variance / b.variance))[real]
+    skew = np.abs(full.sums.own[real, THIRD]) * a.variance[real] ** 1.5
+    parts = [np.where(np.isfinite(each), each, np.nanmax(each, initial=1.0)) for each in (gap, skew)]
+    return np.asarray(sum(each / max(float(each.sum()), _TINY) for each in parts))
+
+
+def _inclusion(reach: FloatArray, count: FloatArray) -> FloatArray:
+    """Return the probabilities that groups are in the sample, shape (G,)."""
+    G = len(reach)
+    p = (1.0 - EQUAL_SHARE) * reach / max(float(reach.sum()), _TINY) + EQUAL_SHARE / G
+    p /= p.sum()
+    size = int(np.clip(ROWS / max(float(p @ count), 1.0), FEWEST, MOST))
+    if size >= G:
+        return np.ones(G)
+    certain = np.zeros(G, dtype=bool)
+    while True:
+        pi = np.where(certain, 1.0, p * (size - certain.sum()) / p[~certain].sum())
+        more = (pi > 1.0) & ~certain
+        if not more.any():
+            return np.asarray(np.minimum(pi, 1.0))
+        certain |= more
+
+
+def _sample(inclusion: FloatArray) -> IntArray:
+    """Return the groups of a sample of fixed size, in order."""
+    key = hash_uniforms(0, len(inclusion), _SEED) / inclusion
+    key[inclusion >= 1.0] = -1.0
+    size = round(float(inclusion.sum()))
+    return np.sort(np.argsort(key, kind="stable")[:size])
+
+
+def _rows_of(dataset: Dataset, sample: IntArray, n_groups: int) -> WeightedData:
+    """Return the rows of sampled groups, their codes places in the sample, and those of no group; one pass."""
+    place = np.full(n_groups + 1, -2)
+    place[sample], place[-1] = np.arange(len(sample)), NO_GROUP
+
+    def of_block(_: int, block: WeightedData) -> WeightedData:
+        assert block.group is not None
+        codes = place[block.group[:, 0]]
+        kept = np.flatnonzero(codes != -2)
+        rows = block.take(kept)
+        return WeightedData(rows.X, rows.y, rows.weights, rows.index, offset=rows.offset, group=codes[kept, None])
+
+    return stack(list(dataset.map(of_block, "certifying", canonical=True)))
+
+
+class _Sampled:
+    """A sample of groups, their rows and those of no group; `full` is the pass over all at the coreset's mode."""
+
+    def __init__(
+        self,
+        target: CollapsedTarget,
+        core: Coreset,
+        full: MarginalPoint,
+        rows: WeightedData,
+        sample: IntArray,
+        inclusion: FloatArray,
+    ) -> None:
+        self.target, self.core, self.full, self.rows, self.sample = target, core, full, rows, sample
+        self.each = 1.0 / np.append(inclusion, 1.0)  # the last are the rows of no group
+        self.places = np.append(sample, target.n_groups)
+
+    def sums(self, theta: FloatArray, labels: FloatArray) -> NodeSums | None:
+        """Return the sums at draws; None where their error is too large."""
+        here, arguments = self.target.point, self.target.arguments()
+        center, scale, own = core_moments(theta, arguments)
+        at = self.places
+        nodes = DrawNodes(theta[:, :-1], center[:, at], scale[:, at])
+        terms = values_at(Dataset(as_source(self.rows)), nodes, self.target.family)[0]
+        terms[:, :-1] = log_terms(terms[:, :-1], nodes.center[:, :-1], nodes.scale[:, :-1], theta[:, -1:])
+        terms[:, -1] += LOG_WEIGHTS
+        of_sample = NodeMoments.empty(terms.shape[:2])
+        of_sample.fill(slice(None), terms, nodes.center, nodes.scale)
+        step = theta - here.theta
+        left = of_sample.log_p - own.log_p[:, at] - _quadratics(self._terms(), step)
+        left -= left.mean(axis=0)
+        open_ = 1.0 - 1.0 / self.each
+        middle = (left * open_ * self.each).sum(axis=1, keepdims=True) / max(float(open_.sum()), _TINY)
+        many = float((open_ > 0.0).sum())
+        error = np.sqrt((open_ * (left * self.each - middle) ** 2).sum(axis=1) * many / max(many - 1.0, 1.0))
+        moved = self._moved(own)
+        if not (error.max() <= MAX_SUM_ERROR and self._near(moved, of_sample, own)):
+            return None
+        ratio = _quadratics([self.full.terms - here.terms], step)[:, 0] + left @ self.each
+        moved.log_p[:, at] = of_sample.log_p
+        moved.effects.mean[:, self.sample] = of_sample.effects.mean
+        moved.effects.variance[:, self.sample] = of_sample.effects.variance
+        moved.astray[:, self.sample] = of_sample.astray
+        return NodeSums(theta, ratio, moved, own, labels, arguments)
+
+    def _moved(self, own: NodeMoments) -> NodeMoments:
+        """Return what the coreset says of groups, moved by what all rows say at its mode."""
+        a, b, real = self.full.effects, self.target.point.effects, slice(None, -1)
+        mean = own.effects.mean + (a.mean - b.mean)[real]
+        variance = own.effects.variance * (a.variance[real] / b.variance[real])
+        log_p = own.log_p.copy()
+        log_p[:, real] += a.log_marginal[real] - b.log_marginal[real]
+        return NodeMoments(log_p, EffectMoments(mean, variance), own.astray | a.poor[real].astype(bool))
+
+    def _near(self, moved: NodeMoments, of_sample: NodeMoments, own: NodeMoments) -> bool:
+        """Whether moved effects are those of sampled groups, in mean and sd over draws."""
+        sd = np.sqrt(own.effects.variance[:, self.sample].mean(axis=0) + own.effects.mean[:, self.sample].var(axis=0))
+        means = moved.effects.mean[:, self.sample].mean(axis=0) - of_sample.effects.mean.mean(axis=0)
+        ratios = moved.effects.variance[:, self.sample].mean(axis=0) / of_sample.effects.variance.mean(axis=0)
+        fitted = self.each[:-1] > 1.0  # the others are found
+        gap = np.maximum(np.abs(means / sd), 0.5 * np.abs(np.log(ratios)))
+        return bool((gap[fitted] <= MAX_SUM_ERROR).all())
+
+    def _terms(self) -> list[Derivatives]:
+        """Return value, gradient and minus the Hessian at the mode, full data less coreset, of each sampled group."""
+        both = [(self.rows, np.arange(len(self.sample))), (self.core, self.sample)]
+        parts = [self._each(rows, codes) for rows, codes in both]
+        return [one - other for one, other in zip(*parts, strict=True)]
+
+    def _each(self, rows: WeightedData, codes: IntArray) -> list[Derivatives]:
+        """Return the terms of some groups of rows, the last those of rows of no group."""
+        assert rows.group is not None
+        target, z = self.target, row_multipliers(rows)
+        order = np.argsort(rows.group[:, 0], kind="stable")
+        own = rows.group[order, 0]
+        found = []
+        for g, place in zip([*codes, NO_GROUP], self.places, strict=True):
+            which = order[slice(*np.searchsorted(own, [g, g + 1]))]
+            part = rows.take(which)
+            group = np.full((len(which), 1), NO_GROUP if g == NO_GROUP else 0)
+            alone = WeightedData(part.X, part.y, part.weights, part.index, offset=part.offset, group=group)
+            nodes = Nodes(*(np.array([each[place], 0.0]) for each in target.point.nodes))
+            look = look_at_rows(alone, target.family, 1, z[which])
+            if g == NO_GROUP:
+                nodes = Nodes(np.zeros(2), np.ones(2))  # the first is of no rows: the same on both sides
+            found.append(at_point(look, target.point.theta, nodes, target.priors).terms)
+        return found
+
+
+def _quadratics(terms: list[Derivatives], step: FloatArray) -> FloatArray:
+    """Return values of quadratics at steps from their middle, shape (S, p + 1): (S, number)."""
+    gradients, precisions = np.array([each.gradient for each in terms]), np.array([each.precision for each in terms])
+    bend = np.einsum("sp,gpq,sq->sg", step, precisions, step, optimize=True)
+    return np.asarray(np.array([each.value for each in terms]) + step @ gradients.T - 0.5 * bend)
