@@ -52,12 +52,18 @@ class MarginalDraws(Weighed):
 
     def elpd(self) -> dict[str, Any]:
         """Return the expected log predictive density of a left-out group, summed over groups."""
-        log_p = self.sums.full.log_p[:, :-1].T
-        smoothed, k = psislw(self.weights.log_ratio - log_p)
+        each, k = self._left_out(self.sums.full.log_p[:, :-1].T)
         if (k > MAX_K).mean() > MAX_BAD_K_SHARE:
             return {}
-        each = special.logsumexp(log_p + smoothed, axis=1)
-        return {"elpd_logo": float(each.sum()), "elpd_logo_se": math.sqrt(len(each) * float(each.var()))}
+        total = float(each.sum())
+        if (sample := self.sums.sample) is not None:
+            total += float(sample.each @ (self._left_out(sample.log_p.T)[0] - each[sample.places]))
+        return {"elpd_logo": total, "elpd_logo_se": math.sqrt(len(each) * float(each.var()))}
+
+    def _left_out(self, log_p: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the log predictive density of groups left out one by one, shape (G,), and the weights' k-hat."""
+        smoothed, k = psislw(self.weights.log_ratio - log_p)
+        return np.asarray(special.logsumexp(log_p + smoothed, axis=1)), k
 
     def values(self, posterior: Posterior, kept: IntArray | None) -> dict[str, FloatArray]:
         """Return the sd of the effects, its share of the variance, and a draw of each effect given the full data."""

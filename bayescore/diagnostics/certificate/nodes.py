@@ -6,10 +6,10 @@ found from pieces of the draws.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
@@ -20,7 +20,7 @@ from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.effect_draws import effects_given
 from bayescore.models.group_sums import DrawNodes, values_at
 from bayescore.models.quadrature import LOG_WEIGHTS, N_NODES, NODES, astray, log_terms
-from bayescore.types import FloatArray
+from bayescore.types import FloatArray, IntArray
 from bayescore.validation import DataError
 
 MAX_BYTES = 8 << 30
@@ -54,13 +54,24 @@ class NodeMoments:
 
     def fill(self, cut: slice, terms: FloatArray, center: FloatArray, scale: FloatArray) -> None:
         """Write those of some draws from log terms at their nodes, shape (s, G + 1, K)."""
-        self.log_p[cut] = special.logsumexp(terms, axis=2)
-        with np.errstate(invalid="ignore"):
-            share = special.softmax(terms[:, :-1], axis=2)
+        top = terms.max(axis=2, keepdims=True)
+        with np.errstate(invalid="ignore", divide="ignore"):  # of a log-likelihood that is not finite
+            power = np.exp(terms - top)
+            total = power.sum(axis=2, keepdims=True)
+            self.log_p[cut] = (top + np.log(total))[:, :, 0]
+            share = (power / total)[:, :-1]
             self.astray[cut] = astray(share, _COVERED)
             z = share @ NODES
             self.effects.mean[cut] = center[:, :-1] + scale[:, :-1] * z
             self.effects.variance[cut] = scale[:, :-1] ** 2 * (share @ NODES**2 - z**2)
+
+
+class Sample(NamedTuple):
+    """Groups that were evaluated where the others were not: places, 1 / probability, log-likelihoods, shape (S, m)."""
+
+    places: IntArray
+    each: FloatArray
+    log_p: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +88,8 @@ class NodeSums:
     core: NodeMoments
     labels: FloatArray
     arguments: CollapsedArguments  # of the coreset's density
-    exact: "tuple[FloatArray, FloatArray, FloatArray] | None" = None  # all groups' log terms, centres and scales
+    exact: tuple[FloatArray, FloatArray, FloatArray] | None = None  # all groups' log terms, centres and scales
+    sample: "Sample | None" = None  # where `full` is the coreset's, moved
 
     def draw_effects(self, s: int, uniforms: FloatArray) -> FloatArray:
         """Return a draw of each effect given the full data and draw s, shape (G,).
@@ -140,7 +152,8 @@ def marginal_log_likelihoods(theta: FloatArray, target: CollapsedTarget) -> Floa
     for cut in _pieces(len(theta), target.n_groups + 1):
         terms = nodes_at(theta[cut], arguments)[2]
         terms[:, -1] += LOG_WEIGHTS
-        found[cut] = special.logsumexp(terms, axis=2).sum(axis=1)
+        top = terms.max(axis=2)
+        found[cut] = (top + np.log(np.exp(terms - top[:, :, None]).sum(axis=2))).sum(axis=1)
     return found
 
 

@@ -34,7 +34,7 @@ from bayescore.validation import DataError
 COPIED = 0.01  # share of moves from one point to the next that may be met twice: continuous draws never make one twice
 _REPEATED = 0.15  # of points: a chain in another order meets those again at which a proposal was rejected
 _DENSITY = 1e-3  # nats by which that may differ; a shift by 0.01 sd in one coordinate shows
-_TOLD_DRAWS = 500  # whose log densities are compared where a digest tells that nobody changed them
+_TOLD_DRAWS = 100  # whose log densities are compared where a digest tells that nobody changed them
 _ROUNDING = 1e-9  # of the log density's own size
 _SAME = 1e-6  # relative error of what is computed from parameters, which may have been stored in single precision
 _FLOOR = 1e-8  # of the prior's precision, relative to the data's: the sum is positive definite in floating point

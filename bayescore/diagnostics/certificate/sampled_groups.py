@@ -24,7 +24,7 @@ from bayescore.coresets.sampling.draw import hash_uniforms
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
-from bayescore.diagnostics.certificate.nodes import NodeMoments, NodeSums, core_moments
+from bayescore.diagnostics.certificate.nodes import NodeMoments, NodeSums, Sample, core_moments
 from bayescore.diagnostics.certificate.weigh import EffectMoments
 from bayescore.diagnostics.full_pass import check_finite, check_weight
 from bayescore.limits import MAX_SUM_ERROR
@@ -149,11 +149,12 @@ class _Sampled:
         if not (error.max() <= MAX_SUM_ERROR and self._near(moved, of_sample, own)):
             return None
         ratio = _quadratics([self.full.terms - here.terms], step)[:, 0] + left @ self.each
-        moved.log_p[:, at] = of_sample.log_p
+        moved.log_p[:, -1] = of_sample.log_p[:, -1]
+        sample = Sample(self.sample, self.each[:-1], of_sample.log_p[:, :-1])
         moved.effects.mean[:, self.sample] = of_sample.effects.mean
         moved.effects.variance[:, self.sample] = of_sample.effects.variance
         moved.astray[:, self.sample] = of_sample.astray
-        return NodeSums(theta, ratio, moved, own, labels, arguments)
+        return NodeSums(theta, ratio, moved, own, labels, arguments, sample=sample)
 
     def _moved(self, own: NodeMoments) -> NodeMoments:
         """Return what the coreset says of groups, moved by what all rows say at its mode."""
