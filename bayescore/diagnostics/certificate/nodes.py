@@ -67,11 +67,15 @@ class NodeMoments:
 
 
 class Sample(NamedTuple):
-    """Groups that were evaluated where the others were not: places, 1 / probability, log-likelihoods, shape (S, m)."""
+    """Groups that were evaluated where the others were not: places, 1 / probability, log-likelihoods, shape (S, m).
+
+    `error`, shape (S,), is the standard error of the ratio, up to a constant for all draws.
+    """
 
     places: IntArray
     each: FloatArray
     log_p: FloatArray
+    error: FloatArray
 
 
 @dataclass(frozen=True, eq=False)

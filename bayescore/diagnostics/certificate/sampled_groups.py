@@ -150,7 +150,7 @@ class _Sampled:
             return None
         ratio = _quadratics([self.full.terms - here.terms], step)[:, 0] + left @ self.each
         moved.log_p[:, -1] = of_sample.log_p[:, -1]
-        sample = Sample(self.sample, self.each[:-1], of_sample.log_p[:, :-1])
+        sample = Sample(self.sample, self.each[:-1], of_sample.log_p[:, :-1], error)
         moved.effects.mean[:, self.sample] = of_sample.effects.mean
         moved.effects.variance[:, self.sample] = of_sample.effects.variance
         moved.astray[:, self.sample] = of_sample.astray

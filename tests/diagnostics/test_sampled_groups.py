@@ -1,0 +1,119 @@
+"""Weights of draws of (1 | g) from a pass and a sample of groups: those of all groups, within the said error."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from scipy import special
+
+import bayescore as bc
+from bayescore.data.dataset import Dataset
+from bayescore.diagnostics.certificate import sampled_groups
+from bayescore.diagnostics.certificate.nodes import node_sums
+from bayescore.diagnostics.certificate.sampled_groups import sampled_sums
+from bayescore.models.collapsed_target import CollapsedTarget
+from bayescore.models.families import check_family
+from bayescore.models.group_priors import DEFAULT_GROUP_PRIOR
+
+TOLD = {"intercept": True, "progressbar": False}
+PRIORS = bc.priors.Normal(0.0, 4.0), DEFAULT_GROUP_PRIOR
+KINDS = {
+    "sizes alike": {"spread": 0.1},
+    "sizes unlike": {"spread": 1.5},
+    "probit": {"family": "probit"},
+    "cloglog": {"family": "cloglog"},
+    "weights": {"weighted": True},
+    "offsets": {"offsets": True},
+}
+
+
+@cache
+def rows_of(seed=0, *, n=24_000, G=2000, spread=0.8, family="logistic", weighted=False, offsets=False):
+    """Return full data and a multilevel coreset: groups of unlike sizes, a skewed column that differs between them."""
+    rng = np.random.default_rng(seed)
+    share = rng.lognormal(0.0, spread, G)
+    group = rng.choice(G, n, p=share / share.sum())
+    group[:G] = np.arange(G)
+    X = np.column_stack([rng.normal(size=n), rng.exponential(size=n) * (1.0 + group % 3)])
+    beside = {"weights": rng.integers(1, 5, n).astype(float)} if weighted else {}
+    beside |= {"offset": rng.normal(size=n)} if offsets else {}
+    eta = -1.0 + X @ [0.5, 0.2] + rng.normal(size=G)[group] + beside.get("offset", 0.0)
+    y = rng.random(n) < special.expit(eta)
+    beside |= {"groups": np.array([f"g{code:05d}" for code in group]), "family": family}
+    core = bc.build_coreset(X, y, method="multilevel", random_state=0, **beside, **TOLD)
+    return bc.all_rows(X, y, **beside, **TOLD), core
+
+
+def sums_of(full, core):
+    """Return sums by a sample and by all groups, at draws from the normal approximation."""
+    target = CollapsedTarget.of(core, check_family(core.family), PRIORS, len(core.groups[0]))
+    theta = target.point.theta + np.random.default_rng(1).normal(size=(150, 4)) @ target.factor.T
+    dataset = Dataset(full.as_source(), core.design)
+    return sampled_sums(theta, core, dataset, target), node_sums(theta, core, dataset, target)
+
+
+def gap_of(sampled, whole):
+    gap = sampled.ratio - whole.ratio
+    return gap - gap.mean()
+
+
+def size(errors):
+    return np.sqrt((errors**2).mean())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_sum_is_that_of_all_groups_within_three_said_errors(kind, seed):
+    """Errors of draws are alike, so that they are beyond 3 said ones in about 0.3% of sets; seeds are fixed."""
+    full, core = rows_of(seed, **KINDS[kind])
+    sampled, whole = sums_of(full, core)
+    assert sampled.sample.error.max() < 0.02
+    assert size(gap_of(sampled, whole)) <= 3.0 * size(sampled.sample.error) + 1e-9
+    np.testing.assert_array_equal(sampled.labels, whole.labels)
+    np.testing.assert_allclose(sampled.core.log_p, whole.core.log_p)
+    even = np.full(len(sampled.theta), 1.0 / len(sampled.theta))
+    (mean, sd), (true, true_sd) = sampled.full.effects.over(even), whole.full.effects.over(even)
+    assert np.abs((mean - true) / true_sd).max() < 0.02
+    assert np.abs(np.log(sd / true_sd)).max() < 0.02
+
+
+def test_without_their_probabilities_groups_tell_too_much():
+    """The negative control of the said error: every sampled group counted once."""
+    full, core = rows_of(0, **KINDS["sizes unlike"])
+    sampled, whole = sums_of(full, core)
+    own = sampled.sample
+    wrong = sampled.ratio - (own.each - 1.0) @ (own.log_p - whole.core.log_p[:, own.places]).T
+    gap = wrong - whole.ratio
+    assert size(gap - gap.mean()) > 3.0 * size(own.error)
+
+
+def test_groups_that_the_coreset_does_not_fit_are_in_the_sample():
+    """One of 2,000 groups has a third of its weight: it is evaluated, and its effect is all rows' own."""
+    full, core = rows_of()
+    g = int(np.bincount(full.group[:, 0]).argmax())
+    wrong = replace(core, weights=np.where(core.group[:, 0] == g, core.weights / 3.0, core.weights))
+    sampled, whole = sums_of(full, wrong)
+    assert g in sampled.sample.places
+    np.testing.assert_allclose(sampled.full.effects.mean[:, g], whole.full.effects.mean[:, g])
+    assert size(gap_of(sampled, whole)) <= 3.0 * size(sampled.sample.error) + 1e-9
+
+
+def test_all_groups_are_evaluated_where_a_sample_does_not_tell(monkeypatch):
+    few = rows_of(0, n=900, G=40)
+    assert sums_of(*few)[0] is None  # fewer than a sample
+    most = rows_of(0, n=3000, G=500)
+    assert sums_of(*most)[0] is None  # no fewer than a sample
+    full, core = rows_of()
+    monkeypatch.setattr(sampled_groups, "MAX_SUM_ERROR", 1e-9)
+    assert sums_of(full, core)[0] is None
+
+
+def test_effects_are_drawn_about_their_means_given_the_full_data():
+    full, core = rows_of()
+    sampled, whole = sums_of(full, core)
+    rng = np.random.default_rng(2)
+    u, v = (np.array([own.draw_effects(s, rng.random(2000)) for s in range(150)]) for own in (sampled, whole))
+    z = (u.mean(axis=0) - v.mean(axis=0)) / v.std(axis=0)
+    assert np.abs(z).max() < 5.0 * np.sqrt(2.0 / 150)  # 2,000 effects: a false alarm in 1 of 800 seeds
+    assert abs(np.log(u.std(axis=0) / v.std(axis=0)).mean()) < 0.02
