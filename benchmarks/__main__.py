@@ -108,6 +108,7 @@ BENCHMARKS = {
     "variates_coresets": variates_coresets.main,
     "certificates": certificates.main,
     "certificate_cost": certificate_cost.main,
+    "certificate_groups": certificate_cost.main_groups,
     "certificate_defaults": certificate_checks.defaults,
     "certificate_corrections": certificate_checks.corrections,
     "forgeries": forgeries.main,

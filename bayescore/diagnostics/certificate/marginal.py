@@ -35,6 +35,7 @@ from bayescore.samplers.collapsed import COLLAPSED, intraclass_correlation
 from bayescore.samplers.inference_data import Posterior
 from bayescore.types import FloatArray, IntArray
 
+_PIECE = 1 << 21  # numbers of an array of some groups at all draws
 _COUNTS = 0.05  # weight of draws together in which nodes may miss an effect
 
 
@@ -52,18 +53,20 @@ class MarginalDraws(Weighed):
 
     def elpd(self) -> dict[str, Any]:
         """Return the expected log predictive density of a left-out group, summed over groups."""
-        each, k = self._left_out(self.sums.full.log_p[:, :-1].T)
+        w, log_p, sample = self.weights.log_ratio, self.sums.full.log_p[:, :-1], self.sums.sample
+        looked_at = log_p.T if sample is None else sample.log_p.T
+        smoothed, k = psislw(w - looked_at)
         if (k > MAX_K).mean() > MAX_BAD_K_SHARE:
             return {}
+        each = special.logsumexp(looked_at + smoothed, axis=1)
         total = float(each.sum())
-        if (sample := self.sums.sample) is not None:
-            total += float(sample.each @ (self._left_out(sample.log_p.T)[0] - each[sample.places]))
+        if sample is not None:  # of all groups without smoothing, and what is left of it by sampled ones
+            step = max(1, _PIECE // len(w))
+            cuts = [log_p[:, start : start + step] for start in range(0, log_p.shape[1], step)]
+            own, parts = each, [special.logsumexp(w) - special.logsumexp(w[:, None] - cut, axis=0) for cut in cuts]
+            each = np.concatenate(parts)
+            total = float(each.sum() + sample.each @ (own - each[sample.places]))
         return {"elpd_logo": total, "elpd_logo_se": math.sqrt(len(each) * float(each.var()))}
-
-    def _left_out(self, log_p: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the log predictive density of groups left out one by one, shape (G,), and the weights' k-hat."""
-        smoothed, k = psislw(self.weights.log_ratio - log_p)
-        return np.asarray(special.logsumexp(log_p + smoothed, axis=1)), k
 
     def values(self, posterior: Posterior, kept: IntArray | None) -> dict[str, FloatArray]:
         """Return the sd of the effects, its share of the variance, and a draw of each effect given the full data."""

@@ -18,6 +18,8 @@ Louis (1982), Finding the observed information matrix when using the EM algorith
 Poisson sampling, Journal of Official Statistics 14.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from bayescore.coresets.sampling.draw import hash_uniforms
@@ -47,7 +49,7 @@ _TINY = 1e-300
 def sampled_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target: CollapsedTarget) -> NodeSums | None:
     """Return the sums at draws of (beta, log sigma), shape (S, p + 1), by two passes; None where a sample won't do."""
     G, here = target.n_groups, target.point
-    if G <= FEWEST:
+    if _size(core.n_total / G) >= LARGEST_SHARE * G:
         return None
     found = look_at_source(dataset, target.family, here.beta, here.nodes)
     check_weight(core, float(found.weight.sum()))
@@ -71,12 +73,17 @@ def _reach(full: MarginalPoint, core: MarginalPoint) -> FloatArray:
     return np.asarray(sum(each / max(float(each.sum()), _TINY) for each in parts))
 
 
+def _size(rows: float) -> int:
+    """Return the size of a sample of groups that have so many rows each."""
+    return int(np.clip(ROWS / max(rows, 1.0), FEWEST, MOST))
+
+
 def _inclusion(reach: FloatArray, count: FloatArray) -> FloatArray:
     """Return the probabilities that groups are in the sample, shape (G,)."""
     G = len(reach)
     p = (1.0 - EQUAL_SHARE) * reach / max(float(reach.sum()), _TINY) + EQUAL_SHARE / G
     p /= p.sum()
-    size = int(np.clip(ROWS / max(float(p @ count), 1.0), FEWEST, MOST))
+    size = _size(float(p @ count))
     if size >= G:
         return np.ones(G)
     certain = np.zeros(G, dtype=bool)
@@ -111,27 +118,31 @@ def _rows_of(dataset: Dataset, sample: IntArray, n_groups: int) -> WeightedData:
     return stack(list(dataset.map(of_block, "certifying", canonical=True)))
 
 
+@dataclass(frozen=True, eq=False)
 class _Sampled:
     """A sample of groups, their rows and those of no group; `full` is the pass over all at the coreset's mode."""
 
-    def __init__(
-        self,
-        target: CollapsedTarget,
-        core: Coreset,
-        full: MarginalPoint,
-        rows: WeightedData,
-        sample: IntArray,
-        inclusion: FloatArray,
-    ) -> None:
-        self.target, self.core, self.full, self.rows, self.sample = target, core, full, rows, sample
-        self.each = 1.0 / np.append(inclusion, 1.0)  # the last are the rows of no group
-        self.places = np.append(sample, target.n_groups)
+    target: CollapsedTarget
+    core: Coreset
+    full: MarginalPoint
+    rows: WeightedData
+    sample: IntArray
+    inclusion: FloatArray
+
+    @property
+    def each(self) -> FloatArray:
+        """What a group stands for; the last are the rows of no group, as in `places`."""
+        return 1.0 / np.append(self.inclusion, 1.0)
+
+    @property
+    def places(self) -> IntArray:
+        """Places of the sampled groups among all."""
+        return np.append(self.sample, self.target.n_groups)
 
     def sums(self, theta: FloatArray, labels: FloatArray) -> NodeSums | None:
         """Return the sums at draws; None where their error is too large."""
-        here, arguments = self.target.point, self.target.arguments()
+        here, arguments, at, each = self.target.point, self.target.arguments(), self.places, self.each
         center, scale, own = core_moments(theta, arguments)
-        at = self.places
         nodes = DrawNodes(theta[:, :-1], center[:, at], scale[:, at])
         terms = values_at(Dataset(as_source(self.rows)), nodes, self.target.family)[0]
         terms[:, :-1] = log_terms(terms[:, :-1], nodes.center[:, :-1], nodes.scale[:, :-1], theta[:, -1:])
@@ -141,16 +152,16 @@ class _Sampled:
         step = theta - here.theta
         left = of_sample.log_p - own.log_p[:, at] - _quadratics(self._terms(), step)
         left -= left.mean(axis=0)
-        open_ = 1.0 - 1.0 / self.each
-        middle = (left * open_ * self.each).sum(axis=1, keepdims=True) / max(float(open_.sum()), _TINY)
+        open_ = 1.0 - 1.0 / each
+        middle = (left * open_ * each).sum(axis=1, keepdims=True) / max(float(open_.sum()), _TINY)
         many = float((open_ > 0.0).sum())
-        error = np.sqrt((open_ * (left * self.each - middle) ** 2).sum(axis=1) * many / max(many - 1.0, 1.0))
+        error = np.sqrt((open_ * (left * each - middle) ** 2).sum(axis=1) * many / max(many - 1.0, 1.0))
         moved = self._moved(own)
         if not (error.max() <= MAX_SUM_ERROR and self._near(moved, of_sample, own)):
             return None
-        ratio = _quadratics([self.full.terms - here.terms], step)[:, 0] + left @ self.each
+        ratio = _quadratics([self.full.terms - here.terms], step)[:, 0] + left @ each
         moved.log_p[:, -1] = of_sample.log_p[:, -1]
-        sample = Sample(self.sample, self.each[:-1], of_sample.log_p[:, :-1], error)
+        sample = Sample(self.sample, each[:-1], of_sample.log_p[:, :-1], error)
         moved.effects.mean[:, self.sample] = of_sample.effects.mean
         moved.effects.variance[:, self.sample] = of_sample.effects.variance
         moved.astray[:, self.sample] = of_sample.astray

@@ -48,46 +48,60 @@ class Scores(NamedTuple):
 
 def scores(predictor: Predictor, core: Coreset, family: Family, prior: Prior, group_prior: GroupPrior) -> Scores:
     """Return the gradients of the coreset's posterior at draws; `LinAlgError` where effects have no covariance."""
-    assert predictor.at is not None
-    factors = [
-        Factor(own.grouping, own.effects[predictor.at], own.covariance[predictor.at])  # type: ignore[index]
-        for own in predictor.factors
-    ]
     middle = predictor.means()
     curvature = core.weights * np.maximum(family.curvature(middle.eta(core)[:, 0], core.y), 0.0)
-    columns = [_columns(core, place) for place in range(len(factors))]
-    Z = sparse.hstack(columns, format="csr")
-    of_beta, of_u = prior.gradient(predictor.beta), np.zeros((Z.shape[1], len(predictor)))
+    Z = sparse.hstack([_columns(core, place) for place in range(len(predictor.factors))], format="csr")
+    assert predictor.at is not None
+    information, first, cuts = (Z.T @ sparse.diags_array(curvature) @ Z).tocsc(), 0, []
+    blocks, own_precision = [], []
+    for own, mean in zip(predictor.factors, middle.factors, strict=True):
+        assert own.covariance is not None
+        cuts.append(slice(first, first + mean.effects[0].size))
+        first = cuts[-1].stop
+        inverse = np.linalg.inv(own.covariance[predictor.at].mean(axis=0))
+        own_precision.append(sparse.kron(sparse.eye_array(len(own.grouping)), inverse))
+        blocks.append((mean.effects[0], _diagonal(information[cuts[-1], cuts[-1]], len(inverse)), inverse))
+    cross = Z.T @ (curvature[:, None] * core.X)
+    move = splu((information + sparse.block_diag(own_precision)).tocsc()).solve(cross)
+    precision = (core.X.T * curvature) @ core.X - cross.T @ move
+    found = []
+    step = max(1, _PIECE // Z.shape[1])
+    for start in range(0, len(predictor), step):
+        part = predictor.take(slice(start, start + step))
+        of_beta, of_u = _row_scores(part, core, family, Z)
+        of_factors = []
+        for own, block, cut in zip(part.factors, blocks, cuts, strict=True):
+            some = Factor(own.grouping, own.effects[part.at], own.covariance[part.at])  # type: ignore[index]
+            inverse = np.asarray(np.linalg.inv(some.covariance), dtype=np.float64)  # type: ignore[arg-type]
+            slope = of_u[cut].T.reshape(some.effects.shape) - np.einsum("sgq,sqr->sgr", some.effects, inverse)
+            mean, informed, middle_inverse = block
+            of_factors.append(_of_factor(some, mean, slope, _Blocks(informed, inverse, middle_inverse), group_prior))
+            of_u[cut] = slope.reshape(len(slope), -1).T
+        marginal, effects, slopes = (np.concatenate(each, axis=1) for each in zip(*of_factors, strict=True))
+        of_beta = of_beta + prior.gradient(part.beta) - of_u.T @ move
+        found.append((np.hstack([of_beta, marginal]), effects, slopes))
+    marginal, effects, slopes = (np.concatenate(each) for each in zip(*found, strict=True))
+    names = [
+        f"u_{each.grouping.name}[{each.grouping.levels[level]}{f', {effect}' * (len(each.grouping.effects) > 1)}]"
+        for each in predictor.factors
+        for level in _checked(len(each.grouping))
+        for effect in each.grouping.effects
+    ]
+    return Scores(marginal, precision, names, effects, slopes)
+
+
+def _row_scores(
+    predictor: Predictor, core: Coreset, family: Family, Z: sparse.csr_array
+) -> tuple[FloatArray, FloatArray]:
+    """Return the rows' part of the gradients by beta, shape (S, p), and by the effects, (E, S)."""
+    of_beta, of_u = np.zeros_like(predictor.beta), np.zeros((Z.shape[1], len(predictor)))
     step = max(1, _PIECE // len(predictor))
     for start in range(0, len(core), step):
         rows = core.take(slice(start, start + step))
         score = rows.weights[:, None] * family.score(predictor.eta(rows), rows.y[:, None])
-        of_beta = of_beta + score.T @ rows.X
+        of_beta += score.T @ rows.X
         of_u += Z[start : start + step].T @ score
-    information, found, first = (Z.T @ sparse.diags_array(curvature) @ Z).tocsc(), [], 0
-    own_precision = []
-    for own, mean in zip(factors, middle.factors, strict=True):
-        assert own.covariance is not None
-        inverse = np.asarray(np.linalg.inv(own.covariance), dtype=np.float64)
-        cut = slice(first, first + mean.effects[0].size)
-        slope = of_u[cut].T.reshape(own.effects.shape) - np.einsum("sgq,sqr->sgr", own.effects, inverse)
-        middle_inverse = np.linalg.inv(own.covariance.mean(axis=0))
-        blocks = _Blocks(_diagonal(information[cut, cut], len(middle_inverse)), inverse, middle_inverse)
-        found.append(_of_factor(own, mean.effects[0], slope, blocks, group_prior))
-        of_u[cut] = slope.reshape(len(slope), -1).T
-        own_precision.append(sparse.kron(sparse.eye_array(len(own.grouping)), middle_inverse))
-        first = cut.stop
-    cross = Z.T @ (curvature[:, None] * core.X)
-    move = splu((information + sparse.block_diag(own_precision)).tocsc()).solve(cross)
-    precision = (core.X.T * curvature) @ core.X - cross.T @ move
-    marginal, effects, slopes = (np.concatenate(each, axis=1) for each in zip(*found, strict=True))
-    names = [
-        f"u_{each.grouping.name}[{each.grouping.levels[level]}{f', {effect}' * (len(each.grouping.effects) > 1)}]"
-        for each in factors
-        for level in _checked(len(each.grouping))
-        for effect in each.grouping.effects
-    ]
-    return Scores(np.hstack([of_beta - of_u.T @ move, marginal]), precision, names, effects, slopes)
+    return of_beta, of_u
 
 
 def _checked(n_levels: int) -> IntArray:

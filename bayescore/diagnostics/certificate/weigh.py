@@ -33,6 +33,8 @@ from bayescore.diagnostics.results import EFFECT_INDEX, no_effects
 from bayescore.samplers.inference_data import Posterior
 from bayescore.types import FloatArray, IntArray
 
+_PIECE = 1 << 21  # numbers of an array of some effects at all draws
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Weighed:
@@ -108,6 +110,10 @@ class EffectMoments(NamedTuple):
     mean: FloatArray
     variance: FloatArray
 
+    def of(self, cut: slice) -> "EffectMoments":
+        """Return those of some effects."""
+        return EffectMoments(self.mean[:, cut], self.variance[:, cut])
+
     def over(self, w: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return mean and sd of each effect over weighted draws, shape (E,)."""
         mean = w @ self.mean
@@ -127,6 +133,19 @@ def effects_table(
     those given the full data. `rows`, shape (E, 2), are the weights of rows of +1 and of -1 in each effect's group.
     Numerical errors are multiplied by `slow`, as draws are not independent.
     """
+    E = len(rows)
+    step = max(1, _PIECE // len(w))
+    cuts = [slice(start, min(start + step, E)) for start in range(0, E, step)]
+    parts = [_effects(w, (moments[0].of(cut), moments[1].of(cut)), rows[cut], slow) for cut in cuts]
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    places = [(own.name, level, effect) for own in groups for level in own.levels for effect in own.effects]
+    return pd.DataFrame(columns, index=pd.MultiIndex.from_tuples(places, names=EFFECT_INDEX))
+
+
+def _effects(
+    w: FloatArray, moments: tuple[EffectMoments, EffectMoments], rows: FloatArray, slow: float
+) -> dict[str, FloatArray]:
+    """Return the columns of some effects."""
     by_core, by_full = moments
     even = np.full(len(w), 1.0 / len(w))
     own, own_sd = by_core.over(even)
@@ -134,7 +153,7 @@ def effects_table(
     sd = informed_sd(sd, own_sd)
     with np.errstate(all="ignore"):  # an effect that the nodes miss
         square = (by_full.variance + (by_full.mean - mean) ** 2) / sd**2
-        columns = {
+        return {
             "mean": own,
             "sd": own_sd,
             "corrected_mean": mean,
@@ -145,8 +164,6 @@ def effects_table(
             "weight": rows.sum(axis=1),
             "share": rows[:, 0] / rows.sum(axis=1),
         }
-    places = [(own.name, level, effect) for own in groups for level in own.levels for effect in own.effects]
-    return pd.DataFrame(columns, index=pd.MultiIndex.from_tuples(places, names=EFFECT_INDEX))
 
 
 def systematic(weights: FloatArray) -> IntArray:
