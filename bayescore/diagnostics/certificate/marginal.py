@@ -1,8 +1,8 @@
 r"""Draws of (1 | g): importance weights on (beta, log sigma), effects integrated out on both sides.
 
-At some of the draws the log-likelihood of each group of the full data is found at nodes of its effect, in one pass; the
-nodes are those that the coreset's own quadrature has there. The sums over nodes give, for each draw, the full data's
-marginal likelihood and with it the weight
+At some of the draws the log-likelihood of each group of the full data, or of a sample of the groups (`sampled_groups`),
+is found at nodes of its effect; the nodes are those that the coreset's own quadrature has there. The sums over nodes
+give, for each draw, the full data's marginal likelihood and with it the weight
 
 .. math:: \log w = \sum_g \log \int p(y_g | \beta, b) N(b; 0, \sigma^2) db - \text{the same of the coreset},
 
@@ -109,7 +109,7 @@ class Marginal(Grouped):
         check_bytes(n_draws, len(self.core.groups[0]))
 
     def weigh(self, at: IntArray) -> MarginalDraws:
-        """Return the weights of some draws; one pass, or as `values_at` says."""
+        """Return the weights of some draws; two passes by a sample of the groups, else one, or as `values_at` says."""
         theta = self.posterior.flat[at]
         sums = sampled_sums(theta, self.core, self.dataset, self.target)
         if sums is None:
