@@ -12,16 +12,14 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.diagnostics.certificate.provenance import covariance_of, trouble_of_groups
 from bayescore.diagnostics.certificate.scores import scores
-from bayescore.diagnostics.certificate.stein import STEIN_DRAWS, Damping, stein
+from bayescore.diagnostics.certificate.stein import Damping, enough_draws, stein
 from bayescore.diagnostics.group_draws import with_scales
 from bayescore.diagnostics.health import longer_warm_up
-from bayescore.limits import MIN_ESS
 from bayescore.models.group_priors import GroupPrior, group_prior_from_dict
 from bayescore.models.priors import Prior, prior_from_dict
 from bayescore.samplers.inference_data import Posterior, draws_digest
 from bayescore.types import FloatArray, WeightedData
 
-_NUMBERS = 20_000_000  # of the draws of effects whose gradients are computed
 _TOGETHER = 50  # effects whose correlations are checked, too
 _NO_GRADIENT = "at some of them its density has no finite gradient."
 
@@ -54,7 +52,7 @@ class Grouped:
     @property
     def told(self) -> bool:
         """Whether digests tell that nobody changed the draws."""
-        told = {"beta": self.beta.story["draws"], **json.loads(self.beta.attrs["effects_of"])}
+        told = {"beta": self.beta.story["draws"], **json.loads(self.beta.attrs.get("effects_of", "{}"))}
         source = self.idata["posterior"]
         return all(name in source and draws_digest(source[name].values) == own for name, own in told.items())
 
@@ -91,7 +89,7 @@ class Grouped:
     def _missed(self) -> str:
         judged, p, (prior, group_prior) = self.posterior, len(self.beta.features), self.priors
         n_effects = sum(len(own) * len(own.effects) for own in self.core.groups)
-        at = judged.positions(max(min(STEIN_DRAWS, _NUMBERS // n_effects), MIN_ESS))
+        at = judged.positions(enough_draws(len(self.core), n_effects))
         draws = judged.flat[at]
         if not np.isfinite(draws).all():
             return _NO_GRADIENT

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from bayescore.data.coreset import Coreset
-from bayescore.diagnostics.certificate.stein import STEIN_DRAWS, Damping, stein
+from bayescore.diagnostics.certificate.stein import Damping, enough_draws, stein
 from bayescore.diagnostics.formatting import number
 from bayescore.diagnostics.health import longer_warm_up
 from bayescore.models.families import Family
@@ -148,7 +148,7 @@ def _refused(posterior: Posterior, core: Coreset, family: Family) -> str:
 
 def miss(posterior: Posterior, core: Coreset, family: Family, origin: Origin) -> str:
     """Return how the draws miss Stein's identities of the density that they are said to have; empty if they do not."""
-    at = posterior.positions(STEIN_DRAWS)
+    at = posterior.positions(enough_draws(len(core)))
     draws, names, of_beta = posterior.flat[at], list(posterior.features), slice(None)
     slope = np.zeros_like(draws)
     if isinstance(origin.prior, OfModel):

@@ -35,14 +35,20 @@ from scipy import stats
 from bayescore.diagnostics.errors import sidak_quantile
 from bayescore.diagnostics.formatting import number
 from bayescore.diagnostics.mcse import ess_mean
-from bayescore.limits import NEGLIGIBLE_ERROR
+from bayescore.limits import MIN_ESS, NEGLIGIBLE_ERROR
 from bayescore.models.families import Family
 from bayescore.types import FloatArray, WeightedData
 
 STEIN_DRAWS = 2000  # whose gradients are computed: an sd is told to 4% beyond Monte Carlo error, in most posteriors
+_WORK = 200_000_000  # numbers of rows, or of effects, at all these draws together
 _BOUND = 8.0  # square of the sds beyond which a draw's part is damped
 _JITTER = 1e-10  # of correlations, so that those of 1 have a factor
 _PIECE = 1 << 22  # numbers of an array of some rows at all draws
+
+
+def enough_draws(n_rows: int, n_effects: int = 0) -> int:
+    """Return how many draws to look at: `STEIN_DRAWS`, fewer where rows or effects are so many that it takes long."""
+    return max(min(STEIN_DRAWS, _WORK // max(n_rows, 10 * n_effects)), MIN_ESS)
 
 
 @dataclass(frozen=True, eq=False)
