@@ -103,7 +103,7 @@ def test_draws_are_weighed(drawn, tmp_path):
     assert "Variance between groups of x by a" in (tmp_path / "page.html").read_text(encoding="utf-8")
     changed = idata.copy()
     changed["posterior"]["u_a"] = changed["posterior"]["u_a"] + 0.3
-    assert "'u_a[0, 1]' misses Stein's identity" in bc.certify(changed, core, frame, label="y", progressbar=False).text
+    assert "misses Stein's identity" in bc.certify(changed, core, frame, label="y", progressbar=False).text
 
 
 def test_a_coreset_of_other_rows_is_not_certified(drawn):
