@@ -71,8 +71,10 @@ def scores(predictor: Predictor, core: Coreset, family: Family, prior: Prior, gr
         of_beta, of_u = _row_scores(part, core, family, Z)
         of_factors = []
         for own, block, cut in zip(part.factors, blocks, cuts, strict=True):
-            some = Factor(own.grouping, own.effects[part.at], own.covariance[part.at])  # type: ignore[index]
-            inverse = np.asarray(np.linalg.inv(some.covariance), dtype=np.float64)  # type: ignore[arg-type]
+            assert own.covariance is not None
+            covariance = own.covariance[part.at]
+            some = Factor(own.grouping, own.effects[part.at], covariance)
+            inverse = np.asarray(np.linalg.inv(covariance), dtype=np.float64)
             slope = of_u[cut].T.reshape(some.effects.shape) - np.einsum("sgq,sqr->sgr", some.effects, inverse)
             mean, informed, middle_inverse = block
             of_factors.append(_of_factor(some, mean, slope, _Blocks(informed, inverse, middle_inverse), group_prior))
