@@ -16,6 +16,7 @@ from bayescore.diagnostics.certificate.stein import Damping, enough_draws, stein
 from bayescore.diagnostics.group_draws import with_scales
 from bayescore.diagnostics.health import longer_warm_up
 from bayescore.models.group_priors import GroupPrior, group_prior_from_dict
+from bayescore.models.prior_ratio import score
 from bayescore.models.priors import Prior, prior_from_dict
 from bayescore.samplers.inference_data import Posterior, draws_digest
 from bayescore.types import FloatArray, WeightedData
@@ -101,7 +102,7 @@ class Grouped:
         means = self.beta.predictor().means().effects(self.core)[:, 0]
         offset = means if self.core.offset is None else means + self.core.offset
         rows = WeightedData(self.core.X, self.core.y, self.core.weights, self.core.index, offset=offset)
-        damping = Damping(draws[:, :p], rows, self.beta.family)
+        damping = Damping(draws[:, :p], score(draws[:, :p], rows, self.beta.family), rows, self.beta.family)
         cuts = [slice(start, start + _TOGETHER) for start in range(0, len(found.names), _TOGETHER)]
         check = partial(stein, parts=1 + len(cuts))
         by_chain = partial(np.reshape, shape=(len(judged.draws), len(at) // len(judged.draws), -1))

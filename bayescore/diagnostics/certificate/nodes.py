@@ -54,12 +54,9 @@ class NodeMoments:
 
     def fill(self, cut: slice, terms: FloatArray, center: FloatArray, scale: FloatArray) -> None:
         """Write those of some draws from log terms at their nodes, shape (s, G + 1, K)."""
-        top = terms.max(axis=2, keepdims=True)
-        with np.errstate(invalid="ignore", divide="ignore"):  # of a log-likelihood that is not finite
-            power = np.exp(terms - top)
-            total = power.sum(axis=2, keepdims=True)
-            self.log_p[cut] = (top + np.log(total))[:, :, 0]
-            share = (power / total)[:, :-1]
+        self.log_p[cut], share = _log_sums(terms)
+        with np.errstate(invalid="ignore"):
+            share = share[:, :-1]
             self.astray[cut] = astray(share, _COVERED)
             z = share @ NODES
             self.effects.mean[cut] = center[:, :-1] + scale[:, :-1] * z
@@ -93,7 +90,7 @@ class NodeSums:
     labels: FloatArray
     arguments: CollapsedArguments  # of the coreset's density
     exact: tuple[FloatArray, FloatArray, FloatArray] | None = None  # all groups' log terms, centres and scales
-    sample: "Sample | None" = None  # where `full` is the coreset's, moved
+    sample: Sample | None = None  # where `full` is the coreset's, moved
 
     def draw_effects(self, s: int, uniforms: FloatArray) -> FloatArray:
         """Return a draw of each effect given the full data and draw s, shape (G,).
@@ -156,9 +153,20 @@ def marginal_log_likelihoods(theta: FloatArray, target: CollapsedTarget) -> Floa
     for cut in _pieces(len(theta), target.n_groups + 1):
         terms = nodes_at(theta[cut], arguments)[2]
         terms[:, -1] += LOG_WEIGHTS
-        top = terms.max(axis=2)
-        found[cut] = (top + np.log(np.exp(terms - top[:, :, None]).sum(axis=2))).sum(axis=1)
+        found[cut] = _log_sums(terms)[0].sum(axis=1)
     return found
+
+
+def _log_sums(terms: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the logarithms of the sums over nodes, shape (s, G + 1), and the nodes' shares, (s, G + 1, K).
+
+    SciPy's `logsumexp` and `softmax` take three times as long.
+    """
+    top = terms.max(axis=2, keepdims=True)
+    with np.errstate(invalid="ignore", divide="ignore"):  # of a log-likelihood that is not finite
+        power = np.exp(terms - top)
+        total = power.sum(axis=2, keepdims=True)
+        return (top + np.log(total))[:, :, 0], power / total
 
 
 def _pieces(n_draws: int, n_groups: int) -> Iterator[slice]:

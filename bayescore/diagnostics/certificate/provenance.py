@@ -150,17 +150,17 @@ def miss(posterior: Posterior, core: Coreset, family: Family, origin: Origin) ->
     """Return how the draws miss Stein's identities of the density that they are said to have; empty if they do not."""
     at = posterior.positions(enough_draws(len(core)))
     draws, names, of_beta = posterior.flat[at], list(posterior.features), slice(None)
-    slope = np.zeros_like(draws)
+    slope, scores = np.zeros_like(draws), score(draws, core, family)
     if isinstance(origin.prior, OfModel):
         values, gradients, names, place = origin.prior.joint(at)
         of_beta = place
         if place.stop:
-            slope = gradients[:, place] - score(draws, core, family)
+            slope = gradients[:, place] - scores
         draws = values
     else:
         if origin.prior is not None:
             slope = origin.prior.gradient(at, draws)
-        gradients = score(draws, core, family) + slope
+        gradients = scores + slope
     K = np.diag(draws.var(axis=0, ddof=1))
     if draws[:, of_beta].size:
         own = draws[:, of_beta]
@@ -169,7 +169,7 @@ def miss(posterior: Posterior, core: Coreset, family: Family, origin: Origin) ->
     shape = (len(posterior.draws), -1, len(names))
     damping = None
     if of_beta == slice(0, core.n_features) or of_beta == slice(None):
-        damping = Damping(draws[:, of_beta], core, family)
+        damping = Damping(draws[:, of_beta], scores, core, family)
     found = stein(draws.reshape(shape), gradients.reshape(shape), K, names, damping)
     if not found:
         return ""

@@ -2,7 +2,7 @@ r"""What the full data say of (1 | g) at draws, from one pass over all groups an
 
 Let d_g(theta) be the log-likelihood of group g by the full data less that by the coreset, effects integrated out, and
 q_g its quadratic at the coreset's mode t, by Louis' identities. A pass at t gives the sum of the quadratics; what is
-left is found of a sample of groups, in for certain with probability pi_g,
+left is estimated from a sample that has group g with probability pi_g,
 
 .. math:: \sum_g d_g(\theta) \approx \sum_g q_g(\theta) + \sum_{g \in S} \frac{d_g(\theta) - q_g(\theta)}{\pi_g}.
 

@@ -56,12 +56,13 @@ class Damping:
     """Factors c_i = 1 / (1 + (s_i - median)^2 / 8), s_i the slope of the rows' log p along k_i at a draw of beta."""
 
     beta: FloatArray  # (S, D)
+    scores: FloatArray  # gradients of the rows' log p there, (S, D)
     rows: WeightedData
     family: Family
 
     def __call__(self, directions: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return c and its slope along k_i, the columns of `directions`, (D, k); shape (S, k) each."""
-        slope = np.zeros((len(self.beta), directions.shape[1]))
+        slope = self.scores @ directions
         bend = np.zeros_like(slope)
         step = max(1, _PIECE // len(self.beta))
         for start in range(0, len(self.rows), step):
@@ -69,9 +70,7 @@ class Damping:
             eta = self.beta @ rows.X.T
             if rows.offset is not None:
                 eta += rows.offset
-            along = rows.X @ directions
-            slope += (self.family.score(eta, rows.y) * rows.weights) @ along
-            bend -= (self.family.curvature(eta, rows.y) * rows.weights) @ along**2
+            bend -= (self.family.curvature(eta, rows.y) * rows.weights) @ (rows.X @ directions) ** 2
         slope -= np.median(slope, axis=0)
         c = 1.0 / (1.0 + slope**2 / _BOUND)
         return c, -2.0 / _BOUND * c**2 * slope * bend
