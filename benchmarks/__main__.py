@@ -11,6 +11,7 @@ from benchmarks import (
     certificate_checks,
     certificate_cost,
     certificates,
+    certified_kl,
     cloglog,
     cold_start,
     columns,
@@ -111,6 +112,7 @@ BENCHMARKS = {
     "certificate_groups": certificate_cost.main_groups,
     "certificate_defaults": certificate_checks.defaults,
     "certificate_corrections": certificate_checks.corrections,
+    "certified_kl": certified_kl.main,
     "forgeries": forgeries.main,
     "earlier": earlier.main,
     "results": write_results.main,
@@ -118,6 +120,7 @@ BENCHMARKS = {
 }
 # the data sets of benchmarks that take `--only`
 ONLY = {
+    "certified_kl": certified_kl.SETS,
     "condensed": condensed.SETS,
     "huggins_quality": (*PROBLEMS, *READINGS),
     "peters_loss": SIZES,

@@ -21,13 +21,14 @@ from bayescore.limits import MAX_ERROR, NEGLIGIBLE_CORRECTION, NEGLIGIBLE_ERROR
 from bayescore.types import FloatArray
 
 _LEAST = 1e-12  # standard error: an exact figure is off by nothing
+_READ = 1e-3  # of an error: a smaller standard error is not worth reading
 
 
 @dataclass(frozen=True, eq=False)
 class ErrorFamily:
     """Figures of one kind, flat, in units of the judged draws' own sds; arrays have the shape (n,)."""
 
-    kind: str  # "mean", "sd", "correlation", "tail" or "quartile"
+    kind: str  # "mean", "sd", "correlation", "combination", "tail" or "quartile"
     names: Sequence[str]
     error: FloatArray  # the draws' figure minus the full posterior's; of sds the logarithm of the ratio
     error_mcse: FloatArray  # its numerical error, given the draws
@@ -51,6 +52,8 @@ class ErrorFamily:
             return f"the {self.names[i]} is off by a factor of {number(math.exp(min(abs(error), 700.0)), 2)}"
         if self.unit == "%":
             error, s = 100.0 * math.expm1(error), 100.0 * math.exp(error) * s
+        if s < _READ * abs(error):
+            return f"the {self.names[i]} is off by {number(abs(error), 2)}{self.unit}"
         shown, its_error = with_error(abs(error), s, digits=1)
         return f"the {self.names[i]} is off by {shown} ± {its_error}{self.unit}"
 
@@ -89,10 +92,18 @@ def settled(families: Sequence[ErrorFamily]) -> bool:
 
 
 def worst(families: Sequence[ErrorFamily]) -> str:
-    """Return a clause on the figure that comes nearest to its limit, two standard errors on top."""
-    first = max((f for f in families if len(f.names)), key=lambda f: float(f.size.max()))
+    """Return a clause on the figure that comes nearest to its limit, two standard errors on top.
+
+    Combinations, which have no name, are told of where no other figure is beyond its limit and they are.
+    """
+
+    def order(family: ErrorFamily) -> tuple[bool, bool, float]:
+        size, named = float(family.size.max()), family.kind != "combination"
+        return size >= 1.0, named, size
+
+    first = max((f for f in families if len(f.names)), key=order)
     return first.phrase(int(first.size.argmax()))
 
 
 def _of_shape(families: Sequence[ErrorFamily]) -> list[ErrorFamily]:
-    return [f for f in families if f.kind != "tail"]
+    return [f for f in families if f.kind not in ("tail", "combination")]

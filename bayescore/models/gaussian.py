@@ -59,6 +59,8 @@ class Transport:
     start: FloatArray
     end: FloatArray
     matrix: FloatArray
+    root: FloatArray  # F
+    stretch: FloatArray  # eigenvalues of A, shape (D,): by these sds change, between the smallest and the largest
 
     @classmethod
     def between(
@@ -69,9 +71,10 @@ class Transport:
         values, vectors = linalg.eigh(F.T @ own_precision @ F)
         if not values[0] > 0.0:
             raise DataError(f"minus the Hessian is not positive definite: its smallest eigenvalue is {values[0]:.3g}")
-        root = (vectors * np.sqrt(values)) @ vectors.T
+        stretch = np.sqrt(values)
+        root = (vectors * stretch) @ vectors.T
         matrix = linalg.solve_triangular(F, (F @ root).T, trans="T", lower=True).T  # F root F^-1
-        return cls(np.asarray(start), np.asarray(end), np.ascontiguousarray(matrix))
+        return cls(np.asarray(start), np.asarray(end), np.ascontiguousarray(matrix), F, stretch)
 
     def __call__(self, draws: FloatArray) -> FloatArray:
         """Return moved draws, shape (..., D)."""
@@ -80,4 +83,5 @@ class Transport:
     @property
     def inverse(self) -> "Transport":
         """The way back."""
-        return Transport(self.end, self.start, np.asarray(linalg.inv(self.matrix)))
+        matrix = np.asarray(linalg.inv(self.matrix))
+        return Transport(self.end, self.start, matrix, matrix @ self.root, 1.0 / self.stretch)

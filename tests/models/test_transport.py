@@ -43,6 +43,9 @@ def test_equal_posteriors_stay_where_they_are_and_the_map_is_symmetric_in_the_ta
     white = np.linalg.solve(F, move.matrix @ F)  # the symmetric root, hence nearest to the identity
     np.testing.assert_allclose(white, white.T, atol=1e-8)
     assert np.linalg.eigvalsh(white).min() > 0.0
+    np.testing.assert_allclose(move.stretch, np.linalg.eigvalsh(white), rtol=1e-8)
+    np.testing.assert_allclose(move.inverse.stretch, 1.0 / move.stretch)
+    np.testing.assert_allclose(move.inverse.root @ move.inverse.root.T, np.linalg.inv(H0), rtol=1e-6, atol=1e-9)
 
 
 def test_a_saddle_is_refused(pair):

@@ -25,12 +25,14 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import linalg
 
 from bayescore.diagnostics.error_family import ErrorFamily
 from bayescore.diagnostics.errors import TAILS, Moments, correlation_influence, moments, moments_mcse
 from bayescore.diagnostics.mcse import mcse_quantile
 from bayescore.diagnostics.tail_estimates import quantile_change
 from bayescore.limits import MAX_ERROR
+from bayescore.models.gaussian import Transport
 from bayescore.types import FloatArray, IntArray
 
 QUARTILES = (0.25, 0.5, 0.75)
@@ -168,6 +170,34 @@ def families(
             for kind, which in (("tail", fit), ("quartile", rest))
             if len(which)
         ),
+    ]
+
+
+def combinations(run: Run, transport: Transport) -> list[ErrorFamily]:
+    r"""Return how far mean and sd of the worst linear combination of coefficients are off, by the map alone.
+
+    With A the map's matrix, V the full posterior's covariance and b what the map adds to the draws' mean,
+
+    .. math:: \max_a \frac{|a'b|}{\sqrt{a'Va}} = |V^{-1/2} b|, \qquad
+        \max_a \Big| \log \frac{\mathrm{sd}(a'A\theta)}{\mathrm{sd}(a'\theta)} \Big| = \max_k |\log \lambda_k(A)|.
+
+    Noise of the draws' mean in b, of expected square :math:`\sum_k (1 - 1 / \lambda_k)^2` / ESS, is taken off.
+    """
+    mean, stretch = run.own.mean, transport.stretch
+    b = linalg.solve_triangular(transport.root, transport(mean) - mean, lower=True)
+    noise = float(np.sum((1.0 - 1.0 / stretch) ** 2) * np.max(run.noise.mean / run.own.sd) ** 2)
+    furthest = -np.log(stretch)[np.abs(np.log(stretch)).argmax()]
+    none = np.zeros(1)
+    of = "of a linear combination of coefficients"
+    return [
+        ErrorFamily(
+            "combination",
+            [f"mean {of}"],
+            np.array([math.sqrt(max(float(b @ b) - noise, 0.0))]),
+            np.array([math.sqrt(noise)]),
+            none,
+        ),
+        ErrorFamily("combination", [f"sd {of}"], np.array([furthest]), none, none, math.log1p(MAX_ERROR), unit="%"),
     ]
 
 

@@ -61,12 +61,7 @@ class MovedDraws(Weighed):
     """Draws that `transport` moved, or that stay where it is None, and what the pass kept for the elpd."""
 
     by: "Moved"
-    transport: Transport | None
     sums: PassSums
-
-    def moved(self, draws: FloatArray) -> FloatArray:
-        """Return draws, shape (..., D), where the transport moves them."""
-        return draws if self.transport is None else self.transport(draws)
 
     @property
     def again(self) -> "Callable[[], MovedDraws]":
@@ -261,7 +256,6 @@ class Moved:
         return MovedDraws(
             at=at,
             weights=full_weights(ratio),
-            transported=transport is not None,
             epsilon=epsilon,
             by=self,
             transport=transport,

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from bayescore.diagnostics.certificate.coefficients import table
-from bayescore.diagnostics.certificate.estimates import Run, families, target
+from bayescore.diagnostics.certificate.estimates import Run, combinations, families, target
 from bayescore.diagnostics.certificate.weigh import Weighed, Weigher, systematic
 from bayescore.diagnostics.error_family import ErrorFamily, close, risk, settled, worst
 from bayescore.diagnostics.formatting import number
@@ -45,7 +45,7 @@ def judge(weigher: Weigher, max_draws: int) -> Judgement:
     whole = first = weigher.weigh(posterior.positions(max_draws))
     k, heavy = weigher.tails()
     own = Run(posterior.draws)
-    moved = Run(first.moved(posterior.draws)) if first.transported else own
+    moved = own if first.transport is None else Run(first.moved(posterior.draws))
     kept, full = None, target(moved, first.at, first.weights.weights)
     left, enough = [], False
     if first.again is not None:
@@ -59,6 +59,8 @@ def judge(weigher: Weigher, max_draws: int) -> Judgement:
         corrected = moved.flat[whole.at[kept]].reshape(len(own.draws), -1, own.draws.shape[2])
         left = families(Run(corrected), posterior.features, heavy, full, resampled=True)
     raw = left if moved is own and kept is None else families(own, posterior.features, heavy, full)
+    if first.transport is not None and not heavy.any():  # or the sd of most combinations does not exist
+        raw = [*raw, *combinations(own, first.transport)]
     effects = whole.effects(float(full.slow.max()))
     return Judgement(first, whole, kept, raw, left, table(posterior, k, heavy, raw, full), effects)
 

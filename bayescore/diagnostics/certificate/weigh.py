@@ -30,6 +30,7 @@ from bayescore.data.design import Grouping
 from bayescore.diagnostics.certificate.estimates import informed_sd
 from bayescore.diagnostics.full_weights import FullWeights
 from bayescore.diagnostics.results import EFFECT_INDEX, no_effects
+from bayescore.models.gaussian import Transport
 from bayescore.samplers.inference_data import Posterior
 from bayescore.types import FloatArray, IntArray
 
@@ -42,14 +43,14 @@ class Weighed:
 
     at: IntArray  # their positions among all draws
     weights: FullWeights
-    transported: bool = False  # by an affine map
+    transport: Transport | None = None  # the map that moved them
     epsilon: float = math.nan  # largest |L - L~| / |L|; NaN of log-likelihoods up to a constant
     n_missed: int = 0  # effects of groups that lie where the coreset does not look
     how: str = ""  # what else corrects them, for their attributes
 
     def moved(self, draws: FloatArray) -> FloatArray:
         """Return draws, shape (..., D), where the affine map moves them."""
-        return draws
+        return draws if self.transport is None else self.transport(draws)
 
     @property
     def again(self) -> "Callable[[], Weighed] | None":
@@ -200,7 +201,7 @@ def corrected_idata(idata: Any, posterior: Posterior, weighed: Weighed, kept: In
     if "constant_data" in idata:
         constants = idata["constant_data"]
         made["constant_data"] = constants.to_dataset() if hasattr(constants, "to_dataset") else constants
-    how = ["moved to the full posterior's mode and Hessian"] * weighed.transported
+    how = ["moved to the full posterior's mode and Hessian"] * (weighed.transport is not None)
     if kept is not None:
         how.append(f"resampled by importance weights (effective {weights.ess:.0f} of {len(weights.weights)})")
     how += [weighed.how] * bool(weighed.how)
