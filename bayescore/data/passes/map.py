@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
@@ -34,12 +33,12 @@ def map_pieces(division: Division, function: Work[R], step: int | None, cores: i
     of a pool: keep both smaller than a block. A `DataError` says where its row is to be found.
     """
     with _blas(step), ThreadPoolExecutor(cores, "pass") as threads:
-        begin: Callable[..., Future] = partial(_Streamed, threads)
-        ahead = 2 * cores
-        if division.pool is not None:
-            begin, ahead = partial(division.pool.submit, _run_task), 3 * division.pool.n_workers
+        tasks, pool = plan(division, step), division.pool
         try:
-            yield from _in_order((begin(task, function, step) for task in plan(division, step)), ahead)
+            if pool is not None:
+                yield from _in_order(pool.submit(_run_task, tasks, function, step), 3 * pool.n_workers)
+            else:
+                yield from _in_order((_Streamed(threads, task, function, step) for task in tasks), 2 * cores)
         except RowError as error:
             place = division.place(error.row)
             raise (DataError(f"{error} ({place})") if place else error) from None

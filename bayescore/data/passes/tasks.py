@@ -87,8 +87,8 @@ class Pool(Protocol):
         """Number of tasks that run at a time."""
         ...
 
-    def submit(self, run: Callable[..., Any], task: Task, /, *arguments: Any) -> Future:
-        """Run ``run(task, *arguments)`` on a worker."""
+    def submit(self, run: Callable[..., Any], tasks: Sequence[Task], /, *arguments: Any) -> Iterator[Future]:
+        """Yield promises of ``run(task, *arguments)``; a task begins when its promise is asked for."""
         ...
 
 
