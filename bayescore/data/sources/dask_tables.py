@@ -23,6 +23,7 @@ from bayescore.validation import DataError, warn
 
 KEPT_SHARE = 0.25  # of the workers' memory, for rows; passes and other work have the rest
 KEPT_BYTES = 1 << 30  # for rows, where threads of this process are the workers, or workers have no limit
+_SMALL = 1 << 16  # bytes
 _CELL = 9  # bytes of a cell of an Arrow table: a number and whether it is missing
 
 
@@ -81,18 +82,21 @@ class ClusterPool:
     def submit(self, run: Any, tasks: Sequence[Task], /, *arguments: Any) -> Iterator[Future]:
         """Run ``run(task, *arguments)`` for each task on the worker that has most of its rows.
 
-        What tasks share, such as a function with levels of groups in it, travels once to each worker. It is a task
-        itself, so that it is made again where its worker is lost.
+        What tasks share, such as the levels of groups, travels once to each worker. It is a task itself, so that it is
+        made again where its worker is lost. Arguments that are small travel anew with each task: what a function knows
+        may grow from block to block, as the bar that candidates must pass does (`sampling.fixed_size`).
         """
         import distributed
 
         pickle: Any = distributed.protocol.pickle
         apart = [_apart(task) for task in tasks]
-        packed = pickle.dumps((run, [bare for bare, _ in apart], arguments))
+        small = len(pickle.dumps((run, arguments))) <= _SMALL
+        packed = pickle.dumps(([bare for bare, _ in apart], None if small else (run, arguments)))
         (shared,) = self.client.persist([delayed(pickle.loads, pure=False)(packed)])
         self.client.replicate(self.client.futures_of(shared))
         for number, (_, tables) in enumerate(apart):
-            yield self.client.compute(delayed(_run_one, pure=False)(shared, number, tables))
+            own = pickle.dumps((run, arguments)) if small else b""
+            yield self.client.compute(delayed(_run_one, pure=False)(shared, own, number, tables))
 
 
 def active_pool(collection: Any) -> ClusterPool | None:
@@ -116,9 +120,13 @@ def _apart(task: Task) -> tuple[Task, list[Any]]:
     return replace(task, parts=parts), tables
 
 
-def _run_one(shared: tuple[Any, list[Task], tuple[Any, ...]], number: int, tables: list[pa.Table]) -> Any:
-    """Run a task of a pass on a worker, given what the tasks of the pass share."""
-    run, tasks, arguments = shared
+def _run_one(shared: tuple[list[Task], Any], own: bytes, number: int, tables: list[pa.Table]) -> Any:
+    """Run a task of a pass on a worker, given what the tasks share, and the pickled function where that is small."""
+    import distributed
+
+    pickle: Any = distributed.protocol.pickle
+    tasks, work = shared
+    run, arguments = pickle.loads(own) if own else work
     task, given = tasks[number], iter(tables)
     parts = [
         part._replace(piece=replace(part.piece, table=next(given))) if isinstance(part.piece, Partition) else part
