@@ -111,6 +111,7 @@ BENCHMARKS = {
     "certificates": certificates.main,
     "certificate_cost": certificate_cost.main,
     "certificate_groups": certificate_cost.main_groups,
+    "loo_cost": certificate_cost.main_loo,
     "dask_groups": dask_groups.main,
     "certificate_defaults": certificate_checks.defaults,
     "certificate_corrections": certificate_checks.corrections,

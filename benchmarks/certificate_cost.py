@@ -9,6 +9,10 @@ the normal approximation at the mode. `beyond` is the sd over draws of L minus i
 estimate minus L, `said` the standard error that the sample tells; where it is above 0.02 all rows are evaluated. `big`
 counts rows in the sample for certain.
 
+`loo_cost`: processor time of `loo_compare` of a logistic and a probit model, 500 draws each, beside `find_map` of the
+logistic one; `exact` evaluates all rows at all draws, and `apart` is the difference of the elpds' difference, in nats,
+beside its `mcse`.
+
 `certificate_groups`: processor time of a multilevel build of `(1 | g)`, of 4 x 500 draws and of their certificate, each
 set in a process of its own, after a small one; `cost` is the certificate over the build, `peak MB` the memory of the
 process at its highest till then. `exact` evaluates all groups at all draws: `effects apart` is the largest difference
@@ -28,7 +32,7 @@ from scipy import special
 import bayescore as bc
 from bayescore.coresets.calibration.pilot import LaplaceApproximation
 from bayescore.data.dataset import Dataset
-from bayescore.diagnostics import row_sums
+from bayescore.diagnostics import loo_pass, row_sums
 from bayescore.diagnostics.certificate import sampled_groups
 from bayescore.diagnostics.row_sums import RowSums
 from bayescore.models.families import FAMILIES
@@ -36,7 +40,8 @@ from bayescore.models.posterior import log_likelihoods
 from benchmarks.sources import alone
 from benchmarks.tables import publish
 
-COST = ((1_000_000, 11), (10_000_000, 11), (200_000, 24), (200_000, 55))
+COST = ((1_000_000, 11), (10_000_000, 11), (200_000, 24), (200_000, 55), (100_000, 124), (100_000, 151))
+LOO = ((1_000_000, 11), (200_000, 24), (200_000, 55))
 GROUPS = ((1_000_000, 1000), (1_000_000, 20_000), (4_000_000, 20_000))
 TURNS, DRAWS = 2, 200
 QUIET = {"progressbar": False}
@@ -141,6 +146,28 @@ def groups(n: int, G: int, *, every: bool = True) -> dict[str, Any]:
     gap = (first.effects["mean_error_sd"] - exact.effects["mean_error_sd"]).abs().max()
     row |= {"exact": seconds, "exact cost": seconds / build, "effects apart": gap}
     return row | {"elpd apart": first.elpd_logo - exact.elpd_logo, "elpd se": exact.elpd_logo_se}
+
+
+def loo(n: int, d: int) -> dict[str, Any]:
+    """Return processor time of a comparison of two models beside `find_map`, and how far the two ways are apart."""
+    X, y = normal(n, d, np.random.default_rng([n, d]))
+    _, taken = timed(lambda: bc.find_map(bc.all_rows(X, y, **QUIET)))
+    models = {}
+    for family in ("logistic", "probit"):
+        core = bc.build_coreset(X, y, family=family, method="calibrated", random_state=1, **QUIET)
+        models[family] = bc.sample(core, random_seed=2, **QUIET), core
+    found, seconds = timed(lambda: bc.loo_compare(models, X, y, **QUIET))
+    with patch.object(loo_pass, "_look", return_value=None):
+        every, exact = timed(lambda: bc.loo_compare(models, X, y, **QUIET))
+    apart = (found["elpd_diff"] - every["elpd_diff"]).abs().max()
+    row = {"N": n, "D": d, "find_map": taken, "loo_compare": seconds, "exact": exact, "cost": seconds / taken}
+    return row | {"exact cost": exact / taken, "apart": apart, "mcse": every["diff_mcse"].max()}
+
+
+def main_loo() -> None:
+    """Measure comparisons of models."""
+    loo(20_000, 11)
+    publish("loo_cost", [loo(*size) for size in LOO])
 
 
 def main_groups() -> None:

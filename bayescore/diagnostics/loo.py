@@ -94,7 +94,7 @@ def loo(
     with one_blas_thread():
         sums = loo_pass([[model]], [dataset])
         check_weight(core, sums.weight)
-        full = weights_of(model, sums.log_likelihood[0])
+        full = weights_of(model, sums.models[0].log_likelihood)
         if not full.good:
             raise DataError(f"idata: {too_far(full)}")
         draws, family, log_ratio = model.predictor, model.family, full.log_ratio

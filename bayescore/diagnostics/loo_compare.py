@@ -6,8 +6,7 @@ Two models predict the same rows, and what is hard for one is so for the other: 
           \mathrm{se}^2 = \sum_n w_n d_n^2 - \frac{(\sum_n w_n d_n)^2}{\sum_n w_n}
 
 is many times smaller than either elpd's own, and needs e_n of both for the same rows. e_n, the importance weights from
-the coreset's to the full data's posterior and the sampled rows are those of `elpd`: all rows give the cumulants c_n of
-every model, whose products over the pass are sums too, and some rows, the same for all models, e_n itself. Models of
+the coreset's to the full data's posterior and the sampled rows are those of `elpd`: all rows give c_n of every model, whose products over the pass are sums too, and some rows, the same for all models, e_n itself. Models of
 one design share one reading of the data; other designs are read in step with it.
 
 References
@@ -24,18 +23,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bayescore.coresets.sampling.draw import Draw
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import Design
 from bayescore.data.passes.threads import one_blas_thread
-from bayescore.diagnostics.elpd import draws_variance
+from bayescore.diagnostics.elpd import PassSums, draws_variance
 from bayescore.diagnostics.full_pass import check_weight, full_rows
 from bayescore.diagnostics.full_weights import FullWeights
 from bayescore.diagnostics.leave_out import psis_loo
 from bayescore.diagnostics.loo_draws import LooDraws, loo_draws, too_far, weights_of
 from bayescore.diagnostics.loo_pass import LooSums, loo_pass
 from bayescore.limits import FINITE_K, MAX_BAD_K_SHARE, MAX_K
-from bayescore.models.posterior import log_likelihood_tiles, moments_over_draws
+from bayescore.models.posterior import log_likelihood_tiles
 from bayescore.types import FloatArray
 from bayescore.validation import DataError, check_integer, warn
 
@@ -54,7 +52,7 @@ def loo_compare(
     max_draws: int = 500,
     progressbar: bool = True,
 ) -> pd.DataFrame:
-    """Compare models by the leave-one-out predictive density of the full data, in one pass over them.
+    """Compare models by the leave-one-out predictive density of the full data, in one pass over them, or two.
 
     Parameters
     ----------
@@ -153,28 +151,31 @@ class _Sampled:
     noise: float
 
 
-def _sampled(model: LooDraws, full: FullWeights, log_likelihood: FloatArray, sample: Draw) -> _Sampled:
-    rows = sample.rows
+def _sampled(model: LooDraws, full: FullWeights, sums: PassSums) -> _Sampled:
+    sample, rows = sums.sample, sums.sample.rows
     log_p = np.concatenate([tile for _, tile in log_likelihood_tiles(model.predictor, rows, model.family)])
     left, w = psis_loo(log_p, full.log_ratio), full.weights
-    mean, var = moments_over_draws(log_p)
+    mean, var = sums.moments(log_p)
     centre = log_p @ w
     change = rows.weights @ (left.influence - w * (log_p - centre[:, None]))
-    noise = draws_variance(log_likelihood.reshape(*model.shape, 1), w, sample.total / len(rows) * change)
-    return _Sampled(left.value, mean - 0.5 * var, left.value - centre + 0.5 * var, left.k, noise)
+    noise = draws_variance(sums.log_likelihood.reshape(*model.shape, 1), w, sample.total / len(rows) * change)
+    rest = left.value - centre + 0.5 * var
+    return _Sampled(left.value, mean - 0.5 * var, rest, left.k, noise + sums.error**2)
 
 
 def _table(designs: list[list[LooDraws]], sums: LooSums) -> pd.DataFrame:
     """Return the table from what the pass found, in the same order."""
     models = [model for group in designs for model in group]
-    samples = [sample for group, sample in zip(designs, sums.samples, strict=True) for _ in group]
-    w, n_rows = samples[0].rows.weights, samples[0].total
+    sample = sums.models[0].sample
+    w, n_rows = sample.rows.weights, sample.total
     scale = n_rows / len(w)
-    full = [weights_of(*each) for each in zip(models, sums.log_likelihood, strict=True)]
-    found = [_sampled(*each) for each in zip(models, full, sums.log_likelihood, samples, strict=True)]
+    full = [weights_of(model, own.log_likelihood) for model, own in zip(models, sums.models, strict=True)]
+    found = [_sampled(*each) for each in zip(models, full, sums.models, strict=True)]
     rest, value, first = (np.array([getattr(each, name) for each in found]) for name in ("rest", "value", "first"))
-    elpd = np.array([own.weights @ total for own, total in zip(full, sums.log_likelihood, strict=True)])
-    elpd = elpd - 0.5 * sums.variance + scale * rest @ w
+    elpd = np.array(
+        [own.weights @ of.log_likelihood - 0.5 * of.variance for own, of in zip(full, sums.models, strict=True)]
+    )
+    elpd = elpd + scale * rest @ w
     products = sums.products + scale * ((value * w) @ value.T - (first * w) @ first.T)
     bad = np.array([np.count_nonzero(each.k > MAX_K) for each in found])
     for k, (model, own) in enumerate(zip(models, full, strict=True)):

@@ -1,8 +1,10 @@
 r"""One reading of the full data by several models: sums over all rows of what each model says of each.
 
 Models of one design share one reading; other designs are read in step with it, block by block, so that what two models
-say of a row can be multiplied. c_n = E l_n - var l_n / 2 over equally weighted draws is a model's first word on e_n,
-its log predictive density with row n left out (see `elpd`).
+say of a row can be multiplied. c_n = E l_n - var l_n / 2 is a model's first word on e_n, its log predictive density
+with row n left out (see `elpd`): the moments are over the normal density that has the draws' mean and covariance, and
+log-likelihoods of all rows come from a sample of them (`row_sums`). Models with group terms, and all models where that
+sample does not tell enough, are evaluated at all draws, and the moments are over these.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,63 +13,105 @@ from itertools import zip_longest
 
 import numpy as np
 
+from bayescore.coresets.calibration.pilot import LaplaceApproximation
 from bayescore.coresets.sampling.draw import Draw
+from bayescore.coresets.sampling.fixed_size import Bar
 from bayescore.data.dataset import Dataset
-from bayescore.diagnostics.elpd import cumulants, left_out_of, rows_left_out
+from bayescore.diagnostics.elpd import Cumulants, PassSums, cumulants, left_out_of, rows_left_out
 from bayescore.diagnostics.loo_draws import LooDraws
-from bayescore.models.families import Family
-from bayescore.models.predictor import Predictor
+from bayescore.diagnostics.row_sums import Gathered, Look, Looked
 from bayescore.types import FloatArray, IntArray, LabelArray, WeightedData
 from bayescore.validation import DataError
+
+_DRAWS_A_COLUMN = 4  # from which on draws tell a covariance well enough to expand about
 
 
 @dataclass(frozen=True, eq=False)
 class _Block:
-    """What some rows tell of the models of one design: c_n has shape (models, n)."""
+    """What some rows tell of the models of one design."""
 
     index: IntArray
     labels: LabelArray
     weights: FloatArray
-    log_likelihood: list[FloatArray]
-    variance: FloatArray
-    first: FloatArray
+    found: list[Looked | Cumulants]
     sample: Draw
 
 
 @dataclass(frozen=True, eq=False)
 class LooSums:
-    """What the pass keeps of all rows: sum w l_s of each model, sum w var l, the products sum w c c', and rows."""
+    """What the passes keep of all rows: sums of each model, and the products sum w c c' of all of them."""
 
-    log_likelihood: list[FloatArray]
-    variance: FloatArray
+    models: list[PassSums]
     products: FloatArray
     weight: float
-    samples: list[Draw]
 
 
-def _of_block(models: Sequence[tuple[Predictor, Family]], start: int, block: WeightedData) -> _Block:
-    """Return the sums of a block, its first row at position `start` of the data."""
-    found = [cumulants(draws, block, family) for draws, family in models]
-    totals, variance, first = zip(*found, strict=True)
-    return _Block(
-        block.index,
-        block.y,
-        block.weights,
-        list(totals),
-        np.array(variance),
-        np.array(first),
-        rows_left_out(start, block),
-    )
+@dataclass(eq=False)
+class _Model:
+    """A model in a pass: what it asks of rows, and what was found so far; `gathered` stays where the pass is begun."""
+
+    draws: LooDraws
+    look: Look | None
+
+    def __post_init__(self) -> None:
+        self.gathered = None if self.look is None else Gathered(self.look)
+        self.bar = Bar()
+        self.total, self.variance, self.square, self.weight = np.zeros(len(self.draws.predictor)), 0.0, 0.0, 0.0
+
+    def add(self, found: Looked | Cumulants, weights: FloatArray) -> None:
+        """Take in a block."""
+        if isinstance(found, Looked):
+            assert self.gathered is not None
+            self.bar = self.gathered.add(found)
+        else:
+            self.total = self.total + found.log_likelihood
+            self.variance += found.variance
+            self.square += float(weights @ found.first**2)
+            self.weight += float(weights.sum())
+
+    def sums(self, sample: Draw) -> PassSums | None:
+        """Return the sums at all draws; None where the sample of rows does not tell them."""
+        if self.gathered is None:
+            return PassSums(self.total, self.variance, self.square, self.weight, sample)
+        return self.gathered.row_sums(sample).at(self.draws.predictor.beta)
 
 
-def _results(group: list[LooDraws], dataset: Dataset, block_rows: int) -> Iterator[_Block]:
-    models = [(model.predictor, model.family) for model in group]
+def _look(draws: LooDraws) -> Look | None:
+    """Return what is asked of rows near the draws; None where they have effects of groups or are too few to tell."""
+    beta = draws.predictor.beta
+    if draws.predictor.factors or len(beta) < _DRAWS_A_COLUMN * beta.shape[1]:
+        return None
+    try:
+        factor = np.linalg.cholesky(np.atleast_2d(np.cov(beta.T)))
+    except np.linalg.LinAlgError:  # draws that do not move along some direction
+        return None
+    return Look.near(LaplaceApproximation(draws.family, beta.mean(axis=0), factor), draws.core)
+
+
+def _results(models: Sequence[_Model], dataset: Dataset, block_rows: int) -> Iterator[_Block]:
     same_cuts = Dataset(dataset.rows, dataset.design, progress=dataset.progress, block_rows=block_rows)
-    return same_cuts.map(lambda start, block: _of_block(models, start, block), "comparing", canonical=True)
+    exact = [(each.draws.predictor, each.draws.family) if each.look is None else None for each in models]
+    looks, bars = [each.look for each in models], [each.bar for each in models]
+
+    def of_block(start: int, block: WeightedData) -> _Block:
+        found: list[Looked | Cumulants] = []
+        for k, (look, own) in enumerate(zip(looks, exact, strict=True)):
+            if look is not None:
+                found.append(look(start, block, bars[k]))
+            else:
+                assert own is not None
+                found.append(cumulants(own[0], block, own[1]))
+        return _Block(block.index, block.y, block.weights, found, rows_left_out(start, block))
+
+    for one in same_cuts.map(of_block, "comparing", canonical=True):
+        yield one
+        bars[:] = [each.bar for each in models]
 
 
-def loo_pass(designs: list[list[LooDraws]], dataset: list[Dataset]) -> LooSums:
-    """Return the sums of all rows, the designs read in step.
+def loo_pass(designs: list[list[LooDraws]], dataset: list[Dataset], *, exact: bool = False) -> LooSums:
+    """Return the sums of all rows, the designs read in step; one pass, or one more where a sample does not tell them.
+
+    With `exact` all rows are evaluated at all draws.
 
     Raises
     ------
@@ -75,38 +119,34 @@ def loo_pass(designs: list[list[LooDraws]], dataset: list[Dataset]) -> LooSums:
         If the designs take other rows of the data.
     """
     step = min(each.block_rows for each in dataset)
-    sums: LooSums | None = None
-    for blocks in zip_longest(*(_results(*each, step) for each in zip(designs, dataset, strict=True))):
+    by_design = [[_Model(draws, None if exact else _look(draws)) for draws in group] for group in designs]
+    samples: list[Draw] = []
+    models = [model for group in by_design for model in group]
+    products, weight = np.zeros((len(models), len(models))), 0.0
+    for blocks in zip_longest(*(_results(*each, step) for each in zip(by_design, dataset, strict=True))):
         one = blocks[0]
         if not all(_same_rows(one, other) for other in blocks[1:]):
             raise DataError(
                 "the models' designs take other rows of data: with missing='drop' each leaves out what its own columns "
                 "miss; leave rows with missing values out before coresets are built"
             )
-        first = np.concatenate([block.first for block in blocks])
-        found = LooSums(
-            [total for block in blocks for total in block.log_likelihood],
-            np.concatenate([block.variance for block in blocks]),
-            (first * one.weights) @ first.T,
-            float(one.weights.sum()),
-            [block.sample for block in blocks],
-        )
-        sums = found if sums is None else _added(sums, found)
-    assert sums is not None
-    return sums
+        found = [each for block in blocks for each in block.found]
+        for model, each in zip(models, found, strict=True):
+            model.add(each, one.weights)
+        first = np.array([each.first for each in found])
+        products += (first * one.weights) @ first.T
+        weight += float(one.weights.sum())
+        drawn = [block.sample for block in blocks]
+        samples = [left_out_of(pair) for pair in zip(samples, drawn, strict=True)] if samples else drawn
+    own = [sample for group, sample in zip(by_design, samples, strict=True) for _ in group]
+    sums = [model.sums(sample) for model, sample in zip(models, own, strict=True)]
+    known = [each for each in sums if each is not None]
+    if len(known) < len(models):
+        return loo_pass(designs, dataset, exact=True)
+    return LooSums(known, products, weight)
 
 
 def _same_rows(one: _Block | None, other: _Block | None) -> bool:
     if one is None or other is None:
         return False
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("index", "labels", "weights"))
-
-
-def _added(one: LooSums, other: LooSums) -> LooSums:
-    return LooSums(
-        [mine + theirs for mine, theirs in zip(one.log_likelihood, other.log_likelihood, strict=True)],
-        one.variance + other.variance,
-        one.products + other.products,
-        one.weight + other.weight,
-        [left_out_of(pair) for pair in zip(one.samples, other.samples, strict=True)],
-    )

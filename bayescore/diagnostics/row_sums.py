@@ -21,7 +21,7 @@ Sequential Poisson sampling, Journal of Official Statistics 14.
 """
 
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -39,6 +39,63 @@ from bayescore.types import FloatArray, WeightedData
 _SEED = 2019  # of the sample: the same data give the same rows
 _WITHIN = 4.0  # sds of its predictor within which a row's largest curvature counts
 _WIDE = 0.05  # sd of a predictor from which its curvature may change within these
+
+
+class Looked(NamedTuple):
+    """What a pass tells of some rows: sums, rows that the sample may need, and c_n of `elpd`, shape (n,)."""
+
+    terms: Derivatives
+    sums: FloatArray  # of w, of w var l_n, of w c_n^2 and of p
+    candidates: Candidates
+    first: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """What a pass asks of each row, given a normal approximation; `shares` scale k_n and weights to probabilities."""
+
+    laplace: LaplaceApproximation
+    shares: tuple[float, float]
+    size: int
+
+    @classmethod
+    def near(cls, laplace: LaplaceApproximation, core: WeightedData) -> Self:
+        """Return what is asked of rows that `core` stands for."""
+        of_core = float(_reach(laplace, core, *_at_mode(laplace, core)).sum())
+        shares = 1.0 / max(of_core, np.finfo(float).tiny), EQUAL_SHARE / float(core.weights.sum())
+        return cls(laplace, shares, max(WIDE_ROWS, min(SAMPLE_ROWS, SAMPLE_ENTRIES // len(laplace.theta))))
+
+    def __call__(self, start: int, block: WeightedData, bar: Bar) -> Looked:
+        """Look at a block, its first row at position `start` of the data."""
+        eta, squares, derivatives = _at_mode(self.laplace, block)
+        w = block.weights
+        p = self.shares[0] * _reach(self.laplace, block, eta, squares, derivatives) + self.shares[1] * w
+        mean, variance = expected_moments(derivatives, squares)
+        first = mean - 0.5 * variance
+        sums = np.array([w.sum(), w @ variance, w @ first**2, p.sum()])
+        terms = likelihood_terms(self.laplace.theta, block, self.laplace.family)
+        return Looked(terms, sums, candidates(p, start, block, self.size, _SEED, bar=bar), first)
+
+
+class Gathered:
+    """What was seen of the rows so far; it stays where the pass is begun."""
+
+    def __init__(self, look: Look) -> None:
+        D = len(look.laplace.theta)
+        self._look, self._pool = look, Pool(look.size)
+        self._terms, self._sums = Derivatives(0.0, np.zeros(D), np.zeros((D, D))), np.zeros(4)
+
+    def add(self, one: Looked) -> Bar:
+        """Take in a block; return the bar that rows of other blocks must pass."""
+        self._terms, self._sums = self._terms + one.terms, self._sums + one.sums
+        return self._pool.add(one.candidates)
+
+    def row_sums(self, left_out: Draw) -> "RowSums":
+        """Return the sums over the rows, of which `left_out` are for the elpd."""
+        weight, variance, square, total = map(float, self._sums)
+        laplace, sample = self._look.laplace, select(self._pool.best(), self._look.size, total)
+        expansion = Expansion(laplace.family, laplace.theta, self._terms, sample.expanded(), sample.inclusion)
+        return RowSums(laplace, expansion, weight, variance, square, left_out)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,31 +118,18 @@ class RowSums:
         return self.expansion.part
 
     @classmethod
-    def of(cls, dataset: Dataset, laplace: LaplaceApproximation, core: WeightedData) -> Self:
+    def of(cls, dataset: Dataset, laplace: LaplaceApproximation, core: WeightedData) -> "RowSums":
         """Look at all rows at the mode of `laplace`; one pass. `core` stands for them, to scale probabilities."""
-        D = len(laplace.theta)
-        size = max(WIDE_ROWS, min(SAMPLE_ROWS, SAMPLE_ENTRIES // D))
-        pool, bar = Pool(size), Bar()
-        of_core = _reach(laplace, core, *_at_mode(laplace, core)).sum()
-        each = 1.0 / max(float(of_core), np.finfo(float).tiny), EQUAL_SHARE / float(core.weights.sum())
+        look, bar, kept = Look.near(laplace, core), Bar(), list[Draw]()
+        gathered = Gathered(look)
 
-        def one(start: int, block: WeightedData) -> tuple[Derivatives, FloatArray, Draw, Candidates]:
-            eta, squares, derivatives = _at_mode(laplace, block)
-            p = each[0] * _reach(laplace, block, eta, squares, derivatives) + each[1] * block.weights
-            mean, variance = expected_moments(derivatives, squares)
-            w = block.weights
-            sums = np.array([w.sum(), w @ variance, w @ (mean - 0.5 * variance) ** 2, p.sum()])
-            found = candidates(p, start, block, size, _SEED, bar=bar)
-            return likelihood_terms(laplace.theta, block, laplace.family), sums, rows_left_out(start, block), found
+        def one(start: int, block: WeightedData) -> tuple[Looked, Draw]:
+            return look(start, block, bar), rows_left_out(start, block)
 
-        terms, sums, kept = Derivatives(0.0, np.zeros(D), np.zeros((D, D))), np.zeros(4), list[Draw]()
-        for part, of_block, left, found in dataset.map(one, "certifying", canonical=True):
-            terms, sums, bar = terms + part, sums + of_block, pool.add(found)
+        for found, left in dataset.map(one, "certifying", canonical=True):
+            bar = gathered.add(found)
             kept = [left_out_of([*kept, left])]
-        weight, variance, square, total = map(float, sums)
-        sample = select(pool.best(), size, total)
-        expansion = Expansion(laplace.family, laplace.theta, terms, sample.expanded(), sample.inclusion)
-        return cls(laplace, expansion, weight, variance, square, kept[0])
+        return gathered.row_sums(kept[0])
 
     def at(self, draws: FloatArray) -> PassSums | None:
         """Return the sums at draws, shape (S, D), without a pass; None where the sample does not tell them."""

@@ -8,7 +8,8 @@ import xarray as xr
 
 import bayescore as bc
 from bayescore.compat import ARVIZ_1
-from bayescore.diagnostics import elpd
+from bayescore.data.dataset import Dataset
+from bayescore.diagnostics import elpd, loo_pass, row_sums
 from bayescore.validation import DataError
 
 QUIET = {"progressbar": False}
@@ -145,6 +146,30 @@ def test_coresets_tell_the_difference_that_all_rows_do():
     )
     assert moved.loc["one", "pareto_k"] == 0.0
     assert abs(moved.loc["one", "elpd_diff"] - whole.loc["one", "elpd_diff"]) < 6.0 * noise
+
+
+def test_a_sample_of_the_rows_tells_what_all_rows_at_all_draws_do(monkeypatch):
+    frame = table(40_000, 7)
+    models = {}
+    for name, formula in {"all": "y ~ a + b + c", "one": "y ~ a + c"}.items():
+        core = bc.build_coreset(frame, formula=formula, method="calibrated", size=100, random_state=3, **QUIET)
+        models[name] = sampled(core), core
+    found = bc.loo_compare(models, frame, **QUIET)
+    monkeypatch.setattr(loo_pass, "_look", lambda _: None)
+    exact = bc.loo_compare(models, frame, **QUIET)
+    assert (exact["elpd_diff"] < -100.0).any()
+    apart = found["elpd_diff"] - exact["elpd_diff"]
+    assert apart.abs().max() < 0.1  # nats: 0.02 of each sum, and control variates of the rows left out
+    np.testing.assert_allclose(found["elpd_loo"], exact["elpd_loo"], atol=0.1)
+    np.testing.assert_allclose(found[["se", "dse"]], exact[["se", "dse"]], rtol=1e-3)
+    monkeypatch.undo()
+    passes = []
+    monkeypatch.setattr(row_sums, "MAX_SUM_ERROR", 0.0)  # no sample tells enough
+    monkeypatch.setattr(Dataset, "map", lambda self, *given, _map=Dataset.map, **more: (
+        passes.append(given[1]), _map(self, *given, **more))[1])  # fmt: skip
+    again = bc.loo_compare(models, frame, **QUIET)
+    assert passes.count("comparing") == 4
+    np.testing.assert_allclose(again["elpd_diff"], exact["elpd_diff"], rtol=1e-12)
 
 
 def test_draws_far_from_the_full_posterior_have_no_elpd():
