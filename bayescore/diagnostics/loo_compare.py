@@ -6,8 +6,9 @@ Two models predict the same rows, and what is hard for one is so for the other: 
           \mathrm{se}^2 = \sum_n w_n d_n^2 - \frac{(\sum_n w_n d_n)^2}{\sum_n w_n}
 
 is many times smaller than either elpd's own, and needs e_n of both for the same rows. e_n, the importance weights from
-the coreset's to the full data's posterior and the sampled rows are those of `elpd`: all rows give c_n of every model, whose products over the pass are sums too, and some rows, the same for all models, e_n itself. Models of
-one design share one reading of the data; other designs are read in step with it.
+the coreset's to the full data's posterior and the sampled rows are those of `elpd`: all rows give c_n of every model,
+whose products over the pass are sums too, and some rows, the same for all models, e_n itself. Models of one design
+share one reading of the data; other designs are read in step with it.
 
 References
 ----------

@@ -11,10 +11,12 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln
 
+from bayescore.coresets.calibration.pilot import LaplaceApproximation
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.diagnostics.certificate.nodes import marginal_log_likelihoods, node_sums
 from bayescore.diagnostics.full_pass import check_finite, check_weight
+from bayescore.diagnostics.row_sums import RowSums
 from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.families import Family
 from bayescore.models.gaussian import factor_of_inverse
@@ -28,27 +30,31 @@ DF = 5.0
 
 
 class Proposed(NamedTuple):
-    """Log-likelihood of the coreset at draws of q, log prior minus log q, and what finds all rows' in one pass."""
+    """Log-likelihood of the coreset at draws of q, log prior minus log q, and what finds all rows' and its error."""
 
     own: FloatArray
     log_base: FloatArray
-    of_all: Callable[[Dataset], FloatArray]
+    of_all: Callable[[Dataset], tuple[FloatArray, float]]
 
 
 def propose_flat(core: WeightedData, family: Family, prior: Prior, draws: int, rng: np.random.Generator) -> Proposed:
-    """Propose beta."""
-    beta, log_base = propose(core, family, prior, draws, rng)
+    """Propose beta; the full data's log-likelihoods come from a sample of the rows where that tells them."""
+    beta, log_base, laplace = propose(core, family, prior, draws, rng)
 
-    def of_block(_: int, block: WeightedData) -> tuple[FloatArray, float]:
-        return log_likelihoods(beta, block, family), float(block.weights.sum())
+    def of_block(_: int, block: WeightedData) -> FloatArray:
+        return log_likelihoods(beta, block, family)
 
-    def of_all(dataset: Dataset) -> FloatArray:
-        full, weight = np.zeros(draws), 0.0
-        for part, own_weight in dataset.map(of_block, "log evidence", canonical=True):
-            full, weight = full + part, weight + own_weight
+    def of_all(dataset: Dataset) -> tuple[FloatArray, float]:
+        near = RowSums.of(dataset, laplace, core, "log evidence")
+        check_finite(dataset, near.terms.precision)
+        check_weight(core, near.weight)  # type: ignore[arg-type]
+        if (found := near.at(beta)) is not None:
+            return found.log_likelihood, found.error
+        full = np.zeros(draws)
+        for part in dataset.map(of_block, "log evidence", canonical=True):
+            full = full + part
         check_finite(dataset, full)
-        check_weight(core, weight)  # type: ignore[arg-type]
-        return full
+        return full, 0.0
 
     return Proposed(log_likelihoods(beta, core, family), log_base, of_all)
 
@@ -69,23 +75,23 @@ def propose_grouped(
     log_prior = prior.log_density(theta[:, :-1])
     log_prior = log_prior + [log_sigma_terms(each, *group_prior.table)[0] for each in theta[:, -1]]
 
-    def of_all(dataset: Dataset) -> FloatArray:
-        return np.asarray(node_sums(theta, core, dataset, target).full.log_p.sum(axis=1))
+    def of_all(dataset: Dataset) -> tuple[FloatArray, float]:
+        return np.asarray(node_sums(theta, core, dataset, target).full.log_p.sum(axis=1)), 0.0
 
     return Proposed(marginal_log_likelihoods(theta, target), log_prior - log_q, of_all)
 
 
 def propose(
     core: WeightedData, family: Family, prior: Prior, n_draws: int, rng: np.random.Generator
-) -> tuple[FloatArray, FloatArray]:
-    """Return draws of the Student t, shape (S, D), and log prior minus log q there, shape (S,)."""
+) -> tuple[FloatArray, FloatArray, LaplaceApproximation]:
+    """Return draws of the Student t, shape (S, D), log prior minus log q there, shape (S,), and its normal middle."""
     mode = find_map(core, family.name, prior.covering())
     factor = mode.factor
     if prior.kinked:
         terms = likelihood_terms(mode.beta, core, family)
         factor = factor_of_inverse(terms.precision + _kink_precision(mode.beta, terms.gradient, prior))
     beta, log_q = student_t(mode.beta, factor, n_draws, rng)
-    return beta, prior.log_density(beta) - log_q
+    return beta, prior.log_density(beta) - log_q, LaplaceApproximation(family, mode.beta, factor)
 
 
 def student_t(

@@ -118,7 +118,9 @@ class RowSums:
         return self.expansion.part
 
     @classmethod
-    def of(cls, dataset: Dataset, laplace: LaplaceApproximation, core: WeightedData) -> "RowSums":
+    def of(
+        cls, dataset: Dataset, laplace: LaplaceApproximation, core: WeightedData, doing: str = "certifying"
+    ) -> "RowSums":
         """Look at all rows at the mode of `laplace`; one pass. `core` stands for them, to scale probabilities."""
         look, bar, kept = Look.near(laplace, core), Bar(), list[Draw]()
         gathered = Gathered(look)
@@ -126,7 +128,7 @@ class RowSums:
         def one(start: int, block: WeightedData) -> tuple[Looked, Draw]:
             return look(start, block, bar), rows_left_out(start, block)
 
-        for found, left in dataset.map(one, "certifying", canonical=True):
+        for found, left in dataset.map(one, doing, canonical=True):
             bar = gathered.add(found)
             kept = [left_out_of([*kept, left])]
         return gathered.row_sums(kept[0])

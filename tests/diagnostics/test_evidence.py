@@ -12,6 +12,7 @@ import pytest
 from scipy import special, stats
 
 import bayescore as bc
+from bayescore.diagnostics import row_sums
 from bayescore.diagnostics.evidence import log_evidence
 from bayescore.types import WeightedData
 from bayescore.validation import DataError
@@ -183,6 +184,18 @@ def test_a_calibrated_coreset_gives_the_full_datas_evidence(data, family):
     same = bc.log_evidence(full, *data, random_state=9, progressbar=False)
     assert abs(same.difference) < 1e-6
     assert same.epsilon < 1e-9
+
+
+def test_a_sample_of_the_rows_tells_what_all_rows_at_all_draws_do(monkeypatch):
+    rows = some_rows(60_000, 6, seed=8)
+    y = rows.y > 0
+    core = bc.build_coreset(rows.X, y, method="calibrated", random_state=1, progressbar=False)
+    found = log_evidence(core, rows.X, y, random_state=2, progressbar=False)
+    monkeypatch.setattr(row_sums, "MAX_SUM_ERROR", -1.0)
+    exact = log_evidence(core, rows.X, y, random_state=2, progressbar=False)
+    assert found.full != exact.full
+    assert abs(found.full - exact.full) < 0.02
+    assert found.full_se == pytest.approx(exact.full_se, rel=0.05, abs=0.02)
 
 
 def test_a_poor_coreset_warns_and_its_interval_holds(data):
