@@ -9,9 +9,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import softmax
 
 from bayescore.compat import psislw
-from bayescore.limits import MAX_K, MIN_ESS_SHARE, NEARLY_EQUAL_WEIGHTS_SD
+from bayescore.limits import EQUAL_WEIGHTS_SD, MAX_K, MIN_ESS_SHARE, NEARLY_EQUAL_WEIGHTS_SD
 from bayescore.types import FloatArray
 
 _MOST = 0.5  # share of draws left effective from which k-hat of few draws is looked at again, with all of them
@@ -57,6 +58,8 @@ class FullWeights:
 def full_weights(log_ratio: FloatArray) -> FullWeights:
     """Return the weights of draws whose log ratio of the full data's density to their own, shape (S,), is known."""
     ratio = log_ratio - log_ratio.max()
+    if ratio.std() <= EQUAL_WEIGHTS_SD:  # equal but for rounding: there is no tail to fit
+        return FullWeights(ratio, softmax(ratio), 0.0)
     with np.errstate(over="ignore"):  # of weights as bad as can be
         smoothed, k = psislw(ratio)
     weights = np.exp(np.asarray(smoothed, dtype=np.float64))

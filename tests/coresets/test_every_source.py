@@ -167,11 +167,12 @@ class Porter:
     def __init__(self):
         self.sizes, self.threads = [], ThreadPoolExecutor(2)
 
-    def submit(self, run, task, /, *arguments):
-        parcel = cloudpickle.dumps((run, task, *arguments))
-        self.sizes.append(len(parcel))
-        run, *rest = pickle.loads(parcel)
-        return self.threads.submit(run, *rest)
+    def submit(self, run, tasks, /, *arguments):
+        for task in tasks:
+            parcel = cloudpickle.dumps((run, task, *arguments))
+            self.sizes.append(len(parcel))
+            own, *rest = pickle.loads(parcel)
+            yield self.threads.submit(own, *rest)
 
 
 @pytest.fixture(scope="module")
@@ -240,10 +241,11 @@ def test_a_killed_worker_changes_nothing(kind, method, tmp_path, cluster, monkey
         original = dask_source.ClusterPool.submit
 
         def submit(self, *arguments):
-            submitted.append(original(self, *arguments))
-            if len(submitted) == 18:  # in the middle of the second pass
-                os.kill(pids[0], signal.SIGKILL)
-            return submitted[-1]
+            for promise in original(self, *arguments):
+                submitted.append(promise)
+                if len(submitted) == 18:  # in the middle of the second pass
+                    os.kill(pids[0], signal.SIGKILL)
+                yield promise
 
         monkeypatch.setattr(dask_source.ClusterPool, "submit", submit)
         assert_same(build(source, None, method), expected)
