@@ -184,8 +184,9 @@ def test_two_processes_give_the_same_centers_and_no_row_but_the_centers_comes_he
     futures, submit = [], dask_source.ClusterPool.submit
 
     def recorded(self, *arguments):
-        futures.append(submit(self, *arguments))
-        return futures[-1]
+        for future in submit(self, *arguments):
+            futures.append(future)
+            yield future
 
     monkeypatch.setattr(dask_source.ClusterPool, "submit", recorded)
     with distributed.Client(cluster):
