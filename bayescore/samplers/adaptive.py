@@ -160,8 +160,7 @@ class Crew:
 
     def rate(self, x: FloatArray) -> float:
         """Return the effective draws of a gradient, of the worst parameter at draws of x."""
-        size = float(bulk_sizes(self.watched(x)).min())
-        return size / (x.shape[0] * x.shape[1] * self.step.steps)
+        return float(bulk_sizes(self.watched(x)).min()) / float(x.shape[0] * x.shape[1] * self.step.steps)
 
     def watched(self, x: FloatArray) -> FloatArray:
         """Return the parameters at draws of x whose effective sample size is asked for."""
