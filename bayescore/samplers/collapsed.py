@@ -79,6 +79,7 @@ class Collapsed(Sampler):
                 f"draws of {len(levels):,} group effects take {needed:,} bytes, more than {MAX_EFFECTS_BYTES:,}: ask "
                 f"for {MAX_EFFECTS_BYTES // (8 * len(levels) * request.chains)} draws a chain or fewer"
             )
+        plan = Plan.of(request, "sampling with effects integrated out", readings=10)
         group_prior = request.options["group_prior"]
         family = check_family(request.family)
         target = CollapsedTarget.of(request.data, family, (request.prior, group_prior), len(levels))
@@ -87,7 +88,7 @@ class Collapsed(Sampler):
         noise = np.random.default_rng(stream).standard_normal((request.chains, len(factor)))
         starts = target.point.theta + 1.5 * noise @ factor.T
         frame = Dense.of(MARGINAL, arguments, target.point.theta, factor)
-        drawn = run(frame, starts, request.streams[:-1], Plan.of(request, "sampling with effects integrated out"))
+        drawn = run(frame, starts, request.streams[:-1], plan)
         flat = drawn.theta.reshape(-1, len(factor))
         u = draw_effects(flat, np.random.default_rng(effects), arguments).reshape(*drawn.theta.shape[:2], -1)
         sigma = np.exp(drawn.theta[..., -1])
