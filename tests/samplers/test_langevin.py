@@ -9,14 +9,18 @@ import bayescore as bc
 from bayescore.compat import effective_size
 from bayescore.compiled import jit
 from bayescore.models.density import log_density
+from bayescore.models.families import FAMILIES
 from bayescore.models.posterior import posterior
 from bayescore.models.priors import Normal
 from bayescore.models.sparse_density import sparse_columns, sparse_log_density
 from bayescore.samplers import langevin
 from bayescore.samplers.effective import bulk_sizes, tail_sizes
 from bayescore.samplers.flat import FLAT, SPARSE, compiled_density
+from bayescore.samplers.frames import Dense
 from bayescore.samplers.run import Segment
+from bayescore.types import NO_OFFSET
 from tests.conftest import make_rows
+from tests.samplers.exactness import P_VALUE, rank_p_values
 from tests.samplers.test_mala import wall
 
 TOLD = {"sampler": "langevin", "random_seed": 1, "progressbar": False}
@@ -129,6 +133,31 @@ def test_a_point_without_density_is_rejected():
     assert np.isfinite(segment.draws).all()
     assert langevin.acceptance(math.nan) == langevin.acceptance(-math.inf) == 0.0
     assert np.isfinite(last).all()
+
+
+class Ranked:
+    """The kernel around a fixed point, as `rank_p_values` takes it, with the rows' weights times `factor`."""
+
+    def __init__(self, factor=1.0):
+        self.factor = factor
+
+    def prepare(self, Z, weights, _prior):
+        prior = Normal((0.5, 0.0, 0.0), (1.0, 1.0, 2.0)).parts(3)
+        columns, sides = np.ascontiguousarray(Z.T), np.ones(len(Z))
+        data = columns, sides, self.factor * weights, NO_OFFSET, FAMILIES["logistic"], prior
+        return Dense.of(FLAT, data, np.array([0.5, 0.0, 0.0]), np.diag([0.4, 0.3, 0.4]))
+
+    def advance(self, rng, beta, _tuning, frame, segment):
+        langevin.advance(rng, frame.x(beta), langevin.Step(-1.0, 2, 3.0), frame.target, segment)
+        segment.draws[:] = frame.theta(segment.draws)
+
+
+@pytest.mark.statistical(rate=3e-6)
+def test_ranks_are_uniform():
+    """Simulation-based calibration, with twice the weights as control."""
+    counts = np.arange(30) % 5 * 4 + 1
+    assert rank_p_values(Ranked(), "logistic", counts).min() > P_VALUE
+    assert rank_p_values(Ranked(2.0), "logistic", counts, n_sims=300).min() < P_VALUE
 
 
 def rare_rows(n=3000):
