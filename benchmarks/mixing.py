@@ -66,7 +66,7 @@ def drawn(core: bc.Coreset, sampler: str) -> dict[str, float]:
     if sampler == "nutpie":
         options["nuts_sampler"] = "nutpie"
     begin = processor_seconds()
-    idata = bc.sample(core, chains=CHAINS, cores=1, random_seed=1, progressbar=False, **options)
+    idata = bc.sample(core, "logistic", chains=CHAINS, cores=1, random_seed=1, progressbar=False, **options)
     seconds = processor_seconds() - begin
     stats = idata["sample_stats"]
     if sampler == "nuts":

@@ -50,7 +50,7 @@ OPTIONS = {
         f"means {ESS:,}, or half of the draws if that is less",
     ),
     "max_gradients": Option(
-        1_000_000, partial(check_integer, low=1), "gradients of all chains, warm-up included, after which they end"
+        400_000, partial(check_integer, low=1), "gradients of all chains, warm-up included, after which they end"
     ),
     "thin": thinned(None, "as many as the effective sample size takes"),
 }
