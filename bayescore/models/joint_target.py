@@ -164,21 +164,20 @@ def _to_scales(
 
 
 @jit
-def joint_density(point: FloatArray, gradient: FloatArray, u: FloatArray, a: JointArguments) -> tuple[float, float]:
-    """Return the log density of a point, and that of (beta, u, log sds, Fisher's z); write gradient and effects u."""
-    F, p, D = a.sizes.shape[0], a.columns.shape[0], point.size
-    gradient[:] = 0.0
-    white, pull = np.empty(a.centring.size), np.zeros(u.size)
-    last = p
-    for f in range(F):
-        last += a.sizes[f, 0] * a.sizes[f, 1]
-    lead = a.sizes[0, 0] * a.sizes[0, 1]
-    total, natural = 0.0, 0.0
-    # effects, given their coordinates
-    v, e, first, at, t = 0, 0, 0, last, 0
+def joint_effects(
+    point: FloatArray, u: FloatArray, white: FloatArray, a: JointArguments, slope: FloatArray
+) -> tuple[float, float]:
+    """Write effects u and z of a point; add the gradient of the priors of sds and correlations, (k,).
+
+    Returns the log prior of effects, sds and correlations, and what that of (u, log sds, Fisher's z) is more.
+    """
+    F, p, total, natural = a.sizes.shape[0], a.columns.shape[0], 0.0, 0.0
+    v, e, first, at, t = 0, 0, 0, 0, 0
+    last = point.size - slope.size
     for f in range(F):
         G, q = a.sizes[f, 0], a.sizes[f, 1]
-        s, C, own = np.empty(q), np.empty((q, q)), point[at : at + q + q * (q - 1) // 2]
+        size = q + q * (q - 1) // 2
+        s, C, own = np.empty(q), np.empty((q, q)), point[last + at : last + at + size]
         scales(own, a.signed[t : t + q], s, C)
         log_sigma = np.empty(q)
         for i in range(q):
@@ -198,12 +197,26 @@ def joint_density(point: FloatArray, gradient: FloatArray, u: FloatArray, a: Joi
                 natural += (w - 1.0) * log_sigma[i]
         for i in range(q):
             u[first + G * q + i] = 0.0
-        size = q + q * (q - 1) // 2
-        own_prior, of_logs = _log_prior(own, s, a.signed[t : t + q], a, gradient[at : at + size])
+        own_prior, of_logs = _log_prior(own, s, a.signed[t : t + q], a, slope[at : at + size])
         total += own_prior
         natural += of_logs - own_prior
         v += G * q + (p if f == 0 else 0)
         e, first, at, t = e + G * q, first + (G + 1) * q, at + size, t + q
+    return total, natural
+
+
+@jit
+def joint_density(point: FloatArray, gradient: FloatArray, a: JointArguments) -> float:
+    """Return the log density of a point, and write its gradient."""
+    F, p, k_sds, size_u = a.sizes.shape[0], a.columns.shape[0], 0, 0
+    for f in range(F):
+        q = a.sizes[f, 1]
+        k_sds += q + q * (q - 1) // 2
+        size_u += (a.sizes[f, 0] + 1) * q
+    last, lead = point.size - k_sds, a.sizes[0, 0] * a.sizes[0, 1]
+    gradient[:] = 0.0
+    white, u, pull = np.empty(a.centring.size), np.empty(size_u), np.zeros(size_u)
+    total, _ = joint_effects(point, u, white, a, gradient[last:])
     # rows, and the prior of beta
     total += prior_terms(point[lead : lead + p], a.prior, gradient[lead : lead + p])
     total += _rows(point[lead : lead + p], u, a, gradient[lead : lead + p], pull)
@@ -247,4 +260,4 @@ def joint_density(point: FloatArray, gradient: FloatArray, u: FloatArray, a: Joi
         _to_scales(own, s, a.signed[t : t + q], (of_s, of_C), gradient[at : at + size])
         v += G * q + (p if f == 0 else 0)
         e, first, at, t = e + G * q, first + (G + 1) * q, at + size, t + q
-    return total, total + natural
+    return total

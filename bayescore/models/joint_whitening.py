@@ -17,7 +17,7 @@ from scipy import linalg, sparse
 
 from bayescore.compiled import jit, jit_sums
 from bayescore.models.joint_rows import Solver
-from bayescore.models.joint_target import JointArguments, joint_density
+from bayescore.models.joint_target import JointArguments, joint_density, joint_effects
 from bayescore.types import FloatArray
 
 Single = NDArray[np.float32]
@@ -136,18 +136,17 @@ def _pull_back(slope: FloatArray, w: Whitening, gradient: FloatArray) -> None:
 @jit
 def whitened_density(x: FloatArray, gradient: FloatArray, own: tuple[Whitening, JointArguments]) -> float:
     """Return the log density at x, up to a constant, and write its gradient."""
-    point, slope, size = np.empty(x.size), np.empty(x.size), 0
-    for f in range(own[1].sizes.shape[0]):
-        size += (own[1].sizes[f, 0] + 1) * own[1].sizes[f, 1]
+    point, slope = np.empty(x.size), np.empty(x.size)
     _place(x, own[0], point)
-    value, _ = joint_density(point, slope, np.empty(size), own[1])
+    value = joint_density(point, slope, own[1])
     _pull_back(slope, own[0], gradient)
     return value
 
 
 @jit
-def natural(points: FloatArray, a: JointArguments, effects: FloatArray, values: FloatArray) -> None:
-    """Write effects, shape (n, E + F), an entry of 0 after each factor's, and log densities of points, (n, D)."""
-    gradient = np.empty(points.shape[1])
+def natural(points: FloatArray, a: JointArguments, effects: FloatArray, more: FloatArray) -> None:
+    """Write effects of points, (n, E + entries of 0), and what the log density of (beta, u, log sds) is more, (n,)."""
+    last = points.shape[1] - a.centring.size - a.columns.shape[0]
+    white, slope = np.empty(a.centring.size), np.zeros(last)
     for n in range(points.shape[0]):
-        values[n] = joint_density(points[n], gradient, effects[n], a)[1]
+        more[n] = joint_effects(points[n], effects[n], white, a, slope)[1]

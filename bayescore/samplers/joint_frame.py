@@ -1,28 +1,32 @@
 """The frame of `samplers.joint`: which coordinates effects and sds have, and how warm-up betters their whitening.
 
-At the joint mode w = 1 - variance / sigma^2 of a level is how much its rows say beside the prior. An effect has that w
-as its weight (`joint_target`): its sd given sigma then hardly changes with sigma. An sd of which the posterior reaches 0
-has a sign, and all its effects are non-centred.
+At the joint mode w = 1 - variance / sigma^2 of a level is how much its rows say beside the prior. That is the weight of
+its effect (`joint_target`), whose sd given sigma then hardly changes with sigma. An sd whose posterior reaches 0 has a
+sign, and all its effects are non-centred.
 """
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from bayescore.data.coreset import Coreset
 from bayescore.models.families import Family
 from bayescore.models.group_priors import LKJ_ETA, GroupPrior
-from bayescore.models.joint_mode import JointMode, curvature_at, informed, joint_mode
+from bayescore.models.joint_mode import curvature_at, informed, joint_mode
 from bayescore.models.joint_rows import JointRows
 from bayescore.models.joint_target import JointArguments, scales
-from bayescore.models.joint_whitening import Whitening, natural
+from bayescore.models.joint_whitening import Whitening, natural, whitened_density
 from bayescore.models.posterior import prior_part
 from bayescore.models.priors import Prior
+from bayescore.samplers.langevin import Density, density
 from bayescore.types import NO_OFFSET, FloatArray, IntArray
 
 _REACHES_0 = 0.3  # sd of log sigma at the mode, from which the sd has a sign
 _PRIOR_DRAWS = 10.0  # that count as much as the scale at the mode
+
+WHITENED = density("joint", whitened_density)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,10 +153,19 @@ class JointFrame:
         return replace(self, whitening=Whitening.of(solver, center, scale))
 
     @property
+    def center(self) -> FloatArray:
+        """The point at x = 0, shape (D,)."""
+        return self.whitening.center
+
+    @property
+    def target(self) -> tuple[Density, Any]:
+        """The density of x and its data."""
+        return WHITENED, (self.whitening, self.arguments)
+
+    @property
     def watched(self) -> IntArray:
         """Coordinates of beta, sds and correlations."""
-        G, q = self.shapes[0]
-        size = len(self.whitening.center)
+        (G, q), size = self.shapes[0], len(self.center)
         return np.concatenate([G * q + np.arange(self.rows.rows.n_features), np.arange(size - self.n_sds, size)])
 
     def theta(self, x: FloatArray) -> FloatArray:
@@ -179,7 +192,7 @@ class JointFrame:
         return self._at(beta.mean(axis=0), [u.mean(axis=0) for u in effects], mean, np.ascontiguousarray(scale))
 
     def parameters(self, theta: FloatArray) -> tuple[FloatArray, list[FloatArray], FloatArray]:
-        """Return beta, shape (n, p), effects in the order of rows, (n, G, q) each, and log densities, (n,)."""
+        """Return beta, shape (n, p), effects in the order of rows, (n, G, q) each, and what their log density is more."""
         (G, q), p = self.shapes[0], self.rows.rows.n_features
         u, values = np.empty((len(theta), sum((H + 1) * r for H, r in self.shapes))), np.empty(len(theta))
         natural(np.ascontiguousarray(theta), self.arguments, u, values)
