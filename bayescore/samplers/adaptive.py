@@ -9,26 +9,49 @@ the thinning: every other draw is dropped, and as many are drawn. `max_gradients
 
 import math
 import threading
+import warnings
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 from rich.progress import Progress
 
-from bayescore.compat import effective_size
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.progress import progress
+from bayescore.samplers.effective import bulk_sizes, tail_sizes
 from bayescore.samplers.frames import Frame
-from bayescore.samplers.langevin import Step, advance
+from bayescore.samplers.langevin import LONGEST_ANGLE, Step, advance
+from bayescore.samplers.method import Option, Request, thinned
 from bayescore.samplers.run import Segment
 from bayescore.types import FloatArray
+from bayescore.validation import check_integer, check_positive
 
 FIRST = 64  # transitions of the first window of warm-up; each later one is twice as long
+SHORT = 4 * FIRST  # transitions of warm-up; of fewer nothing but h is learnt
+LEARNT = 100.0  # effective draws of a window that covariances are learnt from
+TRIALS = 3  # windows for numbers of steps of a transition, at most
+ESS = 1000  # effective draws that are asked for by default
+MAX_SHARE = 0.8  # of the draws kept, that may be asked to be effective: estimates scatter
 TAIL = 0.4  # of the bulk effective sample size that is asked for, asked of the tails
 SPARE = 1.1  # more transitions than the effective sample size asks for, which is an estimate
 LEAST = 100  # draws of a chain; fewer tell nothing of mixing
 _PIECE = 256  # transitions between two looks at Ctrl-C
+
+
+OPTIONS = {
+    "ess": Option(
+        None,
+        lambda value, name: None if value is None else check_positive(value, name),
+        "the effective sample size, bulk, of the worst coefficient to reach, that of the tails being 0.4 of it; None "
+        f"means {ESS:,}, or half of the draws if that is less",
+    ),
+    "max_gradients": Option(
+        1_000_000, partial(check_integer, low=1), "gradients of all chains, warm-up included, after which they end"
+    ),
+    "thin": thinned(None, "as many as the effective sample size takes"),
+}
 
 
 @dataclass(frozen=True)
@@ -43,6 +66,27 @@ class Plan:
     cores: int
     progressbar: bool
     description: str = "sampling"
+
+    @classmethod
+    def of(cls, request: Request, description: str) -> "Plan":
+        """Return what `sample` was asked for; by default 1,000 effective draws, or half of those kept if fewer."""
+        options, kept = request.options, request.draws * request.chains
+        ess = min(ESS, kept / 2.0) if options["ess"] is None else options["ess"]
+        if options["ess"] is not None and ess > MAX_SHARE * kept:
+            raise ValueError(
+                f"ess={ess:g} is more than {MAX_SHARE:g} of the {kept:,} draws kept: ask for "
+                f"draws={math.ceil(2.0 * ess / request.chains)}"
+            )
+        return cls(
+            request.draws,
+            request.tune,
+            options["thin"],
+            ess,
+            options["max_gradients"],
+            request.cores,
+            request.progressbar,
+            description,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,31 +157,24 @@ class Crew:
             self.step = self.step._replace(log_h=float(log_h.mean()))
         return _Stretch(x, values, acceptance)
 
-    def size(self, x: FloatArray) -> float:
-        """Return the smallest bulk effective sample size of coordinates at draws of x."""
-        return smallest(self.frame.theta(x)[..., self.frame.watched], "bulk")
+    def rate(self, x: FloatArray) -> float:
+        """Return the effective draws of a gradient, of the worst parameter at draws of x."""
+        size = float(bulk_sizes(self.frame.watched(x)).min())
+        return size / (x.shape[0] * x.shape[1] * self.step.steps)
 
     def learn(self, x: FloatArray) -> None:
         """Take the frame of draws, and each chain's place in it."""
         there = self.frame.theta(self.x)
         flat = self.frame.theta(x).reshape(-1, x.shape[-1])
-        self.frame = self.frame.learn(flat, min(self.size(x), len(flat)))
+        effective = float(bulk_sizes(self.frame.watched(x)).min())
+        self.frame = self.frame.learn(flat, min(effective, len(flat)))
         self.x = np.ascontiguousarray(self.frame.x(there))
-
-
-def smallest(draws: FloatArray, method: str) -> float:
-    """Return the smallest effective sample size of coordinates of draws, shape (chains, n, D)."""
-    scale = draws.std(axis=(0, 1))
-    columns = np.moveaxis((draws - draws.mean(axis=(0, 1))) / np.where(scale > 0.0, scale, 1.0), 2, 0)
-    with np.errstate(all="ignore"):  # a chain that stood still
-        sizes = [effective_size(each, method) for each in columns]
-    return float(np.nan_to_num(sizes, nan=1.0).min())
 
 
 def run(frame: Frame, starts: FloatArray, seeds: list[np.random.SeedSequence], plan: Plan) -> Sampled:
     """Return draws of one chain from each start, parameters of shape (chains, D)."""
     chains, size = starts.shape
-    first = Step(0.0, 1, math.sqrt(size) + 3.0)
+    first = Step(0.0, frame.steps(1.0)[0], math.sqrt(size) + 3.0)
     with progress(plan.progressbar) as bar, one_blas_thread(), ThreadPoolExecutor(plan.cores) as pool:
         task = bar.add_task(plan.description, total=chains * (plan.tune + plan.draws * (plan.thin or 1)))
         x = np.ascontiguousarray(frame.x(starts))
@@ -147,42 +184,79 @@ def run(frame: Frame, starts: FloatArray, seeds: list[np.random.SeedSequence], p
 
 
 def _warm_up(crew: Crew, plan: Plan) -> float:
-    """Learn the frame, h and the number of steps; return the effective draws of a transition."""
-    done, window, rate = 0, FIRST, math.nan
-    while done < plan.tune:
-        n = window if plan.tune - done >= 3 * window else plan.tune - done
-        stretch = crew.run(n, adapting=True)
-        done, window = done + n, 2 * window
-        if n >= FIRST:
-            late = stretch.x[:, n // 4 :]
-            rate = crew.size(late) / (late.shape[0] * late.shape[1])
-            if done < plan.tune:
-                crew.learn(late)
-    return rate
+    """Learn the frame, then the number of steps, then frame and h anew; return the effective draws of a gradient.
+
+    The windows of the first half double. They go on until one has `LEARNT` effective draws, and as many as `learnt`
+    coordinates, or a tenth of all gradients is spent. In the other half candidates for the number of steps have a window each.
+    """
+    if plan.tune < SHORT:
+        if plan.tune:
+            crew.run(plan.tune, adapting=True)
+        return 0.0
+    half, done, window, effective = plan.tune // 2, 0, FIRST // 2, 0.0
+    least = max(LEARNT, crew.frame.learnt)
+    while done < half or (effective < least and 10 * crew.gradients < plan.max_gradients):
+        window *= 2
+        n = half - done if done < half < done + 3 * window else window
+        draws = _late(crew.run(n, adapting=True).x)
+        effective = draws.shape[0] * draws.shape[1] * crew.rate(draws)
+        crew.learn(draws)
+        done += n
+    n, single = (plan.tune - half) // (TRIALS + 1), crew.step
+    tried, best = [], (single, 0.0)
+    for steps in crew.frame.steps(math.exp(single.log_h)):
+        crew.step = single._replace(steps=steps, log_h=min(single.log_h, math.log(LONGEST_ANGLE / steps)))
+        tried.append(_late(crew.run(n, adapting=True).x))
+        best = max(best, (crew.step, crew.rate(tried[-1])), key=lambda own: own[1])
+    crew.step = best[0]
+    crew.learn(np.concatenate(tried, axis=1))
+    crew.run(n, adapting=True)
+    return best[1]
+
+
+def _late(x: FloatArray) -> FloatArray:
+    return x[:, x.shape[1] // 4 :]
 
 
 def _draw(crew: Crew, plan: Plan, rate: float) -> Sampled:
     """Return draws, thinned until they are worth what was asked, or until the cap."""
-    chains, kept, step = len(crew.x), plan.draws, crew.step
-    needed = SPARE * plan.ess / (chains * kept * rate) if rate > 0.0 else 1.0
-    thin = plan.thin or max(1, math.ceil(needed))
-    spare = (plan.max_gradients - crew.gradients) // (chains * step.steps * kept)
-    if plan.thin is None:
-        thin = max(1, min(thin, spare))
+    kept, each = plan.draws, len(crew.x) * crew.step.steps  # gradients of a transition of all chains
+    thin = plan.thin or 1
+    if rate > 0.0 and not plan.thin:
+        most = (plan.max_gradients - crew.gradients) // (each * kept)
+        thin = max(1, min(math.ceil(SPARE * plan.ess / (rate * each * kept)), most))
     stretch, bulk, tail = crew.run(kept, thin), math.nan, math.nan
     while kept >= LEAST:
-        theta = crew.frame.theta(stretch.x)[..., crew.frame.watched]
-        bulk, tail = smallest(theta, "bulk"), smallest(theta, "tail")
-        more = kept // 2
-        enough = bulk >= plan.ess and tail >= TAIL * plan.ess
-        if enough or plan.thin or crew.gradients + more * 2 * thin * chains * step.steps > plan.max_gradients:
+        theta = crew.frame.watched(stretch.x)
+        bulk, tail = float(bulk_sizes(theta).min()), float(tail_sizes(theta).min())
+        if (bulk >= plan.ess and tail >= TAIL * plan.ess) or plan.thin:
+            break
+        if crew.gradients + kept // 2 * 2 * thin * each > plan.max_gradients:
+            warnings.warn(
+                f"the cap of max_gradients={plan.max_gradients:,} is met at an effective sample size of {bulk:.0f} "
+                f"(tails {tail:.0f}) in place of ess={plan.ess:.0f}: raise max_gradients, or lower ess; of labels that "
+                "are all but separated a prior with lighter tails helps",
+                UserWarning,
+                stacklevel=5,
+            )
             break
         thin *= 2
-        late, old = crew.run(more, thin), slice(1 - kept % 2, None, 2)  # the last one stays
+        late, old = crew.run(kept // 2, thin), slice(1 - kept % 2, None, 2)  # the last draw stays
         stretch = _Stretch(
             np.concatenate([stretch.x[:, old], late.x], axis=1),
             np.concatenate([stretch.values[:, old], late.values], axis=1),
             np.concatenate([stretch.acceptance[:, old], late.acceptance], axis=1),
         )
     theta = crew.frame.theta(stretch.x)
-    return Sampled(theta, stretch.values, stretch.acceptance, step, thin, crew.gradients, bulk, tail)
+    return Sampled(theta, stretch.values, stretch.acceptance, crew.step, thin, crew.gradients, bulk, tail)
+
+
+def statistics(drawn: Sampled) -> dict[str, FloatArray]:
+    """Return sample_stats of draws, shape (chains, draws) each."""
+    shape = drawn.log_density.shape
+    return {
+        "lp": drawn.log_density,
+        "acceptance_rate": drawn.acceptance_rate,
+        "step_size": np.full(shape, math.exp(drawn.step.log_h)),
+        "n_steps": np.full(shape, drawn.step.steps * drawn.thin),
+    }

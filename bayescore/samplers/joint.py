@@ -19,10 +19,10 @@ from bayescore.data.design import Grouping, terms_text
 from bayescore.data.matching import feature_names
 from bayescore.models.families import check_family
 from bayescore.models.group_priors import DEFAULT_GROUP_PRIOR, check_group_prior, group_prior_to_dict
-from bayescore.samplers.joint_frame import JointFrame
 from bayescore.models.predictor import multipliers
 from bayescore.samplers import adaptive
 from bayescore.samplers.collapsed import MAX_EFFECTS_BYTES
+from bayescore.samplers.joint_frame import JointFrame
 from bayescore.samplers.method import Option, Request, Sampler
 from bayescore.types import FloatArray
 from bayescore.validation import DataError

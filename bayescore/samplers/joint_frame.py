@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy import linalg
 
 from bayescore.data.coreset import Coreset
 from bayescore.models.families import Family
@@ -24,6 +25,8 @@ from bayescore.samplers.langevin import Density, density
 from bayescore.types import NO_OFFSET, FloatArray, IntArray
 
 _REACHES_0 = 0.3  # sd of log sigma at the mode, from which the sd has a sign
+_ANGLE = 1.5  # of all steps of a transition
+_MOST_STEPS = 4
 _PRIOR_DRAWS = 10.0  # that count as much as the scale at the mode
 
 WHITENED = density("joint", whitened_density)
@@ -163,10 +166,21 @@ class JointFrame:
         return WHITENED, (self.whitening, self.arguments)
 
     @property
-    def watched(self) -> IntArray:
-        """Coordinates of beta, sds and correlations."""
-        (G, q), size = self.shapes[0], len(self.center)
-        return np.concatenate([G * q + np.arange(self.rows.rows.n_features), np.arange(size - self.n_sds, size)])
+    def learnt(self) -> int:
+        """Sds and correlations: effects keep the curvature at the draws' mean."""
+        return self.n_sds
+
+    def steps(self, h: float) -> tuple[int, ...]:
+        """As many as make about a quarter turn."""
+        return (min(_MOST_STEPS, max(2, round(_ANGLE / h))),)
+
+    def watched(self, x: FloatArray) -> FloatArray:
+        """Return beta, and coordinates of sds and correlations whatever their sign, shape (..., p + k)."""
+        (G, q), p, k = self.shapes[0], self.rows.rows.n_features, self.n_sds
+        turn = linalg.solve_triangular(self.whitening.rest, np.eye(len(self.whitening.rest), p), lower=True)
+        last = x[..., -k:] @ self.whitening.sds.T + self.center[-k:]
+        last = np.where(self.even[-k:], np.abs(last), last)
+        return np.concatenate([x[..., G * q : -k] @ turn + self.center[G * q : G * q + p], last], axis=-1)
 
     def theta(self, x: FloatArray) -> FloatArray:
         """Return points at x, shape (..., D)."""
@@ -192,7 +206,7 @@ class JointFrame:
         return self._at(beta.mean(axis=0), [u.mean(axis=0) for u in effects], mean, np.ascontiguousarray(scale))
 
     def parameters(self, theta: FloatArray) -> tuple[FloatArray, list[FloatArray], FloatArray]:
-        """Return beta, shape (n, p), effects in the order of rows, (n, G, q) each, and what their log density is more."""
+        """Return beta, shape (n, p), effects, (n, G, q) each, and what their log density is more."""
         (G, q), p = self.shapes[0], self.rows.rows.n_features
         u, values = np.empty((len(theta), sum((H + 1) * r for H, r in self.shapes))), np.empty(len(theta))
         natural(np.ascontiguousarray(theta), self.arguments, u, values)

@@ -7,10 +7,10 @@ p ~ N(0, I) and makes one or more steps of angle h, each of
           (x, p) \leftarrow (x \cos h + p \sin h, \; p \cos h - x \sin h); \qquad
           p \mathrel{+}= \tan(h/2) F(x)
 
-with F the gradient of phi. It accepts the end with probability min(1, exp(E - E')), E = -log pi(x) + |p|^2 / 2. Kicks are
-shears and rotations are rotations, so each step keeps volume and is its own way back once p changes sign: pi is
-invariant for any function F of x. Of a normal density F is 0 and every h is accepted; h = pi / 2 gives independent draws.
-MALA's step shrinks as D^(-1/6) even then.
+with F the gradient of phi. It accepts the end with probability min(1, exp(E - E')), E = -log pi(x) + |p|^2 / 2. Kicks
+and rotations keep volume, and a step is its own way back once p changes sign: pi is invariant for any function F of x.
+Of a normal density F is 0 and every h is accepted; h = pi / 2 gives independent draws. MALA's step shrinks as D^(-1/6)
+even then.
 
 Behind a wall, where rows are all but separated, the gradient throws proposals far off. So the gradient of log pi is cut
 to the length sqrt(D) + 3, which it has once in a thousand draws of a normal density; detailed balance holds for any F.
