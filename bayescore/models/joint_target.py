@@ -121,7 +121,7 @@ def scales(own: FloatArray, signed: NDArray[np.bool_], s: FloatArray, C: FloatAr
 def _log_prior(
     own: FloatArray, s: FloatArray, signed: NDArray[np.bool_], a: JointArguments, slope: FloatArray
 ) -> tuple[float, float]:
-    """Return the log prior of a factor's coordinates of sds and correlations, and that of log sds; add the gradient."""
+    """Return the log prior of a factor's last coordinates, and that of log sds and correlations; add the gradient."""
     q, total, of_logs = s.size, 0.0, 0.0
     for i in range(q):
         at = math.log(abs(s[i]))
@@ -133,8 +133,9 @@ def _log_prior(
     for i in range(q):
         for j in range(i):
             power = LKJ_ETA + 0.5 * (q - 2 - j)
-            total -= 2.0 * power * math.log(math.cosh(own[k]))
-            of_logs -= 2.0 * power * math.log(math.cosh(own[k]))
+            of_cosh = math.log(math.cosh(own[k]))
+            total -= 2.0 * power * of_cosh
+            of_logs -= 2.0 * (LKJ_ETA - 1.0) * of_cosh
             slope[k] -= 2.0 * power * math.tanh(own[k])
             k += 1
     return total, of_logs
@@ -169,7 +170,7 @@ def joint_effects(
 ) -> tuple[float, float]:
     """Write effects u and z of a point; add the gradient of the priors of sds and correlations, (k,).
 
-    Returns the log prior of effects, sds and correlations, and what that of (u, log sds, Fisher's z) is more.
+    Returns the log prior of effects, sds and correlations, and what that of (u, log sds, correlations) is more.
     """
     F, p, total, natural = a.sizes.shape[0], a.columns.shape[0], 0.0, 0.0
     v, e, first, at, t = 0, 0, 0, 0, 0

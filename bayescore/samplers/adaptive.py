@@ -187,7 +187,8 @@ def _warm_up(crew: Crew, plan: Plan) -> float:
     """Learn the frame, then the number of steps, then frame and h anew; return the effective draws of a gradient.
 
     The windows of the first half double. They go on until one has `LEARNT` effective draws, and as many as `learnt`
-    coordinates, or a tenth of all gradients is spent. In the other half candidates for the number of steps have a window each.
+    coordinates, or a tenth of all gradients is spent. In the other half candidates for the number of steps have a
+    window each.
     """
     if plan.tune < SHORT:
         if plan.tune:

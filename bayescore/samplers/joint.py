@@ -3,8 +3,7 @@ r"""The sampler of several group terms and of slopes: all parameters at once, by
 Effects of crossed factors do not integrate out one by one. All of them, with beta, sds and correlations, are about
 normal in the coordinates of `samplers.joint_frame`: each level's effect centred by what its rows say beside the prior,
 whitened by the curvature at the joint mode. Warm-up learns the centre and the scale of sds anew. The posterior is that
-of `bayescore.model`; `lp` in sample_stats is its log density in (beta, u, log sds, Fisher's z of correlations), up to a
-constant.
+of `bayescore.model`; `lp` in sample_stats is its log density in (beta, u, log sds, correlations), up to a constant.
 
 When to use it: group terms other than one (1 | g), for which `collapsed` has fewer coordinates.
 """
@@ -34,11 +33,6 @@ def check_terms(core: Any) -> tuple[Grouping, ...]:
     if not groups:
         raise DataError("sampler='joint' is for rows with groups, and core has none; leave sampler out")
     for place, factor in enumerate(groups):
-        if len(factor) < 2:
-            raise DataError(
-                f"({' + '.join(factor.effects)} | {factor.name}) has one level, {factor.levels[0]!r}, which tells "
-                "nothing of an sd: leave the term out"
-            )
         codes = core.group[:, place]
         Z = multipliers(core.X, core.design, factor)
         for i, effect in enumerate(factor.effects):
