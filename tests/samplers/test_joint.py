@@ -1,5 +1,8 @@
 """The joint sampler: its density is the model's, its draws are an independent sampler's, bad input is refused."""
 
+import json
+from copy import deepcopy
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,6 +14,7 @@ from bayescore.models.families import check_family
 from bayescore.models.group_priors import HalfStudentT
 from bayescore.models.predictor import multipliers
 from bayescore.models.priors import Normal
+from bayescore.samplers.inference_data import draws_digest
 from bayescore.samplers.joint_frame import JointFrame
 from bayescore.validation import DataError
 from tests import group_draws
@@ -144,9 +148,14 @@ def test_draws_are_certified_and_predict(drawn):
     found = bc.certify(idata, core, frame, label="y", **QUIET)
     assert found.level != "not certified", found.text
     assert len(bc.predict(idata, frame.iloc[:3])) == 3
-    changed = idata.copy()
-    changed["posterior"]["u_b"] = changed["posterior"]["u_b"] + 0.5
-    assert bc.certify(changed, core, frame, label="y", **QUIET).level == "not certified"
+    changed = deepcopy(idata)
+    values = changed["posterior"]["u_b"].values
+    values += 0.02
+    changed["posterior"].attrs["effects_of"] = json.dumps(
+        json.loads(idata["posterior"].attrs["effects_of"]) | {"u_b": draws_digest(values)}
+    )
+    found = bc.certify(changed, core, frame, label="y", **QUIET)
+    assert "log densities stored with them (sample_stats), were changed" in found.text
 
 
 def test_rows_that_say_nothing_of_a_term_are_refused():
