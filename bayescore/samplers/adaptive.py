@@ -37,7 +37,8 @@ MAX_SHARE = 0.8  # of the draws kept, that may be asked to be effective: estimat
 TAIL = 0.4  # of the bulk effective sample size that is asked for, asked of the tails
 SPARE = 1.1  # more transitions than the effective sample size asks for, which is an estimate
 LEAST = 100  # draws of a chain; fewer tell nothing of mixing
-_PIECE = 256  # transitions between two looks at Ctrl-C
+_PIECE = 256  # transitions between two looks at Ctrl-C, at most
+_WORK = 2e7  # entries of X read between them: some tenths of a second
 
 
 OPTIONS = {
@@ -66,10 +67,14 @@ class Plan:
     cores: int
     progressbar: bool
     description: str = "sampling"
+    piece: int = _PIECE  # transitions between two looks at Ctrl-C; draws depend on it
 
     @classmethod
-    def of(cls, request: Request, description: str) -> "Plan":
-        """Return what `sample` was asked for; by default 1,000 effective draws, or half of those kept if fewer."""
+    def of(cls, request: Request, description: str, *, readings: int = 1) -> "Plan":
+        """Return what `sample` was asked for; a gradient reads the rows `readings` times.
+
+        By default it asks for 1,000 effective draws, or half of those kept if that is less.
+        """
         options, kept = request.options, request.draws * request.chains
         ess = min(ESS, kept / 2.0) if options["ess"] is None else options["ess"]
         if options["ess"] is not None and ess > MAX_SHARE * kept:
@@ -86,6 +91,7 @@ class Plan:
             request.cores,
             request.progressbar,
             description,
+            max(1, min(_PIECE, int(_WORK // (request.data.X.size * readings)))),
         )
 
 
@@ -121,6 +127,7 @@ class Crew:
     pool: Executor
     bar: Progress
     task: Any
+    piece: int
     gradients: int = 0
     stop: threading.Event = field(default_factory=threading.Event)
 
@@ -128,7 +135,7 @@ class Crew:
         """Advance each chain by n draws of `thin` transitions; if `adapting`, h becomes the mean of the chains."""
         chains, size = self.x.shape
         x, values, acceptance = np.empty((chains, n, size)), np.empty((chains, n)), np.empty((chains, n))
-        piece = max(1, _PIECE // thin)
+        piece = max(1, self.piece // thin)
         log_h = np.full(chains, self.step.log_h)
 
         def chain(c: int) -> None:
@@ -160,7 +167,7 @@ class Crew:
     def rate(self, x: FloatArray) -> float:
         """Return the effective draws of a gradient, of the worst parameter at draws of x."""
         size = float(bulk_sizes(self.frame.watched(x)).min())
-        return size / (x.shape[0] * x.shape[1] * self.step.steps)
+        return size / float(x.shape[0] * x.shape[1] * self.step.steps)
 
     def learn(self, x: FloatArray) -> None:
         """Take the frame of draws, and each chain's place in it."""
@@ -178,7 +185,7 @@ def run(frame: Frame, starts: FloatArray, seeds: list[np.random.SeedSequence], p
     with progress(plan.progressbar) as bar, one_blas_thread(), ThreadPoolExecutor(plan.cores) as pool:
         task = bar.add_task(plan.description, total=chains * (plan.tune + plan.draws * (plan.thin or 1)))
         x = np.ascontiguousarray(frame.x(starts))
-        crew = Crew(frame, first, x, [np.random.default_rng(seed) for seed in seeds], pool, bar, task)
+        crew = Crew(frame, first, x, [np.random.default_rng(seed) for seed in seeds], pool, bar, task, plan.piece)
         rate = _warm_up(crew, plan)
         return _draw(crew, plan, rate)
 
@@ -226,6 +233,7 @@ def _draw(crew: Crew, plan: Plan, rate: float) -> Sampled:
     if rate > 0.0 and not plan.thin:
         most = (plan.max_gradients - crew.gradients) // (each * kept)
         thin = max(1, min(math.ceil(SPARE * plan.ess / (rate * each * kept)), most))
+    _show(crew, plan, kept * thin)
     stretch, bulk, tail = crew.run(kept, thin), math.nan, math.nan
     while kept >= LEAST:
         theta = crew.frame.watched(stretch.x)
@@ -242,6 +250,7 @@ def _draw(crew: Crew, plan: Plan, rate: float) -> Sampled:
             )
             break
         thin *= 2
+        _show(crew, plan, kept // 2 * thin, f", effective sample size {bulk:.0f} of {plan.ess:.0f}")
         late, old = crew.run(kept // 2, thin), slice(1 - kept % 2, None, 2)  # the last draw stays
         stretch = _Stretch(
             np.concatenate([stretch.x[:, old], late.x], axis=1),
@@ -250,6 +259,13 @@ def _draw(crew: Crew, plan: Plan, rate: float) -> Sampled:
         )
     theta = crew.frame.theta(stretch.x)
     return Sampled(theta, stretch.values, stretch.acceptance, crew.step, thin, crew.gradients, bulk, tail)
+
+
+def _show(crew: Crew, plan: Plan, transitions: int, found: str = "") -> None:
+    """Show in the progress bar what was reached, and how many transitions of each chain are to come."""
+    done = crew.bar.tasks[0].completed
+    total = done + len(crew.x) * transitions
+    crew.bar.update(crew.task, total=total, description=plan.description + found)
 
 
 def statistics(drawn: Sampled) -> dict[str, FloatArray]:

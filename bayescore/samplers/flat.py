@@ -42,11 +42,11 @@ class Langevin(Sampler):
         """Return draws of beta."""
         from bayescore.compat import inference_data  # ArviZ is slow to import, and builders do without it
 
+        plan = Plan.of(request, "sampling by langevin")
         target = request.target()
         mode, factor = mode_and_factor(target)
         noise = np.random.default_rng(request.streams[-1]).standard_normal((request.chains, len(mode)))
         frame = Dense.of(*compiled_density(target), mode, factor)
-        plan = Plan.of(request, "sampling by langevin")
         drawn = run(frame, mode + 1.5 * noise @ factor.T, request.streams[:-1], plan)
         return inference_data(
             {"posterior": {"beta": drawn.theta}, "sample_stats": statistics(drawn)},
