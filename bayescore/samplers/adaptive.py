@@ -31,8 +31,7 @@ from bayescore.validation import check_integer, check_positive
 FIRST = 64  # transitions of the first window of warm-up; each later one is twice as long
 SHORT = 4 * FIRST  # transitions of warm-up; of fewer nothing but h is learnt
 LEARNT = 100.0  # effective draws of a window that covariances are learnt from
-MORE_STEPS = (2, 3)  # of a transition, that are tried beside one
-SMALL = 0.5  # h from which more steps are tried
+TRIALS = 3  # windows for numbers of steps of a transition, at most
 ESS = 1000  # effective draws that are asked for by default
 MAX_SHARE = 0.8  # of the draws kept, that may be asked to be effective: estimates scatter
 TAIL = 0.4  # of the bulk effective sample size that is asked for, asked of the tails
@@ -167,17 +166,14 @@ class Crew:
 
     def rate(self, x: FloatArray) -> float:
         """Return the effective draws of a gradient, of the worst parameter at draws of x."""
-        return float(bulk_sizes(self.watched(x)).min()) / float(x.shape[0] * x.shape[1] * self.step.steps)
-
-    def watched(self, x: FloatArray) -> FloatArray:
-        """Return the parameters at draws of x whose effective sample size is asked for."""
-        return self.frame.theta(x)[..., self.frame.watched]
+        size = float(bulk_sizes(self.frame.watched(x)).min())
+        return size / float(x.shape[0] * x.shape[1] * self.step.steps)
 
     def learn(self, x: FloatArray) -> None:
         """Take the frame of draws, and each chain's place in it."""
         there = self.frame.theta(self.x)
         flat = self.frame.theta(x).reshape(-1, x.shape[-1])
-        effective = float(bulk_sizes(self.watched(x)).min())
+        effective = float(bulk_sizes(self.frame.watched(x)).min())
         self.frame = self.frame.learn(flat, min(effective, len(flat)))
         self.x = np.ascontiguousarray(self.frame.x(there))
 
@@ -185,7 +181,7 @@ class Crew:
 def run(frame: Frame, starts: FloatArray, seeds: list[np.random.SeedSequence], plan: Plan) -> Sampled:
     """Return draws of one chain from each start, parameters of shape (chains, D)."""
     chains, size = starts.shape
-    first = Step(0.0, 1, math.sqrt(size) + 3.0)
+    first = Step(0.0, frame.steps(1.0)[0], math.sqrt(size) + 3.0)
     with progress(plan.progressbar) as bar, one_blas_thread(), ThreadPoolExecutor(plan.cores) as pool:
         task = bar.add_task(plan.description, total=chains * (plan.tune + plan.draws * (plan.thin or 1)))
         x = np.ascontiguousarray(frame.x(starts))
@@ -197,15 +193,16 @@ def run(frame: Frame, starts: FloatArray, seeds: list[np.random.SeedSequence], p
 def _warm_up(crew: Crew, plan: Plan) -> float:
     """Learn the frame, then the number of steps, then frame and h anew; return the effective draws of a gradient.
 
-    The windows of the first half double. They go on until one has `LEARNT` effective draws, and as many as columns, or
-    a tenth of all gradients is spent. In the other half candidates for the number of steps have a window each.
+    The windows of the first half double. They go on until one has `LEARNT` effective draws, and as many as `learnt`
+    coordinates, or a tenth of all gradients is spent. In the other half candidates for the number of steps have a
+    window each.
     """
     if plan.tune < SHORT:
         if plan.tune:
             crew.run(plan.tune, adapting=True)
         return 0.0
     half, done, window, effective = plan.tune // 2, 0, FIRST // 2, 0.0
-    least = max(LEARNT, crew.x.shape[1])
+    least = max(LEARNT, crew.frame.learnt)
     while done < half or (effective < least and 10 * crew.gradients < plan.max_gradients):
         window *= 2
         n = half - done if done < half < done + 3 * window else window
@@ -213,9 +210,9 @@ def _warm_up(crew: Crew, plan: Plan) -> float:
         effective = draws.shape[0] * draws.shape[1] * crew.rate(draws)
         crew.learn(draws)
         done += n
-    n, single = (plan.tune - half) // (len(MORE_STEPS) + 2), crew.step
+    n, single = (plan.tune - half) // (TRIALS + 1), crew.step
     tried, best = [], (single, 0.0)
-    for steps in (1, *MORE_STEPS) if single.log_h > math.log(SMALL) else (1,):
+    for steps in crew.frame.steps(math.exp(single.log_h)):
         crew.step = single._replace(steps=steps, log_h=min(single.log_h, math.log(LONGEST_ANGLE / steps)))
         tried.append(_late(crew.run(n, adapting=True).x))
         best = max(best, (crew.step, crew.rate(tried[-1])), key=lambda own: own[1])
@@ -239,7 +236,7 @@ def _draw(crew: Crew, plan: Plan, rate: float) -> Sampled:
     _show(crew, plan, kept * thin)
     stretch, bulk, tail = crew.run(kept, thin), math.nan, math.nan
     while kept >= LEAST:
-        theta = crew.watched(stretch.x)
+        theta = crew.frame.watched(stretch.x)
         bulk, tail = float(bulk_sizes(theta).min()), float(tail_sizes(theta).min())
         if (bulk >= plan.ess and tail >= TAIL * plan.ess) or plan.thin:
             break

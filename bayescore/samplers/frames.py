@@ -10,6 +10,7 @@ from bayescore.compiled import jit_sums
 from bayescore.samplers.langevin import Density, density
 from bayescore.types import FloatArray
 
+SMALL = 0.5  # h from which more steps are tried
 PRIOR_DRAWS = 1.0  # effective draws for each column, that count as much as the scale at the mode
 
 
@@ -22,8 +23,16 @@ class Frame(Protocol):
         ...
 
     @property
-    def watched(self) -> slice:
-        """Which parameters the effective sample size is asked of."""
+    def learnt(self) -> int:
+        """How many coordinates have a covariance that is learnt from draws."""
+        ...
+
+    def steps(self, h: float) -> tuple[int, ...]:
+        """Return the numbers of steps of a transition that are worth a trial, given the angle of a step."""
+        ...
+
+    def watched(self, x: FloatArray) -> FloatArray:
+        """Return the parameters whose effective sample size is asked for, shape (..., k)."""
         ...
 
     def theta(self, x: FloatArray) -> FloatArray:
@@ -85,9 +94,17 @@ class Dense:
         return cls(own, data, np.array(mode), factor, factor)
 
     @property
-    def watched(self) -> slice:
-        """All parameters."""
-        return slice(None)
+    def learnt(self) -> int:
+        """All coordinates."""
+        return len(self.center)
+
+    def steps(self, h: float) -> tuple[int, ...]:
+        """One step, and several where h is not small: behind walls they lose."""
+        return (1, 2, 3) if h > SMALL else (1,)
+
+    def watched(self, x: FloatArray) -> FloatArray:
+        """Return all parameters."""
+        return self.theta(x)
 
     @property
     def target(self) -> tuple[Density, Any]:

@@ -7,6 +7,7 @@ from bayescore.models.priors import Prior, names
 from bayescore.samplers.collapsed import COLLAPSED
 from bayescore.samplers.flat import LANGEVIN
 from bayescore.samplers.gibbs import GIBBS
+from bayescore.samplers.joint import JOINT
 from bayescore.samplers.mala import MALA
 from bayescore.samplers.method import Sampler
 from bayescore.samplers.nuts import NUTS
@@ -16,17 +17,19 @@ from bayescore.types import WeightedData
 AUTO = "auto"
 # the general ones first: messages name them last
 SAMPLERS: dict[str, Sampler] = {
-    sampler.name: sampler for sampler in (NUTS, MALA, LANGEVIN, GIBBS, POLYA_GAMMA, COLLAPSED)
+    sampler.name: sampler for sampler in (NUTS, MALA, LANGEVIN, GIBBS, POLYA_GAMMA, COLLAPSED, JOINT)
 }
 
 
 def by_default(data: WeightedData, family: str, prior: Prior, options: Collection[str]) -> Sampler:
     """Return the sampler of `AUTO`: `LANGEVIN` where it fits the prior and the options, else NUTS.
 
-    With groups the collapsed sampler where one intercept varies, else NUTS.
+    With groups the collapsed sampler where one intercept varies, else the joint one where it fits, else NUTS.
     """
     if data.group is not None:
-        return COLLAPSED if one_intercept(getattr(data, "groups", ())) else NUTS
+        if one_intercept(getattr(data, "groups", ())):
+            return COLLAPSED
+        return JOINT if fits(JOINT, family, prior) and set(options) <= set(JOINT.options) else NUTS
     return LANGEVIN if fits(LANGEVIN, family, prior) and set(options) <= set(LANGEVIN.options) else NUTS
 
 
@@ -69,14 +72,14 @@ def check_rows(sampler: Sampler, data: WeightedData) -> None:
         raise ValueError(f"sampler={sampler.name!r} is for rows with groups, and core has none; leave sampler out")
     raise ValueError(
         f"core has groups, which sampler={sampler.name!r} knows nothing of: use sampler={COLLAPSED.name!r} "
-        f"for (1 | g), or {NUTS.name!r}"
+        f"for (1 | g), else {JOINT.name!r} or {NUTS.name!r}"
     )
 
 
 def described() -> str:
     """Return one line for each sampler: its name, what it is, and what it fits."""
     rule = f"{LANGEVIN.name} where it fits the prior and the options"
-    grouped = f"of rows with groups {COLLAPSED.name} for (1 | g), else {NUTS.name}"
+    grouped = f"of rows with groups {COLLAPSED.name} for (1 | g), else {JOINT.name} where it fits, else {NUTS.name}"
     lines = [f'* ``"{AUTO}"``: {rule}, else {NUTS.name}; {grouped}']
     for name, sampler in SAMPLERS.items():
         families = "any likelihood" if sampler.families is None else f"{', '.join(sampler.families)} likelihood"

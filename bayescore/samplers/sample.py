@@ -204,10 +204,11 @@ def warn_unless_mixed(idata: Any, others: str) -> None:
     beta, features = coefficients(idata, "the posterior")
     posterior = idata["posterior"]
     for name in (str(name) for name in posterior.data_vars if str(name).startswith("sigma_")):
-        sigma = posterior[name].transpose("chain", "draw").values
+        sigma = posterior[name].transpose("chain", "draw", ...).values
+        sigma = sigma.reshape(*sigma.shape[:2], -1)
         with np.errstate(divide="ignore"):
-            beta = np.concatenate([beta, np.log(sigma)[..., None]], axis=2)
-        features = (*features, f"log {name}")
+            beta = np.concatenate([beta, np.log(sigma)], axis=2)
+        features = (*features, *[f"log {name}"] * sigma.shape[2])
     chains, draws, _ = beta.shape
     if draws < FEWEST_DRAWS:
         return

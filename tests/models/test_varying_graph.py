@@ -81,7 +81,7 @@ def drawn():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pm, "sample", fake)
-        idata = bc.sample(core, draws=500, chains=2, random_seed=1, progressbar=False)
+        idata = bc.sample(core, sampler="nuts", draws=500, chains=2, random_seed=1, progressbar=False)
     assert set(asked["var_names"]) == {"beta", "sigma_a", "rho_a", "u_a"}
     assert len(asked["initvals"]) == 2
     return frame, core, idata

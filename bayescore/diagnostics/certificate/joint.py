@@ -19,11 +19,13 @@ import pandas as pd
 
 from bayescore.data.design import Grouping
 from bayescore.diagnostics.certificate.grouped import Grouped
+from bayescore.diagnostics.certificate.provenance import trouble_of_densities
 from bayescore.diagnostics.certificate.weigh import EffectMoments, Weighed, effects_table
 from bayescore.diagnostics.elpd import PassSums, elpd_loo, pass_sums
 from bayescore.diagnostics.full_pass import check_finite, check_weight
 from bayescore.diagnostics.full_weights import full_weights
 from bayescore.models.families import Family
+from bayescore.models.group_priors import LKJ_ETA, log_sigma_terms
 from bayescore.models.posterior import log_likelihoods
 from bayescore.models.predictor import Predictor
 from bayescore.types import FloatArray, IntArray, WeightedData
@@ -59,6 +61,27 @@ class JointDraws(Weighed):
 @dataclass(frozen=True, eq=False)
 class Joint(Grouped):
     """The strategy for any group terms."""
+
+    def provenance(self) -> str:
+        """Return why the draws are not those of the coreset's posterior, by attributes and stored log densities."""
+        trouble = super().provenance()
+        if trouble or self.beta.attrs.get("sampler") != "joint":  # NUTS keeps the density of coordinates of its own
+            return trouble
+        return trouble_of_densities(self.beta, self._log_density, told=self.told)
+
+    def _log_density(self, at: IntArray) -> FloatArray:
+        """Return the log density of beta, effects, log sds and correlations at draws `at`, up to a constant."""
+        predictor, (prior, group_prior) = self.beta.predictor().take(at), self.priors
+        total = log_likelihoods(predictor, self.core, self.beta.family) + prior.log_density(predictor.beta)
+        for own in predictor.factors:
+            assert own.covariance is not None
+            u, S = own.effects[predictor.at], own.covariance[predictor.at]
+            L, log_sd = np.linalg.cholesky(S), 0.5 * np.log(np.einsum("sqq->sq", S))
+            log_det = 2.0 * np.log(np.einsum("sqq->sq", L)).sum(axis=1)
+            total += [sum(log_sigma_terms(each, *group_prior.table)[0] for each in draw) for draw in log_sd]
+            total += (LKJ_ETA - 1.0) * (log_det - 2.0 * log_sd.sum(axis=1)) - 0.5 * u.shape[1] * log_det
+            total -= 0.5 * (np.linalg.solve(L, u.transpose(0, 2, 1)) ** 2).sum(axis=(1, 2))
+        return np.asarray(total)
 
     def check_memory(self, n_draws: int) -> None:
         """Do nothing: draws of all effects are there already, and the pass keeps no more."""

@@ -1,0 +1,264 @@
+r"""The compiled density of all parameters of a model with group terms: beta, every effect, every sd, correlations.
+
+The effects of a level are u_i = s_i sum_{j <= i} C_ij z_j, z ~ N(0, I), with s the sds and C the Cholesky factor of
+their correlations, in an order of their own (`Layout.order`). The coordinate of an effect is v, with a weight w in
+[0, 1] for each level,
+
+.. math:: z_i = (v_i - w_i m_i) / \sigma_i^{w_i}, \qquad m_i = s_i \sum_{j < i} C_{ij} z_j + \sum_{j < i} M_{ij} u_j,
+
+and sigma_i = s_i C_ii. w = 0 is the non-centred effect v = z, w = 1 the centred one, v = u_i + sum M_ij u_j: with M the
+regression of a level's rows, v is an intercept at the level's mean covariate. Partly centred effects: Papaspiliopoulos,
+Roberts and Skold (2007), Statistical Science 22; with regressions here.
+
+The coordinate of an sd is its logarithm. Where the posterior reaches 0 it is the sd with a sign, as the density is an
+even and smooth function of it there. Those of correlations are Fisher's z of the partial ones, given the effects before
+(Lewandowski, Kurowicka and Joe 2009, Journal of Multivariate Analysis 100). Points are (v of the first factor, beta, v
+of the others, for each factor its sds and correlations).
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayescore.compiled import jit, jit_sums
+from bayescore.models.density import prior_terms
+from bayescore.models.families import Family
+from bayescore.models.group_priors import LKJ_ETA, log_sigma_terms
+from bayescore.models.priors import Part
+from bayescore.types import FloatArray, IntArray
+
+_TILE = 512  # rows whose entries stay in the cache between predictor and gradient
+_LEAST_SD = 1e-150
+
+
+class JointArguments(NamedTuple):
+    """What the density takes after the point; F factors, E effects of all levels, Q columns of effects."""
+
+    columns: FloatArray  # X transposed, (p, n)
+    side: FloatArray
+    weights: FloatArray
+    offset: FloatArray  # may be empty
+    codes: NDArray[np.int32]  # (F, n); the number of levels for rows of no group
+    z: FloatArray  # what rows multiply effects by, (Q, n)
+    family: Family
+    prior: tuple[Part, ...]
+    group_prior: tuple[float, float]  # degrees of freedom and scale
+    sizes: IntArray  # levels and effects of each factor, (F, 2)
+    centring: FloatArray  # w, (E,), factor by factor and level by level
+    shift: FloatArray  # M, (E, most effects of a factor)
+    signed: NDArray[np.bool_]  # whether the sd has a sign, (Q,)
+
+
+@jit_sums
+def _rows(beta: FloatArray, u: FloatArray, a: JointArguments, slope: FloatArray, pull: FloatArray) -> float:
+    """Return the log-likelihood; add its gradient in beta and in u, each factor's with one entry a row of no group."""
+    p, n, F = a.columns.shape[0], a.weights.size, a.sizes.shape[0]
+    eta, log_p, total = np.empty(_TILE), np.empty(_TILE), 0.0
+    for start in range(0, n, _TILE):
+        stop = min(start + _TILE, n)
+        own, told = eta[: stop - start], log_p[: stop - start]
+        own[:] = 0.0
+        if a.offset.size > 0:
+            for k in range(stop - start):
+                own[k] = a.offset[start + k]
+        for d in range(p):
+            column, b = a.columns[d, start:stop], beta[d]
+            for k in range(stop - start):
+                own[k] += column[k] * b
+        first, t = 0, 0
+        for f in range(F):
+            q, codes = a.sizes[f, 1], a.codes[f, start:stop]
+            for i in range(q):
+                z = a.z[t, start:stop]
+                for k in range(stop - start):
+                    own[k] += z[k] * u[first + codes[k] * q + i]
+                t += 1
+            first += (a.sizes[f, 0] + 1) * q
+        a.family.rows(own, a.side[start:stop], told)
+        w = a.weights[start:stop]
+        for k in range(stop - start):
+            total += w[k] * told[k]
+            own[k] *= w[k]
+        for d in range(p):
+            column, part = a.columns[d, start:stop], 0.0
+            for k in range(stop - start):
+                part += column[k] * own[k]
+            slope[d] += part
+        first, t = 0, 0
+        for f in range(F):
+            q, codes = a.sizes[f, 1], a.codes[f, start:stop]
+            for i in range(q):
+                z = a.z[t, start:stop]
+                for k in range(stop - start):
+                    pull[first + codes[k] * q + i] += z[k] * own[k]
+                t += 1
+            first += (a.sizes[f, 0] + 1) * q
+    return total
+
+
+@jit
+def scales(own: FloatArray, signed: NDArray[np.bool_], s: FloatArray, C: FloatArray) -> None:
+    """Write sds, shape (q,), and the Cholesky factor of correlations, (q, q), given a factor's last coordinates."""
+    q = s.size
+    for i in range(q):
+        s[i] = own[i] if signed[i] else math.exp(own[i])
+        if abs(s[i]) < _LEAST_SD:
+            s[i] = _LEAST_SD
+    C[:] = 0.0
+    k = q
+    for i in range(q):
+        left = 1.0
+        for j in range(i):
+            C[i, j] = left * math.tanh(own[k])
+            left /= math.cosh(own[k])
+            k += 1
+        C[i, i] = left
+
+
+@jit
+def _log_prior(
+    own: FloatArray, s: FloatArray, signed: NDArray[np.bool_], a: JointArguments, slope: FloatArray
+) -> tuple[float, float]:
+    """Return the log prior of a factor's last coordinates, and that of log sds and correlations; add the gradient."""
+    q, total, of_logs = s.size, 0.0, 0.0
+    for i in range(q):
+        at = math.log(abs(s[i]))
+        value, first, _ = log_sigma_terms(at, a.group_prior[0], a.group_prior[1])
+        total += value - at if signed[i] else value
+        of_logs += value
+        slope[i] += (first - 1.0) / s[i] if signed[i] else first
+    k = q
+    for i in range(q):
+        for j in range(i):
+            power = LKJ_ETA + 0.5 * (q - 2 - j)
+            of_cosh = math.log(math.cosh(own[k]))
+            total -= 2.0 * power * of_cosh
+            of_logs -= 2.0 * (LKJ_ETA - 1.0) * of_cosh
+            slope[k] -= 2.0 * power * math.tanh(own[k])
+            k += 1
+    return total, of_logs
+
+
+@jit
+def _to_scales(
+    own: FloatArray, s: FloatArray, signed: NDArray[np.bool_], by: tuple[FloatArray, FloatArray], slope: FloatArray
+) -> None:
+    """Add to the gradient in a factor's last coordinates what that in sds and in the Cholesky factor, `by`, makes."""
+    q = s.size
+    of_s, of_C = by
+    for i in range(q):
+        slope[i] += of_s[i] if signed[i] else of_s[i] * s[i]
+    k = q
+    for i in range(q):
+        back = of_C[i, i]
+        left = np.empty(i + 1)
+        left[0] = 1.0
+        for j in range(i):
+            left[j + 1] = left[j] / math.cosh(own[k + j])
+        for j in range(i - 1, -1, -1):
+            t, narrow = math.tanh(own[k + j]), 1.0 / math.cosh(own[k + j])
+            slope[k + j] += left[j] * narrow * (of_C[i, j] * narrow - back * t)
+            back = of_C[i, j] * t + back * narrow
+        k += i
+
+
+@jit
+def joint_effects(
+    point: FloatArray, u: FloatArray, white: FloatArray, a: JointArguments, slope: FloatArray
+) -> tuple[float, float]:
+    """Write effects u and z of a point; add the gradient of the priors of sds and correlations, (k,).
+
+    Returns the log prior of effects, sds and correlations, and what that of (u, log sds, correlations) is more.
+    """
+    F, p, total, natural = a.sizes.shape[0], a.columns.shape[0], 0.0, 0.0
+    v, e, first, at, t = 0, 0, 0, 0, 0
+    last = point.size - slope.size
+    for f in range(F):
+        G, q = a.sizes[f, 0], a.sizes[f, 1]
+        size = q + q * (q - 1) // 2
+        s, C, own = np.empty(q), np.empty((q, q)), point[last + at : last + at + size]
+        scales(own, a.signed[t : t + q], s, C)
+        log_sigma = np.empty(q)
+        for i in range(q):
+            log_sigma[i] = math.log(abs(s[i]) * C[i, i])
+        for g in range(G):
+            for i in range(q):
+                k, mean, moved, w = e + g * q + i, 0.0, 0.0, a.centring[e + g * q + i]
+                for j in range(i):
+                    mean += C[i, j] * white[k - i + j]
+                    moved += a.shift[k, j] * u[first + g * q + j]
+                z = point[v + g * q + i]
+                if w > 0.0:
+                    z = (z - w * (s[i] * mean + moved)) * math.exp(-w * log_sigma[i])
+                white[k] = z
+                u[first + g * q + i] = s[i] * (mean + C[i, i] * z)
+                total -= 0.5 * z * z + w * log_sigma[i]
+                natural += (w - 1.0) * log_sigma[i]
+        for i in range(q):
+            u[first + G * q + i] = 0.0
+        own_prior, of_logs = _log_prior(own, s, a.signed[t : t + q], a, slope[at : at + size])
+        total += own_prior
+        natural += of_logs - own_prior
+        v += G * q + (p if f == 0 else 0)
+        e, first, at, t = e + G * q, first + (G + 1) * q, at + size, t + q
+    return total, natural
+
+
+@jit
+def joint_density(point: FloatArray, gradient: FloatArray, a: JointArguments) -> float:
+    """Return the log density of a point, and write its gradient."""
+    F, p, k_sds, size_u = a.sizes.shape[0], a.columns.shape[0], 0, 0
+    for f in range(F):
+        q = a.sizes[f, 1]
+        k_sds += q + q * (q - 1) // 2
+        size_u += (a.sizes[f, 0] + 1) * q
+    last, lead = point.size - k_sds, a.sizes[0, 0] * a.sizes[0, 1]
+    gradient[:] = 0.0
+    white, u, pull = np.empty(a.centring.size), np.empty(size_u), np.zeros(size_u)
+    total, _ = joint_effects(point, u, white, a, gradient[last:])
+    # rows, and the prior of beta
+    total += prior_terms(point[lead : lead + p], a.prior, gradient[lead : lead + p])
+    total += _rows(point[lead : lead + p], u, a, gradient[lead : lead + p], pull)
+    # back to the coordinates
+    v, e, first, at, t = 0, 0, 0, last, 0
+    for f in range(F):
+        G, q = a.sizes[f, 0], a.sizes[f, 1]
+        size = q + q * (q - 1) // 2
+        s, C, own = np.empty(q), np.empty((q, q)), point[at : at + size]
+        scales(own, a.signed[t : t + q], s, C)
+        of_s, of_C, inverse = np.zeros(q), np.zeros((q, q)), np.empty(q)
+        back, z = np.empty(q), np.empty(q)
+        for g in range(G):
+            for i in range(q):
+                z[i] = white[e + g * q + i]
+                back[i] = -z[i]
+            for i in range(q - 1, -1, -1):
+                k, above = e + g * q + i, pull[first + g * q + i]
+                w, mean = a.centring[k], 0.0
+                for j in range(i):
+                    mean += C[i, j] * z[j]
+                    of_C[i, j] += above * s[i] * z[j]
+                    back[j] += above * s[i] * C[i, j]
+                of_s[i] += above * (mean + C[i, i] * z[i])
+                of_C[i, i] += above * s[i] * z[i]
+                mine = back[i] + above * s[i] * C[i, i]
+                if w == 0.0:
+                    gradient[v + g * q + i] = mine
+                    continue
+                inverse[i] = math.exp(-w * math.log(abs(s[i]) * C[i, i]))
+                gradient[v + g * q + i] = mine * inverse[i]
+                of_log = -w * (z[i] * mine + 1.0)
+                of_s[i] += of_log / s[i]
+                of_C[i, i] += of_log / C[i, i]
+                of_mean = -w * mine * inverse[i]
+                of_s[i] += of_mean * mean
+                for j in range(i):
+                    of_C[i, j] += of_mean * s[i] * z[j]
+                    back[j] += of_mean * s[i] * C[i, j]
+                    pull[first + g * q + j] += of_mean * a.shift[k, j]
+        _to_scales(own, s, a.signed[t : t + q], (of_s, of_C), gradient[at : at + size])
+        v += G * q + (p if f == 0 else 0)
+        e, first, at, t = e + G * q, first + (G + 1) * q, at + size, t + q
+    return total

@@ -1,0 +1,152 @@
+r"""Coordinates x in which all parameters of a model with group terms are about N(0, I) a posteriori.
+
+With P the precision of (v of the first factor, the rest) at the mode, [[D, B'], [B, E]], and the Cholesky factors K of
+D and L of the Schur complement E - B D^-1 B',
+
+.. math:: v_{rest} = c + L^{-\prime} x_{rest}, \qquad v_1 = c + K^{-\prime} x_1 - D^{-1} B' (v_{rest} - c),
+
+so that a point takes one triangular system and one sparse product. Log sds and correlations have a factor of their own.
+L and D^-1 B' are in single precision, as any matrices near these will do.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg, sparse
+
+from bayescore.compiled import jit, jit_sums
+from bayescore.models.joint_rows import Solver
+from bayescore.models.joint_target import JointArguments, joint_density, joint_effects
+from bayescore.types import FloatArray
+
+Single = NDArray[np.float32]
+Places = NDArray[np.int32]
+
+
+class Whitening(NamedTuple):
+    """The centre c, shape (D,); K of each level, D^-1 B' in compressed rows, L, and the factor of sds, (k, k)."""
+
+    center: FloatArray
+    levels: FloatArray  # (G, q, q)
+    start: Places
+    columns: Places
+    values: Single
+    rest: Single  # (m, m)
+    sds: FloatArray
+
+    @classmethod
+    def of(cls, solver: Solver, center: FloatArray, sds: FloatArray) -> "Whitening":
+        """Return the coordinates of a precision in v."""
+        W = solver.W
+        places = W.indptr.astype(np.int32), W.indices.astype(np.int32)
+        factor = np.ascontiguousarray(solver.factor, dtype=np.float32)
+        return cls(center, np.linalg.cholesky(solver.D), *places, W.data.astype(np.float32), factor, sds)
+
+    @property
+    def _parts(self) -> tuple[slice, slice, slice]:
+        first, k = self.levels.shape[0] * self.levels.shape[1], len(self.sds)
+        return slice(first), slice(first, len(self.center) - k), slice(len(self.center) - k, None)
+
+    @property
+    def _cross(self) -> sparse.csr_array:
+        shape = (self.levels.shape[0] * self.levels.shape[1], len(self.rest))
+        return sparse.csr_array((self.values.astype(np.float64), self.columns, self.start), shape=shape)
+
+    def points(self, x: FloatArray) -> FloatArray:
+        """Return the parameters at x, shape (n, D)."""
+        first, rest, last = self._parts
+        found = np.empty_like(x)
+        found[:, rest] = linalg.solve_triangular(self.rest, x[:, rest].T, lower=True, trans="T").T
+        own = x[:, first].reshape(len(x), *self.levels.shape[:2])
+        turned = np.einsum("gqr,ngq->ngr", np.linalg.inv(self.levels), own)
+        found[:, first] = turned.reshape(len(x), -1) - (self._cross @ found[:, rest].T).T
+        found[:, last] = x[:, last] @ self.sds.T
+        return found + self.center
+
+    def inverse(self, points: FloatArray) -> FloatArray:
+        """Return x of parameters, shape (n, D)."""
+        first, rest, last = self._parts
+        moved = points - self.center
+        found = np.empty_like(moved)
+        found[:, rest] = moved[:, rest] @ self.rest.astype(np.float64)
+        own = (moved[:, first] + (self._cross @ moved[:, rest].T).T).reshape(len(points), *self.levels.shape[:2])
+        found[:, first] = np.einsum("gqr,ngq->ngr", self.levels, own).reshape(len(points), -1)
+        found[:, last] = linalg.solve_triangular(self.sds, moved[:, last].T, lower=True).T
+        return found
+
+
+@jit_sums
+def _place(x: FloatArray, w: Whitening, point: FloatArray) -> None:
+    G, q, m, k = w.levels.shape[0], w.levels.shape[1], w.rest.shape[0], w.sds.shape[0]
+    first = G * q
+    rest = x[first : first + m].copy()
+    for i in range(m - 1, -1, -1):
+        row = w.rest[i]
+        rest[i] /= row[i]
+        own = rest[i]
+        for j in range(i):
+            rest[j] -= row[j] * own
+    for i in range(m):
+        point[first + i] = w.center[first + i] + rest[i]
+    for g in range(G):
+        for i in range(q - 1, -1, -1):
+            at = g * q + i
+            total = x[at]
+            for j in range(i + 1, q):
+                total -= w.levels[g, j, i] * point[g * q + j]
+            point[at] = total / w.levels[g, i, i]
+    for at in range(first):
+        total = 0.0
+        for e in range(w.start[at], w.start[at + 1]):
+            total += w.values[e] * rest[w.columns[e]]
+        point[at] += w.center[at] - total
+    for i in range(k):
+        total = w.center[first + m + i]
+        for j in range(i + 1):
+            total += w.sds[i, j] * x[first + m + j]
+        point[first + m + i] = total
+
+
+@jit_sums
+def _pull_back(slope: FloatArray, w: Whitening, gradient: FloatArray) -> None:
+    G, q, m, k = w.levels.shape[0], w.levels.shape[1], w.rest.shape[0], w.sds.shape[0]
+    first = G * q
+    for at in range(first):
+        own = slope[at]
+        for e in range(w.start[at], w.start[at + 1]):
+            slope[first + w.columns[e]] -= w.values[e] * own
+    for g in range(G):
+        for i in range(q):
+            total = slope[g * q + i]
+            for j in range(i):
+                total -= w.levels[g, i, j] * gradient[g * q + j]
+            gradient[g * q + i] = total / w.levels[g, i, i]
+    for i in range(m):
+        row, total = w.rest[i], 0.0
+        for j in range(i):
+            total += row[j] * gradient[first + j]
+        gradient[first + i] = (slope[first + i] - total) / row[i]
+    for i in range(k):
+        gradient[first + m + i] = 0.0
+        for j in range(i, k):
+            gradient[first + m + i] += w.sds[j, i] * slope[first + m + j]
+
+
+@jit
+def whitened_density(x: FloatArray, gradient: FloatArray, own: tuple[Whitening, JointArguments]) -> float:
+    """Return the log density at x, up to a constant, and write its gradient."""
+    point, slope = np.empty(x.size), np.empty(x.size)
+    _place(x, own[0], point)
+    value = joint_density(point, slope, own[1])
+    _pull_back(slope, own[0], gradient)
+    return value
+
+
+@jit
+def natural(points: FloatArray, a: JointArguments, effects: FloatArray, more: FloatArray) -> None:
+    """Write effects of points, (n, E + entries of 0), and what the log density of (beta, u, log sds) is more, (n,)."""
+    last = points.shape[1] - a.centring.size - a.columns.shape[0]
+    white, slope = np.empty(a.centring.size), np.zeros(last)
+    for n in range(points.shape[0]):
+        more[n] = joint_effects(points[n], effects[n], white, a, slope)[1]

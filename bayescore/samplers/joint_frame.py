@@ -1,0 +1,275 @@
+"""The frame of `samplers.joint`: which coordinates effects and sds have, and how warm-up betters their whitening.
+
+At the joint mode w = 1 - variance / sigma^2 of a level is how much its rows say beside the prior. That is the weight of
+its effect (`joint_target`), whose sd given sigma then hardly changes with sigma. An sd whose posterior reaches 0 has a
+sign, and all its effects are non-centred.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy import linalg
+
+from bayescore.data.coreset import Coreset
+from bayescore.models.families import Family
+from bayescore.models.group_priors import LKJ_ETA, GroupPrior
+from bayescore.models.joint_mode import curvature_at, informed, joint_mode
+from bayescore.models.joint_rows import JointRows
+from bayescore.models.joint_target import JointArguments, scales
+from bayescore.models.joint_whitening import Whitening, natural, whitened_density
+from bayescore.models.posterior import prior_part
+from bayescore.models.priors import Prior
+from bayescore.samplers.langevin import Density, density
+from bayescore.types import NO_OFFSET, FloatArray, IntArray
+
+_REACHES_0 = 0.3  # sd of log sigma at the mode, from which the sd has a sign
+_ANGLE = 1.5  # of all steps of a transition
+_MOST_STEPS = 4
+_PRIOR_DRAWS = 10.0  # that count as much as the scale at the mode
+
+WHITENED = density("joint", whitened_density)
+
+
+@dataclass(frozen=True, eq=False)
+class JointFrame:
+    """Coordinates of all parameters of a coreset's model; `points` are those of `joint_target`."""
+
+    rows: JointRows
+    family: Family
+    prior: Prior
+    orders: tuple[IntArray, ...]  # of each factor's effects
+    arguments: JointArguments
+    whitening: Whitening
+
+    @classmethod
+    def of(cls, core: Coreset, family: Family, prior: Prior, group_prior: GroupPrior) -> "JointFrame":
+        """Return the frame of the joint mode."""
+        rows = JointRows.of(core)
+        mode = joint_mode(rows, family, prior, group_prior)
+        orders, weights, signed, sds = [], [], [], []
+        for variance, covariance in zip(mode.variances, mode.covariances, strict=True):
+            w = informed(variance, covariance)
+            of_log = 1.0 / np.sqrt(2.0 * (w**2).sum(axis=0) + 1.0)
+            near_0 = (of_log > _REACHES_0) & (w.mean(axis=0) < 0.5)
+            order = np.lexsort((w.mean(axis=0), ~near_0))
+            orders.append(order)
+            weights.append(np.where(near_0, 0.0, w)[:, order])
+            signed.append(near_0[order])
+            sds.append(of_log[order])
+        curvature = curvature_at(rows, mode.beta, mode.effects, family)
+        blocks = [curvature.first, *curvature.blocks]
+        widest = max(q for _, q in rows.shapes)
+        shifts = [
+            _regressions(own[:, order][:, :, order], w, widest)
+            for own, order, w in zip(blocks, orders, weights, strict=True)
+        ]
+        data = rows.rows
+        arguments = JointArguments(
+            np.ascontiguousarray(data.X.T),
+            data.y.astype(np.float64),
+            data.weights,
+            NO_OFFSET if data.offset is None else data.offset,
+            np.stack(rows.codes).astype(np.int32),
+            np.concatenate([np.ascontiguousarray(z[:, order].T) for z, order in zip(rows.z, orders, strict=True)]),
+            family,
+            prior.parts(data.n_features),
+            group_prior.table,
+            np.array(rows.shapes),
+            np.concatenate([own.ravel() for own in weights]),
+            np.concatenate([own.reshape(-1, widest) for own in shifts]),
+            np.concatenate(signed),
+        )
+        last, spread = [], []
+        for covariance, order, near_0, sd, w in zip(mode.covariances, orders, signed, sds, weights, strict=True):
+            own, wide = _of_covariance(covariance[order][:, order], near_0, sd, w)
+            last.append(own)
+            spread.append(wide)
+        frame = cls(rows, family, prior, tuple(orders), arguments, None)  # type: ignore[arg-type]
+        scale = np.diag(np.concatenate(spread))
+        return frame._at(mode.beta, mode.effects, np.concatenate(last), scale)
+
+    @property
+    def shapes(self) -> list[tuple[int, int]]:
+        """Levels and effects of each factor."""
+        return self.rows.shapes
+
+    @property
+    def n_sds(self) -> int:
+        """Coordinates of sds and correlations, the last of a point."""
+        return sum(q + q * (q - 1) // 2 for _, q in self.shapes)
+
+    @property
+    def even(self) -> np.ndarray:
+        """Which of a point's coordinates change sign with an sd, whose posterior mean is 0, shape (D,)."""
+        p, of_effects, of_sds, t = self.rows.rows.n_features, [], [], 0
+        for f, (G, q) in enumerate(self.shapes):
+            own = self.arguments.signed[t : t + q]
+            of_effects.append(np.tile(own, G))
+            if f == 0:
+                of_effects.append(np.zeros(p, dtype=bool))
+            pairs = [own[i] or own[j] for i in range(q) for j in range(i)]
+            of_sds.append(np.array([*own, *pairs], dtype=bool))
+            t += q
+        return np.concatenate([*of_effects, *of_sds])
+
+    def covariances(self, last: FloatArray) -> list[FloatArray]:
+        """Return the factor S C of each factor's covariance, shape (q, q), given coordinates of sds."""
+        found, at, t = [], 0, 0
+        for _, q in self.shapes:
+            s, C, size = np.empty(q), np.empty((q, q)), q + q * (q - 1) // 2
+            scales(np.ascontiguousarray(last[at : at + size]), self.arguments.signed[t : t + q], s, C)
+            found.append(s[:, None] * C)
+            at, t = at + size, t + q
+        return found
+
+    def _at(self, beta: FloatArray, effects: list[FloatArray], last: FloatArray, scale: FloatArray) -> "JointFrame":
+        """Return the frame whitened at a point, in the factors' own order of effects; `scale` is the factor of sds."""
+        even = self.even
+        wide = last.copy()
+        flat = even[-len(last) :]
+        size = np.sqrt(np.diagonal(scale @ scale.T))
+        t = at = 0
+        for _, q in self.shapes:  # an sd with a sign: its typical size, and no correlation
+            for i in range(q):
+                if self.arguments.signed[t + i]:
+                    wide[at + i] = size[at + i]
+            wide[at + q : at + q + q * (q - 1) // 2][flat[at + q : at + q + q * (q - 1) // 2]] = 0.0
+            at, t = at + q + q * (q - 1) // 2, t + q
+        factors = self.covariances(wide)
+        curvature = curvature_at(self.rows, beta, effects, self.family)
+        turns, priors, centres, e = [], [], [], 0
+        for (G, q), order, C, u in zip(self.shapes, self.orders, factors, effects, strict=True):
+            w = self.arguments.centring[e : e + G * q].reshape(G, q)
+            M = self.arguments.shift[e : e + G * q].reshape(G, q, -1)[:, :, :q]
+            of_u, of_z, centre = _slopes(C, w, M, u[:, order])
+            turn = np.empty_like(of_u)
+            turn[:, order] = of_u
+            turns.append(turn)
+            priors.append(of_z.transpose(0, 2, 1) @ of_z)
+            centres.append(centre.ravel())
+            e += G * q
+        solver = curvature.moved(turns).solver(prior_part(beta, self.prior).precision, priors)
+        center = np.concatenate([centres[0], beta, *centres[1:], last])
+        center[even] = 0.0
+        return replace(self, whitening=Whitening.of(solver, center, scale))
+
+    @property
+    def center(self) -> FloatArray:
+        """The point at x = 0, shape (D,)."""
+        return self.whitening.center
+
+    @property
+    def target(self) -> tuple[Density, Any]:
+        """The density of x and its data."""
+        return WHITENED, (self.whitening, self.arguments)
+
+    @property
+    def learnt(self) -> int:
+        """Sds and correlations: effects keep the curvature at the draws' mean."""
+        return self.n_sds
+
+    def steps(self, h: float) -> tuple[int, ...]:
+        """As many as make about a quarter turn."""
+        return (min(_MOST_STEPS, max(2, round(_ANGLE / h))),)
+
+    def watched(self, x: FloatArray) -> FloatArray:
+        """Return beta, and coordinates of sds and correlations whatever their sign, shape (..., p + k)."""
+        (G, q), p, k = self.shapes[0], self.rows.rows.n_features, self.n_sds
+        turn = linalg.solve_triangular(self.whitening.rest, np.eye(len(self.whitening.rest), p), lower=True)
+        last = x[..., -k:] @ self.whitening.sds.T + self.center[-k:]
+        last = np.where(self.even[-k:], np.abs(last), last)
+        return np.concatenate([x[..., G * q : -k] @ turn + self.center[G * q : G * q + p], last], axis=-1)
+
+    def theta(self, x: FloatArray) -> FloatArray:
+        """Return points at x, shape (..., D)."""
+        return self.whitening.points(x.reshape(-1, x.shape[-1])).reshape(x.shape)
+
+    def x(self, theta: FloatArray) -> FloatArray:
+        """Return the coordinates of points, shape (..., D)."""
+        return self.whitening.inverse(theta.reshape(-1, theta.shape[-1])).reshape(theta.shape)
+
+    def learn(self, theta: FloatArray, effective: float) -> "JointFrame":
+        """Return the frame whitened at the mean of draws, shape (n, D), with the sds' own covariance."""
+        k, even = self.n_sds, self.even
+        last = theta[:, -k:]
+        flat = even[-k:]
+        mean = np.where(flat, 0.0, last.mean(axis=0))
+        moved = last - mean
+        own = moved.T @ moved / len(last)
+        own[np.ix_(flat, ~flat)] = own[np.ix_(~flat, flat)] = 0.0
+        share = effective / (effective + _PRIOR_DRAWS * k)
+        before = self.whitening.sds @ self.whitening.sds.T
+        scale = np.linalg.cholesky(share * own + (1.0 - share) * before)
+        beta, effects, _ = self.parameters(theta)
+        return self._at(beta.mean(axis=0), [u.mean(axis=0) for u in effects], mean, np.ascontiguousarray(scale))
+
+    def parameters(self, theta: FloatArray) -> tuple[FloatArray, list[FloatArray], FloatArray]:
+        """Return beta, shape (n, p), effects, (n, G, q) each, and what their log density is more."""
+        (G, q), p = self.shapes[0], self.rows.rows.n_features
+        u, values = np.empty((len(theta), sum((H + 1) * r for H, r in self.shapes))), np.empty(len(theta))
+        natural(np.ascontiguousarray(theta), self.arguments, u, values)
+        effects, at = [], 0
+        for (H, r), order in zip(self.shapes, self.orders, strict=True):
+            own = np.empty((len(theta), H, r))
+            own[:, :, order] = u[:, at : at + H * r].reshape(-1, H, r)
+            effects.append(own)
+            at += (H + 1) * r
+        return theta[:, G * q : G * q + p], effects, values
+
+    def sds(self, theta: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
+        """Return sds, shape (n, q), and correlations, (n, q, q), of each factor in the order of rows."""
+        lasts, found = theta[:, -self.n_sds :], []
+        factors = [np.stack(own) for own in zip(*[self.covariances(last) for last in lasts], strict=True)]
+        for C, order in zip(factors, self.orders, strict=True):
+            S = C @ C.transpose(0, 2, 1)
+            sd = np.sqrt(np.einsum("nqq->nq", S))
+            R = S / (sd[:, :, None] * sd[:, None, :])
+            back = np.argsort(order)
+            found.append((sd[:, back], R[:, back][:, :, back]))
+        return found
+
+
+def _regressions(information: FloatArray, w: FloatArray, widest: int) -> FloatArray:
+    """Return M, shape (G, q, widest): what effects before it, less centred, add to a level's effect by its rows."""
+    G, q = w.shape
+    M = np.zeros((G, q, widest))
+    for i in range(1, q):
+        own = np.maximum(information[:, i, i], np.finfo(float).tiny)
+        M[:, i, :i] = information[:, i, :i] / own[:, None]
+    return M
+
+
+def _of_covariance(
+    covariance: FloatArray, signed: np.ndarray, of_log: FloatArray, w: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return coordinates of sds and correlations, and about their sds."""
+    q, sd = len(covariance), np.sqrt(np.diagonal(covariance))
+    C = np.linalg.cholesky(covariance / np.outer(sd, sd))
+    own, wide = list(np.where(signed, sd, np.log(sd))), list(np.where(signed, np.hypot(1.0, of_log) * sd, of_log))
+    for i in range(q):
+        left = 1.0
+        for j in range(i):
+            own.append(math.atanh(C[i, j] / left))
+            left *= math.sqrt(max(1.0 - (C[i, j] / left) ** 2, 1e-12))
+            wide.append(1.0 / math.sqrt(2.0 * (LKJ_ETA - 1.0) + 1.0 + float((w[:, i] * w[:, j]).sum())))
+    return np.array(own), np.array(wide)
+
+
+def _slopes(
+    factor: FloatArray, w: FloatArray, M: FloatArray, u: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return du / dv and dz / dv of each level, shape (G, q, q), and v of effects u, (G, q)."""
+    G, q = w.shape
+    of_u, of_z, v, z = np.zeros((G, q, q)), np.zeros((G, q, q)), np.empty((G, q)), np.zeros((G, q))
+    for i in range(q):
+        sigma, below = factor[i, i], factor[i, :i]
+        narrow = np.where(w[:, i] > 0.0, np.abs(sigma) ** -w[:, i], 1.0)
+        mean = np.einsum("j,gjk->gk", below, of_z[:, :i]) + np.einsum("gj,gjk->gk", M[:, i, :i], of_u[:, :i])
+        of_z[:, i] = -(w[:, i] * narrow)[:, None] * mean
+        of_z[:, i, i] += narrow
+        of_u[:, i] = np.einsum("j,gjk->gk", below, of_z[:, :i]) + sigma * of_z[:, i]
+        z[:, i] = (u[:, i] - z[:, :i] @ below) / sigma
+        v[:, i] = z[:, i] / narrow + w[:, i] * (z[:, :i] @ below + (M[:, i, :i] * u[:, :i]).sum(axis=1))
+    return of_u, of_z, v

@@ -1,0 +1,168 @@
+"""The joint sampler: its density is the model's, its draws are an independent sampler's, bad input is refused."""
+
+import json
+from copy import deepcopy
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import bayescore as bc
+from bayescore.diagnostics.mcse import ess
+from bayescore.models.families import check_family
+from bayescore.models.group_priors import HalfStudentT
+from bayescore.models.predictor import multipliers
+from bayescore.models.priors import Normal
+from bayescore.samplers.inference_data import draws_digest
+from bayescore.samplers.joint_frame import JointFrame
+from bayescore.validation import DataError
+from tests import group_draws
+from tests.coresets.celled import celled
+
+QUIET = {"progressbar": False}
+THREE = "y ~ w + x + z + (1 + x + z | a) + (1 | b)"
+
+
+def rows_of(formula, **shape):
+    return bc.all_rows(celled(**shape), formula=formula, **QUIET)
+
+
+def log_density(core, posterior, family="logistic", prior_sd=4.0):
+    """Return the log density of beta, effects, log sds and correlations, written down once more."""
+    beta = posterior["beta"].values[0]
+    total = stats.norm.logpdf(beta, 0.0, prior_sd).sum(axis=1)
+    eta = beta @ core.X.T + (0.0 if core.offset is None else core.offset)
+    for place, factor in enumerate(core.groups):
+        q, S = len(factor.effects), len(beta)
+        sd = posterior[f"sigma_{factor.name}"].values[0].reshape(S, q)
+        u = posterior[f"u_{factor.name}"].values[0].reshape(S, len(factor), q)
+        R = np.tile(np.eye(q), (S, 1, 1))
+        if q > 1:
+            i, j = np.triu_indices(q, 1)
+            R[:, i, j] = R[:, j, i] = posterior[f"rho_{factor.name}"].values[0]
+        total += (stats.t.logpdf(sd / 2.5, 3.0) + np.log(sd)).sum(axis=1)
+        total += np.linalg.slogdet(R)[1]  # LKJ(2)
+        for s in range(S):
+            covariance = sd[s][:, None] * R[s] * sd[s]
+            total[s] += stats.multivariate_normal(np.zeros(q), covariance).logpdf(u[s]).sum()
+        code = core.group[:, place]
+        padded = np.concatenate([u, np.zeros((S, 1, q))], axis=1)
+        eta += np.einsum("snq,nq->sn", padded[:, code], multipliers(core.X, core.design, factor))
+    return total + check_family(family).log_p(eta, core.y) @ core.weights
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    """Return rows of slopes and a crossed factor, and draws."""
+    frame = celled(n_a=12, n_b=6, median=20, slope=0.7, seed=4)
+    core = bc.all_rows(frame, formula="y ~ w + x + z + (1 + x | a) + (1 | b)", **QUIET)
+    return frame, core, bc.sample(core, draws=500, tune=400, random_seed=1, **QUIET)
+
+
+def test_several_terms_take_it_by_default(drawn):
+    _, _, idata = drawn
+    posterior = idata["posterior"]
+    assert posterior.attrs["sampler"] == "joint"
+    assert posterior["u_a"].dims == ("chain", "draw", "a", "a_effect")
+    assert posterior["rho_a"].coords["a_pair"].values.tolist() == ["1, x"]
+    assert posterior["sigma_b"].dims == ("chain", "draw")
+    sizes = [ess(np.log(posterior[name].values.reshape(4, 500, -1)), "bulk").min() for name in ("sigma_a", "sigma_b")]
+    assert min(sizes) > 300.0
+
+
+@pytest.mark.parametrize(
+    ("formula", "shape"),
+    [
+        (THREE, {"n_a": 8, "n_b": 4, "median": 8, "slope": 0.5}),
+        ("y ~ w + x + z + (1 | a) + (1 | b)", {"n_a": 5, "n_b": 4, "nested": True, "median": 6}),
+        ("y ~ w + x + z + (1 + x | a)", {"n_a": 6, "n_b": 2, "median": 30, "slope": 0.0}),
+    ],
+)
+def test_the_density_is_the_models(formula, shape):
+    """`lp` differs from the density written down by a constant, in a frame where sds have signs and where not."""
+    core = rows_of(formula, **shape)
+    idata = bc.sample(core, sampler="joint", draws=30, tune=40, chains=1, thin=1, random_seed=3, **QUIET)
+    gap = idata["sample_stats"]["lp"].values[0] - log_density(core, idata["posterior"])
+    assert np.ptp(gap) < 1e-6
+
+
+def test_lp_is_of_pseudo_rows_and_another_family_too():
+    frame = celled("cloglog", n_a=6, n_b=3, nested=True, median=15, slope=0.5)
+    told = {"formula": "y ~ w + x + z + (1 + x | a) + (1 | b)", "method": "multilevel", "random_state": 0, **QUIET}
+    core = bc.build_coreset(frame, family="cloglog", **told)
+    assert core.pseudo.any()
+    told = {"draws": 20, "tune": 40, "chains": 1, "thin": 1, "random_seed": 3, **QUIET}
+    idata = bc.sample(core, prior=Normal(0.0, 2.0), **told)
+    gap = idata["sample_stats"]["lp"].values[0] - log_density(core, idata["posterior"], "cloglog", 2.0)
+    assert np.ptp(gap) < 1e-6
+
+
+@pytest.mark.parametrize("slope", [0.0, 0.7])
+def test_gradients_are_those_of_differences(slope):
+    core = rows_of(THREE, n_a=8, n_b=4, median=8, slope=slope)
+    frame = JointFrame.of(core, check_family("probit"), Normal(0.0, 4.0), HalfStudentT())
+    rng, (density, data) = np.random.default_rng(0), frame.target
+    x, gradient, other = rng.normal(size=len(frame.center)), np.empty(len(frame.center)), np.empty(len(frame.center))
+    density.at(x, gradient, data)
+    steps = 1e-5 * np.eye(len(x))
+    numerical = [(density.at(x + e, other, data) - density.at(x - e, other, data)) / 2e-5 for e in steps]
+    np.testing.assert_allclose(gradient, numerical, rtol=1e-4, atol=1e-4 * np.abs(gradient).max())
+    np.testing.assert_allclose(frame.x(frame.theta(x)), x, atol=1e-8)
+    np.testing.assert_allclose(frame.watched(x)[:4], frame.theta(x)[8 * 3 : 8 * 3 + 4], atol=1e-6)
+
+
+def test_draws_do_not_depend_on_cores(drawn):
+    _, core, idata = drawn
+    again = bc.sample(core, draws=500, tune=400, random_seed=1, cores=1, **QUIET)
+    np.testing.assert_array_equal(idata["posterior"]["u_a"].values, again["posterior"]["u_a"].values)
+
+
+def gaps(one, other):
+    """Return differences of means of beta, log sds and Fisher's z, in standard errors, and the sizes of both."""
+    found = []
+    for name in ("beta", "sigma_a", "rho_a", "sigma_b"):
+        pair = []
+        for idata in (one, other):
+            own = idata["posterior"][name].transpose("chain", "draw", ...).values
+            own = own.reshape(*own.shape[:2], -1)
+            pair.append(np.log(own) if name[0] == "s" else np.arctanh(own) if name[0] == "r" else own)
+        error = np.sqrt(sum(each.var(axis=(0, 1)) / np.maximum(ess(each, "mean"), 1.0) for each in pair))
+        found.append((pair[0].mean(axis=(0, 1)) - pair[1].mean(axis=(0, 1))) / error)
+    return np.concatenate(found)
+
+
+@pytest.mark.statistical(rate=1e-5)
+def test_draws_are_those_of_an_independent_sampler(drawn):
+    """Eight means beside walkers that know nothing of the frame; the control has another prior of the sds."""
+    _, core, idata = drawn
+    bound = stats.norm.isf(0.5 * 1e-5 / 8)
+    other = group_draws.drawn(core, chains=4, draws=500)
+    assert np.abs(gaps(idata, other)).max() < bound
+    told = {"group_prior": bc.priors.HalfNormal(0.3), "draws": 500, "tune": 400, "random_seed": 1, **QUIET}
+    assert np.abs(gaps(bc.sample(core, **told), other)).max() > bound
+
+
+def test_draws_are_certified_and_predict(drawn):
+    frame, core, idata = drawn
+    found = bc.certify(idata, core, frame, label="y", **QUIET)
+    assert found.level != "not certified", found.text
+    assert len(bc.predict(idata, frame.iloc[:3])) == 3
+    changed = deepcopy(idata)
+    values = changed["posterior"]["u_b"].values
+    values += 0.02
+    changed["posterior"].attrs["effects_of"] = json.dumps(
+        json.loads(idata["posterior"].attrs["effects_of"]) | {"u_b": draws_digest(values)}
+    )
+    found = bc.certify(changed, core, frame, label="y", **QUIET)
+    assert "log densities stored with them (sample_stats), were changed" in found.text
+
+
+def test_rows_that_say_nothing_of_a_term_are_refused():
+    frame = celled(n_a=6, n_b=3, median=8)
+    flat = bc.all_rows(frame.assign(v=frame.a * 0.5), formula="y ~ v + (1 + v | a)", **QUIET)
+    with pytest.raises(DataError, match="'v' is constant within every level of 'a'"):
+        bc.sample(flat, **QUIET)
+    core = bc.all_rows(pd.DataFrame({"x": [0.0, 1.0] * 50, "y": [0, 1, 1, 0] * 25}), label="y", **QUIET)
+    with pytest.raises(ValueError, match="sampler='joint' is for rows with groups"):
+        bc.sample(core, sampler="joint", **QUIET)
