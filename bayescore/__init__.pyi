@@ -11,6 +11,7 @@ from .coresets.streaming import stream as stream
 from .data.coreset import Coreset as Coreset
 from .data.coreset_file import read_coreset as read_coreset
 from .diagnostics import compare as compare
+from .diagnostics.averages import average_predictions as average_predictions
 from .diagnostics.certificate import Certificate as Certificate
 from .diagnostics.certificate import certify as certify
 from .diagnostics.evidence import log_evidence as log_evidence
@@ -22,7 +23,6 @@ from .models.modes import find_map as find_map
 from .models.modes import find_mle as find_mle
 from .models.potential import weighted_potential as weighted_potential
 from .models.pymc_model import model as model
-from .samplers.effects import average_predictions as average_predictions
 from .samplers.effects import odds_ratios as odds_ratios
 from .samplers.poststratify import poststratify as poststratify
 from .samplers.predict import predict as predict

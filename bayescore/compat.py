@@ -25,7 +25,6 @@ with warnings.catch_warnings():
 
 ARVIZ_1 = int(version("arviz").split(".")[0]) >= 1
 POSTERIOR_TYPE = xr.DataTree if ARVIZ_1 else az.InferenceData
-_TAIL = (0.05, 0.95)  # quantiles of the "tail" effective sample size (Vehtari et al. 2021)
 # nutpie's names of what PyMC's NUTS reports too
 _NUTPIE = {
     "logp": "lp",
@@ -76,29 +75,6 @@ def with_pymc_names(idata: Any) -> Any:
     return idata
 
 
-def psislw(log_weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return Pareto smoothed log weights, shape (..., S), that sum to one, and k-hat of each row, shape (...).
-
-    Where no tail can be fitted weights are only normalised, and k-hat is infinite (Vehtari et al. 2024, JMLR 25).
-    """
-    log_weights = np.asarray(log_weights, dtype=np.float64)
-    if not ARVIZ_1:
-        smoothed, k = az.psislw(log_weights)
-        return np.asarray(smoothed), np.asarray(k, dtype=np.float64)
-    array_stats = import_module("arviz_stats.base").array_stats
-
-    rows = log_weights.reshape(-1, log_weights.shape[-1])
-    smoothed, k = np.empty_like(rows), np.empty(len(rows))
-    for i, row in enumerate(rows):
-        try:
-            smoothed[i], k[i] = array_stats.psislw(-row)  # it takes log likelihoods, whose inverse is the weight
-        except ValueError:  # too few draws for a tail, or a tail of equal ones
-            k[i] = np.nan
-        if np.isnan(k[i]):
-            smoothed[i], k[i] = row - np.logaddexp.reduce(row), np.inf
-    return smoothed.reshape(log_weights.shape), k.reshape(log_weights.shape[:-1])
-
-
 def elpd_data(values: FloatArray, k: FloatArray, n_parameters: float, n_draws: int) -> Any:
     """Return the log predictive density of each row left out, and k-hat of its weights, as ArviZ's `ELPDData`."""
     pointwise, shapes = (xr.DataArray(each, dims="row", coords={"row": np.arange(len(k))}) for each in (values, k))
@@ -120,18 +96,3 @@ def elpd_data(values: FloatArray, k: FloatArray, n_parameters: float, n_draws: i
         stats = import_module("arviz_stats")  # 1.0 has one class for all kinds
         return stats.ELPDDataLOO(**about) if hasattr(stats, "ELPDDataLOO") else stats.ELPDData(kind="loo", **about)
     return az.ELPDData(data=list(about.values()), index=list(about))
-
-
-def effective_size(draws: ArrayLike, method: str) -> float:
-    """Return the effective sample size of draws of shape (chain, draw) for "mean", "sd", "bulk" or "tail"."""
-    return float(az.ess(np.asarray(draws), method=method, **({"prob": _TAIL} if method == "tail" else {})))
-
-
-def split_rhat(draws: ArrayLike) -> float:
-    """Return the rank-normalised split R-hat of draws of shape (chain, draw)."""
-    return float(az.rhat(np.asarray(draws)))
-
-
-def mcse_of_quantile(draws: ArrayLike, prob: float) -> float:
-    """Return the Monte Carlo standard error of a quantile of draws of shape (chain, draw)."""
-    return float(az.mcse(np.asarray(draws), method="quantile", prob=prob))

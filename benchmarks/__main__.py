@@ -119,6 +119,7 @@ BENCHMARKS = {
     "certificate_cost": certificate_cost.main,
     "certificate_groups": certificate_cost.main_groups,
     "loo_cost": certificate_cost.main_loo,
+    "average_predictions": certificate_cost.main_averages,
     "dask_groups": dask_groups.main,
     "certificate_defaults": certificate_checks.defaults,
     "certificate_corrections": certificate_checks.corrections,

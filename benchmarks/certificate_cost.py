@@ -4,7 +4,7 @@
 their certificate, and of one that evaluates all rows at all draws (`exact`); the least of two turns, in one process.
 Made rows of normal columns; `cost` is the certificate over `find_map`, `way` build, draws and certificate together.
 
-`certificate_sums`: the sums that `certify` makes of a sample of 20,000 rows, beside those of all rows, at 200 draws of
+`certificate_sums`: the sums that `certify` makes of a sample of the rows, beside those of all rows, at 200 draws of
 the normal approximation at the mode. `beyond` is the sd over draws of L minus its quadratic, `error` that of the
 estimate minus L, `said` the standard error that the sample tells; where it is above 0.02 all rows are evaluated. `big`
 counts rows in the sample for certain.
@@ -13,6 +13,11 @@ counts rows in the sample for certain.
 logistic one; `exact` evaluates all rows at all draws, and `apart` is the difference of the elpds' difference, in nats,
 beside its `mcse`.
 
+`average_predictions`: averages over all rows of a file of ten columns, at 1,000 draws, by the levels of a factor and
+with it set in all rows, beside those of each row at each draw. `error` is the largest difference of a mean over draws,
+`said` the largest `sampling_se`, `sd` the smallest posterior sd of an average; `cost` is processor time over `find_map`
+of the rows in memory.
+
 `certificate_groups`: processor time of a multilevel build of `(1 | g)`, of 4 x 500 draws and of their certificate, each
 set in a process of its own, after a small one; `cost` is the certificate over the build, `peak MB` the memory of the
 process at its highest till then. `exact` evaluates all groups at all draws: `effects apart` is the largest difference
@@ -20,8 +25,10 @@ of the effects' errors, in sds, `elpd apart` that of the elpd of left-out groups
 """
 
 import resource
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -32,7 +39,7 @@ from scipy import special
 import bayescore as bc
 from bayescore.coresets.calibration.pilot import LaplaceApproximation
 from bayescore.data.dataset import Dataset
-from bayescore.diagnostics import loo_pass, row_sums
+from bayescore.diagnostics import averages, loo_pass, row_sums
 from bayescore.diagnostics.certificate import sampled_groups
 from bayescore.diagnostics.row_sums import RowSums
 from bayescore.models.families import FAMILIES
@@ -162,6 +169,44 @@ def loo(n: int, d: int) -> dict[str, Any]:
     apart = (found["elpd_diff"] - every["elpd_diff"]).abs().max()
     row = {"N": n, "D": d, "find_map": taken, "loo_compare": seconds, "exact": exact, "cost": seconds / taken}
     return row | {"exact cost": exact / taken, "apart": apart, "mcse": every["diff_mcse"].max()}
+
+
+def averaged(kind: str, n: int) -> list[dict[str, Any]]:
+    """Return errors and times of average predictions over one set."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_t(3.0, (n, 7)) if kind == "t3" else rng.standard_normal((n, 7))
+    frame = pd.DataFrame(X, columns=list("abcdefg")).assign(kind=rng.choice(["x", "y", "z"], n, p=[0.7, 0.29, 0.01]))
+    eta = X @ rng.standard_normal(7) * (4.0 if kind == "separated" else 0.4) + (frame["kind"] == "x") - 1.0
+    frame["y"] = rng.random(n) < special.expit(eta)
+    formula = "y ~ a + b + c + d + e + f + g + kind"
+    core = bc.build_coreset(frame, formula=formula, method="calibrated", random_state=1, **QUIET)
+    idata = bc.sample(core, random_seed=2, **QUIET)
+    rows = bc.all_rows(frame, label="y", design=core.design, **QUIET)
+    taken = min(timed(lambda: bc.find_map(rows))[1] for _ in range(2))
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.parquet"
+        frame.to_parquet(path)
+        for how in ("by", "variables"):
+
+            def work(how: str = how) -> pd.DataFrame:
+                return bc.average_predictions(idata, path, **{how: "kind"}, **QUIET)
+
+            table, seconds = timed(work)
+            with patch.object(averages, "EVERY_ROW", n):
+                every, exact = timed(work)
+            error, said = (table["mean"] - every["mean"]).abs().max(), table["sampling_se"].max()
+            sd = ((every["upper"] - every["lower"]) / 3.76).min()  # of 94% intervals
+            row = {"set": kind, "N": n, "averages": how, "error": error, "said": said, "sd": sd, "find_map": taken}
+            found.append(row | {"seconds": seconds, "exact": exact, "cost": seconds / taken})
+    return found
+
+
+def main_averages() -> None:
+    """Measure average predictions."""
+    averaged("normal", 60_000)
+    sets = (("normal", 200_000), ("t3", 200_000), ("separated", 200_000))
+    publish("average_predictions", [row for each in sets for row in averaged(*each)])
 
 
 def main_loo() -> None:

@@ -22,8 +22,8 @@ import numpy as np
 from scipy import special, stats
 
 import bayescore as bc
-from bayescore.compat import psislw
 from bayescore.diagnostics.mcse import ess, mcse_mean, mcse_sd, rhat
+from bayescore.diagnostics.psis import psislw
 from bayescore.models.families import check_family
 from bayescore.models.posterior import log_likelihoods
 from benchmarks.certificate_problems import PRIORS, Problem

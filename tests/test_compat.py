@@ -1,6 +1,5 @@
-"""One behaviour on both stacks: statistics are those of ArviZ 0.23, posteriors of either are read by both."""
+"""One behaviour on both stacks: posteriors of either are read by both."""
 
-import json
 import os
 
 import numpy as np
@@ -11,40 +10,6 @@ import bayescore as bc
 from bayescore import compat
 from bayescore.samplers.files import load_posterior
 from tests.stacks import make
-
-OLD = json.loads((make.FOLDER / "arviz-0.json").read_text())
-
-
-@pytest.mark.parametrize("name", OLD["smoothed"])
-def test_smoothed_weights_are_those_of_arviz_0(name):
-    # ArviZ 1 fits the tail to floor(3 sqrt(S)) draws, 0.23 to one more, and to none where most weights underflow
-    found, old = make.smoothed(make.log_weights()[name]), OLD["smoothed"][name]
-    if not compat.ARVIZ_1:
-        assert found == pytest.approx(old, rel=1e-9)
-    elif name == "far below":
-        assert found[0] == np.inf
-    else:
-        assert found[0] == pytest.approx(old[0], abs=0.005)
-        assert found[1:] == pytest.approx(old[1:], rel=0.01)
-
-
-def test_a_turned_sign_would_be_noticed():
-    values = make.log_weights()["k of 0.7"]
-    assert abs(make.smoothed(-values)[0] - OLD["smoothed"]["k of 0.7"][0]) > 0.5
-
-
-def test_rows_are_smoothed_one_by_one():
-    rows = np.stack([values for values in make.log_weights().values() if len(values) == 1000])
-    log_w, k = compat.psislw(rows)
-    assert log_w.shape == rows.shape
-    np.testing.assert_allclose(np.exp(log_w).sum(axis=1), 1.0)
-    np.testing.assert_array_equal(k, [compat.psislw(row)[1] for row in rows])
-
-
-@pytest.mark.parametrize("kind", OLD["chains"])
-@pytest.mark.parametrize("name", make.STATISTICS)
-def test_statistics_of_chains_are_those_of_arviz_0(name, kind):
-    assert make.STATISTICS[name](make.chains(kind)) == pytest.approx(OLD["chains"][kind][name], rel=1e-6)
 
 
 @pytest.mark.parametrize("arviz", [0, 1])

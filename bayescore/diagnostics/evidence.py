@@ -28,7 +28,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from bayescore.compat import psislw
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import one_intercept, terms_text
 from bayescore.data.matching import feature_names, own_family
@@ -36,6 +35,7 @@ from bayescore.diagnostics.certificate.nodes import check_bytes
 from bayescore.diagnostics.formatting import number, with_error
 from bayescore.diagnostics.full_pass import full_rows
 from bayescore.diagnostics.proposal import propose_flat, propose_grouped
+from bayescore.diagnostics.psis import psislw
 from bayescore.limits import EQUAL_WEIGHTS_SD, MAX_K, MIN_ESS_EVIDENCE
 from bayescore.models.families import check_family
 from bayescore.models.group_priors import GroupPrior, check_group_prior

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import softmax
 
-from bayescore.compat import psislw
+from bayescore.diagnostics.psis import psislw
 from bayescore.limits import EQUAL_WEIGHTS_SD, MAX_K, MIN_ESS_SHARE, NEARLY_EQUAL_WEIGHTS_SD
 from bayescore.types import FloatArray
 

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import logsumexp
 
-from bayescore.compat import psislw
+from bayescore.diagnostics.psis import psislw
 from bayescore.limits import EQUAL_WEIGHTS_SD, FINITE_K
 from bayescore.models.families import Family
 from bayescore.types import FloatArray, WeightedData

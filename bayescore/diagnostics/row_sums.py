@@ -11,8 +11,9 @@ and the remainders R_n are summed over a sample of the rows, weighted by one ove
 
 r_n the sd of its predictor over the posterior and c* the largest curvature within 4 r_n. The sample has a fixed size,
 so rows of large k, such as those behind walls or of rare columns, are in it for certain, and their remainders are
-exact. The sum is unbiased, and the sample tells its standard error; where that is above `MAX_SUM_ERROR`, all rows are
-to be evaluated.
+exact. The size is what a tenth of `MAX_SUM_ERROR` needs by the coreset's rows (`sample_rows`), from 2,000 to 20,000.
+The sum is unbiased, and the sample tells its standard error; where that is above `MAX_SUM_ERROR`, all rows are to be
+evaluated.
 
 References
 ----------
@@ -26,7 +27,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from bayescore.coresets.calibration.pilot import LaplaceApproximation
-from bayescore.coresets.calibration.remainder import EQUAL_SHARE, SAMPLE_ENTRIES, SAMPLE_ROWS, WIDE_ROWS, Expansion
+from bayescore.coresets.calibration.remainder import EQUAL_SHARE, Expansion, sample_rows
 from bayescore.coresets.sampling.draw import Draw
 from bayescore.coresets.sampling.fixed_size import Bar, Candidates, Pool, candidates, select
 from bayescore.data.dataset import Dataset
@@ -37,6 +38,7 @@ from bayescore.models.row_kernels import derivatives_of
 from bayescore.types import FloatArray, WeightedData
 
 _SEED = 2019  # of the sample: the same data give the same rows
+_AIM = 0.1 * MAX_SUM_ERROR  # standard error of the sums that the size of the sample is for
 _WITHIN = 4.0  # sds of its predictor within which a row's largest curvature counts
 _WIDE = 0.05  # sd of a predictor from which its curvature may change within these
 
@@ -63,7 +65,8 @@ class Look:
         """Return what is asked of rows that `core` stands for."""
         of_core = float(_reach(laplace, core, *_at_mode(laplace, core)).sum())
         shares = 1.0 / max(of_core, np.finfo(float).tiny), EQUAL_SHARE / float(core.weights.sum())
-        return cls(laplace, shares, max(WIDE_ROWS, min(SAMPLE_ROWS, SAMPLE_ENTRIES // len(laplace.theta))))
+        expected = float(laplace.row_scores(core).reach.sum())
+        return cls(laplace, shares, sample_rows(expected, _AIM, len(laplace.theta)))
 
     def __call__(self, start: int, block: WeightedData, bar: Bar) -> Looked:
         """Look at a block, its first row at position `start` of the data."""

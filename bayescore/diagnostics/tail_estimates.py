@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from bayescore.compat import psislw
+from bayescore.diagnostics.psis import psislw
 from bayescore.limits import MAX_TAIL_K
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray

@@ -22,7 +22,7 @@ from bayescore.models.density import DensityArguments, log_density
 from bayescore.models.families import Family, check_family
 from bayescore.models.predictor import Predictor
 from bayescore.models.priors import Prior, check_density
-from bayescore.models.row_kernels import add_terms, derivatives_of, log_p_near
+from bayescore.models.row_kernels import add_terms, derivatives_of, log_p_near, replace_by_derivative
 from bayescore.types import NO_OFFSET, FloatArray, WeightedData
 
 _CACHE = 1 << 17  # entries of a tile of rows: 1 MB
@@ -110,6 +110,19 @@ def log_likelihood_tiles(
             log_p += own - middle[:, None]
         log_p_near(eta, part.y, family, log_p)
         yield rows, log_p
+
+
+def derivative_tiles(
+    draws: FloatArray, data: WeightedData, family: Family, order: int
+) -> Iterator[tuple[FloatArray, FloatArray]]:
+    """Yield some rows' X, and w times the score of log p at draws, shape (rows, S), or with order 2 minus its slope."""
+    step, columns = max(1, 4 * _CACHE // len(draws)), np.ascontiguousarray(draws.T)
+    for start in range(0, len(data), step):
+        part = data.take(slice(start, start + step))
+        found = part.with_offset(part.X @ columns)
+        replace_by_derivative(found, part.y, family, order)
+        found *= part.weights[:, None]
+        yield part.X, found
 
 
 def moments_over_draws(log_p: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from bayescore.models.families import Family
-from bayescore.models.posterior import log_likelihoods
+from bayescore.models.posterior import derivative_tiles, log_likelihoods
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError
@@ -154,11 +154,6 @@ def mean_curvature(draws: FloatArray, gradients: FloatArray) -> FloatArray:
 def score(draws: FloatArray, data: WeightedData, family: Family) -> FloatArray:
     """Return the gradient of the weighted log-likelihood at draws, both of shape (S, D)."""
     total = np.zeros_like(draws)
-    step = max(1, (1 << 22) // len(draws))
-    for start in range(0, len(data), step):
-        rows = data.take(slice(start, start + step))
-        eta = draws @ rows.X.T
-        if rows.offset is not None:
-            eta += rows.offset
-        total += (family.score(eta, rows.y) * rows.weights) @ rows.X
+    for X, scores in derivative_tiles(draws, data, family, 1):
+        total += scores.T @ X
     return total

@@ -102,6 +102,20 @@ def derivatives_of(eta: FloatArray, side: LabelArray, family: Family) -> FloatAr
 
 
 @jit
+def replace_by_derivative(eta: FloatArray, side: LabelArray, family: Family, order: int) -> None:
+    """Replace predictors, shape (n, S), by the score of log p there (order 1), or minus its second derivative (2)."""
+    tile, sides, terms, scratch = np.zeros(TILE), np.ones(TILE), np.empty((4, TILE)), np.empty((3, TILE))
+    for n in range(len(eta)):
+        row = eta[n]
+        sides[:] = side[n]
+        for start in range(0, row.size, TILE):
+            width = min(TILE, row.size - start)
+            tile[:width] = row[start : start + width]
+            family.derivatives(tile, sides, terms, scratch)
+            row[start : start + width] = terms[order, :width]
+
+
+@jit
 def _replace_moves(
     eta: FloatArray, side: LabelArray, family: Family, moves: FloatArray, near_and_keep: tuple[float, float]
 ) -> None:

@@ -11,6 +11,7 @@ Survey Methodology 23; Ghitza and Gelman (2013), Deep interactions with MRP, Ame
 """
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -18,15 +19,17 @@ import pandas as pd
 
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import Grouping, terms_text
+from bayescore.data.passes.threads import available_cores, one_blas_thread
 from bayescore.data.sources.groups import Grouper, values
 from bayescore.data.tables import as_floats, as_table, check_numeric, feature_matrix, is_table
-from bayescore.models.families import check_family
+from bayescore.models.families import Family, check_family
 from bayescore.models.predictor import Factor, Predictor
-from bayescore.samplers.effects import sums_of_levels
 from bayescore.samplers.inference_data import flat_draws, read_posterior
 from bayescore.samplers.predict import positive_rows
-from bayescore.types import IntArray
+from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, check_integer, check_offset, check_positive, check_weights
+
+_ROWS = 1024  # of a thread's piece: fixed, so that the number of threads changes no bit
 
 
 def poststratify(
@@ -185,3 +188,25 @@ def _parts(table: Any, names: Sequence[str]) -> tuple[IntArray, pd.Index]:
     grouped = columns.groupby(list(names), sort=True, observed=True)
     index = grouped.size().index
     return np.asarray(grouped.ngroup(), dtype=np.int64), index
+
+
+def sums_of_levels(
+    predictor: Predictor, family: Family, rows: WeightedData, codes: IntArray, n_levels: int
+) -> FloatArray:
+    """Return sum w p over the rows of each level under each draw, shape (K, S), on all cores."""
+
+    def piece(cut: slice) -> FloatArray:
+        return sums_of_piece(predictor, family, rows.take(cut), codes[cut], n_levels)
+
+    cuts = [slice(start, start + _ROWS) for start in range(0, len(rows), _ROWS)]
+    with one_blas_thread(), ThreadPoolExecutor(available_cores(), "predict") as threads:
+        return sum(threads.map(piece, cuts), np.zeros(()))
+
+
+def sums_of_piece(
+    predictor: Predictor, family: Family, rows: WeightedData, codes: IntArray, n_levels: int
+) -> FloatArray:
+    """Return sum w p over few rows of each level under each draw, shape (K, S)."""
+    shares = np.zeros((n_levels, len(rows)))
+    shares[codes, np.arange(len(rows))] = rows.weights
+    return np.asarray(shares @ predictor.average(rows, family.mean))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from bayescore.compat import effective_size, split_rhat
+from bayescore.chains import effective_sizes, split_rhats
 from bayescore.data.coreset import Coreset
 from bayescore.data.matching import feature_names, own_family
 from bayescore.data.passes.threads import available_cores
@@ -212,11 +212,9 @@ def warn_unless_mixed(idata: Any, others: str) -> None:
     chains, draws, _ = beta.shape
     if draws < FEWEST_DRAWS:
         return
-    with np.errstate(all="ignore"):  # a chain that stood still
-        each = np.moveaxis(beta, 2, 0)
-        sizes = np.array([effective_size(one, "bulk") for one in each])
-        many = chains > 1 and draws >= MIN_DRAWS_FOR_RHAT
-        ratios = np.array([split_rhat(one) if many else 1.0 for one in each])
+    sizes = effective_sizes(beta, "bulk")
+    many = chains > 1 and draws >= MIN_DRAWS_FOR_RHAT
+    ratios = split_rhats(beta) if many else np.ones(len(features))
     found = []
     if not sizes.min() >= chains * min(MIN_ESS_A_CHAIN, draws / 10):
         name = features[np.argmin(sizes)]

@@ -18,9 +18,9 @@ from scipy import special
 
 import bayescore as bc
 from bayescore import compat
-from bayescore.compat import psislw
 from bayescore.diagnostics import elpd
 from bayescore.diagnostics.leave_out import LeftOut
+from bayescore.diagnostics.psis import psislw
 from bayescore.diagnostics.results import CertificateData, Level
 from bayescore.models.families import FAMILIES
 from bayescore.models.posterior import log_likelihoods

@@ -1,4 +1,4 @@
-"""Writes what the installed ArviZ makes of fixed numbers, for `test_compat` on the other one.
+"""Writes what ArviZ makes of fixed numbers, for `test_chains`, `test_psis` and `test_compat` on the other one.
 
 ``python -m tests.stacks.make`` writes a posterior to posterior-arviz-N.nc, N the first number of ArviZ's version, and
 with ArviZ 0.23 its diagnostics to arviz-0.json.
@@ -7,6 +7,7 @@ with ArviZ 0.23 its diagnostics to arviz-0.json.
 import json
 from pathlib import Path
 
+import arviz as az
 import numpy as np
 
 import bayescore as bc
@@ -14,12 +15,12 @@ from bayescore import compat
 
 FOLDER = Path(__file__).parent
 STATISTICS = {
-    "bulk": lambda x: compat.effective_size(x, "bulk"),
-    "tail": lambda x: compat.effective_size(x, "tail"),
-    "mean": lambda x: compat.effective_size(x, "mean"),
-    "sd": lambda x: compat.effective_size(x, "sd"),
-    "rhat": compat.split_rhat,
-    "quantile": lambda x: compat.mcse_of_quantile(x, 0.03),
+    "bulk": lambda x: az.ess(x, method="bulk"),
+    "tail": lambda x: az.ess(x, method="tail", prob=(0.05, 0.95)),
+    "mean": lambda x: az.ess(x, method="mean"),
+    "sd": lambda x: az.ess(x, method="sd"),
+    "rhat": az.rhat,
+    "quantile": lambda x: az.mcse(x, method="quantile", prob=0.03),
 }
 
 
@@ -42,9 +43,8 @@ def log_weights():
     }
 
 
-def smoothed(values):
+def smoothed(log_w, k):
     """Return k-hat, and figures of the smoothed weights: effective sample size, largest, and a sum in order."""
-    log_w, k = compat.psislw(values)
     w = np.exp(log_w)
     return [float(k), 1.0 / float(w @ w), float(w.max()), float(w @ spread(len(w), 0.3))]
 
@@ -71,8 +71,8 @@ def main():
     if not compat.ARVIZ_1:
         kinds = ("independent", "slow", "apart")
         found = {
-            "smoothed": {name: smoothed(values) for name, values in log_weights().items()},
-            "chains": {kind: {name: f(chains(kind)) for name, f in STATISTICS.items()} for kind in kinds},
+            "smoothed": {name: smoothed(*az.psislw(values)) for name, values in log_weights().items()},
+            "chains": {kind: {name: float(f(chains(kind))) for name, f in STATISTICS.items()} for kind in kinds},
         }
         (FOLDER / "arviz-0.json").write_text(json.dumps(found, indent=1) + "\n")
 

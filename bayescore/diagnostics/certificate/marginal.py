@@ -20,7 +20,6 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from bayescore.compat import psislw
 from bayescore.data.design import Grouping
 from bayescore.diagnostics.certificate.grouped import Grouped
 from bayescore.diagnostics.certificate.nodes import NodeSums, check_bytes, marginal_log_likelihoods, node_sums
@@ -28,6 +27,7 @@ from bayescore.diagnostics.certificate.provenance import trouble_of_densities
 from bayescore.diagnostics.certificate.sampled_groups import sampled_sums
 from bayescore.diagnostics.certificate.weigh import Weighed, effects_table
 from bayescore.diagnostics.full_weights import full_weights
+from bayescore.diagnostics.psis import psislw
 from bayescore.limits import MAX_BAD_K_SHARE, MAX_K
 from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.group_priors import log_sigma_terms

@@ -37,13 +37,13 @@ from bayescore.diagnostics.formatting import number
 from bayescore.diagnostics.mcse import ess_mean
 from bayescore.limits import MIN_ESS, NEGLIGIBLE_ERROR
 from bayescore.models.families import Family
+from bayescore.models.posterior import derivative_tiles
 from bayescore.types import FloatArray, WeightedData
 
 STEIN_DRAWS = 2000  # whose gradients are computed: an sd is told to 4% beyond Monte Carlo error, in most posteriors
 _WORK = 200_000_000  # numbers of rows, or of effects, at all these draws together
 _BOUND = 8.0  # square of the sds beyond which a draw's part is damped
 _JITTER = 1e-10  # of correlations, so that those of 1 have a factor
-_PIECE = 1 << 22  # numbers of an array of some rows at all draws
 
 
 def enough_draws(n_rows: int, n_effects: int = 0) -> int:
@@ -64,13 +64,8 @@ class Damping:
         """Return c and its slope along k_i, the columns of `directions`, (D, k); shape (S, k) each."""
         slope = self.scores @ directions
         bend = np.zeros_like(slope)
-        step = max(1, _PIECE // len(self.beta))
-        for start in range(0, len(self.rows), step):
-            rows = self.rows.take(slice(start, start + step))
-            eta = self.beta @ rows.X.T
-            if rows.offset is not None:
-                eta += rows.offset
-            bend -= (self.family.curvature(eta, rows.y) * rows.weights) @ (rows.X @ directions) ** 2
+        for X, curvatures in derivative_tiles(self.beta, self.rows, self.family, 2):
+            bend -= curvatures.T @ (X @ directions) ** 2
         slope -= np.median(slope, axis=0)
         c = 1.0 / (1.0 + slope**2 / _BOUND)
         return c, -2.0 / _BOUND * c**2 * slope * bend

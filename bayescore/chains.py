@@ -1,0 +1,167 @@
+r"""Effective sample sizes, R-hat and Monte Carlo errors of quantiles, of many coordinates at once.
+
+With rho_t the autocorrelation of lag t over split chains, of S draws in all,
+
+.. math:: \mathrm{ESS} = S \Big/ \Big(-1 + 2 \sum_{t \le T} \rho_t + \rho_{T + 1}\Big)
+
+where pairs of rho are positive till T and do not rise (Geyer 1992). Lags are summed one by one till there, which takes
+few of them where chains mix. The formulas are ArviZ's.
+
+References
+----------
+Vehtari, Gelman, Simpson, Carpenter and Bürkner (2021), Bayesian Analysis 16, 667-718. Geyer (1992), Practical Markov
+chain Monte Carlo, Statistical Science 7, 473-483.
+"""
+
+import math
+
+import numpy as np
+from scipy.special import betaincinv, ndtri
+
+from bayescore.compiled import jit, jit_sums
+from bayescore.types import FloatArray, IntArray
+
+TAIL = (0.05, 0.95)  # quantiles of the tail's effective sample size
+_ONE_SD = (0.1586553, 0.8413447)  # probabilities of a normal within an sd
+_CONSTANT = 1e-15  # range of a coordinate that stands still
+
+
+def unit_scale(draws: FloatArray) -> FloatArray:
+    """Return the sd of each coordinate of draws, shape (chain, draw, D); 1 where it is 0."""
+    sd = draws.std(axis=(0, 1), ddof=1)
+    return np.where(sd > 0.0, sd, 1.0)
+
+
+def effective_sizes(draws: FloatArray, method: str) -> FloatArray:
+    """Return the effective sample size of each coordinate, shape (D,), of draws of shape (chain, draw, D).
+
+    `method` is "mean", "bulk" (of ranks) or "tail" (the smaller one of the quantiles `TAIL`). NaN where draws are.
+    """
+    columns = _columns(draws)
+    if method == "tail":
+        return np.minimum(*(_of_quantile(columns, prob) for prob in TAIL))
+    return _sizes(_normal_scores(_split(columns)) if method == "bulk" else _split(columns))
+
+
+def split_rhats(draws: FloatArray) -> FloatArray:
+    """Return the rank-normalised split R-hat of each coordinate, shape (D,); NaN where one stands still."""
+    halves = _split(_columns(draws))
+    folded = np.abs(halves - np.median(halves, axis=(1, 2), keepdims=True))
+    bulk, tail = (_rhat(_normal_scores(each)) for each in (halves, folded))
+    return np.where(tail > bulk, tail, bulk)
+
+
+def quantile_errors(draws: FloatArray, prob: float) -> FloatArray:
+    """Return the Monte Carlo standard error of each coordinate's quantile `prob`, shape (D,)."""
+    columns = _columns(draws)
+    size, ordered = _of_quantile(columns, prob), np.sort(columns.reshape(len(columns), -1), axis=1)
+    n = ordered.shape[1]
+    low, high = (n * betaincinv(size * prob + 1.0, size * (1.0 - prob) + 1.0, each) - 1.0 for each in _ONE_SD)
+    places = np.floor(np.fmax(low, 0.0)), np.ceil(np.fmin(high, n - 1.0))
+    near, far = (ordered[np.arange(len(ordered)), place.astype(np.int64)] for place in places)
+    return np.asarray(0.5 * (far - near) * unit_scale(draws))
+
+
+def _columns(draws: FloatArray) -> FloatArray:
+    """Return draws in sds from their means, shape (D, chain, draw): a coordinate far out keeps its digits."""
+    return np.ascontiguousarray(np.moveaxis((draws - draws.mean(axis=(0, 1))) / unit_scale(draws), 2, 0))
+
+
+def _split(columns: FloatArray) -> FloatArray:
+    """Return halves of chains as chains, shape (D, 2 chains, half)."""
+    half = columns.shape[2] // 2
+    return np.concatenate([columns[..., :half], columns[..., -half:]], axis=1)
+
+
+def _of_quantile(columns: FloatArray, prob: float) -> FloatArray:
+    """Return the effective sample size of each quantile: that of the share of draws up to it, shape (D,)."""
+    flat = columns.reshape(len(columns), -1)
+    place = math.floor((flat.shape[1] - 1) * prob + 1e-9)  # the last draw up to it, not one by rounding
+    at = np.partition(flat, place, axis=1)[:, place, None, None]
+    lost = np.isnan(flat).any(axis=1)
+    return np.where(lost, np.nan, _sizes(_split((columns <= at).astype(np.float64))))
+
+
+def _normal_scores(halves: FloatArray) -> FloatArray:
+    """Return the normal quantiles of ranks among all draws of each coordinate; equal draws share the mean rank."""
+    flat = halves.reshape(len(halves), -1)
+    n = flat.shape[1]
+    scores = ndtri((0.5 * np.arange(2 * n - 1) + 0.625) / (n + 0.25))  # of ranks 1, 1.5, ..., n (Blom 1958)
+    out = np.empty_like(flat)
+    _place(flat, np.argsort(flat, axis=1), scores, out)
+    out[np.isnan(flat).any(axis=1)] = np.nan
+    return out.reshape(halves.shape)
+
+
+@jit
+def _place(flat: FloatArray, order: IntArray, scores: FloatArray, out: FloatArray) -> None:
+    n = flat.shape[1]
+    for d in range(flat.shape[0]):
+        first = 0
+        while first < n:
+            last = first
+            while last + 1 < n and flat[d, order[d, last + 1]] == flat[d, order[d, first]]:
+                last += 1
+            for i in range(first, last + 1):
+                out[d, order[d, i]] = scores[first + last]
+            first = last + 1
+
+
+def _rhat(halves: FloatArray) -> FloatArray:
+    n = halves.shape[2]
+    with np.errstate(invalid="ignore"):  # a coordinate that stands still
+        ratio = n * halves.mean(axis=2).var(axis=1, ddof=1) / halves.var(axis=2, ddof=1).mean(axis=1)
+    return np.asarray(np.sqrt((ratio + n - 1.0) / n))
+
+
+def _sizes(halves: FloatArray) -> FloatArray:
+    out = np.empty(len(halves))
+    _write_sizes(halves, out)
+    return out
+
+
+@jit_sums
+def _at_lag(chains: FloatArray, t: int) -> float:
+    """Return the autocovariance of centred chains at a lag, the mean over chains."""
+    total = 0.0
+    for c in range(chains.shape[0]):
+        for i in range(chains.shape[1] - t):
+            total += chains[c, i] * chains[c, i + t]
+    return total / chains.size
+
+
+@jit
+def _write_sizes(halves: FloatArray, out: FloatArray) -> None:
+    D, m, n = halves.shape
+    chains, means, rho = np.empty((m, n)), np.empty(m), np.empty(n)
+    for d in range(D):
+        own = halves[d]
+        if not own.max() - own.min() >= _CONSTANT:
+            out[d] = m * n if own.max() == own.max() else np.nan
+            continue
+        for c in range(m):
+            means[c] = own[c].mean()
+            for i in range(n):
+                chains[c, i] = own[c, i] - means[c]
+        within = _at_lag(chains, 0)
+        spread = within + (means.var() * m / (m - 1.0) if m > 1 else 0.0)
+        within *= n / (n - 1.0)
+        rho[:] = 0.0
+        even, odd = 1.0, 1.0 - (within - _at_lag(chains, 1)) / spread
+        rho[0], rho[1] = even, odd
+        t = 1
+        while t < n - 3 and even + odd > 0.0:  # Geyer's initial positive sequence
+            even = 1.0 - (within - _at_lag(chains, t + 1)) / spread
+            odd = 1.0 - (within - _at_lag(chains, t + 2)) / spread
+            if even + odd >= 0.0:
+                rho[t + 1], rho[t + 2] = even, odd
+            t += 2
+        last = t - 2
+        if even > 0.0:
+            rho[last + 1] = even
+        for t in range(1, last - 1, 2):  # and his monotone one
+            if rho[t + 1] + rho[t + 2] > rho[t - 1] + rho[t]:
+                rho[t + 1] = 0.5 * (rho[t - 1] + rho[t])
+                rho[t + 2] = rho[t + 1]
+        tau = -1.0 + 2.0 * rho[: last + 1].sum() + rho[last + 1]
+        out[d] = m * n / max(tau, 1.0 / math.log10(m * n))

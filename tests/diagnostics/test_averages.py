@@ -1,0 +1,225 @@
+"""Average predictions against their formulas, draw by draw, over rows in memory and of other sources."""
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+import bayescore as bc
+from bayescore.data import dataset as passes
+from bayescore.data.dataset import Dataset
+from bayescore.diagnostics import average_sums, averages
+from bayescore.diagnostics.average_sums import Levels, every_row, sampled
+from bayescore.models.families import FAMILIES
+from bayescore.models.predictor import Predictor
+from bayescore.validation import DataError
+from tests.diagnostics.test_row_sums import KINDS, problem
+from tests.samplers.test_effects import ROWS, N, full, posterior_of
+
+
+def expected(p, weights, groups):
+    """Return the average of p, shape (n, S), over each group, draw by draw."""
+    return np.stack([np.average(p[own], axis=0, weights=weights[own]) for own in groups])
+
+
+@pytest.mark.parametrize("family", ["logistic", "probit"])
+@pytest.mark.parametrize("standardize", [True, False])
+@pytest.mark.parametrize("where", ["raw rows", "full data", "the posterior's rows"])
+def test_averages_over_the_rows_of_each_level(family, standardize, where):
+    weights = np.random.default_rng(2).uniform(0.5, 2.0, N)
+    core = full(ROWS.assign(w=weights), weights="w", standardize=standardize, family=family)
+    idata, beta = posterior_of(core, family)
+    data = {"raw rows": ROWS, "full data": core, "the posterior's rows": None}[where]
+    w = np.ones(N) if where == "raw rows" else weights
+    p = FAMILIES[family].mean(core.X @ beta.T)
+    for name, levels in {"device": ["desktop", "phone", "tablet"], "visits": [0, 1, 2, 3]}.items():
+        table = bc.average_predictions(idata, data, by=name, ci_prob=0.8)
+        assert list(table.index) == levels
+        truth = expected(p, w, [(ROWS[name] == level).to_numpy() for level in levels])
+        np.testing.assert_allclose(table["mean"], truth.mean(axis=1), rtol=1e-9)
+        np.testing.assert_allclose(table[["lower", "upper"]].T, np.quantile(truth, [0.1, 0.9], axis=1), rtol=1e-9)
+        gap = truth - truth[0]
+        np.testing.assert_allclose(table["difference"], gap.mean(axis=1), rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(table["difference_upper"], np.quantile(gap, 0.9, axis=1), rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(table["weight"], [w[(ROWS[name] == level)].sum() for level in levels])
+
+
+@pytest.mark.parametrize("where", ["raw rows", "the posterior's rows"])
+def test_averages_over_all_rows_as_if_they_had_the_level(where):
+    core = full(standardize=True)
+    idata, beta = posterior_of(core)
+    table = bc.average_predictions(idata, ROWS if where == "raw rows" else None, variables="device")
+    for level in ("desktop", "phone", "tablet"):
+        X = full(ROWS.assign(device=level), formula=None, design=core.design).X
+        assert table.loc[level, "mean"] == pytest.approx(expit(X @ beta.T).mean(), rel=1e-9)
+        assert table.loc[level, "weight"] == N
+    by = bc.average_predictions(idata, ROWS, by="device")
+    assert abs(by["mean"] - table["mean"]).max() > 1e-4  # another question
+
+
+@pytest.mark.parametrize("where", ["raw rows", "full data", "the posterior's rows"])
+def test_offsets_count(where):
+    data = ROWS.assign(o=np.linspace(-1.0, 1.0, N))
+    core = full(data, offset="o")
+    idata, beta = posterior_of(core)
+    given = {"raw rows": data, "full data": core, "the posterior's rows": None}[where]
+    p, own = expit(core.X @ beta.T + core.offset[:, None]), (data["device"] == "phone").to_numpy()
+    assert bc.average_predictions(idata, given, by="device").loc["phone", "mean"] == pytest.approx(p[own].mean())
+    X = full(data.assign(device="phone"), formula=None, design=core.design).X
+    p = expit(X @ beta.T + core.offset[:, None])
+    assert bc.average_predictions(idata, given, variables="device").loc["phone", "mean"] == pytest.approx(p.mean())
+
+
+def test_columns_without_a_formula():
+    with pytest.warns(UserWarning, match="columns of text are coded"):
+        core = bc.all_rows(ROWS, label="clicked", intercept=True, standardize=True, progressbar=False)
+    idata, beta = posterior_of(core)
+    table = bc.average_predictions(idata, variables="visits")
+    X = bc.all_rows(ROWS.assign(visits=2), label="clicked", design=core.design, progressbar=False).X
+    assert table.loc[2, "mean"] == pytest.approx(expit(X @ beta.T).mean(), rel=1e-9)
+    table = bc.average_predictions(idata, by="device")
+    own = (ROWS["device"] == "tablet").to_numpy()
+    assert table.loc["tablet", "mean"] == pytest.approx(expit(core.X[own] @ beta.T).mean(), rel=1e-9)
+
+
+def test_the_number_of_threads_changes_no_bit(monkeypatch):
+    idata, _ = posterior_of(full())
+    several = bc.average_predictions(idata, ROWS, by="device")
+    monkeypatch.setattr(passes, "available_cores", lambda: 1)
+    assert several.equals(bc.average_predictions(idata, ROWS, by="device"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({}, ValueError, "by=None and variables=None: give one of them"),
+        ({"by": "device", "variables": "device"}, ValueError, "give one of them"),
+        ({"by": "county"}, DataError, "by='county' is no column of the data; they are 'age', 'device', 'visits'"),
+        ({"by": "age"}, DataError, "column 'age' has more than 20 values in these rows: it is no factor"),
+        ({"by": "device", "ci_prob": 1.5}, ValueError, "ci_prob"),
+    ],
+)
+def test_what_cannot_be_averaged_is_named(arguments, error, message):
+    with pytest.raises(error, match=message):
+        bc.average_predictions(posterior_of(full())[0], ROWS, **arguments)
+
+
+def test_rows_of_a_design_that_do_not_tell_the_column_are_refused():
+    core = full(formula="clicked ~ log(visits + 1) + device + poly(age, 2)")
+    idata, _ = posterior_of(core)
+    assert list(bc.average_predictions(idata, by="device").index) == ["desktop", "phone", "tablet"]
+    with pytest.raises(DataError, match=r"do not tell 'visits' \(formula=.*give raw rows as data"):
+        bc.average_predictions(idata, variables="device")
+    assert len(bc.average_predictions(idata, ROWS, variables="device")) == 3
+
+
+@pytest.mark.parametrize("given", [{"by": "device"}, {"variables": "device"}])
+def test_an_average_of_no_rows_is_refused(given):
+    core = full()
+    idata, _ = posterior_of(core)
+    for rows in (ROWS.iloc[:0], core.take(slice(0))):
+        with pytest.raises(DataError, match="data has no rows, so there is no average"):
+            bc.average_predictions(idata, rows, **given)
+
+
+@pytest.fixture
+def many(monkeypatch):
+    """Rows are many from 1,000 of them on."""
+    monkeypatch.setattr(averages, "EVERY_ROW", 1000)
+    monkeypatch.setattr(average_sums, "SAMPLE_ROWS", 300)
+
+
+@pytest.mark.parametrize(
+    "given", [{"by": "device"}, {"variables": "device"}, {"by": "visits"}, {"variables": "visits"}]
+)
+def test_every_source_of_many_rows_gives_the_averages_of_all_within_the_error(given, many, tmp_path, monkeypatch):
+    dask = pytest.importorskip("dask.dataframe")
+    core = full(standardize=True)
+    idata, _ = posterior_of(core, sd=0.02)
+    path = tmp_path / "rows.parquet"
+    ROWS.to_parquet(path, row_group_size=700)
+    sources = {"raw": ROWS, "all rows": core, "parquet": str(path), "dask": dask.read_parquet(path)}
+    found = {name: bc.average_predictions(idata, each, **given) for name, each in sources.items()}
+    monkeypatch.setattr(averages, "EVERY_ROW", N)
+    exact = bc.average_predictions(idata, ROWS, **given)
+    assert (exact["sampling_se"] == 0.0).all()
+    for table in found.values():
+        assert table.index.equals(exact.index)
+        assert (table["sampling_se"] > 0.0).all()
+        assert (abs(table["mean"] - exact["mean"]) <= 3.0 * table["sampling_se"]).all()
+        np.testing.assert_allclose(table, found["raw"], rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(table["upper"], exact["upper"], atol=1e-4)
+
+
+def test_sources_have_labels_weights_and_offsets_as_a_build_takes_them(many, tmp_path):
+    frame = ROWS[["age", "visits"]].assign(o=np.linspace(-1.0, 1.0, N), w=1.0 + np.arange(N) % 3, y=ROWS["clicked"] * 1)
+    beside = {"label": "y", "weights": "w", "offset": "o"}
+    core = bc.all_rows(frame, intercept=True, standardize=True, progressbar=False, **beside)
+    idata, beta = posterior_of(core, sd=0.02)
+    frame.to_parquet(tmp_path / "rows.parquet")
+    found = bc.average_predictions(idata, tmp_path / "rows.parquet", by="visits", progressbar=False, **beside)
+    p = expit(core.X @ beta.T + core.offset[:, None])
+    for level, row in found.iterrows():
+        own = (frame["visits"] == level).to_numpy()
+        truth = np.average(p[own], axis=0, weights=frame["w"][own]).mean()
+        assert row["mean"] == pytest.approx(truth, abs=3.0 * row["sampling_se"])
+        assert row["weight"] == frame["w"][own].sum()
+
+
+def test_each_row_is_evaluated_where_the_sample_does_not_tell(many, monkeypatch):
+    core = full(standardize=True)
+    idata, _ = posterior_of(core)
+    monkeypatch.setattr(averages, "_SHARE", 0.0)
+    monkeypatch.setattr(averages, "_NEGLIGIBLE", 0.0)
+    assert (bc.average_predictions(idata, core, by="device")["sampling_se"] == 0.0).all()
+
+
+def ratios(kind, family, seed, *, beyond=True):
+    """Return the RMS error over draws of the sums of two levels, by the one that is said; of its own rows, or of all.
+
+    Without `beyond` the sample adds nothing.
+    """
+    rows, _, draws = problem(kind, family, seed)
+    rng, family = np.random.default_rng(seed), FAMILIES[family]
+    X, draws = (
+        np.column_stack([rows.X, rng.random(len(rows)) < 0.3]),
+        np.column_stack([draws, rng.normal(size=60) / 50]),
+    )
+    core = bc.all_rows(X, rows.y, weights=rows.weights, offset=rows.offset, progressbar=False)
+    levels = Levels(core.design, core.feature_names[-1], (0.0, 1.0), everyone=seed % 2 == 1, designed=True)
+    dataset = Dataset(core.as_source(), core.design, progress=False)
+    exact, found = every_row(dataset, levels, Predictor(draws), family), sampled(dataset, levels, draws, family)
+    values = found.values
+    if not beyond:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(average_sums, "_beyond", lambda *_: (0.0, 0.0))
+            values = sampled(dataset, levels, draws, family).values
+    return np.sqrt(((values - exact.values) ** 2).mean(axis=1)) / found.error
+
+
+@pytest.mark.slow
+@pytest.mark.statistical(rate=2e-6)
+def test_errors_are_as_large_as_they_say(many):
+    """An error of one direction exceeds three said ones in 1 of 370: nine of 384 levels do so once in 10^6."""
+    found = np.array([ratios(kind, family, seed) for kind in KINDS for family in FAMILIES for seed in range(8)])
+    assert found.shape == (192, 2)
+    assert (found > 3.0).sum() <= 8
+    assert 0.6 < np.sqrt((found**2).mean()) < 1.2
+
+
+def test_sums_without_what_is_beyond_second_order_exceed_what_they_say(many):
+    """The control."""
+    found = np.array([ratios(kind, "logistic", seed, beyond=False) for kind in KINDS for seed in range(2)])
+    assert (found > 3.0).sum() > 8
+
+
+def test_the_same_rows_are_sampled_whatever_the_blocks_and_threads(many):
+    rows, _, draws = problem("rare column", "logistic", 0)
+    core = bc.all_rows(rows.X, rows.y, progressbar=False)
+    levels = Levels(core.design, core.feature_names[-1], (0.0, 1.0), everyone=True, designed=True)
+    values = []
+    for block_rows, cores in ((512, 1), (2048, 2), (None, 1)):
+        dataset = Dataset(core.as_source(), core.design, progress=False, block_rows=block_rows, cores=cores)
+        values.append(sampled(dataset, levels, draws, FAMILIES["logistic"]))
+    for each in values[1:]:
+        np.testing.assert_allclose(each.values, values[0].values, rtol=1e-12)
+        np.testing.assert_allclose(each.error, values[0].error, rtol=1e-6)
