@@ -1,6 +1,8 @@
-r"""KL of draws from the full posterior by the number of columns: as drawn, and as the certificate hands them over.
+r"""KL of draws from the full posterior by the number of columns: as drawn, as `sample` moves them, as certified.
 
-The default build of calibrated rows, the default sampler, and `certify`. KL(draws || posterior) is of the normal
+The default build of calibrated rows, the default sampler, and `certify`. "as drawn" are draws of the coreset's
+posterior, "of sample" what `sample` hands over, moved by what the coreset misses of score and curvature, "moved" the
+same by a pass over all rows, "handed over" those of the certificate. KL(draws || posterior) is of the normal
 distributions with their moments. The posterior's are those of all draws, moved to its mode and Hessian and weighed by
 every row of the data, so that their noise is mostly that of the draws that are held to them, and cancels: "its noise"
 is D (D + 3) / (4 S) times the weights' variance. "worst mean" and "worst sd" are those of any linear combination of the
@@ -99,6 +101,7 @@ def study(name: str) -> dict[str, Any]:
         "worst mean": float(np.linalg.norm(np.linalg.cholesky(mode.terms.precision).T @ gap)),
         "worst sd": float(np.abs(np.log(np.linalg.eigvals(transport.matrix).real)).max()),
         "as drawn": divergence(*own, truth),
+        "of sample": divergence(*moments(by.posterior.flat), truth),
         "moved": divergence(*moments(moved), truth),
         "handed over": np.nan if handed is None else divergence(*handed, truth),
         "its noise": D * (D + 3) / 4 * (float((w - 1 / S) @ (w - 1 / S))),

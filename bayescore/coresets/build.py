@@ -8,10 +8,11 @@ from bayescore.coresets.method import Method, check_serves
 from bayescore.coresets.methods import METHODS, check_once, listed, method_of
 from bayescore.coresets.separation.hyperplane import warn_if_completely_separated
 from bayescore.coresets.separation.separability import warn_if_separable
-from bayescore.data.coreset import Coreset
+from bayescore.data.coreset import LOSSLESS, Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design
 from bayescore.data.designed import open_designed, open_in
+from bayescore.data.shortfall import of_union
 from bayescore.data.sources.blocks import Stream, is_stream
 from bayescore.models.families import Family, check_family
 from bayescore.validation import RandomState, check_integer, check_seed, one_seed, warn
@@ -178,6 +179,7 @@ def build_dataset(
         family=family.name,
         params={**built.info.params(), "passes": dataset.n_passes},
         random_state=seed,
+        shortfall=built.shortfall,
     )
     warn_if_groups_ignored(core, built.method)
     return core
@@ -267,7 +269,8 @@ def _check_design(data: Any, intercept: bool, standardize: bool, formula: str | 
 
 
 def _of(data: Any, core: Coreset) -> Coreset:
-    """Return a coreset of `data`; that of a coreset stands for the first one's data."""
+    """Return a coreset of `data`; that of a coreset stands for the first one's data, and misses what the first does."""
     if not isinstance(data, Coreset):
         return core
-    return replace(core, n_total=data.n_total, weight_total=data.weight_total)
+    missed = of_union([(each.shortfall, each.method in LOSSLESS) for each in (core, data)])
+    return replace(core, n_total=data.n_total, weight_total=data.weight_total, shortfall=missed)

@@ -39,7 +39,8 @@ from bayescore.data.dataset import Dataset
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.sources import as_source
 from bayescore.models.families import Family
-from bayescore.models.posterior import prior_part
+from bayescore.models.moving import shortfall_of
+from bayescore.models.posterior import Derivatives, prior_part
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, WeightedData
 
@@ -110,8 +111,9 @@ class Calibrated(Method):
         """Draw and calibrate; caution where the errors to expect are far above the tolerance."""
         tolerance = check_tolerance(self.tolerance)
         with one_blas_thread():
-            curve = self._fits(dataset, size, seed, family, tolerance=tolerance)
-        best = smallest_within(curve, tolerance) if size is None else curve[0]
+            curve, at = self._fits(dataset, size, seed, family, tolerance=tolerance)
+            best = smallest_within(curve, tolerance) if size is None else curve[0]
+            missed = shortfall_of(best.rows, *at, family)
         info = CalibratedInfo(
             repr(self.mode_prior()),
             *best.errors,
@@ -122,10 +124,15 @@ class Calibrated(Method):
             rounds=best.rounds,
             size_curve=size_curve(curve),
         )
-        return BuildResult(best.rows, info, self, _caution(best, curve, size, tolerance))
+        return BuildResult(best.rows, info, self, _caution(best, curve, size, tolerance), missed)
 
-    def _fits(self, dataset: Dataset, size: int | None, seed: int, family: Family, *, tolerance: float) -> list[Fitted]:
-        """Return fits of the sizes tried, that of the size asked for first; rows of fitted weight 0 are left out."""
+    def _fits(
+        self, dataset: Dataset, size: int | None, seed: int, family: Family, *, tolerance: float
+    ) -> tuple[list[Fitted], tuple[FloatArray, Derivatives]]:
+        """Return fits of the sizes tried, that of the size asked for first; rows of fitted weight 0 are left out.
+
+        Beside them stand the full data's mode and the derivatives of its log-likelihood there.
+        """
         prior = self.mode_prior()
         prior.parts(dataset.n_features)  # shapes
         seeds = np.random.default_rng(seed).integers(2**62, size=MAX_PILOTS + 3).tolist()
@@ -138,9 +145,11 @@ class Calibrated(Method):
         found = survey(dataset, shares, start, n_sample, (seeds[-2], seeds[-3]))
         part = mode.terms - prior_part(mode.beta, prior)
         calibration = Calibration(dataset, prior, shares, part, found, seeds[-1], seeds[-2], start, largest_size)
-        if start == n_rows:
-            return [replace(calibration.fit(start), errors=Errors(0.0, 0.0, 0.0))]  # all rows, with their own weights
-        return calibration.search(start, tolerance) if size is None else calibration.asked(start, tolerance)
+        if start == n_rows:  # all rows, with their own weights
+            curve = [replace(calibration.fit(start), errors=Errors(0.0, 0.0, 0.0))]
+        else:
+            curve = calibration.search(start, tolerance) if size is None else calibration.asked(start, tolerance)
+        return curve, (mode.beta, part)
 
     def reduce(self, rows: WeightedData, request: ReduceRequest) -> ReduceResult:
         """Return fewer rows that meet the totals of `rows` at the anchor, or at their own mode."""
@@ -154,7 +163,8 @@ class Calibrated(Method):
         found = survey(dataset, shares, request.size, 0, (draw_seed, 0))
         calibration = Calibration(dataset, prior, shares, part, found, 0, draw_seed, request.size, request.size)
         fitted = calibration.fit(request.size, sds=False)  # what nodes meet must add up
-        return ReduceResult(fitted.rows, fitted.residual_mean, anchor=theta)
+        missed = shortfall_of(fitted.rows, theta, part, family)
+        return ReduceResult(fitted.rows, fitted.residual_mean, anchor=theta, shortfall=missed)
 
     def score_error(self, rows: WeightedData, family: Family, lost: FloatArray | None) -> ScoreError:
         """Return what calibrated rows miss, estimated from themselves (`calibration.drift`)."""

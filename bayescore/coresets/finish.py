@@ -11,6 +11,7 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design
 from bayescore.data.formulas.absent import warn_of_absent_levels
+from bayescore.data.shortfall import Shortfall
 from bayescore.data.sources.blocks import Stream
 from bayescore.data.sources.groups import check_groupings
 from bayescore.data.sources.intake import Intake
@@ -64,10 +65,13 @@ def finish(rows: WeightedData, **about: Any) -> Coreset:
     return Coreset(**parts, version=version("bayescore"), **about)
 
 
-def finish_stream(rows: WeightedData, known: Intake, design: Design, **about: Any) -> Coreset:
+def finish_stream(
+    rows: WeightedData, known: Intake, design: Design, *, shortfall: Shortfall | None = None, **about: Any
+) -> Coreset:
     """Return rows of a stream as a coreset, with the labels, groups and totals of the stream so far."""
     return finish(
         known.settled(rows),
+        shortfall=None if shortfall is None else shortfall.mirrored(known.sign),
         design=replace(design, groups=known.groupings),
         classes=known.classes,
         n_total=known.n_rows,

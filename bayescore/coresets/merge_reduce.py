@@ -27,6 +27,7 @@ from bayescore.data.dataset import Dataset
 from bayescore.data.passes.cutter import block_rows, recut
 from bayescore.data.passes.map import map_pieces, map_stream
 from bayescore.data.passes.threads import one_blas_thread
+from bayescore.data.shortfall import total
 from bayescore.data.sources import as_source
 from bayescore.models.families import Family
 from bayescore.types import WeightedData, stack
@@ -234,7 +235,9 @@ class MergeReduce(Method):
         mean_error, sd_error = math.hypot(own.info.mean_error, below), max(own.info.sd_error, below)
         caution = _caution(mean_error, own.info.sd_error, below)
         info = replace(info, answer=own.info, mean_error=mean_error, sd_error=sd_error, tree_error=below)
-        return BuildResult(own.rows.mirrored(sign), info, self, caution)
+        missed = [None if own.shortfall is None else own.shortfall.mirrored(sign)]
+        whole = total([*missed, *(node.shortfall for node in tree.nodes)], mode.beta)
+        return BuildResult(own.rows.mirrored(sign), info, self, caution, whole)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, runtime_checkable
 
 from bayescore.data.dataset import Dataset
+from bayescore.data.shortfall import Shortfall
 from bayescore.models.families import Family
 from bayescore.models.priors import Prior, prior_of
 from bayescore.types import FloatArray, WeightedData
@@ -43,12 +44,16 @@ Info = TypeVar("Info", bound=BuildInfo)
 
 @dataclass(frozen=True, eq=False)
 class BuildResult(Generic[Info]):
-    """Rows of a coreset, what is known about them, the method that made them, and a warning for the user."""
+    """Rows of a coreset, what is known about them, the method that made them, and a warning for the user.
+
+    `shortfall` is what the rows miss at the mode of all rows, where a build ends with those derivatives.
+    """
 
     rows: WeightedData
     info: Info
     method: "Method"
     caution: str | None = None
+    shortfall: Shortfall | None = None
 
 
 @dataclass(frozen=True)
@@ -207,6 +212,7 @@ class ReduceResult:
     anchor: FloatArray | None = None  # shape (D,), where anchored rows meet the totals
     kept: bool = False  # whether all rows were kept, as there were no more than asked for
     lost: FloatArray | None = None  # shape (D, D), `drift.lost_by`: covariance of the score missed off the anchor
+    shortfall: Shortfall | None = None  # what the rows miss at the anchor; None if all were kept
 
 
 @runtime_checkable

@@ -167,6 +167,7 @@ class StreamingCoreset:
             family=self.family,
             params=built.info.params(),
             random_state=self.random_state,
+            shortfall=built.shortfall,
         )
         warn_if_groups_ignored(core, built.method)
         return core

@@ -5,7 +5,6 @@ groups as factors, so that R, SQL or pandas can use it. Its metadata holds the r
 that stands for many rows, is two rows of the file, one of each label; `Coreset.to_counts` makes them one.
 """
 
-import html
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -18,16 +17,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bayescore.data.checkpoint import Arrays, digest
+from bayescore.data.counts import counts_of
 from bayescore.data.design import Design, Grouping
 from bayescore.data.formulas.design import formula_of
+from bayescore.data.shortfall import Shortfall, of_union
+from bayescore.data.shown import as_html, as_text
 from bayescore.data.sources import ArraySource
 from bayescore.data.sources.parquet import CORESET_KEY
 from bayescore.files import whole_file
-from bayescore.types import NO_GROUP, WeightedData, stack
+from bayescore.types import WeightedData, stack
 from bayescore.validation import DataError
 
 INDEX_KEY = b"bayescore.index"
-FORMAT = 2
+SHORTFALL_KEY = b"bayescore.shortfall"
+FORMAT = 3
+READABLE = (2, FORMAT)  # 2 has no shortfall
+LOSSLESS = ("full", "aggregate")  # methods whose rows miss nothing
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -56,6 +61,9 @@ class Coreset(WeightedData):
         Seed that repeats the build.
     version : str
         Version of bayescore that built it.
+    shortfall : Shortfall, optional
+        What the rows miss of the full data's score and curvature, where the build knows it and rows have no groups.
+        `sample` moves draws by it. A change of the rows or their weights drops it.
 
     Raises
     ------
@@ -85,6 +93,7 @@ class Coreset(WeightedData):
     params: dict[str, Any]
     random_state: int
     version: str
+    shortfall: Shortfall | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -99,6 +108,10 @@ class Coreset(WeightedData):
                 f"rows have {'no' if self.group is None else 'other'} groups; those of their design: {known}"
             )
         object.__setattr__(self, "design", replace(self.design, classes=self.classes))  # for rows that follow it
+        if (missed := self.shortfall) is not None:
+            own = self.rows_digest
+            fits = self.group is None and missed.rows_digest in ("", own)
+            object.__setattr__(self, "shortfall", replace(missed, rows_digest=own) if fits else None)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -156,25 +169,7 @@ class Coreset(WeightedData):
         DataError
             If pseudo-rows have no group but other rows have one, as within groups of a multilevel coreset.
         """
-        if self.group is not None and (self.group == NO_GROUP).any():
-            raise DataError(
-                "the coreset has rows without a group beside rows with one (pseudo-rows within groups), which R's "
-                "na.omit would drop: use bayescore.sample or bayescore.model"
-            )
-        frame = self.to_frame()
-        alike = frame.drop(columns=[self.label, "weight"])
-        parts = [part for part in (self.X, self.offset, self.group, self.index) if part is not None]
-        values = np.column_stack(parts)
-        first = np.append(True, (values[1:] != values[:-1]).any(axis=1))
-        group = np.cumsum(first) - 1
-        counts = alike[first].copy()
-        place = self.n_features
-        for name, own in (("successes", self.y > 0), ("failures", self.y < 0)):
-            if name in counts.columns:
-                raise DataError(f"a feature is named {name!r}, as a column of the counts; rename the feature")
-            counts.insert(place, name, np.bincount(group, np.where(own, self.weights, 0.0)))
-            place += 1
-        return counts
+        return counts_of(self, self.to_frame(), self.label)
 
     def summary(self) -> dict[str, Any]:
         """Return what made the coreset as plain JSON values."""
@@ -205,7 +200,8 @@ class Coreset(WeightedData):
     @property
     def file_digest(self) -> str:
         """SHA-256 of all that the file holds: the rows, their numbers, and what made the coreset."""
-        return digest(self.summary(), {**self._arrays(), "index": self.index})
+        own = {} if self.shortfall is None else {"shortfall": self.shortfall.to_array()}
+        return digest(self.summary(), {**self._arrays(), "index": self.index, **own})
 
     def to_parquet(self, path: str | Path) -> None:
         """Write the coreset to a Parquet file that `read_coreset` reads back exactly.
@@ -226,6 +222,8 @@ class Coreset(WeightedData):
             CORESET_KEY: json.dumps({"format": FORMAT, "sha256": self.file_digest, **self.summary()}).encode(),
             INDEX_KEY: np.asarray(self.index, dtype="<i8").tobytes(),
         }
+        if self.shortfall is not None:
+            metadata[SHORTFALL_KEY] = self.shortfall.to_array().astype("<f8").tobytes()
         table = table.replace_schema_metadata({**(table.schema.metadata or {}), **metadata})
         with whole_file(path) as partial:
             pq.write_table(table, partial)
@@ -233,6 +231,8 @@ class Coreset(WeightedData):
     @staticmethod
     def concat(coresets: Sequence["Coreset"]) -> "Coreset":
         """Return the union of coresets of disjoint data: a coreset of all those data.
+
+        Where each knows its `shortfall`, or has all its rows, the union's is their sum.
 
         Raises
         ------
@@ -256,6 +256,7 @@ class Coreset(WeightedData):
             weight_total=sum(core.weight_total for core in coresets),
             method=methods[0] if len(methods) == 1 else "union",
             params={"parts": [core.params for core in coresets]},
+            shortfall=of_union([(core.shortfall, core.method in LOSSLESS) for core in coresets]),
         )
 
     def _lines(self) -> list[tuple[str, str]]:
@@ -285,14 +286,7 @@ class Coreset(WeightedData):
         return [("error at size", ", ".join(points))] if len(points) > 1 else []
 
     def __repr__(self) -> str:
-        lines = self._lines()
-        width = max(len(name) for name, _ in lines)
-        return "Coreset\n" + "\n".join(f"  {name:<{width}}  {value}" for name, value in lines)
+        return as_text("Coreset", self._lines())
 
     def _repr_html_(self) -> str:
-        body = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
-            f"<td style='text-align:left'>{html.escape(value)}</td></tr>"
-            for name, value in self._lines()
-        )
-        return f"<table><caption>Coreset</caption><tbody>{body}</tbody></table>"
+        return as_html("Coreset", self._lines())

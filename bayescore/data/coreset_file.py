@@ -8,10 +8,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bayescore.data.coreset import FORMAT, INDEX_KEY, Coreset
+from bayescore.data.coreset import INDEX_KEY, READABLE, SHORTFALL_KEY, Coreset
 from bayescore.data.design import Design
 from bayescore.data.formulas.design import read_design
 from bayescore.data.labels import signed_labels
+from bayescore.data.shortfall import Shortfall
 from bayescore.data.sources.parquet import CORESET_KEY
 from bayescore.files import check_path
 from bayescore.types import NO_ROW, IntArray
@@ -68,8 +69,9 @@ def read_coreset(path: str | Path) -> Coreset:
             "all_rows(path, label=..., weights=...)"
         )
     about = json_object(metadata[CORESET_KEY], f"{str(source)!r} has damaged metadata; build the coreset again")
-    if about.get("format") != FORMAT:
-        raise DataError(f"{str(source)!r} has coreset format {about.get('format')}; this version reads {FORMAT}")
+    if about.get("format") not in READABLE:
+        known = " and ".join(map(str, READABLE))
+        raise DataError(f"{str(source)!r} has coreset format {about.get('format')}; this version reads {known}")
     changed = DataError(
         f"{str(source)!r} was changed after bayescore wrote it, or is damaged; build it again, or read your own "
         "weighted rows with all_rows(path, label=..., weights=...)"
@@ -80,6 +82,7 @@ def read_coreset(path: str | Path) -> Coreset:
         index = np.frombuffer(metadata[INDEX_KEY], dtype="<i8").astype(np.int64)
         design = read_design(about["design"])
         has_offset = design.offset is not None or (index == NO_ROW).any()
+        numbers = None if SHORTFALL_KEY not in metadata else np.frombuffer(metadata[SHORTFALL_KEY], dtype="<f8")
         kept = {field.name: about[field.name] for field in fields(Coreset) if field.name in about}
         core = Coreset(
             np.ascontiguousarray(frame[about["feature_names"]].to_numpy(dtype=np.float64)),
@@ -89,6 +92,7 @@ def read_coreset(path: str | Path) -> Coreset:
             **{**kept, "design": design, "classes": classes},
             offset=frame["offset"].to_numpy(dtype=np.float64) if has_offset else None,
             group=_group_codes(frame, design),
+            shortfall=None if numbers is None else Shortfall.from_array(numbers, len(about["feature_names"])),
         )
         n_own = (2 if core.offset is None else 3) + len(core.groups)
         whole = table.num_columns == core.n_features + n_own and core.file_digest == about["sha256"]

@@ -11,7 +11,9 @@ from bayescore.diagnostics.full_weights import FullWeights, full_weights
 from bayescore.models.families import Family
 from bayescore.models.posterior import log_likelihoods
 from bayescore.models.predictor import Predictor
+from bayescore.models.priors import prior_from_dict
 from bayescore.samplers.inference_data import read_posterior
+from bayescore.samplers.moves import move_of
 from bayescore.types import FloatArray
 from bayescore.validation import DataError
 
@@ -21,6 +23,8 @@ class LooDraws:
     """Draws of one model, those of all chains below each other.
 
     `shape` is the number of chains and of draws of each; `corrected` draws are of the full data's posterior already.
+    `log_base`, shape (S,), is the coreset's log-likelihood at each draw before `sample` moved it, and the log ratio of
+    the prior there to that here.
     """
 
     name: str
@@ -29,6 +33,7 @@ class LooDraws:
     core: Coreset
     family: Family
     corrected: bool
+    log_base: FloatArray
 
 
 def loo_draws(name: str, idata: Any, core: Coreset, max_draws: int) -> LooDraws:
@@ -46,15 +51,21 @@ def loo_draws(name: str, idata: Any, core: Coreset, max_draws: int) -> LooDraws:
     if posterior.story and posterior.story["rows"] != core.rows_digest:
         raise DataError(f"{name}: the draws are of another coreset's posterior; give the one that was sampled")
     predictor, n_chains = posterior.predictor(max_draws), len(posterior.draws)
+    family, corrected = posterior.family, "corrected" in posterior.attrs
+    if corrected:
+        log_base = np.zeros(len(predictor))
+    elif (move := move_of(posterior, core, family)) is None:
+        log_base = log_likelihoods(predictor, core, family)
+    else:
+        drawn, prior = move.inverse(predictor.beta), prior_from_dict(posterior.story["prior"])
+        log_base = log_likelihoods(drawn, core, family) + prior.log_density(drawn) - prior.log_density(predictor.beta)
     shape = n_chains, len(predictor) // n_chains
-    return LooDraws(name, shape, predictor, core, posterior.family, "corrected" in posterior.attrs)
+    return LooDraws(name, shape, predictor, core, family, corrected, log_base)
 
 
 def weights_of(model: LooDraws, log_likelihood: FloatArray) -> FullWeights:
     """Return the weights of draws whose log-likelihood of the full data, shape (S,), is known; equal if corrected."""
-    if model.corrected:
-        return full_weights(np.zeros(len(log_likelihood)))
-    return full_weights(log_likelihood - log_likelihoods(model.predictor, model.core, model.family))
+    return full_weights(np.zeros(len(log_likelihood)) if model.corrected else log_likelihood - model.log_base)
 
 
 def too_far(full: FullWeights) -> str:

@@ -85,3 +85,9 @@ class Transport:
         """The way back."""
         matrix = np.asarray(linalg.inv(self.matrix))
         return Transport(self.end, self.start, matrix, matrix @ self.root, 1.0 / self.stretch)
+
+    def from_moved(self, first: "Transport") -> "Transport":
+        """Return the same map for draws that `first`, from the same posterior, has moved already."""
+        matrix = self.matrix @ np.asarray(linalg.inv(first.matrix))
+        white = linalg.solve_triangular(self.root, matrix @ self.root, lower=True)
+        return Transport(first.end, self(first.start), matrix, self.root, linalg.svdvals(white))

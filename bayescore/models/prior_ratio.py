@@ -10,7 +10,7 @@ at each draw's own h. PyMC itself is not imported: the model brings its compiled
 draws among all draws.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from bayescore.models.families import Family
-from bayescore.models.posterior import derivative_tiles, log_likelihoods
+from bayescore.models.posterior import Derivatives, derivative_tiles, log_likelihoods
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError
@@ -157,3 +157,20 @@ def score(draws: FloatArray, data: WeightedData, family: Family) -> FloatArray:
     for X, scores in derivative_tiles(draws, data, family, 1):
         total += scores.T @ X
     return total
+
+
+def stand_in(
+    draws: FloatArray, gradients: FloatArray, center: FloatArray, score: FloatArray
+) -> Callable[[FloatArray], Derivatives]:
+    """Return a normal log prior of independent coefficients: its slope that of the gradients over the draws.
+
+    At `center` it balances the coreset's `score`, which makes that the coreset's mode.
+    """
+    precision = np.maximum(mean_curvature(draws, gradients), 0.0)
+
+    def terms(beta: FloatArray) -> Derivatives:
+        step = beta - center
+        gradient = -score - precision * step
+        return Derivatives(float(-score @ step - 0.5 * precision @ step**2), gradient, np.diag(precision))
+
+    return terms

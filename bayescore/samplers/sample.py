@@ -16,9 +16,11 @@ from bayescore.data.matching import feature_names, own_family
 from bayescore.data.passes.threads import available_cores
 from bayescore.limits import MAX_RHAT, MIN_ESS_A_CHAIN
 from bayescore.models.families import check_family
+from bayescore.models.moving import MOVED
 from bayescore.models.priors import Prior, prior_of
 from bayescore.samplers.inference_data import coefficients, draws_digest, made_here
 from bayescore.samplers.method import Request, Sampler
+from bayescore.samplers.moves import hand_over
 from bayescore.samplers.registry import (
     AUTO,
     SAMPLERS,
@@ -91,7 +93,9 @@ def sample(
         with groups also `sigma`, the sd of the groups' effects, `u`, these effects with dims (chain, draw, group), and
         for families of a latent response `icc`, the correlation within a group; of several factors, or slopes that
         vary, `sigma_g`, `u_g` and correlations `rho_g` for each factor g (`model`). The
-        potentials of weighted rows have no log_likelihood group: see `log_likelihood` for the pointwise one.
+        potentials of weighted rows have no log_likelihood group: see `log_likelihood` for the pointwise one. Draws of a
+        coreset that knows its `shortfall` are moved from the mode and curvature of its posterior to those of all rows'
+        (``posterior.attrs["moved"]``); `lp` in sample_stats is the coreset's log density where they were drawn.
 
     Raises
     ------
@@ -178,6 +182,8 @@ def _with_story(idata: Any, request: Request, sampler: Sampler, seconds: float) 
         idata.sample_stats.attrs.update(made_here(), sampling_time=seconds, tuning_steps=request.tune)
     idata.sample_stats.attrs["sampler"] = sampler.name
     if isinstance(data, Coreset):
+        if data.group is None:
+            story["moved"] = hand_over(idata, data, request.family, request.prior)
         beta = idata.posterior["beta"]
         idata.posterior["coef"] = beta.copy(data=np.array(data.design.raw_coefficients(beta.values)))
         scaled = data.design.center is not None
@@ -188,7 +194,8 @@ def _with_story(idata: Any, request: Request, sampler: Sampler, seconds: float) 
                 "rows": data.rows_digest,
                 "prior": request.prior.to_dict(),
                 "family": request.family,
-                "draws": draws_digest(idata.posterior["beta"].values),
+                "draws": draws_digest(beta.values),
+                "moved": story.get("moved") == MOVED,
             }
         )
     idata.posterior.attrs.update(story)

@@ -9,10 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bayescore.data.coreset import Coreset
+from bayescore.data.coreset import SHORTFALL_KEY, Coreset
 from bayescore.data.coreset_file import read_coreset
 from bayescore.data.design import Design
 from bayescore.data.matching import feature_names, own_family
+from bayescore.data.shortfall import Shortfall
 from bayescore.data.sources.parquet import CORESET_KEY
 from bayescore.types import WeightedData
 from bayescore.validation import DataError
@@ -76,6 +77,53 @@ def test_the_file_is_a_plain_table_for_others(tmp_path):
     np.testing.assert_array_equal(core.to_frame().index, core.index)
 
 
+def shortfall_of(core, seed=3):
+    rng = np.random.default_rng(seed)
+    root = rng.normal(size=(core.n_features, core.n_features))
+    return Shortfall(rng.normal(size=core.n_features), rng.normal(size=core.n_features), root + root.T)
+
+
+def test_the_file_gives_back_the_shortfall_exactly_and_an_older_one_has_none(tmp_path):
+    plain = make()
+    core = replace(plain, shortfall=shortfall_of(plain))
+    core.to_parquet(tmp_path / "core.parquet")
+    found = read_coreset(tmp_path / "core.parquet").shortfall
+    for name in ("point", "score", "precision"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(core.shortfall, name))
+    assert found.rows_digest == core.rows_digest
+    assert core.file_digest != plain.file_digest
+    older = rewritten(tmp_path, lambda table: metadata(table, format=2))
+    assert read_coreset(older).shortfall is None
+
+
+@pytest.mark.parametrize("change", ["lost", "cut", "altered"])
+def test_a_changed_shortfall_is_refused(change, tmp_path):
+    core = make()
+    replace(core, shortfall=shortfall_of(core)).to_parquet(tmp_path / "core.parquet")
+    table = pq.read_table(tmp_path / "core.parquet")
+    own = dict(table.schema.metadata)
+    numbers = own.pop(SHORTFALL_KEY)
+    if change != "lost":
+        own[SHORTFALL_KEY] = numbers[8:] if change == "cut" else bytes(8) + numbers[8:]
+    pq.write_table(table.replace_schema_metadata(own), tmp_path / "core.parquet")
+    with pytest.raises(DataError, match="was changed"):
+        read_coreset(tmp_path / "core.parquet")
+
+
+def test_a_shortfall_is_one_quadratic_whatever_point_it_is_told_about():
+    first, second = shortfall_of(make(), 1), shortfall_of(make(), 2)
+    points = np.random.default_rng(0).normal(size=(5, 3))
+    gap = first.at(points[0]).value(points) - first.value(points)
+    np.testing.assert_allclose(gap, gap[0], atol=1e-12)
+    gap = (first + second).value(points) - first.value(points) - second.value(points)
+    np.testing.assert_allclose(gap, gap[0], atol=1e-12)
+    np.testing.assert_allclose(first.mirrored(-1).value(-points), first.value(points), atol=1e-12)
+    with pytest.raises(ValueError, match="not symmetric"):
+        Shortfall(np.zeros(2), np.zeros(2), np.array([[1.0, 2.0], [0.0, 1.0]]))
+    with pytest.raises(ValueError, match="score of a shortfall has shape"):
+        Shortfall(np.zeros(2), np.zeros(3), np.eye(2))
+
+
 @pytest.mark.parametrize("name", ["weight", "bought"])
 def test_names_that_collide_with_the_file_s_own_columns_are_refused(name, tmp_path):
     with pytest.raises(DataError, match=f"feature is named '{name}'"):
@@ -117,7 +165,7 @@ CHANGES = {
         lambda t: t.replace_schema_metadata({b"bayescore": t.schema.metadata[b"bayescore"]}),
         "was changed",
     ),
-    "a newer format": (lambda t: metadata(t, format=3), "has coreset format 3; this version reads 2"),
+    "a newer format": (lambda t: metadata(t, format=4), "has coreset format 4; this version reads 2 and 3"),
     "a NaN": (lambda t: column(t, "age", np.where(np.arange(40) == 3, np.nan, 1.0)), "was changed"),
     "a weight of 0": (lambda t: column(t, "weight", np.arange(40.0)), "was changed"),
     "a third label": (lambda t: column(t, "bought", ["maybe"] * 40), "was changed"),

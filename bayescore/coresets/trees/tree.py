@@ -7,7 +7,9 @@ depends on the order of the rows alone, and each node has random numbers of its 
 An anchored reducer meets the totals of the rows that it replaces at a point, the anchor: the mode of the rows so far,
 renewed each time the number of leaves has doubled. All leaves from 2^j to 2^(j+1) - 1 use the mode of the first 2^j and
 can be reduced in parallel. Errors then do not grow with the height of the tree: a node misses what is of third order in
-the distance from the anchor to the final mode (docs/explanation/merge_and_reduce.md).
+the distance from the anchor to the final mode (docs/explanation/merge_and_reduce.md). What its rows miss of score and
+curvature at the anchor is known and kept (`Shortfall`); those of nodes add up, moved to one anchor, with an error of
+third order in how far they are moved.
 """
 
 import math
@@ -22,6 +24,7 @@ from bayescore.coresets.method import DELTA, AnchoredReducer, Reducer, ReduceReq
 from bayescore.coresets.stream_state import rows_from_arrays, rows_to_arrays
 from bayescore.data.checkpoint import Arrays
 from bayescore.data.dataset import Dataset
+from bayescore.data.shortfall import Shortfall, total
 from bayescore.data.sources import as_source
 from bayescore.models.families import Family, check_family
 from bayescore.types import FloatArray, WeightedData, stack
@@ -42,6 +45,7 @@ class Node:
     share: float = 0.0  # variance of all calibrations at the anchor, in units of the node's own; 0 if all were kept
     carried: tuple[Carried, ...] = ()  # errors there of calibrations at earlier points (`drift`)
     lost: FloatArray | None = None  # with that of the nodes below
+    shortfall: Shortfall | None = None  # what the rows miss of the leaves, about the anchor; None if nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +70,7 @@ class Tree:
         """Return the tree with the next leaf, which `reduced_leaf` reduced at this tree's anchor."""
         nodes, losses, anchor = list(self.nodes), list(self.losses), leaf.anchor
         share = 0.0 if leaf.kept else 1.0
-        node = Node(0, leaf.rows, leaf.loss, leaf.radius, leaf.anchor, share, lost=leaf.lost)
+        node = Node(0, leaf.rows, leaf.loss, leaf.radius, leaf.anchor, share, lost=leaf.lost, shortfall=leaf.shortfall)
         while True:
             losses += [0.0] * (node.level + 1 - len(losses))
             losses[node.level] = float(np.maximum(losses[node.level], node.loss))  # NaN stays
@@ -78,7 +82,9 @@ class Tree:
             anchor = merged.anchor
             loss = composed(float(np.maximum(left.loss, node.loss)), merged)
             radius = min(left.radius, node.radius, merged.radius)
-            node = Node(level, merged.rows, loss, radius, anchor, *self._errors(left, node, merged))
+            missed = [each.shortfall for each in (left, node, merged)]
+            found = *self._errors(left, node, merged), None if anchor is None else total(missed, anchor)
+            node = Node(level, merged.rows, loss, radius, anchor, *found)
         return replace(
             self,
             nodes=(*nodes, node),
@@ -136,6 +142,8 @@ class Tree:
                 arrays[f"node{i}_anchor"] = node.anchor
             if node.lost is not None:
                 arrays[f"node{i}_lost"] = node.lost
+            if node.shortfall is not None:
+                arrays[f"node{i}_shortfall"] = node.shortfall.to_array()
             for k, error in enumerate(node.carried):
                 arrays |= {f"node{i}_carried{k}_{name}": getattr(error, name) for name in _CARRIED}
         return arrays
@@ -145,6 +153,10 @@ class Tree:
 
         def carried(i: int, k: int) -> Carried:
             return Carried(*(arrays[f"node{i}_carried{k}_{name}"] for name in _CARRIED))
+
+        def missed(i: int) -> Shortfall | None:
+            numbers = arrays.get(f"node{i}_shortfall")
+            return None if numbers is None else Shortfall.from_array(numbers, arrays[f"node{i}_X"].shape[1])
 
         about = zip(*(arrays[name].tolist() for name in ("level", *_NUMBERS)), strict=True)
         nodes = tuple(
@@ -157,6 +169,7 @@ class Tree:
                 share,
                 tuple(carried(i, k) for k in range(_MAX_CARRIED) if f"node{i}_carried{k}_at" in arrays),
                 arrays.get(f"node{i}_lost"),
+                missed(i),
             )
             for i, (level, loss, radius, share) in enumerate(about)
         )

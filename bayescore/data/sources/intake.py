@@ -86,10 +86,15 @@ class Intake:
         """The grouping factors, with their levels so far."""
         return tuple(by.grouping for by in groupers_of(self.survey, self.groups))
 
+    @property
+    def sign(self) -> int:
+        """-1 where +1 is the label that came first, and rows are mirrored in the end."""
+        return 1 if self.classes[1] == self.labels[1] else -1
+
     def settled(self, rows: WeightedData) -> WeightedData:
         """Return rows of these blocks with +1 for the second class, and codes of groups in their order."""
         rows = self.recoded(rows, groupers_of(self.survey, self.groups))
-        return rows if self.classes[1] == self.labels[1] else rows.mirrored(-1)
+        return rows if self.sign > 0 else rows.mirrored(-1)
 
     def recoded(self, rows: WeightedData, known: Sequence[Grouper]) -> WeightedData:
         """Return rows of these blocks with the codes of groups whose levels are known."""

@@ -18,7 +18,7 @@ See `models.gaussian`. Vehtari, Simpson, Gelman, Yao and Gabry (2024), Pareto sm
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial, reduce
 from operator import add
 from typing import Any
@@ -30,7 +30,7 @@ from bayescore.coresets.calibration.pilot import LaplaceApproximation
 from bayescore.coresets.separation.hyperplane import warn_if_completely_separated
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
-from bayescore.diagnostics.certificate.provenance import Origin, miss, origin_of, trouble_of_densities
+from bayescore.diagnostics.certificate.provenance import Origin, miss, move_behind, origin_of, trouble_of_densities
 from bayescore.diagnostics.certificate.weigh import Weighed
 from bayescore.diagnostics.elpd import PassSums, elpd_loo, pass_sums
 from bayescore.diagnostics.full_pass import check_finite, check_weight
@@ -43,7 +43,7 @@ from bayescore.models.families import Family
 from bayescore.models.gaussian import Transport, factor_of_inverse
 from bayescore.models.newton import NoModeError, find_mode
 from bayescore.models.posterior import Derivatives, full_terms, likelihood_terms, log_likelihoods, posterior, prior_part
-from bayescore.models.prior_ratio import ClosedForm, OfModel, PriorRatio, mean_curvature
+from bayescore.models.prior_ratio import ClosedForm, OfModel, PriorRatio, stand_in
 from bayescore.samplers.inference_data import Posterior
 from bayescore.types import FloatArray, IntArray
 from bayescore.validation import DataError
@@ -58,20 +58,24 @@ _FOREIGN = (
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MovedDraws(Weighed):
-    """Draws that `transport` moved, or that stay where it is None, and what the pass kept for the elpd."""
+    """Draws that `transport` moved, or that stay where it is None, and what the pass kept for the elpd.
+
+    `from_drawn` is the map to the same place from where the draws were before `sample` moved them.
+    """
 
     by: "Moved"
     sums: PassSums
+    from_drawn: Transport | None
 
     @property
     def again(self) -> "Callable[[], MovedDraws]":
         """What weighs all draws after the same move."""
-        return partial(self.by.after, np.arange(len(self.by.draws)), self.transport)
+        return partial(self.by.after, np.arange(len(self.by.draws)), self.from_drawn)
 
     def elpd(self) -> dict[str, Any]:
         """Return the leave-one-out predictive density of the full data."""
-        by, weights, moved = self.by, self.weights, self.moved(self.by.draws[self.at])
-        density, n_chains = by.density(self.transport), len(by.posterior.draws)
+        by, weights, moved = self.by, self.weights, self.moved(self.by.posterior.flat[self.at])
+        density, n_chains = by.density(self.from_drawn), len(by.posterior.draws)
         found = elpd_loo(
             self.sums, weights.log_ratio, weights.weights, moved, by.family, n_chains=n_chains, density=density
         )
@@ -99,9 +103,21 @@ class Moved:
     model: Callable[[], OfModel] | None = None
 
     @cached_property
+    def move(self) -> Transport | None:
+        """The map by which `sample` moved the draws from those of the coreset's posterior; None where it did not."""
+        return move_behind(self.posterior, self.core, self.family, own_model=self.model is not None)
+
+    @cached_property
+    def drawn(self) -> Posterior:
+        """The draws before `sample` moved them: those of the coreset's posterior."""
+        if self.move is None:
+            return self.posterior
+        return replace(self.posterior, draws=self.move.inverse(self.posterior.draws))
+
+    @cached_property
     def origin(self) -> Origin:
         """What is known of the draws."""
-        found = origin_of(self.posterior, self.core, self.family)
+        found = origin_of(self.posterior, self.core, self.family, self.draws)
         if self.model is None or found.trouble:
             return found
         prior = self.model()
@@ -114,8 +130,8 @@ class Moved:
 
     @property
     def draws(self) -> FloatArray:
-        """All draws, shape (S, D)."""
-        return self.posterior.flat
+        """All draws of the coreset's posterior, shape (S, D)."""
+        return self.drawn.flat
 
     @property
     def prior(self) -> PriorRatio | None:
@@ -139,11 +155,11 @@ class Moved:
 
     def miss(self) -> str:
         """Return how the draws miss Stein's identities; empty if they do not."""
-        return miss(self.posterior, self.core, self.family, self.origin)
+        return miss(self.drawn, self.core, self.family, self.origin)
 
     def tails(self) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Return k-hat of each coefficient's tail, and which have no moments."""
-        k = tail_k(self.draws)
+        k = tail_k(self.posterior.flat)
         prior = self.origin.prior.density if isinstance(self.origin.prior, ClosedForm) else None
         separated = warn_if_completely_separated(self.dataset, self.core)
         return k, without_moments(k, len(self.draws), prior, separated=separated)
@@ -203,7 +219,7 @@ class Moved:
             if self.prior.prior is not None:
                 density, own = partial(prior_part, prior=self.prior.prior), here.precision
             else:
-                density = _stand_in(self.draws[at], self.prior.gradient(at, self.draws[at]), start, here.gradient)
+                density = stand_in(self.draws[at], self.prior.gradient(at, self.draws[at]), start, here.gradient)
                 own = here.precision + density(start).precision
             near = self.near
             full = find_mode(
@@ -225,10 +241,10 @@ class Moved:
 
     def density(self, transport: Transport | None) -> Density | None:
         """Return the log density of moved draws, up to a constant; None where the prior has none in closed form."""
-        prior = self.prior
+        prior, made = self.prior, transport or self.move
         if not isinstance(prior, ClosedForm):
             return None
-        back = transport.inverse if transport is not None else lambda draws: draws
+        back = made.inverse if made is not None else lambda draws: draws
 
         def of_moved(draws: FloatArray) -> FloatArray:
             own = back(draws)
@@ -237,7 +253,9 @@ class Moved:
         return of_moved
 
     def after(self, at: IntArray, transport: Transport | None) -> MovedDraws:
-        """Return weights of some draws after a move; a pass where `near` does not tell the sums.
+        """Return weights of some draws after a move from where they were drawn, or where `sample` put them without one.
+
+        It takes a pass where `near` does not tell the sums.
 
         Raises
         ------
@@ -245,11 +263,11 @@ class Moved:
             If an entry of the data is not finite, or they weigh something else than what the coreset stands for.
         """
         draws, family = self.draws[at], self.family
-        moved = draws if transport is None else transport(draws)
+        moved = self.posterior.flat[at] if transport is None else transport(draws)
         sums = (None if self.near is None else self.near.at(moved)) or self._exactly(moved)
         full, own = sums.log_likelihood, log_likelihoods(draws, self.core, family)
         ratio, there = full - own, own
-        if transport is not None and self.prior is not None:
+        if (transport or self.move) is not None and self.prior is not None:
             there = log_likelihoods(moved, self.core, family)
             ratio = ratio + self.prior.log_ratio(at, draws, moved)
         epsilon = math.nan if self.core.pseudo.any() else float(np.max(np.abs(full - there) / np.abs(full)))
@@ -258,8 +276,9 @@ class Moved:
             weights=full_weights(ratio),
             epsilon=epsilon,
             by=self,
-            transport=transport,
+            transport=transport if transport is None or self.move is None else transport.from_moved(self.move),
             sums=sums,
+            from_drawn=transport,
         )
 
     def _exactly(self, draws: FloatArray) -> PassSums:
@@ -272,20 +291,3 @@ class Moved:
         check_finite(self.dataset, sums.log_likelihood)
         check_weight(self.core, sums.weight)
         return sums
-
-
-def _stand_in(
-    draws: FloatArray, gradients: FloatArray, center: FloatArray, score: FloatArray
-) -> Callable[[FloatArray], Derivatives]:
-    """Return a normal log prior of independent coefficients: its slope that of the gradients over the draws.
-
-    At `center` it balances the coreset's `score`, which makes that the coreset's mode.
-    """
-    precision = np.maximum(mean_curvature(draws, gradients), 0.0)
-
-    def terms(beta: FloatArray) -> Derivatives:
-        step = beta - center
-        gradient = -score - precision * step
-        return Derivatives(float(-score @ step - 0.5 * precision @ step**2), gradient, np.diag(precision))
-
-    return terms

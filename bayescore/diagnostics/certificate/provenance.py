@@ -6,7 +6,8 @@ that nobody changed them, else at all, as parts of what `sample` returned are ri
 parameters (`coef`, `icc`) must be that function of them. Points that are met again after others came between, in the
 same chain or another, are one run given twice.
 
-All draws are held to Stein's identities of the density that they are said to have (`stein`): log densities can be
+Draws that `sample` moved to the full data's mode and curvature are moved back first: coreset and prior determine the
+map. All draws are held to Stein's identities of the density that they are said to have (`stein`): log densities can be
 forged as well as digests. Draws that were not made by `sample`, whose prior is not known, must meet them with the prior
 left out: they are then the posterior under any prior that matters little.
 """
@@ -22,12 +23,14 @@ from bayescore.diagnostics.certificate.stein import Damping, enough_draws, stein
 from bayescore.diagnostics.formatting import number
 from bayescore.diagnostics.health import longer_warm_up
 from bayescore.models.families import Family
-from bayescore.models.gaussian import factor_of_inverse
+from bayescore.models.gaussian import Transport, factor_of_inverse
+from bayescore.models.moving import StaysError, to_full
 from bayescore.models.posterior import likelihood_terms, log_likelihoods
 from bayescore.models.prior_ratio import ClosedForm, OfModel, mean_curvature, score
-from bayescore.models.priors import prior_from_dict
+from bayescore.models.priors import prior_from_dict, prior_of
 from bayescore.samplers.collapsed import intraclass_correlation
 from bayescore.samplers.inference_data import Posterior, draws_digest, flat_draws
+from bayescore.samplers.moves import move_of
 from bayescore.types import FloatArray, IntArray
 from bayescore.validation import DataError
 
@@ -49,8 +52,25 @@ class Origin:
     trouble: str = ""  # why nothing can be certified of them
 
 
-def origin_of(posterior: Posterior, core: Coreset, family: Family) -> Origin:
-    """Return what the draws' attributes, their log densities and a comparison of all points tell."""
+def move_behind(posterior: Posterior, core: Coreset, family: Family, *, own_model: bool) -> Transport | None:
+    """Return the map by which `sample` moved draws of the coreset's posterior; None where it did not.
+
+    Draws that do not say whose they are, and are not of a model of the user's own, can be either under a prior that
+    matters little: moved ones, where they would else miss Stein's identities.
+    """
+    if posterior.story or own_model or not miss(posterior, core, family, Origin(None)):
+        return move_of(posterior, core, family)
+    try:
+        return to_full(core, family, prior_of(None, posterior.features))
+    except StaysError:
+        return None
+
+
+def origin_of(posterior: Posterior, core: Coreset, family: Family, drawn: FloatArray) -> Origin:
+    """Return what the draws' attributes, their log densities and a comparison of all points tell.
+
+    `drawn`, shape (S, D), are the draws before `sample` moved them, at which log densities are stored.
+    """
     story = posterior.story
     prior = prior_from_dict(story["prior"]) if story else None
     known = ClosedForm(prior) if prior is not None and prior.closed_form else None
@@ -63,8 +83,7 @@ def origin_of(posterior: Posterior, core: Coreset, family: Family) -> Origin:
         return Origin(None, told=told)
 
     def density(at: IntArray) -> FloatArray:
-        draws = posterior.flat[at]
-        return log_likelihoods(draws, core, family) + known.log_density(draws)
+        return log_likelihoods(drawn[at], core, family) + known.log_density(drawn[at])
 
     trouble = trouble_of_densities(posterior, density, told=told)
     return Origin(known, told=told, trouble=trouble)
