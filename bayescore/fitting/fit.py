@@ -9,9 +9,10 @@ from bayescore.data.sources.blocks import is_stream
 from bayescore.fitting.fitted import Fit
 from bayescore.fitting.given import Given
 from bayescore.fitting.route import Route
+from bayescore.fitting.scaling import check_priors
 from bayescore.models.families import check_family
-from bayescore.models.priors import Prior, check_prior
-from bayescore.validation import RandomState, check_positive, check_seed, warn
+from bayescore.models.priors import Prior
+from bayescore.validation import RandomState, check_positive, check_seed
 
 
 def fit(
@@ -105,30 +106,13 @@ def fit(
         roles["missing"] = missing
     if family is not None:
         check_family(family)
-    _check_prior(prior)
+    check_priors(prior)
     check_positive(max_seconds, "max_seconds")
     seed = check_seed(random_state)
     known = Given(**given, positive=positive, roles=roles, progressbar=progressbar)
     route = Route(known, family, prior, seed, max_seconds)
     route.run()
-    return finished(route)
-
-
-def finished(route: Route) -> Fit:
-    """Return the fit at the end of a route; warn if it is not certified."""
-    found = route.certificate
-    if not found.trusted:
-        warn(f"the draws are not certified: {found.text} The story says what was tried (fit.story)")
-    return Fit(
-        coreset=route.core,
-        drawn=route.drawn,
-        certificate=found,
-        story=tuple(route.story),
-        prior=route.prior,
-        seed=route.seed,
-        max_seconds=route.max_seconds,
-        given=route.given,
-    )
+    return Fit.of(route)
 
 
 def _given(formula: Any, data: Any, intercept: bool, label: str | None) -> dict[str, Any]:
@@ -146,18 +130,3 @@ def _given(formula: Any, data: Any, intercept: bool, label: str | None) -> dict[
             "rows and labels, fit(X, y), or rows with label="
         )
     return {"data": formula, "y": data, "intercept": intercept and not isinstance(formula, Coreset)}
-
-
-def _check_prior(prior: Any) -> None:
-    """Raise unless `prior` is one: names of coefficients are checked once they are known."""
-    if prior is None:
-        return
-    for name, own in prior.items() if isinstance(prior, Mapping) else [("", prior)]:
-        try:
-            check_prior(own)
-        except TypeError as error:
-            which = f"prior[{name!r}]" if name else "prior"
-            raise TypeError(
-                f"{which}={own!r} is no prior of bayescore ({error}). A flat prior is not among them, as labels that "
-                "some column separates would have no posterior; a wide one is prior=bc.priors.Normal(0, 10)"
-            ) from None

@@ -2,27 +2,17 @@
 
 import html
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Self
 
-import numpy as np
-import pandas as pd
-
-from bayescore.data.coreset import Coreset
 from bayescore.data.design import terms_text
-from bayescore.data.formulas.design import formula_of
-from bayescore.diagnostics.certificate import Certificate
-from bayescore.fitting.given import Given
-from bayescore.fitting.story import Step
-from bayescore.fitting.units import PROB, parameters, table
+from bayescore.fitting.averages import FitAverages
+from bayescore.fitting.route import Route
+from bayescore.fitting.scaling import check_priors
 from bayescore.models.priors import Prior
-from bayescore.samplers.inference_data import Posterior, read_posterior
-from bayescore.samplers.prior_summary import prior_summary
-from bayescore.validation import DataError, check_choice
+from bayescore.validation import warn
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Fit:
+class Fit(FitAverages):
     """What `fit` returns.
 
     Parameters
@@ -58,54 +48,29 @@ class Fit:
     ('chain', 'draw', 'feature')
     """
 
-    coreset: Coreset
-    drawn: Any
-    certificate: Certificate
-    story: tuple[Step, ...]
-    prior: Prior | Mapping[str, Prior] | None = None
-    seed: int = 0
-    max_seconds: float = 600.0
-    given: Given | None = None
+    @classmethod
+    def of(cls, route: Route) -> Self:
+        """Return the fit at the end of a route; warn if it is not certified."""
+        found = route.certificate
+        if not found.trusted:
+            warn(f"the draws are not certified: {found.text} The story says what was tried (fit.story)")
+        settings = route.prior, route.seed, route.max_seconds, route.given
+        return cls(route.core, route.drawn, found, tuple(route.story), *settings)
 
-    @property
-    def level(self) -> str:
-        """The verdict: "certified", "corrected" or "not certified"."""
-        return str(self.certificate.level)
-
-    @property
-    def idata(self) -> Any:
-        """The draws to use: the certificate's corrected ones, or where it is not certified those that were drawn."""
-        return self.drawn if self.certificate.idata is None else self.certificate.idata
-
-    @property
-    def formula(self) -> str | None:
-        """The formula, if the fit has one."""
-        return formula_of(self.coreset.design)
-
-    def posterior(self) -> Posterior:
-        """Return the draws to use as arrays."""
-        return read_posterior(self.idata, "fit.idata")
-
-    def summary(self, *, scale: str = "coef", prob: float = PROB) -> pd.DataFrame:
-        """Return mean, sd, interval, effective sample sizes and R-hat of each parameter, in units of the data.
+    def with_prior(self, prior: Prior | Mapping[str, Prior] | None) -> Self:
+        """Return the fit under another prior, from the same coreset, certified anew.
 
         Parameters
         ----------
-        scale : {"coef", "odds"}
-            Coefficients, with the sds and correlations of groups' effects; or odds ratios for one unit more, or of a
-            level against the first, of a logistic regression.
-        prob : float
-            Probability of the equal-tailed interval, whose ends have their percentages for names.
-
-        Returns
-        -------
-        DataFrame
-            A row for each parameter. The level stands above the columns and in ``attrs["level"]``.
+        prior : prior or dict of str to prior, optional
+            As in `fit`.
 
         Raises
         ------
-        ValueError, DataError
-            If `scale` is unknown, or is "odds" of a family whose coefficients are no log odds ratios.
+        TypeError, ValueError
+            If it is none, or names a coefficient that is not there.
+        DataError
+            If the fit was read from files and the rows were not given.
 
         Examples
         --------
@@ -113,41 +78,17 @@ class Fit:
         >>> rng = np.random.default_rng(0)
         >>> X = rng.normal(size=(5000, 1))
         >>> fit = bc.fit(X, X[:, 0] + rng.logistic(size=5000) > 0, random_state=1, progressbar=False)
-        >>> fit.summary(scale="odds")["mean"].round(1).to_dict()
-        {'x0': 2.7}
+        >>> tight = fit.with_prior({"x0": bc.priors.Normal(0, 0.05)})
+        >>> tight.level, bool(tight.summary()["mean"]["x0"] < 0.8 * fit.summary()["mean"]["x0"])
+        ('certified', True)
         """
-        check_choice(scale, "scale", ("coef", "odds"))
-        posterior = self.posterior()
-        names, draws = parameters(posterior)
-        if scale == "odds":
-            if posterior.family.ratio != "odds ratio":
-                raise DataError(
-                    f"scale='odds', but the family is {posterior.family.name!r}, whose coefficients are no log odds "
-                    "ratios; see comparisons"
-                )
-            kept = [d for d in range(len(posterior.features)) if d != self.coreset.design.constant]
-            names, draws = [names[d] for d in kept], np.exp(draws[..., kept])
-        return self._labelled(table(names, draws, prob))
-
-    def prior_summary(self) -> pd.DataFrame:
-        """Return the prior of each coefficient, as the design's columns and as the data's own have it.
-
-        Examples
-        --------
-        >>> import numpy as np, bayescore as bc
-        >>> rng = np.random.default_rng(0)
-        >>> X = 10.0 * rng.normal(size=(2000, 1))
-        >>> fit = bc.fit(X, X[:, 0] + rng.logistic(size=2000) > 0, random_state=1, progressbar=False)
-        >>> fit.prior_summary()["in_data_units"]["Intercept"]
-        "Normal(mu=0, sigma=2.5), at the columns' means"
-        """
-        return prior_summary(self.drawn)
-
-    def _labelled(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Return a table with the level in its attributes and above its columns."""
-        frame.attrs["level"] = self.level
-        frame.columns.name = self.level
-        return frame
+        check_priors(prior)
+        route = Route(self.rows_given, self.coreset.family, prior, self.seed, self.max_seconds)
+        route.story = [step for step in self.story if step.what == "build"]
+        route.core = self.coreset
+        route.design_prior()  # names of coefficients
+        route.settle()
+        return self.of(route)
 
     def _lines(self) -> list[str]:
         advice = "these draws can be used"

@@ -226,7 +226,8 @@ class Route:
         if self.given.standardize or self.given.once:
             return None
         _, sds = self.given.undesigned().moments()
-        return np.append(np.ones(int(self.core.design.intercept)), sds)
+        lead = 0 if isinstance(self.given.data, Coreset) else int(self.core.design.intercept)
+        return np.append(np.ones(lead), sds)
 
     def design_prior(self) -> Prior:
         """Return the prior of the columns of the coreset."""

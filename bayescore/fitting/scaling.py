@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from bayescore.data.design import Design
-from bayescore.models.priors import ByName, Independent, Normal, Prior, prior_of
+from bayescore.models.priors import ByName, Independent, Normal, Prior, check_prior, prior_of
 from bayescore.models.priors.named import OTHERS
 from bayescore.types import FloatArray
 
@@ -73,3 +73,18 @@ def _joined(each: list[Prior]) -> Prior:
         values = [getattr(own, name) for own in each]
         together[name] = values[0] if len(set(values)) == 1 else tuple(values)
     return each[0].replaced(**together)
+
+
+def check_priors(prior: Any) -> None:
+    """Raise unless `prior` is one: names of coefficients are checked once they are known."""
+    if prior is None:
+        return
+    for name, own in prior.items() if isinstance(prior, Mapping) else [("", prior)]:
+        try:
+            check_prior(own)
+        except TypeError as error:
+            which = f"prior[{name!r}]" if name else "prior"
+            raise TypeError(
+                f"{which}={own!r} is no prior of bayescore ({error}). A flat prior is not among them, as labels that "
+                "some column separates would have no posterior; a wide one is prior=bc.priors.Normal(0, 10)"
+            ) from None

@@ -28,7 +28,7 @@ from bayescore.data.tables import feature_matrix
 from bayescore.models.families import Family
 from bayescore.models.predictor import Predictor
 from bayescore.samplers.inference_data import Posterior, read_posterior
-from bayescore.samplers.predict import groups_of, offset_of, positive_rows
+from bayescore.samplers.new_rows import groups_of, offset_of, positive_rows
 from bayescore.types import NO_ROW, FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, check_integer, check_positive
 
@@ -251,6 +251,11 @@ def _raw_column(design: Design, X: FloatArray, name: str) -> FloatArray | None:
 def _factors(design: Design, name: str) -> dict[str, tuple[Any, ...]]:
     """Return the terms that a column may make as a factor, and its levels."""
     return {term: categories_of(design, name, term) for term in (name, f"C({name})")}
+
+
+def factor_levels(design: Design, name: str) -> tuple[Any, ...]:
+    """Return the levels of a raw column that is a factor of the design; empty of a column of numbers."""
+    return next((levels for levels in _factors(design, name).values() if levels), ())
 
 
 def _levels(design: Design, name: str, column: FloatArray) -> tuple[list[Any], IntArray]:

@@ -24,7 +24,7 @@ from bayescore.models.families import check_family
 from bayescore.models.predictor import Factor, Predictor
 from bayescore.samplers.effects import sums_of_levels
 from bayescore.samplers.inference_data import flat_draws, read_posterior
-from bayescore.samplers.predict import positive_rows
+from bayescore.samplers.new_rows import positive_rows
 from bayescore.types import IntArray
 from bayescore.validation import DataError, check_integer, check_offset, check_positive, check_weights
 
