@@ -53,31 +53,32 @@ class Given:
 
     def build(self, **options: Any) -> Coreset:
         """Return a coreset."""
-        return build_coreset(self.data, self.y, **self._told(), positive=self.positive, **self._design(), **options)
+        return build_coreset(self.data, self.y, **self.told(), positive=self.positive, **self._design(), **options)
 
     def everything(self, family: str) -> Coreset:
         """Return all rows, in memory."""
         if isinstance(self.data, Coreset):
             return self.data
-        return all_rows(self.data, self.y, **self._told(), positive=self.positive, **self._design(), family=family)
+        return all_rows(self.data, self.y, **self.told(), positive=self.positive, **self._design(), family=family)
 
     def certify(self, idata: Any, core: Coreset, max_draws: int) -> Certificate:
         """Return the certificate of draws of a coreset; rows of which nothing is lost are read in its place."""
         if core.method in WHOLE:
             return certify(idata, core, core, max_draws=max_draws, progressbar=self.progressbar)
-        return certify(idata, core, self.data, self.y, **self._told(), max_draws=max_draws)
+        return certify(idata, core, self.data, self.y, **self.told(), max_draws=max_draws)
 
     def rows(self, core: Coreset) -> Dataset:
         """Return the rows in the design of a coreset."""
-        told = {name: value for name, value in self._told().items() if name != "progressbar" and value is not None}
+        told = {name: value for name, value in self.told().items() if name != "progressbar" and value is not None}
         return full_rows(core, self.data, self.y, progress=self.progressbar, **told)
 
     def undesigned(self) -> Dataset:
         """Return the rows in the design of the formula, not standardised."""
-        told = {name: value for name, value in self._told().items() if name != "progressbar" and value is not None}
+        told = {name: value for name, value in self.told().items() if name != "progressbar" and value is not None}
         return open_designed(self.data, self.y, formula=self.formula, positive=self.positive, **told)
 
-    def _told(self) -> dict[str, Any]:
+    def told(self) -> dict[str, Any]:
+        """Return the roles of columns, as verbs take them."""
         return {**self.roles, "progressbar": self.progressbar}
 
     def _design(self) -> dict[str, Any]:
