@@ -20,6 +20,7 @@ from .estimators import CoresetLogisticRegression as CoresetLogisticRegression
 from .estimators import CoresetProbitRegression as CoresetProbitRegression
 from .fitting import Fit as Fit
 from .fitting import fit as fit
+from .fitting import read_fit as read_fit
 from .models.modes import find_map as find_map
 from .models.modes import find_mle as find_mle
 from .models.potential import weighted_potential as weighted_potential

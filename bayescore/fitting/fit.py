@@ -97,7 +97,7 @@ def fit(
     >>> fit.level
     'certified'
     >>> fit.summary()["mean"].round(2).to_dict()
-    {'Intercept': -2.2, 'age': 0.05, 'device[tablet]': 0.94}
+    {'Intercept': -2.32, 'age': 0.05, 'device[tablet]': 1.09}
     """
     given = _given(formula, data, intercept, label)
     roles = {"label": label, "weights": weights, "offset": offset, "trials": trials, "groups": groups}

@@ -2,10 +2,12 @@
 
 import html
 from collections.abc import Mapping
-from typing import Self
+from pathlib import Path
+from typing import Any, Self
 
 from bayescore.data.design import terms_text
 from bayescore.fitting.averages import FitAverages
+from bayescore.fitting.files import read_parts, save_fit
 from bayescore.fitting.route import Route
 from bayescore.fitting.scaling import check_priors
 from bayescore.models.priors import Prior
@@ -90,6 +92,24 @@ class Fit(FitAverages):
         route.settle()
         return self.of(route)
 
+    def save(self, folder: str | Path) -> None:
+        """Write the fit to a folder of Parquet, netCDF and JSON files, which `read_fit` reads.
+
+        The rows are not written.
+
+        Raises
+        ------
+        OSError
+            If the folder cannot be written, or is there and holds no fit; an earlier fit is then untouched.
+
+        Examples
+        --------
+        See `read_fit`.
+
+        >>> fit.save("model")  # doctest: +SKIP
+        """
+        save_fit(self, folder)
+
     def _lines(self) -> list[str]:
         advice = "these draws can be used"
         if not self.certificate.trusted:
@@ -108,3 +128,41 @@ class Fit(FitAverages):
     def _repr_html_(self) -> str:
         lines = "<br>".join(html.escape(line.strip()) for line in self._lines())
         return f"<div>{lines}</div>{self.summary().to_html(float_format=lambda x: f'{x:.4g}')}"
+
+
+def read_fit(folder: str | Path, data: Any = None, y: Any = None) -> Fit:
+    """Read a fit that `Fit.save` wrote.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The folder.
+    data, y : rows and labels, optional
+        Those that the fit was made of, for answers that need them (another prior, averages over all rows, `loo`). The
+        fit remembers which columns play which role; arrays of weights and the like are not kept.
+
+    Returns
+    -------
+    Fit
+
+    Raises
+    ------
+    FileNotFoundError
+        If the folder holds no fit.
+    DataError
+        If a file was changed since, or is damaged; the message names it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 1))
+    >>> fit = bc.fit(X, X[:, 0] + rng.logistic(size=5000) > 0, random_state=1, progressbar=False)
+    >>> folder = tempfile.mkdtemp()
+    >>> fit.save(folder)
+    >>> again = bc.read_fit(folder)
+    >>> again.level, bool((again.summary() == fit.summary()).all(axis=None))
+    ('certified', True)
+    """
+    return Fit(**read_parts(folder, data, y))
