@@ -43,11 +43,7 @@ _TABLES = ("coordinates", "effects")
 
 def save_fit(fit: FitParts, folder: str | Path) -> None:
     """Write a fit to a folder, whole or not at all; one that holds an earlier fit is replaced."""
-    target = check_path(folder, "folder")
-    if target.exists() and not (target / ABOUT).is_file() and not (target.is_dir() and not any(target.iterdir())):
-        raise FileExistsError(f"folder={str(target)!r} exists and holds no fit; name a new folder")
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"folder={str(target)!r}: the folder {str(target.parent)!r} does not exist; create it")
+    target = check_folder(folder)
     partial, old = (target.with_name(f".{target.name}.{os.getpid()}.{kind}") for kind in ("part", "old"))
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
@@ -59,6 +55,16 @@ def save_fit(fit: FitParts, folder: str | Path) -> None:
     finally:
         shutil.rmtree(partial, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
+
+
+def check_folder(folder: str | Path, name: str = "folder") -> Path:
+    """Return the folder if a fit can be written there: it is new or empty, or holds a fit."""
+    target = check_path(folder, name)
+    if target.exists() and not (target / ABOUT).is_file() and not (target.is_dir() and not any(target.iterdir())):
+        raise FileExistsError(f"{name}={str(target)!r} exists and holds no fit; name a new folder")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"{name}={str(target)!r}: the folder {str(target.parent)!r} does not exist; create it")
+    return target
 
 
 def _write(fit: FitParts, folder: Path) -> None:

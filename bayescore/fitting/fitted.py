@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any, Self
 
 from bayescore.data.design import terms_text
-from bayescore.fitting.averages import FitAverages
 from bayescore.fitting.files import read_parts, save_fit
+from bayescore.fitting.pictures import FitPictures
 from bayescore.fitting.route import Route
 from bayescore.fitting.scaling import check_priors
 from bayescore.models.priors import Prior
 from bayescore.validation import warn
 
 
-class Fit(FitAverages):
+class Fit(FitPictures):
     """What `fit` returns.
 
     Parameters
