@@ -1,6 +1,7 @@
 """Bayesian logistic, probit and complementary log-log regression on data too large for MCMC.
 
-The pipeline, in the order of the rooms:
+`fit` takes the whole way from rows to certified draws; `Fit` answers questions of them, and `read_fit` reads one from
+files. The pipeline behind it, in the order of the rooms:
 
 1. *data*: arrays, data frames and Parquet files are read block by block, by a formula or as they are; `all_rows` keeps
    all rows.
@@ -21,6 +22,7 @@ The pipeline, in the order of the rooms:
 `datasets` has data to try things on, `papers` what only the tables of papers need.
 
 >>> import bayescore as bc
+>>> bc.fit("clicked ~ age + (1 | county)", "rows.parquet").summary()           # doctest: +SKIP
 >>> core = bc.build_coreset(X, y, size=1000, intercept=True, random_state=0)   # doctest: +SKIP
 >>> idata = bc.sample(core, random_seed=1)                                     # doctest: +SKIP
 >>> bc.compare({"coreset": idata}, reference=full).to_html("report.html")      # doctest: +SKIP

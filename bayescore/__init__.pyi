@@ -19,6 +19,9 @@ from .diagnostics.loo import loo as loo
 from .diagnostics.loo_compare import loo_compare as loo_compare
 from .estimators import CoresetLogisticRegression as CoresetLogisticRegression
 from .estimators import CoresetProbitRegression as CoresetProbitRegression
+from .fitting import Fit as Fit
+from .fitting import fit as fit
+from .fitting import read_fit as read_fit
 from .models.modes import find_map as find_map
 from .models.modes import find_mle as find_mle
 from .models.potential import weighted_potential as weighted_potential

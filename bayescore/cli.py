@@ -1,4 +1,4 @@
-"""Command line: ``bayescore build``, ``sample``, ``certify``, ``compare`` and ``demo``.
+"""Command line: ``bayescore fit``, ``predict``, ``build``, ``sample``, ``certify``, ``compare`` and ``demo``.
 
 Exit status 0 on success, 2 with one line on bad input, 130 on Ctrl-C; ``--verbose`` shows the traceback.
 """
@@ -201,7 +201,52 @@ def show(result: Any, console: Console, certificates: Mapping[str, Any] | None =
     console.print(table)
 
 
-COMMANDS = {"build": build, "sample": sample, "certify": certify, "compare": compare, "demo": demo}
+def fit(args: argparse.Namespace, console: Console) -> None:
+    """Run ``bayescore fit``."""
+    from bayescore.fitting import fit as fitted
+    from bayescore.fitting.files import check_folder
+
+    check_folder(args.output, "--output")
+    roles = {name: getattr(args, name) for name in ("label", "weights", "offset", "trials", "groups", "positive")}
+    prior = None if args.prior is None else parse_priors(args.prior)
+    first, second = (args.rows, None) if args.formula is None else (args.formula, args.rows)
+    settings: dict[str, Any] = {"missing": args.missing, "max_seconds": args.max_seconds, "random_state": args.seed}
+    found = fitted(first, second, family=args.family, prior=prior, **roles, **settings, progressbar=not args.quiet)
+    found.save(args.output)
+    console.print(_printable_lines(repr(found)))
+    console.print(f"wrote {args.output}")
+
+
+def predict(args: argparse.Namespace, console: Console) -> None:
+    """Run ``bayescore predict``."""
+    import pandas as pd
+
+    from bayescore.files import whole_file
+    from bayescore.fitting import read_fit
+
+    check_output(args.output, args.rows)
+    found = read_fit(args.model)
+    new = pd.read_csv(args.rows) if args.rows.suffix == ".csv" else pd.read_parquet(args.rows)
+    table = found.predict(new, new_groups=args.new_groups, prob=args.prob, random_state=args.seed)
+    with whole_file(args.output) as partial:
+        table.to_csv(partial, index=False) if args.output.suffix == ".csv" else table.to_parquet(partial, index=False)
+    console.print(f"{found.level}: {len(table):,} rows")
+    console.print(f"wrote {args.output}")
+
+
+def _printable_lines(text: str) -> str:
+    return "\n".join(_printable(line) for line in text.splitlines())
+
+
+COMMANDS = {
+    "fit": fit,
+    "predict": predict,
+    "build": build,
+    "sample": sample,
+    "certify": certify,
+    "compare": compare,
+    "demo": demo,
+}
 
 
 def _printable(text: str) -> str:

@@ -75,14 +75,26 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--rows", type=int, default=1_000_000, help="rows of Binary10 (default: %(default)s)")
     p.add_argument("-o", "--output", type=Path, default=Path("demo"), help="folder to write (default: %(default)s)")
 
+    p = commands.add_parser("fit", parents=[common, seeded], help="a file of rows to certified draws")
+    p.add_argument("rows", type=_rows, help="Parquet file or folder of them, local or s3://..., or a CSV file")
+    p.add_argument("formula", nargs="?", help="label and terms, such as 'clicked ~ age + (1 | county)'; or --label")
+    _add_roles(p)
+    p.add_argument("--family", default="logistic", help=f"{families} (default: %(default)s)")
+    p.add_argument("--prior", help="prior in units of the columns, or by name (default: normal(0, 2.5 / sd of each))")
+    p.add_argument("--max-seconds", type=float, default=600.0, help="limit of a further try (default: %(default)s)")
+    p.add_argument("-o", "--output", type=Path, required=True, help="folder to write")
+
+    p = commands.add_parser("predict", parents=[common, seeded], help="probabilities of new rows by a fit")
+    p.add_argument("model", type=Path, help="folder that fit wrote")
+    p.add_argument("rows", type=Path, help="Parquet or CSV file of new rows")
+    new = "effects of new groups are drawn, or averaged over (default: %(default)s)"
+    p.add_argument("--new-groups", default="sample", choices=("sample", "average"), help=new)
+    p.add_argument("--prob", type=float, default=0.95, help="probability of the intervals (default: %(default)s)")
+    p.add_argument("-o", "--output", type=Path, required=True, help="Parquet or CSV file to write")
+
     p = commands.add_parser("build", parents=[common, seeded], help="shrink a file of rows to a coreset")
     p.add_argument("rows", type=_rows, help="Parquet file or folder of them, local or s3://..., or a CSV file")
-    p.add_argument("--label", help="column of the labels; a formula's left side names it too")
-    p.add_argument("--weights", help="column of the weights")
-    p.add_argument("--offset", help="column of known parts of the linear predictor, such as log exposures")
-    p.add_argument("--groups", action="append", metavar="COLUMN", help="column of groups; again for another factor")
-    _add_counts(p)
-    p.add_argument("--positive", help="label that is +1 (default: the second in sorted order)")
+    _add_roles(p)
     p.add_argument("--formula", help="label and terms, such as 'clicked ~ age * device + log(price)'")
     p.add_argument("--family", default="logistic", help=f"{families} (default: %(default)s)")
     p.add_argument(
@@ -133,6 +145,15 @@ def parser() -> argparse.ArgumentParser:
 
 def _rows(text: str) -> Path | str:
     return text if "://" in text else Path(text)
+
+
+def _add_roles(p: argparse.ArgumentParser) -> None:
+    p.add_argument("--label", help="column of the labels; a formula's left side names it too")
+    p.add_argument("--weights", help="column of the weights")
+    p.add_argument("--offset", help="column of known parts of the linear predictor, such as log exposures")
+    p.add_argument("--groups", action="append", metavar="COLUMN", help="column of groups; again for another factor")
+    _add_counts(p)
+    p.add_argument("--positive", help="label that is +1 (default: the second in sorted order)")
 
 
 def _add_counts(p: argparse.ArgumentParser) -> None:

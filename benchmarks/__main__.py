@@ -22,6 +22,7 @@ from benchmarks import (
     default_sampler,
     demo_table,
     earlier,
+    fit_sets,
     forgeries,
     formulas,
     gibbs,
@@ -107,6 +108,7 @@ BENCHMARKS = {
     "sources_passes": sources.passes,
     "sources_processes": sources.processes,
     "memory": memory.main,
+    "fit_sets": fit_sets.main,
     "formulas": formulas.main,
     "data_frames": data_frames.main,
     "leverage_sketch": leverage.sketch,
@@ -133,6 +135,7 @@ BENCHMARKS = {
 ONLY = {
     "certified_kl": certified_kl.SETS,
     "condensed": condensed.SETS,
+    "fit_sets": tuple(fit_sets.SETS),
     "huggins_quality": (*PROBLEMS, *READINGS),
     "peters_loss": SIZES,
     "reference_posteriors": (*reference_posteriors.DATA, *reference_posteriors.WEIGHTED),

@@ -9,6 +9,7 @@ Reference: Vehtari et al. (2021), Bayesian Analysis 16, 667-718.
 
 import math
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 from scipy import stats
@@ -17,6 +18,26 @@ from bayescore.diagnostics.mcse import ess, rhat
 from bayescore.limits import FAMILYWISE_ALPHA, MAX_RHAT, MIN_ESS
 from bayescore.samplers.inference_data import Posterior
 from bayescore.types import FloatArray
+
+
+class Need(StrEnum):
+    """What refused draws need."""
+
+    DRAWS = "more draws"
+    CHAINS = "chains that agree"
+    ROWS = "a coreset that covers the posterior"
+    ORIGIN = "draws of the coreset's posterior"
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """What to change where draws were refused; a number of 0 stays as it is."""
+
+    need: Need
+    draws: int = 0  # of each chain, of `sample`
+    tune: int = 0  # of `sample`
+    max_draws: int = 0  # of `certify`
+
 
 _SPARE = 1.2  # more draws than the effective sample size asks for, which is an estimate
 
@@ -62,32 +83,42 @@ def health(posterior: Posterior) -> Health:
     )
 
 
-def unfit(posterior: Posterior) -> str:
-    """Return why draws are too few, or their chains are not to be believed, for any verdict; empty if they are."""
+def unfit(posterior: Posterior) -> tuple[str, Remedy] | None:
+    """Return why draws are too few, or their chains are not to be believed, and the remedy; None if they are fit."""
+    chains = Remedy(Need.CHAINS, 2 * posterior.draws.shape[1], _longer(posterior))
     if still := _stuck(posterior):
-        return still
+        return still, chains
     low = np.minimum(ess(posterior.draws, "bulk"), ess(posterior.draws, "tail"))
-    chains, n, _ = posterior.draws.shape
-    low = np.minimum(np.where(np.isnan(low), 0.0, low), chains * n)
+    n_all = posterior.draws.shape[0] * posterior.draws.shape[1]
+    low = np.minimum(np.where(np.isnan(low), 0.0, low), n_all)
     if (low < MIN_ESS).any():
         i = int(low.argmin())
         return (
             f"Too few draws: the effective sample size of {posterior.features[i]!r} is {low[i]:.0f}, below {MIN_ESS}; "
             f"{_more(posterior, low[i])}."
-        )
-    return _apart(posterior, rhat(posterior.draws), low) or _diverged(posterior)
+        ), Remedy(Need.DRAWS, _needed(posterior, low[i]))
+    trouble = _apart(posterior, rhat(posterior.draws), low) or _diverged(posterior)
+    return (trouble, chains) if trouble else None
+
+
+def _needed(posterior: Posterior, size: float) -> int:
+    """Return how many draws a chain would have the effective sample size that is asked for."""
+    n: int = posterior.draws.shape[1]
+    return math.ceil(_SPARE * n * MIN_ESS / max(size, 1.0) / 10.0) * 10
 
 
 def _more(posterior: Posterior, size: float) -> str:
-    """Return how many draws a chain would have the effective sample size that is asked for."""
-    n = posterior.draws.shape[1]
-    needed = math.ceil(_SPARE * n * MIN_ESS / max(size, 1.0) / 10.0) * 10
-    return f"sample with draws={needed} in place of {n}"
+    return f"sample with draws={_needed(posterior, size)} in place of {posterior.draws.shape[1]}"
+
+
+def _longer(posterior: Posterior) -> int:
+    """Return twice the warm-up."""
+    return 2 * max(int(posterior.attrs.get("tuning_steps", 0)), 500)
 
 
 def longer_warm_up(posterior: Posterior) -> str:
     """Return an argument of `sample` for twice the warm-up."""
-    return f"tune={2 * max(int(posterior.attrs.get('tuning_steps', 0)), 500)}"
+    return f"tune={_longer(posterior)}"
 
 
 def _stuck(posterior: Posterior) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from bayescore.diagnostics.formatting import number
-from bayescore.diagnostics.health import Health
+from bayescore.diagnostics.health import Health, Remedy
 from bayescore.diagnostics.model_check import ModelCheck
 from bayescore.limits import MAX_BAD_K_SHARE, MAX_K
 from bayescore.samplers.inference_data import Posterior
@@ -75,6 +75,9 @@ class CertificateData:
         "certified", "corrected" or "not certified".
     text : str
         The verdict in words, with its reason and the remedy.
+    remedy : Remedy, optional
+        What refused draws need, as a value: more draws, chains that agree, a coreset that covers the posterior, or
+        draws of the coreset's posterior. None unless the level is "not certified".
     pareto_k : float
         k-hat of the importance weights of the draws; below 0.7 they can be trusted. This and the next four are
         of all draws where all were weighed; NaN where no pass was made.
@@ -167,6 +170,7 @@ class CertificateData:
     elpd_loo_moved: int = 0
     elpd_logo: float = math.nan
     elpd_logo_se: float = math.nan
+    remedy: Remedy | None = None
 
     @property
     def trusted(self) -> bool:

@@ -127,6 +127,24 @@ class Predictor:
             )
         return found
 
+    def sampled(self, rows: WeightedData, which: IntArray, seed: int) -> FloatArray:
+        """Return eta of rows, shape (n, S), with a draw of each unknown group's effects from N(0, S_f).
+
+        `which`, shape (n, F), numbers the unknown groups: rows of one number have the same effects.
+        """
+        eta = self.eta(rows)
+        for f, (own, codes, z) in enumerate(self._of(rows)):
+            new = np.flatnonzero(codes == NO_GROUP)
+            if not new.size:
+                continue
+            assert own.covariance is not None
+            root = np.linalg.cholesky(own.covariance if self.at is None else own.covariance[self.at])
+            for each in np.unique(which[new, f]):
+                here = new[which[new, f] == each]
+                normals = np.random.default_rng([seed, f, int(each)]).standard_normal(root.shape[:2])
+                eta[here] += z[here] @ np.einsum("sqr,sr->qs", root, normals)
+        return eta
+
     def unknown(self, rows: WeightedData) -> NDArray[np.bool_]:
         """Return whether each row has a group that is not known, shape (n,)."""
         new = np.zeros(len(rows), dtype=bool)

@@ -25,7 +25,7 @@ from bayescore.data.tables import as_floats, as_table, check_numeric, feature_ma
 from bayescore.models.families import Family, check_family
 from bayescore.models.predictor import Factor, Predictor
 from bayescore.samplers.inference_data import flat_draws, read_posterior
-from bayescore.samplers.predict import positive_rows
+from bayescore.samplers.new_rows import positive_rows
 from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, check_integer, check_offset, check_positive, check_weights
 

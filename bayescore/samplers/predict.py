@@ -1,7 +1,9 @@
 r"""Predicted probabilities of new rows, from the draws.
 
-A row of a known group has the mean of p(eta) over the draws, its group's effect included. A row of a new group is
-averaged over its effect, too (`Predictor.average`).
+A row of a known group has the mean of p(eta) over the draws, its group's effect included. The effect b of a new group
+is not known, and an interval of p has its part in it: with each draw goes a draw of b ~ N(0, sigma^2), or p is averaged
+over b (`Predictor.average`) for the share among rows of many new groups. The mean is the same, and has no Monte Carlo
+error of b.
 """
 
 import math
@@ -17,18 +19,16 @@ from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 
 from bayescore.compiled import jit_sums
-from bayescore.data.design import Grouping, one_intercept
 from bayescore.data.passes.threads import available_cores, one_blas_thread
-from bayescore.data.sources.groups import Grouper
 from bayescore.data.sparse import finite_csr
-from bayescore.data.tables import as_floats, as_table, check_numeric, feature_matrix, is_table
 from bayescore.models.elementary import exp_minus
 from bayescore.models.families import Family
 from bayescore.models.posterior import log_likelihood_tiles
 from bayescore.models.predictor import Predictor
 from bayescore.samplers.inference_data import Posterior, read_posterior
+from bayescore.samplers.new_rows import design_rows, groups_of, numbers_of_new, offset_of, positive_rows
 from bayescore.types import FloatArray, IntArray, WeightedData
-from bayescore.validation import DataError, check_offset, check_positive
+from bayescore.validation import RandomState, check_choice, check_positive, check_seed
 
 _ROWS = 4096  # of a thread's piece: fixed, so that the number of threads changes no bit
 _LOG_HALF = math.log(0.5)
@@ -43,6 +43,8 @@ def predict(
     offset: ArrayLike | str | None = None,
     groups: ArrayLike | str | Mapping[str, Any] | None = None,
     ci_prob: float | None = None,
+    new_groups: str = "sample",
+    random_state: RandomState = 0,
     var_name: str = "beta",
 ) -> pd.DataFrame:
     r"""Return the posterior of P(y = +1 | x) for new rows, from the draws.
@@ -64,10 +66,15 @@ def predict(
         name that theirs had.
     groups : array, shape (n,), str or dict, optional
         Group of each row, or their column in X, where the posterior's rows had groups; by default the column of the
-        name that theirs had; of several factors, or effects of columns, a dict of them by name. The probability of a
-        group that it does not know is averaged over N(0, sigma^2).
+        name that theirs had; of several factors, or effects of columns, a dict of them by name.
     ci_prob : float, optional
         Probability of the equal-tailed interval; without it there is none.
+    new_groups : {"sample", "average"}
+        What the interval of a group that the posterior does not know is of: with "sample" its probability, a draw of
+        its effects from N(0, sigma^2) going with each draw; with "average" the average probability of many such groups.
+        The mean is the same.
+    random_state : int, Generator, SeedSequence or None
+        Seed of these effects.
     var_name : str
         Name of the vector of coefficients in a posterior of your own model. That tells neither likelihood nor design:
         set ``idata.posterior.attrs["family"]``, and give rows of the design matrix, ``core.design.transform(X)``.
@@ -99,7 +106,8 @@ def predict(
     """
     posterior = read_posterior(idata, "idata", min_draws=1, var_name=var_name)
     tail = None if ci_prob is None else 0.5 * (1.0 - check_positive(ci_prob, "ci_prob", below=1.0))
-    found = _of_rows(posterior, X, partial(_figures, tail=tail), offset, groups)
+    seed = new_groups_seed(new_groups, random_state)
+    found = of_rows(posterior, X, partial(_figures, tail=tail, seed=seed), offset, groups)
     columns = ["mean"] if tail is None else ["mean", "lower", "upper"]
     return pd.DataFrame(found, columns=columns, index=X.index if isinstance(X, pd.DataFrame) else None)
 
@@ -111,122 +119,84 @@ def log_predictive(idata: Any, X: Any) -> FloatArray:
 
     Small probabilities are those of draws, to 1e-9 of themselves, the others what is left of 1.
     """
-    return _of_rows(read_posterior(idata, "idata", min_draws=1), X, _log_means, None, None)
+    return of_rows(read_posterior(idata, "idata", min_draws=1), X, _log_means, None, None)
 
 
-def _of_rows(posterior: Posterior, X: Any, function: Callable[..., FloatArray], offset: Any, groups: Any) -> FloatArray:
-    """Return function(predictor, family, rows) of the rows, shape (n, ...), in blocks on all cores."""
-    piece = partial(function, posterior.predictor(), posterior.family)
+def new_groups_seed(new_groups: object, random_state: RandomState) -> int | None:
+    """Return the seed of new groups' effects; None where these are averaged over."""
+    check_choice(new_groups, "new_groups", ("sample", "average"))
+    return check_seed(random_state) if new_groups == "sample" else None
+
+
+def of_rows(posterior: Posterior, X: Any, function: Callable[..., FloatArray], offset: Any, groups: Any) -> FloatArray:
+    """Return function(predictor, family, rows, new) of new rows, shape (n, ...), in blocks on all cores.
+
+    `new` numbers the groups that the posterior does not know, as `Predictor.sampled` takes them.
+    """
+    predictor, family = posterior.predictor(), posterior.family
     sparse = bool(issparse(X))
     csr = finite_csr(X, "X") if sparse and X.shape[0] > 0 else None  # without rows it is as an array without rows
     if csr is None:
-        blocks: Iterable[FloatArray] = [rows := _design_rows(posterior, X)]
+        blocks: Iterable[FloatArray] = [rows := design_rows(posterior, X)]
         n_rows = len(rows)
     else:
         n_rows = csr.shape[0]
         cuts = [slice(low, low + _SPARSE_ROWS) for low in range(0, n_rows, _SPARSE_ROWS)]
-        blocks = (_design_rows(posterior, csr[cut].toarray()) for cut in cuts)
+        blocks = (design_rows(posterior, csr[cut].toarray()) for cut in cuts)
     known, group = offset_of(posterior, X, n_rows, offset), groups_of(posterior, X, n_rows, groups)
+    new = None if group is None else numbers_of_new(posterior, X, group, groups)
     found, end = [], 0
     for block in blocks:
         part = slice(end, end := end + len(block))
         own = positive_rows(block, None if known is None else known[part], None if group is None else group[part])
-        pieces = (own.take(slice(start, start + _ROWS)) for start in range(0, max(len(own), 1), _ROWS))
+        which = None if new is None else new[part]
+        pieces = [slice(start, start + _ROWS) for start in range(0, max(len(own), 1), _ROWS)]
+
+        def piece(cut: slice, own: WeightedData = own, which: IntArray | None = which) -> FloatArray:
+            return function(predictor, family, own.take(cut), None if which is None else which[cut])
+
         with one_blas_thread(), ThreadPoolExecutor(available_cores(), "predict") as threads:
             found += list(threads.map(piece, pieces))
     return np.concatenate(found)
 
 
-def _design_rows(posterior: Posterior, X: Any) -> FloatArray:
-    """Return rows of the design matrix, shape (n, D)."""
-    design = posterior.design
-    if design is None:
-        return feature_matrix(X, posterior.features)
-    return design.transform(feature_matrix(X, design.raw_names, design.raw_levels))
+def probabilities(
+    predictor: Predictor, family: Family, rows: WeightedData, new: IntArray | None, seed: int | None
+) -> FloatArray:
+    """Return p of each of the rows, labels +1, at each draw, shape (n, S); a seed samples new groups."""
+    if seed is None or new is None or not predictor.unknown(rows).any():
+        return predictor.average(rows, family.mean)
+    return family.mean(predictor.sampled(rows, new, seed))
 
 
-def positive_rows(X: FloatArray, offset: FloatArray | None, group: IntArray | None = None) -> WeightedData:
-    """Return rows of a design matrix, shape (n, D), with labels +1 and weights 1."""
-    n = len(X)
-    return WeightedData(X, np.ones(n, np.int8), np.ones(n), np.arange(n), offset=offset, group=group)
-
-
-def groups_of(posterior: Posterior, X: Any, n_rows: int, given: Any) -> IntArray | None:
-    """Return the groups of new rows, shape (n, F), `NO_GROUP` for a new one: those given, or columns of X."""
-    if not posterior.terms:
-        if given is not None:
-            raise DataError(
-                f"groups is given, but the rows that {posterior.name} was drawn from had none; leave it out"
-            )
-        return None
-    design = posterior.design
-    assert design is not None
-    names = [own.name for own in design.groups]
-    if one_intercept(design.groups) and given is not None and not isinstance(given, Mapping):
-        given = {names[0]: given}
-    known = f"give a dict with the levels of the rows, or their column, by the names {', '.join(map(repr, names))}"
-    if given is not None and not isinstance(given, Mapping):
-        raise DataError(f"groups is a {type(given).__name__}; {known}")
-    by_name = {} if given is None else given
-    if unknown := [name for name in by_name if name not in names]:
-        raise DataError(f"groups names {unknown[0]!r}, no grouping factor of the posterior; {known}")
-    return np.stack([_codes(own, X, n_rows, by_name.get(own.name)) for own in design.groups], axis=1)
-
-
-def _codes(own: Grouping, X: Any, n_rows: int, given: Any) -> IntArray:
-    """Return the place of each row's group among the levels drawn, shape (n,), `NO_GROUP` for a new one."""
-    column = own.name if given is None else given
-    if isinstance(column, str):
-        if not is_table(X) or column not in (table := as_table(X, "X")).column_names:
-            raise DataError(
-                f"X has no column {column!r} with the group of each row; give groups=, a level for each row, or any "
-                "other value for a new group"
-            )
-        found = table.column(column)
-    else:
-        found = as_table(pd.DataFrame({own.name: np.asarray(column)}), "groups").column(own.name)
-    if len(found) != n_rows:
-        raise DataError(f"groups has {len(found)} entries and X {n_rows} rows; give one for each row")
-    return Grouper(own, new=True).codes(found, 0)
-
-
-def offset_of(posterior: Posterior, X: Any, n_rows: int, given: Any) -> FloatArray | None:
-    """Return the offsets of new rows: those given, or the column of X that is named."""
-    if posterior.offset is None:
-        if given is not None:
-            raise DataError(
-                f"offset is given, but the rows that {posterior.name} was drawn from had none; leave it out"
-            )
-        return None
-    name = posterior.offset if given is None else given
-    if not isinstance(name, str):
-        return check_offset(name, n_rows)
-    if not is_table(X) or name not in (table := as_table(X, "X")).column_names:
-        raise DataError(
-            f"X has no offset {name!r}, which {posterior.name} was drawn with: give offset=, a number for each row, 0 "
-            "for none"
-        )
-    check_numeric(table.schema, (name,))
-    return check_offset(as_floats(table.column(name)), n_rows, f"offset (column {name!r})")
-
-
-def _figures(predictor: Predictor, family: Family, rows: WeightedData, *, tail: float | None) -> FloatArray:
+def _figures(
+    predictor: Predictor,
+    family: Family,
+    rows: WeightedData,
+    new: IntArray | None,
+    *,
+    tail: float | None,
+    seed: int | None,
+) -> FloatArray:
     """Return the mean of p over draws of each of the rows, labels +1, and quantiles `tail` and 1 - `tail`, if given."""
-    new = predictor.unknown(rows)
-    if tail is None and not new.any():
+    unknown = predictor.unknown(rows)
+    if tail is None and not unknown.any():
         return np.exp(_log_mean(predictor, family, rows))[:, None]
     parts = []
     step = max(1, _CELLS // len(predictor))
     for start in range(0, max(len(rows), 1), step):
-        p = predictor.average(rows.take(slice(start, start + step)), family.mean)
+        cut = slice(start, start + step)
+        p = predictor.average(rows.take(cut), family.mean)
         columns = [p.mean(axis=1)]
         if tail is not None:
+            if seed is not None and new is not None and unknown[cut].any():
+                p = probabilities(predictor, family, rows.take(cut), new[cut], seed)
             columns += list(np.quantile(p, [tail, 1.0 - tail], axis=1, overwrite_input=True))
         parts.append(np.stack(columns, axis=1))
     return np.concatenate(parts)
 
 
-def _log_means(predictor: Predictor, family: Family, rows: WeightedData) -> FloatArray:
+def _log_means(predictor: Predictor, family: Family, rows: WeightedData, new: IntArray | None) -> FloatArray:  # noqa: ARG001
     """Return the log means of 1 - p and p over draws of each of the rows, shape (n, 2): first the smaller one."""
     log_p = _log_mean(predictor, family, rows)
     log_q, likely = np.log1p(-np.exp(np.minimum(log_p, _LOG_HALF))), log_p > _LOG_HALF

@@ -40,7 +40,7 @@ from bayescore.diagnostics.error_family import risk
 from bayescore.diagnostics.formatting import number, with_error
 from bayescore.diagnostics.full_pass import full_rows
 from bayescore.diagnostics.group_draws import scale_names
-from bayescore.diagnostics.health import unfit
+from bayescore.diagnostics.health import Need, Remedy, unfit
 from bayescore.diagnostics.report import write_certificate
 from bayescore.diagnostics.results import CertificateData, Level
 from bayescore.limits import MAX_FAILURE_PROBABILITY
@@ -206,14 +206,17 @@ def certify(
 def _certified(idata: Any, posterior: Posterior, weigher: Weigher, max_draws: int) -> Certificate:
     """Return the certificate of draws whose coefficients were read as `posterior`."""
     judged = weigher.posterior
-    trouble = weigher.provenance() or unfit(judged)
+    trouble, remedy = weigher.provenance(), Remedy(Need.ORIGIN)
+    if not trouble and (few := unfit(judged)) is not None:
+        trouble, remedy = few
     if not trouble:
         weigher.check_memory(len(judged.positions(max_draws)))
         trouble = weigher.miss() or altered(idata, posterior)
     if trouble:  # no pass over the data could help
-        return Certificate(Level.NOT_CERTIFIED, trouble, bare_table(judged), n_draws=len(judged.flat))
+        table = bare_table(judged)
+        return Certificate(Level.NOT_CERTIFIED, trouble, table, n_draws=len(judged.flat), remedy=remedy)
     found = judge(weigher, max_draws)
-    level, text = verdict(found, weigher)
+    level, text, asked = verdict(found, weigher)
     trusted, whole = level is not Level.NOT_CERTIFIED, found.whole
     corrected = None
     if risk(found.left) <= MAX_FAILURE_PROBABILITY and trusted:
@@ -234,6 +237,7 @@ def _certified(idata: Any, posterior: Posterior, weigher: Weigher, max_draws: in
         corrected_risk=risk(found.left),
         transported=whole.transport is not None,
         idata=corrected,
+        remedy=asked,
         **(found.first.elpd() if trusted else {}),
         n_passes=weigher.dataset.n_passes,
     )

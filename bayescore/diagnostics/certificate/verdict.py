@@ -17,6 +17,7 @@ from bayescore.diagnostics.certificate.estimates import Run, combinations, famil
 from bayescore.diagnostics.certificate.weigh import Weighed, Weigher, systematic
 from bayescore.diagnostics.error_family import ErrorFamily, close, risk, settled, worst
 from bayescore.diagnostics.formatting import number
+from bayescore.diagnostics.health import Need, Remedy
 from bayescore.diagnostics.results import Level
 from bayescore.limits import MAX_FAILURE_PROBABILITY, MAX_LOG_RATIO_SD, MAX_TAIL_K, MIN_ESS_SHARE, NEGLIGIBLE_ERROR
 from bayescore.types import FloatArray, IntArray
@@ -65,53 +66,59 @@ def judge(weigher: Weigher, max_draws: int) -> Judgement:
     return Judgement(first, whole, kept, raw, left, table(posterior, k, heavy, raw, full), effects)
 
 
-def verdict(found: Judgement, weigher: Weigher) -> tuple[Level, str]:
-    """Return the word and the reason."""
-    level, text = _word(found, weigher)
+def verdict(found: Judgement, weigher: Weigher) -> tuple[Level, str, Remedy | None]:
+    """Return the word, the reason, and what refused draws need."""
+    level, text, asked = _word(found, weigher)
     scope = f" {weigher.scope}" if weigher.scope and level is not Level.NOT_CERTIFIED else ""
-    return level, text + scope + _on_moments(found.coordinates["tail_k"].dropna())
+    return level, text + scope + _on_moments(found.coordinates["tail_k"].dropna()), asked
 
 
-def _word(found: Judgement, weigher: Weigher) -> tuple[Level, str]:
+def _word(found: Judgement, weigher: Weigher) -> tuple[Level, str, Remedy | None]:
     weights, raw, left, remedy = found.whole.weights, found.raw, found.left, weigher.remedy
     own = weigher.posterior.draws
     k = f"Pareto k-hat is {number(weights.pareto_k, 2)}"
     if not weights.good or found.whole.n_missed:
         size = f"the effective sample size {weights.ess:.0f} of {len(weights.weights)}"
         if not found.whole.n_missed and weights.ess >= MIN_ESS_SHARE * len(weights.weights):
-            return Level.NOT_CERTIFIED, (
+            text = (
                 f"{k} (limit {number(weights.max_k, 2)}): the weights' tail is too long to trust, though "
                 f"{size} is enough. More may tell: sample with draws={4 * own.shape[1]}. Else: {remedy}"
             )
+            return Level.NOT_CERTIFIED, text, Remedy(Need.DRAWS, 4 * own.shape[1])
         missed = f", and {found.whole.n_missed:,} group effects lie where the coreset does not look"
-        return Level.NOT_CERTIFIED, (
+        text = (
             f"{k} (limit {number(weights.max_k, 2)}), {size} (limit {MIN_ESS_SHARE:.0%})"
             f"{missed * bool(found.whole.n_missed)}: the coreset's posterior does not cover the full data's, and no "
             f"correction can be trusted. {remedy}"
         )
+        return Level.NOT_CERTIFIED, text, Remedy(Need.ROWS)
     exact, of_effects = _on_effects(found.effects)
     if close(raw) and risk(raw) <= MAX_FAILURE_PROBABILITY and weights.spread < MAX_LOG_RATIO_SD and exact:
-        return Level.CERTIFIED, f"{k} and at worst {worst(raw)}{of_effects}."
+        return Level.CERTIFIED, f"{k} and at worst {worst(raw)}{of_effects}.", None
     if risk(left) <= MAX_FAILURE_PROBABILITY:
-        return Level.CORRECTED, (
+        text = (
             f"{k}, but of the draws as they are {worst(raw)}{of_effects}. Use the corrected draws (Certificate.idata), "
             f"of which at worst {worst(left)}{', or a larger size' * found.effects.empty}."
         )
+        return Level.CORRECTED, text, None
     times = next((factor for factor in _TIMES if risk(left, shrink=factor**-0.5) <= MAX_FAILURE_PROBABILITY), None)
     if times is None:
-        return Level.NOT_CERTIFIED, f"{k}, but even of the corrected draws {worst(left)}. {remedy}"
-    return Level.NOT_CERTIFIED, (
+        return Level.NOT_CERTIFIED, f"{k}, but even of the corrected draws {worst(left)}. {remedy}", Remedy(Need.ROWS)
+    draws, max_draws = _raised(times, len(weights.weights), own)
+    asked = [f"sample with draws={draws}"] * (draws > 0) + [f"certify with max_draws={max_draws}"] * (max_draws > 0)
+    text = (
         f"Too few draws to tell: {worst(left)} even of the corrected ones, Monte Carlo error included. About {times:g} "
-        f"times as many would do: {_raised(times, len(weights.weights), own)}."
+        f"times as many would do: {' and '.join(asked)}."
     )
+    return Level.NOT_CERTIFIED, text, Remedy(Need.DRAWS, draws, max_draws=max_draws)
 
 
-def _raised(times: float, n: int, draws: FloatArray) -> str:
-    """Return which arguments to raise, and to what, where `times` as many draws as the n weighed are needed."""
+def _raised(times: float, n: int, draws: FloatArray) -> tuple[int, int]:
+    """Return `draws` and `max_draws` where `times` as many draws as the n weighed are needed; 0 for one that stays."""
     chains, each, _ = draws.shape
     needed = math.ceil(times * n / 100.0) * 100
-    more = f"sample with draws={math.ceil(needed / chains / 100.0) * 100}" if needed > chains * each else ""
-    return " and ".join(filter(None, [more, f"certify with max_draws={needed}" * (n < chains * each)]))
+    more = math.ceil(needed / chains / 100.0) * 100 if needed > chains * each else 0
+    return more, needed if n < chains * each else 0
 
 
 def _on_effects(effects: pd.DataFrame) -> tuple[bool, str]:

@@ -5,7 +5,7 @@ model's fit, chains and coreset, and how to repeat it. Models with and without g
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +37,13 @@ def write_certificate(
     test: WeightedData | None = None,
     title: str = "Certificate",
     command: str | None = None,
+    story: Mapping[str, str] | None = None,
 ) -> None:
     """Write the page of what `certify` returned for `idata` and `core`: see `Certificate.to_html`.
 
-    `title` is its heading, `command` a command line that repeats it. The model's fit is checked on `test` rows of the
-    same design, by default on the coreset's own, unless these are pseudo-rows. An error leaves an earlier file
-    untouched.
+    `title` is its heading, `command` a command line that repeats it, `story` what was done, step by step. The model's
+    fit is checked on `test` rows of the same design, by default on the coreset's own, unless these are pseudo-rows. An
+    error leaves an earlier file untouched.
     """
     posterior = read_posterior(idata, "idata")
     judged = with_scales(posterior, core.groups)
@@ -67,6 +68,7 @@ def write_certificate(
             facts=facts.coreset_facts(facts_of_core, core.weights) | facts.parameters(facts_of_core),
             size_curves={f"{core.method} {len(core):,}": curve} if curve else {},
         ),
+        *([sections.Facts(key="story", heading="How it was made", facts=story)] if story else []),
         sections.Reproduce(
             attrs={"posterior": posterior.attrs},
             command=command,

@@ -1,0 +1,164 @@
+"""A fit as a folder: `Fit.save` and `read_fit`.
+
+=====================  =============================================================================
+coreset.parquet        the coreset, as `Coreset.to_parquet` writes it
+drawn.nc, used.nc      the draws, and the certificate's corrected ones if there are any (netCDF)
+coordinates.parquet    the certificate's tables
+effects.parquet
+fit.json               format, story, prior, roles, the certificate's figures, SHA-256 of all files
+=====================  =============================================================================
+
+The folder is written under another name and renamed once it is complete. Reading runs no code: Parquet, netCDF and
+JSON hold values.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import fields
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from bayescore.data.coreset_file import read_coreset
+from bayescore.diagnostics.certificate import Certificate
+from bayescore.diagnostics.health import Need, Remedy
+from bayescore.diagnostics.results import CertificateData, Level
+from bayescore.files import check_path
+from bayescore.fitting.given import Given
+from bayescore.fitting.parts import FitParts
+from bayescore.fitting.story import Step
+from bayescore.models.priors import Prior, prior_from_dict
+from bayescore.samplers.files import load_posterior, write_posterior
+from bayescore.validation import DataError, json_object
+
+FORMAT = 1
+ABOUT = "fit.json"
+_TABLES = ("coordinates", "effects")
+
+
+def save_fit(fit: FitParts, folder: str | Path) -> None:
+    """Write a fit to a folder, whole or not at all; one that holds an earlier fit is replaced."""
+    target = check_folder(folder)
+    partial, old = (target.with_name(f".{target.name}.{os.getpid()}.{kind}") for kind in ("part", "old"))
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    try:
+        _write(fit, partial)
+        if target.exists():
+            os.replace(target, old)
+        os.replace(partial, target)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def check_folder(folder: str | Path, name: str = "folder") -> Path:
+    """Return the folder if a fit can be written there: it is new or empty, or holds a fit."""
+    target = check_path(folder, name)
+    if target.exists() and not (target / ABOUT).is_file() and not (target.is_dir() and not any(target.iterdir())):
+        raise FileExistsError(f"{name}={str(target)!r} exists and holds no fit; name a new folder")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"{name}={str(target)!r}: the folder {str(target.parent)!r} does not exist; create it")
+    return target
+
+
+def _write(fit: FitParts, folder: Path) -> None:
+    fit.coreset.to_parquet(folder / "coreset.parquet")
+    write_posterior(fit.drawn, folder / "drawn.nc")
+    found = fit.certificate
+    if found.idata is not None:
+        write_posterior(found.idata, folder / "used.nc")
+    for name in _TABLES:
+        getattr(found, name).to_parquet(folder / f"{name}.parquet")
+    plain = {field.name: getattr(found, field.name) for field in fields(CertificateData)}
+    certificate = {name: plain[name] for name in plain if name not in (*_TABLES, "idata", "remedy")}
+    remedy = found.remedy
+    given = fit.given
+    roles = {} if given is None else {name: own for name, own in given.roles.items() if _named(own)}
+    about = {
+        "format": FORMAT,
+        "version": version("bayescore"),
+        "level": fit.level,
+        "story": [step.to_dict() for step in fit.story],
+        "prior": _prior_to_dict(fit.prior),
+        "seed": fit.seed,
+        "max_seconds": fit.max_seconds,
+        "roles": roles,
+        "intercept": given is None or given.intercept,
+        "certificate": {**certificate, "level": str(found.level)},
+        "remedy": None if remedy is None else {**vars(remedy), "need": str(remedy.need)},
+        "files": {path.name: _sha256(path.read_bytes()) for path in sorted(folder.iterdir())},
+    }
+    text = json.dumps(about, indent=1)
+    (folder / ABOUT).write_text(json.dumps({"sha256": _sha256(text.encode()), "fit": about}, indent=1), "utf-8")
+
+
+def read_parts(folder: str | Path, data: Any = None, y: Any = None, *, progressbar: bool = True) -> dict[str, Any]:
+    """Return the fields of the fit that `save_fit` wrote; raise `DataError` naming a file that was changed since."""
+    source = check_path(folder, "folder")
+    if not (source / ABOUT).is_file():
+        raise FileNotFoundError(f"folder={str(source)!r} holds no fit: there is no {ABOUT} in it")
+    changed = f"{str(source / ABOUT)!r} was changed after bayescore wrote it, or is damaged; fit again"
+    whole = json_object((source / ABOUT).read_text("utf-8"), changed)
+    about = whole.get("fit")
+    if not isinstance(about, dict):
+        raise DataError(changed)
+    if about.get("format") != FORMAT:
+        raise DataError(f"{str(source)!r} has fit format {about.get('format')!r}; this version reads {FORMAT}")
+    if _sha256(json.dumps(about, indent=1).encode()) != whole.get("sha256"):
+        raise DataError(changed)
+    for name, digest in about["files"].items():
+        path = source / name
+        if not path.is_file() or _sha256(path.read_bytes()) != digest:
+            raise DataError(f"{str(path)!r} was changed after bayescore wrote it, or is damaged or gone; fit again")
+    core = read_coreset(source / "coreset.parquet")
+    figures = {**about["certificate"], "level": Level(about["certificate"]["level"])}
+    figures |= {name: pd.read_parquet(source / f"{name}.parquet") for name in _TABLES}
+    remedy = about["remedy"]
+    if remedy is not None:
+        figures["remedy"] = Remedy(**{**remedy, "need": Need(remedy["need"])})
+    if "used.nc" in about["files"]:
+        figures["idata"] = load_posterior(source / "used.nc")
+    given = None
+    if data is not None:
+        formula = getattr(core.design, "formula", None)
+        kept = {"intercept": about["intercept"], "roles": about["roles"], "progressbar": progressbar}
+        given = Given(data, y, formula, **kept, positive=core.classes[1])
+    return {
+        "coreset": core,
+        "drawn": load_posterior(source / "drawn.nc"),
+        "certificate": Certificate(**figures),
+        "story": tuple(Step(**step) for step in about["story"]),
+        "prior": _prior_from_dict(about["prior"]),
+        "seed": about["seed"],
+        "max_seconds": about["max_seconds"],
+        "given": given,
+    }
+
+
+def _named(value: Any) -> bool:
+    """Whether a role is the name of a column, or several: arrays are given again with the rows."""
+    return isinstance(value, str) or (isinstance(value, list | tuple) and all(isinstance(own, str) for own in value))
+
+
+def _prior_to_dict(prior: Prior | Mapping[str, Prior] | None) -> Any:
+    if isinstance(prior, Mapping):
+        return {"by_name": {str(name): own.to_dict() for name, own in prior.items()}}
+    return None if prior is None else prior.to_dict()
+
+
+def _prior_from_dict(stored: Any) -> Prior | Mapping[str, Prior] | None:
+    if stored is None:
+        return None
+    if "by_name" in stored:
+        return {name: prior_from_dict(own) for name, own in stored["by_name"].items()}
+    return prior_from_dict(stored)
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

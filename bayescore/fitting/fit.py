@@ -1,0 +1,132 @@
+"""`fit`: from rows to a posterior that can be used."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bayescore.data.coreset import Coreset
+from bayescore.data.source import Source
+from bayescore.data.sources.blocks import is_stream
+from bayescore.fitting.fitted import Fit
+from bayescore.fitting.given import Given
+from bayescore.fitting.route import Route
+from bayescore.fitting.scaling import check_priors
+from bayescore.models.families import check_family
+from bayescore.models.priors import Prior
+from bayescore.validation import RandomState, check_positive, check_seed
+
+
+def fit(
+    formula: Any,
+    data: Any = None,
+    *,
+    family: str | None = None,
+    prior: Prior | Mapping[str, Prior] | None = None,
+    label: str | None = None,
+    weights: Any = None,
+    offset: Any = None,
+    trials: Any = None,
+    groups: Any = None,
+    positive: Any = None,
+    missing: str = "raise",
+    intercept: bool = True,
+    max_seconds: float = 600.0,
+    random_state: RandomState = None,
+    progressbar: bool = True,
+) -> Fit:
+    r"""Fit a regression of yes/no data of any size: build a coreset, sample it, and certify the draws by all rows.
+
+    Where the certificate refuses, `fit` takes what it asks for: more draws, a larger coreset, in the end all rows.
+    ``fit.story`` says what was done. A posterior for which that was not enough comes back too: its level is "not
+    certified", which stands first in all that it prints.
+
+    Columns are standardised inside, priors and figures are in units of the data's own columns. The default prior is
+    rstanarm's,
+
+    .. math:: c_d \sim N(0, (2.5 / \mathrm{sd}(x_d))^2), \qquad \alpha \sim N(0, 2.5^2)
+
+    for the coefficient c_d of a column, sd(x) its sd over all rows, and the intercept \alpha where all columns are at
+    their means. The sd of a group term's effects has the prior HalfStudentT(3, 2.5).
+
+    Parameters
+    ----------
+    formula : str, or rows
+        Label and terms, "clicked ~ age * device + (1 | county)", with the rows as `data`. Or the rows X, of any kind
+        that `build_coreset` takes, with the labels as `data` or their column as `label`.
+    data : rows, or labels
+        Rows for a formula; labels, any two classes, for rows X.
+    family : str, optional
+        "logistic" (default), "probit" or "cloglog", or another that is registered.
+    prior : prior or dict of str to prior, optional
+        Of the coefficients in units of the data's columns, one for all or by their names (``{"age": Normal(0, 1)}``).
+        "Intercept" is that at the columns' means, as in rstanarm and brms. A horseshoe or a multivariate prior is on
+        the standardised columns.
+    label, weights, offset, trials, groups, positive, missing
+        As in `build_coreset`; the fit remembers them.
+    intercept : bool
+        Whether rows X get an intercept; a formula says so itself.
+    max_seconds : float
+        Time that one step of an escalation may take, by what it is expected to take.
+    random_state : int, Generator, SeedSequence or None
+        Seed.
+    progressbar : bool
+        Show progress.
+
+    Returns
+    -------
+    Fit
+
+    Raises
+    ------
+    DataError
+        If the data cannot be used; the message names the place and the remedy.
+    ValueError, TypeError
+        For arguments that are out of range or of the wrong kind.
+
+    Warns
+    -----
+    UserWarning
+        If the draws could not be certified, and as `build_coreset` does.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> rows = pd.DataFrame({"age": rng.normal(45, 12, 5000), "device": rng.choice(["phone", "tablet"], 5000)})
+    >>> rows["clicked"] = 0.05 * (rows["age"] - 45) + (rows["device"] == "tablet") + rng.logistic(size=5000) > 0
+    >>> fit = bc.fit("clicked ~ age + device", rows, random_state=1, progressbar=False)
+    >>> fit.level
+    'certified'
+    >>> fit.summary()["mean"].round(2).to_dict()
+    {'Intercept': -2.32, 'age': 0.05, 'device[tablet]': 1.09}
+    """
+    given = _given(formula, data, intercept, label)
+    roles = {"label": label, "weights": weights, "offset": offset, "trials": trials, "groups": groups}
+    roles = {name: value for name, value in roles.items() if value is not None}
+    if missing != "raise":
+        roles["missing"] = missing
+    if family is not None:
+        check_family(family)
+    check_priors(prior)
+    check_positive(max_seconds, "max_seconds")
+    seed = check_seed(random_state)
+    known = Given(**given, positive=positive, roles=roles, progressbar=progressbar)
+    route = Route(known, family, prior, seed, max_seconds)
+    route.run()
+    return Fit.of(route)
+
+
+def _given(formula: Any, data: Any, intercept: bool, label: str | None) -> dict[str, Any]:
+    """Return rows, labels and formula from the first two arguments of `fit`."""
+    if isinstance(formula, str) and "~" in formula:
+        if data is None:
+            raise TypeError(f"formula={formula!r}, but data is missing: give the rows, fit(formula, rows)")
+        return {"data": data, "formula": formula}
+    if isinstance(data, str) and "~" in data:
+        raise TypeError(f"data={data!r} is a formula, which comes first: fit(formula, rows)")
+    brings_labels = label is not None or is_stream(formula) or callable(formula)
+    if data is None and not brings_labels and not isinstance(formula, Coreset | Source):
+        raise TypeError(
+            f"formula is a {type(formula).__name__} and data is missing: give a formula and rows, fit('y ~ x', rows), "
+            "rows and labels, fit(X, y), or rows with label="
+        )
+    return {"data": formula, "y": data, "intercept": intercept and not isinstance(formula, Coreset)}

@@ -1,0 +1,87 @@
+"""What `fit` was given: rows and the roles of their columns, remembered so that later questions need none."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from bayescore.coresets.build import all_rows, build_coreset
+from bayescore.data.coreset import Coreset
+from bayescore.data.dataset import Dataset
+from bayescore.data.designed import open_designed
+from bayescore.data.formulas.parsing import parsed
+from bayescore.data.sources.blocks import is_stream
+from bayescore.diagnostics.certificate import Certificate, certify
+from bayescore.diagnostics.full_pass import full_rows
+
+WHOLE = ("aggregate", "full")
+"""Methods whose coreset is the full data, with nothing lost."""
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """Rows, labels and roles, as `build_coreset` takes them."""
+
+    data: Any
+    y: Any = None
+    formula: str | None = None
+    intercept: bool = True  # of data without a formula
+    positive: Any = None
+    roles: Mapping[str, Any] = field(default_factory=dict)  # label, weights, offset, trials, groups, missing
+    progressbar: bool = False
+
+    @property
+    def once(self) -> bool:
+        """Whether the rows can be read once only."""
+        return is_stream(self.data)
+
+    @property
+    def has_intercept(self) -> bool:
+        """Whether the model has an intercept."""
+        if isinstance(self.data, Coreset):
+            return self.data.design.constant is not None
+        if self.formula is None:
+            return self.intercept
+        return any(str(term) == "1" for term in parsed(self.formula).terms)
+
+    @property
+    def standardize(self) -> bool:
+        """Whether columns are standardised: intercepts take up their means, and the rows can be read again."""
+        groups = () if self.formula is None else parsed(self.formula).groups
+        if not all("1" in term.effects for term in groups):
+            return False
+        return self.has_intercept and not self.once and not isinstance(self.data, Coreset)
+
+    def build(self, **options: Any) -> Coreset:
+        """Return a coreset."""
+        return build_coreset(self.data, self.y, **self.told(), positive=self.positive, **self._design(), **options)
+
+    def everything(self, family: str) -> Coreset:
+        """Return all rows, in memory."""
+        if isinstance(self.data, Coreset):
+            return self.data
+        return all_rows(self.data, self.y, **self.told(), positive=self.positive, **self._design(), family=family)
+
+    def certify(self, idata: Any, core: Coreset, max_draws: int) -> Certificate:
+        """Return the certificate of draws of a coreset; rows of which nothing is lost are read in its place."""
+        if core.method in WHOLE:
+            return certify(idata, core, core, max_draws=max_draws, progressbar=self.progressbar)
+        return certify(idata, core, self.data, self.y, **self.told(), max_draws=max_draws)
+
+    def rows(self, core: Coreset) -> Dataset:
+        """Return the rows in the design of a coreset."""
+        told = {name: value for name, value in self.told().items() if name != "progressbar" and value is not None}
+        return full_rows(core, self.data, self.y, progress=self.progressbar, **told)
+
+    def undesigned(self) -> Dataset:
+        """Return the rows in the design of the formula, not standardised."""
+        told = {name: value for name, value in self.told().items() if name != "progressbar" and value is not None}
+        return open_designed(self.data, self.y, formula=self.formula, positive=self.positive, **told)
+
+    def told(self) -> dict[str, Any]:
+        """Return the roles of columns, as verbs take them."""
+        return {**self.roles, "progressbar": self.progressbar}
+
+    def _design(self) -> dict[str, Any]:
+        own = {"formula": self.formula, "standardize": self.standardize}
+        named = isinstance(self.data, Coreset) or self.formula is not None
+        return own if named else {**own, "intercept": self.intercept}

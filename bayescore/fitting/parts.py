@@ -1,0 +1,64 @@
+"""The parts of a `Fit`, and what all its answers begin and end with."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from bayescore.data.coreset import Coreset
+from bayescore.data.formulas.design import formula_of
+from bayescore.diagnostics.certificate import Certificate
+from bayescore.fitting.given import WHOLE, Given
+from bayescore.fitting.story import Step
+from bayescore.models.priors import Prior
+from bayescore.samplers.inference_data import Posterior, read_posterior
+from bayescore.validation import DataError
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FitParts:
+    """The fields of `Fit`, which explains them."""
+
+    coreset: Coreset
+    drawn: Any
+    certificate: Certificate
+    story: tuple[Step, ...]
+    prior: Prior | Mapping[str, Prior] | None = None
+    seed: int = 0
+    max_seconds: float = 600.0
+    given: Given | None = None
+
+    @property
+    def rows_given(self) -> Given:
+        """The rows and their roles; those of a coreset that lost nothing are its own."""
+        if self.given is not None:
+            return self.given
+        if self.coreset.method in WHOLE:
+            return Given(self.coreset)
+        raise DataError("the fit was read from files, which do not hold the rows: give them, read_fit(folder, data)")
+
+    @property
+    def level(self) -> str:
+        """The verdict: "certified", "corrected" or "not certified"."""
+        return str(self.certificate.level)
+
+    @property
+    def idata(self) -> Any:
+        """The draws to use: the certificate's corrected ones, or where it is not certified those that were drawn."""
+        return self.drawn if self.certificate.idata is None else self.certificate.idata
+
+    @property
+    def formula(self) -> str | None:
+        """The formula, if the fit has one."""
+        return formula_of(self.coreset.design)
+
+    def posterior(self) -> Posterior:
+        """Return the draws to use as arrays."""
+        return read_posterior(self.idata, "fit.idata")
+
+    def _labelled(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Return a table with the level in its attributes and above its columns."""
+        frame.attrs["level"] = self.level
+        frame.columns.name = self.level
+        return frame

@@ -1,0 +1,141 @@
+"""Pictures of a fit, as matplotlib's Axes, and its page."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+
+from bayescore.diagnostics.report import drawing, write_certificate
+from bayescore.fitting.averages import FitAverages
+from bayescore.fitting.rows import RawRows, raw_rows
+from bayescore.fitting.units import PROB, described, interval_names
+from bayescore.types import NO_GROUP, FloatArray, WeightedData
+
+_POINTS = 60  # of a curve
+_ENDS = (0.005, 0.995)  # quantiles of a column that a curve reaches from and to
+_RUG = 300  # rows of a rug
+
+
+class FitPictures(FitAverages):
+    """What a fit shows; see `Fit`."""
+
+    def plot(self, variable: str | None = None, *, data: Any = None, prob: float = PROB) -> Axes:
+        """Draw means and intervals of the coefficients, or how the probability changes with a column.
+
+        Parameters
+        ----------
+        variable : str, optional
+            Raw column. All other columns are at their means, factors at their most frequent level, and groups averaged
+            over. Ticks at the bottom are rows.
+        data : data frame, optional
+            Rows that tell the range and the other columns; by default a sample of all rows.
+        prob : float
+            Probability of the intervals.
+
+        Returns
+        -------
+        Axes
+            Of a new figure. The level stands in its title.
+
+        Raises
+        ------
+        DataError
+            If there is no such column, or the rows are not there.
+
+        Examples
+        --------
+        >>> import numpy as np, bayescore as bc
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(5000, 2))
+        >>> fit = bc.fit(X, X[:, 0] + rng.logistic(size=5000) > 0, random_state=1, progressbar=False)
+        >>> fit.plot().get_xlabel()
+        'coefficient for one sd more of its column: mean and 95% interval, log odds'
+        >>> fit.plot("x0").get_xlabel()
+        'x0'
+        """
+        interval_names(prob)
+        axes = self._forest(prob) if variable is None else self._curve(variable, raw_rows(self, data), prob)
+        axes.set_title(self.level, fontsize=9, loc="left", color="#555555")
+        drawing.clean(axes)
+        return axes
+
+    def _forest(self, prob: float) -> Axes:
+        posterior = self.posterior()
+        scaled = self.coreset.design.scale is not None
+        kept = [d for d in range(len(posterior.features)) if not (scaled and d == self.coreset.design.constant)]
+        found = described(posterior.flat[:, kept].T, prob)
+        mean, _, low, high = found.values()
+        y = np.arange(len(kept), dtype=np.float64)
+        axes = drawing.canvas(plt.figure(), 8.0, max(2.0, 1.0 + 0.3 * len(kept))).add_subplot()
+        axes.hlines(y, low, high, color=drawing.INK, lw=2.0)
+        axes.plot(mean, y, color=drawing.INK, marker="o", ls="none", ms=4.5)
+        axes.axvline(0.0, color=drawing.GREY, lw=0.8, ls=drawing.DASHES[1], zorder=1)
+        axes.set_ylim(len(kept) - 0.5, -0.5)
+        axes.set_yticks(y, [drawing.short(posterior.features[d], 28) for d in kept])
+        what = "coefficient for one sd more of its column" if scaled else "coefficient"
+        axes.set_xlabel(f"{what}: mean and {prob:.0%} interval, {posterior.family.scale}")
+        return axes
+
+    def _curve(self, variable: str, rows: RawRows, prob: float) -> Axes:
+        posterior, column, found = self.posterior(), rows.column(variable), rows.levels(variable)
+        low_end, high_end = np.quantile(column, _ENDS).tolist()
+        points = np.linspace(low_end, high_end, _POINTS)
+        if found is not None:
+            text = variable in dict(rows.design.raw_levels)
+            points = np.arange(len(found[0])) if text else np.asarray(found[0], dtype=np.float64)
+        p = posterior.predictor().average(self._typical(rows, variable, points), posterior.family.mean)
+        mean, _, low, high = described(p, prob).values()
+        axes = drawing.canvas(plt.figure(), 7.0, 4.2).add_subplot()
+        if found is None:
+            axes.fill_between(points, low, high, color="#c9c9c9", lw=0)
+            axes.plot(points, mean, color=drawing.INK, lw=1.6)
+            rug = column[:: max(1, len(column) // _RUG)]
+            axes.plot(rug, np.zeros_like(rug), "|", color=drawing.INK, ms=6, transform=axes.get_xaxis_transform())
+            axes.set_xlim(points[0], points[-1])
+        else:
+            at = np.arange(len(points))
+            axes.vlines(at, low, high, color=drawing.INK, lw=2.0)
+            axes.plot(at, mean, color=drawing.INK, marker="o", ls="none", ms=4.5)
+            axes.set_xticks(at, [drawing.short(str(level), 20) for level in found[0]])
+        axes.set_xlabel(variable)
+        axes.set_ylabel(f"P({self.coreset.label} = {self.coreset.classes[1]}), {prob:.0%} interval")
+        axes.set_ylim(0.0, None)
+        return axes
+
+    def _typical(self, rows: RawRows, variable: str, points: FloatArray) -> WeightedData:
+        """Return rows at points of a column, the other columns at their means or most frequent levels."""
+        raw, w = rows.rows.X, rows.rows.weights
+        typical = np.average(raw, axis=0, weights=w)
+        for d, name in enumerate(rows.design.raw_names):
+            if rows.levels(name) is not None:
+                values, codes = np.unique(raw[:, d], return_inverse=True)
+                typical[d] = values[np.bincount(codes, w).argmax()]
+        first, own = rows.rows.take(np.zeros(len(points), dtype=np.int64)), rows.rows
+        offset = None if own.offset is None else np.full(len(points), np.average(own.offset, weights=w))
+        group = None if own.group is None else np.full((len(points), own.group.shape[1]), NO_GROUP)
+        new = RawRows(replace(first, offset=offset, group=group), rows.design, len(first))
+        X = np.tile(typical, (len(points), 1))
+        X[:, rows.design.raw_names.index(variable)] = points
+        return new.designed(X)
+
+    def report(self, path: str | Path) -> None:
+        """Write one HTML page: the verdict first, then data, coefficients, effects, priors, the model's fit, the story.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be written.
+
+        Examples
+        --------
+        >>> fit.report("report.html")  # doctest: +SKIP
+        """
+        test = None
+        if self.coreset.pseudo.any():
+            test = raw_rows(self, None).designed()
+        story = {f"{place}. {step.what}": str(step) for place, step in enumerate(self.story, 1)}
+        title = f"{self.formula or self.coreset.label}: {self.level}"
+        write_certificate(self.certificate, self.drawn, self.coreset, path, test=test, title=title, story=story)

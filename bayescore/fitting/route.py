@@ -1,0 +1,248 @@
+"""From rows to draws that can be used: build, sample, certify, and what follows where the certificate refuses.
+
+===============================  ==============================================================================
+the certificate asks for         next try
+===============================  ==============================================================================
+more draws                       as many as it names, of the same coreset
+chains that agree                twice the warm-up and twice the draws
+a coreset that covers more       twice the rows, about the mode under the model's own prior; with groups all rows
+the same for the third time      all rows, with the same sampler
+===============================  ==============================================================================
+
+A try that would take longer than `max_seconds`, by what the last one took, is not made.
+"""
+
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+from rich.console import Console
+
+from bayescore.data.coreset import Coreset
+from bayescore.diagnostics.certificate import Certificate
+from bayescore.diagnostics.certificate.coefficients import bare_table
+from bayescore.diagnostics.health import Need, Remedy
+from bayescore.diagnostics.results import Level
+from bayescore.fitting.given import WHOLE, Given
+from bayescore.fitting.scaling import DEFAULT_SCALE, design_prior
+from bayescore.fitting.story import Step
+from bayescore.models.priors import Normal, Prior
+from bayescore.samplers.inference_data import read_posterior
+from bayescore.samplers.sample import sample
+from bayescore.types import FloatArray
+from bayescore.validation import DataError
+
+LONG = 10.0  # seconds of a step that are said beforehand
+TRIES = 3  # of escalation, after the first
+DRAWS, TUNE, MAX_DRAWS = 1000, 1000, 500  # the verbs' own defaults
+MAX_BYTES = 2 << 30  # of the matrix of all rows
+FAILURES = (RuntimeError, ArithmeticError, np.linalg.LinAlgError)  # of a posterior that is hard; others are bad input
+
+T = TypeVar("T")
+
+
+@dataclass
+class Route:
+    """A way from rows to certified draws; it keeps the last try and the story."""
+
+    given: Given
+    family: str | None
+    prior: Prior | Mapping[str, Prior] | None
+    seed: int
+    max_seconds: float
+    story: list[Step] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.seeds = [int(each) for each in np.random.SeedSequence(self.seed).generate_state(2 + 2 * TRIES)]
+        self.draws, self.tune, self.max_draws = DRAWS, TUNE, MAX_DRAWS
+        self.sampler = "auto"
+        self.core: Coreset
+        self.drawn: Any = None
+        self.certificate: Certificate
+
+    def run(self) -> None:
+        """Go from the first build to draws that are certified, or to the end of what may be tried."""
+        own = {"prior": Normal(0.0, DEFAULT_SCALE)} if self.given.standardize else {}
+        try:
+            self.build("the default build", **own)
+        except FAILURES as error:
+            if self.given.once:
+                raise
+            self._everything(f"the default build failed: {error}")
+        self.settle()
+
+    def settle(self) -> None:
+        """Sample and certify the coreset; try again as the certificate asks."""
+        self.sample(self._sampling())
+        self.certify()
+        doubled = False
+        for _ in range(TRIES):
+            remedy = self.certificate.remedy
+            if self.certificate.trusted or remedy is None:
+                return
+            if remedy.need is Need.ROWS:
+                if self.core.method in WHOLE or not (self._all_rows(doubled) if self._last(doubled) else self._more()):
+                    return
+                doubled = True
+            elif not self._again(remedy):
+                return
+
+    def build(self, why: str, **options: Any) -> None:
+        """Build a coreset."""
+        self.core = self._timed(
+            "build",
+            lambda: self.given.build(family=self.family, random_state=self._next_seed(), **options),
+            lambda core: (core.n_total, int(core.params.get("passes", 0)), f"{why}: {_called(core)}"),
+        )
+
+    def sample(self, why: str) -> None:
+        """Draw from the coreset's posterior; warnings of chains are the certificate's to give."""
+        prior = self.design_prior()
+        asked: dict[str, Any] = {
+            "draws": self.draws,
+            "tune": self.tune,
+            "sampler": self.sampler,
+            "random_seed": self._next_seed(),
+        }
+
+        def draw() -> Any:
+            try:
+                return attempt()
+            except FAILURES:
+                asked["sampler"] = "nuts"  # needs no mode
+                return attempt()
+
+        def attempt() -> Any:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "the chains have not mixed", UserWarning)
+                return sample(self.core, prior=prior, progressbar=self.given.progressbar, **asked)
+
+        self.drawn = self._timed("sample", draw, lambda _: (len(self.core), 0, why))
+        self.sampler = str(self.drawn.posterior.attrs["sampler"])
+
+    def certify(self) -> None:
+        """Judge the draws by the full data."""
+
+        def judge() -> Certificate:
+            if self.given.once and self.core.method not in WHOLE:
+                return _refused(self.drawn, "The rows came once, so that no draws can be held against them; give a "
+                                "callable that returns a fresh iterator of blocks each time, or a file.")  # fmt: skip
+            try:
+                return self.given.certify(self.drawn, self.core, self.max_draws)
+            except (DataError, *FAILURES) as error:
+                return _refused(self.drawn, f"The certificate could not be made: {error}")
+
+        self.certificate = self._timed(
+            "certify", judge, lambda found: (self.core.n_total, found.n_passes, f"{found.level}: {found.text}")
+        )
+
+    def _again(self, remedy: Remedy) -> bool:
+        """Take other draws of the same coreset; return whether that was done."""
+        each = max(remedy.draws, self.draws)
+        tune = remedy.tune or (2 * self.tune if remedy.need is Need.ORIGIN else self.tune)
+        seconds = self._sampling_seconds() * (each + tune) / (self.draws + self.tune)
+        self.max_draws = max(remedy.max_draws, self.max_draws)
+        if each > self.draws or tune > self.tune:
+            if not self._allowed(seconds, f"{each:,} draws a chain"):
+                return False
+            self.draws, self.tune = each, tune
+            self.sample(f"{remedy.need}: {self._sampling()}")
+        self.certify()
+        return True
+
+    def _more(self) -> bool:
+        """Build twice as large; return whether that was done."""
+        prior = self.design_prior()
+        own = {"prior": prior} if prior.closed_form and prior.unimodal else {}
+        size = min(2 * len(self.core), self.core.n_total)
+        self.build("twice the rows", size=size, method="calibrated", **own)
+        self.sample(self._sampling())
+        self.certify()
+        return True
+
+    def _last(self, doubled: bool) -> bool:
+        """Whether only all rows are left to try."""
+        return doubled or self.core.group is not None or self.given.once or 2 * len(self.core) >= self.core.n_total
+
+    def _all_rows(self, doubled: bool) -> bool:
+        """Take all rows; return whether that was done."""
+        n, D = self.core.n_total, self.core.n_features
+        seconds = self._sampling_seconds() * n / len(self.core)
+        if self.given.once or 8 * n * D > MAX_BYTES:
+            self._stop("all rows are too many to hold in memory" if not self.given.once else "the rows came once")
+            return False
+        if not self._allowed(seconds, f"sampling all {n:,} rows"):
+            return False
+        why = "twice the rows were not enough" if doubled else "a larger coreset would be most of the rows"
+        why = "groups leave no larger coreset" if self.core.group is not None else why
+        self._everything(why)
+        self.sample(f"{self._sampling()}; about {seconds:.0f} s were expected")
+        self.certify()
+        return True
+
+    def _everything(self, why: str) -> None:
+        """Take all rows for the coreset."""
+        family = self.family or "logistic"
+        self.core = self._timed(
+            "build", lambda: self.given.everything(family), lambda core: (len(core), 2, f"all rows: {why}")
+        )
+
+    def _allowed(self, seconds: float, what: str) -> bool:
+        """Whether a step may be made by the time it will take; say so beforehand where that is long."""
+        if seconds <= self.max_seconds:
+            if self.given.progressbar and seconds > LONG:
+                Console(stderr=True).print(f"bayescore: {what} takes about {seconds:.0f} s")
+            return True
+        self._stop(f"{what} would take about {seconds:,.0f} s, more than max_seconds={self.max_seconds:g}")
+        return False
+
+    def _stop(self, why: str) -> None:
+        self.story.append(Step("stop", len(self.core), 0, 0.0, why))
+
+    def _timed(self, what: str, work: Callable[[], T], told: Callable[[T], tuple[int, int, str]]) -> T:
+        begin = time.perf_counter()
+        result = work()
+        rows, passes, why = told(result)
+        self.story.append(Step(what, rows, passes, time.perf_counter() - begin, why))
+        return result
+
+    def _next_seed(self) -> int:
+        return self.seeds[sum(step.what in ("build", "sample") for step in self.story) % len(self.seeds)]
+
+    def _sampling(self) -> str:
+        return f"4 chains of {self.draws:,} draws"
+
+    def _sampling_seconds(self) -> float:
+        return float(self.drawn.posterior.attrs.get("sampling_time", 0.0))
+
+    @cached_property
+    def sds(self) -> FloatArray | None:
+        """Sds of the columns that were not standardised, for the default prior; None where none are needed."""
+        if self.given.standardize or self.given.once:
+            return None
+        _, sds = self.given.undesigned().moments()
+        lead = 0 if isinstance(self.given.data, Coreset) else int(self.core.design.intercept)
+        return np.append(np.ones(lead), sds)
+
+    def design_prior(self) -> Prior:
+        """Return the prior of the columns of the coreset."""
+        return design_prior(self.prior, self.core.design, self.sds)
+
+
+def _refused(idata: Any, why: str) -> Certificate:
+    """Return a certificate of draws that could not be held against the rows."""
+    table = None
+    with suppress(DataError):
+        table = bare_table(read_posterior(idata, "idata"))
+    assert table is not None
+    return Certificate(Level.NOT_CERTIFIED, why, table)
+
+
+def _called(core: Coreset) -> str:
+    kind = "exact, of few distinct rows" if core.method in WHOLE else f"{core.method!r}"
+    return f"{kind}, {len(core):,} rows"

@@ -1,0 +1,90 @@
+r"""Priors in units of the data's own columns, and the default one, for design matrices with standardised columns.
+
+`fit` standardises the columns of models with an intercept. The default prior is Normal(0, 2.5) on every coefficient of
+the standardised columns, that is
+
+.. math:: c_d \sim N(0, (2.5 / \mathrm{sd}(x_d))^2), \qquad \alpha \sim N(0, 2.5^2),
+
+c_d the coefficient of a raw column, sd(x) the weighted population sd over all rows, \alpha the intercept where all
+columns are at their means. These are rstanarm's default priors for ``binomial(link = "logit")``. A prior that is given
+is on c_d and \alpha too, so that "Intercept" means the same as in rstanarm and brms.
+
+Reference: Gabry and Goodrich, Prior distributions for rstanarm models (vignette of rstanarm 2.32).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from bayescore.data.design import Design
+from bayescore.models.priors import ByName, Independent, Normal, Prior, check_prior, prior_of
+from bayescore.models.priors.named import OTHERS
+from bayescore.types import FloatArray
+
+DEFAULT_SCALE = 2.5
+"""Sd of the default prior of a coefficient, in units of the linear predictor for one sd of its column."""
+
+
+def column_scales(design: Design) -> FloatArray:
+    """Return the sds by which the columns of a design were divided, 1 for those that were not, shape (D,)."""
+    scales = np.ones(len(design.names))
+    if design.scale is not None:
+        scales[int(design.intercept) :] = design.scale
+    return scales
+
+
+def design_prior(given: Prior | Mapping[str, Prior] | None, design: Design, sds: FloatArray | None = None) -> Prior:
+    """Return the prior of the coefficients of a design, given one in units of the data's own columns.
+
+    By default it is that of this module; `sds` are those of the columns of a design that is not standardised, shape
+    (D,). Hierarchies and multivariate priors, whose parameters are not one coefficient's, stay as they are: they are
+    on the standardised columns.
+    """
+    names = design.names
+    if given is None:
+        if sds is None:
+            return Normal(0.0, DEFAULT_SCALE)
+        return Normal(0.0, tuple((DEFAULT_SCALE / np.where(sds > 0.0, sds, 1.0)).tolist()))
+    prior, scales = prior_of(given, names), column_scales(design)
+    if not isinstance(prior, Independent):
+        return prior
+    prior.parts(D := len(names))  # shapes
+    each = [_scaled(prior.of_coefficient(d, name, D), scales[d]) for d, name in enumerate(names)]
+    if isinstance(prior, ByName) and isinstance(given, Mapping) and OTHERS not in given:
+        rest = design_prior(None, design, sds)
+        for d, place in enumerate(prior.which):
+            if prior.priors[place][0] == OTHERS:
+                each[d] = rest.of_coefficient(d, names[d], D)
+    if all(type(own) is type(each[0]) for own in each):
+        return _joined(each)
+    return prior_of(dict(zip(names, each, strict=True)), names)
+
+
+def _scaled(prior: Prior, scale: float) -> Prior:
+    """Return the prior of a coefficient that is `scale` times as large."""
+    return prior.replaced(**{name: float(getattr(prior, name)) * scale for name in prior.in_units})
+
+
+def _joined(each: list[Prior]) -> Prior:
+    """Return one prior of coefficients whose priors are of one class: a number where they agree, else a vector."""
+    together: dict[str, Any] = {}
+    for name in each[0].parameters():
+        values = [getattr(own, name) for own in each]
+        together[name] = values[0] if len(set(values)) == 1 else tuple(values)
+    return each[0].replaced(**together)
+
+
+def check_priors(prior: Any) -> None:
+    """Raise unless `prior` is one: names of coefficients are checked once they are known."""
+    if prior is None:
+        return
+    for name, own in prior.items() if isinstance(prior, Mapping) else [("", prior)]:
+        try:
+            check_prior(own)
+        except TypeError as error:
+            which = f"prior[{name!r}]" if name else "prior"
+            raise TypeError(
+                f"{which}={own!r} is no prior of bayescore ({error}). A flat prior is not among them, as labels that "
+                "some column separates would have no posterior; a wide one is prior=bc.priors.Normal(0, 10)"
+            ) from None

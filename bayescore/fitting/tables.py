@@ -1,0 +1,231 @@
+"""Tables of a fit: parameters, priors, effects of groups, checks."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from scipy.stats import rankdata
+
+from bayescore.data.design import Grouping
+from bayescore.diagnostics.loo import loo
+from bayescore.diagnostics.model_check import check_model
+from bayescore.fitting.parts import FitParts
+from bayescore.fitting.rows import raw_rows
+from bayescore.fitting.units import PROB, described, interval_names, parameters, raw_effects_map, table
+from bayescore.models.predictor import Factor
+from bayescore.samplers.prior_summary import prior_summary
+from bayescore.validation import DataError, check_choice
+
+RANK_DRAWS = 400  # draws that ranks are of
+
+
+class FitTables(FitParts):
+    """What a fit says in tables; see `Fit`."""
+
+    def summary(self, *, scale: str = "coef", prob: float = PROB) -> pd.DataFrame:
+        """Return mean, sd, interval, effective sample sizes and R-hat of each parameter, in units of the data.
+
+        Parameters
+        ----------
+        scale : {"coef", "odds"}
+            Coefficients, with the sds and correlations of groups' effects; or odds ratios for one unit more, or of a
+            level against the first, of a logistic regression.
+        prob : float
+            Probability of the equal-tailed interval, whose ends have their percentages for names.
+
+        Returns
+        -------
+        DataFrame
+            A row for each parameter. The level stands above the columns and in ``attrs["level"]``.
+
+        Raises
+        ------
+        ValueError, DataError
+            If `scale` is unknown, or is "odds" of a family whose coefficients are no log odds ratios.
+
+        Examples
+        --------
+        >>> import numpy as np, bayescore as bc
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(5000, 1))
+        >>> fit = bc.fit(X, X[:, 0] + rng.logistic(size=5000) > 0, random_state=1, progressbar=False)
+        >>> fit.summary(scale="odds")["mean"].round(1).to_dict()
+        {'x0': 2.7}
+        """
+        check_choice(scale, "scale", ("coef", "odds"))
+        posterior = self.posterior()
+        names, draws = parameters(posterior)
+        if scale == "odds":
+            if posterior.family.ratio != "odds ratio":
+                raise DataError(
+                    f"scale='odds', but the family is {posterior.family.name!r}, whose coefficients are no log odds "
+                    "ratios; see comparisons"
+                )
+            kept = [d for d in range(len(posterior.features)) if d != self.coreset.design.constant]
+            names, draws = [names[d] for d in kept], np.exp(draws[..., kept])
+        return self._labelled(table(names, draws, prob))
+
+    def prior_summary(self) -> pd.DataFrame:
+        """Return the prior of each coefficient, as the design's columns and as the data's own have it.
+
+        Examples
+        --------
+        >>> import numpy as np, bayescore as bc
+        >>> rng = np.random.default_rng(0)
+        >>> X = 10.0 * rng.normal(size=(2000, 1))
+        >>> fit = bc.fit(X, X[:, 0] + rng.logistic(size=2000) > 0, random_state=1, progressbar=False)
+        >>> fit.prior_summary()["in_data_units"]["Intercept"]
+        "Normal(mu=0, sigma=2.5), at the columns' means"
+        """
+        return prior_summary(self.drawn)
+
+    def effects(
+        self, factor: str | None = None, *, effect: str = "1", draws: Sequence[Any] | None = None, prob: float = PROB
+    ) -> Any:
+        """Return the effects of groups on the linear predictor, with their ranks.
+
+        Parameters
+        ----------
+        factor : str, optional
+            Grouping factor; by default the only one.
+        effect : str
+            "1" for the intercept, or the column whose slope varies.
+        draws : list of levels, optional
+            Return the draws of these groups in place of the table.
+        prob : float
+            Probability of the equal-tailed intervals.
+
+        Returns
+        -------
+        DataFrame or DataArray
+            A row for each group: mean, sd, interval, and the mean and interval of its rank, 1 for the smallest effect;
+            or draws, dims chain, draw and the factor's name.
+
+        Raises
+        ------
+        DataError
+            If there is no such factor, effect or level.
+
+        Examples
+        --------
+        >>> import numpy as np, pandas as pd, bayescore as bc
+        >>> rng = np.random.default_rng(0)
+        >>> rows = pd.DataFrame({"x": rng.normal(size=4000), "g": rng.choice(list("abcdef"), 4000)})
+        >>> rows["y"] = rows["x"] + (rows["g"] == "c") + rng.logistic(size=4000) > 0
+        >>> fit = bc.fit("y ~ x + (1 | g)", rows, random_state=1, progressbar=False)
+        >>> fit.effects("g")["mean"].idxmax()
+        'c'
+        >>> fit.effects("g", draws=["c"]).dims
+        ('chain', 'draw', 'g')
+        """
+        own = self._factor(factor)
+        posterior, A = self.posterior(), raw_effects_map(self.coreset.design, own)
+        if effect not in own.effects:
+            raise DataError(f"effect={effect!r} does not vary by {own.name!r}; these do: {', '.join(own.effects)}")
+        u = Factor.of(own, posterior.variables).effects @ A[own.effects.index(effect)]  # (S, G)
+        if draws is not None:
+            if unknown := [level for level in draws if level not in own.levels]:
+                raise DataError(f"draws names {unknown[0]!r}, which is no level of {own.name!r}")
+            values = u[:, [own.levels.index(level) for level in draws]].reshape(*posterior.draws.shape[:2], -1)
+            dims, told = ("chain", "draw", own.name), {"level": self.level}
+            return xr.DataArray(values, dims=dims, coords={own.name: list(draws)}, attrs=told)
+        ranks = rankdata(u[:: max(1, len(u) // RANK_DRAWS)], axis=1)
+        low, high, tail = interval_names(prob)
+        ends = np.quantile(ranks, [tail, 1.0 - tail], axis=0)
+        frame = pd.DataFrame(described(u.T, prob), index=pd.Index(own.levels, name=own.name))
+        rank = {"rank": ranks.mean(axis=0), f"rank {low}": ends[0], f"rank {high}": ends[1]}
+        return self._labelled(frame.assign(**rank))
+
+    def _factor(self, name: str | None) -> Grouping:
+        groups = self.coreset.groups
+        found = [own for own in groups if name in (None, own.name)]
+        if len(found) != 1:
+            known = ", ".join(repr(own.name) for own in groups) or "none"
+            raise DataError(f"factor={name!r}: the grouping factors of the fit are {known}; name one")
+        return found[0]
+
+    def icc(self, *, prob: float = PROB) -> pd.DataFrame:
+        r"""Return the correlation of the latent responses of two rows of one group, of a model ``(1 | g)``.
+
+        .. math:: \rho = \sigma^2 / (\sigma^2 + v)
+
+        v the variance of the latent response, pi^2 / 3 of a logistic regression.
+
+        Raises
+        ------
+        DataError
+            If the model is another.
+
+        Examples
+        --------
+        >>> import numpy as np, pandas as pd, bayescore as bc
+        >>> rng = np.random.default_rng(0)
+        >>> rows = pd.DataFrame({"x": rng.normal(size=4000), "g": rng.integers(0, 30, 4000)})
+        >>> rows["y"] = rows["x"] + rng.normal(size=30)[rows["g"]] + rng.logistic(size=4000) > 0
+        >>> fit = bc.fit("y ~ x + (1 | g)", rows, random_state=1, progressbar=False)
+        >>> bool(0.1 < fit.icc()["mean"]["icc_g"] < 0.5)
+        True
+        """
+        source = self.idata["posterior"]
+        names = [str(name) for name in source.data_vars if str(name).startswith("icc_")]
+        if not names:
+            raise DataError("the fit has no intraclass correlation: it is of one term (1 | g) and a latent response")
+        draws = np.stack([source[name].transpose("chain", "draw").values for name in names], axis=2)
+        return self._labelled(table(names, draws, prob))
+
+    def check(self, data: Any = None, y: Any = None) -> pd.DataFrame:
+        """Hold predictions against labels in bins of rows of like prediction.
+
+        Parameters
+        ----------
+        data, y : rows and their labels, optional
+            As given to `fit`; by default a sample of the rows of the fit, to which it is kinder than new ones are.
+
+        Returns
+        -------
+        DataFrame
+            A row for each bin: the mean prediction, the share of the class that is +1, and the 94% interval of the
+            share that the model would give. `outside` says whether the share is beyond it, as 6 of 100 are by chance.
+
+        Raises
+        ------
+        DataError
+            If the rows are not there, or do not fit.
+
+        Examples
+        --------
+        >>> import numpy as np, bayescore as bc
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(5000, 1))
+        >>> fit = bc.fit(X, X[:, 0] + rng.logistic(size=5000) > 0, random_state=1, progressbar=False)
+        >>> int(fit.check()["outside"].sum()) < 4
+        True
+        """
+        known = self if data is None else replace(self, given=replace(self.rows_given, data=data, y=y))
+        found = check_model(self.posterior(), raw_rows(known, None).designed())
+        outside = (found.observed < found.low) | (found.observed > found.high)
+        columns = {"predicted": found.predicted, "observed": found.observed, "lower": found.low, "upper": found.high}
+        return self._labelled(pd.DataFrame({**columns, "outside": outside}))
+
+    def loo(self) -> Any:
+        """Return the leave-one-out predictive density of each row of the data, as `loo` does.
+
+        Raises
+        ------
+        DataError
+            If the rows have weights, or are not there.
+
+        Examples
+        --------
+        >>> import numpy as np, bayescore as bc
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(5000, 1))
+        >>> fit = bc.fit(X, X[:, 0] + rng.logistic(size=5000) > 0, random_state=1, progressbar=False)
+        >>> bool((fit.loo().pareto_k < 0.7).all())
+        True
+        """
+        given = self.rows_given
+        return loo(self.idata, self.coreset, given.data, given.y, **given.told())

@@ -1,0 +1,107 @@
+"""New rows of a posterior's model: their columns in its design, their offsets and their groups."""
+
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bayescore.data.design import Grouping, one_intercept
+from bayescore.data.sources.groups import Grouper
+from bayescore.data.tables import as_floats, as_table, check_numeric, feature_matrix, is_table
+from bayescore.samplers.inference_data import Posterior
+from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData
+from bayescore.validation import DataError, check_offset
+
+
+def design_rows(posterior: Posterior, X: Any) -> FloatArray:
+    """Return rows of the design matrix, shape (n, D)."""
+    design = posterior.design
+    if design is None:
+        return feature_matrix(X, posterior.features)
+    return design.transform(feature_matrix(X, design.raw_names, design.raw_levels))
+
+
+def positive_rows(X: FloatArray, offset: FloatArray | None, group: IntArray | None = None) -> WeightedData:
+    """Return rows of a design matrix, shape (n, D), with labels +1 and weights 1."""
+    n = len(X)
+    return WeightedData(X, np.ones(n, np.int8), np.ones(n), np.arange(n), offset=offset, group=group)
+
+
+def groups_of(posterior: Posterior, X: Any, n_rows: int, given: Any) -> IntArray | None:
+    """Return the groups of new rows, shape (n, F), `NO_GROUP` for a new one: those given, or columns of X."""
+    if not posterior.terms:
+        if given is not None:
+            raise DataError(
+                f"groups is given, but the rows that {posterior.name} was drawn from had none; leave it out"
+            )
+        return None
+    design = posterior.design
+    assert design is not None
+    names = [own.name for own in design.groups]
+    if one_intercept(design.groups) and given is not None and not isinstance(given, Mapping):
+        given = {names[0]: given}
+    known = f"give a dict with the levels of the rows, or their column, by the names {', '.join(map(repr, names))}"
+    if given is not None and not isinstance(given, Mapping):
+        raise DataError(f"groups is a {type(given).__name__}; {known}")
+    by_name = {} if given is None else given
+    if unknown := [name for name in by_name if name not in names]:
+        raise DataError(f"groups names {unknown[0]!r}, no grouping factor of the posterior; {known}")
+    return np.stack([_codes(own, X, n_rows, by_name.get(own.name)) for own in design.groups], axis=1)
+
+
+def numbers_of_new(posterior: Posterior, X: Any, group: IntArray, given: Any) -> IntArray:
+    """Return a number of each row's group, the same for a level whatever the other rows are, shape (n, F)."""
+    found, design = np.zeros_like(group), posterior.design
+    assert design is not None
+    for f, own in enumerate(design.groups):
+        if (new := np.flatnonzero(group[:, f] == NO_GROUP)).size:
+            each = given.get(own.name) if isinstance(given, Mapping) else given
+            levels = _levels_of(own, X, len(group), each).take(new).to_pandas().astype(str)
+            distinct, place = np.unique(levels, return_inverse=True)
+            digests = [blake2b(level.encode(), digest_size=7).digest() for level in distinct]
+            found[new, f] = np.array([int.from_bytes(digest, "big") for digest in digests], dtype=np.int64)[place]
+    return found
+
+
+def _codes(own: Grouping, X: Any, n_rows: int, given: Any) -> IntArray:
+    """Return the place of each row's group among the levels drawn, shape (n,), `NO_GROUP` for a new one."""
+    return Grouper(own, new=True).codes(_levels_of(own, X, n_rows, given), 0)
+
+
+def _levels_of(own: Grouping, X: Any, n_rows: int, given: Any) -> Any:
+    """Return the group of each row, a column of Arrow."""
+    column = own.name if given is None else given
+    if isinstance(column, str):
+        if not is_table(X) or column not in (table := as_table(X, "X")).column_names:
+            raise DataError(
+                f"X has no column {column!r} with the group of each row; give groups=, a level for each row, or any "
+                "other value for a new group"
+            )
+        found = table.column(column)
+    else:
+        found = as_table(pd.DataFrame({own.name: np.asarray(column)}), "groups").column(own.name)
+    if len(found) != n_rows:
+        raise DataError(f"groups has {len(found)} entries and X {n_rows} rows; give one for each row")
+    return found
+
+
+def offset_of(posterior: Posterior, X: Any, n_rows: int, given: Any) -> FloatArray | None:
+    """Return the offsets of new rows: those given, or the column of X that is named."""
+    if posterior.offset is None:
+        if given is not None:
+            raise DataError(
+                f"offset is given, but the rows that {posterior.name} was drawn from had none; leave it out"
+            )
+        return None
+    name = posterior.offset if given is None else given
+    if not isinstance(name, str):
+        return check_offset(name, n_rows)
+    if not is_table(X) or name not in (table := as_table(X, "X")).column_names:
+        raise DataError(
+            f"X has no offset {name!r}, which {posterior.name} was drawn with: give offset=, a number for each row, 0 "
+            "for none"
+        )
+    check_numeric(table.schema, (name,))
+    return check_offset(as_floats(table.column(name)), n_rows, f"offset (column {name!r})")

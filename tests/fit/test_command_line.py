@@ -1,0 +1,62 @@
+"""`bayescore fit` and `bayescore predict`."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bayescore as bc
+from bayescore import cli
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"age": rng.normal(45, 12, 2000), "g": rng.choice(list("abcde"), 2000)})
+    rows["y"] = np.where(0.05 * (rows["age"] - 45) + rng.logistic(size=2000) > 0, "yes", "no")
+    rows.to_parquet("rows.parquet")
+    rows.head(20).assign(g="new").to_csv("new.csv", index=False)
+    return tmp_path
+
+
+def run(*words, capsys):
+    status = cli.main([*words, "--quiet"])
+    told = capsys.readouterr()
+    return status, told.out, told.err
+
+
+def test_a_file_becomes_a_fit_and_predictions(folder, capsys):
+    fitted = ["fit", "rows.parquet", "y ~ age + (1 | g)", "--seed", "1", "--prior", "age=normal(0,1)", "-o", "model"]
+    status, out, err = run(*fitted, capsys=capsys)
+    assert (status, err) == (0, "")
+    fit = bc.read_fit("model")
+    assert out.startswith(f"{fit.level}: ")
+    assert fit.prior == {"age": bc.priors.Normal(0.0, 1.0)}
+    for name in ("p.parquet", "p.csv"):
+        status, out, err = run("predict", "model", "new.csv", "-o", name, capsys=capsys)
+        assert (status, err) == (0, "")
+        assert out.startswith(f"{fit.level}: 20 rows")
+        table = pd.read_csv(name) if name.endswith("csv") else pd.read_parquet(name)
+        assert np.allclose(table["mean"], fit.predict(pd.read_csv("new.csv"))["mean"])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("fit", "rows.parquet", "y ~ height", "-o", "model"), "height"),
+        (("fit", "rows.parquet", "-o", "model"), "data is missing"),
+        (("fit", "rows.parquet", "y ~ age", "--prior", "flat", "-o", "model"), "flat"),
+        (("fit", "absent.parquet", "y ~ age", "-o", "model"), "absent.parquet"),
+        (("fit", "rows.parquet", "y ~ age", "--max-seconds", "0", "-o", "model"), "--max-seconds"),
+        (("fit", "rows.parquet", "y ~ age", "-o", "rows.parquet"), "rows.parquet"),
+        (("predict", "rows.parquet", "new.csv", "-o", "p.csv"), "holds no fit"),
+        (("predict", "model", "new.csv", "-o", "new.csv"), "also an input"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2(folder, capsys, words, message):
+    status, out, err = run(*words, capsys=capsys)
+    assert (status, out) == (2, "")
+    assert err.startswith("bayescore: error: ")
+    assert err.count("\n") == 1
+    assert message in err
+    assert not (folder / "model").exists()

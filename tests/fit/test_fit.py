@@ -1,0 +1,174 @@
+"""`fit`: the route from rows to certified draws, its story, and what it refuses before work starts."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bayescore as bc
+from bayescore.diagnostics.health import Need, Remedy
+from bayescore.diagnostics.results import Level
+from bayescore.fitting import route as routes
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(3)
+    n = 6000
+    frame = pd.DataFrame({"age": rng.normal(45, 12, n), "device": rng.choice(["phone", "tablet"], n)})
+    frame["county"] = rng.choice([f"c{i:02d}" for i in range(20)], n)
+    frame["w"] = rng.uniform(0.5, 2.0, n)
+    effect = dict(zip(sorted(frame["county"].unique()), rng.normal(0, 0.5, 20), strict=True))
+    eta = 0.04 * (frame["age"] - 45) + (frame["device"] == "tablet") + frame["county"].map(effect)
+    frame["clicked"] = np.where(eta + rng.logistic(size=n) > 0, "yes", "no")
+    return frame
+
+
+@pytest.fixture(scope="module")
+def flat(rows):
+    return bc.fit("clicked ~ age + device", rows, random_state=1, progressbar=False)
+
+
+def test_the_default_route_is_a_coreset_whose_draws_are_certified(flat, rows):
+    assert flat.level == "certified"
+    assert [step.what for step in flat.story] == ["build", "sample", "certify"]
+    assert flat.story[0].rows == len(rows) > 10 * len(flat.coreset)
+    assert sum(step.passes for step in flat.story) > 3
+    mode = bc.find_map(
+        bc.all_rows(rows, formula="clicked ~ age + device", standardize=True, progressbar=False),
+        prior=bc.priors.Normal(0, 2.5),
+    )
+    raw = flat.coreset.design.raw_coefficients(mode.beta)
+    table = flat.summary()
+    assert (np.abs(table["mean"] - raw) < 0.2 * table["sd"]).all()
+
+
+def test_the_level_stands_first(flat):
+    assert repr(flat).startswith("certified: ")
+    assert flat.summary().attrs["level"] == "certified"
+    assert str(flat.summary()).lstrip().startswith("certified")
+    assert "certified" in flat._repr_html_()[:30]
+
+
+def test_few_distinct_rows_are_exact():
+    X = np.random.default_rng(0).integers(0, 3, size=(5000, 2)).astype(float)
+    y = X[:, 0] + np.random.default_rng(1).logistic(size=5000) > 1
+    fit = bc.fit(X, y, random_state=1, progressbar=False)
+    assert fit.level == "certified"
+    assert len(fit.coreset) == 18
+    assert "exact" in fit.story[0].why
+
+
+def test_one_seed_gives_one_fit(flat, rows):
+    again = bc.fit("clicked ~ age + device", rows, random_state=1, progressbar=False)
+    assert np.array_equal(again.idata.posterior["beta"], flat.idata.posterior["beta"])
+    other = bc.fit("clicked ~ age + device", rows, random_state=2, progressbar=False)
+    assert not np.array_equal(other.idata.posterior["beta"], flat.idata.posterior["beta"])
+
+
+def test_roles_are_remembered(rows, tmp_path):
+    rows.to_parquet(tmp_path / "rows.parquet")
+    known = {"weights": "w", "positive": "no", "random_state": 1, "progressbar": False}
+    of_file = bc.fit("clicked ~ age + (1 | county)", tmp_path / "rows.parquet", **known)
+    of_frame = bc.fit("clicked ~ age + (1 | county)", rows, **known)
+    assert of_file.level in ("certified", "corrected")
+    assert of_file.coreset.classes == ("yes", "no")
+    assert of_file.coreset.weight_total == pytest.approx(rows["w"].sum())
+    assert np.allclose(of_file.summary()["mean"], of_frame.summary()["mean"])
+
+
+def test_rows_that_come_once_are_never_certified(rows):
+    X, y = rows[["age"]].to_numpy(), (rows["clicked"] == "yes").to_numpy()
+    with pytest.warns(UserWarning, match="not certified: The rows came once"):
+        fit = bc.fit(iter([(X[:3000], y[:3000]), (X[3000:], y[3000:])]), random_state=1, progressbar=False)
+    assert fit.level == "not certified"
+    assert repr(fit).startswith("not certified: The rows came once")
+    assert len(fit.summary()) == 2
+
+
+def test_separated_rows_are_certified_under_the_default_prior():
+    X = np.random.default_rng(0).normal(size=(500, 2))
+    with pytest.warns(UserWarning, match="completely separated"):
+        fit = bc.fit(X, X[:, 0] > 0, random_state=1, progressbar=False)
+    assert fit.level in ("certified", "corrected")
+
+
+def refusing(monkeypatch, remedies):
+    """Make the certificate refuse in turn for these reasons; return the arguments of each `sample`."""
+    left, asked = list(remedies), []
+    certified, sampled = routes.Given.certify, routes.sample
+
+    def certify(given, idata, core, max_draws):
+        found = certified(given, idata, core, max_draws)
+        return replace(found, level=Level.NOT_CERTIFIED, remedy=left.pop(0), idata=None) if left else found
+
+    def sample(core, **options):
+        asked.append({"rows": len(core), **options})
+        return sampled(core, **options)
+
+    monkeypatch.setattr(routes.Given, "certify", certify)
+    monkeypatch.setattr(routes, "sample", sample)
+    return asked
+
+
+def test_the_reason_of_a_refusal_decides(monkeypatch, rows):
+    asked = refusing(monkeypatch, [Remedy(Need.DRAWS, draws=1500), Remedy(Need.CHAINS, draws=3000, tune=2000)])
+    fit = bc.fit("clicked ~ age", rows, random_state=1, progressbar=False)
+    assert [(own["draws"], own["tune"]) for own in asked] == [(1000, 1000), (1500, 1000), (3000, 2000)]
+    assert len({own["rows"] for own in asked}) == 1
+    assert fit.idata.posterior.sizes["draw"] == 3000
+    assert len({own["random_seed"] for own in asked}) == 3
+
+
+def test_a_coreset_too_small_is_doubled_and_then_all_rows_are_taken(monkeypatch, rows):
+    asked = refusing(monkeypatch, [Remedy(Need.ROWS)] * 2)
+    fit = bc.fit("clicked ~ age", rows, random_state=1, progressbar=False)
+    sizes = [own["rows"] for own in asked]
+    assert sizes[1] == pytest.approx(2 * sizes[0], rel=0.1)
+    assert sizes[2] == len(rows)
+    assert fit.coreset.method == "full"
+    assert fit.level == "certified"
+
+
+def test_what_takes_too_long_is_not_tried(monkeypatch, rows):
+    refusing(monkeypatch, [Remedy(Need.DRAWS, draws=10**7)])
+    with pytest.warns(UserWarning, match="not certified"):
+        fit = bc.fit("clicked ~ age", rows, max_seconds=5.0, random_state=1, progressbar=False)
+    assert fit.level == "not certified"
+    assert fit.story[-1].what == "stop"
+    assert "more than max_seconds=5" in fit.story[-1].why
+    assert repr(fit).startswith("not certified")
+
+
+BAD = {
+    "an absent column": (("clicked ~ age + height",), {}, "height"),
+    "no formula": ((), {}, "data"),
+    "a text for a prior": (("clicked ~ age",), {"prior": "flat"}, "prior='flat'.*Normal"),
+    "a text for one prior": (("clicked ~ age",), {"prior": {"age": 2.5}}, r"prior\['age'\]"),
+    "a prior of no coefficient": (("clicked ~ age",), {"prior": {"height": bc.priors.Normal()}}, "'height'"),
+    "an unknown family": (("clicked ~ age",), {"family": "poisson"}, "poisson"),
+    "a group term alone": (("clicked ~ 0 + (1 | county)",), {}, "formula"),
+    "negative weights": (("clicked ~ age",), {"weights": "minus"}, "minus"),
+    "weights of 0": (("clicked ~ age",), {"weights": "zero"}, "weights"),
+    "trials below successes": (("age ~ w",), {"trials": "zero"}, "trials"),
+    "three labels": (("county ~ age",), {}, "classes"),
+    "one label": (("zero ~ age",), {}, "one class"),
+    "max_seconds": (("clicked ~ age",), {"max_seconds": 0}, "max_seconds"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_named_before_work_starts(rows, case, monkeypatch):
+    (formula,), options, message = BAD[case][0] or ("clicked ~ age",), BAD[case][1], BAD[case][2]
+    monkeypatch.setattr(routes, "sample", lambda *_, **__: pytest.fail("work started"))
+    frame = rows.assign(minus=-1.0, zero=0.0)
+    with pytest.raises((ValueError, TypeError), match=message):
+        bc.fit(*((frame, None) if case == "no formula" else (formula, frame)), **options, progressbar=False)
+
+
+def test_the_order_of_arguments_is_explained(rows):
+    with pytest.raises(TypeError, match="comes first"):
+        bc.fit(rows, "clicked ~ age")
+    with pytest.raises(TypeError, match="data is missing"):
+        bc.fit("clicked ~ age")

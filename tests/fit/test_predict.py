@@ -1,0 +1,85 @@
+"""Predictions of a fit: rows of known groups, and of groups that it does not know."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bayescore as bc
+
+
+@pytest.fixture(scope="module")
+def fit():
+    rng = np.random.default_rng(5)
+    n, n_groups = 12_000, 40
+    frame = pd.DataFrame({"x": rng.normal(size=n), "g": rng.integers(0, n_groups, n)})
+    u = rng.normal(0, 0.8, n_groups)
+    frame["y"] = 0.5 * frame["x"] + u[frame["g"]] + rng.logistic(size=n) > 0
+    return bc.fit("y ~ x + (1 | g)", frame, random_state=1, progressbar=False)
+
+
+NEW = pd.DataFrame({"x": [0.0, 0.0, 1.0, 1.0], "g": [100, 200, 100, 3]})
+
+
+def test_the_interval_of_a_new_group_has_the_spread_of_groups(fit):
+    """The mean of sigma is near 0.8: 95% of new groups are within 1.6 of the mean on the log odds."""
+    sampled = bc.predict(fit.idata, NEW, ci_prob=0.95)
+    averaged = bc.predict(fit.idata, NEW, ci_prob=0.95, new_groups="average")
+    assert np.allclose(sampled["mean"], averaged["mean"])
+    width = sampled["upper"] - sampled["lower"]
+    assert (width[:3] > 0.5).all()
+    assert (averaged["upper"] - averaged["lower"])[:3].max() < 0.25
+    assert np.allclose(sampled.loc[3], averaged.loc[3])
+    sigma = fit.idata.posterior["sigma_g"].values.ravel()
+    beta = fit.idata.posterior["beta"].values.reshape(len(sigma), -1) @ fit.coreset.design.transform(NEW)[0]
+    draws = 1 / (1 + np.exp(-(beta + sigma * np.random.default_rng(0).normal(size=len(sigma)))))
+    assert np.allclose(sampled.loc[0, ["lower", "upper"]], np.quantile(draws, [0.025, 0.975]), atol=0.03)
+
+
+def test_rows_of_one_new_group_share_its_effect(fit):
+    p = fit.predict(NEW, kind="draws")
+    assert p.dims == ("sample", "row")
+    logit = np.log(p / (1 - p)).values
+    assert np.corrcoef(logit[:, 0], logit[:, 2])[0, 1] > 0.95
+    assert abs(np.corrcoef(logit[:, 0], logit[:, 1])[0, 1]) < 0.5
+    alone = fit.predict(NEW[2:], kind="draws").values
+    assert np.allclose(alone, p.values[:, 2:])
+
+
+def test_predictions_have_the_level_and_the_data_s_index(fit):
+    found = fit.predict(NEW.set_axis(list("abcd")), prob=0.9)
+    assert list(found.columns) == ["mean", "sd", "5%", "95%"]
+    assert list(found.index) == list("abcd")
+    assert found.attrs["level"] == fit.level
+    assert np.allclose(found["mean"], bc.predict(fit.idata, NEW)["mean"])
+    labels = fit.predict(NEW, kind="response")
+    assert labels.attrs["level"] == fit.level
+    assert set(np.unique(labels)) == {False, True}
+    assert np.allclose(labels.mean("sample"), found["mean"], atol=0.05)
+
+
+@pytest.mark.parametrize(
+    ("new", "options", "message"),
+    [
+        (NEW.drop(columns="x"), {}, "'x'"),
+        (NEW.drop(columns="g"), {}, "'g'"),
+        (NEW.assign(x="a"), {}, "'x'"),
+        (NEW, {"kind": "odds"}, "kind='odds'"),
+        (NEW, {"new_groups": "drop"}, "new_groups='drop'"),
+        (NEW, {"prob": 1.5}, "prob"),
+    ],
+)
+def test_bad_input_is_named(fit, new, options, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        fit.predict(new, **options)
+
+
+def test_another_prior_answers_from_the_same_coreset(fit):
+    """The likelihood of the slope is nearly normal: a prior N(0, s^2) shrinks its mean by s^2 / (s^2 + sd^2)."""
+    other = fit.with_prior({"x": bc.priors.Normal(0, 0.05)})
+    assert other.coreset is fit.coreset
+    assert other.level in ("certified", "corrected")
+    mean, sd = fit.summary().loc["x", ["mean", "sd"]]
+    assert other.summary()["mean"]["x"] == pytest.approx(mean * 0.05**2 / (0.05**2 + sd**2), abs=0.25 * sd)
+    assert other.prior_summary()["in_data_units"]["x"] == "Normal(mu=0, sigma=0.05)"
+    with pytest.raises(ValueError, match="'z'"):
+        fit.with_prior({"z": bc.priors.Normal(0, 1)})

@@ -1,0 +1,155 @@
+"""What a fit answers: averages of comparisons and slopes, effects of groups, checks."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bayescore as bc
+from bayescore.fitting import rows as sampled
+
+
+@pytest.fixture(scope="module")
+def frame():
+    rng = np.random.default_rng(11)
+    n = 3000
+    rows = pd.DataFrame({"age": rng.normal(45, 12, n), "device": rng.choice(["phone", "tablet", "tv"], n)})
+    rows["old"], rows["g"] = (rows["age"] > 50).astype(int), rng.integers(0, 8, n)
+    u = rng.normal(0, 0.7, 8)
+    eta = 0.05 * (rows["age"] - 45) + 0.6 * (rows["device"] == "tv") + u[rows["g"]] - 0.4 * rows["old"]
+    return rows.assign(y=eta + rng.logistic(size=n) > 0)
+
+
+@pytest.fixture(scope="module")
+def flat(frame):
+    return bc.fit("y ~ age * device + old", frame, random_state=1, progressbar=False)
+
+
+@pytest.fixture(scope="module")
+def grouped(frame):
+    return bc.fit("y ~ age + (1 | g)", frame, random_state=1, progressbar=False)
+
+
+def by_hand(fit, rows, draws=1000):
+    """Return the probabilities of rows at the draws that averages use, shape (n, S)."""
+    beta = fit.posterior().thinned(draws).reshape(draws, -1)
+    return 1.0 / (1.0 + np.exp(-fit.coreset.design.transform(rows) @ beta.T))
+
+
+def test_comparisons_of_a_factor_are_differences_of_average_predictions(flat, frame):
+    found = flat.comparisons("device")
+    known = bc.average_predictions(flat.idata, frame, variables="device", ci_prob=0.95)
+    assert found["contrast"].tolist() == ["tablet - phone", "tv - phone"]
+    assert np.allclose(found["mean"], known["difference"].iloc[1:])
+    assert np.allclose(found[["2.5%", "97.5%"]], known[["difference_lower", "difference_upper"]].iloc[1:])
+    assert (found["rows_se"] == 0.0).all()
+    assert found.attrs["level"] == flat.level
+
+
+def test_comparisons_of_numbers_add_a_step(flat, frame):
+    found = flat.comparisons("age", step=10, by="device")
+    each = by_hand(flat, frame.assign(age=frame["age"] + 10)) - by_hand(flat, frame)
+    known = [each[frame["device"] == level].mean() for level in ("phone", "tablet", "tv")]
+    assert found["device"].tolist() == ["phone", "tablet", "tv"]
+    assert np.allclose(found["mean"], known)
+    binary = flat.comparisons("old")
+    each = by_hand(flat, frame.assign(old=1)) - by_hand(flat, frame.assign(old=0))
+    assert binary["contrast"].tolist() == ["1 - 0"]
+    assert np.allclose(binary[["mean", "sd"]], [each.mean(), each.mean(axis=0).std(ddof=1)])
+
+
+def test_ratios_are_of_average_probabilities(flat, frame):
+    found = flat.comparisons("old", comparison="ratio")
+    ones, zeros = (by_hand(flat, frame.assign(old=value)).mean(axis=0) for value in (1, 0))
+    assert np.allclose(found["mean"], (ones / zeros).mean())
+
+
+def test_slopes_are_derivatives(flat, frame):
+    found = flat.slopes("age", by="old")
+    h = 1e-5
+    above, below = (by_hand(flat, frame.assign(age=frame["age"] + move)) for move in (h, -h))
+    each = (above - below) / (2 * h)
+    assert np.allclose(found["mean"], [each[frame["old"] == value].mean() for value in (0, 1)], rtol=1e-4)
+
+
+def test_averages_of_a_sample_of_the_rows_say_their_error(flat, frame, monkeypatch):
+    """The sample's average is off by a draw from N(0, rows_se^2), about; by 5 of them in 6 of 10 million cases."""
+    whole = flat.comparisons("age", step=10)["mean"][0]
+    monkeypatch.setattr(sampled, "MAX_ROWS", 300)
+    part = flat.comparisons("age", step=10)
+    assert part["rows_se"][0] > 0.0
+    assert 0.0 < abs(part["mean"][0] - whole) < 5.0 * part["rows_se"][0]
+    ratio = flat.comparisons("old", comparison="ratio")
+    assert 0.0 < ratio["rows_se"][0] < 0.05
+
+
+def test_known_groups_have_their_effects_in_averages(grouped, frame):
+    rows = frame[frame["g"] == 2]
+    found = grouped.slopes("age", data=rows)
+    h = 1e-4
+    above, below = (grouped.predict(rows.assign(age=rows["age"] + move))["mean"] for move in (h, -h))
+    assert found["mean"][0] == pytest.approx(((above - below) / (2 * h)).mean(), rel=0.02)
+
+
+def test_effects_have_ranks(grouped):
+    table = grouped.effects()
+    assert list(table.index) == list(range(8))
+    draws = grouped.effects("g", draws=[3, 5])
+    assert np.allclose(draws.mean(("chain", "draw")), table["mean"][[3, 5]])
+    assert table["rank"].idxmax() == table["mean"].idxmax()
+    assert table["rank"].sum() == pytest.approx(36.0)
+    assert (table["rank 2.5%"] <= table["rank"]).all()
+    with pytest.raises(ValueError, match="no level"):
+        grouped.effects("g", draws=["Kent"])
+    with pytest.raises(ValueError, match="county"):
+        grouped.effects("county")
+
+
+def test_icc_and_loo_need_no_roles(grouped, frame):
+    sigma = grouped.idata.posterior["sigma_g"].values
+    assert grouped.icc()["mean"]["icc_g"] == pytest.approx((sigma**2 / (sigma**2 + np.pi**2 / 3)).mean())
+    own = grouped.loo()
+    known = bc.loo(grouped.idata, grouped.coreset, frame, progressbar=False)
+    name = "elpd" if hasattr(own, "elpd") else "elpd_loo"
+    assert getattr(own, name) == getattr(known, name)
+
+
+def test_a_check_sees_a_model_that_is_wrong(frame):
+    """Of ten bins of a right model 0.6 are outside on average, 4 or more in 2 of 1,000 cases."""
+    rng = np.random.default_rng(2)
+    wrong = frame.assign(y=(np.abs(frame["age"] - 45) > 8) ^ (rng.random(len(frame)) < 0.1))
+    fit = bc.fit("y ~ age", wrong, random_state=1, progressbar=False)
+    assert fit.check()["outside"].sum() >= 5
+    right = frame.assign(y=0.05 * (frame["age"] - 45) + rng.logistic(size=len(frame)) > 0)
+    assert bc.fit("y ~ age", right, random_state=1, progressbar=False).check()["outside"].sum() < 4
+    assert fit.check(right).attrs["level"] == fit.level
+
+
+def test_slopes_of_groups_are_in_units_of_the_data(frame):
+    """Effects at 0 and sds of slopes come from those of the standardised column, draw by draw."""
+    from bayescore.data.design import Design, Grouping
+    from bayescore.fitting.units import raw_effects_map
+
+    design = Design(("age",), intercept=True, center=(45.0,), scale=(12.0,))
+    A = raw_effects_map(design, Grouping("g", (0, 1), ("1", "age")))
+    u, age = np.array([0.3, -0.6]), 61.0
+    assert (A @ u) @ [1.0, age] == pytest.approx(u @ [1.0, (age - 45.0) / 12.0])
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda fit: fit.comparisons("height"), "'height' is no column"),
+        (lambda fit: fit.comparisons("age", by="age"), "by='age' has"),
+        (lambda fit: fit.comparisons("age", step=0), "step"),
+        (lambda fit: fit.comparisons("age", comparison="odds"), "comparison='odds'"),
+        (lambda fit: fit.slopes("device"), "is a factor"),
+        (lambda fit: fit.summary(scale="logit"), "scale='logit'"),
+        (lambda fit: fit.summary(prob=2), "prob"),
+        (lambda fit: fit.icc(), "intraclass"),
+        (lambda fit: fit.effects(), "none"),
+        (lambda fit: fit.comparisons("age", data=pd.DataFrame({"age": [1.0]})), "device"),
+    ],
+)
+def test_bad_input_is_named(flat, ask, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        ask(flat)
