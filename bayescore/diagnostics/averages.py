@@ -29,7 +29,7 @@ from bayescore.diagnostics.full_pass import check_finite
 from bayescore.models.families import Family
 from bayescore.models.predictor import Predictor
 from bayescore.samplers.inference_data import Posterior, read_posterior
-from bayescore.samplers.predict import groups_of, offset_of, positive_rows
+from bayescore.samplers.new_rows import groups_of, offset_of, positive_rows
 from bayescore.samplers.raw_columns import raw_column
 from bayescore.types import NO_ROW, FloatArray, WeightedData
 from bayescore.validation import DataError, check_integer, check_positive

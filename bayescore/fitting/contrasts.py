@@ -18,7 +18,7 @@ from bayescore.fitting.rows import RawRows
 from bayescore.fitting.units import described
 from bayescore.models.families import Family
 from bayescore.models.predictor import Predictor
-from bayescore.samplers.effects import sums_of_levels
+from bayescore.samplers.poststratify import sums_of_levels
 from bayescore.types import FloatArray, IntArray, WeightedData
 
 _STEP = 1e-4  # of a slope, in ranges of the column: marginaleffects' own

@@ -15,10 +15,11 @@ from bayescore.coresets.sampling.draw import Draw, hash_uniforms, merge
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design
 from bayescore.data.tables import feature_matrix
+from bayescore.diagnostics.averages import MAX_VALUES
 from bayescore.fitting.given import Given
 from bayescore.fitting.parts import FitParts
-from bayescore.samplers.effects import MAX_VALUES, factor_levels
 from bayescore.samplers.new_rows import groups_of, offset_of, positive_rows
+from bayescore.samplers.raw_columns import factor_levels
 from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError
 

@@ -20,7 +20,7 @@ from rich.progress import Progress
 
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.progress import progress
-from bayescore.samplers.effective import bulk_sizes, tail_sizes
+from bayescore.chains import effective_sizes
 from bayescore.samplers.frames import Frame
 from bayescore.samplers.langevin import LONGEST_ANGLE, Step, advance
 from bayescore.samplers.method import Option, Request, thinned
@@ -166,14 +166,14 @@ class Crew:
 
     def rate(self, x: FloatArray) -> float:
         """Return the effective draws of a gradient, of the worst parameter at draws of x."""
-        size = float(bulk_sizes(self.frame.watched(x)).min())
+        size = float(effective_sizes(self.frame.watched(x), "bulk").min())
         return size / float(x.shape[0] * x.shape[1] * self.step.steps)
 
     def learn(self, x: FloatArray) -> None:
         """Take the frame of draws, and each chain's place in it."""
         there = self.frame.theta(self.x)
         flat = self.frame.theta(x).reshape(-1, x.shape[-1])
-        effective = float(bulk_sizes(self.frame.watched(x)).min())
+        effective = float(effective_sizes(self.frame.watched(x), "bulk").min())
         self.frame = self.frame.learn(flat, min(effective, len(flat)))
         self.x = np.ascontiguousarray(self.frame.x(there))
 
@@ -237,7 +237,7 @@ def _draw(crew: Crew, plan: Plan, rate: float) -> Sampled:
     stretch, bulk, tail = crew.run(kept, thin), math.nan, math.nan
     while kept >= LEAST:
         theta = crew.frame.watched(stretch.x)
-        bulk, tail = float(bulk_sizes(theta).min()), float(tail_sizes(theta).min())
+        bulk, tail = (float(effective_sizes(theta, each).min()) for each in ("bulk", "tail"))
         if (bulk >= plan.ess and tail >= TAIL * plan.ess) or plan.thin:
             break
         if crew.gradients + kept // 2 * 2 * thin * each > plan.max_gradients:

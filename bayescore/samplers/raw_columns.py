@@ -38,3 +38,8 @@ def raw_column(design: Design, X: FloatArray, name: str) -> FloatArray | None:
 def _factors(design: Design, name: str) -> dict[str, tuple[Any, ...]]:
     """Return the terms that a column may make as a factor, and its levels."""
     return {term: categories_of(design, name, term) for term in (name, f"C({name})")}
+
+
+def factor_levels(design: Design, name: str) -> tuple[Any, ...]:
+    """Return the levels of a raw column that is a factor of the design; empty of a column of numbers."""
+    return next((levels for levels in _factors(design, name).values() if levels), ())

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import bayescore as bc
-from bayescore.compat import effective_size
+from bayescore.chains import effective_sizes
 from bayescore.compiled import jit
 from bayescore.models.density import log_density
 from bayescore.models.families import FAMILIES
@@ -14,7 +14,6 @@ from bayescore.models.posterior import posterior
 from bayescore.models.priors import Normal
 from bayescore.models.sparse_density import sparse_columns, sparse_log_density
 from bayescore.samplers import langevin
-from bayescore.samplers.effective import bulk_sizes, tail_sizes
 from bayescore.samplers.flat import FLAT, SPARSE, compiled_density
 from bayescore.samplers.frames import Dense
 from bayescore.samplers.run import Segment
@@ -111,9 +110,9 @@ def _wrong(normals, uniforms, h):
 def off(draws):
     """Return by how many standard errors the mean and the sd are off, the larger one."""
     draws = draws.reshape(1, -1)
-    size = effective_size(draws, "mean")
+    size = float(effective_sizes(draws[..., None], "mean")[0])
     spread = (draws - draws.mean()) ** 2
-    error = spread.std() / math.sqrt(effective_size(spread, "mean"))
+    error = spread.std() / math.sqrt(float(effective_sizes(spread[..., None], "mean")[0]))
     assert size > 5000
     return max(abs(draws.mean() - MEAN) * math.sqrt(size) / draws.std(), abs(spread.mean() - SD**2) / error)
 
@@ -179,24 +178,13 @@ def test_rare_columns_have_the_same_density():
     assert compiled_density(posterior(make_rows(), "probit", Normal()))[0] is FLAT
 
 
-def test_effective_sizes_are_those_of_arviz():
-    rng = np.random.default_rng(0)
-    draws, phi = rng.normal(size=(3, 203, 8)), np.linspace(-0.8, 0.97, 8)
-    for i in range(1, 203):
-        draws[:, i] += phi * draws[:, i - 1]
-    for sizes, method in ((bulk_sizes, "bulk"), (tail_sizes, "tail")):
-        theirs = [effective_size(draws[..., d], method) for d in range(8)]
-        np.testing.assert_allclose(sizes(draws), theirs, rtol=1e-10)
-    assert (bulk_sizes(np.ones((2, 50, 1))) == 1.0).all()
-
-
 def test_draws_go_on_until_they_are_worth_what_was_asked():
     """Beside a wall, with the number of draws that was asked for."""
     idata = bc.sample(wall(), prior=Normal(0, 10), draws=500, ess=1200, **TOLD)
     draws, stats = idata.posterior["beta"].values, idata.sample_stats
     assert draws.shape == (4, 500, 4)
-    assert bulk_sizes(draws).min() >= 1200
-    assert tail_sizes(draws).min() >= 480
+    assert effective_sizes(draws, "bulk").min() >= 1200
+    assert effective_sizes(draws, "tail").min() >= 480
     assert int(stats["n_steps"].values[0, 0]) > 1
     target = posterior(wall(), "logistic", Normal(0, 10))
     for place in ((0, 0), (3, 499), (1, 250)):
