@@ -25,7 +25,7 @@ from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design
 from bayescore.types import FloatArray, IntArray, LabelArray, WeightedData, stack
 
-ROWS = 5000, 20_000  # of a sample, about, at least and at most
+ROWS = 5000, 50_000  # of a sample, about, at least and at most
 SHARE = 0.02  # of all rows, between the two: the mode of so many takes a fraction of a pass
 ENTRIES = 4_000_000  # of a sample of wide rows, 32 MB,
 ROWS_PER_COLUMN = 30  # but at least so many rows for each column
