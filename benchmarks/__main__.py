@@ -6,6 +6,7 @@ import sys
 import time
 
 from benchmarks import (
+    build_passes,
     build_speed,
     calibrated,
     certificate_checks,
@@ -79,6 +80,7 @@ BENCHMARKS = {
     "cold_start": cold_start.main,
     "mean_sensitivity": mean_sensitivity.main,
     "build_speed": build_speed.main,
+    "build_passes": build_passes.main,
     "mala_speed": mala_speed.main,
     "default_sampler": default_sampler.main,
     "mixing": mixing.main,

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 import numpy as np
 
 import bayescore as bc
-from bayescore.coresets.calibration.pilot import MAX_PILOTS, full_mode, survey
+from bayescore.coresets.calibration.pilot import MAX_PILOTS, Shares, Survey, full_mode, survey
 from bayescore.coresets.calibration.totals import Totals
 from bayescore.coresets.calibration.weights import fit_weights
 from bayescore.coresets.sampling.fixed_size import choose
@@ -26,7 +26,6 @@ from bayescore.data.sources import as_source
 from bayescore.data.synthetic import binary10
 from bayescore.models.families import FAMILIES
 from bayescore.models.newton import Mode
-from bayescore.models.posterior import prior_part
 from bayescore.types import WeightedData
 from benchmarks.rival_methods import giga, quasi_newton
 from benchmarks.tables import publish
@@ -91,13 +90,15 @@ def one_half_of_calibration(
     rng = np.random.default_rng(seed)
     seeds = rng.integers(2**62, size=MAX_PILOTS + 1).tolist()
     logistic = FAMILIES["logistic"]
-    mode, shares = full_mode(dataset, logistic, prior, seeds[:-1])
-    found = survey(dataset, shares, size, 0, (seeds[-1], 0))
+
+    def look(shares: Shares) -> Survey:
+        return survey(dataset, shares, size, 0, (seeds[-1], 0))
+
+    shares, found = full_mode(dataset, logistic, prior, seeds[:-1], look)
     if not uniform:
         return choose(found.candidates, size, found.total)[0]
     rows = built("uniform", X, y, prior, size, seed)
-    part = mode.terms - prior_part(mode.beta, prior)
-    totals = Totals.at(shares.laplace, part, len(rows))
+    totals = Totals.at(shares.laplace, found.part, len(rows))
     factors = fit_weights(totals.shares(rows).stacked(), totals.values(found.pull).stacked()).factors
     kept = factors > 0.0
     return rows.take(kept).with_weights((rows.weights * factors)[kept])

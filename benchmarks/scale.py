@@ -4,7 +4,7 @@
 Fearnhead, Johansen and Roberts 2020): an intercept, the hour of departure, the distance and whether it is night, made
 here, some 20% delayed; the data themselves are not. "normal": N = 1e8, ten normal columns. Written for the purpose, row
 group by row group, and deleted. Each in a process of its own, after a small build that compiles; ``calibrated`` of 20 D
-rows, 4 x 1000 draws by MALA. "model, s" is what COST_MODEL.md says of the build: seven passes of 80 ns a row for ten
+rows, 4 x 1000 draws by MALA. "model, s" is what COST_MODEL.md says of the build: three passes of 80 ns a row for ten
 columns, 36 of them for four, on the cores at hand. "two workers" are seconds of a build by two Dask processes.
 
 ``--rows`` takes fewer; files are 1 and 5 GB.
@@ -27,7 +27,7 @@ from benchmarks.tables import publish
 from benchmarks.whole_way import measured
 
 QUICK = 1_000_000
-PASSES = 7
+PASSES = 3
 
 
 def flights(n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:

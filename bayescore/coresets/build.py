@@ -1,6 +1,7 @@
 """`build_coreset`, the one verb, and `all_rows`, its counterpart for the whole data."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from bayescore.coresets.finish import designed, finish_dataset, warn_if_groups_ignored
@@ -164,7 +165,7 @@ def build_dataset(
         check_integer(size, "size", low=1, high=dataset.source.n_rows, why=why)
     if isinstance(dataset.rows, Stream) and not family.symmetric:
         dataset.rows.with_sides()
-    dataset = designed(dataset, intercept, standardize)
+    dataset = designed(dataset, intercept, standardize, partial(method.first_look, seed=seed))
     built = method.named(dataset.design.names).build(dataset, size, seed, family)
     if built.caution:
         warn(built.caution)

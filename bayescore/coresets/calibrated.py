@@ -9,8 +9,9 @@
    the shape is off by more than the tolerance, rows are drawn anew, with equal shares for step 2 and for the sd of
    w log p over the draws, and meet the log-likelihood at the draws as well. The better fit is kept.
 
-Passes: one that checks the rows, two for pilots, about three of Newton's, one at the mode, and one or more where a
-sample of rows does not tell the error. docs/explanation/calibration.md says what is matched and what is not.
+Passes: one that checks the rows and draws a pilot, one at the pilot's mode, as a rule one at the full data's, and one
+or more where a sample of rows does not tell the error. docs/explanation/calibration.md says what is matched and what is
+not.
 """
 
 from collections.abc import Mapping
@@ -22,7 +23,7 @@ import numpy as np
 from bayescore.coresets.calibration.drift import missed_by, mode_of, scale_at
 from bayescore.coresets.calibration.fits import Calibration, Fitted
 from bayescore.coresets.calibration.paired import Errors
-from bayescore.coresets.calibration.pilot import MAX_PILOTS, Shares, full_mode, survey
+from bayescore.coresets.calibration.pilot import MAX_PILOTS, Shares, Survey, full_mode, survey
 from bayescore.coresets.calibration.remainder import sample_rows
 from bayescore.coresets.calibration.search import (
     PredictedInfo,
@@ -34,13 +35,14 @@ from bayescore.coresets.calibration.search import (
 )
 from bayescore.coresets.calibration.totals import rows_for_all
 from bayescore.coresets.method import BuildResult, Method, ReduceRequest, ReduceResult, ScoreError
+from bayescore.coresets.sampling.by_column import draw_by_column
 from bayescore.coresets.sampling.fixed_size import Chosen
 from bayescore.data.dataset import Dataset
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.sources import as_source
 from bayescore.models.families import Family
 from bayescore.models.moving import shortfall_of
-from bayescore.models.posterior import Derivatives, prior_part
+from bayescore.models.posterior import Derivatives
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, WeightedData
 
@@ -107,6 +109,10 @@ class Calibrated(Method):
         """Return the prior under which the mode is found."""
         return mode_prior(self.prior)
 
+    def first_look(self, dataset: Dataset, seed: int) -> None:
+        """Draw the pilot, too."""
+        draw_by_column(dataset, seed)
+
     def build(self, dataset: Dataset, size: int | None, seed: int, family: Family) -> BuildResult[CalibratedInfo]:
         """Draw and calibrate; caution where the errors to expect are far above the tolerance."""
         tolerance = check_tolerance(self.tolerance)
@@ -136,20 +142,22 @@ class Calibrated(Method):
         prior = self.mode_prior()
         prior.parts(dataset.n_features)  # shapes
         seeds = np.random.default_rng(seed).integers(2**62, size=MAX_PILOTS + 3).tolist()
-        mode, shares = full_mode(dataset, family, prior, seeds[:MAX_PILOTS])
         D, n_rows, fits = dataset.n_features, dataset.scan.n_rows, rows_for_all(dataset.n_features)
         # 20 rows a column, up to 50 where the whole Hessian then fits
         start = min(n_rows, max(100, 20 * D, fits if fits <= 50 * D else 0) if size is None else size)
         largest_size = min(n_rows, LARGEST * start)
-        n_sample = sample_rows(shares.reach, tolerance, D)
-        found = survey(dataset, shares, start, n_sample, (seeds[-2], seeds[-3]))
-        part = mode.terms - prior_part(mode.beta, prior)
-        calibration = Calibration(dataset, prior, shares, part, found, seeds[-1], seeds[-2], start, largest_size)
+
+        def look(shares: Shares) -> Survey:
+            n_sample = sample_rows(shares.reach, tolerance, D)
+            return survey(dataset, shares, start, n_sample, (seeds[-2], seeds[-3]))
+
+        shares, found = full_mode(dataset, family, prior, seeds[:MAX_PILOTS], look)
+        calibration = Calibration(dataset, prior, shares, found, seeds[-1], seeds[-2], start, largest_size)
         if start == n_rows:  # all rows, with their own weights
             curve = [replace(calibration.fit(start), errors=Errors(0.0, 0.0, 0.0))]
         else:
             curve = calibration.search(start, tolerance) if size is None else calibration.asked(start, tolerance)
-        return curve, (mode.beta, part)
+        return curve, (shares.laplace.theta, found.part)
 
     def reduce(self, rows: WeightedData, request: ReduceRequest) -> ReduceResult:
         """Return fewer rows that meet the totals of `rows` at the anchor, or at their own mode."""
@@ -160,8 +168,8 @@ class Calibrated(Method):
         every = Chosen(rows, np.ones(len(rows)), len(rows))
         shares = Shares.estimated(laplace, every, dataset.scan.weight_total)
         draw_seed = int(np.random.default_rng(request.seed).integers(2**62))
-        found = survey(dataset, shares, request.size, 0, (draw_seed, 0))
-        calibration = Calibration(dataset, prior, shares, part, found, 0, draw_seed, request.size, request.size)
+        found = survey(dataset, shares, request.size, 0, (draw_seed, 0), part=part)
+        calibration = Calibration(dataset, prior, shares, found, 0, draw_seed, request.size, request.size)
         fitted = calibration.fit(request.size, sds=False)  # what nodes meet must add up
         missed = shortfall_of(fitted.rows, theta, part, family)
         return ReduceResult(fitted.rows, fitted.residual_mean, anchor=theta, shortfall=missed)

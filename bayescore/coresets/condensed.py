@@ -1,8 +1,8 @@
 """Condensed coresets: binomial pseudo-rows with offsets, one for each column, that meet the whole Hessian.
 
 1. theta-hat, the MAP of the full data (`pilot.full_mode`); L L' = C, the inverse Hessian there.
-2. One pass sums the score and the whole curvature of all rows, averaged over N(theta-hat, C) (`condensing.averages`),
-   and finds the rows of the largest reach, w (|l'''| |zL|^3 / 6 + c |zL|^4 / 24).
+2. The pass there sums the score and the whole curvature of all rows, averaged over N(theta-hat, C)
+   (`condensing.averages`), and finds the rows of the largest reach, w (|l'''| |zL|^3 / 6 + c |zL|^4 / 24).
 3. Rows of the largest reach are kept, none at first. All others become one pseudo-row for each direction of a root of
    their curvature (`condensing.directions`): a binomial with real numbers of successes and failures and an offset,
    that meets the averages, the third derivative and where possible the fourth (`condensing.pseudo_rows`).
@@ -37,6 +37,7 @@ from bayescore.coresets.condensing.condensation import Condensation
 from bayescore.coresets.condensing.drift import lost_by, missed_by
 from bayescore.coresets.condensing.search import Condensate, Search
 from bayescore.coresets.method import BuildResult, Method, ReduceRequest, ReduceResult, ScoreError
+from bayescore.coresets.sampling.by_column import draw_by_column
 from bayescore.coresets.sampling.fixed_size import Chosen
 from bayescore.data.dataset import Dataset
 from bayescore.data.passes.threads import one_blas_thread
@@ -111,6 +112,10 @@ class Condensed(Method):
         """Return the prior under which the mode is found."""
         return mode_prior(self.prior)
 
+    def first_look(self, dataset: Dataset, seed: int) -> None:
+        """Draw the pilot, too."""
+        draw_by_column(dataset, seed)
+
     def build(self, dataset: Dataset, size: int | None, seed: int, family: Family) -> BuildResult[CondensedInfo]:
         """Condense the rows; caution where the errors to expect are above the tolerance."""
         if dataset.design.groups:
@@ -155,11 +160,13 @@ class Condensed(Method):
         if n_rows <= (2 * D if size is None else size):
             return [Condensate(dataset.load(), n_rows, Errors(0.0, 0.0, 0.0))], 0  # all rows
         seeds = np.random.default_rng(seed).integers(2**62, size=MAX_PILOTS + 2).tolist()
-        mode, shares = full_mode(dataset, family, prior, seeds[:MAX_PILOTS])
         kept = [times * D for times in KEPT if (2 + times) * D < n_rows] if size is None else [size - 2 * D]
-        n_sample = sample_rows(shares.reach, tolerance, D)
-        found = Condensation.of(dataset, shares, n_sample, kept[-1], seeds[-1])
-        return Search(dataset, prior, mode.terms - prior_part(mode.beta, prior), tolerance, seeds[-2]).over(found, kept)
+
+        def look(shares: Shares) -> Condensation:
+            return Condensation.of(dataset, shares, sample_rows(shares.reach, tolerance, D), kept[-1], seeds[-1])
+
+        _, found = full_mode(dataset, family, prior, seeds[:MAX_PILOTS], look)
+        return Search(dataset, prior, tolerance, seeds[-2]).over(found, kept)
 
     def reduce(self, rows: WeightedData, request: ReduceRequest) -> ReduceResult:
         """Return pseudo-rows, and rows kept beside them, that meet averaged totals of `rows` about the anchor.
@@ -168,11 +175,12 @@ class Condensed(Method):
         """
         dataset, family, prior = Dataset(as_source(rows)), request.family, self.mode_prior()
         theta = mode_of(rows, family, prior).beta if request.anchor is None else request.anchor
-        terms = likelihood_terms(theta, rows, family) + prior_part(theta, prior)
-        at = LaplaceApproximation(family, theta, math.sqrt(request.share) * factor_of_inverse(terms.precision))
+        part = likelihood_terms(theta, rows, family)
+        factor = factor_of_inverse((part + prior_part(theta, prior)).precision)
+        at = LaplaceApproximation(family, theta, math.sqrt(request.share) * factor)
         shares = Shares.estimated(at, Chosen(rows, np.ones(len(rows)), len(rows)), dataset.scan.weight_total)
         n_kept, n_sample = request.size - 2 * rows.n_features, sample_rows(shares.reach, TOLERANCE, rows.n_features)
-        found = Condensation.of(dataset, shares, n_sample, n_kept, request.seed).rows(n_kept)
+        found = Condensation.of(dataset, shares, n_sample, n_kept, request.seed, part=part).rows(n_kept)
         lost, missed = lost_by(found, rows, at.theta, at.factor, family)
         return ReduceResult(found, missed, anchor=theta, lost=lost)
 

@@ -1,5 +1,6 @@
 """What every builder begins and ends with: rows in the design asked for, and a `Coreset` of the rows chosen."""
 
+from collections.abc import Callable
 from dataclasses import fields, replace
 from importlib.metadata import version
 from typing import Any
@@ -34,11 +35,15 @@ def check_names(design: Design, label: str, intercept: bool) -> None:
             )
 
 
-def designed(dataset: Dataset, intercept: bool, standardize: bool) -> Dataset:
-    """Put raw rows through the design asked for; every row is checked first unless rows come once."""
+def designed(
+    dataset: Dataset, intercept: bool, standardize: bool, first_look: Callable[[Dataset], None] | None = None
+) -> Dataset:
+    """Put raw rows through the design asked for; every row is checked first, by `first_look`, unless rows come once."""
     design = dataset.design
     check_names(design, dataset.rows.label, intercept)
     if dataset.rereadable:
+        if first_look is not None:
+            first_look(dataset)
         constant = dataset.scan.constant
         absent = warn_of_absent_levels(design, dataset.scan)
         names = [name for name in np.asarray(design.names)[constant].tolist() if name not in absent]

@@ -135,6 +135,10 @@ class Method(ABC):
         prior = getattr(self, "prior", None)
         return replace(self, prior=prior_of(prior, names)) if isinstance(prior, Mapping) else self  # type: ignore[call-arg]
 
+    def first_look(self, dataset: Dataset, seed: int) -> None:
+        """Make the first pass over raw rows that can be read again; a method may take more from it than their scan."""
+        _ = dataset.scan
+
     @abstractmethod
     def build(self, dataset: Dataset, size: int | None, seed: int, family: Family) -> BuildResult[Any]:
         """Choose and weigh rows.

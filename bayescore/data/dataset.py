@@ -4,10 +4,10 @@
 takes numbers from a `Dataset` and never refers to the `Dataset` itself, which cannot be pickled.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property, partial
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -54,6 +54,9 @@ class Dataset:
         self._passes = [0]  # which views share
         self.cores = cores or available_cores()
         self._block_rows = block_rows
+        self._scan: Scan | None = None
+        # rows drawn while they were checked, in columns of the design, and their inclusion probabilities, shape (n,)
+        self.sample: tuple[WeightedData, FloatArray] | None = None
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Dataset stays in its process: give the function of a pass the numbers that it needs of it")
@@ -144,12 +147,26 @@ class Dataset:
         """Return all rows, in memory; one pass."""
         return stack(list(self.blocks()))
 
-    @cached_property
+    @property
     def scan(self) -> Scan:
         """What the first pass learns. Raises `DataError` if an entry is NaN, infinite or too large."""
-        names = self.design.names
+        if self._scan is None:
+            deque(self.scan_beside(lambda *_: None), maxlen=0)
+        assert self._scan is not None
+        return self._scan
+
+    def scan_beside(self, function: Callable[[int, WeightedData], R]) -> Iterator[R]:
+        """Yield ``function(start, block)`` of canonical blocks, in a pass that learns the `scan` as well."""
+        names, scans = self.design.names, []
+
+        def both(start: int, block: WeightedData) -> tuple[Scan, R]:
+            return block_range(names, start, block), function(start, block)
+
         with self.counting_missing():
-            return Scan.of(list(self.map(partial(block_range, names), "checking rows", canonical=True)), names)
+            for scan, result in self.map(both, "checking rows", canonical=True):
+                scans.append(scan)
+                yield result
+            self._scan = Scan.of(scans, names)
 
     @contextmanager
     def counting_missing(self) -> Iterator[None]:
@@ -174,11 +191,14 @@ class Dataset:
             ) from None
 
     def with_design(self, design: Design) -> "Dataset":
-        """Return raw rows put through a design, with their offset, groups and scan; see `view` for passes."""
+        """Return raw rows put through a design, with their offset, groups, scan and sample; see `view` for passes."""
         design = replace(design, offset=self.design.offset, groups=design.groups or self.design.groups)
         other = self.view(design)
-        if "scan" in self.__dict__ and design.is_affine:
-            other.__dict__["scan"] = self.scan.through(design)
+        if self._scan is not None and design.is_affine:
+            other._scan = self._scan.through(design)
+            if self.sample is not None:
+                rows, inclusion = self.sample
+                other.sample = design.rows(rows), inclusion
         return other
 
     def append_offset(self) -> "Dataset":

@@ -31,7 +31,9 @@ def open_designed(
     progress: bool = False,
     **beside: Any,
 ) -> Dataset:
-    """Open data and learn their design: by a formula, which takes a pass, or with text coded against its first level.
+    """Open data and learn their design: by a formula, or with text coded against its first level.
+
+    A formula takes a pass where some term learns from the rows. Without one a later pass must check them.
 
     The other arguments are those of `open_rows`.
     """
@@ -62,8 +64,10 @@ def open_designed(
             check_levels(f"column {name!r}", own, MAX_LEVELS_NAMED)
         _check_response(dataset, y, formula)
         by = learner(dataset.design.raw_names, formula, levels, dataset.source.n_rows)
-        with dataset.counting_missing():
-            found = reduce(add, dataset.map(by, "learning the formula"))
+        found = None
+        if by.learns:
+            with dataset.counting_missing():
+                found = reduce(add, dataset.map(by, "learning the formula"))
         design = learnt_design(by, found)
         return dataset.with_design(varying(design, dataset.design.groups) if asked.groups else design)
     if not levels:

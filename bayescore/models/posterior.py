@@ -45,6 +45,11 @@ class Derivatives:
         return Derivatives(self.value - other.value, self.gradient - other.gradient, self.precision - other.precision)
 
 
+def no_terms(n_features: int) -> Derivatives:
+    """Return the terms of no rows."""
+    return Derivatives(0.0, np.zeros(n_features), np.zeros((n_features, n_features)))
+
+
 def likelihood_terms(beta: FloatArray, data: WeightedData, family: Family) -> Derivatives:
     """Return the weighted log-likelihood of rows, and its derivatives at `beta`, shape (D,)."""
     gradient, precision = np.zeros(len(beta)), np.zeros((len(beta), len(beta)))

@@ -223,7 +223,7 @@ class _Found:
 
     density = None
 
-    def expansion(self, part):
+    def expansion(self):
         return None
 
 
@@ -236,7 +236,7 @@ def test_sizes_between_are_not_tried_where_the_first_is_far_off(errors, sizes, m
         return Condensate(None, n_kept, Errors(errors[len(tried) - 1], 0.0, 0.0))
 
     monkeypatch.setattr(Search, "_tried", one)
-    found, moves = Search(None, PRIOR, None, 0.05, 0).over(_Found(), [0, 1, 3, 5])
+    found, moves = Search(None, PRIOR, 0.05, 0).over(_Found(), [0, 1, 3, 5])
     assert (tried, moves) == (sizes, 0)
     assert [one.errors.mean for one in found] == errors
 

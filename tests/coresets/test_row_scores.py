@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bayescore.coresets.calibration.pilot import LaplaceApproximation, Shares, by_size, survey
+from bayescore.coresets.calibration.pilot import LaplaceApproximation, Shares, survey
 from bayescore.coresets.sampling import fixed_size
 from bayescore.coresets.sampling.fixed_size import Chosen, candidates, draw_candidates
 from bayescore.coresets.scores.factor import block_factor, data_factor, whitening
@@ -81,15 +81,6 @@ def test_leverages_and_squares():
     assert plain.max() == 1.0
     np.testing.assert_allclose(leverage_rows(rows.X, rows.weights, basis), plain, rtol=1e-12)
     np.testing.assert_allclose(Dataset(as_source(rows)).scan.squares, rows.weights @ rows.X**2, rtol=1e-12)
-
-
-def test_sizes_of_rows_sum_to_one():
-    rows = data()
-    source = as_source(rows)
-    size = by_size(Dataset(source))(rows)
-    spread = rows.X**2 @ (1.0 / (rows.weights @ rows.X**2))
-    np.testing.assert_allclose(size, rows.weights * (0.5 / rows.weights.sum() + 0.1 * spread), rtol=1e-11)
-    assert size.sum() == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("n", [1, 3, 128, 1000])

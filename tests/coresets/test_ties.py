@@ -85,9 +85,8 @@ def kept_rows(monkeypatch, seed):
     reach = shares.far(at.row_scores(rows), rows.weights)
     far = Candidates(reach, np.arange(600.0), np.arange(600), rows)
     monkeypatch.setattr(Shares, "far", lambda *_: jittered(reach, seed))
-    found = Condensation(
-        GaussianDensity(at), Derivatives(0.0, np.zeros(3), np.eye(3)), far, float(reach.sum()), 10, shares
-    )
+    terms = Derivatives(0.0, np.zeros(3), np.eye(3))
+    found = Condensation(GaussianDensity(at), terms, terms, far, float(reach.sum()), 10, shares)
     return found.split(25)[0].index
 
 

@@ -18,7 +18,7 @@ from bayescore.coresets.calibration.weights import fit_weights
 from bayescore.coresets.sampling.fixed_size import Candidates, choose, distinct
 from bayescore.data.dataset import Dataset
 from bayescore.models.gaussian import factor_of_inverse
-from bayescore.models.posterior import Derivatives, likelihood_terms, prior_part
+from bayescore.models.posterior import likelihood_terms, prior_part
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError
@@ -64,7 +64,6 @@ class Calibration:
     dataset: Dataset
     prior: Prior
     shares: Shares
-    likelihood_part: Derivatives
     survey: Survey
     seed: int
     draw_seed: int
@@ -73,14 +72,14 @@ class Calibration:
 
     def widened(self) -> "Calibration":
         """Return the same with candidates for the largest size; one pass."""
-        found = survey(self.dataset, self.shares, self.largest, 0, (self.draw_seed, 0))
+        found = survey(self.dataset, self.shares, self.largest, 0, (self.draw_seed, 0), part=self.survey.part)
         return replace(self, survey=self.survey._replace(candidates=found.candidates), reach=self.largest)
 
     @property
     def problem(self) -> Problem:
         """The posterior of the full data."""
         laplace, sample = self.shares.laplace, self.survey.sample
-        expansion = Expansion(laplace.family, laplace.theta, self.likelihood_part, sample.expanded(), sample.inclusion)
+        expansion = Expansion(laplace.family, laplace.theta, self.survey.part, sample.expanded(), sample.inclusion)
         return Problem(laplace.family, self.prior, expansion)
 
     def drawn(self, size: int, trials: Sequence[Trial]) -> tuple[WeightedData, int]:
@@ -103,7 +102,7 @@ class Calibration:
         adds to variances is put into the curvatures if `sds`.
         """
         rows, certain = self.drawn(size, trials)
-        meant = Totals.at(self.shares.laplace, self.likelihood_part, len(rows))
+        meant = Totals.at(self.shares.laplace, self.survey.part, len(rows))
         parts, totals = meant.shares(rows), meant.values(self.survey.pull)
         score_factor = SCORE_FACTOR if trials else 1.0
         if trials:
@@ -139,7 +138,7 @@ class Calibration:
             spread = factor_of_inverse(own.precision)
         except DataError:  # of a likelihood that is not log-concave
             return np.zeros(len(laplace.theta))
-        scale = factor_of_inverse((self.likelihood_part + prior).precision)
+        scale = factor_of_inverse((self.survey.part + prior).precision)
         error = (spread**2).sum(axis=1) / (scale**2).sum(axis=1) - 1.0
         return np.asarray(np.clip(error, -MAX_SHIFT, MAX_SHIFT))
 

@@ -1,43 +1,69 @@
-"""The mode of the full data in few passes, and one more pass there for the draws that a calibration needs.
+r"""The mode of the full data in few passes, and the draws that a calibration needs in the last of them.
 
-Newton's method on the full data starts from the mode of a *pilot*, some thousands of rows: first drawn by the size of
-the row, then by score at the mode of the first. A plain uniform pilot knows nothing of rare columns, and Newton's
-method can need 30 passes from where it ends. A pilot that turns out to have missed something is drawn anew.
+A *pilot*, some ten thousand rows with both labels of every column, is drawn as the rows are checked
+(`sampling.by_column`). One pass sums the log-likelihood, its gradient and its Hessian at the pilot's mode. With these
+the pilot becomes a model of the full data,
 
-Passes: one for each pilot (two, as a rule), one for each Newton step (three), one at the mode (`survey`). The sums that
-scale the terms of a row's probability are estimated from the pilot, as no draw needs them exactly; totals are exact.
+.. math:: L_p(\theta) + (L - L_p)(t) + (g - g_p)'\delta - \tfrac12 \delta'(H - H_p)\delta, \qquad \delta = \theta - t,
+
+that is exact to second order at t and leaves only the third and higher orders to the sample. Its mode is far nearer the
+full data's than a Newton step ends. The next pass is made there: it sums the same terms, which say how far the mode is,
+and finds all else that is wanted at the mode (`look`). Where the mode is more than `CLOSE` away, the pass is the start
+of another such step. A pilot whose steps do not halve the distance has missed something, and one is drawn anew by score
+and curvature; where that does not help, Newton's method goes on alone.
+
+Passes: one at the pilot's mode, and one for each step, mostly one. The sums that scale the terms of a row's probability
+are estimated from the pilot, as no draw needs them exactly; totals are exact.
+
+References
+----------
+Jordan, Lee and Yang (2019), Communication-efficient distributed statistical inference, JASA 114, whose surrogate has
+the gradient alone.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from scipy.linalg.blas import dtrmm
 from scipy.sparse import issparse
 
 from bayescore.coresets.calibration.remainder import EQUAL_SHARE
+from bayescore.coresets.sampling.by_column import ROWS_PER_COLUMN, sample_by_column
 from bayescore.coresets.sampling.fixed_size import (
     Bar,
     Candidates,
     Chosen,
     Pool,
-    Probability,
     candidates,
     draw_candidates,
     select,
 )
-from bayescore.coresets.scores.row_scores import leverage_rows, predictors, score_rows
+from bayescore.coresets.scores.row_scores import predictors, score_rows
 from bayescore.data.dataset import Dataset
 from bayescore.data.passes.nonzeros import compact
 from bayescore.data.passes.tiles import TileRows
 from bayescore.models.families import Family
-from bayescore.models.newton import Mode, cholesky_and_decrement, find_mode
-from bayescore.models.posterior import WIDE, Derivatives, full_terms, posterior, prior_part
+from bayescore.models.gaussian import factor_of_inverse
+from bayescore.models.newton import Mode, NoModeError, cholesky_and_decrement, find_mode
+from bayescore.models.posterior import (
+    WIDE,
+    Derivatives,
+    TargetDensity,
+    full_terms,
+    likelihood_terms,
+    no_terms,
+    posterior,
+    prior_part,
+)
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, WeightedData
 
 MAX_PILOTS = 5
+MAX_STEPS = 50  # of the search for the mode of a surrogate, which may have none
+CLOSE = 0.05  # posterior sds: what all is matched at so far from the mode is off there by the square of that
 _STRETCH = 512  # rows of a product that stays in the cache
 
 
@@ -137,77 +163,127 @@ class Shares:
 class Survey(NamedTuple):
     """The results of one pass at a point.
 
-    `candidates` of draws by score and curvature and the sum `total` of their p over all rows; the exact total of the
-    pulls, shape (D,); a sample by reach.
+    The log-likelihood's terms; `candidates` of draws by score and curvature and the sum `total` of their p over all
+    rows; the exact total of the pulls, shape (D,); a sample by reach.
     """
 
+    part: Derivatives
     candidates: Candidates
     total: float
     pull: FloatArray
     sample: Chosen
 
 
-def survey(dataset: Dataset, shares: Shares, size: int, sample_size: int, seeds: tuple[int, int]) -> Survey:
-    """Return candidates for up to `size` rows, the pulls' total, and a sample for remainders; one pass."""
-    laplace = shares.laplace
+def survey(
+    dataset: Dataset,
+    shares: Shares,
+    size: int,
+    sample_size: int,
+    seeds: tuple[int, int],
+    *,
+    part: Derivatives | None = None,
+) -> Survey:
+    """Return candidates for up to `size` rows, the pulls' total, and a sample for remainders; one pass.
+
+    `part` are the terms of the log-likelihood; the pass sums them where they are not known.
+    """
+    laplace, known = shares.laplace, part is not None
     near, far = Pool(size), Pool(sample_size)
     bars = Bar(), Bar()
 
-    def one(start: int, block: WeightedData) -> tuple[Candidates, Candidates, FloatArray]:
+    def one(start: int, block: WeightedData) -> tuple[Candidates, Candidates, FloatArray, Derivatives | None]:
         found = laplace.row_scores(block)
         p, q = shares.of(found, block.weights), shares.far(found, block.weights)
         pull = found.third @ block.X
         close = candidates(p, start, block, size, seeds[0], bar=bars[0])
         reaching = candidates(q, start, block, sample_size, seeds[1], bar=bars[1])
-        return close, reaching, np.append(pull, [p.sum(), q.sum()])
+        own = None if known else likelihood_terms(laplace.theta, block, laplace.family)
+        return close, reaching, np.append(pull, [p.sum(), q.sum()]), own
 
     sums: FloatArray = np.zeros(len(laplace.theta) + 2)
-    for close, reaching, part in dataset.map(one, "scores", canonical=True):
+    terms = no_terms(len(laplace.theta)) if part is None else part
+    for close, reaching, shared, own in dataset.map(one, "scores", canonical=True):
         bars = near.add(close), far.add(reaching)
-        sums = sums + part
+        sums = sums + shared
+        terms = terms if own is None else terms + own
     sample = select(far.best(), sample_size, float(sums[-1]))
-    return Survey(near.best(), float(sums[-2]), sums[:-2] @ laplace.factor, sample)
+    return Survey(terms, near.best(), float(sums[-2]), sums[:-2] @ laplace.factor, sample)
 
 
-def by_size(dataset: Dataset) -> Probability:
-    """Return p = (1/2 + |x / rms|^2 / (2 D)) w / W, which sums to 1.
+@dataclass(frozen=True, eq=False)
+class Surrogate:
+    """A pilot's log posterior, moved to the full data's value, gradient and Hessian, `here`, at the point `at`."""
 
-    Rows of rare categories are large once their columns are scaled, so a pilot drawn so sees every column.
+    pilot: TargetDensity
+    at: FloatArray
+    here: Derivatives
+
+    def mode(self) -> Mode | None:
+        """Return the mode, sought from the point; None where the search does not end."""
+        missing = self.here - self.pilot.terms(self.at)
+
+        def terms(beta: FloatArray) -> Derivatives:
+            move = beta - self.at
+            bend = missing.precision @ move
+            value = missing.value + float(move @ missing.gradient - 0.5 * move @ bend)
+            return self.pilot.terms(beta) + Derivatives(value, missing.gradient - bend, missing.precision)
+
+        try:
+            return find_mode(terms, self.at, first=self.here, tolerance=1e-3, max_steps=MAX_STEPS)
+        except NoModeError:
+            return None
+
+
+class Surveyed(Protocol):
+    """What a `look` at all rows returns."""
+
+    @property
+    def part(self) -> Derivatives:
+        """The log-likelihood of all rows and its derivatives at the point."""
+
+
+S = TypeVar("S", bound=Surveyed)
+
+
+def full_mode(
+    dataset: Dataset, family: Family, prior: Prior, seeds: list[int], look: Callable[[Shares], S]
+) -> tuple[Shares, S]:
+    """Return the shares of rows at the MAP of the full data, to `CLOSE` posterior sds, and what `look` finds there.
+
+    ``look(shares)`` makes one pass. `seeds` has `MAX_PILOTS` entries.
     """
-    squares = np.maximum(dataset.scan.squares, np.finfo(float).tiny)
-    share = 0.5 / dataset.scan.weight_total
-    if len(squares) >= WIDE:
-        each = 0.5 / (squares * len(squares))
-        return lambda block: np.minimum(block.weights * (block.X**2 @ each), 1.0) + block.weights * share
-    scaled = np.diag(np.sqrt(0.5 / (squares * len(squares))))
-    return lambda block: leverage_rows(block.X, block.weights, scaled) + block.weights * share
+    pilot = sample_by_column(dataset, seeds[0])
+    size = min(dataset.scan.n_rows, max(5000, ROWS_PER_COLUMN * dataset.n_features))
 
+    def target() -> TargetDensity:
+        return posterior(pilot.expanded(), family, prior)
 
-def full_mode(dataset: Dataset, family: Family, prior: Prior, seeds: list[int]) -> tuple[Mode, Shares]:
-    """Return the MAP of the full data to 0.01 posterior sd, and the shares of its rows there by the last pilot.
-
-    `seeds` has `MAX_PILOTS` entries.
-    """
-    n_features, weight = dataset.n_features, dataset.scan.weight_total
-    size = min(dataset.scan.n_rows, max(5000, 30 * n_features))
-
-    def pilot(probability: Probability, seed: int, start: FloatArray) -> tuple[Chosen, LaplaceApproximation]:
-        found, total = draw_candidates(dataset, probability, size, seed)
-        chosen = select(found, size, total)
-        mode = find_mode(posterior(chosen.expanded(), family, prior).terms, start, tolerance=1e-3)
-        return chosen, LaplaceApproximation(family, mode.beta, mode.factor)
+    def looked(mode: Mode) -> tuple[Shares, S, Derivatives, float]:
+        laplace = LaplaceApproximation(family, mode.beta, mode.factor)
+        shares = Shares.estimated(laplace, pilot, dataset.scan.weight_total)
+        found = look(shares)
+        there = found.part + prior_part(mode.beta, prior)
+        return shares, found, there, cholesky_and_decrement(there)[1]
 
     def terms(beta: FloatArray) -> Derivatives:
         return full_terms(beta, dataset, family, prior_part(beta, prior))
 
-    chosen, laplace = pilot(by_size(dataset), seeds[0], np.zeros(n_features))
+    at = find_mode(target().terms, np.zeros(dataset.n_features), tolerance=1e-3).beta
+    here = terms(at)
+    distance = cholesky_and_decrement(here)[1]
     for seed in seeds[1:]:
-        shares = Shares.estimated(laplace, chosen, weight)
-        chosen, laplace = pilot(shares.probability, seed, laplace.theta)
-        here = terms(laplace.theta)
-        # a pilot that saw everything ends where the full score is about as large as the pilot's own standard error
-        spread = (laplace.scores(chosen.expanded())[0] ** 2).sum()
-        if cholesky_and_decrement(here)[1] <= 2.0 * math.sqrt(float(spread)):
+        mode, before = Surrogate(target(), at, here).mode(), distance
+        if mode is not None:
+            shares, found, there, left = looked(mode)
+            if left <= CLOSE:
+                return shares, found
+            if left < distance:
+                at, here, distance = mode.beta, there, left
+        if not math.isfinite(distance):
             break
-    mode = find_mode(terms, laplace.theta, first=here, tolerance=0.01)
-    return mode, Shares.estimated(LaplaceApproximation(family, mode.beta, mode.factor), chosen, weight)
+        if distance > 0.5 * before or mode is None:
+            scale = LaplaceApproximation(family, at, factor_of_inverse(here.precision))
+            by_score = Shares.estimated(scale, pilot, dataset.scan.weight_total).probability
+            drawn, total = draw_candidates(dataset, by_score, size, seed)
+            pilot = select(drawn, size, total)
+    return looked(find_mode(terms, at, first=here, tolerance=0.01))[:2]

@@ -23,7 +23,7 @@ from bayescore.coresets.sampling.fixed_size import Bar, Candidates, Pool, candid
 from bayescore.coresets.ties import rounded
 from bayescore.data.dataset import Dataset
 from bayescore.models.gaussian import factor_of_inverse
-from bayescore.models.posterior import Derivatives, prior_part
+from bayescore.models.posterior import Derivatives, likelihood_terms, no_terms, prior_part
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, WeightedData, stack
 from bayescore.validation import DataError
@@ -38,10 +38,12 @@ MOVED = 0.05  # sds, or relatively of an sd, by which a density has moved so tha
 class Condensation:
     """Rows to condense at a density, the averaged totals of all rows, and the rows of large reach.
 
+    `part` are the terms of the log-likelihood of all rows at the mode, which is not averaged.
     `far` has these, there or nearby, and a sample of `n_sample` others by reach; `reach` is the sum of p over all rows.
     """
 
     density: GaussianDensity
+    part: Derivatives
     totals: Derivatives
     far: Candidates
     reach: float
@@ -49,33 +51,44 @@ class Condensation:
     shares: Shares
 
     @classmethod
-    def of(cls, dataset: Dataset, shares: Shares, n_sample: int, most: int, seed: int) -> "Condensation":
-        """Look at all rows, of which up to `most` may be kept; one pass."""
+    def of(
+        cls,
+        dataset: Dataset,
+        shares: Shares,
+        n_sample: int,
+        most: int,
+        seed: int,
+        *,
+        part: Derivatives | None = None,
+    ) -> "Condensation":
+        """Look at all rows, of which up to `most` may be kept; one pass, which sums `part` where it is not known."""
+        known = part is not None
         density, size = GaussianDensity(shares.laplace), n_sample + most
         pool, bar = Pool(size), Bar()
 
-        def one(start: int, block: WeightedData) -> tuple[Derivatives, float, Candidates]:
+        def one(start: int, block: WeightedData) -> tuple[Derivatives | None, Derivatives, float, Candidates]:
             eta, squares = density.at.predictors(block)
             p = _probability(shares, block, eta, squares)
             terms = density.terms(block, density.averages(block, eta, squares))
-            return terms, float(p.sum()), candidates(p, start, block, size, seed, bar=bar)
+            own = None if known else likelihood_terms(density.at.theta, block, density.at.family)
+            return own, terms, float(p.sum()), candidates(p, start, block, size, seed, bar=bar)
 
-        D = dataset.n_features
-        totals, reach = Derivatives(0.0, np.zeros(D), np.zeros((D, D))), 0.0
-        for terms, share, found in dataset.map(one, "averaging", canonical=True):
+        totals, reach = no_terms(dataset.n_features), 0.0
+        plain = totals if part is None else part
+        for own, terms, share, found in dataset.map(one, "averaging", canonical=True):
+            plain = plain if own is None else plain + own
             totals, reach, bar = totals + terms, reach + share, pool.add(found)
-        return cls(density, totals, pool.best(), reach, n_sample, shares)
+        return cls(density, plain, totals, pool.best(), reach, n_sample, shares)
 
     def moved(self, dataset: Dataset, density: GaussianDensity) -> "Condensation":
         """Return the same averaged over another density; one pass."""
-        D = dataset.n_features
         parts = dataset.map(lambda _, block: density.terms(block), "averaging", canonical=True)
-        return replace(self, density=density, totals=sum(parts, Derivatives(0.0, np.zeros(D), np.zeros((D, D)))))
+        return replace(self, density=density, totals=sum(parts, no_terms(dataset.n_features)))
 
-    def expansion(self, part: Derivatives) -> Expansion:
-        """Return the log-likelihood of all rows about the mode, `part` its terms there."""
+    def expansion(self) -> Expansion:
+        """Return the log-likelihood of all rows about the mode."""
         at, sample = self.shares.laplace, select(self.far, self.n_sample, self.reach)
-        return Expansion(at.family, at.theta, part, sample.expanded(), sample.inclusion)
+        return Expansion(at.family, at.theta, self.part, sample.expanded(), sample.inclusion)
 
     def split(self, n_kept: int) -> tuple[WeightedData, WeightedData]:
         """Return the rows of the largest reach, and a sample that stands for the others."""

@@ -17,7 +17,6 @@ from bayescore.coresets.calibration.remainder import Expansion
 from bayescore.coresets.condensing.averages import GaussianDensity
 from bayescore.coresets.condensing.condensation import MOVED, Condensation, Unmoved, converged, gap
 from bayescore.data.dataset import Dataset
-from bayescore.models.posterior import Derivatives
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, WeightedData
 
@@ -52,13 +51,12 @@ class Search:
 
     dataset: Dataset
     prior: Prior
-    part: Derivatives
     tolerance: float
     seed: int
 
     def over(self, found: Condensation, kept: list[int]) -> tuple[list[Condensate], int]:
         """Return what was tried, up to one within the tolerance, and how often terms were averaged anew."""
-        expansion, moves, tried = found.expansion(self.part), 0, list[Condensate]()
+        expansion, moves, tried = found.expansion(), 0, list[Condensate]()
         for n_kept in kept:
             if tried and tried[0].error > LOST and n_kept < kept[-1]:
                 continue

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from bayescore.data.design import Design
 from bayescore.data.factors import Levels
 from bayescore.data.formulas.parsing import parsed
-from bayescore.types import INTERCEPT, FloatArray
-from bayescore.validation import DataError
+from bayescore.types import INTERCEPT, FloatArray, WeightedData
+from bayescore.validation import DataError, check_finite
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,14 @@ class FormulaDesign(Design):
         """Position of the intercept's column of ones, or None."""
         own = self.formula is not None and INTERCEPT in self.columns
         return self.columns.index(INTERCEPT) if own else super().constant
+
+    def rows(self, block: WeightedData) -> WeightedData:
+        """Return a block of raw features as rows of the design matrix; an error names the first entry not finite."""
+        try:
+            return super().rows(block)
+        except DataError:
+            check_finite(block.X, self.raw_names, int(block.index[0]))
+            raise
 
     def _matrix(self, raw: NDArray[Any]) -> FloatArray:
         key = replace(self, intercept=False, center=None, scale=None, offset=None, groups=())

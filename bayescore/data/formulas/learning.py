@@ -68,6 +68,11 @@ class Learner:
     levels: Levels
     threshold: int | None  # None: no rows are kept
 
+    @property
+    def learns(self) -> bool:
+        """Whether some term learns from the rows; levels of text are known."""
+        return bool(self._numeric(parsed(self.formula).calls))
+
     def __call__(self, start: int, block: WeightedData) -> Learnt:
         """Return what a block of raw rows tells; its first row has position `start`."""
         whole = block_range(self.raw_names, start, block)
@@ -140,9 +145,11 @@ def learner(raw_names: tuple[str, ...], formula: str, levels: Levels, n_rows: in
     return Learner(formula, raw_names, levels, (int(share * 2**53) << 11) - 1 if sampled else None)
 
 
-def learnt_design(by: Learner, found: Learnt) -> FormulaDesign:
-    """Return the design of a formula, given what a pass learnt from all rows."""
+def learnt_design(by: Learner, found: Learnt | None) -> FormulaDesign:
+    """Return the design of a formula, given what a pass learnt from all rows; None where no term learns."""
     formula, names = by.formula, by.raw_names
+    if found is None:
+        return formula_design(names, formula, by.levels, {"calls": {}, "categories": {}})
     Scan.of(found.rows, names)  # refuses entries whose squares overflow
     asked = parsed(formula)
     own = {call.key: call for call in asked.calls}

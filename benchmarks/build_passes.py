@@ -1,0 +1,66 @@
+"""Passes, seconds and memory of builds from Parquet, by label and by formula: skewed and rare columns, 3% positive.
+
+Five normal columns, a gamma, a lognormal and a t_3 one, 0/1 columns of 1 in 1,000 and 1 in 100,000 rows; float32. Each
+build in a process of its own, after a small one that compiles. "CPU ns a row" is of all threads, and all passes.
+``--rows`` takes 1e8 too: a file of 4 GB, written for the purpose and deleted.
+"""
+
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+import bayescore as bc
+from benchmarks.parquet import columns, rows_file
+from benchmarks.sources import alone, peak_mb
+from benchmarks.tables import publish
+
+N = 10_000_000
+SLOPES = np.array([0.5, -0.5, 0.3, 0.0, 0.2, 0.3, 0.1, 0.1, 1.0, 2.0])
+WAYS: dict[str, dict[str, Any]] = {
+    "label": {"label": "y", "intercept": True},
+    "formula": {"formula": "y ~ " + " + ".join(f"x{d}" for d in range(1, 11))},
+}
+
+
+def skewed(n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Return n rows."""
+    X = rng.standard_normal((n, 10), dtype=np.float32)
+    X[:, 5] = rng.gamma(0.5, size=n)
+    X[:, 6] = np.exp(X[:, 6])
+    X[:, 7] = rng.standard_t(3.0, n)
+    X[:, 8:] = rng.random((n, 2)) < (1e-3, 1e-5)
+    return {**columns(X), "y": (rng.random(n) < special.expit(X @ SLOPES - 4.3)).astype(np.int8)}
+
+
+def measured(path: Path, warm: Path, method: str, way: str) -> dict[str, Any]:
+    """Build in this fresh process, once to compile and once for the clock."""
+    warnings.simplefilter("ignore", UserWarning)
+    options = {"method": method, "random_state": 0, "progressbar": False, **WAYS[way]}
+    bc.build_coreset(warm, **options)
+    begin, used = time.perf_counter(), time.process_time()
+    core = bc.build_coreset(path, **options)
+    seconds, used = time.perf_counter() - begin, time.process_time() - used
+    return {
+        "method": method,
+        "by": way,
+        "N": core.n_total,
+        "rows": len(core),
+        "passes": core.params["passes"],
+        "seconds": seconds,
+        "CPU s": used,
+        "CPU ns a row": used * 1e9 / core.n_total,
+        "mean error": core.params["mean_error"],
+        "sd error": core.params["sd_error"],
+        "peak MB": peak_mb(),
+    }
+
+
+def main(rows: int = N) -> None:
+    """Publish a row for each method and way to name the columns."""
+    with rows_file(100_000, skewed) as warm, rows_file(rows, skewed) as path:
+        tasks = [(method, way) for method in ("calibrated", "condensed") for way in WAYS]
+        publish("build_passes", [alone(measured, path, warm, *task) for task in tasks])
