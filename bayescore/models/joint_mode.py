@@ -12,8 +12,9 @@ import numpy as np
 from bayescore.models.families import Family
 from bayescore.models.group_priors import LKJ_ETA, GroupPrior, log_sigma_terms
 from bayescore.models.joint_rows import Curvature, JointRows, Solver
-from bayescore.models.posterior import derivatives_of, prior_part
+from bayescore.models.posterior import prior_part
 from bayescore.models.priors import Prior
+from bayescore.models.row_kernels import derivatives_of
 from bayescore.types import FloatArray
 from bayescore.validation import DataError
 
@@ -95,7 +96,7 @@ def joint_mode(rows: JointRows, family: Family, prior: Prior, group_prior: Group
 
 def informed(variance: FloatArray, covariance: FloatArray) -> FloatArray:
     """Return w = 1 - variance / sigma^2 of effects, shape (G, q): how much rows say of them."""
-    return np.clip(1.0 - np.einsum("gqq->gq", variance) / np.diagonal(covariance), 0.0, 1.0)
+    return np.asarray(np.clip(1.0 - np.einsum("gqq->gq", variance) / np.diagonal(covariance), 0.0, 1.0))
 
 
 def _again(

@@ -7,6 +7,7 @@ level, and B is sparse, an entry for each pair of levels that rows have: no matr
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy import linalg, sparse
@@ -89,7 +90,7 @@ class JointRows:
         start = np.cumsum([X.shape[1], *sizes[1:]])
         rest = np.zeros((start[-1], start[-1]))
         rest[: X.shape[1], : X.shape[1]] = (X * c[:, None]).T @ X
-        cross: list[sparse.sparray] = []
+        cross: list[Any] = []
         for f, (G, q) in enumerate(self.shapes):
             scaled = c[:, None] * self.z[f]
             block = np.stack([self._by_level(f, scaled[:, [i]] * self.z[f]) for i in range(q)], axis=1)
@@ -126,9 +127,9 @@ class JointRows:
         return sparse.coo_array((np.concatenate(values), at), shape=(G * q, H * r))
 
 
-def _diagonal(blocks: Sequence[FloatArray], lead: int = 0) -> sparse.sparray:
+def _diagonal(blocks: Sequence[Any], lead: int = 0) -> Any:
     """Return a block diagonal matrix, `lead` ones before the blocks of each factor, shape (G, q, q) each."""
-    parts: list[sparse.sparray] = [sparse.eye_array(lead)] if lead else []
+    parts: list[Any] = [sparse.eye_array(lead)] if lead else []
     for each in blocks:
         G, q = each.shape[:2]
         parts.append(sparse.bsr_array((each, np.arange(G), np.arange(G + 1)), shape=(G * q, G * q)))
@@ -194,7 +195,7 @@ class Solver:
         """Return the covariance of each level's effects, shape (G, q, q), factor by factor."""
         inverse = linalg.cho_solve((self.factor, True), np.eye(len(self.factor)))
         G, q = shapes[0]
-        found = np.linalg.inv(self.D)
+        found = np.asarray(np.linalg.inv(self.D), dtype=np.float64)
         step = max(1, (1 << 23) // len(inverse)) // q + 1
         for start in range(0, G, step):
             part = self.W[start * q : min(start + step, G) * q]
@@ -202,7 +203,8 @@ class Solver:
             for i in range(q):
                 for j in range(q):
                     found[start : start + step, i, j] += np.asarray(part[i::q].multiply(wide[j::q]).sum(axis=1)).ravel()
-        parts, at = [found], len(inverse) - sum(H * r for H, r in shapes[1:])
+        parts: list[FloatArray] = [found]
+        at = len(inverse) - sum(H * r for H, r in shapes[1:])
         for H, r in shapes[1:]:
             places = at + np.arange(H * r).reshape(H, r)
             parts.append(inverse[places[:, :, None], places[:, None, :]])

@@ -41,7 +41,14 @@ class Whitening(NamedTuple):
         W = solver.W
         places = W.indptr.astype(np.int32), W.indices.astype(np.int32)
         factor = np.ascontiguousarray(solver.factor, dtype=np.float32)
-        return cls(center, np.linalg.cholesky(solver.D), *places, W.data.astype(np.float32), factor, sds)
+        return cls(
+            center,
+            np.asarray(np.linalg.cholesky(solver.D), dtype=np.float64),
+            *places,
+            W.data.astype(np.float32),
+            factor,
+            sds,
+        )
 
     @property
     def _parts(self) -> tuple[slice, slice, slice]:
