@@ -1,4 +1,4 @@
-"""Effective draws a second of MALA and NUTS: what the rule of ``sampler="auto"`` rests on.
+"""Effective draws a second of MALA and NUTS; `mixing` has the default sampler beside them.
 
 M rows of D - 1 normal columns and an intercept, weights uniform in 1, ..., 100, as coresets have; "nearly separated"
 are rows without weights whose labels few rows contradict, with a skewed posterior. 2 chains of 500 draws after 500

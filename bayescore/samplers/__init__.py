@@ -1,1 +1,1 @@
-"""Samplers of the weighted posterior: NUTS through PyMC, adaptive MALA compiled; `sample` is the one verb."""
+"""Samplers of the weighted posterior: Langevin and Gibbs steps, compiled, and PyMC's NUTS; `sample` is the one verb."""

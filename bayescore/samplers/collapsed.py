@@ -1,9 +1,8 @@
-r"""The collapsed sampler of multilevel models: MALA on (beta, log sigma), then each group's effect given these.
+r"""The collapsed sampler of multilevel models: `langevin` on (beta, log sigma), then each group's effect given these.
 
 With G effects integrated out by quadrature (`models.collapsed`) p + 1 coordinates are left, which mix well; all effects
 together with the intercept are one ridge, which does not. The effects are then drawn from their exact distributions
-given each draw of (beta, sigma), independently of each other. The transition is that of `mala`, with the marginal
-density in the place of the posterior's.
+given each draw of (beta, sigma), independently of each other.
 
 When to use it: coresets with groups, of which each is a row or two. With full data it costs nine times the rows.
 """
@@ -21,9 +20,10 @@ from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.effect_draws import draw_effects
 from bayescore.models.families import check_family
 from bayescore.models.group_priors import DEFAULT_GROUP_PRIOR, check_group_prior, group_prior_to_dict
-from bayescore.samplers.mala import Noise, Scale, State, adapt, decide, first_step_size, noise_of, propose
-from bayescore.samplers.method import Option, Prepared, Request, Sampler, chains_of, thinned
-from bayescore.samplers.run import Segment
+from bayescore.samplers.adaptive import OPTIONS, Plan, run, statistics
+from bayescore.samplers.frames import Dense
+from bayescore.samplers.langevin import density
+from bayescore.samplers.method import Option, Request, Sampler
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError
 
@@ -41,49 +41,11 @@ def intraclass_correlation(sigma: FloatArray, latent_variance: float) -> FloatAr
 
 
 @jit
-def _advance(
-    noise: tuple[FloatArray, FloatArray],
-    theta: FloatArray,
-    scale: Scale,
-    arguments: CollapsedArguments,
-    segment: Segment,
-) -> tuple[FloatArray, float]:
-    normals, uniforms = noise
-    gradient = np.empty(theta.size)
-    value = collapsed_density(theta, gradient, arguments)
-    state, log_epsilon, thin = State(theta.copy(), value, gradient), scale.log_epsilon, segment.thin
-    for i in range(len(segment.draws)):
-        total = 0.0
-        for j in range(thin):
-            own = Scale(log_epsilon, scale.factor, scale.longest)
-            there, drift = propose(normals[i, j], state, own)
-            slope = np.empty(theta.size)
-            new = collapsed_density(there, slope, arguments)
-            drawn = Noise(normals[i, j], uniforms[i, j])
-            state, probability = decide(drawn, drift, state, State(there, new, slope), own)
-            total += probability
-            if segment.iteration >= 0:
-                log_epsilon = adapt(log_epsilon, probability, segment.iteration + i * thin + j)
-        segment.draws[i] = state.theta
-        segment.values[i] = state.value
-        segment.acceptance[i] = total / thin
-    return state.theta, log_epsilon
+def _collapsed(theta: FloatArray, gradient: FloatArray, data: CollapsedArguments) -> float:
+    return collapsed_density(theta, gradient, data)
 
 
-class _Chains:
-    """What `run_chains` needs."""
-
-    @staticmethod
-    def advance(
-        rng: np.random.Generator,
-        theta: FloatArray,
-        log_epsilon: float,
-        arguments: tuple[FloatArray, CollapsedArguments],
-        segment: Segment,
-    ) -> tuple[FloatArray, float]:
-        """Fill a segment, as `mala.advance` does."""
-        factor, density = arguments
-        return _advance(noise_of(rng, segment), theta, Scale(log_epsilon, factor), density, segment)
+MARGINAL = density("collapsed", _collapsed)
 
 
 def check_groups(data: WeightedData) -> Grouping:
@@ -117,6 +79,7 @@ class Collapsed(Sampler):
                 f"draws of {len(levels):,} group effects take {needed:,} bytes, more than {MAX_EFFECTS_BYTES:,}: ask "
                 f"for {MAX_EFFECTS_BYTES // (8 * len(levels) * request.chains)} draws a chain or fewer"
             )
+        plan = Plan.of(request, "sampling with effects integrated out", readings=10)
         group_prior = request.options["group_prior"]
         family = check_family(request.family)
         target = CollapsedTarget.of(request.data, family, (request.prior, group_prior), len(levels))
@@ -124,21 +87,16 @@ class Collapsed(Sampler):
         stream, effects = request.streams[-1].spawn(2)
         noise = np.random.default_rng(stream).standard_normal((request.chains, len(factor)))
         starts = target.point.theta + 1.5 * noise @ factor.T
-        ready = Prepared((np.ascontiguousarray(factor), arguments), starts, first_step_size(len(factor)))
-        drawn = chains_of(request, _Chains(), ready, "sampling with effects integrated out", readings=10)
+        frame = Dense.of(MARGINAL, arguments, target.point.theta, factor)
+        drawn = run(frame, starts, request.streams[:-1], plan)
         flat = drawn.theta.reshape(-1, len(factor))
         u = draw_effects(flat, np.random.default_rng(effects), arguments).reshape(*drawn.theta.shape[:2], -1)
-        stats = {
-            "lp": drawn.log_density,
-            "acceptance_rate": drawn.acceptance_rate,
-            "step_size": np.repeat(np.exp(drawn.tuning)[:, None], request.draws, axis=1),
-        }
         sigma = np.exp(drawn.theta[..., -1])
         posterior = {"beta": drawn.theta[..., :-1], f"sigma_{name}": sigma, f"u_{name}": u}
         if family.latent_variance is not None:
             posterior[f"icc_{name}"] = intraclass_correlation(sigma, family.latent_variance)
         idata = inference_data(
-            {"posterior": posterior, "sample_stats": stats},
+            {"posterior": posterior, "sample_stats": statistics(drawn)},
             coords={"feature": list(feature_names(request.data)), name: list(levels)},
             dims={"beta": ["feature"], f"u_{name}": [name]},
         )
@@ -153,12 +111,12 @@ class Collapsed(Sampler):
 
 COLLAPSED = Collapsed(
     name="collapsed",
-    about="for rows with groups: MALA with the groups' effects integrated out, which are then drawn given the rest",
+    about="for rows with groups: langevin with the groups' effects integrated out, which are then drawn given the rest",
     needs=("closed_form", "unimodal"),
     because="needs a density in closed form and cannot cross between spike and slab",
     grouped=True,
     options={
-        "thin": thinned(3),
+        **OPTIONS,
         "group_prior": Option(
             DEFAULT_GROUP_PRIOR,
             lambda value, _name: check_group_prior(value),

@@ -42,13 +42,18 @@ def mode_and_precision(
     return mode.beta, width_precision(own, mode.beta, target.prior)
 
 
+def mode_and_factor(target: TargetDensity) -> tuple[FloatArray, FloatArray]:
+    """Return the mode, shape (D,), and the factor L of the scale there, L L' the inverse of the precision."""
+    mode, precision = mode_and_precision(target, np.zeros(target.n_features))
+    return mode, factor_of_inverse(precision)
+
+
 def spread_starts(target: TargetDensity, chains: int, stream: np.random.SeedSequence) -> tuple[FloatArray, FloatArray]:
     """Return a first point for each chain, shape (chains, D), and the factor L of the scale.
 
     The points spread 1.5 times as wide as the posterior, so that R-hat means something.
     """
-    mode, precision = mode_and_precision(target, np.zeros(target.n_features))
-    scale = factor_of_inverse(precision)
+    mode, scale = mode_and_factor(target)
     noise = np.random.default_rng(stream).standard_normal((chains, target.n_features))
     return mode + 1.5 * noise @ scale.T, scale
 

@@ -5,6 +5,7 @@ from collections.abc import Collection
 from bayescore.data.design import one_intercept
 from bayescore.models.priors import Prior, names
 from bayescore.samplers.collapsed import COLLAPSED
+from bayescore.samplers.flat import LANGEVIN
 from bayescore.samplers.gibbs import GIBBS
 from bayescore.samplers.mala import MALA
 from bayescore.samplers.method import Sampler
@@ -13,22 +14,20 @@ from bayescore.samplers.polya_gamma import POLYA_GAMMA
 from bayescore.types import WeightedData
 
 AUTO = "auto"
-MALA_COLUMNS = 200
-"""Columns from which NUTS makes as many effective draws a second as MALA (`python -m benchmarks default_sampler`): with
-fewer, MALA's 10 gradients a draw take less than PyMC takes beside NUTS' own, and there is no model to compile."""
 # the general ones first: messages name them last
-SAMPLERS: dict[str, Sampler] = {sampler.name: sampler for sampler in (NUTS, MALA, GIBBS, POLYA_GAMMA, COLLAPSED)}
+SAMPLERS: dict[str, Sampler] = {
+    sampler.name: sampler for sampler in (NUTS, MALA, LANGEVIN, GIBBS, POLYA_GAMMA, COLLAPSED)
+}
 
 
 def by_default(data: WeightedData, family: str, prior: Prior, options: Collection[str]) -> Sampler:
-    """Return the sampler of `AUTO`: MALA where it fits prior and options and columns are few, else NUTS.
+    """Return the sampler of `AUTO`: `LANGEVIN` where it fits the prior and the options, else NUTS.
 
     With groups the collapsed sampler where one intercept varies, else NUTS.
     """
     if data.group is not None:
         return COLLAPSED if one_intercept(getattr(data, "groups", ())) else NUTS
-    suits = fits(MALA, family, prior) and set(options) <= set(MALA.options)
-    return MALA if suits and data.n_features <= MALA_COLUMNS else NUTS
+    return LANGEVIN if fits(LANGEVIN, family, prior) and set(options) <= set(LANGEVIN.options) else NUTS
 
 
 def fits(sampler: Sampler, family: str, prior: Prior) -> bool:
@@ -76,7 +75,7 @@ def check_rows(sampler: Sampler, data: WeightedData) -> None:
 
 def described() -> str:
     """Return one line for each sampler: its name, what it is, and what it fits."""
-    rule = f"{MALA.name} where it fits prior and options and there are at most {MALA_COLUMNS} columns"
+    rule = f"{LANGEVIN.name} where it fits the prior and the options"
     grouped = f"of rows with groups {COLLAPSED.name} for (1 | g), else {NUTS.name}"
     lines = [f'* ``"{AUTO}"``: {rule}, else {NUTS.name}; {grouped}']
     for name, sampler in SAMPLERS.items():

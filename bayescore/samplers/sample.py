@@ -69,7 +69,8 @@ def sample(
 
         {samplers}
     draws, tune, chains : int
-        Draws kept of each chain, draws of warm-up before them, and chains.
+        Draws kept of each chain, draws of warm-up before them, and chains. Where thinning is not fixed (``langevin``),
+        warm-up counts transitions, and goes on where mixing is slow.
     cores : int, optional
         Chains that run at once; by default as many as there are cores, at most `chains`. Draws do not depend
         on it.
@@ -113,7 +114,7 @@ def sample(
     >>> idata.posterior["beta"].dims
     ('chain', 'draw', 'feature')
     >>> idata.posterior.attrs["sampler"]
-    'mala'
+    'langevin'
     """
     check_choice(sampler, "sampler", (AUTO, *SAMPLERS))
     family = check_family(own_family(core, family, "core")).name

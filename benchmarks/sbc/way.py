@@ -83,7 +83,7 @@ def replicate(rows: bc.Coreset, truth: FloatArray, prior: Prior, size: int, seed
         Of coresets and draws.
     """
     told = {"random_state": seed, "progressbar": False}
-    drawing = {"prior": prior, "sampler": "mala", "random_seed": seed, "progressbar": False, **KEPT}
+    drawing = {"prior": prior, "sampler": "langevin", "random_seed": seed, "progressbar": False, **KEPT}
     # elpd is most of the certificates' time, and no part of the draws
     with warnings.catch_warnings(), patch.object(moved, "elpd_loo", lambda *_, **__: Elpd()):
         warnings.simplefilter("ignore")  # of coresets that are too small, on purpose

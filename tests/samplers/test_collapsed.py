@@ -84,7 +84,7 @@ def test_what_it_returns(core, idata):
     assert json.loads(posterior.attrs["group_prior"])["kind"] == "HalfStudentT"
     assert idata["constant_data"]["group"].shape == (len(core), 1)
     assert {"lp", "acceptance_rate", "step_size"} <= set(idata["sample_stats"].data_vars)
-    assert 0.4 < float(idata["sample_stats"]["acceptance_rate"].mean()) < 0.75
+    assert float(idata["sample_stats"]["acceptance_rate"].mean()) > 0.6  # more where a turn is as long as may be
 
 
 def test_draws_depend_on_the_seed_alone(core):

@@ -26,6 +26,7 @@ from tests.samplers.exactness import check, weighted
 SETTINGS = {
     "nuts": {"draws": 5000, "tune": 1000, "chains": 4},
     "mala": {"draws": 4000, "tune": 1000, "chains": 4, "thin": 20},
+    "langevin": {"draws": 4000, "tune": 1000, "chains": 4, "ess": 8000},
 }
 FEW_ROWS = {**SETTINGS, "polya_gamma": {"draws": 3000, "tune": 200, "chains": 4, "thin": 10}}
 

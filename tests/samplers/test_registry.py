@@ -8,8 +8,7 @@ from bayescore.diagnostics.mcse import ess, mcse_mean
 from bayescore.models.families import FAMILIES
 from bayescore.models.priors import PRIORS
 from bayescore.parser import parser
-from bayescore.samplers.registry import AUTO, MALA_COLUMNS, SAMPLERS, by_default, described, fits
-from bayescore.types import WeightedData
+from bayescore.samplers.registry import AUTO, SAMPLERS, by_default, described, fits
 from tests.conftest import make_rows
 from tests.samplers.random_walk import RANDOM_WALK
 
@@ -48,13 +47,13 @@ def test_a_sampler_from_one_file_draws_from_the_posterior():
             {"family": "logistic"},
             ValueError,
             "'random_walk' is for the probit family and this one is logistic; use "
-            "sampler='polya_gamma', 'mala' or 'nuts'",
+            "sampler='polya_gamma', 'langevin', 'mala' or 'nuts'",
         ),
         (
             {"prior": bc.priors.Cauchy()},
             ValueError,
             r"fits the priors Normal, MultivariateNormal, and this one is Cauchy\(.*\): it was tried with normal "
-            "priors only; use sampler='mala' or 'nuts'",
+            "priors only; use sampler='langevin', 'mala' or 'nuts'",
         ),
         ({"width": 0}, ValueError, "width=0 must be positive"),
         ({"step": 1}, TypeError, "'step' is not an option of sampler='random_walk', which takes thin, width"),
@@ -63,7 +62,7 @@ def test_a_sampler_from_one_file_draws_from_the_posterior():
 def test_the_declaration_words_the_errors_and_names_alternatives(options, error, message):
     with pytest.raises(error, match=message):
         draw("random_walk", **options)
-    with pytest.raises(ValueError, match=r"is for the logistic family.*use sampler='random_walk', 'gibbs', 'mala'"):
+    with pytest.raises(ValueError, match=r"is for the logistic family.*use sampler='random_walk', 'gibbs', 'langevin'"):
         draw("polya_gamma")
 
 
@@ -86,10 +85,9 @@ def test_some_sampler_fits_everything():
 @pytest.mark.parametrize(
     ("prior", "options", "expected"),
     [
-        (bc.priors.Normal(), {}, "mala"),
-        (bc.priors.Cauchy(), {}, "mala"),
-        (bc.priors.Laplace(), {"thin": 5}, "mala"),
-        (bc.priors.MultivariateNormal(np.zeros(3), np.eye(3)), {"preconditioner": "identity"}, "mala"),
+        (bc.priors.Normal(), {}, "langevin"),
+        (bc.priors.Cauchy(), {"ess": 500}, "langevin"),
+        (bc.priors.Laplace(), {"thin": 5}, "langevin"),
         (bc.priors.SpikeAndSlab(), {}, "nuts"),
         (bc.priors.Horseshoe(), {}, "nuts"),
         (bc.priors.Normal(), {"target_accept": 0.95}, "nuts"),
@@ -97,23 +95,15 @@ def test_some_sampler_fits_everything():
     ],
     ids=str,
 )
-def test_the_default_is_mala_where_it_fits(family, prior, options, expected):
+def test_the_default_is_langevin_where_it_fits(family, prior, options, expected):
     assert by_default(DATA, family, prior, options).name == expected
-
-
-def test_the_default_is_nuts_where_columns_are_many():
-    def chosen(n_columns):
-        data = WeightedData(np.ones((2, n_columns)), np.ones(2, np.int8), np.ones(2), np.arange(2))
-        return by_default(data, "logistic", bc.priors.Normal(), {}).name
-
-    assert (chosen(MALA_COLUMNS), chosen(MALA_COLUMNS + 1)) == ("mala", "nuts")
 
 
 def test_the_default_tells_which_sampler_ran_and_draws_as_it_does():
     quick = {"draws": 20, "tune": 20, "chains": 2}
     idata = bc.sample(DATA, "probit", random_seed=1, progressbar=False, **quick)
-    assert idata.posterior.attrs["sampler"] == idata.sample_stats.attrs["sampler"] == "mala"
-    named = draw("mala", **quick)
+    assert idata.posterior.attrs["sampler"] == idata.sample_stats.attrs["sampler"] == "langevin"
+    named = draw("langevin", **quick)
     np.testing.assert_array_equal(idata.posterior["beta"], named.posterior["beta"])
     with pytest.raises(ValueError, match="sampler='hmc' is unknown; choose one of 'auto', 'nuts'"):
         draw("hmc")

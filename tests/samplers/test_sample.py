@@ -33,6 +33,7 @@ def quick(core, **options):
         ("nuts", "probit"),
         ("mala", "logistic"),
         ("mala", "probit"),
+        ("langevin", "probit"),
         ("gibbs", "probit"),
         ("polya_gamma", "logistic"),
     ],
@@ -45,7 +46,7 @@ def test_what_comes_back(core, sampler, family):
     assert beta.shape == (2, 200, 3)
     assert list(beta.coords["feature"].values) == ["Intercept", "x0", "x1"]
     assert {"lp", "acceptance_rate"} <= set(idata.sample_stats)
-    assert ("step_size" in idata.sample_stats) == (sampler in ("nuts", "mala"))
+    assert ("step_size" in idata.sample_stats) == (sampler in ("nuts", "mala", "langevin"))
     assert idata.sample_stats["lp"].shape == (2, 200)
     constants = idata.constant_data
     for name, values in {"X": core.X, "y": core.y, "weights": core.weights, "row": core.index}.items():

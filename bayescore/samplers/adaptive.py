@@ -1,0 +1,282 @@
+"""Chains of `langevin`: warm-up that learns from all of them, then draws until the effective sample size asked for.
+
+All chains run side by side and meet at fixed counts of transitions. There the frame, the angle h, the number of steps
+and the thinning are learnt from the draws of all chains. So the draws follow from the seed alone, whatever the cores.
+
+The number of draws kept stays as it is asked. Where their effective sample size is short the chains go on with twice
+the thinning: every other draw is dropped, and as many are drawn. `max_gradients` ends this.
+"""
+
+import math
+import threading
+import warnings
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+from rich.progress import Progress
+
+from bayescore.data.passes.threads import one_blas_thread
+from bayescore.progress import progress
+from bayescore.samplers.effective import bulk_sizes, tail_sizes
+from bayescore.samplers.frames import Frame
+from bayescore.samplers.langevin import LONGEST_ANGLE, Step, advance
+from bayescore.samplers.method import Option, Request, thinned
+from bayescore.samplers.run import Segment
+from bayescore.types import FloatArray
+from bayescore.validation import check_integer, check_positive
+
+FIRST = 64  # transitions of the first window of warm-up; each later one is twice as long
+SHORT = 4 * FIRST  # transitions of warm-up; of fewer nothing but h is learnt
+LEARNT = 100.0  # effective draws of a window that covariances are learnt from
+MORE_STEPS = (2, 3)  # of a transition, that are tried beside one
+SMALL = 0.5  # h from which more steps are tried
+ESS = 1000  # effective draws that are asked for by default
+MAX_SHARE = 0.8  # of the draws kept, that may be asked to be effective: estimates scatter
+TAIL = 0.4  # of the bulk effective sample size that is asked for, asked of the tails
+SPARE = 1.1  # more transitions than the effective sample size asks for, which is an estimate
+LEAST = 100  # draws of a chain; fewer tell nothing of mixing
+_PIECE = 256  # transitions between two looks at Ctrl-C, at most
+_WORK = 2e7  # entries of X read between them: some tenths of a second
+
+
+OPTIONS = {
+    "ess": Option(
+        None,
+        lambda value, name: None if value is None else check_positive(value, name),
+        "the effective sample size, bulk, of the worst coefficient to reach, that of the tails being 0.4 of it; None "
+        f"means {ESS:,}, or half of the draws if that is less",
+    ),
+    "max_gradients": Option(
+        1_000_000, partial(check_integer, low=1), "gradients of all chains, warm-up included, after which they end"
+    ),
+    "thin": thinned(None, "as many as the effective sample size takes"),
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is asked of the chains."""
+
+    draws: int
+    tune: int  # transitions of warm-up
+    thin: int | None
+    ess: float  # of all chains together
+    max_gradients: int  # of all chains together, warm-up too
+    cores: int
+    progressbar: bool
+    description: str = "sampling"
+    piece: int = _PIECE  # transitions between two looks at Ctrl-C; draws depend on it
+
+    @classmethod
+    def of(cls, request: Request, description: str, *, readings: int = 1) -> "Plan":
+        """Return what `sample` was asked for; a gradient reads the rows `readings` times.
+
+        By default it asks for 1,000 effective draws, or half of those kept if that is less.
+        """
+        options, kept = request.options, request.draws * request.chains
+        ess = min(ESS, kept / 2.0) if options["ess"] is None else options["ess"]
+        if options["ess"] is not None and ess > MAX_SHARE * kept:
+            raise ValueError(
+                f"ess={ess:g} is more than {MAX_SHARE:g} of the {kept:,} draws kept: ask for "
+                f"draws={math.ceil(2.0 * ess / request.chains)}"
+            )
+        return cls(
+            request.draws,
+            request.tune,
+            options["thin"],
+            ess,
+            options["max_gradients"],
+            request.cores,
+            request.progressbar,
+            description,
+            max(1, min(_PIECE, int(_WORK // (request.data.X.size * readings)))),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Sampled:
+    """Parameters at the draws, shape (chains, draws, D), and how they were made."""
+
+    theta: FloatArray
+    log_density: FloatArray  # (chains, draws), not normalised
+    acceptance_rate: FloatArray
+    step: Step
+    thin: int
+    gradients: int  # of all chains, warm-up too
+    bulk: float  # smallest effective sample sizes; NaN where draws are too few to tell
+    tail: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Stretch:
+    x: FloatArray
+    values: FloatArray
+    acceptance: FloatArray
+
+
+@dataclass(eq=False)
+class Crew:
+    """Chains that advance side by side: each has its own stream, and its place in coordinates x."""
+
+    frame: Frame
+    step: Step
+    x: FloatArray  # (chains, D)
+    rngs: list[np.random.Generator]
+    pool: Executor
+    bar: Progress
+    task: Any
+    piece: int
+    gradients: int = 0
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def run(self, n: int, thin: int = 1, *, adapting: bool = False) -> _Stretch:
+        """Advance each chain by n draws of `thin` transitions; if `adapting`, h becomes the mean of the chains."""
+        chains, size = self.x.shape
+        x, values, acceptance = np.empty((chains, n, size)), np.empty((chains, n)), np.empty((chains, n))
+        piece = max(1, self.piece // thin)
+        log_h = np.full(chains, self.step.log_h)
+
+        def chain(c: int) -> None:
+            step, late = self.step, []
+            for begin in range(0, n, piece):
+                if self.stop.is_set():
+                    return
+                part = slice(begin, begin + piece)
+                iteration = begin * thin if adapting else -1
+                segment = Segment(x[c, part], values[c, part], acceptance[c, part], thin, iteration)
+                self.x[c], last, mean = advance(self.rngs[c], self.x[c], step, self.frame.target, segment)
+                step = step._replace(log_h=last)
+                late.append(mean)
+                self.bar.advance(self.task, len(segment.draws) * thin)
+            log_h[c] = np.mean(late[len(late) // 2 :])
+
+        running = [self.pool.submit(chain, c) for c in range(chains)]
+        try:
+            for future in running:
+                future.result()
+        except BaseException:
+            self.stop.set()
+            raise
+        self.gradients += chains * n * thin * self.step.steps
+        if adapting:
+            self.step = self.step._replace(log_h=float(log_h.mean()))
+        return _Stretch(x, values, acceptance)
+
+    def rate(self, x: FloatArray) -> float:
+        """Return the effective draws of a gradient, of the worst parameter at draws of x."""
+        return float(bulk_sizes(self.watched(x)).min()) / float(x.shape[0] * x.shape[1] * self.step.steps)
+
+    def watched(self, x: FloatArray) -> FloatArray:
+        """Return the parameters at draws of x whose effective sample size is asked for."""
+        return self.frame.theta(x)[..., self.frame.watched]
+
+    def learn(self, x: FloatArray) -> None:
+        """Take the frame of draws, and each chain's place in it."""
+        there = self.frame.theta(self.x)
+        flat = self.frame.theta(x).reshape(-1, x.shape[-1])
+        effective = float(bulk_sizes(self.watched(x)).min())
+        self.frame = self.frame.learn(flat, min(effective, len(flat)))
+        self.x = np.ascontiguousarray(self.frame.x(there))
+
+
+def run(frame: Frame, starts: FloatArray, seeds: list[np.random.SeedSequence], plan: Plan) -> Sampled:
+    """Return draws of one chain from each start, parameters of shape (chains, D)."""
+    chains, size = starts.shape
+    first = Step(0.0, 1, math.sqrt(size) + 3.0)
+    with progress(plan.progressbar) as bar, one_blas_thread(), ThreadPoolExecutor(plan.cores) as pool:
+        task = bar.add_task(plan.description, total=chains * (plan.tune + plan.draws * (plan.thin or 1)))
+        x = np.ascontiguousarray(frame.x(starts))
+        crew = Crew(frame, first, x, [np.random.default_rng(seed) for seed in seeds], pool, bar, task, plan.piece)
+        rate = _warm_up(crew, plan)
+        return _draw(crew, plan, rate)
+
+
+def _warm_up(crew: Crew, plan: Plan) -> float:
+    """Learn the frame, then the number of steps, then frame and h anew; return the effective draws of a gradient.
+
+    The windows of the first half double. They go on until one has `LEARNT` effective draws, and as many as columns, or
+    a tenth of all gradients is spent. In the other half candidates for the number of steps have a window each.
+    """
+    if plan.tune < SHORT:
+        if plan.tune:
+            crew.run(plan.tune, adapting=True)
+        return 0.0
+    half, done, window, effective = plan.tune // 2, 0, FIRST // 2, 0.0
+    least = max(LEARNT, crew.x.shape[1])
+    while done < half or (effective < least and 10 * crew.gradients < plan.max_gradients):
+        window *= 2
+        n = half - done if done < half < done + 3 * window else window
+        draws = _late(crew.run(n, adapting=True).x)
+        effective = draws.shape[0] * draws.shape[1] * crew.rate(draws)
+        crew.learn(draws)
+        done += n
+    n, single = (plan.tune - half) // (len(MORE_STEPS) + 2), crew.step
+    tried, best = [], (single, 0.0)
+    for steps in (1, *MORE_STEPS) if single.log_h > math.log(SMALL) else (1,):
+        crew.step = single._replace(steps=steps, log_h=min(single.log_h, math.log(LONGEST_ANGLE / steps)))
+        tried.append(_late(crew.run(n, adapting=True).x))
+        best = max(best, (crew.step, crew.rate(tried[-1])), key=lambda own: own[1])
+    crew.step = best[0]
+    crew.learn(np.concatenate(tried, axis=1))
+    crew.run(n, adapting=True)
+    return best[1]
+
+
+def _late(x: FloatArray) -> FloatArray:
+    return x[:, x.shape[1] // 4 :]
+
+
+def _draw(crew: Crew, plan: Plan, rate: float) -> Sampled:
+    """Return draws, thinned until they are worth what was asked, or until the cap."""
+    kept, each = plan.draws, len(crew.x) * crew.step.steps  # gradients of a transition of all chains
+    thin = plan.thin or 1
+    if rate > 0.0 and not plan.thin:
+        most = (plan.max_gradients - crew.gradients) // (each * kept)
+        thin = max(1, min(math.ceil(SPARE * plan.ess / (rate * each * kept)), most))
+    _show(crew, plan, kept * thin)
+    stretch, bulk, tail = crew.run(kept, thin), math.nan, math.nan
+    while kept >= LEAST:
+        theta = crew.watched(stretch.x)
+        bulk, tail = float(bulk_sizes(theta).min()), float(tail_sizes(theta).min())
+        if (bulk >= plan.ess and tail >= TAIL * plan.ess) or plan.thin:
+            break
+        if crew.gradients + kept // 2 * 2 * thin * each > plan.max_gradients:
+            warnings.warn(
+                f"the cap of max_gradients={plan.max_gradients:,} is met at an effective sample size of {bulk:.0f} "
+                f"(tails {tail:.0f}) in place of ess={plan.ess:.0f}: raise max_gradients, or lower ess; of labels that "
+                "are all but separated a prior with lighter tails helps",
+                UserWarning,
+                stacklevel=5,
+            )
+            break
+        thin *= 2
+        _show(crew, plan, kept // 2 * thin, f", effective sample size {bulk:.0f} of {plan.ess:.0f}")
+        late, old = crew.run(kept // 2, thin), slice(1 - kept % 2, None, 2)  # the last draw stays
+        stretch = _Stretch(
+            np.concatenate([stretch.x[:, old], late.x], axis=1),
+            np.concatenate([stretch.values[:, old], late.values], axis=1),
+            np.concatenate([stretch.acceptance[:, old], late.acceptance], axis=1),
+        )
+    theta = crew.frame.theta(stretch.x)
+    return Sampled(theta, stretch.values, stretch.acceptance, crew.step, thin, crew.gradients, bulk, tail)
+
+
+def _show(crew: Crew, plan: Plan, transitions: int, found: str = "") -> None:
+    """Show in the progress bar what was reached, and how many transitions of each chain are to come."""
+    done = crew.bar.tasks[0].completed
+    total = done + len(crew.x) * transitions
+    crew.bar.update(crew.task, total=total, description=plan.description + found)
+
+
+def statistics(drawn: Sampled) -> dict[str, FloatArray]:
+    """Return sample_stats of draws, shape (chains, draws) each."""
+    shape = drawn.log_density.shape
+    return {
+        "lp": drawn.log_density,
+        "acceptance_rate": drawn.acceptance_rate,
+        "step_size": np.full(shape, math.exp(drawn.step.log_h)),
+        "n_steps": np.full(shape, drawn.step.steps * drawn.thin),
+    }

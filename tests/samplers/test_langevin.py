@@ -1,0 +1,224 @@
+"""Langevin steps that leave the normal part exact, and chains that end when their effective size is reached."""
+
+import math
+
+import numpy as np
+import pytest
+
+import bayescore as bc
+from bayescore.compat import effective_size
+from bayescore.compiled import jit
+from bayescore.models.density import log_density
+from bayescore.models.families import FAMILIES
+from bayescore.models.posterior import posterior
+from bayescore.models.priors import Normal
+from bayescore.models.sparse_density import sparse_columns, sparse_log_density
+from bayescore.samplers import langevin
+from bayescore.samplers.effective import bulk_sizes, tail_sizes
+from bayescore.samplers.flat import FLAT, SPARSE, compiled_density
+from bayescore.samplers.frames import Dense
+from bayescore.samplers.run import Segment
+from bayescore.types import NO_OFFSET
+from tests.conftest import make_rows
+from tests.samplers.exactness import P_VALUE, rank_p_values
+from tests.samplers.test_mala import wall
+
+TOLD = {"sampler": "langevin", "random_seed": 1, "progressbar": False}
+
+
+@jit
+def _normal(x, gradient, _data):
+    for d in range(x.size):
+        gradient[d] = -x[d]
+    return -langevin.half_square(x)
+
+
+@jit
+def _skewed(x, gradient, _data):
+    """The density of log Gamma(3): exp(3 x - exp(x))."""
+    gradient[0] = 3.0 - math.exp(x[0])
+    return 3.0 * x[0] - math.exp(x[0])
+
+
+NORMAL, SKEWED = langevin.density("normal", _normal), langevin.density("skewed", _skewed)
+MEAN, SD = 0.922784335098467, 0.628473  # of log Gamma(3): digamma(3), sqrt(trigamma(3))
+
+
+def run(own, start, n, step, *, thin=1, iteration=-1):
+    size = len(start)
+    segment = Segment(np.empty((n, size)), np.empty(n), np.empty(n), thin, iteration)
+    ended = langevin.advance(np.random.default_rng(0), start, step, (own, ()), segment)
+    return segment, ended
+
+
+def test_a_quarter_turn_draws_independently_from_a_normal_density():
+    """With h = pi / 2 a draw is the momentum itself, and all are accepted."""
+    step = langevin.Step(math.log(math.pi / 2), 1, math.inf)
+    segment, (last, log_h, mean) = run(NORMAL, np.full(3, 9.0), 50, step)
+    np.testing.assert_allclose(segment.draws, np.random.default_rng(0).standard_normal((50, 1, 3))[:, 0], atol=1e-14)
+    np.testing.assert_allclose(segment.acceptance, 1.0)
+    np.testing.assert_array_equal(last, segment.draws[-1])
+    assert log_h == pytest.approx(mean)
+    adapted, (_, log_h, _) = run(NORMAL, np.zeros(3), 200, step._replace(log_h=-2.0), iteration=0)
+    assert log_h == pytest.approx(math.log(math.pi / 2))
+    assert (np.abs(adapted.acceptance - 1.0) < 1e-12).all()
+
+
+@pytest.mark.parametrize("longest", [math.inf, 0.5])
+def test_a_step_keeps_volume_and_is_its_own_way_back(longest):
+    """Whatever the force: here the gradient of a likelihood, cut or not."""
+    target = posterior(make_rows(), "logistic", Normal(0, 2))
+    own, data = compiled_density(target)
+
+    def step(at):
+        x, p, pull, h = at[:3].copy(), at[3:].copy(), np.empty(3), 0.8
+        own.at(x, pull, data)
+        langevin.force(pull, x, longest)
+        langevin.kick(p, pull, h)
+        langevin.rotate(x, p, h)
+        own.at(x, pull, data)
+        langevin.force(pull, x, longest)
+        langevin.kick(p, pull, h)
+        return np.concatenate([x, p])
+
+    here = np.random.default_rng(0).standard_normal(6) * 0.3
+    turned = np.repeat([1.0, -1.0], 3)
+    np.testing.assert_allclose(turned * step(turned * step(here)), here, atol=1e-9)
+    size = 1e-6
+    jacobian = [(step(here + move) - step(here - move)) / (2.0 * size) for move in size * np.eye(6)]
+    assert np.linalg.det(np.array(jacobian)) == pytest.approx(1.0, abs=1e-5)
+
+
+@jit
+def _wrong(normals, uniforms, h):
+    """Without the second half kick in the energy."""
+    x, pull, p, y, moved = np.zeros(1), np.empty(1), np.empty(1), np.empty(1), np.empty(1)
+    draws = np.empty(len(uniforms))
+    for i in range(len(uniforms)):
+        value = _skewed(x, pull, ())
+        langevin.force(pull, x, math.inf)
+        p[:] = normals[i]
+        y[:] = x
+        before = value - langevin.half_square(p)
+        langevin.kick(p, pull, h)
+        langevin.rotate(y, p, h)
+        if uniforms[i] < langevin.acceptance(_skewed(y, moved, ()) - langevin.half_square(p) - before):
+            x[:] = y
+        draws[i] = x[0]
+    return draws
+
+
+def off(draws):
+    """Return by how many standard errors the mean and the sd are off, the larger one."""
+    draws = draws.reshape(1, -1)
+    size = effective_size(draws, "mean")
+    spread = (draws - draws.mean()) ** 2
+    error = spread.std() / math.sqrt(effective_size(spread, "mean"))
+    assert size > 5000
+    return max(abs(draws.mean() - MEAN) * math.sqrt(size) / draws.std(), abs(spread.mean() - SD**2) / error)
+
+
+@pytest.mark.statistical(rate=1e-6)
+@pytest.mark.parametrize("steps", [1, 2])
+def test_the_kernel_draws_from_a_skewed_density_and_a_wrong_energy_does_not(steps):
+    """Mean and sd within 5.5 standard errors, 4e-8 each; of a kernel without a half kick they must be off."""
+    segment, _ = run(SKEWED, np.zeros(1), 40_000, langevin.Step(math.log(0.6), steps, 2.0))
+    assert off(segment.draws) < 5.5
+    rng = np.random.default_rng(0)
+    assert off(_wrong(rng.standard_normal((40_000, 1)), rng.random(40_000), 0.6)) > 5.5
+
+
+def test_a_point_without_density_is_rejected():
+    segment, (last, *_) = run(SKEWED, np.array([1.0]), 20, langevin.Step(math.log(1.5), 1, math.inf))
+    assert np.isfinite(segment.draws).all()
+    assert langevin.acceptance(math.nan) == langevin.acceptance(-math.inf) == 0.0
+    assert np.isfinite(last).all()
+
+
+class Ranked:
+    """The kernel around a fixed point, as `rank_p_values` takes it, with the rows' weights times `factor`."""
+
+    def __init__(self, factor=1.0):
+        self.factor = factor
+
+    def prepare(self, Z, weights, _prior):
+        prior = Normal((0.5, 0.0, 0.0), (1.0, 1.0, 2.0)).parts(3)
+        columns, sides = np.ascontiguousarray(Z.T), np.ones(len(Z))
+        data = columns, sides, self.factor * weights, NO_OFFSET, FAMILIES["logistic"], prior
+        return Dense.of(FLAT, data, np.array([0.5, 0.0, 0.0]), np.diag([0.4, 0.3, 0.4]))
+
+    def advance(self, rng, beta, _tuning, frame, segment):
+        langevin.advance(rng, frame.x(beta), langevin.Step(-1.0, 2, 3.0), frame.target, segment)
+        segment.draws[:] = frame.theta(segment.draws)
+
+
+@pytest.mark.statistical(rate=3e-6)
+def test_ranks_are_uniform():
+    """Simulation-based calibration, with twice the weights as control."""
+    counts = np.arange(30) % 5 * 4 + 1
+    assert rank_p_values(Ranked(), "logistic", counts).min() > P_VALUE
+    assert rank_p_values(Ranked(2.0), "logistic", counts, n_sims=300).min() < P_VALUE
+
+
+def rare_rows(n=3000):
+    rng = np.random.default_rng(3)
+    X = np.column_stack([np.ones(n), (rng.random((n, 30)) < 0.04) / 0.2 - 0.2])
+    return bc.all_rows(X, np.where(rng.random(n) < 0.4, 1, -1), progressbar=False)
+
+
+def test_rare_columns_have_the_same_density():
+    target = posterior(rare_rows(), "probit", Normal(0, 2))
+    own, data = compiled_density(target)
+    assert own is SPARSE
+    assert len(data[0].rows) < 0.06 * target.rows.X.size
+    beta, one, two = np.linspace(-0.3, 0.3, 31), np.empty(31), np.empty(31)
+    arguments = target.arguments()
+    assert sparse_log_density(beta, one, data) == pytest.approx(log_density(beta, two, *arguments), rel=1e-12)
+    np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-9 * np.abs(two).max())
+    assert sparse_columns(make_rows().X) is None
+    assert compiled_density(posterior(make_rows(), "probit", Normal()))[0] is FLAT
+
+
+def test_effective_sizes_are_those_of_arviz():
+    rng = np.random.default_rng(0)
+    draws, phi = rng.normal(size=(3, 203, 8)), np.linspace(-0.8, 0.97, 8)
+    for i in range(1, 203):
+        draws[:, i] += phi * draws[:, i - 1]
+    for sizes, method in ((bulk_sizes, "bulk"), (tail_sizes, "tail")):
+        theirs = [effective_size(draws[..., d], method) for d in range(8)]
+        np.testing.assert_allclose(sizes(draws), theirs, rtol=1e-10)
+    assert (bulk_sizes(np.ones((2, 50, 1))) == 1.0).all()
+
+
+def test_draws_go_on_until_they_are_worth_what_was_asked():
+    """Beside a wall, with the number of draws that was asked for."""
+    idata = bc.sample(wall(), prior=Normal(0, 10), draws=500, ess=1200, **TOLD)
+    draws, stats = idata.posterior["beta"].values, idata.sample_stats
+    assert draws.shape == (4, 500, 4)
+    assert bulk_sizes(draws).min() >= 1200
+    assert tail_sizes(draws).min() >= 480
+    assert int(stats["n_steps"].values[0, 0]) > 1
+    target = posterior(wall(), "logistic", Normal(0, 10))
+    for place in ((0, 0), (3, 499), (1, 250)):
+        assert stats["lp"].values[place] == pytest.approx(target.log_density(draws[place])[0], rel=1e-10)
+
+
+def test_the_cap_ends_the_chains_with_a_word():
+    with pytest.warns(UserWarning, match=r"the cap of max_gradients=6,000 is met at an effective .*ess=700: raise"):
+        bc.sample(wall(), prior=Normal(0, 10), draws=500, chains=2, ess=700, max_gradients=6000, **TOLD)
+
+
+def test_more_than_the_draws_can_be_worth_is_refused():
+    with pytest.raises(ValueError, match=r"ess=3900 is more than 0.8 of the 4,000 draws kept: ask for draws=1950"):
+        bc.sample(make_rows(), "logistic", ess=3900, **TOLD)
+
+
+@pytest.mark.parametrize("tune", [0, 40, 400])
+def test_draws_depend_on_the_seed_alone(tune):
+    one, two, other = (
+        bc.sample(make_rows(), "probit", draws=150, tune=tune, chains=3, cores=cores, **{**TOLD, "random_seed": seed})
+        for cores, seed in ((1, 3), (3, 3), (1, 4))
+    )
+    for group, name in (("posterior", "beta"), ("sample_stats", "lp"), ("sample_stats", "step_size")):
+        np.testing.assert_array_equal(one[group][name], two[group][name])
+    assert not (one.posterior["beta"].values == other.posterior["beta"].values).any()
