@@ -159,7 +159,7 @@ def collapsed_density(theta: FloatArray, gradient: FloatArray, a: CollapsedArgum
         eta[i] = a.weights[i] * mean
         done += count
     add_scores(a.columns, eta, gradient[:p])
-    return total
+    return float(total)
 
 
 @jit

@@ -164,7 +164,7 @@ def choose_rules(known: Known, a: CollapsedArguments) -> Rules:
         return rules
     sigmas = np.maximum(sigmas, NORMAL_BELOW)
     skewness = np.abs(known.third) * known.variance**1.5
-    groups = np.flatnonzero(~((skewness < _STRAIGHT) & (known.variance < _NARROW**2)) | known.poor)
+    groups = np.flatnonzero(~((skewness < _STRAIGHT) & (known.variance < _NARROW**2)) | known.poor.astype(bool))
     codes, middle = a.codes, np.exp(known.theta[-1])
     order = np.argsort(codes, kind="stable")
     ends = np.searchsorted(codes[order], np.arange(n_groups + 2))
