@@ -16,12 +16,12 @@ import pandas as pd
 from scipy import special
 
 import bayescore as bc
-from bayescore.models.collapsed import collapsed_density, nodes_at
+from bayescore.diagnostics.certificate.nodes import core_moments
+from bayescore.models.collapsed import collapsed_density
 from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.families import check_family
 from bayescore.models.group_priors import HalfStudentT
 from bayescore.models.priors import Normal
-from bayescore.models.quadrature import NODES
 from benchmarks.problems import SHARED
 from benchmarks.tables import publish
 
@@ -63,16 +63,17 @@ def moments(rows: bc.Coreset, points: tuple[np.ndarray, np.ndarray] | None) -> t
     theta, base = points
     gradient, arguments = np.empty(theta.shape[1]), target.arguments()
     w = special.softmax(np.array([collapsed_density(each, gradient, arguments) for each in theta]) - base)
-    first, square = np.zeros((2, len(rows.groups[0])))
-    for each, weight in zip(theta, w, strict=True):
-        center, scale, terms = (found[0] for found in nodes_at(each[None], arguments))
-        b = center[:-1, None] + scale[:-1, None] * NODES
-        share = special.softmax(terms[:-1], axis=1)
-        first += weight * (share * b).sum(axis=1)
-        square += weight * (share * b**2).sum(axis=1)
+    u, variance = core_moments(theta, arguments)[1].effects
+    first = w @ u
     mean = w @ theta
     sd = np.sqrt(w @ (theta - mean) ** 2)
-    found = {"mean": mean, "sd": sd, "u": first, "u_sd": np.sqrt(square - first**2), "share": 1.0 / (w @ w) / len(w)}
+    found = {
+        "mean": mean,
+        "sd": sd,
+        "u": first,
+        "u_sd": np.sqrt(w @ (variance + (u - first) ** 2)),
+        "share": 1.0 / (w @ w) / len(w),
+    }
     return found, points
 
 

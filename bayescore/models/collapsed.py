@@ -1,8 +1,9 @@
 r"""The compiled marginal density of (beta, log sigma), each group's effect integrated out.
 
-Nodes of each group's quadrature follow the point. Two Newton steps take their centre from `collapsed_target.Effects`,
-normal likelihoods, to the effect's mode given beta and sigma. Half the third derivative over the squared curvature
-takes it from there near the mean. The density is a function of the point alone.
+Nodes of each group's quadrature are those of `effect_nodes`. Centres of Gauss and Hermite's follow the point: two
+Newton steps take them from `collapsed_target.Effects`, normal likelihoods, to the effect's mode given beta and sigma,
+and half the third derivative over the squared curvature from there near the mean. The density is a function of the
+point alone, and its gradient is the average over the same nodes of that of the joint density.
 """
 
 import math
@@ -13,9 +14,22 @@ import numpy as np
 from bayescore.compiled import jit
 from bayescore.data.passes.tiles import TILE
 from bayescore.models.density import add_predictors, add_scores, prior_terms
+from bayescore.models.effect_nodes import (
+    DrawNodes,
+    NodeRows,
+    NodeSet,
+    Rules,
+    add_log_weights,
+    add_values,
+    hold_still,
+    lay_out,
+    write_effects,
+)
+from bayescore.models.elementary import exp_minus
 from bayescore.models.families import Family
 from bayescore.models.group_priors import log_sigma_terms
 from bayescore.models.priors import Part
+from bayescore.models.quadrature import N_NODES
 from bayescore.types import FloatArray, IntArray
 
 _NEWTON_STEPS = 2
@@ -34,6 +48,7 @@ class CollapsedArguments(NamedTuple):
     family: Family
     nodes: FloatArray
     log_weights: FloatArray
+    rules: Rules
     prior: tuple[Part, ...]
     nu: float  # of the group prior
     group_scale: float
@@ -41,15 +56,6 @@ class CollapsedArguments(NamedTuple):
     peak: FloatArray
     information: FloatArray
     slope: FloatArray
-
-
-class NodeTerms(NamedTuple):
-    """Nodes of each group, shape (G + 1,), logarithms of their terms, (G + 1, K), and scores of rows, (K, n)."""
-
-    center: FloatArray
-    scale: FloatArray
-    terms: FloatArray
-    scores: FloatArray
 
 
 @jit
@@ -86,86 +92,102 @@ def place_nodes(
 
 
 @jit
-def node_terms(theta: FloatArray, a: CollapsedArguments, out: NodeTerms) -> float:
-    """Write the nodes and their terms; return the log-likelihood of rows of no group."""
-    center, scale, terms, scores = out
-    p, n_groups, K, n = theta.size - 1, center.size - 1, a.nodes.size, a.weights.size
-    beta, log_sigma = theta[:p], theta[p]
-    precision = math.exp(-2.0 * log_sigma)
+def place(theta: FloatArray, a: CollapsedArguments, start: FloatArray, at: NodeSet) -> FloatArray:
+    """Write centres and scales of the nodes; return x . beta + offset of the rows, shape (n,)."""
+    center, scale, p, n_groups = at.center, at.scale, theta.size - 1, start.size - 1
+    beta, precision = theta[:p], math.exp(-2.0 * theta[p])
     for g in range(n_groups):
-        at = a.peak[g]
+        peak = a.peak[g]
         for d in range(p):
-            at -= a.slope[g, d] * (beta[d] - a.origin[d])
-        center[g] = a.information[g] * at / (a.information[g] + precision)
+            peak -= a.slope[g, d] * (beta[d] - a.origin[d])
+        center[g] = a.information[g] * peak / (a.information[g] + precision)
     center[n_groups] = 0.0
-    eta = np.zeros(n)
+    eta = np.zeros(a.weights.size)
     add_predictors(beta, a.columns, a.offset, eta)
     place_nodes(eta, a, precision, center, scale)
-    log_p = np.empty(n)
-    terms[:] = 0.0
-    for k in range(K):
-        for i in range(n):
-            g = a.codes[i]
-            scores[k, i] = eta[i] + a.z[i] * (center[g] + scale[g] * a.nodes[k])
-        a.family.rows(scores[k], a.side, log_p)
-        for i in range(n):
-            terms[a.codes[i], k] += a.weights[i] * log_p[i]
-    for g in range(n_groups):
-        log_scale = math.log(scale[g]) - log_sigma
-        for k in range(K):
-            z = a.nodes[k]
-            b = center[g] + scale[g] * z
-            terms[g, k] += log_scale - 0.5 * b * b * precision + 0.5 * z * z + a.log_weights[k]
-    return float(terms[n_groups, 0])
+    hold_still(math.exp(theta[p]), a.rules, start, center, scale)
+    return eta
 
 
 @jit
 def collapsed_density(theta: FloatArray, gradient: FloatArray, a: CollapsedArguments) -> float:
     """Return the log marginal posterior density at (beta, log sigma), and write its gradient, shape (p + 1,)."""
-    p, n_groups, K, n = theta.size - 1, a.peak.size - 1, a.nodes.size, a.weights.size
-    center, scale, terms = np.empty(n_groups + 1), np.empty(n_groups + 1), np.empty((n_groups + 1, K))
-    scores = np.empty((K, n))
-    total = node_terms(theta, a, NodeTerms(center, scale, terms, scores))
+    p, n_groups, n = theta.size - 1, a.peak.size - 1, a.weights.size
+    first, start = lay_out(math.exp(theta[p]), a.rules, a.nodes.size)
+    at = NodeSet(first, np.empty(n_groups + 1), np.empty(n_groups + 1), a.rules.step, a.nodes, a.log_weights)
+    eta, terms, pairs = place(theta, a, start, at), np.zeros(first[-1]), 0
+    for i in range(n):
+        pairs += first[a.codes[i] + 1] - first[a.codes[i]]
+    scores = np.empty(pairs)
+    add_values(eta, NodeRows(a.side, a.weights, a.z, a.codes), at, a.family, (terms, scores))
+    add_log_weights(theta[p], at, terms)
     precision = math.exp(-2.0 * theta[p])
     own, slope, _ = log_sigma_terms(theta[p], a.nu, a.group_scale)
-    total += own + prior_terms(theta[:p], a.prior, gradient[:p])
+    total = own + prior_terms(theta[:p], a.prior, gradient[:p]) + terms[first[n_groups]]
+    terms[first[n_groups]] = 0.0
     gradient[p] = slope
+    b = np.empty(np.diff(first).max())
     for g in range(n_groups):
-        top = terms[g].max()
-        whole = 0.0
-        for k in range(K):
-            terms[g, k] = math.exp(terms[g, k] - top)
-            whole += terms[g, k]
-        total += top + math.log(whole)
-        square = 0.0
-        for k in range(K):
-            terms[g, k] /= whole
-            b = center[g] + scale[g] * a.nodes[k]
-            square += terms[g, k] * b * b
-        gradient[p] += square * precision - 1.0
-    terms[n_groups] = 1.0 / K
-    mean = np.zeros(n)
-    for k in range(K):
-        for i in range(n):
-            mean[i] += terms[a.codes[i], k] * scores[k, i]
+        part = terms[first[g] : first[g + 1]]
+        top = part.max()
+        total += top
+        for k in range(part.size):
+            part[k] = top - part[k]
+    powers = np.empty(terms.size)
+    exp_minus(terms, powers, powers.view(np.int64))
+    for g in range(n_groups):
+        part = terms[first[g] : first[g + 1]]
+        write_effects(at, g, b[: part.size])
+        whole, square = 0.0, 0.0
+        for k in range(part.size):
+            whole += part[k]
+            square += part[k] * b[k] * b[k]
+        total += math.log(whole)
+        for k in range(part.size):
+            part[k] /= whole
+        gradient[p] += square / whole * precision - 1.0
+    done = 0
     for i in range(n):
-        mean[i] *= a.weights[i]
-    add_scores(a.columns, mean, gradient[:p])
-    return total
+        begin, mean = first[a.codes[i]], 0.0
+        count = first[a.codes[i] + 1] - begin
+        if count == N_NODES:  # a loop of constant length
+            for k in range(N_NODES):
+                mean += terms[begin + k] * scores[done + k]
+        else:
+            for k in range(count):
+                mean += terms[begin + k] * scores[done + k]
+        eta[i] = a.weights[i] * mean
+        done += count
+    add_scores(a.columns, eta, gradient[:p])
+    return float(total)
 
 
 @jit
-def _all_node_terms(
-    draws: FloatArray, a: CollapsedArguments, center: FloatArray, scale: FloatArray, values: FloatArray
+def _fill_terms(
+    draws: FloatArray, a: CollapsedArguments, first: IntArray, start: FloatArray, out: tuple[FloatArray, ...]
 ) -> None:
-    scores = np.empty((a.nodes.size, a.weights.size))
+    none = np.empty(0)
+    center, scale, terms = out
     for s in range(len(draws)):
-        node_terms(draws[s], a, NodeTerms(center[s], scale[s], values[s], scores))
+        at = NodeSet(first, center[s], scale[s], a.rules.step, a.nodes, a.log_weights)
+        eta = place(draws[s], a, start, at)
+        add_values(eta, NodeRows(a.side, a.weights, a.z, a.codes), at, a.family, (terms[s], none))
+        add_log_weights(draws[s, -1], at, terms[s])
 
 
-def nodes_at(draws: FloatArray, a: CollapsedArguments) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return centres and scales, shape (S, G + 1), and log terms, (S, G + 1, K), of the groups at draws of theta."""
-    shape = len(draws), a.peak.size
-    found = np.empty(shape), np.empty(shape), np.empty((*shape, a.nodes.size))
-    _all_node_terms(np.ascontiguousarray(draws), a, *found)
-    return found
+def nodes_at(draws: FloatArray, a: CollapsedArguments, *, sigma: float | None = None) -> tuple[DrawNodes, FloatArray]:
+    """Return the nodes of the groups at draws of theta, and log terms there, shape (S, M).
+
+    `sigma` is the largest one of the draws that share places in the flat arrays, by default that of these draws.
+    """
+    most = float(np.exp(draws[:, -1].max())) if sigma is None else sigma
+    first, start = lay_out(most, a.rules, a.nodes.size)
+    shape = len(draws), len(start)
+    center, scale, terms = np.empty(shape), np.empty(shape), np.zeros((len(draws), int(first[-1])))
+    _fill_terms(np.ascontiguousarray(draws), a, first, start, (center, scale, terms))
+    return DrawNodes(draws, center, scale, first, a.rules.step), terms
+
+
+def n_nodes(sigma: float, a: CollapsedArguments) -> int:
+    """Return the number of nodes of all groups at a sigma."""
+    return int(lay_out(sigma, a.rules, a.nodes.size)[0][-1])

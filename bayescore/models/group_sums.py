@@ -13,8 +13,9 @@ import numpy as np
 from bayescore.compiled import jit
 from bayescore.data.dataset import Dataset
 from bayescore.data.passes.tiles import TILE, TileRows, load_tile, new_tile
+from bayescore.models.effect_nodes import DrawNodes, NodeRows, NodeSet, add_values
 from bayescore.models.families import Family
-from bayescore.models.quadrature import N_NODES, NODES, WEIGHTS, Nodes
+from bayescore.models.quadrature import LOG_WEIGHTS, N_NODES, NODES, WEIGHTS, Nodes
 from bayescore.models.row_kernels import add_offset, predictor
 from bayescore.types import FloatArray, IntArray, WeightedData
 
@@ -169,66 +170,54 @@ def label_weights(block: WeightedData, places: IntArray, n_groups: int) -> Float
     return np.stack(either, axis=1)
 
 
-class DrawNodes(NamedTuple):
-    """Draws of beta, shape (S, p), and centres and scales of the groups' nodes at each, (S, G + 1)."""
-
-    beta: FloatArray
-    center: FloatArray
-    scale: FloatArray
-
-
 @jit
-def _add_values(rows: TileRows, codes: IntArray, draws: DrawNodes, family: Family, values: FloatArray) -> None:
-    """Add to `values`, shape (S, G, K), for rows in the order of their groups."""
-    tile, eta, moved, log_p = new_tile(draws.beta.shape[1]), np.empty(TILE), np.empty(TILE), np.empty(TILE)
-    place, spread, side, n = np.zeros(TILE), np.zeros(TILE), np.ones(TILE), len(rows.weights)
+def _add_values(
+    rows: TileRows, codes: IntArray, at: DrawNodes, family: Family, tables: tuple[FloatArray, FloatArray, FloatArray]
+) -> None:
+    """Add to values, shape (S, M), for rows in the order of their groups; `tables` are nodes, log weights and these."""
+    nodes, log_weights, values = tables
+    p, n, none = at.theta.shape[1] - 1, len(rows.weights), np.empty(0)
+    tile, eta, side, ones = new_tile(p), np.empty(TILE), np.ones(TILE), np.ones(TILE)
     for start in range(0, n, TILE):
         width = min(TILE, n - start)
+        cut = slice(start, start + width)
         load_tile(rows.X, start, width, tile)
-        side[:width] = rows.side[start : start + width]
-        for s in range(len(draws.beta)):
-            predictor(tile, draws.beta[s], eta)
+        side[:width] = rows.side[cut]
+        own = NodeRows(side[:width], rows.weights[cut], ones[:width], codes[cut])
+        for s in range(len(at.theta)):
+            predictor(tile, at.theta[s, :p], eta)
             add_offset(rows.offset, start, width, eta)
-            for lane in range(width):
-                g = codes[start + lane]
-                place[lane] = eta[lane] + draws.center[s, g]
-                spread[lane] = draws.scale[s, g]
-            for k in range(NODES.size):
-                for lane in range(TILE):
-                    moved[lane] = place[lane] + spread[lane] * NODES[k]
-                family.rows(moved, side, log_p)
-                for lane in range(width):
-                    values[s, codes[start + lane], k] += rows.weights[start + lane] * log_p[lane]
+            there = NodeSet(at.first, at.center[s], at.scale[s], at.step, nodes, log_weights)
+            add_values(eta[:width], own, there, family, (values[s], none))
 
 
 def _values_of_block(
-    draws: DrawNodes, family: Family, _: int, block: WeightedData
+    at: DrawNodes, family: Family, _: int, block: WeightedData
 ) -> tuple[IntArray, FloatArray, FloatArray]:
-    found, places = local_codes(block, draws.center.shape[1] - 1)
+    found, places = local_codes(block, len(at.step) - 1)
     order = np.argsort(places, kind="stable")  # sums of a group stay in the cache
-    values = np.zeros((len(draws.beta), len(found), N_NODES))
-    center, scale = (np.ascontiguousarray(of[:, found]) for of in (draws.center, draws.scale))
-    own = DrawNodes(draws.beta, center, scale)
-    _add_values(TileRows.of(block.take(order)), places[order], own, family, values)
+    own = at.of(found)
+    values = np.zeros((len(at.theta), int(own.first[-1])))
+    _add_values(TileRows.of(block.take(order)), places[order], own, family, (NODES, LOG_WEIGHTS, values))
     return found, values, label_weights(block, places, len(found))
 
 
-def values_at(dataset: Dataset, draws: DrawNodes, family: Family) -> tuple[FloatArray, FloatArray]:
-    """Return log-likelihoods at the nodes, shape (S, G + 1, K), and weights of +1 and of -1 by group, (G + 1, 2).
+def values_at(dataset: Dataset, at: DrawNodes, family: Family) -> tuple[FloatArray, FloatArray]:
+    """Return log-likelihoods at the nodes, shape (S, M), and weights of +1 and of -1 by group, (G + 1, 2).
 
-    One pass, or as many as `BLOCK_BYTES` asks for; 8 (G + 1) K bytes a draw are kept.
+    One pass, or as many as `BLOCK_BYTES` asks for; 8 M bytes a draw are kept.
     """
-    n_draws, n_groups = draws.center.shape
-    step = max(1, BLOCK_BYTES // (8 * n_groups * N_NODES))
-    values, weight = np.zeros((n_draws, n_groups, N_NODES)), np.zeros((n_groups, 2))
+    n_draws, n_values = len(at.theta), int(at.first[-1])
+    step = max(1, BLOCK_BYTES // (8 * n_values))
+    values, weight = np.zeros((n_draws, n_values)), np.zeros((len(at.step), 2))
     # a thread that has a whole piece of the rows would hold results of all its blocks, each larger than the block
     here = not dataset.remote
     for start in range(0, n_draws, step):
         cut = slice(start, start + step)
-        own = DrawNodes(np.ascontiguousarray(draws.beta[cut]), draws.center[cut], draws.scale[cut])
+        own = at._replace(theta=at.theta[cut], center=at.center[cut], scale=at.scale[cut])
         weight[:] = 0.0
         work = partial(_values_of_block, own, family)
         for found, part, of_labels in dataset.map(work, "certifying", canonical=True, here=here):
-            values[cut, found] += part
+            values[cut, at.places(found)] += part
             weight[found] += of_labels
     return values, weight

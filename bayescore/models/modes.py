@@ -68,8 +68,8 @@ def find_map(
     -----
     The kink of the `Laplace` prior is rounded off, see `models.priors.laplace.LAPLACE_ROUNDING`. Where log p is not
     concave there may be several modes; this is the one that Newton's method reaches from 0. Effects are integrated out
-    by quadrature at 41 nodes; the density of log sigma is that of sigma times sigma, so that its mode is not at
-    sigma = 0.
+    by quadrature, to 1e-3 nats over all groups (`models.effect_nodes`); the density of log sigma is that of sigma times
+    sigma, so that its mode is not at sigma = 0.
 
     References
     ----------

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayescore.data.design import Design, Grouping, terms_text
-from bayescore.models.quadrature import normal_nodes
+from bayescore.models.quadrature import normal_steps
 from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError
 
-_NODES = 41  # of a new group's effect, whose density no data have made narrow: 1e-6 at sigma = 2
+_STEP = 0.8  # of eta and of sds, between nodes of a new group's effect: averages to 3e-6 at any sigma
 
 
 def parameters(grouping: Grouping) -> dict[str, tuple[int, ...]]:
@@ -120,8 +120,8 @@ class Predictor:
         found = np.empty_like(eta)
         found[~new] = function(eta[~new])
         if new.any():
-            nodes, log_weights = normal_nodes(_NODES)
             sd = np.sqrt(variance[new])
+            nodes, log_weights = normal_steps(_STEP / max(float(sd.max()), 1.0))
             found[new] = sum(
                 w * function(eta[new] + sd * node) for w, node in zip(np.exp(log_weights), nodes, strict=True)
             )

@@ -10,10 +10,10 @@ from scipy import special
 import bayescore as bc
 from bayescore.coresets.cells import condense
 from bayescore.coresets.multilevel import Multilevel
-from bayescore.models.collapsed import collapsed_density, nodes_at
+from bayescore.diagnostics.certificate.nodes import core_moments
+from bayescore.models.collapsed import collapsed_density
 from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.families import check_family
-from bayescore.models.quadrature import NODES
 from bayescore.types import WeightedData
 from bayescore.validation import DataError
 from benchmarks.multilevel_sbc import without_averages
@@ -49,10 +49,8 @@ def errors(rows, core, family, n_groups, n_draws=400):
     figures = []
     for target in (full, own):
         w = special.softmax(densities(target, theta) - base)
-        center, scale, terms = nodes_at(theta, target.arguments())
-        share = special.softmax(terms[:, :-1], axis=2)
-        b = (share * (center[:, :-1, None] + scale[:, :-1, None] * NODES)).sum(axis=2)
-        spread = np.sqrt(w @ (scale[:, :-1] ** 2 + (b - w @ b) ** 2))
+        b, variance = core_moments(theta, target.arguments())[1].effects
+        spread = np.sqrt(w @ (variance + (b - w @ b) ** 2))
         mean = w @ theta
         figures.append((mean, np.sqrt(w @ (theta - mean) ** 2), w @ b, spread, 1.0 / (w @ w)))
     (mean, sd, b, spread, size), (mean_, sd_, b_, _, _) = figures

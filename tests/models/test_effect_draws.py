@@ -9,17 +9,24 @@ from bayescore.models.effect_draws import effects_given
 from bayescore.models.families import check_family
 from tests.models.grouped_rows import PRIORS, brute_force, grouped
 
+SIZE = 4000
 
-@pytest.mark.parametrize("family", ["logistic", "probit"])
-def test_effects_given_the_rest_are_exact(family):
-    """Stratified uniforms leave no noise: means to 0.01 sd, sds to 1%. Control: nodes' own normal density fails."""
-    n_groups, size = 30, 4000
-    rows, _ = grouped(300, n_groups, family, intercept=-2.0, sigma=1.5)  # few rows, few successes: skewed
+
+@pytest.mark.parametrize(("sigma", "n"), [(1.5, 300), (8.0, 150)])
+@pytest.mark.parametrize("family", ["logistic", "probit", "cloglog"])
+def test_effects_given_the_rest_are_exact(family, sigma, n):
+    """Stratified uniforms leave no noise: means to 0.01 sd, sds to 1%. Control: nodes' own normal density fails.
+
+    At sigma = 8 most groups of five rows have one label, so that their effects are like cut normal ones.
+    """
+    n_groups = 30
+    rows, _ = grouped(n, n_groups, family, intercept=-2.0, sigma=sigma)  # few rows, few successes: skewed
     target = CollapsedTarget.of(rows, check_family(family), PRIORS, n_groups)
+    assert (target.rules.step > 0.0).any() or sigma < 2.0
     theta = target.point.theta
-    uniforms = np.repeat((np.arange(size)[:, None] + 0.5) / size, n_groups, axis=1)
-    center, scale, values = (own[:, :-1] for own in nodes_at(theta[None], target.arguments()))
-    u = effects_given(np.repeat(values, size, axis=0), center, scale, uniforms)
+    uniforms = np.repeat((np.arange(SIZE)[:, None] + 0.5) / SIZE, n_groups, axis=1)
+    at, terms = nodes_at(np.tile(theta, (SIZE, 1)), target.arguments())
+    u = effects_given(terms, at, uniforms)
     _, mean, sd = brute_force(rows, family, theta[:-1], theta[-1], n_groups)
     assert np.abs((u.mean(axis=0) - mean) / sd).max() < 0.01
     assert np.abs(u.std(axis=0) / sd - 1.0).max() < 0.01

@@ -7,10 +7,11 @@ import pytest
 from scipy import optimize
 
 from bayescore.models.collapsed import collapsed_density
-from bayescore.models.collapsed_target import CollapsedTarget, marginal_mode
+from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.families import check_family
 from bayescore.models.group_priors import HalfNormal, HalfStudentT, check_group_prior, log_sigma_terms
 from bayescore.models.group_sums import look_at_rows
+from bayescore.models.marginal_mode import marginal_mode
 from bayescore.models.posterior import prior_part
 from bayescore.models.quadrature import normal_nodes
 from tests.models.grouped_rows import PRIORS, brute_force, grouped

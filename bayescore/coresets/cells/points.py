@@ -7,6 +7,7 @@ effects, the effects given the cell's rows have the probabilities
 .. math:: w_{ck} \propto q_k \, e^{\phi_c(b_{ck})} N(b_{ck}; 0, S) / N(b_{ck}; m_c, V_c)
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -20,12 +21,14 @@ from bayescore.coresets.cells.sums import Density
 from bayescore.data.dataset import Dataset
 from bayescore.data.passes.cutter import MAX_BLOCK_ROWS
 from bayescore.data.passes.tiles import TILE
+from bayescore.models.effect_nodes import NORMAL_BELOW
 from bayescore.models.families import Family
 from bayescore.models.group_sums import local_codes
-from bayescore.models.quadrature import normal_nodes
+from bayescore.models.quadrature import normal_nodes, normal_steps
 from bayescore.types import FloatArray, IntArray, LabelArray, WeightedData
 
 _NODES = {1: 15, 2: 9, 3: 5}  # in each of Q dimensions
+_STEP = 0.8  # of eta, between nodes of an effect with a large sd, which is like a cut normal where labels agree
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +49,8 @@ class Points:
     def of(cls, at: Density, family: Family) -> "Points":
         """Return the nodes about a density."""
         Q = len(at.columns)
-        axis, log_mass = normal_nodes(_NODES[Q])
+        sd = math.sqrt(float(at.prior[0, 0]))
+        axis, log_mass = normal_nodes(_NODES[Q]) if Q > 1 or sd < NORMAL_BELOW else normal_steps(_STEP / sd)
         grid, masses = (np.stack([own.ravel() for own in np.meshgrid(*[each] * Q)]) for each in (axis, log_mass))
         L = np.zeros_like(at.variance)
         L[:-1] = np.linalg.cholesky(at.variance[:-1])

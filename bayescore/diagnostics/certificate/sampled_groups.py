@@ -30,10 +30,12 @@ from bayescore.diagnostics.certificate.nodes import NodeMoments, NodeSums, Sampl
 from bayescore.diagnostics.certificate.weigh import EffectMoments
 from bayescore.diagnostics.full_pass import check_finite, check_weight
 from bayescore.limits import MAX_SUM_ERROR
-from bayescore.models.collapsed_target import CollapsedTarget, MarginalPoint, at_point, row_multipliers
-from bayescore.models.group_sums import THIRD, DrawNodes, look_at_rows, look_at_source, values_at
+from bayescore.models.collapsed_target import CollapsedTarget, row_multipliers
+from bayescore.models.effect_nodes import weigh_nodes
+from bayescore.models.group_sums import THIRD, look_at_rows, look_at_source, values_at
+from bayescore.models.marginal_mode import MarginalPoint, at_point
 from bayescore.models.posterior import Derivatives
-from bayescore.models.quadrature import LOG_WEIGHTS, Nodes, log_terms
+from bayescore.models.quadrature import Nodes
 from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData, stack
 
 FEWEST, MOST = 50, 500
@@ -142,13 +144,12 @@ class _Sampled:
     def sums(self, theta: FloatArray, labels: FloatArray) -> NodeSums | None:
         """Return the sums at draws; None where their error is too large."""
         here, arguments, at, each = self.target.point, self.target.arguments(), self.places, self.each
-        center, scale, own = core_moments(theta, arguments)
-        nodes = DrawNodes(theta[:, :-1], center[:, at], scale[:, at])
+        all_nodes, own = core_moments(theta, arguments)
+        nodes = all_nodes.of(at)
         terms = values_at(Dataset(as_source(self.rows)), nodes, self.target.family)[0]
-        terms[:, :-1] = log_terms(terms[:, :-1], nodes.center[:, :-1], nodes.scale[:, :-1], theta[:, -1:])
-        terms[:, -1] += LOG_WEIGHTS
-        of_sample = NodeMoments.empty(terms.shape[:2])
-        of_sample.fill(slice(None), terms, nodes.center, nodes.scale)
+        weigh_nodes(terms, nodes)
+        of_sample = NodeMoments.empty((len(theta), len(at)))
+        of_sample.fill(slice(None), terms, nodes)
         step = theta - here.theta
         left = of_sample.log_p - own.log_p[:, at] - _quadratics(self._terms(), step)
         left -= left.mean(axis=0)
