@@ -33,7 +33,7 @@ from bayescore.data.passes.nonzeros import compact
 from bayescore.data.passes.tiles import TileRows
 from bayescore.models.families import Family
 from bayescore.models.newton import Mode, cholesky_and_decrement, find_mode
-from bayescore.models.posterior import WIDE, Derivatives, full_terms, posterior, prior_part
+from bayescore.models.posterior import WIDE, Derivatives, full_terms, likelihood_terms, posterior, prior_part
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, WeightedData
 
@@ -65,6 +65,10 @@ class LaplaceApproximation:
         else:
             eta, squares = predictors(TileRows.of(block), self.theta, np.ascontiguousarray(self.factor))
         return eta, squares
+
+    def terms(self, block: WeightedData) -> Derivatives:
+        """Return the log-likelihood of rows, and its derivatives at theta."""
+        return likelihood_terms(self.theta, block, self.family)
 
     def row_scores(self, block: WeightedData) -> RowScores:
         """Return the scores by which rows are drawn."""
