@@ -127,15 +127,15 @@ class JointSums:
         if not rest.error <= MAX_SUM_ERROR:
             return None
         values, step = rest.values, max(1, _PIECE // max(len(self.terms.slope), 1))
-        center = _effects(self.near.predictor)[0]
+        center = effects_at(self.near.predictor)[0]
         for start in range(0, n, step):
             cut = slice(start, start + step)
             part = draws.take(cut)
-            values[cut] += self.terms.at(part.beta - self.near.theta, _effects(part) - center)
+            values[cut] += self.terms.at(part.beta - self.near.theta, effects_at(part) - center)
         return PassSums(values, self.variance, self.square, self.weight, self.left_out, self.near, rest.error)
 
 
-def _effects(draws: Predictor) -> FloatArray:
+def effects_at(draws: Predictor) -> FloatArray:
     """Return all effects at draws, shape (S, E)."""
     at = slice(None) if draws.at is None else draws.at
     n = len(draws)

@@ -62,3 +62,29 @@ def joint_terms(point: Predictor, rows: WeightedData, family: Family) -> JointTe
         scaled.T @ rows.X,
         (scaled.T @ Z).tocsr(),
     )
+
+
+def largest_gap(one: JointTerms, other: JointTerms) -> float:
+    """Return the largest difference of scores and curvatures, each by the roots of its own diagonal of F and K.
+
+    A score of 1 in these units moves a parameter by its sd, all others known, under the rows alone.
+    """
+    own, its = one.coefficients, other.coefficients
+    root = _roots(np.diagonal(own.precision)), _roots(one.precision.diagonal())
+    entries = (one.precision - other.precision).tocoo()
+    i, j = entries.coords
+    parts = [
+        (own.gradient - its.gradient) / root[0],
+        (one.slope - other.slope) / root[1],
+        (own.precision - its.precision) / np.outer(root[0], root[0]),
+        (one.cross - other.cross) / np.outer(root[1], root[0]),
+        entries.data / (root[1][i] * root[1][j]),
+    ]
+    return max(float(np.abs(part).max(initial=0.0)) for part in parts)
+
+
+def _roots(diagonal: FloatArray) -> FloatArray:
+    """Return roots of curvatures; of a parameter that no row knows, that of the least of the others."""
+    size = np.abs(diagonal)
+    known = size[size > 0.0]
+    return np.sqrt(np.where(size > 0.0, size, known.min() if known.size else 1.0))

@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bayescore.data.design import Grouping
 from bayescore.diagnostics.certificate.grouped import Grouped
 from bayescore.diagnostics.certificate.weigh import EffectMoments, Weighed, effects_table
 from bayescore.diagnostics.elpd import PassSums, elpd_loo, pass_sums
 from bayescore.diagnostics.full_pass import check_finite, check_weight
 from bayescore.diagnostics.full_weights import full_weights
-from bayescore.diagnostics.joint_sums import SAVES, JointSums
+from bayescore.diagnostics.joint_sums import SAVES, JointSums, effects_at
 from bayescore.diagnostics.row_sums import sample_size
 from bayescore.models.families import Family
 from bayescore.models.posterior import log_likelihoods
@@ -46,11 +47,7 @@ class JointDraws(Weighed):
 
     def effects(self, slow: float) -> pd.DataFrame:
         """Return the table of all effects."""
-        factors = self.predictor.factors
-        u = np.concatenate([own.effects[self.at].reshape(len(self.at), -1) for own in factors], axis=1)
-        moments = EffectMoments(u, np.broadcast_to(0.0, u.shape))
-        groups = tuple(own.grouping for own in factors)
-        return effects_table(groups, self.weights.weights, (moments, moments), self.labels, slow)
+        return effects_of(self.predictor, self.weights.weights, self.labels, slow)
 
     def elpd(self) -> dict[str, Any]:
         """Return the leave-one-out predictive density of the full data, given the effects of rows' groups."""
@@ -68,8 +65,7 @@ class Joint(Grouped):
     def weigh(self, at: IntArray) -> JointDraws:
         """Return the weights of some draws; one pass, or two where a sample of the rows does not tell them."""
         core, family, predictor = self.core, self.beta.family, self.beta.predictor().take(at)
-        sizes = [(len(own), len(own.effects)) for own in core.groups]
-        beside = partial(_labels, sizes=sizes)
+        beside = partial(label_weights, sizes=sizes_of(core.groups))
         sums, labels = None, np.empty(0)
         if core.n_total > SAVES * sample_size(core.n_features):
             near = JointSums.of(self.dataset, core, family, predictor, beside)
@@ -101,11 +97,20 @@ class Joint(Grouped):
         return reduce(lambda one, other: (one[0] + other[0], one[1] + other[1]), parts)
 
 
-def _labels(block: WeightedData, sizes: Sequence[tuple[int, int]]) -> FloatArray:
-    """Return the weights of rows of +1 and of -1 in each effect's group, shape (E, 2).
+def effects_of(draws: Predictor, weights: FloatArray, labels: FloatArray, slow: float) -> pd.DataFrame:
+    """Return the table of all effects of draws, given their weights, as `effects_table` has it."""
+    u = effects_at(draws)
+    moments = EffectMoments(u, np.broadcast_to(0.0, u.shape))
+    return effects_table(tuple(own.grouping for own in draws.factors), weights, (moments, moments), labels, slow)
 
-    `sizes` are numbers of levels and of effects of a level, for each factor.
-    """
+
+def sizes_of(groups: Sequence[Grouping]) -> list[tuple[int, int]]:
+    """Return numbers of levels and of effects of a level, for each factor."""
+    return [(len(own), len(own.effects)) for own in groups]
+
+
+def label_weights(block: WeightedData, sizes: Sequence[tuple[int, int]]) -> FloatArray:
+    """Return the weights of rows of +1 and of -1 in each effect's group, shape (E, 2); `sizes` as of `sizes_of`."""
     assert block.group is not None
     found = []
     for (n, q), codes in zip(sizes, block.group.T, strict=True):

@@ -48,12 +48,14 @@ def judge(weigher: Weigher, max_draws: int) -> Judgement:
     moved = own if first.transport is None else Run(first.moved(posterior.draws))
     kept, full = None, target(moved, first.at, first.weights.weights)
     left, enough = [], False
-    if first.again is not None:
+    if first.exact:
+        left, enough = families(own, posterior.features, heavy, full), True
+    elif first.again is not None:
         left = families(moved, posterior.features, heavy, full)
         enough = settled(left) and risk(left, shrink=0.0) <= MAX_FAILURE_PROBABILITY
         if (first.weights.unsure or (first.weights.good and not enough)) and len(first.at) < len(own.flat):
             whole = first.again()
-    if first.again is None or (not enough and whole.weights.good):
+    if not first.exact and (first.again is None or (not enough and whole.weights.good)):
         weights = whole.weights.weights
         kept, full = systematic(weights), target(moved, whole.at, weights)
         corrected = moved.flat[whole.at[kept]].reshape(len(own.draws), -1, own.draws.shape[2])
@@ -69,7 +71,8 @@ def verdict(found: Judgement, weigher: Weigher) -> tuple[Level, str]:
     """Return the word and the reason."""
     level, text = _word(found, weigher)
     scope = f" {weigher.scope}" if weigher.scope and level is not Level.NOT_CERTIFIED else ""
-    return level, text + scope + _on_moments(found.coordinates["tail_k"].dropna())
+    note = f"{found.first.note} " if found.first.note else ""
+    return level, note + text + scope + _on_moments(found.coordinates["tail_k"].dropna())
 
 
 def _word(found: Judgement, weigher: Weigher) -> tuple[Level, str]:
@@ -89,6 +92,8 @@ def _word(found: Judgement, weigher: Weigher) -> tuple[Level, str]:
             f"{missed * bool(found.whole.n_missed)}: the coreset's posterior does not cover the full data's, and no "
             f"correction can be trusted. {remedy}"
         )
+    if found.whole.exact:
+        return _word_of_all_rows(left, own)
     exact, of_effects = _on_effects(found.effects)
     if close(raw) and risk(raw) <= MAX_FAILURE_PROBABILITY and weights.spread < MAX_LOG_RATIO_SD and exact:
         return Level.CERTIFIED, f"{k} and at worst {worst(raw)}{of_effects}."
@@ -97,13 +102,36 @@ def _word(found: Judgement, weigher: Weigher) -> tuple[Level, str]:
             f"{k}, but of the draws as they are {worst(raw)}{of_effects}. Use the corrected draws (Certificate.idata), "
             f"of which at worst {worst(left)}{', or a larger size' * found.effects.empty}."
         )
-    times = next((factor for factor in _TIMES if risk(left, shrink=factor**-0.5) <= MAX_FAILURE_PROBABILITY), None)
+    times = _times(left)
     if times is None:
         return Level.NOT_CERTIFIED, f"{k}, but even of the corrected draws {worst(left)}. {remedy}"
     return Level.NOT_CERTIFIED, (
         f"Too few draws to tell: {worst(left)} even of the corrected ones, Monte Carlo error included. About {times:g} "
         f"times as many would do: {_raised(times, len(weights.weights), own)}."
     )
+
+
+def _word_of_all_rows(own: list[ErrorFamily], draws: FloatArray) -> tuple[Level, str]:
+    """Return the verdict on draws that were made from all rows, by their own figures alone."""
+    said = "The draws are of all rows: nothing is to be weighed."
+    error = f"{worst(own)}, all of it Monte Carlo error"
+    if risk(own) <= MAX_FAILURE_PROBABILITY:
+        return Level.CERTIFIED, f"{said} At worst {error}."
+    times = _times(own)
+    if times is None:
+        return (
+            Level.NOT_CERTIFIED,
+            f"{said} But {worst(own)}, by their Monte Carlo error; sample anew, with a longer warm-up.",
+        )
+    return Level.NOT_CERTIFIED, (
+        f"{said} They are too few to tell: {error}. About {times:g} times as many would do: "
+        f"{_raised(times, draws.shape[0] * draws.shape[1], draws)}."
+    )
+
+
+def _times(families: list[ErrorFamily]) -> float | None:
+    """Return by what factor more draws would do; None where none is a remedy."""
+    return next((factor for factor in _TIMES if risk(families, shrink=factor**-0.5) <= MAX_FAILURE_PROBABILITY), None)
 
 
 def _raised(times: float, n: int, draws: FloatArray) -> str:
