@@ -56,7 +56,7 @@ class DrawnApproximation:
     @property
     def theta(self) -> FloatArray:
         """The mean coefficients, shape (p,)."""
-        return self.predictor.beta[0]
+        return np.asarray(self.predictor.beta[0])
 
     @property
     def middle(self) -> Predictor:

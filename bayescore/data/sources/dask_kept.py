@@ -16,7 +16,7 @@ from dask.delayed import delayed
 from bayescore.data.passes.cutter import block_rows
 from bayescore.data.passes.tasks import Division, Piece
 from bayescore.data.sources.columns import Columns, ColumnSource
-from bayescore.data.sources.dask_tables import ClusterPool, Held, kept_bytes
+from bayescore.data.sources.dask_tables import ClusterPool, kept_bytes
 from bayescore.data.sources.parquet import ParquetSource
 from bayescore.data.sources.survey import Survey
 from bayescore.types import WeightedData
@@ -27,7 +27,7 @@ _CELL = 8  # bytes of a decoded number
 
 
 @dataclass(frozen=True)
-class KeptRows(Held):
+class KeptRows:
     """Rows of a piece of files; `table` is a promise of its blocks, or of the error of reading them."""
 
     table: Any
