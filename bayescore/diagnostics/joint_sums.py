@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescore.coresets.calibration.remainder import remainders
+from bayescore.coresets.calibration.remainder import with_remainders
 from bayescore.coresets.sampling.draw import Draw
 from bayescore.coresets.sampling.fixed_size import Bar, Chosen
 from bayescore.data.coreset import Coreset
@@ -117,22 +117,22 @@ class JointSums:
     def at(self, draws: Predictor) -> PassSums | None:
         """Return the sums at draws without a pass; None where the sample does not tell them."""
         middle, n = self.near.middle, len(draws)
+        values, step = np.empty(n), max(1, _PIECE // max(len(self.terms.slope), 1))
+        center = effects_at(self.near.predictor)[0]
+        for start in range(0, n, step):
+            cut = slice(start, start + step)
+            part = draws.take(cut)
+            values[cut] = self.terms.at(part.beta - self.near.theta, effects_at(part) - center)
 
         def predictors(rows: WeightedData) -> tuple[FloatArray, FloatArray]:
             eta = middle.eta(rows)
             return eta[:, 0], draws.eta(rows) - eta
 
-        sample = self.sample.expanded()
-        rest = remainders(sample, self.sample.inclusion, self.near.family, n, predictors)
-        if not rest.error <= MAX_SUM_ERROR:
+        sample, inclusion = self.sample.expanded(), self.sample.inclusion
+        values, error = with_remainders(values, sample, inclusion, self.near.family, predictors)
+        if not error <= MAX_SUM_ERROR:
             return None
-        values, step = rest.values, max(1, _PIECE // max(len(self.terms.slope), 1))
-        center = effects_at(self.near.predictor)[0]
-        for start in range(0, n, step):
-            cut = slice(start, start + step)
-            part = draws.take(cut)
-            values[cut] += self.terms.at(part.beta - self.near.theta, effects_at(part) - center)
-        return PassSums(values, self.variance, self.square, self.weight, self.left_out, self.near, rest.error)
+        return PassSums(values, self.variance, self.square, self.weight, self.left_out, self.near, error)
 
 
 def effects_at(draws: Predictor) -> FloatArray:

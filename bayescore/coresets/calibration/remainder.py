@@ -82,29 +82,29 @@ class Expansion:
         def predictors(rows: WeightedData) -> tuple[FloatArray, FloatArray]:
             return rows.with_offset(rows.X @ self.at), rows.X @ columns
 
-        rest = remainders(self.rows, self.inclusion, self.family, len(draws), predictors)
-        return Estimate(values + rest.values, rest.error)
+        return with_remainders(values, self.rows, self.inclusion, self.family, predictors)
 
 
-def remainders(
+def with_remainders(
+    values: FloatArray,
     sample: WeightedData,
     inclusion: FloatArray,
     family: Family,
-    n_draws: int,
     predictors: Callable[[WeightedData], tuple[FloatArray, FloatArray]],
 ) -> Estimate:
-    """Return the sum of what rows are beyond second order at draws, from a sample of weights w / pi.
+    """Return values to second order at draws, shape (S,), and what rows are beyond, from a sample of weights w / pi.
 
     ``predictors(rows)`` gives the rows' predictors at the point, shape (n,), and how draws move them, shape (n, S).
     """
-    values, variance, step = np.zeros(n_draws), 0.0, max(1, _CACHE // n_draws)
+    n_draws = len(values)
+    variance, step = 0.0, max(1, _CACHE // n_draws)
     for start in range(0, len(sample), step):
         cut = slice(start, start + step)
         rows = sample.take(cut)
         eta, rest = predictors(rows)
         remainders_near(eta, rows.y, family, rest)
         w = rows.weights
-        values += w @ rest
+        values = values + w @ rest
         spread = np.vecdot(rest, rest) / n_draws - rest.mean(axis=1) ** 2
         variance += float((w**2 * (1.0 - inclusion[cut])) @ np.maximum(spread, 0.0))
     return Estimate(values, float(np.sqrt(variance)))

@@ -146,10 +146,11 @@ def _apart(task: Task) -> tuple[Task, list[Any]]:
     for part in [whole, *heads]:
         piece = part.piece
         if isinstance(piece, Held):
+            held: Held = piece
             if part is not whole and part.high - part.low < piece.n_rows:
-                piece, part = piece.cut(part.low, part.high), part._replace(low=0, high=part.high - part.low)
-            tables.append(piece.table)
-            piece = _with(piece, None)
+                held, part = piece.cut(part.low, part.high), part._replace(low=0, high=part.high - part.low)
+            tables.append(held.table)
+            piece = _with(held, None)
         parts.append(part._replace(piece=piece))
     return replace(task, parts=parts), tables
 
