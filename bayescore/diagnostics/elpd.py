@@ -33,11 +33,10 @@ data, AISTATS. Vehtari, Gelman and Gabry (2017), Practical Bayesian model evalua
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from bayescore.coresets.calibration.pilot import LaplaceApproximation
 from bayescore.coresets.sampling.draw import Draw, hash_uniforms, merge
 from bayescore.diagnostics.leave_out import Density, moved_loo, psis_loo
 from bayescore.diagnostics.mcse import ess_mean
@@ -53,12 +52,30 @@ MOVED_ROWS = 20  # that moment matching is tried for: each costs some twenty log
 _SEED = 2020  # of the rows' hash: the same data give the same rows
 
 
+class Approximation(Protocol):
+    """A density near the posterior, as a pass asks for it: `LaplaceApproximation`, or one of effects of groups too."""
+
+    @property
+    def family(self) -> Family:
+        """The rows' family."""
+
+    @property
+    def theta(self) -> FloatArray:
+        """Coefficients of its middle, shape (D,)."""
+
+    def predictors(self, block: WeightedData) -> tuple[FloatArray, FloatArray]:
+        """Return rows' predictors in the middle and their variances, shape (n,) each."""
+
+    def terms(self, block: WeightedData) -> Any:
+        """Return the log-likelihood of rows and its derivatives in the middle; those of disjoint rows add up."""
+
+
 @dataclass(frozen=True, eq=False)
 class PassSums:
     """What the pass keeps of some rows: L(theta_s), shape (S,), and a few of them, those with the smallest hashes.
 
     `variance` is sum_n w_n var l_n, over equally weighted draws, `square` sum_n w_n (mean l_n - var l_n / 2)^2. With
-    `laplace` these are moments over that normal approximation, and `error` is the standard error of L's differences.
+    `laplace` these are moments over that approximation, and `error` is the standard error of L's differences.
     """
 
     log_likelihood: FloatArray
@@ -66,7 +83,7 @@ class PassSums:
     square: float
     weight: float
     sample: Draw
-    laplace: LaplaceApproximation | None = None
+    laplace: Approximation | None = None
     error: float = 0.0
 
     def moments(self, log_p: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -22,18 +22,19 @@ Sequential Poisson sampling, Journal of Official Statistics 14.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from bayescore.coresets.calibration.pilot import LaplaceApproximation
 from bayescore.coresets.calibration.remainder import EQUAL_SHARE, Expansion, sample_rows
 from bayescore.coresets.sampling.draw import Draw
-from bayescore.coresets.sampling.fixed_size import Bar, Candidates, Pool, candidates, select
+from bayescore.coresets.sampling.fixed_size import Bar, Candidates, Chosen, Pool, candidates, select
+from bayescore.coresets.scores.row_scores import score_rows
 from bayescore.data.dataset import Dataset
-from bayescore.diagnostics.elpd import PassSums, expected_moments, left_out_of, rows_left_out
+from bayescore.diagnostics.elpd import Approximation, PassSums, expected_moments, left_out_of, rows_left_out
 from bayescore.limits import MAX_SUM_ERROR
-from bayescore.models.posterior import Derivatives, likelihood_terms
+from bayescore.models.posterior import Derivatives
 from bayescore.models.row_kernels import derivatives_of
 from bayescore.types import FloatArray, WeightedData
 
@@ -46,7 +47,7 @@ _WIDE = 0.05  # sd of a predictor from which its curvature may change within the
 class Looked(NamedTuple):
     """What a pass tells of some rows: sums, rows that the sample may need, and c_n of `elpd`, shape (n,)."""
 
-    terms: Derivatives
+    terms: Any  # `Derivatives`, or what `Approximation.terms` gives
     sums: FloatArray  # of w, of w var l_n, of w c_n^2 and of p
     candidates: Candidates
     first: FloatArray
@@ -56,16 +57,17 @@ class Looked(NamedTuple):
 class Look:
     """What a pass asks of each row, given a normal approximation; `shares` scale k_n and weights to probabilities."""
 
-    laplace: LaplaceApproximation
+    laplace: Approximation
     shares: tuple[float, float]
     size: int
 
     @classmethod
-    def near(cls, laplace: LaplaceApproximation, core: WeightedData) -> Self:
+    def near(cls, laplace: Approximation, core: WeightedData) -> Self:
         """Return what is asked of rows that `core` stands for."""
-        of_core = float(_reach(laplace, core, *_at_mode(laplace, core)).sum())
+        eta, squares, derivatives = _at_mode(laplace, core)
+        of_core = float(_reach(laplace, core, eta, squares, derivatives).sum())
         shares = 1.0 / max(of_core, np.finfo(float).tiny), EQUAL_SHARE / float(core.weights.sum())
-        expected = float(laplace.row_scores(core).reach.sum())
+        expected = float(score_rows(eta, core.y, squares, core.weights, laplace.family)[2].sum())
         return cls(laplace, shares, sample_rows(expected, _AIM, len(laplace.theta)))
 
     def __call__(self, start: int, block: WeightedData, bar: Bar) -> Looked:
@@ -76,29 +78,38 @@ class Look:
         mean, variance = expected_moments(derivatives, squares)
         first = mean - 0.5 * variance
         sums = np.array([w.sum(), w @ variance, w @ first**2, p.sum()])
-        terms = likelihood_terms(self.laplace.theta, block, self.laplace.family)
-        return Looked(terms, sums, candidates(p, start, block, self.size, _SEED, bar=bar), first)
+        return Looked(self.laplace.terms(block), sums, candidates(p, start, block, self.size, _SEED, bar=bar), first)
 
 
 class Gathered:
     """What was seen of the rows so far; it stays where the pass is begun."""
 
     def __init__(self, look: Look) -> None:
-        D = len(look.laplace.theta)
-        self._look, self._pool = look, Pool(look.size)
-        self._terms, self._sums = Derivatives(0.0, np.zeros(D), np.zeros((D, D))), np.zeros(4)
+        self._look, self._pool, self._sums = look, Pool(look.size), np.zeros(4)
+        self.terms: Any = None  # of no rows
 
     def add(self, one: Looked) -> Bar:
         """Take in a block; return the bar that rows of other blocks must pass."""
-        self._terms, self._sums = self._terms + one.terms, self._sums + one.sums
+        self.terms = one.terms if self.terms is None else self.terms + one.terms
+        self._sums = self._sums + one.sums
         return self._pool.add(one.candidates)
+
+    @property
+    def sums(self) -> tuple[float, float, float]:
+        """Sums of w, of w var l_n and of w c_n^2 over the rows."""
+        weight, variance, square, _ = map(float, self._sums)
+        return weight, variance, square
+
+    def sample(self) -> Chosen:
+        """Return the sample of the rows."""
+        return select(self._pool.best(), self._look.size, float(self._sums[3]))
 
     def row_sums(self, left_out: Draw) -> "RowSums":
         """Return the sums over the rows, of which `left_out` are for the elpd."""
-        weight, variance, square, total = map(float, self._sums)
-        laplace, sample = self._look.laplace, select(self._pool.best(), self._look.size, total)
-        expansion = Expansion(laplace.family, laplace.theta, self._terms, sample.expanded(), sample.inclusion)
-        return RowSums(laplace, expansion, weight, variance, square, left_out)
+        laplace, sample = self._look.laplace, self.sample()
+        assert isinstance(laplace, LaplaceApproximation)
+        expansion = Expansion(laplace.family, laplace.theta, self.terms, sample.expanded(), sample.inclusion)
+        return RowSums(laplace, expansion, *self.sums, left_out)
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,14 +155,14 @@ class RowSums:
         return PassSums(values, self.variance, self.square, self.weight, self.left_out, self.laplace, error)
 
 
-def _at_mode(laplace: LaplaceApproximation, rows: WeightedData) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _at_mode(laplace: Approximation, rows: WeightedData) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return rows' predictors and their variances, shape (n,) each, and `derivatives_of`, shape (4, n)."""
     eta, squares = laplace.predictors(rows)
     return eta, squares, derivatives_of(eta, rows.y, laplace.family)
 
 
 def _reach(
-    laplace: LaplaceApproximation,
+    laplace: Approximation,
     rows: WeightedData,
     eta: FloatArray,
     squares: FloatArray,

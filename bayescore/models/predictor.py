@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from bayescore.data.design import Design, Grouping, terms_text
 from bayescore.models.quadrature import normal_steps
@@ -98,6 +99,16 @@ class Predictor:
             known = codes != NO_GROUP
             found[known] += np.einsum("snq,nq->ns", own.effects[at, codes[known]], z[known])
         return found
+
+    def columns(self, rows: WeightedData) -> sparse.csr_array:
+        """Return what rows multiply all effects by, shape (n, E): factor by factor, a level's beside each other."""
+        parts = [sparse.csr_array((len(rows), 0))]
+        for own, codes, z in self._of(rows):
+            _, G, q = own.effects.shape
+            known = np.flatnonzero(codes != NO_GROUP)
+            entries = np.repeat(known, q), (codes[known, None] * q + np.arange(q)).ravel()
+            parts.append(sparse.csr_array((z[known].ravel(), entries), shape=(len(rows), G * q)))
+        return sparse.csr_array(sparse.hstack(parts, format="csr"))
 
     def variance(self, rows: WeightedData) -> FloatArray:
         """Return the variance of the part of eta that rows' unknown groups have, shape (n, S)."""

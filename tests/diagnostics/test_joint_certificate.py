@@ -2,17 +2,24 @@
 
 import json
 from copy import deepcopy
+from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 import pytest
 
 import bayescore as bc
+from bayescore.data.dataset import Dataset
 from bayescore.data.design import Grouping
+from bayescore.diagnostics import joint_sums, row_sums
+from bayescore.diagnostics.certificate import joint
 from bayescore.diagnostics.certificate.joint import JointDraws
 from bayescore.diagnostics.full_weights import FullWeights
+from bayescore.diagnostics.joint_sums import JointSums
 from bayescore.models.families import FAMILIES
+from bayescore.models.posterior import log_likelihoods
 from bayescore.models.predictor import Factor, Predictor
-from bayescore.samplers.inference_data import draws_digest
+from bayescore.samplers.inference_data import draws_digest, read_posterior
 from tests import group_draws
 from tests.coresets.celled import celled
 
@@ -104,3 +111,66 @@ def test_leave_one_out_is_that_of_all_rows(drawn):
     assert found.elpd_loo_mcse < found.elpd_loo_se
     assert found.elpd_loo_rows == 1000
     assert "elpd_loo" in repr(found)
+
+
+# --- sums by a sample of the rows ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Samples of 600 of the rows."""
+    monkeypatch.setattr(row_sums, "SAMPLE_ROWS", 600)
+    monkeypatch.setattr(row_sums, "WIDE_ROWS", 600)
+
+
+def predicted(drawn, seed, times=1.0):
+    """Return the error of differences between draws, and the one that is said; the sample's weights by `times`."""
+    frame, core, idata = drawn
+    draws = read_posterior(idata, "idata").predictor().take(np.arange(0, 1000, 10))
+    rows = bc.all_rows(frame, label="y", design=core.design, progressbar=False)
+    with mock.patch.object(row_sums, "_SEED", seed):
+        found = JointSums.of(Dataset(rows.as_source()), core, FAMILIES["logistic"], draws, lambda _: 0)
+    sample = found.sample.rows
+    weighed = found.sample._replace(rows=sample.with_weights(times * sample.weights))
+    sums = replace(found, sample=weighed).at(draws)
+    return (sums.log_likelihood - log_likelihoods(draws, rows, FAMILIES["logistic"])).std(), sums.error
+
+
+@pytest.mark.statistical(rate=1e-5)
+def test_errors_of_sums_are_as_large_as_they_say(drawn, small, monkeypatch):
+    """Of 30 samples; the mean square of 30 ratios lies within 0.3 and 2.5 but once in 10^5, if they are normal."""
+    monkeypatch.setattr(joint_sums, "MAX_SUM_ERROR", 1.0)
+    ratio = np.array([np.divide(*predicted(drawn, seed)) for seed in range(30)])
+    assert 0.3 < np.mean(ratio**2) < 2.5
+    assert np.mean([np.divide(*predicted(drawn, seed, times=0.3)) ** 2 for seed in range(5)]) > 2.5
+
+
+def test_a_certificate_by_a_sample_of_the_rows_is_that_of_all_rows(drawn, monkeypatch):
+    """Most of the rows are in the sample here, as what is beyond second order grows where groups are small."""
+    frame, core, idata = drawn
+    monkeypatch.setattr(row_sums, "SAMPLE_ROWS", len(frame) * 9 // 10)
+    monkeypatch.setattr(row_sums, "WIDE_ROWS", len(frame) * 9 // 10)
+    monkeypatch.setattr(joint, "SAVES", 0)
+    monkeypatch.setattr(joint_sums, "MAX_SUM_ERROR", 0.05)
+    found = bc.certify(idata, core, frame, label="y", progressbar=False)
+    monkeypatch.setattr(joint_sums, "MAX_SUM_ERROR", 0.0)
+    exact = bc.certify(idata, core, frame, label="y", progressbar=False)
+    assert (found.n_passes, exact.n_passes) == (1, 2)
+    assert found.level is exact.level
+    assert found.log_ratio_sd == pytest.approx(exact.log_ratio_sd, abs=0.03)
+    assert found.elpd_loo == pytest.approx(exact.elpd_loo, abs=2.0 * exact.elpd_loo_mcse)
+    np.testing.assert_allclose(found.coordinates["mean_error_sd"], exact.coordinates["mean_error_sd"], atol=0.05)
+    np.testing.assert_allclose(found.effects["mean_error_sd"], exact.effects["mean_error_sd"], atol=0.05)
+    np.testing.assert_array_equal(found.effects["weight"], exact.effects["weight"])
+
+
+def test_the_pass_ships_few_draws_and_no_names(drawn):
+    frame, core, idata = drawn
+    draws = read_posterior(idata, "idata").predictor()
+    near = joint_sums.DrawnApproximation.of(FAMILIES["logistic"], draws)
+    assert len(near.predictor) < 10
+    assert all(not own.grouping.levels for own in near.predictor.factors)
+    rows = bc.all_rows(frame, label="y", design=core.design, progressbar=False)
+    eta, squares = near.predictors(rows)
+    np.testing.assert_allclose(eta, draws.eta(rows).mean(axis=1))
+    assert 0.3 < np.mean(squares / draws.eta(rows).var(axis=1)) < 3.0

@@ -92,6 +92,10 @@ class LaplaceApproximation:
             eta, squares = predictors(TileRows.of(block), self.theta, np.ascontiguousarray(self.factor))
         return eta, squares
 
+    def terms(self, block: WeightedData) -> Derivatives:
+        """Return the log-likelihood of rows, and its derivatives at theta."""
+        return likelihood_terms(self.theta, block, self.family)
+
     def row_scores(self, block: WeightedData) -> RowScores:
         """Return the scores by which rows are drawn."""
         return self.row_scores_at(block, *self.predictors(block))

@@ -17,6 +17,7 @@ error includes what the sample missed: a few rows that contribute little at t an
 When to use it: for the log-likelihood of many rows at many points near their mode.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -76,15 +77,34 @@ class Expansion:
         moves = draws - self.at
         part = self.part
         values = part.value + moves @ part.gradient - 0.5 * ((moves @ part.precision) * moves).sum(axis=1)
-        variance, step = 0.0, max(1, _CACHE // len(draws))
         columns = np.ascontiguousarray(moves.T)
-        for start in range(0, len(self.rows), step):
-            cut = slice(start, start + step)
-            rows = self.rows.take(cut)
-            rest, eta = rows.X @ columns, rows.with_offset(rows.X @ self.at)
-            remainders_near(eta, rows.y, self.family, rest)
-            w = rows.weights
-            values = values + w @ rest
-            spread = np.vecdot(rest, rest) / len(draws) - rest.mean(axis=1) ** 2
-            variance += float((w**2 * (1.0 - self.inclusion[cut])) @ np.maximum(spread, 0.0))
-        return Estimate(values, float(np.sqrt(variance)))
+
+        def predictors(rows: WeightedData) -> tuple[FloatArray, FloatArray]:
+            return rows.with_offset(rows.X @ self.at), rows.X @ columns
+
+        return with_remainders(values, self.rows, self.inclusion, self.family, predictors)
+
+
+def with_remainders(
+    values: FloatArray,
+    sample: WeightedData,
+    inclusion: FloatArray,
+    family: Family,
+    predictors: Callable[[WeightedData], tuple[FloatArray, FloatArray]],
+) -> Estimate:
+    """Return values to second order at draws, shape (S,), and what rows are beyond, from a sample of weights w / pi.
+
+    ``predictors(rows)`` gives the rows' predictors at the point, shape (n,), and how draws move them, shape (n, S).
+    """
+    n_draws = len(values)
+    variance, step = 0.0, max(1, _CACHE // n_draws)
+    for start in range(0, len(sample), step):
+        cut = slice(start, start + step)
+        rows = sample.take(cut)
+        eta, rest = predictors(rows)
+        remainders_near(eta, rows.y, family, rest)
+        w = rows.weights
+        values = values + w @ rest
+        spread = np.vecdot(rest, rest) / n_draws - rest.mean(axis=1) ** 2
+        variance += float((w**2 * (1.0 - inclusion[cut])) @ np.maximum(spread, 0.0))
+    return Estimate(values, float(np.sqrt(variance)))

@@ -1,7 +1,8 @@
 """Dask data frames and arrays as sources; workers of a cluster read and map the rows where they are.
 
 Descriptors travel, not rows: a file and row groups where the frame is Parquet on a shared file system or in an object
-store, else the promise of a partition (`dask_tables`). Only the head of a partition that completes a canonical block
+store, which workers read once and keep if they have the memory (`dask_kept`), else the promise of a partition
+(`dask_tables`). Only the head of a partition that completes a canonical block
 begun in the one before moves between workers. A task lost with its worker runs again elsewhere, from the same rows with
 the same seed, so a killed worker changes nothing. Without a `distributed` client bayescore's own threads run the
 passes, whatever local scheduler is set. Workers with processors of one kind give the same bits.
@@ -25,6 +26,7 @@ from bayescore.data.passes.cutter import block_rows
 from bayescore.data.passes.tasks import Division
 from bayescore.data.source import Source
 from bayescore.data.sources.columns import Columns, ColumnSource
+from bayescore.data.sources.dask_kept import KeptSource, kept_source
 from bayescore.data.sources.dask_tables import ClusterPool, Partition, active_pool, kept_tables
 from bayescore.data.sources.parquet import ParquetSource, parquet_source
 from bayescore.data.sources.roles import Roles, named_roles, resolve
@@ -62,7 +64,7 @@ class DaskSource(ColumnSource):
             yield from replace(piece, table=table).read(0, piece.n_rows)
 
 
-def dask_source(data: Any, roles: Roles, selection: Selection | None = None) -> DaskSource | ParquetSource:
+def dask_source(data: Any, roles: Roles, selection: Selection | None = None) -> DaskSource | ParquetSource | KeptSource:
     """Return a Dask data frame or array as a source; reads the labels, partition by partition.
 
     Divisions may be unknown: partitions count in their order. An array is cut by its chunks of rows. Labels, weights
@@ -75,7 +77,8 @@ def dask_source(data: Any, roles: Roles, selection: Selection | None = None) -> 
     names = [str(name) for name in data.columns] if is_frame else [f"x{d}" for d in range(data.shape[1])]
     named, beside = named_roles(roles, names)
     if is_frame and not beside and (files := _parquet_of(data)) is not None:
-        return parquet_source(files, named, selection, only=names, pool=pool)
+        found = parquet_source(files, named, selection, only=names, pool=pool)
+        return found if pool is None else kept_source(found, pool)
     empty = _frame(_meta(data), names, {name: _meta(other) for name, other in beside.items()}, 0)
     columns = resolve(named, pa.Schema.from_pandas(empty, preserve_index=False), selection)
     if is_frame:  # no more than is needed

@@ -16,7 +16,8 @@ corrected      the same is true of the corrected draws, `Certificate.idata`
 not certified  otherwise: more draws are needed, and the text says how many
 =============  =========================================================================================================
 
-The pass gives the full data's expected log pointwise predictive density too, see `elpd`.
+Draws that were made from all rows need no weights, and are judged by their own figures alone (`whole`). The pass gives
+the full data's expected log pointwise predictive density too, see `elpd`.
 """
 
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ from bayescore.diagnostics.certificate.moved import Moved
 from bayescore.diagnostics.certificate.provenance import altered
 from bayescore.diagnostics.certificate.verdict import judge, verdict
 from bayescore.diagnostics.certificate.weigh import Weigher, corrected_idata
+from bayescore.diagnostics.certificate.whole import Whole, has_all_rows
 from bayescore.diagnostics.error_family import risk
 from bayescore.diagnostics.formatting import number, with_error
 from bayescore.diagnostics.full_pass import full_rows
@@ -196,11 +198,18 @@ def certify(
             given = None
             if model is not None or (prior is not None and not prior.closed_form):
                 given = partial(_of_model, model, idata, core, (family, prior))
-            return _certified(idata, posterior, Moved(posterior, core, dataset, family, given), max_draws)
+            weigher: Weigher = Moved(posterior, core, dataset, family, given)
+            return _certified(idata, posterior, _for(core, weigher, posterior, family), max_draws)
         if model is not None:
             raise ValueError("model= of a coreset with groups cannot be certified; certify the draws of sample(core)")
         strategy = Marginal if one_intercept(core.groups) else Joint
-        return _certified(idata, posterior, strategy(idata, posterior, core, dataset), max_draws)
+        weigher = strategy(idata, posterior, core, dataset)
+        return _certified(idata, posterior, _for(core, weigher, posterior, family), max_draws)
+
+
+def _for(core: Coreset, weigher: Weigher, posterior: Posterior, family: Family) -> Weigher:
+    """Return the strategy for draws of all rows, where they seem to be such."""
+    return Whole(weigher, posterior, core, family) if has_all_rows(core) else weigher
 
 
 def _certified(idata: Any, posterior: Posterior, weigher: Weigher, max_draws: int) -> Certificate:
@@ -219,7 +228,9 @@ def _certified(idata: Any, posterior: Posterior, weigher: Weigher, max_draws: in
     level, text, asked = verdict(found, weigher)
     trusted, whole = level is not Level.NOT_CERTIFIED, found.whole
     corrected = None
-    if risk(found.left) <= MAX_FAILURE_PROBABILITY and trusted:
+    if whole.exact:
+        corrected = idata if trusted else None
+    elif risk(found.left) <= MAX_FAILURE_PROBABILITY and trusted:
         corrected = corrected_idata(idata, posterior, whole, found.kept)
     elif level is Level.CERTIFIED:  # too few to tell how good corrected ones are: those as they are
         corrected = idata

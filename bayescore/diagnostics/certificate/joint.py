@@ -1,6 +1,7 @@
 r"""Draws of several grouping factors, or of effects of columns: importance weights on all of them.
 
-At some of the draws one pass over the full data adds up their log-likelihood, effects of groups included, and
+At some of the draws the full data's log-likelihood, effects of groups included, is found from one pass and a sample of
+the rows (`joint_sums`; where these are few, or tell too little, all rows are evaluated), and
 
 .. math:: \log w = \log p(y | \beta, u) - \text{the same of the coreset}
 
@@ -9,9 +10,9 @@ weights see what all cells' pseudo-rows miss together: their log's sd grows with
 0.3 for 600 cells, and where it is too much the verdict says so. A row's part in the elpd is given its groups' effects.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ from bayescore.diagnostics.certificate.weigh import EffectMoments, Weighed, effe
 from bayescore.diagnostics.elpd import PassSums, elpd_loo, pass_sums
 from bayescore.diagnostics.full_pass import check_finite, check_weight
 from bayescore.diagnostics.full_weights import full_weights
+from bayescore.diagnostics.joint_sums import SAVES, JointSums, effects_at
+from bayescore.diagnostics.row_sums import sample_size
 from bayescore.models.families import Family
 from bayescore.models.group_priors import LKJ_ETA, log_sigma_terms
 from bayescore.models.posterior import log_likelihoods
@@ -46,11 +49,7 @@ class JointDraws(Weighed):
 
     def effects(self, slow: float) -> pd.DataFrame:
         """Return the table of all effects."""
-        factors = self.predictor.factors
-        u = np.concatenate([own.effects[self.at].reshape(len(self.at), -1) for own in factors], axis=1)
-        moments = EffectMoments(u, np.broadcast_to(0.0, u.shape))
-        groups = tuple(own.grouping for own in factors)
-        return effects_table(groups, self.weights.weights, (moments, moments), self.labels, slow)
+        return effects_of(self.predictor, self.weights.weights, self.labels, slow)
 
     def elpd(self) -> dict[str, Any]:
         """Return the leave-one-out predictive density of the full data, given the effects of rows' groups."""
@@ -87,14 +86,15 @@ class Joint(Grouped):
         """Do nothing: draws of all effects are there already, and the pass keeps no more."""
 
     def weigh(self, at: IntArray) -> JointDraws:
-        """Return the weights of some draws; one pass."""
+        """Return the weights of some draws; one pass, or two where a sample of the rows does not tell them."""
         core, family, predictor = self.core, self.beta.family, self.beta.predictor().take(at)
-
-        def of_block(start: int, block: WeightedData) -> tuple[PassSums, FloatArray]:
-            return pass_sums(predictor, start, block, family), _labels(block, core.groups)
-
-        parts = self.dataset.map(of_block, "certifying", canonical=True)
-        sums, labels = reduce(lambda one, other: (one[0] + other[0], one[1] + other[1]), parts)
+        beside = partial(label_weights, sizes=sizes_of(core.groups))
+        sums, labels = None, np.empty(0)
+        if core.n_total > SAVES * sample_size(core.n_features):
+            near = JointSums.of(self.dataset, core, family, predictor, beside)
+            sums, labels = near.at(predictor), near.beside
+        if sums is None:
+            sums, labels = self._exactly(predictor, beside)
         check_finite(self.dataset, sums.log_likelihood)
         check_weight(core, sums.weight)
         return JointDraws(
@@ -107,13 +107,37 @@ class Joint(Grouped):
             labels=labels,
         )
 
+    def _exactly(
+        self, predictor: Predictor, beside: Callable[[WeightedData], FloatArray]
+    ) -> tuple[PassSums, FloatArray]:
+        """Return the sums of all rows at draws, each evaluated, and the sum of what is asked for beside; one pass."""
+        family = self.beta.family
 
-def _labels(block: WeightedData, groups: Sequence[Grouping]) -> FloatArray:
-    """Return the weights of rows of +1 and of -1 in each effect's group, shape (E, 2)."""
+        def of_block(start: int, block: WeightedData) -> tuple[PassSums, FloatArray]:
+            return pass_sums(predictor, start, block, family), beside(block)
+
+        parts = self.dataset.map(of_block, "certifying", canonical=True)
+        return reduce(lambda one, other: (one[0] + other[0], one[1] + other[1]), parts)
+
+
+def effects_of(draws: Predictor, weights: FloatArray, labels: FloatArray, slow: float) -> pd.DataFrame:
+    """Return the table of all effects of draws, given their weights, as `effects_table` has it."""
+    u = effects_at(draws)
+    moments = EffectMoments(u, np.broadcast_to(0.0, u.shape))
+    return effects_table(tuple(own.grouping for own in draws.factors), weights, (moments, moments), labels, slow)
+
+
+def sizes_of(groups: Sequence[Grouping]) -> list[tuple[int, int]]:
+    """Return numbers of levels and of effects of a level, for each factor."""
+    return [(len(own), len(own.effects)) for own in groups]
+
+
+def label_weights(block: WeightedData, sizes: Sequence[tuple[int, int]]) -> FloatArray:
+    """Return the weights of rows of +1 and of -1 in each effect's group, shape (E, 2); `sizes` as of `sizes_of`."""
     assert block.group is not None
     found = []
-    for own, codes in zip(groups, block.group.T, strict=True):
-        known, n = codes >= 0, len(own)
+    for (n, q), codes in zip(sizes, block.group.T, strict=True):
+        known = codes >= 0
         sides = [np.bincount(codes[here], block.weights[here], n) for here in (known & (block.y == s) for s in (1, -1))]
-        found.append(np.repeat(np.column_stack(sides), len(own.effects), axis=0))
+        found.append(np.repeat(np.column_stack(sides), q, axis=0))
     return np.concatenate(found)

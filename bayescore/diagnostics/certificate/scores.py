@@ -23,7 +23,7 @@ from scipy.sparse.linalg import splu
 from bayescore.data.coreset import Coreset
 from bayescore.models.families import Family
 from bayescore.models.group_priors import LKJ_ETA, GroupPrior, log_sigma_terms
-from bayescore.models.predictor import Factor, Predictor, multipliers
+from bayescore.models.predictor import Factor, Predictor
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, IntArray
 
@@ -50,7 +50,7 @@ def scores(predictor: Predictor, core: Coreset, family: Family, prior: Prior, gr
     """Return the gradients of the coreset's posterior at draws; `LinAlgError` where effects have no covariance."""
     middle = predictor.means()
     curvature = core.weights * np.maximum(family.curvature(middle.eta(core)[:, 0], core.y), 0.0)
-    Z = sparse.hstack([_columns(core, place) for place in range(len(predictor.factors))], format="csr")
+    Z = predictor.columns(core)
     assert predictor.at is not None
     information, first, cuts = (Z.T @ sparse.diags_array(curvature) @ Z).tocsc(), 0, []
     blocks, own_precision = [], []
@@ -108,16 +108,6 @@ def _row_scores(
 
 def _checked(n_levels: int) -> IntArray:
     return np.unique(np.linspace(0, n_levels - 1, min(n_levels, LEVELS)).round().astype(np.int64))
-
-
-def _columns(core: Coreset, place: int) -> sparse.csr_array:
-    """Return what rows multiply the effects of a factor by, shape (n, G q), a level's beside each other."""
-    grouping, codes = core.groups[place], core.group[:, place]  # type: ignore[index]
-    z, q = multipliers(core.X, core.design, grouping), len(grouping.effects)
-    known = np.flatnonzero(codes >= 0)
-    where = codes[known, None] * q + np.arange(q)
-    shape = len(core), len(grouping) * q
-    return sparse.csr_array((z[known].ravel(), (np.repeat(known, q), where.ravel())), shape=shape)
 
 
 class _Blocks(NamedTuple):

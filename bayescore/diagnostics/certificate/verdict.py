@@ -49,12 +49,14 @@ def judge(weigher: Weigher, max_draws: int) -> Judgement:
     moved = own if first.transport is None else Run(first.moved(posterior.draws))
     kept, full = None, target(moved, first.at, first.weights.weights)
     left, enough = [], False
-    if first.again is not None:
+    if first.exact:
+        left, enough = families(own, posterior.features, heavy, full), True
+    elif first.again is not None:
         left = families(moved, posterior.features, heavy, full)
         enough = settled(left) and risk(left, shrink=0.0) <= MAX_FAILURE_PROBABILITY
         if (first.weights.unsure or (first.weights.good and not enough)) and len(first.at) < len(own.flat):
             whole = first.again()
-    if first.again is None or (not enough and whole.weights.good):
+    if not first.exact and (first.again is None or (not enough and whole.weights.good)):
         weights = whole.weights.weights
         kept, full = systematic(weights), target(moved, whole.at, weights)
         corrected = moved.flat[whole.at[kept]].reshape(len(own.draws), -1, own.draws.shape[2])
@@ -70,7 +72,8 @@ def verdict(found: Judgement, weigher: Weigher) -> tuple[Level, str, Remedy | No
     """Return the word, the reason, and what refused draws need."""
     level, text, asked = _word(found, weigher)
     scope = f" {weigher.scope}" if weigher.scope and level is not Level.NOT_CERTIFIED else ""
-    return level, text + scope + _on_moments(found.coordinates["tail_k"].dropna()), asked
+    note = f"{found.first.note} " if found.first.note else ""
+    return level, note + text + scope + _on_moments(found.coordinates["tail_k"].dropna()), asked
 
 
 def _word(found: Judgement, weigher: Weigher) -> tuple[Level, str, Remedy | None]:
@@ -92,6 +95,8 @@ def _word(found: Judgement, weigher: Weigher) -> tuple[Level, str, Remedy | None
             f"correction can be trusted. {remedy}"
         )
         return Level.NOT_CERTIFIED, text, Remedy(Need.ROWS)
+    if found.whole.exact:
+        return _word_of_all_rows(left, own)
     exact, of_effects = _on_effects(found.effects)
     if close(raw) and risk(raw) <= MAX_FAILURE_PROBABILITY and weights.spread < MAX_LOG_RATIO_SD and exact:
         return Level.CERTIFIED, f"{k} and at worst {worst(raw)}{of_effects}.", None
@@ -101,24 +106,45 @@ def _word(found: Judgement, weigher: Weigher) -> tuple[Level, str, Remedy | None
             f"of which at worst {worst(left)}{', or a larger size' * found.effects.empty}."
         )
         return Level.CORRECTED, text, None
-    times = next((factor for factor in _TIMES if risk(left, shrink=factor**-0.5) <= MAX_FAILURE_PROBABILITY), None)
+    times = _times(left)
     if times is None:
         return Level.NOT_CERTIFIED, f"{k}, but even of the corrected draws {worst(left)}. {remedy}", Remedy(Need.ROWS)
-    draws, max_draws = _raised(times, len(weights.weights), own)
-    asked = [f"sample with draws={draws}"] * (draws > 0) + [f"certify with max_draws={max_draws}"] * (max_draws > 0)
+    more, asked = _raised(times, len(weights.weights), own)
     text = (
         f"Too few draws to tell: {worst(left)} even of the corrected ones, Monte Carlo error included. About {times:g} "
-        f"times as many would do: {' and '.join(asked)}."
+        f"times as many would do: {more}."
     )
-    return Level.NOT_CERTIFIED, text, Remedy(Need.DRAWS, draws, max_draws=max_draws)
+    return Level.NOT_CERTIFIED, text, asked
 
 
-def _raised(times: float, n: int, draws: FloatArray) -> tuple[int, int]:
-    """Return `draws` and `max_draws` where `times` as many draws as the n weighed are needed; 0 for one that stays."""
+def _word_of_all_rows(own: list[ErrorFamily], draws: FloatArray) -> tuple[Level, str, Remedy | None]:
+    """Return the verdict on draws that were made from all rows, by their own figures alone."""
+    said = "The draws are of all rows: nothing is to be weighed."
+    error = f"{worst(own)}, all of it Monte Carlo error"
+    if risk(own) <= MAX_FAILURE_PROBABILITY:
+        return Level.CERTIFIED, f"{said} At worst {error}.", None
+    times = _times(own)
+    if times is None:
+        text = f"{said} But {worst(own)}, by their Monte Carlo error; sample anew, with a longer warm-up."
+        return Level.NOT_CERTIFIED, text, Remedy(Need.CHAINS, 2 * draws.shape[1])
+    more, asked = _raised(times, draws.shape[0] * draws.shape[1], draws)
+    text = f"{said} They are too few to tell: {error}. About {times:g} times as many would do: {more}."
+    return Level.NOT_CERTIFIED, text, asked
+
+
+def _times(families: list[ErrorFamily]) -> float | None:
+    """Return by what factor more draws would do; None where none is a remedy."""
+    return next((factor for factor in _TIMES if risk(families, shrink=factor**-0.5) <= MAX_FAILURE_PROBABILITY), None)
+
+
+def _raised(times: float, n: int, draws: FloatArray) -> tuple[str, Remedy]:
+    """Return which arguments to raise, and to what, where `times` as many draws as the n weighed are needed."""
     chains, each, _ = draws.shape
     needed = math.ceil(times * n / 100.0) * 100
     more = math.ceil(needed / chains / 100.0) * 100 if needed > chains * each else 0
-    return more, needed if n < chains * each else 0
+    weighed = needed if n < chains * each else 0
+    said = [f"sample with draws={more}"] * (more > 0) + [f"certify with max_draws={weighed}"] * (weighed > 0)
+    return " and ".join(said), Remedy(Need.DRAWS, more, max_draws=weighed)
 
 
 def _on_effects(effects: pd.DataFrame) -> tuple[bool, str]:

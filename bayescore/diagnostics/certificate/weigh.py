@@ -6,6 +6,7 @@ strategy   models              log weight of a draw
 `moved`    no group terms      log-likelihoods of all rows and of the coreset, the draws moved by an affine map
 `marginal` (1 | g)             the same of (beta, log sigma), effects integrated out on both sides
 `joint`    other group terms   the same of (beta, u), effects included
+`whole`    any, of all rows    none: the draws are the full posterior's
 =========  ==================  =============================================================================
 
 A strategy says which draws are judged and whose they are, weighs some of them in a pass over the full data, and gives
@@ -46,6 +47,8 @@ class Weighed:
     transport: Transport | None = None  # the map that moved them
     epsilon: float = math.nan  # largest |L - L~| / |L|; NaN of log-likelihoods up to a constant
     n_missed: int = 0  # effects of groups that lie where the coreset does not look
+    exact: bool = False  # the draws are the full posterior's: they need no weights
+    note: str = ""  # what the data are like that nobody expects: said before the verdict
     how: str = ""  # what else corrects them, for their attributes
 
     def moved(self, draws: FloatArray) -> FloatArray:

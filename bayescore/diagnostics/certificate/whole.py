@@ -1,0 +1,180 @@
+"""Draws that were made from all rows: nothing is to be weighed, whatever the model.
+
+The coreset's posterior is the full one where it has all rows (`all_rows`, groups too small to condense) or their
+lossless sums (`aggregate`). Then only the draws themselves are judged, and handed over as they are. One pass sees
+whether data and coreset agree: in log-likelihood, score and curvature at the draws' mean, by coefficients and effects.
+If they do not, the draws are weighed as those of any coreset are, and the text says so.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from bayescore.data.coreset import Coreset
+from bayescore.data.dataset import Dataset
+from bayescore.diagnostics.certificate.joint import effects_of, label_weights, sizes_of
+from bayescore.diagnostics.certificate.marginal import Marginal, MarginalDraws
+from bayescore.diagnostics.certificate.nodes import NodeSums, core_moments
+from bayescore.diagnostics.certificate.weigh import Weighed, Weigher
+from bayescore.diagnostics.elpd import PassSums, elpd_loo, pass_sums
+from bayescore.diagnostics.formatting import number
+from bayescore.diagnostics.full_pass import check_finite, check_weight
+from bayescore.diagnostics.full_weights import full_weights
+from bayescore.diagnostics.joint_sums import JointSums
+from bayescore.models.families import Family
+from bayescore.models.joint_terms import joint_terms, largest_gap
+from bayescore.models.predictor import Predictor
+from bayescore.samplers.inference_data import Posterior
+from bayescore.types import FloatArray, IntArray, WeightedData
+
+_NATS = 1e-3  # by which log-likelihoods may differ: no figure of the draws would show it
+_GAP = 1e-6  # of `largest_gap`: more than storing rows in another precision makes of it
+_FEW = 10_000_000  # rows times draws, above which groups are not left out: it takes a second
+
+
+def has_all_rows(core: Coreset) -> bool:
+    """Whether a coreset seems to have all rows of its data, or their sums; the pass sees whether it does."""
+    return core.method == "aggregate" or (len(core) == core.n_total and not core.pseudo.any())
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WholeDraws(Weighed):
+    """Draws of all rows' posterior.
+
+    ``sums()`` are those of the rows. Groups are left out in place of rows where `by_group`, if `left_out` is known.
+    """
+
+    core: Coreset
+    predictor: Predictor
+    family: Family
+    n_chains: int
+    sums: Callable[[], PassSums]
+    by_group: bool
+    left_out: MarginalDraws | None
+
+    def effects(self, slow: float) -> pd.DataFrame:
+        """Return the table of the effects of groups."""
+        if not self.core.groups:
+            return super().effects(slow)
+        labels = label_weights(self.core, sizes_of(self.core.groups))
+        return effects_of(self.predictor, self.weights.weights, labels, slow)
+
+    def elpd(self) -> dict[str, Any]:
+        """Return the predictive density of left-out groups, where that is cheap, or of left-out rows."""
+        if self.by_group:
+            return {} if self.left_out is None else self.left_out.elpd()
+        w, sums = self.weights, self.sums()
+        draws = self.predictor if self.predictor.factors else self.predictor.beta
+        return asdict(elpd_loo(sums, w.log_ratio, w.weights, draws, self.family, n_chains=self.n_chains))
+
+
+@dataclass(frozen=True, eq=False)
+class Whole:
+    """The strategy for draws of all rows; `inner` is that for coresets of such a model."""
+
+    inner: Weigher
+    beta: Posterior  # the coefficients as read
+    core: Coreset
+    family: Family
+
+    @property
+    def dataset(self) -> Dataset:
+        """The full data."""
+        return self.inner.dataset
+
+    @property
+    def posterior(self) -> Posterior:
+        """Draws of all coordinates that are judged."""
+        return self.inner.posterior
+
+    @property
+    def remedy(self) -> str:
+        """What to do where the coreset's posterior does not cover the full data's."""
+        return self.inner.remedy
+
+    @property
+    def scope(self) -> str:
+        """What the verdict assumes."""
+        return self.inner.scope
+
+    def provenance(self) -> str:
+        """Return why the draws are not those of the coreset's posterior by their attributes; empty if they are."""
+        return self.inner.provenance()
+
+    def check_memory(self, n_draws: int) -> None:
+        """Do nothing: no draw is weighed. Where data do not agree, `weigh` checks it."""
+
+    def miss(self) -> str:
+        """Return how the draws miss Stein's identities of the coreset's posterior; empty if they do not."""
+        return self.inner.miss()
+
+    def tails(self) -> tuple[FloatArray, NDArray[np.bool_]]:
+        """Return k-hat of each coordinate's tail, and which coordinates have no moments."""
+        return self.inner.tails()
+
+    @cached_property
+    def _draws(self) -> Predictor:
+        return self.beta.predictor()
+
+    @cached_property
+    def _sums(self) -> JointSums:
+        """Sums over the data at the mean of all draws; one pass."""
+        found = JointSums.of(self.dataset, self.core, self.family, self._draws, _nothing)
+        check_finite(self.dataset, found.terms.coefficients.precision)
+        check_weight(self.core, found.weight)
+        return found
+
+    @cached_property
+    def _difference(self) -> str:
+        """How data and coreset differ; empty if they agree."""
+        data = self._sums.terms
+        core = joint_terms(self._sums.near.middle, self.core, self.family)
+        nats = abs(data.coefficients.value - core.coefficients.value)
+        if nats <= _NATS and largest_gap(data, core) <= _GAP:
+            return ""
+        return (
+            f"The coreset seems to have all rows, but not those of data: log-likelihoods at the draws' mean differ by "
+            f"{number(nats, 2)}. Give the rows, weights and offsets that it was made of."
+        )
+
+    def weigh(self, at: IntArray) -> Weighed:
+        """Return draws that need no weights; those of other data weighed as any."""
+        if self._difference:
+            self.inner.check_memory(len(at))
+            return replace(self.inner.weigh(at), note=self._difference)
+        draws = self._draws.take(at)
+        return WholeDraws(
+            at=at,
+            weights=full_weights(np.zeros(len(at))),
+            exact=True,
+            core=self.core,
+            predictor=draws,
+            family=self.family,
+            n_chains=len(self.beta.draws),
+            sums=partial(self._at, draws),
+            by_group=isinstance(self.inner, Marginal),
+            left_out=self._left_out(at),
+        )
+
+    def _at(self, draws: Predictor) -> PassSums:
+        """Return the sums of all rows at draws: by the sample of the pass, or of the coreset's own rows."""
+        return self._sums.at(draws) or pass_sums(draws, 0, self.core, self.family)
+
+    def _left_out(self, at: IntArray) -> MarginalDraws | None:
+        """Return what tells the elpd of left-out groups; None where that takes long."""
+        inner = self.inner
+        if not isinstance(inner, Marginal) or len(self.core) * len(at) > _FEW:
+            return None
+        theta, arguments = inner.posterior.flat[at], inner.target.arguments()
+        own = core_moments(theta, arguments)[2]
+        sums = NodeSums(theta, np.zeros(len(at)), own, own, np.empty(0), arguments)
+        return MarginalDraws(at=at, weights=full_weights(sums.ratio), grouping=self.core.groups[0], sums=sums)
+
+
+def _nothing(_: WeightedData) -> int:
+    return 0

@@ -1,0 +1,105 @@
+"""Rows of Parquet files that workers read once and keep: the rows of the files, whatever the cuts."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+pytest.importorskip("dask.dataframe")
+
+from dask.base import compute
+
+from bayescore.data.dataset import Dataset
+from bayescore.data.passes.tasks import plan
+from bayescore.data.sources import as_source, dask_kept
+from bayescore.data.sources.dask_kept import KeptSource, kept_source
+from bayescore.data.sources.dask_tables import ClusterPool
+from bayescore.types import stack
+from bayescore.validation import DataError
+
+N = 700
+RNG = np.random.default_rng(0)
+TABLE = pd.DataFrame(RNG.normal(size=(N, 2)), columns=["a", "b"]).assign(
+    y=np.arange(N) % 2, w=RNG.uniform(1.0, 2.0, N), g=[f"g{k}" for k in RNG.integers(0, 9, N)]
+)
+ROLES = {"label": "y", "weights": "w", "groups": "g"}
+
+
+class Workers:
+    """A client whose workers have computed what they are given; `places` are the workers of each promise."""
+
+    def __init__(self, threads):
+        self.threads, self.places = threads, []
+
+    def nthreads(self):
+        return self.threads
+
+    def scheduler_info(self, n_workers):
+        return {"workers": {name: {"memory_limit": 1_000_000} for name in self.threads}}
+
+    def persist(self, promises, workers, allow_other_workers):
+        assert allow_other_workers  # those that are left where one is lost
+        self.places += workers
+        return list(promises)
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    monkeypatch.setattr(dask_kept, "block_rows", lambda _: 100)  # or one piece would have all row groups
+    TABLE.to_parquet(tmp_path / "rows.parquet", index=False, row_group_size=100)
+    return as_source(tmp_path / "rows.parquet", **ROLES)
+
+
+@pytest.mark.parametrize("step", [16, 64, 1024])
+def test_kept_rows_are_those_of_the_files(files, step):
+    workers = Workers({"one": 1, "two": 1})
+    source = kept_source(files, ClusterPool(workers))
+    assert isinstance(source, KeptSource)
+    expected = stack(list(files.blocks()))
+    division = source.division(step)
+    assert division.pool.client is workers
+    for task in plan(division, step):
+        parts = []
+        for part in task.parts:
+            piece = part.piece
+            if part.high - part.low < piece.n_rows:
+                piece, part = piece.cut(part.low, part.high), part._replace(low=0, high=part.high - part.low)
+            (held,) = compute(piece.table, scheduler="synchronous")
+            blocks = list(type(piece)(held, piece.n_rows, step, piece.piece).read(part.low, part.high))
+            assert max(map(len, blocks)) <= step
+            parts += blocks
+        found, own = stack(parts), expected.take(slice(task.start, task.start + task.n_rows))
+        for name in ("X", "y", "weights", "index", "group"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(own, name))
+
+
+def test_workers_read_once_and_have_their_share_of_the_rows(files):
+    workers = Workers({"one": 2, "two": 1})
+    source = kept_source(files, ClusterPool(workers))
+    first, again = source.division(100), source.division(64)
+    assert [piece.table for piece in first.pieces] == [piece.table for piece in again.pieces]
+    assert (workers.places.count("one"), workers.places.count("two")) == (5, 2)
+
+
+def test_rows_beyond_the_budget_are_read_anew(files):
+    pool = SimpleNamespace(memory=4 * N * 48 - 1)  # two columns, a group, label, weight and position
+    assert kept_source(files, pool) is files
+    assert kept_source(files, SimpleNamespace(memory=4 * N * 48)) is not files
+
+
+def test_an_error_is_a_value_on_the_worker_and_names_the_row(files, tmp_path):
+    source = kept_source(files, ClusterPool(Workers({"one": 1})))
+    piece = source.division(100).pieces[3]
+    (tmp_path / "rows.parquet").write_bytes(b"no longer a file")
+    (held,) = compute(piece.table, scheduler="synchronous")
+    assert isinstance(held, DataError)
+    with pytest.raises(DataError, match="damaged"):
+        list(type(piece)(held, 100, 100, piece.piece).read(0, 100))
+    assert piece.place(5).startswith("row 5 of row group 3 of")
+
+
+def test_passes_of_this_process_read_the_files(files):
+    source = kept_source(files, ClusterPool(Workers({"one": 1})))
+    assert Dataset(source).remote
+    np.testing.assert_array_equal(stack(list(source.blocks())).X, stack(list(files.blocks())).X)
