@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from rich.progress import Progress
 
+from bayescore.chains import effective_sizes
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.progress import progress
-from bayescore.chains import effective_sizes
 from bayescore.samplers.frames import Frame
 from bayescore.samplers.langevin import LONGEST_ANGLE, Step, advance
 from bayescore.samplers.method import Option, Request, thinned

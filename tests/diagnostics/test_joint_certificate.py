@@ -119,8 +119,7 @@ def test_leave_one_out_is_that_of_all_rows(drawn):
 @pytest.fixture
 def small(monkeypatch):
     """Samples of 600 of the rows."""
-    monkeypatch.setattr(row_sums, "SAMPLE_ROWS", 600)
-    monkeypatch.setattr(row_sums, "WIDE_ROWS", 600)
+    monkeypatch.setattr(row_sums, "sample_rows", lambda *_: 600)
 
 
 def predicted(drawn, seed, times=1.0):
@@ -148,8 +147,7 @@ def test_errors_of_sums_are_as_large_as_they_say(drawn, small, monkeypatch):
 def test_a_certificate_by_a_sample_of_the_rows_is_that_of_all_rows(drawn, monkeypatch):
     """Most of the rows are in the sample here, as what is beyond second order grows where groups are small."""
     frame, core, idata = drawn
-    monkeypatch.setattr(row_sums, "SAMPLE_ROWS", len(frame) * 9 // 10)
-    monkeypatch.setattr(row_sums, "WIDE_ROWS", len(frame) * 9 // 10)
+    monkeypatch.setattr(row_sums, "sample_rows", lambda *_: len(frame) * 9 // 10)
     monkeypatch.setattr(joint, "SAVES", 0)
     monkeypatch.setattr(joint_sums, "MAX_SUM_ERROR", 0.05)
     found = bc.certify(idata, core, frame, label="y", progressbar=False)

@@ -44,8 +44,12 @@ def sample_rows(reach: float, error: float, n_features: int) -> int:
     error of the sample itself decides. The result is at least `LEAST_ROWS`, and at most `SAMPLE_ROWS`, or `WIDE_ROWS`
     where rows are wide.
     """
-    most = max(WIDE_ROWS, min(SAMPLE_ROWS, SAMPLE_ENTRIES // n_features))
-    return int(min(most, max(LEAST_ROWS, 15.0 * (2.0 * reach / error) ** 2)))
+    return int(min(largest_sample(n_features), max(LEAST_ROWS, 15.0 * (2.0 * reach / error) ** 2)))
+
+
+def largest_sample(n_features: int) -> int:
+    """Return the most rows that a sample of rows with so many columns has."""
+    return max(WIDE_ROWS, min(SAMPLE_ROWS, SAMPLE_ENTRIES // n_features))
 
 
 class Estimate(NamedTuple):

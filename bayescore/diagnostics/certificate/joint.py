@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bayescore.coresets.calibration.remainder import largest_sample
 from bayescore.data.design import Grouping
 from bayescore.diagnostics.certificate.grouped import Grouped
 from bayescore.diagnostics.certificate.provenance import trouble_of_densities
@@ -26,7 +27,6 @@ from bayescore.diagnostics.elpd import PassSums, elpd_loo, pass_sums
 from bayescore.diagnostics.full_pass import check_finite, check_weight
 from bayescore.diagnostics.full_weights import full_weights
 from bayescore.diagnostics.joint_sums import SAVES, JointSums, effects_at
-from bayescore.diagnostics.row_sums import sample_size
 from bayescore.models.families import Family
 from bayescore.models.group_priors import LKJ_ETA, log_sigma_terms
 from bayescore.models.posterior import log_likelihoods
@@ -90,7 +90,7 @@ class Joint(Grouped):
         core, family, predictor = self.core, self.beta.family, self.beta.predictor().take(at)
         beside = partial(label_weights, sizes=sizes_of(core.groups))
         sums, labels = None, np.empty(0)
-        if core.n_total > SAVES * sample_size(core.n_features):
+        if core.n_total > SAVES * largest_sample(core.n_features):
             near = JointSums.of(self.dataset, core, family, predictor, beside)
             sums, labels = near.at(predictor), near.beside
         if sums is None:
