@@ -171,7 +171,7 @@ class Whole:
         if not isinstance(inner, Marginal) or len(self.core) * len(at) > _FEW:
             return None
         theta, arguments = inner.posterior.flat[at], inner.target.arguments()
-        own = core_moments(theta, arguments)[2]
+        _, own = core_moments(theta, arguments)
         sums = NodeSums(theta, np.zeros(len(at)), own, own, np.empty(0), arguments)
         return MarginalDraws(at=at, weights=full_weights(sums.ratio), grouping=self.core.groups[0], sums=sums)
 
