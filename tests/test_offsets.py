@@ -28,7 +28,7 @@ ETA = -0.5 + X @ [0.4, -0.8] + OFFSET
 Y = np.where(ETA + RNG.logistic(size=N) > 0, "yes", "no")
 FRAME = pd.DataFrame(X, columns=["a", "b"]).assign(clicked=Y, exposure=OFFSET)
 COLUMNS = {"label": "clicked", "offset": "exposure"}
-FLAT_SAMPLERS = {name: own for name, own in SAMPLERS.items() if name != "collapsed"}  # which is for rows in groups
+FLAT_SAMPLERS = {name: own for name, own in SAMPLERS.items() if own.grouped is not True}
 TOLD = {"intercept": True, "random_state": 4, "progressbar": False}
 SIZES = {"aggregate": None, "calibrated": 100, "auto": 100, "merge_reduce": 100}
 quiet = pytest.mark.filterwarnings("ignore")

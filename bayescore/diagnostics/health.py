@@ -31,12 +31,27 @@ class Need(StrEnum):
 
 @dataclass(frozen=True)
 class Remedy:
-    """What to change where draws were refused; a number of 0 stays as it is."""
+    """What to change where draws were refused; a number of 0 stays as it is.
+
+    Parameters
+    ----------
+    need : Need
+        What is missing.
+    draws, tune : int
+        Draws and warm-up of each chain, of `sample`.
+    max_draws : int
+        Draws that `certify` weighs.
+
+    Examples
+    --------
+    >>> Remedy(Need.DRAWS, draws=4000).need.value
+    'more draws'
+    """
 
     need: Need
-    draws: int = 0  # of each chain, of `sample`
-    tune: int = 0  # of `sample`
-    max_draws: int = 0  # of `certify`
+    draws: int = 0
+    tune: int = 0
+    max_draws: int = 0
 
 
 _SPARE = 1.2  # more draws than the effective sample size asks for, which is an estimate

@@ -28,7 +28,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from bayescore.diagnostics.psis import psislw
-from bayescore.limits import EQUAL_WEIGHTS_SD, FINITE_K
+from bayescore.limits import EQUAL_WEIGHTS_SD, FINITE_K, NEARLY_EQUAL_WEIGHTS_SD
 from bayescore.models.families import Family
 from bayescore.types import FloatArray, WeightedData
 
@@ -54,10 +54,12 @@ def psis_loo(log_p: FloatArray, log_ratio: FloatArray) -> LeftOut:
     """Leave out rows with log p of shape (n, S), the draws as they are; `log_ratio`, shape (S,), is log W."""
     log_weights = log_ratio - log_p
     log_weights -= logsumexp(log_weights, axis=1, keepdims=True)
-    k = np.zeros(len(log_p))
-    varied = log_weights.std(axis=1) > EQUAL_WEIGHTS_SD  # the others have no tail to fit
+    k, spread = np.zeros(len(log_p)), log_weights.std(axis=1)
+    varied = spread > EQUAL_WEIGHTS_SD  # the others have no tail to fit
     if varied.any():
         log_weights[varied], k[varied] = psislw(log_weights[varied])
+    # nearly equal weights of the full posterior have a tail of third order, whose shape speaks against no row
+    k[(spread <= NEARLY_EQUAL_WEIGHTS_SD) & (log_ratio.std() > EQUAL_WEIGHTS_SD)] = 0.0
     return _left_out(log_weights, log_p, k)
 
 

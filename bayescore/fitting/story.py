@@ -20,6 +20,11 @@ class Step:
         Wall time.
     why : str
         What was chosen, and for which reason.
+
+    Examples
+    --------
+    >>> print(Step("certify", 1_000_000, 1, 0.4, "certified"))
+    certify     1,000,000 rows, 1 pass, 0.4 s: certified
     """
 
     what: str

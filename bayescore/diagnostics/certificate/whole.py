@@ -19,6 +19,7 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.diagnostics.certificate.joint import effects_of, label_weights, sizes_of
 from bayescore.diagnostics.certificate.marginal import Marginal, MarginalDraws
+from bayescore.diagnostics.certificate.moved import Moved
 from bayescore.diagnostics.certificate.nodes import NodeSums, core_moments
 from bayescore.diagnostics.certificate.weigh import Weighed, Weigher
 from bayescore.diagnostics.elpd import PassSums, elpd_loo, pass_sums
@@ -26,6 +27,7 @@ from bayescore.diagnostics.formatting import number
 from bayescore.diagnostics.full_pass import check_finite, check_weight
 from bayescore.diagnostics.full_weights import full_weights
 from bayescore.diagnostics.joint_sums import JointSums
+from bayescore.diagnostics.leave_out import Density
 from bayescore.models.families import Family
 from bayescore.models.joint_terms import joint_terms, largest_gap
 from bayescore.models.predictor import Predictor
@@ -56,6 +58,7 @@ class WholeDraws(Weighed):
     sums: Callable[[], PassSums]
     by_group: bool
     left_out: MarginalDraws | None
+    density: Density | None
 
     def effects(self, slow: float) -> pd.DataFrame:
         """Return the table of the effects of groups."""
@@ -68,9 +71,10 @@ class WholeDraws(Weighed):
         """Return the predictive density of left-out groups, where that is cheap, or of left-out rows."""
         if self.by_group:
             return {} if self.left_out is None else self.left_out.elpd()
-        w, sums = self.weights, self.sums()
+        w, sums, density = self.weights, self.sums(), self.density
         draws = self.predictor if self.predictor.factors else self.predictor.beta
-        return asdict(elpd_loo(sums, w.log_ratio, w.weights, draws, self.family, n_chains=self.n_chains))
+        n = self.n_chains
+        return asdict(elpd_loo(sums, w.log_ratio, w.weights, draws, self.family, n_chains=n, density=density))
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,6 +163,7 @@ class Whole:
             sums=partial(self._at, draws),
             by_group=isinstance(self.inner, Marginal),
             left_out=self._left_out(at),
+            density=self.inner.density(None) if isinstance(self.inner, Moved) else None,
         )
 
     def _at(self, draws: Predictor) -> PassSums:
