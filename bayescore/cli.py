@@ -225,11 +225,12 @@ def predict(args: argparse.Namespace, console: Console) -> None:
     from bayescore.fitting import read_fit
 
     check_output(args.output, args.rows)
+    csv = [path.suffix.lower() == ".csv" for path in (args.rows, args.output)]
     found = read_fit(args.model)
-    new = pd.read_csv(args.rows) if args.rows.suffix == ".csv" else pd.read_parquet(args.rows)
+    new = pd.read_csv(args.rows) if csv[0] else pd.read_parquet(args.rows)
     table = found.predict(new, new_groups=args.new_groups, prob=args.prob, random_state=args.seed)
     with whole_file(args.output) as partial:
-        table.to_csv(partial, index=False) if args.output.suffix == ".csv" else table.to_parquet(partial, index=False)
+        table.to_csv(partial, index=False) if csv[1] else table.to_parquet(partial, index=False)
     console.print(f"{found.level}: {len(table):,} rows")
     console.print(f"wrote {args.output}")
 

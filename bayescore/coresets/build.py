@@ -9,7 +9,7 @@ from bayescore.coresets.method import Method, check_serves
 from bayescore.coresets.methods import METHODS, check_once, listed, method_of
 from bayescore.coresets.separation.hyperplane import warn_if_completely_separated
 from bayescore.coresets.separation.separability import warn_if_separable
-from bayescore.data.coreset import LOSSLESS, Coreset
+from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design
 from bayescore.data.designed import open_designed, open_in
@@ -273,5 +273,9 @@ def _of(data: Any, core: Coreset) -> Coreset:
     """Return a coreset of `data`; that of a coreset stands for the first one's data, and misses what the first does."""
     if not isinstance(data, Coreset):
         return core
-    missed = of_union([(each.shortfall, each.method in LOSSLESS) for each in (core, data)])
-    return replace(core, n_total=data.n_total, weight_total=data.weight_total, shortfall=missed)
+    missed = None
+    if core.family == data.family:
+        missed = of_union([(each.shortfall, each.lossless) for each in (core, data)])
+    # all rows of a coreset miss what it does
+    method = data.method if core.lossless and not data.lossless else core.method
+    return replace(core, n_total=data.n_total, weight_total=data.weight_total, shortfall=missed, method=method)

@@ -32,7 +32,6 @@ INDEX_KEY = b"bayescore.index"
 SHORTFALL_KEY = b"bayescore.shortfall"
 FORMAT = 3
 READABLE = (2, FORMAT)  # 2 has no shortfall
-LOSSLESS = ("full", "aggregate")  # methods whose rows miss nothing
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -256,8 +255,13 @@ class Coreset(WeightedData):
             weight_total=sum(core.weight_total for core in coresets),
             method=methods[0] if len(methods) == 1 else "union",
             params={"parts": [core.params for core in coresets]},
-            shortfall=of_union([(core.shortfall, core.method in LOSSLESS) for core in coresets]),
+            shortfall=of_union([(core.shortfall, core.lossless) for core in coresets]),
         )
+
+    @property
+    def lossless(self) -> bool:
+        """Whether the rows are all of the data's, or their sums, so that nothing is missed."""
+        return self.method == "aggregate" or (self.method == "full" and len(self) == self.n_total)
 
     def _lines(self) -> list[tuple[str, str]]:
         share, n_pseudo = f"{self.n_total:,} ({len(self) / self.n_total:.2%})", int(self.pseudo.sum())

@@ -90,16 +90,17 @@ def every_row(dataset: Dataset, levels: Levels, predictor: Predictor, family: Fa
     K, step = len(levels.values), max(1, _CACHE // len(predictor))
 
     def one(_: int, block: WeightedData) -> tuple[FloatArray, FloatArray]:
-        values, weight = np.zeros((K, len(predictor))), np.zeros(K)
+        sums, total = np.zeros((K, len(predictor))), np.zeros(K)
         for rows, codes in levels.parts(block):
-            weight += np.bincount(codes, rows.weights, K)
+            total += np.bincount(codes, rows.weights, K)
             for start in range(0, len(rows), step):
                 cut = slice(start, start + step)
-                values += sums_of_piece(predictor, family, rows.take(cut), codes[cut], K)
-        return values, weight
+                sums += sums_of_piece(predictor, family, rows.take(cut), codes[cut], K)
+        return sums, total
 
-    found = list(dataset.map(one, "averaging", canonical=True))
-    values, weight = (np.sum([each[i] for each in found], axis=0) for i in range(2))
+    values, weight = np.zeros((K, len(predictor))), np.zeros(K)
+    for sums, total in dataset.map(one, "averaging", canonical=True):
+        values, weight = values + sums, weight + total
     return LevelSums(values, weight, np.zeros(K))
 
 

@@ -137,7 +137,7 @@ def expected_moments(derivatives: FloatArray, squares: FloatArray) -> tuple[Floa
 def rows_left_out(start: int, block: WeightedData) -> Draw:
     """Return the rows of a block that are left out, its first row at position `start` of the data."""
     hashes = hash_uniforms(start, len(block), _SEED)
-    first = np.flatnonzero(hashes < 1.25 * ROWS / len(block))  # as a rule more than enough, and few to sort
+    first = np.flatnonzero(hashes < 1.25 * ROWS / max(len(block), 1))  # as a rule more than enough, and few to sort
     first = first if len(first) > ROWS or len(first) == len(block) else np.arange(len(block))
     if len(first) > ROWS:
         first = first[np.argpartition(hashes[first], ROWS)[:ROWS]]

@@ -69,6 +69,12 @@ def check_model(posterior: Posterior, rows: WeightedData, *, seed: int = 0) -> M
     def share(values: FloatArray) -> FloatArray:
         return np.asarray(np.bincount(group, w * values, len(used)) / total)
 
-    replicated = np.stack([share((rng.random(len(rows)) < p_of).astype(np.float64)) for p_of in each])
+    counts = w.astype(np.int64)  # a row of weight w is w rows
+    many = bool((w > 1.0).any() and (counts == w).all())
+
+    def replicate(p_of: FloatArray) -> FloatArray:
+        return np.asarray(rng.binomial(counts, p_of) / w if many else (rng.random(len(rows)) < p_of).astype(np.float64))
+
+    replicated = np.stack([share(replicate(p_of)) for p_of in each])
     low, high = np.quantile(replicated, [0.5 * (1.0 - INTERVAL), 0.5 * (1.0 + INTERVAL)], axis=0)
     return ModelCheck(share(p), share(positive), low, high, p, positive, w)

@@ -124,7 +124,7 @@ class FitAverages(FitTables):
         -------
         DataFrame
             A row for each contrast and part; mean, sd and interval over the posterior, and `rows_se`, the standard
-            error from sampled rows, 0 where all were used.
+            error from sampled rows, 0 where all were used, NaN where one row of a part was.
 
         Raises
         ------
@@ -142,8 +142,9 @@ class FitAverages(FitTables):
         [['tablet - phone', 0.2]]
         """
         check_choice(comparison, "comparison", ("difference", "ratio"))
+        interval_names(prob), check_integer(max_draws, "max_draws", low=1), check_positive(step, "step")
         rows = raw_rows(self, data)
-        contrasts = contrasts_of(rows, variable, check_positive(step, "step"))
+        contrasts = contrasts_of(rows, variable, step)
         return self._averages(rows, contrasts, by, prob, max_draws, ratio=comparison == "ratio")
 
     def slopes(
@@ -177,6 +178,7 @@ class FitAverages(FitTables):
         >>> fit.slopes("x0")["mean"].round(2).tolist()
         [0.21]
         """
+        interval_names(prob), check_integer(max_draws, "max_draws", low=1)
         rows = raw_rows(self, data)
         if rows.levels(variable) is not None:
             raise DataError(f"variable={variable!r} is a factor, which has no slope; see comparisons")
@@ -186,8 +188,7 @@ class FitAverages(FitTables):
         self, rows: RawRows, contrasts: list[Contrast], by: str | None, prob: float, max_draws: int, *, ratio: bool
     ) -> pd.DataFrame:
         posterior = self.posterior()
-        interval_names(prob)
-        predictor = posterior.predictor(check_integer(max_draws, "max_draws", low=1))
+        predictor = posterior.predictor(max_draws)
         return self._labelled(averages((predictor, posterior.family), rows, contrasts, by, prob, ratio=ratio))
 
 

@@ -20,6 +20,7 @@ from bayescore.models.families import Family
 from bayescore.models.predictor import Predictor
 from bayescore.samplers.poststratify import sums_of_levels
 from bayescore.types import FloatArray, IntArray, WeightedData
+from bayescore.validation import warn
 
 _STEP = 1e-4  # of a slope, in ranges of the column: marginaleffects' own
 
@@ -72,6 +73,9 @@ def averages(
     n_parts, w = 1 if parts is None else len(parts), rows.rows.weights
     total = np.asarray(np.bincount(codes, w, n_parts), dtype=np.float64)
     seen, tables = total > 0.0, []
+    if parts is not None and not seen.all() and len(rows) < rows.n_total:
+        missed = ", ".join(map(repr, parts[~seen][:5]))
+        warn(f"by={by!r}: no row of {missed} is in the sample of {len(rows):,} rows; give data")
     for contrast in contrasts:
         above, below = (
             sums_of_levels(predictor, family, each, codes, n_parts)[seen] / total[seen, None]
@@ -108,4 +112,6 @@ def _rows_error(
             each = (above - (top / bottom)[codes] * below) / (bottom / total)[codes]
         center = np.bincount(codes, w * each, n_parts) / total
         squares = np.bincount(codes, w**2 * (each - center[codes]) ** 2, n_parts)
-        return np.asarray(np.sqrt(left * squares) / total)
+        error = np.sqrt(left * squares) / total
+    # one row of a part does not tell how much others differ
+    return np.where((np.bincount(codes, minlength=n_parts) < 2) & (left > 0.0), np.nan, error)

@@ -39,6 +39,7 @@ from bayescore.validation import DataError, json_object
 FORMAT = 1
 ABOUT = "fit.json"
 _TABLES = ("coordinates", "effects")
+_FILES = {ABOUT, "coreset.parquet", "drawn.nc", "used.nc", *(f"{name}.parquet" for name in _TABLES)}
 
 
 def save_fit(fit: FitParts, folder: str | Path) -> None:
@@ -51,7 +52,12 @@ def save_fit(fit: FitParts, folder: str | Path) -> None:
         _write(fit, partial)
         if target.exists():
             os.replace(target, old)
-        os.replace(partial, target)
+        try:
+            os.replace(partial, target)
+        except OSError:
+            if old.exists():
+                os.replace(old, target)
+            raise
     finally:
         shutil.rmtree(partial, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
@@ -59,9 +65,16 @@ def save_fit(fit: FitParts, folder: str | Path) -> None:
 
 def check_folder(folder: str | Path, name: str = "folder") -> Path:
     """Return the folder if a fit can be written there: it is new or empty, or holds a fit."""
-    target = check_path(folder, name)
-    if target.exists() and not (target / ABOUT).is_file() and not (target.is_dir() and not any(target.iterdir())):
+    target = check_path(folder, name).absolute()
+    if not target.name or target == Path.cwd():
+        raise FileExistsError(f"{name}={str(folder)!r} is the folder you are in; name a new one")
+    there = {path.name for path in target.iterdir()} if target.is_dir() else set()
+    if (target.exists() and not target.is_dir()) or (there and ABOUT not in there):
         raise FileExistsError(f"{name}={str(target)!r} exists and holds no fit; name a new folder")
+    if others := sorted(there - _FILES):
+        raise FileExistsError(
+            f"{name}={str(target)!r} has {others[0]!r} beside a fit, which would be lost; move it away"
+        )
     if not target.parent.is_dir():
         raise FileNotFoundError(f"{name}={str(target)!r}: the folder {str(target.parent)!r} does not exist; create it")
     return target
@@ -89,6 +102,7 @@ def _write(fit: FitParts, folder: Path) -> None:
         "seed": fit.seed,
         "max_seconds": fit.max_seconds,
         "roles": roles,
+        "arrays": [] if given is None else sorted(set(given.roles) - set(roles)),
         "intercept": given is None or given.intercept,
         "certificate": {**certificate, "level": str(found.level)},
         "remedy": None if remedy is None else {**vars(remedy), "need": str(remedy.need)},
@@ -126,6 +140,11 @@ def read_parts(folder: str | Path, data: Any = None, y: Any = None, *, progressb
         figures["idata"] = load_posterior(source / "used.nc")
     given = None
     if data is not None:
+        if about["arrays"]:
+            raise DataError(
+                f"data is given, but the fit was made with {' and '.join(about['arrays'])} as arrays, which it does not "
+                "keep: fit rows that have columns of them, or leave data out"
+            )
         formula = getattr(core.design, "formula", None)
         kept = {"intercept": about["intercept"], "roles": about["roles"], "progressbar": progressbar}
         given = Given(data, y, formula, **kept, positive=core.classes[1])

@@ -6,13 +6,14 @@ from typing import Any
 from bayescore.data.coreset import Coreset
 from bayescore.data.source import Source
 from bayescore.data.sources.blocks import is_stream
+from bayescore.data.tables import is_table
 from bayescore.fitting.fitted import Fit
 from bayescore.fitting.given import Given
 from bayescore.fitting.route import Route
 from bayescore.fitting.scaling import check_priors
 from bayescore.models.families import check_family
 from bayescore.models.priors import Prior
-from bayescore.validation import RandomState, check_positive, check_seed
+from bayescore.validation import DataError, RandomState, check_positive, check_seed
 
 
 def fit(
@@ -117,12 +118,21 @@ def fit(
 
 def _given(formula: Any, data: Any, intercept: bool, label: str | None) -> dict[str, Any]:
     """Return rows, labels and formula from the first two arguments of `fit`."""
-    if isinstance(formula, str) and "~" in formula:
+    if isinstance(formula, str) and "~" in formula and not formula.startswith("~/"):
+        if not intercept:
+            raise ValueError("intercept=False is given beside a formula, which says so itself: write 'y ~ 0 + age'")
         if data is None:
             raise TypeError(f"formula={formula!r}, but data is missing: give the rows, fit(formula, rows)")
         return {"data": data, "formula": formula}
     if isinstance(data, str) and "~" in data:
         raise TypeError(f"data={data!r} is a formula, which comes first: fit(formula, rows)")
+    if isinstance(formula, str) and is_table(data):
+        raise TypeError(f"formula={formula!r} has no '~': give label and terms, 'y ~ x', or rows and labels, fit(X, y)")
+    if isinstance(formula, Coreset) and not formula.lossless:
+        raise DataError(
+            f"formula is a coreset of the method {formula.method!r}, which misses a part of its rows: give the rows, "
+            "or use sample(core) and certify(idata, core, rows)"
+        )
     brings_labels = label is not None or is_stream(formula) or callable(formula)
     if data is None and not brings_labels and not isinstance(formula, Coreset | Source):
         raise TypeError(

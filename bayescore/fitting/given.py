@@ -13,9 +13,6 @@ from bayescore.data.sources.blocks import is_stream
 from bayescore.diagnostics.certificate import Certificate, certify
 from bayescore.diagnostics.full_pass import full_rows
 
-WHOLE = ("aggregate", "full")
-"""Methods whose coreset is the full data, with nothing lost."""
-
 
 @dataclass(frozen=True, eq=False)
 class Given:
@@ -63,7 +60,7 @@ class Given:
 
     def certify(self, idata: Any, core: Coreset, max_draws: int) -> Certificate:
         """Return the certificate of draws of a coreset; rows of which nothing is lost are read in its place."""
-        if core.method in WHOLE:
+        if core.lossless:
             return certify(idata, core, core, max_draws=max_draws, progressbar=self.progressbar)
         return certify(idata, core, self.data, self.y, **self.told(), max_draws=max_draws)
 

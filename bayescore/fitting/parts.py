@@ -9,7 +9,7 @@ import pandas as pd
 from bayescore.data.coreset import Coreset
 from bayescore.data.formulas.design import formula_of
 from bayescore.diagnostics.certificate import Certificate
-from bayescore.fitting.given import WHOLE, Given
+from bayescore.fitting.given import Given
 from bayescore.fitting.story import Step
 from bayescore.models.priors import Prior
 from bayescore.samplers.inference_data import Posterior, read_posterior
@@ -34,7 +34,7 @@ class FitParts:
         """The rows and their roles; those of a coreset that lost nothing are its own."""
         if self.given is not None:
             return self.given
-        if self.coreset.method in WHOLE:
+        if self.coreset.lossless:
             return Given(self.coreset)
         raise DataError("the fit was read from files, which do not hold the rows: give them, read_fit(folder, data)")
 

@@ -15,7 +15,6 @@ A try that would take longer than `max_seconds`, by what the last one took, is n
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
@@ -28,7 +27,7 @@ from bayescore.diagnostics.certificate import Certificate
 from bayescore.diagnostics.certificate.coefficients import bare_table
 from bayescore.diagnostics.health import Need, Remedy
 from bayescore.diagnostics.results import Level
-from bayescore.fitting.given import WHOLE, Given
+from bayescore.fitting.given import Given
 from bayescore.fitting.scaling import DEFAULT_SCALE, design_prior
 from bayescore.fitting.story import Step
 from bayescore.models.priors import Normal, Prior
@@ -85,11 +84,19 @@ class Route:
             remedy = self.certificate.remedy
             if self.certificate.trusted or remedy is None:
                 return
-            if remedy.need is Need.ROWS:
-                if self.core.method in WHOLE or not (self._all_rows(doubled) if self._last(doubled) else self._more()):
+            last = self.core, self.drawn, self.certificate
+            try:
+                if remedy.need is not Need.ROWS:
+                    done = self._again(remedy)
+                elif self.core.lossless:
                     return
-                doubled = True
-            elif not self._again(remedy):
+                else:
+                    done, doubled = (self._all_rows(doubled) if self._last(doubled) else self._more()), True
+            except FAILURES as error:  # what was done before stays
+                self.core, self.drawn, self.certificate = last
+                self._stop(f"the next try failed: {error}")
+                return
+            if not done:
                 return
 
     def build(self, why: str, **options: Any) -> None:
@@ -119,7 +126,8 @@ class Route:
 
         def attempt() -> Any:
             with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "the chains have not mixed", UserWarning)
+                for text in ("the chains have not mixed", "the cap of max_gradients"):
+                    warnings.filterwarnings("ignore", text, UserWarning)
                 return sample(self.core, prior=prior, progressbar=self.given.progressbar, **asked)
 
         self.drawn = self._timed("sample", draw, lambda _: (len(self.core), 0, why))
@@ -129,7 +137,7 @@ class Route:
         """Judge the draws by the full data."""
 
         def judge() -> Certificate:
-            if self.given.once and self.core.method not in WHOLE:
+            if self.given.once and not self.core.lossless:
                 return _refused(self.drawn, "The rows came once, so that no draws can be held against them; give a "
                                 "callable that returns a fresh iterator of blocks each time, or a file.")  # fmt: skip
             try:
@@ -143,6 +151,10 @@ class Route:
 
     def _again(self, remedy: Remedy) -> bool:
         """Take other draws of the same coreset; return whether that was done."""
+        more = max(remedy.draws - self.draws, remedy.tune - self.tune, remedy.max_draws - self.max_draws)
+        if more <= 0 and remedy.need is not Need.ORIGIN:
+            self._stop("the certificate asks for no more than was done")
+            return False
         each = max(remedy.draws, self.draws)
         tune = remedy.tune or (2 * self.tune if remedy.need is Need.ORIGIN else self.tune)
         seconds = self._sampling_seconds() * (each + tune) / (self.draws + self.tune)
@@ -160,6 +172,9 @@ class Route:
         prior = self.design_prior()
         own = {"prior": prior} if prior.closed_form and prior.unimodal else {}
         size = min(2 * len(self.core), self.core.n_total)
+        seconds = sum(step.seconds for step in self.story[-3:])  # build, sample, certify
+        if not self._allowed(2.0 * seconds, "twice the rows"):
+            return False
         self.build("twice the rows", size=size, method="calibrated", **own)
         self.sample(self._sampling())
         self.certify()
@@ -236,13 +251,9 @@ class Route:
 
 def _refused(idata: Any, why: str) -> Certificate:
     """Return a certificate of draws that could not be held against the rows."""
-    table = None
-    with suppress(DataError):
-        table = bare_table(read_posterior(idata, "idata"))
-    assert table is not None
-    return Certificate(Level.NOT_CERTIFIED, why, table)
+    return Certificate(Level.NOT_CERTIFIED, why, bare_table(read_posterior(idata, "idata")))
 
 
 def _called(core: Coreset) -> str:
-    kind = "exact, of few distinct rows" if core.method in WHOLE else f"{core.method!r}"
+    kind = "exact, of few distinct rows" if core.lossless else f"{core.method!r}"
     return f"{kind}, {len(core):,} rows"

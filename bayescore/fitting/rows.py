@@ -67,6 +67,9 @@ class RawRows:
         """Return the values of a column that parts the rows, and each row's place among them."""
         if name is None:
             return None, np.zeros(len(self), dtype=np.int64)
+        for place, own in enumerate(self.design.groups):
+            if own.name == name and self.rows.group is not None:
+                return pd.Index(own.levels, name=name), self.rows.group[:, place]
         found = self.levels(name)
         if found is None:
             values, codes = np.unique(self.column(name), return_inverse=True)
@@ -78,15 +81,20 @@ class RawRows:
     def _place(self, name: str) -> int:
         if name not in self.design.raw_names:
             known = ", ".join(map(repr, self.design.raw_names[:10]))
-            raise DataError(f"{name!r} is no column of the data; they are {known}")
+            raise DataError(f"{name!r} is no column that the fit knows; they are {known}")
         return self.design.raw_names.index(name)
 
 
-def raw_rows(fit: FitParts, data: Any) -> RawRows:
-    """Return rows that are given, each of weight 1, or a sample of all rows that the fit was made of."""
+def raw_rows(fit: FitParts, data: Any, *, others: bool = False) -> RawRows:
+    """Return rows that are given, each of weight 1, or a sample of all rows that the fit was made of, or of others."""
     design = fit.coreset.design
     if data is None:
-        return _sample(fit.rows_given, fit)
+        found = _sample(fit.rows_given, fit)
+        if not others and found.n_total != fit.coreset.n_total:
+            raise DataError(
+                f"the rows are {found.n_total:,}, and the fit was made of {fit.coreset.n_total:,}: give the same rows"
+            )
+        return found
     raw = feature_matrix(data, design.raw_names, design.raw_levels)
     if not len(raw):
         raise DataError("data has no rows, so there is no average; give at least one")

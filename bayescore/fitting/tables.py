@@ -205,7 +205,7 @@ class FitTables(FitParts):
         True
         """
         known = self if data is None else replace(self, given=replace(self.rows_given, data=data, y=y))
-        found = check_model(self.posterior(), raw_rows(known, None).designed())
+        found = check_model(self.posterior(), raw_rows(known, None, others=data is not None).designed())
         outside = (found.observed < found.low) | (found.observed > found.high)
         columns = {"predicted": found.predicted, "observed": found.observed, "lower": found.low, "upper": found.high}
         return self._labelled(pd.DataFrame({**columns, "outside": outside}))

@@ -11,7 +11,7 @@ mode is where Q was taken; for another prior the error is of third order in how 
 The map is determined by the coreset and the prior, so that what made moved draws can be found again.
 """
 
-from bayescore.data.coreset import LOSSLESS, Coreset
+from bayescore.data.coreset import Coreset
 from bayescore.data.shortfall import Shortfall
 from bayescore.models.families import Family
 from bayescore.models.gaussian import Transport
@@ -53,6 +53,8 @@ def to_full(core: WeightedData, family: Family, prior: Prior) -> Transport:
     known = core.shortfall if isinstance(core, Coreset) else None
     if known is None:
         raise StaysError(_unknown(core))
+    if isinstance(core, Coreset) and core.family != family.name:
+        raise StaysError("the coreset was built for another family")
     if not (prior.closed_form and prior.smooth):
         raise StaysError("the prior has no curvature in closed form")
     target = posterior(core, family, prior)
@@ -69,7 +71,7 @@ def to_full(core: WeightedData, family: Family, prior: Prior) -> Transport:
 
 
 def _unknown(core: WeightedData) -> str:
-    if isinstance(core, Coreset) and core.method in LOSSLESS:
+    if isinstance(core, Coreset) and core.lossless:
         return "the coreset has all rows"
     if core.pseudo.any():
         return "pseudo-rows meet score and curvature on average over the posterior, and not at the mode"

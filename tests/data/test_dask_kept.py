@@ -1,5 +1,6 @@
 """Rows of Parquet files that workers read once and keep: the rows of the files, whatever the cuts."""
 
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,6 +11,7 @@ pytest.importorskip("dask.dataframe")
 
 from dask.base import compute
 
+import bayescore as bc
 from bayescore.data.dataset import Dataset
 from bayescore.data.passes.tasks import plan
 from bayescore.data.sources import as_source, dask_kept
@@ -103,3 +105,26 @@ def test_passes_of_this_process_read_the_files(files):
     source = kept_source(files, ClusterPool(Workers({"one": 1})))
     assert Dataset(source).remote
     np.testing.assert_array_equal(stack(list(source.blocks())).X, stack(list(files.blocks())).X)
+
+
+@pytest.mark.parametrize("roles", [{"missing": "drop"}, {"weights": "w"}, {"label": "s", "trials": "t"}], ids=str)
+def test_rows_that_are_left_out_and_counts_are_those_of_the_table(roles, tmp_path):
+    """Of files and of partitions, on a worker."""
+    dd, distributed = pytest.importorskip("dask.dataframe"), pytest.importorskip("distributed")
+    table = TABLE[["a", "b", "y"]].assign(w=np.arange(N) % 3 * 1.0, t=3, s=np.arange(N) % 4)
+    table.loc[::97, "a"] = np.nan if "missing" in roles else 0.0
+    told = {"label": "y", **roles}
+    table = table[["a", "b", *(own for name, own in told.items() if name != "missing")]]
+    table.to_parquet(tmp_path / "rows.parquet", index=False, row_group_size=200)
+    about = {"method": "uniform", "size": 80, "random_state": 1, "progressbar": False}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = bc.build_coreset(table, **told, **about)
+        cluster = distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=None)
+        with cluster, distributed.Client(cluster):
+            frames = dd.read_parquet(tmp_path / "rows.parquet"), dd.from_pandas(table, npartitions=3)
+            found = [bc.build_coreset(frame, **told, **about) for frame in frames]
+    for core in found:
+        assert core.n_total == expected.n_total
+        np.testing.assert_array_equal(core.X, expected.X)
+        np.testing.assert_array_equal(core.weights, expected.weights)

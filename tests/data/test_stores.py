@@ -130,7 +130,7 @@ def test_workers_of_dask_read_s3_themselves(s3):
     with cluster, distributed.Client(cluster):
         frame = dd.read_parquet("s3://bucket/rows", filesystem=store_of(s3))[["a", "b", "w", "label"]]
         source = as_source(frame, **COLUMNS)
-        assert isinstance(source, ParquetSource)
+        assert isinstance(source.files, ParquetSource)
         found = build_in_blocks(source, method="leverage", size=90, block_rows=128)
     assert_same(found, expected)
 

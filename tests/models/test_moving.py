@@ -89,14 +89,16 @@ def test_shortfalls_of_disjoint_data_add_up(built):
     data, _ = built
     half = np.arange(4000) < 2000
     about = {"method": "calibrated", "size": 300, "random_state": 1, "progressbar": False}
-    parts = [bc.build_coreset(data.take(rows), **about) for rows in (half, ~half)]
+    parts = [bc.build_coreset(data.X[rows], data.y[rows], **about) for rows in (half, ~half)]
     union = bc.Coreset.concat(parts)
     truth = bc.find_map(data, "logistic", Normal(0, 4))
     white, raw = np.linalg.inv(truth.factor), bc.find_map(union, "logistic", Normal(0, 4))
     assert np.linalg.norm(white @ (to_full(union, LOGISTIC, Normal(0, 4)).end - truth.beta)) < 0.05
     assert np.linalg.norm(white @ (raw.beta - truth.beta)) < 1.0
-    assert bc.Coreset.concat([parts[0], data]).shortfall is not None
-    unknown = bc.build_coreset(data, method="uniform", size=50, random_state=1, progressbar=False)
+    whole = bc.all_rows(data.X, data.y, progressbar=False)
+    assert bc.Coreset.concat([parts[0], whole]).shortfall is not None
+    assert bc.Coreset.concat([parts[0], whole.take(half)]).shortfall is None
+    unknown = bc.build_coreset(whole, method="uniform", size=50, random_state=1, progressbar=False)
     assert bc.Coreset.concat([parts[0], unknown]).shortfall is None
 
 

@@ -85,7 +85,8 @@ def kept_source(files: ParquetSource, pool: ClusterPool) -> ParquetSource | Kept
     """Return files as rows that workers keep, where they have the memory."""
     columns = files.columns
     each = _BESIDE + _CELL * (len(columns.features) + len(columns.groupers) + (columns.offset is not None))
-    if files.n_rows * each > kept_bytes(pool):
+    # a row of counts is two rows once it is decoded, which its piece does not count
+    if columns.trials is not None or files.n_rows * each > kept_bytes(pool):
         return files
     return KeptSource(files, columns, files.survey, pool)
 

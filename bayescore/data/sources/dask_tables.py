@@ -151,12 +151,23 @@ def _apart(task: Task) -> tuple[Task, list[Any]]:
                 held, part = piece.cut(part.low, part.high), part._replace(low=0, high=part.high - part.low)
             tables.append(held.table)
             piece = _with(held, None)
+        elif (inner := _held(piece)) is not None:  # where the rows kept of a piece stand in it is not known here
+            tables.append(inner.table)
+            piece = _with(piece, None)
         parts.append(part._replace(piece=piece))
     return replace(task, parts=parts), tables
 
 
+def _held(piece: Any) -> Held | None:
+    """Return the rows that a worker has of a piece, or of the piece that it filters; None if there are none."""
+    own = piece if isinstance(piece, Held) else getattr(piece, "piece", None)
+    return own if isinstance(own, Held) else None
+
+
 def _with(piece: Any, table: Any) -> Any:
-    return replace(piece, table=table)
+    if isinstance(piece, Held):
+        return replace(piece, table=table)  # type: ignore[type-var]
+    return replace(piece, piece=replace(piece.piece, table=table))
 
 
 def _run_one(shared: tuple[list[Task], Any], own: bytes, number: int, tables: list[pa.Table]) -> Any:
@@ -168,7 +179,7 @@ def _run_one(shared: tuple[list[Task], Any], own: bytes, number: int, tables: li
     run, arguments = pickle.loads(own) if own else work
     task, given = tasks[number], iter(tables)
     parts = [
-        part._replace(piece=_with(part.piece, next(given))) if isinstance(part.piece, Held) else part
+        part._replace(piece=_with(part.piece, next(given))) if _held(part.piece) is not None else part
         for part in task.parts
     ]
     return run(replace(task, parts=parts), *arguments)
