@@ -80,7 +80,10 @@ class Shortfall:
         return np.asarray(step @ self.score - 0.5 * (step @ self.precision * step).sum(axis=-1))
 
     def mirrored(self, sign: int) -> Self:
-        """Return that of ``rows.mirrored(sign)``, of which -beta is as likely as beta is of these if `sign` is -1."""
+        """Return that of ``rows.mirrored(sign)``.
+
+        If `sign` is -1, -beta is as likely for these as beta is for the rows.
+        """
         return replace(self, point=sign * self.point, score=sign * self.score, rows_digest="")
 
     def to_array(self) -> FloatArray:
@@ -100,7 +103,7 @@ class Shortfall:
 
 
 def total(parts: Iterable[Shortfall | None], point: FloatArray) -> Shortfall | None:
-    """Return the sum about one point of the shortfalls of disjoint rows, of which None is that of rows all kept."""
+    """Return the sum about one point of the shortfalls of disjoint rows; None stands for rows that were all kept."""
     known = [part.at(point) for part in parts if part is not None]
     return sum(known[1:], known[0]) if known else None
 

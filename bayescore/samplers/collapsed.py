@@ -57,7 +57,7 @@ def check_groups(data: WeightedData) -> Grouping:
     if not one_intercept(groups):
         raise DataError(
             f"core has the group terms {terms_text(groups)}; sampler='collapsed' is for one grouping factor whose "
-            "intercept varies, (1 | g): leave sampler out, or take 'nuts'"
+            "intercept varies, (1 | g): leave sampler out, or take 'joint' or 'nuts'"
         )
     own: Grouping = groups[0]
     return own

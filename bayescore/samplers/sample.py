@@ -90,9 +90,9 @@ def sample(
         sample_stats, and constant_data with X, y, weights and, where rows have one, offset. Of a coreset also `coef`,
         the same draws in units of the data's own columns (`Design.raw_coefficients`), where `beta` and its prior are of
         the columns as `standardize` scaled them; ``posterior.attrs["prior_scale"]`` says which these are. Of rows
-        with groups also `sigma`, the sd of the groups' effects, `u`, these effects with dims (chain, draw, group), and
-        for families of a latent response `icc`, the correlation within a group; of several factors, or slopes that
-        vary, `sigma_g`, `u_g` and correlations `rho_g` for each factor g (`model`). The
+        with groups also, for each factor g, `sigma_g`, the sd of its effects, and `u_g`, these effects with dims
+        (chain, draw, g); where slopes vary by g, both have one more dim, and `rho_g` has the correlations (`model`).
+        `sampler="collapsed"` adds `icc_g`, the correlation within a group, for families of a latent response. The
         potentials of weighted rows have no log_likelihood group: see `log_likelihood` for the pointwise one. Draws of a
         coreset that knows its `shortfall` are moved from the mode and curvature of its posterior to those of all rows'
         (``posterior.attrs["moved"]``); `lp` in sample_stats is the coreset's log density where they were drawn.

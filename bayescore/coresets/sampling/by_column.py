@@ -10,7 +10,7 @@ drawn, and the sample is their union:
 So rows of a rare category are in the sample, with both labels, and no scale of a column need be known beforehand. To
 keep the smallest u / m is associative: the sample does not depend on how rows are cut into blocks.
 
-When to use it: for a first fit to data of which nothing is known yet. Reference: Cohen (2015), Multi-objective weighted
+When to use it: for a first fit to data that nobody has looked at yet. Reference: Cohen (2015), Multi-objective weighted
 sampling, HotWeb, arXiv:1509.07445.
 """
 

@@ -3,7 +3,7 @@
 A pass asks for the columns that it needs. The batches are read in the calling thread and mapped in threads, so that a
 few of them are in memory. Opening is one pass more, over the labels and columns of text. Later passes must give the
 same labels in the same order, which is checked: queries promise no order unless they sort. A query that computes much
-is better run once, into a table or a Parquet file: a coreset takes some seven passes.
+is better run once, into a table or a Parquet file: a coreset takes three passes or more.
 """
 
 from collections.abc import Callable, Iterable, Iterator

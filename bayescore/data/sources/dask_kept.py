@@ -1,9 +1,10 @@
 """Rows of Parquet files that the workers of a cluster read once and keep as blocks.
 
-A build makes some ten passes, and a fifth of the time of each is reading and decoding. So every row group becomes a
-promise of its decoded blocks, on workers in turn, so that each has its share of the rows; tasks run where their rows
-are. A worker that is lost takes its blocks along, and another one reads them again. Rows that would take more than
-`KEPT_SHARE` of the workers' memory are read anew in every pass, as they are without a cluster.
+A build makes three to six passes, condensing with groups some ten, and a fifth of the time of each is reading and
+decoding. So every row group becomes a promise of its decoded blocks, on workers in turn, so that each has its share of
+the rows; tasks run where their rows are. A worker that is lost takes its blocks along, and another one reads them
+again. Rows that would take more than `KEPT_SHARE` of the workers' memory are read anew in every pass, as they are
+without a cluster.
 """
 
 from collections.abc import Iterator

@@ -1,9 +1,10 @@
 """Partitions of Dask collections that are no plain Parquet, as Arrow tables that workers keep.
 
 To compute a partition and convert it from pandas takes thrice as long as to read it from Parquet, and a coreset takes
-some seven passes. So partitions are computed once, and their tables stay on the workers while the source lives, if they
-take no more than `KEPT_SHARE` of the workers' memory. Else every pass computes and converts them anew, with a warning.
-In seconds of CPU, 7 passes over 1e6 rows of 10 columns: 1.9 from Parquet, 1.5 from kept tables, 4.9 without them.
+three to six passes. So partitions are computed once, and their tables stay on the workers while the source lives, if
+they take no more than `KEPT_SHARE` of the workers' memory. Else every pass computes and converts them anew, with a
+warning. In seconds of CPU, 7 passes over 1e6 rows of 10 columns: 1.9 from Parquet, 1.5 from kept tables, 4.9 without
+them.
 """
 
 from collections.abc import Callable, Iterator, Sequence

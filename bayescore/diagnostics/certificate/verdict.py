@@ -133,7 +133,7 @@ def _word_of_all_rows(own: list[ErrorFamily], draws: FloatArray) -> tuple[Level,
 
 
 def _times(families: list[ErrorFamily]) -> float | None:
-    """Return by what factor more draws would do; None where none is a remedy."""
+    """Return by what factor more draws would do; None where more draws are no remedy."""
     return next((factor for factor in _TIMES if risk(families, shrink=factor**-0.5) <= MAX_FAILURE_PROBABILITY), None)
 
 
