@@ -142,7 +142,7 @@ def read_parts(folder: str | Path, data: Any = None, y: Any = None, *, progressb
     if data is not None:
         if about["arrays"]:
             raise DataError(
-                f"data is given, but the fit was made with {' and '.join(about['arrays'])} as arrays, which it does not "
+                f"data is given, and the fit was made with {' and '.join(about['arrays'])} as arrays, which it did not "
                 "keep: fit rows that have columns of them, or leave data out"
             )
         formula = getattr(core.design, "formula", None)
