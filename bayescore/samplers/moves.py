@@ -45,7 +45,7 @@ def move_of(posterior: Posterior, core: Coreset, family: Family) -> Transport | 
         If it moved them, and the coreset does not know where to.
     """
     story = posterior.story
-    if not story.get("moved") or story["rows"] != core.rows_digest:
+    if not story.get("moved") or story["rows"] != core.rows_digest or story["family"] != family.name:
         return None
     try:
         return to_full(core, family, prior_from_dict(story["prior"]))
