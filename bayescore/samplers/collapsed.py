@@ -7,7 +7,6 @@ given each draw of (beta, sigma), independently of each other.
 When to use it: coresets with groups, of which each is a row or two. With full data it costs nine times the rows.
 """
 
-import json
 from typing import Any
 
 import numpy as np
@@ -19,16 +18,13 @@ from bayescore.models.collapsed import CollapsedArguments, collapsed_density
 from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.effect_draws import draw_effects
 from bayescore.models.families import check_family
-from bayescore.models.group_priors import DEFAULT_GROUP_PRIOR, check_group_prior, group_prior_to_dict
 from bayescore.samplers.adaptive import OPTIONS, Plan, run, statistics
 from bayescore.samplers.frames import Dense
+from bayescore.samplers.grouped import GROUP_PRIOR, check_effects, tell_groups
 from bayescore.samplers.langevin import density
-from bayescore.samplers.method import Option, Request, Sampler
+from bayescore.samplers.method import Request, Sampler
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError
-
-MAX_EFFECTS_BYTES = 4 << 30
-"""Bytes of the draws of all effects, 8 for each group and draw, above which they are refused before work starts."""
 
 
 def intraclass_correlation(sigma: FloatArray, latent_variance: float) -> FloatArray:
@@ -69,16 +65,10 @@ class Collapsed(Sampler):
     def draw(self, request: Request) -> Any:
         """Return draws of beta, and of the factor g sigma_g (the sd of the effects), u_g (the effects) and icc_g."""
         from bayescore.compat import inference_data  # ArviZ is slow to import, and builders do without it
-        from bayescore.samplers.inference_data import draws_digest
 
         grouping = check_groups(request.data)
         name, levels = grouping.name, grouping.levels
-        needed = 8 * len(levels) * request.draws * request.chains
-        if needed > MAX_EFFECTS_BYTES:
-            raise DataError(
-                f"draws of {len(levels):,} group effects take {needed:,} bytes, more than {MAX_EFFECTS_BYTES:,}: ask "
-                f"for {MAX_EFFECTS_BYTES // (8 * len(levels) * request.chains)} draws a chain or fewer"
-            )
+        check_effects(request, len(levels), "group effects")
         plan = Plan.of(request, "sampling with effects integrated out", readings=10)
         group_prior = request.options["group_prior"]
         family = check_family(request.family)
@@ -100,12 +90,7 @@ class Collapsed(Sampler):
             coords={"feature": list(feature_names(request.data)), name: list(levels)},
             dims={"beta": ["feature"], f"u_{name}": [name]},
         )
-        made = {each: draws_digest(posterior[each]) for each in (f"sigma_{name}", f"u_{name}")}
-        idata.posterior.attrs.update(
-            group_terms=terms_text([grouping]),
-            group_prior=json.dumps(group_prior_to_dict(group_prior)),
-            effects_of=json.dumps(made),
-        )
+        tell_groups(idata, [grouping], group_prior, (f"sigma_{name}", f"u_{name}"))
         return idata
 
 
@@ -115,12 +100,5 @@ COLLAPSED = Collapsed(
     needs=("closed_form", "unimodal"),
     because="needs a density in closed form and cannot cross between spike and slab",
     grouped=True,
-    options={
-        **OPTIONS,
-        "group_prior": Option(
-            DEFAULT_GROUP_PRIOR,
-            lambda value, _name: check_group_prior(value),
-            "HalfStudentT or HalfNormal, the prior of the sd of the effects",
-        ),
-    },
+    options={**OPTIONS, "group_prior": GROUP_PRIOR},
 )

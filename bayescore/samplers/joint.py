@@ -8,21 +8,19 @@ of `bayescore.model`; `lp` in sample_stats is its log density in (beta, u, log s
 When to use it: group terms other than one (1 | g), for which `collapsed` has fewer coordinates.
 """
 
-import json
 from typing import Any
 
 import numpy as np
 
 from bayescore.data.coreset import Coreset
-from bayescore.data.design import Grouping, terms_text
+from bayescore.data.design import Grouping
 from bayescore.data.matching import feature_names
 from bayescore.models.families import check_family
-from bayescore.models.group_priors import DEFAULT_GROUP_PRIOR, check_group_prior, group_prior_to_dict
 from bayescore.models.predictor import multipliers
 from bayescore.samplers import adaptive
-from bayescore.samplers.collapsed import MAX_EFFECTS_BYTES
+from bayescore.samplers.grouped import GROUP_PRIOR, check_effects, tell_groups
 from bayescore.samplers.joint_frame import JointFrame
-from bayescore.samplers.method import Option, Request, Sampler
+from bayescore.samplers.method import Request, Sampler
 from bayescore.types import FloatArray
 from bayescore.validation import DataError
 
@@ -55,18 +53,12 @@ class Joint(Sampler):
     def draw(self, request: Request) -> Any:
         """Return draws of beta, and for each factor g of u_g (effects), sigma_g (sds) and rho_g (correlations)."""
         from bayescore.compat import inference_data  # ArviZ is slow to import, and builders do without it
-        from bayescore.samplers.inference_data import draws_digest
 
         core = request.data
         groups, group_prior = check_terms(core), request.options["group_prior"]
         assert isinstance(core, Coreset)
         size = core.n_features + sum(len(own) * len(own.effects) for own in groups)
-        needed = 8 * size * request.draws * request.chains
-        if needed > MAX_EFFECTS_BYTES:
-            raise DataError(
-                f"draws of {size:,} effects take {needed:,} bytes, more than {MAX_EFFECTS_BYTES:,}: ask for "
-                f"{MAX_EFFECTS_BYTES // (8 * size * request.chains)} draws a chain or fewer"
-            )
+        check_effects(request, size, "effects")
         frame = JointFrame.of(core, check_family(request.family), request.prior, group_prior)
         noise = np.random.default_rng(request.streams[-1]).standard_normal((request.chains, len(frame.center)))
         plan = adaptive.Plan.of(request, "sampling all effects")
@@ -90,12 +82,7 @@ class Joint(Sampler):
                     f"rho_{own.name}": [f"{own.name}_pair"],
                 }
         idata = inference_data({"posterior": posterior, "sample_stats": stats}, coords=coords, dims=dims)
-        made = {name: draws_digest(posterior[name]) for name in sorted(posterior) if name != "beta"}
-        idata.posterior.attrs.update(
-            group_terms=terms_text(groups),
-            group_prior=json.dumps(group_prior_to_dict(group_prior)),
-            effects_of=json.dumps(made),
-        )
+        tell_groups(idata, groups, group_prior, sorted(posterior.keys() - {"beta"}))
         return idata
 
     def _variables(self, frame: JointFrame, theta: FloatArray) -> tuple[dict[str, FloatArray], FloatArray]:
@@ -120,12 +107,5 @@ JOINT = Joint(
     needs=("closed_form", "unimodal"),
     because="needs a density in closed form and cannot cross between spike and slab",
     grouped=True,
-    options={
-        **adaptive.OPTIONS,
-        "group_prior": Option(
-            DEFAULT_GROUP_PRIOR,
-            lambda value, _name: check_group_prior(value),
-            "HalfStudentT or HalfNormal, the prior of the sds of the effects",
-        ),
-    },
+    options={**adaptive.OPTIONS, "group_prior": GROUP_PRIOR},
 )

@@ -4,7 +4,6 @@ For every family and prior, hierarchies included. PyMC takes seconds to import, 
 """
 
 import importlib.util
-import json
 import logging
 import warnings
 from collections.abc import Callable, Mapping
@@ -16,8 +15,8 @@ import numpy as np
 from scipy import linalg, optimize
 
 from bayescore.data.coreset import Coreset
-from bayescore.data.design import terms_text
-from bayescore.models.group_priors import check_group_prior, group_prior_to_dict
+from bayescore.models.group_priors import check_group_prior
+from bayescore.samplers.grouped import tell_groups
 from bayescore.samplers.method import Request, Sampler
 from bayescore.types import FloatArray
 
@@ -122,7 +121,6 @@ def _of_groups(request: Request) -> Any:
     import pymc as pm
 
     from bayescore.models import pymc_model
-    from bayescore.samplers.inference_data import draws_digest  # imports ArviZ
 
     options = {"target_accept": GROUP_ACCEPTANCE, "nuts_sampler": "pymc", **request.options}
     data, group_prior = request.data, check_group_prior(options.pop("group_prior", None))
@@ -141,15 +139,7 @@ def _of_groups(request: Request) -> Any:
             scaling = _scaling(density, _points(model, center), spread, data)
             options["step"] = pm.NUTS(scaling=scaling, is_cov=True, logp_dlogp_func=density, **tuning)
         idata = _sampled(request, options)
-    posterior = idata["posterior"]
-    made = {
-        name: draws_digest(posterior[name].values) for name in sorted(map(str, posterior.data_vars)) if name != "beta"
-    }
-    posterior.attrs.update(
-        group_terms=terms_text(data.groups),
-        group_prior=json.dumps(group_prior_to_dict(group_prior)),
-        effects_of=json.dumps(made),
-    )
+    tell_groups(idata, data.groups, group_prior, sorted({*map(str, idata["posterior"].data_vars)} - {"beta"}))
     return idata
 
 

@@ -109,6 +109,6 @@ def test_bad_input_is_refused(core, rows, monkeypatch):
     two = bc.all_rows(frame(rows).assign(town=rows.index % 3), label="y", groups=["county", "town"], progressbar=False)
     with pytest.raises(DataError, match="one grouping factor whose intercept varies"):
         bc.sample(two, sampler="collapsed", **TOLD)
-    monkeypatch.setattr("bayescore.samplers.collapsed.MAX_EFFECTS_BYTES", 1000)
+    monkeypatch.setattr("bayescore.samplers.grouped.MAX_EFFECTS_BYTES", 1000)
     with pytest.raises(DataError, match="group effects take 1,280,000 bytes"):
         bc.sample(core, **TOLD)
