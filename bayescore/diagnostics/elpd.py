@@ -37,7 +37,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from bayescore.coresets.sampling.draw import Draw, hash_uniforms, merge
+from bayescore.coresets.sampling.draw import Draw, merge, uniform_rows
 from bayescore.diagnostics.leave_out import Density, moved_loo, psis_loo
 from bayescore.diagnostics.mcse import ess_mean
 from bayescore.limits import FINITE_K, MAX_BAD_K_SHARE, MAX_K
@@ -136,12 +136,7 @@ def expected_moments(derivatives: FloatArray, squares: FloatArray) -> tuple[Floa
 
 def rows_left_out(start: int, block: WeightedData) -> Draw:
     """Return the rows of a block that are left out, its first row at position `start` of the data."""
-    hashes = hash_uniforms(start, len(block), _SEED)
-    first = np.flatnonzero(hashes < 1.25 * ROWS / max(len(block), 1))  # as a rule more than enough, and few to sort
-    first = first if len(first) > ROWS or len(first) == len(block) else np.arange(len(block))
-    if len(first) > ROWS:
-        first = first[np.argpartition(hashes[first], ROWS)[:ROWS]]
-    return Draw(hashes[first], start + first, np.ones_like(first), block.take(first), len(block))
+    return uniform_rows(start, block, ROWS, _SEED)
 
 
 def left_out_of(parts: Sequence[Draw]) -> Draw:

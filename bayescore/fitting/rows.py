@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bayescore.coresets.sampling.draw import Draw, hash_uniforms, merge
+from bayescore.coresets.sampling.draw import merge, uniform_rows
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design
 from bayescore.data.tables import feature_matrix
@@ -20,7 +20,7 @@ from bayescore.fitting.given import Given
 from bayescore.fitting.parts import FitParts
 from bayescore.samplers.new_rows import groups_of, offset_of, positive_rows
 from bayescore.samplers.raw_columns import factor_levels
-from bayescore.types import FloatArray, IntArray, WeightedData
+from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError
 
 MAX_ROWS = 20_000
@@ -69,7 +69,10 @@ class RawRows:
             return None, np.zeros(len(self), dtype=np.int64)
         for place, own in enumerate(self.design.groups):
             if own.name == name and self.rows.group is not None:
-                return pd.Index(own.levels, name=name), self.rows.group[:, place]
+                codes = self.rows.group[:, place]
+                if (new := np.flatnonzero(codes == NO_GROUP)).size:
+                    raise DataError(f"by={name!r}: row {new[0]} of data is of a group that the fit does not know")
+                return pd.Index(own.levels, name=name), codes
         found = self.levels(name)
         if found is None:
             values, codes = np.unique(self.column(name), return_inverse=True)
@@ -109,13 +112,8 @@ def _sample(given: Given, fit: FitParts) -> RawRows:
     dataset, design = given.rows(fit.coreset), fit.coreset.design
     own = dataset.rows.design == design  # a coreset's rows are those of the design
     raw = Dataset(dataset.rows, progress=given.progressbar)
-    drawn = merge(list(raw.map(partial(_drawn, MAX_ROWS), "drawing rows", canonical=True)), MAX_ROWS)
+    one = partial(uniform_rows, size=MAX_ROWS, seed=_SEED)
+    drawn = merge(list(raw.map(one, "drawing rows", canonical=True)), MAX_ROWS)
     if own and not design.is_identity:
         raise DataError("the rows are those of a coreset, which do not tell the data's columns; give data, raw rows")
     return RawRows(drawn.rows, design, drawn.total)
-
-
-def _drawn(size: int, start: int, block: WeightedData) -> Draw:
-    hashes = hash_uniforms(start, len(block), _SEED)
-    first = np.argpartition(hashes, size)[:size] if len(block) > size else np.arange(len(block))
-    return Draw(hashes[first], start + first, np.ones_like(first), block.take(first), len(block))

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 import bayescore as bc
+from bayescore.validation import DataError
 
 
 @pytest.fixture(scope="module")
@@ -83,3 +84,11 @@ def test_another_prior_answers_from_the_same_coreset(fit):
     assert other.prior_summary()["in_data_units"]["x"] == "Normal(mu=0, sigma=0.05)"
     with pytest.raises(ValueError, match="'z'"):
         fit.with_prior({"z": bc.priors.Normal(0, 1)})
+
+
+def test_averages_by_group_are_those_of_known_groups(fit):
+    known = pd.DataFrame({"x": [0.0, 1.0, 0.5], "g": [3, 3, 7]})
+    found = fit.comparisons("x", by="g", data=known)
+    assert found["g"].tolist() == [3, 7]
+    with pytest.raises(DataError, match="by='g': row 0 of data is of a group that the fit does not know"):
+        fit.comparisons("x", by="g", data=NEW)
