@@ -13,11 +13,9 @@ from bayescore.fitting.tables import FitTables
 from bayescore.fitting.units import PROB, described, interval_names
 from bayescore.models.families import Family
 from bayescore.models.predictor import Predictor
-from bayescore.samplers.predict import new_groups_seed, of_rows, probabilities
+from bayescore.samplers.predict import new_groups_seed, of_rows, probabilities, probability_tiles
 from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, RandomState, check_choice, check_generator, check_integer, check_positive
-
-_CELLS = 1 << 19  # entries of a (rows, draws) block: 4 MB
 
 
 class FitAverages(FitTables):
@@ -142,7 +140,8 @@ class FitAverages(FitTables):
         [['tablet - phone', 0.2]]
         """
         check_choice(comparison, "comparison", ("difference", "ratio"))
-        interval_names(prob), check_integer(max_draws, "max_draws", low=1), check_positive(step, "step")
+        _check(prob, max_draws)
+        check_positive(step, "step")
         rows = raw_rows(self, data)
         contrasts = contrasts_of(rows, variable, step)
         return self._averages(rows, contrasts, by, prob, max_draws, ratio=comparison == "ratio")
@@ -178,7 +177,7 @@ class FitAverages(FitTables):
         >>> fit.slopes("x0")["mean"].round(2).tolist()
         [0.21]
         """
-        interval_names(prob), check_integer(max_draws, "max_draws", low=1)
+        _check(prob, max_draws)
         rows = raw_rows(self, data)
         if rows.levels(variable) is not None:
             raise DataError(f"variable={variable!r} is a factor, which has no slope; see comparisons")
@@ -192,6 +191,12 @@ class FitAverages(FitTables):
         return self._labelled(averages((predictor, posterior.family), rows, contrasts, by, prob, ratio=ratio))
 
 
+def _check(prob: float, max_draws: int) -> None:
+    """Raise unless both are in range, before any pass over the rows."""
+    interval_names(prob)
+    check_integer(max_draws, "max_draws", low=1)
+
+
 def _figures(
     predictor: Predictor,
     family: Family,
@@ -202,13 +207,5 @@ def _figures(
     prob: float,
 ) -> FloatArray:
     """Return mean, sd and interval of p of each of the rows, shape (n, 4)."""
-    step, parts = max(1, _CELLS // len(predictor)), []
-    for start in range(0, max(len(rows), 1), step):
-        cut = slice(start, start + step)
-        part = rows.take(cut)
-        p = probabilities(predictor, family, part, None if new is None else new[cut], seed)
-        own = described(p, prob)
-        if predictor.unknown(part).any():  # without Monte Carlo error of new groups' effects
-            own["mean"] = predictor.average(part, family.mean).mean(axis=1)
-        parts.append(np.stack(list(own.values()), axis=1))
-    return np.concatenate(parts)
+    tiles = probability_tiles(predictor, family, rows, new, seed)
+    return np.concatenate([np.column_stack([*(described(p, prob) | {"mean": mean}).values()]) for mean, p in tiles])

@@ -7,7 +7,7 @@ error of b.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -169,6 +169,24 @@ def probabilities(
     return family.mean(predictor.sampled(rows, new, seed))
 
 
+def probability_tiles(
+    predictor: Predictor, family: Family, rows: WeightedData, new: IntArray | None, seed: int | None
+) -> Iterator[tuple[FloatArray, FloatArray]]:
+    """Yield the mean of p over draws, shape (t,), and p at each draw, (t, S), of some rows after others.
+
+    The mean is without the Monte Carlo error of new groups' effects, which a seed samples in p.
+    """
+    step = max(1, _CELLS // len(predictor))
+    for start in range(0, max(len(rows), 1), step):
+        cut = slice(start, start + step)
+        part = rows.take(cut)
+        p = predictor.average(part, family.mean)
+        mean = p.mean(axis=1)
+        if seed is not None and new is not None and predictor.unknown(part).any():
+            p = family.mean(predictor.sampled(part, new[cut], seed))
+        yield mean, p
+
+
 def _figures(
     predictor: Predictor,
     family: Family,
@@ -179,21 +197,13 @@ def _figures(
     seed: int | None,
 ) -> FloatArray:
     """Return the mean of p over draws of each of the rows, labels +1, and quantiles `tail` and 1 - `tail`, if given."""
-    unknown = predictor.unknown(rows)
-    if tail is None and not unknown.any():
-        return np.exp(_log_mean(predictor, family, rows))[:, None]
-    parts = []
-    step = max(1, _CELLS // len(predictor))
-    for start in range(0, max(len(rows), 1), step):
-        cut = slice(start, start + step)
-        p = predictor.average(rows.take(cut), family.mean)
-        columns = [p.mean(axis=1)]
-        if tail is not None:
-            if seed is not None and new is not None and unknown[cut].any():
-                p = probabilities(predictor, family, rows.take(cut), new[cut], seed)
-            columns += list(np.quantile(p, [tail, 1.0 - tail], axis=1, overwrite_input=True))
-        parts.append(np.stack(columns, axis=1))
-    return np.concatenate(parts)
+    if tail is None:
+        if not predictor.unknown(rows).any():
+            return np.exp(_log_mean(predictor, family, rows))[:, None]
+        return np.concatenate([mean for mean, _ in probability_tiles(predictor, family, rows, None, None)])[:, None]
+    tiles = probability_tiles(predictor, family, rows, new, seed)
+    ends = ((mean, np.quantile(p, [tail, 1.0 - tail], axis=1, overwrite_input=True)) for mean, p in tiles)
+    return np.concatenate([np.column_stack([mean, *both]) for mean, both in ends])
 
 
 def _log_means(predictor: Predictor, family: Family, rows: WeightedData, new: IntArray | None) -> FloatArray:  # noqa: ARG001
