@@ -7,6 +7,7 @@ level, and B is sparse, an entry for each pair of levels that rows have: no matr
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,9 @@ from scipy import linalg, sparse
 
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import Grouping
-from bayescore.models.predictor import multipliers
-from bayescore.types import FloatArray, IntArray, WeightedData
+from bayescore.models.joint_terms import bends
+from bayescore.models.predictor import Factor, Predictor, multipliers
+from bayescore.types import FloatArray, IntArray
 from bayescore.validation import DataError
 
 MAX_REST = 10_000
@@ -26,7 +28,7 @@ MAX_REST = 10_000
 class JointRows:
     """Rows, and for each factor its column in their groups, codes (the number of levels for no group) and z, (n, q)."""
 
-    rows: WeightedData
+    rows: Coreset
     factors: tuple[Grouping, ...]  # that of most effects first
     places: tuple[int, ...]
     codes: tuple[IntArray, ...]
@@ -57,74 +59,45 @@ class JointRows:
         """Levels and effects of each factor."""
         return [(len(own), len(own.effects)) for own in self.factors]
 
+    @cached_property
+    def columns(self) -> sparse.csr_array:
+        """What rows multiply all effects by, shape (n, E), factor by factor."""
+        core, at = self.rows, np.cumsum([0, *(len(own) * len(own.effects) for own in self.rows.groups)])
+        factors = [Factor(own, np.empty((0, len(own), len(own.effects)))) for own in core.groups]
+        Z = Predictor(np.empty((0, core.n_features)), factors, core.design).columns(core)
+        return sparse.csr_array(Z[:, np.concatenate([np.arange(at[place], at[place + 1]) for place in self.places])])
+
     def eta(self, beta: FloatArray, effects: Sequence[FloatArray]) -> FloatArray:
         """Return the linear predictor, shape (n,), given the effects of each factor, (G, q)."""
-        eta = self.rows.with_offset(self.rows.X @ beta)
-        for u, code, z in zip(effects, self.codes, self.z, strict=True):
-            eta = eta + (z * np.vstack([u, np.zeros(u.shape[1])])[code]).sum(axis=1)
-        return np.asarray(eta)
+        of_effects = self.columns @ np.concatenate([u.ravel() for u in effects])
+        return np.asarray(self.rows.with_offset(self.rows.X @ beta) + of_effects)
 
     def pulls(self, score: FloatArray) -> list[FloatArray]:
         """Return the sum of score times z by level of each factor, shape (G, q)."""
-        return [self._by_level(f, score[:, None] * self.z[f]) for f in range(len(self.factors))]
-
-    def _by_level(self, f: int, columns: FloatArray) -> FloatArray:
-        n = len(self.factors[f])
-        return np.stack([np.bincount(self.codes[f], own, n + 1)[:n] for own in columns.T], axis=1)
-
-    @cached_property
-    def _cells(self) -> dict[tuple[int, int], tuple[IntArray, IntArray, IntArray]]:
-        """Of each pair of factors the cells that rows have: levels of both, and the cell of each row."""
-        found = {}
-        for f in range(len(self.factors)):
-            for g in range(f):
-                width = len(self.factors[g]) + 1
-                cells, own = np.unique(self.codes[f] * width + self.codes[g], return_inverse=True)
-                found[f, g] = cells // width, cells % width, own
-        return found
+        parts = np.split(self.columns.T @ score, np.cumsum([G * q for G, q in self.shapes])[:-1])
+        return [own.reshape(shape) for own, shape in zip(parts, self.shapes, strict=True)]
 
     def curvature(self, c: FloatArray) -> "Curvature":
         """Return minus the Hessian of the log-likelihood, given the curvature of each row, shape (n,)."""
-        X, blocks = self.rows.X, []
-        sizes = [G * q for G, q in self.shapes]
-        start = np.cumsum([X.shape[1], *sizes[1:]])
-        rest = np.zeros((start[-1], start[-1]))
-        rest[: X.shape[1], : X.shape[1]] = (X * c[:, None]).T @ X
-        cross: list[Any] = []
-        for f, (G, q) in enumerate(self.shapes):
-            scaled = c[:, None] * self.z[f]
-            block = np.stack([self._by_level(f, scaled[:, [i]] * self.z[f]) for i in range(q)], axis=1)
-            of_beta = np.stack([self._by_level(f, scaled[:, [i]] * X) for i in range(q)], axis=1).reshape(G * q, -1)
-            blocks.append(block)
-            if f == 0:
-                cross.append(sparse.csr_array(of_beta))
-                continue
-            own = slice(start[f - 1], start[f])
-            rest[own, : X.shape[1]], rest[: X.shape[1], own] = of_beta, of_beta.T
-            rest[own, own] = linalg.block_diag(*block) if q > 1 else np.diag(block[:, 0, 0])
-            for g in range(f):
-                between = self._between(f, g, scaled)
-                if g == 0:
-                    cross.append(between.T.tocsr())
-                else:
-                    other = slice(start[g - 1], start[g])
-                    rest[own, other] = between.toarray()
-                    rest[other, own] = rest[own, other].T
-        return Curvature(blocks[0], sparse.hstack(cross, format="csr"), rest, blocks[1:])
+        X = self.rows.X
+        of_beta, K = bends(X, self.columns, c)
+        ends = np.cumsum([0, *(G * q for G, q in self.shapes)])
+        parts = [slice(*own) for own in pairwise(ends)]
+        blocks = [_blocks(K[part, part], q) for part, (_, q) in zip(parts, self.shapes, strict=True)]
+        first = ends[1]
+        cross = sparse.hstack([sparse.csr_array(of_beta[:first]), K[:first, first:]], format="csr")
+        rest = np.block([[(X * c[:, None]).T @ X, of_beta[first:].T], [of_beta[first:], K[first:, first:].toarray()]])
+        return Curvature(blocks[0], cross, rest, blocks[1:])
 
-    def _between(self, f: int, g: int, scaled: FloatArray) -> sparse.coo_array:
-        """Return sum c z z' by pairs of levels of two factors, shape (G_f q_f, G_g q_g)."""
-        (G, q), (H, r) = self.shapes[f], self.shapes[g]
-        one, other, own = self._cells[f, g]
-        known = (one < G) & (other < H)
-        rows, columns, values = [], [], []
-        for i in range(q):
-            for j in range(r):
-                values.append(np.bincount(own, scaled[:, i] * self.z[g][:, j], len(one))[known])
-                rows.append(one[known] * q + i)
-                columns.append(other[known] * r + j)
-        at = np.concatenate(rows), np.concatenate(columns)
-        return sparse.coo_array((np.concatenate(values), at), shape=(G * q, H * r))
+
+def _blocks(K: sparse.csr_array, q: int) -> FloatArray:
+    """Return the blocks on the diagonal of a matrix, shape (G, q, q)."""
+    G = K.shape[0] // q
+    found = np.empty((G, q, q))
+    for i in range(q):
+        for j in range(q):
+            found[:, i, j] = K.diagonal(j - i)[min(i, j) :: q][:G]
+    return found
 
 
 def _diagonal(blocks: Sequence[Any], lead: int = 0) -> Any:

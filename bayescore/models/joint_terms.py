@@ -54,14 +54,14 @@ def joint_terms(point: Predictor, rows: WeightedData, family: Family) -> JointTe
     offset = effects if rows.offset is None else rows.offset + effects
     given = WeightedData(rows.X, rows.y, rows.weights, rows.index, offset=offset)
     _, score, curvature, _ = derivatives_of(given.with_offset(rows.X @ beta), rows.y, family)
-    c = rows.weights * curvature
+    pull = Z.T @ (rows.weights * score)
+    return JointTerms(likelihood_terms(beta, given, family), pull, *bends(rows.X, Z, rows.weights * curvature))
+
+
+def bends(X: FloatArray, Z: sparse.csr_array, c: FloatArray) -> tuple[FloatArray, sparse.csr_array]:
+    """Return Z'CX, shape (E, p), and Z'CZ, shape (E, E), C the diagonal matrix of rows' curvatures c, shape (n,)."""
     scaled = sparse.csr_array((Z.data * np.repeat(c, np.diff(Z.indptr)), Z.indices, Z.indptr), shape=Z.shape)
-    return JointTerms(
-        likelihood_terms(beta, given, family),
-        Z.T @ (rows.weights * score),
-        scaled.T @ rows.X,
-        (scaled.T @ Z).tocsr(),
-    )
+    return scaled.T @ X, sparse.csr_array(scaled.T @ Z)
 
 
 def largest_gap(one: JointTerms, other: JointTerms) -> float:
