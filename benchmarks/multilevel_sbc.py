@@ -8,8 +8,9 @@ sums pull slopes towards zero, of either sign: their length sees it (a test quan
 """
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -83,6 +84,25 @@ def p_values(found: np.ndarray) -> np.ndarray:
     return special.chdtrc(BINS - 1, ((counts - expected) ** 2 / expected).sum(axis=0))
 
 
+def p_value_rows(
+    about: dict[str, str], quantities: Sequence[str], trials: int, own: np.ndarray, control: np.ndarray
+) -> list[dict[str, Any]]:
+    """Return a row for each quantity."""
+    return [
+        {**about, "quantity": name, "trials": trials, "p_value": own[i], "control": control[i]}
+        for i, name in enumerate(quantities)
+    ]
+
+
+def publish_p_values(name: str, rows: list[dict[str, Any]]) -> None:
+    """Print the smallest p-value beside what chance gives, and write the table."""
+    least = min(row["p_value"] for row in rows)
+    print(
+        f"smallest of {len(rows)} p-values {least:.3g}, by chance below {stats.beta(1, len(rows)).ppf(0.01):.2g} in 1%"
+    )
+    publish(name, rows)
+
+
 def main(trials: int = 200) -> None:
     """Test ranks of both links, and of the control."""
     rows = []
@@ -91,12 +111,5 @@ def main(trials: int = 200) -> None:
             p_values(np.array([ranks(family, seed, control=wrong) for seed in range(trials)]))
             for wrong in (False, True)
         )
-        rows += [
-            {"family": family, "quantity": name, "trials": trials, "p_value": own[i], "control": control[i]}
-            for i, name in enumerate(QUANTITIES)
-        ]
-    least = min(row["p_value"] for row in rows)
-    print(
-        f"smallest of {len(rows)} p-values {least:.3g}, by chance below {stats.beta(1, len(rows)).ppf(0.01):.2g} in 1%"
-    )
-    publish("multilevel_sbc", rows)
+        rows += p_value_rows({"family": family}, QUANTITIES, trials, own, control)
+    publish_p_values("multilevel_sbc", rows)

@@ -10,12 +10,10 @@ import warnings
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 import bayescore as bc
-from benchmarks.multilevel_sbc import DRAWS, p_values
+from benchmarks.multilevel_sbc import DRAWS, p_value_rows, p_values, publish_p_values
 from benchmarks.sbc.ranks import rank
-from benchmarks.tables import publish
 
 PRIOR, SCALE = bc.priors.Normal(0.0, 1.0), 1.0
 TERMS = {"crossed": "y ~ x + (1 | a) + (1 | b)", "slopes": "y ~ x + (1 + x | a)"}
@@ -73,12 +71,5 @@ def main(trials: int = 200) -> None:
             p_values(np.array([found for seed in range(trials) if (found := ranks(kind, seed, scale)) is not None]))
             for scale in (SCALE, 0.5 * SCALE)
         )
-        rows += [
-            {"kind": kind, "quantity": name, "trials": trials, "p_value": own[i], "control": control[i]}
-            for i, name in enumerate(names)
-        ]
-    least = min(row["p_value"] for row in rows)
-    print(
-        f"smallest of {len(rows)} p-values {least:.3g}, by chance below {stats.beta(1, len(rows)).ppf(0.01):.2g} in 1%"
-    )
-    publish("several_terms_sbc", rows)
+        rows += p_value_rows({"kind": kind}, names, trials, own, control)
+    publish_p_values("several_terms_sbc", rows)

@@ -70,7 +70,7 @@ class Fit(FitPictures):
         Raises
         ------
         TypeError, ValueError
-            If it is none, or names a coefficient that is not there.
+            If it is not a prior, or names a coefficient that is not there.
         DataError
             If the fit was read from files and the rows were not given.
 

@@ -59,7 +59,7 @@ class Given:
         return all_rows(self.data, self.y, **self.told(), positive=self.positive, **self._design(), family=family)
 
     def certify(self, idata: Any, core: Coreset, max_draws: int) -> Certificate:
-        """Return the certificate of draws of a coreset; rows of which nothing is lost are read in its place."""
+        """Return the certificate of draws of a coreset; a lossless one is held against itself."""
         if core.lossless:
             return certify(idata, core, core, max_draws=max_draws, progressbar=self.progressbar)
         return certify(idata, core, self.data, self.y, **self.told(), max_draws=max_draws)

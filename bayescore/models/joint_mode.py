@@ -80,16 +80,13 @@ def joint_mode(rows: JointRows, family: Family, prior: Prior, group_prior: Group
             effects[f] = effects[f] + share * move[at : at + G * q].reshape(G, q)
             at += G * q
         variances, moved = solver.variances(rows.shapes), 0.0
-        if share == 1.0:
-            for f, own in enumerate(covariances):
-                covariances[f] = _again(effects[f], variances[f], own, (group_prior, _LEAST_SD / size[f]))
-                change = 0.5 * np.log(np.diagonal(covariances[f]) / np.diagonal(own))
-                moved = max(moved, float(np.abs(change).max()) * np.sqrt(len(effects[f])))
-        if (
-            share == 1.0
-            and length < max(_NEAR, 0.05 * np.sqrt(sum(u.size for u in effects)) * _NEAR)
-            and moved < 4.0 * _NEAR
-        ):
+        if share < 1.0:
+            continue
+        for f, own in enumerate(covariances):
+            covariances[f] = _again(effects[f], variances[f], own, (group_prior, _LEAST_SD / size[f]))
+            change = 0.5 * np.log(np.diagonal(covariances[f]) / np.diagonal(own))
+            moved = max(moved, float(np.abs(change).max()) * np.sqrt(len(effects[f])))
+        if length < max(_NEAR, 0.05 * np.sqrt(sum(u.size for u in effects)) * _NEAR) and moved < 4.0 * _NEAR:
             break
     return JointMode(beta, effects, variances, covariances)
 

@@ -60,15 +60,14 @@ class EffectMoments(NamedTuple):
     poor: FloatArray  # whether the nodes stood in the wrong place, so that the moments are a Newton step's
 
 
-def astray(share: FloatArray, most: float) -> FloatArray:
+def _astray(share: FloatArray) -> FloatArray:
     """Return whether nodes stand in the wrong place, or so wide that an effect lies between them, shape (...).
 
-    `share`, shape (..., K), has the nodes' posterior probabilities, `most` the largest mean of these over the weights
-    of the quadrature. NaN is astray.
+    `share`, shape (..., K), has the nodes' posterior probabilities. NaN is astray.
     """
     with np.errstate(invalid="ignore"):
         spread = share @ NODES**2 - (share @ NODES) ** 2
-        return np.asarray(~((share**2 @ np.exp(-LOG_WEIGHTS) <= most) & (spread > NARROW**2)))
+        return np.asarray(~((share**2 @ np.exp(-LOG_WEIGHTS) <= _COVERED) & (spread > NARROW**2)))
 
 
 def log_terms(values: FloatArray, center: FloatArray, scale: FloatArray, log_sigma: FloatArray | float) -> FloatArray:
@@ -96,7 +95,7 @@ def effect_moments(
     powers = np.where(found[:, None], np.exp(terms - log_marginal[:, None]), np.exp(LOG_WEIGHTS))
     total = powers.sum(axis=1)
     share = powers / total[:, None]
-    poor = ~found | astray(share, _COVERED)
+    poor = ~found | _astray(share)
     b = center[:, None] + scale[:, None] * NODES
     mean = (share * b).sum(axis=1)
     gap = b - mean[:, None]

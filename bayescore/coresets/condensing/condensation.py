@@ -61,7 +61,7 @@ class Condensation:
         *,
         part: Derivatives | None = None,
     ) -> "Condensation":
-        """Look at all rows, of which up to `most` may be kept; one pass, which sums `part` where it is not known."""
+        """Look at all rows and keep up to `most`; one pass, which sums `part` where it is not known."""
         known = part is not None
         density, size = GaussianDensity(shares.laplace), n_sample + most
         pool, bar = Pool(size), Bar()

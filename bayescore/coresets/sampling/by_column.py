@@ -33,7 +33,7 @@ _SLACK = 1.0 + 1e-12  # so that rounding keeps out no row that the exact compari
 
 
 class Drawn(NamedTuple):
-    """Rows of which some are among the smallest by a measure: their uniform numbers and positions."""
+    """Rows, some of them among the smallest by a measure: their uniform numbers and positions."""
 
     u: FloatArray
     position: IntArray
