@@ -66,13 +66,11 @@ class Given:
 
     def rows(self, core: Coreset) -> Dataset:
         """Return the rows in the design of a coreset."""
-        told = {name: value for name, value in self.told().items() if name != "progressbar" and value is not None}
-        return full_rows(core, self.data, self.y, progress=self.progressbar, **told)
+        return full_rows(core, self.data, self.y, progress=self.progressbar, **self.roles)
 
     def undesigned(self) -> Dataset:
         """Return the rows in the design of the formula, not standardised."""
-        told = {name: value for name, value in self.told().items() if name != "progressbar" and value is not None}
-        return open_designed(self.data, self.y, formula=self.formula, positive=self.positive, **told)
+        return open_designed(self.data, self.y, formula=self.formula, positive=self.positive, **self.roles)
 
     def told(self) -> dict[str, Any]:
         """Return the roles of columns, as verbs take them."""
