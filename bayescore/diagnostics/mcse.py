@@ -27,9 +27,9 @@ def mcse_sd(draws: FloatArray) -> FloatArray:
     return mcse_mean(squares) * scale / 2.0
 
 
-def mcse_quantile(draws: FloatArray, prob: float) -> FloatArray:
-    """Return the Monte Carlo standard error of each coordinate's quantile `prob`, shape (D,)."""
-    return quantile_errors(draws, prob)
+def mcse_quantile(draws: FloatArray, prob: float, ordered: FloatArray | None = None) -> FloatArray:
+    """Return the Monte Carlo standard error of each coordinate's quantile `prob`, shape (D,); see `chains`."""
+    return quantile_errors(draws, prob, ordered)
 
 
 def rhat(draws: FloatArray) -> FloatArray:

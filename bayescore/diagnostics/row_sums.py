@@ -35,7 +35,7 @@ from bayescore.data.dataset import Dataset
 from bayescore.diagnostics.elpd import Approximation, PassSums, expected_moments, left_out_of, rows_left_out
 from bayescore.limits import MAX_SUM_ERROR
 from bayescore.models.posterior import Derivatives
-from bayescore.models.row_kernels import derivatives_of
+from bayescore.models.row_kernels import derivatives_of, largest_curvature
 from bayescore.types import FloatArray, WeightedData
 
 _SEED = 2019  # of the sample: the same data give the same rows
@@ -171,9 +171,5 @@ def _reach(
     """Return k_n of rows, shape (n,), given what `_at_mode` says of them."""
     family, r, curvature = laplace.family, np.sqrt(squares), np.abs(derivatives[2])
     if (wide := np.flatnonzero(r > _WIDE)).size:
-        center, move, side, largest = eta[wide], _WITHIN * r[wide], rows.y[wide], curvature[wide]
-        for there in (center - move, center + move, center - np.clip(center, -move, move)):  # the last nearest to 0
-            there = np.clip(there, -family.reach, family.reach)
-            largest = np.maximum(largest, np.abs(derivatives_of(there, side, family)[2]))
-        curvature[wide] = largest
+        curvature[wide] = largest_curvature(eta[wide], rows.y[wide], _WITHIN * r[wide], family)
     return np.asarray(rows.weights * curvature * squares * r)

@@ -41,7 +41,7 @@ def table(
     frame["tail_k"] = np.where(heavy, tail_k, np.nan)
     frame["corrected_mean"], frame["corrected_sd"] = fit(full.mean), fit(full.sd)
     for prob in SHOWN:
-        frame[_quantile_name(prob)] = full.quantile(prob, np.arange(len(heavy)))[0]
+        frame[_quantile_name(prob)] = full.quantile(prob)[0]
     return frame
 
 
