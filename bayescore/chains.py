@@ -46,10 +46,15 @@ def effective_sizes(draws: FloatArray, method: str) -> FloatArray:
 
 def split_rhats(draws: FloatArray) -> FloatArray:
     """Return the rank-normalised split R-hat of each coordinate, shape (D,); NaN where one stands still."""
+    return bulk_and_rhats(draws)[1]
+
+
+def bulk_and_rhats(draws: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return `effective_sizes` of the bulk and `split_rhats`, both of the same ranks."""
     halves = _split(_columns(draws))
-    folded = np.abs(halves - np.median(halves, axis=(1, 2), keepdims=True))
-    bulk, tail = (_rhat(_normal_scores(each)) for each in (halves, folded))
-    return np.where(tail > bulk, tail, bulk)
+    scores = _normal_scores(halves)
+    bulk, tail = _rhat(scores), _rhat(_normal_scores(np.abs(halves - np.median(halves, axis=(1, 2), keepdims=True))))
+    return _sizes(scores), np.where(tail > bulk, tail, bulk)
 
 
 def ordered_columns(draws: FloatArray) -> FloatArray:

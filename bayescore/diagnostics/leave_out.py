@@ -55,11 +55,11 @@ def psis_loo(log_p: FloatArray, log_ratio: FloatArray) -> LeftOut:
     log_weights = log_ratio - log_p
     log_weights -= logsumexp(log_weights, axis=1, keepdims=True)
     k, spread = np.zeros(len(log_p)), log_weights.std(axis=1)
-    varied = spread > EQUAL_WEIGHTS_SD  # the others have no tail to fit
+    # nearly equal weights of the full posterior have a tail of third order, whose shape speaks against no row
+    least = NEARLY_EQUAL_WEIGHTS_SD if log_ratio.std() > EQUAL_WEIGHTS_SD else EQUAL_WEIGHTS_SD
+    varied = spread > least  # the others have no tail to fit
     if varied.any():
         log_weights[varied], k[varied] = psislw(log_weights[varied])
-    # nearly equal weights of the full posterior have a tail of third order, whose shape speaks against no row
-    k[(spread <= NEARLY_EQUAL_WEIGHTS_SD) & (log_ratio.std() > EQUAL_WEIGHTS_SD)] = 0.0
     return _left_out(log_weights, log_p, k)
 
 
