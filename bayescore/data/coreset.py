@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from bayescore.data.checkpoint import Arrays, digest
 from bayescore.data.counts import counts_of
@@ -123,7 +122,7 @@ class Coreset(WeightedData):
         """The grouping factors, in the order of the columns of `group`: their names, levels and effects."""
         return self.design.groups
 
-    def take(self, which: NDArray[Any] | slice) -> "Coreset":
+    def take(self, which: Any) -> "Coreset":
         """Return the rows `which`, in that order, without the `shortfall` of all."""
         return WeightedData.take(self if self.shortfall is None else replace(self, shortfall=None), which)
 
