@@ -122,6 +122,10 @@ class Coreset(WeightedData):
         """The grouping factors, in the order of the columns of `group`: their names, levels and effects."""
         return self.design.groups
 
+    def take(self, which: Any) -> "Coreset":
+        """Return the rows `which`, in that order, without the `shortfall` of all."""
+        return WeightedData.take(self if self.shortfall is None else replace(self, shortfall=None), which)
+
     @property
     def weight_ess(self) -> float:
         """Effective sample size of the weights, (sum w)^2 / sum w^2."""
@@ -193,8 +197,8 @@ class Coreset(WeightedData):
         return digest({}, self._arrays())
 
     def _arrays(self) -> Arrays:
-        known = ((name, getattr(self, name)) for name in ("X", "y", "weights", "offset", "group"))
-        return {name: array for name, array in known if array is not None}
+        names = ("X", "y", "weights", "offset", "group")
+        return {name: array for name in names if (array := getattr(self, name)) is not None}
 
     @property
     def file_digest(self) -> str:
@@ -286,8 +290,8 @@ class Coreset(WeightedData):
 
     def _size_curve(self) -> list[tuple[str, str]]:
         curve = self.params.get("size_curve", [])
-        points = [f"{point['size']}: {max(point['mean_error'], point['sd_error']):.2g}" for point in curve]
-        return [("error at size", ", ".join(points))] if len(points) > 1 else []
+        points = ", ".join(f"{point['size']}: {max(point['mean_error'], point['sd_error']):.2g}" for point in curve)
+        return [("error at size", points)] if len(curve) > 1 else []
 
     def __repr__(self) -> str:
         return as_text("Coreset", self._lines())

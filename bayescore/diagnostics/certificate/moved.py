@@ -187,7 +187,8 @@ class Moved:
         It is the mode of the coreset's posterior, or where the prior's curvature is not known the median of the draws,
         with the terms of the likelihood alone.
         """
-        guess, prior = np.median(self.draws, axis=0), None if self.prior is None else self.prior.prior
+        guess = np.median(self.draws, axis=0) if self.move is None else self.move.start
+        prior = None if self.prior is None else self.prior.prior
         if prior is None:
             return guess, likelihood_terms(guess, self.core, self.family)
         mode = find_mode(posterior(self.core, self.family, prior).terms, guess, max_steps=100)
