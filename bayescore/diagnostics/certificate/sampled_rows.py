@@ -71,8 +71,8 @@ def sampled_row_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target:
 class MarginalApproximation:
     """The `row_sums.Approximation` of beta and effects at the mode of their marginal posterior.
 
-    `center`, `spread` and `slope`, shapes (G + 1,), (G + 1,) and (G + 1, p): given beta, an effect is about normal, with
-    mean center - slope (beta - theta) and the sd spread. The last entries, of rows of no group, are 0.
+    Given beta an effect is about normal, with mean center - slope (beta - theta) and the sd spread; shapes (G + 1,),
+    (G + 1, p) of the slope. The last entries, of rows of no group, are 0.
     """
 
     family: Family
