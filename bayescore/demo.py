@@ -27,6 +27,12 @@ def run_demo(rows: int, folder: Path, seed: int, progressbar: bool, console: Con
     found = fit(FORMULA, data, random_state=seed, progressbar=progressbar)
     found.save(folder / "model")
     found.report(folder / "report.html")
+    write_pictures(found, folder)
+    return found
+
+
+def write_pictures(found: Fit, folder: Path) -> None:
+    """Write ``story.png``, and ``coefficients.png`` with the truth of `clicks` beside the coefficients."""
     axes = found.plot_story()
     axes.figure.savefig(folder / "story.png", dpi=150, bbox_inches="tight")
     axes = found.plot()
@@ -36,4 +42,3 @@ def run_demo(rows: int, folder: Path, seed: int, progressbar: bool, console: Con
     axes.plot(truth, range(len(names)), "|", color=COLOURS[1], ms=16, mew=2.0, label="truth")
     axes.legend(frameon=False, loc="lower right")
     axes.figure.savefig(folder / "coefficients.png", dpi=150, bbox_inches="tight")
-    return found
