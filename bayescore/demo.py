@@ -3,6 +3,8 @@
 from pathlib import Path
 
 import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from rich.console import Console
 
 from bayescore.data.clicks import TRUTH, clicks
@@ -33,12 +35,17 @@ def run_demo(rows: int, folder: Path, seed: int, progressbar: bool, console: Con
 
 def write_pictures(found: Fit, folder: Path) -> None:
     """Write ``story.png``, and ``coefficients.png`` with the truth of `clicks` beside the coefficients."""
-    axes = found.plot_story()
-    axes.figure.savefig(folder / "story.png", dpi=150, bbox_inches="tight")
+    _save(found.plot_story(), folder / "story.png")
     axes = found.plot()
     names = [text.get_text() for text in axes.get_yticklabels()]
     scales = dict(zip(found.coreset.feature_names, column_scales(found.coreset.design), strict=True))
     truth = [TRUTH[name] * scales[name] for name in names]
     axes.plot(truth, range(len(names)), "|", color=COLOURS[1], ms=16, mew=2.0, label="truth")
     axes.legend(frameon=False, loc="lower right")
-    axes.figure.savefig(folder / "coefficients.png", dpi=150, bbox_inches="tight")
+    _save(axes, folder / "coefficients.png")
+
+
+def _save(axes: Axes, path: Path) -> None:
+    figure = axes.get_figure()
+    assert isinstance(figure, Figure)
+    figure.savefig(path, dpi=150, bbox_inches="tight")

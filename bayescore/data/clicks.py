@@ -82,8 +82,8 @@ def clicks(n_rows: int = 1_000_000, *, random_state: RandomState = None) -> "pd.
             "age": age,
             "income": income,
             "visits": visits,
-            "device": pd.Categorical.from_codes(device, list(DEVICES)),
-            "county": pd.Categorical.from_codes(county, _COUNTIES),
+            "device": pd.Categorical.from_codes(device, pd.Index(list(DEVICES))),
+            "county": pd.Categorical.from_codes(county, pd.Index(_COUNTIES)),
             "clicked": (rng.random(n_rows) < expit(eta)).astype(np.int64),
         }
     )

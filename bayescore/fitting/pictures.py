@@ -76,8 +76,8 @@ class FitPictures(FitAverages):
         >>> rng = np.random.default_rng(0)
         >>> X = rng.normal(size=(5000, 2))
         >>> fit = bc.fit(X, X[:, 0] + rng.logistic(size=5000) > 0, random_state=1, progressbar=False)
-        >>> [text.get_text() for text in fit.plot_story().texts][:2]
-        ['5,000 rows', '1,251 rows']
+        >>> fit.plot_story().texts[0].get_text()
+        '5,000 rows'
         """
         last = {step.what: step for step in self.story}
         spent = {step.what: 0.0 for step in self.story}
