@@ -11,7 +11,7 @@ import re
 import shlex
 import sys
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -172,16 +172,15 @@ def demo(args: argparse.Namespace, console: Console) -> None:
     """Run ``bayescore demo``."""
     from bayescore.demo import run_demo
 
-    result, certificates = run_demo(args.rows, args.output, args.seed, not args.quiet, console)
-    show(result, console, certificates)
-    console.print(f"wrote {args.output / 'report.html'}")
+    found = run_demo(args.rows, args.output, args.seed, not args.quiet, console)
+    console.print(_printable_lines(repr(found)))
+    console.print(f"wrote {args.output}: report.html, story.png, coefficients.png, model")
 
 
-def show(result: Any, console: Console, certificates: Mapping[str, Any] | None = None) -> None:
-    """Print the verdicts of a comparison, the certificates' beside them, and its main figures."""
+def show(result: Any, console: Console) -> None:
+    """Print the verdicts of a comparison and its main figures."""
     from rich.table import Table
 
-    from bayescore.diagnostics.agreement import beside_reference
     from bayescore.diagnostics.formatting import number
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))  # fits a terminal of 80
@@ -189,15 +188,10 @@ def show(result: Any, console: Console, certificates: Mapping[str, Any] | None =
     for heading, width in (("whitened MMD", 9), ("mean error (sd)", 6), ("sd error (%)", 6)):
         table.add_column(heading, justify="right", min_width=width)
     table.add_column("verdict", no_wrap=True)
-    if certificates:
-        table.add_column("certificate", no_wrap=True)
     for name, row in result.metrics.iterrows():
         verdict = result.verdicts.get(name)
         figures = (row["mmd_whitened"], row["mean_error_sd"], 100.0 * row["sd_error"])
-        levels = [verdict.level if verdict else ""]
-        if certificates:
-            levels.append(beside_reference(certificates[name], verdict).level if name in certificates else "")
-        table.add_row(str(name), *map(number, figures), *levels)
+        table.add_row(str(name), *map(number, figures), verdict.level if verdict else "")
     console.print(table)
 
 

@@ -72,7 +72,7 @@ def parser() -> argparse.ArgumentParser:
 
     families = ", ".join(FAMILIES)
     p = commands.add_parser("demo", parents=[common, seeded], help="the main job on built-in data, with a report")
-    p.add_argument("--rows", type=int, default=1_000_000, help="rows of Binary10 (default: %(default)s)")
+    p.add_argument("--rows", type=int, default=1_000_000, help="rows to make (default: %(default)s)")
     p.add_argument("-o", "--output", type=Path, default=Path("demo"), help="folder to write (default: %(default)s)")
 
     p = commands.add_parser("fit", parents=[common, seeded], help="a file of rows to certified draws")

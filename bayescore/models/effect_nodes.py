@@ -143,6 +143,17 @@ class DrawNodes(NamedTuple):
     first: IntArray  # (G + 2,)
     step: FloatArray  # (G + 1,)
 
+    def effects(self, g: int) -> FloatArray:
+        """Return b at the nodes of a group, shape (S, K); what a rule has no use for is its centre."""
+        count = int(self.first[g + 1] - self.first[g])
+        own = np.zeros(count)
+        known = min(count, len(NODES))
+        own[:known] = NODES[:known]
+        lattice = self.scale[:, g, None] <= 0.0
+        return self.center[:, g, None] + np.where(
+            lattice, self.step[g] * np.arange(count), self.scale[:, g, None] * own
+        )
+
     def of(self, groups: IntArray) -> "DrawNodes":
         """Return the nodes of some groups, the last of them that of rows of no group."""
         first = np.append(0, np.cumsum(np.diff(self.first)[groups]))

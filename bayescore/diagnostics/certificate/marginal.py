@@ -25,6 +25,7 @@ from bayescore.diagnostics.certificate.grouped import Grouped
 from bayescore.diagnostics.certificate.nodes import NodeSums, check_bytes, marginal_log_likelihoods, node_sums
 from bayescore.diagnostics.certificate.provenance import trouble_of_densities
 from bayescore.diagnostics.certificate.sampled_groups import sampled_sums
+from bayescore.diagnostics.certificate.sampled_rows import sampled_row_sums
 from bayescore.diagnostics.certificate.weigh import Weighed, effects_table
 from bayescore.diagnostics.full_weights import full_weights
 from bayescore.diagnostics.psis import psislw
@@ -109,11 +110,15 @@ class Marginal(Grouped):
         check_bytes(n_draws, len(self.core.groups[0]))
 
     def weigh(self, at: IntArray) -> MarginalDraws:
-        """Return the weights of some draws; two passes by a sample of the groups, else one, or as `values_at` says."""
-        theta = self.posterior.flat[at]
-        sums = sampled_sums(theta, self.core, self.dataset, self.target)
-        if sums is None:
-            sums = node_sums(theta, self.core, self.dataset, self.target)
+        """Return the weights of some draws.
+
+        Two passes by a sample of the groups, one by a sample of their rows, else as many as `values_at` says.
+        """
+        theta, sums = self.posterior.flat[at], None
+        for way in (sampled_sums, sampled_row_sums, node_sums):
+            if sums is None:
+                sums = way(theta, self.core, self.dataset, self.target)
+        assert sums is not None
         weights = full_weights(sums.ratio)
         n_missed = int((weights.weights @ sums.full.astray > _COUNTS).sum())
         return MarginalDraws(

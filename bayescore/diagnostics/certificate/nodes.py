@@ -75,7 +75,7 @@ class NodeSums:
     """What rows say of the groups at draws theta of (beta, log sigma), shape (S, p + 1).
 
     `ratio`, shape (S,), is the log-likelihood of the full data less the coreset's. `labels` are the weights of rows of
-    +1 and of -1 in each group, shape (G, 2).
+    +1 and of -1 in each group, shape (G, 2). `error` is the standard error of the ratio by a sample of the rows.
     """
 
     theta: FloatArray
@@ -86,6 +86,7 @@ class NodeSums:
     arguments: CollapsedArguments  # of the coreset's density
     exact: tuple[FloatArray, DrawNodes] | None = None  # log terms of all groups, and their nodes
     sample: Sample | None = None  # where `full` is the coreset's, moved
+    error: float = 0.0
 
     def draw_effects(self, s: int, uniforms: FloatArray) -> FloatArray:
         """Return a draw of each effect given the full data and draw s, shape (G,).
