@@ -168,7 +168,8 @@ class _Compiled:
         self.columns = tuple(str(name) for name in spec.column_names[lead:])
         as_they_are = {name: place for place, name in self.used.places if name not in self.used.kinds}
         as_they_are["1"] = _ONES
-        places, others, n_made = [], [], 0
+        places: list[int] = []
+        others, n_made = [], 0
         for own in spec.structure[lead:]:
             place = as_they_are.get(own.term.factors[0].expr) if len(own.term.factors) == 1 else None
             if place is None:

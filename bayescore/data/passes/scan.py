@@ -140,4 +140,4 @@ def block_range(names: tuple[str, ...], start: int, block: WeightedData) -> Scan
     bounds, mean, spread = np.stack([block.X[0], block.X[0]]), np.zeros(D), np.zeros(D)
     if not _moments(block.X, w, bounds, mean, spread):
         check_finite(block.X, names, start)
-    return Scan(len(block), *bounds, float(w.min()), float(w.max()), exact_weight(w), mean, spread)
+    return Scan(len(block), bounds[0], bounds[1], float(w.min()), float(w.max()), exact_weight(w), mean, spread)
