@@ -50,8 +50,8 @@ def designed(
         if intercept and names:
             warn(f"column {names[0]!r} is constant, as the intercept is: the prior alone tells the two apart; drop it")
         if standardize:
-            mean, sd = dataset.moments()
-            center = np.where(constant, 0.0, mean)
+            sd = dataset.scan.sd
+            center = np.where(constant, 0.0, dataset.scan.mean)
             scale = np.where(constant | (sd == 0.0), 1.0, sd)
             design = replace(design, center=tuple(center.tolist()), scale=tuple(scale.tolist()))
     if intercept:

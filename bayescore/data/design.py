@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +53,6 @@ class Design:
     posterior keep their design, so that predictions take raw features, and labels of other rows have the same meaning.
     """
 
-    is_affine: ClassVar[bool] = True  # each column is a raw one, moved and scaled, so one's range gives the other's
     raw_names: tuple[str, ...]
     intercept: bool = False
     center: tuple[float, ...] | None = None
@@ -71,7 +70,7 @@ class Design:
     @property
     def is_identity(self) -> bool:
         """Whether the design matrix is the raw matrix."""
-        return self.is_affine and not self.intercept and self.center is None
+        return not self.intercept and self.center is None
 
     @property
     def constant(self) -> int | None:

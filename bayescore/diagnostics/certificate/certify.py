@@ -37,7 +37,7 @@ from bayescore.diagnostics.certificate.moved import Moved
 from bayescore.diagnostics.certificate.provenance import altered
 from bayescore.diagnostics.certificate.verdict import judge, verdict
 from bayescore.diagnostics.certificate.weigh import Weigher, corrected_idata
-from bayescore.diagnostics.certificate.whole import Whole, has_all_rows
+from bayescore.diagnostics.certificate.whole import Whole
 from bayescore.diagnostics.error_family import risk
 from bayescore.diagnostics.formatting import number, with_error
 from bayescore.diagnostics.full_pass import full_rows
@@ -208,8 +208,8 @@ def certify(
 
 
 def _for(core: Coreset, weigher: Weigher, posterior: Posterior, family: Family) -> Weigher:
-    """Return the strategy for draws of all rows, where they seem to be such."""
-    return Whole(weigher, posterior, core, family) if has_all_rows(core) else weigher
+    """Return the strategy for draws of all rows, where the coreset has them or their sums."""
+    return Whole(weigher, posterior, core, family) if core.lossless else weigher
 
 
 def _certified(idata: Any, posterior: Posterior, weigher: Weigher, max_draws: int) -> Certificate:
@@ -219,7 +219,7 @@ def _certified(idata: Any, posterior: Posterior, weigher: Weigher, max_draws: in
     if not trouble and (few := unfit(judged)) is not None:
         trouble, remedy = few
     if not trouble:
-        weigher.check_memory(len(judged.positions(max_draws)))
+        weigher.check_memory(judged.positions(max_draws))
         trouble = weigher.miss() or altered(idata, posterior)
     if trouble:  # no pass over the data could help
         table = bare_table(judged)

@@ -105,9 +105,9 @@ class Marginal(Grouped):
         of_sigma = [log_sigma_terms(float(each), *group_prior.table)[0] for each in theta[:, -1]]
         return np.asarray(marginal_log_likelihoods(theta, self.target) + prior.log_density(theta[:, :-1]) + of_sigma)
 
-    def check_memory(self, n_draws: int) -> None:
-        """Raise `DataError` where figures of so many draws and all groups take too much memory."""
-        check_bytes(n_draws, len(self.core.groups[0]))
+    def check_memory(self, at: IntArray) -> None:
+        """Raise `DataError` where figures of some draws and all groups take too much memory."""
+        check_bytes(self.posterior.flat[at], self.target.arguments())
 
     def weigh(self, at: IntArray) -> MarginalDraws:
         """Return the weights of some draws.

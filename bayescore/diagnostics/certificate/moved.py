@@ -150,7 +150,7 @@ class Moved:
         """Return why the draws are not those of the coreset's posterior by their attributes and log densities."""
         return self.origin.trouble
 
-    def check_memory(self, n_draws: int) -> None:
+    def check_memory(self, at: IntArray) -> None:
         """Do nothing: sums over rows take little memory."""
 
     def miss(self) -> str:

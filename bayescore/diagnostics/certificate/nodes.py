@@ -20,7 +20,6 @@ from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.effect_draws import effects_given
 from bayescore.models.effect_nodes import DrawNodes, EffectFigures, moments, weigh_nodes
 from bayescore.models.group_sums import values_at
-from bayescore.models.quadrature import N_NODES
 from bayescore.types import FloatArray, IntArray
 from bayescore.validation import DataError
 
@@ -30,7 +29,7 @@ MAX_BYTES = 8 << 30
 FEWEST_DRAWS = 100
 """Draws that importance weights need at least."""
 
-_NUMBERS = 3 * N_NODES  # of 8 bytes for a group and draw at most: log terms, of corrected draws too, and moments
+_NUMBERS = 12  # of 8 bytes for a group and draw beside log terms: nodes, figures on both sides, copies for the elpd
 _PIECE = 1 << 24  # bytes of the log terms of a piece of the draws
 
 
@@ -104,9 +103,10 @@ class NodeSums:
         return np.asarray(full.mean[s] + (u - core.mean[s]) * np.sqrt(full.variance[s] / core.variance[s]))
 
 
-def check_bytes(n_draws: int, n_groups: int, name: str = "max_draws") -> None:
-    """Raise `DataError` where figures of so many draws, the argument `name`, and groups take more than `MAX_BYTES`."""
-    each = 8 * _NUMBERS * (n_groups + 1)
+def check_bytes(theta: FloatArray, arguments: CollapsedArguments, name: str = "max_draws") -> None:
+    """Raise `DataError` where figures of draws take more than `MAX_BYTES`, with a number for the argument `name`."""
+    n_draws, n_groups = len(theta), len(arguments.peak) - 1
+    each = 8 * (n_nodes(float(np.exp(theta[:, -1].max())), arguments) + _NUMBERS * (n_groups + 1))
     if n_draws * each <= MAX_BYTES:
         return
     most = MAX_BYTES // each

@@ -95,8 +95,8 @@ class Weigher(Protocol):
     def provenance(self) -> str:
         """Return why the draws are not those of the coreset's posterior by their attributes; empty if they are."""
 
-    def check_memory(self, n_draws: int) -> None:
-        """Raise `DataError` where weighing so many draws takes too much memory."""
+    def check_memory(self, at: IntArray) -> None:
+        """Raise `DataError` where weighing some draws takes too much memory."""
 
     def miss(self) -> str:
         """Return how the draws miss Stein's identities of the coreset's posterior; empty if they do not."""
