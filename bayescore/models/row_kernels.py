@@ -107,7 +107,7 @@ def largest_curvature(eta: FloatArray, side: LabelArray, move: FloatArray, famil
     for there in (eta - move, eta + move, eta - np.clip(eta, -move, move)):
         there = np.clip(there, -family.reach, family.reach)
         largest = np.maximum(largest, np.abs(derivatives_of(there, side, family)[2]))
-    return largest
+    return np.asarray(largest)
 
 
 @jit
