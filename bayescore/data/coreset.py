@@ -184,6 +184,7 @@ class Coreset(WeightedData):
             "label": self.label,
             "classes": list(self.classes),
             "design": self.design.to_dict(),
+            **({"roles": dict(self.design.roles)} if self.design.roles else {}),
             "feature_names": list(self.feature_names),
         }
 

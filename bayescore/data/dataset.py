@@ -192,7 +192,8 @@ class Dataset:
 
     def with_design(self, design: Design) -> "Dataset":
         """Return raw rows put through a design, with their offset, groups, scan and sample; see `view` for passes."""
-        design = replace(design, offset=self.design.offset, groups=design.groups or self.design.groups)
+        own = self.design
+        design = replace(design, offset=own.offset, groups=design.groups or own.groups, roles=own.roles)
         other = self.view(design)
         if self._scan is not None and design.is_affine:
             other._scan = self._scan.through(design)

@@ -1,5 +1,6 @@
 """Opens rows with a design: a formula, a known design, or the default coding of columns of text as factors."""
 
+from dataclasses import replace
 from functools import reduce
 from operator import add
 from typing import Any
@@ -47,6 +48,10 @@ def open_designed(
                 "returns a fresh iterator of blocks each time"
             )
         label = _label(data, y, label, asked.response, formula)
+        if asked.trials is not None:
+            if beside.get("trials") is not None:
+                raise DataError(f"trials is given beside formula={formula!r}, which names them; leave it out")
+            beside["trials"] = asked.trials
         selection = Selection(asked.columns)
         if asked.groups:
             if beside.get("groups") is not None:
@@ -55,6 +60,10 @@ def open_designed(
     else:
         selection = Selection()
     dataset = open_rows(data, y, label=label, once=once, progress=progress, selection=selection, **beside)
+    named = {"label": label, "weights": beside.get("weights"), "trials": beside.get("trials")}
+    roles = tuple((role, column) for role, column in named.items() if isinstance(column, str))
+    if roles:
+        dataset.design = replace(dataset.design, roles=roles)
     if dataset.rereadable and not isinstance(data, WeightedData):
         single = beside.get("trials") is None and beside.get("weights") is None
         check_groupings(dataset.design, dataset.source.n_rows, single=single)
@@ -98,19 +107,22 @@ def open_in(
 ) -> Dataset:
     """Open data in a design learnt from other data.
 
-    Raises `DataError` if features, levels, labels, offset or groups differ. Offset and groups of a table are by default
-    the columns of these names. With `new_groups` a group that the design does not have gets the code `NO_GROUP`.
+    Raises `DataError` if features, levels, labels, offset or groups differ. Label, weights, trials, offset and groups
+    of a table are by default the columns that they were. With `new_groups` a group that the design does not have gets
+    the code `NO_GROUP`.
     """
     selection = None
     if isinstance(design, FormulaDesign):
         selection = Selection(None if design.formula is None else design.raw_names, design.raw_levels)
         if design.formula is not None:
             label = _label(data, y, label, parsed(design.formula).response, design.formula)
-    if offset is None and has_named_columns(data):
-        offset = design.offset
     factors = [grouping.name for grouping in design.groups]
-    if groups is None and has_named_columns(data):
-        groups = factors or None
+    if has_named_columns(data):
+        roles = dict(design.roles)
+        offset = design.offset if offset is None else offset
+        groups = groups if groups is not None else factors or None
+        label = label if label is not None or y is not None else roles.get("label")
+        beside |= {role: roles.get(role) for role in ("weights", "trials") if beside.get(role) is None}
     if groups is not None and not factors:
         raise DataError(f"groups is given, but {whose} has none; leave it out")
     brings_labels = isinstance(data, Coreset | Source) or beside.get("trials") is not None

@@ -141,9 +141,9 @@ def certify(
     core : Coreset
         The coreset that was sampled.
     data, y, label, weights, offset, trials, missing, groups
-        The full data, as given to `build_coreset`; raw features, to which the coreset's design is applied (the offset
-        of a table is by default the column that it was). Or the
-        full data as a `Coreset` from `all_rows`, of the same design.
+        The full data, as given to `build_coreset`: raw features, to which the coreset's design is applied. Label,
+        weights, offset, trials and groups that were columns of a table are by default the same columns. Or the full
+        data as a `Coreset` from `all_rows`, of the same design.
     model : pm.Model, optional
         The user's own model that the draws are of, with `weighted_potential` of the coreset and the coefficients named
         "beta". Without it, draws that `sample` did not make are certified only if the prior matters little.
