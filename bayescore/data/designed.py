@@ -1,13 +1,16 @@
 """Opens rows with a design: a formula, a known design, or the default coding of columns of text as factors."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import add
 from typing import Any
 
+import pyarrow as pa
+
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset, open_rows
-from bayescore.data.design import Design
+from bayescore.data.design import Design, Grouping
 from bayescore.data.factors import Levels, Selection, check_levels
 from bayescore.data.formulas.design import FormulaDesign, formula_design
 from bayescore.data.formulas.learning import learner, learnt_design, varying
@@ -18,7 +21,7 @@ from bayescore.data.sources import has_named_columns
 from bayescore.data.sources.blocks import is_stream
 from bayescore.data.sources.groups import Grouper, check_groupings
 from bayescore.limits import MAX_LEVELS, MAX_LEVELS_NAMED
-from bayescore.types import WeightedData
+from bayescore.types import NO_GROUP, WeightedData
 from bayescore.validation import DataError, check_alone, shown_apart, warn
 
 
@@ -101,6 +104,7 @@ def open_in(
     positive: Any = None,
     groups: Any = None,
     new_groups: bool = False,
+    learn_groups: bool = False,
     progress: bool = False,
     whose: str = "the design",
     **beside: Any,
@@ -109,7 +113,7 @@ def open_in(
 
     Raises `DataError` if features, levels, labels, offset or groups differ. Label, weights, trials, offset and groups
     of a table are by default the columns that they were. With `new_groups` a group that the design does not have gets
-    the code `NO_GROUP`.
+    the code `NO_GROUP`; with `learn_groups` the design gets it, after those that it has.
     """
     selection = None
     if isinstance(design, FormulaDesign):
@@ -129,6 +133,10 @@ def open_in(
     if positive is None and design.classes is not None and not brings_labels:
         positive = Classes(*design.classes)
     ready = isinstance(data, Source | WeightedData)  # their codes are there
+    if learn_groups and factors and groups is not None and not ready:
+        asked = {**beside, "offset": offset, "groups": groups, "positive": positive}
+        found = open_rows(data, y, label=label, progress=progress, selection=selection, **asked).design.groups
+        design = with_levels(design, found)
     groupers = None if ready else tuple(Grouper(grouping, new_groups) for grouping in design.groups) or None
     beside |= {"offset": offset, "groups": groups, "groupers": groupers, "positive": positive}
     dataset = open_rows(data, y, label=label, progress=progress, selection=selection, **beside)
@@ -151,6 +159,18 @@ def open_in(
         has = ", ".join(repr(grouping.name) for grouping in dataset.design.groups) or "none"
         raise DataError(f"data has the groups {has}, {whose} {', '.join(map(repr, factors)) or 'none'}; give the same")
     return Dataset(dataset.rows, design, progress=progress)
+
+
+def with_levels(design: Design, found: Sequence[Grouping]) -> Design:
+    """Return a design that knows the levels of other rows, too, after those that it has; codes of these stay."""
+    if len(found) != len(design.groups):  # `open_in` says so
+        return design
+    groups = []
+    for own, other in zip(design.groups, found, strict=True):
+        places = Grouper(own, new=True).places(pa.array(other.levels))
+        new = tuple(level for level, place in zip(other.levels, places, strict=True) if place == NO_GROUP)
+        groups.append(replace(own, levels=own.levels + new))
+    return replace(design, groups=tuple(groups))
 
 
 def _label(data: Any, y: Any, label: str | None, response: str | None, formula: str) -> str | None:

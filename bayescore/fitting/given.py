@@ -32,6 +32,11 @@ class Given:
         return is_stream(self.data)
 
     @property
+    def whole(self) -> bool:
+        """Whether these are all rows of the fit."""
+        return True
+
+    @property
     def has_intercept(self) -> bool:
         """Whether the model has an intercept."""
         if isinstance(self.data, Coreset):
