@@ -83,4 +83,4 @@ def main(chosen: tuple[str, ...] = tuple(FORMULAS)) -> None:
                 "seconds_at_once": end - between,
             }
         )
-    publish("update", pd.DataFrame(records))
+    publish("update", records)
