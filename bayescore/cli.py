@@ -1,4 +1,4 @@
-"""Command line: ``bayescore fit``, ``predict``, ``build``, ``sample``, ``certify``, ``compare`` and ``demo``.
+"""Command line: ``bayescore fit``, ``update``, ``predict``, ``build``, ``sample``, ``certify``, ``compare``, ``demo``.
 
 Exit status 0 on success, 2 with one line on bad input, 130 on Ctrl-C; ``--verbose`` shows the traceback.
 """
@@ -102,8 +102,8 @@ def compare(args: argparse.Namespace, console: Console) -> None:
     from bayescore.samplers.files import load_posterior
 
     check_output(args.output, args.reference, *args.posteriors)
-    stems = [path.stem for path in args.posteriors]
-    names = stems if len(set(stems)) == len(stems) else [str(path) for path in args.posteriors]
+    names = [path.stem for path in args.posteriors]
+    names = names if len(set(names)) == len(names) else [str(path) for path in args.posteriors]
     reference = load_posterior(args.reference)
     candidates = {name: load_posterior(path) for name, path in zip(names, args.posteriors, strict=True)}
     result = against(candidates, reference)
@@ -201,14 +201,22 @@ def fit(args: argparse.Namespace, console: Console) -> None:
     from bayescore.fitting.files import check_folder
 
     check_folder(args.output, "--output")
-    roles = {name: getattr(args, name) for name in ("label", "weights", "offset", "trials", "groups", "positive")}
+    named = ("label", "weights", "offset", "trials", "groups", "positive", "missing", "max_seconds", "family")
     prior = None if args.prior is None else parse_priors(args.prior)
-    first, second = (args.rows, None) if args.formula is None else (args.formula, args.rows)
-    settings: dict[str, Any] = {"missing": args.missing, "max_seconds": args.max_seconds, "random_state": args.seed}
-    found = fitted(first, second, family=args.family, prior=prior, **roles, **settings, progressbar=not args.quiet)
-    found.save(args.output)
-    console.print(_printable_lines(repr(found)))
-    console.print(f"wrote {args.output}")
+    settings: dict[str, Any] = {"prior": prior, **{name: getattr(args, name) for name in named}}
+    rows = [own for own in (args.formula, args.rows) if own is not None]
+    _saved(fitted(*rows, random_state=args.seed, progressbar=not args.quiet, **settings), args.output, console)
+
+
+def update(args: argparse.Namespace, console: Console) -> None:
+    """Run ``bayescore update``."""
+    from bayescore.fitting import files, read_fit
+
+    output = files.check_folder(args.output or args.model, "--output")
+    if args.rows is None and args.data is None:
+        raise ValueError("give a file of new rows, or --data with one of all rows")
+    settings = {"data": args.data, "missing": args.missing, "progressbar": not args.quiet}
+    _saved(read_fit(args.model).update(args.rows, **settings), output, console)
 
 
 def predict(args: argparse.Namespace, console: Console) -> None:
@@ -219,29 +227,21 @@ def predict(args: argparse.Namespace, console: Console) -> None:
     from bayescore.fitting import read_fit
 
     check_output(args.output, args.rows)
-    csv = [path.suffix.lower() == ".csv" for path in (args.rows, args.output)]
-    found = read_fit(args.model)
-    new = pd.read_csv(args.rows) if csv[0] else pd.read_parquet(args.rows)
+    csv, found = [each.suffix.lower() == ".csv" for each in (args.rows, args.output)], read_fit(args.model)
+    new = (pd.read_csv if csv[0] else pd.read_parquet)(args.rows)
     table = found.predict(new, new_groups=args.new_groups, prob=args.prob, random_state=args.seed)
     with whole_file(args.output) as partial:
         table.to_csv(partial, index=False) if csv[1] else table.to_parquet(partial, index=False)
-    console.print(f"{found.level}: {len(table):,} rows")
-    console.print(f"wrote {args.output}")
+    console.print(f"{found.level}: {len(table):,} rows\nwrote {args.output}")
 
 
-def _printable_lines(text: str) -> str:
-    return "\n".join(_printable(line) for line in text.splitlines())
+def _saved(found: Any, folder: Path, console: Console) -> None:
+    found.save(folder)
+    console.print("\n".join(map(_printable, repr(found).splitlines())))
+    console.print(f"wrote {folder}")
 
 
-COMMANDS = {
-    "fit": fit,
-    "predict": predict,
-    "build": build,
-    "sample": sample,
-    "certify": certify,
-    "compare": compare,
-    "demo": demo,
-}
+COMMANDS = {own.__name__: own for own in (fit, update, predict, build, sample, certify, compare, demo)}
 
 
 def _printable(text: str) -> str:
@@ -256,8 +256,9 @@ def _as_options(text: str, names: Iterable[str]) -> str:
         value = "" if found["value"] in (None, "True") else f" {found['value']}"
         return f"--{found['name'].replace('_', '-')}{value}"
 
-    known = "|".join(names)
-    return re.sub(rf"(?<![-\w])(?P<name>{known})=(?P<value>True|\d+|'[^']*'|\"[^\"]*\")?(?![\w(])", option, text)
+    return re.sub(
+        rf"(?<![-\w])(?P<name>{'|'.join(names)})=(?P<value>True|\d+|'[^']*'|\"[^\"]*\")?(?![\w(])", option, text
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -274,8 +275,8 @@ def _main(argv: Sequence[str] | None) -> int:
 
     args = parser().parse_args(argv)
     # users' names and paths are no markup, and a message is one line
-    console = Console(markup=False, highlight=False, soft_wrap=True)
-    errors = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
+    plain: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
+    console, errors = Console(**plain), Console(stderr=True, **plain)
     if args.quiet:
         logging.getLogger("pymc").setLevel(logging.ERROR)
     with warnings.catch_warnings():

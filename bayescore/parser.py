@@ -84,6 +84,15 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--max-seconds", type=float, default=600.0, help="limit of a further try (default: %(default)s)")
     p.add_argument("-o", "--output", type=Path, required=True, help="folder to write")
 
+    p = commands.add_parser("update", parents=[common], help="more rows for a fit, without reading the old ones")
+    p.add_argument("model", type=Path, help="folder that fit wrote")
+    p.add_argument("rows", type=_rows, nargs="?", help="file of new rows, with the columns of the old")
+    p.add_argument("--data", type=_rows, help="file of all rows, old and new, to certify by them")
+    p.add_argument(
+        "--missing", default="raise", choices=("raise", "drop"), help="rows that miss something (default: %(default)s)"
+    )
+    p.add_argument("-o", "--output", type=Path, help="folder to write (default: the model's)")
+
     p = commands.add_parser("predict", parents=[common, seeded], help="probabilities of new rows by a fit")
     p.add_argument("model", type=Path, help="folder that fit wrote")
     p.add_argument("rows", type=Path, help="Parquet or CSV file of new rows")

@@ -36,6 +36,7 @@ def build_coreset(
     formula: str | None = None,
     intercept: bool = False,
     standardize: bool = False,
+    design: Design | None = None,
     random_state: RandomState = None,
     random_seed: RandomState = None,
     progressbar: bool = True,
@@ -84,13 +85,18 @@ def build_coreset(
         Label and terms in R's syntax, "clicked ~ age * device + log(price)", as `formulaic` reads it: interactions,
         ``C(x, Sum)``, ``I(x**2)``, ``center``, ``scale``, ``poly``, splines ``bs`` and ``cr``. Levels, centers and
         knots are learnt in one pass, kept in ``core.design``, and used for new rows. It has an intercept of its own;
-        "+ 0" drops it. Group terms ``(1 | county)``, ``(1 + age | county)`` name `groups` and what varies by them.
+        "+ 0" drops it. Group terms ``(1 | county)``, ``(1 + age | county)`` name `groups` and what varies by them; the
+        left side ``k | trials(n)`` or ``p(k, n)`` names successes and `trials`.
         Without a formula all columns are features, and those of text are coded against their first level.
     intercept : bool
         Put a column of ones, named "Intercept", first.
     standardize : bool
         Center the columns and divide them by their (weighted, population) standard deviation; constant
         columns stay as they are.
+    design : Design, optional
+        ``core.design`` of an earlier coreset, for more rows of the same kind: they get its formula, levels, knots,
+        centers and scales, and their labels mean the same. A level that it does not know is an error; groups that it
+        does not know are added to it. `Coreset.concat` unites coresets of one design.
     random_state, random_seed : int, Generator, SeedSequence or None
         Seed, by either name, kept as ``core.random_state``; it gives the same coreset whatever the source, its blocks
         and the number of threads.
@@ -141,7 +147,11 @@ def build_coreset(
     _check_design(data, intercept, standardize, formula)
     columns = {"label": label, "weights": weights, "offset": offset, "trials": trials, "groups": groups}
     columns |= {"positive": positive, "missing": missing}
-    dataset = open_designed(data, y, formula=formula, once=True, progress=progressbar, **columns)
+    if design is None:
+        dataset = open_designed(data, y, formula=formula, once=True, progress=progressbar, **columns)
+    else:
+        _check_alone(intercept=intercept, standardize=standardize, formula=formula)
+        dataset = open_in(design, data, y, learn_groups=True, progress=progressbar, **columns)
     core = build_dataset(dataset, chosen, wanted, seed, known, intercept=intercept, standardize=standardize)
     return _of(data, core)
 
@@ -249,8 +259,7 @@ def all_rows(
         dataset = open_designed(data, y, formula=formula, progress=progressbar, **columns)
         dataset = designed(dataset, intercept, standardize)
     else:
-        if intercept or standardize or formula is not None:
-            raise ValueError("design brings its own columns; leave out formula, intercept and standardize")
+        _check_alone(intercept=intercept, standardize=standardize, formula=formula)
         dataset = open_in(design, data, y, new_groups=new_groups, progress=progressbar, **columns)
     _ = dataset.scan  # checks the rows
     rows = dataset.load()
@@ -267,6 +276,14 @@ def _check_design(data: Any, intercept: bool, standardize: bool, formula: str | 
         raise ValueError(f"formula={formula!r} has its own intercept; leave out intercept=True")
     if isinstance(data, Coreset) and (intercept or standardize):
         raise ValueError("intercept and standardize belong to the raw data; the coreset's design stays as it is")
+
+
+def _check_alone(**columns: Any) -> None:
+    """Raise if arguments that make columns are given beside a design."""
+    if given := [name for name, value in columns.items() if value]:
+        raise ValueError(
+            f"{given[0]}={columns[given[0]]!r} is given beside design, which brings its columns; leave it out"
+        )
 
 
 def _of(data: Any, core: Coreset) -> Coreset:

@@ -188,6 +188,7 @@ class Coreset(WeightedData):
             "label": self.label,
             "classes": list(self.classes),
             "design": self.design.to_dict(),
+            **({"roles": dict(self.design.roles)} if self.design.roles else {}),
             "feature_names": list(self.feature_names),
         }
 
@@ -252,12 +253,15 @@ class Coreset(WeightedData):
                     raise ValueError(f"coresets differ in {name}: {mine!r} and {theirs!r}; build them alike")
         rows = stack(coresets)
         methods = tuple(dict.fromkeys(core.method for core in coresets))
+        method = methods[0] if len(methods) == 1 else "union"
+        if method == "union" and all(core.lossless for core in coresets):
+            method = "aggregate"
         return replace(
             first,
             **{field.name: getattr(rows, field.name) for field in fields(WeightedData)},
             n_total=sum(core.n_total for core in coresets),
             weight_total=sum(core.weight_total for core in coresets),
-            method=methods[0] if len(methods) == 1 else "union",
+            method=method,
             params={"parts": [core.params for core in coresets]},
             shortfall=of_union([(core.shortfall, core.lossless) for core in coresets]),
         )

@@ -1,6 +1,6 @@
 """Reads the Parquet file that `Coreset.to_parquet` writes, and checks that it is unchanged."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -80,7 +80,7 @@ def read_coreset(path: str | Path) -> Coreset:
         frame = table.to_pandas()
         classes = (about["classes"][0], about["classes"][1])
         index = np.frombuffer(metadata[INDEX_KEY], dtype="<i8").astype(np.int64)
-        design = read_design(about["design"])
+        design = replace(read_design(about["design"]), roles=tuple(about.get("roles", {}).items()))
         has_offset = design.offset is not None or (index == NO_ROW).any()
         numbers = None if SHORTFALL_KEY not in metadata else np.frombuffer(metadata[SHORTFALL_KEY], dtype="<f8")
         kept = {field.name: about[field.name] for field in fields(Coreset) if field.name in about}

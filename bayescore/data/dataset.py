@@ -195,7 +195,8 @@ class Dataset:
         If the rows have been scanned, the design is their own one with an intercept, centers and scales, through which
         their scan and sample go too.
         """
-        design = replace(design, offset=self.design.offset, groups=design.groups or self.design.groups)
+        own = self.design
+        design = replace(design, offset=own.offset, groups=design.groups or own.groups, roles=own.roles)
         other = self.view(design)
         if self._scan is not None:
             affine = Design(self.design.names, design.intercept, design.center, design.scale)

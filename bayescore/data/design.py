@@ -61,6 +61,8 @@ class Design:
     classes: tuple[Any, Any] | None = field(default=None, kw_only=True, compare=False)  # says nothing of the columns
     groups: tuple[Grouping, ...] = field(default=(), kw_only=True)
     raw_levels: Levels = field(default=(), kw_only=True)  # of the raw columns that hold text
+    # columns of label, weights and trials, for rows that follow the design
+    roles: tuple[tuple[str, str], ...] = field(default=(), kw_only=True, compare=False)
 
     @property
     def names(self) -> tuple[str, ...]:

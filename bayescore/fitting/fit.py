@@ -111,6 +111,8 @@ def fit(
     check_positive(max_seconds, "max_seconds")
     seed = check_seed(random_state)
     known = Given(**given, positive=positive, roles=roles, progressbar=progressbar)
+    if isinstance(prior, Mapping) and not known.once:
+        known.check_names(prior)
     route = Route(known, family, prior, seed, max_seconds)
     route.run()
     return Fit.of(route)

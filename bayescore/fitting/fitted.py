@@ -2,6 +2,7 @@
 
 import html
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -10,6 +11,7 @@ from bayescore.fitting.files import read_parts, save_fit
 from bayescore.fitting.pictures import FitPictures
 from bayescore.fitting.route import Route
 from bayescore.fitting.scaling import check_priors
+from bayescore.fitting.update import updated
 from bayescore.models.priors import Prior
 from bayescore.validation import warn
 
@@ -34,7 +36,9 @@ class Fit(FitPictures):
     max_seconds : float
         As given to `fit`.
     given : Given, optional
-        The rows and the roles of their columns; None of a fit that was read from files.
+        The rows and the roles of their columns; None of a fit that was read from files, or updated without all rows.
+    frames : tuple of Frame
+        What is known of rows that are not read again, of a fit that was updated.
 
     Examples
     --------
@@ -91,6 +95,72 @@ class Fit(FitPictures):
         route.design_prior()  # names of coefficients
         route.settle()
         return self.of(route)
+
+    def update(
+        self,
+        new: Any = None,
+        y: Any = None,
+        *,
+        weights: Any = None,
+        offset: Any = None,
+        trials: Any = None,
+        groups: Any = None,
+        missing: str = "raise",
+        data: Any = None,
+        progressbar: bool = True,
+    ) -> Self:
+        """Return the fit of the rows so far and of new ones, without reading the former.
+
+        The new rows become a coreset in the same design, about the posterior so far, which the old coreset is united
+        with; draws are made again. The certificate holds them against the new rows, and for the old ones against their
+        coreset with the score and curvature that it misses. It is "not certified" where the mean has moved beyond the
+        reach of the posterior that the old rows were held against, or errors found of them add up to too much: the text
+        says by how many sds, and all rows are then to be given as `data`.
+
+        Parameters
+        ----------
+        new : rows, optional
+            More rows, of any kind that `fit` takes but an iterator, with the same columns; a new group is welcome.
+        y : labels, optional
+            Labels of new rows that have none of their own.
+        weights, offset, trials, groups, missing
+            As in `fit`; roles that were columns are remembered.
+        data : rows, or pair of rows and labels, optional
+            All rows, old and new, to certify by them; with `new` left out the draws stay.
+        progressbar : bool
+            Show progress.
+
+        Returns
+        -------
+        Fit
+            Its story goes on from this one's.
+
+        Raises
+        ------
+        DataError
+            If new rows have other columns, labels or levels of a factor, or cannot be used.
+        TypeError
+            If neither `new` nor `data` is given, or rows come once.
+
+        Warns
+        -----
+        UserWarning
+            If the draws could not be certified.
+
+        Examples
+        --------
+        >>> import numpy as np, pandas as pd, bayescore as bc
+        >>> rng = np.random.default_rng(0)
+        >>> rows = pd.DataFrame({"age": rng.normal(45, 12, 9000), "device": rng.choice(["phone", "tablet"], 9000)})
+        >>> rows["clicked"] = 0.05 * (rows["age"] - 45) + rng.logistic(size=9000) > 0
+        >>> fit = bc.fit("clicked ~ age + device", rows[:6000], random_state=1, progressbar=False)
+        >>> more = fit.update(rows[6000:], progressbar=False)
+        >>> more.level, more.coreset.n_total, [step.what for step in more.story]
+        ('certified', 9000, ['build', 'sample', 'certify', 'update', 'sample', 'certify'])
+        """
+        beside = {"weights": weights, "offset": offset, "trials": trials, "groups": groups, "missing": missing}
+        found = updated(self, (new, y, beside), data, progressbar=progressbar)
+        return replace(self.of(found.route), given=found.given, frames=found.frames)
 
     def save(self, folder: str | Path) -> None:
         """Write the fit to a folder of Parquet, netCDF and JSON files, which `read_fit` reads.

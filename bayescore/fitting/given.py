@@ -1,5 +1,6 @@
 """What `fit` was given: rows and the roles of their columns, remembered so that later questions need none."""
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,8 @@ from bayescore.data.formulas.parsing import parsed
 from bayescore.data.sources.blocks import is_stream
 from bayescore.diagnostics.certificate import Certificate, certify
 from bayescore.diagnostics.full_pass import full_rows
+from bayescore.models.priors import Prior, prior_of
+from bayescore.types import INTERCEPT
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +33,11 @@ class Given:
     def once(self) -> bool:
         """Whether the rows can be read once only."""
         return is_stream(self.data)
+
+    @property
+    def whole(self) -> bool:
+        """Whether these are all rows of the fit."""
+        return True
 
     @property
     def has_intercept(self) -> bool:
@@ -71,6 +79,14 @@ class Given:
     def undesigned(self) -> Dataset:
         """Return the rows in the design of the formula, not standardised."""
         return open_designed(self.data, self.y, formula=self.formula, positive=self.positive, **self.roles)
+
+    def check_names(self, prior: Mapping[str, Prior]) -> None:
+        """Raise unless the names of a prior are those of coefficients, before a build reads the rows."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the build gives them
+            names = self.undesigned().design.names
+        added = self.formula is None and self.intercept and not isinstance(self.data, Coreset)
+        prior_of(prior, (INTERCEPT, *names) if added else names)
 
     def told(self) -> dict[str, Any]:
         """Return the roles of columns, as verbs take them."""

@@ -55,6 +55,7 @@ class Route:
     seed: int
     max_seconds: float
     story: list[Step] = field(default_factory=list)
+    in_design: Prior | None = None  # the prior of the coreset's columns, where it is known
 
     def __post_init__(self) -> None:
         self.seeds = [int(each) for each in np.random.SeedSequence(self.seed).generate_state(2 + 2 * TRIES)]
@@ -88,7 +89,7 @@ class Route:
             try:
                 if remedy.need is not Need.ROWS:
                     done = self._again(remedy)
-                elif self.core.lossless:
+                elif self.core.lossless or not self.given.whole:
                     return
                 else:
                     done, doubled = (self._all_rows(doubled) if self._last(doubled) else self._more()), True
@@ -101,10 +102,10 @@ class Route:
 
     def build(self, why: str, **options: Any) -> None:
         """Build a coreset."""
-        self.core = self._timed(
+        self.core = self.timed(
             "build",
-            lambda: self.given.build(family=self.family, random_state=self._next_seed(), **options),
-            lambda core: (core.n_total, int(core.params.get("passes", 0)), f"{why}: {_called(core)}"),
+            lambda: self.given.build(family=self.family, random_state=self.next_seed(), **options),
+            lambda core: (core.n_total, int(core.params.get("passes", 0)), f"{why}: {called(core)}"),
         )
 
     def sample(self, why: str) -> None:
@@ -114,7 +115,7 @@ class Route:
             "draws": self.draws,
             "tune": self.tune,
             "sampler": self.sampler,
-            "random_seed": self._next_seed(),
+            "random_seed": self.next_seed(),
         }
 
         def draw() -> Any:
@@ -130,7 +131,7 @@ class Route:
                     warnings.filterwarnings("ignore", text, UserWarning)
                 return sample(self.core, prior=prior, progressbar=self.given.progressbar, **asked)
 
-        self.drawn = self._timed("sample", draw, lambda _: (len(self.core), 0, why))
+        self.drawn = self.timed("sample", draw, lambda _: (len(self.core), 0, why))
         self.sampler = str(self.drawn.posterior.attrs["sampler"])
 
     def certify(self) -> None:
@@ -145,7 +146,7 @@ class Route:
             except (DataError, *FAILURES) as error:
                 return _refused(self.drawn, f"The certificate could not be made: {error}")
 
-        self.certificate = self._timed(
+        self.certificate = self.timed(
             "certify", judge, lambda found: (self.core.n_total, found.n_passes, f"{found.level}: {found.text}")
         )
 
@@ -203,7 +204,7 @@ class Route:
     def _everything(self, why: str) -> None:
         """Take all rows for the coreset."""
         family = self.family or "logistic"
-        self.core = self._timed(
+        self.core = self.timed(
             "build", lambda: self.given.everything(family), lambda core: (len(core), 2, f"all rows: {why}")
         )
 
@@ -219,15 +220,17 @@ class Route:
     def _stop(self, why: str) -> None:
         self.story.append(Step("stop", len(self.core), 0, 0.0, why))
 
-    def _timed(self, what: str, work: Callable[[], T], told: Callable[[T], tuple[int, int, str]]) -> T:
+    def timed(self, what: str, work: Callable[[], T], told: Callable[[T], tuple[int, int, str]]) -> T:
+        """Return what a step finds, and add it to the story: rows, passes and words."""
         begin = time.perf_counter()
         result = work()
         rows, passes, why = told(result)
         self.story.append(Step(what, rows, passes, time.perf_counter() - begin, why))
         return result
 
-    def _next_seed(self) -> int:
-        return self.seeds[sum(step.what in ("build", "sample") for step in self.story) % len(self.seeds)]
+    def next_seed(self) -> int:
+        """Return the seed of the next step."""
+        return self.seeds[sum(step.what in ("build", "sample", "update") for step in self.story) % len(self.seeds)]
 
     def _sampling(self) -> str:
         return f"4 chains of {self.draws:,} draws"
@@ -246,6 +249,8 @@ class Route:
 
     def design_prior(self) -> Prior:
         """Return the prior of the columns of the coreset."""
+        if self.in_design is not None:
+            return self.in_design
         return design_prior(self.prior, self.core.design, self.sds)
 
 
@@ -254,6 +259,7 @@ def _refused(idata: Any, why: str) -> Certificate:
     return Certificate(Level.NOT_CERTIFIED, why, bare_table(read_posterior(idata, "idata")))
 
 
-def _called(core: Coreset) -> str:
+def called(core: Coreset) -> str:
+    """Return the kind and the size of a coreset in words."""
     kind = "exact, of few distinct rows" if core.lossless else f"{core.method!r}"
     return f"{kind}, {len(core):,} rows"

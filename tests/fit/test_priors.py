@@ -1,6 +1,7 @@
 """Priors of a fit: rstanarm's scales by default, and others in units of the data."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import bayescore as bc
@@ -49,3 +50,15 @@ def test_the_default_prior_of_a_column_does_not_depend_on_the_intercept(options)
     X = rng.normal(0, 10, (1500, 1))
     fit = bc.fit(X, rng.random(1500) < 0.5, random_state=1, progressbar=False, **options)
     assert fit.prior_summary()["in_data_units"]["x0"] == f"Normal(mu=0, sigma={2.5 / X.std():.4g})"
+
+
+@pytest.mark.parametrize("formula", ["y ~ age + device", None])
+def test_a_name_that_is_no_coefficient_is_refused_before_the_build(formula, monkeypatch):
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"age": rng.normal(size=500), "device": rng.choice(["phone", "tablet"], 500)})
+    rows["y"] = rng.random(500) < 0.5
+    monkeypatch.setattr("bayescore.fitting.given.build_coreset", None)  # not called
+    first = (formula, rows) if formula else (rows,)
+    roles = {} if formula else {"label": "y"}
+    with pytest.raises(ValueError, match=r"'agee'.*Intercept.*age.*device"):
+        bc.fit(*first, prior={"agee": bc.priors.Normal(0, 1)}, progressbar=False, **roles)

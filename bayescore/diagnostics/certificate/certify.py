@@ -28,8 +28,10 @@ from typing import Any
 import numpy as np
 
 from bayescore.data.coreset import Coreset
+from bayescore.data.dataset import Dataset
 from bayescore.data.design import Grouping, one_intercept
 from bayescore.data.passes.threads import one_blas_thread
+from bayescore.data.shortfall import Shortfall
 from bayescore.diagnostics.certificate.coefficients import bare_table
 from bayescore.diagnostics.certificate.joint import Joint
 from bayescore.diagnostics.certificate.marginal import Marginal
@@ -141,9 +143,9 @@ def certify(
     core : Coreset
         The coreset that was sampled.
     data, y, label, weights, offset, trials, missing, groups
-        The full data, as given to `build_coreset`; raw features, to which the coreset's design is applied (the offset
-        of a table is by default the column that it was). Or the
-        full data as a `Coreset` from `all_rows`, of the same design.
+        The full data, as given to `build_coreset`: raw features, to which the coreset's design is applied. Label,
+        weights, offset, trials and groups that were columns of a table are by default the same columns. Or the full
+        data as a `Coreset` from `all_rows`, of the same design.
     model : pm.Model, optional
         The user's own model that the draws are of, with `weighted_potential` of the coreset and the coefficients named
         "beta". Without it, draws that `sample` did not make are certified only if the prior matters little.
@@ -193,18 +195,31 @@ def certify(
         beside["groups"] = groups
     dataset = full_rows(core, data, y, progress=progressbar, **beside)
     with one_blas_thread():  # the matrices are small, and threads of BLAS would wait for each other
-        if core.group is None:
-            prior = prior_from_dict(posterior.story["prior"]) if posterior.story else None
-            given = None
-            if model is not None or (prior is not None and not prior.closed_form):
-                given = partial(_of_model, model, idata, core, (family, prior))
-            weigher: Weigher = Moved(posterior, core, dataset, family, given)
-            return _certified(idata, posterior, _for(core, weigher, posterior, family), max_draws)
-        if model is not None:
-            raise ValueError("model= of a coreset with groups cannot be certified; certify the draws of sample(core)")
-        strategy = Marginal if one_intercept(core.groups) else Joint
-        weigher = strategy(idata, posterior, core, dataset)
-        return _certified(idata, posterior, _for(core, weigher, posterior, family), max_draws)
+        weigher = weigher_of(idata, posterior, core, dataset, model=model)
+        return certified_by(idata, posterior, _for(core, weigher, posterior, family), max_draws)
+
+
+def weigher_of(
+    idata: Any,
+    posterior: Posterior,
+    core: Coreset,
+    dataset: Dataset,
+    *,
+    model: Any = None,
+    carried: Shortfall | None = None,
+) -> Weigher:
+    """Return the strategy for the kind of model."""
+    if core.group is None:
+        family = check_family(posterior.attrs.get("family", core.family))
+        prior = prior_from_dict(posterior.story["prior"]) if posterior.story else None
+        given = None
+        if model is not None or (prior is not None and not prior.closed_form):
+            given = partial(_of_model, model, idata, core, (family, prior))
+        return Moved(posterior, core, dataset, family, given, carried)
+    if model is not None:
+        raise ValueError("model= of a coreset with groups cannot be certified; certify the draws of sample(core)")
+    strategy = Marginal if one_intercept(core.groups) else Joint
+    return strategy(idata, posterior, core, dataset)
 
 
 def _for(core: Coreset, weigher: Weigher, posterior: Posterior, family: Family) -> Weigher:
@@ -212,7 +227,9 @@ def _for(core: Coreset, weigher: Weigher, posterior: Posterior, family: Family) 
     return Whole(weigher, posterior, core, family) if core.lossless else weigher
 
 
-def _certified(idata: Any, posterior: Posterior, weigher: Weigher, max_draws: int) -> Certificate:
+def certified_by(
+    idata: Any, posterior: Posterior, weigher: Weigher, max_draws: int, *, elpd: bool = True
+) -> Certificate:
     """Return the certificate of draws whose coefficients were read as `posterior`."""
     judged = weigher.posterior
     trouble, remedy = weigher.provenance(), Remedy(Need.ORIGIN)
@@ -249,7 +266,7 @@ def _certified(idata: Any, posterior: Posterior, weigher: Weigher, max_draws: in
         transported=whole.transport is not None,
         idata=corrected,
         remedy=asked,
-        **(found.first.elpd() if trusted else {}),
+        **(found.first.elpd() if trusted and elpd else {}),
         n_passes=weigher.dataset.n_passes,
     )
 

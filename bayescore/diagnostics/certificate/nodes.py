@@ -121,7 +121,7 @@ def node_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target: Collap
     arguments = target.arguments()
     at, own = core_moments(theta, arguments)
     full = NodeMoments.empty(own.log_p.shape)
-    terms, weight = values_at(dataset, at, target.family)
+    terms, weight = values_at(dataset, at, target.family, column=target.column)
     check_weight(core, float(weight.sum()))
     weigh_nodes(terms, at)
     full.fill(slice(None), terms, at)

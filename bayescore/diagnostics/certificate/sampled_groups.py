@@ -30,9 +30,9 @@ from bayescore.diagnostics.certificate.nodes import NodeMoments, NodeSums, Sampl
 from bayescore.diagnostics.certificate.weigh import EffectMoments
 from bayescore.diagnostics.full_pass import check_finite, check_weight
 from bayescore.limits import MAX_SUM_ERROR
-from bayescore.models.collapsed_target import CollapsedTarget, row_multipliers
+from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.effect_nodes import weigh_nodes
-from bayescore.models.group_sums import THIRD, look_at_rows, look_at_source, values_at
+from bayescore.models.group_sums import THIRD, effect_multipliers, look_at_rows, look_at_source, values_at
 from bayescore.models.marginal_mode import MarginalPoint, at_point
 from bayescore.models.posterior import Derivatives
 from bayescore.models.quadrature import Nodes
@@ -53,7 +53,7 @@ def sampled_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target: Col
     G, here = target.n_groups, target.point
     if _size(core.n_total / G) >= LARGEST_SHARE * G:
         return None
-    found = look_at_source(dataset, target.family, here.beta, here.nodes)
+    found = look_at_source(dataset, target.family, here.beta, here.nodes, column=target.column)
     check_weight(core, float(found.weight.sum()))
     full = at_point(lambda *_: found.sums, here.theta, here.nodes, target.priors)
     check_finite(dataset, full.terms.gradient)
@@ -146,7 +146,7 @@ class _Sampled:
         here, arguments, at, each = self.target.point, self.target.arguments(), self.places, self.each
         all_nodes, own = core_moments(theta, arguments)
         nodes = all_nodes.of(at)
-        terms = values_at(Dataset(as_source(self.rows)), nodes, self.target.family)[0]
+        terms = values_at(Dataset(as_source(self.rows)), nodes, self.target.family, column=self.target.column)[0]
         weigh_nodes(terms, nodes)
         of_sample = NodeMoments.empty((len(theta), len(at)))
         of_sample.fill(slice(None), terms, nodes)
@@ -195,7 +195,7 @@ class _Sampled:
     def _each(self, rows: WeightedData, codes: IntArray) -> list[Derivatives]:
         """Return the terms of some groups of rows, the last those of rows of no group."""
         assert rows.group is not None
-        target, z = self.target, row_multipliers(rows)
+        target, z = self.target, effect_multipliers(rows, self.target.column)
         order = np.argsort(rows.group[:, 0], kind="stable")
         own = rows.group[order, 0]
         found = []
