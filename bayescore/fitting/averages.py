@@ -1,5 +1,6 @@
 """Predictions of a fit, and averages of them: comparisons and slopes."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -7,15 +8,16 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from bayescore.fitting.contrasts import Contrast, averages, contrasts_of, slope_of
-from bayescore.fitting.rows import RawRows, raw_rows
+from bayescore.diagnostics.averages import AveragedRows, averaged_rows
+from bayescore.fitting.contrasts import Contrasts, Options, comparisons_of, predictions_of, slopes_of
+from bayescore.fitting.rows import rows_of_fit
 from bayescore.fitting.tables import FitTables
 from bayescore.fitting.units import PROB, described, interval_names
 from bayescore.models.families import Family
 from bayescore.models.predictor import Predictor
 from bayescore.samplers.predict import new_groups_seed, of_rows, probabilities, probability_tiles
 from bayescore.types import FloatArray, IntArray, WeightedData
-from bayescore.validation import DataError, RandomState, check_choice, check_generator, check_integer, check_positive
+from bayescore.validation import RandomState, check_choice, check_generator, check_integer, check_positive
 
 
 class FitAverages(FitTables):
@@ -87,6 +89,54 @@ class FitAverages(FitTables):
             values, dims=("sample", "row"), attrs={"level": self.level, "positive": str(self.coreset.classes[1])}
         )
 
+    def average_predictions(
+        self,
+        *,
+        by: str | None = None,
+        variables: str | None = None,
+        data: Any = None,
+        prob: float = PROB,
+        max_draws: int = 1000,
+    ) -> pd.DataFrame:
+        """Return average probabilities of the rows, of parts of them, or of all as if they had each level of a factor.
+
+        Parameters
+        ----------
+        by : str, optional
+            Raw column or grouping factor that parts the rows; an average for each of its values.
+        variables : str, optional
+            Raw column that is set to each of its levels in turn, in all rows.
+        data : rows, optional
+            Rows to average over, as `bayescore.average_predictions` takes them; raw ones count once each. By default
+            all rows of the fit, with their weights.
+        prob : float
+            Probability of the equal-tailed interval.
+        max_draws : int
+            Draws used, evenly spaced.
+
+        Returns
+        -------
+        DataFrame
+            A row for each average; mean, sd and interval over the posterior, and `sampling_se`, the standard error
+            because some of many rows stand for all; 0 where each row was evaluated.
+
+        Raises
+        ------
+        DataError, ValueError
+            If there is no such column, or it has too many values, or the rows are not there.
+
+        Examples
+        --------
+        >>> import numpy as np, pandas as pd, bayescore as bc
+        >>> rng = np.random.default_rng(0)
+        >>> rows = pd.DataFrame({"age": rng.normal(size=5000), "device": rng.choice(["phone", "tablet"], 5000)})
+        >>> rows["clicked"] = rows["age"] - (rows["device"] == "phone") + rng.logistic(size=5000) > 0
+        >>> fit = bc.fit("clicked ~ age + device", rows, random_state=1, progressbar=False)
+        >>> fit.average_predictions(by="device")[["device", "mean"]].round(1).values.tolist()
+        [['phone', 0.3], ['tablet', 0.5]]
+        """
+        return self._averages(partial(predictions_of, variable=variables), by, data, _options(prob, max_draws))
+
     def comparisons(
         self,
         variable: str,
@@ -106,9 +156,9 @@ class FitAverages(FitTables):
             Raw column: each level of a factor against the first, 1 against 0, or `step` more of a column of numbers.
         by : str, optional
             Raw column that parts the rows; an average for each of its values.
-        data : data frame, optional
-            Rows to average over, each of which counts once. By default all rows, with their weights, from a random
-            sample of 20,000 of them.
+        data : rows, optional
+            Rows to average over, as `average_predictions` takes them; raw ones count once each. By default all rows of
+            the fit, with their weights.
         step : float
             Change of a column of numbers, in its own units.
         comparison : {"difference", "ratio"}
@@ -121,8 +171,8 @@ class FitAverages(FitTables):
         Returns
         -------
         DataFrame
-            A row for each contrast and part; mean, sd and interval over the posterior, and `rows_se`, the standard
-            error from sampled rows, 0 where all were used, NaN where one row of a part was.
+            A row for each contrast and part; mean, sd and interval over the posterior, and `sampling_se`, the standard
+            error because some of many rows stand for all; 0 where each row was evaluated.
 
         Raises
         ------
@@ -140,11 +190,10 @@ class FitAverages(FitTables):
         [['tablet - phone', 0.2]]
         """
         check_choice(comparison, "comparison", ("difference", "ratio"))
-        _check(prob, max_draws)
         check_positive(step, "step")
-        rows = raw_rows(self, data)
-        contrasts = contrasts_of(rows, variable, step)
-        return self._averages(rows, contrasts, by, prob, max_draws, ratio=comparison == "ratio")
+        options = _options(prob, max_draws)
+        asked = partial(comparisons_of, variable=variable, step=step, ratio=comparison == "ratio")
+        return self._averages(asked, by, data, options)
 
     def slopes(
         self, variable: str, *, by: str | None = None, data: Any = None, prob: float = PROB, max_draws: int = 1000
@@ -177,24 +226,20 @@ class FitAverages(FitTables):
         >>> fit.slopes("x0")["mean"].round(2).tolist()
         [0.21]
         """
-        _check(prob, max_draws)
-        rows = raw_rows(self, data)
-        if rows.levels(variable) is not None:
-            raise DataError(f"variable={variable!r} is a factor, which has no slope; see comparisons")
-        return self._averages(rows, [slope_of(rows, variable)], by, prob, max_draws, ratio=False)
+        return self._averages(partial(slopes_of, variable=variable), by, data, _options(prob, max_draws))
 
     def _averages(
-        self, rows: RawRows, contrasts: list[Contrast], by: str | None, prob: float, max_draws: int, *, ratio: bool
+        self, asked: Callable[[AveragedRows], Contrasts], by: str | None, data: Any, options: Options
     ) -> pd.DataFrame:
-        posterior = self.posterior()
-        predictor = posterior.predictor(max_draws)
-        return self._labelled(averages((predictor, posterior.family), rows, contrasts, by, prob, ratio=ratio))
+        every = data is None
+        rows = rows_of_fit(self) if every else averaged_rows(self.posterior(), None, data, {}, progressbar=False)
+        return self._labelled(asked(rows).table(rows, by, options, self.coreset if every else None))
 
 
-def _check(prob: float, max_draws: int) -> None:
-    """Raise unless both are in range, before any pass over the rows."""
+def _options(prob: float, max_draws: int) -> Options:
+    """Return both; raise unless they are in range, before any pass over the rows."""
     interval_names(prob)
-    check_integer(max_draws, "max_draws", low=1)
+    return Options(prob, check_integer(max_draws, "max_draws", low=1))
 
 
 def _figures(
