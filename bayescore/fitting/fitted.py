@@ -119,7 +119,10 @@ class Fit(FitPictures):
         terms = f" + {terms_text(core.groups)}" if core.groups and self.formula is None else ""
         lines = [f"{self.level}: {advice}", f"  {core.family} regression of {model}{terms}"]
         lines += [f"  {step}" for step in self.story]
-        default = "default, Normal(0, 2.5 / sd) of each column, Normal(0, 2.5) of the intercept at their means"
+        where = "at their means" if core.design.center is not None else "where they are 0"
+        default = "default, Normal(0, 2.5 / sd) of each column"
+        if core.design.constant is not None:
+            default += f", Normal(0, 2.5) of the intercept {where}"
         return [*lines, f"  prior: {default if self.prior is None else self.prior}"]
 
     def __repr__(self) -> str:

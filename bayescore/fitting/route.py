@@ -237,11 +237,17 @@ class Route:
 
     @cached_property
     def sds(self) -> FloatArray | None:
-        """Sds of the columns that were not standardised, for the default prior; None where none are needed."""
-        if self.given.standardize or self.given.once:
+        """Sds of the columns that were not standardised, for the default prior; None where none are needed.
+
+        Rows that came once are gone: the coreset's weighted rows stand for them.
+        """
+        if self.given.standardize:
             return None
-        _, sds = self.given.undesigned().moments()
         lead = 0 if isinstance(self.given.data, Coreset) else int(self.core.design.intercept)
+        if self.given.once:
+            share, X = self.core.weights / self.core.weights.sum(), self.core.X[:, lead:]
+            return np.append(np.ones(lead), np.sqrt(share @ (X - share @ X) ** 2))
+        _, sds = self.given.undesigned().moments()
         return np.append(np.ones(lead), sds)
 
     def design_prior(self) -> Prior:
