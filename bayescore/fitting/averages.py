@@ -1,4 +1,4 @@
-"""Predictions of a fit, and averages of them: comparisons and slopes."""
+"""Averages of a fit's predictions over its rows, or others: comparisons and slopes."""
 
 from collections.abc import Callable
 from functools import partial
@@ -6,88 +6,17 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import xarray as xr
 
 from bayescore.diagnostics.averages import AveragedRows, averaged_rows
-from bayescore.fitting.contrasts import Contrasts, Options, comparisons_of, predictions_of, slopes_of
+from bayescore.fitting.contrasts import Contrasts, Options, comparisons_of, effect_of, predictions_of, slopes_of
+from bayescore.fitting.predictions import FitPredictions
 from bayescore.fitting.rows import rows_of_fit
-from bayescore.fitting.tables import FitTables
-from bayescore.fitting.units import PROB, described, interval_names
-from bayescore.models.families import Family
-from bayescore.models.predictor import Predictor
-from bayescore.samplers.predict import new_groups_seed, of_rows, probabilities, probability_tiles
-from bayescore.types import FloatArray, IntArray, WeightedData
-from bayescore.validation import RandomState, check_choice, check_generator, check_integer, check_positive
+from bayescore.fitting.units import PROB, interval_names
+from bayescore.validation import check_choice, check_integer, check_positive
 
 
-class FitAverages(FitTables):
-    """What a fit predicts; see `Fit`."""
-
-    def predict(
-        self,
-        new: Any,
-        *,
-        kind: str = "mean",
-        offset: Any = None,
-        groups: Any = None,
-        new_groups: str = "sample",
-        prob: float = PROB,
-        random_state: RandomState = 0,
-    ) -> Any:
-        """Return the posterior of P(y = +1 | x) of new rows.
-
-        Parameters
-        ----------
-        new : data frame or array, n rows
-            Raw features, as given to `fit`.
-        kind : {"mean", "response", "draws"}
-            Mean, sd and interval of each row's probability; draws of its label; or draws of its probability.
-        offset, groups : array or str, optional
-            As in `predict`; by default the columns of the fit's names.
-        new_groups : {"sample", "average"}
-            With "sample" a group that the fit does not know has effects drawn from N(0, sigma^2), one draw with each
-            of the posterior; rows of one new group share them. With "average" p is averaged over these effects.
-        prob : float
-            Probability of the equal-tailed interval.
-        random_state : int, Generator, SeedSequence or None
-            Seed of the effects of new groups, and of labels.
-
-        Returns
-        -------
-        DataFrame or DataArray
-            A data frame of n rows; or draws of shape (S, n), dims sample and row, of labels as bool, True for the class
-            that is +1. ``attrs["level"]`` is the level.
-
-        Raises
-        ------
-        DataError, ValueError
-            If rows lack a column, or have a level that the fit does not know.
-
-        Examples
-        --------
-        >>> import numpy as np, bayescore as bc
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(5000, 1))
-        >>> fit = bc.fit(X, X[:, 0] + rng.logistic(size=5000) > 0, random_state=1, progressbar=False)
-        >>> fit.predict(np.array([[0.0], [2.0]]))["mean"].round(1).tolist()
-        [0.5, 0.9]
-        >>> fit.predict(np.array([[0.0], [2.0]]), kind="draws").shape
-        (4000, 2)
-        """
-        check_choice(kind, "kind", ("mean", "response", "draws"))
-        interval_names(prob)
-        rng = check_generator(random_state)
-        seed = new_groups_seed(new_groups, rng)
-        if kind == "mean":
-            found = of_rows(self.posterior(), new, partial(_figures, seed=seed, prob=prob), offset, groups)
-            columns = ["mean", "sd", *interval_names(prob)[:2]]
-            index = new.index if isinstance(new, pd.DataFrame) else None
-            return self._labelled(pd.DataFrame(found, columns=columns, index=index))
-        p = of_rows(self.posterior(), new, partial(probabilities, seed=seed), offset, groups)
-        values = p.T if kind == "draws" else rng.random(p.T.shape) < p.T
-        return xr.DataArray(
-            values, dims=("sample", "row"), attrs={"level": self.level, "positive": str(self.coreset.classes[1])}
-        )
+class FitAverages(FitPredictions):
+    """What a fit says of averages over rows; see `Fit`."""
 
     def average_predictions(
         self,
@@ -136,6 +65,50 @@ class FitAverages(FitTables):
         [['phone', 0.3], ['tablet', 0.5]]
         """
         return self._averages(partial(predictions_of, variable=variables), by, data, _options(prob, max_draws))
+
+    def summary(self, *, scale: str = "coef", prob: float = PROB) -> pd.DataFrame:
+        """Return mean, sd and interval of each parameter, in units of the data.
+
+        Parameters
+        ----------
+        scale : {"coef", "odds", "response"}
+            Coefficients, with the sds and correlations of groups' effects; odds ratios for one unit more, or of a level
+            against the first, of a logistic regression; or for each column of the data what it does to the probability,
+            averaged over all rows: `comparisons` of factors and 0/1 columns, `slopes` of others, by a pass for each.
+        prob : float
+            Probability of the equal-tailed interval, whose ends have their percentages for names.
+
+        Returns
+        -------
+        DataFrame
+            A row for each parameter, also with effective sample sizes and R-hat; or for each column and contrast. The
+            level stands above the columns and in ``attrs["level"]``.
+
+        Raises
+        ------
+        ValueError, DataError
+            If `scale` is unknown, or is "odds" of a family whose coefficients are no log odds ratios, or "response" and
+            the rows are not there.
+
+        Examples
+        --------
+        >>> import numpy as np, bayescore as bc
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(5000, 1))
+        >>> fit = bc.fit(X, X[:, 0] + rng.logistic(size=5000) > 0, random_state=1, progressbar=False)
+        >>> fit.summary(scale="odds")["mean"].round(1).to_dict()
+        {'x0': 2.7}
+        >>> fit.summary(scale="response")[["contrast", "mean"]].round(2).values.tolist()
+        [['dp/dx', 0.21]]
+        """
+        check_choice(scale, "scale", ("coef", "odds", "response"))
+        if scale != "response":
+            return self._parameters(scale, prob)
+        rows, options = rows_of_fit(self), _options(prob, 1000)
+        names = self.coreset.design.raw_names
+        each = [effect_of(rows, name).table(rows, None, options, self.coreset) for name in names]
+        index = pd.Index(np.repeat(names, [len(table) for table in each]), name="column")
+        return self._labelled(pd.concat(each).set_index(index))
 
     def comparisons(
         self,
@@ -240,17 +213,3 @@ def _options(prob: float, max_draws: int) -> Options:
     """Return both; raise unless they are in range, before any pass over the rows."""
     interval_names(prob)
     return Options(prob, check_integer(max_draws, "max_draws", low=1))
-
-
-def _figures(
-    predictor: Predictor,
-    family: Family,
-    rows: WeightedData,
-    new: IntArray | None,
-    *,
-    seed: int | None,
-    prob: float,
-) -> FloatArray:
-    """Return mean, sd and interval of p of each of the rows, shape (n, 4)."""
-    tiles = probability_tiles(predictor, family, rows, new, seed)
-    return np.concatenate([np.column_stack([*(described(p, prob) | {"mean": mean}).values()]) for mean, p in tiles])

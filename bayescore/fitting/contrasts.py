@@ -86,7 +86,7 @@ def comparisons_of(rows: AveragedRows, variable: str, step: float, *, ratio: boo
         text = variable in dict(rows.design.raw_levels)
         ways = [{"value": float(place) if text else float(level)} for place, level in enumerate(levels)]
         names = [f"{level} - {levels[0]}" for level in levels[1:]]
-    elif step == 1.0 and set(values_of(rows.dataset, rows.cells(by=variable), variable, 2) or [2.0]) <= {0.0, 1.0}:
+    elif step == 1.0 and _is_binary(rows, variable):
         ways, names = [{"value": 0.0}, {"value": 1.0}], ["1 - 0"]
     else:
         ways, names = [{"shift": 0.0}, {"shift": step}], [f"+{step:g}"]
@@ -94,6 +94,17 @@ def comparisons_of(rows: AveragedRows, variable: str, step: float, *, ratio: boo
         return Contrasts(variable, names, tuple((Change(**way),) for way in ways), _ratios)
     below = Change(-1.0, **ways[0])
     return Contrasts(variable, names, tuple((Change(1.0, **way), below) for way in ways[1:]), _as_they_are)
+
+
+def effect_of(rows: AveragedRows, variable: str) -> Contrasts:
+    """Return the levels of a factor against the first, 1 against 0, or the derivative by another column of numbers."""
+    if factor_levels(rows.design, variable) or _is_binary(rows, variable):
+        return comparisons_of(rows, variable, 1.0, ratio=False)
+    return slopes_of(rows, variable)
+
+
+def _is_binary(rows: AveragedRows, variable: str) -> bool:
+    return set(values_of(rows.dataset, rows.cells(by=variable), variable, 2) or [2.0]) <= {0.0, 1.0}
 
 
 def slopes_of(rows: AveragedRows, variable: str) -> Contrasts:

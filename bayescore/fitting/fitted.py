@@ -1,17 +1,25 @@
 """`Fit`: coreset, draws, certificate and story in one object, which answers questions in units of the data."""
 
 import html
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from bayescore.data.coreset import Coreset
 from bayescore.data.design import terms_text
+from bayescore.data.formulas.design import formula_of
 from bayescore.fitting.files import read_parts, save_fit
+from bayescore.fitting.given import Given
 from bayescore.fitting.pictures import FitPictures
-from bayescore.fitting.route import Route
-from bayescore.fitting.scaling import check_priors
-from bayescore.models.priors import Prior
-from bayescore.validation import warn
+from bayescore.fitting.route import MAX_DRAWS, Route
+from bayescore.fitting.scaling import check_priors, raw_prior
+from bayescore.fitting.story import Step
+from bayescore.models.priors import Prior, prior_from_dict
+from bayescore.samplers.inference_data import read_posterior
+from bayescore.validation import DataError, warn
+
+ROLES = ("label", "weights", "offset", "trials", "groups", "missing")
 
 
 class Fit(FitPictures):
@@ -58,6 +66,65 @@ class Fit(FitPictures):
             warn(f"the draws are not certified: {found.text} The story says what was tried (fit.story)")
         settings = route.prior, route.seed, route.max_seconds, route.given
         return cls(route.core, route.drawn, found, tuple(route.story), *settings)
+
+    @classmethod
+    def of_draws(
+        cls, idata: Any, core: Coreset, data: Any = None, y: Any = None, *, progressbar: bool = True, **roles: Any
+    ) -> Self:
+        """Return the fit of draws that `sample` made of a coreset, certified by all rows, to ask what a fit answers.
+
+        Parameters
+        ----------
+        idata : InferenceData
+            From `sample`, with any prior and sampler.
+        core : Coreset
+            What they were drawn from.
+        data, y : rows and labels, optional
+            The rows that the coreset was built from. A coreset that lost nothing needs none.
+        progressbar : bool
+            Show progress.
+        **roles
+            `label`, `weights`, `offset`, `trials`, `groups`, `missing` as given to `build_coreset`.
+
+        Raises
+        ------
+        TypeError, DataError
+            If the draws are not of this coreset, or the rows others than its own.
+
+        Examples
+        --------
+        >>> import numpy as np, bayescore as bc
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(5000, 1))
+        >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+        >>> core = bc.build_coreset(X, y, intercept=True, random_state=1, progressbar=False)
+        >>> idata = bc.sample(core, random_seed=2, progressbar=False)
+        >>> fit = bc.Fit.of_draws(idata, core, X, y, progressbar=False)
+        >>> fit.level, fit.slopes("x0")["mean"].round(2).tolist()
+        ('certified', [0.21])
+        """
+        if not isinstance(core, Coreset):
+            raise TypeError(f"core is a {type(core).__name__}; give the coreset that the draws are of")
+        if unknown := sorted(set(roles) - set(ROLES)):
+            raise TypeError(f"{unknown[0]}={roles[unknown[0]]!r} is no role of a column; they are {', '.join(ROLES)}")
+        if data is None and not core.lossless:
+            raise TypeError(
+                f"data is missing: the coreset, of method {core.method!r}, misses a part of its rows; give them"
+            )
+        posterior = read_posterior(idata, "idata")
+        if not posterior.story:
+            raise DataError("idata does not tell its prior; give what bayescore.sample returned for a coreset")
+        rows, labels = (core, None) if data is None else (data, y)
+        formula = None if data is None else formula_of(core.design)
+        intercept = core.design.constant is not None
+        given = Given(rows, labels, formula, intercept, core.classes[1], roles, progressbar)
+        begin = time.perf_counter()
+        found = given.certify(idata, core, MAX_DRAWS)
+        taken, why = time.perf_counter() - begin, f"{found.level}: {found.text}"
+        route = Route(given, core.family, raw_prior(prior_from_dict(posterior.story["prior"]), core.design), 0, 600.0)
+        route.core, route.drawn, route.certificate = core, idata, found
+        route.story = [Step("certify", core.n_total, found.n_passes, taken, why)]
+        return cls.of(route)
 
     def with_prior(self, prior: Prior | Mapping[str, Prior] | None) -> Self:
         """Return the fit under another prior, from the same coreset, certified anew.

@@ -120,6 +120,51 @@ def test_known_groups_have_their_effects_in_averages(grouped, frame):
     assert found["mean"][0] == pytest.approx(((above - below) / (2 * h)).mean(), rel=0.02)
 
 
+def test_a_summary_of_the_response_has_each_column(flat):
+    found = flat.summary(scale="response")
+    assert found.index.tolist() == ["age", "device", "device", "old"]
+    assert found["contrast"].tolist() == ["dp/dx", "tablet - phone", "tv - phone", "1 - 0"]
+    assert np.allclose(found["mean"]["age"], flat.slopes("age")["mean"])
+    assert np.allclose(found["mean"]["device"], flat.comparisons("device")["mean"])
+    assert found.attrs["level"] == flat.level
+
+
+def test_cells_of_a_population_are_poststratified(grouped, frame):
+    cells = frame.groupby("g").agg(age=("age", "mean"), n=("age", "size")).reset_index()
+    found = grouped.poststratify(cells, by="g", weights="n", prob=0.9)
+    known = bc.poststratify(grouped.idata, grouped.coreset, cells, by="g", weights="n", ci_prob=0.9)
+    assert found.attrs["level"] == grouped.level
+    assert (found.to_numpy() == known.to_numpy()).all()
+
+
+def test_draws_of_a_coreset_answer_as_a_fit_does(frame):
+    rows = frame.rename(columns={"old": "w"}).assign(w=frame["old"] + 1.0)
+    core = bc.build_coreset(
+        rows,
+        formula="y ~ age + device",
+        standardize=True,
+        weights="w",
+        method="calibrated",
+        random_state=1,
+        progressbar=False,
+    )
+    idata = bc.sample(core, prior=bc.priors.Normal(0, (2.0, 3.0, 4.0, 5.0)), random_seed=2, progressbar=False)
+    fit = bc.Fit.of_draws(idata, core, rows, weights="w", progressbar=False)
+    assert fit.level == bc.certify(idata, core, rows, weights="w", progressbar=False).level
+    columns = np.column_stack([rows["age"], rows["device"] == "tablet", rows["device"] == "tv"])
+    sd = np.sqrt(np.diag(np.cov(columns, rowvar=False, aweights=rows["w"], ddof=0)))
+    assert np.allclose(fit.prior.sigma, [2.0, *(np.array([3.0, 4.0, 5.0]) / sd)])
+    assert fit.comparisons("device")["sampling_se"].tolist() == [0.0, 0.0]
+    again = fit.with_prior(fit.prior)
+    assert np.allclose(again.summary()["mean"], fit.summary()["mean"], atol=0.15 * fit.summary()["sd"].max())
+    with pytest.raises(TypeError, match="height='w' is no role"):
+        bc.Fit.of_draws(idata, core, rows, height="w")
+    with pytest.raises(TypeError, match=r"data is missing.*misses a part of its rows"):
+        bc.Fit.of_draws(idata, core)
+    with pytest.raises(ValueError, match="has the total weight"):
+        bc.Fit.of_draws(idata, core, rows, progressbar=False)
+
+
 def test_effects_have_ranks(grouped):
     table = grouped.effects()
     assert list(table.index) == list(range(8))
