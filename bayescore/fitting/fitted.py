@@ -16,7 +16,7 @@ from bayescore.fitting.route import MAX_DRAWS, Route
 from bayescore.fitting.scaling import check_priors, raw_prior
 from bayescore.fitting.story import Step
 from bayescore.models.priors import Prior, prior_from_dict
-from bayescore.samplers.inference_data import read_posterior
+from bayescore.samplers.inference_data import of_own_model, read_posterior
 from bayescore.validation import DataError, warn
 
 ROLES = ("label", "weights", "offset", "trials", "groups", "missing")
@@ -69,18 +69,28 @@ class Fit(FitPictures):
 
     @classmethod
     def of_draws(
-        cls, idata: Any, core: Coreset, data: Any = None, y: Any = None, *, progressbar: bool = True, **roles: Any
+        cls,
+        idata: Any,
+        core: Coreset,
+        data: Any = None,
+        y: Any = None,
+        *,
+        model: Any = None,
+        progressbar: bool = True,
+        **roles: Any,
     ) -> Self:
-        """Return the fit of draws that `sample` made of a coreset, certified by all rows, to ask what a fit answers.
+        """Return the fit of draws of a coreset's posterior, certified by all rows, to ask what a fit answers.
 
         Parameters
         ----------
         idata : InferenceData
-            From `sample`, with any prior and sampler.
+            From `sample`, with any prior and sampler, or of a model of your own.
         core : Coreset
             What they were drawn from.
         data, y : rows and labels, optional
             The rows that the coreset was built from. A coreset that lost nothing needs none.
+        model : pm.Model, optional
+            The model of your own that the draws are of, as `certify` takes it.
         progressbar : bool
             Show progress.
         **roles
@@ -111,17 +121,23 @@ class Fit(FitPictures):
             raise TypeError(
                 f"data is missing: the coreset, of method {core.method!r}, misses a part of its rows; give them"
             )
-        posterior = read_posterior(idata, "idata")
-        if not posterior.story:
-            raise DataError("idata does not tell its prior; give what bayescore.sample returned for a coreset")
+        idata = idata if model is None else of_own_model(idata, core)
+        story, prior = read_posterior(idata, "idata").story, None
+        if story:
+            prior = raw_prior(prior_from_dict(story["prior"]), core.design)
+        elif model is None:
+            raise DataError(
+                "idata does not tell its prior; give what bayescore.sample returned for a coreset, or model=, the one of "
+                "your own that the draws are of"
+            )
         rows, labels = (core, None) if data is None else (data, y)
         formula = None if data is None else formula_of(core.design)
         intercept = core.design.constant is not None
         given = Given(rows, labels, formula, intercept, core.classes[1], roles, progressbar)
         begin = time.perf_counter()
-        found = given.certify(idata, core, MAX_DRAWS)
+        found = given.certify(idata, core, MAX_DRAWS, model)
         taken, why = time.perf_counter() - begin, f"{found.level}: {found.text}"
-        route = Route(given, core.family, raw_prior(prior_from_dict(posterior.story["prior"]), core.design), 0, 600.0)
+        route = Route(given, core.family, prior, 0, 600.0)
         route.core, route.drawn, route.certificate = core, idata, found
         route.story = [Step("certify", core.n_total, found.n_passes, taken, why)]
         return cls.of(route)
@@ -190,6 +206,8 @@ class Fit(FitPictures):
         default = "default, Normal(0, 2.5 / sd) of each column"
         if core.design.constant is not None:
             default += f", Normal(0, 2.5) of the intercept {where}"
+        if "posterior_of" not in self.drawn.posterior.attrs:
+            default = "that of a model of your own"
         return [*lines, f"  prior: {default if self.prior is None else self.prior}"]
 
     def __repr__(self) -> str:

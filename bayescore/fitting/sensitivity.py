@@ -90,6 +90,8 @@ class FitPriors(FitParts):
         if not factors:
             raise ValueError("scales is empty; give factors of the prior's scale, such as [0.5, 1, 2]")
         posterior = self.posterior()
+        if not posterior.story:
+            raise DataError("the draws are of a model of your own, whose prior the fit does not know; see with_prior")
         prior = prior_from_dict(posterior.story["prior"])
         names, own = parameters(posterior)
         draws = own.reshape(-1, own.shape[2]).T
