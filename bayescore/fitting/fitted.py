@@ -127,8 +127,8 @@ class Fit(FitPictures):
             prior = raw_prior(prior_from_dict(story["prior"]), core.design)
         elif model is None:
             raise DataError(
-                "idata does not tell its prior; give what bayescore.sample returned for a coreset, or model=, the one of "
-                "your own that the draws are of"
+                "idata does not tell its prior; give what bayescore.sample returned for a coreset, or model=, the "
+                "PyMC model that the draws are of"
             )
         rows, labels = (core, None) if data is None else (data, y)
         formula = None if data is None else formula_of(core.design)
