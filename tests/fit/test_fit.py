@@ -194,3 +194,9 @@ def test_what_is_expected_of_a_step_leaves_out_compiling(rows):
     route._timed("certify", lambda: time.sleep(0.2), lambda _: (3, 0, "slept"))  # the control
     assert route.seconds["certify"] > 0.19
     assert route.story[-1].why == "slept"
+
+
+@pytest.mark.parametrize("family", ["bernoulli", "binomial", "logit"])
+def test_a_family_by_the_name_of_another_package_is_translated(rows, family):
+    with pytest.raises(ValueError, match=f"family='{family}' is called 'logistic' here"):
+        bc.fit("clicked ~ age", rows, family=family)
