@@ -173,7 +173,7 @@ def demo(args: argparse.Namespace, console: Console) -> None:
     from bayescore.demo import run_demo
 
     found = run_demo(args.rows, args.output, args.seed, not args.quiet, console)
-    console.print(_printable_lines(repr(found)))
+    console.print("\n".join(map(_printable, repr(found).splitlines())))
     console.print(f"wrote {args.output}: report.html, story.png, coefficients.png, model")
 
 

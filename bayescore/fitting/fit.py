@@ -15,6 +15,8 @@ from bayescore.models.families import check_family
 from bayescore.models.priors import Prior
 from bayescore.validation import DataError, RandomState, check_positive, check_seed
 
+_ELSEWHERE = dict.fromkeys(("bernoulli", "binomial", "logit"), "logistic")  # in brms, rstanarm, bambi, statsmodels
+
 
 def fit(
     formula: Any,
@@ -106,6 +108,8 @@ def fit(
     if missing != "raise":
         roles["missing"] = missing
     if family is not None:
+        if family in _ELSEWHERE:
+            raise ValueError(f"family={family!r} is called {_ELSEWHERE[family]!r} here; give that, or leave it out")
         check_family(family)
     check_priors(prior)
     check_positive(max_seconds, "max_seconds")

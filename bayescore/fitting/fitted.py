@@ -6,7 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
+from bayescore.data.coreset import Coreset
 from bayescore.data.design import terms_text
+from bayescore.fitting.draws import route_of_draws
 from bayescore.fitting.files import read_parts, save_fit
 from bayescore.fitting.pictures import FitPictures
 from bayescore.fitting.route import Route
@@ -62,6 +64,54 @@ class Fit(FitPictures):
             warn(f"the draws are not certified: {found.text} The story says what was tried (fit.story)")
         settings = route.prior, route.seed, route.max_seconds, route.given
         return cls(route.core, route.drawn, found, tuple(route.story), *settings)
+
+    @classmethod
+    def of_draws(
+        cls,
+        idata: Any,
+        core: Coreset,
+        data: Any = None,
+        y: Any = None,
+        *,
+        model: Any = None,
+        progressbar: bool = True,
+        **roles: Any,
+    ) -> Self:
+        """Return the fit of draws of a coreset's posterior, certified by all rows, to ask what a fit answers.
+
+        Parameters
+        ----------
+        idata : InferenceData
+            From `sample`, with any prior and sampler, or of a model of your own.
+        core : Coreset
+            What they were drawn from.
+        data, y : rows and labels, optional
+            The rows that the coreset was built from. A coreset that lost nothing needs none.
+        model : pm.Model, optional
+            The model of your own that the draws are of, as `certify` takes it.
+        progressbar : bool
+            Show progress.
+        **roles
+            `label`, `weights`, `offset`, `trials`, `groups`, `missing` as given to `build_coreset`.
+
+        Raises
+        ------
+        TypeError, DataError
+            If the draws are not of this coreset, or the rows others than its own.
+
+        Examples
+        --------
+        >>> import numpy as np, bayescore as bc
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(5000, 1))
+        >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+        >>> core = bc.build_coreset(X, y, intercept=True, random_state=1, progressbar=False)
+        >>> idata = bc.sample(core, random_seed=2, progressbar=False)
+        >>> fit = bc.Fit.of_draws(idata, core, X, y, progressbar=False)
+        >>> fit.level, fit.slopes("x0")["mean"].round(2).tolist()
+        ('certified', [0.21])
+        """
+        return cls.of(route_of_draws(idata, core, (data, y), roles, model=model, progressbar=progressbar))
 
     def with_prior(self, prior: Prior | Mapping[str, Prior] | None) -> Self:
         """Return the fit under another prior, from the same coreset, certified anew.
@@ -189,7 +239,12 @@ class Fit(FitPictures):
         terms = f" + {terms_text(core.groups)}" if core.groups and self.formula is None else ""
         lines = [f"{self.level}: {advice}", f"  {core.family} regression of {model}{terms}"]
         lines += [f"  {step}" for step in self.story]
-        default = "default, Normal(0, 2.5 / sd) of each column, Normal(0, 2.5) of the intercept at their means"
+        where = "at their means" if core.design.center is not None else "where they are 0"
+        default = "default, Normal(0, 2.5 / sd) of each column"
+        if core.design.constant is not None:
+            default += f", Normal(0, 2.5) of the intercept {where}"
+        if "posterior_of" not in self.drawn.posterior.attrs:
+            default = "that of a model of your own"
         return [*lines, f"  prior: {default if self.prior is None else self.prior}"]
 
     def __repr__(self) -> str:

@@ -66,11 +66,12 @@ class Given:
             return self.data
         return all_rows(self.data, self.y, **self.told(), positive=self.positive, **self._design(), family=family)
 
-    def certify(self, idata: Any, core: Coreset, max_draws: int) -> Certificate:
+    def certify(self, idata: Any, core: Coreset, max_draws: int, model: Any = None) -> Certificate:
         """Return the certificate of draws of a coreset; a lossless one is held against itself."""
+        own = {"model": model, "max_draws": max_draws}
         if core.lossless:
-            return certify(idata, core, core, max_draws=max_draws, progressbar=self.progressbar)
-        return certify(idata, core, self.data, self.y, **self.told(), max_draws=max_draws)
+            return certify(idata, core, core, progressbar=self.progressbar, **own)
+        return certify(idata, core, self.data, self.y, **self.told(), **own)
 
     def rows(self, core: Coreset) -> Dataset:
         """Return the rows in the design of a coreset."""

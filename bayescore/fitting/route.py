@@ -9,7 +9,7 @@ a coreset that covers more       twice the rows, about the mode under the model'
 the same for the third time      all rows, with the same sampler
 ===============================  ==============================================================================
 
-A try that would take longer than `max_seconds`, by what the last one took, is not made.
+A try that would take longer than `max_seconds`, by what the last one took without compiling, is not made.
 """
 
 import time
@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 import numpy as np
 from rich.console import Console
 
+from bayescore.compiled import compile_seconds
 from bayescore.data.coreset import Coreset
 from bayescore.diagnostics.certificate import Certificate
 from bayescore.diagnostics.certificate.coefficients import bare_table
@@ -64,6 +65,7 @@ class Route:
         self.core: Coreset
         self.drawn: Any = None
         self.certificate: Certificate
+        self.seconds: dict[str, float] = {}  # of the last step of each kind, without what was compiled in it
 
     def run(self) -> None:
         """Go from the first build to draws that are certified, or to the end of what may be tried."""
@@ -133,6 +135,9 @@ class Route:
 
         self.drawn = self.timed("sample", draw, lambda _: (len(self.core), 0, why))
         self.sampler = str(self.drawn.posterior.attrs["sampler"])
+        own = self.drawn.sample_stats.attrs.get("sampling_time")
+        if self.sampler == "nuts" and own is not None:  # PyMC's own, without compiling
+            self.seconds["sample"] = float(own)
 
     def certify(self) -> None:
         """Judge the draws by the full data."""
@@ -158,7 +163,7 @@ class Route:
             return False
         each = max(remedy.draws, self.draws)
         tune = remedy.tune or (2 * self.tune if remedy.need is Need.ORIGIN else self.tune)
-        seconds = self._sampling_seconds() * (each + tune) / (self.draws + self.tune)
+        seconds = self.seconds["sample"] * (each + tune) / (self.draws + self.tune)
         self.max_draws = max(remedy.max_draws, self.max_draws)
         if each > self.draws or tune > self.tune:
             if not self._allowed(seconds, f"{each:,} draws a chain"):
@@ -173,7 +178,7 @@ class Route:
         prior = self.design_prior()
         own = {"prior": prior} if prior.closed_form and prior.unimodal else {}
         size = min(2 * len(self.core), self.core.n_total)
-        seconds = sum(step.seconds for step in self.story[-3:])  # build, sample, certify
+        seconds = sum(self.seconds.get(what, 0.0) for what in ("build", "sample", "certify"))
         if not self._allowed(2.0 * seconds, "twice the rows"):
             return False
         self.build("twice the rows", size=size, method="calibrated", **own)
@@ -188,7 +193,7 @@ class Route:
     def _all_rows(self, doubled: bool) -> bool:
         """Take all rows; return whether that was done."""
         n, D = self.core.n_total, self.core.n_features
-        seconds = self._sampling_seconds() * n / len(self.core)
+        seconds = self.seconds["sample"] * n / len(self.core)
         if self.given.once or 8 * n * D > MAX_BYTES:
             self._stop("all rows are too many to hold in memory" if not self.given.once else "the rows came once")
             return False
@@ -223,9 +228,14 @@ class Route:
     def timed(self, what: str, work: Callable[[], T], told: Callable[[T], tuple[int, int, str]]) -> T:
         """Return what a step finds, and add it to the story: rows, passes and words."""
         begin = time.perf_counter()
-        result = work()
+        with compile_seconds() as compiled:
+            result = work()
+        seconds = time.perf_counter() - begin
+        self.seconds[what] = max(seconds - sum(compiled), 0.0)
         rows, passes, why = told(result)
-        self.story.append(Step(what, rows, passes, time.perf_counter() - begin, why))
+        if sum(compiled) > 1.0:
+            why += f" ({sum(compiled):.0f} s of it compiling, once)"
+        self.story.append(Step(what, rows, passes, seconds, why))
         return result
 
     def next_seed(self) -> int:
@@ -235,17 +245,19 @@ class Route:
     def _sampling(self) -> str:
         return f"4 chains of {self.draws:,} draws"
 
-    def _sampling_seconds(self) -> float:
-        return float(self.drawn.posterior.attrs.get("sampling_time", 0.0))
-
     @cached_property
     def sds(self) -> FloatArray | None:
-        """Sds of the columns that were not standardised, for the default prior; None where none are needed."""
-        if self.given.standardize or self.given.once:
+        """Sds of the columns that were not standardised, for the default prior; None where none are needed.
+
+        Rows that came once are gone: the coreset's weighted rows stand for them.
+        """
+        if self.given.standardize:
             return None
-        sds = self.given.undesigned().scan.sd
         lead = 0 if isinstance(self.given.data, Coreset) else int(self.core.design.intercept)
-        return np.append(np.ones(lead), sds)
+        if self.given.once:
+            share, X = self.core.weights / self.core.weights.sum(), self.core.X[:, lead:]
+            return np.append(np.ones(lead), np.sqrt(share @ (X - share @ X) ** 2))
+        return np.append(np.ones(lead), self.given.undesigned().scan.sd)
 
     def design_prior(self) -> Prior:
         """Return the prior of the columns of the coreset."""

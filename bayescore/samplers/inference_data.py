@@ -4,6 +4,7 @@ It reads `posterior["beta"]` with dims chain, draw and feature, and where they e
 weights in `constant_data` and the attributes of `posterior`.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -14,6 +15,7 @@ import numpy as np
 
 from bayescore.compat import is_inference_data
 from bayescore.data.checkpoint import digest
+from bayescore.data.coreset import Coreset
 from bayescore.data.design import Design
 from bayescore.data.formulas.design import read_design
 from bayescore.limits import MIN_DRAWS
@@ -158,6 +160,24 @@ def coefficients(idata: Any, name: str, var_name: str = "beta") -> tuple[FloatAr
     draws = np.ascontiguousarray(beta.values, dtype=np.float64)
     dim = beta.dims[2]
     return draws, tuple(str(value) for value in (beta[dim].values if dim in beta.coords else range(draws.shape[2])))
+
+
+def of_own_model(idata: Any, core: Coreset) -> Any:
+    """Return draws of a user's own model of a coreset with what `sample` would say of it: family, design, names.
+
+    Draws that say so are returned as they are; `idata` stays as it is.
+    """
+    draws, features = coefficients(idata, "idata")
+    source = idata["posterior"]
+    if "design" in source.attrs or draws.shape[2] != core.n_features:
+        return idata
+    dim = next(str(name) for name in source["beta"].dims if name not in ("chain", "draw"))
+    found, own = idata.copy(), source.to_dataset() if hasattr(source, "to_dataset") else source
+    if features == tuple(map(str, range(core.n_features))) and sum(dim in each.dims for each in own.values()) == 1:
+        own = own.assign_coords({dim: list(core.feature_names)})
+    known = {"family": core.family, "coreset": json.dumps(core.summary()), "design": json.dumps(core.design.to_dict())}
+    found["posterior"] = own.assign_attrs({**known, **own.attrs})
+    return found
 
 
 def flat_draws(idata: Any, name: str) -> FloatArray:

@@ -51,7 +51,7 @@ from bayescore.limits import MAX_FAILURE_PROBABILITY
 from bayescore.models.families import Family, check_family
 from bayescore.models.prior_ratio import OfModel
 from bayescore.models.priors import Prior, prior_from_dict
-from bayescore.samplers.inference_data import Posterior, read_posterior
+from bayescore.samplers.inference_data import Posterior, of_own_model, read_posterior
 from bayescore.types import WeightedData
 from bayescore.validation import DataError, check_integer, shown_apart
 
@@ -148,7 +148,8 @@ def certify(
         data as a `Coreset` from `all_rows`, of the same design.
     model : pm.Model, optional
         The user's own model that the draws are of, with `weighted_potential` of the coreset and the coefficients named
-        "beta". Without it, draws that `sample` did not make are certified only if the prior matters little.
+        "beta". Without it, draws that `sample` did not make are certified only if the prior matters little. The draws
+        that come back say their family and design, so that `predict` takes them.
     max_draws : int
         Draws that are weighed, evenly spaced. All draws are where a correction by the affine map alone would not do.
     progressbar : bool
@@ -184,6 +185,8 @@ def certify(
     """
     if not isinstance(core, Coreset):
         raise TypeError(f"core is a {type(core).__name__}; give the coreset whose posterior idata is")
+    if model is not None:
+        idata = of_own_model(idata, core)
     posterior = read_posterior(idata, "idata")
     check_integer(max_draws, "max_draws", low=100)
     if posterior.features != core.feature_names:
