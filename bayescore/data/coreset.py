@@ -21,7 +21,7 @@ from bayescore.data.counts import counts_of
 from bayescore.data.design import Design, Grouping
 from bayescore.data.formulas.design import formula_of
 from bayescore.data.shortfall import Shortfall, of_union
-from bayescore.data.shown import as_html, as_text
+from bayescore.data.shown import as_html, as_text, size_curve
 from bayescore.data.sources import ArraySource
 from bayescore.data.sources.parquet import CORESET_KEY
 from bayescore.files import whole_file
@@ -252,15 +252,13 @@ class Coreset(WeightedData):
                 if mine != theirs:
                     raise ValueError(f"coresets differ in {name}: {mine!r} and {theirs!r}; build them alike")
         rows = stack(coresets)
-        methods = tuple(dict.fromkeys(core.method for core in coresets))
-        method = methods[0] if len(methods) == 1 else "union"
-        if method == "union" and all(core.lossless for core in coresets):
-            method = "aggregate"
+        method = first.method
+        if len({core.method for core in coresets}) > 1:
+            method = "aggregate" if all(core.lossless for core in coresets) else "union"
         return replace(
             first,
             **{field.name: getattr(rows, field.name) for field in fields(WeightedData)},
-            n_total=sum(core.n_total for core in coresets),
-            weight_total=sum(core.weight_total for core in coresets),
+            **{name: sum(getattr(core, name) for core in coresets) for name in ("n_total", "weight_total")},
             method=method,
             params={"parts": [core.params for core in coresets]},
             shortfall=of_union([(core.shortfall, core.lossless) for core in coresets]),
@@ -288,14 +286,9 @@ class Coreset(WeightedData):
             *([] if self.design.offset is None else [("offset", self.design.offset)]),
             *(("group", f"{grouping.name} ({len(grouping):,} levels)") for grouping in self.groups),
             *((key, f"{value:.6g}" if isinstance(value, float) else str(value)) for key, value in shown.items()),
-            *self._size_curve(),
+            *size_curve(self.params),
             ("random_state", str(self.random_state)),
         ]
-
-    def _size_curve(self) -> list[tuple[str, str]]:
-        curve = self.params.get("size_curve", [])
-        points = ", ".join(f"{point['size']}: {max(point['mean_error'], point['sd_error']):.2g}" for point in curve)
-        return [("error at size", points)] if len(curve) > 1 else []
 
     def __repr__(self) -> str:
         return as_text("Coreset", self._lines())

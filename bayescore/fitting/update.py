@@ -97,7 +97,7 @@ class NewRows(Given):
         """Return the new rows in the design of a coreset."""
         return full_rows(core, self.data, self.y, progress=self.progressbar, **self.roles)
 
-    def certify(self, idata: Any, core: Coreset, max_draws: int) -> Certificate:
+    def certify(self, idata: Any, core: Coreset, max_draws: int, model: Any = None) -> Certificate:  # noqa: ARG002
         """Return the certificate by the new rows and by what is known of earlier ones."""
         if core.lossless:
             return certify(idata, core, core, max_draws=max_draws, progressbar=self.progressbar)

@@ -26,10 +26,10 @@ from bayescore.diagnostics.full_pass import check_finite, check_weight
 from bayescore.diagnostics.joint_sums import SAVES
 from bayescore.diagnostics.row_sums import Gathered, Look, Looked
 from bayescore.limits import MAX_SUM_ERROR
-from bayescore.models.collapsed_target import CollapsedTarget, row_multipliers
+from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.effect_nodes import DrawNodes, weigh_nodes
 from bayescore.models.families import Family
-from bayescore.models.group_sums import label_weights, values_at
+from bayescore.models.group_sums import effect_multipliers, label_weights, values_at
 from bayescore.models.row_kernels import derivatives_of
 from bayescore.types import FloatArray, IntArray, WeightedData
 
@@ -57,7 +57,7 @@ def sampled_row_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target:
     at, of_core = core_moments(theta, arguments)
     if not (error := near.error(theta, sample, of_core)) <= MAX_SUM_ERROR:
         return None
-    values = values_at(Dataset(as_source(rows)), at, target.family)[0]
+    values = values_at(Dataset(as_source(rows)), at, target.family, column=target.column)[0]
     (gathered.terms - near.terms(rows)).add_to(values, near, at)
     weigh_nodes(values, at)
     full = NodeMoments.empty(of_core.log_p.shape)
@@ -81,6 +81,7 @@ class MarginalApproximation:
     center: FloatArray
     spread: FloatArray
     slope: FloatArray
+    column: int  # by which rows multiply their effect, see `effect_multipliers`
 
     @classmethod
     def of(cls, target: CollapsedTarget) -> "MarginalApproximation":
@@ -91,7 +92,7 @@ class MarginalApproximation:
         center, spread = point.effects.mean.copy(), np.sqrt(point.effects.variance)
         center[-1] = spread[-1] = 0.0
         slope = likelihoods.slope * shrunk[:, None]
-        return cls(target.family, point.beta, target.factor[:-1], center, spread, slope)
+        return cls(target.family, point.beta, target.factor[:-1], center, spread, slope, target.column)
 
     def codes(self, rows: WeightedData) -> IntArray:
         """Return the groups of rows, G for rows of none, shape (n,)."""
@@ -100,11 +101,12 @@ class MarginalApproximation:
         return np.where(own < 0, len(self.center) - 1, own)
 
     def _eta(self, rows: WeightedData, codes: IntArray) -> FloatArray:
-        return rows.with_offset(rows.X @ self.theta) + row_multipliers(rows) * self.center[codes]
+        z = effect_multipliers(rows, self.column)
+        return np.asarray(rows.with_offset(rows.X @ self.theta) + z * self.center[codes])
 
     def predictors(self, block: WeightedData) -> tuple[FloatArray, FloatArray]:
         """Return rows' predictors at the mode and their variances, shape (n,) each."""
-        codes, z = self.codes(block), row_multipliers(block)
+        codes, z = self.codes(block), effect_multipliers(block, self.column)
         moves = block.X @ self.factor - z[:, None] * (self.slope @ self.factor)[codes]
         return self._eta(block, codes), np.vecdot(moves, moves) + (z * self.spread[codes]) ** 2
 
@@ -114,7 +116,7 @@ class MarginalApproximation:
         log_p, score, curvature, _ = derivatives_of(self._eta(block, codes), block.y, self.family)
         order = np.argsort(codes, kind="stable")
         ends = np.searchsorted(codes[order], np.arange(len(self.center) + 1))
-        X = np.column_stack([block.X, np.ones(len(block))])[order]
+        X = np.column_stack([block.X, effect_multipliers(block, self.column)])[order]
         w, n, p = block.weights[order], len(self.center), X.shape[1]
         value, slope, bend = np.zeros(n), np.zeros((n, p)), np.zeros((n, p, p))
         for g in np.flatnonzero(np.diff(ends)):
@@ -137,7 +139,9 @@ class MarginalApproximation:
 
         def predictors(rows: WeightedData) -> tuple[FloatArray, FloatArray]:
             codes = self.codes(rows)
-            return self._eta(rows, codes), rows.X @ steps + moves[codes]
+            return self._eta(rows, codes), rows.X @ steps + effect_multipliers(rows, self.column)[:, None] * moves[
+                codes
+            ]
 
         none = np.zeros(len(theta))
         return with_remainders(none, sample.expanded(), sample.inclusion, self.family, predictors).error
