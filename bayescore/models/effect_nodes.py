@@ -281,3 +281,11 @@ def _moments(terms: FloatArray, at: DrawNodes, tables: tuple[FloatArray, FloatAr
 def moments(terms: FloatArray, at: DrawNodes, out: EffectFigures) -> None:
     """Write log-likelihoods of groups and moments of their effects from log terms at the nodes, shape (S, M)."""
     _moments(terms, at, (NODES, LOG_WEIGHTS), out)
+
+
+def figures(terms: FloatArray, at: DrawNodes) -> EffectFigures:
+    """Return log-likelihoods of groups and moments of their effects from log terms at the nodes, shape (S, M)."""
+    shape = at.center.shape[0], at.center.shape[1] - 1
+    out = EffectFigures(np.empty(at.center.shape), np.empty(shape), np.empty(shape), np.zeros(shape, dtype=bool))
+    moments(terms, at, out)
+    return out

@@ -86,7 +86,7 @@ def scores(predictor: Predictor, core: Coreset, family: Family, prior: Prior, gr
     names = [
         f"u_{each.grouping.name}[{each.grouping.levels[level]}{f', {effect}' * (len(each.grouping.effects) > 1)}]"
         for each in predictor.factors
-        for level in _checked(len(each.grouping))
+        for level in checked(len(each.grouping))
         for effect in each.grouping.effects
     ]
     return Scores(marginal, precision, names, effects, slopes)
@@ -106,7 +106,8 @@ def _row_scores(
     return of_beta, of_u
 
 
-def _checked(n_levels: int) -> IntArray:
+def checked(n_levels: int) -> IntArray:
+    """Return the levels of a factor whose effects are checked one by one."""
     return np.unique(np.linspace(0, n_levels - 1, min(n_levels, LEVELS)).round().astype(np.int64))
 
 
@@ -136,7 +137,7 @@ def _of_factor(
     multiplied by V of each draw over V of the draws' mean, so that f_beta, which is of the mean, becomes each draw's.
     """
     n_draws, G, q = own.effects.shape
-    S, levels = own.covariance, _checked(G)
+    S, levels = own.covariance, checked(G)
     assert S is not None
     precision = blocks.information + blocks.middle
     pull = np.einsum("gqr,gr->gq", precision, mean)
