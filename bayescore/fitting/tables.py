@@ -127,21 +127,18 @@ class FitTables(FitParts):
         posterior, A = self.posterior(), raw_effects_map(self.coreset.design, own)
         if effect not in own.effects:
             raise DataError(f"effect={effect!r} does not vary by {own.name!r}; these do: {', '.join(own.effects)}")
-        u, known = Factor.of(own, posterior.variables).effects, None
-        if isinstance(u, EffectDraws):  # of too many groups to keep
-            if draws is None:
-                known = u.summary(evenly(len(u.theta), len(own)))
-                u = known.draws
-        else:
-            u = u @ A[own.effects.index(effect)]  # (S, G)
+        k = own.effects.index(effect)
+        effects, known = Factor.of(own, posterior.variables).effects, None
+        if draws is None and isinstance(effects, EffectDraws):  # of too many groups to keep
+            known = effects.summary(evenly(len(effects.theta), len(own)))
         if draws is not None:
             if unknown := [level for level in draws if level not in own.levels]:
                 raise DataError(f"draws names {unknown[0]!r}, which is no level of {own.name!r}")
-            values = u[:, np.array([own.levels.index(level) for level in draws])].reshape(
-                *posterior.draws.shape[:2], -1
-            )
+            codes = np.array([own.levels.index(level) for level in draws], dtype=np.int64)
+            values = (effects[:, codes] @ A[k]).reshape(*posterior.draws.shape[:2], -1)
             dims, told = ("chain", "draw", own.name), {"level": self.level}
             return xr.DataArray(values, dims=dims, coords={own.name: list(draws)}, attrs=told)
+        u = effects[:] @ A[k] if known is None else np.asarray(known.draws, dtype=np.float64)  # (S, G)
         ranks = rankdata(u[:: max(1, len(u) // RANK_DRAWS)], axis=1)
         low, high, tail = interval_names(prob)
         ends = np.quantile(ranks, [tail, 1.0 - tail], axis=0)

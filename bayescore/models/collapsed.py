@@ -64,10 +64,11 @@ class CollapsedArguments(NamedTuple):
         at, place = np.append(groups, n_groups), np.full(n_groups + 1, -1)
         place[at] = np.arange(len(at))
         kept = np.flatnonzero(place[self.codes] >= 0)
-        rows = (each[kept] for each in (self.side, self.z, self.weights))
         return self._replace(
             columns=np.ascontiguousarray(self.columns[:, kept]),
-            **dict(zip(("side", "z", "weights"), rows, strict=True)),
+            side=self.side[kept],
+            z=self.z[kept],
+            weights=self.weights[kept],
             offset=self.offset[kept] if self.offset.size else self.offset,
             codes=place[self.codes[kept]],
             rules=Rules(*(each[at] for each in self.rules)),

@@ -191,7 +191,7 @@ class EffectDraws:
         """Return what some of the draws say of all effects."""
         return summarise_effects(self.theta[at], self.arguments, self.moved)
 
-    def of(self, groups: IntArray, at: IntArray | slice = slice(None)) -> FloatArray:
+    def of(self, groups: IntArray, at: IntArray | slice = slice(None)) -> NDArray[np.float32]:
         """Return draws of some groups' effects, float32 of shape (S, k)."""
         theta, keys = self.theta[at], self.keys[at].astype(np.uint64)
         own = self.arguments.of(groups, np.ones(len(groups)))

@@ -47,7 +47,7 @@ class Factor:
     """Draws of the effects of a grouping factor; a `Predictor` may use some of them."""
 
     grouping: Grouping
-    effects: FloatArray | EffectDraws  # (R, G, q)
+    effects: Any  # (R, G, q), an array or `EffectDraws`
     covariance: FloatArray | None = None  # (R, q, q), for groups that are not known
 
     @classmethod

@@ -93,7 +93,8 @@ def _target(idata: Any, design: Design) -> CollapsedTarget:
     try:
         about = {key: made[key] for key in ("label", "n_total", "weight_total", "method", "family", "params")}
         about |= {key: made[key] for key in ("random_state", "version")} | {"classes": tuple(made["classes"])}
-        core = Coreset(*rows, offset=offset, group=constant["group"].values, design=design, **about)
+        about |= {"design": design, "offset": offset, "group": constant["group"].values}
+        core = Coreset(*rows, **about)
         prior = prior_from_dict(json_object(attrs["effects_prior"], _DAMAGED))
         group_prior = group_prior_from_dict(json_object(attrs["group_prior"], _DAMAGED))
     except (KeyError, TypeError, ValueError):

@@ -90,10 +90,9 @@ class MarginalDraws(Weighed):
             )
             u = own.of(effects.kept)
         else:
-            rng, u = np.random.default_rng(0), np.empty((len(kept), len(self.grouping)))
-            for row, s in zip(u, kept, strict=True):
-                row[:] = sums.draw_effects(int(s), rng.random(u.shape[1]))
-        values = {name: u.reshape(*shape, u.shape[1])}
+            rng, G = np.random.default_rng(0), len(self.grouping)
+            u = np.array([sums.draw_effects(int(s), np.asarray(rng.random(G))) for s in kept])
+        values: dict[str, Any] = {name: u.reshape(*shape, u.shape[1])}
         if (latent := posterior.family.latent_variance) is not None:
             sigma = np.exp(sums.theta[kept, -1]).reshape(shape)
             values[f"icc_{self.grouping.name}"] = intraclass_correlation(sigma, latent)

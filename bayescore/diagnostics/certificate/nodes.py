@@ -96,7 +96,7 @@ class NodeSums:
     @property
     def stretch(self) -> FloatArray:
         """By what they multiply its sd, shape (G,)."""
-        return np.sqrt(self.full.effects.variance.mean(axis=0) / self.core.effects.variance.mean(axis=0))
+        return np.asarray(np.sqrt(self.full.effects.variance.mean(axis=0) / self.core.effects.variance.mean(axis=0)))
 
     def draw_effects(self, s: int, uniforms: FloatArray) -> FloatArray:
         """Return a draw of each effect given the full data and draw s, shape (G,).

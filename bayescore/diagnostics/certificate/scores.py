@@ -20,12 +20,11 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import splu
 
-from bayescore.data.coreset import Coreset
 from bayescore.models.families import Family
 from bayescore.models.group_priors import LKJ_ETA, GroupPrior, log_sigma_terms
 from bayescore.models.predictor import Factor, Predictor
 from bayescore.models.priors import Prior
-from bayescore.types import FloatArray, IntArray
+from bayescore.types import FloatArray, IntArray, WeightedData
 
 LEVELS = 100
 """Levels of a factor whose effects are checked one by one, evenly spaced."""
@@ -46,7 +45,7 @@ class Scores(NamedTuple):
     effect_scores: FloatArray
 
 
-def scores(predictor: Predictor, core: Coreset, family: Family, prior: Prior, group_prior: GroupPrior) -> Scores:
+def scores(predictor: Predictor, core: WeightedData, family: Family, prior: Prior, group_prior: GroupPrior) -> Scores:
     """Return the gradients of the coreset's posterior at draws; `LinAlgError` where effects have no covariance."""
     middle = predictor.means()
     curvature = core.weights * np.maximum(family.curvature(middle.eta(core)[:, 0], core.y), 0.0)
@@ -93,7 +92,7 @@ def scores(predictor: Predictor, core: Coreset, family: Family, prior: Prior, gr
 
 
 def _row_scores(
-    predictor: Predictor, core: Coreset, family: Family, Z: sparse.csr_array
+    predictor: Predictor, core: WeightedData, family: Family, Z: sparse.csr_array
 ) -> tuple[FloatArray, FloatArray]:
     """Return the rows' part of the gradients by beta, shape (S, p), and by the effects, (E, S)."""
     of_beta, of_u = np.zeros_like(predictor.beta), np.zeros((Z.shape[1], len(predictor)))
