@@ -1,12 +1,12 @@
 """Rows in very many groups: a multilevel coreset, its draws and their certificate, in time and memory.
 
-*By the number of groups.* A million rows in memory, nine normal columns, `(1 | g)`; processor seconds of the build, of
+*By the number of groups* (`many_groups`). A million rows in memory, nine normal columns, `(1 | g)`; processor seconds of the build, of
 4 x 1000 draws and of the certificate, each number of groups in a process of its own, after a small run that compiles.
 "all groups" is the processor time of one gradient of all groups over that of the sample of groups that the draws are
 of. "glmm" is the time of the Rust package's maximum likelihood of the same rows, where it is installed, and "whole /
-glmm" that of build, draws and certificate over it. "peak MB" is the memory of the process at its highest, with the rows.
+glmm" that of build, draws and certificate over it. "peak MB" is the highest memory of the process, rows included.
 
-*From a file.* Ten thousand groups, in Parquet:
+*From a file* (`multilevel_scale`). Ten thousand groups, in Parquet:
 
 Nine normal columns of float32, an intercept and `(1 | g)`, groups of lognormal sizes. N = 2e7 (``--rows``), written for
 the purpose and deleted. All in one process, after a small build that compiles: seconds of the build, of 4 x 1000 draws
@@ -37,6 +37,7 @@ from benchmarks.tables import publish
 from benchmarks.whole_way import measured
 
 N, GROUPS, P = 20_000_000, 10_000, 10
+ROWS, SIZES = 1_000_000, (1000, 20_000, 100_000)
 
 
 def grouped(n_groups: int, n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -121,11 +122,13 @@ def by_groups(n_groups: int, n: int) -> dict[str, Any]:
     }
 
 
-def main(rows: int = N, groups: str = "1000,20000,100000", n: int = 1_000_000) -> None:
-    """Publish a row for each number of groups, and one of rows in a file; none of these where `rows` is 0."""
-    publish("many_groups", [alone(by_groups, int(size), n) for size in groups.split(",")])
-    if not rows:
-        return
+def many(rows: int = ROWS) -> None:
+    """Publish a row for each number of groups."""
+    publish("many_groups", [alone(by_groups, size, rows) for size in SIZES])
+
+
+def main(rows: int = N) -> None:
+    """Publish one row."""
     few, many = partial(grouped, 100), partial(grouped, GROUPS)
     with rows_file(100_000, few) as warm, rows_file(rows, many) as path:
         row = {"N": rows, "G": GROUPS, **alone(measured, path, warm, built, drawn, told)}
