@@ -36,6 +36,7 @@ FIRST = 256
 MAX_ERROR = 0.02
 """Nats by which the density of a sample may be off at a draw: means then move by less than 0.02 sd."""
 
+_NARROW = 0.1  # sd of log sigma at most: towards sigma = 0 a quadratic grows beyond what the sample can hold
 _EQUAL = 0.5  # share of the sampling probabilities that all groups have alike
 _STEP = 0.5  # posterior sds, of the differences of gradients
 _SEED = 1992  # of the order of groups: the same rows give the same sample
@@ -89,11 +90,11 @@ class SampledGroups:
 
     @classmethod
     def of(cls, target: CollapsedTarget, size: int) -> "SampledGroups":
-        """Return the density of a sample of so many groups; of all where that is more than half of them."""
+        """Return the density of a sample of so many groups; of all where these are few, or sigma is hardly known."""
         own, middle = target.arguments(), target.point.theta
         D = len(middle)
         none = Remainder(middle, np.zeros(D), np.zeros((D, D)))
-        if size > target.n_groups // 2:
+        if size > target.n_groups // 2 or np.linalg.norm(target.factor[-1]) > _NARROW:
             return cls(target, target.n_groups, own, none)
         inclusion = _inclusion(_leverage(target), size)
         groups = _systematic(inclusion)
