@@ -1,7 +1,7 @@
 """Rows in very many groups: a multilevel coreset, its draws and their certificate, in time and memory.
 
-*By the number of groups* (`many_groups`). A million rows in memory, nine normal columns, `(1 | g)`; processor seconds of
-the build, of 4 x 1000 draws and of the certificate, each number of groups in a process of its own, after a small run
+*By the number of groups* (`many_groups`). A million rows in memory, nine normal columns, `(1 | g)`; processor seconds
+of the build, of 4 x 1000 draws and of the certificate, each number of groups in a process of its own, after a small run
 that compiles. "all groups" is the processor time of one gradient of all groups over that of the sample of groups that
 the draws are of. "glmm" is the time of the Rust package's maximum likelihood of the same rows, where it is installed,
 and "whole / glmm" that of build, draws and certificate over it. "peak MB" is the highest memory of the process, rows
