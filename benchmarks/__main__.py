@@ -108,6 +108,7 @@ BENCHMARKS = {
     "merge_reduce": merge_reduce.main,
     "multilevel": multilevel.main,
     "multilevel_sbc": multilevel_sbc.main,
+    "many_groups": multilevel_scale.many,
     "multilevel_scale": multilevel_scale.main,
     "multilevel_speed": multilevel_speed.main,
     "multilevel_terms": multilevel_terms.main,

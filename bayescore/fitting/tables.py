@@ -15,7 +15,9 @@ from bayescore.diagnostics.model_check import check_model
 from bayescore.fitting.rows import raw_rows
 from bayescore.fitting.sensitivity import FitPriors
 from bayescore.fitting.units import PROB, described, interval_names, parameters, raw_effects_map, table
+from bayescore.models.effect_draws import EffectDraws
 from bayescore.models.predictor import Factor
+from bayescore.samplers.group_effects import evenly
 from bayescore.validation import DataError
 
 RANK_DRAWS = 400  # draws that ranks are of
@@ -81,17 +83,25 @@ class FitTables(FitPriors):
         posterior, A = self.posterior(), raw_effects_map(self.coreset.design, own)
         if effect not in own.effects:
             raise DataError(f"effect={effect!r} does not vary by {own.name!r}; these do: {', '.join(own.effects)}")
-        u = Factor.of(own, posterior.variables).effects @ A[own.effects.index(effect)]  # (S, G)
+        k = own.effects.index(effect)
+        effects, known = Factor.of(own, posterior.variables).effects, None
+        if draws is None and isinstance(effects, EffectDraws):  # of too many groups to keep
+            known = effects.summary(evenly(len(effects.theta), len(own)))
         if draws is not None:
             if unknown := [level for level in draws if level not in own.levels]:
                 raise DataError(f"draws names {unknown[0]!r}, which is no level of {own.name!r}")
-            values = u[:, [own.levels.index(level) for level in draws]].reshape(*posterior.draws.shape[:2], -1)
+            codes = np.array([own.levels.index(level) for level in draws], dtype=np.int64)
+            values = (effects[:, codes] @ A[k]).reshape(*posterior.draws.shape[:2], -1)
             dims, told = ("chain", "draw", own.name), {"level": self.level}
             return xr.DataArray(values, dims=dims, coords={own.name: list(draws)}, attrs=told)
+        u = effects[:] @ A[k] if known is None else np.asarray(known.draws, dtype=np.float64)  # (S, G)
         ranks = rankdata(u[:: max(1, len(u) // RANK_DRAWS)], axis=1)
         low, high, tail = interval_names(prob)
         ends = np.quantile(ranks, [tail, 1.0 - tail], axis=0)
-        frame = pd.DataFrame(described(u.T, prob), index=pd.Index(own.levels, name=own.name))
+        columns = described(u.T, prob)
+        if known is not None:
+            columns |= {"mean": known.mean, "sd": known.sd}
+        frame = pd.DataFrame(columns, index=pd.Index(own.levels, name=own.name))
         rank = {"rank": ranks.mean(axis=0), f"rank {low}": ends[0], f"rank {high}": ends[1]}
         return self._labelled(frame.assign(**rank))
 

@@ -129,6 +129,7 @@ class CollapsedTarget:
             effects.peak,
             effects.information,
             np.ascontiguousarray(effects.slope),
+            np.ones(self.n_groups + 1),
         )
 
     def mode(self) -> Mode:

@@ -22,6 +22,7 @@ from bayescore.limits import MIN_DRAWS
 from bayescore.models.families import FAMILIES, Family
 from bayescore.models.predictor import Factor, Predictor, parameters
 from bayescore.models.priors import prior_from_dict
+from bayescore.samplers.group_effects import unkept_effects
 from bayescore.types import NO_ROW, FloatArray, IntArray
 from bayescore.validation import DataError, json_object
 
@@ -44,7 +45,7 @@ class Posterior:
     log_density: FloatArray | None = None  # of each draw, shape (chain, draw), up to a constant
     story: Mapping[str, Any] = field(default_factory=dict)  # digests of rows and draws, prior and family, by `sample`
     has_offset: bool = False
-    variables: Mapping[str, FloatArray] = field(default_factory=dict)  # parameters of groups, shape (S, ...) each
+    variables: Mapping[str, Any] = field(default_factory=dict)  # parameters of groups, shape (S, ...) each
 
     @property
     def offset(self) -> str | None:
@@ -231,7 +232,9 @@ def read_posterior(idata: Any, name: str, *, min_draws: int = MIN_DRAWS, var_nam
         has_offset="offset" in constant,
         variables=_of_groups(idata) if "group_terms" in attrs else {},
     )
-    _ = posterior.design  # checks it
+    design = posterior.design  # checks it
+    if design is not None and design.groups and (effects := unkept_effects(idata, design)) is not None:
+        posterior = replace(posterior, variables={**posterior.variables, f"u_{design.groups[0].name}": effects})
     return posterior
 
 

@@ -292,10 +292,8 @@ class Moved:
     def _exactly(self, draws: FloatArray) -> PassSums:
         """Return the sums of all rows at draws, each evaluated; one pass."""
         family = self.family
-        sums = reduce(
-            add,
-            self.dataset.map(lambda start, block: pass_sums(draws, start, block, family), "certifying", canonical=True),
-        )
+        parts = self.dataset.map(lambda at, block: pass_sums(draws, at, block, family), "certifying", canonical=True)
+        sums = reduce(add, parts)
         check_finite(self.dataset, sums.log_likelihood)
         check_weight(self.core, sums.weight)
         return sums

@@ -72,6 +72,10 @@ class Weighed:
         """Return draws of variables that resampling alone does not correct; `kept` are places among the weighed."""
         return {}
 
+    def constants(self, posterior: Posterior, constants: Any) -> Any:  # noqa: ARG002
+        """Return the constant data of corrected draws, given those of the draws."""
+        return constants
+
 
 class Weigher(Protocol):
     """A strategy: what the certificate asks of a kind of model."""
@@ -203,7 +207,8 @@ def corrected_idata(idata: Any, posterior: Posterior, weighed: Weighed, kept: In
     made = inference_data({"posterior": values}, coords=coords, dims=dims)
     if "constant_data" in idata:
         constants = idata["constant_data"]
-        made["constant_data"] = constants.to_dataset() if hasattr(constants, "to_dataset") else constants
+        constants = constants.to_dataset() if hasattr(constants, "to_dataset") else constants
+        made["constant_data"] = weighed.constants(posterior, constants)
     how = ["moved to the full posterior's mode and Hessian"] * (weighed.transport is not None)
     if kept is not None:
         how.append(f"resampled by importance weights (effective {weights.ess:.0f} of {len(weights.weights)})")
