@@ -49,7 +49,7 @@ def draw_keys(chains: int | IntArray, draws: int | IntArray) -> IntArray:
 
 def summary_dataset(summary: EffectSummary, grouping: Grouping) -> "xr.Dataset":
     """Return mean, sd and quantiles of all effects of a factor, for ``constant_data``."""
-    import xarray as xr  # takes a third of a second to import
+    import xarray as xr  # the command line lists samplers without it
 
     name, dims = grouping.name, (grouping.name,)
     variables: dict[str, Any] = {
