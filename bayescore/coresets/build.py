@@ -30,6 +30,7 @@ def build_coreset(
     weights: Any = None,
     offset: Any = None,
     trials: Any = None,
+    exposure: Any = None,
     positive: Any = None,
     missing: str = "raise",
     groups: Any = None,
@@ -52,7 +53,7 @@ def build_coreset(
         or (X, y, weights), each time; such an iterator, which is read once; or a coreset, to shrink it further.
     y : array, shape (N,), optional
         Labels, any two classes; the second in sorted order is +1, of an ordered categorical the last. With `trials`
-        successes.
+        successes; of ``family="poisson"`` counts.
     family : name of a registered family, such as "probit", optional
         Model that the coreset is for; by default that of `data` where it is a coreset, else "logistic".
     method : str or Method
@@ -65,12 +66,13 @@ def build_coreset(
         or 20 rows for each column if that is more. ``"aggregate"`` takes no size.
     label : str, optional
         Column of the labels.
-    weights, offset, trials : array or str, optional
+    weights, offset, trials, exposure : array or str, optional
         A number for each row, or the name of its column, which is then no feature. Weights are 1 by default, and rows
         of weight 0 are left out. The offset o_n is the known part of the linear predictor, x_n . beta + o_n, such as
         log(exposure). Trials are those of binomial counts, of which `y` or `label` are the successes: a row becomes
-        two, with its successes and its failures as weights. Blocks are (X, y, weights, offset, trials, groups), with
-        None for what is not given.
+        two, with its successes and its failures as weights. Exposures are those of counts, such as time at risk, 1 by
+        default; a row becomes two, weighed by its count and by its exposure. Blocks are (X, y, weights, offset, trials,
+        groups), with None for what is not given and the exposure in the place of trials.
     positive : label, optional
         The label that is +1.
     missing : {"raise", "drop"}
@@ -139,8 +141,9 @@ def build_coreset(
     if is_stream(data):
         check_once(chosen, standardize)
     _check_design(data, intercept, standardize, formula)
-    columns = {"label": label, "weights": weights, "offset": offset, "trials": trials, "groups": groups}
-    columns |= {"positive": positive, "missing": missing}
+    columns = {"label": label, "weights": weights, "offset": offset, "trials": trials, "exposure": exposure}
+    columns |= {"groups": groups, "positive": positive, "missing": missing}
+    columns["counts"] = known.counts
     dataset = open_designed(data, y, formula=formula, once=True, progress=progressbar, **columns)
     core = build_dataset(dataset, chosen, wanted, seed, known, intercept=intercept, standardize=standardize)
     return _of(data, core)
@@ -195,6 +198,7 @@ def all_rows(
     weights: Any = None,
     offset: Any = None,
     trials: Any = None,
+    exposure: Any = None,
     positive: Any = None,
     missing: str = "raise",
     groups: Any = None,
@@ -211,7 +215,9 @@ def all_rows(
 
     Parameters
     ----------
-    data, y, family, label, weights, offset, trials, positive, missing, groups, formula, intercept, standardize
+    data, y, family, label, weights, offset, trials, exposure, positive, missing, groups, formula
+        As in `build_coreset`.
+    intercept, standardize
         As in `build_coreset`.
     design : Design, optional
         ``core.design``, for test rows: they get the coreset's formula, intercept, centers, scales and codes of groups,
@@ -241,12 +247,12 @@ def all_rows(
     """
     known = _family_of(data, family)
     _check_design(data, intercept, standardize, formula)
-    columns = {"label": label, "weights": weights, "offset": offset, "trials": trials, "groups": groups}
-    columns |= {"positive": positive, "missing": missing}
+    columns = {"label": label, "weights": weights, "offset": offset, "trials": trials, "exposure": exposure}
+    columns |= {"groups": groups, "positive": positive, "missing": missing}
     if design is None:
         if new_groups:
             raise ValueError("new_groups=True, but design is missing: all groups are new; give design=core.design")
-        dataset = open_designed(data, y, formula=formula, progress=progressbar, **columns)
+        dataset = open_designed(data, y, formula=formula, progress=progressbar, counts=known.counts, **columns)
         dataset = designed(dataset, intercept, standardize)
     else:
         if intercept or standardize or formula is not None:
@@ -259,7 +265,7 @@ def all_rows(
 
 def _family_of(data: Any, family: str | None) -> Family:
     inherited = data.family if isinstance(data, Coreset) else "logistic"
-    return check_family(inherited if family is None else family)
+    return check_family(inherited if family is None else family, rows=data)
 
 
 def _check_design(data: Any, intercept: bool, standardize: bool, formula: str | None) -> None:

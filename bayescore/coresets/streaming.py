@@ -26,6 +26,7 @@ from bayescore.data.passes.cutter import Cutter
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.sources.blocks import LABEL
 from bayescore.data.sources.intake import Block, Intake
+from bayescore.data.sources.roles import Roles
 from bayescore.models.families import check_family
 from bayescore.validation import DataError, RandomState, check_integer, check_seed, one_seed, warn
 
@@ -78,7 +79,7 @@ class StreamingCoreset:
         method.check(self.size, self.family)
         _ = self._begun(1)  # raises errors that no rows are needed for
         labels = () if classes is None else two_classes(classes, "classes")
-        self._intake = Intake.knowing(labels, symmetric=known.symmetric)
+        self._intake = Intake.of_counts() if known.counts else Intake.knowing(labels, symmetric=known.symmetric)
         self._design: Design | None = None
         self._cutter: Cutter
         self._state: StreamState
@@ -89,7 +90,15 @@ class StreamingCoreset:
         return self._intake.n_rows
 
     def partial_fit(
-        self, X: Any, y: Any, weights: Any = None, offset: Any = None, trials: Any = None, *, groups: Any = None
+        self,
+        X: Any,
+        y: Any,
+        weights: Any = None,
+        offset: Any = None,
+        trials: Any = None,
+        *,
+        exposure: Any = None,
+        groups: Any = None,
     ) -> Self:
         """Add a block of rows.
 
@@ -103,6 +112,8 @@ class StreamingCoreset:
             Weights, 1 by default, known parts of the linear predictors, and binomial trials, as in `build_coreset`.
             Which label is +1 must be known for an offset, and for a family whose sides differ: begin with a block that
             has both labels, or name them as `classes`.
+        exposure : array, shape (n,), optional
+            Exposures of counts.
         groups : array, shape (n,), or dict of such, optional
             Levels of grouping factors. Groups and offset come in every block or in none.
 
@@ -111,10 +122,11 @@ class StreamingCoreset:
         DataError
             If the block cannot be used; blocks and their rows are counted from 0. The stream is then as it was.
         """
-        intake, raw = self._intake.take(Block(X, y, weights, offset, trials, groups))
+        beside = Roles(y, trials=trials, exposure=exposure, counts=self._intake.counts).beside
+        intake, raw = self._intake.take(Block(X, y, weights, offset, beside, groups))
         assert intake.names is not None
         if self._design is None:
-            design = Design(intake.names, self.intercept, offset=intake.offset, groups=intake.groupings)
+            design = intake.design(intercept=self.intercept)
             check_names(design, LABEL, self.intercept)
             n_features = len(design.names)
             cutter = Cutter(self._streamed.stream_block(self.size, n_features))
@@ -232,7 +244,9 @@ class StreamingCoreset:
     def _loaded(cls, header: dict[str, Any], arrays: Arrays) -> Self:
         """Return the stream of a checkpoint; content that does not fit raises one of many errors."""
         stream = cls(method_from_dict(header["method"]), **header["options"])
-        stream._intake = replace(Intake.from_dict(header["intake"]), symmetric=stream._intake.symmetric)
+        stream._intake = replace(
+            Intake.from_dict(header["intake"]), symmetric=stream._intake.symmetric, counts=stream._intake.counts
+        )
         stream._design = Design.from_dict(header["design"])
         if not isinstance(header["version"], str) or stream._design.raw_names != stream._intake.names:
             raise ValueError

@@ -23,6 +23,7 @@ from bayescore.data.formulas.design import formula_of
 from bayescore.data.shortfall import Shortfall, of_union
 from bayescore.data.shown import as_html, as_text
 from bayescore.data.sources import ArraySource
+from bayescore.data.sources.paired import RATES
 from bayescore.data.sources.parquet import CORESET_KEY
 from bayescore.files import whole_file
 from bayescore.types import WeightedData, stack
@@ -123,6 +124,11 @@ class Coreset(WeightedData):
         return self.design.groups
 
     @property
+    def counts(self) -> bool:
+        """Whether the labels are the two sides of counts: events and exposure."""
+        return tuple(self.classes) == RATES.classes
+
+    @property
     def weight_ess(self) -> float:
         """Effective sample size of the weights, (sum w)^2 / sum w^2."""
         return float(self.weights.sum() ** 2 / (self.weights**2).sum())
@@ -156,19 +162,20 @@ class Coreset(WeightedData):
         return frame
 
     def to_counts(self) -> pd.DataFrame:
-        """Return the rows as binomial counts, as R's ``glm`` takes them.
+        """Return the rows as binomial counts, or counts and exposures, as R's ``glm`` takes them.
 
-        That is ``cbind(successes, failures) ~ ... + offset(offset)``. Columns are those of the design matrix,
-        `successes` and `failures`, and `offset` if there is one. Successes and failures are real numbers: the weights
-        of labels +1 and -1 of adjacent rows that differ only in the label, such as a pseudo-row. The index is that of
-        `to_frame`.
+        That is ``cbind(successes, failures) ~ ... + offset(offset)``, or of counts ``events / exposure ~ ...`` with the
+        weights ``exposure``. Columns are those of the design matrix, these two, and `offset` if there is one. The two
+        are real numbers: the weights of labels +1 and -1 of adjacent rows that differ only in the label, such as a
+        pseudo-row. The index is that of `to_frame`.
 
         Raises
         ------
         DataError
             If pseudo-rows have no group but other rows have one, as within groups of a multilevel coreset.
         """
-        return counts_of(self, self.to_frame(), self.label)
+        names = ("events", "exposure") if self.counts else ("successes", "failures")
+        return counts_of(self, self.to_frame(), self.label, names)
 
     def summary(self) -> dict[str, Any]:
         """Return what made the coreset as plain JSON values."""
@@ -276,13 +283,18 @@ class Coreset(WeightedData):
             ("weight sum", f"{self.weights.sum():,.6g}"),
             ("largest weight", f"{self.weights.max():,.6g}"),
             ("weight ESS", f"{self.weight_ess:,.1f}"),
-            ("label", f"{self.label}: {self.classes[0]!r} = -1, {self.classes[1]!r} = +1"),
+            self._response(),
             *([] if self.design.offset is None else [("offset", self.design.offset)]),
             *(("group", f"{grouping.name} ({len(grouping):,} levels)") for grouping in self.groups),
             *((key, f"{value:.6g}" if isinstance(value, float) else str(value)) for key, value in shown.items()),
             *self._size_curve(),
             ("random_state", str(self.random_state)),
         ]
+
+    def _response(self) -> tuple[str, str]:
+        if self.counts:
+            return "counts", f"{self.label}: +1 weighed by events, -1 by {self.design.exposure or 'an exposure of 1'}"
+        return "label", f"{self.label}: {self.classes[0]!r} = -1, {self.classes[1]!r} = +1"
 
     def _size_curve(self) -> list[tuple[str, str]]:
         curve = self.params.get("size_curve", [])

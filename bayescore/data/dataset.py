@@ -192,7 +192,8 @@ class Dataset:
 
     def with_design(self, design: Design) -> "Dataset":
         """Return raw rows put through a design, with their offset, groups, scan and sample; see `view` for passes."""
-        design = replace(design, offset=self.design.offset, groups=design.groups or self.design.groups)
+        beside = {"offset": self.design.offset, "exposure": self.design.exposure}
+        design = replace(design, **beside, groups=design.groups or self.design.groups)
         other = self.view(design)
         if self._scan is not None and design.is_affine:
             other._scan = self._scan.through(design)
@@ -263,7 +264,7 @@ def open_rows(
         rows = data.as_source()
     elif once and is_stream(data):
         roles.check_none("an iterator of blocks (X, y) or (X, y, weights)", "positive", "groups")
-        rows = Stream(data, roles.positive, Given.of(roles.groups, None).names)
+        rows = Stream(data, roles.positive, Given.of(roles.groups, None).names, counts=roles.counts)
     else:
         rows = as_source(data, y, selection=selection, **beside)
     if intercept and not rows.design.is_identity:

@@ -62,7 +62,12 @@ class Levels:
         return found
 
     def parts(self, block: WeightedData) -> Iterator[tuple[WeightedData, IntArray]]:
-        """Yield rows of the design matrix, in the block's order, and the place of the level that each counts for."""
+        """Yield rows of the design matrix, in the block's order, and the place of the level that each counts for.
+
+        Of counts, rows of both sides, only those of the exposure do: the average is of rates by exposure.
+        """
+        if self.sides:
+            block = block.take(block.y < 0)
         if not self.everyone:
             values = np.round(self.column(block), 9)
             X = block.X if self.designed else self.design.transform(block.X)

@@ -51,6 +51,7 @@ def average_predictions(
     weights: Any = None,
     offset: Any = None,
     trials: Any = None,
+    exposure: Any = None,
     missing: str = "raise",
     groups: Any = None,
     ci_prob: float = 0.94,
@@ -72,7 +73,7 @@ def average_predictions(
         Raw column whose levels part the rows: the average over the rows of each level.
     variables : str
         Raw column that is set to each level in turn, in all rows: the averages differ by its own part alone.
-    label, weights, offset, trials, missing, groups
+    label, weights, offset, trials, exposure, missing, groups
         Of the full data, as given to `build_coreset`; of raw rows in memory none is needed.
     ci_prob : float
         Probability of the equal-tailed intervals.
@@ -118,7 +119,8 @@ def average_predictions(
                         f"{', '.join(map(repr, design.raw_names[:10]))}")  # fmt: skip
     tail = 0.5 * (1.0 - check_positive(ci_prob, "ci_prob", below=1.0))
     predictor = posterior.predictor(check_integer(max_draws, "max_draws", low=1))
-    beside = {"label": label, "weights": weights, "offset": offset, "trials": trials, "groups": groups}
+    beside = {"label": label, "weights": weights, "offset": offset, "trials": trials, "exposure": exposure}
+    beside["groups"] = groups
     beside = {key: value for key, value in beside.items() if value is not None}
     if missing != "raise":
         beside["missing"] = missing

@@ -126,6 +126,7 @@ def certify(
     weights: Any = None,
     offset: Any = None,
     trials: Any = None,
+    exposure: Any = None,
     missing: str = "raise",
     groups: Any = None,
     model: Any = None,
@@ -140,7 +141,7 @@ def certify(
         Posterior of `core`, from `sample`.
     core : Coreset
         The coreset that was sampled.
-    data, y, label, weights, offset, trials, missing, groups
+    data, y, label, weights, offset, trials, exposure, missing, groups
         The full data, as given to `build_coreset`; raw features, to which the coreset's design is applied (the offset
         of a table is by default the column that it was). Or the
         full data as a `Coreset` from `all_rows`, of the same design.
@@ -188,9 +189,8 @@ def certify(
         drawn, own = shown_apart(posterior.features, core.feature_names)
         raise DataError(f"idata has the features {drawn}, the coreset {own}; certify the posterior of this coreset")
     family = check_family(posterior.attrs.get("family", core.family))
-    beside = {"label": label, "weights": weights, "offset": offset, "trials": trials, "missing": missing}
-    if groups is not None:
-        beside["groups"] = groups
+    beside = {"label": label, "weights": weights, "offset": offset, "trials": trials, "exposure": exposure}
+    beside |= {"groups": groups, "missing": missing}
     dataset = full_rows(core, data, y, progress=progressbar, **beside)
     with one_blas_thread():  # the matrices are small, and threads of BLAS would wait for each other
         if core.group is None:
@@ -199,12 +199,12 @@ def certify(
             if model is not None or (prior is not None and not prior.closed_form):
                 given = partial(_of_model, model, idata, core, (family, prior))
             weigher: Weigher = Moved(posterior, core, dataset, family, given)
-            return _certified(idata, posterior, _for(core, weigher, posterior, family), max_draws)
+            return _certified(idata, posterior, _for(core, weigher, posterior, family), max_draws, family)
         if model is not None:
             raise ValueError("model= of a coreset with groups cannot be certified; certify the draws of sample(core)")
         strategy = Marginal if one_intercept(core.groups) else Joint
         weigher = strategy(idata, posterior, core, dataset)
-        return _certified(idata, posterior, _for(core, weigher, posterior, family), max_draws)
+        return _certified(idata, posterior, _for(core, weigher, posterior, family), max_draws, family)
 
 
 def _for(core: Coreset, weigher: Weigher, posterior: Posterior, family: Family) -> Weigher:
@@ -212,7 +212,7 @@ def _for(core: Coreset, weigher: Weigher, posterior: Posterior, family: Family) 
     return Whole(weigher, posterior, core, family) if has_all_rows(core) else weigher
 
 
-def _certified(idata: Any, posterior: Posterior, weigher: Weigher, max_draws: int) -> Certificate:
+def _certified(idata: Any, posterior: Posterior, weigher: Weigher, max_draws: int, family: Family) -> Certificate:
     """Return the certificate of draws whose coefficients were read as `posterior`."""
     judged = weigher.posterior
     trouble, remedy = weigher.provenance(), Remedy(Need.ORIGIN)
@@ -249,7 +249,7 @@ def _certified(idata: Any, posterior: Posterior, weigher: Weigher, max_draws: in
         transported=whole.transport is not None,
         idata=corrected,
         remedy=asked,
-        **(found.first.elpd() if trusted else {}),
+        **(found.first.elpd() if trusted and not family.counts else {}),
         n_passes=weigher.dataset.n_passes,
     )
 

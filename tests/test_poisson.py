@@ -1,0 +1,189 @@
+"""Counts with a Poisson likelihood: from rows to draws, certificate, predictions and checks."""
+
+import numpy as np
+import pandas as pd
+import pymc as pm
+import pytest
+from scipy import optimize, stats
+
+import bayescore as bc
+from bayescore.samplers.sample import sample
+from bayescore.validation import DataError
+
+QUIET = {"progressbar": False}
+N = 6000
+TRUE = np.array([-2.0, 0.4, -0.5, 0.3])
+
+
+def counts(n=N, seed=0, spread=0.0):
+    """Return rows of counts with exposure, a skewed and a rare column; `spread` is the sd of rows' log rates."""
+    rng = np.random.default_rng(seed)
+    rows = pd.DataFrame(
+        {"a": rng.normal(size=n), "rare": (rng.random(n) < 0.1).astype(float), "b": rng.exponential(size=n)}
+    )
+    rows["time"] = rng.gamma(2.0, 1.0, n)
+    eta = TRUE[0] + rows[["a", "rare", "b"]].to_numpy() @ TRUE[1:] + spread * rng.normal(size=n)
+    rows["n"] = rng.poisson(rows["time"] * np.exp(eta))
+    return rows
+
+
+ROWS = counts()
+FORMULA = "n ~ a + rare + b"
+HOW = {"formula": FORMULA, "exposure": "time", "family": "poisson", **QUIET}
+
+
+@pytest.fixture(scope="module")
+def everything():
+    return bc.all_rows(ROWS, **HOW)
+
+
+@pytest.fixture(scope="module")
+def core():
+    return bc.build_coreset(ROWS, method="condensed", random_state=1, **HOW)
+
+
+@pytest.fixture(scope="module")
+def draws(core):
+    return sample(core, random_seed=2, **QUIET)
+
+
+def test_the_mode_is_that_of_scipys_likelihood(everything):
+    X, y, E = everything.design.transform(ROWS), ROWS["n"].to_numpy(), ROWS["time"].to_numpy()
+
+    def loss(beta):
+        return -stats.poisson.logpmf(y, E * np.exp(X @ beta)).sum() + 0.5 * (beta @ beta) / 16.0
+
+    best = optimize.minimize(loss, TRUE, method="BFGS", options={"gtol": 1e-4})
+    found = bc.find_map(everything)
+    np.testing.assert_allclose(found.beta, best.x, atol=1e-4)
+    assert everything.weights[everything.y > 0].sum() == y.sum()
+    assert everything.weights[everything.y < 0].sum() == pytest.approx(E.sum())
+
+
+def test_the_potential_is_poissons_up_to_its_constant(everything):
+    y, E, X = ROWS["n"].to_numpy(), ROWS["time"].to_numpy(), everything.design.transform(ROWS)
+    family = bc.families.Poisson()
+    with pm.Model() as model:
+        beta = pm.Flat("beta", shape=4)
+        bc.weighted_potential("counts", everything, beta, family="poisson")
+    value = model.compile_logp()
+    for at in (TRUE, TRUE + 0.3):
+        wanted = stats.poisson.logpmf(y, E * np.exp(X @ at)).sum() - family.log_constant(y, E).sum()
+        assert float(value({"beta": at})) == pytest.approx(wanted, rel=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["array", "frame", "parquet", "callable", "iterator"])
+def test_the_same_rows_from_every_source(kind, tmp_path):
+    X, y, E = ROWS[["a", "rare", "b"]].to_numpy(), ROWS["n"].to_numpy(), ROWS["time"].to_numpy()
+
+    def blocks():
+        return ((X[i : i + 700], y[i : i + 700], None, None, E[i : i + 700]) for i in range(0, N, 700))
+
+    path = tmp_path / "rows.parquet"
+    ROWS.to_parquet(path)
+    given = {
+        "array": ((X, y), {"exposure": E}),
+        "frame": ((ROWS,), {"label": "n", "exposure": "time"}),
+        "parquet": ((path,), {"label": "n", "exposure": "time"}),
+        "callable": ((blocks,), {}),
+        "iterator": ((blocks(),), {}),
+    }
+    data, roles = given[kind]
+    found = bc.build_coreset(*data, method="aggregate", family="poisson", **roles, **QUIET)
+    order = np.lexsort((found.y, found.index))
+    np.testing.assert_array_equal(found.X[order], X[found.index[order]])
+    weights = np.where(found.y > 0, y[found.index], E[found.index])
+    np.testing.assert_allclose(found.weights, weights, rtol=1e-12)
+    assert len(found) == N + (y > 0).sum()
+
+
+def test_without_exposure_it_is_one_and_weights_multiply_both_sides():
+    X, y, w = ROWS[["a"]].to_numpy(), ROWS["n"].to_numpy(), np.arange(N) % 3
+    plain = bc.all_rows(X, y, family="poisson", **QUIET)
+    assert (plain.weights[plain.y < 0] == 1.0).all()
+    weighted = bc.all_rows(X, y, weights=w, exposure=ROWS["time"].to_numpy(), family="poisson", **QUIET)
+    assert weighted.weights[weighted.y > 0].sum() == (w * y).sum()
+    assert weighted.weights[weighted.y < 0].sum() == pytest.approx((w * ROWS["time"]).sum())
+
+
+BAD = {
+    "negative": ("n", -1.0, "column 'n' is no count in 1 of rows .* first -1 in row 5"),
+    "fraction": ("n", 1.5, "column 'n' is no count .* first 1.5 in row 5; counts are whole numbers"),
+    "missing": ("n", np.nan, "column 'n' is no count .* first nan in row 5"),
+    "no exposure": ("time", 0.0, "column 'time' is no exposure .* first 0 in row 5; an exposure is a positive number"),
+    "missing exposure": ("time", np.nan, "column 'time' is no exposure .* first nan in row 5"),
+    "infinite exposure": ("time", np.inf, "column 'time' is no exposure .* first inf in row 5"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_what_is_no_count_or_exposure_is_refused_with_its_row(kind):
+    column, value, message = BAD[kind]
+    rows = ROWS.astype({"n": float})
+    rows.loc[5, column] = value
+    with pytest.raises(DataError, match=message):
+        bc.build_coreset(rows, **HOW)
+
+
+def test_rows_that_miss_a_count_or_an_exposure_can_be_left_out():
+    rows = ROWS.astype({"n": float})
+    rows.loc[5, "n"], rows.loc[7, "time"] = np.nan, np.nan
+    with pytest.warns(UserWarning, match="left out 2 of 6,000 rows"):
+        found = bc.all_rows(rows, missing="drop", **HOW)
+    assert not {5, 7} & set(found.index)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"family": "logistic", "exposure": "time"}, "exposure is given, but the family takes labels"),
+        ({"family": "poisson", "trials": "time"}, "trials are given, but the family takes counts"),
+        ({"family": "poisson", "positive": 1}, "positive=1 is given, but the family takes counts"),
+    ],
+)
+def test_roles_of_another_kind_of_response_are_refused(given, message):
+    with pytest.raises(DataError, match=message):
+        bc.build_coreset(ROWS, label="n", **given, **QUIET)
+
+
+def test_a_coreset_of_counts_is_none_of_labels(core):
+    with pytest.raises(DataError, match="family='logistic' takes labels, and the coreset was built of counts"):
+        sample(core, family="logistic", **QUIET)
+    labels = bc.all_rows(ROWS[["a"]], ROWS["n"] > 0, **QUIET)
+    with pytest.raises(DataError, match="family='poisson' takes counts, and the coreset was built of labels"):
+        bc.build_coreset(labels, family="poisson", **QUIET)
+
+
+def test_pseudo_rows_are_one_a_column_and_have_the_posterior_of_all_rows(core, draws, everything):
+    assert len(core) == 8
+    assert core.to_counts()[["events", "exposure"]].shape == (4, 2)
+    certificate = bc.certify(draws, core, ROWS, **QUIET)
+    assert certificate.level == "certified"
+    reference, own = bc.find_map(everything), bc.find_map(core)
+    sd = np.sqrt(np.diag(reference.covariance))
+    assert np.abs((own.beta - reference.beta) / sd).max() < 0.02
+    assert np.abs(np.sqrt(np.diag(own.covariance)) / sd - 1.0).max() < 0.01
+    shifted = bc.build_coreset(ROWS.assign(n=ROWS["n"] + (ROWS["a"] > 1.5)), method="condensed", random_state=1, **HOW)
+    assert np.abs((bc.find_map(shifted).beta - reference.beta) / sd).max() > 1.0
+
+
+@pytest.mark.parametrize("method", ["calibrated", "merge_reduce", "auto"])
+def test_other_methods_are_certified_too(method):
+    found = bc.build_coreset(ROWS, method=method, random_state=1, **HOW)
+    certificate = bc.certify(sample(found, random_seed=2, **QUIET), found, ROWS, **QUIET)
+    assert certificate.trusted
+    assert np.isnan(certificate.elpd_loo)
+
+
+def test_a_file_keeps_the_exposures_name(core, tmp_path):
+    core.to_parquet(tmp_path / "core.parquet")
+    again = bc.read_coreset(tmp_path / "core.parquet")
+    assert again.design.exposure == "time"
+    assert again.counts
+    with pytest.raises(DataError, match="exposure='time' is not a column"):
+        bc.certify(sample(again, random_seed=1, **QUIET), again, ROWS.drop(columns="time"), **QUIET)
+
+
+def test_leaving_one_row_out_is_refused(core, draws):
+    with pytest.raises(DataError, match="a model of counts, whose rows are two each"):
+        bc.loo(draws, core, ROWS, **QUIET)
