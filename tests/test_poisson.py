@@ -184,6 +184,102 @@ def test_a_file_keeps_the_exposures_name(core, tmp_path):
         bc.certify(sample(again, random_seed=1, **QUIET), again, ROWS.drop(columns="time"), **QUIET)
 
 
+def test_random_effects_of_counts_are_certified():
+    rng = np.random.default_rng(3)
+    rows = counts(4000, seed=3)
+    code = rng.integers(0, 30, len(rows))
+    rows["clinic"] = np.array([f"c{k:02d}" for k in range(30)])[code]
+    rows["n"] = rng.poisson(rows["time"] * np.exp(-1.5 + 0.4 * rows["a"] + 0.5 * rng.normal(size=30)[code]))
+    core = bc.build_coreset(
+        rows[["n", "time", "a", "clinic"]],
+        formula="n ~ a + (1 | clinic)",
+        exposure="time",
+        family="poisson",
+        random_state=1,
+        **QUIET,
+    )
+    assert core.method == "multilevel"
+    assert len(core) <= 2 * (30 + 2)
+    certificate = bc.certify(sample(core, random_seed=2, **QUIET), core, rows, **QUIET)
+    assert certificate.level == "certified"
+    assert np.isnan(certificate.elpd_logo)
+    assert not certificate.dispersion.over
+
+
+@pytest.mark.parametrize(("spread", "over"), [(0.0, False), (1.0, True)])
+def test_overdispersion_is_found_and_said(spread, over):
+    rows = counts(seed=5, spread=spread)
+    core = bc.build_coreset(rows, method="condensed", random_state=1, **HOW)
+    certificate = bc.certify(sample(core, random_seed=2, **QUIET), core, rows, **QUIET)
+    found = certificate.dispersion
+    y = rows["n"].to_numpy()
+    mu = rows["time"].to_numpy() * np.exp(core.design.transform(rows) @ bc.find_map(core).beta)
+    assert found.pearson == pytest.approx(((y - mu) ** 2 / mu).mean(), rel=0.01)
+    assert found.over is over
+    assert ("overdispersed" in repr(certificate)) is over
+
+
+def test_predictions_are_rates_and_replicated_counts_have_their_exposures(core, draws):
+    new = ROWS.head(200)
+    X = core.design.transform(new)
+    table = bc.predict(draws, new, ci_prob=0.9)
+    beta = draws.posterior["beta"].values.reshape(-1, 4)
+    np.testing.assert_allclose(table["mean"], np.exp(beta @ X.T).mean(axis=0), rtol=1e-8)
+    assert (table["lower"] < table["upper"]).all()
+    replicated = bc.posterior_predictive(draws, new, random_state=1)
+    np.testing.assert_array_equal(replicated["observed_data"]["y"].values, new["n"])
+    total = replicated["posterior_predictive"]["y"].values.sum(axis=2)
+    wanted = (table["mean"] * new["time"]).sum()
+    assert total.mean() == pytest.approx(wanted, rel=0.03)
+
+
+def test_average_rates_are_by_exposure(draws):
+    table = bc.average_predictions(draws, ROWS, by="rare", label="n", exposure="time", max_draws=4000, **QUIET)
+    for level, part in ROWS.groupby("rare"):
+        mean = bc.predict(draws, part)["mean"]
+        assert table["mean"][level] == pytest.approx(float(np.average(mean, weights=part["time"])), rel=1e-4)
+        assert table["weight"][level] == pytest.approx(part["time"].sum())
+
+
+@pytest.fixture(scope="module")
+def fit():
+    return bc.fit(FORMULA, ROWS, family="poisson", exposure="time", random_state=1, **QUIET)
+
+
+def test_a_fit_of_counts_answers_in_rates(fit, tmp_path):
+    assert fit.level == "certified"
+    assert "Pearson's dispersion" in repr(fit)
+    checked = fit.check()
+    assert checked["outside"].sum() <= 4
+    assert float(checked["observed"].mean()) == pytest.approx(ROWS["n"].sum() / ROWS["time"].sum(), rel=0.5)
+    ratio = fit.comparisons("rare", comparison="ratio")["mean"][0]
+    assert ratio == pytest.approx(np.exp(fit.summary()["mean"]["rare"]), rel=0.02)
+    drawn = fit.predict(ROWS.head(50), kind="response").values
+    assert drawn.max() > 1
+    assert drawn.mean() == pytest.approx(float(fit.predict(ROWS.head(50))["mean"].mean()), rel=0.05)
+    fit.report(tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert "Pearson" in page
+    assert "rate ratio" in page.lower()
+    fit.save(tmp_path / "model")
+    again = bc.read_fit(tmp_path / "model", ROWS)
+    assert again.certificate.dispersion == fit.certificate.dispersion
+    assert len(again.check()) == len(checked)
+
+
+def test_a_fit_that_misses_a_column_is_outside_its_check():
+    rows = counts(seed=7)
+    rows["n"] = np.where(rows["a"] > 1.0, 0, rows["n"])
+    checked = bc.fit("n ~ a", rows, family="poisson", exposure="time", random_state=1, **QUIET).check()
+    assert checked["outside"].any()
+
+
+def test_a_check_of_a_coresets_rows_is_refused(draws):
+    found = bc.build_coreset(ROWS, method="calibrated", random_state=1, **HOW)
+    with pytest.raises(DataError, match=r"events of row .* without their exposure"):
+        bc.posterior_predictive(draws, found)
+
+
 def test_leaving_one_row_out_is_refused(core, draws):
     with pytest.raises(DataError, match="a model of counts, whose rows are two each"):
         bc.loo(draws, core, ROWS, **QUIET)

@@ -52,6 +52,7 @@ class Levels:
     values: tuple[float, ...]  # of a column of text the codes
     everyone: bool
     designed: bool
+    sides: bool = False  # whether rows are sides of counts
 
     def column(self, block: WeightedData) -> FloatArray:
         """Return the factor's raw column, shape (n,)."""

@@ -23,6 +23,7 @@ from bayescore.data.designed import open_in
 from bayescore.data.formulas.design import formula_of
 from bayescore.data.matching import check_same_design
 from bayescore.data.sources.memory import rows_source
+from bayescore.data.sources.paired import RATES
 from bayescore.data.tables import feature_matrix, is_dask, is_table
 from bayescore.diagnostics.average_sums import Levels, LevelSums, every_row, sampled
 from bayescore.diagnostics.full_pass import check_finite
@@ -58,7 +59,7 @@ def average_predictions(
     max_draws: int = 1000,
     progressbar: bool = True,
 ) -> pd.DataFrame:
-    """Return average predicted probabilities by the levels of a factor.
+    """Return average predicted probabilities, or rates by exposure, by the levels of a factor.
 
     Parameters
     ----------
@@ -135,7 +136,8 @@ def average_predictions(
     if not dataset.source.n_rows:
         raise DataError("data has no rows, so there is no average; give at least one")
     shown, values = _levels(dataset, design, name, designed=designed)
-    levels = Levels(design, name, values, variables is not None, designed)
+    sides = family.counts and dataset.source.classes == RATES.classes
+    levels = Levels(design, name, values, variables is not None, designed, sides)
     found = _sums(dataset, levels, predictor, family)
     check_finite(dataset, found.values)
     seen = found.weight > 0.0
@@ -211,10 +213,11 @@ def _rows(
         X, weights = (np.asarray(constants[key].values, dtype=np.float64) for key in ("X", "weights"))
         offset = np.asarray(constants["offset"].values) if posterior.offset is not None else None
         group = np.asarray(constants["group"].values) if "group" in constants else None
+        y = np.asarray(constants["y"].values)
     else:
         check_same_design(data, posterior.features, posterior.design, "data")
         _check_rows(data.pseudo)
-        X, weights, offset, group = data.X, data.weights, data.offset, data.group
+        X, weights, offset, group, y = data.X, data.weights, data.offset, data.group, data.y
     wanted = design.raw_names if every else (name,)
     lost = [own for own in wanted if raw_column(design, X[:1], own) is None]
     if lost:
@@ -222,7 +225,8 @@ def _rows(
             f"the rows of the design matrix do not tell {lost[0]!r} (formula={formula_of(design)!r}); give raw rows as "
             "data, a sample of them"
         )
-    return positive_rows(X, offset, group).with_weights(weights), True
+    rows = positive_rows(X, offset, group).with_weights(weights)
+    return rows.take(y < 0) if posterior.family.counts else rows, True  # averages of rates are by exposure
 
 
 def _check_rows(pseudo: NDArray[np.bool_]) -> None:

@@ -119,6 +119,8 @@ class Fit(FitPictures):
         terms = f" + {terms_text(core.groups)}" if core.groups and self.formula is None else ""
         lines = [f"{self.level}: {advice}", f"  {core.family} regression of {model}{terms}"]
         lines += [f"  {step}" for step in self.story]
+        if self.certificate.dispersion is not None:
+            lines.append(f"  {self.certificate.dispersion.text}")
         default = "default, Normal(0, 2.5 / sd) of each column, Normal(0, 2.5) of the intercept at their means"
         return [*lines, f"  prior: {default if self.prior is None else self.prior}"]
 

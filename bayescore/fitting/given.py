@@ -60,7 +60,7 @@ class Given:
 
     def certify(self, idata: Any, core: Coreset, max_draws: int) -> Certificate:
         """Return the certificate of draws of a coreset; a lossless one is held against itself."""
-        if core.lossless:
+        if core.lossless and (self.once or not core.counts):  # only rows of the data tell the dispersion of counts
             return certify(idata, core, core, max_draws=max_draws, progressbar=self.progressbar)
         return certify(idata, core, self.data, self.y, **self.told(), max_draws=max_draws)
 
@@ -68,9 +68,10 @@ class Given:
         """Return the rows in the design of a coreset."""
         return full_rows(core, self.data, self.y, progress=self.progressbar, **self.roles)
 
-    def undesigned(self) -> Dataset:
+    def undesigned(self, *, counts: bool) -> Dataset:
         """Return the rows in the design of the formula, not standardised."""
-        return open_designed(self.data, self.y, formula=self.formula, positive=self.positive, **self.roles)
+        roles = {**self.roles, "counts": counts}
+        return open_designed(self.data, self.y, formula=self.formula, positive=self.positive, **roles)
 
     def told(self) -> dict[str, Any]:
         """Return the roles of columns, as verbs take them."""

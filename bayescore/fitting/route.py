@@ -240,7 +240,7 @@ class Route:
         """Sds of the columns that were not standardised, for the default prior; None where none are needed."""
         if self.given.standardize or self.given.once:
             return None
-        _, sds = self.given.undesigned().moments()
+        _, sds = self.given.undesigned(counts=self.core.counts).moments()
         lead = 0 if isinstance(self.given.data, Coreset) else int(self.core.design.intercept)
         return np.append(np.ones(lead), sds)
 

@@ -14,8 +14,10 @@ import pandas as pd
 from bayescore.coresets.sampling.draw import merge, uniform_rows
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design
+from bayescore.data.sources.paired import two_rows_each
 from bayescore.data.tables import feature_matrix
 from bayescore.diagnostics.averages import MAX_VALUES
+from bayescore.diagnostics.dispersion import sampled_counts
 from bayescore.fitting.given import Given
 from bayescore.fitting.parts import FitParts
 from bayescore.samplers.new_rows import groups_of, offset_of, positive_rows
@@ -35,6 +37,7 @@ class RawRows:
     rows: WeightedData
     design: Design
     n_total: int
+    events: FloatArray | None = None  # of counts, where known; weights are then exposures
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -52,6 +55,13 @@ class RawRows:
     def designed(self, raw: FloatArray | None = None) -> WeightedData:
         """Return the rows in the design."""
         return replace(self.rows, X=self.design.transform(self.rows.X if raw is None else raw))
+
+    def sides(self) -> WeightedData:
+        """Return the rows in the design, of counts both sides of each."""
+        rows = self.designed()
+        if self.events is None:
+            return rows
+        return two_rows_each(rows.with_weights(np.ones(len(rows))), np.stack([self.events, rows.weights]))
 
     def levels(self, name: str) -> tuple[list[Any], IntArray] | None:
         """Return the levels of a factor and each row's place among them; None of a column of numbers."""
@@ -93,7 +103,7 @@ def raw_rows(fit: FitParts, data: Any, *, others: bool = False) -> RawRows:
     design = fit.coreset.design
     if data is None:
         found = _sample(fit.rows_given, fit)
-        if not others and found.n_total != fit.coreset.n_total:
+        if not (others or fit.coreset.counts) and found.n_total != fit.coreset.n_total:
             raise DataError(
                 f"the rows are {found.n_total:,}, and the fit was made of {fit.coreset.n_total:,}: give the same rows"
             )
@@ -112,8 +122,11 @@ def _sample(given: Given, fit: FitParts) -> RawRows:
     dataset, design = given.rows(fit.coreset), fit.coreset.design
     own = dataset.rows.design == design  # a coreset's rows are those of the design
     raw = Dataset(dataset.rows, progress=given.progressbar)
-    one = partial(uniform_rows, size=MAX_ROWS, seed=_SEED)
-    drawn = merge(list(raw.map(one, "drawing rows", canonical=True)), MAX_ROWS)
     if own and not design.is_identity:
         raise DataError("the rows are those of a coreset, which do not tell the data's columns; give data, raw rows")
+    if fit.coreset.counts:
+        rows, events, n_total = sampled_counts(raw, MAX_ROWS, _SEED)
+        return RawRows(rows, design, n_total, events)
+    one = partial(uniform_rows, size=MAX_ROWS, seed=_SEED)
+    drawn = merge(list(raw.map(one, "drawing rows", canonical=True)), MAX_ROWS)
     return RawRows(drawn.rows, design, drawn.total)

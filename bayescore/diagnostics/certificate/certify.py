@@ -20,7 +20,7 @@ Draws that were made from all rows need no weights, and are judged by their own 
 the full data's expected log pointwise predictive density too, see `elpd`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from bayescore.data.coreset import Coreset
+from bayescore.data.dataset import Dataset
 from bayescore.data.design import Grouping, one_intercept
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.diagnostics.certificate.coefficients import bare_table
@@ -38,6 +39,7 @@ from bayescore.diagnostics.certificate.provenance import altered
 from bayescore.diagnostics.certificate.verdict import judge, verdict
 from bayescore.diagnostics.certificate.weigh import Weigher, corrected_idata
 from bayescore.diagnostics.certificate.whole import Whole, has_all_rows
+from bayescore.diagnostics.dispersion import dispersion
 from bayescore.diagnostics.error_family import risk
 from bayescore.diagnostics.formatting import number, with_error
 from bayescore.diagnostics.full_pass import full_rows
@@ -52,6 +54,8 @@ from bayescore.models.priors import Prior, prior_from_dict
 from bayescore.samplers.inference_data import Posterior, read_posterior
 from bayescore.types import WeightedData
 from bayescore.validation import DataError, check_integer, shown_apart
+
+_DISPERSION_DRAWS = 500  # whose mean rates are those of the posterior
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -83,6 +87,8 @@ class Certificate(CertificateData):
         if self.elpd_text:
             figure = " ± ".join(filter(None, with_error(self.elpd_loo, self.elpd_loo_se)))
             lines.append(f"  elpd_loo {figure} ({self.elpd_text})")
+        if self.dispersion is not None:
+            lines.append(f"  {self.dispersion.text}")
         if not np.isnan(self.elpd_logo):
             lines.append(f"  elpd by leaving a group out {self.elpd_logo:,.1f} ± {self.elpd_logo_se:,.1f}")
         return "\n".join(lines)
@@ -199,12 +205,24 @@ def certify(
             if model is not None or (prior is not None and not prior.closed_form):
                 given = partial(_of_model, model, idata, core, (family, prior))
             weigher: Weigher = Moved(posterior, core, dataset, family, given)
-            return _certified(idata, posterior, _for(core, weigher, posterior, family), max_draws, family)
+            found = _certified(idata, posterior, _for(core, weigher, posterior, family), max_draws, family)
+            return _with_dispersion(found, idata, dataset, data)
         if model is not None:
             raise ValueError("model= of a coreset with groups cannot be certified; certify the draws of sample(core)")
         strategy = Marginal if one_intercept(core.groups) else Joint
         weigher = strategy(idata, posterior, core, dataset)
-        return _certified(idata, posterior, _for(core, weigher, posterior, family), max_draws, family)
+        found = _certified(idata, posterior, _for(core, weigher, posterior, family), max_draws, family)
+        return _with_dispersion(found, idata, dataset, data)
+
+
+def _with_dispersion(found: Certificate, idata: Any, dataset: Dataset, data: Any) -> Certificate:
+    """Return the certificate, of counts with their dispersion; rows of a coreset do not tell it."""
+    posterior = read_posterior(idata if found.idata is None else found.idata, "idata")
+    merged = isinstance(data, Coreset) and data.method != "full"
+    if not posterior.family.counts or not found.trusted or merged:
+        return found
+    own = dispersion(dataset, posterior.predictor(_DISPERSION_DRAWS), posterior.family)
+    return replace(found, dispersion=own, n_passes=dataset.n_passes)
 
 
 def _for(core: Coreset, weigher: Weigher, posterior: Posterior, family: Family) -> Weigher:
