@@ -35,7 +35,6 @@ def check_output(output: Path, *inputs: Path | str, option: str = "--output") ->
 
 
 def _roles(args: argparse.Namespace) -> dict[str, Any]:
-    """Return what stands beside the features, as the verbs take it."""
     return {name: getattr(args, name) for name in ROLES}
 
 

@@ -6,7 +6,6 @@ goes to a checkpoint and back, after which the coresets are the same to the last
 
 from collections.abc import Iterable
 from copy import copy
-from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
@@ -26,7 +25,6 @@ from bayescore.data.passes.cutter import Cutter
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.sources.blocks import LABEL
 from bayescore.data.sources.intake import Block, Intake
-from bayescore.data.sources.roles import Roles
 from bayescore.models.families import check_family
 from bayescore.validation import DataError, RandomState, check_integer, check_seed, one_seed, warn
 
@@ -90,15 +88,7 @@ class StreamingCoreset:
         return self._intake.n_rows
 
     def partial_fit(
-        self,
-        X: Any,
-        y: Any,
-        weights: Any = None,
-        offset: Any = None,
-        trials: Any = None,
-        *,
-        exposure: Any = None,
-        groups: Any = None,
+        self, X: Any, y: Any, weights: Any = None, offset: Any = None, trials: Any = None, *, groups: Any = None
     ) -> Self:
         """Add a block of rows.
 
@@ -109,11 +99,9 @@ class StreamingCoreset:
         y : array, shape (n,)
             Labels.
         weights, offset, trials : array, shape (n,), optional
-            Weights, 1 by default, known parts of the linear predictors, and binomial trials, as in `build_coreset`.
+            Weights, 1 by default, known parts of linear predictors, and binomial trials, or the exposures of counts.
             Which label is +1 must be known for an offset, and for a family whose sides differ: begin with a block that
             has both labels, or name them as `classes`.
-        exposure : array, shape (n,), optional
-            Exposures of counts.
         groups : array, shape (n,), or dict of such, optional
             Levels of grouping factors. Groups and offset come in every block or in none.
 
@@ -122,8 +110,7 @@ class StreamingCoreset:
         DataError
             If the block cannot be used; blocks and their rows are counted from 0. The stream is then as it was.
         """
-        beside = Roles(y, trials=trials, exposure=exposure, counts=self._intake.counts).beside
-        intake, raw = self._intake.take(Block(X, y, weights, offset, beside, groups))
+        intake, raw = self._intake.take(Block(X, y, weights, offset, trials, groups))
         assert intake.names is not None
         if self._design is None:
             design = intake.design(intercept=self.intercept)
@@ -244,9 +231,7 @@ class StreamingCoreset:
     def _loaded(cls, header: dict[str, Any], arrays: Arrays) -> Self:
         """Return the stream of a checkpoint; content that does not fit raises one of many errors."""
         stream = cls(method_from_dict(header["method"]), **header["options"])
-        stream._intake = replace(
-            Intake.from_dict(header["intake"]), symmetric=stream._intake.symmetric, counts=stream._intake.counts
-        )
+        stream._intake = Intake.from_dict(header["intake"], like=stream._intake)
         stream._design = Design.from_dict(header["design"])
         if not isinstance(header["version"], str) or stream._design.raw_names != stream._intake.names:
             raise ValueError

@@ -125,7 +125,7 @@ class Coreset(WeightedData):
 
     @property
     def counts(self) -> bool:
-        """Whether the labels are the two sides of counts: events and exposure."""
+        """Whether the labels are events and exposure."""
         return tuple(self.classes) == RATES.classes
 
     @property
@@ -162,20 +162,17 @@ class Coreset(WeightedData):
         return frame
 
     def to_counts(self) -> pd.DataFrame:
-        """Return the rows as binomial counts, or counts and exposures, as R's ``glm`` takes them.
+        """Return the rows as binomial counts, or events and exposures, as R's ``glm`` takes them.
 
-        That is ``cbind(successes, failures) ~ ... + offset(offset)``, or of counts ``events / exposure ~ ...`` with the
-        weights ``exposure``. Columns are those of the design matrix, these two, and `offset` if there is one. The two
-        are real numbers: the weights of labels +1 and -1 of adjacent rows that differ only in the label, such as a
-        pseudo-row. The index is that of `to_frame`.
+        That is ``cbind(successes, failures) ~ ... + offset(offset)``, or ``events / exposure`` weighed by ``exposure``:
+        the weights of labels +1 and -1 of adjacent rows, as `to_frame` has them, that differ only in the label.
 
         Raises
         ------
         DataError
             If pseudo-rows have no group but other rows have one, as within groups of a multilevel coreset.
         """
-        names = ("events", "exposure") if self.counts else ("successes", "failures")
-        return counts_of(self, self.to_frame(), self.label, names)
+        return counts_of(self, self.to_frame(), self.label, rates=self.counts)
 
     def summary(self) -> dict[str, Any]:
         """Return what made the coreset as plain JSON values."""
@@ -283,18 +280,13 @@ class Coreset(WeightedData):
             ("weight sum", f"{self.weights.sum():,.6g}"),
             ("largest weight", f"{self.weights.max():,.6g}"),
             ("weight ESS", f"{self.weight_ess:,.1f}"),
-            self._response(),
+            ("label", f"{self.label}: {self.classes[0]!r} = -1, {self.classes[1]!r} = +1"),
             *([] if self.design.offset is None else [("offset", self.design.offset)]),
             *(("group", f"{grouping.name} ({len(grouping):,} levels)") for grouping in self.groups),
             *((key, f"{value:.6g}" if isinstance(value, float) else str(value)) for key, value in shown.items()),
             *self._size_curve(),
             ("random_state", str(self.random_state)),
         ]
-
-    def _response(self) -> tuple[str, str]:
-        if self.counts:
-            return "counts", f"{self.label}: +1 weighed by events, -1 by {self.design.exposure or 'an exposure of 1'}"
-        return "label", f"{self.label}: {self.classes[0]!r} = -1, {self.classes[1]!r} = +1"
 
     def _size_curve(self) -> list[tuple[str, str]]:
         curve = self.params.get("size_curve", [])

@@ -7,7 +7,7 @@ from bayescore.types import NO_GROUP, FloatArray, WeightedData
 from bayescore.validation import DataError
 
 
-def counts_of(rows: WeightedData, frame: pd.DataFrame, label: str, names: tuple[str, str]) -> pd.DataFrame:
+def counts_of(rows: WeightedData, frame: pd.DataFrame, label: str, *, rates: bool) -> pd.DataFrame:
     """Return rows as counts: of adjacent ones that differ only in the label, weights of +1 and -1 in one row.
 
     `frame` has their columns as `Coreset.to_frame` gives them, `label` and "weight" among these.
@@ -24,6 +24,7 @@ def counts_of(rows: WeightedData, frame: pd.DataFrame, label: str, names: tuple[
     group = np.cumsum(first) - 1
     counts = alike[first].copy()
     place = rows.n_features
+    names = ("events", "exposure") if rates else ("successes", "failures")
     for name, own in zip(names, (rows.y > 0, rows.y < 0), strict=True):
         if name in counts.columns:
             raise DataError(f"a feature is named {name!r}, as a column of the counts; rename the feature")

@@ -192,8 +192,8 @@ class Dataset:
 
     def with_design(self, design: Design) -> "Dataset":
         """Return raw rows put through a design, with their offset, groups, scan and sample; see `view` for passes."""
-        beside = {"offset": self.design.offset, "exposure": self.design.exposure}
-        design = replace(design, **beside, groups=design.groups or self.design.groups)
+        own = self.design
+        design = replace(design, offset=own.offset, exposure=own.exposure, groups=design.groups or own.groups)
         other = self.view(design)
         if self._scan is not None and design.is_affine:
             other._scan = self._scan.through(design)

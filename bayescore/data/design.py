@@ -165,8 +165,8 @@ class Design:
         given = fields.get("groups", ())
         groups = tuple(Grouping(own["name"], tuple(own["levels"]), tuple(own["effects"])) for own in given)
         names, intercept = tuple(fields["raw_names"]), bool(fields["intercept"])
-        beside = {"offset": fields.get("offset"), "exposure": fields.get("exposure")}
-        return cls(names, intercept, center, scale, groups=groups, **beside)
+        offset, exposure = fields.get("offset"), fields.get("exposure")
+        return cls(names, intercept, center, scale, offset=offset, exposure=exposure, groups=groups)
 
 
 @dataclass(frozen=True)

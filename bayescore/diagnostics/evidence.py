@@ -149,7 +149,8 @@ def log_evidence(
 ) -> Evidence:
     r"""Estimate the log marginal likelihood of a coreset and, in a pass or two, of the full data.
 
-    Differences between the ln E of two models of the same data are log Bayes factors.
+    Differences between the ln E of two models of the same data are log Bayes factors. Only these have a
+    meaning for counts: ln E leaves out y log E - log y! of each row, which no parameter changes.
 
     Parameters
     ----------
@@ -220,15 +221,15 @@ def log_evidence(
             f"{names(lambda kind: kind.closed_form)}"
         )
     check_integer(draws, "draws", low=100)
-    own = {"label": label, "weights": weights, "offset": offset, "trials": trials, "exposure": exposure}
-    own["groups"] = groups
-    if data is None and (given := [name for name, part in {"y": y, **own}.items() if part is not None]):
+    roles = {"label": label, "weights": weights, "offset": offset, "trials": trials, "exposure": exposure}
+    roles["groups"] = groups
+    if data is None and (given := [name for name, part in {"y": y, **roles}.items() if part is not None]):
         raise TypeError(f"{given[0]} belongs to the full data, but data is missing; give data too")
     if data is not None and not isinstance(core, Coreset):
         raise TypeError(f"core is a {type(core).__name__}; with full data it must be a Coreset, which knows its design")
     dataset = None
     if isinstance(core, Coreset) and data is not None:
-        beside = {**own, "missing": missing}
+        beside = {**roles, "missing": missing}
         if core.group is not None:
             check_bytes(draws, len(core.groups[0]), "draws")
         dataset = full_rows(core, data, y, progress=progressbar, **beside)

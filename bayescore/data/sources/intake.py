@@ -97,8 +97,8 @@ class Intake:
     def design(self, *, intercept: bool = False) -> Design:
         """Return the design of the raw features, with the levels of groups so far."""
         assert self.names is not None
-        beside = {"offset": self.offset, "exposure": self.exposure}
-        return Design(self.names, intercept, **beside, groups=self.groupings)
+        known = self.names, intercept
+        return Design(*known, offset=self.offset, exposure=self.exposure, groups=self.groupings)
 
     @property
     def sign(self) -> int:
@@ -216,9 +216,10 @@ class Intake:
         return {**own, "survey": self.survey.to_dict()}
 
     @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> Self:
-        """Rebuild an intake from `to_dict`'s value."""
-        own = {"names": tuple(fields["names"]), "groups": tuple(fields["groups"])}
+    def from_dict(cls, fields: dict[str, Any], *, like: "Intake") -> Self:
+        """Rebuild an intake from `to_dict`'s value, for a family `like` another's."""
+        own: dict[str, Any] = {"names": tuple(fields["names"]), "groups": tuple(fields["groups"])}
+        own |= {"symmetric": like.symmetric, "counts": like.counts}
         return cls(**{**fields, **own, "survey": Survey.from_dict(fields["survey"])})
 
 
