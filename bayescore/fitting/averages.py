@@ -83,7 +83,7 @@ class FitAverages(FitTables):
             index = new.index if isinstance(new, pd.DataFrame) else None
             return self._labelled(pd.DataFrame(found, columns=columns, index=index))
         p = of_rows(self.posterior(), new, partial(probabilities, seed=seed), offset, groups)
-        values = p.T
+        values: Any = p.T
         if kind == "response":
             values = rng.poisson(p.T) if self.coreset.counts else rng.random(p.T.shape) < p.T
         return xr.DataArray(
