@@ -213,7 +213,7 @@ def _rows(
         X, weights = (np.asarray(constants[key].values, dtype=np.float64) for key in ("X", "weights"))
         offset = np.asarray(constants["offset"].values) if posterior.offset is not None else None
         group = np.asarray(constants["group"].values) if "group" in constants else None
-        y = np.asarray(constants["y"].values)
+        y = np.asarray(constants["y"].values) if posterior.family.counts else np.zeros(0)
     else:
         check_same_design(data, posterior.features, posterior.design, "data")
         _check_rows(data.pseudo)
@@ -226,7 +226,9 @@ def _rows(
             "data, a sample of them"
         )
     rows = positive_rows(X, offset, group).with_weights(weights)
-    return rows.take(y < 0) if posterior.family.counts else rows, True  # averages of rates are by exposure
+    if posterior.family.counts:  # averages of rates are by exposure
+        rows = rows.take(np.less(y, 0))
+    return rows, True
 
 
 def _check_rows(pseudo: NDArray[np.bool_]) -> None:
