@@ -26,6 +26,7 @@ from .models.modes import find_map as find_map
 from .models.modes import find_mle as find_mle
 from .models.potential import weighted_potential as weighted_potential
 from .models.pymc_model import model as model
+from .samplers.asked_effects import group_effects as group_effects
 from .samplers.effects import odds_ratios as odds_ratios
 from .samplers.poststratify import poststratify as poststratify
 from .samplers.predict import predict as predict

@@ -37,29 +37,52 @@ def effective_sizes(draws: FloatArray, method: str) -> FloatArray:
 
     `method` is "mean", "bulk" (of ranks) or "tail" (the smaller one of the quantiles `TAIL`). NaN where draws are.
     """
-    columns = _columns(draws)
     if method == "tail":
-        return np.minimum(*(_of_quantile(columns, prob) for prob in TAIL))
+        ordered, columns = ordered_columns(draws), np.ascontiguousarray(np.moveaxis(draws, 2, 0))
+        return np.minimum(*(_of_quantile(columns, ordered, prob) for prob in TAIL))
+    columns = _columns(draws)
     return _sizes(_normal_scores(_split(columns)) if method == "bulk" else _split(columns))
 
 
 def split_rhats(draws: FloatArray) -> FloatArray:
     """Return the rank-normalised split R-hat of each coordinate, shape (D,); NaN where one stands still."""
+    return bulk_and_rhats(draws)[1]
+
+
+def bulk_and_rhats(draws: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return `effective_sizes` of the bulk and `split_rhats`, both of the same ranks."""
     halves = _split(_columns(draws))
-    folded = np.abs(halves - np.median(halves, axis=(1, 2), keepdims=True))
-    bulk, tail = (_rhat(_normal_scores(each)) for each in (halves, folded))
-    return np.where(tail > bulk, tail, bulk)
+    scores = _normal_scores(halves)
+    bulk, tail = _rhat(scores), _rhat(_normal_scores(np.abs(halves - np.median(halves, axis=(1, 2), keepdims=True))))
+    return _sizes(scores), np.where(tail > bulk, tail, bulk)
 
 
-def quantile_errors(draws: FloatArray, prob: float) -> FloatArray:
-    """Return the Monte Carlo standard error of each coordinate's quantile `prob`, shape (D,)."""
-    columns = _columns(draws)
-    size, ordered = _of_quantile(columns, prob), np.sort(columns.reshape(len(columns), -1), axis=1)
-    n = ordered.shape[1]
+def ordered_columns(draws: FloatArray) -> FloatArray:
+    """Return the draws of each coordinate in ascending order, shape (D, S), of draws of shape (..., D)."""
+    return np.sort(np.ascontiguousarray(draws.reshape(-1, draws.shape[-1]).T), axis=1)
+
+
+def quantiles(ordered: FloatArray, prob: float) -> FloatArray:
+    """Return a quantile of each row of draws in order, as `np.quantile` has it, shape (D,); NaN where draws are."""
+    place = (ordered.shape[1] - 1) * prob
+    low = min(int(place), ordered.shape[1] - 2) if ordered.shape[1] > 1 else 0
+    near, far = ordered[:, low], ordered[:, min(low + 1, ordered.shape[1] - 1)]
+    return np.where(np.isnan(ordered[:, -1]), np.nan, near + (place - low) * (far - near))
+
+
+def quantile_errors(draws: FloatArray, prob: float, ordered: FloatArray | None = None) -> FloatArray:
+    """Return the Monte Carlo standard error of each coordinate's quantile `prob`, shape (D,).
+
+    `ordered` are the `ordered_columns` of the draws, where they are known.
+    """
+    if ordered is None:
+        ordered = ordered_columns(draws)
+    columns, n = np.ascontiguousarray(np.moveaxis(draws, 2, 0)), ordered.shape[1]
+    size = _of_quantile(columns, ordered, prob)
     low, high = (n * betaincinv(size * prob + 1.0, size * (1.0 - prob) + 1.0, each) - 1.0 for each in _ONE_SD)
     places = np.floor(np.fmax(low, 0.0)), np.ceil(np.fmin(high, n - 1.0))
     near, far = (ordered[np.arange(len(ordered)), place.astype(np.int64)] for place in places)
-    return np.asarray(0.5 * (far - near) * unit_scale(draws))
+    return np.asarray(0.5 * (far - near))
 
 
 def _columns(draws: FloatArray) -> FloatArray:
@@ -73,13 +96,11 @@ def _split(columns: FloatArray) -> FloatArray:
     return np.concatenate([columns[..., :half], columns[..., -half:]], axis=1)
 
 
-def _of_quantile(columns: FloatArray, prob: float) -> FloatArray:
+def _of_quantile(columns: FloatArray, ordered: FloatArray, prob: float) -> FloatArray:
     """Return the effective sample size of each quantile: that of the share of draws up to it, shape (D,)."""
-    flat = columns.reshape(len(columns), -1)
-    place = math.floor((flat.shape[1] - 1) * prob + 1e-9)  # the last draw up to it, not one by rounding
-    at = np.partition(flat, place, axis=1)[:, place, None, None]
-    lost = np.isnan(flat).any(axis=1)
-    return np.where(lost, np.nan, _sizes(_split((columns <= at).astype(np.float64))))
+    place = math.floor((ordered.shape[1] - 1) * prob + 1e-9)  # the last draw up to it, not one by rounding
+    below = (columns <= ordered[:, place, None, None]).astype(np.float64)
+    return np.where(np.isnan(ordered[:, -1]), np.nan, _sizes(_split(below)))
 
 
 def _normal_scores(halves: FloatArray) -> FloatArray:

@@ -1,4 +1,4 @@
-"""Command line: ``bayescore fit``, ``predict``, ``build``, ``sample``, ``certify``, ``compare`` and ``demo``.
+"""Command line: ``bayescore fit``, ``update``, ``predict``, ``build``, ``sample``, ``certify``, ``compare``, ``demo``.
 
 Exit status 0 on success, 2 with one line on bad input, 130 on Ctrl-C; ``--verbose`` shows the traceback.
 """
@@ -11,7 +11,7 @@ import re
 import shlex
 import sys
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,8 +103,8 @@ def compare(args: argparse.Namespace, console: Console) -> None:
     from bayescore.samplers.files import load_posterior
 
     check_output(args.output, args.reference, *args.posteriors)
-    stems = [path.stem for path in args.posteriors]
-    names = stems if len(set(stems)) == len(stems) else [str(path) for path in args.posteriors]
+    names = [path.stem for path in args.posteriors]
+    names = names if len(set(names)) == len(names) else [str(path) for path in args.posteriors]
     reference = load_posterior(args.reference)
     candidates = {name: load_posterior(path) for name, path in zip(names, args.posteriors, strict=True)}
     result = against(candidates, reference)
@@ -137,7 +137,8 @@ def certify(args: argparse.Namespace, console: Console) -> None:
     if args.test:
         if not args.output:
             raise ValueError(f"--test={str(args.test)!r} is for the report; give its file by --output too")
-        test = all_rows(args.test, label=label, design=core.design, offset=args.offset, progressbar=not args.quiet)
+        own = {"label": label, "design": core.design, "offset": args.offset, "exposure": args.exposure}
+        test = all_rows(args.test, family=core.family, **own, progressbar=not args.quiet)
     found = check(idata, core, args.rows, **{**_roles(args), "label": label}, progressbar=not args.quiet)
     table = Table("feature", box=None)
     for heading in ("mean", "sd", "corrected mean", "corrected sd", "error of mean (sd)"):
@@ -172,16 +173,15 @@ def demo(args: argparse.Namespace, console: Console) -> None:
     """Run ``bayescore demo``."""
     from bayescore.demo import run_demo
 
-    result, certificates = run_demo(args.rows, args.output, args.seed, not args.quiet, console)
-    show(result, console, certificates)
-    console.print(f"wrote {args.output / 'report.html'}")
+    found = run_demo(args.rows, args.output, args.seed, not args.quiet, console)
+    console.print("\n".join(map(_printable, repr(found).splitlines())))
+    console.print(f"wrote {args.output}: report.html, story.png, coefficients.png, model")
 
 
-def show(result: Any, console: Console, certificates: Mapping[str, Any] | None = None) -> None:
-    """Print the verdicts of a comparison, the certificates' beside them, and its main figures."""
+def show(result: Any, console: Console) -> None:
+    """Print the verdicts of a comparison and its main figures."""
     from rich.table import Table
 
-    from bayescore.diagnostics.agreement import beside_reference
     from bayescore.diagnostics.formatting import number
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))  # fits a terminal of 80
@@ -189,15 +189,10 @@ def show(result: Any, console: Console, certificates: Mapping[str, Any] | None =
     for heading, width in (("whitened MMD", 9), ("mean error (sd)", 6), ("sd error (%)", 6)):
         table.add_column(heading, justify="right", min_width=width)
     table.add_column("verdict", no_wrap=True)
-    if certificates:
-        table.add_column("certificate", no_wrap=True)
     for name, row in result.metrics.iterrows():
         verdict = result.verdicts.get(name)
         figures = (row["mmd_whitened"], row["mean_error_sd"], 100.0 * row["sd_error"])
-        levels = [verdict.level if verdict else ""]
-        if certificates:
-            levels.append(beside_reference(certificates[name], verdict).level if name in certificates else "")
-        table.add_row(str(name), *map(number, figures), *levels)
+        table.add_row(str(name), *map(number, figures), verdict.level if verdict else "")
     console.print(table)
 
 
@@ -208,14 +203,21 @@ def fit(args: argparse.Namespace, console: Console) -> None:
 
     check_folder(args.output, "--output")
     prior = None if args.prior is None else parse_priors(args.prior)
-    first, second = (args.rows, None) if args.formula is None else (args.formula, args.rows)
-    settings: dict[str, Any] = {"max_seconds": args.max_seconds, "random_state": args.seed, "positive": args.positive}
-    found = fitted(
-        first, second, family=args.family, prior=prior, **_roles(args), **settings, progressbar=not args.quiet
-    )
-    found.save(args.output)
-    console.print(_printable_lines(repr(found)))
-    console.print(f"wrote {args.output}")
+    settings = {"prior": prior, **_roles(args)}
+    settings |= {name: getattr(args, name) for name in ("positive", "max_seconds", "family")}
+    rows = [own for own in (args.formula, args.rows) if own is not None]
+    _saved(fitted(*rows, random_state=args.seed, progressbar=not args.quiet, **settings), args.output, console)
+
+
+def update(args: argparse.Namespace, console: Console) -> None:
+    """Run ``bayescore update``."""
+    from bayescore.fitting import files, read_fit
+
+    output = files.check_folder(args.output or args.model, "--output")
+    if args.rows is None and args.data is None:
+        raise ValueError("give a file of new rows, or --data with one of all rows")
+    settings = {"data": args.data, "missing": args.missing, "progressbar": not args.quiet}
+    _saved(read_fit(args.model).update(args.rows, **settings), output, console)
 
 
 def predict(args: argparse.Namespace, console: Console) -> None:
@@ -226,29 +228,21 @@ def predict(args: argparse.Namespace, console: Console) -> None:
     from bayescore.fitting import read_fit
 
     check_output(args.output, args.rows)
-    csv = [path.suffix.lower() == ".csv" for path in (args.rows, args.output)]
-    found = read_fit(args.model)
-    new = pd.read_csv(args.rows) if csv[0] else pd.read_parquet(args.rows)
+    csv, found = [each.suffix.lower() == ".csv" for each in (args.rows, args.output)], read_fit(args.model)
+    new = (pd.read_csv if csv[0] else pd.read_parquet)(args.rows)
     table = found.predict(new, new_groups=args.new_groups, prob=args.prob, random_state=args.seed)
     with whole_file(args.output) as partial:
         table.to_csv(partial, index=False) if csv[1] else table.to_parquet(partial, index=False)
-    console.print(f"{found.level}: {len(table):,} rows")
-    console.print(f"wrote {args.output}")
+    console.print(f"{found.level}: {len(table):,} rows\nwrote {args.output}")
 
 
-def _printable_lines(text: str) -> str:
-    return "\n".join(_printable(line) for line in text.splitlines())
+def _saved(found: Any, folder: Path, console: Console) -> None:
+    found.save(folder)
+    console.print("\n".join(map(_printable, repr(found).splitlines())))
+    console.print(f"wrote {folder}")
 
 
-COMMANDS = {
-    "fit": fit,
-    "predict": predict,
-    "build": build,
-    "sample": sample,
-    "certify": certify,
-    "compare": compare,
-    "demo": demo,
-}
+COMMANDS = {own.__name__: own for own in (fit, update, predict, build, sample, certify, compare, demo)}
 
 
 def _printable(text: str) -> str:
@@ -263,8 +257,9 @@ def _as_options(text: str, names: Iterable[str]) -> str:
         value = "" if found["value"] in (None, "True") else f" {found['value']}"
         return f"--{found['name'].replace('_', '-')}{value}"
 
-    known = "|".join(names)
-    return re.sub(rf"(?<![-\w])(?P<name>{known})=(?P<value>True|\d+|'[^']*'|\"[^\"]*\")?(?![\w(])", option, text)
+    return re.sub(
+        rf"(?<![-\w])(?P<name>{'|'.join(names)})=(?P<value>True|\d+|'[^']*'|\"[^\"]*\")?(?![\w(])", option, text
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -281,8 +276,8 @@ def _main(argv: Sequence[str] | None) -> int:
 
     args = parser().parse_args(argv)
     # users' names and paths are no markup, and a message is one line
-    console = Console(markup=False, highlight=False, soft_wrap=True)
-    errors = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
+    plain: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
+    console, errors = Console(**plain), Console(stderr=True, **plain)
     if args.quiet:
         logging.getLogger("pymc").setLevel(logging.ERROR)
     with warnings.catch_warnings():

@@ -3,10 +3,12 @@
 No kernel calls BLAS: numba's np.dot takes the GIL back and keeps the machine code off the disk.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar, cast
 
 import numba
+from numba.core.event import install_timer
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -32,3 +34,14 @@ def jit_sums(function: F) -> F:
             function
         ),
     )
+
+
+@contextmanager
+def compile_seconds() -> Iterator[list[float]]:
+    """Yield a list whose sum, after the block, is the seconds in which kernels were compiled in it, by any thread.
+
+    A kernel is compiled at its first use and kept on disk, so that what comes after takes that much less.
+    """
+    found: list[float] = []
+    with install_timer("numba:compile", found.append):
+        yield found

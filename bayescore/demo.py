@@ -1,59 +1,51 @@
-"""The main job on built-in data: a million rows, three kinds of coresets, and how close each posterior comes.
+"""The main job on built-in data: a million visits to a shop, fitted, certified, and beside the truth."""
 
-Each coreset's posterior is certified without the full-data posterior, then measured against it. The
-full-data posterior is exact and cheap here: the data are binary, so merging identical rows loses nothing.
-"""
-
-import shlex
 from pathlib import Path
 
-import numpy as np
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from rich.console import Console
 
-from bayescore.coresets.build import all_rows, build_coreset
-from bayescore.data.synthetic import binary10
-from bayescore.diagnostics import Comparison, compare
-from bayescore.diagnostics.certificate import Certificate, certify
-from bayescore.diagnostics.report import write_report
-from bayescore.samplers.files import check_whole, write_posterior
-from bayescore.samplers.sample import sample
+from bayescore.data.clicks import TRUTH, clicks
+from bayescore.diagnostics.report.drawing import COLOURS
+from bayescore.fitting import Fit, fit
+from bayescore.fitting.scaling import column_scales
 from bayescore.validation import check_integer
 
-SIZES = (100, 300, 1000, 3000)
-METHODS = ("uniform", "sensitivity", "calibrated")
+FORMULA = "clicked ~ age + log(income) + visits + device + (1 | county)"
+FEWEST_ROWS = 2000
 
 
-def run_demo(
-    rows: int, folder: Path, seed: int, progressbar: bool, console: Console
-) -> tuple[Comparison, dict[str, Certificate]]:
-    """Build, sample, certify, compare; write ``report.html``, ``metrics.csv``, a coreset and its posterior."""
-    check_integer(rows, "rows", low=4 * SIZES[-1])
+def run_demo(rows: int, folder: Path, seed: int, progressbar: bool, console: Console) -> Fit:
+    """Fit made rows; write the fit, ``report.html`` and two pictures to a folder."""
+    check_integer(rows, "rows", low=FEWEST_ROWS)
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"--output={str(folder)!r} is a file; give the name of a folder")
     folder.mkdir(parents=True, exist_ok=True)
-    X, y = binary10(rows + 1000, random_state=seed)
-    test = all_rows(X[rows:], y[rows:], progressbar=False)
-    X, y = X[:rows], y[:rows]
-    console.print(f"Binary10: {rows:,} rows, {X.shape[1]} columns, {np.mean(y > 0):.1%} positive")
-    merged = build_coreset(X, y, method="aggregate", random_state=seed, progressbar=progressbar)
-    console.print(f"full data: {len(merged)} distinct rows, so its posterior is exact; NUTS ...")
-    reference = sample(merged, sampler="nuts", chains=4, draws=1000, random_seed=seed, progressbar=progressbar)
-    check_whole(reference, chains=4, draws=1000)
-    posteriors = {"full data, MALA": sample(merged, sampler="mala", random_seed=seed + 1, progressbar=progressbar)}
-    certificates = {}
-    for method in METHODS:
-        for size in SIZES:
-            core = build_coreset(X, y, method=method, size=size, random_state=seed, progressbar=progressbar)
-            name = f"{method} {size}"
-            console.print(f"{name}: {len(core)} distinct rows, weights' ESS {core.weight_ess:.0f}; MALA ...")
-            posteriors[name] = sample(core, sampler="mala", random_seed=seed + 2, progressbar=progressbar)
-            # the merged rows are the full data, so this is the pass over all of them
-            certificates[name] = certify(posteriors[name], core, merged, progressbar=progressbar)
-    core.to_parquet(folder / "core.parquet")
-    write_posterior(posteriors[name], folder / "posterior.nc")
-    result = compare(posteriors, reference, test=test)
-    result.metrics.to_csv(folder / "metrics.csv")
-    command = shlex.join(["bayescore", "demo", "--rows", str(rows), "--seed", str(seed), "-o", str(folder)])
-    title = f"Coresets of {rows:,} rows of Binary10"
-    write_report(result, folder / "report.html", certificates=certificates, title=title, command=command)
-    return result, certificates
+    mpl.use("Agg")  # pictures go to files
+    data = clicks(rows, random_state=seed)
+    console.print(f"{rows:,} visits to a shop, {data['clicked'].mean():.1%} clicked: {FORMULA}")
+    found = fit(FORMULA, data, random_state=seed, progressbar=progressbar)
+    found.save(folder / "model")
+    found.report(folder / "report.html")
+    write_pictures(found, folder)
+    return found
+
+
+def write_pictures(found: Fit, folder: Path) -> None:
+    """Write ``story.png``, and ``coefficients.png`` with the truth of `clicks` beside the coefficients."""
+    _save(found.plot_story(), folder / "story.png")
+    axes = found.plot()
+    names = [text.get_text() for text in axes.get_yticklabels()]
+    scales = dict(zip(found.coreset.feature_names, column_scales(found.coreset.design), strict=True))
+    truth = [TRUTH[name] * scales[name] for name in names]
+    axes.plot(truth, range(len(names)), "|", color=COLOURS[1], ms=16, mew=2.0, label="truth")
+    axes.legend(frameon=False, loc="lower right")
+    _save(axes, folder / "coefficients.png")
+
+
+def _save(axes: Axes, path: Path) -> None:
+    figure = axes.get_figure()
+    assert isinstance(figure, Figure)
+    figure.savefig(path, dpi=150, bbox_inches="tight")

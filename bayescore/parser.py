@@ -72,7 +72,7 @@ def parser() -> argparse.ArgumentParser:
 
     families = ", ".join(FAMILIES)
     p = commands.add_parser("demo", parents=[common, seeded], help="the main job on built-in data, with a report")
-    p.add_argument("--rows", type=int, default=1_000_000, help="rows of Binary10 (default: %(default)s)")
+    p.add_argument("--rows", type=int, default=1_000_000, help="rows to make (default: %(default)s)")
     p.add_argument("-o", "--output", type=Path, default=Path("demo"), help="folder to write (default: %(default)s)")
 
     p = commands.add_parser("fit", parents=[common, seeded], help="a file of rows to certified draws")
@@ -83,6 +83,15 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--prior", help="prior in units of the columns, or by name (default: normal(0, 2.5 / sd of each))")
     p.add_argument("--max-seconds", type=float, default=600.0, help="limit of a further try (default: %(default)s)")
     p.add_argument("-o", "--output", type=Path, required=True, help="folder to write")
+
+    p = commands.add_parser("update", parents=[common], help="more rows for a fit, without reading the old ones")
+    p.add_argument("model", type=Path, help="folder that fit wrote")
+    p.add_argument("rows", type=_rows, nargs="?", help="file of new rows, with the columns of the old")
+    p.add_argument("--data", type=_rows, help="file of all rows, old and new, to certify by them")
+    p.add_argument(
+        "--missing", default="raise", choices=("raise", "drop"), help="rows that miss something (default: %(default)s)"
+    )
+    p.add_argument("-o", "--output", type=Path, help="folder to write (default: the model's)")
 
     p = commands.add_parser("predict", parents=[common, seeded], help="probabilities of new rows by a fit")
     p.add_argument("model", type=Path, help="folder that fit wrote")

@@ -47,6 +47,8 @@ def without_averages() -> Iterator[None]:
         ):
             stack.enter_context(patch.object(target, name, value))
         stack.enter_context(patch.object(Points, "excess", lambda self, *_: np.zeros(len(self.at.beta))))
+        for name in ("information", "information_of"):
+            stack.enter_context(patch.object(Points, name, lambda *_: 0.0))
         stack.enter_context(patch.object(Points, "excess_of", lambda self, *_: np.zeros(len(self.at.beta))))
         yield
 
@@ -85,7 +87,7 @@ def p_values(found: np.ndarray) -> np.ndarray:
 
 
 def p_value_rows(
-    about: dict[str, str], quantities: Sequence[str], trials: int, own: np.ndarray, control: np.ndarray
+    about: dict[str, Any], quantities: Sequence[str], trials: int, own: np.ndarray, control: np.ndarray
 ) -> list[dict[str, Any]]:
     """Return a row for each quantity."""
     return [

@@ -1,5 +1,4 @@
 import argparse
-import functools
 import html
 import re
 import shutil
@@ -13,9 +12,10 @@ import pandas as pd
 import pytest
 
 import bayescore as bc
-from bayescore import cli, compat, demo
+from bayescore import cli, compat
 from bayescore.coresets.build import build_coreset
 from bayescore.data import coreset as coreset_file
+from bayescore.data.clicks import TRUTH
 from bayescore.samplers import sample as sampling
 from bayescore.samplers.files import write_posterior
 
@@ -417,32 +417,21 @@ def test_draws_cut_short_count_as_interrupted(
 
 
 @pytest.mark.essential("the first command of the README")
-def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "SIZES", (300, 1000))
-    monkeypatch.setattr(demo, "sample", functools.partial(bc.sample, draws=250, tune=250))
+def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "new" / "demo"
     assert cli.main(["demo", "--rows", "20000", "--quiet", "-o", str(folder)]) == 0
-    assert {path.name for path in folder.iterdir()} == {"report.html", "metrics.csv", "core.parquet", "posterior.nc"}
-    printed = capsys.readouterr().out.splitlines()
-    lines = {name: line.split() for line in printed if (name := line[:16].strip()) and ";" not in line}
-    assert lines["full data, MALA"][-1] == "indistinguishable"
-    assert lines["calibrated 1000"][-2:] == ["indistinguishable", "certified"]
-    assert " ".join(lines["uniform 300"]).endswith(("differs not certified", "differs corrected"))
-    metrics = pd.read_csv(folder / "metrics.csv", index_col="candidate")
-    coresets = [f"{method} {size}" for method in ("uniform", "sensitivity", "calibrated") for size in (300, 1000)]
-    assert list(metrics.index) == ["full data, MALA", *coresets, "noise floor"]
-    assert (metrics.loc[coresets[:4], "mmd_whitened"] > metrics.loc["full data, MALA", "mmd_whitened"]).all()
-    core = bc.read_coreset(folder / "core.parquet")
-    assert (core.method, core.n_total) == ("calibrated", 20_000)
+    assert {path.name for path in folder.iterdir()} == {"report.html", "story.png", "coefficients.png", "model"}
+    printed = capsys.readouterr().out
+    assert "certified: these draws can be used" in printed
+    found = bc.read_fit(folder / "model")
+    assert (found.level, found.coreset.n_total) == ("certified", 20_000)
+    assert len(found.coreset) < 300
+    posterior = found.summary()
+    for name, truth in TRUTH.items():
+        assert abs(posterior.loc[name, "mean"] - truth) < 4.0 * posterior.loc[name, "sd"]  # a fixed seed
     report = (folder / "report.html").read_text(encoding="utf-8")
-    assert "bayescore demo --rows 20000" in report
-    told = re.search(r"Of the (\d) certificates whose correction can be trusted, the predictions of (\d) agree", report)
-    assert told
-    assert told[1] == told[2] >= "2"
-    before = (folder / "report.html").read_bytes()
-    assert cli.main(["compare", str(folder / "posterior.nc"), "--reference", str(folder / "posterior.nc"),
-                     "-o", str(folder / "again.html")]) == 0  # fmt: skip
-    assert (folder / "report.html").read_bytes() == before
+    assert "clicked ~ age + log(income) + visits + device + (1 | county)" in report
+    assert f"{20_000:,}" in report
 
 
 def commands() -> dict[str, argparse.ArgumentParser]:

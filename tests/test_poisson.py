@@ -1,5 +1,7 @@
 """Counts with a Poisson likelihood: from rows to draws, certificate, predictions and checks."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pymc as pm
@@ -175,6 +177,16 @@ def test_other_methods_are_certified_too(method):
     assert np.isnan(certificate.elpd_loo)
 
 
+def test_the_default_is_condensed_where_that_is_within_the_tolerance(core):
+    found = bc.build_coreset(ROWS, random_state=1, **HOW)
+    assert found.method == "condensed"
+    np.testing.assert_array_equal(found.weights, core.weights)
+    for own in ({"tolerance": 1e-6}, {"size": 200}):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # no size is within that tolerance
+            assert bc.build_coreset(ROWS, random_state=1, **own, **HOW).method == "calibrated"
+
+
 def test_a_file_keeps_the_exposures_name(core, tmp_path):
     core.to_parquet(tmp_path / "core.parquet")
     again = bc.read_coreset(tmp_path / "core.parquet")
@@ -265,6 +277,18 @@ def test_a_fit_of_counts_answers_in_rates(fit, tmp_path):
     again = bc.read_fit(tmp_path / "model", ROWS)
     assert again.certificate.dispersion == fit.certificate.dispersion
     assert len(again.check()) == len(checked)
+
+
+def test_an_update_of_counts_is_the_fit_of_all(fit):
+    new = counts(3000, seed=9)
+    both = pd.concat([ROWS, new], ignore_index=True)
+    more, whole = fit.update(new, **QUIET), bc.fit(FORMULA, both, family="poisson", exposure="time", **QUIET)
+    assert more.level == "certified"
+    assert more.coreset.weight_total == pytest.approx(both["n"].sum() + both["time"].sum())
+    own, other, old = more.summary(), whole.summary(), fit.summary()
+    assert (np.abs(own["mean"] - other["mean"]) < 0.2 * other["sd"]).all()
+    assert not (np.abs(old["mean"] - other["mean"]) < 0.2 * other["sd"]).all()
+    assert fit.update(new, data=both, **QUIET).certificate.dispersion is not None
 
 
 def test_a_fit_that_misses_a_column_is_outside_its_check():

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from bayescore.compiled import jit
 from bayescore.coresets.method import BuildInfo, BuildResult, Method
-from bayescore.coresets.sampling.draw import mix
 from bayescore.data.dataset import Dataset
 from bayescore.data.passes.tiles import TILE
+from bayescore.models.elementary import mix
 from bayescore.models.families import Family
 from bayescore.types import FloatArray, IntArray, LabelArray, WeightedData, stack
 

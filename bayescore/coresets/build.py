@@ -37,6 +37,7 @@ def build_coreset(
     formula: str | None = None,
     intercept: bool = False,
     standardize: bool = False,
+    design: Design | None = None,
     random_state: RandomState = None,
     random_seed: RandomState = None,
     progressbar: bool = True,
@@ -70,9 +71,9 @@ def build_coreset(
         A number for each row, or the name of its column, which is then no feature. Weights are 1 by default, and rows
         of weight 0 are left out. The offset o_n is the known part of the linear predictor, x_n . beta + o_n, such as
         log(exposure). Trials are those of binomial counts, of which `y` or `label` are the successes: a row becomes
-        two, with its successes and its failures as weights. Exposures are those of counts, such as time at risk, 1 by
-        default; a row becomes two, weighed by its count and by its exposure. Blocks are (X, y, weights, offset, trials,
-        groups), with None for what is not given and the exposure in the place of trials.
+        two, with its successes and its failures as weights. Exposures are those of counts, 1 by default: the weights of
+        a row's two are its count and its exposure. Blocks are (X, y, weights, offset, trials or exposure, groups), with
+        None for what is not given.
     positive : label, optional
         The label that is +1.
     missing : {"raise", "drop"}
@@ -86,13 +87,16 @@ def build_coreset(
         Label and terms in R's syntax, "clicked ~ age * device + log(price)", as `formulaic` reads it: interactions,
         ``C(x, Sum)``, ``I(x**2)``, ``center``, ``scale``, ``poly``, splines ``bs`` and ``cr``. Levels, centers and
         knots are learnt in one pass, kept in ``core.design``, and used for new rows. It has an intercept of its own;
-        "+ 0" drops it. Group terms ``(1 | county)``, ``(1 + age | county)`` name `groups` and what varies by them.
+        "+ 0" drops it. Group terms ``(1 | county)``, ``(1 + age | county)`` name `groups` and what varies by them; the
+        left side ``k | trials(n)`` or ``p(k, n)`` names successes and `trials`.
         Without a formula all columns are features, and those of text are coded against their first level.
     intercept : bool
         Put a column of ones, named "Intercept", first.
     standardize : bool
-        Center the columns and divide them by their (weighted, population) standard deviation; constant
-        columns stay as they are.
+        Center columns and divide them by their (weighted, population) standard deviation, unless they are constant.
+    design : Design, optional
+        ``core.design`` of an earlier coreset, for more rows of the same kind: they get its formula, levels, knots and
+        scales. A new level is an error; new groups are added to it. `Coreset.concat` unites coresets of one design.
     random_state, random_seed : int, Generator, SeedSequence or None
         Seed, by either name, kept as ``core.random_state``; it gives the same coreset whatever the source, its blocks
         and the number of threads.
@@ -133,7 +137,7 @@ def build_coreset(
     ('Intercept', 'age', 'device[tablet]', 'age:device[tablet]')
     """
     chosen = method_of(method, options)
-    known = _family_of(data, family)
+    known = _family_of(data, family, design)
     seed = check_seed(one_seed(random_state, random_seed))
     wanted = None if size == "auto" else check_integer(size, "size", low=1)
     check_serves(chosen, known.name, METHODS)
@@ -143,8 +147,12 @@ def build_coreset(
     _check_design(data, intercept, standardize, formula)
     columns = {"label": label, "weights": weights, "offset": offset, "trials": trials, "exposure": exposure}
     columns |= {"groups": groups, "positive": positive, "missing": missing}
-    columns["counts"] = known.counts
-    dataset = open_designed(data, y, formula=formula, once=True, progress=progressbar, **columns)
+    if design is None:
+        columns |= {"formula": formula, "once": True, "counts": known.counts}
+        dataset = open_designed(data, y, progress=progressbar, **columns)
+    else:
+        _check_alone(intercept=intercept, standardize=standardize, formula=formula)
+        dataset = open_in(design, data, y, learn_groups=True, progress=progressbar, **columns)
     core = build_dataset(dataset, chosen, wanted, seed, known, intercept=intercept, standardize=standardize)
     return _of(data, core)
 
@@ -245,7 +253,7 @@ def all_rows(
     >>> full.X.shape, full.weight_total, full.method
     ((5000, 2), 5000.0, 'full')
     """
-    known = _family_of(data, family)
+    known = _family_of(data, family, design)
     _check_design(data, intercept, standardize, formula)
     columns = {"label": label, "weights": weights, "offset": offset, "trials": trials, "exposure": exposure}
     columns |= {"groups": groups, "positive": positive, "missing": missing}
@@ -255,17 +263,16 @@ def all_rows(
         dataset = open_designed(data, y, formula=formula, progress=progressbar, counts=known.counts, **columns)
         dataset = designed(dataset, intercept, standardize)
     else:
-        if intercept or standardize or formula is not None:
-            raise ValueError("design brings its own columns; leave out formula, intercept and standardize")
+        _check_alone(intercept=intercept, standardize=standardize, formula=formula)
         dataset = open_in(design, data, y, new_groups=new_groups, progress=progressbar, **columns)
     _ = dataset.scan  # checks the rows
     rows = dataset.load()
     return _of(data, finish_dataset(rows, dataset, method="full", family=known.name, params={}, random_state=0))
 
 
-def _family_of(data: Any, family: str | None) -> Family:
+def _family_of(data: Any, family: str | None, design: Design | None) -> Family:
     inherited = data.family if isinstance(data, Coreset) else "logistic"
-    return check_family(inherited if family is None else family, rows=data)
+    return check_family(inherited if family is None else family, rows=data if design is None else design)
 
 
 def _check_design(data: Any, intercept: bool, standardize: bool, formula: str | None) -> None:
@@ -275,6 +282,13 @@ def _check_design(data: Any, intercept: bool, standardize: bool, formula: str | 
         raise ValueError("intercept and standardize belong to the raw data; the coreset's design stays as it is")
 
 
+def _check_alone(**columns: Any) -> None:
+    """Raise if arguments that make columns are given beside a design."""
+    for name, value in columns.items():
+        if value:
+            raise ValueError(f"{name}={value!r} is given beside design, which brings its columns; leave it out")
+
+
 def _of(data: Any, core: Coreset) -> Coreset:
     """Return a coreset of `data`; that of a coreset stands for the first one's data, and misses what the first does."""
     if not isinstance(data, Coreset):
@@ -282,6 +296,5 @@ def _of(data: Any, core: Coreset) -> Coreset:
     missed = None
     if core.family == data.family:
         missed = of_union([(each.shortfall, each.lossless) for each in (core, data)])
-    # all rows of a coreset miss what it does
-    method = data.method if core.lossless and not data.lossless else core.method
+    method = data.method if core.lossless and not data.lossless else core.method  # all its rows miss what it does
     return replace(core, n_total=data.n_total, weight_total=data.weight_total, shortfall=missed, method=method)

@@ -45,13 +45,14 @@ def designed(
         if first_look is not None:
             first_look(dataset)
         constant = dataset.scan.constant
-        absent = warn_of_absent_levels(design, dataset.scan)
+        # a design of other rows knows which levels there are
+        absent = warn_of_absent_levels(design, dataset.scan) if design.classes is None else ()
         names = [name for name in np.asarray(design.names)[constant].tolist() if name not in absent]
         if intercept and names:
             warn(f"column {names[0]!r} is constant, as the intercept is: the prior alone tells the two apart; drop it")
         if standardize:
-            mean, sd = dataset.moments()
-            center = np.where(constant, 0.0, mean)
+            sd = dataset.scan.sd
+            center = np.where(constant, 0.0, dataset.scan.mean)
             scale = np.where(constant | (sd == 0.0), 1.0, sd)
             design = replace(design, center=tuple(center.tolist()), scale=tuple(scale.tolist()))
     if intercept:

@@ -21,7 +21,7 @@ from bayescore.data.counts import counts_of
 from bayescore.data.design import Design, Grouping
 from bayescore.data.formulas.design import formula_of
 from bayescore.data.shortfall import Shortfall, of_union
-from bayescore.data.shown import as_html, as_text
+from bayescore.data.shown import as_html, as_text, size_curve
 from bayescore.data.sources import ArraySource
 from bayescore.data.sources.paired import RATES
 from bayescore.data.sources.parquet import CORESET_KEY
@@ -104,9 +104,8 @@ class Coreset(WeightedData):
             raise ValueError(f"rows have {'no' if self.offset is None else 'an'} offset, unlike their design")
         if (0 if self.group is None else self.group.shape[1]) != len(self.design.groups):
             known = ", ".join(repr(grouping.name) for grouping in self.design.groups) or "none"
-            raise ValueError(
-                f"rows have {'no' if self.group is None else 'other'} groups; those of their design: {known}"
-            )
+            own = "no" if self.group is None else "other"
+            raise ValueError(f"rows have {own} groups; those of their design: {known}")
         object.__setattr__(self, "design", replace(self.design, classes=self.classes))  # for rows that follow it
         if (missed := self.shortfall) is not None:
             own = self.rows_digest
@@ -122,6 +121,10 @@ class Coreset(WeightedData):
     def groups(self) -> tuple[Grouping, ...]:
         """The grouping factors, in the order of the columns of `group`: their names, levels and effects."""
         return self.design.groups
+
+    def take(self, which: Any) -> "Coreset":
+        """Return the rows `which`, in that order, without the `shortfall` of all."""
+        return WeightedData.take(self if self.shortfall is None else replace(self, shortfall=None), which)
 
     @property
     def counts(self) -> bool:
@@ -188,6 +191,7 @@ class Coreset(WeightedData):
             "label": self.label,
             "classes": list(self.classes),
             "design": self.design.to_dict(),
+            **({"roles": dict(self.design.roles)} if self.design.roles else {}),
             "feature_names": list(self.feature_names),
         }
 
@@ -197,8 +201,8 @@ class Coreset(WeightedData):
         return digest({}, self._arrays())
 
     def _arrays(self) -> Arrays:
-        known = ((name, getattr(self, name)) for name in ("X", "y", "weights", "offset", "group"))
-        return {name: array for name, array in known if array is not None}
+        names = ("X", "y", "weights", "offset", "group")
+        return {name: array for name in names if (array := getattr(self, name)) is not None}
 
     @property
     def file_digest(self) -> str:
@@ -251,13 +255,14 @@ class Coreset(WeightedData):
                 if mine != theirs:
                     raise ValueError(f"coresets differ in {name}: {mine!r} and {theirs!r}; build them alike")
         rows = stack(coresets)
-        methods = tuple(dict.fromkeys(core.method for core in coresets))
+        method = first.method
+        if len({core.method for core in coresets}) > 1:
+            method = "aggregate" if all(core.lossless for core in coresets) else "union"
         return replace(
             first,
             **{field.name: getattr(rows, field.name) for field in fields(WeightedData)},
-            n_total=sum(core.n_total for core in coresets),
-            weight_total=sum(core.weight_total for core in coresets),
-            method=methods[0] if len(methods) == 1 else "union",
+            **{name: sum(getattr(core, name) for core in coresets) for name in ("n_total", "weight_total")},
+            method=method,
             params={"parts": [core.params for core in coresets]},
             shortfall=of_union([(core.shortfall, core.lossless) for core in coresets]),
         )
@@ -284,14 +289,9 @@ class Coreset(WeightedData):
             *([] if self.design.offset is None else [("offset", self.design.offset)]),
             *(("group", f"{grouping.name} ({len(grouping):,} levels)") for grouping in self.groups),
             *((key, f"{value:.6g}" if isinstance(value, float) else str(value)) for key, value in shown.items()),
-            *self._size_curve(),
+            *size_curve(self.params),
             ("random_state", str(self.random_state)),
         ]
-
-    def _size_curve(self) -> list[tuple[str, str]]:
-        curve = self.params.get("size_curve", [])
-        points = [f"{point['size']}: {max(point['mean_error'], point['sd_error']):.2g}" for point in curve]
-        return [("error at size", ", ".join(points))] if len(points) > 1 else []
 
     def __repr__(self) -> str:
         return as_text("Coreset", self._lines())

@@ -1,6 +1,6 @@
 """Reads the Parquet file that `Coreset.to_parquet` writes, and checks that it is unchanged."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,7 @@ from bayescore.data.design import Design
 from bayescore.data.formulas.design import read_design
 from bayescore.data.labels import signed_labels
 from bayescore.data.shortfall import Shortfall
-from bayescore.data.sources.parquet import CORESET_KEY
+from bayescore.data.sources.parquet import CORESET_KEY, LONGEST_TEXT
 from bayescore.files import check_path
 from bayescore.types import NO_ROW, IntArray
 from bayescore.validation import DataError, json_object
@@ -58,7 +58,7 @@ def read_coreset(path: str | Path) -> Coreset:
     if not source.is_file():
         raise FileNotFoundError(f"path={str(source)!r}: no such file")
     try:
-        table = pq.read_table(source)
+        table = pq.read_table(source, thrift_string_size_limit=LONGEST_TEXT)
     except (pa.ArrowInvalid, OSError) as error:
         reason = str(error).splitlines()[0].rstrip(".")
         raise DataError(f"{str(source)!r} is not a readable Parquet file ({reason}); build the coreset again") from None
@@ -80,7 +80,7 @@ def read_coreset(path: str | Path) -> Coreset:
         frame = table.to_pandas()
         classes = (about["classes"][0], about["classes"][1])
         index = np.frombuffer(metadata[INDEX_KEY], dtype="<i8").astype(np.int64)
-        design = read_design(about["design"])
+        design = replace(read_design(about["design"]), roles=tuple(about.get("roles", {}).items()))
         has_offset = design.offset is not None or (index == NO_ROW).any()
         numbers = None if SHORTFALL_KEY not in metadata else np.frombuffer(metadata[SHORTFALL_KEY], dtype="<f8")
         kept = {field.name: about[field.name] for field in fields(Coreset) if field.name in about}

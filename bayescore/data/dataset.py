@@ -16,7 +16,6 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.design import Design, OffsetColumnDesign
 from bayescore.data.factors import Selection
 from bayescore.data.passes.cutter import MAX_BLOCK_ROWS, block_rows
-from bayescore.data.passes.exact import exact_sum, from_integers, quantum
 from bayescore.data.passes.map import map_pieces, map_stream, tracked
 from bayescore.data.passes.scan import Scan, block_range
 from bayescore.data.passes.tasks import Division, division_of
@@ -191,15 +190,21 @@ class Dataset:
             ) from None
 
     def with_design(self, design: Design) -> "Dataset":
-        """Return raw rows put through a design, with their offset, groups, scan and sample; see `view` for passes."""
+        """Return the rows put through another design, with their offset and groups; see `view` for passes.
+
+        If the rows have been scanned, the design is their own one with an intercept, centers and scales, through which
+        their scan and sample go too.
+        """
         own = self.design
-        design = replace(design, offset=own.offset, exposure=own.exposure, groups=design.groups or own.groups)
+        groups = design.groups or own.groups
+        design = replace(design, offset=own.offset, exposure=own.exposure, groups=groups, roles=own.roles)
         other = self.view(design)
-        if self._scan is not None and design.is_affine:
-            other._scan = self._scan.through(design)
+        if self._scan is not None:
+            affine = Design(self.design.names, design.intercept, design.center, design.scale)
+            other._scan = self._scan.through(affine)
             if self.sample is not None:
                 rows, inclusion = self.sample
-                other.sample = design.rows(rows), inclusion
+                other.sample = affine.rows(rows), inclusion
         return other
 
     def append_offset(self) -> "Dataset":
@@ -219,20 +224,6 @@ class Dataset:
         other = Dataset(self.rows, design, progress=self.progress, block_rows=self._block_rows, cores=self.cores)
         other._passes = self._passes
         return other
-
-    def moments(self) -> tuple[FloatArray, FloatArray]:
-        """Return the weighted mean and population standard deviation of each column, shapes (D,); two passes."""
-        low, largest_weight, total = self.scan.low, self.scan.largest_weight, self.scan.weight_total
-        reach = self.scan.high - low  # not the entries themselves: a spread far below the mean keeps its digits
-        unit = quantum(reach * largest_weight)
-        sums: Any = sum(self.map(lambda _, block: exact_sum(block.X, block.weights, low, unit), "means of columns"))
-        above: FloatArray = from_integers(sums, unit) / total
-        mean: FloatArray = low + above
-        spread = quantum(reach**2 * largest_weight)
-        squares: Any = sum(
-            self.map(lambda _, block: exact_sum(block.X, block.weights, mean, spread, square=True), "spread of columns")
-        )
-        return mean, np.sqrt(from_integers(squares, spread) / total)
 
 
 def _missing(_: int, block: WeightedData) -> tuple[int, IntArray]:

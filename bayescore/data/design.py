@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +53,6 @@ class Design:
     posterior keep their design, so that predictions take raw features, and labels of other rows have the same meaning.
     """
 
-    is_affine: ClassVar[bool] = True  # each column is a raw one, moved and scaled, so one's range gives the other's
     raw_names: tuple[str, ...]
     intercept: bool = False
     center: tuple[float, ...] | None = None
@@ -63,6 +62,8 @@ class Design:
     classes: tuple[Any, Any] | None = field(default=None, kw_only=True, compare=False)  # says nothing of the columns
     groups: tuple[Grouping, ...] = field(default=(), kw_only=True)
     raw_levels: Levels = field(default=(), kw_only=True)  # of the raw columns that hold text
+    # columns of label, weights and trials, for rows that follow the design
+    roles: tuple[tuple[str, str], ...] = field(default=(), kw_only=True, compare=False)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -72,7 +73,7 @@ class Design:
     @property
     def is_identity(self) -> bool:
         """Whether the design matrix is the raw matrix."""
-        return self.is_affine and not self.intercept and self.center is None
+        return not self.intercept and self.center is None
 
     @property
     def constant(self) -> int | None:

@@ -1,12 +1,16 @@
 """Opens rows with a design: a formula, a known design, or the default coding of columns of text as factors."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 from operator import add
 from typing import Any
 
+import pyarrow as pa
+
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset, open_rows
-from bayescore.data.design import Design
+from bayescore.data.design import Design, Grouping
 from bayescore.data.factors import Levels, Selection, check_levels
 from bayescore.data.formulas.design import FormulaDesign, formula_design
 from bayescore.data.formulas.learning import learner, learnt_design, varying
@@ -18,7 +22,7 @@ from bayescore.data.sources.blocks import is_stream
 from bayescore.data.sources.groups import Grouper, check_groupings
 from bayescore.data.sources.paired import RATES
 from bayescore.limits import MAX_LEVELS, MAX_LEVELS_NAMED
-from bayescore.types import WeightedData
+from bayescore.types import NO_GROUP, WeightedData
 from bayescore.validation import DataError, check_alone, shown_apart, warn
 
 
@@ -48,6 +52,10 @@ def open_designed(
                 "returns a fresh iterator of blocks each time"
             )
         label = _label(data, y, label, asked.response, formula)
+        if asked.trials is not None:
+            if beside.get("trials") is not None:
+                raise DataError(f"trials is given beside formula={formula!r}, which names them; leave it out")
+            beside["trials"] = asked.trials
         selection = Selection(asked.columns)
         if asked.groups:
             if beside.get("groups") is not None:
@@ -56,6 +64,10 @@ def open_designed(
     else:
         selection = Selection()
     dataset = open_rows(data, y, label=label, once=once, progress=progress, selection=selection, **beside)
+    named = {"label": label, "weights": beside.get("weights"), "trials": beside.get("trials")}
+    roles = tuple((role, column) for role, column in named.items() if isinstance(column, str))
+    if roles:
+        dataset.design = replace(dataset.design, roles=roles)
     if dataset.rereadable and not isinstance(data, WeightedData):
         single = not any(beside.get(name) is not None for name in ("trials", "weights")) and not beside.get("counts")
         check_groupings(dataset.design, dataset.source.n_rows, single=single)
@@ -93,25 +105,29 @@ def open_in(
     positive: Any = None,
     groups: Any = None,
     new_groups: bool = False,
+    learn_groups: bool = False,
     progress: bool = False,
     whose: str = "the design",
     **beside: Any,
 ) -> Dataset:
     """Open data in a design learnt from other data.
 
-    Raises `DataError` if features, levels, labels, offset or groups differ. Offset and groups of a table are by default
-    the columns of these names. With `new_groups` a group that the design does not have gets the code `NO_GROUP`.
+    Raises `DataError` if features, levels, labels, offset or groups differ. Label, weights, trials, offset and groups
+    of a table are by default the columns that they were. With `new_groups` a group that the design does not have gets
+    the code `NO_GROUP`; with `learn_groups` the design gets it, after those that it has.
     """
     selection = None
     if isinstance(design, FormulaDesign):
         selection = Selection(None if design.formula is None else design.raw_names, design.raw_levels)
         if design.formula is not None:
             label = _label(data, y, label, parsed(design.formula).response, design.formula)
-    if offset is None and has_named_columns(data):
-        offset = design.offset
     factors = [grouping.name for grouping in design.groups]
-    if groups is None and has_named_columns(data):
-        groups = factors or None
+    if has_named_columns(data):
+        roles = dict(design.roles)
+        offset = design.offset if offset is None else offset
+        groups = groups if groups is not None else factors or None
+        label = label if label is not None or y is not None else roles.get("label")
+        beside |= {role: roles.get(role) for role in ("weights", "trials") if beside.get(role) is None}
     if groups is not None and not factors:
         raise DataError(f"groups is given, but {whose} has none; leave it out")
     brings_labels = isinstance(data, Coreset | Source) or beside.get("trials") is not None
@@ -121,6 +137,10 @@ def open_in(
     if positive is None and design.classes is not None and not (brings_labels or counts):
         positive = Classes(*design.classes)
     ready = isinstance(data, Source | WeightedData)  # their codes are there
+    if learn_groups and factors and groups is not None and not ready:
+        asked = {**beside, "offset": offset, "groups": groups, "positive": positive, "counts": counts}
+        found = open_rows(data, y, label=label, progress=progress, selection=selection, **asked).design.groups
+        design = with_levels(design, found)
     groupers = None if ready else tuple(Grouper(grouping, new_groups) for grouping in design.groups) or None
     beside |= {"offset": offset, "groups": groups, "groupers": groupers, "positive": positive, "counts": counts}
     dataset = open_rows(data, y, label=label, progress=progress, selection=selection, **beside)
@@ -145,6 +165,18 @@ def open_in(
         has = ", ".join(repr(grouping.name) for grouping in dataset.design.groups) or "none"
         raise DataError(f"data has the groups {has}, {whose} {', '.join(map(repr, factors)) or 'none'}; give the same")
     return Dataset(dataset.rows, design, progress=progress)
+
+
+def with_levels(design: Design, found: Sequence[Grouping]) -> Design:
+    """Return a design that knows the levels of other rows, too, after those that it has; codes of these stay."""
+    if len(found) != len(design.groups):  # `open_in` says so
+        return design
+    groups = []
+    for own, other in zip(design.groups, found, strict=True):
+        places = Grouper(own, new=True).places(pa.array(other.levels))
+        new = tuple(level for level, place in zip(other.levels, places, strict=True) if place == NO_GROUP)
+        groups.append(replace(own, levels=own.levels + new))
+    return replace(design, groups=tuple(groups))
 
 
 def _label(data: Any, y: Any, label: str | None, response: str | None, formula: str) -> str | None:

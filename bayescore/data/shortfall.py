@@ -88,7 +88,7 @@ class Shortfall:
 
     def to_array(self) -> FloatArray:
         """Return point, score and the lower triangle of `precision`, D (D + 5) / 2 numbers."""
-        return np.concatenate([self.point, self.score, self.precision[np.tril_indices(len(self.point))]])
+        return np.concatenate([self.point, self.score, self.precision[np.tri(len(self.point), dtype=bool)]])
 
     @classmethod
     def from_array(cls, numbers: FloatArray, n_features: int, rows_digest: str = "") -> Self:
@@ -97,7 +97,7 @@ class Shortfall:
             raise ValueError(f"{len(numbers)} numbers are no shortfall of {n_features} columns")
         point, score, lower = np.split(numbers, [n_features, 2 * n_features])
         precision = np.zeros((n_features, n_features))
-        precision[np.tril_indices(n_features)] = lower
+        precision[np.tri(n_features, dtype=bool)] = lower
         precision += np.tril(precision, -1).T
         return cls(point, score, precision, rows_digest)
 

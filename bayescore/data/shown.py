@@ -1,7 +1,8 @@
 """Names and values as lines of text, and as a table in notebooks."""
 
 import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 Lines = Sequence[tuple[str, str]]
 
@@ -20,3 +21,10 @@ def as_html(title: str, lines: Lines) -> str:
         for name, value in lines
     )
     return f"<table><caption>{title}</caption><tbody>{body}</tbody></table>"
+
+
+def size_curve(params: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the line on the errors at each size that a build tried; none where it tried one."""
+    curve = params.get("size_curve", [])
+    points = [f"{point['size']}: {max(point['mean_error'], point['sd_error']):.2g}" for point in curve]
+    return [("error at size", ", ".join(points))] if len(points) > 1 else []

@@ -1,22 +1,22 @@
-r"""Sums of predicted probabilities over the rows of each level of a factor, at many draws.
+r"""Sums of predicted probabilities over rows, at many draws: of the rows of each value of a column, or of changed rows.
 
 Near the mean t of the draws most probabilities are almost quadratic. With value, gradient and second derivatives of
 
-.. math:: P_k(\theta) = \sum_{n \in k} w_n\, p(\eta_n(\theta))
+.. math:: P_k(\theta) = \sum_{n \in k} w_n \sum_v c_v\, p(\eta_n^v(\theta))
 
-at t by one pass, what is left of P_k at a draw is summed over a sample of the level's rows, each over its inclusion
-probability, as `row_sums` does for log-likelihoods. A row is drawn by its reach w (|p'''| + `_FLOOR`) r^3 / 6, r the
-sd of its predictor over the draws, so that rows which move far are in the sample for certain. The sample tells its
-standard error.
+at t by one pass, v the ways in which a row is changed and c_v their factors, what is left of P_k at a draw is summed
+over a sample of the cell's rows, each over its inclusion probability, as `row_sums` does for log-likelihoods. A row is
+drawn by its reach w (|p'''| + `_FLOOR`) r^3 / 6, r the sd of its predictor over the draws, so that rows which move far
+are in the sample for certain. The sample tells its standard error. Where groups have effects, the pass takes the first
+derivatives alone, as the second are a matrix of all effects, and rows are drawn by |p''| r^2 / 2.
 
-When to use it: for averages over many rows; over few, and where groups have effects, each row is evaluated at each
-draw.
+When to use it: for averages over many rows; over few, each row is evaluated at each draw.
 
 Reference: Quiroz, Kohn, Villani and Tran (2019), Speeding up MCMC by efficient data subsampling, JASA 114.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -24,158 +24,204 @@ import numpy as np
 from bayescore.coresets.calibration.pilot import LaplaceApproximation
 from bayescore.coresets.sampling.fixed_size import Bar, Candidates, Pool, candidates, select
 from bayescore.data.dataset import Dataset
-from bayescore.data.design import Design
+from bayescore.diagnostics.contrasts import Cells
+from bayescore.diagnostics.joint_sums import DrawnApproximation, effects_at
 from bayescore.models.families import Family
 from bayescore.models.posterior import Derivatives
 from bayescore.models.predictor import Predictor
 from bayescore.models.row_kernels import derivatives_of
 from bayescore.samplers.poststratify import sums_of_piece
-from bayescore.samplers.raw_columns import raw_column
-from bayescore.types import FloatArray, IntArray, WeightedData
+from bayescore.types import FloatArray, WeightedData
 
-SAMPLE_ROWS = 2000  # of each level
+EVERY_ROW = 50_000  # rows up to which each is evaluated at each draw: a sample would save little
+SAMPLE_ROWS = 2000  # of each cell; ten times as many where these do not tell enough
+MAX_EVALUATED = 2e10  # probabilities of all rows at all draws: minutes; beyond that the sample's error is handed over
+_SHARE = 0.1  # of the posterior sd of a figure that the sample's error may be
+_NEGLIGIBLE = 1e-6  # share of a figure that it may be off by in any case
 _FLOOR = 0.01  # third derivative that rows far out are taken to have, a tenth of the logistic one at 0
 _SEED = 2021  # of the sample: the same data give the same rows
 _WITHIN = 4.0  # sds of its predictor within which a row's largest third derivative counts
 _CACHE = 1 << 17  # entries of a tile of rows: 1 MB
 
 
-@dataclass(frozen=True, eq=False)
-class Levels:
-    """A factor's levels, and which rows count for each: its own, or with `everyone` all as if they had it.
-
-    Blocks are raw rows, or with `designed` rows of the design matrix, whose columns tell the factor.
-    """
-
-    design: Design
-    name: str
-    values: tuple[float, ...]  # of a column of text the codes
-    everyone: bool
-    designed: bool
-    sides: bool = False  # whether rows are sides of counts
-
-    def column(self, block: WeightedData) -> FloatArray:
-        """Return the factor's raw column, shape (n,)."""
-        if not self.designed:
-            return np.asarray(block.X[:, self.design.raw_names.index(self.name)])
-        found = raw_column(self.design, block.X, self.name)
-        assert found is not None
-        return found
-
-    def parts(self, block: WeightedData) -> Iterator[tuple[WeightedData, IntArray]]:
-        """Yield rows of the design matrix, in the block's order, and the place of the level that each counts for.
-
-        Of counts, rows of both sides, only those of the exposure do: the average is of rates by exposure.
-        """
-        if self.sides:
-            block = block.take(block.y < 0)
-        if not self.everyone:
-            values = np.round(self.column(block), 9)
-            X = block.X if self.designed else self.design.transform(block.X)
-            yield replace(block, X=X), np.searchsorted(self.values, values)
-            return
-        raw = np.array(block.X)
-        if self.designed:
-            found = (raw_column(self.design, block.X, own) for own in self.design.raw_names)
-            raw = np.column_stack([np.zeros(len(block)) if own is None else own for own in found])
-        for place, value in enumerate(self.values):
-            raw[:, self.design.raw_names.index(self.name)] = value
-            yield replace(block, X=self.design.transform(raw)), np.full(len(block), place)
-
-
-class LevelSums(NamedTuple):
-    """Of each of K levels: the sums at S draws, shape (K, S), the rows' weight and the sums' standard error, (K,)."""
+class CellSums(NamedTuple):
+    """Of each of K cells: the sums at S draws, shape (K, S), the rows' weight and the sums' standard error, (K,)."""
 
     values: FloatArray
     weight: FloatArray
     error: FloatArray
 
+    def averages(self) -> tuple[FloatArray, FloatArray]:
+        """Return the averages over the rows of each cell, shape (K, S), and their standard errors; NaN of no rows."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return self.values / self.weight[:, None], self.error / self.weight
 
-def every_row(dataset: Dataset, levels: Levels, predictor: Predictor, family: Family) -> LevelSums:
+
+Figures = Callable[[CellSums], Iterable[tuple[FloatArray, FloatArray]]]
+"""What is wanted of sums: figures at draws, shape (F, S), and their standard errors from the sample, shape (F,)."""
+
+
+def cell_sums(dataset: Dataset, cells: Cells, predictor: Predictor, family: Family, figures: Figures) -> CellSums:
+    """Return the sums at the draws, from a sample of many rows where its error is small beside the figures' sds."""
+    n_rows, last = dataset.source.n_rows, None
+    if n_rows > EVERY_ROW:
+        for size in (SAMPLE_ROWS, 10 * SAMPLE_ROWS):
+            last = sampled(dataset, cells, predictor, family, size=size)
+            if last is None:
+                break
+            if all(_tells(*found) for found in figures(last)):
+                return last
+    n_terms = sum(map(len, cells.contrasts))
+    if last is not None and n_rows * float(len(predictor)) * n_terms > MAX_EVALUATED:
+        return last
+    return every_row(dataset, cells, predictor, family)
+
+
+def _tells(figures: FloatArray, error: FloatArray) -> bool:
+    enough = np.maximum(_SHARE * figures.std(axis=1), _NEGLIGIBLE * np.abs(figures.mean(axis=1)))
+    return not (error > enough).any()
+
+
+def every_row(dataset: Dataset, cells: Cells, predictor: Predictor, family: Family) -> CellSums:
     """Return the sums with each row evaluated at each draw; one pass."""
-    K, step = len(levels.values), max(1, _CACHE // len(predictor))
+    K, step = len(cells), max(1, _CACHE // len(predictor))
 
     def one(_: int, block: WeightedData) -> tuple[FloatArray, FloatArray]:
-        sums, total = np.zeros((K, len(predictor))), np.zeros(K)
-        for rows, codes in levels.parts(block):
-            total += np.bincount(codes, rows.weights, K)
-            for start in range(0, len(rows), step):
-                cut = slice(start, start + step)
-                sums += sums_of_piece(predictor, family, rows.take(cut), codes[cut], K)
+        block = cells.counted(block)
+        sums, total, parts = np.zeros((K, len(predictor))), np.zeros(K), cells.parts(block)
+        for contrast in range(len(cells.contrasts)):
+            codes = contrast * len(cells.values) + parts
+            total += np.bincount(codes, block.weights, K)
+            for factor, rows in cells.terms(block, contrast):
+                for start in range(0, len(rows), step):
+                    cut = slice(start, start + step)
+                    sums += factor * sums_of_piece(predictor, family, rows.take(cut), codes[cut], K)
         return sums, total
 
     values, weight = np.zeros((K, len(predictor))), np.zeros(K)
     for sums, total in dataset.map(one, "averaging", canonical=True):
         values, weight = values + sums, weight + total
-    return LevelSums(values, weight, np.zeros(K))
+    return CellSums(values, weight, np.zeros(K))
 
 
 class _Seen(NamedTuple):
-    """Of some rows that count for a level: sums of p and its derivatives, of weights and of reaches, and candidates."""
+    """Of some rows of a cell: sums of p and its derivatives, by effects too, of weights and reaches, and candidates."""
 
     place: int
     terms: Derivatives
+    effects: FloatArray
     sums: FloatArray
     candidates: Candidates
 
 
 @dataclass(frozen=True, eq=False)
 class _Look:
-    """What a pass asks of each row, given a normal approximation to the draws."""
+    """What a pass asks of each row, given an approximation to the draws."""
 
-    laplace: LaplaceApproximation
-    levels: Levels
+    near: LaplaceApproximation | DrawnApproximation
+    cells: Cells
+    size: int
 
-    def __call__(self, start: int, block: WeightedData, bars: list[Bar]) -> list[_Seen]:
-        """Look at a block, its first row at position `start` of the data."""
-        found = []
-        for rows, codes in self.levels.parts(block):
-            eta, squares = self.laplace.predictors(rows)
-            p, slope, bend, _ = derivatives_of_mean(eta, self.laplace.family)
-            reach = rows.weights * (_third(eta, np.sqrt(squares), self.laplace.family) + _FLOOR) * squares**1.5 / 6.0
-            for place in np.flatnonzero(np.bincount(codes)):
-                own = codes == place
-                X, w = rows.X[own], rows.weights[own]
-                curvature = (X * (w * bend[own])[:, None]).T @ X
-                terms = Derivatives(float(w @ p[own]), (w * slope[own]) @ X, -curvature)
+    @property
+    def order(self) -> int:
+        """Order of the derivatives that the pass sums: 1 where groups have effects."""
+        return 1 if isinstance(self.near, DrawnApproximation) else 2
+
+    def __call__(self, start: int, block: WeightedData, bars: list[Bar]) -> list[_Seen] | None:
+        """Look at a block, its first row at position `start` of the data; None where groups are not known."""
+        found, parts, n = [], self.cells.parts(block), len(self.cells.values)
+        for contrast in range(len(self.cells.contrasts)):
+            reach, terms = np.zeros(len(block)), []
+            for factor, rows in self.cells.terms(block, contrast):
+                if isinstance(self.near, DrawnApproximation) and self.near.predictor.unknown(rows).any():
+                    return None
+                eta, squares = self.near.predictors(rows)
+                reach += abs(factor) * self._reach(eta, np.sqrt(squares))
+                terms.append((factor, rows, derivatives_of_mean(eta, self.near.family)))
+            reach *= block.weights
+            for part in np.flatnonzero(np.bincount(parts)):
+                own, place = parts == part, contrast * n + int(part)
+                sums = np.array([block.weights[own].sum(), reach[own].sum()])
                 q = np.where(own, reach, 0.0)
-                with np.errstate(divide="ignore"):  # rows of other levels are not drawn
-                    drawn = candidates(q, start, rows, SAMPLE_ROWS, _SEED, bar=bars[place])
-                found.append(_Seen(int(place), terms, np.array([w.sum(), q.sum()]), drawn))
+                with np.errstate(divide="ignore"):  # rows of other cells are not drawn
+                    drawn = candidates(q, start, block, self.size, _SEED, bar=bars[place])
+                found.append(_Seen(place, *self._derivatives(terms, own), sums, drawn))
         return found
 
+    def _derivatives(
+        self, terms: list[tuple[float, WeightedData, FloatArray]], own: FloatArray
+    ) -> tuple[Derivatives, FloatArray]:
+        """Return the sums of rows' p and its derivatives by coefficients and by effects."""
+        D = len(self.near.theta)
+        value, gradient, precision, effects = 0.0, np.zeros(D), np.zeros((D, D)), np.zeros(0)
+        for factor, rows, (p, slope, bend, _) in terms:
+            X, w = rows.X[own], factor * rows.weights[own]
+            value, pull = value + float(w @ p[own]), w * slope[own]
+            gradient += pull @ X
+            if isinstance(self.near, DrawnApproximation):
+                some = self.near.predictor.columns(rows.take(np.flatnonzero(own))).T @ pull
+                effects = effects + some if effects.size else some
+            else:
+                precision -= (X * (w * bend[own])[:, None]).T @ X
+        return Derivatives(value, gradient, precision), effects
 
-def sampled(dataset: Dataset, levels: Levels, draws: FloatArray, family: Family) -> LevelSums | None:
-    """Return the sums from a sample of the rows; one pass. None where draws, shape (S, D), are too few to have scales.
+    def _reach(self, eta: FloatArray, r: FloatArray) -> FloatArray:
+        """Return what a row of weight 1 may have beyond `order`, up to a factor, shape (n,)."""
+        family, power = self.near.family, self.order + 1
+        places = (np.clip(eta + x * _WITHIN * r, -family.reach, family.reach) for x in (-1.0, -0.5, 0.0, 0.5, 1.0))
+        largest = np.max([np.abs(derivatives_of_mean(at, family)[power]) for at in places], axis=0)
+        return np.asarray((largest + _FLOOR) * r**power / 6.0)
 
-    The error is the RMS over draws of the standard error, from the sample.
+
+def sampled(dataset: Dataset, cells: Cells, predictor: Predictor, family: Family, *, size: int) -> CellSums | None:
+    """Return the sums from a sample of `size` rows of each cell; one pass.
+
+    None where the draws of a flat model, shape (S, D), are too few to have scales, or rows are of groups that are not
+    known. The error is the RMS over draws of the standard error, from the sample.
     """
-    mean, D, K = draws.mean(axis=0), draws.shape[1], len(levels.values)
-    try:
-        factor = np.asarray(np.linalg.cholesky(np.cov(draws, rowvar=False).reshape(D, D)), dtype=np.float64)
-    except np.linalg.LinAlgError:
-        return None
-    look, bars = _Look(LaplaceApproximation(family, mean, factor), levels), [Bar()] * K
-    pools, sums = [Pool(SAMPLE_ROWS) for _ in range(K)], np.zeros((K, 2))
-    terms = [Derivatives(0.0, np.zeros(D), np.zeros((D, D)))] * K
+    mean, K = predictor.means(), len(cells)
+    near: LaplaceApproximation | DrawnApproximation
+    if predictor.factors:
+        near = DrawnApproximation.of(family, predictor)
+    else:
+        D = predictor.beta.shape[1]
+        try:
+            factor = np.linalg.cholesky(np.cov(predictor.beta, rowvar=False).reshape(D, D))
+        except np.linalg.LinAlgError:
+            return None
+        near = LaplaceApproximation(family, mean.beta[0], np.asarray(factor, dtype=np.float64))
+    look, bars = _Look(near, cells, size), [Bar()] * K
+    pools, sums = [Pool(size) for _ in range(K)], np.zeros((K, 2))
+    terms: list[tuple[Derivatives, FloatArray] | None] = [None] * K
 
-    def one_block(start: int, block: WeightedData) -> list[_Seen]:
-        return look(start, block, bars)
+    def one_block(start: int, block: WeightedData) -> list[_Seen] | None:
+        return look(start, cells.counted(block), bars)
 
     for found in dataset.map(one_block, "averaging", canonical=True):
+        if found is None:
+            return None
         for one in found:
-            terms[one.place] = terms[one.place] + one.terms
+            known = terms[one.place]
+            terms[one.place] = (one.terms, one.effects) if known is None else (
+                known[0] + one.terms, known[1] + one.effects)  # fmt: skip
             sums[one.place] += one.sums
             bars = [*bars[: one.place], pools[one.place].add(one.candidates), *bars[one.place + 1 :]]
-    values, error, moves = np.zeros((K, len(draws))), np.zeros(K), draws - mean
-    for place in np.flatnonzero(sums[:, 0] > 0.0):
-        part = terms[place]
-        sample = select(pools[place].best(), SAMPLE_ROWS, float(sums[place, 1]))
-        rest, variance = _beyond(sample.expanded(), sample.inclusion, look.laplace, moves)
+    if (sums[sums[:, 0] > 0.0, 1] <= 0.0).any():  # draws do not move the rows
+        return None
+    values, error, moves = np.zeros((K, len(predictor))), np.zeros(K), predictor.beta - mean.beta
+    for place, known in enumerate(terms):
+        if known is None or sums[place, 0] <= 0.0:
+            continue
+        part, of_effects = known
+        sample = select(pools[place].best(), size, float(sums[place, 1]))
+        changed = cells.terms(sample.expanded(), place // len(cells.values))
+        rest, variance = _beyond(changed, sample.inclusion, (mean, predictor), look)
         quadratic = 0.5 * ((moves @ part.precision) * moves).sum(axis=1)
         values[place] = part.value + moves @ part.gradient - quadratic + rest
+        if of_effects.size:
+            values[place] += _along(predictor, of_effects) - _along(mean, of_effects)
         error[place] = np.sqrt(variance)
-    return LevelSums(values, sums[:, 0], error)
+    return CellSums(values, sums[:, 0], error)
 
 
 def derivatives_of_mean(eta: FloatArray, family: Family) -> FloatArray:
@@ -185,24 +231,29 @@ def derivatives_of_mean(eta: FloatArray, family: Family) -> FloatArray:
     return np.stack([p, p * s, p * (s**2 - c), p * (s**3 - 3.0 * s * c + third)])
 
 
-def _third(eta: FloatArray, r: FloatArray, family: Family) -> FloatArray:
-    """Return the largest of some third derivatives of p, in size, where a row's predictor may be, shape (n,)."""
-    move = _WITHIN * r
-    places = (np.clip(eta + x * move, -family.reach, family.reach) for x in (-1.0, -0.5, 0.0, 0.5, 1.0))
-    return np.asarray(np.max([np.abs(derivatives_of_mean(at, family)[3]) for at in places], axis=0))
+def _along(predictor: Predictor, gradient: FloatArray) -> FloatArray:
+    """Return effects times a gradient, shape (S,), some draws at a time."""
+    step = max(1, _CACHE // len(gradient))
+    cuts = (slice(start, start + step) for start in range(0, len(predictor), step))
+    return np.concatenate([effects_at(predictor.take(cut)) @ gradient for cut in cuts])
 
 
 def _beyond(
-    rows: WeightedData, inclusion: FloatArray, laplace: LaplaceApproximation, moves: FloatArray
+    terms: list[tuple[float, WeightedData]], inclusion: FloatArray, at: tuple[Predictor, Predictor], look: _Look
 ) -> tuple[FloatArray, float]:
-    """Return what a sample says of the sums beyond second order, shape (S,), and its mean variance over draws."""
-    total, variance, family = np.zeros(len(moves)), 0.0, laplace.family
-    step = max(1, _CACHE // len(moves))
-    for start in range(0, len(rows), step):
-        part = rows.take(cut := slice(start, start + step))
-        eta, move = part.with_offset(part.X @ laplace.theta), part.X @ moves.T
-        p, slope, bend, _ = derivatives_of_mean(eta, family)[..., None]
-        rest = family.mean(eta[:, None] + move) - p - move * (slope + 0.5 * move * bend)
-        total += part.weights @ rest
-        variance += float((part.weights**2 * (1.0 - inclusion[cut])) @ (rest**2).mean(axis=1))
+    """Return what a sample says of the sums beyond `order`, shape (S,), and its mean variance over draws."""
+    (mean, predictor), family = at, look.near.family
+    total, variance, step = np.zeros(len(predictor)), 0.0, max(1, _CACHE // len(predictor))
+    for start in range(0, len(inclusion), step):
+        cut, rest = slice(start, start + step), np.zeros(())
+        for factor, rows in terms:
+            part = rows.take(cut)
+            eta = mean.eta(part)
+            move = predictor.eta(part) - eta
+            p, slope, bend, _ = derivatives_of_mean(eta[:, 0], family)[..., None]
+            known = slope + 0.5 * move * bend if look.order == 2 else slope
+            rest = rest + factor * (family.mean(eta + move) - p - move * known)
+        weights = terms[0][1].weights[cut]
+        total += weights @ rest
+        variance += float((weights**2 * (1.0 - inclusion[cut])) @ (rest**2).mean(axis=1))
     return total, variance

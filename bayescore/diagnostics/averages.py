@@ -7,16 +7,19 @@ tells the factor's own part apart from what goes with it. Each draw of the poste
 are the posterior's; the rows are taken as they are. Of more than `EVERY_ROW` rows a sample stands for what is beyond
 second order (`average_sums`); where it does not tell enough, each row is evaluated at each draw after all.
 
+A coreset stands for all rows in the likelihood, not in averages of probabilities, so that its rows are refused here.
+
 Reference: Arel-Bundock, Greifer and Heiss (2024), How to interpret statistical models using marginaleffects, Journal of
 Statistical Software 111, whose `avg_predictions` has the same two arguments.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design
 from bayescore.data.designed import open_in
@@ -25,10 +28,9 @@ from bayescore.data.matching import check_same_design
 from bayescore.data.sources.memory import rows_source
 from bayescore.data.sources.paired import RATES
 from bayescore.data.tables import feature_matrix, is_dask, is_table
-from bayescore.diagnostics.average_sums import Levels, LevelSums, every_row, sampled
+from bayescore.diagnostics.average_sums import EVERY_ROW, CellSums, Figures, cell_sums
+from bayescore.diagnostics.contrasts import Cells, Change, values_of
 from bayescore.diagnostics.full_pass import check_finite
-from bayescore.models.families import Family
-from bayescore.models.predictor import Predictor
 from bayescore.samplers.inference_data import Posterior, read_posterior
 from bayescore.samplers.new_rows import groups_of, offset_of, positive_rows
 from bayescore.samplers.raw_columns import raw_column
@@ -36,10 +38,8 @@ from bayescore.types import NO_ROW, FloatArray, WeightedData
 from bayescore.validation import DataError, check_integer, check_positive
 
 MAX_VALUES = 20  # of a column of numbers that is taken for a factor
-EVERY_ROW = 50_000  # rows up to which each is evaluated at each draw: a sample would save little
 _BLOCK = 1024  # rows of a thread's piece in memory
-_SHARE = 0.1  # of the posterior sd of an average, or of a difference, that the sample's error may be
-_NEGLIGIBLE = 1e-6  # probability that an average may be off by in any case
+_WHOLE = (None, "full", "aggregate")  # methods whose rows miss nothing; None of rows that are no coreset
 
 
 def average_predictions(
@@ -67,9 +67,9 @@ def average_predictions(
         From `sample`, or the corrected draws of a certificate.
     data : optional
         Rows to average over: raw ones in a data frame or an array, as for `predict`, each of which counts once; the
-        full data in any form that `certify` takes, such as the path of a Parquet file or a Dask DataFrame; or a coreset
-        or ``all_rows(..., design=core.design)`` with their weights. By default the rows that the posterior was drawn
-        from: a coreset's stand for all rows of the data, approximately.
+        full data in any form that `certify` takes, such as the path of a Parquet file or a Dask DataFrame; or
+        ``all_rows(..., design=core.design)`` with their weights. By default the rows that the posterior was drawn from,
+        if these are all rows of the data, or their sums (`aggregate`).
     by : str
         Raw column whose levels part the rows: the average over the rows of each level.
     variables : str
@@ -94,8 +94,9 @@ def average_predictions(
     Raises
     ------
     TypeError, ValueError, DataError
-        Unless one of `by` and `variables` names a column of the data that is a factor, or has at most 20 values; if
-        the rows of a coreset, which are those of the design matrix, do not tell it; if there are no rows.
+        Unless one of `by` and `variables` names a column of the data that is a factor, or has at most 20 values, or
+        `by` a grouping factor; if the rows are a coreset's that misses a part of the data; if rows of the design matrix
+        do not tell the column; if there are no rows.
 
     Examples
     --------
@@ -110,129 +111,164 @@ def average_predictions(
     """
     if (by is None) == (variables is None):
         raise ValueError(f"by={by!r} and variables={variables!r}: give one of them, the name of a column")
-    name = str(by if variables is None else variables)
-    posterior = read_posterior(idata, "idata", min_draws=1)
-    family, design = posterior.family, posterior.design
-    if design is None:
-        raise DataError("idata does not tell the columns of its data; give what sample returned for a coreset")
-    if name not in design.raw_names:
-        raise DataError(f"{'by' if variables is None else 'variables'}={name!r} is no column of the data; they are "
-                        f"{', '.join(map(repr, design.raw_names[:10]))}")  # fmt: skip
     tail = 0.5 * (1.0 - check_positive(ci_prob, "ci_prob", below=1.0))
-    predictor = posterior.predictor(check_integer(max_draws, "max_draws", low=1))
+    check_integer(max_draws, "max_draws", low=1)
+    posterior = read_posterior(idata, "idata", min_draws=1)
     beside = {"label": label, "weights": weights, "offset": offset, "trials": trials, "exposure": exposure}
     beside["groups"] = groups
     beside = {key: value for key, value in beside.items() if value is not None}
     if missing != "raise":
         beside["missing"] = missing
-    memory = data is None or isinstance(data, WeightedData | list | tuple) or is_table(data)
-    if beside or not (memory or (hasattr(data, "shape") and not is_dask(data))):
-        opened = open_in(design, data, new_groups=True, progress=progressbar, whose="the posterior's data", **beside)
-        dataset, designed = Dataset(opened.rows, progress=progressbar), isinstance(data, WeightedData)
+    rows = averaged_rows(posterior, idata, data, beside, progressbar=progressbar)
+    if by is not None:
+        shown, cells = rows.parts(by)
     else:
-        rows, designed = _rows(idata, posterior, design, data, name, every=variables is not None)
-        small = _BLOCK if len(rows) <= EVERY_ROW else None
-        dataset = Dataset(rows_source(rows), block_rows=small)
-    if not dataset.source.n_rows:
-        raise DataError("data has no rows, so there is no average; give at least one")
-    shown, values = _levels(dataset, design, name, designed=designed)
-    sides = family.counts and dataset.source.classes == RATES.classes
-    levels = Levels(design, name, values, variables is not None, designed, sides)
-    found = _sums(dataset, levels, predictor, family)
-    check_finite(dataset, found.values)
+        shown, values = rows.levels(str(variables), "variables")
+        contrasts = tuple((Change(value=value),) for value in values)
+        cells = rows.cells(variable=str(variables), contrasts=contrasts)
+    found = rows.sums(cells, max_draws, _figures)
     seen = found.weight > 0.0
-    average, error = found.values[seen] / found.weight[seen, None], found.error[seen] / found.weight[seen]
+    average, error = (each[seen] for each in found.averages())
     table: dict[str, Any] = {}
     for prefix, figures in (("", average), ("difference", average - average[:1])):
         table[prefix or "mean"] = figures.mean(axis=1)
         bounds = np.quantile(figures, [tail, 1.0 - tail], axis=1)
         join = f"{prefix}_" if prefix else ""
         table |= {f"{join}lower": bounds[0], f"{join}upper": bounds[1]}
-    index = pd.Index([level for level, there in zip(shown, seen, strict=True) if there], name=name)
+    index = pd.Index([level for level, there in zip(shown, seen, strict=True) if there], name=by or variables)
     return pd.DataFrame({**table, "weight": found.weight[seen], "sampling_se": error}, index=index)
 
 
-def _sums(dataset: Dataset, levels: Levels, predictor: Predictor, family: Family) -> LevelSums:
-    """Return the sums of each level at the draws, from a sample of many rows where that tells enough."""
-    if dataset.source.n_rows > EVERY_ROW and not predictor.factors:
-        found = sampled(dataset, levels, predictor.beta, family)
-        if found is not None and _tells(found):
-            return found
-    return every_row(dataset, levels, predictor, family)
+def _figures(found: CellSums) -> list[tuple[FloatArray, FloatArray]]:
+    """Return averages and their differences to the first, and the errors of both."""
+    average, error = (each[found.weight > 0.0] for each in found.averages())
+    return [(average, error), ((average - average[:1])[1:], np.hypot(error, error[:1])[1:])]
 
 
-def _tells(found: LevelSums) -> bool:
-    """Whether errors from the sample are small beside the posterior sds of averages and of their differences."""
-    seen = found.weight > 0.0
-    average, error = found.values[seen] / found.weight[seen, None], found.error[seen] / found.weight[seen]
-    return all(
-        bool((own <= np.maximum(_SHARE * figures.std(axis=1), _NEGLIGIBLE)).all())
-        for own, figures in ((error, average), (np.hypot(error, error[:1])[1:], (average - average[:1])[1:]))
-    )
+class AveragedRows(NamedTuple):
+    """Rows to average over, raw or `designed`, those of the design matrix."""
 
+    posterior: Posterior
+    dataset: Dataset
+    designed: bool
 
-def _levels(dataset: Dataset, design: Design, name: str, *, designed: bool) -> tuple[list[Any], tuple[float, ...]]:
-    """Return the levels of a raw column, as they are shown and as numbers; of a column of numbers by a pass."""
-    text = dict(design.raw_levels).get(name)
-    if text is not None:
-        return list(text), tuple(map(float, range(len(text))))
-    column = Levels(design, name, (), everyone=False, designed=designed).column
+    @property
+    def design(self) -> Design:
+        """The posterior's design."""
+        return design_of(self.posterior)
 
-    def one(_: int, block: WeightedData) -> FloatArray:
-        return np.unique(np.round(column(block), 9))[: MAX_VALUES + 1]
+    def cells(self, **asked: Any) -> Cells:
+        """Return `Cells` of these rows, whose columns tell what is asked."""
+        sides = self.posterior.family.counts and self.dataset.source.classes == RATES.classes
+        cells = Cells(self.design, self.designed, sides=sides, **asked)
+        wanted = self.design.raw_names if cells.variable is not None else ()
+        if cells.by in self.design.raw_names:
+            wanted = (*wanted, str(cells.by))
+        if self.designed:
+            X = np.zeros((1, len(self.design.names)))
+            if lost := [own for own in wanted if raw_column(self.design, X, own) is None]:
+                raise DataError(
+                    f"the rows of the design matrix do not tell {lost[0]!r} (formula={formula_of(self.design)!r}); "
+                    "give raw rows as data, a sample of them"
+                )
+        return cells
 
-    values: FloatArray = np.zeros(0)
-    for found in dataset.map(one, "learning levels"):
-        values = np.union1d(values, found)
-        if len(values) > MAX_VALUES:
+    def parts(self, by: str | None) -> tuple[list[Any], Cells]:
+        """Return the values of a column that parts the rows, as they are shown, and the cells of these parts."""
+        if by is None:
+            return ["all"], self.cells()
+        known = {own.name: own.levels for own in self.design.groups}
+        if by in known and by not in self.design.raw_names:
+            return list(known[by]), self.cells(by=by, values=tuple(map(float, range(len(known[by])))))
+        shown, values = self.levels(by, "by")
+        return shown, self.cells(by=by, values=values)
+
+    def levels(self, name: str, argument: str) -> tuple[list[Any], tuple[float, ...]]:
+        """Return the levels of a raw column, as they are shown and as numbers; of a column of numbers by a pass."""
+        self.check_column(name, argument)
+        text = dict(self.design.raw_levels).get(name)
+        if text is not None:
+            return list(text), tuple(map(float, range(len(text))))
+        values = values_of(self.dataset, self.cells(by=name), name, MAX_VALUES)
+        if values is None:
             raise DataError(
-                f"column {name!r} has more than {MAX_VALUES} values in these rows: it is no factor; give one that is, "
-                "or rows of few values"
+                f"{argument}={name!r} has more than {MAX_VALUES} values in these rows: it is no factor; give a column "
+                "that is, or rows of few values"
             )
-    return [int(v) if v == round(v) else float(v) for v in values], tuple(map(float, values))
+        return [int(v) if v == round(v) else float(v) for v in values], values
+
+    def check_column(self, name: str, argument: str) -> None:
+        """Raise unless the data have a column `name`."""
+        if name not in self.design.raw_names:
+            raise DataError(f"{argument}={name!r} is no column of the data; they are "
+                            f"{', '.join(map(repr, self.design.raw_names[:10]))}")  # fmt: skip
+
+    def sums(self, cells: Cells, max_draws: int, figures: Figures) -> CellSums:
+        """Return the sums of cells at draws, evenly spaced."""
+        found = cell_sums(self.dataset, cells, self.posterior.predictor(max_draws), self.posterior.family, figures)
+        check_finite(self.dataset, found.values)
+        return found
 
 
-def _rows(
-    idata: Any, posterior: Posterior, design: Design, data: Any, name: str, *, every: bool
-) -> tuple[WeightedData, bool]:
-    """Return rows in memory, labels +1, and whether they are of the design matrix, which tells the column `name`.
+def averaged_rows(
+    posterior: Posterior, idata: Any, data: Any, beside: dict[str, Any], *, progressbar: bool
+) -> AveragedRows:
+    """Return rows of any source that `average_predictions` takes; `beside` are the roles of their columns."""
+    design = design_of(posterior)
+    memory = data is None or isinstance(data, WeightedData | list | tuple) or is_table(data)
+    if beside or not (memory or (hasattr(data, "shape") and not is_dask(data))):
+        opened = open_in(design, data, new_groups=True, progress=progressbar, whose="the posterior's data", **beside)
+        found = AveragedRows(posterior, Dataset(opened.rows, progress=progressbar), isinstance(data, WeightedData))
+    else:
+        rows, designed = _rows(idata, posterior, data)
+        small = _BLOCK if len(rows) <= EVERY_ROW else None
+        found = AveragedRows(posterior, Dataset(rows_source(rows), block_rows=small), designed)
+    if not found.dataset.source.n_rows:
+        raise DataError("data has no rows, so there is no average; give at least one")
+    return found
 
-    If `every` it must tell all columns.
-    """
+
+def design_of(posterior: Posterior) -> Design:
+    """Return the design of a posterior; raise if it does not tell it."""
+    if posterior.design is None:
+        raise DataError("idata does not tell the columns of its data; give what sample returned for a coreset")
+    return posterior.design
+
+
+def _rows(idata: Any, posterior: Posterior, data: Any) -> tuple[WeightedData, bool]:
+    """Return rows in memory, labels +1, and whether they are of the design matrix."""
     if data is not None and not isinstance(data, WeightedData):
+        design = design_of(posterior)
         raw = feature_matrix(data, design.raw_names, design.raw_levels)
-        n = len(raw)
-        beside = offset_of(posterior, data, n, None), groups_of(posterior, data, n, None)
+        beside = offset_of(posterior, data, len(raw), None), groups_of(posterior, data, len(raw), None)
         return positive_rows(raw, *beside), False
     if data is None:
         constants = idata.get("constant_data", {})
         if "X" not in constants or "weights" not in constants:
             raise DataError("idata has no rows in its group constant_data; give data")
-        if "row" in constants["X"].coords:
-            _check_rows(constants["X"].coords["row"].values == NO_ROW)
+        there = "row" in constants["X"].coords
+        _check_rows(constants["X"].coords["row"].values == NO_ROW if there else None, posterior.coreset.get("method"))
         X, weights = (np.asarray(constants[key].values, dtype=np.float64) for key in ("X", "weights"))
         offset = np.asarray(constants["offset"].values) if posterior.offset is not None else None
         group = np.asarray(constants["group"].values) if "group" in constants else None
         y = np.asarray(constants["y"].values) if posterior.family.counts else np.zeros(0)
     else:
         check_same_design(data, posterior.features, posterior.design, "data")
-        _check_rows(data.pseudo)
+        _check_rows(data.pseudo, data.method if isinstance(data, Coreset) else None)
         X, weights, offset, group, y = data.X, data.weights, data.offset, data.group, data.y
-    wanted = design.raw_names if every else (name,)
-    lost = [own for own in wanted if raw_column(design, X[:1], own) is None]
-    if lost:
-        raise DataError(
-            f"the rows of the design matrix do not tell {lost[0]!r} (formula={formula_of(design)!r}); give raw rows as "
-            "data, a sample of them"
-        )
     rows = positive_rows(X, offset, group).with_weights(weights)
     if posterior.family.counts:  # averages of rates are by exposure
         rows = rows.take(np.less(y, 0))
     return rows, True
 
 
-def _check_rows(pseudo: NDArray[np.bool_]) -> None:
-    if pseudo.any():
+def _check_rows(pseudo: NDArray[np.bool_] | None, method: str | None) -> None:
+    if pseudo is not None and pseudo.any():
         raise DataError(
             "the coreset has pseudo-rows, which tell nothing of the rows' columns; give rows as data, a sample"
+        )
+    if method not in _WHOLE:
+        raise DataError(
+            f"the rows are a coreset's of method {method!r}, which stands for all rows in the likelihood and not in "
+            "averages; give all rows as data, their file or a random sample of them"
         )

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
+from bayescore.chains import ordered_columns, quantiles, unit_scale
 from bayescore.coresets.calibration.paired import influence_products
-from bayescore.diagnostics.mcse import ess_mean, mcse_mean, mcse_quantile, mcse_sd
+from bayescore.diagnostics.mcse import ess_mean, mcse_mean, mcse_quantile
 from bayescore.limits import FAMILYWISE_ALPHA
 from bayescore.models.families import Family
 from bayescore.types import FloatArray, WeightedData
@@ -32,19 +33,30 @@ class Moments:
     tail: FloatArray
 
 
-def moments(draws: FloatArray) -> Moments:
-    """Return the moments of draws, shape (n, D)."""
+def moments(draws: FloatArray, ordered: FloatArray | None = None) -> Moments:
+    """Return the moments of draws, shape (n, D); `ordered` are their `ordered_columns`, where they are known."""
     mean, sd = draws.mean(axis=0), draws.std(axis=0, ddof=1)
     standard = (draws - mean) / np.where(sd > 0.0, sd, 1.0)
     correlation = standard.T @ standard / (len(draws) - 1)
     np.fill_diagonal(correlation, 1.0)
-    return Moments(mean, sd, correlation, np.quantile(draws, TAILS, axis=0))
+    columns = ordered_columns(draws) if ordered is None else ordered
+    return Moments(mean, sd, correlation, np.stack([quantiles(columns, prob) for prob in TAILS]))
 
 
-def moments_mcse(draws: FloatArray) -> Moments:
+def moments_mcse(draws: FloatArray, ordered: FloatArray | None = None) -> Moments:
     """Return the Monte Carlo standard errors of the moments of draws, shape (chain, draw, D)."""
-    tail = np.stack([mcse_quantile(draws, prob) for prob in TAILS])
-    return Moments(mcse_mean(draws), mcse_sd(draws), _correlation_mcse(draws), tail)
+    columns = ordered_columns(draws) if ordered is None else ordered
+    tail = np.stack([mcse_quantile(draws, prob, columns) for prob in TAILS])
+    scale = unit_scale(draws)
+    standard = (draws - draws.mean(axis=(0, 1))) / scale
+    squares = standard**2
+    size, z = ess_mean(squares), standard.reshape(-1, draws.shape[2])
+    # products of coordinates mix as their squares do, so the smaller ESS of the two squares stands for the pair
+    variance = correlation_influence(z, np.full(len(z), 1.0 / len(z)))
+    correlation: FloatArray = np.sqrt(variance / np.minimum(size[:, None], size))
+    np.fill_diagonal(correlation, 0.0)
+    sd = squares.std(axis=(0, 1), ddof=1) / np.sqrt(size) * scale / 2.0
+    return Moments(mcse_mean(draws), sd, correlation, tail)
 
 
 def errors(candidate: Moments, reference: Moments, *, scale: FloatArray) -> Moments:
@@ -112,15 +124,3 @@ def correlation_influence(z: FloatArray, shares: FloatArray) -> FloatArray:
     """
     r = z.T @ z / len(z)
     return np.maximum(influence_products(z, z, shares, r, r), 0.0)
-
-
-def _correlation_mcse(draws: FloatArray) -> FloatArray:
-    # products of coordinates mix as their squares do, so the smaller ESS of the two squares stands for the pair
-    sd = draws.std(axis=(0, 1), ddof=1)
-    standard = (draws - draws.mean(axis=(0, 1))) / np.where(sd > 0.0, sd, 1.0)
-    ess = ess_mean(standard**2)
-    z = standard.reshape(-1, draws.shape[2])
-    variance = correlation_influence(z, np.full(len(z), 1.0 / len(z)))
-    result: FloatArray = np.sqrt(variance / np.minimum(ess[:, None], ess))
-    np.fill_diagonal(result, 0.0)
-    return result

@@ -31,7 +31,6 @@ from scipy.special import logsumexp
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import one_intercept, terms_text
 from bayescore.data.matching import feature_names, own_family
-from bayescore.diagnostics.certificate.nodes import check_bytes
 from bayescore.diagnostics.formatting import number, with_error
 from bayescore.diagnostics.full_pass import full_rows
 from bayescore.diagnostics.proposal import propose_flat, propose_grouped
@@ -230,8 +229,6 @@ def log_evidence(
     dataset = None
     if isinstance(core, Coreset) and data is not None:
         beside = {**roles, "missing": missing}
-        if core.group is not None:
-            check_bytes(draws, len(core.groups[0]), "draws")
         dataset = full_rows(core, data, y, progress=progressbar, **beside)
     rng = check_generator(one_seed(random_state, random_seed))
     if core.group is None:

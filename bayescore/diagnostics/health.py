@@ -14,7 +14,7 @@ from enum import StrEnum
 import numpy as np
 from scipy import stats
 
-from bayescore.diagnostics.mcse import ess, rhat
+from bayescore.diagnostics.mcse import bulk_and_rhat, ess
 from bayescore.limits import FAMILYWISE_ALPHA, MAX_RHAT, MIN_ESS
 from bayescore.samplers.inference_data import Posterior
 from bayescore.types import FloatArray
@@ -79,7 +79,7 @@ class Health:
 
 def health(posterior: Posterior) -> Health:
     """Return the state of a posterior's chains."""
-    r, bulk, tail = rhat(posterior.draws), ess(posterior.draws, "bulk"), ess(posterior.draws, "tail")
+    (bulk, r), tail = bulk_and_rhat(posterior.draws), ess(posterior.draws, "tail")
     low, few, time = np.fmin(bulk, tail), "", posterior.attrs.get("sampling_time")
     if (low < MIN_ESS).any():
         i = int(low.argmin())
@@ -103,7 +103,8 @@ def unfit(posterior: Posterior) -> tuple[str, Remedy] | None:
     chains = Remedy(Need.CHAINS, 2 * posterior.draws.shape[1], _longer(posterior))
     if still := _stuck(posterior):
         return still, chains
-    low = np.minimum(ess(posterior.draws, "bulk"), ess(posterior.draws, "tail"))
+    bulk, r = bulk_and_rhat(posterior.draws)
+    low = np.minimum(bulk, ess(posterior.draws, "tail"))
     n_all = posterior.draws.shape[0] * posterior.draws.shape[1]
     low = np.minimum(np.where(np.isnan(low), 0.0, low), n_all)
     if (low < MIN_ESS).any():
@@ -112,7 +113,7 @@ def unfit(posterior: Posterior) -> tuple[str, Remedy] | None:
             f"Too few draws: the effective sample size of {posterior.features[i]!r} is {low[i]:.0f}, below {MIN_ESS}; "
             f"{_more(posterior, low[i])}."
         ), Remedy(Need.DRAWS, _needed(posterior, low[i]))
-    trouble = _apart(posterior, rhat(posterior.draws), low) or _diverged(posterior)
+    trouble = _apart(posterior, r, low) or _diverged(posterior)
     return (trouble, chains) if trouble else None
 
 

@@ -25,7 +25,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import logsumexp
 
 from bayescore.diagnostics.psis import psislw
 from bayescore.limits import EQUAL_WEIGHTS_SD, FINITE_K, NEARLY_EQUAL_WEIGHTS_SD
@@ -53,13 +52,13 @@ class LeftOut:
 def psis_loo(log_p: FloatArray, log_ratio: FloatArray) -> LeftOut:
     """Leave out rows with log p of shape (n, S), the draws as they are; `log_ratio`, shape (S,), is log W."""
     log_weights = log_ratio - log_p
-    log_weights -= logsumexp(log_weights, axis=1, keepdims=True)
+    log_weights -= _log_sums(log_weights)[:, None]
     k, spread = np.zeros(len(log_p)), log_weights.std(axis=1)
-    varied = spread > EQUAL_WEIGHTS_SD  # the others have no tail to fit
+    # nearly equal weights of the full posterior have a tail of third order, whose shape speaks against no row
+    least = NEARLY_EQUAL_WEIGHTS_SD if log_ratio.std() > EQUAL_WEIGHTS_SD else EQUAL_WEIGHTS_SD
+    varied = spread > least  # the others have no tail to fit
     if varied.any():
         log_weights[varied], k[varied] = psislw(log_weights[varied])
-    # nearly equal weights of the full posterior have a tail of third order, whose shape speaks against no row
-    k[(spread <= NEARLY_EQUAL_WEIGHTS_SD) & (log_ratio.std() > EQUAL_WEIGHTS_SD)] = 0.0
     return _left_out(log_weights, log_p, k)
 
 
@@ -98,5 +97,13 @@ def moved_loo(row: WeightedData, draws: FloatArray, log_ratio: FloatArray, famil
 
 
 def _left_out(log_weights: FloatArray, log_p: FloatArray, k: FloatArray) -> LeftOut:
-    value = logsumexp(log_weights + log_p, axis=1)
-    return LeftOut(value, k, np.exp(log_weights + log_p - value[:, None]) - np.exp(log_weights))
+    both = log_weights + log_p
+    value = _log_sums(both)
+    both -= value[:, None]
+    return LeftOut(value, k, np.exp(both, out=both) - np.exp(log_weights))
+
+
+def _log_sums(values: FloatArray) -> FloatArray:
+    """Return the logarithm of the sum of exponentials of each row, shape (n,)."""
+    top = values.max(axis=1, keepdims=True)
+    return np.asarray(np.log(np.exp(values - top).sum(axis=1)) + top[:, 0])

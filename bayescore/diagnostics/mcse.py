@@ -5,7 +5,7 @@ Reference: Vehtari, Gelman, Simpson, Carpenter and Bürkner (2021), Bayesian Ana
 
 import numpy as np
 
-from bayescore.chains import effective_sizes, quantile_errors, split_rhats, unit_scale
+from bayescore.chains import bulk_and_rhats, effective_sizes, quantile_errors, split_rhats, unit_scale
 from bayescore.limits import MIN_DRAWS
 from bayescore.types import FloatArray
 
@@ -27,9 +27,9 @@ def mcse_sd(draws: FloatArray) -> FloatArray:
     return mcse_mean(squares) * scale / 2.0
 
 
-def mcse_quantile(draws: FloatArray, prob: float) -> FloatArray:
-    """Return the Monte Carlo standard error of each coordinate's quantile `prob`, shape (D,)."""
-    return quantile_errors(draws, prob)
+def mcse_quantile(draws: FloatArray, prob: float, ordered: FloatArray | None = None) -> FloatArray:
+    """Return the Monte Carlo standard error of each coordinate's quantile `prob`, shape (D,); see `chains`."""
+    return quantile_errors(draws, prob, ordered)
 
 
 def rhat(draws: FloatArray) -> FloatArray:
@@ -43,6 +43,13 @@ def rhat(draws: FloatArray) -> FloatArray:
     if draws.shape[1] < MIN_DRAWS:
         return np.full(draws.shape[2], np.nan)
     return split_rhats(draws)
+
+
+def bulk_and_rhat(draws: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return ``ess(draws, "bulk")`` and ``rhat(draws)``, both of the same ranks where there are several chains."""
+    if len(draws) > 1 and draws.shape[1] >= MIN_DRAWS:
+        return bulk_and_rhats(draws)
+    return ess(draws, "bulk"), rhat(draws)
 
 
 def ess(draws: FloatArray, method: str) -> FloatArray:

@@ -14,7 +14,7 @@ from scipy.special import gammaln
 from bayescore.coresets.calibration.pilot import LaplaceApproximation
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
-from bayescore.diagnostics.certificate.nodes import marginal_log_likelihoods, node_sums
+from bayescore.diagnostics.certificate.nodes import check_bytes, marginal_log_likelihoods, node_sums
 from bayescore.diagnostics.full_pass import check_finite, check_weight
 from bayescore.diagnostics.row_sums import RowSums
 from bayescore.models.collapsed_target import CollapsedTarget
@@ -76,6 +76,7 @@ def propose_grouped(
     log_prior = log_prior + [log_sigma_terms(each, *group_prior.table)[0] for each in theta[:, -1]]
 
     def of_all(dataset: Dataset) -> tuple[FloatArray, float]:
+        check_bytes(theta, target.arguments(), "draws")
         return np.asarray(node_sums(theta, core, dataset, target).full.log_p.sum(axis=1)), 0.0
 
     return Proposed(marginal_log_likelihoods(theta, target), log_prior - log_q, of_all)

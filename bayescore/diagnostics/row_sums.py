@@ -11,7 +11,7 @@ and the remainders R_n are summed over a sample of the rows, weighted by one ove
 
 r_n the sd of its predictor over the posterior and c* the largest curvature within 4 r_n. The sample has a fixed size,
 so rows of large k, such as those behind walls or of rare columns, are in it for certain, and their remainders are
-exact. The size is what a tenth of `MAX_SUM_ERROR` needs by the coreset's rows (`sample_rows`), from 2,000 to 20,000.
+exact. The size is what half of `MAX_SUM_ERROR` needs by the coreset's rows (`sample_rows`), from 2,000 to 20,000.
 The sum is unbiased, and the sample tells its standard error; where that is above `MAX_SUM_ERROR`, all rows are to be
 evaluated.
 
@@ -35,11 +35,11 @@ from bayescore.data.dataset import Dataset
 from bayescore.diagnostics.elpd import Approximation, PassSums, expected_moments, left_out_of, rows_left_out
 from bayescore.limits import MAX_SUM_ERROR
 from bayescore.models.posterior import Derivatives
-from bayescore.models.row_kernels import derivatives_of
+from bayescore.models.row_kernels import derivatives_of, largest_curvature
 from bayescore.types import FloatArray, WeightedData
 
 _SEED = 2019  # of the sample: the same data give the same rows
-_AIM = 0.1 * MAX_SUM_ERROR  # standard error of the sums that the size of the sample is for
+_AIM = 0.5 * MAX_SUM_ERROR  # standard error of the sums that the size of the sample is for
 _WITHIN = 4.0  # sds of its predictor within which a row's largest curvature counts
 _WIDE = 0.05  # sd of a predictor from which its curvature may change within these
 
@@ -171,9 +171,5 @@ def _reach(
     """Return k_n of rows, shape (n,), given what `_at_mode` says of them."""
     family, r, curvature = laplace.family, np.sqrt(squares), np.abs(derivatives[2])
     if (wide := np.flatnonzero(r > _WIDE)).size:
-        center, move, side, largest = eta[wide], _WITHIN * r[wide], rows.y[wide], curvature[wide]
-        for there in (center - move, center + move, center - np.clip(center, -move, move)):  # the last nearest to 0
-            there = np.clip(there, -family.reach, family.reach)
-            largest = np.maximum(largest, np.abs(derivatives_of(there, side, family)[2]))
-        curvature[wide] = largest
+        curvature[wide] = largest_curvature(eta[wide], rows.y[wide], _WITHIN * r[wide], family)
     return np.asarray(rows.weights * curvature * squares * r)

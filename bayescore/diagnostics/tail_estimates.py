@@ -11,6 +11,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from bayescore.chains import ordered_columns, quantiles
 from bayescore.diagnostics.psis import psislw
 from bayescore.limits import MAX_TAIL_K
 from bayescore.models.priors import Prior
@@ -21,21 +22,35 @@ _LONG = 2.5
 _SEPARATED, _UNKNOWN = 2.0, 1.28  # sds of k-hat: 2% and 10% of those at the limit are not seen
 
 
-def quantile_change(x: FloatArray, w: FloatArray, prob: float) -> tuple[FloatArray, FloatArray]:
-    """Return what weights change in a quantile of each column of x, shape (S, D), and the numerical error of that."""
-    order = np.argsort(x, axis=0)
-    values = np.take_along_axis(x, order, axis=0)
-    half = 0.5 * min(prob, 1.0 - prob)
-    found, influence = [], []
-    for each in (w, np.full(len(w), 1.0 / len(w))):
-        places = np.cumsum(each[order], axis=0) - 0.5 * each[order]
-        at, low, high = (
-            np.array([np.interp(p, places[:, d], values[:, d]) for d in range(x.shape[1])])
-            for p in (prob, prob - half, prob + half)
-        )
-        found.append(at)  # a draw's influence: its share below, over the density there
-        influence.append(each[:, None] * (prob - (x <= at)) * (high - low) / (2.0 * half))
-    return found[0] - found[1], np.sqrt(((influence[0] - influence[1]) ** 2).sum(axis=0))
+class WeightedColumns:
+    """The columns of x, shape (S, D), in order, for quantiles under weights w, shape (S,), and without weights."""
+
+    def __init__(self, x: FloatArray, w: FloatArray) -> None:
+        self._x = np.ascontiguousarray(x.T)
+        order = np.argsort(self._x, axis=1)
+        self._values = np.take_along_axis(self._x, order, axis=1)
+        self._weights = w, np.full(len(w), 1.0 / len(w))
+        self._places = [np.cumsum(each[order], axis=1) - 0.5 * each[order] for each in self._weights]
+
+    def change(self, prob: float) -> tuple[FloatArray, FloatArray]:
+        """Return what the weights change in a quantile of each column, shape (D,), and the numerical error of that."""
+        half = 0.5 * min(prob, 1.0 - prob)
+        found, influence = [], []
+        for each, places in zip(self._weights, self._places, strict=True):
+            at, low, high = (self._quantile(places, p) for p in (prob, prob - half, prob + half))
+            found.append(at)  # a draw's influence: its share below, over the density there
+            influence.append(each * (prob - (self._x <= at[:, None])) * ((high - low) / (2.0 * half))[:, None])
+        gap = influence[0] - influence[1]
+        return found[0] - found[1], np.sqrt(np.vecdot(gap, gap))
+
+    def _quantile(self, places: FloatArray, prob: float) -> FloatArray:
+        """Return the values at `prob` between places in order, shape (D, S); the outermost ones beyond them."""
+        rows, last = np.arange(len(places)), places.shape[1] - 1
+        after = np.count_nonzero(places < prob, axis=1)
+        low, high = np.maximum(after - 1, 0), np.minimum(after, last)
+        start, end = places[rows, low], places[rows, high]
+        share = np.where(low < high, (prob - start) / np.where(low < high, end - start, 1.0), 0.0)
+        return np.asarray(self._values[rows, low] + share * (self._values[rows, high] - self._values[rows, low]))
 
 
 def tail_k(draws: FloatArray) -> FloatArray:
@@ -43,10 +58,11 @@ def tail_k(draws: FloatArray) -> FloatArray:
 
     Reference: Vehtari, Simpson, Gelman, Yao and Gabry (2024), JMLR 25.
     """
-    middle = np.median(draws, axis=0)
+    ordered = ordered_columns(draws)
+    middle = quantiles(ordered, 0.5)
     found = np.full(draws.shape[1], -np.inf)
     for side in (1.0, -1.0):
-        far, near = (np.quantile(side * (draws - middle), prob, axis=0) for prob in (0.995, 0.9))
+        far, near = (side * (quantiles(ordered, 0.5 + side * (prob - 0.5)) - middle) for prob in (0.995, 0.9))
         for d in np.flatnonzero(far > _LONG * near):
             distance = np.maximum(side * (draws[:, d] - middle[d]), 1e-300)
             found[d] = max(found[d], float(psislw(np.log(distance))[1]))

@@ -3,115 +3,146 @@ r"""Average comparisons and slopes, as marginaleffects has them, from the draws.
 .. math:: \Delta_k = \frac{\sum_{n \in k} w_n \, [p(x_n^{+}) - p(x_n^{-})]}{\sum_{n \in k} w_n}
 
 x+ and x- are a row with one raw column changed. Each draw gives one figure, so that intervals are the posterior's. The
-rows' part in the error, where they are a sample of all rows, is that of a mean of so many rows drawn without
-replacement.
+sums are over all rows, by `average_sums`, which says their error where a sample stands for many rows.
 
 Reference: Arel-Bundock, Greifer and Heiss (2024), Journal of Statistical Software 111.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from bayescore.fitting.rows import RawRows
+from bayescore.data.coreset import Coreset
+from bayescore.diagnostics.average_sums import CellSums
+from bayescore.diagnostics.averages import AveragedRows
+from bayescore.diagnostics.contrasts import Change, values_of
+from bayescore.diagnostics.full_pass import check_weight
 from bayescore.fitting.units import described
-from bayescore.models.families import Family
-from bayescore.models.predictor import Predictor
-from bayescore.samplers.poststratify import sums_of_levels
+from bayescore.samplers.raw_columns import factor_levels
 from bayescore.types import FloatArray, IntArray, WeightedData
-from bayescore.validation import warn
+from bayescore.validation import DataError
 
 _STEP = 1e-4  # of a slope, in ranges of the column: marginaleffects' own
 
 
+class Options(NamedTuple):
+    """Probability of the equal-tailed intervals, and most draws that are used."""
+
+    prob: float
+    max_draws: int
+
+
 @dataclass(frozen=True, eq=False)
-class Contrast:
-    """Rows with a column changed to two values, and what the difference is divided by."""
+class Contrasts:
+    """Names of contrasts, what the rows are changed to for them, and how averages over these become figures."""
 
-    name: str
-    above: WeightedData
-    below: WeightedData
-    unit: float = 1.0
+    variable: str | None
+    names: list[Any]
+    changes: tuple[tuple[Change, ...], ...]
+    figures: Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
+    column: str | None = "contrast"  # of the names
+
+    def table(self, rows: AveragedRows, by: str | None, options: Options, core: Coreset | None) -> pd.DataFrame:
+        """Return a table with a row for each contrast and part of the rows; `core` stands for them if it is given."""
+        parts, cells = rows.parts(by)
+        cells = rows.cells(by=by, values=cells.values, variable=self.variable, contrasts=self.changes)
+        n = len(parts)
+
+        def figures(found: CellSums) -> tuple[FloatArray, FloatArray, IntArray]:
+            seen = np.flatnonzero(found.weight[:n] > 0.0)
+            values, error = found.averages()
+            values, error = values.reshape(len(self.changes), n, -1)[:, seen], error.reshape(-1, n)[:, seen]
+            return (*self.figures(values, error), seen)
+
+        found = rows.sums(cells, options.max_draws, lambda sums: [_flat(*figures(sums)[:2])])
+        if core is not None and not core.counts:  # whose weight has events, too
+            check_weight(core, float(found.weight[:n].sum()))
+        values, error, seen = figures(found)
+        figure, se = _flat(values, error)
+        table = pd.DataFrame(described(figure, options.prob)).assign(sampling_se=se)
+        if by is not None:
+            table.insert(0, by, [parts[place] for place in seen] * len(self.names))
+        if self.column is not None:
+            table.insert(0, self.column, [name for name in self.names for _ in seen])
+        return table
 
 
-def contrasts_of(rows: RawRows, variable: str, step: float) -> list[Contrast]:
+def predictions_of(rows: AveragedRows, variable: str | None) -> Contrasts:
+    """Return all rows as they are, or as if they had each level of a factor in turn."""
+    if variable is None:
+        return Contrasts(None, ["all"], ((Change(),),), _as_they_are, None)
+    names, values = rows.levels(variable, "variables")
+    return Contrasts(variable, names, tuple((Change(value=value),) for value in values), _as_they_are, variable)
+
+
+def comparisons_of(rows: AveragedRows, variable: str, step: float, *, ratio: bool) -> Contrasts:
     """Return the levels of a factor against the first, 1 against 0, or `step` more of a column of numbers."""
-    column, found = rows.column(variable), rows.levels(variable)
-    if found is not None:
-        levels = found[0]
+    rows.check_column(variable, "variable")
+    levels = factor_levels(rows.design, variable)
+    if levels:
         text = variable in dict(rows.design.raw_levels)
-        values = [float(place) if text else float(level) for place, level in enumerate(levels)]
-        below = rows.with_column(variable, values[0])
-        named = zip(levels[1:], values[1:], strict=True)
-        return [Contrast(f"{level} - {levels[0]}", rows.with_column(variable, at), below) for level, at in named]
-    if step == 1.0 and set(np.unique(column)) <= {0.0, 1.0}:
-        return [Contrast("1 - 0", rows.with_column(variable, 1.0), rows.with_column(variable, 0.0))]
-    return [Contrast(f"+{step:g}", rows.with_column(variable, column + step), rows.designed())]
+        ways = [{"value": float(place) if text else float(level)} for place, level in enumerate(levels)]
+        names = [f"{level} - {levels[0]}" for level in levels[1:]]
+    elif step == 1.0 and _is_binary(rows, variable):
+        ways, names = [{"value": 0.0}, {"value": 1.0}], ["1 - 0"]
+    else:
+        ways, names = [{"shift": 0.0}, {"shift": step}], [f"+{step:g}"]
+    if ratio:
+        return Contrasts(variable, names, tuple((Change(**way),) for way in ways), _ratios)
+    below = Change(-1.0, **ways[0])
+    return Contrasts(variable, names, tuple((Change(1.0, **way), below) for way in ways[1:]), _as_they_are)
 
 
-def slope_of(rows: RawRows, variable: str) -> Contrast:
+def effect_of(rows: AveragedRows, variable: str) -> Contrasts:
+    """Return the levels of a factor against the first, 1 against 0, or the derivative by another column of numbers."""
+    if factor_levels(rows.design, variable) or _is_binary(rows, variable):
+        return comparisons_of(rows, variable, 1.0, ratio=False)
+    return slopes_of(rows, variable)
+
+
+def _is_binary(rows: AveragedRows, variable: str) -> bool:
+    return set(values_of(rows.dataset, rows.cells(by=variable), variable, 2) or [2.0]) <= {0.0, 1.0}
+
+
+def slopes_of(rows: AveragedRows, variable: str) -> Contrasts:
     """Return the derivative by a column of numbers, as a central difference."""
-    column = rows.column(variable)
-    half = 0.5 * _STEP * (float(np.ptp(column)) or 1.0)
-    above, below = (rows.with_column(variable, column + move) for move in (half, -half))
-    return Contrast("dp/dx", above, below, 2.0 * half)
+    rows.check_column(variable, "variable")
+    if factor_levels(rows.design, variable):
+        raise DataError(f"variable={variable!r} is a factor, which has no slope; see comparisons")
+    half = 0.5 * _STEP * (_range(rows, variable) or 1.0)
+    central = tuple(Change(sign * 0.5 / half, shift=sign * half) for sign in (1.0, -1.0))
+    return Contrasts(variable, ["dp/dx"], (central,), _as_they_are)
 
 
-def averages(
-    draws: tuple[Predictor, Family],
-    rows: RawRows,
-    contrasts: list[Contrast],
-    by: str | None,
-    prob: float,
-    *,
-    ratio: bool,
-) -> pd.DataFrame:
-    """Return a table with a row for each contrast and part of the rows."""
-    predictor, family = draws
-    parts, codes = rows.parts(by)
-    n_parts, w = 1 if parts is None else len(parts), rows.rows.weights
-    total = np.asarray(np.bincount(codes, w, n_parts), dtype=np.float64)
-    seen, tables = total > 0.0, []
-    if parts is not None and not seen.all() and len(rows) < rows.n_total:
-        missed = ", ".join(map(repr, parts[~seen][:5]))
-        warn(f"by={by!r}: no row of {missed} is in the sample of {len(rows):,} rows; give data")
-    for contrast in contrasts:
-        above, below = (
-            sums_of_levels(predictor, family, each, codes, n_parts)[seen] / total[seen, None]
-            for each in (contrast.above, contrast.below)
-        )
-        figures = above / below if ratio else (above - below) / contrast.unit
-        table = pd.DataFrame(described(figures, prob))
-        table["rows_se"] = _rows_error((predictor.means(), family), contrast, rows, codes, total, ratio=ratio)[seen]
-        table.insert(0, "contrast", contrast.name)
-        if parts is not None:
-            table.insert(1, str(by), parts[seen])
-        tables.append(table)
-    return pd.concat(tables, ignore_index=True)
+def _range(rows: AveragedRows, variable: str) -> float:
+    """Return the sd of a standardised column, or the range of another, by a pass."""
+    design = rows.design
+    lead = int(design.intercept)
+    if design.scale is not None and variable in design.names[lead:]:
+        return float(design.scale[design.names.index(variable, lead) - lead])
+    cells = rows.cells(by=variable)
+
+    def ends(_: int, block: WeightedData) -> FloatArray:
+        column = cells.column(block, variable)
+        return np.array([column.min(), column.max()])
+
+    low, high = np.transpose(list(rows.dataset.map(ends, "learning a range")))
+    return float(high.max() - low.min())
 
 
-def _rows_error(
-    mean: tuple[Predictor, Family],
-    contrast: Contrast,
-    rows: RawRows,
-    codes: IntArray,
-    total: FloatArray,
-    *,
-    ratio: bool,
-) -> FloatArray:
-    """Return the standard error of each part's average that comes from sampled rows, at the mean coefficients."""
-    (predictor, family), n_parts = mean, len(total)
-    w = rows.rows.weights
-    left = max(1.0 - len(rows) / rows.n_total, 0.0)
-    above, below = (predictor.average(each, family.mean)[:, 0] for each in (contrast.above, contrast.below))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        each = (above - below) / contrast.unit
-        if ratio:  # delta method
-            top, bottom = (np.bincount(codes, w * p, n_parts) for p in (above, below))
-            each = (above - (top / bottom)[codes] * below) / (bottom / total)[codes]
-        center = np.bincount(codes, w * each, n_parts) / total
-        squares = np.bincount(codes, w**2 * (each - center[codes]) ** 2, n_parts)
-        error = np.sqrt(left * squares) / total
-    # one row of a part does not tell how much others differ
-    return np.where((np.bincount(codes, minlength=n_parts) < 2) & (left > 0.0), np.nan, error)
+def _as_they_are(values: FloatArray, error: FloatArray) -> tuple[FloatArray, FloatArray]:
+    return values, error
+
+
+def _ratios(values: FloatArray, error: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return ratios to the first, and their errors by the delta method."""
+    ratio, mean = values[1:] / values[0], values.mean(axis=2)
+    share = error / np.maximum(np.abs(mean), np.finfo(float).tiny)
+    return ratio, np.abs(ratio.mean(axis=2)) * np.hypot(share[1:], share[0])
+
+
+def _flat(values: FloatArray, error: FloatArray) -> tuple[FloatArray, Any]:
+    return values.reshape(-1, values.shape[2]), error.ravel()

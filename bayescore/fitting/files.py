@@ -5,6 +5,7 @@ coreset.parquet        the coreset, as `Coreset.to_parquet` writes it
 drawn.nc, used.nc      the draws, and the certificate's corrected ones if there are any (netCDF)
 coordinates.parquet    the certificate's tables
 effects.parquet
+frames.npz             of an update: what is known of rows that are not read again
 fit.json               format, story, prior, roles, the certificate's figures, SHA-256 of all files
 =====================  =============================================================================
 
@@ -24,12 +25,14 @@ from typing import Any
 
 import pandas as pd
 
+from bayescore.data.checkpoint import read_checkpoint, write_checkpoint
 from bayescore.data.coreset_file import read_coreset
 from bayescore.diagnostics.certificate import Certificate
 from bayescore.diagnostics.dispersion import Dispersion
 from bayescore.diagnostics.health import Need, Remedy
 from bayescore.diagnostics.results import CertificateData, Level
 from bayescore.files import check_path
+from bayescore.fitting.frames import Frame, frames_from_arrays, frames_to_arrays
 from bayescore.fitting.given import Given
 from bayescore.fitting.parts import FitParts
 from bayescore.fitting.story import Step
@@ -40,7 +43,8 @@ from bayescore.validation import DataError, json_object
 FORMAT = 1
 ABOUT = "fit.json"
 _TABLES = ("coordinates", "effects")
-_FILES = {ABOUT, "coreset.parquet", "drawn.nc", "used.nc", *(f"{name}.parquet" for name in _TABLES)}
+_FRAMES = "frames.npz"
+_FILES = {ABOUT, "coreset.parquet", "drawn.nc", "used.nc", _FRAMES, *(f"{name}.parquet" for name in _TABLES)}
 
 
 def save_fit(fit: FitParts, folder: str | Path) -> None:
@@ -89,6 +93,8 @@ def _write(fit: FitParts, folder: Path) -> None:
         write_posterior(found.idata, folder / "used.nc")
     for name in _TABLES:
         getattr(found, name).to_parquet(folder / f"{name}.parquet")
+    if fit.frames:
+        write_checkpoint(folder / _FRAMES, Frame.__name__, {}, frames_to_arrays(fit.frames))
     plain = {field.name: getattr(found, field.name) for field in fields(CertificateData)}
     certificate = {name: plain[name] for name in plain if name not in (*_TABLES, "idata", "remedy")}
     if found.dispersion is not None:
@@ -143,6 +149,9 @@ def read_parts(folder: str | Path, data: Any = None, y: Any = None, *, progressb
         figures["remedy"] = Remedy(**{**remedy, "need": Need(remedy["need"])})
     if "used.nc" in about["files"]:
         figures["idata"] = load_posterior(source / "used.nc")
+    frames: tuple[Frame, ...] = ()
+    if _FRAMES in about["files"]:
+        frames = frames_from_arrays(read_checkpoint(source / _FRAMES, Frame.__name__)[1])
     given = None
     if data is not None:
         if about["arrays"]:
@@ -162,6 +171,7 @@ def read_parts(folder: str | Path, data: Any = None, y: Any = None, *, progressb
         "seed": about["seed"],
         "max_seconds": about["max_seconds"],
         "given": given,
+        "frames": frames,
     }
 
 

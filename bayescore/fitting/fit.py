@@ -15,6 +15,8 @@ from bayescore.models.families import check_family
 from bayescore.models.priors import Prior
 from bayescore.validation import DataError, RandomState, check_positive, check_seed
 
+_ELSEWHERE = dict.fromkeys(("bernoulli", "binomial", "logit"), "logistic")  # in brms, rstanarm, bambi, statsmodels
+
 
 def fit(
     formula: Any,
@@ -108,11 +110,15 @@ def fit(
     if missing != "raise":
         roles["missing"] = missing
     if family is not None:
+        if family in _ELSEWHERE:
+            raise ValueError(f"family={family!r} is called {_ELSEWHERE[family]!r} here; give that, or leave it out")
         check_family(family)
     check_priors(prior)
     check_positive(max_seconds, "max_seconds")
     seed = check_seed(random_state)
     known = Given(**given, positive=positive, roles=roles, progressbar=progressbar)
+    if isinstance(prior, Mapping) and not known.once:
+        known.check_names(prior, counts=family is not None and check_family(family).counts)
     route = Route(known, family, prior, seed, max_seconds)
     route.run()
     return Fit.of(route)

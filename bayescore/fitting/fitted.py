@@ -2,14 +2,18 @@
 
 import html
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
+from bayescore.data.coreset import Coreset
 from bayescore.data.design import terms_text
+from bayescore.fitting.draws import route_of_draws
 from bayescore.fitting.files import read_parts, save_fit
 from bayescore.fitting.pictures import FitPictures
 from bayescore.fitting.route import Route
 from bayescore.fitting.scaling import check_priors
+from bayescore.fitting.update import updated
 from bayescore.models.priors import Prior
 from bayescore.validation import warn
 
@@ -34,7 +38,9 @@ class Fit(FitPictures):
     max_seconds : float
         As given to `fit`.
     given : Given, optional
-        The rows and the roles of their columns; None of a fit that was read from files.
+        The rows and the roles of their columns; None of a fit that was read from files, or updated without all rows.
+    frames : tuple of Frame
+        What is known of rows that are not read again, of a fit that was updated.
 
     Examples
     --------
@@ -58,6 +64,54 @@ class Fit(FitPictures):
             warn(f"the draws are not certified: {found.text} The story says what was tried (fit.story)")
         settings = route.prior, route.seed, route.max_seconds, route.given
         return cls(route.core, route.drawn, found, tuple(route.story), *settings)
+
+    @classmethod
+    def of_draws(
+        cls,
+        idata: Any,
+        core: Coreset,
+        data: Any = None,
+        y: Any = None,
+        *,
+        model: Any = None,
+        progressbar: bool = True,
+        **roles: Any,
+    ) -> Self:
+        """Return the fit of draws of a coreset's posterior, certified by all rows, to ask what a fit answers.
+
+        Parameters
+        ----------
+        idata : InferenceData
+            From `sample`, with any prior and sampler, or of a model of your own.
+        core : Coreset
+            What they were drawn from.
+        data, y : rows and labels, optional
+            The rows that the coreset was built from. A coreset that lost nothing needs none.
+        model : pm.Model, optional
+            The model of your own that the draws are of, as `certify` takes it.
+        progressbar : bool
+            Show progress.
+        **roles
+            `label`, `weights`, `offset`, `trials`, `exposure`, `groups`, `missing` as given to `build_coreset`.
+
+        Raises
+        ------
+        TypeError, DataError
+            If the draws are not of this coreset, or the rows others than its own.
+
+        Examples
+        --------
+        >>> import numpy as np, bayescore as bc
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(5000, 1))
+        >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+        >>> core = bc.build_coreset(X, y, intercept=True, random_state=1, progressbar=False)
+        >>> idata = bc.sample(core, random_seed=2, progressbar=False)
+        >>> fit = bc.Fit.of_draws(idata, core, X, y, progressbar=False)
+        >>> fit.level, fit.slopes("x0")["mean"].round(2).tolist()
+        ('certified', [0.21])
+        """
+        return cls.of(route_of_draws(idata, core, (data, y), roles, model=model, progressbar=progressbar))
 
     def with_prior(self, prior: Prior | Mapping[str, Prior] | None) -> Self:
         """Return the fit under another prior, from the same coreset, certified anew.
@@ -92,6 +146,74 @@ class Fit(FitPictures):
         route.settle()
         return self.of(route)
 
+    def update(
+        self,
+        new: Any = None,
+        y: Any = None,
+        *,
+        weights: Any = None,
+        offset: Any = None,
+        trials: Any = None,
+        exposure: Any = None,
+        groups: Any = None,
+        missing: str = "raise",
+        data: Any = None,
+        progressbar: bool = True,
+    ) -> Self:
+        """Return the fit of the rows so far and of new ones, without reading the former.
+
+        The new rows become a coreset in the same design, about the posterior so far, which the old coreset is united
+        with; draws are made again. The certificate holds them against the new rows, and for the old ones against their
+        coreset with the score and curvature that it misses. It is "not certified" where the mean has moved beyond the
+        reach of the posterior that the old rows were held against, or errors found of them add up to too much: the text
+        says by how many sds, and all rows are then to be given as `data`.
+
+        Parameters
+        ----------
+        new : rows, optional
+            More rows, of any kind that `fit` takes but an iterator, with the same columns; a new group is welcome.
+        y : labels, optional
+            Labels of new rows that have none of their own.
+        weights, offset, trials, exposure, groups, missing
+            As in `fit`; roles that were columns are remembered.
+        data : rows, or pair of rows and labels, optional
+            All rows, old and new, to certify by them; with `new` left out the draws stay.
+        progressbar : bool
+            Show progress.
+
+        Returns
+        -------
+        Fit
+            Its story goes on from this one's.
+
+        Raises
+        ------
+        DataError
+            If new rows have other columns, labels or levels of a factor, or cannot be used.
+        TypeError
+            If neither `new` nor `data` is given, or rows come once.
+
+        Warns
+        -----
+        UserWarning
+            If the draws could not be certified.
+
+        Examples
+        --------
+        >>> import numpy as np, pandas as pd, bayescore as bc
+        >>> rng = np.random.default_rng(0)
+        >>> rows = pd.DataFrame({"age": rng.normal(45, 12, 9000), "device": rng.choice(["phone", "tablet"], 9000)})
+        >>> rows["clicked"] = 0.05 * (rows["age"] - 45) + rng.logistic(size=9000) > 0
+        >>> fit = bc.fit("clicked ~ age + device", rows[:6000], random_state=1, progressbar=False)
+        >>> more = fit.update(rows[6000:], progressbar=False)
+        >>> more.level, more.coreset.n_total, [step.what for step in more.story]
+        ('certified', 9000, ['build', 'sample', 'certify', 'update', 'sample', 'certify'])
+        """
+        beside = {"weights": weights, "offset": offset, "trials": trials, "exposure": exposure, "groups": groups}
+        beside["missing"] = missing
+        found = updated(self, (new, y, beside), data, progressbar=progressbar)
+        return replace(self.of(found.route), given=found.given, frames=found.frames)
+
     def save(self, folder: str | Path) -> None:
         """Write the fit to a folder of Parquet, netCDF and JSON files, which `read_fit` reads.
 
@@ -121,7 +243,12 @@ class Fit(FitPictures):
         lines += [f"  {step}" for step in self.story]
         if self.certificate.dispersion is not None:
             lines.append(f"  {self.certificate.dispersion.text}")
-        default = "default, Normal(0, 2.5 / sd) of each column, Normal(0, 2.5) of the intercept at their means"
+        where = "at their means" if core.design.center is not None else "where they are 0"
+        default = "default, Normal(0, 2.5 / sd) of each column"
+        if core.design.constant is not None:
+            default += f", Normal(0, 2.5) of the intercept {where}"
+        if "posterior_of" not in self.drawn.posterior.attrs:
+            default = "that of a model of your own"
         return [*lines, f"  prior: {default if self.prior is None else self.prior}"]
 
     def __repr__(self) -> str:

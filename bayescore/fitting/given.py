@@ -1,5 +1,6 @@
 """What `fit` was given: rows and the roles of their columns, remembered so that later questions need none."""
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,8 @@ from bayescore.data.formulas.parsing import parsed
 from bayescore.data.sources.blocks import is_stream
 from bayescore.diagnostics.certificate import Certificate, certify
 from bayescore.diagnostics.full_pass import full_rows
+from bayescore.models.priors import Prior, prior_of
+from bayescore.types import INTERCEPT
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,13 +26,18 @@ class Given:
     formula: str | None = None
     intercept: bool = True  # of data without a formula
     positive: Any = None
-    roles: Mapping[str, Any] = field(default_factory=dict)  # label, weights, offset, trials, groups, missing
+    roles: Mapping[str, Any] = field(default_factory=dict)  # label, weights, offset, trials, exposure, ...
     progressbar: bool = False
 
     @property
     def once(self) -> bool:
         """Whether the rows can be read once only."""
         return is_stream(self.data)
+
+    @property
+    def whole(self) -> bool:
+        """Whether these are all rows of the fit."""
+        return True
 
     @property
     def has_intercept(self) -> bool:
@@ -58,11 +66,12 @@ class Given:
             return self.data
         return all_rows(self.data, self.y, **self.told(), positive=self.positive, **self._design(), family=family)
 
-    def certify(self, idata: Any, core: Coreset, max_draws: int) -> Certificate:
+    def certify(self, idata: Any, core: Coreset, max_draws: int, model: Any = None) -> Certificate:
         """Return the certificate of draws of a coreset; a lossless one is held against itself."""
+        own = {"model": model, "max_draws": max_draws}
         if core.lossless and (self.once or not core.counts):  # only rows of the data tell the dispersion of counts
-            return certify(idata, core, core, max_draws=max_draws, progressbar=self.progressbar)
-        return certify(idata, core, self.data, self.y, **self.told(), max_draws=max_draws)
+            return certify(idata, core, core, progressbar=self.progressbar, **own)
+        return certify(idata, core, self.data, self.y, **self.told(), **own)
 
     def rows(self, core: Coreset) -> Dataset:
         """Return the rows in the design of a coreset."""
@@ -72,6 +81,14 @@ class Given:
         """Return the rows in the design of the formula, not standardised."""
         roles = {**self.roles, "counts": counts}
         return open_designed(self.data, self.y, formula=self.formula, positive=self.positive, **roles)
+
+    def check_names(self, prior: Mapping[str, Prior], *, counts: bool) -> None:
+        """Raise unless the names of a prior are those of coefficients, before a build reads the rows."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the build gives them
+            names = self.undesigned(counts=counts).design.names
+        added = self.formula is None and self.intercept and not isinstance(self.data, Coreset)
+        prior_of(prior, (INTERCEPT, *names) if added else names)
 
     def told(self) -> dict[str, Any]:
         """Return the roles of columns, as verbs take them."""

@@ -9,6 +9,7 @@ import pandas as pd
 from bayescore.data.coreset import Coreset
 from bayescore.data.formulas.design import formula_of
 from bayescore.diagnostics.certificate import Certificate
+from bayescore.fitting.frames import Frame
 from bayescore.fitting.given import Given
 from bayescore.fitting.story import Step
 from bayescore.models.priors import Prior
@@ -28,6 +29,7 @@ class FitParts:
     seed: int = 0
     max_seconds: float = 600.0
     given: Given | None = None
+    frames: tuple[Frame, ...] = ()
 
     @property
     def rows_given(self) -> Given:
@@ -36,7 +38,10 @@ class FitParts:
             return self.given
         if self.coreset.lossless:
             return Given(self.coreset)
-        raise DataError("the fit was read from files, which do not hold the rows: give them, read_fit(folder, data)")
+        raise DataError(
+            "the fit was read from files, or updated, and does not have all its rows: give them, read_fit(folder, "
+            "data) or fit.update(data=rows)"
+        )
 
     @property
     def level(self) -> str:

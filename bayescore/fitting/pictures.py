@@ -62,6 +62,53 @@ class FitPictures(FitAverages):
         drawing.clean(axes)
         return axes
 
+    def plot_story(self) -> Axes:
+        """Draw what was done: rows, coreset, draws, verdict, with what each step took.
+
+        Returns
+        -------
+        Axes
+            Of a new figure.
+
+        Examples
+        --------
+        >>> import numpy as np, bayescore as bc
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(5000, 2))
+        >>> fit = bc.fit(X, X[:, 0] + rng.logistic(size=5000) > 0, random_state=1, progressbar=False)
+        >>> fit.plot_story().texts[0].get_text()
+        '5,000 rows'
+        """
+        last = {step.what: step for step in self.story}
+        spent = {step.what: 0.0 for step in self.story}
+        for step in self.story:
+            spent[step.what] += step.seconds
+        posterior, whole = self.posterior(), self.coreset.n_total
+        boxes = [
+            (f"{whole:,} rows", "all data"),
+            (f"{len(self.coreset):,} rows", f"coreset: {self.coreset.method}"),
+            (f"{len(posterior.flat):,} draws", f"{posterior.attrs.get('sampler', '')} sampler"),
+            (str(self.level), "by all rows"),
+        ]
+        axes = drawing.canvas(plt.figure(), 9.0, 1.9).add_subplot()
+        for place, (text, beneath) in enumerate(boxes):
+            trusted = place < len(boxes) - 1 or self.certificate.trusted
+            frame = {"boxstyle": "round,pad=0.6", "fc": "white" if trusted else "#f3d6c5", "ec": drawing.INK}
+            axes.text(place, 0.0, text, ha="center", va="center", fontsize=11, bbox=frame)
+            axes.text(place, -0.42, beneath, ha="center", va="top", fontsize=8.5, color="#555555")
+        for place, what in enumerate(("build", "sample", "certify")):
+            arrow = {"arrowstyle": "->", "color": drawing.INK}
+            axes.annotate("", (place + 0.68, 0.0), (place + 0.34, 0.0), arrowprops=arrow)
+            if what in last:
+                passes = sum(step.passes for step in self.story if step.what == what)
+                read = f", {passes} pass{'es' * (passes != 1)}" if passes else ""
+                axes.text(place + 0.5, 0.4, what, ha="center", fontsize=9)
+                axes.text(place + 0.5, 0.12, f"{spent[what]:.1f} s{read}", ha="center", va="bottom", fontsize=8)
+        axes.set_xlim(-0.5, len(boxes) - 0.5)
+        axes.set_ylim(-1.0, 0.8)
+        axes.set_axis_off()
+        return axes
+
     def _forest(self, prob: float) -> Axes:
         posterior = self.posterior()
         scaled = self.coreset.design.scale is not None

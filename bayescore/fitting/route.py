@@ -9,7 +9,7 @@ a coreset that covers more       twice the rows, about the mode under the model'
 the same for the third time      all rows, with the same sampler
 ===============================  ==============================================================================
 
-A try that would take longer than `max_seconds`, by what the last one took, is not made.
+A try that would take longer than `max_seconds`, by what the last one took without compiling, is not made.
 """
 
 import time
@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 import numpy as np
 from rich.console import Console
 
+from bayescore.compiled import compile_seconds
 from bayescore.data.coreset import Coreset
 from bayescore.diagnostics.certificate import Certificate
 from bayescore.diagnostics.certificate.coefficients import bare_table
@@ -55,6 +56,7 @@ class Route:
     seed: int
     max_seconds: float
     story: list[Step] = field(default_factory=list)
+    in_design: Prior | None = None  # the prior of the coreset's columns, where it is known
 
     def __post_init__(self) -> None:
         self.seeds = [int(each) for each in np.random.SeedSequence(self.seed).generate_state(2 + 2 * TRIES)]
@@ -63,6 +65,7 @@ class Route:
         self.core: Coreset
         self.drawn: Any = None
         self.certificate: Certificate
+        self.seconds: dict[str, float] = {}  # of the last step of each kind, without what was compiled in it
 
     def run(self) -> None:
         """Go from the first build to draws that are certified, or to the end of what may be tried."""
@@ -88,7 +91,7 @@ class Route:
             try:
                 if remedy.need is not Need.ROWS:
                     done = self._again(remedy)
-                elif self.core.lossless:
+                elif self.core.lossless or not self.given.whole:
                     return
                 else:
                     done, doubled = (self._all_rows(doubled) if self._last(doubled) else self._more()), True
@@ -101,10 +104,10 @@ class Route:
 
     def build(self, why: str, **options: Any) -> None:
         """Build a coreset."""
-        self.core = self._timed(
+        self.core = self.timed(
             "build",
-            lambda: self.given.build(family=self.family, random_state=self._next_seed(), **options),
-            lambda core: (core.n_total, int(core.params.get("passes", 0)), f"{why}: {_called(core)}"),
+            lambda: self.given.build(family=self.family, random_state=self.next_seed(), **options),
+            lambda core: (core.n_total, int(core.params.get("passes", 0)), f"{why}: {called(core)}"),
         )
 
     def sample(self, why: str) -> None:
@@ -114,7 +117,7 @@ class Route:
             "draws": self.draws,
             "tune": self.tune,
             "sampler": self.sampler,
-            "random_seed": self._next_seed(),
+            "random_seed": self.next_seed(),
         }
 
         def draw() -> Any:
@@ -130,8 +133,11 @@ class Route:
                     warnings.filterwarnings("ignore", text, UserWarning)
                 return sample(self.core, prior=prior, progressbar=self.given.progressbar, **asked)
 
-        self.drawn = self._timed("sample", draw, lambda _: (len(self.core), 0, why))
+        self.drawn = self.timed("sample", draw, lambda _: (len(self.core), 0, why))
         self.sampler = str(self.drawn.posterior.attrs["sampler"])
+        own = self.drawn.sample_stats.attrs.get("sampling_time")
+        if self.sampler == "nuts" and own is not None:  # PyMC's own, without compiling
+            self.seconds["sample"] = float(own)
 
     def certify(self) -> None:
         """Judge the draws by the full data."""
@@ -145,7 +151,7 @@ class Route:
             except (DataError, *FAILURES) as error:
                 return _refused(self.drawn, f"The certificate could not be made: {error}")
 
-        self.certificate = self._timed(
+        self.certificate = self.timed(
             "certify", judge, lambda found: (self.core.n_total, found.n_passes, f"{found.level}: {found.text}")
         )
 
@@ -157,7 +163,7 @@ class Route:
             return False
         each = max(remedy.draws, self.draws)
         tune = remedy.tune or (2 * self.tune if remedy.need is Need.ORIGIN else self.tune)
-        seconds = self._sampling_seconds() * (each + tune) / (self.draws + self.tune)
+        seconds = self.seconds["sample"] * (each + tune) / (self.draws + self.tune)
         self.max_draws = max(remedy.max_draws, self.max_draws)
         if each > self.draws or tune > self.tune:
             if not self._allowed(seconds, f"{each:,} draws a chain"):
@@ -168,14 +174,17 @@ class Route:
         return True
 
     def _more(self) -> bool:
-        """Build twice as large; return whether that was done."""
+        """Build twice as large, of pseudo-rows of real ones; return whether that was done."""
         prior = self.design_prior()
         own = {"prior": prior} if prior.closed_form and prior.unimodal else {}
-        size = min(2 * len(self.core), self.core.n_total)
-        seconds = sum(step.seconds for step in self.story[-3:])  # build, sample, certify
-        if not self._allowed(2.0 * seconds, "twice the rows"):
+        size: int | str = min(2 * len(self.core), self.core.n_total)
+        why = "twice the rows"
+        if self.core.method == "condensed":
+            why, size = "rows of the data", "auto"
+        seconds = sum(self.seconds.get(what, 0.0) for what in ("build", "sample", "certify"))
+        if not self._allowed(2.0 * seconds, why):
             return False
-        self.build("twice the rows", size=size, method="calibrated", **own)
+        self.build(why, size=size, method="calibrated", **own)
         self.sample(self._sampling())
         self.certify()
         return True
@@ -187,7 +196,7 @@ class Route:
     def _all_rows(self, doubled: bool) -> bool:
         """Take all rows; return whether that was done."""
         n, D = self.core.n_total, self.core.n_features
-        seconds = self._sampling_seconds() * n / len(self.core)
+        seconds = self.seconds["sample"] * n / len(self.core)
         if self.given.once or 8 * n * D > MAX_BYTES:
             self._stop("all rows are too many to hold in memory" if not self.given.once else "the rows came once")
             return False
@@ -203,7 +212,7 @@ class Route:
     def _everything(self, why: str) -> None:
         """Take all rows for the coreset."""
         family = self.family or "logistic"
-        self.core = self._timed(
+        self.core = self.timed(
             "build", lambda: self.given.everything(family), lambda core: (len(core), 2, f"all rows: {why}")
         )
 
@@ -219,33 +228,44 @@ class Route:
     def _stop(self, why: str) -> None:
         self.story.append(Step("stop", len(self.core), 0, 0.0, why))
 
-    def _timed(self, what: str, work: Callable[[], T], told: Callable[[T], tuple[int, int, str]]) -> T:
+    def timed(self, what: str, work: Callable[[], T], told: Callable[[T], tuple[int, int, str]]) -> T:
+        """Return what a step finds, and add it to the story: rows, passes and words."""
         begin = time.perf_counter()
-        result = work()
+        with compile_seconds() as compiled:
+            result = work()
+        seconds = time.perf_counter() - begin
+        self.seconds[what] = max(seconds - sum(compiled), 0.0)
         rows, passes, why = told(result)
-        self.story.append(Step(what, rows, passes, time.perf_counter() - begin, why))
+        if sum(compiled) > 1.0:
+            why += f" ({sum(compiled):.0f} s of it compiling, once)"
+        self.story.append(Step(what, rows, passes, seconds, why))
         return result
 
-    def _next_seed(self) -> int:
-        return self.seeds[sum(step.what in ("build", "sample") for step in self.story) % len(self.seeds)]
+    def next_seed(self) -> int:
+        """Return the seed of the next step."""
+        return self.seeds[sum(step.what in ("build", "sample", "update") for step in self.story) % len(self.seeds)]
 
     def _sampling(self) -> str:
         return f"4 chains of {self.draws:,} draws"
 
-    def _sampling_seconds(self) -> float:
-        return float(self.drawn.posterior.attrs.get("sampling_time", 0.0))
-
     @cached_property
     def sds(self) -> FloatArray | None:
-        """Sds of the columns that were not standardised, for the default prior; None where none are needed."""
-        if self.given.standardize or self.given.once:
+        """Sds of the columns that were not standardised, for the default prior; None where none are needed.
+
+        Rows that came once are gone: the coreset's weighted rows stand for them.
+        """
+        if self.given.standardize:
             return None
-        _, sds = self.given.undesigned(counts=self.core.counts).moments()
         lead = 0 if isinstance(self.given.data, Coreset) else int(self.core.design.intercept)
-        return np.append(np.ones(lead), sds)
+        if self.given.once:
+            share, X = self.core.weights / self.core.weights.sum(), self.core.X[:, lead:]
+            return np.append(np.ones(lead), np.sqrt(share @ (X - share @ X) ** 2))
+        return np.append(np.ones(lead), self.given.undesigned(counts=self.core.counts).scan.sd)
 
     def design_prior(self) -> Prior:
         """Return the prior of the columns of the coreset."""
+        if self.in_design is not None:
+            return self.in_design
         return design_prior(self.prior, self.core.design, self.sds)
 
 
@@ -254,6 +274,7 @@ def _refused(idata: Any, why: str) -> Certificate:
     return Certificate(Level.NOT_CERTIFIED, why, bare_table(read_posterior(idata, "idata")))
 
 
-def _called(core: Coreset) -> str:
+def called(core: Coreset) -> str:
+    """Return the kind and the size of a coreset in words."""
     kind = "exact, of few distinct rows" if core.lossless else f"{core.method!r}"
     return f"{kind}, {len(core):,} rows"

@@ -12,7 +12,7 @@ is on c_d and \alpha too, so that "Intercept" means the same as in rstanarm and 
 Reference: Gabry and Goodrich, Prior distributions for rstanarm models (vignette of rstanarm 2.32).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,13 +49,29 @@ def design_prior(given: Prior | Mapping[str, Prior] | None, design: Design, sds:
     prior, scales = prior_of(given, names), column_scales(design)
     if not isinstance(prior, Independent):
         return prior
-    prior.parts(D := len(names))  # shapes
-    each = [_scaled(prior.of_coefficient(d, name, D), scales[d]) for d, name in enumerate(names)]
+    each = _each(prior, names, scales)
     if isinstance(prior, ByName) and isinstance(given, Mapping) and OTHERS not in given:
         rest = design_prior(None, design, sds)
         for d, place in enumerate(prior.which):
             if prior.priors[place][0] == OTHERS:
-                each[d] = rest.of_coefficient(d, names[d], D)
+                each[d] = rest.of_coefficient(d, names[d], len(names))
+    return _together(each, names)
+
+
+def raw_prior(prior: Prior, design: Design) -> Prior:
+    """Return the prior in units of the data's own columns, given that of the design's: `design_prior` backwards."""
+    if not isinstance(prior, Independent):
+        return prior
+    return _together(_each(prior, design.names, 1.0 / column_scales(design)), design.names)
+
+
+def _each(prior: Prior, names: Sequence[str], scales: FloatArray) -> list[Prior]:
+    """Return the prior of each coefficient, which is `scales` times as large."""
+    prior.parts(D := len(names))  # shapes
+    return [_scaled(prior.of_coefficient(d, name, D), scales[d]) for d, name in enumerate(names)]
+
+
+def _together(each: list[Prior], names: Sequence[str]) -> Prior:
     if all(type(own) is type(each[0]) for own in each):
         return _joined(each)
     return prior_of(dict(zip(names, each, strict=True)), names)

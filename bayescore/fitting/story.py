@@ -11,7 +11,7 @@ class Step:
     Parameters
     ----------
     what : str
-        "build", "sample", "certify" or "stop".
+        "build", "update", "sample", "certify" or "stop".
     rows : int
         Rows that the step worked on: those of the data where it read them, else those of the coreset.
     passes : int

@@ -1,4 +1,4 @@
-"""Tables of a fit: parameters, priors, effects of groups, checks."""
+"""Tables of a fit: parameters, effects of groups, checks."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,75 +12,33 @@ from scipy.stats import rankdata
 from bayescore.data.design import Grouping
 from bayescore.diagnostics.loo import loo
 from bayescore.diagnostics.model_check import check_model
-from bayescore.fitting.parts import FitParts
 from bayescore.fitting.rows import raw_rows
+from bayescore.fitting.sensitivity import FitPriors
 from bayescore.fitting.units import PROB, described, interval_names, parameters, raw_effects_map, table
+from bayescore.models.effect_draws import EffectDraws
 from bayescore.models.predictor import Factor
-from bayescore.samplers.prior_summary import prior_summary
-from bayescore.validation import DataError, check_choice
+from bayescore.samplers.group_effects import evenly
+from bayescore.validation import DataError
 
 RANK_DRAWS = 400  # draws that ranks are of
 
 
-class FitTables(FitParts):
+class FitTables(FitPriors):
     """What a fit says in tables; see `Fit`."""
 
-    def summary(self, *, scale: str = "coef", prob: float = PROB) -> pd.DataFrame:
-        """Return mean, sd, interval, effective sample sizes and R-hat of each parameter, in units of the data.
-
-        Parameters
-        ----------
-        scale : {"coef", "odds"}
-            Coefficients, with the sds and correlations of groups' effects; or odds ratios for one unit more, or of a
-            level against the first, of a logistic regression.
-        prob : float
-            Probability of the equal-tailed interval, whose ends have their percentages for names.
-
-        Returns
-        -------
-        DataFrame
-            A row for each parameter. The level stands above the columns and in ``attrs["level"]``.
-
-        Raises
-        ------
-        ValueError, DataError
-            If `scale` is unknown, or is "odds" of a family whose coefficients are no log odds ratios.
-
-        Examples
-        --------
-        >>> import numpy as np, bayescore as bc
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(5000, 1))
-        >>> fit = bc.fit(X, X[:, 0] + rng.logistic(size=5000) > 0, random_state=1, progressbar=False)
-        >>> fit.summary(scale="odds")["mean"].round(1).to_dict()
-        {'x0': 2.7}
-        """
-        check_choice(scale, "scale", ("coef", "odds"))
+    def _parameters(self, scale: str, prob: float) -> pd.DataFrame:
+        """Return the table of parameters, on the scale "coef" or "odds"."""
         posterior = self.posterior()
         names, draws = parameters(posterior)
         if scale == "odds":
             if posterior.family.ratio != "odds ratio":
                 raise DataError(
                     f"scale='odds', but the family is {posterior.family.name!r}, whose coefficients are no log odds "
-                    "ratios; see comparisons"
+                    "ratios; see scale='response'"
                 )
             kept = [d for d in range(len(posterior.features)) if d != self.coreset.design.constant]
             names, draws = [names[d] for d in kept], np.exp(draws[..., kept])
         return self._labelled(table(names, draws, prob))
-
-    def prior_summary(self) -> pd.DataFrame:
-        """Return the prior of each coefficient, as the design's columns and as the data's own have it.
-
-        Examples
-        --------
-        >>> import numpy as np, bayescore as bc
-        >>> rng = np.random.default_rng(0)
-        >>> X = 10.0 * rng.normal(size=(2000, 1))
-        >>> fit = bc.fit(X, X[:, 0] + rng.logistic(size=2000) > 0, random_state=1, progressbar=False)
-        >>> fit.prior_summary()["in_data_units"]["Intercept"]
-        "Normal(mu=0, sigma=2.5), at the columns' means"
-        """
-        return prior_summary(self.drawn)
 
     def effects(
         self, factor: str | None = None, *, effect: str = "1", draws: Sequence[Any] | None = None, prob: float = PROB
@@ -125,17 +83,25 @@ class FitTables(FitParts):
         posterior, A = self.posterior(), raw_effects_map(self.coreset.design, own)
         if effect not in own.effects:
             raise DataError(f"effect={effect!r} does not vary by {own.name!r}; these do: {', '.join(own.effects)}")
-        u = Factor.of(own, posterior.variables).effects @ A[own.effects.index(effect)]  # (S, G)
+        k = own.effects.index(effect)
+        effects, known = Factor.of(own, posterior.variables).effects, None
+        if draws is None and isinstance(effects, EffectDraws):  # of too many groups to keep
+            known = effects.summary(evenly(len(effects.theta), len(own)))
         if draws is not None:
             if unknown := [level for level in draws if level not in own.levels]:
                 raise DataError(f"draws names {unknown[0]!r}, which is no level of {own.name!r}")
-            values = u[:, [own.levels.index(level) for level in draws]].reshape(*posterior.draws.shape[:2], -1)
+            codes = np.array([own.levels.index(level) for level in draws], dtype=np.int64)
+            values = (effects[:, codes] @ A[k]).reshape(*posterior.draws.shape[:2], -1)
             dims, told = ("chain", "draw", own.name), {"level": self.level}
             return xr.DataArray(values, dims=dims, coords={own.name: list(draws)}, attrs=told)
+        u = effects[:] @ A[k] if known is None else np.asarray(known.draws, dtype=np.float64)  # (S, G)
         ranks = rankdata(u[:: max(1, len(u) // RANK_DRAWS)], axis=1)
         low, high, tail = interval_names(prob)
         ends = np.quantile(ranks, [tail, 1.0 - tail], axis=0)
-        frame = pd.DataFrame(described(u.T, prob), index=pd.Index(own.levels, name=own.name))
+        columns = described(u.T, prob)
+        if known is not None:
+            columns |= {"mean": known.mean, "sd": known.sd}
+        frame = pd.DataFrame(columns, index=pd.Index(own.levels, name=own.name))
         rank = {"rank": ranks.mean(axis=0), f"rank {low}": ends[0], f"rank {high}": ends[1]}
         return self._labelled(frame.assign(**rank))
 

@@ -37,7 +37,7 @@ _LONGEST = 3.0  # sds of an effect, of a Newton step
 
 
 class CollapsedArguments(NamedTuple):
-    """What the density takes after the point and the gradient; the last four are `collapsed_target.Effects`."""
+    """What the density takes after the point and the gradient; four of the last are `collapsed_target.Effects`."""
 
     columns: FloatArray  # X transposed, (p, n)
     side: FloatArray
@@ -56,6 +56,27 @@ class CollapsedArguments(NamedTuple):
     peak: FloatArray
     information: FloatArray
     slope: FloatArray
+    counts: FloatArray  # how often the integral of each group counts, (G + 1,): 1, but in a sample of groups
+
+    def of(self, groups: IntArray, counts: FloatArray) -> "CollapsedArguments":
+        """Return those of some groups, in that order, each counted as often as it says, and of rows of no group."""
+        n_groups = len(self.peak) - 1
+        at, place = np.append(groups, n_groups), np.full(n_groups + 1, -1)
+        place[at] = np.arange(len(at))
+        kept = np.flatnonzero(place[self.codes] >= 0)
+        return self._replace(
+            columns=np.ascontiguousarray(self.columns[:, kept]),
+            side=self.side[kept],
+            z=self.z[kept],
+            weights=self.weights[kept],
+            offset=self.offset[kept] if self.offset.size else self.offset,
+            codes=place[self.codes[kept]],
+            rules=Rules(*(each[at] for each in self.rules)),
+            peak=self.peak[at],
+            information=self.information[at],
+            slope=np.ascontiguousarray(self.slope[at]),
+            counts=np.append(counts, 1.0),
+        )
 
 
 @jit
@@ -130,7 +151,7 @@ def collapsed_density(theta: FloatArray, gradient: FloatArray, a: CollapsedArgum
     for g in range(n_groups):
         part = terms[first[g] : first[g + 1]]
         top = part.max()
-        total += top
+        total += a.counts[g] * top
         for k in range(part.size):
             part[k] = top - part[k]
     powers = np.empty(terms.size)
@@ -142,10 +163,10 @@ def collapsed_density(theta: FloatArray, gradient: FloatArray, a: CollapsedArgum
         for k in range(part.size):
             whole += part[k]
             square += part[k] * b[k] * b[k]
-        total += math.log(whole)
+        total += a.counts[g] * math.log(whole)
         for k in range(part.size):
-            part[k] /= whole
-        gradient[p] += square / whole * precision - 1.0
+            part[k] *= a.counts[g] / whole
+        gradient[p] += a.counts[g] * (square / whole * precision - 1.0)
     done = 0
     for i in range(n):
         begin, mean = first[a.codes[i]], 0.0

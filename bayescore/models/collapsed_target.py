@@ -18,12 +18,11 @@ from bayescore.models.effect_nodes import Rules
 from bayescore.models.families import Family
 from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.group_priors import GroupPrior
-from bayescore.models.group_sums import THIRD, look_at_rows
+from bayescore.models.group_sums import THIRD, effect_multipliers, look_at_rows
 from bayescore.models.lattice import Known, choose_rules
 from bayescore.models.marginal_mode import Effects, MarginalPoint, at_point, marginal_mode
 from bayescore.models.newton import Mode, NoModeError, find_mode
 from bayescore.models.posterior import Derivatives, prior_part
-from bayescore.models.predictor import multipliers
 from bayescore.models.priors import Prior, check_density
 from bayescore.models.quadrature import LOG_WEIGHTS, NODES, normal_nodes
 from bayescore.types import NO_OFFSET, FloatArray, WeightedData
@@ -37,11 +36,10 @@ _DIFFERENCE = 1e-3  # posterior sds, of the gradients whose differences are the 
 _LEAST_PRECISION = 0.5  # of log sigma: where rows say nothing of it the density is no normal one
 
 
-def row_multipliers(rows: WeightedData) -> FloatArray:
-    """Return what rows multiply the effect of their group by, shape (n,): 1 but for pseudo-rows of a coreset."""
-    if not isinstance(rows, Coreset) or rows.design is None:
-        return np.ones(len(rows))
-    return np.ascontiguousarray(multipliers(rows.X, rows.design, rows.groups[0])[:, 0])
+def effect_column(rows: WeightedData) -> int:
+    """Return the column by which rows multiply the effect of their group, see `effect_multipliers`."""
+    constant = rows.design.constant if isinstance(rows, Coreset) else None
+    return -1 if constant is None else constant
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +59,7 @@ class CollapsedTarget:
     ) -> "CollapsedTarget":
         """Find the mode of rows in memory."""
         check_density(priors[0], "sampling with groups").parts(rows.n_features)
-        look = look_at_rows(rows, family, n_groups, row_multipliers(rows))
+        look = look_at_rows(rows, family, n_groups, effect_multipliers(rows, effect_column(rows)))
         start = np.append(np.zeros(rows.n_features), _START)
         point = marginal_mode(look, start, priors, n_groups, tolerance=_MODE_TOLERANCE)
         target = cls(rows, family, priors, n_groups, point, Rules.normal(n_groups))
@@ -88,6 +86,11 @@ class CollapsedTarget:
         return choose_rules(known, replace(self, rules=Rules.normal(self.n_groups)).arguments())
 
     @property
+    def column(self) -> int:
+        """The column by which rows multiply the effect of their group."""
+        return effect_column(self.rows)
+
+    @property
     def effects(self) -> Effects:
         """Normal likelihoods of the effects at the mode."""
         return self.point.likelihoods
@@ -112,7 +115,7 @@ class CollapsedTarget:
         return CollapsedArguments(
             np.ascontiguousarray(rows.X.T),
             rows.y.astype(np.float64),
-            row_multipliers(rows),
+            effect_multipliers(rows, effect_column(rows)),
             np.array(rows.weights),
             NO_OFFSET if rows.offset is None else rows.offset,
             codes.astype(np.int64),
@@ -126,6 +129,7 @@ class CollapsedTarget:
             effects.peak,
             effects.information,
             np.ascontiguousarray(effects.slope),
+            np.ones(self.n_groups + 1),
         )
 
     def mode(self) -> Mode:

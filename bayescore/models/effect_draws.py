@@ -8,27 +8,33 @@ density piecewise linear on a fine grid. Exact but for that (`tests/models/test_
 """
 
 import math
-from functools import cache
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from bayescore.compiled import jit
 from bayescore.models.collapsed import CollapsedArguments, nodes_at
-from bayescore.models.effect_nodes import DrawNodes
+from bayescore.models.effect_nodes import DrawNodes, figures
+from bayescore.models.elementary import exp_minus, hash_uniform
 from bayescore.models.quadrature import LOG_WEIGHTS, NODES
-from bayescore.types import FloatArray
+from bayescore.types import FloatArray, IntArray
 
 _REACH, _POINTS = 6.0, 65  # of the grid, in sds of the normal density
 _NEAR, _FINE = 8, 16  # nodes that an interpolation is through, and points of the grid of one interval
 _CHUNK = 1 << 18  # effects drawn at a time: 30 MB
+_STRIDE = 37  # between the probabilities of an effect and the next at one draw
 
 
 @cache
 def _grid() -> tuple[FloatArray, FloatArray]:
     """Return normal probabilities below points of the grid, and the matrix that interpolates from the nodes to them."""
     points = np.linspace(-_REACH, _REACH, _POINTS)
-    return special.ndtr(points), _interpolation(NODES, points)
+    return special.ndtr(points), np.ascontiguousarray(_interpolation(NODES, points).T)
 
 
 @cache
@@ -60,24 +66,30 @@ def _within(left: float, a: float, b: float) -> tuple[float, float]:
 
 
 @jit
-def _invert(ratio: FloatArray, uniform: float, below: FloatArray, matrix: FloatArray, height: FloatArray) -> float:
+def _invert(
+    ratio: FloatArray, uniform: float, grid: tuple[FloatArray, FloatArray], height: FloatArray, powers: FloatArray
+) -> float:
     """Return the normal probability below the point below which the distribution has probability `uniform`."""
+    below, matrix = grid
     n, total = below.size, 0.0
     top = ratio.max()
+    height[:n] = 0.0
+    for k in range(ratio.size):  # a loop over points vectorises, a sum over nodes does not
+        gap = top - ratio[k]
+        for j in range(n):
+            height[j] += matrix[k, j] * gap
     for j in range(n):
-        value = 0.0
-        for k in range(ratio.size):
-            value += matrix[j, k] * (ratio[k] - top)
-        height[j] = math.exp(min(value, 5.0))  # beyond the nodes a polynomial may run off
+        height[j] = max(height[j], -5.0) + 5.0  # beyond the nodes a polynomial may run off
+    exp_minus(height[:n], powers[:n], powers[:n].view(np.int64))
     for j in range(n - 1):
         total += 0.5 * (height[j] + height[j + 1]) * (below[j + 1] - below[j])
     left = uniform * total
     for j in range(n - 1):
         width = below[j + 1] - below[j]
-        part, mass = _within(left / width, height[j], height[j + 1])
-        if left <= mass * width or j == n - 2:
-            return float(below[j] + width * part)
-        left -= mass * width
+        mass = 0.5 * (height[j] + height[j + 1]) * width
+        if left <= mass or j == n - 2:
+            return float(below[j] + width * _within(left / width, height[j], height[j + 1])[0])
+        left -= mass
     return 0.5
 
 
@@ -122,12 +134,13 @@ def _draw(
     """Replace uniforms, shape (S, G), by normal probabilities, or write the effects where nodes have equal steps."""
     below, matrix, between, log_weights = tables
     height = np.empty(max(below.size, np.diff(at.first).max(), between.shape[1]))
+    powers = np.empty(below.size)
     for s in range(levels.shape[0]):
         for g in range(levels.shape[1]):
             own = terms[s, at.first[g] : at.first[g + 1]]
             if at.scale[s, g] > 0.0:
                 ratio = own[: log_weights.size] - log_weights
-                levels[s, g] = _invert(ratio, levels[s, g], below, matrix, height)
+                levels[s, g] = _invert(ratio, levels[s, g], (below, matrix), height, powers)
             else:
                 place = _invert_steps(own, levels[s, g], between, height)
                 steps[s, g], levels[s, g] = at.step[g] * place, 0.5
@@ -140,13 +153,104 @@ def effects_given(terms: FloatArray, at: DrawNodes, uniforms: FloatArray) -> Flo
     return np.asarray(at.center[:, :-1] + steps + at.scale[:, :-1] * special.ndtri(levels))
 
 
-def draw_effects(draws: FloatArray, rng: np.random.Generator, arguments: CollapsedArguments) -> FloatArray:
-    """Return a draw of each group's effect at each draw of (beta, log sigma), shape (S, G)."""
-    n_groups = arguments.peak.size - 1  # the last are rows of none
-    out = np.empty((len(draws), n_groups))
+@dataclass(frozen=True, eq=False)
+class EffectDraws:
+    """Draws of the effects of any groups at R draws of (beta, log sigma), made when they are asked for.
+
+    The uniform number of an effect is a hash of the seed, the draw's key and the group's number. So draws of a group
+    are the same whatever else is asked for. As an array their shape is (R, G, 1).
+    """
+
+    theta: FloatArray  # (R, p + 1)
+    keys: IntArray  # (R,)
+    seed: int
+    mean: FloatArray  # of each effect over the draws, (G,)
+    find: Callable[[], CollapsedArguments]  # the rows' density
+    kept: IntArray  # groups whose draws stand beside it
+    # what all rows add to the mean of an effect given (beta, log sigma), and multiply its sd by, (G,) each
+    moved: tuple[FloatArray, FloatArray] | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of draws and of groups."""
+        return len(self.theta), len(self.mean)
+
+    @cached_property
+    def arguments(self) -> CollapsedArguments:
+        """The rows' density."""
+        return self.find()
+
+    def __getitem__(self, index: Any) -> FloatArray:
+        """Return draws, shape (S, k, 1), as an array does for draws, or for draws, shape (S, 1), and groups, (k,)."""
+        at, groups = index if isinstance(index, tuple) else (index, np.arange(len(self.mean)))
+        at = np.arange(len(self.theta))[at].ravel()
+        some, places = np.unique(groups, return_inverse=True)
+        return np.asarray(self.of(some, at)[:, places.ravel(), None])
+
+    def summary(self, at: IntArray) -> "EffectSummary":
+        """Return what some of the draws say of all effects."""
+        return summarise_effects(self.theta[at], self.arguments, self.moved)
+
+    def of(self, groups: IntArray, at: IntArray | slice = slice(None)) -> NDArray[np.float32]:
+        """Return draws of some groups' effects, float32 of shape (S, k)."""
+        theta, keys = self.theta[at], self.keys[at].astype(np.uint64)
+        own = self.arguments.of(groups, np.ones(len(groups)))
+        out = np.empty((len(theta), len(groups)), dtype=np.float32)
+        step = max(1, _CHUNK // max(len(groups), 1))
+        for start in range(0, len(theta), step):
+            cut = slice(start, start + step)
+            places, terms = nodes_at(theta[cut], own)
+            uniforms = np.empty(out[cut].shape)
+            _fill_uniforms(np.uint64(self.seed), keys[cut], groups, uniforms)
+            u = effects_given(terms, places, uniforms)
+            if self.moved is not None:
+                shift, stretch = (each[groups] for each in self.moved)
+                middle = figures(terms, places).mean
+                u = middle + shift + (u - middle) * stretch
+            out[cut] = u
+        return out
+
+
+@jit
+def _fill_uniforms(seed: np.uint64, keys: NDArray[np.uint64], groups: IntArray, out: FloatArray) -> None:
+    for s in range(keys.size):
+        for k in range(groups.size):
+            out[s, k] = hash_uniform(seed, np.uint64(groups[k]), keys[s])
+
+
+class EffectSummary(NamedTuple):
+    """Log-likelihoods of all rows at S draws, shape (S,), and of each effect mean, sd and draws: (G,), (S, G)."""
+
+    log_likelihood: FloatArray
+    mean: FloatArray
+    sd: FloatArray
+    draws: NDArray[np.float32]
+
+
+def summarise_effects(
+    theta: FloatArray, arguments: CollapsedArguments, moved: tuple[FloatArray, FloatArray] | None = None
+) -> EffectSummary:
+    """Return what S draws of (beta, log sigma) say of all effects; means and sds without the noise of draws.
+
+    `moved` are shift and stretch of `EffectDraws`. Draws of an effect are at equally spaced probabilities given
+    (beta, log sigma): for quantiles, not for joint draws.
+    """
+    n_draws, n_groups = len(theta), len(arguments.peak) - 1
+    log_p, total, square = np.empty(n_draws), np.zeros(n_groups), np.zeros(n_groups)
+    draws = np.empty((n_draws, n_groups), dtype=np.float32)
     step = max(1, _CHUNK // n_groups)
-    for start in range(0, len(draws), step):
+    for start in range(0, n_draws, step):
         cut = slice(start, start + step)
-        at, terms = nodes_at(draws[cut], arguments)
-        out[cut] = effects_given(terms, at, rng.random(out[cut].shape))
-    return out
+        at, terms = nodes_at(theta[cut], arguments)
+        found = figures(terms, at)
+        log_p[cut] = found.log_p.sum(axis=1)
+        turn = (np.arange(n_draws)[cut, None] + _STRIDE * np.arange(n_groups)) % n_draws
+        mean, variance, u = found.mean, found.variance, effects_given(terms, at, (turn + 0.5) / n_draws)
+        if moved is not None:
+            u = mean + moved[0] + (u - mean) * moved[1]
+            mean, variance = mean + moved[0], variance * moved[1] ** 2
+        total += mean.sum(axis=0)
+        square += (variance + mean**2).sum(axis=0)
+        draws[cut] = u
+    mean = total / n_draws
+    return EffectSummary(log_p, mean, np.sqrt(np.maximum(square / n_draws - mean**2, 0.0)), draws)

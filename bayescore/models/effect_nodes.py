@@ -143,6 +143,13 @@ class DrawNodes(NamedTuple):
     first: IntArray  # (G + 2,)
     step: FloatArray  # (G + 1,)
 
+    def effects(self, g: int) -> FloatArray:
+        """Return b at the nodes of a group, shape (S, K); what a rule has no use for is its centre."""
+        count, scale = int(self.first[g + 1] - self.first[g]), self.scale[:, g, None]
+        own = np.append(NODES, np.zeros(count))[:count]
+        steps = np.where(scale > 0.0, scale * own, self.step[g] * np.arange(count))
+        return np.asarray(self.center[:, g, None] + steps)
+
     def of(self, groups: IntArray) -> "DrawNodes":
         """Return the nodes of some groups, the last of them that of rows of no group."""
         first = np.append(0, np.cumsum(np.diff(self.first)[groups]))
@@ -281,3 +288,11 @@ def _moments(terms: FloatArray, at: DrawNodes, tables: tuple[FloatArray, FloatAr
 def moments(terms: FloatArray, at: DrawNodes, out: EffectFigures) -> None:
     """Write log-likelihoods of groups and moments of their effects from log terms at the nodes, shape (S, M)."""
     _moments(terms, at, (NODES, LOG_WEIGHTS), out)
+
+
+def figures(terms: FloatArray, at: DrawNodes) -> EffectFigures:
+    """Return log-likelihoods of groups and moments of their effects from log terms at the nodes, shape (S, M)."""
+    shape = at.center.shape[0], at.center.shape[1] - 1
+    out = EffectFigures(np.empty(at.center.shape), np.empty(shape), np.empty(shape), np.zeros(shape, dtype=bool))
+    moments(terms, at, out)
+    return out

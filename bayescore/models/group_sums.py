@@ -140,13 +140,24 @@ class GroupPass(NamedTuple):
     n_rows: FloatArray  # (G + 1,)
 
 
-def look_at_source(dataset: Dataset, family: Family, beta: FloatArray, nodes: Nodes) -> GroupPass:
+def effect_multipliers(rows: WeightedData, column: int) -> FloatArray:
+    """Return what rows multiply their effect by, shape (n,): a column, or 1 where it is -1.
+
+    It is that of the intercept, 1 but for pseudo-rows of a coreset.
+    """
+    return np.ones(len(rows)) if column < 0 else np.ascontiguousarray(rows.X[:, column])
+
+
+def look_at_source(dataset: Dataset, family: Family, beta: FloatArray, nodes: Nodes, *, column: int = -1) -> GroupPass:
     """Return the sums of all rows of a source, of which one intercept varies; one pass."""
     n_groups, p = len(nodes.center) - 1, len(beta)
 
     def of_block(_: int, block: WeightedData) -> tuple[IntArray, GroupPass]:
         found, places = local_codes(block, n_groups)
-        sums, own = GroupSums.zeros(len(found) - 1, p), GroupRows(TileRows.of(block), places, np.ones(len(block)))
+        sums, own = (
+            GroupSums.zeros(len(found) - 1, p),
+            GroupRows(TileRows.of(block), places, effect_multipliers(block, column)),
+        )
         _add_sums(own, beta, Nodes(nodes.center[found], nodes.scale[found]), family, sums)
         count = np.bincount(places, minlength=len(found)).astype(np.float64)
         return found, GroupPass(sums, label_weights(block, places, len(found)), count)
@@ -171,19 +182,20 @@ def label_weights(block: WeightedData, places: IntArray, n_groups: int) -> Float
 
 
 @jit
-def _add_values(
-    rows: TileRows, codes: IntArray, at: DrawNodes, family: Family, tables: tuple[FloatArray, FloatArray, FloatArray]
-) -> None:
-    """Add to values, shape (S, M), for rows in the order of their groups; `tables` are nodes, log weights and these."""
-    nodes, log_weights, values = tables
+def _add_values(rows: TileRows, codes: IntArray, at: DrawNodes, family: Family, tables: tuple[FloatArray, ...]) -> None:
+    """Add to values, shape (S, M), for rows in the order of their groups.
+
+    `tables` are nodes, log weights, what rows multiply their effect by and these values.
+    """
+    nodes, log_weights, z, values = tables
     p, n, none = at.theta.shape[1] - 1, len(rows.weights), np.empty(0)
-    tile, eta, side, ones = new_tile(p), np.empty(TILE), np.ones(TILE), np.ones(TILE)
+    tile, eta, side = new_tile(p), np.empty(TILE), np.ones(TILE)
     for start in range(0, n, TILE):
         width = min(TILE, n - start)
         cut = slice(start, start + width)
         load_tile(rows.X, start, width, tile)
         side[:width] = rows.side[cut]
-        own = NodeRows(side[:width], rows.weights[cut], ones[:width], codes[cut])
+        own = NodeRows(side[:width], rows.weights[cut], z[cut], codes[cut])
         for s in range(len(at.theta)):
             predictor(tile, at.theta[s, :p], eta)
             add_offset(rows.offset, start, width, eta)
@@ -192,17 +204,19 @@ def _add_values(
 
 
 def _values_of_block(
-    at: DrawNodes, family: Family, _: int, block: WeightedData
+    at: DrawNodes, family: Family, column: int, _: int, block: WeightedData
 ) -> tuple[IntArray, FloatArray, FloatArray]:
     found, places = local_codes(block, len(at.step) - 1)
     order = np.argsort(places, kind="stable")  # sums of a group stay in the cache
     own = at.of(found)
     values = np.zeros((len(at.theta), int(own.first[-1])))
-    _add_values(TileRows.of(block.take(order)), places[order], own, family, (NODES, LOG_WEIGHTS, values))
+    rows = block.take(order)
+    tables = NODES, LOG_WEIGHTS, effect_multipliers(rows, column), values
+    _add_values(TileRows.of(rows), places[order], own, family, tables)
     return found, values, label_weights(block, places, len(found))
 
 
-def values_at(dataset: Dataset, at: DrawNodes, family: Family) -> tuple[FloatArray, FloatArray]:
+def values_at(dataset: Dataset, at: DrawNodes, family: Family, *, column: int = -1) -> tuple[FloatArray, FloatArray]:
     """Return log-likelihoods at the nodes, shape (S, M), and weights of +1 and of -1 by group, (G + 1, 2).
 
     One pass, or as many as `BLOCK_BYTES` asks for; 8 M bytes a draw are kept.
@@ -216,7 +230,7 @@ def values_at(dataset: Dataset, at: DrawNodes, family: Family) -> tuple[FloatArr
         cut = slice(start, start + step)
         own = at._replace(theta=at.theta[cut], center=at.center[cut], scale=at.scale[cut])
         weight[:] = 0.0
-        work = partial(_values_of_block, own, family)
+        work = partial(_values_of_block, own, family, column)
         for found, part, of_labels in dataset.map(work, "certifying", canonical=True, here=here):
             values[cut, at.places(found)] += part
             weight[found] += of_labels

@@ -34,6 +34,11 @@ def shortfall_of(rows: WeightedData, point: FloatArray, full: Derivatives, famil
     return Shortfall(point, left.gradient, 0.5 * (left.precision + left.precision.T))
 
 
+def missed_terms(missed: Shortfall, beta: FloatArray) -> Derivatives:
+    """Return the quadratic of a shortfall at coefficients, with its derivatives."""
+    return Derivatives(float(missed.value(beta)), missed.at(beta).score, missed.precision)
+
+
 def left_over(
     core: Coreset, family: Family, prior: Prior, draws: FloatArray, transport: Transport
 ) -> tuple[float, float]:
@@ -60,7 +65,7 @@ def to_full(core: WeightedData, family: Family, prior: Prior) -> Transport:
     target = posterior(core, family, prior)
 
     def terms(beta: FloatArray) -> Derivatives:
-        return target.terms(beta) + Derivatives(float(known.value(beta)), known.at(beta).score, known.precision)
+        return target.terms(beta) + missed_terms(known, beta)
 
     try:
         own = find_mode(target.terms, known.point, max_steps=100)

@@ -20,7 +20,7 @@ def weighted_potential(
     name: str,
     data: WeightedData,
     beta: Any,
-    family: str | Family = "logistic",
+    family: str | Family | None = None,
     offset: Any = None,
     *,
     groups: Mapping[str, Any] | None = None,
@@ -37,8 +37,9 @@ def weighted_potential(
         A coreset or any weighted rows.
     beta : tensor, shape (D,)
         Coefficients, with any prior or hierarchy the model gives them.
-    family : str
-        Name of a registered family, such as "logistic" or "cloglog".
+    family : str, optional
+        Name of a registered family, such as "logistic" or "cloglog"; by default that of the coreset, or "logistic" of
+        other rows.
     offset : tensor, shape () or (n,), optional
         Added to the linear predictor of each row, which has the rows' own offsets already. One that differs from row to
         row needs all rows, or a coreset that knows groups: see Notes.
@@ -87,7 +88,8 @@ def weighted_potential(
         raise TypeError(f"name is a {type(name).__name__}; give the Potential a name, such as 'votes'")
     if not isinstance(data, WeightedData):
         raise TypeError(f"data is a {type(data).__name__}; give a coreset, or the rows of all_rows")
-    family = check_family(family, rows=data)
+    own = getattr(data, "family", "logistic") if family is None else family
+    family = check_family(own, rows=data)
     beta = pt.as_tensor_variable(beta)
     static = beta.type.shape
     if len(static) != 1 or static[0] not in (None, data.n_features):

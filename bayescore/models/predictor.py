@@ -8,12 +8,14 @@ coefficients vary by that factor (1 for an intercept). A flat model has no facto
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from bayescore.data.design import Design, Grouping, terms_text
+from bayescore.models.effect_draws import EffectDraws
 from bayescore.models.quadrature import normal_steps
 from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError
@@ -45,11 +47,11 @@ class Factor:
     """Draws of the effects of a grouping factor; a `Predictor` may use some of them."""
 
     grouping: Grouping
-    effects: FloatArray  # (R, G, q)
+    effects: Any  # (R, G, q), an array or `EffectDraws`
     covariance: FloatArray | None = None  # (R, q, q), for groups that are not known
 
     @classmethod
-    def of(cls, grouping: Grouping, draws: Mapping[str, FloatArray]) -> "Factor":
+    def of(cls, grouping: Grouping, draws: Mapping[str, Any]) -> "Factor":
         """Return the factor given the draws of its `parameters`, shape (R, ...) each."""
         q, name = len(grouping.effects), grouping.name
         sd = draws[f"sigma_{name}"].reshape(-1, q)
@@ -57,8 +59,16 @@ class Factor:
         if q > 1:
             i, j = np.triu_indices(q, 1)
             correlation[:, i, j] = correlation[:, j, i] = draws[f"rho_{name}"]
-        effects = draws[f"u_{name}"].reshape(len(sd), len(grouping), q)
+        effects = draws[f"u_{name}"]
+        if not isinstance(effects, EffectDraws):
+            effects = effects.reshape(len(sd), len(grouping), q)
         return cls(grouping, effects, sd[:, :, None] * correlation * sd[:, None])
+
+    def mean(self, at: IntArray | slice) -> FloatArray:
+        """Return the mean of each effect over some draws, shape (G, q); over all where draws are not kept."""
+        if isinstance(self.effects, EffectDraws):
+            return self.effects.mean[:, None]
+        return np.asarray(self.effects[at].mean(axis=0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +91,7 @@ class Predictor:
     def means(self) -> "Predictor":
         """Return the predictor at the one point of mean coefficients and effects."""
         at = slice(None) if self.at is None else self.at
-        factors = [Factor(own.grouping, own.effects[at].mean(axis=0)[None]) for own in self.factors]
+        factors = [Factor(own.grouping, own.mean(at)[None]) for own in self.factors]
         return Predictor(self.beta.mean(axis=0)[None], factors, self.design)
 
     def eta(self, rows: WeightedData) -> FloatArray:
@@ -104,7 +114,7 @@ class Predictor:
         """Return what rows multiply all effects by, shape (n, E): factor by factor, a level's beside each other."""
         parts = [sparse.csr_array((len(rows), 0))]
         for own, codes, z in self._of(rows):
-            _, G, q = own.effects.shape
+            G, q = len(own.grouping), len(own.grouping.effects)
             known = np.flatnonzero(codes != NO_GROUP)
             entries = np.repeat(known, q), (codes[known, None] * q + np.arange(q)).ravel()
             parts.append(sparse.csr_array((z[known].ravel(), entries), shape=(len(rows), G * q)))

@@ -101,6 +101,15 @@ def derivatives_of(eta: FloatArray, side: LabelArray, family: Family) -> FloatAr
     return out
 
 
+def largest_curvature(eta: FloatArray, side: LabelArray, move: FloatArray, family: Family) -> FloatArray:
+    """Return the largest abs(curvature) of log p at eta, eta - move, eta + move and the point of these nearest to 0."""
+    largest = np.abs(derivatives_of(eta, side, family)[2])
+    for there in (eta - move, eta + move, eta - np.clip(eta, -move, move)):
+        there = np.clip(there, -family.reach, family.reach)
+        largest = np.maximum(largest, np.abs(derivatives_of(there, side, family)[2]))
+    return np.asarray(largest)
+
+
 @jit
 def replace_by_derivative(eta: FloatArray, side: LabelArray, family: Family, order: int) -> None:
     """Replace predictors, shape (n, S), by the score of log p there (order 1), or minus its second derivative (2)."""

@@ -4,6 +4,7 @@ It reads `posterior["beta"]` with dims chain, draw and feature, and where they e
 weights in `constant_data` and the attributes of `posterior`.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -14,12 +15,14 @@ import numpy as np
 
 from bayescore.compat import is_inference_data
 from bayescore.data.checkpoint import digest
+from bayescore.data.coreset import Coreset
 from bayescore.data.design import Design
 from bayescore.data.formulas.design import read_design
 from bayescore.limits import MIN_DRAWS
 from bayescore.models.families import FAMILIES, Family
 from bayescore.models.predictor import Factor, Predictor, parameters
 from bayescore.models.priors import prior_from_dict
+from bayescore.samplers.group_effects import unkept_effects
 from bayescore.types import NO_ROW, FloatArray, IntArray
 from bayescore.validation import DataError, json_object
 
@@ -42,7 +45,7 @@ class Posterior:
     log_density: FloatArray | None = None  # of each draw, shape (chain, draw), up to a constant
     story: Mapping[str, Any] = field(default_factory=dict)  # digests of rows and draws, prior and family, by `sample`
     has_offset: bool = False
-    variables: Mapping[str, FloatArray] = field(default_factory=dict)  # parameters of groups, shape (S, ...) each
+    variables: Mapping[str, Any] = field(default_factory=dict)  # parameters of groups, shape (S, ...) each
 
     @property
     def offset(self) -> str | None:
@@ -160,6 +163,24 @@ def coefficients(idata: Any, name: str, var_name: str = "beta") -> tuple[FloatAr
     return draws, tuple(str(value) for value in (beta[dim].values if dim in beta.coords else range(draws.shape[2])))
 
 
+def of_own_model(idata: Any, core: Coreset) -> Any:
+    """Return draws of a user's own model of a coreset with what `sample` would say of it: family, design, names.
+
+    Draws that say so are returned as they are; `idata` stays as it is.
+    """
+    draws, features = coefficients(idata, "idata")
+    source = idata["posterior"]
+    if "design" in source.attrs or draws.shape[2] != core.n_features:
+        return idata
+    dim = next(str(name) for name in source["beta"].dims if name not in ("chain", "draw"))
+    found, own = idata.copy(), source.to_dataset() if hasattr(source, "to_dataset") else source
+    if features == tuple(map(str, range(core.n_features))) and sum(dim in each.dims for each in own.values()) == 1:
+        own = own.assign_coords({dim: list(core.feature_names)})
+    known = {"family": core.family, "coreset": json.dumps(core.summary()), "design": json.dumps(core.design.to_dict())}
+    found["posterior"] = own.assign_attrs({**known, **own.attrs})
+    return found
+
+
 def flat_draws(idata: Any, name: str) -> FloatArray:
     """Return the draws of a variable, those of all chains below each other, shape (S, ...)."""
     values = idata["posterior"][name].transpose("chain", "draw", ...).values
@@ -211,7 +232,9 @@ def read_posterior(idata: Any, name: str, *, min_draws: int = MIN_DRAWS, var_nam
         has_offset="offset" in constant,
         variables=_of_groups(idata) if "group_terms" in attrs else {},
     )
-    _ = posterior.design  # checks it
+    design = posterior.design  # checks it
+    if design is not None and design.groups and (effects := unkept_effects(idata, design)) is not None:
+        posterior = replace(posterior, variables={**posterior.variables, f"u_{design.groups[0].name}": effects})
     return posterior
 
 

@@ -22,9 +22,10 @@ from bayescore.data.design import Grouping, terms_text
 from bayescore.data.passes.threads import available_cores, one_blas_thread
 from bayescore.data.sources.groups import Grouper, values
 from bayescore.data.tables import as_floats, as_table, check_numeric, feature_matrix, is_table
+from bayescore.models.effect_draws import EffectDraws
 from bayescore.models.families import Family, check_family
 from bayescore.models.predictor import Factor, Predictor
-from bayescore.samplers.inference_data import flat_draws, read_posterior
+from bayescore.samplers.inference_data import Posterior, flat_draws, read_posterior
 from bayescore.samplers.new_rows import positive_rows
 from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, check_integer, check_offset, check_positive, check_weights
@@ -126,7 +127,9 @@ def poststratify(
     n_draws = len(posterior.flat)
     most = min(n_draws, check_integer(max_draws, "max_draws", low=1))
     chosen = np.linspace(0, n_draws - 1, most).astype(np.int64)  # evenly spaced over all chains
-    predictor = Predictor(posterior.flat[chosen], _effects(idata, design.groups, groups or {}), design, chosen)
+    predictor = Predictor(
+        posterior.flat[chosen], _effects(idata, posterior, design.groups, groups or {}), design, chosen
+    )
     codes, index = _parts(table, parts)
     sums = sums_of_levels(predictor, family, rows.with_weights(sizes), codes, len(index))
     total = np.bincount(codes, sizes, len(index))
@@ -137,13 +140,17 @@ def poststratify(
     return pd.DataFrame({"mean": shares.mean(axis=1), "lower": low, "upper": high, "weight": total}, index=index)
 
 
-def _effects(idata: Any, factors: Sequence[Grouping], named: Mapping[str, str]) -> list[Factor]:
+def _effects(idata: Any, posterior: Posterior, factors: Sequence[Grouping], named: Mapping[str, str]) -> list[Factor]:
     """Return the effects of each factor at all draws."""
     variables = idata["posterior"]
     if unknown := [name for name in named if name not in [own.name for own in factors]]:
         raise DataError(f"groups names {unknown[0]!r}, no grouping factor of core")
     found = []
     for own in factors:
+        unkept = posterior.variables.get(f"u_{own.name}")
+        if isinstance(unkept, EffectDraws):
+            found.append(Factor(own, unkept))
+            continue
         name = named[own.name] if own.name in named else _variable(variables, own.name)
         if name not in variables.data_vars:
             raise DataError(f"idata has no variable {name!r} with the effects of {own.name!r}; name another in groups=")

@@ -167,7 +167,9 @@ def _with_story(idata: Any, request: Request, sampler: Sampler, seconds: float) 
         constants["offset"] = ("row", data.offset)
     if data.group is not None:
         constants["group"] = (("row", "grouping"), data.group)
-    idata["constant_data"] = xr.Dataset(constants, coords={"row": data.index, **features}, attrs=made_here())
+    made = xr.Dataset(constants, coords={"row": data.index, **features}, attrs=made_here())
+    beside = idata.get("constant_data", xr.Dataset())  # a summary of effects whose draws are not kept
+    idata["constant_data"] = made.merge(beside.to_dataset() if hasattr(beside, "to_dataset") else beside)
     story: dict[str, Any] = {
         "family": request.family,
         "prior": repr(request.prior),

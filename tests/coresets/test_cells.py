@@ -109,7 +109,7 @@ def test_without_averages_it_is_off(monkeypatch):
 
 @pytest.mark.parametrize("family", LINKS)
 def test_pseudo_rows_give_effects_the_moments_of_all_rows(family):
-    """Mean and variance of each cell's effects, by quadrature; the gradient of beta; about its curvature."""
+    """Mean and variance of each cell's effects, by quadrature; gradient and curvature of beta, these integrated out."""
     frame = celled(family=family, nested=True, median=40, n_a=10, n_b=2, slope=0.5)
     dataset, rows, _ = condensed(frame, f"y ~ w + x + z + {SLOPES}", family)
     cells, seen, at = density(dataset, family)
@@ -123,8 +123,43 @@ def test_pseudo_rows_give_effects_the_moments_of_all_rows(family):
     assert np.abs(np.linalg.solve(precision, own_precision) - np.eye(2))[:-1].max() < 3e-3
     gradient = full.gradient + points.excess(shares, seen)
     np.testing.assert_allclose(own.gradient + points.excess_of(own_shares, rows), gradient, atol=2e-3)
-    np.testing.assert_allclose(own.precision, full.precision, rtol=1e-3, atol=0.02)
+    curvature = full.precision + points.information(shares, seen)
+    np.testing.assert_allclose(own.precision + points.information_of(own_shares, rows), curvature, rtol=1e-3, atol=0.02)
     np.testing.assert_allclose(own.cross, full.cross, rtol=1e-2, atol=0.02)
+
+
+def marginal(rows, family, beta, sigma):
+    """Return the log-likelihood with the effects of one factor integrated out, by a grid of each effect."""
+    b, family = np.linspace(-8.0 * sigma, 8.0 * sigma, 1201), check_family(family)
+    eta = rows.X @ beta + (0.0 if rows.offset is None else rows.offset)
+    group = rows.group[:, 0]
+    each = eta[:, None] + np.where(group < 0, 0.0, 1.0)[:, None] * b
+    log_p = family.log_p(each.ravel(), np.repeat(rows.y, len(b))).reshape(each.shape) * rows.weights[:, None]
+    by_group = np.zeros((group.max() + 1, len(b)))
+    np.add.at(by_group, group[group >= 0], log_p[group >= 0])
+    by_group -= 0.5 * (b / sigma) ** 2
+    top = by_group.max(axis=1)
+    return float((top + np.log(np.exp(by_group - top[:, None]).sum(axis=1))).sum() + log_p[group < 0, 0].sum())
+
+
+def test_few_rows_with_a_large_sd_say_of_beta_what_they_say_with_effects_integrated_out(monkeypatch):
+    """Curvature along a column within groups, most of one label. The control averages it over normal effects."""
+    rng = np.random.default_rng(0)
+    group, month = np.repeat(np.arange(150), 7), np.tile([0.0, 1.0, 2.0, 3.0, 6.0, 9.0, 12.0], 150)
+    eta = -1.7 - 0.4 * month + 4.0 * rng.normal(size=150)[group]
+    frame = pd.DataFrame({"month": month, "g": group, "y": (eta + rng.logistic(size=len(eta)) > 0).astype(int)})
+
+    def curvature(rows):
+        values = [marginal(rows, "logistic", np.array([-1.7, -0.4 + move]), 4.0) for move in (-0.03, 0.0, 0.03)]
+        return (2.0 * values[1] - values[0] - values[2]) / 0.03**2
+
+    dataset, rows, _ = condensed(frame, "y ~ month + (1 | g)", "logistic")
+    full = curvature(dataset.load())
+    assert len(rows) < 0.7 * len(frame)
+    assert abs(curvature(rows) / full - 1.0) < 0.04
+    monkeypatch.setattr(Points, "information", lambda self, *_: 0.0)
+    monkeypatch.setattr(Points, "information_of", lambda self, *_: 0.0)
+    assert curvature(condensed(frame, "y ~ month + (1 | g)", "logistic")[1]) / full > 1.06
 
 
 def test_directions_are_dual_and_find_two_values_of_a_column():

@@ -1,4 +1,4 @@
-"""Methods as values: names, options and declarations say all that builders, streams, command line and README need."""
+"""Methods as values: names, options and declarations say all that builders, streams, command line and pages need."""
 
 import inspect
 import re
@@ -17,7 +17,7 @@ from bayescore.coresets.methods import METHODS, method_of
 from bayescore.coresets.single import REDUCERS
 from tests.coresets.first_rows import First
 
-README = Path(__file__).resolve().parents[2] / "README.md"
+CHOOSE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "choose.md"
 N = 700
 _rng = np.random.default_rng(2)
 X = _rng.normal(size=(N, 3))
@@ -97,14 +97,14 @@ def test_the_methods_that_fit_are_named():
 
 
 def table():
-    """Return the README's table of methods: name -> (likelihoods, whether one pass will do)."""
-    text = README.read_text(encoding="utf-8")
-    lines = text[text.index("| `method` |") :].split("\n\n")[0].splitlines()[2:]
+    """Return the documentation's table of methods: name -> (likelihoods, whether one pass will do)."""
+    text = CHOOSE.read_text(encoding="utf-8")
+    lines = text[text.index("| `method` | family |") :].split("\n\n")[0].splitlines()[2:]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     return {row[0].strip("`"): (row[1], row[2]) for row in cells}
 
 
-def test_the_readme_has_the_methods_as_they_declare_themselves():
+def test_the_documentation_has_the_methods_as_they_declare_themselves():
     declared = {
         name: (
             "all" if kind.families is None else ", ".join(kind.families),

@@ -60,10 +60,16 @@ def test_builds_take_three_passes_of_every_source(method, tmp_path):
         np.testing.assert_array_equal(core.weights, expected.weights)
 
 
+@pytest.mark.parametrize("standardize", [False, True])
 @pytest.mark.parametrize(("formula", "passes"), [("y ~ a + b:c + log1p(a) + kind", 3), ("y ~ scale(a) + b", 4)])
-def test_a_formula_takes_a_pass_where_it_learns(formula, passes):
-    core = bc.build_coreset(FRAME, formula=formula, method="calibrated", random_state=0, progressbar=False)
+def test_a_formula_takes_a_pass_where_it_learns_and_standardisation_none(formula, passes, standardize):
+    asked = {"formula": formula, "standardize": standardize, "method": "calibrated", "random_state": 0}
+    core = bc.build_coreset(FRAME, **asked, progressbar=False)
     assert core.params["passes"] == passes
+    if standardize:
+        matrix = bc.all_rows(FRAME, design=core.design, progressbar=False).X[:, 1:]
+        np.testing.assert_allclose(matrix.mean(axis=0), 0.0, atol=1e-12)
+        np.testing.assert_allclose(matrix.std(axis=0), 1.0, rtol=1e-12)
 
 
 def test_a_formula_that_learns_nothing_still_checks_the_rows():

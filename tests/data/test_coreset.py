@@ -14,7 +14,7 @@ from bayescore.data.coreset_file import read_coreset
 from bayescore.data.design import Design
 from bayescore.data.matching import feature_names, own_family
 from bayescore.data.shortfall import Shortfall
-from bayescore.data.sources.parquet import CORESET_KEY
+from bayescore.data.sources.parquet import CORESET_KEY, parquet_file
 from bayescore.types import WeightedData
 from bayescore.validation import DataError
 
@@ -94,6 +94,18 @@ def test_the_file_gives_back_the_shortfall_exactly_and_an_older_one_has_none(tmp
     assert core.file_digest != plain.file_digest
     older = rewritten(tmp_path, lambda table: metadata(table, format=2))
     assert read_coreset(older).shortfall is None
+
+
+def test_the_shortfall_of_5000_columns_is_read_back(tmp_path):
+    """It has 100 MB, more than Arrow reads of a footer unless told to."""
+    D = 5000
+    plain = make(n=3, design=Design(tuple(f"x{d}" for d in range(D))))
+    missed = Shortfall(np.zeros(D), np.ones(D), np.diag(np.arange(D, dtype=np.float64)))
+    replace(plain, shortfall=missed).to_parquet(tmp_path / "core.parquet")
+    found = read_coreset(tmp_path / "core.parquet").shortfall
+    np.testing.assert_array_equal(np.diagonal(found.precision), np.arange(D))
+    with parquet_file(tmp_path / "core.parquet", "is not readable") as rows:
+        assert rows.metadata.num_columns == D + 2
 
 
 @pytest.mark.parametrize("change", ["lost", "cut", "altered"])

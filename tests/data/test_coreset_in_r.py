@@ -1,4 +1,4 @@
-"""README's calls in R: a coreset's file, as CSV or Parquet, gives there what it gives here."""
+"""The documentation's calls in R: a coreset's file, as CSV or Parquet, gives there what it gives here."""
 
 import re
 import shutil
@@ -11,7 +11,7 @@ import pytest
 
 import bayescore as bc
 
-README = Path(__file__).resolve().parents[2] / "README.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "hand-over-to-r.md"
 CSV = "read.csv('core.csv')"
 STOPPED = 1e-3  # glm's own tolerance leaves 1e-4 of a probit coefficient
 READERS = {  # of R's packages that read Parquet
@@ -23,7 +23,7 @@ READERS = {  # of R's packages that read Parquet
 def in_r(code, folder):
     """Return what R prints, as numbers."""
     if shutil.which("Rscript") is None:
-        pytest.skip("Rscript not found (Debian: r-base-core): README's calls in R did NOT run")
+        pytest.skip("Rscript not found (Debian: r-base-core): the calls in R did NOT run")
     done = subprocess.run(
         ["Rscript", "-e", f"options(digits = 17); {code}"], cwd=folder, capture_output=True, text=True, timeout=300
     )
@@ -33,14 +33,15 @@ def in_r(code, folder):
 
 def need(package, folder):
     if not in_r(f"cat(as.integer(requireNamespace('{package}', quietly = TRUE)))", folder)[0]:
-        pytest.skip(f"R's package {package} is not installed: README's call with it did NOT run")
+        pytest.skip(f"R's package {package} is not installed: the call with it did NOT run")
 
 
 def call(name):
-    """Return the line of R in README that begins so."""
-    block = re.search(r"```r\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
-    assert block, "README has no R"
-    (line,) = (line for line in block[1].splitlines() if line.startswith(name))
+    """Return the line of R in the page that begins so, its label named y."""
+    block = re.search(r"```r\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert block, "the page has no R"
+    lines = re.sub(r"\bill\b", "y", block[1]).splitlines()
+    (line,) = (line for line in lines if line.startswith(name))
     return line
 
 
@@ -146,7 +147,7 @@ def test_pseudo_rows_have_the_coefficients_of_glm_as_rows_and_as_counts(family, 
     exact = "control = glm.control(1e-14, 100))"
     glm = call("glm(").replace("- weight", "- weight - offset").replace("- 2)", "- 3), offset = offset")
     as_rows = f"{glm.replace('binomial', f'binomial({name!r})')[:-1]}, {exact}"
-    counts = re.search(r"`(glm\(cbind.*?\))`", README.read_text(encoding="utf-8").replace("\n", " "))[1]
+    counts = re.search(r"`(glm\(cbind.*?\))`", PAGE.read_text(encoding="utf-8").replace("\n", " "))[1]
     as_counts = f"{counts.replace('binomial', f'binomial({name!r})')[:-1]}, {exact}"
     mode = bc.find_mle(core, family).beta
     np.testing.assert_allclose(in_r(coefficients(CSV, as_rows), tmp_path), mode, rtol=1e-6)

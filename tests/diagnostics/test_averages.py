@@ -7,8 +7,9 @@ from scipy.special import expit
 import bayescore as bc
 from bayescore.data import dataset as passes
 from bayescore.data.dataset import Dataset
-from bayescore.diagnostics import average_sums, averages
-from bayescore.diagnostics.average_sums import Levels, every_row, sampled
+from bayescore.diagnostics import average_sums
+from bayescore.diagnostics.average_sums import every_row, sampled
+from bayescore.diagnostics.contrasts import Cells, Change
 from bayescore.models.families import FAMILIES
 from bayescore.models.predictor import Predictor
 from bayescore.validation import DataError
@@ -96,7 +97,7 @@ def test_the_number_of_threads_changes_no_bit(monkeypatch):
         ({}, ValueError, "by=None and variables=None: give one of them"),
         ({"by": "device", "variables": "device"}, ValueError, "give one of them"),
         ({"by": "county"}, DataError, "by='county' is no column of the data; they are 'age', 'device', 'visits'"),
-        ({"by": "age"}, DataError, "column 'age' has more than 20 values in these rows: it is no factor"),
+        ({"by": "age"}, DataError, "by='age' has more than 20 values in these rows: it is no factor"),
         ({"by": "device", "ci_prob": 1.5}, ValueError, "ci_prob"),
     ],
 )
@@ -126,7 +127,7 @@ def test_an_average_of_no_rows_is_refused(given):
 @pytest.fixture
 def many(monkeypatch):
     """Rows are many from 1,000 of them on."""
-    monkeypatch.setattr(averages, "EVERY_ROW", 1000)
+    monkeypatch.setattr(average_sums, "EVERY_ROW", 1000)
     monkeypatch.setattr(average_sums, "SAMPLE_ROWS", 300)
 
 
@@ -141,7 +142,7 @@ def test_every_source_of_many_rows_gives_the_averages_of_all_within_the_error(gi
     ROWS.to_parquet(path, row_group_size=700)
     sources = {"raw": ROWS, "all rows": core, "parquet": str(path), "dask": dask.read_parquet(path)}
     found = {name: bc.average_predictions(idata, each, **given) for name, each in sources.items()}
-    monkeypatch.setattr(averages, "EVERY_ROW", N)
+    monkeypatch.setattr(average_sums, "EVERY_ROW", N)
     exact = bc.average_predictions(idata, ROWS, **given)
     assert (exact["sampling_se"] == 0.0).all()
     for table in found.values():
@@ -167,11 +168,22 @@ def test_sources_have_labels_weights_and_offsets_as_a_build_takes_them(many, tmp
         assert row["weight"] == frame["w"][own].sum()
 
 
+def test_the_rows_of_a_coreset_are_refused():
+    """Its rows stand for all in the likelihood: averages over them were off, and said nothing of it."""
+    core = bc.build_coreset(
+        ROWS, formula="clicked ~ device", method="uniform", size=300, random_state=0, progressbar=False
+    )
+    idata = bc.sample(core, sampler="mala", draws=50, tune=50, random_seed=0, progressbar=False)
+    for data in (None, core):
+        with pytest.raises(DataError, match=r"a coreset's of method 'uniform'.*give all rows as data"):
+            bc.average_predictions(idata, data, by="device")
+
+
 def test_each_row_is_evaluated_where_the_sample_does_not_tell(many, monkeypatch):
     core = full(standardize=True)
     idata, _ = posterior_of(core)
-    monkeypatch.setattr(averages, "_SHARE", 0.0)
-    monkeypatch.setattr(averages, "_NEGLIGIBLE", 0.0)
+    monkeypatch.setattr(average_sums, "_SHARE", 0.0)
+    monkeypatch.setattr(average_sums, "_NEGLIGIBLE", 0.0)
     assert (bc.average_predictions(idata, core, by="device")["sampling_se"] == 0.0).all()
 
 
@@ -187,14 +199,19 @@ def ratios(kind, family, seed, *, beyond=True):
         np.column_stack([draws, rng.normal(size=60) / 50]),
     )
     core = bc.all_rows(X, rows.y, weights=rows.weights, offset=rows.offset, progressbar=False)
-    levels = Levels(core.design, core.feature_names[-1], (0.0, 1.0), everyone=seed % 2 == 1, designed=True)
+    name, values = core.feature_names[-1], (0.0, 1.0)
+    how = {"by": name, "values": values}
+    if seed % 2:
+        how = {"variable": name, "contrasts": tuple((Change(value=x),) for x in values)}
+    cells = Cells(core.design, True, **how)
     dataset = Dataset(core.as_source(), core.design, progress=False)
-    exact, found = every_row(dataset, levels, Predictor(draws), family), sampled(dataset, levels, draws, family)
+    at = Predictor(draws)
+    exact, found = every_row(dataset, cells, at, family), sampled(dataset, cells, at, family, size=300)
     values = found.values
     if not beyond:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(average_sums, "_beyond", lambda *_: (0.0, 0.0))
-            values = sampled(dataset, levels, draws, family).values
+            values = sampled(dataset, cells, at, family, size=300).values
     return np.sqrt(((values - exact.values) ** 2).mean(axis=1)) / found.error
 
 
@@ -217,11 +234,12 @@ def test_sums_without_what_is_beyond_second_order_exceed_what_they_say(many):
 def test_the_same_rows_are_sampled_whatever_the_blocks_and_threads(many):
     rows, _, draws = problem("rare column", "logistic", 0)
     core = bc.all_rows(rows.X, rows.y, progressbar=False)
-    levels = Levels(core.design, core.feature_names[-1], (0.0, 1.0), everyone=True, designed=True)
+    changes = tuple((Change(value=value),) for value in (0.0, 1.0))
+    cells = Cells(core.design, True, variable=core.feature_names[-1], contrasts=changes)
     values = []
     for block_rows, cores in ((512, 1), (2048, 2), (None, 1)):
         dataset = Dataset(core.as_source(), core.design, progress=False, block_rows=block_rows, cores=cores)
-        values.append(sampled(dataset, levels, draws, FAMILIES["logistic"]))
+        values.append(sampled(dataset, cells, Predictor(draws), FAMILIES["logistic"], size=300))
     for each in values[1:]:
         np.testing.assert_allclose(each.values, values[0].values, rtol=1e-12)
         np.testing.assert_allclose(each.error, values[0].error, rtol=1e-6)

@@ -8,9 +8,10 @@ import pytest
 from scipy import special
 
 import bayescore as bc
+from bayescore.diagnostics.certificate import nodes
 from bayescore.diagnostics.certificate.marginal import Marginal
-from bayescore.diagnostics.certificate.nodes import check_bytes
 from bayescore.diagnostics.results import Level
+from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.samplers.inference_data import read_posterior
 from bayescore.types import WeightedData
 from bayescore.validation import DataError
@@ -170,12 +171,26 @@ def test_a_density_without_a_gradient_is_told(core, idata):
     assert "no finite gradient" in weigher.miss()
 
 
-def test_too_many_groups_are_refused_before_the_pass_with_what_to_do():
-    check_bytes(500, 20_000)
-    with pytest.raises(DataError, match=r"take 10,\d+,\d+,\d+ bytes, more than 8,589,934,592: give max_draws=397"):
-        check_bytes(500, 100_000)
-    with pytest.raises(DataError, match="build with fewer groups"):
-        check_bytes(100, 1_000_000)
+def test_too_much_memory_is_refused_before_the_pass_with_what_to_do(core, idata, monkeypatch):
+    """Nine nodes a group where effects are narrow, and as many as the groups ask for where they are wide."""
+    weigher = Marginal(idata, read_posterior(idata, "idata"), core, None)
+    small = build(grouped(120, 40)[0])
+    arguments = CollapsedTarget.of(small, weigher.beta.family, weigher.priors, 40).arguments()
+    sizes = []
+    narrow, wide = (np.full((500, core.n_features + 1), np.log(sigma)) for sigma in (0.3, 8.0))
+    monkeypatch.setattr(nodes, "MAX_BYTES", 0)
+    for theta in (narrow, wide):
+        with pytest.raises(DataError, match="build with fewer groups") as error:
+            nodes.check_bytes(theta, arguments)
+        sizes.append(int(re.search(r"take ([\d,]+) bytes", str(error.value))[1].replace(",", "")))
+    assert sizes[0] == 8 * 500 * (9 * 40 + 1 + 12 * 41)
+    assert sizes[1] > 1.2 * sizes[0]
+    monkeypatch.setattr(nodes, "MAX_BYTES", sizes[0])
+    nodes.check_bytes(narrow, arguments)
+    monkeypatch.setattr(nodes, "MAX_BYTES", sizes[0] // 2)
+    weigher.posterior.draws[..., -1] = np.log(0.3)
+    with pytest.raises(DataError, match="give max_draws=1"):
+        weigher.check_memory(np.arange(500))
 
 
 def test_epsilon_of_pseudo_rows_is_none(found):

@@ -11,6 +11,7 @@ from bayescore.compat import ARVIZ_1
 from bayescore.data.dataset import Dataset
 from bayescore.diagnostics import elpd, loo_pass, row_sums
 from bayescore.validation import DataError
+from tests.diagnostics.helpers import PARETO_APART, SMOOTHED_APART
 
 QUIET = {"progressbar": False}
 
@@ -69,10 +70,10 @@ def test_with_every_row_left_out_it_is_arvizs(few, theirs):
     for name in order:
         apart = each[name] - best
         row = found.loc[name]
-        assert row["elpd_loo"] == pytest.approx(each[name].sum(), abs=1e-6)
-        assert row["se"] == pytest.approx(np.sqrt(600 * each[name].var()), rel=1e-6)
-        assert row["elpd_diff"] == pytest.approx(apart.sum(), abs=1e-6)
-        assert row["dse"] == pytest.approx(np.sqrt(600 * apart.var()), rel=1e-6, abs=1e-6)
+        assert row["elpd_loo"] == pytest.approx(each[name].sum(), abs=SMOOTHED_APART)
+        assert row["se"] == pytest.approx(np.sqrt(600 * each[name].var()), rel=SMOOTHED_APART)
+        assert row["elpd_diff"] == pytest.approx(apart.sum(), abs=SMOOTHED_APART)
+        assert row["dse"] == pytest.approx(np.sqrt(600 * apart.var()), rel=SMOOTHED_APART, abs=SMOOTHED_APART)
         assert row["bad_k"] == 0
         assert row["pareto_k"] == 0.0
     worst = found.loc["one"]
@@ -107,13 +108,13 @@ def test_arvizs_compare_takes_what_loo_returns(few, theirs):
     own = {name: bc.loo(*given, frame, **QUIET) for name, given in models.items()}
     for name, found in own.items():
         assert type(found) is type(theirs[name])
-        np.testing.assert_allclose(values(found), values(theirs[name]), atol=1e-9)
-        np.testing.assert_allclose(found["pareto_k"].values, theirs[name]["pareto_k"].values, atol=1e-6)
+        np.testing.assert_allclose(values(found), values(theirs[name]), atol=SMOOTHED_APART)
+        np.testing.assert_allclose(found["pareto_k"].values, theirs[name]["pareto_k"].values, atol=PARETO_APART)
         for field in ("elpd", "se", "p") if ARVIZ_1 else ("elpd_loo", "se", "p_loo"):
-            assert found[field] == pytest.approx(theirs[name][field], rel=1e-6)
+            assert found[field] == pytest.approx(theirs[name][field], rel=SMOOTHED_APART)
         for field in ("n_samples", "n_data_points", "warning", "scale", "good_k"):
             assert found[field] == theirs[name][field]
-        assert str(found) == str(theirs[name])
+        assert ARVIZ_1 or str(found) == str(theirs[name])
     mine, reference = az.compare(own), az.compare(theirs)
     pd.testing.assert_frame_equal(mine, reference, rtol=1e-3, atol=1e-6)
     az.plot_compare(mine)

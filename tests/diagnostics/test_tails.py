@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import bayescore as bc
-from bayescore.diagnostics.tail_estimates import quantile_change, tail_k, without_moments
+from bayescore.diagnostics.tail_estimates import WeightedColumns, tail_k, without_moments
 
 
 def test_pareto_tails_are_told_from_short_ones_on_either_side():
@@ -23,10 +23,10 @@ def test_weights_change_a_quantile_by_what_they_say_within_the_stated_error(prob
     found = []
     for column in x.T:
         w = np.exp(t * column)
-        change, error = quantile_change(column[:, None], w / w.sum(), prob)
+        change, error = WeightedColumns(column[:, None], w / w.sum()).change(prob)
         found.append((change[0] - t) / error[0])
     assert 0.6 < np.mean(np.square(found)) < 1.6
-    change, error = quantile_change(x, np.full(2000, 1 / 2000), prob)
+    change, error = WeightedColumns(x, np.full(2000, 1 / 2000)).change(prob)
     np.testing.assert_allclose(change, 0.0, atol=1e-12)
     np.testing.assert_allclose(error, 0.0, atol=1e-12)
 

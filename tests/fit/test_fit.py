@@ -1,7 +1,9 @@
 """`fit`: the route from rows to certified draws, its story, and what it refuses before work starts."""
 
+import time
 from dataclasses import replace
 
+import numba
 import numpy as np
 import pandas as pd
 import pytest
@@ -147,7 +149,7 @@ BAD = {
     "a text for a prior": (("clicked ~ age",), {"prior": "flat"}, "prior='flat'.*Normal"),
     "a text for one prior": (("clicked ~ age",), {"prior": {"age": 2.5}}, r"prior\['age'\]"),
     "a prior of no coefficient": (("clicked ~ age",), {"prior": {"height": bc.priors.Normal()}}, "'height'"),
-    "an unknown family": (("clicked ~ age",), {"family": "poisson"}, "poisson"),
+    "an unknown family": (("clicked ~ age",), {"family": "gamma"}, "gamma"),
     "a group term alone": (("clicked ~ 0 + (1 | county)",), {}, "formula"),
     "negative weights": (("clicked ~ age",), {"weights": "minus"}, "minus"),
     "weights of 0": (("clicked ~ age",), {"weights": "zero"}, "weights"),
@@ -172,3 +174,29 @@ def test_the_order_of_arguments_is_explained(rows):
         bc.fit(rows, "clicked ~ age")
     with pytest.raises(TypeError, match="data is missing"):
         bc.fit("clicked ~ age")
+
+
+def test_what_is_expected_of_a_step_leaves_out_compiling(rows):
+    """The first run of a process compiled for seconds, and 3,000 rows more seemed to take an hour."""
+    route = routes.Route(routes.Given(rows, None, "clicked ~ age"), None, None, 0, 600.0)
+
+    def work():
+        @numba.njit
+        def slow(x):
+            return np.linalg.solve(x, x) + np.sort(x.ravel())[0]
+
+        return slow(np.eye(3))
+
+    route._timed("sample", work, lambda _: (3, 0, "compiled"))
+    assert route.seconds["sample"] < 0.5 * route.story[-1].seconds
+    if route.story[-1].seconds > 1.5:
+        assert route.story[-1].why.endswith("s of it compiling, once)")
+    route._timed("certify", lambda: time.sleep(0.2), lambda _: (3, 0, "slept"))  # the control
+    assert route.seconds["certify"] > 0.19
+    assert route.story[-1].why == "slept"
+
+
+@pytest.mark.parametrize("family", ["bernoulli", "binomial", "logit"])
+def test_a_family_by_the_name_of_another_package_is_translated(rows, family):
+    with pytest.raises(ValueError, match=f"family='{family}' is called 'logistic' here"):
+        bc.fit("clicked ~ age", rows, family=family)

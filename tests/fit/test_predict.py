@@ -90,5 +90,5 @@ def test_averages_by_group_are_those_of_known_groups(fit):
     known = pd.DataFrame({"x": [0.0, 1.0, 0.5], "g": [3, 3, 7]})
     found = fit.comparisons("x", by="g", data=known)
     assert found["g"].tolist() == [3, 7]
-    with pytest.raises(DataError, match="by='g': row 0 of data is of a group that the fit does not know"):
+    with pytest.raises(DataError, match="by='g': row 0 of data is of a group that the posterior does not know"):
         fit.comparisons("x", by="g", data=NEW)

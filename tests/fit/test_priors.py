@@ -1,11 +1,14 @@
 """Priors of a fit: rstanarm's scales by default, and others in units of the data."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import bayescore as bc
 from bayescore.data.design import Design
 from bayescore.fitting.scaling import design_prior
+from bayescore.fitting.sensitivity import rescaled
+from bayescore.models.priors import prior_from_dict, prior_of
 
 DESIGN = Design(("age", "tall"), intercept=True, center=(40.0, 0.5), scale=(10.0, 0.5))
 
@@ -49,3 +52,65 @@ def test_the_default_prior_of_a_column_does_not_depend_on_the_intercept(options)
     X = rng.normal(0, 10, (1500, 1))
     fit = bc.fit(X, rng.random(1500) < 0.5, random_state=1, progressbar=False, **options)
     assert fit.prior_summary()["in_data_units"]["x0"] == f"Normal(mu=0, sigma={2.5 / X.std():.4g})"
+
+
+@pytest.mark.parametrize("formula", ["y ~ age + device", None])
+def test_a_name_that_is_no_coefficient_is_refused_before_the_build(formula, monkeypatch):
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"age": rng.normal(size=500), "device": rng.choice(["phone", "tablet"], 500)})
+    rows["y"] = rng.random(500) < 0.5
+    monkeypatch.setattr("bayescore.fitting.given.build_coreset", None)  # not called
+    first = (formula, rows) if formula else (rows,)
+    roles = {} if formula else {"label": "y"}
+    with pytest.raises(ValueError, match=r"'agee'.*Intercept.*age.*device"):
+        bc.fit(*first, prior={"agee": bc.priors.Normal(0, 1)}, progressbar=False, **roles)
+
+
+def test_the_default_prior_of_a_stream_has_the_sds_of_its_columns():
+    """It was Normal(0, 2.5) in the columns' own units, and the text said otherwise."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(3.0, [0.1, 20.0], (8000, 2))
+    y = rng.random(8000) < 0.5
+    with pytest.warns(UserWarning, match="came once"):
+        fit = bc.fit(iter([(X[:4000], y[:4000]), (X[4000:], y[4000:])]), random_state=1, progressbar=False)
+    prior = prior_from_dict(fit.posterior().story["prior"])
+    assert np.allclose(prior.sigma, [2.5, 2.5 / 0.1, 2.5 / 20.0], rtol=0.1)
+    assert "where they are 0" in repr(fit)
+
+
+@pytest.fixture(scope="module")
+def few():
+    rng = np.random.default_rng(3)
+    X = rng.normal(0.0, [1.0, 10.0], (400, 2))
+    y = X[:, 0] + rng.logistic(size=400) > 0
+    return bc.fit(X, y, prior=bc.priors.Normal(0, 1), random_state=1, progressbar=False)
+
+
+def test_a_prior_of_another_scale_moves_the_coefficients_as_a_fit_under_it_does(few):
+    found = few.prior_sensitivity([0.1, 0.7, 1.0]).set_index(["scale", "parameter"])
+    assert found.attrs["level"] == few.level
+    by = found["by"].groupby("scale").first()
+    assert by.to_dict() == {0.1: "new draws", 0.7: "weights", 1.0: "weights"}
+    assert np.allclose(found.loc[1.0, "shift"], 0.0)
+    own = few.summary()
+    ends = ["mean", "2.5%", "97.5%"]
+    assert (found.loc[1.0, ends] - own[ends]).abs().div(own["sd"], axis=0).max(axis=None) < 0.01
+    for scale in (0.1, 0.7):
+        known = few.with_prior(bc.priors.Normal(0, scale)).summary()
+        off = (found.loc[scale, "mean"] - known["mean"]) / known["sd"]
+        assert off.abs().max() < 0.15  # five Monte Carlo errors of a difference of 2,000 effective draws each
+        assert np.allclose(found.loc[scale, "sd"], known["sd"], rtol=0.1)
+    assert found.loc[(0.1, "x0"), "shift"] < -4.0  # the control: it is a strong prior
+
+
+def test_scales_of_named_priors_are_multiplied_each():
+    found = rescaled(prior_of({"a": bc.priors.Laplace(0.5, 2), "*": bc.priors.Normal(0, 1)}, ("a", "b")), 3.0)
+    assert [own for _, own in found.priors] == [bc.priors.Laplace(0.5, 6.0), bc.priors.Normal(0.0, 3.0)]
+
+
+@pytest.mark.parametrize(
+    ("scales", "message"), [([1.0, 0.0], r"scales\[1\]=0"), ([], "scales is empty"), (["wide"], "scales")]
+)
+def test_scales_that_are_none_are_named(few, scales, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        few.prior_sensitivity(scales)

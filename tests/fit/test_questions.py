@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import bayescore as bc
-from bayescore.fitting import rows as sampled
+from bayescore.diagnostics import average_sums
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def test_comparisons_of_a_factor_are_differences_of_average_predictions(flat, fr
     assert found["contrast"].tolist() == ["tablet - phone", "tv - phone"]
     assert np.allclose(found["mean"], known["difference"].iloc[1:])
     assert np.allclose(found[["2.5%", "97.5%"]], known[["difference_lower", "difference_upper"]].iloc[1:])
-    assert (found["rows_se"] == 0.0).all()
+    assert (found["sampling_se"] == 0.0).all()
     assert found.attrs["level"] == flat.level
 
 
@@ -71,15 +71,45 @@ def test_slopes_are_derivatives(flat, frame):
     assert np.allclose(found["mean"], [each[frame["old"] == value].mean() for value in (0, 1)], rtol=1e-4)
 
 
-def test_averages_of_a_sample_of_the_rows_say_their_error(flat, frame, monkeypatch):
-    """The sample's average is off by a draw from N(0, rows_se^2), about; by 5 of them in 6 of 10 million cases."""
-    whole = flat.comparisons("age", step=10)["mean"][0]
-    monkeypatch.setattr(sampled, "MAX_ROWS", 300)
-    part = flat.comparisons("age", step=10)
-    assert part["rows_se"][0] > 0.0
-    assert 0.0 < abs(part["mean"][0] - whole) < 5.0 * part["rows_se"][0]
-    ratio = flat.comparisons("old", comparison="ratio")
-    assert 0.0 < ratio["rows_se"][0] < 0.05
+@pytest.mark.parametrize("kind", ["flat", "grouped"])
+def test_averages_of_many_rows_say_their_error(kind, request, monkeypatch):
+    """The sums are off by a draw from N(0, sampling_se^2), about; by 5 of them in 6 of 10 million cases."""
+    fit = request.getfixturevalue(kind)
+    factor, other = ("device", "old") if kind == "flat" else ("g", "age")
+    asked = {
+        "predictions": lambda: fit.average_predictions(by=factor),
+        "comparisons": lambda: fit.comparisons("age", step=10, by=factor),
+        "ratios": lambda: fit.comparisons(other, comparison="ratio"),
+        "slopes": lambda: fit.slopes("age"),
+    }
+    exact = {name: ask() for name, ask in asked.items()}
+    monkeypatch.setattr(average_sums, "EVERY_ROW", 1000)
+    monkeypatch.setattr(average_sums, "SAMPLE_ROWS", 200)
+    monkeypatch.setattr(average_sums, "_SHARE", 5.0)
+    for name, ask in asked.items():
+        found = ask()
+        assert (exact[name]["sampling_se"] == 0.0).all()
+        assert (found["sampling_se"] > 0.0).all(), name
+        off = (found["mean"] - exact[name]["mean"]).abs()
+        assert ((off > 0.0) & (off < 5.0 * found["sampling_se"])).all(), name
+        assert np.allclose(found["sd"], exact[name]["sd"], rtol=0.1), name
+    monkeypatch.setattr(average_sums, "_SHARE", 0.0)  # each row is evaluated where the sample does not tell
+    monkeypatch.setattr(average_sums, "_NEGLIGIBLE", 0.0)
+    assert np.allclose(fit.slopes("age")["mean"], exact["slopes"]["mean"], rtol=1e-9)
+
+
+def test_averages_by_groups_and_of_all(grouped, frame, monkeypatch):
+    found = grouped.average_predictions(by="g")
+    p = grouped.predict(frame, kind="draws").to_numpy()
+    assert found["g"].tolist() == list(range(8))
+    assert np.allclose(found["mean"], [p[:, frame["g"] == g].mean() for g in range(8)], atol=2e-3)
+    assert np.allclose(grouped.average_predictions()["mean"], p.mean(), atol=2e-3)
+    new = frame.assign(g=100)
+    assert 0.3 < grouped.average_predictions(data=new)["mean"][0] < 0.7
+    with pytest.raises(ValueError, match="by='g': row 0 of data is of a group"):
+        grouped.average_predictions(by="g", data=new)
+    monkeypatch.setattr(average_sums, "EVERY_ROW", 1000)  # rows of new groups have no second-order terms
+    assert grouped.average_predictions(data=new)["sampling_se"][0] == 0.0
 
 
 def test_known_groups_have_their_effects_in_averages(grouped, frame):
@@ -88,6 +118,51 @@ def test_known_groups_have_their_effects_in_averages(grouped, frame):
     h = 1e-4
     above, below = (grouped.predict(rows.assign(age=rows["age"] + move))["mean"] for move in (h, -h))
     assert found["mean"][0] == pytest.approx(((above - below) / (2 * h)).mean(), rel=0.02)
+
+
+def test_a_summary_of_the_response_has_each_column(flat):
+    found = flat.summary(scale="response")
+    assert found.index.tolist() == ["age", "device", "device", "old"]
+    assert found["contrast"].tolist() == ["dp/dx", "tablet - phone", "tv - phone", "1 - 0"]
+    assert np.allclose(found["mean"]["age"], flat.slopes("age")["mean"])
+    assert np.allclose(found["mean"]["device"], flat.comparisons("device")["mean"])
+    assert found.attrs["level"] == flat.level
+
+
+def test_cells_of_a_population_are_poststratified(grouped, frame):
+    cells = frame.groupby("g").agg(age=("age", "mean"), n=("age", "size")).reset_index()
+    found = grouped.poststratify(cells, by="g", weights="n", prob=0.9)
+    known = bc.poststratify(grouped.idata, grouped.coreset, cells, by="g", weights="n", ci_prob=0.9)
+    assert found.attrs["level"] == grouped.level
+    assert (found.to_numpy() == known.to_numpy()).all()
+
+
+def test_draws_of_a_coreset_answer_as_a_fit_does(frame):
+    rows = frame.rename(columns={"old": "w"}).assign(w=frame["old"] + 1.0)
+    core = bc.build_coreset(
+        rows,
+        formula="y ~ age + device",
+        standardize=True,
+        weights="w",
+        method="calibrated",
+        random_state=1,
+        progressbar=False,
+    )
+    idata = bc.sample(core, prior=bc.priors.Normal(0, (2.0, 3.0, 4.0, 5.0)), random_seed=2, progressbar=False)
+    fit = bc.Fit.of_draws(idata, core, rows, weights="w", progressbar=False)
+    assert fit.level == bc.certify(idata, core, rows, weights="w", progressbar=False).level
+    columns = np.column_stack([rows["age"], rows["device"] == "tablet", rows["device"] == "tv"])
+    sd = np.sqrt(np.diag(np.cov(columns, rowvar=False, aweights=rows["w"], ddof=0)))
+    assert np.allclose(fit.prior.sigma, [2.0, *(np.array([3.0, 4.0, 5.0]) / sd)])
+    assert fit.comparisons("device")["sampling_se"].tolist() == [0.0, 0.0]
+    again = fit.with_prior(fit.prior)
+    assert np.allclose(again.summary()["mean"], fit.summary()["mean"], atol=0.15 * fit.summary()["sd"].max())
+    with pytest.raises(TypeError, match="height='w' is no role"):
+        bc.Fit.of_draws(idata, core, rows, height="w")
+    with pytest.raises(TypeError, match=r"data is missing.*misses a part of its rows"):
+        bc.Fit.of_draws(idata, core)
+    with pytest.raises(ValueError, match="has the total weight"):
+        bc.Fit.of_draws(idata, core, rows, progressbar=False)
 
 
 def test_effects_have_ranks(grouped):

@@ -10,7 +10,7 @@ Cells of few rows keep them, and so do those whose pseudo-rows miss the shape of
 difference over the effects given the data, by points of the density, is the error that is predicted. Where most rows
 lie in cells of so few rows there is nothing to gain: all are kept, and a warning says so.
 
-Passes: one finds the cells, about ten the density, four condense. Memory: some blocks of rows, and a cell some
+Passes: one finds the cells, about ten the density, five condense. Memory: some blocks of rows, and a cell some
 (p + 20) Q numbers of 8 bytes, 64 (Q + 3) more while shapes are compared.
 """
 

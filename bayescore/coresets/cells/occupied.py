@@ -34,6 +34,7 @@ class Celled(Design):
         """Return a block of raw features as rows of the design matrix, with the cell of each."""
         assert block.group is not None
         own = np.searchsorted(self.keys, key_of(block.group, self.sizes))
+        own[block.group[:, 0] == NO_GROUP] = NO_GROUP
         return replace(self.base.rows(block), group=own[:, None])
 
 
@@ -76,7 +77,7 @@ class Cells:
             design.raw_names,
             offset=design.offset,
             groups=(Grouping("cell", tuple(range(len(self)))),),
-            base=design,
+            base=Design(design.names) if dataset.transform is None else design,  # of a coreset, rows are in it
             keys=self.keys,
             sizes=self.sizes,
         )
@@ -89,7 +90,8 @@ class Cells:
 
 def _counted(block: WeightedData, sizes: tuple[int, ...]) -> tuple[IntArray, IntArray]:
     assert block.group is not None
-    found, counts = np.unique(key_of(block.group, sizes), return_counts=True)
+    own = block.group[block.group[:, 0] != NO_GROUP]  # pseudo-rows of a coreset may have none
+    found, counts = np.unique(key_of(own, sizes), return_counts=True)
     return found, counts
 
 

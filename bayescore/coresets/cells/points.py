@@ -5,6 +5,9 @@ under it. With phi_c(b) the log-likelihood of the cell's rows, averaged over bet
 effects, the effects given the cell's rows have the probabilities
 
 .. math:: w_{ck} \propto q_k \, e^{\phi_c(b_{ck})} N(b_{ck}; 0, S) / N(b_{ck}; m_c, V_c)
+
+With the effects integrated out rows say less of beta than their curvature: Louis (1982), Finding the observed
+information matrix when using the EM algorithm, Journal of the Royal Statistical Society B 44.
 """
 
 import math
@@ -99,6 +102,36 @@ class Points:
         """Return the same of rows in memory."""
         return _excess(self, shares, 0, rows)
 
+    def information(self, shares: FloatArray, dataset: Dataset) -> FloatArray:
+        """Return what rows say of beta with the effects integrated out, less their curvature over q; one pass.
+
+        That is by how much curvatures are more on average over w than over q, less the variance over w of each cell's
+        score of beta (Louis 1982), by the least squares polynomial of degree 2 in b. Shape (p, p).
+        """
+        work = partial(_information, self, shares, self._basis(shares))
+        return self._louis(dataset.map(work, "curvature within cells", canonical=True, here=True))
+
+    def information_of(self, shares: FloatArray, rows: WeightedData) -> FloatArray:
+        """Return the same of rows in memory."""
+        return self._louis([_information(self, shares, self._basis(shares), 0, rows)])
+
+    def _louis(self, parts: Iterable[tuple[IntArray, FloatArray, FloatArray]]) -> FloatArray:
+        (C, Q, _), p = self.effects.shape, len(self.at.beta)
+        scores, curvature = np.zeros((C, Q + Q * (Q + 1) // 2, p)), np.zeros((p, p))
+        for found, own, more in parts:
+            scores[found] += own
+            curvature += more
+        return np.asarray(curvature - np.einsum("cjp,cjr->pr", scores[:-1], scores[:-1]))
+
+    def _basis(self, shares: FloatArray) -> FloatArray:
+        """Return w times polynomials of degree 1 and 2 in b, orthonormal under w and to 1, shape (C + 1, K, J)."""
+        mean, precision = self.moments(shares)
+        away = np.linalg.cholesky(precision).transpose(0, 2, 1) @ (self.effects - mean[:, :, None])
+        i, j = np.triu_indices(away.shape[1])
+        powers = np.concatenate([np.ones_like(away[:, :1]), away, away[:, i] * away[:, j]], axis=1)
+        root = np.sqrt(shares)[:, :, None]
+        return np.asarray(root * np.linalg.qr(root * powers.transpose(0, 2, 1))[0][:, :, 1:])
+
     def _nodes(self, rows: WeightedData, own: IntArray) -> "_Nodes":
         """Return what the kernel below reads of rows of cells `own`."""
         eta = rows.X @ self.at.beta + (0.0 if rows.offset is None else rows.offset)
@@ -128,7 +161,8 @@ class _Nodes(NamedTuple):
 def _add(rows: _Nodes, family: Family, order: int, place: IntArray, out: FloatArray) -> None:
     """Add derivatives of rows' log p at the nodes, averaged over beta, to the lines `place` of `out`, shape (C, K).
 
-    That is log p if `order` is 0, the score if 1. Averages add half the variance times the second derivative of either.
+    That is log p if `order` is 0, the score if 1, the curvature if 2. Averages add half the variance times the second
+    derivative of either of the first two.
     """
     eta, side, scratch, terms = np.zeros(TILE), np.ones(TILE), np.empty((3, TILE)), np.empty((4, TILE))
     half = 0.5 if order == 1 else -0.5  # the curvature is minus a derivative
@@ -143,7 +177,9 @@ def _add(rows: _Nodes, family: Family, order: int, place: IntArray, out: FloatAr
             family.derivatives(eta, side, terms, scratch)
             for lane in range(width):
                 n = start + lane
-                averaged = terms[order, lane] + half * rows.variance[n] * terms[order + 2, lane]
+                averaged = terms[order, lane]
+                if order < 2:
+                    averaged += half * rows.variance[n] * terms[order + 2, lane]
                 out[place[n], k] += rows.weights[n] * averaged
 
 
@@ -160,6 +196,21 @@ def _excess(points: Points, shares: FloatArray, _: int, block: WeightedData) -> 
     own = np.where(block.group[:, 0] < 0, len(shares) - 1, block.group[:, 0])
     score = np.einsum("nk,nk->n", (shares - points.mass)[own], points._of_rows(block, own, 1))
     return np.asarray(score @ block.X)
+
+
+def _information(
+    points: Points, shares: FloatArray, basis: FloatArray, _: int, block: WeightedData
+) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Return sums of scores over `basis` by cell, shape (C, J, p), and of curvatures over w less q, (p, p)."""
+    found, places = local_codes(block, len(basis) - 1)
+    own: IntArray = found[places]
+    scores = np.einsum("nk,nkj->nj", points._of_rows(block, own, 1), basis[own])
+    more = np.einsum("nk,nk->n", (shares - points.mass)[own], points._of_rows(block, own, 2))
+    sums = np.empty((len(found), scores.shape[1], block.X.shape[1]))
+    for j, column in enumerate(scores.T):
+        for d, x in enumerate(block.X.T):
+            sums[:, j, d] = np.bincount(places, column * x, len(found))
+    return found, sums, block.X.T @ (block.X * more[:, None])
 
 
 def shapes(shares: FloatArray, gap: FloatArray) -> FloatArray:

@@ -1,8 +1,8 @@
 r"""What rows say of beta within their cells, as pseudo-rows of no cell: one for each direction.
 
-The score and curvature of all rows, less those of the rows that stand for cells, are condensed along their own
-directions in beta. Third and fourth derivatives along these are sums over d_n = x_n - B' H^-1 z_n, what a row has
-beside its cell's pseudo-rows.
+The score and curvature of all rows, with the effects integrated out, less those of the rows that stand for cells are
+condensed along their own directions in beta. Third and fourth derivatives along these are sums over
+d_n = x_n - B' H^-1 z_n, what a row has beside its cell's pseudo-rows.
 """
 
 from dataclasses import dataclass, replace
@@ -38,17 +38,16 @@ class Inside:
 
 
 def rows_within(dataset: Dataset, found: Centre, along: Directions, inside: Inside) -> tuple[WeightedData, float]:
-    """Return pseudo-rows of no cell, failures and successes; one pass.
+    """Return pseudo-rows of no cell, failures and successes; two passes.
 
     And by how many sds of a coefficient the gradient that is left moves the mean at most.
     """
     points, sums, at = found.points, found.sums, found.points.at
     slope, rows = along.slope(sums.cross), stack([inside.pseudo, inside.kept])
-    excess = found.excess - points.excess_of(points.shares(points.values_of(rows)), rows)
-    gradient = sums.gradient + excess - sums_of_rows(rows, at, points.family).gradient
-    curvature = sums.precision - np.einsum("cqp,cqr->pr", slope[inside.merged], sums.cross[inside.merged])
-    if len(inside.kept):
-        curvature -= sums_of_rows(inside.kept, at, points.family).precision
+    shares, own = points.shares(points.values_of(rows)), sums_of_rows(rows, at, points.family)
+    gradient = sums.gradient + found.excess - own.gradient - points.excess_of(shares, rows)
+    curvature = sums.precision + points.information(found.shares, dataset)
+    curvature -= own.precision + points.information_of(shares, rows)
     mu, Q = np.linalg.eigh(at.factor.T @ curvature @ at.factor)
     told = mu > _NOTHING
     mu, Q = mu[told], oriented(Q[:, told])

@@ -16,30 +16,10 @@ from numpy.typing import NDArray
 from bayescore.compiled import jit
 from bayescore.data.dataset import Dataset
 from bayescore.data.passes.tiles import TILE
+from bayescore.models.elementary import hash_uniform
 from bayescore.types import FloatArray, IntArray, WeightedData, stack
 
 Rates = Callable[[WeightedData], IntArray]
-
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_MIX1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX2 = np.uint64(0x94D049BB133111EB)
-_S27, _S30, _S31, _S11 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(11)
-
-
-@jit
-def mix(x: np.uint64) -> np.uint64:
-    """Return the splitmix64 finaliser of x (Steele, Lea and Flood 2014)."""
-    x = (x ^ (x >> _S30)) * _MIX1
-    x = (x ^ (x >> _S27)) * _MIX2
-    return x ^ (x >> _S31)
-
-
-@jit
-def hash_uniform(seed: np.uint64, position: np.uint64, arrival: np.uint64) -> float:
-    """Return a number in (0, 1) that is a function of seed, row position and arrival number."""
-    x = mix(seed + _GOLDEN * (position + np.uint64(1)))
-    x = mix(x + _GOLDEN * (arrival + np.uint64(1)))
-    return (float(x >> _S11) + 0.5) * 1.1102230246251565e-16  # 2^-53
 
 
 @jit

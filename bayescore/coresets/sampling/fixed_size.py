@@ -35,7 +35,10 @@ class Candidates(NamedTuple):
         size += 1
         if len(self.key) <= size:
             return self
-        kept = np.flatnonzero(_smallest(-self.probability, size) | _smallest(self.key, size))
+        return self.at(np.flatnonzero(_smallest(-self.probability, size) | _smallest(self.key, size)))
+
+    def at(self, kept: IntArray) -> "Candidates":
+        """Return some of them."""
         return Candidates(self.probability[kept], self.key[kept], self.position[kept], self.rows.take(kept))
 
 
@@ -150,18 +153,32 @@ class Pool:
     def __init__(self, size: int) -> None:
         self.size = size
         self._kept: list[Candidates] = []
+        self._keys: list[tuple[FloatArray, FloatArray]] = []  # -p and u / p of rows that may set the bar
         self._bar = NO_BAR
 
     def add(self, part: Candidates) -> Bar:
         """Take in the candidates of a block; return the bar that rows of other blocks must pass."""
         self._kept.append(part)
         if sum(len(each.key) for each in self._kept) > 4 * self.size + 1000:
-            self._kept = [stack_candidates(self._kept).best(self.size)]
-        if len(self._kept) == 1 and len((kept := self._kept[0]).key) > (size := self.size):
-            least = -float(np.partition(-kept.probability, size)[size])
-            self._bar = Bar(least, float(np.partition(kept.key, size)[size]))
+            self._kept = [_best_of(self._kept, self.size)]
+        self._keys.append((-part.probability, part.key))
+        if sum(len(each) for _, each in self._keys) > self.size + self.size // 4:
+            p, key = (
+                np.partition(np.concatenate(each), self.size)[: self.size + 1] for each in zip(*self._keys, strict=True)
+            )
+            self._keys, self._bar = [(p, key)], Bar(-float(p[-1]), float(key[-1]))
         return self._bar
 
     def best(self) -> Candidates:
         """Return the candidates of all rows."""
-        return stack_candidates(self._kept).best(self.size)
+        return _best_of(self._kept, self.size)
+
+
+def _best_of(parts: list[Candidates], size: int) -> Candidates:
+    """Return `Candidates.best` of the parts below each other; other rows are not copied."""
+    probability, key = (np.concatenate([each[i] for each in parts]) for i in (0, 1))
+    if len(key) <= size + 1:
+        return stack_candidates(parts)
+    kept = _smallest(-probability, size + 1) | _smallest(key, size + 1)
+    cuts = np.split(kept, np.cumsum([len(each.key) for each in parts])[:-1])
+    return stack_candidates([each.at(np.flatnonzero(own)) for each, own in zip(parts, cuts, strict=True)])

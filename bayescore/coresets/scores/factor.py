@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayescore.compiled import jit, jit_sums
-from bayescore.coresets.sampling.draw import hash_uniform
 from bayescore.coresets.scores.row_scores import leverage_rows
 from bayescore.data.dataset import Dataset
 from bayescore.data.passes.tiles import TILE, load_signed_tile, new_tile
+from bayescore.models.elementary import hash_uniform
 from bayescore.types import FloatArray, LabelArray, WeightedData
 
 # Columns of unit length count as dependent below this singular value, relative to the largest: rounding leaves about

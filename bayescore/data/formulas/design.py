@@ -8,16 +8,17 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from bayescore.compiled import jit
 from bayescore.data.design import Design
 from bayescore.data.factors import Levels
 from bayescore.data.formulas.parsing import parsed
-from bayescore.types import INTERCEPT, FloatArray, WeightedData
+from bayescore.types import INTERCEPT, FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, check_finite
 
 
@@ -25,7 +26,6 @@ from bayescore.validation import DataError, check_finite
 class FormulaDesign(Design):
     """How raw columns become the columns of a design matrix by a formula, or each by itself."""
 
-    is_affine: ClassVar[bool] = False
     formula: str | None = None
     state: str = "{}"  # JSON: formulaic's state of "calls" (centers, knots), "categories" of numeric factors C(...)
     columns: tuple[str, ...] = ()  # named as by formulaic
@@ -34,6 +34,11 @@ class FormulaDesign(Design):
     def names(self) -> tuple[str, ...]:
         """Names of the design matrix's columns."""
         return (INTERCEPT, *self.columns) if self.intercept else self.columns
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether the design matrix is the raw matrix."""
+        return False
 
     @property
     def constant(self) -> int | None:
@@ -133,29 +138,65 @@ class Materials:
         return rows
 
 
+_ONES = -1
+
+
+@jit
+def _gather(raw: FloatArray, made: FloatArray, places: IntArray, out: FloatArray) -> None:
+    n_raw = raw.shape[1]
+    for n in range(out.shape[0]):
+        for d in range(out.shape[1]):
+            place = places[d]
+            if place == _ONES:
+                out[n, d] = 1.0
+            else:
+                out[n, d] = raw[n, place] if place < n_raw else made[n, place - n_raw]
+
+
 class _Compiled:
-    """A design ready for use: formulaic's specification, with all that was learnt."""
+    """A design ready for use: where columns stand in raw rows, and formulaic's specification of the others."""
 
     def __init__(self, design: FormulaDesign) -> None:
-        used = design.raw_names if design.formula is None else parsed(design.formula).columns
+        names, levels = design.raw_names, design.raw_levels
+        used = names if design.formula is None else parsed(design.formula).columns
         self.formula = design.formula
-        self.materials = Materials(design.raw_names, design.raw_levels, used)
+        self.used = Materials(names, levels, used)
         state = json.loads(design.state)
         spec = specification(design.formula, used, state.get("calls", {}), state.get("categories", {}))
-        _, self.spec = materialised(self.materials.of(self.materials.example()), spec, self.formula)
-        self.lead = 1 if self.formula is None else 0  # the intercept against which factors are coded
-        self.columns = tuple(str(name) for name in self.spec.column_names[self.lead :])
+        _, spec = materialised(self.used.of(self.used.example()), spec, self.formula)
+        lead = 1 if self.formula is None else 0  # the intercept against which factors are coded
+        self.columns = tuple(str(name) for name in spec.column_names[lead:])
+        as_they_are = {name: place for place, name in self.used.places if name not in self.used.kinds}
+        as_they_are["1"] = _ONES
+        places: list[int] = []
+        others, n_made = [], 0
+        for own in spec.structure[lead:]:
+            place = as_they_are.get(own.term.factors[0].expr) if len(own.term.factors) == 1 else None
+            if place is None:
+                others.append(own.term)
+                places += range(len(names) + n_made, len(names) + n_made + len(own.columns))
+                n_made += len(own.columns)
+            else:
+                places.append(place)
+        self.places = np.array(places, dtype=np.intp)
+        self.spec = spec.subset(others) if others else None
+        needed = set() if self.spec is None else self.spec.required_variables
+        self.materials = Materials(names, levels, [name for name in used if name in needed] or used[:1])
 
     def __call__(self, raw: FloatArray) -> FloatArray:
         if self.formula is not None and not np.isfinite(raw.sum()):  # a comparison would hide it
-            for place, name in self.materials.places:
+            for place, name in self.used.places:
                 if not np.isfinite(raw[:, place]).all():
                     raise DataError(
                         f"column {name!r} is missing or infinite in some row; drop such rows (missing='drop' leaves "
                         "out those that miss something) or impute them"
                     )
-        X, _ = materialised(self.materials.of(raw), self.spec, self.formula)
-        return X if self.lead == 0 else np.ascontiguousarray(X[:, self.lead :])
+        made = np.empty((len(raw), 0))
+        if self.spec is not None:
+            made, _ = materialised(self.materials.of(raw), self.spec, self.formula)
+        out = np.empty((len(raw), len(self.places)))
+        _gather(np.asarray(raw, dtype=np.float64), made, self.places, out)
+        return out
 
 
 _compiled = lru_cache(maxsize=16)(_Compiled)

@@ -31,6 +31,11 @@ _HARMLESS = (
     *(ast.Expression, ast.Name, ast.Load, ast.Constant, ast.List, ast.Tuple, ast.keyword),
     *(ast.BinOp, ast.UnaryOp, ast.Compare, ast.operator, ast.unaryop, ast.cmpop),
 )
+_NAME = r"`[^`]+`|[^\W\d][\w.]*"
+_COUNTS = re.compile(
+    rf"\s*(?:(?P<successes1>{_NAME})\s*\|\s*trials\(\s*(?P<trials1>{_NAME})\s*\)"
+    rf"|p\(\s*(?P<successes2>{_NAME})\s*,\s*(?P<trials2>{_NAME})\s*\))\s*~"
+)
 _MAX_POWER = 64  # a**b of constants is computed before any row is read
 
 
@@ -58,6 +63,7 @@ class Parsed:
     aliases: tuple[tuple[str, str], ...]  # Python names, and columns
     terms: Any  # formulaic's
     groups: tuple[GroupTerm, ...] = ()
+    trials: str | None = None  # column of binomial trials; `response` has the successes
 
 
 @lru_cache(maxsize=8)
@@ -66,6 +72,7 @@ def parsed(text: str) -> Parsed:
     if not isinstance(text, str):
         raise TypeError(f"formula is a {type(text).__name__}; give text such as 'clicked ~ age + device'")
     plain, groups = without_group_terms(text)
+    plain, trials = _without_trials(plain)
     left, right = _sides(text, plain)
     response = None if left is None else _response(text, left)
     columns: dict[str, None] = {}
@@ -88,13 +95,14 @@ def parsed(text: str) -> Parsed:
     for name in columns:
         if name in functions:
             raise DataError(f"formula={text!r}: column {name!r} has the name of a function; rename the column")
-        if name == response:
-            raise DataError(f"formula={text!r}: {name!r} stands on both sides; the label is no feature")
+        if name in (response, trials):
+            what = "the label is" if name == response else "trials are"
+            raise DataError(f"formula={text!r}: {name!r} stands on both sides; {what} no feature")
         if aliases.get(name, name) != name:
             raise DataError(f"formula={text!r}: columns {name!r} and {aliases[name]!r} are too alike; rename one")
     for group in groups:
         _check_group(text, group, (response, *columns), [str(term) for term in right])
-    return Parsed(text, response, tuple(columns), tuple(calls.values()), tuple(aliases.items()), right, groups)
+    return Parsed(text, response, tuple(columns), tuple(calls.values()), tuple(aliases.items()), right, groups, trials)
 
 
 def _check_group(text: str, group: GroupTerm, columns: tuple[str | None, ...], terms: list[str]) -> None:
@@ -112,6 +120,19 @@ def _check_group(text: str, group: GroupTerm, columns: tuple[str | None, ...], t
         )
 
 
+def _without_trials(text: str) -> tuple[str, str | None]:
+    """Return a formula whose left side is the successes alone, and the column of the trials.
+
+    >>> _without_trials("k | trials(n) ~ age"), _without_trials("p(k, n) ~ age")
+    (('k ~ age', 'n'), ('k ~ age', 'n'))
+    """
+    found = _COUNTS.match(text)
+    if found is None:
+        return text, None
+    successes, trials = (found[f"{name}1"] or found[f"{name}2"] for name in ("successes", "trials"))
+    return f"{successes} ~{text[found.end() :]}", trials.strip("`")
+
+
 def _sides(text: str, plain: str) -> tuple[Any, Any]:
     """Return the terms on the left, or None, and on the right, without group terms."""
     from formulaic import Formula, SimpleFormula
@@ -121,7 +142,9 @@ def _sides(text: str, plain: str) -> tuple[Any, Any]:
     try:
         words = [token.token for token in tokenize(plain) if token.kind is token.Kind.OPERATOR]
         if "|" in words:
-            raise DataError(f"formula={text!r} has a bar outside a group term; write one as (1 | g)")
+            raise DataError(
+                f"formula={text!r} has a bar outside a group term; write one as (1 | g), and counts as k | trials(n)"
+            )
         formula = Formula(plain)
     except (FormulaicError, SyntaxError, ValueError, RecursionError) as error:
         if isinstance(error, DataError):
@@ -145,7 +168,10 @@ def _response(text: str, left: Any) -> str:
     factors = [factor for term in left for factor in term.factors]
     if len(factors) != 1 or factors[0].eval_method.value != "lookup":
         shown = " + ".join(str(term) for term in left)
-        raise DataError(f"formula={text!r}: its left side must be the column of the labels alone; it is {shown!r}")
+        raise DataError(
+            f"formula={text!r}: its left side must be the column of the labels alone, or 'k | trials(n)' of counts; it "
+            f"is {shown!r}"
+        )
     return str(factors[0].expr)
 
 

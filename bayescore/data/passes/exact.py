@@ -1,9 +1,9 @@
 """Exact sums over rows: the same for every order and every cut into blocks.
 
-`exact_sum` adds columns of a known range in fixed point, where addition is associative. `exact_total` adds numbers of
-any size: a float is a whole number of 53 bits times a power of two, and those of each power are added as whole numbers
-(Kulisch's accumulator). A square is the sum of two floats (Dekker 1971, Numerische Mathematik 18), so that `Moments`
-have no cancellation and need no range.
+Sums of numbers of a known range are whole multiples of a `quantum`, where addition is associative. `exact_total` adds
+numbers of any size: a float is a whole number of 53 bits times a power of two, and those of each power are added as
+whole numbers (Kulisch's accumulator). A square is the sum of two floats (Dekker 1971, Numerische Mathematik 18), so
+that `Moments` have no cancellation and need no range.
 """
 
 from collections.abc import Iterable
@@ -27,28 +27,6 @@ def quantum(largest: FloatArray) -> FloatArray:
     """Return the fixed-point unit (a power of two) for numbers of at most `largest` in size."""
     _, exponent = np.frexp(np.maximum(largest, np.finfo(float).tiny))
     return np.asarray(np.ldexp(1.0, np.maximum(exponent, -900) - _FIXED_POINT_BITS), dtype=np.float64)
-
-
-@jit
-def _add_exactly(X: FloatArray, weights: FloatArray, grid: FloatArray, square: bool, total: FloatArray) -> None:
-    for n in range(X.shape[0]):
-        for d in range(X.shape[1]):
-            gap = X[n, d] - grid[0, d]
-            value = weights[n] * (gap * gap if square else gap)
-            total[d] += (value + grid[1, d]) - grid[1, d]
-
-
-def exact_sum(
-    X: FloatArray, weights: FloatArray, origin: FloatArray, unit: FloatArray, *, square: bool = False
-) -> NDArray[np.object_]:
-    """Sum w (x - origin), or w (x - origin)^2, over at most `MAX_BLOCK_ROWS` rows in whole multiples of `unit`.
-
-    The sums, shape (D,), are Python integers. Adding and subtracting 1.5 * 2^52 * unit rounds a number to a multiple
-    of `unit`, and multiples add exactly.
-    """
-    total = np.zeros(X.shape[1])
-    _add_exactly(X, weights, np.stack([origin, unit * 6755399441055744.0]), square, total)
-    return as_integers(total / unit)
 
 
 def as_integers(whole: FloatArray) -> NDArray[np.object_]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from bayescore.compiled import jit
 from bayescore.data.design import Design
 from bayescore.data.passes.exact import exact_weight, total_weight
+from bayescore.data.passes.tiles import TILE
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError, check_finite, check_total_weight
 
@@ -18,7 +19,11 @@ MAX_ENTRY = 1e100  # squared distances and their fixed-point sums stay finite
 
 @dataclass(frozen=True, eq=False)
 class Scan:
-    """Range of the columns and of the weights of rows whose entries are finite; arrays have shape (D,)."""
+    """Range and moments of the columns of rows whose entries are finite, and their weights; arrays have shape (D,).
+
+    Means and spreads are added up in the order of the blocks, which are canonical, without cancellation (Chan, Golub
+    and LeVeque 1983, The American Statistician 37).
+    """
 
     n_rows: int
     low: FloatArray
@@ -26,12 +31,23 @@ class Scan:
     smallest_weight: float
     largest_weight: float
     weight: int  # exact sum of the weights, see `exact_weight`
-    squares: FloatArray  # sum w x^2 of each column, added up in the order of the blocks
+    mean: FloatArray  # weighted
+    spread: FloatArray  # sum w (x - mean)^2
 
     @property
     def weight_total(self) -> float:
         """Sum of the weights, rounded once."""
         return total_weight([self.weight])
+
+    @property
+    def sd(self) -> FloatArray:
+        """Weighted population standard deviation of each column, shape (D,)."""
+        return np.asarray(np.sqrt(self.spread / self.weight_total))
+
+    @property
+    def squares(self) -> FloatArray:
+        """Sum w x^2 of each column, shape (D,)."""
+        return np.asarray(self.spread + self.weight_total * self.mean**2)
 
     @property
     def largest(self) -> FloatArray:
@@ -49,6 +65,10 @@ class Scan:
         low: FloatArray = np.stack([block.low for block in blocks]).min(axis=0)
         high: FloatArray = np.stack([block.high for block in blocks]).max(axis=0)
         check_reach(low, high, names)
+        weights = np.array([[block.weight_total] for block in blocks])
+        means, total = np.stack([block.mean for block in blocks]), weights.sum()
+        mean = means[0] + (weights * (means - means[0])).sum(axis=0) / total
+        spread = np.sum([block.spread for block in blocks], axis=0) + (weights * (means - mean) ** 2).sum(axis=0)
         whole = cls(
             n_rows=sum(block.n_rows for block in blocks),
             low=low,
@@ -56,39 +76,52 @@ class Scan:
             smallest_weight=min(block.smallest_weight for block in blocks),
             largest_weight=max(block.largest_weight for block in blocks),
             weight=sum(block.weight for block in blocks),
-            squares=np.sum([block.squares for block in blocks], axis=0),
+            mean=mean,
+            spread=spread,
         )
         check_total_weight(whole.weight_total)
         return whole
 
     def through(self, design: Design) -> Self:
-        """Return the scan of the design matrix of these raw columns.
-
-        Centers and scales are taken to be the rows' means and sds: a sum of squares is then the sum of the weights.
-        """
-        low, high = (design.transform(bound[None, :])[0] for bound in (self.low, self.high))
-        moved = np.zeros(len(self.squares), dtype=bool)
-        if design.center is not None:
-            moved |= np.array(design.center) != 0.0
-        if design.scale is not None:
-            moved |= np.array(design.scale) != 1.0
-        squares = np.where(moved, self.weight_total, self.squares)
-        if design.intercept:
-            squares = np.append(self.weight_total, squares)
-        return replace(self, low=low, high=high, squares=squares)
+        """Return the scan of the design matrix of these raw columns, each moved and scaled by an affine design."""
+        low, high, mean = (design.transform(own[None, :])[0] for own in (self.low, self.high, self.mean))
+        spread = self.spread if design.scale is None else self.spread / np.array(design.scale) ** 2
+        return replace(self, low=low, high=high, mean=mean, spread=np.append(np.zeros(len(low) - len(spread)), spread))
 
 
 @jit
-def _column_range(X: FloatArray, weights: FloatArray, low: FloatArray, high: FloatArray, squares: FloatArray) -> bool:
-    """Widen `low` and `high` to the range of each column, add w x^2; return whether every entry is finite."""
-    total = np.zeros(X.shape[1])
-    for n in range(X.shape[0]):
-        for d in range(X.shape[1]):
-            x = X[n, d]
-            low[d] = min(low[d], x)
-            high[d] = max(high[d], x)
-            squares[d] += weights[n] * (x * x)
-            total[d] += x - x  # NaN for NaN and infinity
+def _moments(X: FloatArray, weights: FloatArray, bounds: FloatArray, mean: FloatArray, spread: FloatArray) -> bool:
+    """Widen `bounds`, shape (2, D), to the range of each column, add its moments; return whether every entry is finite.
+
+    Rows are taken a tile at a time, so that the second look at them, about the tile's mean, is one at the cache.
+    """
+    n_rows, D = X.shape
+    total, center = np.zeros(D), np.empty(D)
+    before = 0.0
+    for start in range(0, n_rows, TILE):
+        stop = min(start + TILE, n_rows)
+        weight = 0.0
+        center[:] = 0.0
+        for n in range(start, stop):
+            weight += weights[n]
+            for d in range(D):
+                x = X[n, d]
+                bounds[0, d] = min(bounds[0, d], x)
+                bounds[1, d] = max(bounds[1, d], x)
+                total[d] += x - x  # NaN for NaN and infinity
+                center[d] += weights[n] * (x - X[0, d])
+        for d in range(D):
+            gap = center[d] / weight - mean[d]
+            mean[d] += gap * (weight / (before + weight))
+            spread[d] += gap * gap * (before * weight / (before + weight))
+            center[d] = X[0, d] + center[d] / weight
+        for n in range(start, stop):
+            for d in range(D):
+                gap = X[n, d] - center[d]
+                spread[d] += weights[n] * (gap * gap)
+        before += weight
+    for d in range(D):
+        mean[d] += X[0, d]
     return not np.isnan(total.sum())
 
 
@@ -103,8 +136,8 @@ def check_reach(low: FloatArray, high: FloatArray, names: tuple[str, ...], where
 
 def block_range(names: tuple[str, ...], start: int, block: WeightedData) -> Scan:
     """Return the scan of a block whose first row stands at `start`; raise if an entry is NaN or infinite."""
-    w = block.weights
-    low, high, squares = block.X[0].copy(), block.X[0].copy(), np.zeros(block.n_features)
-    if not _column_range(block.X, w, low, high, squares):
+    w, D = block.weights, block.n_features
+    bounds, mean, spread = np.stack([block.X[0], block.X[0]]), np.zeros(D), np.zeros(D)
+    if not _moments(block.X, w, bounds, mean, spread):
         check_finite(block.X, names, start)
-    return Scan(len(block), low, high, float(w.min()), float(w.max()), exact_weight(w), squares)
+    return Scan(len(block), bounds[0], bounds[1], float(w.min()), float(w.max()), exact_weight(w), mean, spread)

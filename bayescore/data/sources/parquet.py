@@ -31,6 +31,7 @@ from bayescore.types import WeightedData
 from bayescore.validation import DataError
 
 CORESET_KEY = b"bayescore"  # of the metadata of a coreset's Parquet file
+LONGEST_TEXT = 2**31 - 1  # bytes of an entry of a footer: a coreset's shortfall has 8 D^2 / 2, Arrow's limit is 100 MB
 _RUN = 4  # row groups of a store that one worker reads in a row at most, so that it can fetch ahead
 _FOOTERS = 16  # footers that are read at a time
 _BUFFER = 1 << 17  # bytes of a column of a local file to read at a time, what disks read ahead: 64 MB of 500 columns
@@ -191,9 +192,10 @@ def _footer(store: Any, path: Any) -> tuple[pa.Schema, tuple[int, ...]]:
 def parquet_file(path: Any, problem: str, text: Sequence[str] = (), *, store: Any = None) -> Iterator[pq.ParquetFile]:
     """Open a Parquet file; a failure inside is a `DataError` of that file, but for errors of a store."""
     # else Arrow holds whole row groups of a local file, which writers make as large as they like
-    piecewise: dict[str, Any] = {"pre_buffer": False, "buffer_size": _BUFFER} if store is None else {}
+    how: dict[str, Any] = {"pre_buffer": False, "buffer_size": _BUFFER} if store is None else {}
+    how |= {"filesystem": store, "thrift_string_size_limit": LONGEST_TEXT}
     try:
-        with pq.ParquetFile(path, read_dictionary=list(text) or None, filesystem=store, **piecewise) as parquet:
+        with pq.ParquetFile(path, read_dictionary=list(text) or None, **how) as parquet:
             yield parquet
     except (pa.ArrowInvalid, OSError) as error:
         if store is not None and not isinstance(error, pa.ArrowInvalid):

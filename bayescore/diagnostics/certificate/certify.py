@@ -31,6 +31,7 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Grouping, one_intercept
 from bayescore.data.passes.threads import one_blas_thread
+from bayescore.data.shortfall import Shortfall
 from bayescore.diagnostics.certificate.coefficients import bare_table
 from bayescore.diagnostics.certificate.joint import Joint
 from bayescore.diagnostics.certificate.marginal import Marginal
@@ -38,7 +39,7 @@ from bayescore.diagnostics.certificate.moved import Moved
 from bayescore.diagnostics.certificate.provenance import altered
 from bayescore.diagnostics.certificate.verdict import judge, verdict
 from bayescore.diagnostics.certificate.weigh import Weigher, corrected_idata
-from bayescore.diagnostics.certificate.whole import Whole, has_all_rows
+from bayescore.diagnostics.certificate.whole import Whole
 from bayescore.diagnostics.dispersion import dispersion
 from bayescore.diagnostics.error_family import risk
 from bayescore.diagnostics.formatting import number, with_error
@@ -51,7 +52,7 @@ from bayescore.limits import MAX_FAILURE_PROBABILITY
 from bayescore.models.families import Family, check_family
 from bayescore.models.prior_ratio import OfModel
 from bayescore.models.priors import Prior, prior_from_dict
-from bayescore.samplers.inference_data import Posterior, read_posterior
+from bayescore.samplers.inference_data import Posterior, of_own_model, read_posterior
 from bayescore.types import WeightedData
 from bayescore.validation import DataError, check_integer, shown_apart
 
@@ -148,12 +149,13 @@ def certify(
     core : Coreset
         The coreset that was sampled.
     data, y, label, weights, offset, trials, exposure, missing, groups
-        The full data, as given to `build_coreset`; raw features, to which the coreset's design is applied (the offset
-        of a table is by default the column that it was). Or the
-        full data as a `Coreset` from `all_rows`, of the same design.
+        The full data, as given to `build_coreset`: raw features, to which the coreset's design is applied. Label,
+        weights, offset, trials, exposure and groups that were columns of a table are by default the same columns. Or
+        the full data as a `Coreset` from `all_rows`, of the same design.
     model : pm.Model, optional
         The user's own model that the draws are of, with `weighted_potential` of the coreset and the coefficients named
-        "beta". Without it, draws that `sample` did not make are certified only if the prior matters little.
+        "beta". Without it, draws that `sample` did not make are certified only if the prior matters little. The draws
+        that come back say their family and design, so that `predict` takes them.
     max_draws : int
         Draws that are weighed, evenly spaced. All draws are where a correction by the affine map alone would not do.
     progressbar : bool
@@ -189,6 +191,8 @@ def certify(
     """
     if not isinstance(core, Coreset):
         raise TypeError(f"core is a {type(core).__name__}; give the coreset whose posterior idata is")
+    if model is not None:
+        idata = of_own_model(idata, core)
     posterior = read_posterior(idata, "idata")
     check_integer(max_draws, "max_draws", low=100)
     if posterior.features != core.feature_names:
@@ -199,45 +203,54 @@ def certify(
     beside |= {"groups": groups, "missing": missing}
     dataset = full_rows(core, data, y, progress=progressbar, **beside)
     with one_blas_thread():  # the matrices are small, and threads of BLAS would wait for each other
-        if core.group is None:
-            prior = prior_from_dict(posterior.story["prior"]) if posterior.story else None
-            given = None
-            if model is not None or (prior is not None and not prior.closed_form):
-                given = partial(_of_model, model, idata, core, (family, prior))
-            weigher: Weigher = Moved(posterior, core, dataset, family, given)
-            found = _certified(idata, posterior, _for(core, weigher, posterior, family), max_draws, family)
-            return _with_dispersion(found, idata, dataset, data)
-        if model is not None:
-            raise ValueError("model= of a coreset with groups cannot be certified; certify the draws of sample(core)")
-        strategy = Marginal if one_intercept(core.groups) else Joint
-        weigher = strategy(idata, posterior, core, dataset)
-        found = _certified(idata, posterior, _for(core, weigher, posterior, family), max_draws, family)
-        return _with_dispersion(found, idata, dataset, data)
+        weigher = weigher_of(idata, posterior, core, dataset, model=model)
+        found = certified_by(idata, posterior, _for(core, weigher, posterior, family), max_draws)
+        merged = isinstance(data, Coreset) and data.method != "full"  # rows of a coreset do not tell the dispersion
+        if merged or not (family.counts and found.trusted):
+            return found
+        kept = read_posterior(idata if found.idata is None else found.idata, "idata")
+        said = dispersion(dataset, kept.predictor(_DISPERSION_DRAWS), family)
+        return replace(found, dispersion=said, n_passes=dataset.n_passes)
 
 
-def _with_dispersion(found: Certificate, idata: Any, dataset: Dataset, data: Any) -> Certificate:
-    """Return the certificate, of counts with their dispersion; rows of a coreset do not tell it."""
-    posterior = read_posterior(idata if found.idata is None else found.idata, "idata")
-    merged = isinstance(data, Coreset) and data.method != "full"
-    if not posterior.family.counts or not found.trusted or merged:
-        return found
-    own = dispersion(dataset, posterior.predictor(_DISPERSION_DRAWS), posterior.family)
-    return replace(found, dispersion=own, n_passes=dataset.n_passes)
+def weigher_of(
+    idata: Any,
+    posterior: Posterior,
+    core: Coreset,
+    dataset: Dataset,
+    *,
+    model: Any = None,
+    carried: Shortfall | None = None,
+) -> Weigher:
+    """Return the strategy for the kind of model."""
+    if core.group is None:
+        family = check_family(posterior.attrs.get("family", core.family))
+        prior = prior_from_dict(posterior.story["prior"]) if posterior.story else None
+        given = None
+        if model is not None or (prior is not None and not prior.closed_form):
+            given = partial(_of_model, model, idata, core, (family, prior))
+        return Moved(posterior, core, dataset, family, given, carried)
+    if model is not None:
+        raise ValueError("model= of a coreset with groups cannot be certified; certify the draws of sample(core)")
+    strategy = Marginal if one_intercept(core.groups) else Joint
+    return strategy(idata, posterior, core, dataset)
 
 
 def _for(core: Coreset, weigher: Weigher, posterior: Posterior, family: Family) -> Weigher:
-    """Return the strategy for draws of all rows, where they seem to be such."""
-    return Whole(weigher, posterior, core, family) if has_all_rows(core) else weigher
+    """Return the strategy for draws of all rows, where the coreset has them or their sums."""
+    return Whole(weigher, posterior, core, family) if core.lossless else weigher
 
 
-def _certified(idata: Any, posterior: Posterior, weigher: Weigher, max_draws: int, family: Family) -> Certificate:
+def certified_by(
+    idata: Any, posterior: Posterior, weigher: Weigher, max_draws: int, *, elpd: bool = True
+) -> Certificate:
     """Return the certificate of draws whose coefficients were read as `posterior`."""
     judged = weigher.posterior
     trouble, remedy = weigher.provenance(), Remedy(Need.ORIGIN)
     if not trouble and (few := unfit(judged)) is not None:
         trouble, remedy = few
     if not trouble:
-        weigher.check_memory(len(judged.positions(max_draws)))
+        weigher.check_memory(judged.positions(max_draws))
         trouble = weigher.miss() or altered(idata, posterior)
     if trouble:  # no pass over the data could help
         table = bare_table(judged)
@@ -267,7 +280,7 @@ def _certified(idata: Any, posterior: Posterior, weigher: Weigher, max_draws: in
         transported=whole.transport is not None,
         idata=corrected,
         remedy=asked,
-        **(found.first.elpd() if trusted and not family.counts else {}),
+        **(found.first.elpd() if trusted and elpd and not posterior.family.counts else {}),
         n_passes=weigher.dataset.n_passes,
     )
 

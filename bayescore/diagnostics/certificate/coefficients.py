@@ -30,29 +30,35 @@ def table(
         found[~heavy] = values
         return found
 
-    frame = bare_table(posterior)
-    frame["mean"] = fit(frame["mean"].to_numpy())
-    frame["mean_error_sd"] = filled(mean.error)
-    frame["mean_error_sd_mcse"] = filled(mean.error_mcse)
-    frame["mean_mcse_sd"] = filled(mean.noise)
-    frame["sd_error"] = filled(np.expm1(sd.error))
-    frame["sd_error_mcse"] = filled(np.exp(sd.error) * sd.error_mcse)
-    frame["sd_mcse"] = filled(sd.noise)
-    frame["tail_k"] = np.where(heavy, tail_k, np.nan)
-    frame["corrected_mean"], frame["corrected_sd"] = fit(full.mean), fit(full.sd)
-    for prob in SHOWN:
-        frame[_quantile_name(prob)] = full.quantile(prob, np.arange(len(heavy)))[0]
-    return frame
+    figures = _own(posterior) | {
+        "mean_error_sd": filled(mean.error),
+        "mean_error_sd_mcse": filled(mean.error_mcse),
+        "mean_mcse_sd": filled(mean.noise),
+        "sd_error": filled(np.expm1(sd.error)),
+        "sd_error_mcse": filled(np.exp(sd.error) * sd.error_mcse),
+        "sd_mcse": filled(sd.noise),
+        "tail_k": np.where(heavy, tail_k, np.nan),
+        "corrected_mean": fit(full.mean),
+        "corrected_sd": fit(full.sd),
+        **{_quantile_name(prob): full.quantile(prob)[0] for prob in SHOWN},
+    }
+    return pd.DataFrame(figures | {"mean": fit(figures["mean"])}, index=_index(posterior))
 
 
 def bare_table(posterior: Posterior) -> pd.DataFrame:
     """Return the table of draws that were held to nothing: own figures, and NaN."""
+    unknown = np.full(len(posterior.features), np.nan)
+    figures = _own(posterior) | dict.fromkeys([*_FOUND, *map(_quantile_name, SHOWN)], unknown)
+    return pd.DataFrame(figures, index=_index(posterior))
+
+
+def _own(posterior: Posterior) -> dict[str, FloatArray]:
     draws = posterior.flat
-    frame = pd.DataFrame(
-        {"mean": draws.mean(axis=0), "median": np.median(draws, axis=0), "sd": draws.std(axis=0, ddof=1)},
-        index=pd.Index(posterior.features, name="feature"),
-    )
-    return frame.assign(**dict.fromkeys([*_FOUND, *map(_quantile_name, SHOWN)], np.nan))
+    return {"mean": draws.mean(axis=0), "median": np.median(draws, axis=0), "sd": draws.std(axis=0, ddof=1)}
+
+
+def _index(posterior: Posterior) -> pd.Index:
+    return pd.Index(posterior.features, name="feature")
 
 
 def _quantile_name(prob: float) -> str:

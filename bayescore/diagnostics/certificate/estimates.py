@@ -27,10 +27,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
+from bayescore.chains import ordered_columns, quantiles
 from bayescore.diagnostics.error_family import ErrorFamily
 from bayescore.diagnostics.errors import TAILS, Moments, correlation_influence, moments, moments_mcse
 from bayescore.diagnostics.mcse import mcse_quantile
-from bayescore.diagnostics.tail_estimates import quantile_change
+from bayescore.diagnostics.tail_estimates import WeightedColumns
 from bayescore.limits import MAX_ERROR
 from bayescore.models.gaussian import Transport
 from bayescore.types import FloatArray, IntArray
@@ -51,15 +52,20 @@ class Run:
         return self.draws.reshape(-1, self.draws.shape[2])
 
     @cached_property
+    def ordered(self) -> FloatArray:
+        """The draws of each coordinate in ascending order, shape (D, S)."""
+        return ordered_columns(self.draws)
+
+    @cached_property
     def own(self) -> Moments:
         """Their moments, sds of constant coordinates 1."""
-        found = moments(self.flat)
+        found = moments(self.flat, self.ordered)
         return Moments(found.mean, _positive(found.sd), found.correlation, found.tail)
 
     @cached_property
     def noise(self) -> Moments:
         """Monte Carlo errors of the moments."""
-        return moments_mcse(self.draws)
+        return moments_mcse(self.draws, self.ordered)
 
     @property
     def standard(self) -> FloatArray:
@@ -86,10 +92,19 @@ class Target:
     correlation_mcse: FloatArray
     slow: FloatArray
 
-    def quantile(self, prob: float, which: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Return a quantile of some coordinates and its numerical error."""
-        change, mcse = quantile_change(self.x[:, which], self.weights, prob)
-        return np.quantile(self.moved.flat[:, which], prob, axis=0) + change, mcse * self.slow[which]
+    @cached_property
+    def _columns(self) -> WeightedColumns:
+        return WeightedColumns(self.x, self.weights)
+
+    @cached_property
+    def tails(self) -> list[tuple[FloatArray, FloatArray]]:
+        """The quantiles `TAILS` of each coordinate, and their numerical errors."""
+        return [self.quantile(prob) for prob in TAILS]
+
+    def quantile(self, prob: float) -> tuple[FloatArray, FloatArray]:
+        """Return a quantile of each coordinate, shape (D,), and its numerical error."""
+        change, mcse = self._columns.change(prob)
+        return quantiles(self.moved.ordered, prob) + change, mcse * self.slow
 
 
 def target(moved: Run, chosen: IntArray, weights: FloatArray) -> Target:
@@ -205,14 +220,14 @@ def _quantiles(
     kind: str, run: Run, of: list[str], which: IntArray, full: Target, *, still: FloatArray, resampled: bool
 ) -> ErrorFamily:
     """Return quantiles of some coordinates, tails in sds and quartiles in interquartile ranges."""
-    raw = run.flat[:, which]
-    middle = np.median(raw, axis=0)
-    probs, unit = (TAILS, run.own.sd[which]) if kind == "tail" else (QUARTILES, interquartile_sd(raw))
+    ordered = run.ordered[which]
+    middle, tails = quantiles(ordered, 0.5), kind == "tail"
+    probs, unit = (TAILS, run.own.sd[which]) if tails else (QUARTILES, interquartile_sd(ordered))
     rows, words = [], []
     for place, prob in enumerate(probs):
-        own = run.own.tail[place, which] if kind == "tail" else np.quantile(raw, prob, axis=0)
-        noise = run.noise.tail[place, which] if kind == "tail" else mcse_quantile(run.draws[:, :, which], prob)
-        there, mcse = full.quantile(prob, which)
+        own = run.own.tail[place, which] if tails else quantiles(ordered, prob)
+        noise = run.noise.tail[place, which] if tails else mcse_quantile(run.draws[:, :, which], prob, ordered)
+        there, mcse = (each[which] for each in (full.tails[place] if tails else full.quantile(prob)))
         known = np.zeros_like(mcse) if resampled else np.hypot(mcse, still[which] * noise)
         rows.append(np.array([own - middle, own - there, known, noise]) / unit)
         words += [f"{100 * prob:g}% quantile of {of[d]}" for d in which]
@@ -221,9 +236,9 @@ def _quantiles(
     return ErrorFamily(kind, words, error, known, noise, limit)
 
 
-def interquartile_sd(draws: FloatArray) -> FloatArray:
-    """Return what the interquartile range of each column would be the sd of, were it normal."""
-    return _positive(np.ptp(np.quantile(draws, QUARTILES, axis=0), axis=0) / IQR)
+def interquartile_sd(ordered: FloatArray) -> FloatArray:
+    """Return the sds of normal coordinates with the interquartile ranges of these, their draws in order."""
+    return _positive((quantiles(ordered, QUARTILES[-1]) - quantiles(ordered, QUARTILES[0])) / IQR)
 
 
 def informed_sd(sd: FloatArray, width: FloatArray) -> FloatArray:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.diagnostics.certificate.provenance import covariance_of, trouble_of_groups
-from bayescore.diagnostics.certificate.scores import scores
+from bayescore.diagnostics.certificate.scores import Scores, scores
 from bayescore.diagnostics.certificate.stein import Damping, enough_draws, stein
 from bayescore.diagnostics.group_draws import with_scales
 from bayescore.diagnostics.health import longer_warm_up
@@ -19,7 +19,7 @@ from bayescore.models.group_priors import GroupPrior, group_prior_from_dict
 from bayescore.models.prior_ratio import score
 from bayescore.models.priors import Prior, prior_from_dict
 from bayescore.samplers.inference_data import Posterior, draws_digest
-from bayescore.types import FloatArray, WeightedData
+from bayescore.types import FloatArray, IntArray, WeightedData
 
 _TOGETHER = 50  # effects whose correlations are checked, too
 _NO_GRADIENT = "at some of them its density has no finite gradient."
@@ -87,14 +87,18 @@ class Grouped:
             f"with {longer_warm_up(self.beta)}."
         )
 
+    def scores(self, at: IntArray) -> Scores:
+        """Return gradients of the coreset's posterior at some draws."""
+        return scores(self.beta.predictor().take(at), self.core, self.beta.family, *self.priors)
+
     def _missed(self) -> str:
-        judged, p, (prior, group_prior) = self.posterior, len(self.beta.features), self.priors
+        judged, p, prior = self.posterior, len(self.beta.features), self.priors[0]
         n_effects = sum(len(own) * len(own.effects) for own in self.core.groups)
         at = judged.positions(enough_draws(len(self.core), n_effects))
         draws = judged.flat[at]
         if not np.isfinite(draws).all():
             return _NO_GRADIENT
-        found = scores(self.beta.predictor().take(at), self.core, self.beta.family, prior, group_prior)
+        found = self.scores(at)
         if not np.isfinite(found.marginal).all():
             return _NO_GRADIENT
         K = np.diag(draws.var(axis=0, ddof=1))

@@ -82,7 +82,7 @@ class Joint(Grouped):
             total -= 0.5 * (np.linalg.solve(L, u.transpose(0, 2, 1)) ** 2).sum(axis=(1, 2))
         return np.asarray(total)
 
-    def check_memory(self, n_draws: int) -> None:
+    def check_memory(self, at: IntArray) -> None:
         """Do nothing: draws of all effects are there already, and the pass keeps no more."""
 
     def weigh(self, at: IntArray) -> JointDraws:

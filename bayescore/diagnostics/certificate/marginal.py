@@ -12,7 +12,7 @@ drawn anew.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -25,17 +25,25 @@ from bayescore.diagnostics.certificate.grouped import Grouped
 from bayescore.diagnostics.certificate.nodes import NodeSums, check_bytes, marginal_log_likelihoods, node_sums
 from bayescore.diagnostics.certificate.provenance import trouble_of_densities
 from bayescore.diagnostics.certificate.sampled_groups import sampled_sums
+from bayescore.diagnostics.certificate.sampled_rows import sampled_row_sums
+from bayescore.diagnostics.certificate.scores import Scores, checked, scores
 from bayescore.diagnostics.certificate.weigh import Weighed, effects_table
 from bayescore.diagnostics.full_weights import full_weights
 from bayescore.diagnostics.psis import psislw
 from bayescore.limits import MAX_BAD_K_SHARE, MAX_K
 from bayescore.models.collapsed_target import CollapsedTarget
+from bayescore.models.effect_draws import EffectDraws
 from bayescore.models.group_priors import log_sigma_terms
+from bayescore.models.posterior import prior_part
+from bayescore.models.predictor import Factor, Predictor
+from bayescore.models.sampled_groups import MANY, MAX_ERROR, SampledGroups, densities
 from bayescore.samplers.collapsed import COLLAPSED, intraclass_correlation
-from bayescore.samplers.inference_data import Posterior
-from bayescore.types import FloatArray, IntArray
+from bayescore.samplers.group_effects import draw_keys
+from bayescore.samplers.inference_data import Posterior, flat_draws
+from bayescore.types import FloatArray, IntArray, WeightedData
 
 _PIECE = 1 << 21  # numbers of an array of some groups at all draws
+_LOOK = 40  # draws at which the density of a sample of groups is compared with that of all
 _COUNTS = 0.05  # weight of draws together in which nodes may miss an effect
 
 
@@ -49,7 +57,7 @@ class MarginalDraws(Weighed):
     def effects(self, slow: float) -> pd.DataFrame:
         """Return the table of the groups' effects."""
         moments = self.sums.core.effects, self.sums.full.effects
-        return effects_table((self.grouping,), self.weights.weights, moments, self.sums.labels, slow)
+        return effects_table((self.grouping,), shares(self.weights.weights, self.sums), moments, self.sums.labels, slow)
 
     def elpd(self) -> dict[str, Any]:
         """Return the expected log predictive density of a left-out group, summed over groups."""
@@ -61,6 +69,8 @@ class MarginalDraws(Weighed):
         each = special.logsumexp(looked_at + smoothed, axis=1)
         total = float(each.sum())
         if sample is not None:  # of all groups without smoothing, and what is left of it by sampled ones
+            assert self.sums.at is not None
+            w = w[self.sums.at]
             step = max(1, _PIECE // len(w))
             cuts = [log_p[:, start : start + step] for start in range(0, log_p.shape[1], step)]
             own, parts = each, [special.logsumexp(w) - special.logsumexp(w[:, None] - cut, axis=0) for cut in cuts]
@@ -71,15 +81,46 @@ class MarginalDraws(Weighed):
     def values(self, posterior: Posterior, kept: IntArray | None) -> dict[str, FloatArray]:
         """Return the sd of the effects, its share of the variance, and a draw of each effect given the full data."""
         assert kept is not None
-        rng, sums, shape = np.random.default_rng(0), self.sums, (len(posterior.draws), -1)
-        u = np.empty((len(kept), len(self.grouping)))
-        for row, s in zip(u, kept, strict=True):
-            row[:] = sums.draw_effects(int(s), rng.random(u.shape[1]))
-        values = {f"u_{self.grouping.name}": u.reshape(*shape, u.shape[1])}
+        sums, shape, name = self.sums, (len(posterior.draws), -1), f"u_{self.grouping.name}"
+        effects = posterior.variables.get(name)
+        if isinstance(effects, EffectDraws):  # of some groups: what `group_effects` gives of them
+            keys = draw_keys(shape[0], len(kept) // shape[0])
+            moved = sums.shift, sums.stretch
+            own = EffectDraws(
+                sums.theta[kept], keys, effects.seed, effects.mean, lambda: sums.arguments, effects.kept, moved
+            )
+            u = own.of(effects.kept)
+        else:
+            rng, G = np.random.default_rng(0), len(self.grouping)
+            u = np.array([sums.draw_effects(int(s), np.asarray(rng.random(G))) for s in kept])
+        values: dict[str, Any] = {name: u.reshape(*shape, u.shape[1])}
         if (latent := posterior.family.latent_variance) is not None:
             sigma = np.exp(sums.theta[kept, -1]).reshape(shape)
             values[f"icc_{self.grouping.name}"] = intraclass_correlation(sigma, latent)
         return values
+
+    def constants(self, posterior: Posterior, constants: Any) -> Any:
+        """Return the constant data of corrected draws: with the effects of all groups, where those are of some."""
+        name = f"u_{self.grouping.name}"
+        if not isinstance(posterior.variables.get(name), EffectDraws):
+            return constants
+        w, dims = shares(self.weights.weights, self.sums), (self.grouping.name,)
+        mean, sd = self.sums.full.effects.over(w)
+        ends = constants[f"{name}_quantiles"].values - constants[f"{name}_mean"].values
+        found = {
+            f"{name}_mean": (dims, mean),
+            f"{name}_sd": (dims, sd),
+            f"{name}_quantiles": (("quantile", *dims), mean + ends * sd / constants[f"{name}_sd"].values),
+            f"{name}_shift": (dims, self.sums.shift),
+            f"{name}_stretch": (dims, self.sums.stretch),
+        }
+        return constants.assign(found)
+
+
+def shares(weights: FloatArray, sums: NodeSums) -> FloatArray:
+    """Return the weights of the draws at which all groups were looked at, which add up to 1."""
+    some = weights if sums.at is None else weights[sums.at]
+    return np.asarray(some / some.sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,26 +137,79 @@ class Marginal(Grouped):
         trouble, judged = super().provenance(), self.posterior
         if trouble or self.beta.attrs.get("sampler") != COLLAPSED.name:
             return trouble
+        at = judged.positions(_LOOK)
+        if self.drawn_from.n_sampled < self.target.n_groups:
+            error = self.drawn_from.error(judged.flat[at], marginal_log_likelihoods(judged.flat[at], self.target))
+            if not error <= 2.0 * MAX_ERROR:  # at other draws than `sample` looked at
+                return (
+                    f"The draws are of {self.drawn_from.n_sampled:,} sampled groups, whose log density is off by "
+                    f"{error:.2g} from that of all groups at some draws; sample again."
+                )
         return trouble_of_densities(judged, self._log_densities, told=self.told)
+
+    @cached_property
+    def drawn_from(self) -> SampledGroups:
+        """The density of a sample of groups that `sample` drew from; of all where it drew from these."""
+        size = self.beta.attrs.get("sampled_groups", self.target.n_groups)
+        return SampledGroups.of(self.target, max(int(size), 1))
 
     def _log_densities(self, at: IntArray) -> FloatArray:
         """Return the log density of the marginal posterior at some draws, shape (S,)."""
-        theta, (prior, group_prior) = self.posterior.flat[at], self.priors
+        theta = self.posterior.flat[at]
+        if self.drawn_from.n_sampled < self.target.n_groups:
+            return densities(theta, self.drawn_from.data)[0]
+        prior, group_prior = self.priors
         of_sigma = [log_sigma_terms(float(each), *group_prior.table)[0] for each in theta[:, -1]]
         return np.asarray(marginal_log_likelihoods(theta, self.target) + prior.log_density(theta[:, :-1]) + of_sigma)
 
-    def check_memory(self, n_draws: int) -> None:
-        """Raise `DataError` where figures of so many draws and all groups take too much memory."""
-        check_bytes(n_draws, len(self.core.groups[0]))
+    def scores(self, at: IntArray) -> Scores:
+        """Return gradients of the posterior at some draws.
+
+        Where draws of some effects are kept, those of (beta, log sigma) are the density's own, with all effects
+        integrated out, and the kept effects are looked at given these.
+        """
+        own = self.core.groups[0]
+        effects, (prior, group_prior), core = self.beta.variables.get(f"u_{own.name}"), self.priors, self.core
+        if not isinstance(effects, EffectDraws):
+            return super().scores(at)
+        assert core.group is not None
+        kept = effects.kept[checked(len(effects.kept))]
+        u = flat_draws(self.idata, f"u_{own.name}")[at][:, checked(len(effects.kept))]
+        place = np.full(len(own) + 1, -1)
+        place[kept] = np.arange(len(kept))
+        which = np.flatnonzero(place[core.group[:, 0]] >= 0)
+        rows = core.take(which)
+        some = WeightedData(
+            rows.X, rows.y, rows.weights, rows.index, offset=rows.offset, group=place[core.group[which, 0], None]
+        )
+        levels = replace(own, levels=tuple(own.levels[k] for k in kept))
+        theta = self.posterior.flat[at]
+        factor = Factor(levels, u[:, :, None], np.exp(2.0 * theta[:, -1])[:, None, None])
+        predictor = Predictor(theta[:, :-1], [factor], core.design, np.arange(len(at)))
+        found = scores(predictor, some, self.beta.family, prior, group_prior)
+        gradients, point = densities(theta, self.drawn_from.data)[1], self.target.point
+        precision = point.terms.precision[:-1, :-1] - prior_part(point.beta, prior).precision
+        return found._replace(marginal=gradients, precision=precision)
+
+    def check_memory(self, at: IntArray) -> None:
+        """Raise `DataError` where figures of some draws and all groups take too much memory."""
+        if len(self.core.groups[0]) < MANY:  # of more groups a sample does
+            check_bytes(self.posterior.flat[at], self.target.arguments())
 
     def weigh(self, at: IntArray) -> MarginalDraws:
-        """Return the weights of some draws; two passes by a sample of the groups, else one, or as `values_at` says."""
+        """Return the weights of some draws.
+
+        Two passes by a sample of the groups, one by a sample of their rows, else as many as `values_at` says.
+        """
         theta = self.posterior.flat[at]
         sums = sampled_sums(theta, self.core, self.dataset, self.target)
         if sums is None:
+            sums = sampled_row_sums(theta, self.core, self.dataset, self.target)
+        if sums is None:
+            check_bytes(theta, self.target.arguments())
             sums = node_sums(theta, self.core, self.dataset, self.target)
         weights = full_weights(sums.ratio)
-        n_missed = int((weights.weights @ sums.full.astray > _COUNTS).sum())
+        n_missed = int((shares(weights.weights, sums) @ sums.full.astray > _COUNTS).sum())
         return MarginalDraws(
             at=at,
             weights=weights,

@@ -30,6 +30,7 @@ from bayescore.coresets.calibration.pilot import LaplaceApproximation
 from bayescore.coresets.separation.hyperplane import warn_if_completely_separated
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
+from bayescore.data.shortfall import Shortfall
 from bayescore.diagnostics.certificate.provenance import Origin, miss, move_behind, origin_of, trouble_of_densities
 from bayescore.diagnostics.certificate.weigh import Weighed
 from bayescore.diagnostics.elpd import PassSums, elpd_loo, pass_sums
@@ -41,6 +42,7 @@ from bayescore.diagnostics.tail_estimates import tail_k, without_moments
 from bayescore.limits import MAX_LOG_RATIO_SD
 from bayescore.models.families import Family
 from bayescore.models.gaussian import Transport, factor_of_inverse
+from bayescore.models.moving import missed_terms
 from bayescore.models.newton import NoModeError, find_mode
 from bayescore.models.posterior import Derivatives, full_terms, likelihood_terms, log_likelihoods, posterior, prior_part
 from bayescore.models.prior_ratio import ClosedForm, OfModel, PriorRatio, stand_in
@@ -93,7 +95,7 @@ class MovedDraws(Weighed):
 class Moved:
     """The strategy for models without group terms; `at` below are positions in the posterior's flat draws.
 
-    `model` gives the prior of a user's model.
+    `model` gives the prior of a user's model, `carried` what rows of `dataset` miss: some may be those of a coreset.
     """
 
     posterior: Posterior
@@ -101,6 +103,7 @@ class Moved:
     dataset: Dataset
     family: Family
     model: Callable[[], OfModel] | None = None
+    carried: Shortfall | None = None
 
     @cached_property
     def move(self) -> Transport | None:
@@ -130,7 +133,7 @@ class Moved:
 
     @property
     def draws(self) -> FloatArray:
-        """All draws of the coreset's posterior, shape (S, D)."""
+        """All draws of the coreset's posterior, (S, D)."""
         return self.drawn.flat
 
     @property
@@ -150,7 +153,7 @@ class Moved:
         """Return why the draws are not those of the coreset's posterior by their attributes and log densities."""
         return self.origin.trouble
 
-    def check_memory(self, n_draws: int) -> None:
+    def check_memory(self, at: IntArray) -> None:
         """Do nothing: sums over rows take little memory."""
 
     def miss(self) -> str:
@@ -187,7 +190,8 @@ class Moved:
         It is the mode of the coreset's posterior, or where the prior's curvature is not known the median of the draws,
         with the terms of the likelihood alone.
         """
-        guess, prior = np.median(self.draws, axis=0), None if self.prior is None else self.prior.prior
+        guess = np.median(self.draws, axis=0) if self.move is None else self.move.start
+        prior = None if self.prior is None else self.prior.prior
         if prior is None:
             return guess, likelihood_terms(guess, self.core, self.family)
         mode = find_mode(posterior(self.core, self.family, prior).terms, guess, max_steps=100)
@@ -225,7 +229,7 @@ class Moved:
             full = find_mode(
                 lambda beta: self._full_terms(beta, density(beta)),
                 start,
-                first=None if near is None else near.terms + density(start),
+                first=None if near is None else self._with_carried(start, near.terms + density(start)),
                 tolerance=NEAR,
                 max_steps=MAX_STEPS,
             )
@@ -237,7 +241,10 @@ class Moved:
     def _full_terms(self, beta: FloatArray, own: Derivatives) -> Derivatives:
         terms = full_terms(beta, self.dataset, self.family, own)
         check_finite(self.dataset, terms.precision)
-        return terms
+        return self._with_carried(beta, terms)
+
+    def _with_carried(self, beta: FloatArray, terms: Derivatives) -> Derivatives:
+        return terms if self.carried is None else terms + missed_terms(self.carried, beta)
 
     def density(self, transport: Transport | None) -> Density | None:
         """Return the log density of moved draws, up to a constant; None where the prior has none in closed form."""
@@ -266,6 +273,7 @@ class Moved:
         moved = self.posterior.flat[at] if transport is None else transport(draws)
         sums = (None if self.near is None else self.near.at(moved)) or self._exactly(moved)
         full, own = sums.log_likelihood, log_likelihoods(draws, self.core, family)
+        full = full if self.carried is None else full + self.carried.value(moved)
         ratio, there = full - own, own
         if (transport or self.move) is not None and self.prior is not None:
             there = log_likelihoods(moved, self.core, family)
@@ -284,10 +292,8 @@ class Moved:
     def _exactly(self, draws: FloatArray) -> PassSums:
         """Return the sums of all rows at draws, each evaluated; one pass."""
         family = self.family
-        sums = reduce(
-            add,
-            self.dataset.map(lambda start, block: pass_sums(draws, start, block, family), "certifying", canonical=True),
-        )
+        parts = self.dataset.map(lambda at, block: pass_sums(draws, at, block, family), "certifying", canonical=True)
+        sums = reduce(add, parts)
         check_finite(self.dataset, sums.log_likelihood)
         check_weight(self.core, sums.weight)
         return sums

@@ -18,9 +18,8 @@ from bayescore.diagnostics.full_pass import check_finite, check_weight
 from bayescore.models.collapsed import CollapsedArguments, n_nodes, nodes_at
 from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.effect_draws import effects_given
-from bayescore.models.effect_nodes import DrawNodes, EffectFigures, moments, weigh_nodes
+from bayescore.models.effect_nodes import DrawNodes, EffectFigures, figures, moments, weigh_nodes
 from bayescore.models.group_sums import values_at
-from bayescore.models.quadrature import N_NODES
 from bayescore.types import FloatArray, IntArray
 from bayescore.validation import DataError
 
@@ -30,7 +29,7 @@ MAX_BYTES = 8 << 30
 FEWEST_DRAWS = 100
 """Draws that importance weights need at least."""
 
-_NUMBERS = 3 * N_NODES  # of 8 bytes for a group and draw at most: log terms, of corrected draws too, and moments
+_NUMBERS = 12  # of 8 bytes for a group and draw beside log terms: nodes, figures on both sides, copies for the elpd
 _PIECE = 1 << 24  # bytes of the log terms of a piece of the draws
 
 
@@ -75,7 +74,8 @@ class NodeSums:
     """What rows say of the groups at draws theta of (beta, log sigma), shape (S, p + 1).
 
     `ratio`, shape (S,), is the log-likelihood of the full data less the coreset's. `labels` are the weights of rows of
-    +1 and of -1 in each group, shape (G, 2).
+    +1 and of -1 in each group, shape (G, 2). `error` is the standard error of the ratio by a sample of the rows. `full`
+    and `core` are of the draws at `at`; all where that is None.
     """
 
     theta: FloatArray
@@ -86,6 +86,18 @@ class NodeSums:
     arguments: CollapsedArguments  # of the coreset's density
     exact: tuple[FloatArray, DrawNodes] | None = None  # log terms of all groups, and their nodes
     sample: Sample | None = None  # where `full` is the coreset's, moved
+    error: float = 0.0
+    at: IntArray | None = None
+
+    @property
+    def shift(self) -> FloatArray:
+        """By how much the full data move the mean of each effect given (beta, log sigma), shape (G,)."""
+        return np.asarray((self.full.effects.mean - self.core.effects.mean).mean(axis=0))
+
+    @property
+    def stretch(self) -> FloatArray:
+        """By what they multiply its sd, shape (G,)."""
+        return np.asarray(np.sqrt(self.full.effects.variance.mean(axis=0) / self.core.effects.variance.mean(axis=0)))
 
     def draw_effects(self, s: int, uniforms: FloatArray) -> FloatArray:
         """Return a draw of each effect given the full data and draw s, shape (G,).
@@ -98,14 +110,14 @@ class NodeSums:
             own = at._replace(theta=at.theta[cut], center=at.center[cut], scale=at.scale[cut])
             return np.asarray(effects_given(terms[cut], own, given)[0])
         at, terms = nodes_at(self.theta[cut], self.arguments)
-        u = effects_given(terms, at, given)[0]
-        core, full = self.core.effects, self.full.effects
-        return np.asarray(full.mean[s] + (u - core.mean[s]) * np.sqrt(full.variance[s] / core.variance[s]))
+        u, mean = effects_given(terms, at, given)[0], figures(terms, at).mean[0]
+        return np.asarray(mean + self.shift + (u - mean) * self.stretch)
 
 
-def check_bytes(n_draws: int, n_groups: int, name: str = "max_draws") -> None:
-    """Raise `DataError` where figures of so many draws, the argument `name`, and groups take more than `MAX_BYTES`."""
-    each = 8 * _NUMBERS * (n_groups + 1)
+def check_bytes(theta: FloatArray, arguments: CollapsedArguments, name: str = "max_draws") -> None:
+    """Raise `DataError` where figures of draws take more than `MAX_BYTES`, with a number for the argument `name`."""
+    n_draws, n_groups = len(theta), len(arguments.peak) - 1
+    each = 8 * (n_nodes(float(np.exp(theta[:, -1].max())), arguments) + _NUMBERS * (n_groups + 1))
     if n_draws * each <= MAX_BYTES:
         return
     most = MAX_BYTES // each
@@ -120,7 +132,7 @@ def node_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target: Collap
     arguments = target.arguments()
     at, own = core_moments(theta, arguments)
     full = NodeMoments.empty(own.log_p.shape)
-    terms, weight = values_at(dataset, at, target.family)
+    terms, weight = values_at(dataset, at, target.family, column=target.column)
     check_weight(core, float(weight.sum()))
     weigh_nodes(terms, at)
     full.fill(slice(None), terms, at)

@@ -26,13 +26,13 @@ from bayescore.coresets.sampling.draw import hash_uniforms
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
-from bayescore.diagnostics.certificate.nodes import NodeMoments, NodeSums, Sample, core_moments
+from bayescore.diagnostics.certificate.nodes import FEWEST_DRAWS, NodeMoments, NodeSums, Sample, core_moments
 from bayescore.diagnostics.certificate.weigh import EffectMoments
 from bayescore.diagnostics.full_pass import check_finite, check_weight
 from bayescore.limits import MAX_SUM_ERROR
-from bayescore.models.collapsed_target import CollapsedTarget, row_multipliers
+from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.effect_nodes import weigh_nodes
-from bayescore.models.group_sums import THIRD, look_at_rows, look_at_source, values_at
+from bayescore.models.group_sums import THIRD, effect_multipliers, look_at_rows, look_at_source, values_at
 from bayescore.models.marginal_mode import MarginalPoint, at_point
 from bayescore.models.posterior import Derivatives
 from bayescore.models.quadrature import Nodes
@@ -46,6 +46,7 @@ LARGEST_SHARE = 0.5  # of all rows, above which a sample of groups saves nothing
 EQUAL_SHARE = 0.1  # of the sampling probabilities, that all groups have alike
 _SEED = 1982  # of the sample: the same data give the same groups
 _TINY = 1e-300
+_FIGURES = 1 << 22  # groups times draws, of all figures of all groups
 
 
 def sampled_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target: CollapsedTarget) -> NodeSums | None:
@@ -53,7 +54,7 @@ def sampled_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target: Col
     G, here = target.n_groups, target.point
     if _size(core.n_total / G) >= LARGEST_SHARE * G:
         return None
-    found = look_at_source(dataset, target.family, here.beta, here.nodes)
+    found = look_at_source(dataset, target.family, here.beta, here.nodes, column=target.column)
     check_weight(core, float(found.weight.sum()))
     full = at_point(lambda *_: found.sums, here.theta, here.nodes, target.priors)
     check_finite(dataset, full.terms.gradient)
@@ -64,6 +65,11 @@ def sampled_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target: Col
     sample = _sample(inclusion)
     kept = _rows_of(dataset, sample, G)
     return _Sampled(target, core, full, kept, sample, inclusion[sample]).sums(theta, found.weight[:-1])
+
+
+def _draws_of_all(n_draws: int, n_groups: int) -> int:
+    """Return at how many of the draws all groups are looked at: effects differ little between draws of the rest."""
+    return min(n_draws, max(FEWEST_DRAWS, _FIGURES // n_groups))
 
 
 def _reach(full: MarginalPoint, core: MarginalPoint) -> FloatArray:
@@ -143,30 +149,31 @@ class _Sampled:
 
     def sums(self, theta: FloatArray, labels: FloatArray) -> NodeSums | None:
         """Return the sums at draws; None where their error is too large."""
-        here, arguments, at, each = self.target.point, self.target.arguments(), self.places, self.each
-        all_nodes, own = core_moments(theta, arguments)
-        nodes = all_nodes.of(at)
-        terms = values_at(Dataset(as_source(self.rows)), nodes, self.target.family)[0]
+        here, arguments, each = self.target.point, self.target.arguments(), self.each
+        nodes, core_sample = core_moments(theta, arguments.of(self.sample, np.ones(len(self.sample))))
+        terms = values_at(Dataset(as_source(self.rows)), nodes, self.target.family, column=self.target.column)[0]
         weigh_nodes(terms, nodes)
-        of_sample = NodeMoments.empty((len(theta), len(at)))
+        of_sample = NodeMoments.empty((len(theta), len(self.places)))
         of_sample.fill(slice(None), terms, nodes)
         step = theta - here.theta
-        left = of_sample.log_p - own.log_p[:, at] - _quadratics(self._terms(), step)
+        left = of_sample.log_p - core_sample.log_p - _quadratics(self._terms(), step)
         left -= left.mean(axis=0)
         open_ = 1.0 - 1.0 / each
         middle = (left * open_ * each).sum(axis=1, keepdims=True) / max(float(open_.sum()), _TINY)
         many = float((open_ > 0.0).sum())
         error = np.sqrt((open_ * (left * each - middle) ** 2).sum(axis=1) * many / max(many - 1.0, 1.0))
-        moved = self._moved(own)
-        if not (error.max() <= MAX_SUM_ERROR and self._near(moved, of_sample, own)):
+        if not (error.max() <= MAX_SUM_ERROR and self._near(of_sample.effects, core_sample.effects)):
             return None
+        at = np.linspace(0, len(theta) - 1, _draws_of_all(len(theta), self.target.n_groups)).round().astype(np.int64)
+        own = core_moments(theta[at], arguments)[1]
+        moved = self._moved(own)
         ratio = _quadratics([self.full.terms - here.terms], step)[:, 0] + left @ each
-        moved.log_p[:, -1] = of_sample.log_p[:, -1]
+        moved.log_p[:, -1] = of_sample.log_p[at, -1]
         sample = Sample(self.sample, each[:-1], of_sample.log_p[:, :-1], error)
-        moved.effects.mean[:, self.sample] = of_sample.effects.mean
-        moved.effects.variance[:, self.sample] = of_sample.effects.variance
-        moved.astray[:, self.sample] = of_sample.astray
-        return NodeSums(theta, ratio, moved, own, labels, arguments, sample=sample)
+        moved.effects.mean[:, self.sample] = of_sample.effects.mean[at]
+        moved.effects.variance[:, self.sample] = of_sample.effects.variance[at]
+        moved.astray[:, self.sample] = of_sample.astray[at]
+        return NodeSums(theta, ratio, moved, own, labels, arguments, sample=sample, at=at)
 
     def _moved(self, own: NodeMoments) -> NodeMoments:
         """Return what the coreset says of groups, moved by what all rows say at its mode."""
@@ -177,11 +184,12 @@ class _Sampled:
         log_p[:, real] += a.log_marginal[real] - b.log_marginal[real]
         return NodeMoments(log_p, EffectMoments(mean, variance), own.astray | a.poor[real].astype(bool))
 
-    def _near(self, moved: NodeMoments, of_sample: NodeMoments, own: NodeMoments) -> bool:
-        """Whether moved effects are those of sampled groups, in mean and sd over draws."""
-        sd = np.sqrt(own.effects.variance[:, self.sample].mean(axis=0) + own.effects.mean[:, self.sample].var(axis=0))
-        means = moved.effects.mean[:, self.sample].mean(axis=0) - of_sample.effects.mean.mean(axis=0)
-        ratios = moved.effects.variance[:, self.sample].mean(axis=0) / of_sample.effects.variance.mean(axis=0)
+    def _near(self, found: EffectMoments, core: EffectMoments) -> bool:
+        """Whether effects of sampled groups are the coreset's, moved, in mean and sd over draws."""
+        a, b, some = self.full.effects, self.target.point.effects, self.sample
+        sd = np.sqrt(core.variance.mean(axis=0) + core.mean.var(axis=0))
+        means = core.mean.mean(axis=0) + (a.mean - b.mean)[some] - found.mean.mean(axis=0)
+        ratios = core.variance.mean(axis=0) * (a.variance / b.variance)[some] / found.variance.mean(axis=0)
         fitted = self.each[:-1] > 1.0  # the others are found
         gap = np.maximum(np.abs(means / sd), 0.5 * np.abs(np.log(ratios)))
         return bool((gap[fitted] <= MAX_SUM_ERROR).all())
@@ -195,7 +203,7 @@ class _Sampled:
     def _each(self, rows: WeightedData, codes: IntArray) -> list[Derivatives]:
         """Return the terms of some groups of rows, the last those of rows of no group."""
         assert rows.group is not None
-        target, z = self.target, row_multipliers(rows)
+        target, z = self.target, effect_multipliers(rows, self.target.column)
         order = np.argsort(rows.group[:, 0], kind="stable")
         own = rows.group[order, 0]
         found = []

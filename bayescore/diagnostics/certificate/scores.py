@@ -20,12 +20,11 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import splu
 
-from bayescore.data.coreset import Coreset
 from bayescore.models.families import Family
 from bayescore.models.group_priors import LKJ_ETA, GroupPrior, log_sigma_terms
 from bayescore.models.predictor import Factor, Predictor
 from bayescore.models.priors import Prior
-from bayescore.types import FloatArray, IntArray
+from bayescore.types import FloatArray, IntArray, WeightedData
 
 LEVELS = 100
 """Levels of a factor whose effects are checked one by one, evenly spaced."""
@@ -46,7 +45,7 @@ class Scores(NamedTuple):
     effect_scores: FloatArray
 
 
-def scores(predictor: Predictor, core: Coreset, family: Family, prior: Prior, group_prior: GroupPrior) -> Scores:
+def scores(predictor: Predictor, core: WeightedData, family: Family, prior: Prior, group_prior: GroupPrior) -> Scores:
     """Return the gradients of the coreset's posterior at draws; `LinAlgError` where effects have no covariance."""
     middle = predictor.means()
     curvature = core.weights * np.maximum(family.curvature(middle.eta(core)[:, 0], core.y), 0.0)
@@ -86,14 +85,14 @@ def scores(predictor: Predictor, core: Coreset, family: Family, prior: Prior, gr
     names = [
         f"u_{each.grouping.name}[{each.grouping.levels[level]}{f', {effect}' * (len(each.grouping.effects) > 1)}]"
         for each in predictor.factors
-        for level in _checked(len(each.grouping))
+        for level in checked(len(each.grouping))
         for effect in each.grouping.effects
     ]
     return Scores(marginal, precision, names, effects, slopes)
 
 
 def _row_scores(
-    predictor: Predictor, core: Coreset, family: Family, Z: sparse.csr_array
+    predictor: Predictor, core: WeightedData, family: Family, Z: sparse.csr_array
 ) -> tuple[FloatArray, FloatArray]:
     """Return the rows' part of the gradients by beta, shape (S, p), and by the effects, (E, S)."""
     of_beta, of_u = np.zeros_like(predictor.beta), np.zeros((Z.shape[1], len(predictor)))
@@ -106,7 +105,8 @@ def _row_scores(
     return of_beta, of_u
 
 
-def _checked(n_levels: int) -> IntArray:
+def checked(n_levels: int) -> IntArray:
+    """Return the levels of a factor whose effects are checked one by one."""
     return np.unique(np.linspace(0, n_levels - 1, min(n_levels, LEVELS)).round().astype(np.int64))
 
 
@@ -136,7 +136,7 @@ def _of_factor(
     multiplied by V of each draw over V of the draws' mean, so that f_beta, which is of the mean, becomes each draw's.
     """
     n_draws, G, q = own.effects.shape
-    S, levels = own.covariance, _checked(G)
+    S, levels = own.covariance, checked(G)
     assert S is not None
     precision = blocks.information + blocks.middle
     pull = np.einsum("gqr,gr->gq", precision, mean)

@@ -16,7 +16,8 @@ coordinates are correlated the same is asked of each given those before it, whos
 that their means together tell a shift in any direction.
 
 `Damping` gives c, which is small where the rows are steep: beside a wall, where a rare column separates rows, a few
-draws in ten thousand would else hold the identity up. Each may miss by `NEGLIGIBLE_ERROR` and by what Monte Carlo error
+draws in ten thousand would else hold the identity up. c is 1 along directions whose curvature hardly changes within
+the posterior, most of them where rows are many. Each may miss by `NEGLIGIBLE_ERROR` and by what Monte Carlo error
 explains.
 
 References
@@ -30,6 +31,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import stats
 
 from bayescore.diagnostics.errors import sidak_quantile
@@ -38,11 +40,15 @@ from bayescore.diagnostics.mcse import ess_mean
 from bayescore.limits import MIN_ESS, NEGLIGIBLE_ERROR
 from bayescore.models.families import Family
 from bayescore.models.posterior import derivative_tiles
+from bayescore.models.row_kernels import derivatives_of, largest_curvature
 from bayescore.types import FloatArray, WeightedData
 
 STEIN_DRAWS = 2000  # whose gradients are computed: an sd is told to 4% beyond Monte Carlo error, in most posteriors
 _WORK = 200_000_000  # numbers of rows, or of effects, at all these draws together
 _BOUND = 8.0  # square of the sds beyond which a draw's part is damped
+_STEEP = 2.0  # times the curvature at the median, from which a direction is damped
+_WITHIN = 4.0  # sds of a row's predictor within which its largest curvature counts
+_TILE = 1 << 18  # numbers of a tile of rows: 2 MB
 _JITTER = 1e-10  # of correlations, so that those of 1 have a factor
 
 
@@ -53,7 +59,11 @@ def enough_draws(n_rows: int, n_effects: int = 0) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Damping:
-    """Factors c_i = 1 / (1 + (s_i - median)^2 / 8), s_i the slope of the rows' log p along k_i at a draw of beta."""
+    """Factors c_i = 1 / (1 + (s_i - median)^2 / 8), s_i the slope of the rows' log p along k_i at a draw of beta.
+
+    Where the curvature along k_i stays within `_STEEP` times that at the median, whatever a row's curvature is within
+    `_WITHIN` sds of its predictor, s_i is bounded as normal draws are, and c_i is 1.
+    """
 
     beta: FloatArray  # (S, D)
     scores: FloatArray  # gradients of the rows' log p there, (S, D)
@@ -61,14 +71,36 @@ class Damping:
     family: Family
 
     def __call__(self, directions: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return c and its slope along k_i, the columns of `directions`, (D, k); shape (S, k) each."""
+        """Return c and its slope along k_i, the columns of `directions`, (D, k); shape (S, k) each.
+
+        The last D columns span the posterior: the sum of squares along them is the variance of a predictor.
+        """
+        c, bent = np.ones((len(self.beta), directions.shape[1])), np.zeros((len(self.beta), directions.shape[1]))
+        steep = self._steep(directions)
+        if not steep.any():
+            return c, bent
+        directions = directions[:, steep]
         slope = self.scores @ directions
         bend = np.zeros_like(slope)
         for X, curvatures in derivative_tiles(self.beta, self.rows, self.family, 2):
             bend -= curvatures.T @ (X @ directions) ** 2
         slope -= np.median(slope, axis=0)
-        c = 1.0 / (1.0 + slope**2 / _BOUND)
-        return c, -2.0 / _BOUND * c**2 * slope * bend
+        c[:, steep] = 1.0 / (1.0 + slope**2 / _BOUND)
+        bent[:, steep] = -2.0 / _BOUND * c[:, steep] ** 2 * slope * bend
+        return c, bent
+
+    def _steep(self, directions: FloatArray) -> NDArray[np.bool_]:
+        """Return along which directions, shape (k,), the curvature may change much within the posterior."""
+        middle, (D, k) = np.median(self.beta, axis=0), directions.shape
+        own, most = np.zeros(k), np.zeros(k)
+        step = max(1, _TILE // k)
+        for start in range(0, len(self.rows), step):
+            rows = self.rows.take(slice(start, start + step))
+            squares = (rows.X @ directions) ** 2
+            eta, move = rows.with_offset(rows.X @ middle), _WITHIN * np.sqrt(squares[:, k - D :].sum(axis=1))
+            own += (rows.weights * np.abs(derivatives_of(eta, rows.y, self.family)[2])) @ squares
+            most += (rows.weights * largest_curvature(eta, rows.y, move, self.family)) @ squares
+        return np.asarray(most > _STEEP * own)
 
 
 def stein(

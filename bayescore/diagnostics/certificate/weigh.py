@@ -72,6 +72,10 @@ class Weighed:
         """Return draws of variables that resampling alone does not correct; `kept` are places among the weighed."""
         return {}
 
+    def constants(self, posterior: Posterior, constants: Any) -> Any:  # noqa: ARG002
+        """Return the constant data of corrected draws, given those of the draws."""
+        return constants
+
 
 class Weigher(Protocol):
     """A strategy: what the certificate asks of a kind of model."""
@@ -95,8 +99,8 @@ class Weigher(Protocol):
     def provenance(self) -> str:
         """Return why the draws are not those of the coreset's posterior by their attributes; empty if they are."""
 
-    def check_memory(self, n_draws: int) -> None:
-        """Raise `DataError` where weighing so many draws takes too much memory."""
+    def check_memory(self, at: IntArray) -> None:
+        """Raise `DataError` where weighing some draws takes too much memory."""
 
     def miss(self) -> str:
         """Return how the draws miss Stein's identities of the coreset's posterior; empty if they do not."""
@@ -203,7 +207,8 @@ def corrected_idata(idata: Any, posterior: Posterior, weighed: Weighed, kept: In
     made = inference_data({"posterior": values}, coords=coords, dims=dims)
     if "constant_data" in idata:
         constants = idata["constant_data"]
-        made["constant_data"] = constants.to_dataset() if hasattr(constants, "to_dataset") else constants
+        constants = constants.to_dataset() if hasattr(constants, "to_dataset") else constants
+        made["constant_data"] = weighed.constants(posterior, constants)
     how = ["moved to the full posterior's mode and Hessian"] * (weighed.transport is not None)
     if kept is not None:
         how.append(f"resampled by importance weights (effective {weights.ess:.0f} of {len(weights.weights)})")

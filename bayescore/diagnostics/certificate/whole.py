@@ -39,11 +39,6 @@ _GAP = 1e-6  # of `largest_gap`: more than storing rows in another precision mak
 _FEW = 10_000_000  # rows times draws, above which groups are not left out: it takes a second
 
 
-def has_all_rows(core: Coreset) -> bool:
-    """Whether a coreset seems to have all rows of its data, or their sums; the pass sees whether it does."""
-    return core.method == "aggregate" or (len(core) == core.n_total and not core.pseudo.any())
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WholeDraws(Weighed):
     """Draws of all rows' posterior.
@@ -110,7 +105,7 @@ class Whole:
         """Return why the draws are not those of the coreset's posterior by their attributes; empty if they are."""
         return self.inner.provenance()
 
-    def check_memory(self, n_draws: int) -> None:
+    def check_memory(self, at: IntArray) -> None:
         """Do nothing: no draw is weighed. Where data do not agree, `weigh` checks it."""
 
     def miss(self) -> str:
@@ -149,7 +144,7 @@ class Whole:
     def weigh(self, at: IntArray) -> Weighed:
         """Return draws that need no weights; those of other data weighed as any."""
         if self._difference:
-            self.inner.check_memory(len(at))
+            self.inner.check_memory(at)
             return replace(self.inner.weigh(at), note=self._difference)
         draws = self._draws.take(at)
         return WholeDraws(

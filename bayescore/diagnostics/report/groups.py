@@ -41,13 +41,17 @@ def group_sections(certificate: CertificateData, idata: Any, core: Coreset) -> I
     several = sum(len(own.effects) for own in core.groups) > 1
     number_of = 0
     for grouping in core.groups:
-        u = flat_draws(best, f"u_{grouping.name}").reshape(-1, len(grouping), len(grouping.effects))
+        variable = best["posterior"][f"u_{grouping.name}"]
+        levels = tuple(variable[grouping.name].values.tolist())  # of very many groups draws of some are kept
+        u = flat_draws(best, f"u_{grouping.name}").reshape(-1, len(levels), len(grouping.effects))
         sigma = flat_draws(best, f"sigma_{grouping.name}").reshape(len(u), -1)
         for k, effect in enumerate(grouping.effects):
             name = grouping.name if effect == "1" else f"{effect} by {grouping.name}"
             family = str(best["posterior"].attrs.get("family", ""))
-            effects = GroupEffects(name, grouping.levels, u[:, :, k], family)
+            effects = GroupEffects(name, levels, u[:, :, k], family)
             counted = _counted(certificate, grouping) if effect == "1" else None
+            if counted is not None and len(levels) < len(grouping):
+                counted = counted.loc[list(levels)]
             number_of += 1
             yield sections.Table(
                 key="variance" + f"-{number_of}" * several,

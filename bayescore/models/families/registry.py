@@ -156,7 +156,7 @@ def check_family(family: "str | Family", name: str = "family", *, rows: object =
     if classes is not None and known.counts != (tuple(classes) == RATES.classes):
         takes, has = ("counts", "labels") if known.counts else ("labels", "counts")
         raise DataError(
-            f"{name}={known.name!r} takes {takes}, and the coreset was built of {has}; build it with "
-            f"family={known.name!r}, or leave {name} out"
+            f"{name}={known.name!r} takes {takes}, and the coreset was built of {has}; give the "
+            f"family that it was built for, or build it with family={known.name!r}"
         )
     return known

@@ -1,4 +1,4 @@
-"""What README says of guarantees is what the theorems and the benchmarks' tables say."""
+"""What the page of methods says of guarantees is what the theorems and the benchmarks' tables say."""
 
 from pathlib import Path
 
@@ -9,15 +9,15 @@ from bayescore.coresets.leverage import leverage_size
 from bayescore.coresets.scores.sensitivity import sensitivity_epsilon
 
 ROOT = Path(__file__).resolve().parents[2]
-README = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+PAGE = " ".join((ROOT / "docs" / "how-to" / "choose.md").read_text(encoding="utf-8").split())
 
 
 def test_sizes_and_epsilons():
     assert f"{leverage_size(10, 0.4999, 0.05, mu=1.0, weight_span=1e6):.1e}" == "1.6e+07"
-    assert "1.6e7 draws for epsilon = 0.5 even if mu = 1" in README
+    assert "1.6e7 draws for epsilon = 0.5 even if mu = 1" in PAGE
     mean = 42.0  # of Binary10, as ``core.params["mean_sensitivity"]`` has it
     assert sensitivity_epsilon(mean, 10, 1000, 0.05) == pytest.approx(1.4, abs=0.05)
-    assert "a sensitivity coreset of 1,000 draws has epsilon = 1.4" in README
+    assert "a sensitivity coreset of 1,000 draws has epsilon = 1.4" in PAGE
 
 
 def test_the_sketchs_factor():
@@ -25,4 +25,4 @@ def test_the_sketchs_factor():
     worst = table["share within 2, worst"]
     assert (worst[False] == 1.0).all()
     assert sorted(f"{100 * share:.0f}%" for share in worst[True]) == ["41%", "78%"]
-    assert "for 78% and 41% of the rows at worst" in README
+    assert "for 78% and 41% of the rows at worst" in PAGE

@@ -1,0 +1,193 @@
+"""More rows for a fit: a coreset of the new ones beside that of the old, and draws of both."""
+
+import warnings
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from bayescore.coresets.build import build_coreset, build_dataset
+from bayescore.coresets.multilevel import Multilevel
+from bayescore.data.coreset import Coreset
+from bayescore.data.dataset import Dataset
+from bayescore.data.designed import open_in
+from bayescore.data.formulas.design import formula_of
+from bayescore.data.formulas.parsing import parsed
+from bayescore.data.joined import joined
+from bayescore.data.source import Source
+from bayescore.data.sources import has_named_columns
+from bayescore.data.sources.blocks import is_stream
+from bayescore.diagnostics.certificate import Certificate, certify
+from bayescore.diagnostics.certificate.updated import certify_update
+from bayescore.diagnostics.full_pass import full_rows
+from bayescore.diagnostics.health import Need
+from bayescore.diagnostics.results import Level
+from bayescore.fitting.frames import Frame, moved_too_far
+from bayescore.fitting.given import Given
+from bayescore.fitting.parts import FitParts
+from bayescore.fitting.route import FAILURES, Route, called
+from bayescore.fitting.scaling import DEFAULT_SCALE
+from bayescore.models.families import check_family
+from bayescore.models.priors import MultivariateNormal, Normal, prior_from_dict
+from bayescore.samplers.inference_data import read_posterior
+from bayescore.types import NO_ROW
+from bayescore.validation import DataError
+
+_REMEDY = "give all rows: fit.update(data=rows)."
+_OF_FEW = ("the labels are completely separated", "all .* rows of the coreset have one label")
+
+
+@dataclass(frozen=True, eq=False)
+class NewRows(Given):
+    """New rows beside a coreset of earlier ones, about which `frames` say what is known."""
+
+    fit: FitParts | None = None
+    frames: tuple[Frame, ...] = ()
+    before: list[Coreset] = field(default_factory=list)  # the earlier coreset, once new groups are known
+
+    @property
+    def whole(self) -> bool:
+        """Whether these are all rows of the fit."""
+        return False
+
+    @property
+    def once(self) -> bool:
+        """Whether the rows can be read once only."""
+        return False
+
+    def build(self, **options: Any) -> Coreset:
+        """Return a coreset of earlier and new rows: of groups, or else a union, of few distinct rows a lossless one."""
+        assert self.fit is not None
+        old = self.fit.coreset
+        if old.group is None or old.lossless:
+            core = self._union(old, **options)
+            if core.lossless:
+                return build_coreset(core, method="aggregate", progressbar=self.progressbar)
+            if old.group is None:
+                return core
+        new = open_in(old.design, self.data, self.y, learn_groups=True, progress=self.progressbar, **self.roles)
+        self.before[:] = [replace(old, design=new.design)]
+        rows = joined(self.before[0], new)
+        method = Multilevel(Normal(0.0, DEFAULT_SCALE))
+        try:
+            core = build_dataset(rows, method, None, options["random_state"], check_family(old.family))
+        except FAILURES:  # pseudo-rows have offsets, from which the centre is not always found
+            return self._union(old, **options)
+        weight = old.weight_total + rows.scan.weight_total - float(old.weights.sum())
+        return replace(core, label=old.label, n_total=old.n_total + new.source.n_rows, weight_total=weight)
+
+    def _union(self, old: Coreset, **options: Any) -> Coreset:
+        """Return the earlier coreset beside one of the new rows about the posterior so far."""
+        assert self.fit is not None
+        draws = self.fit.posterior().flat
+        prior = MultivariateNormal(draws.mean(axis=0), np.atleast_2d(np.cov(draws.T)))
+        with warnings.catch_warnings():
+            for text in _OF_FEW:  # the new rows do not stand alone
+                warnings.filterwarnings("ignore", text, UserWarning)
+            new = build_coreset(
+                self.data, self.y, design=old.design, family=old.family, prior=prior, **self.told(), **options
+            )
+        params = {**new.params, "prior": "the posterior of earlier rows"} if "prior" in new.params else new.params
+        index = np.where(new.pseudo, NO_ROW, new.index + old.n_total)
+        new = replace(new, index=index, label=old.label, params=params)
+        self.before[:] = [replace(old, design=new.design)]
+        return Coreset.concat([*self.before, new])
+
+    def rows(self, core: Coreset) -> Dataset:
+        """Return the new rows in the design of a coreset."""
+        return full_rows(core, self.data, self.y, progress=self.progressbar, **self.roles)
+
+    def certify(self, idata: Any, core: Coreset, max_draws: int, model: Any = None) -> Certificate:  # noqa: ARG002
+        """Return the certificate by the new rows and by what is known of earlier ones."""
+        if core.lossless:
+            return certify(idata, core, core, max_draws=max_draws, progressbar=self.progressbar)
+        found = certify_update(idata, core, self.before[0], self.rows(core), max_draws=max_draws)
+        if not found.trusted:
+            if found.remedy is not None and found.remedy.need is Need.ROWS:
+                return replace(found, text=f"{found.text} Or {_REMEDY}")
+            return found
+        assert self.fit is not None
+        own = found.idata if found.idata is not None else idata
+        trouble, said = moved_too_far(self.frames, Frame.of(read_posterior(own, "idata"), found))
+        if self.fit.level != Level.CERTIFIED:
+            trouble = f"the fit was {self.fit.level!r} before the update, and its coreset is not enough for its rows"
+        if trouble:
+            refused = f"Earlier rows were not read again, and {trouble}: {_REMEDY} Of the new rows: {found.text}"
+            return replace(found, level=Level.NOT_CERTIFIED, text=refused, idata=None)
+        return replace(found, text=f"{found.text} Earlier rows were not read again: {said}.")
+
+
+@dataclass(frozen=True, eq=False)
+class Updated:
+    """The end of an update: its route, all rows if they were given, and what is known of rows that are not read."""
+
+    route: Route
+    given: Given | None
+    frames: tuple[Frame, ...]
+
+
+def updated(fit: FitParts, new: tuple[Any, Any, dict[str, Any]], data: Any, *, progressbar: bool) -> Updated:
+    """Return a fit updated by new rows, labels and roles, and certified by all rows as `data` if there are any."""
+    rows, y, beside = new
+    roles = {
+        name: value for name, value in beside.items() if value is not None and (name, value) != ("missing", "raise")
+    }
+    if rows is None and data is None:
+        raise TypeError("new is missing: give more rows, fit.update(rows), or all rows, fit.update(data=rows)")
+    for name, given in (("new", rows), ("data", data)):
+        if is_stream(given):
+            raise TypeError(
+                f"{name} is a {type(given).__name__}, whose rows come once: give a callable that returns a fresh "
+                "iterator of blocks each time, a file, or a table"
+            )
+        if isinstance(given, Coreset | Source):
+            raise TypeError(f"{name} is a {type(given).__name__}; give rows")
+    whole = None if data is None else _all_rows(fit.coreset, data, roles, progressbar=progressbar)
+    frames: tuple[Frame, ...] = ()
+    if whole is None:
+        frames = (*fit.frames, Frame.of(fit.posterior(), fit.certificate))
+    arrived = NewRows(rows, y, roles=roles, progressbar=progressbar, fit=fit, frames=frames)
+    route = Route(
+        whole or arrived,
+        fit.coreset.family,
+        fit.prior,
+        fit.seed,
+        fit.max_seconds,
+        story=list(fit.story),
+        in_design=prior_from_dict(read_posterior(fit.drawn, "fit.drawn").story["prior"]),
+    )
+    route.core, route.drawn = fit.coreset, fit.drawn
+    if rows is None:
+        route.certify()
+        return Updated(route, whole, frames)
+
+    def said(core: Coreset) -> tuple[int, int, str]:
+        about = core.params["parts"][-1] if "parts" in core.params else core.params
+        passes = int(about.get("passes", 0))
+        return core.n_total - fit.coreset.n_total, passes, f"new rows beside earlier ones: {called(core)}"
+
+    route.core = route.timed("update", lambda: arrived.build(random_state=route.next_seed()), said)
+    if route.core.n_total == fit.coreset.n_total:
+        raise DataError("new has no rows that count; give rows of positive weight")
+    route.settle()
+    return Updated(route, whole, frames)
+
+
+def _all_rows(core: Coreset, data: Any, roles: dict[str, Any], *, progressbar: bool) -> Given:
+    """Return all rows, with the roles of columns that the coreset remembers."""
+    rows, y = data if isinstance(data, tuple) and len(data) == 2 else (data, None)
+    formula, design = formula_of(core.design), core.design
+    known: dict[str, Any] = dict(design.roles) if has_named_columns(rows) else {}
+    if known and design.offset is not None:
+        known["offset"] = design.offset
+    if known and design.exposure is not None:
+        known["exposure"] = design.exposure
+    if formula is not None and parsed(formula).trials is not None:
+        known.pop("trials", None)
+    if known and formula is None and design.groups:
+        known["groups"] = [own.name for own in design.groups]
+    if "missing" in roles:
+        known["missing"] = roles["missing"]
+    intercept = design.constant is not None
+    positive = None if core.counts else core.classes[1]
+    return Given(rows, y, formula, intercept, positive, roles=known, progressbar=progressbar)

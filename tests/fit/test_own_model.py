@@ -1,0 +1,70 @@
+"""Draws of a user's own PyMC model, which say neither family nor design nor the names of coefficients."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import norm
+
+import bayescore as bc
+from bayescore import compat
+from bayescore.samplers.inference_data import of_own_model
+
+
+@pytest.fixture(scope="module")
+def own():
+    """Return rows, their coreset, the model, its draws as PyMC hands them over, and those of `sample`."""
+    import pymc as pm
+
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"age": rng.normal(45, 12, 2000), "device": rng.choice(["phone", "tablet"], 2000)})
+    rows["y"] = 0.05 * (rows["age"] - 45) - (rows["device"] == "phone") + rng.normal(size=2000) > 0
+    core = bc.all_rows(rows, formula="y ~ age + device", family="probit", standardize=True, progressbar=False)
+    with pm.Model() as model:
+        beta = pm.Normal("beta", 0, 4, shape=core.n_features)
+        bc.weighted_potential("loglik", core, beta)
+    told = bc.sample(core, random_seed=1, progressbar=False)
+    plain = compat.inference_data({"posterior": {"beta": told.posterior["beta"].values}})
+    return rows, core, model, plain, told
+
+
+def test_a_users_model_is_certified_without_attributes_set_by_hand(own):
+    rows, core, model, plain, told = own
+    found = bc.certify(plain, core, rows, model=model, progressbar=False)
+    assert found.level == "certified"
+    assert list(found.coordinates.index) == list(core.feature_names)
+    assert "family" not in plain.posterior.attrs  # the user's own stay as they are
+    np.testing.assert_allclose(bc.predict(found.idata, rows[:5]), bc.predict(told, rows[:5]), rtol=1e-9)
+
+
+def test_a_users_model_answers_what_a_fit_answers(own):
+    rows, core, model, plain, told = own
+    fit = bc.Fit.of_draws(plain, core, rows, model=model, progressbar=False)
+    known = bc.Fit.of_draws(told, core, rows, progressbar=False)
+    assert (fit.level, known.level) == ("certified", "certified")
+    assert fit.summary()["mean"].to_numpy() == pytest.approx(known.summary()["mean"].to_numpy())
+    assert fit.comparisons("device")["mean"][0] == pytest.approx(known.comparisons("device")["mean"][0])
+    assert "prior: that of a model of your own" in repr(fit)
+    assert "prior: Normal(" in repr(known)
+    with pytest.raises(ValueError, match="of a model of your own, whose prior the fit does not know"):
+        fit.prior_sensitivity()
+    with pytest.raises(ValueError, match=r"idata does not tell its prior.*or model="):
+        bc.Fit.of_draws(plain, core, rows)
+
+
+def test_the_potential_is_of_the_coresets_own_family(own):
+    _, core, model, plain, _ = own
+    beta = plain.posterior["beta"].values[0, 0]
+    value = model.compile_fn(model.potentials[0], inputs=model.free_RVs, point_fn=False)(beta)
+    assert value == pytest.approx(norm.logcdf(core.y * (core.X @ beta)).sum())
+
+
+def test_draws_that_name_their_coefficients_keep_the_names(own):
+    _, core, _, _, told = own
+    assert of_own_model(told, core) is told
+    names = ["a", "b", "c"]
+    plain = compat.inference_data(
+        {"posterior": {"beta": told.posterior["beta"].values}}, coords={"k": names}, dims={"beta": ["k"]}
+    )
+    assert of_own_model(plain, core).posterior["k"].values.tolist() == names
+    with pytest.raises(ValueError, match="idata has the features"):
+        bc.certify(plain, core, core, model=object(), progressbar=False)

@@ -1,0 +1,125 @@
+"""Updates: months of rows one after another, as one fit of all; rows that moved, and input that is refused."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bayescore as bc
+from bayescore.cli import main
+from bayescore.validation import DataError
+
+FORMULA = "y ~ age * device + log(price)"
+
+
+def month(seed, n=4000, shift=0.0):
+    rng = np.random.default_rng(seed)
+    rows = pd.DataFrame(
+        {
+            "age": rng.gamma(3.0, 12.0, n),
+            "device": rng.choice(["phone", "tablet"], n),
+            "price": np.exp(rng.normal(size=n)),
+            "w": rng.integers(1, 3, n).astype(float),
+            "g": rng.integers(seed, 30 + seed, n),
+        }
+    )
+    eta = (0.03 + shift) * (rows["age"] - 36) - 0.8 * (rows["device"] == "tablet") + 0.4 * np.log(rows["price"]) - 1.0
+    effect = np.random.default_rng(99).normal(0.0, 0.5, 60)[rows["g"]]
+    return rows.assign(y=np.where(eta + effect + rng.logistic(size=n) > 0, "yes", "no"))
+
+
+def fitted(formula, rows, **roles):
+    return bc.fit(formula, rows, random_state=1, progressbar=False, **roles)
+
+
+def off(fit, other):
+    """Return the largest errors of means, in sds, beyond 0.02, and of sds, beyond 2%, in Monte Carlo errors."""
+    a, b = fit.summary(), other.summary()
+    mcse = np.sqrt(1.0 / a["ess_bulk"] + 1.0 / b["ess_bulk"])
+    mean, sd = (a["mean"] - b["mean"]).abs() / b["sd"] - 0.02, (a["sd"] / b["sd"] - 1.0).abs() - 0.02
+    return max((mean / mcse).max(), (sd / mcse).max())
+
+
+@pytest.mark.parametrize("formula", [FORMULA, "y ~ age + device + (1 | g)"])
+@pytest.mark.statistical(rate=1e-4)  # of 14 figures, two-sided; an sd has a smaller Monte Carlo error than a mean
+def test_months_one_after_another_are_as_one_fit(formula, tmp_path):
+    months = [month(seed) for seed in range(3)]
+    first = fitted(formula, months[0], weights="w")
+    fit = first.update(months[1], progressbar=False)
+    assert fit.level == "certified", fit.certificate.text
+    fit.save(tmp_path / "model")
+    fit = bc.read_fit(tmp_path / "model").update(months[2], progressbar=False)
+    assert fit.level == "certified", fit.certificate.text
+    assert "Earlier rows were not read again" in fit.certificate.text
+    assert len(fit.frames) == 2
+    rows = pd.concat(months, ignore_index=True)
+    whole = fitted(formula, rows, weights="w")
+    assert fit.coreset.n_total == 12000
+    assert fit.coreset.weight_total == pytest.approx(whole.coreset.weight_total, rel=1e-12)
+    assert [step.what for step in fit.story[-6:]] == ["update", "sample", "certify"] * 2
+    assert fit.summary()["ess_bulk"].min() > 400
+    assert off(fit, whole) < 4.5
+    assert off(first, whole) > 4.5  # the control
+    with pytest.raises(DataError, match="does not have all its rows"):
+        fit.slopes("age")
+    by_all = fit.update(data=rows, progressbar=False)
+    assert by_all.level == "certified"
+    assert not by_all.frames
+    assert by_all.slopes("age")["mean"].between(0.001, 0.01).all()
+    if "(1 | g)" in formula:
+        assert len(fit.effects("g")) == 32  # two groups were new
+        assert len(fit.coreset) < 150
+
+
+def test_an_update_says_that_the_mode_has_moved():
+    fit = fitted(FORMULA, month(0))
+    moved = month(1, n=8000, shift=0.05)
+    with pytest.warns(UserWarning, match="not certified"):
+        far = fit.update(moved, progressbar=False)
+    assert far.level == "not certified"
+    assert "the mean has moved by" in far.certificate.text
+    assert "fit.update(data=rows)" in far.certificate.text
+    again = far.update(data=pd.concat([month(0), moved]), progressbar=False)
+    assert again.level in ("certified", "corrected", "not certified")
+    assert again.certificate.n_passes >= 1
+
+
+def test_rows_of_few_kinds_stay_exact():
+    rng = np.random.default_rng(3)
+    rows = pd.DataFrame({"x": rng.integers(0, 5, 3000)})
+    rows["y"] = rng.random(3000) < 0.2 + 0.1 * rows["x"]
+    fit = fitted("y ~ x", rows[:2000]).update(rows[2000:], progressbar=False)
+    whole = fitted("y ~ x", rows)
+    assert fit.coreset.lossless
+    assert len(fit.coreset) == len(whole.coreset)
+    assert fit.level == "certified"
+
+
+def test_input_that_is_refused():
+    fit, more = fitted(FORMULA, month(0)), month(1)
+    for bad, message in (
+        (more.assign(device="watch"), "level 'watch'.*'phone', 'tablet'"),
+        (more.drop(columns="price"), "no feature 'price'"),
+        (more.assign(y="maybe"), "'maybe'.*'no' and 'yes'"),
+        (more.assign(price=-1.0), "log"),
+        (more.drop(columns="y"), "label='y'"),
+    ):
+        with pytest.raises(DataError, match=message):
+            fit.update(bad, progressbar=False)
+    with pytest.raises(TypeError, match="new is missing"):
+        fit.update()
+    with pytest.raises(TypeError, match="rows come once"):
+        fit.update(iter([(more[["age"]].to_numpy(), more["y"])]))
+    with pytest.raises(TypeError, match="new is a Coreset; give rows"):
+        fit.update(fit.coreset)
+
+
+def test_the_command_line_updates_a_folder(tmp_path, capsys):
+    for seed in range(2):
+        month(seed).to_parquet(tmp_path / f"{seed}.parquet")
+    model, more = str(tmp_path / "model"), str(tmp_path / "1.parquet")
+    assert main(["fit", str(tmp_path / "0.parquet"), FORMULA, "-o", model, "--quiet"]) == 0
+    assert main(["update", model, more, "--quiet"]) == 0
+    assert "8,000 rows" in capsys.readouterr().out
+    assert bc.read_fit(model).coreset.n_total == 8000
+    assert main(["update", model]) == 2
+    assert "--data" in capsys.readouterr().err

@@ -1,0 +1,57 @@
+"""The density of a sample of groups beside that of all, at draws of the posterior."""
+
+import numpy as np
+import pytest
+
+from bayescore.models.collapsed_target import CollapsedTarget
+from bayescore.models.effect_draws import summarise_effects
+from bayescore.models.families import check_family
+from bayescore.models.sampled_groups import MAX_ERROR, SampledGroups, densities
+from tests.models.grouped_rows import PRIORS, grouped
+
+N_GROUPS = 1000
+
+
+@pytest.fixture(scope="module", params=["logistic", "probit"])
+def target(request):
+    rows, _ = grouped(8000, N_GROUPS, request.param)
+    return CollapsedTarget.of(rows, check_family(request.param), PRIORS, N_GROUPS)
+
+
+@pytest.fixture(scope="module")
+def theta(target):
+    normals = np.random.default_rng(3).standard_normal((60, len(target.factor)))
+    return target.point.theta + normals @ target.factor.T
+
+
+def test_a_sample_with_the_quadratic_of_all_is_the_density_of_all(target, theta):
+    chosen, whole = SampledGroups.of(target, 250), SampledGroups.of(target, N_GROUPS)
+    assert (chosen.n_sampled, whole.n_sampled) == (250, N_GROUPS)
+    gap = densities(theta, chosen.data)[0] - densities(theta, whole.data)[0]
+    gap -= gap.mean()
+    assert np.abs(gap).max() < MAX_ERROR
+    likelihoods = summarise_effects(theta, target.arguments()).log_likelihood
+    assert chosen.error(theta, likelihoods) == pytest.approx(np.abs(gap).max(), abs=1e-4)
+    # without the quadratic the sample is another density
+    rest = chosen.rest._replace(gradient=0.0 * chosen.rest.gradient, precision=0.0 * chosen.rest.precision)
+    wrong = densities(theta, (chosen.arguments, rest))[0] - densities(theta, whole.data)[0]
+    assert np.abs(wrong - wrong.mean()).max() > 10.0 * MAX_ERROR
+
+
+def test_gradients_are_those_of_values_and_of_all_groups_at_the_mode(target, theta):
+    chosen, whole = SampledGroups.of(target, 250), SampledGroups.of(target, N_GROUPS)
+    mode = target.point.theta[None]
+    own, exact = densities(mode, chosen.data)[1], densities(mode, whole.data)[1]
+    assert np.abs((own - exact) @ target.factor).max() < 1e-8
+    step = 1e-3 * target.factor[:, -1]
+    ends = [densities(theta[:5] + sign * step, chosen.data)[0] for sign in (1, -1)]
+    slopes = densities(theta[:5], chosen.data)[1] @ step
+    np.testing.assert_allclose((ends[0] - ends[1]) / 2.0, slopes, rtol=1e-3, atol=1e-6)
+
+
+def test_a_summary_of_effects_is_that_of_their_moments_and_draws(target, theta):
+    found = summarise_effects(theta, target.arguments())
+    np.testing.assert_allclose(found.draws.mean(axis=0), found.mean, atol=0.1)
+    ratio = found.draws.std(axis=0) / found.sd
+    assert ratio.min() > 0.9
+    assert ratio.max() < 1.1

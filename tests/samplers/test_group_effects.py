@@ -1,0 +1,121 @@
+"""Very many groups: draws by a sample of groups beside those of all, and effects that are drawn when asked for."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bayescore as bc
+from bayescore.diagnostics.mcse import mcse_mean
+from bayescore.samplers import collapsed
+from bayescore.validation import DataError
+
+TOLD = {"random_seed": 4, "progressbar": False}
+
+
+def built(n_groups, n):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=n), "g": rng.integers(0, n_groups, n)})
+    eta = -0.5 + 0.6 * frame["x"] + rng.normal(size=n_groups)[frame["g"]]
+    frame["y"] = eta + rng.logistic(size=n) > 0
+    return frame, bc.build_coreset(frame, formula="y ~ x + (1 | g)", random_state=0, progressbar=False)
+
+
+@pytest.fixture(scope="module")
+def few():
+    return built(40, 4000)
+
+
+@pytest.fixture(scope="module")
+def both(few):
+    core = few[1]
+    return bc.sample(core, effects=8, draws=500, **TOLD), bc.sample(core, draws=500, **TOLD)
+
+
+def test_draws_of_a_group_are_the_same_whatever_else_is_asked_for(both):
+    some, whole = both
+    assert some.posterior["u_g"].sizes["g"] == 8
+    for asked in ([3], [39, 3, 17], some.posterior["g"].values.tolist()):
+        expected = whole.posterior["u_g"].sel(g=asked)
+        np.testing.assert_allclose(bc.group_effects(some, asked), expected, rtol=1e-5)
+        np.testing.assert_allclose(bc.group_effects(whole, asked), expected)
+    kept = some.posterior["g"].values
+    np.testing.assert_array_equal(some.posterior["u_g"], bc.group_effects(some, kept.tolist()))
+
+
+def test_draws_of_a_part_of_the_posterior_are_that_part(both):
+    some, whole = both
+    part = some.isel(draw=slice(100, 300), chain=[0, 2])
+    expected = whole.posterior["u_g"].sel(g=[5]).isel(draw=slice(100, 300), chain=[0, 2])
+    np.testing.assert_allclose(bc.group_effects(part, [5]), expected, rtol=1e-5)
+
+
+def test_the_summary_of_all_groups_is_that_of_their_draws(both):
+    some, whole = (bc.group_effects(each) for each in both)
+    assert len(some) == len(whole) == 40
+    assert (np.abs(some["mean"] - whole["mean"]) < 0.2 * whole["sd"]).all()
+    assert (np.abs(np.log(some["sd"] / whole["sd"])) < 0.1).all()
+    assert (np.abs(some["97.5%"] - whole["97.5%"]) < 0.4 * whole["sd"]).all()
+
+
+def test_predictions_and_certificates_know_all_groups(both, few):
+    frame, core = few
+    tables = [bc.predict(each, frame.iloc[:60]) for each in both]
+    np.testing.assert_allclose(*tables, rtol=1e-4)
+    found = [bc.certify(each, core, frame, progressbar=False) for each in both]
+    assert found[0].level == found[1].level == "certified"
+    assert len(found[0].effects) == 40
+    np.testing.assert_allclose(found[0].effects["corrected_mean"], found[1].effects["corrected_mean"], rtol=1e-6)
+
+
+def test_changed_effects_of_some_groups_are_not_certified(both, few):
+    frame, core = few
+    changed = both[0].copy()
+    changed.posterior["u_g"] = changed.posterior["u_g"] + 1.0
+    found = bc.certify(changed, core, frame, progressbar=False)
+    assert found.level == "not certified"
+
+
+def test_unknown_groups_and_lost_rows_are_said(both):
+    some = both[0]
+    with pytest.raises(DataError, match="groups names 99"):
+        bc.group_effects(some, [99])
+    lost = some.copy()
+    lost["constant_data"] = lost["constant_data"].drop_vars("X")
+    with pytest.raises(DataError, match="idata lacks 'X' in constant_data"):
+        bc.group_effects(lost, [1])
+
+
+@pytest.mark.slow
+@pytest.mark.statistical(rate=1e-6)
+def test_draws_by_a_sample_of_groups_are_those_of_all(monkeypatch):
+    """Means of beta and of log sigma: three, each beyond 5.3 Monte Carlo errors once in 1e7."""
+    _, core = built(1500, 120_000)
+    sampled = bc.sample(core, **TOLD)
+    assert sampled.posterior.attrs["sampled_groups"] < 1500
+    assert sampled.posterior.attrs["density_error"] <= collapsed.MAX_ERROR
+    monkeypatch.setattr(collapsed, "MANY", 10**9)
+    whole = bc.sample(core, random_seed=5, progressbar=False)
+    assert "sampled_groups" not in whole.posterior.attrs
+    assert largest_gap(sampled, whole) < 5.3
+    # a sample of groups without the quadratic of the others
+    monkeypatch.setattr(collapsed, "MANY", 1000)
+    monkeypatch.setattr(collapsed, "MAX_ERROR", np.inf)
+    monkeypatch.setattr(collapsed, "SampledGroups", WithoutQuadratic)
+    assert largest_gap(bc.sample(core, **TOLD), whole) > 5.3
+
+
+class WithoutQuadratic(collapsed.SampledGroups):
+    @property
+    def data(self):
+        rest = self.rest
+        return self.arguments, rest._replace(gradient=0.0 * rest.gradient, precision=0.0 * rest.precision)
+
+
+def largest_gap(one, other):
+    """Return the largest distance of means, in Monte Carlo errors."""
+    draws = []
+    for idata in (one, other):
+        log_sigma = np.log(idata.posterior["sigma_g"].values)[..., None]
+        draws.append(np.concatenate([idata.posterior["beta"].values, log_sigma], axis=2))
+    error = np.hypot(*map(mcse_mean, draws))
+    return np.abs((draws[0].mean(axis=(0, 1)) - draws[1].mean(axis=(0, 1))) / error).max()
