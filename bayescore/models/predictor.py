@@ -114,7 +114,7 @@ class Predictor:
         """Return what rows multiply all effects by, shape (n, E): factor by factor, a level's beside each other."""
         parts = [sparse.csr_array((len(rows), 0))]
         for own, codes, z in self._of(rows):
-            G, q = len(own.grouping), len(own.grouping.effects)
+            G, q = own.effects.shape[1], len(own.grouping.effects)
             known = np.flatnonzero(codes != NO_GROUP)
             entries = np.repeat(known, q), (codes[known, None] * q + np.arange(q)).ravel()
             parts.append(sparse.csr_array((z[known].ravel(), entries), shape=(len(rows), G * q)))

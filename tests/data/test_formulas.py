@@ -256,7 +256,7 @@ def test_what_does_not_go_with_a_formula_is_refused():
         bc.build_coreset(blocks_of(50)(), formula="age", progressbar=False)
     with pytest.raises(ValueError, match="has its own intercept"):
         full(ROWS, intercept=True)
-    with pytest.raises(ValueError, match="design brings its own columns"):
+    with pytest.raises(ValueError, match="is given beside design, which brings its columns"):
         full(ROWS, design=core.design)
 
 

@@ -187,11 +187,11 @@ def test_what_is_expected_of_a_step_leaves_out_compiling(rows):
 
         return slow(np.eye(3))
 
-    route._timed("sample", work, lambda _: (3, 0, "compiled"))
+    route.timed("sample", work, lambda _: (3, 0, "compiled"))
     assert route.seconds["sample"] < 0.5 * route.story[-1].seconds
     if route.story[-1].seconds > 1.5:
         assert route.story[-1].why.endswith("s of it compiling, once)")
-    route._timed("certify", lambda: time.sleep(0.2), lambda _: (3, 0, "slept"))  # the control
+    route.timed("certify", lambda: time.sleep(0.2), lambda _: (3, 0, "slept"))  # the control
     assert route.seconds["certify"] > 0.19
     assert route.story[-1].why == "slept"
 
