@@ -5,6 +5,7 @@ import matplotlib as mpl
 import bayescore as bc
 from bayescore.diagnostics.agreement import predicted_error
 from bayescore.diagnostics.certificate import Certificate
+from bayescore.diagnostics.compare import Comparison
 from benchmarks.tables import RESULTS, publish
 
 ROWS, TEST_ROWS = 1_000_000, 1000
@@ -25,7 +26,7 @@ def told(certificate: Certificate | None) -> dict[str, object]:
     }
 
 
-def posteriors() -> tuple[bc.Comparison, dict[str, Certificate]]:
+def posteriors() -> tuple[Comparison, dict[str, Certificate]]:
     """Return what coresets of three methods say beside all rows, and their certificates."""
     quiet = {"progressbar": False}
     X, y = bc.datasets.binary10(ROWS + TEST_ROWS, random_state=0)

@@ -19,7 +19,7 @@ from bayescore.coresets.sampling.fixed_size import Bar
 from bayescore.data.dataset import Dataset
 from bayescore.diagnostics.elpd import Cumulants, PassSums, cumulants, left_out_of, rows_left_out
 from bayescore.diagnostics.loo_draws import LooDraws
-from bayescore.diagnostics.row_sums import Gathered, Look, Looked
+from bayescore.diagnostics.row_sums import FINE, Gathered, Look, Looked
 from bayescore.types import FloatArray, IntArray, LabelArray, WeightedData
 from bayescore.validation import DataError
 
@@ -85,7 +85,7 @@ def _look(draws: LooDraws) -> Look | None:
         factor = np.linalg.cholesky(np.atleast_2d(np.cov(beta.T)))
     except np.linalg.LinAlgError:  # draws that do not move along some direction
         return None
-    return Look.near(LaplaceApproximation(draws.family, beta.mean(axis=0), factor), draws.core)
+    return Look.near(LaplaceApproximation(draws.family, beta.mean(axis=0), factor), draws.core, FINE)
 
 
 def _results(models: Sequence[_Model], dataset: Dataset, block_rows: int) -> Iterator[_Block]:

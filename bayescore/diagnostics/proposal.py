@@ -16,7 +16,7 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.diagnostics.certificate.nodes import check_bytes, marginal_log_likelihoods, node_sums
 from bayescore.diagnostics.full_pass import check_finite, check_weight
-from bayescore.diagnostics.row_sums import RowSums
+from bayescore.diagnostics.row_sums import FINE, RowSums
 from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.families import Family
 from bayescore.models.gaussian import factor_of_inverse
@@ -45,7 +45,7 @@ def propose_flat(core: WeightedData, family: Family, prior: Prior, draws: int, r
         return log_likelihoods(beta, block, family)
 
     def of_all(dataset: Dataset) -> tuple[FloatArray, float]:
-        near = RowSums.of(dataset, laplace, core, "log evidence")
+        near = RowSums.of(dataset, laplace, core, "log evidence", aim=FINE)
         check_finite(dataset, near.terms.precision)
         check_weight(core, near.weight)  # type: ignore[arg-type]
         if (found := near.at(beta)) is not None:

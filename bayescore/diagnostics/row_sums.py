@@ -40,6 +40,9 @@ from bayescore.types import FloatArray, WeightedData
 
 _SEED = 2019  # of the sample: the same data give the same rows
 _AIM = 0.5 * MAX_SUM_ERROR  # standard error of the sums that the size of the sample is for
+FINE = 0.1 * MAX_SUM_ERROR
+"""The same where differences of sums are what is asked for, not weights of draws."""
+
 _WITHIN = 4.0  # sds of its predictor within which a row's largest curvature counts
 _WIDE = 0.05  # sd of a predictor from which its curvature may change within these
 
@@ -62,13 +65,13 @@ class Look:
     size: int
 
     @classmethod
-    def near(cls, laplace: Approximation, core: WeightedData) -> Self:
-        """Return what is asked of rows that `core` stands for."""
+    def near(cls, laplace: Approximation, core: WeightedData, aim: float = _AIM) -> Self:
+        """Return what is asked of rows that `core` stands for, for sums with the standard error `aim`."""
         eta, squares, derivatives = _at_mode(laplace, core)
         of_core = float(_reach(laplace, core, eta, squares, derivatives).sum())
         shares = 1.0 / max(of_core, np.finfo(float).tiny), EQUAL_SHARE / float(core.weights.sum())
         expected = float(score_rows(eta, core.y, squares, core.weights, laplace.family)[2].sum())
-        return cls(laplace, shares, sample_rows(expected, _AIM, len(laplace.theta)))
+        return cls(laplace, shares, sample_rows(expected, aim, len(laplace.theta)))
 
     def __call__(self, start: int, block: WeightedData, bar: Bar) -> Looked:
         """Look at a block, its first row at position `start` of the data."""
@@ -133,10 +136,16 @@ class RowSums:
 
     @classmethod
     def of(
-        cls, dataset: Dataset, laplace: LaplaceApproximation, core: WeightedData, doing: str = "certifying"
+        cls,
+        dataset: Dataset,
+        laplace: LaplaceApproximation,
+        core: WeightedData,
+        doing: str = "certifying",
+        *,
+        aim: float = _AIM,
     ) -> "RowSums":
         """Look at all rows at the mode of `laplace`; one pass. `core` stands for them, to scale probabilities."""
-        look, bar, kept = Look.near(laplace, core), Bar(), list[Draw]()
+        look, bar, kept = Look.near(laplace, core, aim), Bar(), list[Draw]()
         gathered = Gathered(look)
 
         def one(start: int, block: WeightedData) -> tuple[Looked, Draw]:

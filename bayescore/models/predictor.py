@@ -64,6 +64,11 @@ class Factor:
             effects = effects.reshape(len(sd), len(grouping), q)
         return cls(grouping, effects, sd[:, :, None] * correlation * sd[:, None])
 
+    @property
+    def n_groups(self) -> int:
+        """Number of groups."""
+        return int(self.effects.shape[1])
+
     def mean(self, at: IntArray | slice) -> FloatArray:
         """Return the mean of each effect over some draws, shape (G, q); over all where draws are not kept."""
         if isinstance(self.effects, EffectDraws):
@@ -114,7 +119,7 @@ class Predictor:
         """Return what rows multiply all effects by, shape (n, E): factor by factor, a level's beside each other."""
         parts = [sparse.csr_array((len(rows), 0))]
         for own, codes, z in self._of(rows):
-            G, q = own.effects.shape[1], len(own.grouping.effects)
+            G, q = own.n_groups, len(own.grouping.effects)
             known = np.flatnonzero(codes != NO_GROUP)
             entries = np.repeat(known, q), (codes[known, None] * q + np.arange(q)).ravel()
             parts.append(sparse.csr_array((z[known].ravel(), entries), shape=(len(rows), G * q)))

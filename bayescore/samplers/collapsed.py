@@ -24,7 +24,7 @@ from bayescore.models.sampled_groups import FIRST, MANY, MAX_ERROR, Remainder, S
 from bayescore.samplers.adaptive import OPTIONS, Plan, run, statistics
 from bayescore.samplers.frames import Dense
 from bayescore.samplers.group_effects import KEPT_BYTES, draw_keys, evenly, summary_dataset
-from bayescore.samplers.grouped import GROUP_PRIOR, tell_groups
+from bayescore.samplers.grouped import GROUP_PRIOR, check_effects, tell_groups
 from bayescore.samplers.langevin import density
 from bayescore.samplers.method import Option, Request, Sampler
 from bayescore.types import FloatArray, IntArray, WeightedData
@@ -122,8 +122,10 @@ class Collapsed(Sampler):
 
     def _kept(self, request: Request, n_groups: int) -> IntArray:
         """Return the groups whose draws of effects are kept."""
-        most = KEPT_BYTES // (4 * request.draws * request.chains)
-        size = min(n_groups, request.options["effects"] or max(most, 1))
+        most, asked = KEPT_BYTES // (4 * request.draws * request.chains), request.options["effects"]
+        size = min(n_groups, asked or max(most, 1))
+        if asked:
+            check_effects(request, size, "group effects")
         return np.linspace(0, n_groups - 1, size).round().astype(np.int64)
 
 

@@ -5,10 +5,9 @@ Given (beta, sigma) effects are independent of each other, and the rows are kept
 follow from what is kept, by the seed, and are the same whatever else was asked for.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xarray as xr
 
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import Design, Grouping
@@ -20,6 +19,9 @@ from bayescore.models.group_priors import group_prior_from_dict
 from bayescore.models.priors import prior_from_dict
 from bayescore.types import IntArray
 from bayescore.validation import DataError, json_object
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 KEPT_BYTES = 16 << 20
 """Bytes of the draws of effects that `sample` keeps, 4 for each group and draw."""
@@ -45,8 +47,10 @@ def draw_keys(chains: int | IntArray, draws: int | IntArray) -> IntArray:
     return np.asarray(((own[:, None] << 32) + each).ravel(), dtype=np.int64)
 
 
-def summary_dataset(summary: EffectSummary, grouping: Grouping) -> xr.Dataset:
+def summary_dataset(summary: EffectSummary, grouping: Grouping) -> "xr.Dataset":
     """Return mean, sd and quantiles of all effects of a factor, for ``constant_data``."""
+    import xarray as xr  # the command line lists samplers without it
+
     name, dims = grouping.name, (grouping.name,)
     variables: dict[str, Any] = {
         f"u_{name}_mean": (dims, summary.mean),

@@ -111,4 +111,4 @@ def test_bad_input_is_refused(core, rows, monkeypatch):
         bc.sample(two, sampler="collapsed", **TOLD)
     monkeypatch.setattr("bayescore.samplers.grouped.MAX_EFFECTS_BYTES", 1000)
     with pytest.raises(DataError, match="group effects take 1,280,000 bytes"):
-        bc.sample(core, **TOLD)
+        bc.sample(core, effects=1000, **TOLD)
