@@ -20,6 +20,8 @@ from bayescore.parser import parse_priors, parser
 if TYPE_CHECKING:
     from rich.console import Console
 
+ROLES = ("label", "weights", "offset", "trials", "exposure", "groups", "missing")  # as the verbs call them
+
 
 def check_output(output: Path, *inputs: Path | str, option: str = "--output") -> None:
     """Raise unless `output` can be written and is none of `inputs`, which it would replace."""
@@ -32,6 +34,10 @@ def check_output(output: Path, *inputs: Path | str, option: str = "--output") ->
                 raise ValueError(f"{option}={str(output)!r} is also an input; give another name")
 
 
+def _roles(args: argparse.Namespace) -> dict[str, Any]:
+    return {name: getattr(args, name) for name in ROLES}
+
+
 def build(args: argparse.Namespace, console: Console) -> None:
     """Run ``bayescore build``."""
     from bayescore.coresets.build import build_coreset
@@ -39,13 +45,8 @@ def build(args: argparse.Namespace, console: Console) -> None:
     check_output(args.output, args.rows)
     core = build_coreset(
         args.rows,
-        label=args.label,
-        weights=args.weights,
-        offset=args.offset,
-        trials=args.trials,
+        **_roles(args),
         positive=args.positive,
-        missing=args.missing,
-        groups=args.groups,
         formula=args.formula,
         family=args.family,
         method=args.method,
@@ -136,9 +137,9 @@ def certify(args: argparse.Namespace, console: Console) -> None:
     if args.test:
         if not args.output:
             raise ValueError(f"--test={str(args.test)!r} is for the report; give its file by --output too")
-        test = all_rows(args.test, label=label, design=core.design, offset=args.offset, progressbar=not args.quiet)
-    beside = {"weights": args.weights, "offset": args.offset, "trials": args.trials, "missing": args.missing}
-    found = check(idata, core, args.rows, label=label, groups=args.groups, **beside, progressbar=not args.quiet)
+        own = {"label": label, "design": core.design, "offset": args.offset, "exposure": args.exposure}
+        test = all_rows(args.test, family=core.family, **own, progressbar=not args.quiet)
+    found = check(idata, core, args.rows, **{**_roles(args), "label": label}, progressbar=not args.quiet)
     table = Table("feature", box=None)
     for heading in ("mean", "sd", "corrected mean", "corrected sd", "error of mean (sd)"):
         table.add_column(heading, justify="right")
@@ -151,7 +152,7 @@ def certify(args: argparse.Namespace, console: Console) -> None:
     if args.output:
         words = ["bayescore", "certify", str(args.posterior), str(args.core), without_keys(str(args.rows))]
         words += ["--label", label]
-        for name, column in beside.items():
+        for name, column in ((name, getattr(args, name)) for name in ROLES if name not in ("label", "groups")):
             words += [f"--{name}", column] if column and column != "raise" else []
         words += [word for column in args.groups or () for word in ("--groups", column)]
         words += ["--test", str(args.test)] if args.test else []
@@ -201,9 +202,9 @@ def fit(args: argparse.Namespace, console: Console) -> None:
     from bayescore.fitting.files import check_folder
 
     check_folder(args.output, "--output")
-    named = ("label", "weights", "offset", "trials", "groups", "positive", "missing", "max_seconds", "family")
     prior = None if args.prior is None else parse_priors(args.prior)
-    settings: dict[str, Any] = {"prior": prior, **{name: getattr(args, name) for name in named}}
+    settings = {"prior": prior, **_roles(args)}
+    settings |= {name: getattr(args, name) for name in ("positive", "max_seconds", "family")}
     rows = [own for own in (args.formula, args.rows) if own is not None]
     _saved(fitted(*rows, random_state=args.seed, progressbar=not args.quiet, **settings), args.output, console)
 

@@ -3,6 +3,7 @@
 from bayescore.models.families import Family, Symmetric, register
 from bayescore.models.families.cloglog import Cloglog
 from bayescore.models.families.logistic import Logistic
+from bayescore.models.families.poisson import Poisson
 from bayescore.models.families.probit import Probit
 
-__all__ = ["Cloglog", "Family", "Logistic", "Probit", "Symmetric", "register"]
+__all__ = ["Cloglog", "Family", "Logistic", "Poisson", "Probit", "Symmetric", "register"]

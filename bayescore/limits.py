@@ -76,6 +76,9 @@ MAX_TAIL_K = 0.5
 FAMILYWISE_ALPHA = 0.01
 """Probability that exact draws, or an exact prediction, are said to be off, over all coefficients together."""
 
+MAX_DISPERSION = 1.2
+"""Pearson's dispersion of counts above which they are called overdispersed: intervals are then a tenth too narrow."""
+
 MAX_TOTAL_WEIGHT = 1e15
 """Sum of the weights, and so of any, above which rows are refused: a fitted mode is off by 1.1e-9 sqrt(weight)
 posterior sds, from rounding (measured, 5 columns: 0.02 sd at 4e14, 2 sd at 4e18); weights are then meant relatively."""

@@ -167,6 +167,7 @@ def _add_roles(p: argparse.ArgumentParser) -> None:
 
 def _add_counts(p: argparse.ArgumentParser) -> None:
     p.add_argument("--trials", help="column of binomial trials; the label column then has successes")
+    p.add_argument("--exposure", help="column of exposures, where the label column has counts (--family poisson)")
     p.add_argument(
         "--missing", default="raise", choices=("raise", "drop"), help="rows that miss something (default: %(default)s)"
     )

@@ -1,4 +1,4 @@
-"""The default: lossless where few rows are distinct, calibrated elsewhere."""
+"""The default: lossless where few rows are distinct, condensed for counts, calibrated elsewhere."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from bayescore.coresets.aggregate import Aggregate
 from bayescore.coresets.calibrated import Calibrated
+from bayescore.coresets.condensed import Condensed
 from bayescore.coresets.merge_reduce import MergeReduce
 from bayescore.coresets.method import BuildResult, Method
 from bayescore.coresets.multilevel import Multilevel
@@ -16,14 +17,16 @@ from bayescore.models.priors import Prior
 
 @dataclass(frozen=True)
 class Auto(Method):
-    """The default: chooses `Aggregate`, `Calibrated`, `Multilevel` or `MergeReduce`; ``core.method`` says which.
+    """The default: chooses a method by the rows, the family and the source; ``core.method`` says which.
 
     Data with at most `size` distinct rows (for "auto" 1000, or 20 a column) are merged by `Aggregate`. Other rows with
-    groups go to `Multilevel`, and those without to `Calibrated`. An iterator, whose rows come once, goes to
-    `MergeReduce`.
+    groups go to `Multilevel`. Counts go to `Condensed` where `size` is left out and the error that it expects is within
+    the tolerance, as a pseudo-row of counts meets more of their likelihood than real rows do. All else goes to
+    `Calibrated`, but an iterator, whose rows come once, to `MergeReduce`.
 
-    `Condensed` is never chosen. Its pseudo-rows are often fewer and as accurate, but ``core.index``, averages over rows
-    and the pages of reports need rows of the data. Ask for ``method="condensed"`` where fewest rows matter.
+    `Condensed` is never chosen for labels. Its pseudo-rows are often fewer and as accurate, but ``core.index``,
+    averages over rows and the pages of reports need rows of the data. Ask for ``method="condensed"`` where fewest rows
+    matter.
 
     Parameters
     ----------
@@ -63,6 +66,10 @@ class Auto(Method):
         if merged is not None:
             return merged
         if not dataset.design.groups:
+            if family.counts and size is None and "offset" not in dataset.design.names:  # that its file would have
+                condensed = Condensed(self.prior, self.tolerance).build(dataset, size, seed, family)
+                if condensed.caution is None:
+                    return condensed
             return Calibrated(self.prior, self.tolerance).build(dataset, size, seed, family)
         if refused := ["size"] * (size is not None) + [name for name in self.given if name != "prior"]:
             raise TypeError(

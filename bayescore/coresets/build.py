@@ -30,6 +30,7 @@ def build_coreset(
     weights: Any = None,
     offset: Any = None,
     trials: Any = None,
+    exposure: Any = None,
     positive: Any = None,
     missing: str = "raise",
     groups: Any = None,
@@ -53,7 +54,7 @@ def build_coreset(
         or (X, y, weights), each time; such an iterator, which is read once; or a coreset, to shrink it further.
     y : array, shape (N,), optional
         Labels, any two classes; the second in sorted order is +1, of an ordered categorical the last. With `trials`
-        successes.
+        successes; of ``family="poisson"`` counts.
     family : name of a registered family, such as "probit", optional
         Model that the coreset is for; by default that of `data` where it is a coreset, else "logistic".
     method : str or Method
@@ -66,11 +67,12 @@ def build_coreset(
         or 20 rows for each column if that is more. ``"aggregate"`` takes no size.
     label : str, optional
         Column of the labels.
-    weights, offset, trials : array or str, optional
+    weights, offset, trials, exposure : array or str, optional
         A number for each row, or the name of its column, which is then no feature. Weights are 1 by default, and rows
         of weight 0 are left out. The offset o_n is the known part of the linear predictor, x_n . beta + o_n, such as
         log(exposure). Trials are those of binomial counts, of which `y` or `label` are the successes: a row becomes
-        two, with its successes and its failures as weights. Blocks are (X, y, weights, offset, trials, groups), with
+        two, with its successes and its failures as weights. Exposures are those of counts, 1 by default: the weights of
+        a row's two are its count and its exposure. Blocks are (X, y, weights, offset, trials or exposure, groups), with
         None for what is not given.
     positive : label, optional
         The label that is +1.
@@ -91,12 +93,10 @@ def build_coreset(
     intercept : bool
         Put a column of ones, named "Intercept", first.
     standardize : bool
-        Center the columns and divide them by their (weighted, population) standard deviation; constant
-        columns stay as they are.
+        Center columns and divide them by their (weighted, population) standard deviation, unless they are constant.
     design : Design, optional
-        ``core.design`` of an earlier coreset, for more rows of the same kind: they get its formula, levels, knots,
-        centers and scales, and their labels mean the same. A level that it does not know is an error; groups that it
-        does not know are added to it. `Coreset.concat` unites coresets of one design.
+        ``core.design`` of an earlier coreset, for more rows of the same kind: they get its formula, levels, knots and
+        scales. A new level is an error; new groups are added to it. `Coreset.concat` unites coresets of one design.
     random_state, random_seed : int, Generator, SeedSequence or None
         Seed, by either name, kept as ``core.random_state``; it gives the same coreset whatever the source, its blocks
         and the number of threads.
@@ -137,7 +137,7 @@ def build_coreset(
     ('Intercept', 'age', 'device[tablet]', 'age:device[tablet]')
     """
     chosen = method_of(method, options)
-    known = _family_of(data, family)
+    known = _family_of(data, family, design)
     seed = check_seed(one_seed(random_state, random_seed))
     wanted = None if size == "auto" else check_integer(size, "size", low=1)
     check_serves(chosen, known.name, METHODS)
@@ -145,10 +145,11 @@ def build_coreset(
     if is_stream(data):
         check_once(chosen, standardize)
     _check_design(data, intercept, standardize, formula)
-    columns = {"label": label, "weights": weights, "offset": offset, "trials": trials, "groups": groups}
-    columns |= {"positive": positive, "missing": missing}
+    columns = {"label": label, "weights": weights, "offset": offset, "trials": trials, "exposure": exposure}
+    columns |= {"groups": groups, "positive": positive, "missing": missing}
     if design is None:
-        dataset = open_designed(data, y, formula=formula, once=True, progress=progressbar, **columns)
+        columns |= {"formula": formula, "once": True, "counts": known.counts}
+        dataset = open_designed(data, y, progress=progressbar, **columns)
     else:
         _check_alone(intercept=intercept, standardize=standardize, formula=formula)
         dataset = open_in(design, data, y, learn_groups=True, progress=progressbar, **columns)
@@ -205,6 +206,7 @@ def all_rows(
     weights: Any = None,
     offset: Any = None,
     trials: Any = None,
+    exposure: Any = None,
     positive: Any = None,
     missing: str = "raise",
     groups: Any = None,
@@ -221,7 +223,9 @@ def all_rows(
 
     Parameters
     ----------
-    data, y, family, label, weights, offset, trials, positive, missing, groups, formula, intercept, standardize
+    data, y, family, label, weights, offset, trials, exposure, positive, missing, groups, formula
+        As in `build_coreset`.
+    intercept, standardize
         As in `build_coreset`.
     design : Design, optional
         ``core.design``, for test rows: they get the coreset's formula, intercept, centers, scales and codes of groups,
@@ -249,14 +253,14 @@ def all_rows(
     >>> full.X.shape, full.weight_total, full.method
     ((5000, 2), 5000.0, 'full')
     """
-    known = _family_of(data, family)
+    known = _family_of(data, family, design)
     _check_design(data, intercept, standardize, formula)
-    columns = {"label": label, "weights": weights, "offset": offset, "trials": trials, "groups": groups}
-    columns |= {"positive": positive, "missing": missing}
+    columns = {"label": label, "weights": weights, "offset": offset, "trials": trials, "exposure": exposure}
+    columns |= {"groups": groups, "positive": positive, "missing": missing}
     if design is None:
         if new_groups:
             raise ValueError("new_groups=True, but design is missing: all groups are new; give design=core.design")
-        dataset = open_designed(data, y, formula=formula, progress=progressbar, **columns)
+        dataset = open_designed(data, y, formula=formula, progress=progressbar, counts=known.counts, **columns)
         dataset = designed(dataset, intercept, standardize)
     else:
         _check_alone(intercept=intercept, standardize=standardize, formula=formula)
@@ -266,9 +270,9 @@ def all_rows(
     return _of(data, finish_dataset(rows, dataset, method="full", family=known.name, params={}, random_state=0))
 
 
-def _family_of(data: Any, family: str | None) -> Family:
+def _family_of(data: Any, family: str | None, design: Design | None) -> Family:
     inherited = data.family if isinstance(data, Coreset) else "logistic"
-    return check_family(inherited if family is None else family)
+    return check_family(inherited if family is None else family, rows=data if design is None else design)
 
 
 def _check_design(data: Any, intercept: bool, standardize: bool, formula: str | None) -> None:
@@ -280,10 +284,9 @@ def _check_design(data: Any, intercept: bool, standardize: bool, formula: str | 
 
 def _check_alone(**columns: Any) -> None:
     """Raise if arguments that make columns are given beside a design."""
-    if given := [name for name, value in columns.items() if value]:
-        raise ValueError(
-            f"{given[0]}={columns[given[0]]!r} is given beside design, which brings its columns; leave it out"
-        )
+    for name, value in columns.items():
+        if value:
+            raise ValueError(f"{name}={value!r} is given beside design, which brings its columns; leave it out")
 
 
 def _of(data: Any, core: Coreset) -> Coreset:
@@ -293,6 +296,5 @@ def _of(data: Any, core: Coreset) -> Coreset:
     missed = None
     if core.family == data.family:
         missed = of_union([(each.shortfall, each.lossless) for each in (core, data)])
-    # all rows of a coreset miss what it does
-    method = data.method if core.lossless and not data.lossless else core.method
+    method = data.method if core.lossless and not data.lossless else core.method  # all its rows miss what it does
     return replace(core, n_total=data.n_total, weight_total=data.weight_total, shortfall=missed, method=method)

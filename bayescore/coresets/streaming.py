@@ -6,7 +6,6 @@ goes to a checkpoint and back, after which the coresets are the same to the last
 
 from collections.abc import Iterable
 from copy import copy
-from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
@@ -78,7 +77,7 @@ class StreamingCoreset:
         method.check(self.size, self.family)
         _ = self._begun(1)  # raises errors that no rows are needed for
         labels = () if classes is None else two_classes(classes, "classes")
-        self._intake = Intake.knowing(labels, symmetric=known.symmetric)
+        self._intake = Intake.of_counts() if known.counts else Intake.knowing(labels, symmetric=known.symmetric)
         self._design: Design | None = None
         self._cutter: Cutter
         self._state: StreamState
@@ -100,7 +99,7 @@ class StreamingCoreset:
         y : array, shape (n,)
             Labels.
         weights, offset, trials : array, shape (n,), optional
-            Weights, 1 by default, known parts of the linear predictors, and binomial trials, as in `build_coreset`.
+            Weights, 1 by default, known parts of linear predictors, and binomial trials, or the exposures of counts.
             Which label is +1 must be known for an offset, and for a family whose sides differ: begin with a block that
             has both labels, or name them as `classes`.
         groups : array, shape (n,), or dict of such, optional
@@ -114,7 +113,7 @@ class StreamingCoreset:
         intake, raw = self._intake.take(Block(X, y, weights, offset, trials, groups))
         assert intake.names is not None
         if self._design is None:
-            design = Design(intake.names, self.intercept, offset=intake.offset, groups=intake.groupings)
+            design = intake.design(intercept=self.intercept)
             check_names(design, LABEL, self.intercept)
             n_features = len(design.names)
             cutter = Cutter(self._streamed.stream_block(self.size, n_features))
@@ -232,7 +231,7 @@ class StreamingCoreset:
     def _loaded(cls, header: dict[str, Any], arrays: Arrays) -> Self:
         """Return the stream of a checkpoint; content that does not fit raises one of many errors."""
         stream = cls(method_from_dict(header["method"]), **header["options"])
-        stream._intake = replace(Intake.from_dict(header["intake"]), symmetric=stream._intake.symmetric)
+        stream._intake = Intake.from_dict(header["intake"], like=stream._intake)
         stream._design = Design.from_dict(header["design"])
         if not isinstance(header["version"], str) or stream._design.raw_names != stream._intake.names:
             raise ValueError

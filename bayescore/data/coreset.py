@@ -23,6 +23,7 @@ from bayescore.data.formulas.design import formula_of
 from bayescore.data.shortfall import Shortfall, of_union
 from bayescore.data.shown import as_html, as_text, size_curve
 from bayescore.data.sources import ArraySource
+from bayescore.data.sources.paired import RATES
 from bayescore.data.sources.parquet import CORESET_KEY
 from bayescore.files import whole_file
 from bayescore.types import WeightedData, stack
@@ -103,9 +104,8 @@ class Coreset(WeightedData):
             raise ValueError(f"rows have {'no' if self.offset is None else 'an'} offset, unlike their design")
         if (0 if self.group is None else self.group.shape[1]) != len(self.design.groups):
             known = ", ".join(repr(grouping.name) for grouping in self.design.groups) or "none"
-            raise ValueError(
-                f"rows have {'no' if self.group is None else 'other'} groups; those of their design: {known}"
-            )
+            own = "no" if self.group is None else "other"
+            raise ValueError(f"rows have {own} groups; those of their design: {known}")
         object.__setattr__(self, "design", replace(self.design, classes=self.classes))  # for rows that follow it
         if (missed := self.shortfall) is not None:
             own = self.rows_digest
@@ -125,6 +125,11 @@ class Coreset(WeightedData):
     def take(self, which: Any) -> "Coreset":
         """Return the rows `which`, in that order, without the `shortfall` of all."""
         return WeightedData.take(self if self.shortfall is None else replace(self, shortfall=None), which)
+
+    @property
+    def counts(self) -> bool:
+        """Whether the labels are events and exposure."""
+        return tuple(self.classes) == RATES.classes
 
     @property
     def weight_ess(self) -> float:
@@ -160,19 +165,17 @@ class Coreset(WeightedData):
         return frame
 
     def to_counts(self) -> pd.DataFrame:
-        """Return the rows as binomial counts, as R's ``glm`` takes them.
+        """Return the rows as binomial counts, or events and exposures, as R's ``glm`` takes them.
 
-        That is ``cbind(successes, failures) ~ ... + offset(offset)``. Columns are those of the design matrix,
-        `successes` and `failures`, and `offset` if there is one. Successes and failures are real numbers: the weights
-        of labels +1 and -1 of adjacent rows that differ only in the label, such as a pseudo-row. The index is that of
-        `to_frame`.
+        That is ``cbind(successes, failures) ~ ... + offset(offset)``, or ``events / exposure`` weighed by ``exposure``:
+        the weights of labels +1 and -1 of adjacent rows, as `to_frame` has them, that differ only in the label.
 
         Raises
         ------
         DataError
             If pseudo-rows have no group but other rows have one, as within groups of a multilevel coreset.
         """
-        return counts_of(self, self.to_frame(), self.label)
+        return counts_of(self, self.to_frame(), self.label, rates=self.counts)
 
     def summary(self) -> dict[str, Any]:
         """Return what made the coreset as plain JSON values."""

@@ -196,7 +196,8 @@ class Dataset:
         their scan and sample go too.
         """
         own = self.design
-        design = replace(design, offset=own.offset, groups=design.groups or own.groups, roles=own.roles)
+        groups = design.groups or own.groups
+        design = replace(design, offset=own.offset, exposure=own.exposure, groups=groups, roles=own.roles)
         other = self.view(design)
         if self._scan is not None:
             affine = Design(self.design.names, design.intercept, design.center, design.scale)
@@ -254,7 +255,7 @@ def open_rows(
         rows = data.as_source()
     elif once and is_stream(data):
         roles.check_none("an iterator of blocks (X, y) or (X, y, weights)", "positive", "groups")
-        rows = Stream(data, roles.positive, Given.of(roles.groups, None).names)
+        rows = Stream(data, roles.positive, Given.of(roles.groups, None).names, counts=roles.counts)
     else:
         rows = as_source(data, y, selection=selection, **beside)
     if intercept and not rows.design.is_identity:

@@ -58,6 +58,7 @@ class Design:
     center: tuple[float, ...] | None = None
     scale: tuple[float, ...] | None = None
     offset: str | None = field(default=None, kw_only=True)  # name of the known part of the linear predictors
+    exposure: str | None = field(default=None, kw_only=True, compare=False)  # name of the exposure of counts
     classes: tuple[Any, Any] | None = field(default=None, kw_only=True, compare=False)  # says nothing of the columns
     groups: tuple[Grouping, ...] = field(default=(), kw_only=True)
     raw_levels: Levels = field(default=(), kw_only=True)  # of the raw columns that hold text
@@ -154,6 +155,7 @@ class Design:
             "center": None if self.center is None else list(self.center),
             "scale": None if self.scale is None else list(self.scale),
             **({} if self.offset is None else {"offset": self.offset}),
+            **({} if self.exposure is None else {"exposure": self.exposure}),
             **({"groups": [asdict(grouping) for grouping in self.groups]} if self.groups else {}),
         }
 
@@ -164,7 +166,8 @@ class Design:
         given = fields.get("groups", ())
         groups = tuple(Grouping(own["name"], tuple(own["levels"]), tuple(own["effects"])) for own in given)
         names, intercept = tuple(fields["raw_names"]), bool(fields["intercept"])
-        return cls(names, intercept, center, scale, offset=fields.get("offset"), groups=groups)
+        offset, exposure = fields.get("offset"), fields.get("exposure")
+        return cls(names, intercept, center, scale, offset=offset, exposure=exposure, groups=groups)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from bayescore.data.source import Source
 from bayescore.data.sources import has_named_columns
 from bayescore.data.sources.blocks import is_stream
 from bayescore.data.sources.groups import Grouper, check_groupings
+from bayescore.data.sources.paired import RATES
 from bayescore.limits import MAX_LEVELS, MAX_LEVELS_NAMED
 from bayescore.types import NO_GROUP, WeightedData
 from bayescore.validation import DataError, check_alone, shown_apart, warn
@@ -68,7 +69,7 @@ def open_designed(
     if roles:
         dataset.design = replace(dataset.design, roles=roles)
     if dataset.rereadable and not isinstance(data, WeightedData):
-        single = beside.get("trials") is None and beside.get("weights") is None
+        single = not any(beside.get(name) is not None for name in ("trials", "weights")) and not beside.get("counts")
         check_groupings(dataset.design, dataset.source.n_rows, single=single)
     levels: Levels = getattr(dataset.rows, "levels", ())
     if formula is not None:
@@ -130,21 +131,26 @@ def open_in(
     if groups is not None and not factors:
         raise DataError(f"groups is given, but {whose} has none; leave it out")
     brings_labels = isinstance(data, Coreset | Source) or beside.get("trials") is not None
-    if positive is None and design.classes is not None and not brings_labels:
+    counts = design.classes == RATES.classes and not isinstance(data, Coreset | Source)
+    if counts and beside.get("exposure") is None and has_named_columns(data):
+        beside["exposure"] = design.exposure
+    if positive is None and design.classes is not None and not (brings_labels or counts):
         positive = Classes(*design.classes)
     ready = isinstance(data, Source | WeightedData)  # their codes are there
     if learn_groups and factors and groups is not None and not ready:
-        asked = {**beside, "offset": offset, "groups": groups, "positive": positive}
+        asked = {**beside, "offset": offset, "groups": groups, "positive": positive, "counts": counts}
         found = open_rows(data, y, label=label, progress=progress, selection=selection, **asked).design.groups
         design = with_levels(design, found)
     groupers = None if ready else tuple(Grouper(grouping, new_groups) for grouping in design.groups) or None
-    beside |= {"offset": offset, "groups": groups, "groupers": groupers, "positive": positive}
+    beside |= {"offset": offset, "groups": groups, "groupers": groupers, "positive": positive, "counts": counts}
     dataset = open_rows(data, y, label=label, progress=progress, selection=selection, **beside)
     if design.classes is not None and tuple(dataset.source.classes) != tuple(design.classes):
         raise DataError(
             f"data has the labels {tuple(dataset.source.classes)}, {whose} {tuple(design.classes)}, the second +1; "
             "give the same positive="
         )
+    if counts and dataset.design.exposure is None and design.exposure is not None:
+        raise DataError(f"exposure is missing: {whose} had one, {design.exposure!r}; give one for each row")
     if (dataset.design.offset is None) != (design.offset is None):
         raise DataError(
             f"offset is given, but {whose} had none; leave it out"

@@ -87,6 +87,7 @@ def every_row(dataset: Dataset, cells: Cells, predictor: Predictor, family: Fami
     K, step = len(cells), max(1, _CACHE // len(predictor))
 
     def one(_: int, block: WeightedData) -> tuple[FloatArray, FloatArray]:
+        block = cells.counted(block)
         sums, total, parts = np.zeros((K, len(predictor))), np.zeros(K), cells.parts(block)
         for contrast in range(len(cells.contrasts)):
             codes = contrast * len(cells.values) + parts
@@ -194,7 +195,7 @@ def sampled(dataset: Dataset, cells: Cells, predictor: Predictor, family: Family
     terms: list[tuple[Derivatives, FloatArray] | None] = [None] * K
 
     def one_block(start: int, block: WeightedData) -> list[_Seen] | None:
-        return look(start, block, bars)
+        return look(start, cells.counted(block), bars)
 
     for found in dataset.map(one_block, "averaging", canonical=True):
         if found is None:
@@ -226,7 +227,7 @@ def sampled(dataset: Dataset, cells: Cells, predictor: Predictor, family: Family
 def derivatives_of_mean(eta: FloatArray, family: Family) -> FloatArray:
     """Return P(y = +1) and its first three derivatives at eta, shape (n,), as the rows of a matrix, shape (4, n)."""
     log_p, s, c, third = derivatives_of(eta, np.ones(len(eta), dtype=np.int8), family)
-    p = np.exp(log_p)
+    p = np.exp(np.minimum(log_p, family.reach))  # the log of a rate may be above 0
     return np.stack([p, p * s, p * (s**2 - c), p * (s**3 - 3.0 * s * c + third)])
 
 

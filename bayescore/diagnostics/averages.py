@@ -26,6 +26,7 @@ from bayescore.data.designed import open_in
 from bayescore.data.formulas.design import formula_of
 from bayescore.data.matching import check_same_design
 from bayescore.data.sources.memory import rows_source
+from bayescore.data.sources.paired import RATES
 from bayescore.data.tables import feature_matrix, is_dask, is_table
 from bayescore.diagnostics.average_sums import EVERY_ROW, CellSums, Figures, cell_sums
 from bayescore.diagnostics.contrasts import Cells, Change, values_of
@@ -51,13 +52,14 @@ def average_predictions(
     weights: Any = None,
     offset: Any = None,
     trials: Any = None,
+    exposure: Any = None,
     missing: str = "raise",
     groups: Any = None,
     ci_prob: float = 0.94,
     max_draws: int = 1000,
     progressbar: bool = True,
 ) -> pd.DataFrame:
-    """Return average predicted probabilities by the levels of a factor.
+    """Return average predicted probabilities, or rates by exposure, by the levels of a factor.
 
     Parameters
     ----------
@@ -72,7 +74,7 @@ def average_predictions(
         Raw column whose levels part the rows: the average over the rows of each level.
     variables : str
         Raw column that is set to each level in turn, in all rows: the averages differ by its own part alone.
-    label, weights, offset, trials, missing, groups
+    label, weights, offset, trials, exposure, missing, groups
         Of the full data, as given to `build_coreset`; of raw rows in memory none is needed.
     ci_prob : float
         Probability of the equal-tailed intervals.
@@ -112,7 +114,8 @@ def average_predictions(
     tail = 0.5 * (1.0 - check_positive(ci_prob, "ci_prob", below=1.0))
     check_integer(max_draws, "max_draws", low=1)
     posterior = read_posterior(idata, "idata", min_draws=1)
-    beside = {"label": label, "weights": weights, "offset": offset, "trials": trials, "groups": groups}
+    beside = {"label": label, "weights": weights, "offset": offset, "trials": trials, "exposure": exposure}
+    beside["groups"] = groups
     beside = {key: value for key, value in beside.items() if value is not None}
     if missing != "raise":
         beside["missing"] = missing
@@ -156,7 +159,8 @@ class AveragedRows(NamedTuple):
 
     def cells(self, **asked: Any) -> Cells:
         """Return `Cells` of these rows, whose columns tell what is asked."""
-        cells = Cells(self.design, self.designed, **asked)
+        sides = self.posterior.family.counts and self.dataset.source.classes == RATES.classes
+        cells = Cells(self.design, self.designed, sides=sides, **asked)
         wanted = self.design.raw_names if cells.variable is not None else ()
         if cells.by in self.design.raw_names:
             wanted = (*wanted, str(cells.by))
@@ -247,11 +251,15 @@ def _rows(idata: Any, posterior: Posterior, data: Any) -> tuple[WeightedData, bo
         X, weights = (np.asarray(constants[key].values, dtype=np.float64) for key in ("X", "weights"))
         offset = np.asarray(constants["offset"].values) if posterior.offset is not None else None
         group = np.asarray(constants["group"].values) if "group" in constants else None
+        y = np.asarray(constants["y"].values) if posterior.family.counts else np.zeros(0)
     else:
         check_same_design(data, posterior.features, posterior.design, "data")
         _check_rows(data.pseudo, data.method if isinstance(data, Coreset) else None)
-        X, weights, offset, group = data.X, data.weights, data.offset, data.group
-    return positive_rows(X, offset, group).with_weights(weights), True
+        X, weights, offset, group, y = data.X, data.weights, data.offset, data.group, data.y
+    rows = positive_rows(X, offset, group).with_weights(weights)
+    if posterior.family.counts:  # averages of rates are by exposure
+        rows = rows.take(np.less(y, 0))
+    return rows, True
 
 
 def _check_rows(pseudo: NDArray[np.bool_] | None, method: str | None) -> None:

@@ -40,9 +40,14 @@ class Cells:
     values: tuple[float, ...] = (0.0,)  # of `by`; of text and of groups the codes
     variable: str | None = None
     contrasts: tuple[tuple[Change, ...], ...] = ((Change(),),)
+    sides: bool = False  # whether rows are sides of counts
 
     def __len__(self) -> int:
         return len(self.contrasts) * len(self.values)
+
+    def counted(self, block: WeightedData) -> WeightedData:
+        """Return a block, of sides of counts with those of the exposure alone: averages are of rates by exposure."""
+        return block.with_weights(np.where(block.y < 0, block.weights, 0.0)) if self.sides else block
 
     def column(self, block: WeightedData, name: str) -> FloatArray:
         """Return a raw column, or the codes of groups, shape (n,)."""

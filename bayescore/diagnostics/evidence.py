@@ -138,6 +138,7 @@ def log_evidence(
     weights: Any = None,
     offset: Any = None,
     trials: Any = None,
+    exposure: Any = None,
     missing: str = "raise",
     groups: Any = None,
     draws: int = 2000,
@@ -147,13 +148,14 @@ def log_evidence(
 ) -> Evidence:
     r"""Estimate the log marginal likelihood of a coreset and, in a pass or two, of the full data.
 
-    Differences between the ln E of two models of the same data are log Bayes factors.
+    Differences between the ln E of two models of the same data are log Bayes factors. Only these have a
+    meaning for counts: ln E leaves out y log E - log y! of each row, which no parameter changes.
 
     Parameters
     ----------
     core : WeightedData
         A coreset or `all_rows`.
-    data, y, label, weights, offset, trials, missing, groups
+    data, y, label, weights, offset, trials, exposure, missing, groups
         The full data, as given to `certify`; without them only the coreset's evidence is estimated.
     family : name of a registered family, optional
         By default the coreset's own.
@@ -197,7 +199,7 @@ def log_evidence(
     >>> bool(abs(evidence.difference) < 1)
     True
     """
-    known = check_family(own_family(core, family, "core"))
+    known = check_family(own_family(core, family, "core"), rows=core)
     if core.group is not None and not (isinstance(core, Coreset) and one_intercept(core.groups)):
         terms = terms_text(core.groups) if isinstance(core, Coreset) else "groups without names"
         raise DataError(
@@ -218,17 +220,15 @@ def log_evidence(
             f"{names(lambda kind: kind.closed_form)}"
         )
     check_integer(draws, "draws", low=100)
-    if data is None and not all(part is None for part in (y, label, weights, offset, trials, groups)):
-        raise TypeError(
-            "y, label, weights, offset, trials and groups belong to the full data, but data is missing; give data too"
-        )
+    roles = {"label": label, "weights": weights, "offset": offset, "trials": trials, "exposure": exposure}
+    roles["groups"] = groups
+    if data is None and (given := [name for name, part in {"y": y, **roles}.items() if part is not None]):
+        raise TypeError(f"{given[0]} belongs to the full data, but data is missing; give data too")
     if data is not None and not isinstance(core, Coreset):
         raise TypeError(f"core is a {type(core).__name__}; with full data it must be a Coreset, which knows its design")
     dataset = None
     if isinstance(core, Coreset) and data is not None:
-        beside = {"label": label, "weights": weights, "offset": offset, "trials": trials, "missing": missing}
-        if groups is not None:
-            beside["groups"] = groups
+        beside = {**roles, "missing": missing}
         dataset = full_rows(core, data, y, progress=progressbar, **beside)
     rng = check_generator(one_seed(random_state, random_seed))
     if core.group is None:

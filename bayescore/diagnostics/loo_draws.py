@@ -47,6 +47,11 @@ def loo_draws(name: str, idata: Any, core: Coreset, max_draws: int) -> LooDraws:
     if not isinstance(core, Coreset):
         raise TypeError(f"{name}: a {type(core).__name__} stands for the coreset; give (posterior, coreset)")
     posterior = read_posterior(idata, name)
+    if core.counts:
+        raise DataError(
+            f"{name} is a model of counts, whose rows are two each, count and exposure, that are not left out "
+            "together: compare models of counts by log_evidence"
+        )
     check_same_design(core, posterior.features, posterior.design, f"the coreset of {name}")
     if posterior.story and posterior.story["rows"] != core.rows_digest:
         raise DataError(f"{name}: the draws are of another coreset's posterior; give the one that was sampled")

@@ -6,6 +6,8 @@ p(x . beta_s + o), one set for each of some draws (posterior predictive check). 
 of these. Rows of large weight make the interval wide, so that weighted rows of a coreset can serve. They are kinder to
 the model than test rows, because it was fitted to them.
 
+Of counts the share is the rate of a group, events by exposure, and replicated events are Poisson of their mean.
+
 Reference: Gelman, Meng and Stern (1996), Posterior predictive assessment of model fitness, Statistica Sinica 6.
 """
 
@@ -13,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bayescore.data.counts import events_of
 from bayescore.samplers.inference_data import Posterior
 from bayescore.types import FloatArray, WeightedData
 
@@ -34,6 +37,7 @@ class ModelCheck:
     p: FloatArray  # prediction of each row, shape (n,)
     positive: FloatArray
     weights: FloatArray
+    counts: bool = False  # whether shares are rates, events by exposure, and `positive` is whether there are events
 
     @property
     def ess(self) -> float:
@@ -46,18 +50,25 @@ class ModelCheck:
         return int(((self.observed < self.low) | (self.observed > self.high)).sum())
 
 
-def check_model(posterior: Posterior, rows: WeightedData, *, seed: int = 0) -> ModelCheck:
+def check_model(
+    posterior: Posterior, rows: WeightedData, events: FloatArray | None = None, *, seed: int = 0
+) -> ModelCheck:
     """Return the check of a posterior on weighted rows of its design; of many rows, on some spread evenly over them.
 
-    Rows of known groups have the effects of these; p is averaged over the effect of an unknown group.
+    Rows of known groups have the effects of these; p is averaged over the effect of an unknown group. Of counts the
+    weights are exposures and `events` the counts; without these rows are both sides of counts.
     """
+    if posterior.family.counts and events is None:
+        rows, events = events_of(rows)
     if len(rows) > _ROWS:
-        rows = rows.take(np.linspace(0, len(rows) - 1, _ROWS).round().astype(np.int64))
+        some = np.linspace(0, len(rows) - 1, _ROWS).round().astype(np.int64)
+        rows, events = rows.take(some), None if events is None else events[some]
     rng, family, predictor = np.random.default_rng(seed), posterior.family, posterior.predictor(_DRAWS)
     draws = (predictor.take(slice(s, s + 1)) for s in range(len(predictor)))
     each = [one.average(rows, family.mean)[:, 0] for one in draws]
     p = np.mean(each, axis=0)
-    n_groups = int(np.clip(rows.weights.sum() ** 2 / (rows.weights**2).sum() / _EACH, 2, GROUPS))
+    ess = rows.weights.sum() ** 2 / (rows.weights**2).sum() if events is None else events.sum()
+    n_groups = int(np.clip(ess / _EACH, 2, GROUPS))
     order = np.argsort(p, kind="stable")
     before = np.cumsum(rows.weights[order]) - 0.5 * rows.weights[order]
     group = np.empty(len(rows), dtype=np.int64)
@@ -69,6 +80,10 @@ def check_model(posterior: Posterior, rows: WeightedData, *, seed: int = 0) -> M
     def share(values: FloatArray) -> FloatArray:
         return np.asarray(np.bincount(group, w * values, len(used)) / total)
 
+    if events is not None:  # sums of Poisson counts are Poisson counts
+        replicated = np.stack([rng.poisson(total * share(p_of)) / total for p_of in each])
+        low, high = np.quantile(replicated, [0.5 * (1.0 - INTERVAL), 0.5 * (1.0 + INTERVAL)], axis=0)
+        return ModelCheck(share(p), share(events / w), low, high, p, (events > 0.0).astype(np.float64), w, counts=True)
     counts = w.astype(np.int64)  # a row of weight w is w rows
     many = bool((w > 1.0).any() and (counts == w).all())
 

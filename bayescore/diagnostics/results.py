@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from bayescore.diagnostics.dispersion import Dispersion
 from bayescore.diagnostics.formatting import number
 from bayescore.diagnostics.health import Health, Remedy
 from bayescore.diagnostics.model_check import ModelCheck
@@ -126,6 +127,8 @@ class CertificateData:
         is too optimistic, and counts in the numerical error.
     elpd_loo_moved : int
         Rows integrated by moment matching, because their k-hat did exceed it.
+    dispersion : Dispersion, optional
+        Of counts, whether they are more spread than the model says: ``dispersion.pearson``, ``.over`` and ``.text``.
     elpd_logo, elpd_logo_se : float
         Expected log predictive density of the full data by leaving one *group* of `(1 | g)` out at a time, a new
         group's effect averaged over N(0, sigma^2); its standard error over groups. NaN unless the weights can be
@@ -170,6 +173,7 @@ class CertificateData:
     elpd_loo_moved: int = 0
     elpd_logo: float = math.nan
     elpd_logo_se: float = math.nan
+    dispersion: Dispersion | None = None
     remedy: Remedy | None = None
 
     @property

@@ -58,7 +58,7 @@ class Contrasts:
             return (*self.figures(values, error), seen)
 
         found = rows.sums(cells, options.max_draws, lambda sums: [_flat(*figures(sums)[:2])])
-        if core is not None:
+        if core is not None and not core.counts:  # whose weight has events, too
             check_weight(core, float(found.weight[:n].sum()))
         values, error, seen = figures(found)
         figure, se = _flat(values, error)

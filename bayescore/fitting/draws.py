@@ -14,7 +14,7 @@ from bayescore.models.priors import prior_from_dict
 from bayescore.samplers.inference_data import of_own_model, read_posterior
 from bayescore.validation import DataError
 
-ROLES = ("label", "weights", "offset", "trials", "groups", "missing")
+ROLES = ("label", "weights", "offset", "trials", "exposure", "groups", "missing")
 
 
 def route_of_draws(
@@ -42,7 +42,8 @@ def route_of_draws(
     rows, labels = (core, None) if data is None else (data, y)
     formula = None if data is None else formula_of(core.design)
     intercept = core.design.constant is not None
-    given = Given(rows, labels, formula, intercept, core.classes[1], dict(roles), progressbar)
+    positive = None if core.counts else core.classes[1]
+    given = Given(rows, labels, formula, intercept, positive, dict(roles), progressbar)
     begin = time.perf_counter()
     found = given.certify(idata, core, MAX_DRAWS, model)
     taken, why = time.perf_counter() - begin, f"{found.level}: {found.text}"

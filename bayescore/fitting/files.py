@@ -28,6 +28,7 @@ import pandas as pd
 from bayescore.data.checkpoint import read_checkpoint, write_checkpoint
 from bayescore.data.coreset_file import read_coreset
 from bayescore.diagnostics.certificate import Certificate
+from bayescore.diagnostics.dispersion import Dispersion
 from bayescore.diagnostics.health import Need, Remedy
 from bayescore.diagnostics.results import CertificateData, Level
 from bayescore.files import check_path
@@ -96,6 +97,8 @@ def _write(fit: FitParts, folder: Path) -> None:
         write_checkpoint(folder / _FRAMES, Frame.__name__, {}, frames_to_arrays(fit.frames))
     plain = {field.name: getattr(found, field.name) for field in fields(CertificateData)}
     certificate = {name: plain[name] for name in plain if name not in (*_TABLES, "idata", "remedy")}
+    if found.dispersion is not None:
+        certificate["dispersion"] = vars(found.dispersion)
     remedy = found.remedy
     given = fit.given
     roles = {} if given is None else {name: own for name, own in given.roles.items() if _named(own)}
@@ -139,6 +142,8 @@ def read_parts(folder: str | Path, data: Any = None, y: Any = None, *, progressb
     core = read_coreset(source / "coreset.parquet")
     figures = {**about["certificate"], "level": Level(about["certificate"]["level"])}
     figures |= {name: pd.read_parquet(source / f"{name}.parquet") for name in _TABLES}
+    if figures.get("dispersion") is not None:
+        figures["dispersion"] = Dispersion(**figures["dispersion"])
     remedy = about["remedy"]
     if remedy is not None:
         figures["remedy"] = Remedy(**{**remedy, "need": Need(remedy["need"])})
@@ -156,7 +161,7 @@ def read_parts(folder: str | Path, data: Any = None, y: Any = None, *, progressb
             )
         formula = getattr(core.design, "formula", None)
         kept = {"intercept": about["intercept"], "roles": about["roles"], "progressbar": progressbar}
-        given = Given(data, y, formula, **kept, positive=core.classes[1])
+        given = Given(data, y, formula, **kept, positive=None if core.counts else core.classes[1])
     return {
         "coreset": core,
         "drawn": load_posterior(source / "drawn.nc"),

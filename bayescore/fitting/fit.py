@@ -28,6 +28,7 @@ def fit(
     weights: Any = None,
     offset: Any = None,
     trials: Any = None,
+    exposure: Any = None,
     groups: Any = None,
     positive: Any = None,
     missing: str = "raise",
@@ -36,7 +37,7 @@ def fit(
     random_state: RandomState = None,
     progressbar: bool = True,
 ) -> Fit:
-    r"""Fit a regression of yes/no data of any size: build a coreset, sample it, and certify the draws by all rows.
+    r"""Fit a regression of yes/no data or counts: build a coreset, sample it, and certify the draws by all rows.
 
     Where the certificate refuses, `fit` takes what it asks for: more draws, a larger coreset, in the end all rows.
     ``fit.story`` says what was done. A posterior for which that was not enough comes back too: its level is "not
@@ -58,12 +59,12 @@ def fit(
     data : rows, or labels
         Rows for a formula; labels, any two classes, for rows X.
     family : str, optional
-        "logistic" (default), "probit" or "cloglog", or another that is registered.
+        "logistic" (default), "probit", "cloglog", or "poisson" for counts, or another that is registered.
     prior : prior or dict of str to prior, optional
         Of the coefficients in units of the data's columns, one for all or by their names (``{"age": Normal(0, 1)}``).
         "Intercept" is that at the columns' means, as in rstanarm and brms. A horseshoe or a multivariate prior is on
         the standardised columns.
-    label, weights, offset, trials, groups, positive, missing
+    label, weights, offset, trials, exposure, groups, positive, missing
         As in `build_coreset`; the fit remembers them.
     intercept : bool
         Whether rows X get an intercept; a formula says so itself.
@@ -103,7 +104,8 @@ def fit(
     {'Intercept': -2.32, 'age': 0.05, 'device[tablet]': 1.09}
     """
     given = _given(formula, data, intercept, label)
-    roles = {"label": label, "weights": weights, "offset": offset, "trials": trials, "groups": groups}
+    roles = {"label": label, "weights": weights, "offset": offset, "trials": trials, "exposure": exposure}
+    roles["groups"] = groups
     roles = {name: value for name, value in roles.items() if value is not None}
     if missing != "raise":
         roles["missing"] = missing
@@ -116,7 +118,7 @@ def fit(
     seed = check_seed(random_state)
     known = Given(**given, positive=positive, roles=roles, progressbar=progressbar)
     if isinstance(prior, Mapping) and not known.once:
-        known.check_names(prior)
+        known.check_names(prior, counts=family is not None and check_family(family).counts)
     route = Route(known, family, prior, seed, max_seconds)
     route.run()
     return Fit.of(route)

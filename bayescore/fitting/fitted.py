@@ -92,7 +92,7 @@ class Fit(FitPictures):
         progressbar : bool
             Show progress.
         **roles
-            `label`, `weights`, `offset`, `trials`, `groups`, `missing` as given to `build_coreset`.
+            `label`, `weights`, `offset`, `trials`, `exposure`, `groups`, `missing` as given to `build_coreset`.
 
         Raises
         ------
@@ -154,6 +154,7 @@ class Fit(FitPictures):
         weights: Any = None,
         offset: Any = None,
         trials: Any = None,
+        exposure: Any = None,
         groups: Any = None,
         missing: str = "raise",
         data: Any = None,
@@ -173,7 +174,7 @@ class Fit(FitPictures):
             More rows, of any kind that `fit` takes but an iterator, with the same columns; a new group is welcome.
         y : labels, optional
             Labels of new rows that have none of their own.
-        weights, offset, trials, groups, missing
+        weights, offset, trials, exposure, groups, missing
             As in `fit`; roles that were columns are remembered.
         data : rows, or pair of rows and labels, optional
             All rows, old and new, to certify by them; with `new` left out the draws stay.
@@ -208,7 +209,8 @@ class Fit(FitPictures):
         >>> more.level, more.coreset.n_total, [step.what for step in more.story]
         ('certified', 9000, ['build', 'sample', 'certify', 'update', 'sample', 'certify'])
         """
-        beside = {"weights": weights, "offset": offset, "trials": trials, "groups": groups, "missing": missing}
+        beside = {"weights": weights, "offset": offset, "trials": trials, "exposure": exposure, "groups": groups}
+        beside["missing"] = missing
         found = updated(self, (new, y, beside), data, progressbar=progressbar)
         return replace(self.of(found.route), given=found.given, frames=found.frames)
 
@@ -239,6 +241,8 @@ class Fit(FitPictures):
         terms = f" + {terms_text(core.groups)}" if core.groups and self.formula is None else ""
         lines = [f"{self.level}: {advice}", f"  {core.family} regression of {model}{terms}"]
         lines += [f"  {step}" for step in self.story]
+        if self.certificate.dispersion is not None:
+            lines.append(f"  {self.certificate.dispersion.text}")
         where = "at their means" if core.design.center is not None else "where they are 0"
         default = "default, Normal(0, 2.5 / sd) of each column"
         if core.design.constant is not None:

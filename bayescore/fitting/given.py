@@ -26,7 +26,7 @@ class Given:
     formula: str | None = None
     intercept: bool = True  # of data without a formula
     positive: Any = None
-    roles: Mapping[str, Any] = field(default_factory=dict)  # label, weights, offset, trials, groups, missing
+    roles: Mapping[str, Any] = field(default_factory=dict)  # label, weights, offset, trials, exposure, ...
     progressbar: bool = False
 
     @property
@@ -69,7 +69,7 @@ class Given:
     def certify(self, idata: Any, core: Coreset, max_draws: int, model: Any = None) -> Certificate:
         """Return the certificate of draws of a coreset; a lossless one is held against itself."""
         own = {"model": model, "max_draws": max_draws}
-        if core.lossless:
+        if core.lossless and (self.once or not core.counts):  # only rows of the data tell the dispersion of counts
             return certify(idata, core, core, progressbar=self.progressbar, **own)
         return certify(idata, core, self.data, self.y, **self.told(), **own)
 
@@ -77,15 +77,16 @@ class Given:
         """Return the rows in the design of a coreset."""
         return full_rows(core, self.data, self.y, progress=self.progressbar, **self.roles)
 
-    def undesigned(self) -> Dataset:
+    def undesigned(self, *, counts: bool) -> Dataset:
         """Return the rows in the design of the formula, not standardised."""
-        return open_designed(self.data, self.y, formula=self.formula, positive=self.positive, **self.roles)
+        roles = {**self.roles, "counts": counts}
+        return open_designed(self.data, self.y, formula=self.formula, positive=self.positive, **roles)
 
-    def check_names(self, prior: Mapping[str, Prior]) -> None:
+    def check_names(self, prior: Mapping[str, Prior], *, counts: bool) -> None:
         """Raise unless the names of a prior are those of coefficients, before a build reads the rows."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the build gives them
-            names = self.undesigned().design.names
+            names = self.undesigned(counts=counts).design.names
         added = self.formula is None and self.intercept and not isinstance(self.data, Coreset)
         prior_of(prior, (INTERCEPT, *names) if added else names)
 

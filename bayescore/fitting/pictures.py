@@ -148,7 +148,9 @@ class FitPictures(FitAverages):
             axes.plot(at, mean, color=drawing.INK, marker="o", ls="none", ms=4.5)
             axes.set_xticks(at, [drawing.short(str(level), 20) for level in found[0]])
         axes.set_xlabel(variable)
-        axes.set_ylabel(f"P({self.coreset.label} = {self.coreset.classes[1]}), {prob:.0%} interval")
+        core = self.coreset
+        what = f"rate of {core.label}" if core.counts else f"P({core.label} = {core.classes[1]})"
+        axes.set_ylabel(f"{what}, {prob:.0%} interval")
         axes.set_ylim(0.0, None)
         return axes
 
@@ -182,7 +184,7 @@ class FitPictures(FitAverages):
         """
         test = None
         if self.coreset.pseudo.any():
-            test = raw_rows(self, None).designed()
+            test = raw_rows(self, None).sides()
         story = {f"{place}. {step.what}": str(step) for place, step in enumerate(self.story, 1)}
         title = f"{self.formula or self.coreset.label}: {self.level}"
         write_certificate(self.certificate, self.drawn, self.coreset, path, test=test, title=title, story=story)

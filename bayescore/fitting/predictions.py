@@ -32,14 +32,15 @@ class FitPredictions(FitTables):
         prob: float = PROB,
         random_state: RandomState = 0,
     ) -> Any:
-        """Return the posterior of P(y = +1 | x) of new rows.
+        """Return the posterior of P(y = +1 | x), or of the rate of counts, of new rows.
 
         Parameters
         ----------
         new : data frame or array, n rows
             Raw features, as given to `fit`.
         kind : {"mean", "response", "draws"}
-            Mean, sd and interval of each row's probability; draws of its label; or draws of its probability.
+            Mean, sd and interval of each row's probability; draws of its label; or draws of its probability. Of counts
+            the rate, and counts of an exposure of 1.
         offset, groups : array or str, optional
             As in `predict`; by default the columns of the fit's names.
         new_groups : {"sample", "average"}
@@ -82,7 +83,9 @@ class FitPredictions(FitTables):
             index = new.index if isinstance(new, pd.DataFrame) else None
             return self._labelled(pd.DataFrame(found, columns=columns, index=index))
         p = of_rows(self.posterior(), new, partial(probabilities, seed=seed), offset, groups)
-        values = p.T if kind == "draws" else rng.random(p.T.shape) < p.T
+        values: Any = p.T
+        if kind == "response":
+            values = rng.poisson(p.T) if self.coreset.counts else rng.random(p.T.shape) < p.T
         return xr.DataArray(
             values, dims=("sample", "row"), attrs={"level": self.level, "positive": str(self.coreset.classes[1])}
         )

@@ -174,14 +174,17 @@ class Route:
         return True
 
     def _more(self) -> bool:
-        """Build twice as large; return whether that was done."""
+        """Build twice as large, of pseudo-rows of real ones; return whether that was done."""
         prior = self.design_prior()
         own = {"prior": prior} if prior.closed_form and prior.unimodal else {}
-        size = min(2 * len(self.core), self.core.n_total)
+        size: int | str = min(2 * len(self.core), self.core.n_total)
+        why = "twice the rows"
+        if self.core.method == "condensed":
+            why, size = "rows of the data", "auto"
         seconds = sum(self.seconds.get(what, 0.0) for what in ("build", "sample", "certify"))
-        if not self._allowed(2.0 * seconds, "twice the rows"):
+        if not self._allowed(2.0 * seconds, why):
             return False
-        self.build("twice the rows", size=size, method="calibrated", **own)
+        self.build(why, size=size, method="calibrated", **own)
         self.sample(self._sampling())
         self.certify()
         return True
@@ -257,7 +260,7 @@ class Route:
         if self.given.once:
             share, X = self.core.weights / self.core.weights.sum(), self.core.X[:, lead:]
             return np.append(np.ones(lead), np.sqrt(share @ (X - share @ X) ** 2))
-        return np.append(np.ones(lead), self.given.undesigned().scan.sd)
+        return np.append(np.ones(lead), self.given.undesigned(counts=self.core.counts).scan.sd)
 
     def design_prior(self) -> Prior:
         """Return the prior of the columns of the coreset."""

@@ -12,8 +12,10 @@ import numpy as np
 from bayescore.coresets.sampling.draw import merge, uniform_rows
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design
+from bayescore.data.sources.paired import two_rows_each
 from bayescore.data.tables import feature_matrix
 from bayescore.diagnostics.averages import AveragedRows
+from bayescore.diagnostics.dispersion import sampled_counts
 from bayescore.fitting.given import Given
 from bayescore.fitting.parts import FitParts
 from bayescore.samplers.new_rows import groups_of, offset_of, positive_rows
@@ -33,6 +35,7 @@ class RawRows:
     rows: WeightedData
     design: Design
     n_total: int
+    events: FloatArray | None = None  # of counts, where known; weights are then exposures
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -44,6 +47,13 @@ class RawRows:
     def designed(self, raw: FloatArray | None = None) -> WeightedData:
         """Return the rows in the design."""
         return replace(self.rows, X=self.design.transform(self.rows.X if raw is None else raw))
+
+    def sides(self) -> WeightedData:
+        """Return the rows in the design, of counts both sides of each."""
+        rows = self.designed()
+        if self.events is None:
+            return rows
+        return two_rows_each(rows.with_weights(np.ones(len(rows))), np.stack([self.events, rows.weights]))
 
     def levels(self, name: str) -> tuple[list[Any], IntArray] | None:
         """Return the levels of a factor and each row's place among them; None of a column of numbers."""
@@ -67,7 +77,7 @@ def raw_rows(fit: FitParts, data: Any, *, others: bool = False) -> RawRows:
     design = fit.coreset.design
     if data is None:
         found = _sample(fit.rows_given, fit)
-        if not others and found.n_total != fit.coreset.n_total:
+        if not (others or fit.coreset.counts) and found.n_total != fit.coreset.n_total:
             raise DataError(
                 f"the rows are {found.n_total:,}, and the fit was made of {fit.coreset.n_total:,}: give the same rows"
             )
@@ -95,8 +105,11 @@ def _opened(given: Given, fit: FitParts) -> AveragedRows:
 
 def _sample(given: Given, fit: FitParts) -> RawRows:
     opened, design = _opened(given, fit), fit.coreset.design
-    one = partial(uniform_rows, size=MAX_ROWS, seed=_SEED)
-    drawn = merge(list(opened.dataset.map(one, "drawing rows", canonical=True)), MAX_ROWS)
     if opened.designed and not design.is_identity:
         raise DataError("the rows are those of a coreset, which do not tell the data's columns; give data, raw rows")
+    if fit.coreset.counts:
+        rows, events, n_total = sampled_counts(opened.dataset, MAX_ROWS, _SEED)
+        return RawRows(rows, design, n_total, events)
+    one = partial(uniform_rows, size=MAX_ROWS, seed=_SEED)
+    drawn = merge(list(opened.dataset.map(one, "drawing rows", canonical=True)), MAX_ROWS)
     return RawRows(drawn.rows, design, drawn.total)

@@ -153,8 +153,9 @@ class FitTables(FitPriors):
         Returns
         -------
         DataFrame
-            A row for each bin: the mean prediction, the share of the class that is +1, and the 94% interval of the
-            share that the model would give. `outside` says whether the share is beyond it, as 6 of 100 are by chance.
+            A row for each bin: the mean prediction, the share of the class that is +1 (of counts the rate, events by
+            exposure), and the 94% interval of the share that the model would give. `outside` says whether the share is
+            beyond it, as 6 of 100 are by chance.
 
         Raises
         ------
@@ -171,7 +172,8 @@ class FitTables(FitPriors):
         True
         """
         known = self if data is None else replace(self, given=replace(self.rows_given, data=data, y=y))
-        found = check_model(self.posterior(), raw_rows(known, None, others=data is not None).designed())
+        rows = raw_rows(known, None, others=data is not None)
+        found = check_model(self.posterior(), rows.designed(), rows.events)
         outside = (found.observed < found.low) | (found.observed > found.high)
         columns = {"predicted": found.predicted, "observed": found.observed, "lower": found.low, "upper": found.high}
         return self._labelled(pd.DataFrame({**columns, "outside": outside}))

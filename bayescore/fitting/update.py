@@ -180,6 +180,8 @@ def _all_rows(core: Coreset, data: Any, roles: dict[str, Any], *, progressbar: b
     known: dict[str, Any] = dict(design.roles) if has_named_columns(rows) else {}
     if known and design.offset is not None:
         known["offset"] = design.offset
+    if known and design.exposure is not None:
+        known["exposure"] = design.exposure
     if formula is not None and parsed(formula).trials is not None:
         known.pop("trials", None)
     if known and formula is None and design.groups:
@@ -187,4 +189,5 @@ def _all_rows(core: Coreset, data: Any, roles: dict[str, Any], *, progressbar: b
     if "missing" in roles:
         known["missing"] = roles["missing"]
     intercept = design.constant is not None
-    return Given(rows, y, formula, intercept, core.classes[1], roles=known, progressbar=progressbar)
+    positive = None if core.counts else core.classes[1]
+    return Given(rows, y, formula, intercept, positive, roles=known, progressbar=progressbar)

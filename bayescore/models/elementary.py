@@ -10,6 +10,7 @@ from bayescore.types import FloatArray
 
 ROWS = 1024  # that a likelihood takes at a time: their scratch stays in cache
 ATANH = np.array([1.0 / (2 * j + 1) for j in range(16, -1, -1)])  # the series of atanh(s) / s in s^2, highest first
+REACH = 700.0  # exp overflows at 709
 _EXP = np.array([1.0 / math.factorial(j) for j in range(13, -1, -1)])
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -20,7 +21,7 @@ _S27, _S30, _S31, _S11 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(
 
 @jit
 def exp_minus(x: FloatArray, powers: FloatArray, bits: NDArray[np.int64]) -> None:
-    """Replace each x >= 0 by exp(-x), to 4e-16, in loops that vectorise, as libm's exp does not.
+    """Replace each x >= -700 by exp(-x), to 4e-16, in loops that vectorise, as libm's exp does not.
 
     exp(-x) = 2^n exp(r), abs(r) <= log(2) / 2. Adding 1.5 * 2^52 leaves n in the low bits of `powers`, and
     `bits`, the same memory as integers, shifts it into the exponent.
@@ -39,6 +40,14 @@ def exp_minus(x: FloatArray, powers: FloatArray, bits: NDArray[np.int64]) -> Non
         for j in range(1, 14):
             total = total * r + _EXP[j]
         x[lane] = total * powers[lane]
+
+
+@jit
+def exp_up_to(x: FloatArray, out: FloatArray, powers: FloatArray) -> None:
+    """Write exp(x) to `out`, that of `REACH` for any above; the last argument is scratch."""
+    for n in range(x.size):
+        out[n] = -min(x[n], REACH)
+    exp_minus(out, powers, powers.view(np.int64))
 
 
 @jit

@@ -115,7 +115,7 @@ def find_map(
         )
     check_density(chosen, "the MAP estimate")
     priors = chosen, check_group_prior(group_prior)
-    mode = CollapsedTarget.of(data, check_family(family), priors, len(groups[0])).mode()
+    mode = CollapsedTarget.of(data, check_family(family, rows=data), priors, len(groups[0])).mode()
     return replace(mode, names=(*names, f"log sigma_{groups[0].name}"))
 
 
@@ -170,7 +170,7 @@ def find_mle(data: WeightedData, family: str | None = None) -> Mode:
     >>> bc.find_mle(full).beta.round(2)
     array([ 1.02, -0.01])
     """
-    chosen = check_family(own_family(data, family))
+    chosen = check_family(own_family(data, family), rows=data)
     if data.group is not None:
         raise DataError(
             f"data have groups. {NO_JOINT_MODE}, and sds of effects alone have their likelihood's maximum at 0 in many "

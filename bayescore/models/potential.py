@@ -88,7 +88,8 @@ def weighted_potential(
         raise TypeError(f"name is a {type(name).__name__}; give the Potential a name, such as 'votes'")
     if not isinstance(data, WeightedData):
         raise TypeError(f"data is a {type(data).__name__}; give a coreset, or the rows of all_rows")
-    family = check_family(getattr(data, "family", "logistic") if family is None else family)
+    own = getattr(data, "family", "logistic") if family is None else family
+    family = check_family(own, rows=data)
     beta = pt.as_tensor_variable(beta)
     static = beta.type.shape
     if len(static) != 1 or static[0] not in (None, data.n_features):

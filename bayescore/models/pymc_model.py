@@ -79,7 +79,8 @@ def model(
     """
     if not isinstance(data, WeightedData):
         raise TypeError(f"data is {data!r:.60}; give a coreset, or the rows of all_rows")
-    known = check_family(own_family(data, family) if family is None or isinstance(family, str) else family)
+    own = own_family(data, family) if family is None or isinstance(family, str) else family
+    known = check_family(own, rows=data)
     chosen, names = prior_of(prior, feature_names(data)), feature_names(data)
     groups = data.groups if isinstance(data, Coreset) else ()
     if not groups:

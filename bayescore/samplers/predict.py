@@ -47,7 +47,7 @@ def predict(
     random_state: RandomState = 0,
     var_name: str = "beta",
 ) -> pd.DataFrame:
-    r"""Return the posterior of P(y = +1 | x) for new rows, from the draws.
+    r"""Return the posterior of P(y = +1 | x), or of the rate of counts, for new rows, from the draws.
 
     .. math:: P(y = 1 \mid x) = \frac1S \sum_s p(x \cdot \beta_s + o)
 
@@ -198,7 +198,7 @@ def _figures(
 ) -> FloatArray:
     """Return the mean of p over draws of each of the rows, labels +1, and quantiles `tail` and 1 - `tail`, if given."""
     if tail is None:
-        if not predictor.unknown(rows).any():
+        if not family.counts and not predictor.unknown(rows).any():  # a rate may be above 1
             return np.exp(_log_mean(predictor, family, rows))[:, None]
         return np.concatenate([mean for mean, _ in probability_tiles(predictor, family, rows, None, None)])[:, None]
     tiles = probability_tiles(predictor, family, rows, new, seed)

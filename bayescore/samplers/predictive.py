@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from bayescore.data.counts import events_of
 from bayescore.data.designed import open_in
 from bayescore.data.matching import check_no_pseudo, check_same_design
 from bayescore.data.tables import as_table, is_table
@@ -106,7 +107,7 @@ def posterior_predictive(
     -------
     InferenceData
         All groups of `idata`, and `posterior_predictive` and `observed_data`, each with a variable ``y`` of dims
-        (chain, draw, row) and (row,): 1 for the class that is +1, 0 for the other.
+        (chain, draw, row) and (row,): 1 for the class that is +1, 0 for the other; or counts, at the rows' exposures.
 
     Notes
     -----
@@ -140,7 +141,10 @@ def posterior_predictive(
     data = data if isinstance(data, WeightedData) else _labelled_rows(posterior, data)
     check_same_design(data, posterior.features, posterior.design, "data")
     check_integer(max_draws, "max_draws", low=1)
-    other = np.flatnonzero(data.weights != 1.0)
+    counts = posterior.family.counts
+    data, observed = events_of(data) if counts else (data, (data.y > 0).astype(np.int8))
+    exposure = data.weights if counts else np.ones(len(data))
+    other = np.flatnonzero(data.weights / exposure != 1.0)
     if len(other):
         raise DataError(
             f"data has rows of weight other than 1, row {data.index[other[0]]} of {data.weights[other[0]]:g}: a "
@@ -148,14 +152,14 @@ def posterior_predictive(
         )
     seed = check_seed(random_state)
     rng, predictor = np.random.default_rng(seed), posterior.predictor(max_draws)
-    labels = np.empty((len(predictor), len(data)), dtype=np.int8)
+    labels = np.empty((len(predictor), len(data)), dtype=np.int64 if counts else np.int8)
     new = predictor.unknown(data).any()
     for place in range(len(predictor)):  # a draw at a time: 8 bytes a row beside the result
         at = predictor.take(slice(place, place + 1))
         eta = at.eta(data)[:, 0]
         if new:
             eta += np.sqrt(at.variance(data)[:, 0]) * rng.standard_normal(len(data))
-        labels[place] = posterior.family.draw(eta, rng)
+        labels[place] = posterior.family.draw(eta + np.log(exposure), rng)
     drawn = labels.reshape(len(posterior.draws), -1, len(data))
     rows = {"row": data.index}
     used = posterior.positions(max_draws)[: drawn.shape[1]]  # of the first chain, as of all
@@ -165,7 +169,6 @@ def posterior_predictive(
         coords={"chain": idata["posterior"]["chain"].values, "draw": idata["posterior"]["draw"].values[used], **rows},
         attrs={**made_here(), "random_state": str(seed), "family": posterior.family.name},
     )
-    observed = (data.y > 0).astype(np.int8)
     found["observed_data"] = xr.Dataset({"y": ("row", observed)}, coords=rows, attrs=made_here())
     return found
 
@@ -186,7 +189,7 @@ def _labelled_rows(posterior: Posterior, data: Any) -> WeightedData:
             f"{', '.join(map(repr, columns[:10]))}: add it, or use predict, which needs none"
         )
     used = dict.fromkeys(
-        (*design.raw_names, label, design.offset, *(own.name for own in design.groups))
+        (*design.raw_names, label, design.offset, design.exposure, *(own.name for own in design.groups))
     )  # other columns, as weights, are left aside
     dataset = open_in(
         design,

@@ -121,7 +121,7 @@ def sample(
     'langevin'
     """
     check_choice(sampler, "sampler", (AUTO, *SAMPLERS))
-    family = check_family(own_family(core, family, "core")).name
+    family = check_family(own_family(core, family, "core"), rows=core).name
     chosen_prior = prior_of(prior, feature_names(core))
     if chosen_prior.closed_form:
         chosen_prior.parts(core.n_features)  # shapes

@@ -100,7 +100,7 @@ COUNTS = {
     "fractions": (SUCCESSES + 0.5 * (np.arange(N) == 7), TRIALS, "y is no count in 1 of rows .* in row 7"),
     "negative": (SUCCESSES, TRIALS - 20 * (np.arange(N) == 4), "trials is no count in 1 .* first -.* in row 4"),
     "missing": (SUCCESSES, np.where(np.arange(N) == 9, np.nan, TRIALS), "trials is no count .* first nan in row 9"),
-    "text": (Y, TRIALS, "y must be counts"),
+    "text": (Y, TRIALS, "y must be numbers"),
     "too few": (SUCCESSES, TRIALS[1:], r"trials has shape \(4999,\)"),
     "a name": (SUCCESSES, "n", "trials='n' names a column, but data is an array"),
 }

@@ -194,4 +194,4 @@ def test_ordered_labels_keep_their_order_in_blocks_that_have_one_of_them():
 def test_a_block_of_trials_after_labels_of_another_kind_is_refused():
     intake, _ = Intake().take(Block(np.eye(2), ["a", "b"]))
     with pytest.raises(DataError, match="block 1 has trials, and blocks before it the label 'b'; give trials in each"):
-        intake.take(Block(np.eye(2), [1, 2], trials=[3, 3]))
+        intake.take(Block(np.eye(2), [1, 2], beside=[3, 3]))

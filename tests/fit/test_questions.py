@@ -162,7 +162,7 @@ def test_draws_of_a_coreset_answer_as_a_fit_does(frame):
     with pytest.raises(TypeError, match=r"data is missing.*misses a part of its rows"):
         bc.Fit.of_draws(idata, core)
     with pytest.raises(ValueError, match="has the total weight"):
-        bc.Fit.of_draws(idata, core, rows, progressbar=False)
+        bc.Fit.of_draws(idata, core, rows.assign(w=2.0 * rows["w"]), progressbar=False)
 
 
 def test_effects_have_ranks(grouped):

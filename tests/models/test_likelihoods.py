@@ -58,7 +58,7 @@ def test_logistic_matches_its_formulas():
     np.testing.assert_allclose(probit.mean(eta), stats.norm.cdf(eta))
 
 
-@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+@pytest.mark.parametrize("family", [own for own in FAMILIES.values() if not own.counts], ids=lambda own: own.name)
 def test_finite_and_in_range_far_out(family):
     log_p, score, curvature = family.log_p(ETA, 1), family.score(ETA, 1), family.curvature(ETA, 1)
     assert np.isfinite(np.stack([log_p, score, curvature])).all()

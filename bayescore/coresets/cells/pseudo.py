@@ -128,8 +128,9 @@ def pseudo_rows_of(
     cuts = [np.arange(start, min(start + _CHUNK, len(cell))) for start in range(0, len(cell), _CHUNK)]
     # rows that do not have the column of ones cannot have a multiple of it
     parts = [solve(wanted.take(cut), family, times=times, size=v[cut, 0] ** 2 if at.free else None) for cut in cuts]
-    size, eta, successes, failures = (np.concatenate(column) for column in zip(*parts, strict=True))
-    X, z = x / np.sqrt(size)[:, None], v / np.sqrt(size)[:, None]
+    size, eta, successes, failures, sign = (np.concatenate(column) for column in zip(*parts, strict=True))
+    scale = (sign / np.sqrt(size))[:, None]
+    X, z = x * scale, v * scale
     offset = eta - X @ at.beta - (z * at.mean[cell]).sum(axis=1)
     w = np.stack([failures, successes], axis=1).ravel()
     pair = np.repeat(np.arange(len(cell)), 2)

@@ -14,7 +14,12 @@ about as 1 / D; the one that meets phi at o = 0 is taken where that leaves a and
 the nearest by factors of 2. As D grows the row becomes a normal density, and any score can be met; then tau is met as
 nearly as may be.
 
-For the logistic link c and l''' are those of the binomial, whatever the label; the equations hold for any link.
+For the logistic link c and l''' are those of the binomial, whatever the label; the equations hold for any link. Where
+l+ = e and l- = -exp(e) they have one solution in closed form: with the direction's sign such that tau <= 0,
+
+.. math:: o = 0, \quad D = 1 / \tau^2, \quad b = D \exp(-v'Cv / 2D), \quad a = D + \sqrt D g,
+
+a Poisson row of count a and exposure b. It meets phi if phi = tau^2, as a single row would have it.
 """
 
 from typing import Any, NamedTuple
@@ -31,6 +36,7 @@ _GRID = np.linspace(-FARTHEST, FARTHEST, 97)
 _MOST_STEPS, _STILL = 60, 1e-13  # within a cell of the grid
 _SKEWNESS = 0.81  # bound of tau^2 D: 1 - 2 p = tau sqrt(D) of a logistic row is 0.9
 _NEAR = (1.0, 0.5, 2.0, 0.25, 4.0, 0.125, 8.0)  # times the D that meets phi, for a D that meets tau
+_LEAST_SKEWNESS = 1e-5  # tau: below it a row of D = 1e10 is normal to rounding
 _NOTHING = 1e-9  # of the successes and failures together, below which either is rounding
 _FAR = tuple(2.0**k for k in range(4, 60))  # for one that meets the score
 
@@ -49,12 +55,16 @@ class Wanted(NamedTuple):
 
 
 class Solved(NamedTuple):
-    """Curvature D of each row in its own units, offset o at t, successes and failures, shape (K,) each."""
+    """Curvature D of each row in its own units, offset o at t, successes and failures, shape (K,) each.
+
+    `sign` is that of the direction that the row lies along.
+    """
 
     size: FloatArray
     offset: FloatArray
     successes: FloatArray
     failures: FloatArray
+    sign: FloatArray
 
 
 def _counts(
@@ -76,10 +86,12 @@ def solve(wanted: Wanted, family: Family, *, times: float = 1.0, size: FloatArra
 
     The D tried first is `times` that which meets the fourth; or D is `size`, shape (K,).
     """
+    if family.exponential:
+        return _exponential(wanted, size)
     if size is not None:
         offset, _ = _offsets(wanted, size, family)
         a, b, _ = _counts(wanted, size, offset, family)
-        return Solved(size, offset, np.maximum(a, 0.0), np.maximum(b, 0.0))
+        return Solved(size, offset, np.maximum(a, 0.0), np.maximum(b, 0.0), np.ones(len(size)))
     at_zero = averages(np.zeros(1), np.full(1, 0.1), np.ones(1, dtype=np.int8), family)[:, 0]
     flat = max(float(at_zero[3] / at_zero[1]), 1e-3)
     first = times * np.minimum(
@@ -97,7 +109,21 @@ def solve(wanted: Wanted, family: Family, *, times: float = 1.0, size: FloatArra
         if not len(left):
             break
     a, b, _ = _counts(wanted, size, offset, family)
-    return Solved(size, offset, np.maximum(a, 0.0), np.maximum(b, 0.0))
+    return Solved(size, offset, np.maximum(a, 0.0), np.maximum(b, 0.0), np.ones(len(size)))
+
+
+def _exponential(wanted: Wanted, size: FloatArray | None) -> Solved:
+    """Return rows of a count and an exposure; D is `size`, or that which meets the third derivative.
+
+    A score below what no events would have is met by a larger D, as other families' rows do.
+    """
+    sign = np.ones(len(wanted.third))
+    if size is None:
+        sign = np.where(wanted.third > 0.0, -1.0, 1.0)
+        size = np.maximum(1.0 / np.maximum(np.abs(wanted.third), _LEAST_SKEWNESS), np.abs(wanted.score)) ** 2
+    count = size + np.sqrt(size) * sign * wanted.score
+    exposure = size * np.exp(-0.5 * wanted.variance / size)
+    return Solved(size, np.zeros(len(size)), np.maximum(count, 0.0), exposure, sign)
 
 
 def _offsets(wanted: Wanted, size: FloatArray, family: Family) -> tuple[FloatArray, FloatArray]:
@@ -145,7 +171,7 @@ def as_rows(root: FloatArray, center: FloatArray, solved: Solved) -> WeightedDat
 
     Each is two of them, failures and successes with their numbers as weights. One of hardly any weight is left out.
     """
-    X = np.repeat((root / np.sqrt(solved.size)).T, 2, axis=0)
+    X = np.repeat((root * (solved.sign / np.sqrt(solved.size))).T, 2, axis=0)
     counts = np.column_stack([solved.failures, solved.successes])
     weights, something = counts.ravel(), (counts > _NOTHING * counts.sum(axis=1, keepdims=True)).ravel()
     y = np.tile(np.array([-1, 1], dtype=np.int8), len(solved.size))

@@ -116,9 +116,10 @@ def as_source(data: Any, y: Any = None, *, selection: Selection | None = None, *
     groups = {"groups": roles.groups}
     if isinstance(roles.groups, dict):
         groups = {f"groups[{name!r}]": column for name, column in roles.groups.items()}
-    check_aligned(data=data, y=y, weights=roles.weights, offset=roles.offset, trials=roles.trials, **groups)
+    check_aligned(data=data, y=y, weights=roles.weights, offset=roles.offset, **groups)
+    check_aligned(data=data, y=y, trials=roles.trials, exposure=roles.exposure)
     source = _kind(data).open(data, roles, selection)
     survey: Survey | None = getattr(source, "survey", None)
-    left_out = roles.trials is not None or roles.drop or (survey is not None and survey.zero_weights)
+    left_out = roles.paired is not None or roles.drop or (survey is not None and survey.zero_weights)
     # blocks of a callable leave out themselves
     return filtered_source(source, drop=roles.drop) if left_out and not isinstance(source, BlockSource) else source

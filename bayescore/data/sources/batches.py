@@ -66,7 +66,7 @@ def _marks(labels: Iterable[Any]) -> NDArray[np.uint32]:
 def batch_source(read: Read, schema: pa.Schema, roles: Roles, selection: Selection | None) -> BatchSource:
     """Return the rows of a reader, whose columns have this schema, as a source; one pass, over labels and text."""
     columns, order = resolve(roles, schema, selection), 0
-    checked = columns.trials is None and not columns.drop
+    checked = columns.paired is None and not columns.drop
 
     def surveys() -> Iterator[Survey]:
         nonlocal order

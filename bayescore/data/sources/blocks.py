@@ -6,6 +6,7 @@ learns its labels on the way.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple, NoReturn
 from zlib import crc32
@@ -56,16 +57,18 @@ class Stream:
 
     label = LABEL
 
-    def __init__(self, blocks: Iterable[Any], positive: Any = None, group_columns: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, blocks: Iterable[Any], positive: Any = None, group_columns: tuple[str, ...] = (), *, counts: bool = False
+    ) -> None:
         self._blocks = _numbered(blocks)
         first = next(self._blocks, None)
         if first is None:
             raise DataError("data is an iterator without a block: was it read before?")
-        self.intake = Intake(positive=positive, group_columns=group_columns)
+        begin = Intake.of_counts if counts else Intake
+        self.intake = begin(positive=positive, group_columns=group_columns)
         known, _ = self.intake.take(first)
-        assert known.names is not None
         self._blocks = chain([first], self._blocks)
-        self.design = Design(known.names, offset=known.offset, groups=known.groupings)
+        self.design = known.design()
 
     def with_sides(self) -> None:
         """Ask for both labels from the first block on, as a family whose sides differ needs them."""
@@ -121,6 +124,7 @@ class BlockSource:
     selection: Selection | None = None
     group_columns: tuple[str, ...] = ()
     groupers: tuple[Grouper, ...] = ()
+    counts: bool = False
 
     @property
     def levels(self) -> Levels:
@@ -130,7 +134,7 @@ class BlockSource:
     def blocks(self) -> Iterator[WeightedData]:
         """Yield the rows in order; raise `DataError` at the end if they are not those of the first pass."""
         known = {"names": self.design.raw_names, "selection": self.selection, "group_columns": self.group_columns}
-        intake = Intake.knowing(self.classes, **known)
+        intake = Intake.of_counts(**known) if self.counts else Intake.knowing(self.classes, **known)
         found, text = Fingerprint(), [self.design.raw_names.index(name) for name, _ in self.levels]
         for given in _numbered(self.open()):
             intake, block = intake.take(given)
@@ -157,7 +161,8 @@ def callable_source(data: Callable[[], Iterable[Any]], roles: Roles, selection: 
         raise TypeError(f"data() returned a {type(given).__name__}; return an iterator of blocks (X, y)")
     columns = Given.of(roles.groups, None).names
     known = roles.positive if isinstance(roles.positive, Classes) else ()
-    intake = Intake.knowing(known, selection=selection, positive=roles.positive, group_columns=columns)
+    begin = Intake.of_counts if roles.counts else partial(Intake.knowing, known)
+    intake = begin(selection=selection, positive=roles.positive, group_columns=columns)
     coded = () if selection is None else selection.levels or ()
     found = Fingerprint()
     for block in _numbered(given):
@@ -173,7 +178,7 @@ def callable_source(data: Callable[[], Iterable[Any]], roles: Roles, selection: 
     groupers = known_groupers(roles.groupers, intake.groups) or groupers_of(survey, intake.groups)
     return BlockSource(
         data,
-        Design(intake.names, offset=intake.offset, groups=tuple(by.grouping for by in groupers)),
+        replace(intake.design(), groups=tuple(by.grouping for by in groupers)),
         intake.classes,
         intake.n_rows,
         found if intake.classes == intake.labels else found.flipped(),
@@ -181,6 +186,7 @@ def callable_source(data: Callable[[], Iterable[Any]], roles: Roles, selection: 
         selection=selection,
         group_columns=columns,
         groupers=groupers,
+        counts=roles.counts,
     )
 
 

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from bayescore.data.design import Design
 from bayescore.data.factors import Levels, codes, keeps_order
-from bayescore.data.labels import signed_labels
+from bayescore.data.labels import Classes, signed_labels
 from bayescore.data.passes.tiles import rows_of
 from bayescore.data.sources.groups import Grouper, groupers_of, groups_seen
-from bayescore.data.sources.row_filter import COUNTS, check_counts, two_rows_each
+from bayescore.data.sources.paired import RATES, Paired, two_rows_each
 from bayescore.data.sources.survey import MANY, Seen, Survey, merged, seen, without_views
 from bayescore.data.tables import as_floats, as_numbers
 from bayescore.types import LabelArray, WeightedData
@@ -32,7 +32,8 @@ class Columns:
     levels: Levels = ()
     text: tuple[str, ...] = ()  # features whose levels a source learns as it is opened
     offset: str | None = None
-    trials: str | None = None
+    paired: Paired | None = None  # what kind of two numbers the label and `beside` are
+    beside: str | None = None
     drop: bool = False  # whether rows that miss something will be left out
     groups: tuple[str, ...] = ()
     groupers: tuple[Grouper, ...] = ()  # one for each of `groups`; none while a source learns their levels
@@ -40,7 +41,7 @@ class Columns:
     @property
     def names(self) -> list[str]:
         """All columns that are read."""
-        beside = (self.weights, self.offset, self.trials, *self.groups)
+        beside = (self.weights, self.offset, self.beside, *self.groups)
         return [*self.features, self.label, *(name for name in beside if name is not None)]
 
     @property
@@ -61,7 +62,7 @@ class Columns:
         levels = {name: seen(rows.column(name), ordered=keeps_order(rows.schema, name)) for name in self.text}
         return Survey(
             rows.num_rows,
-            Seen.of(COUNTS) if self.trials is not None else seen(label, ordered=in_order, most=MANY),
+            Seen.of(self.paired.classes) if self.paired else seen(label, ordered=in_order, most=MANY),
             levels | groups_seen(rows, self.new_groups),
             weights is not None and bool(pc.any(pc.equal(weights, pa.scalar(0).cast(weights.type))).as_py()),
         )
@@ -72,6 +73,7 @@ class Columns:
 
     def learnt(self, survey: Survey, positive: Any = None) -> Self:
         """Return the same columns with the two classes, levels and groups of a survey of all rows."""
+        positive = Classes(*self.paired.classes) if self.paired else positive
         classes = survey.classes(f"column {self.label!r}", positive, drop=self.drop)
         text = tuple((name, survey.levels[name].levels(name)) for name in self.text)
         groupers = self.groupers or groupers_of(survey, self.groups)
@@ -104,11 +106,14 @@ class Columns:
             ]
             beside["group"] = np.stack(own, axis=1)
         index = np.arange(start, start + n_rows)
-        if self.trials is None:
+        if self.paired is None:
             return WeightedData(X, self._signs(batch.column(self.label), start), weights, index, **beside)
-        counts = as_floats(batch.column(self.label)), as_floats(batch.column(self.trials))
-        check_counts(*counts, (f"column {self.label!r}", f"column {self.trials!r}"), start, drop=self.drop)
-        return two_rows_each(WeightedData(X, np.ones(n_rows, np.int8), weights, index, **beside), *counts)
+        names, second = (f"column {self.label!r}", f"column {self.beside!r}"), None
+        if self.beside is not None:
+            second = as_floats(batch.column(self.beside))
+        pair = self.paired.read(as_floats(batch.column(self.label)), second, names, n_rows)
+        sides = self.paired.weights(pair, names, start, drop=self.drop)
+        return two_rows_each(WeightedData(X, np.ones(n_rows, np.int8), weights, index, **beside), sides)
 
     def _signs(self, column: pa.Array, start: int) -> LabelArray:
         if self.drop and (missing := np.asarray(column.is_null(nan_is_null=True))).any():
@@ -152,7 +157,8 @@ class ColumnSource:
     def design(self) -> Design:
         """The identity design of the features."""
         groups = tuple(by.grouping for by in self.columns.groupers)
-        return Design(self.columns.features, offset=self.columns.offset, groups=groups)
+        exposure = self.columns.beside if self.columns.paired is RATES else None
+        return Design(self.columns.features, offset=self.columns.offset, exposure=exposure, groups=groups)
 
     @property
     def levels(self) -> Levels:

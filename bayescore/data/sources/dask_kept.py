@@ -87,7 +87,7 @@ def kept_source(files: ParquetSource, pool: ClusterPool) -> ParquetSource | Kept
     columns = files.columns
     each = _BESIDE + _CELL * (len(columns.features) + len(columns.groupers) + (columns.offset is not None))
     # a row of counts is two rows once it is decoded, which its piece does not count
-    if columns.trials is not None or files.n_rows * each > kept_bytes(pool):
+    if columns.paired is not None or files.n_rows * each > kept_bytes(pool):
         return files
     return KeptSource(files, columns, files.survey, pool)
 

@@ -9,14 +9,15 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from bayescore.data.design import Grouping
+from bayescore.data.design import Design, Grouping
 from bayescore.data.factors import Selection
 from bayescore.data.labels import signed_labels, sorted_labels, two_classes
 from bayescore.data.passes.exact import exact_weight, total_weight
 from bayescore.data.passes.scan import check_reach
 from bayescore.data.sources.groups import Grouper, groupers_of
+from bayescore.data.sources.paired import BINOMIAL, RATES, Paired, two_rows_each
 from bayescore.data.sources.roles import OFFSET
-from bayescore.data.sources.row_filter import COUNTS, as_counts, check_counts, two_rows_each, without_left_out
+from bayescore.data.sources.row_filter import without_left_out
 from bayescore.data.sources.streaming_levels import beside_rows, coded_table, group_codes, recoded
 from bayescore.data.sources.survey import Seen, Survey, labels_of, merged
 from bayescore.data.sparse import check_dense
@@ -32,7 +33,7 @@ class Block(NamedTuple):
     y: Any
     weights: Any = None
     offset: Any = None
-    trials: Any = None
+    beside: Any = None  # trials, or the exposure of counts
     groups: Any = None
 
 
@@ -50,16 +51,23 @@ class Intake:
     n_rows: int = 0  # of positive weight
     weight: int = 0  # see `exact_weight`
     offset: str | None = None
+    exposure: str | None = None
     groups: tuple[str, ...] = ()
     selection: Selection | None = None  # tables may have columns of text; codes of unknown levels are 0
     positive: Any = None
     group_columns: tuple[str, ...] = ()  # columns of blocks that are tables
     symmetric: bool = True  # whether the family is
+    counts: bool = False  # whether it takes counts
 
     @classmethod
     def knowing(cls, classes: Sequence[Any], **known: Any) -> Self:
         """Return an intake of no blocks, for labels that are known beforehand, the second +1; else for ()."""
         return cls(survey=Survey(labels=Seen.of(classes)), **known)
+
+    @classmethod
+    def of_counts(cls, **known: Any) -> Self:
+        """Return an intake of no blocks, for counts."""
+        return cls.knowing(RATES.classes, counts=True, symmetric=False, **known)
 
     @property
     def labels(self) -> tuple[Any, ...]:
@@ -86,6 +94,12 @@ class Intake:
         """The grouping factors, with their levels so far."""
         return tuple(by.grouping for by in groupers_of(self.survey, self.groups))
 
+    def design(self, *, intercept: bool = False) -> Design:
+        """Return the design of the raw features, with the levels of groups so far."""
+        assert self.names is not None
+        known = self.names, intercept
+        return Design(*known, offset=self.offset, exposure=self.exposure, groups=self.groupings)
+
     @property
     def sign(self) -> int:
         """-1 where +1 is the label that came first, and rows are mirrored in the end."""
@@ -106,7 +120,8 @@ class Intake:
         """Return what is known after another block, and the block as weighted rows of raw features."""
         where, start = f"block {self.n_blocks}", self.survey.n_rows
         check_aligned(**{f"{where}: {name}": part for name, part in block._asdict().items()})
-        X, y, weights, offset, trials, groups = block
+        X, y, weights, offset, second, groups = block
+        paired = RATES if self.counts else BINOMIAL if second is not None else None
         X, beside = beside_rows(X, groups, self.group_columns, where)
         levels: dict[str, Seen] = {}
         if self.selection is not None and is_table(X):
@@ -125,14 +140,13 @@ class Intake:
             raise DataError(f"{where} has {had} offset, unlike the blocks before it; give 0 for none")
         known_groups = self.groups if self.n_blocks else None
         codes, own = group_codes(beside, known_groups, self.survey, n, where)
-        counts = None
-        if trials is None:
+        sides = None
+        if paired is None:
             signs, labels = self._signs(y, n, f"{where}: y")
         else:
-            named = f"{where}: y", f"{where}: trials"
-            counts = as_counts(y, n, named[0]), as_counts(trials, n, named[1])
-            check_counts(*counts, named, 0, drop=False)
-            signs, labels = np.ones(n, dtype=np.int8), self._counted(where)
+            named = f"{where}: y", f"{where}: {paired.beside}"
+            sides = paired.weights(paired.read(y, second, named, n), named, 0, drop=False)
+            signs, labels = np.ones(n, dtype=np.int8), self._counted(paired, where)
         survey = merged([self.survey, Survey(n, labels, levels | own, bool((w == 0.0).any()))], tuple(own))
         if (o is not None or not self.symmetric) and len(survey.labels.values) < 2:
             why = "the two sides of the family differ, and" if o is None else "with offsets"
@@ -141,8 +155,8 @@ class Intake:
                 "is +1: begin with a block of both, or name them as classes="
             )
         rows = WeightedData(raw, signs, w, np.arange(start, start + n), offset=o, group=codes)
-        if counts is not None:
-            rows = two_rows_each(rows, *counts)
+        if sides is not None:
+            rows = two_rows_each(rows, sides)
         rows = without_left_out(rows, drop=False)
         known = replace(
             self,
@@ -152,6 +166,7 @@ class Intake:
             n_rows=self.n_rows + len(rows),
             weight=self.weight + exact_weight(rows.weights),
             offset=None if o is None else OFFSET,
+            exposure="exposure" if self.counts and second is not None else self.exposure,
             groups=tuple(own),
         )
         return known, rows
@@ -184,23 +199,27 @@ class Intake:
         two = two if self.labels else ordered
         return signed_labels(labels, two, 0, name), Seen.of(two, own.order)
 
-    def _counted(self, where: str) -> Seen:
-        """Return the labels of counts."""
-        if self.labels not in ((), COUNTS, COUNTS[:1]):
+    def _counted(self, paired: Paired, where: str) -> Seen:
+        """Return the labels of a response of two numbers."""
+        if self.labels not in ((), paired.classes, paired.classes[:1]):
             raise DataError(
                 f"{where} has trials, and blocks before it the label {self.labels[-1]!r}; give trials in each"
             )
-        return Seen.of(COUNTS)
+        return Seen.of(paired.classes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what is known of the blocks of a stream as plain JSON values."""
-        own = {name: getattr(self, name) for name in ("names", "n_blocks", "n_rows", "weight", "offset", "groups")}
+        own = {
+            name: getattr(self, name)
+            for name in ("names", "n_blocks", "n_rows", "weight", "offset", "exposure", "groups")
+        }
         return {**own, "survey": self.survey.to_dict()}
 
     @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> Self:
-        """Rebuild an intake from `to_dict`'s value."""
-        own = {"names": tuple(fields["names"]), "groups": tuple(fields["groups"])}
+    def from_dict(cls, fields: dict[str, Any], *, like: "Intake") -> Self:
+        """Rebuild an intake from `to_dict`'s value, for a family `like` another's."""
+        own: dict[str, Any] = {"names": tuple(fields["names"]), "groups": tuple(fields["groups"])}
+        own |= {"symmetric": like.symmetric, "counts": like.counts}
         return cls(**{**fields, **own, "survey": Survey.from_dict(fields["survey"])})
 
 

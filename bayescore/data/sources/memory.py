@@ -15,8 +15,8 @@ from bayescore.data.labels import signed_labels
 from bayescore.data.passes.tasks import InMemory
 from bayescore.data.sources.columns import Columns, ColumnSource
 from bayescore.data.sources.groups import GROUP, Given, coded, groupers_of, groups_seen, known_groupers
+from bayescore.data.sources.paired import two_rows_each
 from bayescore.data.sources.roles import OFFSET, Roles, named_roles, resolve
-from bayescore.data.sources.row_filter import COUNTS, as_counts, check_counts, two_rows_each
 from bayescore.data.sources.survey import Seen, Survey, labels_of, merged
 from bayescore.data.sparse import check_csr, check_dense, dense
 from bayescore.data.tables import as_table
@@ -36,7 +36,7 @@ class ArraySource(InMemory):
     design: Design
     index: IntArray | None = None
     offset: FloatArray | None = None
-    counts: FloatArray | None = None  # successes and trials, shape (2, n)
+    sides: FloatArray | None = None  # weights of the two rows that each is, shape (2, n)
     group: IntArray | None = None
     survey: Survey = field(default_factory=Survey)
 
@@ -56,7 +56,7 @@ class ArraySource(InMemory):
             offset=None if self.offset is None else self.offset[cut],
             group=None if self.group is None else self.group[cut],
         )
-        yield rows if self.counts is None else two_rows_each(rows, *self.counts[:, cut])
+        yield rows if self.sides is None else two_rows_each(rows, self.sides[:, cut])
 
 
 def unlabelled(X: Any, weights: Any = None, name: str = "X") -> ArraySource:
@@ -98,14 +98,15 @@ def array_source(data: Any, roles: Roles, selection: Selection | None = None) ->
         raise DataError(f"label={roles.label!r} names a column, but data is an array; give the labels as y")
     if roles.y is None:
         raise DataError("y is missing: give the labels, one for each row of data")
-    for name, own in (("weights", roles.weights), ("offset", roles.offset), ("trials", roles.trials)):
+    beside = "exposure" if roles.counts else "trials"
+    for name, own in (("weights", roles.weights), ("offset", roles.offset), (beside, roles.beside)):
         if isinstance(own, str):
             raise DataError(f"{name}={own!r} names a column, but data is an array; give the {name} as an array")
-    weights, counts, offset = np.broadcast_to(np.float64(1.0), n_rows), None, None
-    if roles.trials is not None:
-        counts = np.stack([as_counts(roles.y, n_rows, "y"), as_counts(roles.trials, n_rows, "trials")])
-        check_counts(counts[0], counts[1], ("y", "trials"), 0, drop=drop)
-        y, labels_seen, classes = np.ones(n_rows, dtype=np.int8), Seen.of(COUNTS), COUNTS
+    weights, sides, offset = np.broadcast_to(np.float64(1.0), n_rows), None, None
+    if (paired := roles.paired) is not None:
+        pair = paired.read(roles.y, roles.beside, ("y", beside), n_rows)
+        sides = paired.weights(pair, ("y", beside), 0, drop=drop)
+        y, labels_seen, classes = np.ones(n_rows, dtype=np.int8), Seen.of(paired.classes), paired.classes
     else:
         labels, labels_seen = labels_of(roles.y, n_rows)
         classes = Survey(n_rows, labels_seen).classes("y", roles.positive, drop=drop)
@@ -127,6 +128,7 @@ def array_source(data: Any, roles: Roles, selection: Selection | None = None) ->
     design = Design(
         tuple(f"x{j}" for j in range(X.shape[1])),
         offset=None if offset is None else OFFSET,
+        exposure=None if roles.exposure is None else "exposure",
         groups=tuple(by.grouping for by in groupers),
     )
     return ArraySource(
@@ -137,7 +139,7 @@ def array_source(data: Any, roles: Roles, selection: Selection | None = None) ->
         "y",
         design,
         offset=offset,
-        counts=counts,
+        sides=sides,
         group=coded(given, groupers, drop=drop),
         survey=survey,
     )
@@ -169,6 +171,7 @@ def table_source(data: Any, roles: Roles, selection: Selection | None = None) ->
         roles = replace(roles, label=str(roles.label))  # as Arrow names the columns
     named, beside = named_roles(roles, table.column_names, n_rows)
     arguments = {named.label: "y", named.weights: "weights", named.offset: "offset", named.trials: "trials"}
+    arguments[named.exposure] = "exposure"
     for name, values in beside.items():
         if name not in arguments:  # groups, which have their type
             table = table.append_column(name, values)
@@ -180,7 +183,7 @@ def table_source(data: Any, roles: Roles, selection: Selection | None = None) ->
         table = _appended(table, name, values, arguments[name])
     columns = resolve(named, table.schema, selection)
     survey = columns.survey(table)
-    if roles.y is not None and roles.trials is None:
+    if roles.y is not None and roles.paired is None:
         survey = replace(survey, labels=labels_of(roles.y, n_rows)[1])  # with the order of a categorical
     return TableSource(table, columns.learnt(columns.merged([survey]), roles.positive), survey)
 

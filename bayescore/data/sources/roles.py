@@ -9,11 +9,11 @@ import pyarrow as pa
 from bayescore.data.factors import Selection, is_text
 from bayescore.data.sources.columns import Columns
 from bayescore.data.sources.groups import GROUP, Given, Grouper, known_groupers
+from bayescore.data.sources.paired import BINOMIAL, RATES, Paired
 from bayescore.data.tables import check_numeric
 from bayescore.validation import DataError, check_alone, check_choice
 
 OFFSET = "offset"  # name of offsets that come as arrays
-TRIALS = "trials"
 MISSING = ("raise", "drop")
 
 
@@ -26,6 +26,8 @@ class Roles:
     weights: Any = None  # array, or the name of a column; offset and trials too
     offset: Any = None
     trials: Any = None  # of each row; the labels are then successes
+    exposure: Any = None  # of each row, where the labels are counts; 1 by default
+    counts: bool = False  # whether the labels are counts, as the family says
     positive: Any = None  # the label that is +1
     missing: str = "raise"  # what becomes of rows that miss something
     groups: Any = None  # a name, an array, or several in a list of names or a dict
@@ -35,10 +37,30 @@ class Roles:
 
     def __post_init__(self) -> None:
         check_choice(self.missing, "missing", MISSING)
-        if self.trials is not None and self.positive is not None:
+        if self.counts:
+            if self.trials is not None:
+                raise DataError("trials are given, but the family takes counts without an upper end; give exposure=")
+            if self.positive is not None:
+                raise DataError(f"positive={self.positive!r} is given, but the family takes counts; leave it out")
+        elif self.exposure is not None:
+            raise DataError(
+                "exposure is given, but the family takes labels; give family='poisson' for counts, or log(exposure) as "
+                "offset"
+            )
+        elif self.trials is not None and self.positive is not None:
             raise DataError(
                 f"positive={self.positive!r} is given beside trials, of which successes are +1; leave it out"
             )
+
+    @property
+    def paired(self) -> Paired | None:
+        """What kind of two numbers the response is; None where it is a label."""
+        return RATES if self.counts else BINOMIAL if self.trials is not None else None
+
+    @property
+    def beside(self) -> Any:
+        """The number beside the response, None where there is none."""
+        return self.exposure if self.counts else self.trials
 
     @property
     def drop(self) -> bool:
@@ -49,7 +71,8 @@ class Roles:
         """Raise `DataError` unless labels, weights, offsets and trials are columns of the data, which are `what`."""
         if self.y is not None:
             raise DataError(f"y is given beside {what}; name the column of the labels as label")
-        for name, given in (("weights", self.weights), ("offset", self.offset), ("trials", self.trials)):
+        for name in ("weights", "offset", "trials", "exposure"):
+            given = getattr(self, name)
             if given is not None and not isinstance(given, str):
                 raise DataError(f"{name} of {what} must be the name of a column")
         Given.of(self.groups, None)
@@ -57,7 +80,7 @@ class Roles:
     def check_none(self, what: str, *allowed: str) -> None:
         """Raise `DataError` if more than what is `allowed` is given beside data that are `what` and have their own."""
         given = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in allowed}
-        check_alone(what, **{name: value for name, value in given.items() if name != "missing"})
+        check_alone(what, **{name: value for name, value in given.items() if name not in ("missing", "counts")})
         if self.drop:
             raise DataError(
                 f"missing='drop' is given, but data is {what}: leave rows that miss something out where they are made, "
@@ -81,7 +104,7 @@ def named_roles(roles: Roles, names: Sequence[str], n_rows: int | None = None) -
             )
         beside[label] = roles.y
     own: dict[str, Any] = {}
-    for role, name in (("weights", "weight"), ("offset", OFFSET), ("trials", TRIALS)):
+    for role, name in (("weights", "weight"), ("offset", OFFSET), ("trials", "trials"), ("exposure", "exposure")):
         values = getattr(roles, role)
         if values is not None and not isinstance(values, str):
             beside[_free(name, names, role)], own[role] = values, name
@@ -123,7 +146,8 @@ def resolve(
     if not label:
         raise DataError(f"label is missing: name the column of the labels; the columns are {listed}")
     groups = Given.of(roles.groups, None).names
-    named = {"label": label, "weights": roles.weights, "offset": roles.offset, "trials": roles.trials}
+    named = {"label": label, "weights": roles.weights, "offset": roles.offset}
+    named |= {"trials": roles.trials, "exposure": roles.exposure}
     named |= {f"groups[{k}]" if len(groups) > 1 else "groups": name for k, name in enumerate(groups)}
     for argument, name in named.items():
         if name is not None and name not in names:
@@ -156,7 +180,7 @@ def resolve(
         kind = schema.field(new[0]).type
         raise DataError(f"column {new[0]!r} is {kind}, and held numbers in the data of the design; convert it")
     numbers = tuple(name for name in features if name not in text | coded_names)
-    labels = () if roles.trials is not None else (label,)
+    labels = () if roles.paired else (label,)
     check_numeric(schema, (*numbers, *(name for name in taken if name not in (*labels, *groups))))
     return Columns(
         features,
@@ -165,7 +189,8 @@ def resolve(
         levels=known,
         text=tuple(name for name in features if name in text - coded_names),
         offset=roles.offset,
-        trials=roles.trials,
+        paired=roles.paired,
+        beside=roles.beside,
         drop=roles.drop,
         groups=groups,
         groupers=known_groupers(roles.groupers, groups),

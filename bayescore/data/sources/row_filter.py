@@ -1,17 +1,15 @@
-"""Rows that are left out (weights of 0, missing entries that are to be dropped), and counts, which are two rows each.
+"""Rows that are left out: of weight 0, and with missing entries that are to be dropped.
 
 One pass counts the rows that each piece of the data keeps. Later passes see these rows alone, from whatever source;
 their positions in the data stay the same.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
 
 from bayescore.data.design import Design
 from bayescore.data.factors import Levels
@@ -21,54 +19,8 @@ from bayescore.data.passes.tasks import Division, Piece, division_of
 from bayescore.data.passes.threads import available_cores
 from bayescore.data.source import Source
 from bayescore.data.sources.groups import MISSING_GROUP
-from bayescore.types import FloatArray, IntArray, WeightedData
-from bayescore.validation import DataError, RowError, check_finite, check_unmasked, warn
-
-COUNTS = (0, 1)  # labels of failures and successes
-
-
-def two_rows_each(rows: WeightedData, successes: FloatArray, trials: FloatArray) -> WeightedData:
-    """Return for each row one of label +1 that weighs its successes, and one of label -1 that weighs its failures.
-
-    A pair has the binomial likelihood, but for the binomial coefficient; its labels are 0 if a count is missing.
-    """
-    twice = rows.take(np.repeat(np.arange(len(rows)), 2))
-    counts = np.stack([successes, trials - successes], axis=1).ravel()
-    unknown = np.isnan(counts)
-    y = np.where(unknown, 0, np.tile([1, -1], len(rows))).astype(np.int8)
-    return replace(twice, y=y, weights=twice.weights * np.where(unknown, 0.0, counts))
-
-
-def as_counts(values: Any, n_rows: int, name: str) -> FloatArray:
-    """Return counts as floats, shape (n_rows,)."""
-    check_unmasked(values, name)
-    try:
-        counts = np.asarray(pd.to_numeric(np.asarray(values)), dtype=np.float64)
-    except (TypeError, ValueError):
-        raise DataError(f"{name} must be counts, whole numbers, one for each row") from None
-    if counts.shape != (n_rows,):
-        raise DataError(f"{name} has shape {counts.shape}; it must be ({n_rows},), one count for each row")
-    return counts
-
-
-def check_counts(successes: FloatArray, trials: FloatArray, names: tuple[str, str], start: int, *, drop: bool) -> None:
-    """Raise unless successes and trials, of rows start, start + 1, ..., are whole numbers, 0 <= successes <= trials."""
-    label, total = names
-    for name, counts in ((label, successes), (total, trials)):
-        bad = ~((counts >= 0.0) & (counts == np.floor(counts)) & np.isfinite(counts))
-        _refuse(bad & ~np.isnan(counts) if drop else bad, counts, f"{name} is no count", start)
-    _refuse(successes > trials, successes, f"{label} is above {total}", start)
-
-
-def _refuse(bad: NDArray[np.bool_], counts: FloatArray, problem: str, start: int) -> None:
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise RowError(
-            f"{problem} in {int(bad.sum())} of rows {start} to {start + len(bad) - 1}, first {counts[row]:g} in row "
-            f"{start + row}; successes and trials are whole numbers, 0 <= successes <= trials: drop or mend such "
-            "rows, and give fractions as weights of rows with labels",
-            start + row,
-        )
+from bayescore.types import IntArray, WeightedData
+from bayescore.validation import DataError, check_finite, warn
 
 
 def without_left_out(rows: WeightedData, *, drop: bool) -> WeightedData:

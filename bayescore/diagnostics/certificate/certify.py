@@ -20,7 +20,7 @@ Draws that were made from all rows need no weights, and are judged by their own 
 the full data's expected log pointwise predictive density too, see `elpd`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,7 @@ from bayescore.diagnostics.certificate.provenance import altered
 from bayescore.diagnostics.certificate.verdict import judge, verdict
 from bayescore.diagnostics.certificate.weigh import Weigher, corrected_idata
 from bayescore.diagnostics.certificate.whole import Whole
+from bayescore.diagnostics.dispersion import dispersion
 from bayescore.diagnostics.error_family import risk
 from bayescore.diagnostics.formatting import number, with_error
 from bayescore.diagnostics.full_pass import full_rows
@@ -54,6 +55,8 @@ from bayescore.models.priors import Prior, prior_from_dict
 from bayescore.samplers.inference_data import Posterior, of_own_model, read_posterior
 from bayescore.types import WeightedData
 from bayescore.validation import DataError, check_integer, shown_apart
+
+_DISPERSION_DRAWS = 500  # whose mean rates are those of the posterior
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -85,6 +88,8 @@ class Certificate(CertificateData):
         if self.elpd_text:
             figure = " ± ".join(filter(None, with_error(self.elpd_loo, self.elpd_loo_se)))
             lines.append(f"  elpd_loo {figure} ({self.elpd_text})")
+        if self.dispersion is not None:
+            lines.append(f"  {self.dispersion.text}")
         if not np.isnan(self.elpd_logo):
             lines.append(f"  elpd by leaving a group out {self.elpd_logo:,.1f} ± {self.elpd_logo_se:,.1f}")
         return "\n".join(lines)
@@ -128,6 +133,7 @@ def certify(
     weights: Any = None,
     offset: Any = None,
     trials: Any = None,
+    exposure: Any = None,
     missing: str = "raise",
     groups: Any = None,
     model: Any = None,
@@ -142,10 +148,10 @@ def certify(
         Posterior of `core`, from `sample`.
     core : Coreset
         The coreset that was sampled.
-    data, y, label, weights, offset, trials, missing, groups
+    data, y, label, weights, offset, trials, exposure, missing, groups
         The full data, as given to `build_coreset`: raw features, to which the coreset's design is applied. Label,
-        weights, offset, trials and groups that were columns of a table are by default the same columns. Or the full
-        data as a `Coreset` from `all_rows`, of the same design.
+        weights, offset, trials, exposure and groups that were columns of a table are by default the same columns. Or
+        the full data as a `Coreset` from `all_rows`, of the same design.
     model : pm.Model, optional
         The user's own model that the draws are of, with `weighted_potential` of the coreset and the coefficients named
         "beta". Without it, draws that `sample` did not make are certified only if the prior matters little. The draws
@@ -193,13 +199,18 @@ def certify(
         drawn, own = shown_apart(posterior.features, core.feature_names)
         raise DataError(f"idata has the features {drawn}, the coreset {own}; certify the posterior of this coreset")
     family = check_family(posterior.attrs.get("family", core.family))
-    beside = {"label": label, "weights": weights, "offset": offset, "trials": trials, "missing": missing}
-    if groups is not None:
-        beside["groups"] = groups
+    beside = {"label": label, "weights": weights, "offset": offset, "trials": trials, "exposure": exposure}
+    beside |= {"groups": groups, "missing": missing}
     dataset = full_rows(core, data, y, progress=progressbar, **beside)
     with one_blas_thread():  # the matrices are small, and threads of BLAS would wait for each other
         weigher = weigher_of(idata, posterior, core, dataset, model=model)
-        return certified_by(idata, posterior, _for(core, weigher, posterior, family), max_draws)
+        found = certified_by(idata, posterior, _for(core, weigher, posterior, family), max_draws)
+        merged = isinstance(data, Coreset) and data.method != "full"  # rows of a coreset do not tell the dispersion
+        if merged or not (family.counts and found.trusted):
+            return found
+        kept = read_posterior(idata if found.idata is None else found.idata, "idata")
+        said = dispersion(dataset, kept.predictor(_DISPERSION_DRAWS), family)
+        return replace(found, dispersion=said, n_passes=dataset.n_passes)
 
 
 def weigher_of(
@@ -269,7 +280,7 @@ def certified_by(
         transported=whole.transport is not None,
         idata=corrected,
         remedy=asked,
-        **(found.first.elpd() if trusted and elpd else {}),
+        **(found.first.elpd() if trusted and elpd and not posterior.family.counts else {}),
         n_passes=weigher.dataset.n_passes,
     )
 

@@ -99,6 +99,8 @@ def _found(
     """Yield what the certificate says: verdict, data, effects of groups and coefficients."""
     figures = tables.figures_of(core.groups)
     elpd = f"The elpd: {certificate.elpd_text}. " if certificate.elpd_text else ""
+    if certificate.dispersion is not None:
+        elpd += f"{certificate.dispersion.text}. "
     yield sections.Verdict(
         name=f"{core.method} {len(core):,}",
         certificate=certificate,
@@ -146,12 +148,17 @@ def _model(
         priors += [(f"sigma_{each.name}", group_prior, group_prior) for each in core.groups]
     if priors:
         yield sections.Priors(priors=priors, prior_scale=scale)
-    checked = test if test is not None else None if core.pseudo.any() else core
+    sides = core.counts and core.method != "full"  # a row's count and exposure are not chosen together
+    checked = test if test is not None else None if core.pseudo.any() or sides else core
     fit = None if checked is None else check_model(best, checked)
     rows = "the coreset's weighted rows" if test is None else "test rows"
     note = "" if test is not None else _FEW if fit is not None else _NOT_LOOKED_AT
-    words = f"Left, the share of {core.classes[1]} against the predicted probability, with what the model would give; "
-    words += "right, histograms of the predicted probabilities of rows of either class"
+    share = "events by exposure" if core.counts else f"share of {core.classes[1]}"
+    predicted = "rate" if core.counts else "probability"
+    words = f"Left, the {share} against the predicted {predicted}, with what the model would give; "
+    words += "right, histograms of the predictions of rows " + (
+        "with and without events" if core.counts else "of either class"
+    )
     yield sections.Fit(
         fit=fit,
         picture=None
@@ -169,4 +176,4 @@ def _positive(certificate: CertificateData, core: Coreset) -> float | None:
         first = certificate.effects.loc[core.groups[0].name].droplevel("effect")
         counted = first[~first.index.duplicated()]
         return float((counted["weight"] * counted["share"]).sum() / counted["weight"].sum())
-    return None if core.pseudo.any() else float(core.weights[core.y > 0].sum() / core.weights.sum())
+    return None if core.pseudo.any() or core.counts else float(core.weights[core.y > 0].sum() / core.weights.sum())

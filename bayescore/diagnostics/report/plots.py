@@ -75,18 +75,22 @@ def model_check(figure: Figure, check: ModelCheck, classes: tuple[Any, Any]) -> 
     panels = drawing.canvas(figure, 8.0, 3.6).subplots(1, 2, width_ratios=(1.15, 1.0))
     left, right = panels
     names = [drawing.short(str(name), 20) for name in classes]
+    what, shown = "predicted probability", f"share of {names[1]}"
+    if check.counts:
+        names, what, shown = ["no event", "events"], "predicted rate", "events by exposure"
     left.axline((0.0, 0.0), slope=1.0, color=drawing.GREY, lw=0.8, zorder=1)
     left.vlines(check.predicted, check.low, check.high, color="#c9c9c9", lw=7, zorder=2, label="by the model, 94%")
     style = {"color": drawing.COLOURS[0], "marker": "o", "ls": "none", "ms": 5, "zorder": 3}
     left.plot(check.predicted, check.observed, label="observed", **style)
-    top = min(1.08 * float(max(check.high.max(), check.observed.max(), check.predicted.max())), 1.02)
-    left.set(xlabel="predicted probability", ylabel=f"share of {names[1]}", xlim=(0.0, top), ylim=(0.0, top))
+    top = 1.08 * float(max(check.high.max(), check.observed.max(), check.predicted.max()))
+    top = top if check.counts else min(top, 1.02)
+    left.set(xlabel=what, ylabel=shown, xlim=(0.0, top), ylim=(0.0, top))
     edges = np.linspace(0.0, float(check.p.max()), int(np.clip(check.ess / 10.0, 6.0, 30.0)) + 1)
     for i, own in enumerate((check.positive == 0.0, check.positive > 0.0)):
         counts, _ = np.histogram(check.p[own], edges, weights=check.weights[own])
         share = counts / max(float(counts.sum()), np.finfo(float).tiny)
         right.stairs(share, edges, color=drawing.COLOURS[i], ls=drawing.DASHES[i], lw=1.4, label=names[i])
-    right.set(xlabel="predicted probability", ylabel="share of the class's rows", ylim=(0.0, None))
+    right.set(xlabel=what, ylabel="share of the class's rows", ylim=(0.0, None))
     for panel in panels:
         drawing.clean(panel)
         panel.tick_params(labelsize=8)

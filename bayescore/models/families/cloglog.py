@@ -21,11 +21,10 @@ import numpy as np
 
 from bayescore.compiled import jit
 from bayescore.data.passes.tiles import TILE
-from bayescore.models.elementary import ROWS, exp_minus
+from bayescore.models.elementary import REACH, ROWS, exp_up_to
 from bayescore.models.families.family import Family
 from bayescore.types import FloatArray
 
-REACH = 700.0  # t overflows at 709
 _SMALL = 0.5  # t: below it d is its series, whose next term is 1e-15 of it
 _NOTHING = -37.0  # eta: below it t / 2 is rounding beside eta
 # d = t / 2 + sum_k B_2k t^2k / (2k)!, k = 6, ..., 1
@@ -50,20 +49,12 @@ def _upper(eta: float, t: float) -> tuple[float, float, float]:
 
 
 @jit
-def _hazard(eta: FloatArray, t: FloatArray, powers: FloatArray) -> None:
-    """Write exp(eta) to t; the last argument is scratch."""
-    for n in range(eta.size):
-        t[n] = -min(eta[n], REACH)
-    exp_minus(t, powers, powers.view(np.int64))
-
-
-@jit
 def cloglog_rows(eta: FloatArray, side: FloatArray, log_p: FloatArray) -> None:
     """Write log p of each row, and replace eta by the score."""
     t, powers = np.empty(min(eta.size, ROWS)), np.empty(min(eta.size, ROWS))
     for start in range(0, eta.size, ROWS):
         stop = min(start + ROWS, eta.size)
-        _hazard(eta[start:stop], t[: stop - start], powers[: stop - start])
+        exp_up_to(eta[start:stop], t[: stop - start], powers[: stop - start])
         for n in range(start, stop):
             if side[n] < 0.0:
                 log_p[n] = eta[n] = -t[n - start]
@@ -75,7 +66,7 @@ def cloglog_rows(eta: FloatArray, side: FloatArray, log_p: FloatArray) -> None:
 def cloglog_derivatives(eta: FloatArray, side: FloatArray, out: FloatArray, scratch: FloatArray) -> None:
     """Write log p, s, c and l''' at eta, shape (TILE,), to the rows of `out`; scratch has 3 rows."""
     t = scratch[0]
-    _hazard(eta, t, scratch[1])
+    exp_up_to(eta, t, scratch[1])
     for lane in range(TILE):
         if side[lane] < 0.0:
             out[0, lane], out[1, lane], out[2, lane], out[3, lane] = -t[lane], -t[lane], t[lane], -t[lane]

@@ -1,7 +1,8 @@
 r"""What a family is: the distribution of a row's response given its linear predictor, as two concave sides.
 
 A row with the linear predictor eta = x . beta + offset, the side y in {-1, +1} and the weight w adds w l(eta, y) to the
-log-likelihood, with l(., +1) and l(., -1) two functions of eta alone. Nothing right of eta knows rows or groups;
+log-likelihood, with l(., +1) and l(., -1) two functions of eta alone. The sides are the two labels of a row; or a count
+and its exposure, which are two rows, weighed by the one and the other. Nothing right of eta knows rows or groups;
 nothing left of it knows a family.
 
 When to use: to add a likelihood, see `bayescore.families.register`.
@@ -22,9 +23,11 @@ def _no_higher(eta: FloatArray, side: FloatArray, terms: FloatArray, out: FloatA
 
 
 class Family(ABC):
-    r"""A family for responses with two labels: the log probabilities of both as functions of eta.
+    r"""A family: the two sides of a row's log-likelihood as functions of eta.
 
     .. math:: \ell_+(\eta) = \log P(y = +1), \qquad \ell_-(\eta) = \log P(y = -1)
+
+    of a response with two labels. Of a count y with exposure E, log P(y) = y l+(eta) + E l-(eta) + `log_constant`.
 
     A subclass is a frozen dataclass without fields, in a file of its own, whose one instance is given to
     `bayescore.families.register`. Sampling, modes, coresets and diagnostics of a registered family need nothing
@@ -46,6 +49,10 @@ class Family(ABC):
     higher : compiled function (eta, side, terms, out) -> None
         Writes the fourth and fifth derivative to the rows of `out`, shape (2, TILE), given what `derivatives` wrote to
         `terms`; for the series below, so not needed where `near` is 0.
+    counts : bool
+        Whether responses are counts with an exposure, not labels; then "label" below is the side, and "log p" its l.
+    exponential : bool
+        Whether l+ = eta and l- = -exp(eta), for which pseudo-rows are known in closed form.
     symmetric : bool
         Whether l-(eta) = l+(-eta), so that a stream may learn at its end which label is +1.
     near : float
@@ -74,6 +81,8 @@ class Family(ABC):
     rows: "ClassVar[staticmethod[[FloatArray, FloatArray, FloatArray], None]]"
     derivatives: "ClassVar[staticmethod[[FloatArray, FloatArray, FloatArray, FloatArray], None]]"
     higher: "ClassVar[staticmethod[[FloatArray, FloatArray, FloatArray, FloatArray], None]]" = staticmethod(_no_higher)
+    counts: ClassVar[bool] = False
+    exponential: ClassVar[bool] = False
     symmetric: ClassVar[bool] = False
     near: ClassVar[float] = 0.0
     reach: ClassVar[float] = 1e4
@@ -99,21 +108,25 @@ class Family(ABC):
 
     @abstractmethod
     def mean(self, eta: FloatArray) -> FloatArray:
-        """P(y = +1)."""
+        """P(y = +1), or the mean of the count of an exposure of 1."""
 
     @abstractmethod
     def log_p_graph(self, eta: Any, side: Any) -> Any:
         """`log_p` as a PyTensor expression with finite value and gradient; PyTensor is imported here, not above."""
 
     def variance(self, eta: FloatArray) -> FloatArray:
-        """Variance of the label as 0 or 1."""
+        """Variance of the label as 0 or 1, or of the count of an exposure of 1."""
         p = self.mean(eta)
         return np.asarray(p * (1.0 - p))
 
     def draw(self, eta: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """Return labels, 0.0 or 1.0, drawn at eta."""
+        """Return labels, 0.0 or 1.0, or counts of an exposure of 1, drawn at eta."""
         p = self.mean(eta)
         return np.asarray((rng.random(p.shape) < p).astype(np.float64))
+
+    def log_constant(self, count: FloatArray, exposure: FloatArray) -> FloatArray:
+        """Return what log P of a count has beside its sides, and no parameter changes; 0 of labels."""
+        return np.zeros(np.broadcast(count, exposure).shape)
 
 
 class Symmetric(Family):

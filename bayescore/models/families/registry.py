@@ -5,9 +5,10 @@ from itertools import pairwise
 import numpy as np
 
 from bayescore.data.passes.tiles import TILE
+from bayescore.data.sources.paired import RATES
 from bayescore.models.families.family import Family
 from bayescore.types import FloatArray
-from bayescore.validation import check_choice
+from bayescore.validation import DataError, check_choice
 
 FAMILIES: dict[str, Family] = {}
 COMPILED = ("rows", "derivatives", "higher")  # what kernels call
@@ -35,8 +36,9 @@ def register(family: Family) -> Family:
     TypeError
         If it is no `Family`, lacks compiled functions, or two of its class are not equal.
     ValueError
-        If probabilities do not add up to 1, derivatives are not those of `log_p` or not finite as far as the family
-        reaches, compiled functions are not the formulas, or another family has its name.
+        If probabilities do not add up to 1, the mean of counts is not where their score is 0, derivatives are not those
+        of `log_p` or not finite as far as the family reaches, compiled functions are not the formulas, or another
+        family has its name.
 
     Notes
     -----
@@ -64,7 +66,7 @@ def register(family: Family) -> Family:
         )
     if FAMILIES.get(name, family) != family:
         raise ValueError(f"family {name!r} is registered already, as {FAMILIES[name]!r}; choose another name")
-    _check_probabilities(family)
+    (_check_rates if family.counts else _check_probabilities)(family)
     for side in (1, -1):
         _check_side(family, side)
         _check_compiled(family, side)
@@ -83,6 +85,18 @@ def _check_probabilities(family: Family) -> None:
                 f"family {family.name!r}: exp(log_p(eta, {side})) is {own[worst]:g} at eta = {_NEAR[worst]:g}, but "
                 f"mean(eta) {mean[worst]:g}; the probabilities of both sides must be those of one label"
             )
+
+
+def _check_rates(family: Family) -> None:
+    """Raise unless the score of a count of the mean, and its exposure of 1, is 0."""
+    mean = family.mean(_NEAR)
+    total = mean * family.score(_NEAR, 1) + family.score(_NEAR, -1)
+    if not (gap := np.abs(total) - 1e-9 * (1.0 + mean)).max() < 0.0:
+        worst = int(gap.argmax())
+        raise ValueError(
+            f"family {family.name!r}: mean(eta) is {mean[worst]:g} at eta = {_NEAR[worst]:g}, but a count of that has "
+            f"the score {total[worst]:g}, not 0; mend the mean or the sides"
+        )
 
 
 def _check_compiled(family: Family, side: int) -> None:
@@ -127,10 +141,22 @@ def _check_side(family: Family, side: int) -> None:
             )
 
 
-def check_family(family: "str | Family", name: str = "family") -> Family:
-    """Return the registered family of that name, or `family` itself if it is registered."""
+def check_family(family: "str | Family", name: str = "family", *, rows: object = None) -> Family:
+    """Return the registered family of that name, or `family` itself if it is registered.
+
+    Raises `DataError` if `rows` are a coreset of labels and the family takes counts, or the other way round.
+    """
     if isinstance(family, Family):
         if FAMILIES.get(family.name) != family:
             raise TypeError(f"{name}={family!r} is not registered; call bayescore.families.register first")
-        return family
-    return FAMILIES[check_choice(family, name, FAMILIES)]
+        known = family
+    else:
+        known = FAMILIES[check_choice(family, name, FAMILIES)]
+    classes = getattr(rows, "classes", None)
+    if classes is not None and known.counts != (tuple(classes) == RATES.classes):
+        takes, has = ("counts", "labels") if known.counts else ("labels", "counts")
+        raise DataError(
+            f"{name}={known.name!r} takes {takes}, and the coreset was built of {has}; give the "
+            f"family that it was built for, or build it with family={known.name!r}"
+        )
+    return known

@@ -1,0 +1,93 @@
+"""Responses of two numbers, which become two rows each: successes of trials, and counts of an exposure.
+
+A binomial count k of n has the log-likelihood k l+ + (n - k) l-, a count y of exposure E has y l+ + E l-. So the row of
+label +1 weighs k or y, and that of label -1 weighs n - k or E, each times the row's own weight.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from bayescore.types import FloatArray, WeightedData
+from bayescore.validation import DataError, RowError, check_unmasked
+
+
+@dataclass(frozen=True)
+class Paired:
+    """One kind of response of two numbers."""
+
+    beside: str  # role of the number beside the response
+    classes: tuple[Any, Any]  # what the sides are called
+
+    def read(self, response: Any, beside: Any, names: tuple[str, str], n_rows: int) -> FloatArray:
+        """Return response and the number beside it as floats, shape (2, n_rows); without the latter it is 1."""
+        y = as_floats(response, n_rows, names[0])
+        return np.stack([y, np.ones(n_rows) if beside is None else as_floats(beside, n_rows, names[1])])
+
+    def weights(self, pair: FloatArray, names: tuple[str, str], start: int, *, drop: bool) -> FloatArray:
+        """Return the weights of the sides +1 and -1 of rows start, start + 1, ..., shape (2, n).
+
+        Raises `RowError` for numbers out of range; with `drop` NaN stays, for rows that will be left out.
+        """
+        y, other = pair
+        if self is RATES:
+            _check_whole(y, names[0], start, "counts are whole numbers, at least 0: drop or mend such rows", drop=drop)
+            bad = ~((other > 0.0) & np.isfinite(other)) & ~(np.isnan(other) & drop)
+            remedy = (
+                "an exposure is a positive number: drop such rows; with missing='drop' those that miss it are left out"
+            )
+            _refuse(bad, other, f"{names[1]} is no exposure", start, remedy)
+            return pair
+        remedy = (
+            "successes and trials are whole numbers, 0 <= successes <= trials: drop or mend such rows, and give "
+            "fractions as weights of rows with labels"
+        )
+        for name, counts in zip(names, pair, strict=True):
+            _check_whole(counts, name, start, remedy, drop=drop)
+        _refuse(y > other, y, f"{names[0]} is above {names[1]}", start, remedy)
+        return np.stack([y, other - y])
+
+
+BINOMIAL = Paired("trials", (0, 1))
+RATES = Paired("exposure", ("exposure", "events"))
+
+
+def two_rows_each(rows: WeightedData, weights: FloatArray) -> WeightedData:
+    """Return for each row one of label +1 and one of label -1, whose weights are the rows' times `weights`, (2, n).
+
+    Labels are 0 if a number is missing.
+    """
+    twice = rows.take(np.repeat(np.arange(len(rows)), 2))
+    missing = np.isnan(weights).any(axis=0)
+    y = np.where(np.repeat(missing, 2), 0, np.tile([1, -1], len(rows))).astype(np.int8)
+    return replace(twice, y=y, weights=twice.weights * np.where(missing, 0.0, weights).T.ravel())
+
+
+def as_floats(values: Any, n_rows: int, name: str) -> FloatArray:
+    """Return numbers beside rows as floats, shape (n_rows,)."""
+    check_unmasked(values, name)
+    try:
+        counts = np.asarray(pd.to_numeric(np.asarray(values)), dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError(f"{name} must be numbers, one for each row") from None
+    if counts.shape != (n_rows,):
+        raise DataError(f"{name} has shape {counts.shape}; it must be ({n_rows},), one number for each row")
+    return counts
+
+
+def _check_whole(counts: FloatArray, name: str, start: int, remedy: str, *, drop: bool) -> None:
+    bad = ~((counts >= 0.0) & (counts == np.floor(counts)) & np.isfinite(counts))
+    _refuse(bad & ~np.isnan(counts) if drop else bad, counts, f"{name} is no count", start, remedy)
+
+
+def _refuse(bad: NDArray[np.bool_], numbers: FloatArray, problem: str, start: int, remedy: str) -> None:
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise RowError(
+            f"{problem} in {int(bad.sum())} of rows {start} to {start + len(bad) - 1}, first {numbers[row]:g} in row "
+            f"{start + row}; {remedy}",
+            start + row,
+        )
