@@ -21,7 +21,7 @@ from bayescore.data.dataset import Dataset
 from bayescore.models.group_sums import local_codes
 from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData, stack
 
-_NOTHING = 1e-3  # curvature of a direction, in units of the posterior's, below which it changes no sd by more than 0.05%
+_NOTHING = 1e-3  # curvature of a direction, in units of the posterior's: below it no sd changes by more than 0.05%
 
 
 @dataclass(frozen=True, eq=False)
