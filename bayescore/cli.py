@@ -228,6 +228,8 @@ def predict(args: argparse.Namespace, console: Console) -> None:
     from bayescore.fitting import read_fit
 
     check_output(args.output, args.rows)
+    if not args.rows.exists():
+        raise FileNotFoundError(f"rows={str(args.rows)!r} does not exist; give a Parquet or CSV file of new rows")
     csv, found = [each.suffix.lower() == ".csv" for each in (args.rows, args.output)], read_fit(args.model)
     new = (pd.read_csv if csv[0] else pd.read_parquet)(args.rows)
     table = found.predict(new, new_groups=args.new_groups, prob=args.prob, random_state=args.seed)

@@ -66,7 +66,7 @@ def parser() -> argparse.ArgumentParser:
     common.add_argument("--verbose", action="store_true", help="show the traceback of an error")
     seeded = Parser(add_help=False)
     seeded.add_argument("--seed", type=int, default=0, help="random seed (default: %(default)s)")
-    main = Parser(prog="bayescore", description="Bayesian regression of labels on coresets of large data.")
+    main = Parser(prog="bayescore", description="Bayesian regression of labels and counts, on coresets of large data.")
     main.add_argument("--version", action="version", version=f"bayescore {version('bayescore')}")
     commands = main.add_subparsers(required=True, metavar="COMMAND", dest="command")
 
@@ -93,7 +93,7 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument("-o", "--output", type=Path, help="folder to write (default: the model's)")
 
-    p = commands.add_parser("predict", parents=[common, seeded], help="probabilities of new rows by a fit")
+    p = commands.add_parser("predict", parents=[common, seeded], help="probabilities, or rates, of new rows by a fit")
     p.add_argument("model", type=Path, help="folder that fit wrote")
     p.add_argument("rows", type=Path, help="Parquet or CSV file of new rows")
     new = "effects of new groups are drawn, or averaged over (default: %(default)s)"

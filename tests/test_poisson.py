@@ -1,5 +1,6 @@
 """Counts with a Poisson likelihood: from rows to draws, certificate, predictions and checks."""
 
+import pickle
 import warnings
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from scipy import optimize, stats
 
 import bayescore as bc
+from bayescore.data.sources import paired
 from bayescore.samplers.sample import sample
 from bayescore.validation import DataError
 
@@ -307,3 +309,19 @@ def test_a_check_of_a_coresets_rows_is_refused(draws):
 def test_leaving_one_row_out_is_refused(core, draws):
     with pytest.raises(DataError, match="a model of counts, whose rows are two each"):
         bc.loo(draws, core, ROWS, **QUIET)
+
+
+def test_a_copy_of_rates_weighs_as_rates_do():
+    """Workers of a cluster have a copy, not the object itself."""
+    copied = pickle.loads(pickle.dumps(paired.RATES))
+    pair = np.array([[3.0, 1.0], [10.0, 5.0]])
+    assert np.array_equal(copied.weights(pair, ("y", "E"), 0, drop=False), pair)
+
+
+def test_weights_do_not_pass_for_overdispersion():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 1))
+    y = rng.poisson(np.exp(0.3 * X[:, 0] - 1.0))
+    known = {"family": "poisson", "weights": np.full(2000, 4.0)}
+    fit = bc.fit(X, y, **known, random_state=1, progressbar=False)
+    assert fit.certificate.dispersion is None

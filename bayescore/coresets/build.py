@@ -49,12 +49,11 @@ def build_coreset(
     ----------
     data : array, data frame, Arrow table, path, query, Dask collection, callable, iterator, Coreset or Source
         Rows: an array, dense or sparse, shape (N, D); a pandas, polars, Arrow or Dask table, a LazyFrame, a relation of
-        DuckDB, a dataset of Arrow, the path or address (``s3://...``) of a Parquet file or folder, or the path of a CSV
-        file, with `label` naming the column of the labels; a callable that returns a fresh iterator of blocks, (X, y)
-        or (X, y, weights), each time; such an iterator, which is read once; or a coreset, to shrink it further.
+        DuckDB, a dataset of Arrow, the path or address (``s3://...``) of a Parquet file or folder, or of a CSV file,
+        with `label` naming the labels' column; a callable that returns a fresh iterator of blocks, (X, y) or (X, y,
+        weights), each time; such an iterator, read once; or a coreset, to shrink it further.
     y : array, shape (N,), optional
-        Labels, any two classes; the second in sorted order is +1, of an ordered categorical the last. With `trials`
-        successes; of ``family="poisson"`` counts.
+        Labels, any two classes; the second in sorted order is +1, of an ordered categorical the last. Or counts.
     family : name of a registered family, such as "probit", optional
         Model that the coreset is for; by default that of `data` where it is a coreset, else "logistic".
     method : str or Method
@@ -271,8 +270,9 @@ def all_rows(
 
 
 def _family_of(data: Any, family: str | None, design: Design | None) -> Family:
-    inherited = data.family if isinstance(data, Coreset) else "logistic"
-    return check_family(inherited if family is None else family, rows=data if design is None else design)
+    core = data if isinstance(data, Coreset) else None
+    default = "logistic" if core is None else core.family
+    return check_family(default if family is None else family, rows=design or core)
 
 
 def _check_design(data: Any, intercept: bool, standardize: bool, formula: str | None) -> None:

@@ -43,7 +43,7 @@ def events_of(rows: WeightedData) -> tuple[WeightedData, FloatArray]:
     if (lone := ~at_risk[partner] | (rows.index[partner] != rows.index[event])).any():
         raise DataError(
             f"data has the events of row {rows.index[event[lone.argmax()]]} without their exposure, as a coreset has: "
-            "give rows of the data, such as all_rows(rows, design=core.design)"
+            "give rows of the data, such as all_rows(rows, family=core.family, design=core.design)"
         )
     events = np.zeros(int(at_risk.sum()))
     events[(np.cumsum(at_risk) - 1)[partner]] = rows.weights[event]

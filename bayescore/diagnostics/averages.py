@@ -177,6 +177,8 @@ class AveragedRows(NamedTuple):
         """Return the values of a column that parts the rows, as they are shown, and the cells of these parts."""
         if by is None:
             return ["all"], self.cells()
+        if not isinstance(by, str):
+            raise TypeError(f"by={by!r} is no name of a column; for combinations make a column of them")
         known = {own.name: own.levels for own in self.design.groups}
         if by in known and by not in self.design.raw_names:
             return list(known[by]), self.cells(by=by, values=tuple(map(float, range(len(known[by])))))

@@ -59,7 +59,7 @@ def sampled_counts(dataset: Dataset, size: int, seed: int) -> tuple[WeightedData
 
     Sides of a row are drawn together, by their index.
     """
-    share = min(1.0, size / max(dataset.source.n_rows, 1))
+    share = min(1.0, 2.0 * size / max(dataset.source.n_rows, 1))  # of sides, two of most rows
     parts = list(dataset.map(partial(_drawn, share, seed), "drawing rows", canonical=True))
     rows, events = events_of(stack([part for part, _ in parts]))
     if not len(rows):

@@ -128,7 +128,7 @@ class FitAverages(FitPredictions):
         variable : str
             Raw column: each level of a factor against the first, 1 against 0, or `step` more of a column of numbers.
         by : str, optional
-            Raw column that parts the rows; an average for each of its values.
+            Raw column or grouping factor that parts the rows; an average for each of its values.
         data : rows, optional
             Rows to average over, as `average_predictions` takes them; raw ones count once each. By default all rows of
             the fit, with their weights.

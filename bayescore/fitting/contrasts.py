@@ -81,15 +81,15 @@ def predictions_of(rows: AveragedRows, variable: str | None) -> Contrasts:
 def comparisons_of(rows: AveragedRows, variable: str, step: float, *, ratio: bool) -> Contrasts:
     """Return the levels of a factor against the first, 1 against 0, or `step` more of a column of numbers."""
     rows.check_column(variable, "variable")
-    levels = factor_levels(rows.design, variable)
+    levels, sign = factor_levels(rows.design, variable), "/" if ratio else "-"
     if levels:
         text = variable in dict(rows.design.raw_levels)
         ways = [{"value": float(place) if text else float(level)} for place, level in enumerate(levels)]
-        names = [f"{level} - {levels[0]}" for level in levels[1:]]
+        names = [f"{level} {sign} {levels[0]}" for level in levels[1:]]
     elif step == 1.0 and _is_binary(rows, variable):
-        ways, names = [{"value": 0.0}, {"value": 1.0}], ["1 - 0"]
+        ways, names = [{"value": 0.0}, {"value": 1.0}], [f"1 {sign} 0"]
     else:
-        ways, names = [{"shift": 0.0}, {"shift": step}], [f"+{step:g}"]
+        ways, names = [{"shift": 0.0}, {"shift": step}], [f"+{step:g} / +0" if ratio else f"+{step:g}"]
     if ratio:
         return Contrasts(variable, names, tuple((Change(**way),) for way in ways), _ratios)
     below = Change(-1.0, **ways[0])

@@ -126,7 +126,7 @@ class Fit(FitPictures):
         TypeError, ValueError
             If it is not a prior, or names a coefficient that is not there.
         DataError
-            If the fit was read from files and the rows were not given.
+            If the fit was read from files, or updated, without all rows.
 
         Examples
         --------
@@ -140,7 +140,7 @@ class Fit(FitPictures):
         """
         check_priors(prior)
         route = Route(self.rows_given, self.coreset.family, prior, self.seed, self.max_seconds)
-        route.story = [step for step in self.story if step.what == "build"]
+        route.story = [step for step in self.story if step.what in ("build", "update")]
         route.core = self.coreset
         route.design_prior()  # names of coefficients
         route.settle()

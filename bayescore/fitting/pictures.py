@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from bayescore.diagnostics.report import drawing, write_certificate
 from bayescore.fitting.averages import FitAverages
 from bayescore.fitting.rows import RawRows, raw_rows
+from bayescore.fitting.story import Step
 from bayescore.fitting.units import PROB, described, interval_names
 from bayescore.types import NO_GROUP, FloatArray, WeightedData
 
@@ -79,16 +80,15 @@ class FitPictures(FitAverages):
         >>> fit.plot_story().texts[0].get_text()
         '5,000 rows'
         """
-        last = {step.what: step for step in self.story}
-        spent = {step.what: 0.0 for step in self.story}
+        steps: dict[str, list[Step]] = {}
         for step in self.story:
-            spent[step.what] += step.seconds
-        posterior, whole = self.posterior(), self.coreset.n_total
+            steps.setdefault("build" if step.what == "update" else step.what, []).append(step)
+        posterior, whole, sampler = self.posterior(), self.coreset.n_total, self.posterior().attrs.get("sampler")
         boxes = [
-            (f"{whole:,} rows", "all data"),
+            (f"{whole:,} rows", "sides of all counts" if self.coreset.counts else "all data"),
             (f"{len(self.coreset):,} rows", f"coreset: {self.coreset.method}"),
-            (f"{len(posterior.flat):,} draws", f"{posterior.attrs.get('sampler', '')} sampler"),
-            (str(self.level), "by all rows"),
+            (f"{len(posterior.flat):,} draws", f"{sampler} sampler" if sampler else "a model of your own"),
+            (str(self.level), "by new rows and what\nis known of earlier ones" if self.frames else "by all rows"),
         ]
         axes = drawing.canvas(plt.figure(), 9.0, 1.9).add_subplot()
         for place, (text, beneath) in enumerate(boxes):
@@ -99,11 +99,18 @@ class FitPictures(FitAverages):
         for place, what in enumerate(("build", "sample", "certify")):
             arrow = {"arrowstyle": "->", "color": drawing.INK}
             axes.annotate("", (place + 0.68, 0.0), (place + 0.34, 0.0), arrowprops=arrow)
-            if what in last:
-                passes = sum(step.passes for step in self.story if step.what == what)
+            if what in steps:
+                passes = sum(step.passes for step in steps[what])
                 read = f", {passes} pass{'es' * (passes != 1)}" if passes else ""
                 axes.text(place + 0.5, 0.4, what, ha="center", fontsize=9)
-                axes.text(place + 0.5, 0.12, f"{spent[what]:.1f} s{read}", ha="center", va="bottom", fontsize=8)
+                axes.text(
+                    place + 0.5,
+                    0.12,
+                    f"{sum(step.seconds for step in steps[what]):.1f} s{read}",
+                    ha="center",
+                    va="bottom",
+                    fontsize=8,
+                )
         axes.set_xlim(-0.5, len(boxes) - 0.5)
         axes.set_ylim(-1.0, 0.8)
         axes.set_axis_off()

@@ -139,8 +139,8 @@ class Route:
         if self.sampler == "nuts" and own is not None:  # PyMC's own, without compiling
             self.seconds["sample"] = float(own)
 
-    def certify(self) -> None:
-        """Judge the draws by the full data."""
+    def certify(self, *, strict: bool = False) -> None:
+        """Judge the draws by the full data; `strict`: rows that are not those of the coreset are an error."""
 
         def judge() -> Certificate:
             if self.given.once and not self.core.lossless:
@@ -149,7 +149,9 @@ class Route:
             try:
                 return self.given.certify(self.drawn, self.core, self.max_draws)
             except (DataError, *FAILURES) as error:
-                return _refused(self.drawn, f"The certificate could not be made: {error}")
+                if strict and isinstance(error, DataError):
+                    raise
+                return _refused(self.drawn, f"The certificate could not be made: {error}.")
 
         self.certificate = self.timed(
             "certify", judge, lambda found: (self.core.n_total, found.n_passes, f"{found.level}: {found.text}")

@@ -79,7 +79,7 @@ def _together(each: list[Prior], names: Sequence[str]) -> Prior:
 
 def _scaled(prior: Prior, scale: float) -> Prior:
     """Return the prior of a coefficient that is `scale` times as large."""
-    return prior.replaced(**{name: float(getattr(prior, name)) * scale for name in prior.in_units})
+    return prior.replaced(**{name: float(getattr(prior, name) * scale) for name in prior.in_units})
 
 
 def _joined(each: list[Prior]) -> Prior:

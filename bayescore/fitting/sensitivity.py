@@ -86,13 +86,15 @@ class FitPriors(FitParts):
         [2.0, 0.0]
         """
         interval_names(prob)
+        if np.ndim(scales) != 1:
+            raise TypeError(f"scales={scales!r} is no list; give factors of the prior's scale, such as [0.5, 1, 2]")
         factors = [check_positive(scale, f"scales[{place}]") for place, scale in enumerate(scales)]
         if not factors:
             raise ValueError("scales is empty; give factors of the prior's scale, such as [0.5, 1, 2]")
-        posterior = self.posterior()
-        if not posterior.story:
+        posterior, story = self.posterior(), read_posterior(self.drawn, "fit.drawn").story
+        if not story:
             raise DataError("the draws are of a model of your own, whose prior the fit does not know; see with_prior")
-        prior = prior_from_dict(posterior.story["prior"])
+        prior = prior_from_dict(story["prior"])
         names, own = parameters(posterior)
         draws = own.reshape(-1, own.shape[2]).T
         center, sd = draws.mean(axis=1), draws.std(axis=1, ddof=1)

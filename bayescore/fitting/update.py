@@ -142,11 +142,18 @@ def updated(fit: FitParts, new: tuple[Any, Any, dict[str, Any]], data: Any, *, p
             )
         if isinstance(given, Coreset | Source):
             raise TypeError(f"{name} is a {type(given).__name__}; give rows")
-    whole = None if data is None else _all_rows(fit.coreset, data, roles, progressbar=progressbar)
+    of_all = roles if rows is None else {name: value for name, value in roles.items() if name == "missing"}
+    whole = None if data is None else _all_rows(fit.coreset, data, of_all, progressbar=progressbar)
     frames: tuple[Frame, ...] = ()
     if whole is None:
         frames = (*fit.frames, Frame.of(fit.posterior(), fit.certificate))
     arrived = NewRows(rows, y, roles=roles, progressbar=progressbar, fit=fit, frames=frames)
+    story = read_posterior(fit.drawn, "fit.drawn").story
+    if not story:
+        raise DataError(
+            "the draws are of a model of your own, whose prior the fit does not know, so that update cannot draw "
+            "again; give the fit a prior first: fit.with_prior(prior).update(...)"
+        )
     route = Route(
         whole or arrived,
         fit.coreset.family,
@@ -154,11 +161,11 @@ def updated(fit: FitParts, new: tuple[Any, Any, dict[str, Any]], data: Any, *, p
         fit.seed,
         fit.max_seconds,
         story=list(fit.story),
-        in_design=prior_from_dict(read_posterior(fit.drawn, "fit.drawn").story["prior"]),
+        in_design=prior_from_dict(story["prior"]),
     )
     route.core, route.drawn = fit.coreset, fit.drawn
     if rows is None:
-        route.certify()
+        route.certify(strict=True)
         return Updated(route, whole, frames)
 
     def said(core: Coreset) -> tuple[int, int, str]:
@@ -186,8 +193,7 @@ def _all_rows(core: Coreset, data: Any, roles: dict[str, Any], *, progressbar: b
         known.pop("trials", None)
     if known and formula is None and design.groups:
         known["groups"] = [own.name for own in design.groups]
-    if "missing" in roles:
-        known["missing"] = roles["missing"]
+    known |= roles
     intercept = design.constant is not None
     positive = None if core.counts else core.classes[1]
     return Given(rows, y, formula, intercept, positive, roles=known, progressbar=progressbar)

@@ -12,7 +12,7 @@ systematic sampling in a random order, the same for the same rows. `SampledGroup
 
 References
 ----------
-Dalenius and others on difference estimators: Saerndal, Swensson and Wretman (1992), Model Assisted Survey Sampling,
+Särndal, Swensson and Wretman (1992), Model Assisted Survey Sampling,
 chapter 6. Bardenet, Doucet and Holmes (2017), JMLR 18, on such control variates in sampling.
 """
 

@@ -76,8 +76,8 @@ def _levels_of(own: Grouping, X: Any, n_rows: int, given: Any) -> Any:
     if isinstance(column, str):
         if not is_table(X) or column not in (table := as_table(X, "X")).column_names:
             raise DataError(
-                f"X has no column {column!r} with the group of each row; give groups=, a level for each row, or any "
-                "other value for a new group"
+                f"X has no column {column!r} with the group of each row; add it, or where the function takes it give "
+                "groups=, a level for each row, or any other value for a new group"
             )
         found = table.column(column)
     else:
@@ -100,8 +100,8 @@ def offset_of(posterior: Posterior, X: Any, n_rows: int, given: Any) -> FloatArr
         return check_offset(name, n_rows)
     if not is_table(X) or name not in (table := as_table(X, "X")).column_names:
         raise DataError(
-            f"X has no offset {name!r}, which {posterior.name} was drawn with: give offset=, a number for each row, 0 "
-            "for none"
+            f"X has no offset {name!r}, which {posterior.name} was drawn with: add the column, or where the function "
+            "takes it give offset=, a number for each row, 0 for none"
         )
     check_numeric(table.schema, (name,))
     return check_offset(as_floats(table.column(name)), n_rows, f"offset (column {name!r})")

@@ -114,3 +114,13 @@ def test_scales_of_named_priors_are_multiplied_each():
 def test_scales_that_are_none_are_named(few, scales, message):
     with pytest.raises((ValueError, TypeError), match=message):
         few.prior_sensitivity(scales)
+
+
+def test_a_calibrated_fit_has_its_prior_still():
+    """The certificate's draws do not tell it; those that were drawn do."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(5000, 2))
+    fit = bc.fit(X, X[:, 0] + rng.logistic(size=5000) > 0, random_state=1, progressbar=False)
+    table = fit.prior_sensitivity([0.5, 1.0])
+    assert fit.coreset.method == "calibrated"
+    assert (table["shift"].abs() < 0.5).all()

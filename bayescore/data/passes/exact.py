@@ -35,7 +35,7 @@ def as_integers(whole: FloatArray) -> NDArray[np.object_]:
 
 
 def from_integers(total: NDArray[np.object_], unit: FloatArray) -> FloatArray:
-    """Turn a total of `exact_sum` back into floats."""
+    """Turn whole multiples of `unit` back into floats."""
     return np.asarray(np.asarray(total, dtype=np.float64) * unit, dtype=np.float64)
 
 

@@ -116,8 +116,8 @@ def as_source(data: Any, y: Any = None, *, selection: Selection | None = None, *
     groups = {"groups": roles.groups}
     if isinstance(roles.groups, dict):
         groups = {f"groups[{name!r}]": column for name, column in roles.groups.items()}
-    check_aligned(data=data, y=y, weights=roles.weights, offset=roles.offset, **groups)
-    check_aligned(data=data, y=y, trials=roles.trials, exposure=roles.exposure)
+    own = {name: getattr(roles, name) for name in ("weights", "offset", "trials", "exposure")}
+    check_aligned(data=data, y=y, **own, **groups)
     source = _kind(data).open(data, roles, selection)
     survey: Survey | None = getattr(source, "survey", None)
     left_out = roles.paired is not None or roles.drop or (survey is not None and survey.zero_weights)

@@ -157,7 +157,7 @@ class ColumnSource:
     def design(self) -> Design:
         """The identity design of the features."""
         groups = tuple(by.grouping for by in self.columns.groupers)
-        exposure = self.columns.beside if self.columns.paired is RATES else None
+        exposure = self.columns.beside if self.columns.paired == RATES else None
         return Design(self.columns.features, offset=self.columns.offset, exposure=exposure, groups=groups)
 
     @property

@@ -119,7 +119,9 @@ class Intake:
     def take(self, block: Block) -> tuple["Intake", WeightedData]:
         """Return what is known after another block, and the block as weighted rows of raw features."""
         where, start = f"block {self.n_blocks}", self.survey.n_rows
-        check_aligned(**{f"{where}: {name}": part for name, part in block._asdict().items()})
+        parts = block._asdict()
+        parts["exposure" if self.counts else "trials"] = parts.pop("beside")
+        check_aligned(**{f"{where}: {name}": part for name, part in parts.items()})
         X, y, weights, offset, second, groups = block
         paired = RATES if self.counts else BINOMIAL if second is not None else None
         X, beside = beside_rows(X, groups, self.group_columns, where)

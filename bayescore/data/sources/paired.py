@@ -33,7 +33,7 @@ class Paired:
         Raises `RowError` for numbers out of range; with `drop` NaN stays, for rows that will be left out.
         """
         y, other = pair
-        if self is RATES:
+        if self == RATES:  # workers have a copy
             _check_whole(y, names[0], start, "counts are whole numbers, at least 0: drop or mend such rows", drop=drop)
             bad = ~((other > 0.0) & np.isfinite(other)) & ~(np.isnan(other) & drop)
             remedy = (

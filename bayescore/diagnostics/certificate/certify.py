@@ -149,13 +149,12 @@ def certify(
     core : Coreset
         The coreset that was sampled.
     data, y, label, weights, offset, trials, exposure, missing, groups
-        The full data, as given to `build_coreset`: raw features, to which the coreset's design is applied. Label,
-        weights, offset, trials, exposure and groups that were columns of a table are by default the same columns. Or
-        the full data as a `Coreset` from `all_rows`, of the same design.
+        The full data, as given to `build_coreset`, or from `all_rows` in the coreset's design. Label, weights, offset,
+        trials, exposure and groups that were columns of a table are by default the same columns.
     model : pm.Model, optional
         The user's own model that the draws are of, with `weighted_potential` of the coreset and the coefficients named
-        "beta". Without it, draws that `sample` did not make are certified only if the prior matters little. The draws
-        that come back say their family and design, so that `predict` takes them.
+        "beta", whose draws come back with family and design. Without it, draws that `sample` did not make are
+        certified only if the prior matters little.
     max_draws : int
         Draws that are weighed, evenly spaced. All draws are where a correction by the affine map alone would not do.
     progressbar : bool
@@ -206,6 +205,7 @@ def certify(
         weigher = weigher_of(idata, posterior, core, dataset, model=model)
         found = certified_by(idata, posterior, _for(core, weigher, posterior, family), max_draws)
         merged = isinstance(data, Coreset) and data.method != "full"  # rows of a coreset do not tell the dispersion
+        merged = merged or weights is not None or "weights" in dict(core.design.roles)  # which would multiply it
         if merged or not (family.counts and found.trusted):
             return found
         kept = read_posterior(idata if found.idata is None else found.idata, "idata")

@@ -204,9 +204,9 @@ class Marginal(Grouped):
         theta = self.posterior.flat[at]
         sums = sampled_sums(theta, self.core, self.dataset, self.target)
         if sums is None:
+            check_bytes(theta, self.target.arguments())  # both keep log terms at all nodes
             sums = sampled_row_sums(theta, self.core, self.dataset, self.target)
         if sums is None:
-            check_bytes(theta, self.target.arguments())
             sums = node_sums(theta, self.core, self.dataset, self.target)
         weights = full_weights(sums.ratio)
         n_missed = int((shares(weights.weights, sums) @ sums.full.astray > _COUNTS).sum())

@@ -172,8 +172,10 @@ def _model(
 
 def _positive(certificate: CertificateData, core: Coreset) -> float | None:
     """Return the share of the data's weight that is +1; None where only pseudo-rows are known."""
+    if core.counts:  # no share: the sides are events and exposure
+        return None
     if not certificate.effects.empty:
         first = certificate.effects.loc[core.groups[0].name].droplevel("effect")
         counted = first[~first.index.duplicated()]
         return float((counted["weight"] * counted["share"]).sum() / counted["weight"].sum())
-    return None if core.pseudo.any() or core.counts else float(core.weights[core.y > 0].sum() / core.weights.sum())
+    return None if core.pseudo.any() else float(core.weights[core.y > 0].sum() / core.weights.sum())

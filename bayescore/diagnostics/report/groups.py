@@ -49,7 +49,7 @@ def group_sections(certificate: CertificateData, idata: Any, core: Coreset) -> I
             name = grouping.name if effect == "1" else f"{effect} by {grouping.name}"
             family = str(best["posterior"].attrs.get("family", ""))
             effects = GroupEffects(name, levels, u[:, :, k], family)
-            counted = _counted(certificate, grouping) if effect == "1" else None
+            counted = _counted(certificate, grouping) if effect == "1" and not core.counts else None
             if counted is not None and len(levels) < len(grouping):
                 counted = counted.loc[list(levels)]
             number_of += 1
