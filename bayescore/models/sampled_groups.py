@@ -33,7 +33,7 @@ MANY = 1000
 FIRST = 256
 """Groups of the first sample; each later one has four times as many."""
 
-MAX_ERROR = 0.02
+MAX_DENSITY_ERROR = 0.02
 """Nats by which the density of a sample may be off at a draw: means then move by less than 0.02 sd."""
 
 _NARROW = 0.1  # sd of log sigma at most: towards sigma = 0 a quadratic grows beyond what the sample can hold

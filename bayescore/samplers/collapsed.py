@@ -20,7 +20,7 @@ from bayescore.models.collapsed import CollapsedArguments
 from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.effect_draws import EffectDraws, summarise_effects
 from bayescore.models.families import check_family
-from bayescore.models.sampled_groups import FIRST, MANY, MAX_ERROR, Remainder, SampledGroups, sampled_density
+from bayescore.models.sampled_groups import FIRST, MANY, MAX_DENSITY_ERROR, Remainder, SampledGroups, sampled_density
 from bayescore.samplers.adaptive import OPTIONS, Plan, run, statistics
 from bayescore.samplers.frames import Dense
 from bayescore.samplers.group_effects import KEPT_BYTES, draw_keys, evenly, summary_dataset
@@ -93,7 +93,7 @@ class Collapsed(Sampler):
             looked_at = flat[evenly(len(flat), 0 if len(kept) == len(levels) else len(levels))]
             summary = summarise_effects(looked_at, target.arguments())
             error = chosen.error(looked_at, summary.log_likelihood)
-            if error <= MAX_ERROR:
+            if error <= MAX_DENSITY_ERROR:
                 break
             size *= 4
         mean = np.zeros(len(levels)) if whole else summary.mean

@@ -70,7 +70,7 @@ def test_roots_of_too_few_directions_do_not_hang_on_last_bits(kind):
 
 def test_a_pseudo_row_has_no_row_whose_weight_is_rounding():
     half = np.full(3, 0.5)
-    solved = Solved(4.0 * half, 0.0 * half, half, np.array([0.0, 1e-17, 1e-3]))
+    solved = Solved(4.0 * half, 0.0 * half, half, np.array([0.0, 1e-17, 1e-3]), np.ones(3))
     rows = as_rows(np.eye(3), np.zeros(3), solved)
     assert rows.weights.tolist() == [0.5, 0.5, 1e-3, 0.5]
     assert rows.y.tolist() == [1, 1, -1, 1]

@@ -6,7 +6,7 @@ import pytest
 from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.effect_draws import summarise_effects
 from bayescore.models.families import check_family
-from bayescore.models.sampled_groups import MAX_ERROR, SampledGroups, densities
+from bayescore.models.sampled_groups import MAX_DENSITY_ERROR, SampledGroups, densities
 from tests.models.grouped_rows import PRIORS, grouped
 
 N_GROUPS = 1000
@@ -29,13 +29,13 @@ def test_a_sample_with_the_quadratic_of_all_is_the_density_of_all(target, theta)
     assert (chosen.n_sampled, whole.n_sampled) == (250, N_GROUPS)
     gap = densities(theta, chosen.data)[0] - densities(theta, whole.data)[0]
     gap -= gap.mean()
-    assert np.abs(gap).max() < MAX_ERROR
+    assert np.abs(gap).max() < MAX_DENSITY_ERROR
     likelihoods = summarise_effects(theta, target.arguments()).log_likelihood
     assert chosen.error(theta, likelihoods) == pytest.approx(np.abs(gap).max(), abs=1e-4)
     # without the quadratic the sample is another density
     rest = chosen.rest._replace(gradient=0.0 * chosen.rest.gradient, precision=0.0 * chosen.rest.precision)
     wrong = densities(theta, (chosen.arguments, rest))[0] - densities(theta, whole.data)[0]
-    assert np.abs(wrong - wrong.mean()).max() > 10.0 * MAX_ERROR
+    assert np.abs(wrong - wrong.mean()).max() > 10.0 * MAX_DENSITY_ERROR
 
 
 def test_gradients_are_those_of_values_and_of_all_groups_at_the_mode(target, theta):

@@ -77,11 +77,11 @@ def drawn():
 
     def fake(**options):
         asked.update(options)
-        return group_draws.drawn(core)
+        return group_draws.drawn(core, draws=1000)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pm, "sample", fake)
-        idata = bc.sample(core, sampler="nuts", draws=500, chains=2, random_seed=1, progressbar=False)
+        idata = bc.sample(core, sampler="nuts", draws=1000, chains=2, random_seed=1, progressbar=False)
     assert set(asked["var_names"]) == {"beta", "sigma_a", "rho_a", "u_a"}
     assert len(asked["initvals"]) == 2
     return frame, core, idata
@@ -92,7 +92,7 @@ def test_draws_are_weighed(drawn, tmp_path):
     posterior = idata["posterior"]
     assert posterior.attrs["sampler"] == "nuts"
     assert posterior.attrs["group_terms"] == "(1 + x | a)"
-    certificate = bc.certify(idata, core, frame, label="y", max_draws=1000, progressbar=False)
+    certificate = bc.certify(idata, core, frame, label="y", max_draws=2000, progressbar=False)
     assert certificate.log_ratio_sd < 0.3
     assert certificate.level != "not certified"
     assert len(certificate.effects) == 12 * 2
@@ -120,12 +120,12 @@ def test_predictions_know_groups_and_average_over_new_ones(drawn):
     found = bc.predict(idata, people)["mean"].to_numpy()
     posterior = idata["posterior"]
     X = core.design.transform(people[["w", "x", "z"]].to_numpy())
-    beta, a = (posterior[name].values.reshape(1000, *posterior[name].shape[2:]) for name in ("beta", "u_a"))
+    beta, a = (posterior[name].values.reshape(-1, *posterior[name].shape[2:]) for name in ("beta", "u_a"))
     eta = beta @ X.T + np.einsum("sgq,gq->sg", a[:, people.a.to_numpy()], X[:, [0, 2]])
     np.testing.assert_allclose(found, check_family("logistic").mean(eta).mean(axis=0), rtol=1e-10)
     new = bc.predict(idata, people, groups={"a": [99, 99, 99]})["mean"].to_numpy()
-    rng, sd = np.random.default_rng(0), posterior["sigma_a"].values.reshape(1000, 2)
-    rho, normals = posterior["rho_a"].values.reshape(1000, 1), rng.standard_normal((2, 1000, 400))
+    rng, sd = np.random.default_rng(0), posterior["sigma_a"].values.reshape(-1, 2)
+    rho, normals = posterior["rho_a"].values.reshape(-1, 1), rng.standard_normal((2, 1000, 400))
     first = sd[:, :1] * normals[0]
     second = sd[:, 1:] * (rho * normals[0] + np.sqrt(1.0 - rho**2) * normals[1])
     for n in range(3):

@@ -92,14 +92,14 @@ def test_draws_by_a_sample_of_groups_are_those_of_all(monkeypatch):
     _, core = built(1500, 120_000)
     sampled = bc.sample(core, **TOLD)
     assert sampled.posterior.attrs["sampled_groups"] < 1500
-    assert sampled.posterior.attrs["density_error"] <= collapsed.MAX_ERROR
+    assert sampled.posterior.attrs["density_error"] <= collapsed.MAX_DENSITY_ERROR
     monkeypatch.setattr(collapsed, "MANY", 10**9)
     whole = bc.sample(core, random_seed=5, progressbar=False)
     assert "sampled_groups" not in whole.posterior.attrs
     assert largest_gap(sampled, whole) < 5.3
     # a sample of groups without the quadratic of the others
     monkeypatch.setattr(collapsed, "MANY", 1000)
-    monkeypatch.setattr(collapsed, "MAX_ERROR", np.inf)
+    monkeypatch.setattr(collapsed, "MAX_DENSITY_ERROR", np.inf)
     monkeypatch.setattr(collapsed, "SampledGroups", WithoutQuadratic)
     assert largest_gap(bc.sample(core, **TOLD), whole) > 5.3
 

@@ -280,7 +280,7 @@ def certified_by(
         transported=whole.transport is not None,
         idata=corrected,
         remedy=asked,
-        **(found.first.elpd() if trusted and elpd and not posterior.family.counts else {}),
+        **(found.first.elpd() if trusted and elpd and not weigher.core.counts else {}),
         n_passes=weigher.dataset.n_passes,
     )
 

@@ -36,7 +36,7 @@ from bayescore.models.effect_draws import EffectDraws
 from bayescore.models.group_priors import log_sigma_terms
 from bayescore.models.posterior import prior_part
 from bayescore.models.predictor import Factor, Predictor
-from bayescore.models.sampled_groups import MANY, MAX_ERROR, SampledGroups, densities
+from bayescore.models.sampled_groups import MANY, MAX_DENSITY_ERROR, SampledGroups, densities
 from bayescore.samplers.collapsed import COLLAPSED, intraclass_correlation
 from bayescore.samplers.group_effects import draw_keys
 from bayescore.samplers.inference_data import Posterior, flat_draws
@@ -140,7 +140,7 @@ class Marginal(Grouped):
         at = judged.positions(_LOOK)
         if self.drawn_from.n_sampled < self.target.n_groups:
             error = self.drawn_from.error(judged.flat[at], marginal_log_likelihoods(judged.flat[at], self.target))
-            if not error <= 2.0 * MAX_ERROR:  # at other draws than `sample` looked at
+            if not error <= 2.0 * MAX_DENSITY_ERROR:  # at other draws than `sample` looked at
                 return (
                     f"The draws are of {self.drawn_from.n_sampled:,} sampled groups, whose log density is off by "
                     f"{error:.2g} from that of all groups at some draws; sample again."

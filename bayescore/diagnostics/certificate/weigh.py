@@ -26,6 +26,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bayescore.compat import inference_data
+from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Grouping
 from bayescore.diagnostics.certificate.estimates import informed_sd
@@ -79,6 +80,10 @@ class Weighed:
 
 class Weigher(Protocol):
     """A strategy: what the certificate asks of a kind of model."""
+
+    @property
+    def core(self) -> Coreset:
+        """The coreset."""
 
     @property
     def dataset(self) -> Dataset:
