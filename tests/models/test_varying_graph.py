@@ -125,7 +125,7 @@ def test_predictions_know_groups_and_average_over_new_ones(drawn):
     np.testing.assert_allclose(found, check_family("logistic").mean(eta).mean(axis=0), rtol=1e-10)
     new = bc.predict(idata, people, groups={"a": [99, 99, 99]})["mean"].to_numpy()
     rng, sd = np.random.default_rng(0), posterior["sigma_a"].values.reshape(-1, 2)
-    rho, normals = posterior["rho_a"].values.reshape(-1, 1), rng.standard_normal((2, 1000, 400))
+    rho, normals = posterior["rho_a"].values.reshape(-1, 1), rng.standard_normal((2, len(beta), 400))
     first = sd[:, :1] * normals[0]
     second = sd[:, 1:] * (rho * normals[0] + np.sqrt(1.0 - rho**2) * normals[1])
     for n in range(3):
