@@ -134,13 +134,18 @@ def _leverage(target: CollapsedTarget) -> FloatArray:
 
 def _inclusion(share: FloatArray, size: int) -> FloatArray:
     """Return the probabilities of groups to be in a sample of a size, shape (G,)."""
-    p = _EQUAL / len(share) + (1.0 - _EQUAL) * share / share.sum()
-    certain = np.zeros(len(share), dtype=bool)
+    return inclusion_of(_EQUAL / len(share) + (1.0 - _EQUAL) * share / share.sum(), size)
+
+
+def inclusion_of(p: FloatArray, size: int) -> FloatArray:
+    """Return probabilities in proportion to p, shape (G,), but for those that would be above 1; they sum to `size`."""
+    certain = np.zeros(len(p), dtype=bool)
     while True:
         pi = np.where(certain, 1.0, p * (size - certain.sum()) / p[~certain].sum())
-        if not (pi > 1.0).any():
-            return np.asarray(pi)
-        certain |= pi > 1.0
+        more = (pi > 1.0) & ~certain
+        if not more.any():
+            return np.asarray(np.minimum(pi, 1.0))
+        certain |= more
 
 
 def _systematic(inclusion: FloatArray) -> IntArray:

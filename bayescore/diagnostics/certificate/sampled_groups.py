@@ -36,6 +36,7 @@ from bayescore.models.group_sums import THIRD, effect_multipliers, look_at_rows,
 from bayescore.models.marginal_mode import MarginalPoint, at_point
 from bayescore.models.posterior import Derivatives
 from bayescore.models.quadrature import Nodes
+from bayescore.models.sampled_groups import inclusion_of
 from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData, stack
 
 FEWEST, MOST = 50, 500
@@ -92,15 +93,7 @@ def _inclusion(reach: FloatArray, count: FloatArray) -> FloatArray:
     p = (1.0 - EQUAL_SHARE) * reach / max(float(reach.sum()), _TINY) + EQUAL_SHARE / G
     p /= p.sum()
     size = _size(float(p @ count))
-    if size >= G:
-        return np.ones(G)
-    certain = np.zeros(G, dtype=bool)
-    while True:
-        pi = np.where(certain, 1.0, p * (size - certain.sum()) / p[~certain].sum())
-        more = (pi > 1.0) & ~certain
-        if not more.any():
-            return np.asarray(np.minimum(pi, 1.0))
-        certain |= more
+    return np.ones(G) if size >= G else inclusion_of(p, size)
 
 
 def _sample(inclusion: FloatArray) -> IntArray:
