@@ -8,18 +8,20 @@ workers; what comes back are sums and rows of the sample.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
 
 from bayescore.coresets.calibration.remainder import with_remainders
 from bayescore.coresets.sampling.draw import Draw
-from bayescore.coresets.sampling.fixed_size import Bar, Chosen
+from bayescore.coresets.sampling.fixed_size import Chosen
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Grouping
 from bayescore.diagnostics.elpd import PassSums, left_out_of, rows_left_out
-from bayescore.diagnostics.row_sums import Gathered, Look, Looked
+from bayescore.diagnostics.row_sums import Look, gather
 from bayescore.limits import MAX_SUM_ERROR
 from bayescore.models.families import Family
 from bayescore.models.joint_terms import JointTerms, joint_terms
@@ -102,17 +104,16 @@ class JointSums:
     ) -> "JointSums":
         """Look at all rows at the mean of the draws; one pass. ``beside(block)`` is added up over the blocks."""
         near = DrawnApproximation.of(family, draws)
-        look, bar, kept, others = Look.near(near, core), Bar(), list[Draw](), None
-        gathered = Gathered(look)
 
-        def one(start: int, block: WeightedData) -> tuple[Looked, Draw, Any]:
-            return look(start, block, bar), rows_left_out(start, block), beside(block)
+        def of_block(start: int, block: WeightedData) -> tuple[Draw, Any]:
+            return rows_left_out(start, block), beside(block)
 
-        for found, left, other in dataset.map(one, "certifying", canonical=True):
-            bar = gathered.add(found)
-            kept = [left_out_of([*kept, left])]
-            others = other if others is None else others + other
-        return cls(near, gathered.terms, gathered.sample(), *gathered.sums, kept[0], others)
+        def together(parts: list[tuple[Draw, Any]]) -> tuple[Draw, Any]:
+            left, others = zip(*parts, strict=True)
+            return left_out_of(list(left)), reduce(add, others)
+
+        gathered, found = gather(dataset, Look.near(near, core), of_block, together)
+        return cls(near, gathered.terms, gathered.sample(), *gathered.sums, *found)
 
     def at(self, draws: Predictor) -> PassSums | None:
         """Return the sums at draws without a pass; None where the sample does not tell them."""

@@ -21,8 +21,9 @@ Quiroz, Kohn, Villani and Tran (2019), Speeding up MCMC by efficient data subsam
 Sequential Poisson sampling, Journal of Official Statistics 14.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -45,6 +46,8 @@ FINE = 0.1 * MAX_SUM_ERROR
 
 _WITHIN = 4.0  # sds of its predictor within which a row's largest curvature counts
 _WIDE = 0.05  # sd of a predictor from which its curvature may change within these
+
+T = TypeVar("T")
 
 
 class Looked(NamedTuple):
@@ -115,6 +118,25 @@ class Gathered:
         return RowSums(laplace, expansion, *self.sums, left_out)
 
 
+def gather(
+    dataset: Dataset,
+    look: Look,
+    beside: Callable[[int, WeightedData], T],
+    together: Callable[[list[T]], T],
+    doing: str = "certifying",
+) -> tuple[Gathered, T]:
+    """Look at all rows, and at what ``beside(start, block)`` finds in each block, which `together` unites; one pass."""
+    gathered, bar, parts = Gathered(look), Bar(), list[T]()
+
+    def one(start: int, block: WeightedData) -> tuple[Looked, T]:
+        return look(start, block, bar), beside(start, block)
+
+    for found, other in dataset.map(one, doing, canonical=True):
+        bar = gathered.add(found)
+        parts = [together([*parts, other])]
+    return gathered, parts[0]
+
+
 @dataclass(frozen=True, eq=False)
 class RowSums:
     """Sums over all rows at a point, and a sample of the rows for what is beyond second order.
@@ -145,16 +167,8 @@ class RowSums:
         aim: float = _AIM,
     ) -> "RowSums":
         """Look at all rows at the mode of `laplace`; one pass. `core` stands for them, to scale probabilities."""
-        look, bar, kept = Look.near(laplace, core, aim), Bar(), list[Draw]()
-        gathered = Gathered(look)
-
-        def one(start: int, block: WeightedData) -> tuple[Looked, Draw]:
-            return look(start, block, bar), rows_left_out(start, block)
-
-        for found, left in dataset.map(one, doing, canonical=True):
-            bar = gathered.add(found)
-            kept = [left_out_of([*kept, left])]
-        return gathered.row_sums(kept[0])
+        gathered, left_out = gather(dataset, Look.near(laplace, core, aim), rows_left_out, left_out_of, doing)
+        return gathered.row_sums(left_out)
 
     def at(self, draws: FloatArray) -> PassSums | None:
         """Return the sums at draws, shape (S, D), without a pass; None where the sample does not tell them."""

@@ -13,18 +13,20 @@ When to use it: where a sample of whole groups would be most of the rows (`sampl
 """
 
 from dataclasses import dataclass
+from functools import partial, reduce
+from operator import add
 
 import numpy as np
 
 from bayescore.coresets.calibration.remainder import largest_sample, with_remainders
-from bayescore.coresets.sampling.fixed_size import Bar, Chosen
+from bayescore.coresets.sampling.fixed_size import Chosen
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
 from bayescore.diagnostics.certificate.nodes import NodeMoments, NodeSums, core_moments
 from bayescore.diagnostics.full_pass import check_finite, check_weight
 from bayescore.diagnostics.joint_sums import SAVES
-from bayescore.diagnostics.row_sums import Gathered, Look, Looked
+from bayescore.diagnostics.row_sums import Look, gather
 from bayescore.limits import MAX_SUM_ERROR
 from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.effect_nodes import DrawNodes, weigh_nodes
@@ -42,15 +44,11 @@ def sampled_row_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target:
     if core.n_total <= SAVES * largest_sample(p) or (G + 1) * (p + 1) ** 2 > _MOST_NUMBERS:
         return None
     near = MarginalApproximation.of(target)
-    look, bar = Look.near(near, core), Bar()
-    gathered, labels = Gathered(look), np.zeros((G + 1, 2))
 
-    def one(start: int, block: WeightedData) -> tuple[Looked, FloatArray]:
-        return look(start, block, bar), label_weights(block, near.codes(block), G + 1)
+    def labels_of(_: int, block: WeightedData) -> FloatArray:
+        return label_weights(block, near.codes(block), G + 1)
 
-    for found, own in dataset.map(one, "certifying", canonical=True):
-        bar = gathered.add(found)
-        labels += own
+    gathered, labels = gather(dataset, Look.near(near, core), labels_of, partial(reduce, add))
     check_weight(core, float(labels.sum()))
     sample = gathered.sample()
     rows, arguments = sample.expanded(), target.arguments()
