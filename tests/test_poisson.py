@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pymc as pm
 import pytest
-from scipy import optimize, stats
+from scipy import optimize, special, stats
 
 import bayescore as bc
 from bayescore.data.sources import paired
@@ -66,13 +66,12 @@ def test_the_mode_is_that_of_scipys_likelihood(everything):
 
 def test_the_potential_is_poissons_up_to_its_constant(everything):
     y, E, X = ROWS["n"].to_numpy(), ROWS["time"].to_numpy(), everything.design.transform(ROWS)
-    family = bc.families.Poisson()
     with pm.Model() as model:
         beta = pm.Flat("beta", shape=4)
         bc.weighted_potential("counts", everything, beta, family="poisson")
     value = model.compile_logp()
     for at in (TRUE, TRUE + 0.3):
-        wanted = stats.poisson.logpmf(y, E * np.exp(X @ at)).sum() - family.log_constant(y, E).sum()
+        wanted = stats.poisson.logpmf(y, E * np.exp(X @ at)).sum() - (y * np.log(E) - special.gammaln(y + 1.0)).sum()
         assert float(value({"beta": at})) == pytest.approx(wanted, rel=1e-10)
 
 

@@ -27,7 +27,7 @@ class Family(ABC):
 
     .. math:: \ell_+(\eta) = \log P(y = +1), \qquad \ell_-(\eta) = \log P(y = -1)
 
-    of a response with two labels. Of a count y with exposure E, log P(y) = y l+(eta) + E l-(eta) + `log_constant`.
+    of a response with two labels. Of a count y with exposure E, log P(y) = y l+(eta) + E l-(eta) + a constant.
 
     A subclass is a frozen dataclass without fields, in a file of its own, whose one instance is given to
     `bayescore.families.register`. Sampling, modes, coresets and diagnostics of a registered family need nothing
@@ -123,10 +123,6 @@ class Family(ABC):
         """Return labels, 0.0 or 1.0, or counts of an exposure of 1, drawn at eta."""
         p = self.mean(eta)
         return np.asarray((rng.random(p.shape) < p).astype(np.float64))
-
-    def log_constant(self, count: FloatArray, exposure: FloatArray) -> FloatArray:
-        """Return what log P of a count has beside its sides, and no parameter changes; 0 of labels."""
-        return np.zeros(np.broadcast(count, exposure).shape)
 
 
 class Symmetric(Family):

@@ -3,8 +3,8 @@ r"""The Poisson likelihood of counts with a log link: y ~ Poisson(E t), t = exp(
 .. math:: \log P(y) = y \, \eta - E e^\eta + y \log E - \log y!
 
 The two sides are l+ = eta, weighed by the count, and l- = -t, weighed by the exposure: a row of data is two rows, as a
-binomial count is. Coefficients are log rate ratios. The last two terms have no parameters; where one row's probability
-is asked for, `log_constant` adds them.
+binomial count is. Coefficients are log rate ratios. The last two terms have no parameters, and are left
+out.
 
 l+ is linear, so that all counts together say one vector, sum w y x; -s = c = -l''' = t of l-. Proportional hazards of
 exponential times are the same likelihood, the event as the count and the time at risk as the exposure.
@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import gammaln
 
 from bayescore.compiled import jit
 from bayescore.data.passes.tiles import TILE
@@ -99,10 +98,6 @@ class Poisson(Family):
         """Return counts of an exposure of 1 drawn at eta; log(exposure) is added to eta for others."""
         t = _both(eta)[1]
         return np.asarray(rng.poisson(np.minimum(t, LARGEST)), dtype=np.float64)
-
-    def log_constant(self, count: FloatArray, exposure: FloatArray) -> FloatArray:
-        """Return y log E - log y!."""
-        return np.asarray(count * np.log(exposure) - gammaln(count + 1.0))
 
     def log_p_graph(self, eta: Any, side: Any) -> Any:
         """Return `log_p` as a PyTensor expression."""
