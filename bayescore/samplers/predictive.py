@@ -143,9 +143,8 @@ def posterior_predictive(
     check_integer(max_draws, "max_draws", low=1)
     counts = posterior.family.counts
     data, observed = events_of(data) if counts else (data, (data.y > 0).astype(np.int8))
-    exposure = data.weights if counts else np.ones(len(data))
-    other = np.flatnonzero(data.weights / exposure != 1.0)
-    if len(other):
+    other = np.flatnonzero(data.weights != 1.0)
+    if len(other) and not counts:  # whose weights are exposures
         raise DataError(
             f"data has rows of weight other than 1, row {data.index[other[0]]} of {data.weights[other[0]]:g}: a "
             "predictive check counts rows, so give unweighted ones, such as all_rows(rows, design=core.design)"
@@ -159,7 +158,7 @@ def posterior_predictive(
         eta = at.eta(data)[:, 0]
         if new:
             eta += np.sqrt(at.variance(data)[:, 0]) * rng.standard_normal(len(data))
-        labels[place] = posterior.family.draw(eta + np.log(exposure), rng)
+        labels[place] = posterior.family.draw(eta + np.log(data.weights), rng)
     drawn = labels.reshape(len(posterior.draws), -1, len(data))
     rows = {"row": data.index}
     used = posterior.positions(max_draws)[: drawn.shape[1]]  # of the first chain, as of all
