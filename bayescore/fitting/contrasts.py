@@ -8,7 +8,7 @@ sums are over all rows, by `average_sums`, which says their error where a sample
 Reference: Arel-Bundock, Greifer and Heiss (2024), Journal of Statistical Software 111.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -25,6 +25,7 @@ from bayescore.samplers.raw_columns import factor_levels
 from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError
 
+_BINARY = ({"value": 0.0}, {"value": 1.0})
 _STEP = 1e-4  # of a slope, in ranges of the column: marginaleffects' own
 
 
@@ -86,10 +87,15 @@ def comparisons_of(rows: AveragedRows, variable: str, step: float, *, ratio: boo
         text = variable in dict(rows.design.raw_levels)
         ways = [{"value": float(place) if text else float(level)} for place, level in enumerate(levels)]
         names = [f"{level} {sign} {levels[0]}" for level in levels[1:]]
-    elif step == 1.0 and _is_binary(rows, variable):
-        ways, names = [{"value": 0.0}, {"value": 1.0}], [f"1 {sign} 0"]
-    else:
-        ways, names = [{"shift": 0.0}, {"shift": step}], [f"+{step:g} / +0" if ratio else f"+{step:g}"]
+        return _against_first(variable, names, ways, ratio=ratio)
+    if step == 1.0 and _is_binary(rows, variable):
+        return _against_first(variable, [f"1 {sign} 0"], _BINARY, ratio=ratio)
+    name = f"+{step:g} / +0" if ratio else f"+{step:g}"
+    return _against_first(variable, [name], [{"shift": 0.0}, {"shift": step}], ratio=ratio)
+
+
+def _against_first(variable: str, names: list[Any], ways: Sequence[Mapping[str, float]], *, ratio: bool) -> Contrasts:
+    """Return contrasts of ways to change a column with the first of them."""
     if ratio:
         return Contrasts(variable, names, tuple((Change(**way),) for way in ways), _ratios)
     below = Change(-1.0, **ways[0])
@@ -98,8 +104,10 @@ def comparisons_of(rows: AveragedRows, variable: str, step: float, *, ratio: boo
 
 def effect_of(rows: AveragedRows, variable: str) -> Contrasts:
     """Return the levels of a factor against the first, 1 against 0, or the derivative by another column of numbers."""
-    if factor_levels(rows.design, variable) or _is_binary(rows, variable):
+    if factor_levels(rows.design, variable):
         return comparisons_of(rows, variable, 1.0, ratio=False)
+    if _is_binary(rows, variable):
+        return _against_first(variable, ["1 - 0"], _BINARY, ratio=False)
     return slopes_of(rows, variable)
 
 
