@@ -150,7 +150,7 @@ def build_coreset(
         columns |= {"formula": formula, "once": True, "counts": known.counts}
         dataset = open_designed(data, y, progress=progressbar, **columns)
     else:
-        _check_alone(intercept=intercept, standardize=standardize, formula=formula)
+        _check_no_columns(intercept=intercept, standardize=standardize, formula=formula)
         dataset = open_in(design, data, y, learn_groups=True, progress=progressbar, **columns)
     core = build_dataset(dataset, chosen, wanted, seed, known, intercept=intercept, standardize=standardize)
     return _of(data, core)
@@ -262,7 +262,7 @@ def all_rows(
         dataset = open_designed(data, y, formula=formula, progress=progressbar, counts=known.counts, **columns)
         dataset = designed(dataset, intercept, standardize)
     else:
-        _check_alone(intercept=intercept, standardize=standardize, formula=formula)
+        _check_no_columns(intercept=intercept, standardize=standardize, formula=formula)
         dataset = open_in(design, data, y, new_groups=new_groups, progress=progressbar, **columns)
     _ = dataset.scan  # checks the rows
     rows = dataset.load()
@@ -282,7 +282,7 @@ def _check_design(data: Any, intercept: bool, standardize: bool, formula: str | 
         raise ValueError("intercept and standardize belong to the raw data; the coreset's design stays as it is")
 
 
-def _check_alone(**columns: Any) -> None:
+def _check_no_columns(**columns: Any) -> None:
     """Raise if arguments that make columns are given beside a design."""
     for name, value in columns.items():
         if value:

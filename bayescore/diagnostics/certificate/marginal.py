@@ -1,8 +1,9 @@
 r"""Draws of (1 | g): importance weights on (beta, log sigma), effects integrated out on both sides.
 
-At some of the draws the log-likelihood of each group of the full data, or of a sample of the groups (`sampled_groups`),
-is found at nodes of its effect; the nodes are those that the coreset's own quadrature has there. The sums over nodes
-give, for each draw, the full data's marginal likelihood and with it the weight
+At some of the draws the log-likelihood of each group of the full data is found at nodes of its effect, by a sample of
+the groups (`sampled_groups`) or of the rows (`sampled_rows`) where that is enough. The nodes are those that the
+coreset's own quadrature has there. The sums over nodes give, for each draw, the full data's marginal likelihood and
+with it the weight
 
 .. math:: \log w = \sum_g \log \int p(y_g | \beta, b) N(b; 0, \sigma^2) db - \text{the same of the coreset},
 
@@ -79,7 +80,7 @@ class MarginalDraws(Weighed):
         return {"elpd_logo": total, "elpd_logo_se": math.sqrt(len(each) * float(each.var()))}
 
     def values(self, posterior: Posterior, kept: IntArray | None) -> dict[str, FloatArray]:
-        """Return the sd of the effects, its share of the variance, and a draw of each effect given the full data."""
+        """Return a draw of each kept effect given the full data, and the share of the variance between groups."""
         assert kept is not None
         sums, shape, name = self.sums, (len(posterior.draws), -1), f"u_{self.grouping.name}"
         effects = posterior.variables.get(name)
