@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 
 import bayescore as bc
 from bayescore.diagnostics.mcse import mcse_mean
@@ -80,7 +81,7 @@ def test_unknown_groups_and_lost_rows_are_said(both):
     with pytest.raises(DataError, match="groups names 99"):
         bc.group_effects(some, [99])
     lost = some.copy()
-    lost["constant_data"] = lost["constant_data"].drop_vars("X")
+    lost["constant_data"] = xr.Dataset(lost["constant_data"].data_vars).drop_vars("X")
     with pytest.raises(DataError, match="idata lacks 'X' in constant_data"):
         bc.group_effects(lost, [1])
 
