@@ -5,7 +5,7 @@ No kernel calls BLAS: numba's np.dot takes the GIL back and keeps the machine co
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numba
 from numba.core.event import install_timer
@@ -19,7 +19,7 @@ def jit(function: F) -> F:
     Sums keep their order; a product and a sum may become one operation. The flags are named because a function without
     any takes over those of whatever caller is compiled first.
     """
-    return cast(F, numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})(function))
+    return _compiled(function, fastmath={"contract"})
 
 
 def jit_sums(function: F) -> F:
@@ -28,12 +28,18 @@ def jit_sums(function: F) -> F:
     It becomes part of each compiled caller: else there would be two copies with sums in two orders, and which one runs
     would depend on whether the caller was compiled now or read from the disk.
     """
-    return cast(
-        F,
-        numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract"}, forceinline=True)(
-            function
-        ),
-    )
+    return _compiled(function, fastmath={"reassoc", "contract"}, forceinline=True)
+
+
+def _compiled(function: F, **options: Any) -> F:
+    """Return the kernel of a function.
+
+    It travels to workers by its name, as functions do: numba's own copies are compiled anew, and never kept on disk.
+    """
+    kernel: Any = numba.njit(nogil=True, cache=True, error_model="numpy", **options)(function)
+    if function.__module__.startswith("bayescore.") and "<locals>" not in function.__qualname__:
+        kernel.__reduce_ex__ = lambda _: function.__qualname__
+    return cast(F, kernel)
 
 
 @contextmanager

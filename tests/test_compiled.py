@@ -31,3 +31,16 @@ def test_sums_have_one_order(tmp_path):
     )
     assert list(tmp_path.rglob("*.nbc"))
     assert fresh == read != b""
+
+
+def test_kernels_travel_by_name():
+    """numba's own copies would be compiled anew by each worker that a closure travels to, and never kept on disk."""
+    from distributed.protocol import pickle
+
+    from bayescore.models.group_sums import _add_sums
+
+    def closure() -> object:
+        return _add_sums
+
+    assert pickle.loads(pickle.dumps(_add_sums)) is _add_sums
+    assert pickle.loads(pickle.dumps(closure))() is _add_sums
