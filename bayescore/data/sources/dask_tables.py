@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
+import dask
 import pandas as pd
 import pyarrow as pa
 from dask.base import compute, get_scheduler
@@ -118,7 +119,8 @@ class ClusterPool:
         apart = [_apart(task) for task in tasks]
         small = len(pickle.dumps((run, arguments))) <= _SMALL
         packed = pickle.dumps(([bare for bare, _ in apart], None if small else (run, arguments)))
-        (shared,) = self.client.persist([delayed(pickle.loads, pure=False)(packed)])
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "4 GiB"}):  # no advice to the user
+            (shared,) = self.client.persist([delayed(pickle.loads, pure=False)(packed)])
         self.client.replicate(self.client.futures_of(shared))
         for number, (_, tables) in enumerate(apart):
             own = pickle.dumps((run, arguments)) if small else b""
