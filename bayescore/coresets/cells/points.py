@@ -191,10 +191,30 @@ def _values(points: Points, _: int, block: WeightedData) -> tuple[IntArray, Floa
     return found, out
 
 
+@jit
+def _dot(values: FloatArray, tables: FloatArray, own: IntArray) -> FloatArray:
+    """Return sums over the nodes of values, shape (n, K), times those of the rows' cells, (C, K, J): shape (n, J)."""
+    out = np.zeros((len(own), tables.shape[2]))
+    for n in range(len(own)):
+        for k in range(tables.shape[1]):
+            for j in range(tables.shape[2]):
+                out[n, j] += values[n, k] * tables[own[n], k, j]
+    return out
+
+
+@jit
+def _add_products(scores: FloatArray, X: FloatArray, place: IntArray, out: FloatArray) -> None:
+    """Add products of scores, shape (n, J), and features, (n, p), of rows to the lines `place` of `out`, (C, J, p)."""
+    for n in range(len(place)):
+        for j in range(scores.shape[1]):
+            for d in range(X.shape[1]):
+                out[place[n], j, d] += scores[n, j] * X[n, d]
+
+
 def _excess(points: Points, shares: FloatArray, _: int, block: WeightedData) -> FloatArray:
     assert block.group is not None
     own = np.where(block.group[:, 0] < 0, len(shares) - 1, block.group[:, 0])
-    score = np.einsum("nk,nk->n", (shares - points.mass)[own], points._of_rows(block, own, 1))
+    score = _dot(points._of_rows(block, own, 1), (shares - points.mass)[:, :, None], own)[:, 0]
     return np.asarray(score @ block.X)
 
 
@@ -204,13 +224,10 @@ def _information(
     """Return sums of scores over `basis` by cell, shape (C, J, p), and of curvatures over w less q, (p, p)."""
     found, places = local_codes(block, len(basis) - 1)
     own: IntArray = found[places]
-    scores = np.einsum("nk,nkj->nj", points._of_rows(block, own, 1), basis[own])
-    more = np.einsum("nk,nk->n", (shares - points.mass)[own], points._of_rows(block, own, 2))
-    sums = np.empty((len(found), scores.shape[1], block.X.shape[1]))
-    for j, column in enumerate(scores.T):
-        for d, x in enumerate(block.X.T):
-            sums[:, j, d] = np.bincount(places, column * x, len(found))
-    return found, sums, block.X.T @ (block.X * more[:, None])
+    sums = np.zeros((len(found), basis.shape[2], block.X.shape[1]))
+    _add_products(_dot(points._of_rows(block, own, 1), basis, own), block.X, places, sums)
+    more = _dot(points._of_rows(block, own, 2), (shares - points.mass)[:, :, None], own)
+    return found, sums, block.X.T @ (block.X * more)
 
 
 def shapes(shares: FloatArray, gap: FloatArray) -> FloatArray:

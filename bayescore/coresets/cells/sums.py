@@ -10,12 +10,13 @@ so that averages of derivatives of log p are over one number a row (`condensing.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import combinations_with_replacement, permutations
 from typing import NamedTuple
 
 import numpy as np
 
+from bayescore.compiled import jit
 from bayescore.coresets.condensing.averages import averages
 from bayescore.data.dataset import Dataset
 from bayescore.models.families import Family
@@ -66,23 +67,58 @@ class Density:
 
     def variances(self, rows: FloatArray, own: IntArray) -> FloatArray:
         """Return the variance of the predictor of `rows`, shape (n, p), of cells `own`."""
-        z = self.multipliers(rows)
-        return np.asarray(np.einsum("nq,nqr,nr->n", z, self.variance[own], z) + self.spread(rows, own))
+        spread = self.spread(rows, own)
+        _add_variances(self.multipliers(rows), own, self.variance, spread)
+        return spread
 
     def spread(self, rows: FloatArray, own: IntArray) -> FloatArray:
         """Return the part of that variance that beta has, given which the effects have their means, shape (n,)."""
-        z = self.multipliers(rows)
-        gap, slope = rows @ self.factor, self.slope @ self.factor
-        for q in range(z.shape[1]):
-            gap -= z[:, q, None] * slope[own, q]
-        return np.asarray(np.einsum("np,np->n", gap, gap))
+        return np.asarray(_spread(rows @ self.factor, self.multipliers(rows), own, self._pull))
+
+    @cached_property
+    def _pull(self) -> FloatArray:
+        """W L, shape (C + 1, Q, p)."""
+        return np.asarray(self.slope @ self.factor)
 
     def derivatives(self, block: WeightedData, own: IntArray, family: Family) -> FloatArray:
         """Return averages of score, curvature, third and fourth derivative in eta, times weights, shape (4, n)."""
-        eta = block.X @ self.beta + (self.multipliers(block.X) * self.mean[own]).sum(axis=1)
+        eta = block.X @ self.beta
+        _add_means(self.multipliers(block.X), own, self.mean, eta)
         if block.offset is not None:
-            eta = eta + block.offset
-        return averages(eta, np.sqrt(self.variances(block.X, own)), block.y, family) * block.weights
+            eta += block.offset
+        terms = averages(eta, np.sqrt(self.variances(block.X, own)), block.y, family)
+        terms *= block.weights
+        return terms
+
+
+@jit
+def _add_means(z: FloatArray, own: IntArray, mean: FloatArray, eta: FloatArray) -> None:
+    """Add z' m of rows' cells to their predictors."""
+    for n in range(len(eta)):
+        for q in range(z.shape[1]):
+            eta[n] += z[n, q] * mean[own[n], q]
+
+
+@jit
+def _add_variances(z: FloatArray, own: IntArray, variance: FloatArray, out: FloatArray) -> None:
+    """Add z' V z of rows' cells."""
+    for n in range(len(out)):
+        for q in range(z.shape[1]):
+            for r in range(z.shape[1]):
+                out[n] += z[n, q] * variance[own[n], q, r] * z[n, r]
+
+
+@jit
+def _spread(gap: FloatArray, z: FloatArray, own: IntArray, pull: FloatArray) -> FloatArray:
+    """Return the squared lengths of x L - z' W L, given x L, shape (n, p)."""
+    out = np.zeros(len(gap))
+    for n in range(len(gap)):
+        for d in range(gap.shape[1]):
+            left = gap[n, d]
+            for q in range(z.shape[1]):
+                left -= z[n, q] * pull[own[n], q, d]
+            out[n] += left * left
+    return out
 
 
 class CellSums(NamedTuple):
@@ -113,23 +149,47 @@ def full_tensor(entries: FloatArray, Q: int, degree: int) -> FloatArray:
     return out
 
 
+def _widths(Q: int, p: int) -> tuple[int, ...]:
+    return Q, Q * Q, Q * p, len(_entries(Q, 3)), len(_entries(Q, 4))
+
+
+@jit
+def _add_sums(
+    rows: tuple[FloatArray, FloatArray, IntArray], terms: FloatArray, entries: tuple[IntArray, IntArray], out: FloatArray
+) -> None:
+    """Add what rows (multipliers, features, lines of `out`) are to `CellSums`, in the order of its fields."""
+    (z, X, place), (thirds, fourths) = rows, entries
+    Q, p = z.shape[1], X.shape[1]
+    for n in range(len(place)):
+        line, s, c = out[place[n]], terms[0, n], terms[1, n]
+        for q in range(Q):
+            line[q] += s * z[n, q]
+            for r in range(Q):
+                line[Q + q * Q + r] += c * z[n, q] * z[n, r]
+            for d in range(p):
+                line[Q + Q * Q + q * p + d] += c * z[n, q] * X[n, d]
+        at = Q + Q * Q + Q * p
+        for e in range(len(thirds)):
+            line[at + e] += terms[2, n] * z[n, thirds[e, 0]] * z[n, thirds[e, 1]] * z[n, thirds[e, 2]]
+        at += len(thirds)
+        for e in range(len(fourths)):
+            pair = z[n, fourths[e, 0]] * z[n, fourths[e, 1]]
+            line[at + e] += terms[3, n] * pair * z[n, fourths[e, 2]] * z[n, fourths[e, 3]]
+
+
 def _of_block(density: Density, family: Family, _: int, block: WeightedData) -> tuple[IntArray, FloatArray, CellSums]:
-    n_cells, Q = len(density.mean) - 1, len(density.columns)
+    n_cells, Q, p = len(density.mean) - 1, len(density.columns), len(density.beta)
     found, places = local_codes(block, n_cells)
-    s, c, t, f = density.derivatives(block, found[places], family)
-    z, X = density.multipliers(block.X).T, block.X.T
-    columns = [s * own for own in z]
-    columns += [c * z[q] * other for others in (z, X) for q in range(Q) for other in others]
-    for terms, degree in ((t, 3), (f, 4)):
-        columns += [terms * z[list(entry)].prod(axis=0) for entry in _entries(Q, degree)]
-    table: FloatArray = np.stack([np.bincount(places, column, len(found)) for column in columns], axis=1)
+    terms, X = density.derivatives(block, found[places], family), block.X
+    table, entries = np.zeros((len(found), sum(_widths(Q, p)))), (np.array(_entries(Q, 3)), np.array(_entries(Q, 4)))
+    _add_sums((density.multipliers(X), X, places), terms, entries, table)
     empty = np.empty(0)
-    return found, table, CellSums(empty, empty, empty, empty, empty, X @ s, X @ (block.X * c[:, None]))
+    return found, table, CellSums(empty, empty, empty, empty, empty, X.T @ terms[0], X.T @ (X * terms[1][:, None]))
 
 
 def _total(parts: Iterable[tuple[IntArray, FloatArray, CellSums]], density: Density) -> CellSums:
     C, Q, p = len(density.mean), len(density.columns), len(density.beta)
-    widths = Q, Q * Q, Q * p, len(_entries(Q, 3)), len(_entries(Q, 4))
+    widths = _widths(Q, p)
     table, gradient, precision = np.zeros((C, sum(widths))), np.zeros(p), np.zeros((p, p))
     for found, own, sums in parts:
         table[found] += own
