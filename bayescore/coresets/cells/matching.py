@@ -69,9 +69,9 @@ def several(found: Centre, slope: FloatArray, kept: WeightedData, limit: float) 
     """
     assert kept.group is not None
     points, shares = found.points, found.shares
-    cell, parts = kept.group[:, 0], [kept.take(slice(0))]
-    for c in np.unique(cell):
-        rows = kept.take(cell == c)
+    kept, parts = kept.take(np.argsort(kept.group[:, 0], kind="stable")), [kept.take(slice(0))]
+    for c, start, size in zip(*np.unique(kept.group[:, 0], return_index=True, return_counts=True), strict=True):
+        rows = kept.take(slice(start, start + size))
         own, share = np.full(len(rows), c), shares[c]
         X = points.at.multipliers(rows.X) @ slope[c]
         offset = (rows.X - X) @ points.at.beta + (0.0 if rows.offset is None else rows.offset)
