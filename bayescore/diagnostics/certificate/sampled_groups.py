@@ -9,8 +9,8 @@ left is estimated from a sample that has group g with probability pi_g,
 pi_g grows with how far the coreset's effect at t is off, in mean and sd, and with the skewness of the group's
 likelihood, so that groups that the coreset does not fit are in for certain. The others' effects, and their
 log-likelihoods for the elpd, are the coreset's moved by what the pass at t says. Sampled groups tell the standard error
-of the sum, and how good the moved effects are; where one is too large, or the sample has most of the rows, all rows are
-to be evaluated.
+of the sum, and how good the moved effects are. A larger sample is drawn, once, where the error is too large; where that
+does not do, or has most of the rows, all rows are to be evaluated.
 
 References
 ----------
@@ -18,7 +18,9 @@ Louis (1982), Finding the observed information matrix when using the EM algorith
 Poisson sampling, Journal of Official Statistics 14.
 """
 
+import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -45,6 +47,7 @@ FEWEST, MOST = 50, 500
 ROWS = 50_000
 LARGEST_SHARE = 0.5  # of all rows, above which a sample of groups saves nothing
 EQUAL_SHARE = 0.1  # of the sampling probabilities, that all groups have alike
+_SPARE = 1.2  # by which a second, larger sample is to be more exact than asked
 _SEED = 1982  # of the sample: the same data give the same groups
 _TINY = 1e-300
 _FIGURES = 1 << 22  # groups times draws, of all figures of all groups
@@ -59,13 +62,24 @@ def sampled_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target: Col
     check_weight(core, float(found.weight.sum()))
     full = at_point(lambda *_: found.sums, here.theta, here.nodes, target.priors)
     check_finite(dataset, full.terms.gradient)
-    inclusion = _inclusion(_reach(full, here), found.n_rows[:-1])
-    rows = float(inclusion @ found.n_rows[:-1] + found.n_rows[-1])
-    if rows > LARGEST_SHARE * found.n_rows.sum():
-        return None
-    sample = _sample(inclusion)
-    kept = _rows_of(dataset, sample, G)
-    return _Sampled(target, core, full, kept, sample, inclusion[sample]).sums(theta, found.weight[:-1])
+    reach, count = _reach(full, here), found.n_rows[:-1]
+    share = _shares(reach)
+    size = _size(float(share @ count))
+    for _ in range(2):
+        inclusion = np.ones(G) if size >= G else inclusion_of(share, size)
+        if inclusion @ count + found.n_rows[-1] > LARGEST_SHARE * found.n_rows.sum():
+            return None
+        sample = _sample(inclusion)
+        kept = _rows_of(dataset, sample, G)
+        sampled = _Sampled(target, core, full, kept, sample, inclusion[sample])
+        look = sampled.look(theta)
+        error = float(look.error.max())
+        if error <= MAX_SUM_ERROR:
+            return sampled.sums(theta, look, found.weight[:-1])
+        if not math.isfinite(error):
+            return None
+        size = math.ceil(len(sample) * (_SPARE * error / MAX_SUM_ERROR) ** 2)
+    return None
 
 
 def _draws_of_all(n_draws: int, n_groups: int) -> int:
@@ -87,13 +101,10 @@ def _size(rows: float) -> int:
     return int(np.clip(ROWS / max(rows, 1.0), FEWEST, MOST))
 
 
-def _inclusion(reach: FloatArray, count: FloatArray) -> FloatArray:
-    """Return the probabilities that groups are in the sample, shape (G,)."""
-    G = len(reach)
-    p = (1.0 - EQUAL_SHARE) * reach / max(float(reach.sum()), _TINY) + EQUAL_SHARE / G
-    p /= p.sum()
-    size = _size(float(p @ count))
-    return np.ones(G) if size >= G else inclusion_of(p, size)
+def _shares(reach: FloatArray) -> FloatArray:
+    """Return the groups' shares in the probabilities that they are in the sample, shape (G,)."""
+    p = (1.0 - EQUAL_SHARE) * reach / max(float(reach.sum()), _TINY) + EQUAL_SHARE / len(reach)
+    return np.asarray(p / p.sum())
 
 
 def _sample(inclusion: FloatArray) -> IntArray:
@@ -119,6 +130,18 @@ def _rows_of(dataset: Dataset, sample: IntArray, n_groups: int) -> WeightedData:
     return stack(list(dataset.map(of_block, "certifying", canonical=True)))
 
 
+class _Look(NamedTuple):
+    """Sampled groups at draws, by the full data and by the coreset, what the quadratics leave, and its standard error.
+
+    The last has shape (S,), what is left shape (S, number).
+    """
+
+    full: NodeMoments
+    core: NodeMoments
+    left: FloatArray
+    error: FloatArray
+
+
 @dataclass(frozen=True, eq=False)
 class _Sampled:
     """A sample of groups, their rows and those of no group; `full` is the pass over all at the coreset's mode."""
@@ -140,29 +163,34 @@ class _Sampled:
         """Places of the sampled groups among all."""
         return np.append(self.sample, self.target.n_groups)
 
-    def sums(self, theta: FloatArray, labels: FloatArray) -> NodeSums | None:
-        """Return the sums at draws; None where their error is too large."""
+    def look(self, theta: FloatArray) -> "_Look":
+        """Evaluate the sampled groups at draws."""
         here, arguments, each = self.target.point, self.target.arguments(), self.each
         nodes, core_sample = core_moments(theta, arguments.of(self.sample, np.ones(len(self.sample))))
         terms = values_at(Dataset(as_source(self.rows)), nodes, self.target.family, column=self.target.column)[0]
         weigh_nodes(terms, nodes)
         of_sample = NodeMoments.empty((len(theta), len(self.places)))
         of_sample.fill(slice(None), terms, nodes)
-        step = theta - here.theta
-        left = of_sample.log_p - core_sample.log_p - _quadratics(self._terms(), step)
+        left = of_sample.log_p - core_sample.log_p - _quadratics(self._terms(), theta - here.theta)
         left -= left.mean(axis=0)
         open_ = 1.0 - 1.0 / each
         middle = (left * open_ * each).sum(axis=1, keepdims=True) / max(float(open_.sum()), _TINY)
         many = float((open_ > 0.0).sum())
         error = np.sqrt((open_ * (left * each - middle) ** 2).sum(axis=1) * many / max(many - 1.0, 1.0))
-        if not (error.max() <= MAX_SUM_ERROR and self._near(of_sample.effects, core_sample.effects)):
+        return _Look(of_sample, core_sample, left, error)
+
+    def sums(self, theta: FloatArray, look: "_Look", labels: FloatArray) -> NodeSums | None:
+        """Return the sums at draws; None where the other groups' effects are not as near as the sums."""
+        here, arguments, each = self.target.point, self.target.arguments(), self.each
+        of_sample = look.full
+        if not self._near(of_sample.effects, look.core.effects):
             return None
         at = np.linspace(0, len(theta) - 1, _draws_of_all(len(theta), self.target.n_groups)).round().astype(np.int64)
         own = core_moments(theta[at], arguments)[1]
         moved = self._moved(own)
-        ratio = _quadratics([self.full.terms - here.terms], step)[:, 0] + left @ each
+        ratio = _quadratics([self.full.terms - here.terms], theta - here.theta)[:, 0] + look.left @ each
         moved.log_p[:, -1] = of_sample.log_p[at, -1]
-        sample = Sample(self.sample, each[:-1], of_sample.log_p[:, :-1], error)
+        sample = Sample(self.sample, each[:-1], of_sample.log_p[:, :-1], look.error)
         moved.effects.mean[:, self.sample] = of_sample.effects.mean[at]
         moved.effects.variance[:, self.sample] = of_sample.effects.variance[at]
         moved.astray[:, self.sample] = of_sample.astray[at]
