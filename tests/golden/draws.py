@@ -44,5 +44,8 @@ NUTS = {
     "(1 | a) + (1 | b)": ("terms", "(1 | a) + (1 | b)"),
     "(1 + x | a)": ("terms", "(1 + x | a)"),
 }
+FEW = {"(1 + x | a)": {"tune": 20}}  # of many coordinates: rounding grows with every trajectory
 for _name, _made_of in NUTS.items():
-    case(f"nuts, {_name}", tolerance=CHAINS, of_stack=True)(partial(drawn, *_made_of, sampler="nuts"))
+    case(f"nuts, {_name}", tolerance=CHAINS, of_stack=True)(
+        partial(drawn, *_made_of, sampler="nuts", **FEW.get(_name, {}))
+    )
