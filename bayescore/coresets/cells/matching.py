@@ -70,6 +70,7 @@ def several(found: Centre, slope: FloatArray, kept: WeightedData, limit: float) 
     assert kept.group is not None
     points, shares = found.points, found.shares
     kept, parts = kept.take(np.argsort(kept.group[:, 0], kind="stable")), [kept.take(slice(0))]
+    assert kept.group is not None
     for c, start, size in zip(*np.unique(kept.group[:, 0], return_index=True, return_counts=True), strict=True):
         rows = kept.take(slice(start, start + size))
         own, share = np.full(len(rows), c), shares[c]

@@ -155,10 +155,11 @@ def _widths(Q: int, p: int) -> tuple[int, ...]:
 
 @jit
 def _add_sums(
-    rows: tuple[FloatArray, FloatArray, IntArray], terms: FloatArray, entries: tuple[IntArray, IntArray], out: FloatArray
+    rows: tuple[FloatArray, FloatArray, IntArray], terms: FloatArray, entries: tuple[IntArray, ...], out: FloatArray
 ) -> None:
     """Add what rows (multipliers, features, lines of `out`) are to `CellSums`, in the order of its fields."""
-    (z, X, place), (thirds, fourths) = rows, entries
+    z, X, place = rows
+    thirds, fourths = entries
     Q, p = z.shape[1], X.shape[1]
     for n in range(len(place)):
         line, s, c = out[place[n]], terms[0, n], terms[1, n]
