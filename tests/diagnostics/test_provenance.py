@@ -7,7 +7,7 @@ import pytest
 import bayescore as bc
 from bayescore import compat
 from bayescore.diagnostics.certificate.provenance import miss, origin_of
-from bayescore.diagnostics.certificate.stein import stein
+from bayescore.diagnostics.certificate.stein import _by_variance, stein
 from bayescore.models.families import check_family
 from bayescore.models.posterior import posterior
 from bayescore.samplers.inference_data import read_posterior
@@ -247,6 +247,15 @@ def test_exact_draws_meet_steins_identities():
     K = np.eye(200)
     K[0, 1] = K[1, 0] = 0.5
     assert "correlation of 'x0' and 'x1'" in stein(x, -x @ np.linalg.inv(K), K, names)
+
+
+def test_noise_alone_refuses_no_variance():
+    """A mean of the wrong sign by a third of its standard error: alarms below 1 in 1,000. Control: 30 errors."""
+    rng = np.random.default_rng(0)
+    noise, right = rng.normal(size=(4, 500, 1)), np.ones((4, 500, 1))
+    noise -= noise.mean()
+    assert _by_variance(100.0 * noise - 0.7, right, 4.0, ["x0"]) == ""
+    assert "do not lie about" in _by_variance(noise - 0.7, right, 4.0, ["x0"])
 
 
 def beside_a_wall(core, prior, least):

@@ -4,14 +4,15 @@ With g the gradient of the density's logarithm at theta, draws of it satisfy, fo
 
 .. math:: \mathrm E\, [f \cdot g + \nabla \cdot f] = 0
 
-Here f = c_i(theta) h(z_j) k_i, with k_i along column i of K, near the covariance, scaled by the draws' sds, z the draws
-in their own sds, and h = 1, z / (1 + z^2 / 8) or z^2 / (1 + z^2 / 8). With R the correlations of K, s_i = k_i . g and
+Here f = c_i(theta) h(z_j) k_i, with k_i column i of K, near the covariance, over its sd; z the draws in their own sds,
+d in those of K; and h = 1, z / (1 + z^2 / 8) or z^2 / (1 + z^2 / 8). With R the correlations of K, s_i = k_i . g and
 a_i = c_i s_i + k_i . grad c_i,
 
-.. math:: \mathrm E\, a_i = 0, \qquad \mathrm E\, [-h(z_j) a_i] = R_{ij} \mathrm E\, [c_i h'(z_j)].
+.. math:: \mathrm E\, a_i = 0, \qquad \mathrm E\, [-h(z_j) a_i] = R_{ij} \mathrm E\, [c_i h'(z_j)] / d_j.
 
 Were c = 1 and h = z, mean(s) would say how far the draws' mean is off, the others how far variances and correlations
-are. All pairs are needed: K g = -(theta - m) of a normal density says nothing of correlations where i = j. Where
+are. The draws' sds stay out of k_i: with columns that are nearly collinear it would leave the direction in which they
+cancel. All pairs are needed: K g = -(theta - m) of a normal density says nothing of correlations where i = j. Where
 coordinates are correlated the same is asked of each given those before it, whose sds are small; these lie apart, so
 that their means together tell a shift in any direction.
 
@@ -138,7 +139,7 @@ def stein(
 
 @dataclass(frozen=True, eq=False)
 class _Field:
-    """Coordinates x, shape (chain, draw, P), and the fields k_i: columns of `directions`, and in x of R times sds."""
+    """Coordinates x, shape (chain, draw, P), and the fields k_i: columns of `directions`, and in x those of R."""
 
     x: FloatArray
     R: FloatArray
@@ -154,19 +155,20 @@ class _Field:
     def of(cls, chains: FloatArray, axes: FloatArray, R: FloatArray, names: list[str]) -> "_Field":
         """Return the coordinates along `axes`, columns of shape (P,), whose correlations are about R."""
         x = chains @ np.linalg.inv(axes).T
-        return cls(x, R, axes @ (R * x.std(axis=(0, 1), ddof=1)[:, None]), names)
+        return cls(x, R, axes @ R, names)
 
     def missed(self, gradients: FloatArray, damped: FloatArray, parts: int) -> str:
         """Return how these miss the identities; `damped` are c and its slope along k_i, of the first coordinates."""
-        z, s = (self.x - self.x.mean(axis=(0, 1))) / self.x.std(axis=(0, 1), ddof=1), gradients @ self.directions
+        sds, s = self.x.std(axis=(0, 1), ddof=1), gradients @ self.directions
+        z = (self.x - self.x.mean(axis=(0, 1))) / sds
         P, D, n = z.shape[2], damped.shape[3], z.shape[0] * z.shape[1]
         quantile = sidak_quantile(parts * (2 * P + P * (P + 1) // 2 + 2))
         c = np.ones_like(s)
         c[..., :D] = damped[0]
         a = c * s
         a[..., :D] += damped[1]
-        h, dh = z / (1.0 + z**2 / _BOUND), (1.0 - z**2 / _BOUND) / (1.0 + z**2 / _BOUND) ** 2
-        bent, typical = z * h * a + c * 2.0 * z / (1.0 + z**2 / _BOUND) ** 2, c.mean(axis=(0, 1))
+        h, dh = z / (1.0 + z**2 / _BOUND), (1.0 - z**2 / _BOUND) / (1.0 + z**2 / _BOUND) ** 2 / sds
+        bent, typical = z * h * a + c * 2.0 * z / (1.0 + z**2 / _BOUND) ** 2 / sds, c.mean(axis=(0, 1))
         units = {"mean": a / typical, "skewness": bent / typical}
         said = _by_mean(units, quantile, self.names, apart=self.apart)
         said = said or _by_variance(-h * a, c * dh, quantile, self.names)
@@ -205,14 +207,16 @@ def _by_variance(left: FloatArray, right: FloatArray, quantile: float, names: li
     """Return how variances miss, or their sum: by the logarithm of the ratio of both sides, shape (chain, draw, P)."""
     left, right = (np.concatenate([each, each.sum(axis=2, keepdims=True)], axis=2) for each in (left, right))
     top, bottom = left.mean(axis=(0, 1)), right.mean(axis=(0, 1))
-    if (top <= 0.0).any() or (bottom <= 0.0).any():
-        i = int(np.minimum(top, bottom).argmin())
-        return f"{_variance(i, names)} Stein's identity: the draws do not lie about the posterior's mean."
-    ratio = top / bottom
-    excess = np.abs(np.log(ratio)) - quantile * _error(left / top - right / bottom) - NEGLIGIBLE_ERROR
+    ratio, scale = top / bottom, np.abs(bottom)
+    has_log = (top > 0.0) & (bottom > 0.0)
+    off = np.where(has_log, np.abs(np.log(np.where(has_log, ratio, 1.0))), np.abs(top - bottom) / scale)
+    error = np.where(has_log, _error(left / top - right / bottom), _error(left - right) / scale)
+    excess = off - quantile * error - NEGLIGIBLE_ERROR
     if not (excess > 0.0).any():
         return ""
     i = int(excess.argmax())
+    if not has_log[i]:
+        return f"{_variance(i, names)} Stein's identity: the draws do not lie about the posterior's mean."
     return f"{_variance(i, names)} Stein's identity: the draws' is {number(ratio[i], 2)} times the posterior's."
 
 
