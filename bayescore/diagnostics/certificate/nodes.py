@@ -56,6 +56,11 @@ class NodeMoments:
         effects = self.effects
         moments(terms, at, EffectFigures(self.log_p[cut], effects.mean[cut], effects.variance[cut], self.astray[cut]))
 
+    def put(self, cut: slice, own: "NodeMoments") -> None:
+        """Write those of some draws."""
+        self.log_p[cut], self.astray[cut] = own.log_p, own.astray
+        self.effects.mean[cut], self.effects.variance[cut] = own.effects.mean, own.effects.variance
+
 
 class Sample(NamedTuple):
     """Groups that were evaluated where the others were not: places, 1 / probability, log-likelihoods, shape (S, m).

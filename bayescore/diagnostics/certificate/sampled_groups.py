@@ -32,6 +32,7 @@ from bayescore.diagnostics.certificate.nodes import FEWEST_DRAWS, NodeMoments, N
 from bayescore.diagnostics.certificate.weigh import EffectMoments
 from bayescore.diagnostics.full_pass import check_finite, check_weight
 from bayescore.limits import MAX_SUM_ERROR
+from bayescore.models.collapsed import n_nodes
 from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.effect_nodes import weigh_nodes
 from bayescore.models.group_sums import THIRD, effect_multipliers, look_at_rows, look_at_source, values_at
@@ -51,6 +52,7 @@ _SPARE = 1.2  # by which a second, larger sample is to be more exact than asked
 _SEED = 1982  # of the sample: the same data give the same groups
 _TINY = 1e-300
 _FIGURES = 1 << 22  # groups times draws, of all figures of all groups
+_PIECE = 1 << 24  # log terms at the nodes of sampled groups, 128 MB
 
 
 def sampled_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target: CollapsedTarget) -> NodeSums | None:
@@ -165,13 +167,17 @@ class _Sampled:
 
     def look(self, theta: FloatArray) -> "_Look":
         """Evaluate the sampled groups at draws."""
-        here, arguments, each = self.target.point, self.target.arguments(), self.each
-        nodes, core_sample = core_moments(theta, arguments.of(self.sample, np.ones(len(self.sample))))
-        terms = values_at(Dataset(as_source(self.rows)), nodes, self.target.family, column=self.target.column)[0]
-        weigh_nodes(terms, nodes)
-        of_sample = NodeMoments.empty((len(theta), len(self.places)))
-        of_sample.fill(slice(None), terms, nodes)
-        left = of_sample.log_p - core_sample.log_p - _quadratics(self._terms(), theta - here.theta)
+        arguments, each = self.target.arguments().of(self.sample, np.ones(len(self.sample))), self.each
+        of_sample, core_sample = (NodeMoments.empty((len(theta), len(self.places))) for _ in range(2))
+        step = max(1, _PIECE // n_nodes(float(np.exp(theta[:, -1].max())), arguments))
+        for start in range(0, len(theta), step):
+            cut = slice(start, start + step)
+            nodes, own = core_moments(theta[cut], arguments)
+            core_sample.put(cut, own)
+            terms = values_at(Dataset(as_source(self.rows)), nodes, self.target.family, column=self.target.column)[0]
+            weigh_nodes(terms, nodes)
+            of_sample.fill(cut, terms, nodes)
+        left = of_sample.log_p - core_sample.log_p - _quadratics(self._terms(), theta - self.target.point.theta)
         left -= left.mean(axis=0)
         open_ = 1.0 - 1.0 / each
         middle = (left * open_ * each).sum(axis=1, keepdims=True) / max(float(open_.sum()), _TINY)
