@@ -101,16 +101,11 @@ class FitPictures(FitAverages):
             axes.annotate("", (place + 0.68, 0.0), (place + 0.34, 0.0), arrowprops=arrow)
             if what in steps:
                 passes = sum(step.passes for step in steps[what])
-                read = f", {passes} pass{'es' * (passes != 1)}" if passes else ""
-                axes.text(place + 0.5, 0.4, what, ha="center", fontsize=9)
-                axes.text(
-                    place + 0.5,
-                    0.12,
-                    f"{sum(step.seconds for step in steps[what]):.1f} s{read}",
-                    ha="center",
-                    va="bottom",
-                    fontsize=8,
-                )
+                seconds = f"{what}\n{sum(step.seconds for step in steps[what]):.1f} s"
+                axes.text(place + 0.5, 0.12, seconds, ha="center", va="bottom", fontsize=8.5)
+                if passes:
+                    read = f"{passes} pass{'es' * (passes != 1)}"
+                    axes.text(place + 0.5, -0.12, read, ha="center", va="top", fontsize=8.5)
         axes.set_xlim(-0.5, len(boxes) - 0.5)
         axes.set_ylim(-1.0, 0.8)
         axes.set_axis_off()
