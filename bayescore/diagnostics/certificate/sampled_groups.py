@@ -169,6 +169,7 @@ class _Sampled:
         """Evaluate the sampled groups at draws."""
         arguments, each = self.target.arguments().of(self.sample, np.ones(len(self.sample))), self.each
         of_sample, core_sample = (NodeMoments.empty((len(theta), len(self.places))) for _ in range(2))
+        left, quadratics = np.empty(of_sample.log_p.shape), self._terms()
         step = max(1, _PIECE // n_nodes(float(np.exp(theta[:, -1].max())), arguments))
         for start in range(0, len(theta), step):
             cut = slice(start, start + step)
@@ -177,7 +178,7 @@ class _Sampled:
             terms = values_at(Dataset(as_source(self.rows)), nodes, self.target.family, column=self.target.column)[0]
             weigh_nodes(terms, nodes)
             of_sample.fill(cut, terms, nodes)
-        left = of_sample.log_p - core_sample.log_p - _quadratics(self._terms(), theta - self.target.point.theta)
+            left[cut] = of_sample.log_p[cut] - own.log_p - _quadratics(quadratics, theta[cut] - self.target.point.theta)
         left -= left.mean(axis=0)
         open_ = 1.0 - 1.0 / each
         middle = (left * open_ * each).sum(axis=1, keepdims=True) / max(float(open_.sum()), _TINY)
