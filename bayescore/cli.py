@@ -283,7 +283,10 @@ def _main(argv: Sequence[str] | None) -> int:
     if args.quiet:
         logging.getLogger("pymc").setLevel(logging.ERROR)
     with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_, **__: errors.print(f"bayescore: warning: {_printable(str(message))}")
+        # by sys.stderr, which a progress display shows above its bars
+        warnings.showwarning = lambda message, *_, **__: print(
+            f"bayescore: warning: {_printable(str(message))}", file=sys.stderr
+        )
         try:
             COMMANDS[args.command](args, console)
         except Exception as error:

@@ -73,7 +73,7 @@ def fit(
     random_state : int, Generator, SeedSequence or None
         Seed.
     progressbar : bool
-        Show progress.
+        Show in terminals and notebooks a line of the story for each step that is done, and the one under way.
 
     Returns
     -------

@@ -32,6 +32,7 @@ from bayescore.fitting.given import Given
 from bayescore.fitting.scaling import DEFAULT_SCALE, design_prior
 from bayescore.fitting.story import Step
 from bayescore.models.priors import Normal, Prior
+from bayescore.progress import say, step
 from bayescore.samplers.inference_data import read_posterior
 from bayescore.samplers.sample import sample
 from bayescore.types import FloatArray
@@ -228,20 +229,26 @@ class Route:
         return False
 
     def _stop(self, why: str) -> None:
-        self.story.append(Step("stop", len(self.core), 0, 0.0, why))
+        self._tell(Step("stop", len(self.core), 0, 0.0, why))
 
     def timed(self, what: str, work: Callable[[], T], told: Callable[[T], tuple[int, int, str]]) -> T:
         """Return what a step finds, and add it to the story: rows, passes and words."""
         begin = time.perf_counter()
-        with compile_seconds() as compiled:
+        with step(self.given.progressbar, what), compile_seconds() as compiled:
             result = work()
         seconds = time.perf_counter() - begin
         self.seconds[what] = max(seconds - sum(compiled), 0.0)
         rows, passes, why = told(result)
         if sum(compiled) > 1.0:
             why += f" ({sum(compiled):.0f} s of it compiling, once)"
-        self.story.append(Step(what, rows, passes, seconds, why))
+        self._tell(Step(what, rows, passes, seconds, why))
         return result
+
+    def _tell(self, done: Step) -> None:
+        """Add a step to the story, and show it."""
+        self.story.append(done)
+        if self.given.progressbar:
+            say(str(done))
 
     def next_seed(self) -> int:
         """Return the seed of the next step."""

@@ -13,14 +13,12 @@ import warnings
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import numpy as np
-from rich.progress import Progress
 
 from bayescore.chains import effective_sizes
 from bayescore.data.passes.threads import one_blas_thread
-from bayescore.progress import progress
+from bayescore.progress import Bar, progress
 from bayescore.samplers.frames import Frame
 from bayescore.samplers.langevin import LONGEST_ANGLE, Step, advance
 from bayescore.samplers.method import Option, Request, thinned
@@ -125,8 +123,7 @@ class Crew:
     x: FloatArray  # (chains, D)
     rngs: list[np.random.Generator]
     pool: Executor
-    bar: Progress
-    task: Any
+    bar: Bar
     piece: int
     gradients: int = 0
     stop: threading.Event = field(default_factory=threading.Event)
@@ -149,7 +146,7 @@ class Crew:
                 self.x[c], last, mean = advance(self.rngs[c], self.x[c], step, self.frame.target, segment)
                 step = step._replace(log_h=last)
                 late.append(mean)
-                self.bar.advance(self.task, len(segment.draws) * thin)
+                self.bar.advance(len(segment.draws) * thin)
             log_h[c] = np.mean(late[len(late) // 2 :])
 
         running = [self.pool.submit(chain, c) for c in range(chains)]
@@ -182,10 +179,11 @@ def run(frame: Frame, starts: FloatArray, seeds: list[np.random.SeedSequence], p
     """Return draws of one chain from each start, parameters of shape (chains, D)."""
     chains, size = starts.shape
     first = Step(0.0, frame.steps(1.0)[0], math.sqrt(size) + 3.0)
-    with progress(plan.progressbar) as bar, one_blas_thread(), ThreadPoolExecutor(plan.cores) as pool:
-        task = bar.add_task(plan.description, total=chains * (plan.tune + plan.draws * (plan.thin or 1)))
+    total = chains * (plan.tune + plan.draws * (plan.thin or 1))
+    shown = progress(plan.progressbar, plan.description, total)
+    with shown as bar, one_blas_thread(), ThreadPoolExecutor(plan.cores) as pool:
         x = np.ascontiguousarray(frame.x(starts))
-        crew = Crew(frame, first, x, [np.random.default_rng(seed) for seed in seeds], pool, bar, task, plan.piece)
+        crew = Crew(frame, first, x, [np.random.default_rng(seed) for seed in seeds], pool, bar, plan.piece)
         rate = _warm_up(crew, plan)
         return _draw(crew, plan, rate)
 
@@ -263,9 +261,7 @@ def _draw(crew: Crew, plan: Plan, rate: float) -> Sampled:
 
 def _show(crew: Crew, plan: Plan, transitions: int, found: str = "") -> None:
     """Show in the progress bar what was reached, and how many transitions of each chain are to come."""
-    done = crew.bar.tasks[0].completed
-    total = done + len(crew.x) * transitions
-    crew.bar.update(crew.task, total=total, description=plan.description + found)
+    crew.bar.expect(len(crew.x) * transitions, plan.description + found)
 
 
 def statistics(drawn: Sampled) -> dict[str, FloatArray]:

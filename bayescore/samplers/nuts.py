@@ -16,6 +16,7 @@ from scipy import linalg, optimize
 
 from bayescore.data.coreset import Coreset
 from bayescore.models.group_priors import check_group_prior
+from bayescore.progress import stop_display
 from bayescore.samplers.grouped import tell_groups
 from bayescore.samplers.method import Request, Sampler
 from bayescore.types import FloatArray
@@ -103,6 +104,7 @@ def _sampled(request: Request, options: dict[str, Any]) -> Any:
 
     from bayescore.compat import with_pymc_names
 
+    stop_display()
     return with_pymc_names(
         pm.sample(
             draws=request.draws,

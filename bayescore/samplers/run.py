@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from rich.progress import Progress
 
 from bayescore.data.passes.threads import one_blas_thread
-from bayescore.progress import progress
+from bayescore.progress import Bar, progress
 from bayescore.types import FloatArray
 
 CHUNK = 256
@@ -85,7 +84,7 @@ def run_chains(
     log_density, acceptance = np.empty((chains, draws)), np.empty((chains, draws))
     tuned: list[Any] = [tuning] * chains
 
-    def chain(c: int, bar: Progress, task: Any) -> None:
+    def chain(c: int, bar: Bar) -> None:
         rng = np.random.default_rng(seeds[c])
         point, own = starts[c], tuning
         warm = Segment.empty(min(chunk, tune), n_features, thin)
@@ -99,12 +98,12 @@ def run_chains(
             if stop.is_set():
                 return
             point, own = sampler.advance(rng, point, own, arguments, segment)
-            bar.advance(task, len(segment.draws))
+            bar.advance(len(segment.draws))
         tuned[c] = own
 
-    with progress(progressbar) as bar, one_blas_thread(), ThreadPoolExecutor(cores) as pool:
-        task = bar.add_task(description, total=chains * (tune + draws))
-        running = [pool.submit(chain, c, bar, task) for c in range(chains)]
+    total = chains * (tune + draws)
+    with progress(progressbar, description, total) as bar, one_blas_thread(), ThreadPoolExecutor(cores) as pool:
+        running = [pool.submit(chain, c, bar) for c in range(chains)]
         try:
             for future in running:
                 future.result()

@@ -138,8 +138,7 @@ def _run_task(task: Task, function: Work[R], step: int | None) -> list[tuple[int
 
 def tracked(results: Iterator[tuple[int, R]], total: int | None, description: str, *, shown: bool) -> Iterator[R]:
     """Yield results that come with their numbers of rows, under a progress bar."""
-    with progress(shown, "rows") as bar:
-        task = bar.add_task(description, total=total)
+    with progress(shown, description, total, "rows") as bar:
         for n_rows, result in results:
-            bar.advance(task, n_rows)
+            bar.advance(n_rows)
             yield result
