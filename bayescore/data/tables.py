@@ -38,8 +38,20 @@ def as_table(data: Any, name: str = "data") -> pa.Table:
             f"{name} has a column of a type that is not read ({error}); convert it to real numbers of at most 64 bits, "
             "or drop it"
         ) from None
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise DataError(f"{name} has a column of mixed types ({error}); convert it to numbers") from None
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        raise DataError(
+            f"{name} has a column of mixed types{_mixed(data)}; make them all numbers, or all text"
+        ) from None
+
+
+def _mixed(data: pd.DataFrame) -> str:
+    """Return the first column of values of several types, with one value of each, in words."""
+    for name, column in data.loc[:, [own.kind == "O" for own in data.dtypes]].items():
+        kinds = {type(value): value for value in reversed(column[column.notna()].tolist())}
+        if len(kinds) > 1:
+            shown = " and ".join(f"{value!r} ({kind.__name__})" for kind, value in [*kinds.items()][:2])
+            return f", {name!r}: {shown}"
+    return ""
 
 
 def _readable(data: pd.DataFrame) -> pd.DataFrame:

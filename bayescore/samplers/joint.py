@@ -16,7 +16,6 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.design import Grouping
 from bayescore.data.matching import feature_names
 from bayescore.models.families import check_family
-from bayescore.models.predictor import multipliers
 from bayescore.samplers import adaptive
 from bayescore.samplers.grouped import GROUP_PRIOR, check_effects, tell_groups
 from bayescore.samplers.joint_frame import JointFrame
@@ -25,25 +24,11 @@ from bayescore.types import FloatArray
 from bayescore.validation import DataError
 
 
-def check_terms(core: Any) -> tuple[Grouping, ...]:
-    """Return the grouping factors of a coreset; refuse terms that its rows say nothing of."""
+def check_groups(core: Any) -> tuple[Grouping, ...]:
+    """Return the grouping factors of a coreset; raise if it has none."""
     groups = core.groups if isinstance(core, Coreset) else ()
     if not groups:
         raise DataError("sampler='joint' is for rows with groups, and core has none; leave sampler out")
-    for place, factor in enumerate(groups):
-        codes = core.group[:, place]
-        Z = multipliers(core.X, core.design, factor)
-        for i, effect in enumerate(factor.effects):
-            if effect == "1" or core.pseudo.any():
-                continue
-            low, high = np.full(len(factor), np.inf), np.full(len(factor), -np.inf)
-            np.minimum.at(low, codes[codes >= 0], Z[codes >= 0, i])
-            np.maximum.at(high, codes[codes >= 0], Z[codes >= 0, i])
-            if not (high > low).any():
-                raise DataError(
-                    f"{effect!r} is constant within every level of {factor.name!r}, so that ({effect} | {factor.name}) "
-                    "is another intercept: leave the slope out"
-                )
     return groups
 
 
@@ -55,7 +40,7 @@ class Joint(Sampler):
         from bayescore.compat import inference_data  # ArviZ is slow to import, and builders do without it
 
         core = request.data
-        groups, group_prior = check_terms(core), request.options["group_prior"]
+        groups, group_prior = check_groups(core), request.options["group_prior"]
         assert isinstance(core, Coreset)
         size = core.n_features + sum(len(own) * len(own.effects) for own in groups)
         check_effects(request, size, "effects")

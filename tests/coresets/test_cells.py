@@ -216,3 +216,22 @@ def test_bad_input_is_refused_before_work():
         bc.build_coreset(frame, formula="y ~ w + x + z + (1 + w + x + z | a)", **told)
     with pytest.raises(DataError, match="one level"):
         bc.build_coreset(frame.assign(b=1), formula="y ~ x + (1 | a) + (1 | b)", **told)
+
+
+@pytest.mark.parametrize("term", ["1 + v", "0 + v", "1 + x + v"])
+def test_slopes_of_a_column_that_is_constant_within_groups_are_refused_in_the_first_pass(tmp_path, term):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.integers(0, 6, 400), "x": rng.normal(size=400)}).assign(v=lambda rows: rows.a * 0.5)
+    frame["y"] = rng.random(400) < 0.5
+    told = {"formula": f"y ~ x + v + ({term} | a)", "progressbar": False}
+    frame.to_parquet(tmp_path / "rows.parquet")
+    for data in (frame, tmp_path / "rows.parquet"):
+        for verb in (bc.build_coreset, bc.all_rows):
+            with pytest.raises(DataError, match=r"'v' is constant within every level of 'a'.* \(1 \| a\)"):
+                verb(data, **told)
+    with pytest.raises(DataError, match="'v' is constant within every level of 'a'"):
+        bc.fit(told["formula"], frame, progressbar=False)
+    frame.loc[399, "v"] += 0.1  # one group tells of slopes
+    known = bc.all_rows(frame, **told)
+    own = bc.all_rows(frame.drop_duplicates("a"), design=known.design, progressbar=False)  # need not tell of them
+    assert len(own) == 6

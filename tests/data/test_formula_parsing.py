@@ -76,6 +76,9 @@ REFUSED = {
     "two terms of a group": ("y ~ a + (1 | g) + (0 + a | g)", r"write one, as \(1 \+ x \| g\)"),
     "slopes without a mean": ("y ~ a + (1 + b | g)", "'b' varies by 'g' about a mean that is no term .*; add 'b'"),
     "nothing varies": ("y ~ a + ( | g)", "nothing that varies by group"),
+    "an effect of no column": ("y ~ a + (0 | g)", r"in '\(0 \| g\)' nothing varies by group; write \(1 \| g\)"),
+    "an intercept left out": ("y ~ a + (a - 1 | g)", r"'a - 1' in .* stands for several terms.*\(0 \+ x \| g\)"),
+    "effects by a star": ("y ~ a*b + (1 + a*b | g)", r"'a\*b' in .* stands for several terms.*1 \+ x \+ z \+ x:z"),
     "a bar alone": ("y ~ a | b", "a bar outside a group term"),
     "groups alone": ("y ~ (1 | g)", "names no column"),
     "all columns": ("y ~ .", "'.' is not supported"),
@@ -107,3 +110,8 @@ def test_anything_else_is_refused_by_name(kind):
 def test_a_formula_is_text():
     with pytest.raises(TypeError, match="formula is a int; give text"):
         parsed(3)  # type: ignore[arg-type]
+
+
+def test_effects_are_spelled_as_terms_and_stand_once():
+    (group,) = parsed("y ~ a + a:b + poly(a,2) + (1 + a + a + a : b + poly(a,2) | g)").groups
+    assert group.effects == ("1", "a", "a:b", "poly(a, 2)")

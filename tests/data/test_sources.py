@@ -326,7 +326,11 @@ BAD_TABLES = {
     "text column": (changed(b=Y, c=Y), {"label": "label"}, r"not numeric: 'b' \(.*\), 'c' \(.*\)"),
     "category column": (changed(b=pd.Categorical(Y)), {"label": "label"}, "not numeric: 'b'"),
     "date column": (changed(b=pd.Timestamp("2020-01-01")), {"label": "label"}, "not numeric: 'b'"),
-    "mixed column": (changed(b=["x", 1] * 101 + [2]), {"label": "label"}, "mixed types"),
+    "mixed column": (
+        changed(b=["x", 1] * 101 + [2]),
+        {"label": "label"},
+        r"'b': 1 \(int\) and 'x' \(str\)",
+    ),
     "complex column": (changed(b=X[:, 1] + 1j), {"label": "label"}, "column of a type that is not read .*real numbers"),
     "integers beyond 64 bits": (changed(b=[2**70] * N), {"label": "label"}, "not read .*of at most 64 bits"),
     "labels beyond 64 bits": (changed(label=[2**70, 1, 1] * 67 + [1, 1]), {"label": "label"}, "of at most 64 bits"),

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from bayescore.validation import DataError
 
 _NAME = re.compile(r"`[^`]+`|[^\W\d][\w.]*")
+_JOINED = re.compile(r"^[^(`]*[-*/^]")  # operators of formulas, outside calls and quotes
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,18 @@ def _term(text: str, term: str, left: str, right: str) -> GroupTerm:
     effects = tuple(part.strip() for part in _summands(left))
     if "" in effects:
         raise DataError(f"formula={text!r}: the group term {term!r} has nothing that varies by group; write (1 | g)")
+    if joined := [part for part in effects if _JOINED.search(part)]:
+        raise DataError(
+            f"formula={text!r}: {joined[0]!r} in {term!r} stands for several terms, or for one left out; write those "
+            "that vary one by one, joined by +, and 0 for no intercept: (1 + x + z + x:z | g), (0 + x | g)"
+        )
     intercept = [] if "0" in effects else ["1"]
-    return GroupTerm(column.strip("`"), (*intercept, *(name for name in effects if name not in ("0", "1"))))
+    varying = (*intercept, *dict.fromkeys(name for name in effects if name not in ("0", "1")))
+    if not varying:
+        raise DataError(
+            f"formula={text!r}: in {term!r} nothing varies by group; write (1 | {column}), or leave the term out"
+        )
+    return GroupTerm(column.strip("`"), varying)
 
 
 def _places(text: str) -> list[tuple[int, int, int]]:

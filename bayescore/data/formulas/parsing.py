@@ -7,8 +7,8 @@ data.
 
 import ast
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -100,24 +100,28 @@ def parsed(text: str) -> Parsed:
             raise DataError(f"formula={text!r}: {name!r} stands on both sides; {what} no feature")
         if aliases.get(name, name) != name:
             raise DataError(f"formula={text!r}: columns {name!r} and {aliases[name]!r} are too alike; rename one")
-    for group in groups:
-        _check_group(text, group, (response, *columns), [str(term) for term in right])
-    return Parsed(text, response, tuple(columns), tuple(calls.values()), tuple(aliases.items()), right, groups, trials)
+    spelled = {str(term).replace(" ", ""): str(term) for term in right}
+    own = tuple(_checked_group(text, group, (response, *columns), spelled) for group in groups)
+    return Parsed(text, response, tuple(columns), tuple(calls.values()), tuple(aliases.items()), right, own, trials)
 
 
-def _check_group(text: str, group: GroupTerm, columns: tuple[str | None, ...], terms: list[str]) -> None:
-    """Raise unless groups are another column than features and label, and what varies by group is a term."""
+def _checked_group(
+    text: str, group: GroupTerm, columns: tuple[str | None, ...], spelled: Mapping[str, str]
+) -> GroupTerm:
+    """Return a group term whose effects are spelled as terms; raise unless groups are no feature and effects terms."""
     name = group.column
     if name in columns:
         raise DataError(
             f"formula={text!r}: column {name!r} is a grouping factor, and a feature or the label too; leave one out, "
             "or give a copy of it under another name"
         )
-    if alone := [effect for effect in group.effects if effect not in ("1", *terms)]:
+    terms = {"1": "1", **spelled}
+    if alone := [effect for effect in group.effects if effect.replace(" ", "") not in terms]:
         raise DataError(
             f"formula={text!r}: {alone[0]!r} varies by {name!r} about a mean that is no term of the formula; add "
             f"{alone[0]!r}"
         )
+    return replace(group, effects=tuple(terms[effect.replace(" ", "")] for effect in group.effects))
 
 
 def _without_trials(text: str) -> tuple[str, str | None]:
