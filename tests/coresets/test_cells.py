@@ -235,3 +235,15 @@ def test_slopes_of_a_column_that_is_constant_within_groups_are_refused_in_the_fi
     known = bc.all_rows(frame, **told)
     own = bc.all_rows(frame.drop_duplicates("a"), design=known.design, progressbar=False)  # need not tell of them
     assert len(own) == 6
+
+
+@pytest.mark.filterwarnings("ignore:the posterior's centre was not reached:UserWarning")
+@pytest.mark.parametrize("terms", ["(1 | g)", "(1 + x | g)", "(1 | g) + (1 | h)"])
+def test_groups_of_one_label_each_end_in_a_coreset(terms):
+    """Their likelihood does not fall as the sd of effects grows: steps went to infinity, and builds to errors."""
+    rng, g = np.random.default_rng(0), np.repeat(np.arange(20), 100)
+    rows = pd.DataFrame({"x": rng.normal(size=2000), "g": g, "h": rng.integers(0, 10, 2000), "y": g % 2})
+    core = bc.build_coreset(rows, formula=f"y ~ x + {terms}", random_state=0, progressbar=False)
+    assert len(core) < 0.3 * len(rows)
+    assert np.isfinite(core.X).all()
+    assert max(core.params["effect_sds"]) <= 15.0 + 1e-9

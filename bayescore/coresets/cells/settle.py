@@ -3,7 +3,8 @@ r"""The density of beta and the cells' effects about which rows are condensed: w
 Every effect is b_c ~ N(0, S). First the normal density nearest that posterior: averaged over it (`sums`), the
 log-likelihood has slopes and curvatures in beta and every b_c; where these and the priors' are in balance it stands
 (Opper and Archambeau 2009). A step goes there as if slopes were linear: a linear mixed model, whose effects are solved
-for cell by cell. S follows by the EM algorithm, held off 0 by one cell's worth of `_LEAST_SD`.
+for cell by cell. S follows by the EM algorithm, held off 0 by one cell's worth of `_LEAST_SD`, its sds at most
+`_MOST_SD`.
 
 Where effects given their rows are far from normal, as of few rows or of one label, that density is biased, by many sds
 where there are many cells. So steps are then taken on likelihoods of the effects whose posteriors have the mean and
@@ -27,9 +28,11 @@ from bayescore.types import FloatArray, IntArray
 MAX_PASSES = 25
 NEAR = 0.3  # sds of a coefficient, or of the log sd of effects, of the last step
 _MAX_TURNS = 12  # of quadrature, three passes each
+_APART = 10.0  # times the smallest step, beyond which steps lead away
 _EM_STEPS = 30  # a pass
 _STILL = 1e-3  # relative change of S at which EM steps end
 _LEAST_SD = 0.5  # of an effect
+_MOST_SD = 15.0  # where every cell has one label the likelihood does not fall as the sd grows
 _FIRST_SD = 0.5
 _LEAST_INFORMATION = 1e-6  # of a cell's rows on its effects, in units of the prior's
 
@@ -72,6 +75,8 @@ def _step(sums: CellSums, at: Density, prior: Prior) -> Density:
         wide = there.slope @ there.factor
         square = there.mean.T @ there.mean + there.variance.sum(axis=0) + np.einsum("cqp,crp->qr", wide, wide)
         before, covariance = covariance, (square + _LEAST_SD**2 * np.eye(len(square))) / len(there.mean)
+        within = np.minimum(1.0, _MOST_SD / np.sqrt(np.diagonal(covariance)))
+        covariance = covariance * np.outer(within, within)
         if np.abs(covariance - before).max() < _STILL * np.abs(covariance).max():
             break
     return _solved(sums, at, own, covariance)
@@ -107,6 +112,7 @@ def centre_of(dataset: Dataset, n_cells: int, columns: IntArray, family: Family,
         last, at = _gap(at, there), there
         if last < NEAR:
             break
+    best: Centre | None = None
     for _ in range(_MAX_TURNS):
         points = Points.of(at, family)
         values = points.values(dataset)
@@ -114,9 +120,11 @@ def centre_of(dataset: Dataset, n_cells: int, columns: IntArray, family: Family,
         found = Centre(points, sums_of(dataset, at, family), values, shares, points.excess(shares, dataset), math.nan)
         there = _step(*_by_quadrature(found), prior)
         last, at = _gap(at, there), there
-        if last < NEAR:
+        best = replace(found, last=last) if best is None or last < best.last else best
+        if last < NEAR or not last < _APART * best.last:
             break
-    return replace(found, last=last)
+    assert best is not None
+    return best
 
 
 def _gap(one: Density, other: Density) -> float:
