@@ -42,5 +42,5 @@ def test_kernels_travel_by_name():
     def closure() -> object:
         return _add_sums
 
-    assert pickle.loads(pickle.dumps(_add_sums)) is _add_sums
     assert pickle.loads(pickle.dumps(closure))() is _add_sums
+    assert len(pickle.dumps(_add_sums)) < 200  # numba's copy takes thousands of bytes

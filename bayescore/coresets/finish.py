@@ -94,10 +94,11 @@ def _check_slopes(dataset: Dataset) -> None:
         for k, d in enumerate(columns):
             if not (high[:, k] > -low[:, k]).any():
                 name, effect = grouping.name, design.names[d]
+                left = " + ".join(own for own in grouping.effects if own != effect) or "1"
                 raise DataError(
                     f"{effect!r} is constant within every level of {name!r}, so that its slopes in "
                     f"({' + '.join(grouping.effects)} | {name}) are no more than intercepts: leave the slope out, "
-                    f"(1 | {name})"
+                    f"({left} | {name})"
                 )
 
 

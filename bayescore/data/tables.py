@@ -48,10 +48,19 @@ def _mixed(data: pd.DataFrame) -> str:
     """Return the first column of values of several types, with one value of each, in words."""
     for name, column in data.loc[:, [own.kind == "O" for own in data.dtypes]].items():
         kinds = {type(value): value for value in reversed(column[column.notna()].tolist())}
-        if len(kinds) > 1:
+        if len(kinds) > 1 and not _read(column):
             shown = " and ".join(f"{value!r} ({kind.__name__})" for kind, value in [*kinds.items()][:2])
             return f", {name!r}: {shown}"
     return ""
+
+
+def _read(column: Any) -> bool:
+    """Whether Arrow has a type for the values of a column."""
+    try:
+        pa.array(column, from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return False
+    return True
 
 
 def _readable(data: pd.DataFrame) -> pd.DataFrame:

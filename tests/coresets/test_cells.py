@@ -33,7 +33,11 @@ def condensed(frame, formula, family):
 def density(dataset, family):
     cells, columns = Cells.of(dataset), rooms.columns_of(dataset)
     seen = cells.seen(dataset)
-    return cells, seen, centre_of(seen, len(cells), columns, check_family(family), PRIOR).points.at
+    return (
+        cells,
+        seen,
+        centre_of(seen, (len(cells), columns, np.full(len(columns), 15.0)), check_family(family), PRIOR).points.at,
+    )
 
 
 def response(dataset, rows, family):
@@ -227,7 +231,7 @@ def test_slopes_of_a_column_that_is_constant_within_groups_are_refused_in_the_fi
     frame.to_parquet(tmp_path / "rows.parquet")
     for data in (frame, tmp_path / "rows.parquet"):
         for verb in (bc.build_coreset, bc.all_rows):
-            with pytest.raises(DataError, match=r"'v' is constant within every level of 'a'.* \(1 \| a\)"):
+            with pytest.raises(DataError, match=r"'v' is constant within .* leave the slope out, \((1|1 \+ x) \| a\)"):
                 verb(data, **told)
     with pytest.raises(DataError, match="'v' is constant within every level of 'a'"):
         bc.fit(told["formula"], frame, progressbar=False)
@@ -247,3 +251,12 @@ def test_groups_of_one_label_each_end_in_a_coreset(terms):
     assert len(core) < 0.3 * len(rows)
     assert np.isfinite(core.X).all()
     assert max(core.params["effect_sds"]) <= 15.0 + 1e-9
+
+
+def test_sds_of_slopes_are_held_in_units_of_their_column():
+    rng, g = np.random.default_rng(0), np.repeat(np.arange(30), 300)
+    x, y = rng.normal(size=9000), rng.random(9000)
+    y = y < 1.0 / (1.0 + np.exp(-(rng.normal(size=30)[g] + rng.normal(size=30)[g] * x)))
+    rows = pd.DataFrame({"x": 0.01 * x, "g": g, "y": y})
+    core = bc.build_coreset(rows, formula="y ~ x + (1 + x | g)", random_state=0, progressbar=False)
+    assert 50.0 < core.params["effect_sds"][1] < 200.0

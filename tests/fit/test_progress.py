@@ -16,6 +16,9 @@ try:
 except OSError:
     pytest.skip("no pseudo-terminal can be opened here", allow_module_level=True)
 
+# Python 3.12 warns of forks where the process has threads; the child here does nothing but start another program
+pytestmark = pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
+
 SCRIPT = """
 import time
 import numpy as np, bayescore as bc

@@ -22,13 +22,13 @@ import numpy as np
 from bayescore.coresets.cells.matching import matched, several
 from bayescore.coresets.cells.occupied import Cells
 from bayescore.coresets.cells.pseudo import Directions, directions_of
-from bayescore.coresets.cells.settle import NEAR, Centre, centre_of
+from bayescore.coresets.cells.settle import MOST_SD, NEAR, Centre, centre_of
 from bayescore.coresets.cells.within import Inside, rows_within
 from bayescore.coresets.method import BuildInfo
 from bayescore.data.dataset import Dataset
 from bayescore.models.families import Family
 from bayescore.models.priors import Prior
-from bayescore.types import IntArray, WeightedData, stack
+from bayescore.types import FloatArray, IntArray, WeightedData, stack
 from bayescore.validation import DataError, warn
 
 SHAPE = 0.005  # sd, in nats over the effects given the data, by which pseudo-rows may differ from their cell's rows,
@@ -99,7 +99,7 @@ def condense(dataset: Dataset, prior: Prior, family: Family) -> tuple[WeightedDa
         )
         return rows, info
     seen = cells.seen(dataset)
-    found = centre_of(seen, len(cells), columns, family, prior)
+    found = centre_of(seen, (len(cells), columns, _most(dataset, columns)), family, prior)
     if not found.last < NEAR:
         warn(
             f"the posterior's centre was not reached, the last step was {found.last:.2g} sds: compare with "
@@ -135,6 +135,13 @@ def condense(dataset: Dataset, prior: Prior, family: Family) -> tuple[WeightedDa
         )
     assert rows.group is not None
     return replace(rows, group=cells.groups_of(rows.group[:, 0])), info
+
+
+def _most(dataset: Dataset, columns: IntArray) -> FloatArray:
+    """Return the largest sds that effects in `columns` may have, whatever the unit of a column."""
+    scan = dataset.scan
+    size = np.sqrt(scan.squares / scan.weight_total)
+    return np.asarray(MOST_SD / np.where(columns < 0, 1.0, np.maximum(size[columns], np.finfo(float).tiny)))
 
 
 def _of_cells(seen: Dataset, found: Centre, along: Directions, few: np.ndarray) -> Inside:

@@ -4,7 +4,7 @@ Every effect is b_c ~ N(0, S). First the normal density nearest that posterior: 
 log-likelihood has slopes and curvatures in beta and every b_c; where these and the priors' are in balance it stands
 (Opper and Archambeau 2009). A step goes there as if slopes were linear: a linear mixed model, whose effects are solved
 for cell by cell. S follows by the EM algorithm, held off 0 by one cell's worth of `_LEAST_SD`, its sds at most
-`_MOST_SD`.
+`MOST_SD` on a row of root mean square.
 
 Where effects given their rows are far from normal, as of few rows or of one label, that density is biased, by many sds
 where there are many cells. So steps are then taken on likelihoods of the effects whose posteriors have the mean and
@@ -32,7 +32,9 @@ _APART = 10.0  # times the smallest step, beyond which steps lead away
 _EM_STEPS = 30  # a pass
 _STILL = 1e-3  # relative change of S at which EM steps end
 _LEAST_SD = 0.5  # of an effect
-_MOST_SD = 15.0  # where every cell has one label the likelihood does not fall as the sd grows
+MOST_SD = (
+    15.0  # of an effect on a typical row: where every cell has one label the likelihood does not fall as the sd grows
+)
 _FIRST_SD = 0.5
 _LEAST_INFORMATION = 1e-6  # of a cell's rows on its effects, in units of the prior's
 
@@ -67,15 +69,15 @@ def _solved(sums: CellSums, at: Density, own: Derivatives, covariance: FloatArra
     return replace(at, beta=at.beta + move, factor=factor, mean=mean, variance=V, slope=W, prior=covariance)
 
 
-def _step(sums: CellSums, at: Density, prior: Prior) -> Density:
-    """Return the density, and S, that would be in balance if slopes were linear."""
+def _step(sums: CellSums, at: Density, prior: Prior, most: FloatArray) -> Density:
+    """Return the density, and S with sds of at most `most`, that would be in balance if slopes were linear."""
     covariance, own = at.prior, prior_part(at.beta, prior)
     for _ in range(_EM_STEPS):
         there = _solved(sums, at, own, covariance)
         wide = there.slope @ there.factor
         square = there.mean.T @ there.mean + there.variance.sum(axis=0) + np.einsum("cqp,crp->qr", wide, wide)
         before, covariance = covariance, (square + _LEAST_SD**2 * np.eye(len(square))) / len(there.mean)
-        within = np.minimum(1.0, _MOST_SD / np.sqrt(np.diagonal(covariance)))
+        within = np.minimum(1.0, most / np.sqrt(np.diagonal(covariance)))
         covariance = covariance * np.outer(within, within)
         if np.abs(covariance - before).max() < _STILL * np.abs(covariance).max():
             break
@@ -104,11 +106,15 @@ def _by_quadrature(found: Centre) -> tuple[CellSums, Density]:
     return own, replace(at, mean=mean)
 
 
-def centre_of(dataset: Dataset, n_cells: int, columns: IntArray, family: Family, prior: Prior) -> Centre:
-    """Return the density about which to condense; some ten passes."""
+def centre_of(dataset: Dataset, cells: tuple[int, IntArray, FloatArray], family: Family, prior: Prior) -> Centre:
+    """Return the density about which to condense; some ten passes.
+
+    `cells` are their number, the columns whose effects vary, and what the sds of those are at most.
+    """
+    n_cells, columns, most = cells
     at = Density.start(dataset.n_features, n_cells, columns, _FIRST_SD)
     for _ in range(MAX_PASSES):
-        there = _step(sums_of(dataset, at, family), at, prior)
+        there = _step(sums_of(dataset, at, family), at, prior, most)
         last, at = _gap(at, there), there
         if last < NEAR:
             break
@@ -118,7 +124,7 @@ def centre_of(dataset: Dataset, n_cells: int, columns: IntArray, family: Family,
         values = points.values(dataset)
         shares = points.shares(values)
         found = Centre(points, sums_of(dataset, at, family), values, shares, points.excess(shares, dataset), math.nan)
-        there = _step(*_by_quadrature(found), prior)
+        there = _step(*_by_quadrature(found), prior, most)
         last, at = _gap(at, there), there
         best = replace(found, last=last) if best is None or last < best.last else best
         if last < NEAR or not last < _APART * best.last:

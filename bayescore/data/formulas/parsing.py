@@ -121,7 +121,7 @@ def _checked_group(
             f"formula={text!r}: {alone[0]!r} varies by {name!r} about a mean that is no term of the formula; add "
             f"{alone[0]!r}"
         )
-    return replace(group, effects=tuple(terms[effect.replace(" ", "")] for effect in group.effects))
+    return replace(group, effects=tuple(dict.fromkeys(terms[effect.replace(" ", "")] for effect in group.effects)))
 
 
 def _without_trials(text: str) -> tuple[str, str | None]:

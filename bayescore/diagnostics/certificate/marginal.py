@@ -200,7 +200,7 @@ class Marginal(Grouped):
     def weigh(self, at: IntArray) -> MarginalDraws:
         """Return the weights of some draws.
 
-        Two passes by a sample of the groups, one by a sample of their rows, else as many as `values_at` says.
+        Two or three passes by a sample of the groups, one by a sample of their rows, else as many as `values_at` says.
         """
         theta = self.posterior.flat[at]
         sums = sampled_sums(theta, self.core, self.dataset, self.target)

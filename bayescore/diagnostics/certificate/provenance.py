@@ -35,7 +35,7 @@ from bayescore.types import FloatArray, IntArray
 from bayescore.validation import DataError
 
 COPIED = 0.01  # share of moves from one point to the next that may be met twice: continuous draws never make one twice
-_REPEATED = 0.4  # of points: a chain in another order meets those again at which proposals were rejected, up to a third
+_REPEATED = 0.45  # of points: a chain in another order meets those again at which proposals were rejected
 _DENSITY = 1e-3  # nats by which that may differ; a shift by 0.01 sd in one coordinate shows
 _TOLD_DRAWS = 100  # whose log densities are compared where a digest tells that nobody changed them
 _ROUNDING = 1e-9  # of the log density's own size

@@ -28,7 +28,7 @@ from bayescore.coresets.sampling.draw import hash_uniforms
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
-from bayescore.diagnostics.certificate.nodes import FEWEST_DRAWS, NodeMoments, NodeSums, Sample, core_moments
+from bayescore.diagnostics.certificate.nodes import FEWEST_DRAWS, MAX_BYTES, NodeMoments, NodeSums, Sample, core_moments
 from bayescore.diagnostics.certificate.weigh import EffectMoments
 from bayescore.diagnostics.full_pass import check_finite, check_weight
 from bayescore.limits import MAX_SUM_ERROR
@@ -52,11 +52,12 @@ _SPARE = 1.2  # by which a second, larger sample is to be more exact than asked
 _SEED = 1982  # of the sample: the same data give the same groups
 _TINY = 1e-300
 _FIGURES = 1 << 22  # groups times draws, of all figures of all groups
+_FIGURE = 100  # bytes of all figures of a sampled group at a draw
 _PIECE = 1 << 24  # log terms at the nodes of sampled groups, 128 MB
 
 
 def sampled_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target: CollapsedTarget) -> NodeSums | None:
-    """Return the sums at draws of (beta, log sigma), shape (S, p + 1), by two passes; None where a sample won't do."""
+    """Return the sums at draws of (beta, log sigma), shape (S, p + 1); two or three passes. None if a sample fails."""
     G, here = target.n_groups, target.point
     if _size(core.n_total / G) >= LARGEST_SHARE * G:
         return None
@@ -81,6 +82,8 @@ def sampled_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target: Col
         if not math.isfinite(error):
             return None
         size = math.ceil(len(sample) * (_SPARE * error / MAX_SUM_ERROR) ** 2)
+        if size * len(theta) * _FIGURE > MAX_BYTES:
+            return None
     return None
 
 
@@ -135,7 +138,7 @@ def _rows_of(dataset: Dataset, sample: IntArray, n_groups: int) -> WeightedData:
 class _Look(NamedTuple):
     """Sampled groups at draws, by the full data and by the coreset, what the quadratics leave, and its standard error.
 
-    The last has shape (S,), what is left shape (S, number).
+    `left` has shape (S, number), `error` shape (S,).
     """
 
     full: NodeMoments

@@ -169,7 +169,7 @@ class _Field:
         a[..., :D] += damped[1]
         h, dh = z / (1.0 + z**2 / _BOUND), (1.0 - z**2 / _BOUND) / (1.0 + z**2 / _BOUND) ** 2 / sds
         bent, typical = z * h * a + c * 2.0 * z / (1.0 + z**2 / _BOUND) ** 2 / sds, c.mean(axis=(0, 1))
-        units = {"mean": a / typical, "skewness": bent / typical}
+        units = {"mean": sds * a / typical, "skewness": sds * bent / typical}  # in sds of the draws
         said = _by_mean(units, quantile, self.names, apart=self.apart)
         said = said or _by_variance(-h * a, c * dh, quantile, self.names)
         if said or P == 1:
