@@ -1,8 +1,4 @@
-r"""The scikit-learn face: `bayescore.fit` as classifiers for pipelines, cross-validation and searches.
-
-What `bayescore.fit` returns is kept as ``fit_``, which answers more than classifiers are asked: summaries, intervals,
-comparisons, reports.
-"""
+"""The scikit-learn face: `bayescore.fit` as classifiers for pipelines, cross-validation and searches."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -74,16 +70,15 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         own = {name: value for name, value in params.items() if not name.startswith("prior__")}
         super().set_params(**own)
         changed = {name.removeprefix("prior__"): value for name, value in params.items() if name not in own}
-        for name in changed:
+        if changed:
             if not isinstance(self.prior, Prior):
                 raise ValueError(
-                    f"prior__{name} changes a parameter of a prior, but prior={self.prior!r}: give one, such as "
-                    "prior=bc.priors.Normal(0, 2.5)"
+                    f"prior__{next(iter(changed))} changes a parameter of a prior, but prior={self.prior!r}: give one, "
+                    "such as prior=bc.priors.Normal(0, 2.5)"
                 )
-            if name not in self.prior.parameters():
-                known = ", ".join(self.prior.parameters())
-                raise ValueError(f"prior__{name} is no parameter of {self.prior}, which has {known}")
-        if isinstance(self.prior, Prior) and changed:
+            known = self.prior.parameters()
+            if unknown := [name for name in changed if name not in known]:
+                raise ValueError(f"prior__{unknown[0]} is no parameter of {self.prior}, which has {', '.join(known)}")
             self.prior = self.prior.replaced(**changed)
         return self
 
@@ -176,7 +171,7 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _class_weights(self, y: NDArray[Any], weights: FloatArray) -> FloatArray:
         """Return what `class_weight` multiplies the weight of each row by, shape (n,)."""
-        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
+        if self.class_weight == "balanced":
             _, each = np.unique(y, return_inverse=True)
             totals = np.bincount(each, weights)
             return np.asarray((weights.sum() / (len(totals) * totals))[each])

@@ -28,8 +28,6 @@ def rows() -> tuple[pd.DataFrame, np.ndarray]:
 
 
 @parametrize_with_checks([bc.CoresetLogisticRegression(random_state=0), bc.CoresetProbitRegression(random_state=0)])
-@pytest.mark.filterwarnings("ignore:column .* is constant:UserWarning")
-@pytest.mark.filterwarnings("ignore:.*of the coreset have one label:UserWarning")
 @pytest.mark.filterwarnings("ignore:the labels (are|may be) completely separated:UserWarning")
 def test_keeps_scikit_learns_conventions(estimator: Any, check: Any) -> None:
     if check.func.__name__.startswith("check_sample_weight_equivalence"):
