@@ -1,65 +1,55 @@
-r"""The scikit-learn face: classifiers that build a coreset, sample its posterior, and predict with all draws.
+"""The scikit-learn face: `bayescore.fit` as classifiers for pipelines, cross-validation and searches."""
 
-`CoresetLogisticRegression` and `CoresetProbitRegression` put `build_coreset`, `sample` and `predict` behind `fit`
-and `predict`, so that they work in pipelines, cross-validation and searches. For reports use the three directly: what
-they return is kept in ``coreset_`` and ``idata_``, and `certify` takes both.
-"""
-
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import _safe_indexing, column_or_1d
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, validate_data
 
-from bayescore.coresets.build import build_coreset
-from bayescore.coresets.method import Method
 from bayescore.data.design import Design
+from bayescore.data.factors import is_text
+from bayescore.data.formulas.parsing import parsed
 from bayescore.data.sources.memory import array_source
 from bayescore.data.sources.roles import Roles
-from bayescore.models.priors import Prior, prior_of
+from bayescore.data.tables import as_table, is_table
+from bayescore.fitting.fit import fit_given
+from bayescore.fitting.given import Given
+from bayescore.models.priors import Prior
 from bayescore.samplers.inference_data import coefficients
-from bayescore.samplers.predict import log_predictive, predict
-from bayescore.samplers.sample import sample
+from bayescore.samplers.predict import log_predictive
 from bayescore.types import INTERCEPT, FloatArray
-from bayescore.validation import check_aligned, check_unmasked
+from bayescore.validation import DataError, check_aligned, check_unmasked
 
 _TAKEN = ("weight", "y", INTERCEPT)  # names of a coreset's own columns
 
 
 class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Bayesian regression with two classes on a coreset."""
+    """`bayescore.fit` of rows with two classes."""
 
     _family: ClassVar[str]
 
     def __init__(
         self,
         *,
-        size: int | str = "auto",
-        method: str | Method = "auto",
-        prior: Prior | None = None,
+        formula: str | None = None,
+        prior: Prior | Mapping[str, Prior] | None = None,
         class_weight: dict[Any, float] | str | None = None,
         fit_intercept: bool = True,
-        standardize: bool = True,
-        sampler: str = "auto",
-        draws: int = 1000,
-        tune: int = 1000,
-        chains: int = 4,
+        max_seconds: float = 600.0,
         random_state: Any = None,
     ) -> None:
-        self.size = size
-        self.method = method
+        self.formula = formula
         self.prior = prior
         self.class_weight = class_weight
         self.fit_intercept = fit_intercept
-        self.standardize = standardize
-        self.sampler = sampler
-        self.draws = draws
-        self.tune = tune
-        self.chains = chains
+        self.max_seconds = max_seconds
         self.random_state = random_state
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -70,7 +60,7 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return params
 
     def set_params(self, **params: Any) -> Self:
-        """Change settings; ``prior__sigma=2`` gives the prior, by default Normal(0, 4), another sigma.
+        """Change settings; ``prior__sigma=2`` gives the prior another sigma.
 
         Raises
         ------
@@ -81,21 +71,24 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         super().set_params(**own)
         changed = {name.removeprefix("prior__"): value for name, value in params.items() if name not in own}
         if changed:
-            prior = prior_of(self.prior, [])
-            for name in changed:
-                if name not in prior.parameters():
-                    known = ", ".join(prior.parameters())
-                    raise ValueError(f"prior__{name} is no parameter of {prior}, which has {known}")
-            self.prior = prior.replaced(**changed)
+            if not isinstance(self.prior, Prior):
+                raise ValueError(
+                    f"prior__{next(iter(changed))} changes a parameter of a prior, but prior={self.prior!r}: give one, "
+                    "such as prior=bc.priors.Normal(0, 2.5)"
+                )
+            known = self.prior.parameters()
+            if unknown := [name for name in changed if name not in known]:
+                raise ValueError(f"prior__{unknown[0]} is no parameter of {self.prior}, which has {', '.join(known)}")
+            self.prior = self.prior.replaced(**changed)
         return self
 
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
-        """Build a coreset of the rows and sample its posterior.
+        """Fit the rows as `bayescore.fit` does: build a coreset, sample it, certify the draws by all rows.
 
         Parameters
         ----------
         X : array, sparse matrix or data frame, shape (n, D)
-            Raw features.
+            Raw features, numbers unless there is a `formula`.
         y : array, shape (n,)
             Labels, any two classes; the second in sorted order is +1.
         sample_weight : array, shape (n,), optional
@@ -104,46 +97,71 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         ValueError, TypeError
-            As `build_coreset` and `sample` do.
+            As `bayescore.fit` does, for settings too. Predictions raise if a column is missing or a level is new.
+
+        Warns
+        -----
+        UserWarning
+            If the draws could not be certified; ``certificate_`` and ``fit_.story`` say why.
         """
         check_aligned(X=X, y=y, sample_weight=sample_weight)
         for name, part in (("X", X), ("y", y), ("sample_weight", sample_weight)):
             check_unmasked(part, name)
-        X, y = validate_data(self, X, y, dtype=np.float64, accept_sparse="csr")
+        X, y = self._validated(X, y)
+        if missing := int(pd.isna(y).sum()):
+            raise DataError(f"y misses {missing} labels; leave these rows out")
         check_classification_targets(y)
         kind = type_of_target(y, input_name="y", raise_unknown=True)
-        if kind not in ("binary", "multiclass") or len(np.unique(y)) > 2:
-            raise ValueError(f"Only binary classification is supported. The type of the target is {kind}.")
+        if kind not in ("binary", "multiclass") or (n_labels := len(np.unique(y))) > 2:
+            many = f"; y has {n_labels} labels: merge some, or leave their rows out" if kind == "multiclass" else ""
+            raise ValueError(f"Only binary classification is supported. The type of the target is {kind}{many}.")
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        used = weights > 0.0
-        raw, labels, weights = X[used], np.asarray(y)[used], weights[used]
-        rows = array_source(raw, Roles(y=labels, weights=weights * self._class_weights(labels, weights)))
+        used = np.flatnonzero(weights > 0.0)
+        if len(used) < len(y):
+            X, y, weights = _safe_indexing(X, used), y[used], weights[used]
+        own = {"max_seconds": self.max_seconds, "random_state": self._seed()}
+        given = self._given(X, y, weights * self._class_weights(y, weights))
+        self.fit_ = fit_given(given, self._family, self.prior, **own)
+        self.coreset_, self.idata_, self.certificate_ = self.fit_.coreset, self.fit_.idata, self.fit_.certificate
+        self.classes_ = np.unique(y)
+        coef = coefficients(self.idata_, "idata_", "coef")[0].mean(axis=(0, 1))
+        first = self.coreset_.design.constant is not None
+        self.coef_, self.intercept_ = coef[None, int(first) :], coef[:1] if first else np.zeros(1)
+        return self
+
+    def _validated(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
+        """Return rows and labels, checked: with a formula the table as it is, else a matrix of numbers."""
+        if self.formula is None:
+            try:
+                return validate_data(self, X, y, dtype=np.float64, accept_sparse="csr")  # type: ignore[no-any-return]
+            except ValueError:
+                text = [own.name for own in as_table(X, "X").schema if is_text(own.type)] if is_table(X) else []
+                if text:
+                    raise DataError(
+                        f"X has columns of text, {', '.join(map(repr, text[:5]))}: give a formula, such as "
+                        f"formula='{text[0]}', or put a ColumnTransformer with a OneHotEncoder before the classifier"
+                    ) from None
+                raise
+        if parsed(self.formula).response is not None:
+            raise ValueError(f"formula={self.formula!r} has a left side, but y has the labels; leave the left side out")
+        if not self.fit_intercept:
+            raise ValueError("fit_intercept=False is given beside a formula, which says so itself: write '0 + age'")
+        if not is_table(X):
+            raise TypeError(f"formula={self.formula!r} needs names of columns, but X is a {type(X).__name__}")
+        validate_data(self, X, skip_check_array=True)
+        check_consistent_length(X, y)
+        return X, column_or_1d(y, warn=True)
+
+    def _given(self, X: Any, y: NDArray[Any], weights: FloatArray) -> Given:
+        """Return the rows as `bayescore.fit` has them."""
+        if self.formula is not None:
+            name = next(name for k in range(X.shape[1] + 1) if (name := "y" + k * "_") not in X.columns)
+            roles = {} if (weights == 1.0).all() else {"weights": weights}
+            return Given(X, pd.Series(y, getattr(X, "index", None), name=name), self.formula, roles=roles)
+        rows = array_source(X, Roles(y=y, weights=weights))
         if (names := getattr(self, "feature_names_in_", None)) is not None:
             rows = replace(rows, design=Design(tuple(f"{name}_" if name in _TAKEN else str(name) for name in names)))
-        rng = np.random.default_rng(self._seed())
-        self.coreset_ = build_coreset(
-            rows,
-            family=self._family,
-            method=self.method,
-            size=self.size,
-            intercept=self.fit_intercept,
-            standardize=self.standardize,
-            random_state=rng,
-            progressbar=False,
-        )
-        self.idata_ = sample(
-            self.coreset_,
-            prior=self.prior,
-            sampler=self.sampler,
-            draws=self.draws,
-            tune=self.tune,
-            chains=self.chains,
-            random_seed=rng,
-            progressbar=False,
-        )
-        self.classes_ = np.unique(labels)
-        self._set_coefficients()
-        return self
+        return Given(rows, intercept=self.fit_intercept)
 
     def _seed(self) -> Any:
         """Return the seed; of scikit-learn's own RandomState, which it passes around, one is drawn."""
@@ -153,34 +171,29 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _class_weights(self, y: NDArray[Any], weights: FloatArray) -> FloatArray:
         """Return what `class_weight` multiplies the weight of each row by, shape (n,)."""
-        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
+        if self.class_weight == "balanced":
             _, each = np.unique(y, return_inverse=True)
             totals = np.bincount(each, weights)
             return np.asarray((weights.sum() / (len(totals) * totals))[each])
         return np.asarray(compute_sample_weight(self.class_weight, y), dtype=np.float64)
 
-    def _set_coefficients(self) -> None:
-        design = self.coreset_.design
-        mean = coefficients(self.idata_, "idata_")[0].mean(axis=(0, 1))
-        raw = design.raw_coefficients(mean)
-        slopes, level = (raw[1:], raw[0]) if design.intercept else (raw, 0.0)
-        if design.center is not None and not design.intercept:
-            level = -float(slopes @ np.asarray(design.center))
-        self.coef_ = slopes[None]
-        self.intercept_ = np.array([level])
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a pickle keeps: not the rows, as `Fit.save` does not."""
+        state: dict[str, Any] = super().__getstate__()
+        return state | {"fit_": replace(self.fit_, given=None)} if hasattr(self, "fit_") else state
 
-    def predict_proba(self, X: ArrayLike) -> FloatArray:
+    def predict_proba(self, X: Any) -> FloatArray:
         """Return the posterior means of the classes' probabilities, shape (n, 2), over all draws."""
-        raw = self._checked(X)
-        p = predict(self.idata_, raw)["mean"].to_numpy()
-        return np.stack([1.0 - p, p], axis=1)
+        return np.exp(self.predict_log_proba(X))
 
-    def predict_log_proba(self, X: ArrayLike) -> FloatArray:
+    def predict_log_proba(self, X: Any) -> FloatArray:
         """Return the logarithms of `predict_proba`, shape (n, 2), those of small probabilities from the draws."""
-        raw = self._checked(X)
-        return log_predictive(self.idata_, raw)
+        check_is_fitted(self)
+        if self.formula is None:
+            X = validate_data(self, X, dtype=np.float64, accept_sparse="csr", reset=False)
+        return log_predictive(self.idata_, X)
 
-    def decision_function(self, X: ArrayLike) -> FloatArray:
+    def decision_function(self, X: Any) -> FloatArray:
         """Return the log odds of the predictive probability of ``classes_[1]``, shape (n,), whatever the family.
 
         The draws are averaged first, so that its sign is that of `predict` and its order that of `predict_proba`; it is
@@ -189,14 +202,10 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         log_p = self.predict_log_proba(X)
         return np.asarray(log_p[:, 1] - log_p[:, 0])
 
-    def _checked(self, X: ArrayLike) -> Any:
-        check_is_fitted(self)
-        return validate_data(self, X, dtype=np.float64, accept_sparse="csr", reset=False)
-
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
+    def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of larger predictive probability, shape (n,)."""
-        p = self.predict_proba(X)
-        return np.asarray(self.classes_[(p[:, 1] > 0.5).astype(int)])
+        second = self.decision_function(X) > 0.0
+        return np.asarray(self.classes_[second.astype(int)])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -207,24 +216,24 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 _PARAMETERS = """
 
+    Where the certificate refuses the draws, `fit` warns, and ``certificate_.level`` is "not certified".
+
     Parameters
     ----------
-    size, method
-        As in `build_coreset`: with "auto" the smallest coreset whose predicted error is within 0.05 posterior sd, or
-        the merged rows where few are distinct.
-    prior : prior, default Normal(0, 4)
-        Prior of the coefficients, of standardised columns if `standardize`. Searches reach its parameters as
-        ``prior__sigma`` and the like.
+    formula : str, optional
+        Terms in R's syntax without a left side, "age * device + (1 | county)", as in `bayescore.fit`; X is then a data
+        frame, whose other columns are not read. By default all columns are features and numbers.
+    prior : prior or dict of str to prior, optional
+        Prior of the coefficients, in units of the columns of X, as in `bayescore.fit`; by default Normal(0, 2.5 / sd)
+        of each column. Searches reach the parameters of one that is given as ``prior__sigma`` and the like.
     class_weight : dict, "balanced" or None
         Weights of the classes, by which those of their rows are multiplied; "balanced" gives both classes half of the
         total weight. Probabilities and their spread are then those of data so reweighted: for rare classes rather leave
         it out and move the threshold (`sklearn.model_selection.TunedThresholdClassifierCV`).
     fit_intercept : bool
-        Whether to add an intercept.
-    standardize : bool
-        Whether to center the columns and divide them by their standard deviation.
-    sampler, draws, tune, chains
-        As in `sample`.
+        Whether to add an intercept; a formula says so itself.
+    max_seconds : float
+        Time that one step of an escalation may take, as in `bayescore.fit`.
     random_state : int, Generator, RandomState or None
         Seed.
 
@@ -234,30 +243,26 @@ _PARAMETERS = """
         The labels; the second is +1.
     coef_, intercept_ : arrays, shapes (1, D) and (1,)
         Posterior means of the coefficients in units of the raw columns.
-    coreset_ : Coreset
-        From `build_coreset`.
-    idata_ : InferenceData
-        From `sample`; `certify`, `compare` and `predict` take it.
+    fit_ : Fit
+        What `bayescore.fit` returns, for summaries, intervals, comparisons and reports. A pickle keeps it without the
+        rows.
+    coreset_, idata_, certificate_ : Coreset, InferenceData, Certificate
+        Its parts: the weighted rows, the draws to use, and the verdict on them.
     n_features_in_, feature_names_in_
         Columns seen by `fit`. Names of a table's columns are those of the coefficients in ``coreset_`` and ``idata_``;
-        "weight", "y" and "Intercept", which coresets need themselves, get an underscore there.
-
-    Raises
-    ------
-    ValueError, TypeError
-        Of `fit`, for options that are out of range or of the wrong kind.
-    DataError
-        Of `fit`, if rows or labels cannot be used.
+        without a formula "weight", "y" and "Intercept", which coresets need themselves, get an underscore there.
 
     Examples
     --------
-    >>> from sklearn.datasets import load_breast_cancer
-    >>> from sklearn.model_selection import cross_val_score
-    >>> import bayescore as bc
-    >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
-    >>> model = bc.CoresetLogisticRegression(random_state=0)
-    >>> cross_val_score(model, X, y, scoring="neg_log_loss").mean() > -0.2  # doctest: +SKIP
-    True
+    >>> import numpy as np, pandas as pd, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> X = pd.DataFrame({"age": rng.normal(45, 12, 5000), "device": rng.choice(["phone", "tablet"], 5000)})
+    >>> y = np.where(0.05 * (X["age"] - 45) + (X["device"] == "tablet") + rng.logistic(size=5000) > 0, "yes", "no")
+    >>> model = bc.CoresetLogisticRegression(formula="age + device", random_state=1).fit(X, y)
+    >>> str(model.certificate_.level), model.coef_.round(2).tolist()
+    ('certified', [[0.05, 1.09]])
+    >>> model.predict(pd.DataFrame({"age": [30, 60], "device": ["phone", "tablet"]})).tolist()
+    ['no', 'yes']
     """
 
 

@@ -113,13 +113,25 @@ def fit(
         if family in _ELSEWHERE:
             raise ValueError(f"family={family!r} is called {_ELSEWHERE[family]!r} here; give that, or leave it out")
         check_family(family)
+    known = Given(**given, positive=positive, roles=roles, progressbar=progressbar)
+    return fit_given(known, family, prior, max_seconds=max_seconds, random_state=random_state)
+
+
+def fit_given(
+    given: Given,
+    family: str | None,
+    prior: Prior | Mapping[str, Prior] | None,
+    *,
+    max_seconds: float,
+    random_state: RandomState,
+) -> Fit:
+    """Return the fit of rows whose roles are known; other arguments as in `fit`."""
     check_priors(prior)
     check_positive(max_seconds, "max_seconds")
     seed = check_seed(random_state)
-    known = Given(**given, positive=positive, roles=roles, progressbar=progressbar)
-    if isinstance(prior, Mapping) and not known.once:
-        known.check_names(prior, counts=family is not None and check_family(family).counts)
-    route = Route(known, family, prior, seed, max_seconds)
+    if isinstance(prior, Mapping) and not given.once:
+        given.check_names(prior, counts=family is not None and check_family(family).counts)
+    route = Route(given, family, prior, seed, max_seconds)
     route.run()
     return Fit.of(route)
 

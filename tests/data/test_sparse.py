@@ -182,7 +182,7 @@ def test_the_default_one_hot_encoder_works_in_a_pipeline():
         encode = make_column_transformer(
             (OneHotEncoder(sparse_output=is_sparse), ["device"]), (StandardScaler(), ["age"]), sparse_threshold=1.0
         )
-        model = bc.CoresetLogisticRegression(size=300, draws=200, tune=200, chains=2, random_state=0)
+        model = bc.CoresetLogisticRegression(random_state=0)
         models.append(make_pipeline(encode, model).fit(frame, y))
     own, dense = models
     assert sparse.issparse(own[0].transform(frame))

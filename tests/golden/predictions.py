@@ -96,8 +96,7 @@ def of_replicates() -> Fields:
 
 @case("CoresetLogisticRegression")
 def of_classifier() -> Fields:
-    told = {"size": 80, "method": "calibrated", "draws": 100, "tune": 100, "chains": 2, "random_state": 1}
-    model = bc.CoresetLogisticRegression(**told).fit(rows.X, rows.Y)
+    model = bc.CoresetLogisticRegression(random_state=1).fit(rows.X, rows.Y)
     some = rows.X[::250]
     found = {"coef": model.coef_, "intercept": model.intercept_, "p": model.predict_proba(some)}
     return {**found, "classes": [*map(str, model.classes_), *map(str, model.predict(some))]}
