@@ -99,7 +99,7 @@ def condense(dataset: Dataset, prior: Prior, family: Family) -> tuple[WeightedDa
         )
         return rows, info
     seen = cells.seen(dataset)
-    found = centre_of(seen, (len(cells), columns, _most(dataset, columns)), family, prior)
+    found = centre_of(seen, len(cells), columns, family, prior, most=_most(dataset, columns))
     if not found.last < NEAR:
         warn(
             f"the posterior's centre was not reached, the last step was {found.last:.2g} sds: compare with "

@@ -32,9 +32,7 @@ _APART = 10.0  # times the smallest step, beyond which steps lead away
 _EM_STEPS = 30  # a pass
 _STILL = 1e-3  # relative change of S at which EM steps end
 _LEAST_SD = 0.5  # of an effect
-MOST_SD = (
-    15.0  # of an effect on a typical row: where every cell has one label the likelihood does not fall as the sd grows
-)
+MOST_SD = 15.0  # of an effect, on a row of root mean square: where cells have one label each the likelihood sets none
 _FIRST_SD = 0.5
 _LEAST_INFORMATION = 1e-6  # of a cell's rows on its effects, in units of the prior's
 
@@ -106,12 +104,10 @@ def _by_quadrature(found: Centre) -> tuple[CellSums, Density]:
     return own, replace(at, mean=mean)
 
 
-def centre_of(dataset: Dataset, cells: tuple[int, IntArray, FloatArray], family: Family, prior: Prior) -> Centre:
-    """Return the density about which to condense; some ten passes.
-
-    `cells` are their number, the columns whose effects vary, and what the sds of those are at most.
-    """
-    n_cells, columns, most = cells
+def centre_of(
+    dataset: Dataset, n_cells: int, columns: IntArray, family: Family, prior: Prior, *, most: FloatArray
+) -> Centre:
+    """Return the density about which to condense, effects' sds at most `most`, shape (Q,); some ten passes."""
     at = Density.start(dataset.n_features, n_cells, columns, _FIRST_SD)
     for _ in range(MAX_PASSES):
         there = _step(sums_of(dataset, at, family), at, prior, most)

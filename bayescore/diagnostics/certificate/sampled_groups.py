@@ -168,7 +168,7 @@ class _Sampled:
         """Places of the sampled groups among all."""
         return np.append(self.sample, self.target.n_groups)
 
-    def look(self, theta: FloatArray) -> "_Look":
+    def look(self, theta: FloatArray) -> _Look:
         """Evaluate the sampled groups at draws."""
         arguments, each = self.target.arguments().of(self.sample, np.ones(len(self.sample))), self.each
         of_sample, core_sample = (NodeMoments.empty((len(theta), len(self.places))) for _ in range(2))
@@ -189,7 +189,7 @@ class _Sampled:
         error = np.sqrt((open_ * (left * each - middle) ** 2).sum(axis=1) * many / max(many - 1.0, 1.0))
         return _Look(of_sample, core_sample, left, error)
 
-    def sums(self, theta: FloatArray, look: "_Look", labels: FloatArray) -> NodeSums | None:
+    def sums(self, theta: FloatArray, look: _Look, labels: FloatArray) -> NodeSums | None:
         """Return the sums at draws; None where the other groups' effects are not as near as the sums."""
         here, arguments, each = self.target.point, self.target.arguments(), self.each
         of_sample = look.full
