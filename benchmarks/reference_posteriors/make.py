@@ -8,8 +8,9 @@ Rows: an intercept and standardised columns; prior N(0, 4) (4 is the sd), the pa
 Hamiltonian Monte Carlo (`full_posteriors`), which has the package's density but none of its samplers, after 150
 iterations of warm-up, each chain thinned twice as far until the definition is met. Two sets of made rows, with weights
 from 0.05 to 5000, are drawn by PyMC's NUTS: the tests of samplers compare with them. Summaries go to
-`reference_posteriors/*.json`, draws to `.references/`. At its newest commit looked at, posteriordb has no reference
-draws of any logistic or probit model.
+`reference_posteriors/*.json`, draws to `.references/`. posteriordb's commit of 2025-04-29 has no reference draws of any
+logistic or probit model; by its tracker it has had some of nes_logit since 2025-08 and of four models of wells since.
+They are not among the data here: the draws below are our own.
 
 Reference: Magnusson, Torgander, Bürkner, Zhang, Carpenter and Vehtari (2025), posteriordb: testing, benchmarking and
 developing Bayesian inference algorithms, AISTATS.
