@@ -8,7 +8,8 @@ at t by one pass, v the ways in which a row is changed and c_v their factors, wh
 over a sample of the cell's rows, each over its inclusion probability, as `row_sums` does for log-likelihoods. A row is
 drawn by its reach w (|p'''| + `_FLOOR`) r^3 / 6, r the sd of its predictor over the draws, so that rows which move far
 are in the sample for certain. The sample tells its standard error. Where groups have effects, the pass takes the first
-derivatives alone, as the second are a matrix of all effects, and rows are drawn by |p''| r^2 / 2.
+derivatives alone, as the second are a matrix of all effects, and rows are drawn by |p''| r^2 / 2. So they are where the
+second derivatives of all cells would take more than `_MOST_BYTES`, which bounds the rows of all samples, too.
 
 When to use it: for averages over many rows; over few, each row is evaluated at each draw.
 
@@ -39,6 +40,8 @@ MAX_EVALUATED = 2e10  # probabilities of all rows at all draws: minutes; beyond 
 _SHARE = 0.1  # of the posterior sd of a figure that the sample's error may be
 _NEGLIGIBLE = 1e-6  # share of a figure that it may be off by in any case
 _FLOOR = 0.01  # third derivative that rows far out are taken to have, a tenth of the logistic one at 0
+_MOST_BYTES = 2**28  # of second derivatives of all cells, and of all rows drawn
+_FEWEST = 50  # rows of a cell's sample in any case
 _SEED = 2021  # of the sample: the same data give the same rows
 _WITHIN = 4.0  # sds of its predictor within which a row's largest third derivative counts
 _CACHE = 1 << 17  # entries of a tile of rows: 1 MB
@@ -124,8 +127,9 @@ class _Look:
 
     @property
     def order(self) -> int:
-        """Order of the derivatives that the pass sums: 1 where groups have effects."""
-        return 1 if isinstance(self.near, DrawnApproximation) else 2
+        """Order of the derivatives that the pass sums: 1 where groups have effects, or second ones take too much."""
+        too_many = 8 * len(self.cells) * len(self.near.theta) ** 2 > _MOST_BYTES
+        return 1 if isinstance(self.near, DrawnApproximation) or too_many else 2
 
     def __call__(self, start: int, block: WeightedData, bars: list[Bar]) -> list[_Seen] | None:
         """Look at a block, its first row at position `start` of the data; None where groups are not known."""
@@ -153,7 +157,8 @@ class _Look:
     ) -> tuple[Derivatives, FloatArray]:
         """Return the sums of rows' p and its derivatives by coefficients and by effects."""
         D = len(self.near.theta)
-        value, gradient, precision, effects = 0.0, np.zeros(D), np.zeros((D, D)), np.zeros(0)
+        precision = np.zeros((D, D) if self.order == 2 else ())
+        value, gradient, effects = 0.0, np.zeros(D), np.zeros(0)
         for factor, rows, (p, slope, bend, _) in terms:
             X, w = rows.X[own], factor * rows.weights[own]
             value, pull = value + float(w @ p[own]), w * slope[own]
@@ -161,7 +166,7 @@ class _Look:
             if isinstance(self.near, DrawnApproximation):
                 some = self.near.predictor.columns(rows.take(np.flatnonzero(own))).T @ pull
                 effects = effects + some if effects.size else some
-            else:
+            elif self.order == 2:
                 precision -= (X * (w * bend[own])[:, None]).T @ X
         return Derivatives(value, gradient, precision), effects
 
@@ -174,12 +179,13 @@ class _Look:
 
 
 def sampled(dataset: Dataset, cells: Cells, predictor: Predictor, family: Family, *, size: int) -> CellSums | None:
-    """Return the sums from a sample of `size` rows of each cell; one pass.
+    """Return the sums from a sample of `size` rows of each cell, fewer where there are many cells; one pass.
 
     None where the draws of a flat model, shape (S, D), are too few to have scales, or rows are of groups that are not
     known. The error is the RMS over draws of the standard error, from the sample.
     """
     mean, K = predictor.means(), len(cells)
+    size = min(size, max(_FEWEST, _MOST_BYTES // (8 * K * dataset.n_features)))
     near: LaplaceApproximation | DrawnApproximation
     if predictor.factors:
         near = DrawnApproximation.of(family, predictor)
@@ -216,8 +222,9 @@ def sampled(dataset: Dataset, cells: Cells, predictor: Predictor, family: Family
         sample = select(pools[place].best(), size, float(sums[place, 1]))
         changed = cells.terms(sample.expanded(), place // len(cells.values))
         rest, variance = _beyond(changed, sample.inclusion, (mean, predictor), look)
-        quadratic = 0.5 * ((moves @ part.precision) * moves).sum(axis=1)
-        values[place] = part.value + moves @ part.gradient - quadratic + rest
+        values[place] = part.value + moves @ part.gradient + rest
+        if look.order == 2:
+            values[place] -= 0.5 * ((moves @ part.precision) * moves).sum(axis=1)
         if of_effects.size:
             values[place] += _along(predictor, of_effects) - _along(mean, of_effects)
         error[place] = np.sqrt(variance)

@@ -8,8 +8,11 @@ import pytest
 from scipy import special
 
 import bayescore as bc
+from bayescore.coresets.build import build_dataset
 from bayescore.coresets.cells import condense
 from bayescore.coresets.multilevel import Multilevel
+from bayescore.data.designed import open_in
+from bayescore.data.joined import joined
 from bayescore.diagnostics.certificate.nodes import core_moments
 from bayescore.models.collapsed import collapsed_density
 from bayescore.models.collapsed_target import CollapsedTarget
@@ -189,3 +192,39 @@ def test_a_mode_that_is_off_is_warned_of(monkeypatch, error):
     monkeypatch.setattr(condense, "rows_within", lambda *given: (found(*given)[0], error))
     with pytest.warns(UserWarning, match=r"mean of the coreset's coefficients is \S+ sds off the full data's"):
         build(rows)
+
+
+def rare(k):
+    """Return a month of few rows in groups, one in fifty of which has the label."""
+    rng = np.random.default_rng([48, k])
+    rows = pd.DataFrame({"x": rng.gamma(3.0, 12.0, 300), "g": rng.integers(2 * k, 20 + 2 * k, 300)})
+    effect = np.random.default_rng(5).normal(0.0, 0.6, 60)[rows["g"]]
+    return rows.assign(y=0.03 * (rows["x"] - 36.0) - 4.0 + effect + rng.logistic(size=300) > 0)
+
+
+def test_months_of_few_labels_are_condensed_one_after_another():
+    """Pseudo-rows of weight 1e9 are exponentials beside their place, where full steps lead further and further away."""
+    core = bc.build_coreset(rare(0), formula="y ~ x + (1 | g)", method=Multilevel(), random_state=0, progressbar=False)
+    for k in range(1, 6):
+        new = open_in(core.design, rare(k), learn_groups=True)
+        rows = joined(replace(core, design=new.design), new)
+        core = build_dataset(rows, Multilevel(), None, 0, check_family("logistic"))
+        assert core.params["mode_error"] < 0.05
+    months = pd.concat([rare(k) for k in range(6)], ignore_index=True)
+    whole = bc.build_coreset(months, design=core.design, method=Multilevel(), random_state=0, progressbar=False)
+    assert core.params["effect_sds"] == pytest.approx(whole.params["effect_sds"], rel=0.05)
+    assert core.params["effect_sds"][0] < 1.0
+
+
+@pytest.mark.parametrize("sd", [0.1, 2.0])
+def test_large_counts_in_groups_are_condensed(sd):
+    """Rates are exponentials: from 0, the first step's end is one of 1e300."""
+    rng = np.random.default_rng(8)
+    rows = pd.DataFrame({"x": rng.gamma(3.0, 12.0, 4000), "g": rng.integers(0, 20, 4000)})
+    effect = rng.normal(0.0, sd, 20)[rows["g"]]
+    rows["y"] = rng.poisson(np.exp(0.03 * (rows["x"] - 36.0) + 2.0 + effect))
+    core = bc.build_coreset(
+        rows, formula="y ~ x + (1 | g)", family="poisson", method=Multilevel(), random_state=0, progressbar=False
+    )
+    assert core.params["mode_error"] < 0.05
+    assert core.params["effect_sds"][0] == pytest.approx(np.hypot(np.std(effect), 0.5 / np.sqrt(20)), rel=0.1)

@@ -31,6 +31,7 @@ from bayescore.models.quadrature import normal_nodes, normal_steps
 from bayescore.types import FloatArray, IntArray, LabelArray, WeightedData
 
 _NODES = {1: 15, 2: 9, 3: 5}  # in each of Q dimensions
+_LEAST_VARIANCE = 0.04  # of effects, given w, times that of the density: nodes stand too far apart to tell less
 _STEP = 0.8  # of eta, between nodes of an effect with a large sd, which is like a cut normal where labels agree
 
 
@@ -86,6 +87,7 @@ class Points:
         mean = np.einsum("ck,cqk->cq", shares, self.effects)
         away = self.effects - mean[:, :, None]
         variance = np.einsum("ck,cqk,crk->cqr", shares, away, away)
+        variance[:-1] = _widened(variance[:-1], self.at.variance[:-1])
         variance[-1] = np.eye(variance.shape[1])
         return mean, np.linalg.inv(variance)
 
@@ -143,6 +145,16 @@ class Points:
         out = np.zeros((len(rows), len(self.mass)))
         _add(self._nodes(rows, own), self.family, order, np.arange(len(rows)), out)
         return out
+
+
+def _widened(variance: FloatArray, about: FloatArray) -> FloatArray:
+    """Return variances, shape (C, Q, Q), that are at least `_LEAST_VARIANCE` times those of the nodes' density."""
+    L = np.linalg.cholesky(about)
+    white = np.linalg.solve(L, np.linalg.solve(L, variance).transpose(0, 2, 1))
+    values, vectors = np.linalg.eigh(white)
+    lacking = np.maximum(_LEAST_VARIANCE - values, 0.0)
+    root = L @ vectors
+    return np.asarray(variance + np.einsum("cqk,ck,crk->cqr", root, lacking, root))
 
 
 class _Nodes(NamedTuple):

@@ -24,11 +24,14 @@ from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.posterior import Derivatives, prior_part
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, IntArray
+from bayescore.validation import DataError
 
 MAX_PASSES = 25
 NEAR = 0.3  # sds of a coefficient, or of the log sd of effects, of the last step
 _MAX_TURNS = 12  # of quadrature, three passes each
 _APART = 10.0  # times the smallest step, beyond which steps lead away
+_FURTHER = 2.0  # times the step before: a longer step says that the one before went too far,
+_SHORTER = 0.25  # and this share of it is taken
 _EM_STEPS = 30  # a pass
 _STILL = 1e-3  # relative change of S at which EM steps end
 _LEAST_SD = 0.5  # of an effect
@@ -108,25 +111,68 @@ def centre_of(
     dataset: Dataset, n_cells: int, columns: IntArray, family: Family, prior: Prior, *, most: FloatArray
 ) -> Centre:
     """Return the density about which to condense, effects' sds at most `most`, shape (Q,); some ten passes."""
-    at = Density.start(dataset.n_features, n_cells, columns, _FIRST_SD)
+    way = _Way(Density.start(dataset.n_features, n_cells, columns, _FIRST_SD))
     for _ in range(MAX_PASSES):
-        there = _step(sums_of(dataset, at, family), at, prior, most)
-        last, at = _gap(at, there), there
-        if last < NEAR:
+        if way.go(_ahead(sums_of(dataset, way.at, family), way.at, prior, most)) < NEAR:
             break
-    best: Centre | None = None
+    else:
+        way.back()
+    at, best = way.at, None
     for _ in range(_MAX_TURNS):
         points = Points.of(at, family)
         values = points.values(dataset)
         shares = points.shares(values)
-        found = Centre(points, sums_of(dataset, at, family), values, shares, points.excess(shares, dataset), math.nan)
-        there = _step(*_by_quadrature(found), prior, most)
-        last, at = _gap(at, there), there
+        found = Centre(points, sums_of(dataset, at, family), values, shares, points.excess(shares, dataset), math.inf)
+        there = _ahead(*_by_quadrature(found), prior, most)
+        last = math.inf if there is None else _gap(at, there)
         best = replace(found, last=last) if best is None or last < best.last else best
-        if last < NEAR or not last < _APART * best.last:
+        if there is None or last < NEAR or not last < _APART * best.last:
             break
+        at = there
     assert best is not None
     return best
+
+
+class _Way:
+    """Where steps have led: if the next is much longer, or there is none, one was too long, and a part of it is taken.
+
+    Log-likelihoods of counts, and of pseudo-rows of large weight, are exponentials where rows have not been.
+    """
+
+    def __init__(self, at: Density) -> None:
+        self.at, self._origin, self._end = at, at, at
+        self._share, self._last = 1.0, math.inf
+
+    def go(self, there: Density | None) -> float:
+        """Go on to `there`, None if there is no step, or back; return how far the step goes, in sds."""
+        step = math.inf if there is None else _gap(self.at, there)
+        if there is None or not step < max(_FURTHER * self._last, NEAR):
+            self._share *= _SHORTER
+            self.at = _between(self._origin, self._end, self._share)
+            return math.inf
+        self._origin, self._end, self._share, self._last = self.at, there, 1.0, step
+        self.at = there
+        return step
+
+    def back(self) -> None:
+        """Go back to the last place from which there was a step."""
+        self.at = self._origin
+
+
+def _ahead(sums: CellSums, at: Density, prior: Prior, most: FloatArray) -> Density | None:
+    """Return the density of the next step, or None where the sums have no finite balance."""
+    if not all(np.isfinite(part).all() for part in sums):
+        return None
+    try:
+        return _step(sums, at, prior, most)
+    except (np.linalg.LinAlgError, DataError):  # curvatures of very different sizes
+        return None
+
+
+def _between(one: Density, other: Density, share: float) -> Density:
+    """Return the density at a share of the way from one to another."""
+    parts = ("beta", "factor", "mean", "variance", "slope", "prior")
+    return replace(one, **{name: (1.0 - share) * getattr(one, name) + share * getattr(other, name) for name in parts})
 
 
 def _gap(one: Density, other: Density) -> float:
