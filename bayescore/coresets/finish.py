@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bayescore.coresets.group_checks import check_group_terms
 from bayescore.coresets.method import Method
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
@@ -16,7 +17,7 @@ from bayescore.data.shortfall import Shortfall
 from bayescore.data.sources.blocks import Stream
 from bayescore.data.sources.groups import check_groupings
 from bayescore.data.sources.intake import Intake
-from bayescore.types import INTERCEPT, FloatArray, IntArray, WeightedData
+from bayescore.types import INTERCEPT, WeightedData
 from bayescore.validation import DataError, warn
 
 
@@ -42,7 +43,7 @@ def designed(
     design = dataset.design
     check_names(design, dataset.rows.label, intercept)
     if dataset.rereadable:
-        _check_slopes(dataset)
+        check_group_terms(dataset)
         if first_look is not None:
             first_look(dataset)
         constant = dataset.scan.constant
@@ -59,47 +60,6 @@ def designed(
     if intercept:
         design = replace(design, intercept=True)
     return dataset if design is dataset.design else dataset.with_design(design)
-
-
-def _check_slopes(dataset: Dataset) -> None:
-    """Raise if a column whose slopes vary by group is constant within every group, in the pass that checks rows.
-
-    Rows of a coreset, and those for a design of other rows, may be one a group.
-    """
-    design = dataset.design
-    asked = [
-        (place, own, [design.names.index(effect) for effect in own.effects if effect != "1"])
-        for place, own in enumerate(design.groups)
-        if own.effects != ("1",)
-    ]
-    if not asked or design.classes is not None:
-        return
-    ranges = [np.full((2, len(own), len(columns)), -np.inf) for _, own, columns in asked]  # of -x and x
-
-    def largest(_start: int, block: WeightedData) -> list[tuple[IntArray, FloatArray]]:
-        assert block.group is not None
-        found = []
-        for place, _, columns in asked:
-            codes, places = np.unique(block.group[:, place], return_inverse=True)
-            high = np.full((2, len(codes), len(columns)), -np.inf)
-            for k, sign in enumerate((-1.0, 1.0)):
-                np.maximum.at(high[k], places, sign * block.X[:, columns])
-            found.append((codes, high))
-        return found
-
-    for part in dataset.scan_beside(largest):
-        for whole, (codes, high) in zip(ranges, part, strict=True):
-            whole[:, codes] = np.maximum(whole[:, codes], high)
-    for (_, grouping, columns), (low, high) in zip(asked, ranges, strict=True):
-        for k, d in enumerate(columns):
-            if not (high[:, k] > -low[:, k]).any():
-                name, effect = grouping.name, design.names[d]
-                left = " + ".join(own for own in grouping.effects if own != effect) or "1"
-                raise DataError(
-                    f"{effect!r} is constant within every level of {name!r}, so that its slopes in "
-                    f"({' + '.join(grouping.effects)} | {name}) are no more than intercepts: leave the slope out, "
-                    f"({left} | {name})"
-                )
 
 
 def finish(rows: WeightedData, **about: Any) -> Coreset:

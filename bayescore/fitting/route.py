@@ -30,7 +30,7 @@ from bayescore.diagnostics.health import Need, Remedy
 from bayescore.diagnostics.results import Level
 from bayescore.fitting.given import Given
 from bayescore.fitting.scaling import DEFAULT_SCALE, design_prior
-from bayescore.fitting.story import Step
+from bayescore.fitting.story import Step, overheard, words
 from bayescore.models.priors import Normal, Prior
 from bayescore.progress import say, step
 from bayescore.samplers.inference_data import read_posterior
@@ -105,11 +105,12 @@ class Route:
 
     def build(self, why: str, **options: Any) -> None:
         """Build a coreset."""
-        self.core = self.timed(
-            "build",
-            lambda: self.given.build(family=self.family, random_state=self.next_seed(), **options),
-            lambda core: (core.n_total, int(core.params.get("passes", 0)), f"{why}: {called(core)}"),
-        )
+        with overheard() as caught:
+            self.core = self.timed(
+                "build",
+                lambda: self.given.build(family=self.family, random_state=self.next_seed(), **options),
+                lambda core: (core.n_total, int(core.params.get("passes", 0)), f"{why}: {called(core)}{words(caught)}"),
+            )
 
     def sample(self, why: str) -> None:
         """Draw from the coreset's posterior; warnings of chains are the certificate's to give."""

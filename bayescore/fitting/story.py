@@ -1,7 +1,12 @@
 """What `fit` did, step by step."""
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
+
+from bayescore.validation import warn
 
 
 @dataclass(frozen=True)
@@ -40,3 +45,25 @@ class Step:
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as plain JSON values."""
         return asdict(self)
+
+
+@contextmanager
+def overheard() -> Iterator[list[warnings.WarningMessage]]:
+    """Yield the warnings of the body as they come; they are given after it."""
+    caught: list[warnings.WarningMessage] = []
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield caught
+    finally:
+        for own in caught:
+            if own.category is UserWarning:
+                warn(str(own.message))
+            else:
+                warnings.warn_explicit(own.message, own.category, own.filename, own.lineno)
+
+
+def words(caught: list[warnings.WarningMessage]) -> str:
+    """Return bayescore's warnings as the end of a step's words."""
+    found = dict.fromkeys(str(own.message) for own in caught if own.category is UserWarning)
+    return "".join(f"; warning: {text}" for text in found)

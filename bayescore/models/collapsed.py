@@ -16,11 +16,9 @@ from bayescore.data.passes.tiles import TILE
 from bayescore.models.density import add_predictors, add_scores, prior_terms
 from bayescore.models.effect_nodes import (
     DrawNodes,
-    NodeRows,
     NodeSet,
     Rules,
     add_log_weights,
-    add_values,
     hold_still,
     lay_out,
     write_effects,
@@ -28,6 +26,7 @@ from bayescore.models.effect_nodes import (
 from bayescore.models.elementary import exp_minus
 from bayescore.models.families import Family
 from bayescore.models.group_priors import log_sigma_terms
+from bayescore.models.node_values import NodeRows, add_values
 from bayescore.models.priors import Part
 from bayescore.models.quadrature import N_NODES
 from bayescore.types import FloatArray, IntArray

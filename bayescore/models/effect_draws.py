@@ -8,7 +8,7 @@ density piecewise linear on a fine grid. Exact but for that (`tests/models/test_
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, NamedTuple
@@ -18,15 +18,16 @@ from numpy.typing import NDArray
 from scipy import special
 
 from bayescore.compiled import jit
-from bayescore.models.collapsed import CollapsedArguments, nodes_at
+from bayescore.models.collapsed import CollapsedArguments, n_nodes, nodes_at
 from bayescore.models.effect_nodes import DrawNodes, figures
 from bayescore.models.elementary import exp_minus, hash_uniform
-from bayescore.models.quadrature import LOG_WEIGHTS, NODES
+from bayescore.models.quadrature import LOG_WEIGHTS, N_NODES, NODES
 from bayescore.types import FloatArray, IntArray
 
 _REACH, _POINTS = 6.0, 65  # of the grid, in sds of the normal density
 _NEAR, _FINE = 8, 16  # nodes that an interpolation is through, and points of the grid of one interval
-_CHUNK = 1 << 18  # effects drawn at a time: 30 MB
+_CHUNK = 1 << 18  # effects drawn at a time, fewer where they have more nodes: 30 MB
+_ALIKE = 1.3  # ratio of sigmas of draws that share a number of nodes
 _STRIDE = 37  # between the probabilities of an effect and the next at one draw
 
 
@@ -196,11 +197,9 @@ class EffectDraws:
         theta, keys = self.theta[at], self.keys[at].astype(np.uint64)
         own = self.arguments.of(groups, np.ones(len(groups)))
         out = np.empty((len(theta), len(groups)), dtype=np.float32)
-        step = max(1, _CHUNK // max(len(groups), 1))
-        for start in range(0, len(theta), step):
-            cut = slice(start, start + step)
+        for cut in _pieces(theta, own):
             places, terms = nodes_at(theta[cut], own)
-            uniforms = np.empty(out[cut].shape)
+            uniforms = np.empty((len(cut), len(groups)))
             _fill_uniforms(np.uint64(self.seed), keys[cut], groups, uniforms)
             u = effects_given(terms, places, uniforms)
             if self.moved is not None:
@@ -209,6 +208,21 @@ class EffectDraws:
                 u = middle + shift + (u - middle) * stretch
             out[cut] = u
         return out
+
+
+def _pieces(theta: FloatArray, arguments: CollapsedArguments) -> Iterator[IntArray]:
+    """Yield places of draws of like sigma, which share a number of nodes, as many as memory has room for.
+
+    A few draws of large sigma would ask for nodes that the others have no use for.
+    """
+    order, start, sigma = np.argsort(theta[:, -1], kind="stable"), 0, np.exp(theta[:, -1])
+    n_groups = max(len(arguments.peak) - 1, 1)
+    while start < len(order):
+        wide = np.searchsorted(sigma[order], _ALIKE * sigma[order[start]], side="right")
+        most = _CHUNK * N_NODES // n_nodes(float(sigma[order[wide - 1]]), arguments)
+        stop = min(wide, start + max(1, min(most, _CHUNK // n_groups)))
+        yield order[start:stop]
+        start = stop
 
 
 @jit
@@ -238,13 +252,11 @@ def summarise_effects(
     n_draws, n_groups = len(theta), len(arguments.peak) - 1
     log_p, total, square = np.empty(n_draws), np.zeros(n_groups), np.zeros(n_groups)
     draws = np.empty((n_draws, n_groups), dtype=np.float32)
-    step = max(1, _CHUNK // n_groups)
-    for start in range(0, n_draws, step):
-        cut = slice(start, start + step)
+    for cut in _pieces(theta, arguments):
         at, terms = nodes_at(theta[cut], arguments)
         found = figures(terms, at)
         log_p[cut] = found.log_p.sum(axis=1)
-        turn = (np.arange(n_draws)[cut, None] + _STRIDE * np.arange(n_groups)) % n_draws
+        turn = (cut[:, None] + _STRIDE * np.arange(n_groups)) % n_draws
         mean, variance, u = found.mean, found.variance, effects_given(terms, at, (turn + 0.5) / n_draws)
         if moved is not None:
             u = mean + moved[0] + (u - mean) * moved[1]

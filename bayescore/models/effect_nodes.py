@@ -1,4 +1,4 @@
-r"""Nodes of each group's effect, as many as its integrand asks for, and sums of rows over them.
+r"""Nodes of each group's effect, as many as its integrand asks for; `node_values` has sums of rows over them.
 
 The integrand of group g is exp(phi(b)) N(b; 0, sigma^2), phi the log-likelihood of its rows. A group has nodes by one
 of two rules. Both have the form b_k = c + d_k and a log weight v_k, so that the integral is
@@ -25,8 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayescore.compiled import jit
-from bayescore.models.families import Family
-from bayescore.models.quadrature import LOG_WEIGHTS, N_NODES, NARROW, NODES
+from bayescore.models.quadrature import LOG_WEIGHTS, NARROW, NODES
 from bayescore.types import FloatArray, IntArray
 
 CUT = 14.0
@@ -35,7 +34,6 @@ CUT = 14.0
 NORMAL_BELOW = 0.8
 """Sigma below which nine nodes of Gauss and Hermite are right to 2e-5 nats, whatever the rows."""
 
-_CHUNK = 1024  # pairs of a row and a node evaluated at a time
 _COVERED = 6.0  # mean of posterior over quadrature weights above which nodes miss an effect
 _LEFT_OUT = 1e-3  # share of the first and last node above which a trapezoid misses some of the effect
 _STEPS = 0.5  # sd of an effect in steps of the trapezoid, below which it may lie between nodes
@@ -161,74 +159,6 @@ class DrawNodes(NamedTuple):
         count = np.diff(self.first)[groups]
         before = np.append(0, np.cumsum(count)[:-1])
         return np.asarray(np.repeat(self.first[groups] - before, count) + np.arange(count.sum()))
-
-
-class NodeRows(NamedTuple):
-    """What `add_values` reads of rows, shape (n,) each."""
-
-    side: FloatArray
-    weights: FloatArray
-    z: FloatArray  # what rows multiply their effect by
-    codes: IntArray  # G for rows of no group
-
-
-@jit
-def add_values(
-    eta: FloatArray, rows: NodeRows, at: NodeSet, family: Family, out: tuple[FloatArray, FloatArray]
-) -> None:
-    """Add phi at the nodes, shape (M,), and write the scores of rows at them, one row after the other.
-
-    The second array of `out` is for the scores; nothing is kept if it is empty.
-    """
-    values, scores = out
-    most = 0
-    for g in range(at.first.size - 1):
-        most = max(most, at.first[g + 1] - at.first[g])
-    size = max(_CHUNK, most)
-    side, log_p, own = np.empty(size), np.empty(size), np.empty(size)
-    keep, done, begin, n = scores.size > 0, 0, 0, eta.size
-    while begin < n:
-        stop, width = begin, 0
-        part = scores[done : done + size] if keep else own
-        while stop < n:
-            g = rows.codes[stop]
-            count = at.first[g + 1] - at.first[g]
-            if width + count > size:
-                break
-            z = rows.z[stop]
-            middle, own_side = eta[stop] + z * at.center[g], rows.side[stop]
-            if count == N_NODES and at.scale[g] > 0.0:  # the usual case: a loop of constant length
-                spread = z * at.scale[g]
-                for k in range(N_NODES):
-                    part[width + k] = middle + spread * at.nodes[k]
-                    side[width + k] = own_side
-            elif at.scale[g] > 0.0:
-                spread = z * at.scale[g]
-                for k in range(min(count, at.nodes.size)):
-                    part[width + k] = middle + spread * at.nodes[k]
-                for k in range(at.nodes.size, count):
-                    part[width + k] = middle
-                side[width : width + count] = own_side
-            else:
-                spread = z * at.step[g]
-                for k in range(count):
-                    part[width + k] = middle + spread * k
-                side[width : width + count] = own_side
-            width += count
-            stop += 1
-        family.rows(part[:width], side[:width], log_p[:width])
-        place = 0
-        for i in range(begin, stop):
-            first, w = at.first[rows.codes[i]], rows.weights[i]
-            count = at.first[rows.codes[i] + 1] - first
-            if count == N_NODES:
-                for k in range(N_NODES):
-                    values[first + k] += w * log_p[place + k]
-            else:
-                for k in range(count):
-                    values[first + k] += w * log_p[place + k]
-            place += count
-        begin, done = stop, done + width
 
 
 @jit

@@ -13,8 +13,9 @@ import numpy as np
 from bayescore.compiled import jit
 from bayescore.data.dataset import Dataset
 from bayescore.data.passes.tiles import TILE, TileRows, load_tile, new_tile
-from bayescore.models.effect_nodes import DrawNodes, NodeRows, NodeSet, add_values
+from bayescore.models.effect_nodes import DrawNodes, NodeSet
 from bayescore.models.families import Family
+from bayescore.models.node_values import NodeRows, add_values
 from bayescore.models.quadrature import LOG_WEIGHTS, N_NODES, NODES, WEIGHTS, Nodes
 from bayescore.models.row_kernels import add_offset, predictor
 from bayescore.types import FloatArray, IntArray, WeightedData

@@ -241,6 +241,7 @@ def test_slopes_of_a_column_that_is_constant_within_groups_are_refused_in_the_fi
     assert len(own) == 6
 
 
+@pytest.mark.filterwarnings("ignore:every one of the .* levels of:UserWarning")
 @pytest.mark.filterwarnings("ignore:the posterior's centre was not reached:UserWarning")
 @pytest.mark.parametrize("terms", ["(1 | g)", "(1 + x | g)", "(1 | g) + (1 | h)"])
 def test_groups_of_one_label_each_end_in_a_coreset(terms):

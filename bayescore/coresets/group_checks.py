@@ -1,0 +1,151 @@
+"""Whether the rows tell what group terms ask for: errors and warnings from the pass that checks the rows.
+
+Rows of a coreset, those that come once, and those for a design of other rows are not looked at.
+"""
+
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayescore.data.dataset import Dataset
+from bayescore.data.design import Grouping
+from bayescore.data.sources.paired import RATES
+from bayescore.types import FloatArray, IntArray, WeightedData
+from bayescore.validation import DataError, warn
+
+_UNSEEN, _SEVERAL = -1, -2  # partners of a level in another factor
+
+
+class _Asked(NamedTuple):
+    """What is looked at, in numbers that travel to other processes."""
+
+    sizes: tuple[int, ...]  # numbers of levels
+    slopes: tuple[tuple[int, tuple[int, ...]], ...]  # places of factors, and of their columns
+    labels: tuple[int, ...]  # places of factors whose intercept varies
+    pairs: tuple[tuple[int, int], ...]  # of factors with as many levels, by which the same varies
+
+
+class _Found(NamedTuple):
+    """What rows show; lists in the order of `_Asked`."""
+
+    slopes: list[tuple[IntArray, FloatArray]]  # levels, and the largest -x and x of each, shape (2, levels, columns)
+    labels: list[NDArray[np.bool_]]  # whether a level has label -1, and +1, shape (2, G)
+    pairs: list[IntArray]  # the level of the second factor that goes with each of the first, shape (G,)
+
+
+def check_group_terms(dataset: Dataset) -> None:
+    """Raise if slopes are of a column that is constant in every group; warn where priors alone tell sds."""
+    design = dataset.design
+    if not design.groups or design.classes is not None:
+        return
+    asked = _asked(dataset)
+    if any(asked[1:]):
+        total = _Found(
+            [(np.arange(0), np.full((2, asked.sizes[f], len(own)), -np.inf)) for f, own in asked.slopes],
+            [np.zeros((2, asked.sizes[f]), dtype=bool) for f in asked.labels],
+            [np.full(asked.sizes[f], _UNSEEN) for f, _ in asked.pairs],
+        )
+        for part in dataset.scan_beside(lambda _, block: _look(block, asked)):
+            _add(part, total)
+        for (place, columns), (_, (low, high)) in zip(asked.slopes, total.slopes, strict=True):
+            _check_slopes(design.groups[place], [design.names[d] for d in columns], low, high)
+        for place, seen in zip(asked.labels, total.labels, strict=True):
+            if not seen.all(axis=0).any():
+                _warn_of_labels(design.groups[place])
+        for (one, other), partner in zip(asked.pairs, total.pairs, strict=True):
+            if partner.min() >= 0 and len(np.unique(partner)) == len(partner):
+                _warn_of_alias(design.groups[one], design.groups[other])
+    for own in design.groups:
+        _warn_of_effects(own, dataset.scan.n_rows)
+
+
+def _asked(dataset: Dataset) -> _Asked:
+    design = dataset.design
+    sizes, labels = tuple(len(own) for own in design.groups), []
+    slopes = []
+    for place, own in enumerate(design.groups):
+        if columns := tuple(design.names.index(effect) for effect in own.effects if effect != "1"):
+            slopes.append((place, columns))
+        if "1" in own.effects and dataset.source.classes != RATES.classes:
+            labels.append(place)
+    pairs = [
+        (f, g)
+        for f, g in combinations(range(len(sizes)), 2)
+        if sizes[f] == sizes[g] and set(design.groups[f].effects) & set(design.groups[g].effects)
+    ]
+    return _Asked(sizes, tuple(slopes), tuple(labels), tuple(pairs))
+
+
+def _look(block: WeightedData, asked: _Asked) -> _Found:
+    assert block.group is not None
+    found = _Found([], [], [])
+    for place, columns in asked.slopes:
+        codes, places = np.unique(block.group[:, place], return_inverse=True)
+        high = np.full((2, len(codes), len(columns)), -np.inf)
+        for k, sign in enumerate((-1.0, 1.0)):
+            np.maximum.at(high[k], places, sign * block.X[:, list(columns)])
+        found.slopes.append((codes, high))
+    side = (block.y > 0).astype(np.int64)
+    for place in asked.labels:
+        seen = np.zeros((2, asked.sizes[place]), dtype=bool)
+        known = block.group[:, place] >= 0
+        seen[side[known], block.group[known, place]] = True
+        found.labels.append(seen)
+    for one, other in asked.pairs:
+        partner, (first, second) = np.full(asked.sizes[one], _UNSEEN), block.group[:, [one, other]].T
+        partner[first] = second
+        partner[first[partner[first] != second]] = _SEVERAL
+        found.pairs.append(partner)
+    return found
+
+
+def _add(part: _Found, total: _Found) -> None:
+    for (codes, high), (_, whole) in zip(part.slopes, total.slopes, strict=True):
+        whole[:, codes] = np.maximum(whole[:, codes], high)
+    for seen, known in zip(part.labels, total.labels, strict=True):
+        known |= seen
+    for new, partner in zip(part.pairs, total.pairs, strict=True):
+        several = (new != _UNSEEN) & (partner != _UNSEEN) & (new != partner)
+        partner[:] = np.where(several, _SEVERAL, np.where(partner == _UNSEEN, new, partner))
+
+
+def _check_slopes(grouping: Grouping, effects: list[str], low: FloatArray, high: FloatArray) -> None:
+    for k, effect in enumerate(effects):
+        if not (high[:, k] > -low[:, k]).any():
+            left = " + ".join(own for own in grouping.effects if own != effect) or "1"
+            raise DataError(
+                f"{effect!r} is constant within every level of {grouping.name!r}, so that its slopes in "
+                f"{_term(grouping)} are no more than intercepts: leave the slope out, ({left} | {grouping.name})"
+            )
+
+
+def _warn_of_labels(own: Grouping) -> None:
+    warn(
+        f"every one of the {len(own):,} levels of {own.name!r} has rows of one label only: the data set no upper limit "
+        f"to the sd of its effects, which its prior alone limits, and sampling is slow; give a tighter prior, as "
+        f"sample(core, group_prior=bc.priors.HalfNormal(1.0)), or leave {_term(own)} out"
+    )
+
+
+def _warn_of_alias(one: Grouping, other: Grouping) -> None:
+    warn(
+        f"{one.name!r} and {other.name!r} are one factor under two names: each level of one is one level of the other. "
+        f"The data tell only the sum of their effects, and the priors of the two sds alone share it out; leave "
+        f"{_term(one)} or {_term(other)} out"
+    )
+
+
+def _warn_of_effects(own: Grouping, n_rows: int) -> None:
+    n_effects = len(own) * len(own.effects)
+    if n_effects > n_rows:
+        warn(
+            f"{_term(own)} has {n_effects:,} effects, {len(own.effects)} for each of {len(own):,} levels, and the data "
+            f"have {n_rows:,} rows: the prior largely sets their sds and correlations; let fewer columns vary, or use "
+            "fewer levels"
+        )
+
+
+def _term(own: Grouping) -> str:
+    return f"({' + '.join(own.effects)} | {own.name})"

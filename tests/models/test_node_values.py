@@ -1,0 +1,36 @@
+"""Log-likelihoods at many nodes, where rows are left out at nodes that make their label certain."""
+
+import numpy as np
+import pytest
+
+from bayescore.models.effect_nodes import NodeSet
+from bayescore.models.families import check_family
+from bayescore.models.node_values import NodeRows, add_values
+from bayescore.models.quadrature import LOG_WEIGHTS, NODES
+
+STEP, MANY, FEW, N_ROWS = 1.17, 700, 100, 30
+
+
+def found(family, first_node, count, *, keep=True):
+    """Return values and scores, shape (n, count), of a group whose nodes begin at one of a lattice."""
+    rng = np.random.default_rng(0)
+    places, center = np.array([0, count, count + 1]), np.array([(first_node - MANY // 2) * STEP, 0.0])
+    at = NodeSet(places, center, np.zeros(2), np.array([STEP, 0.0]), NODES, LOG_WEIGHTS)
+    side = np.where(rng.random(N_ROWS) < 0.5, 1.0, -1.0)
+    rows = NodeRows(side, rng.gamma(1.0, size=N_ROWS), rng.normal(size=N_ROWS), np.zeros(N_ROWS, dtype=np.int64))
+    values, scores = np.zeros(count + 1), np.full(N_ROWS * count if keep else 0, np.nan)
+    add_values(rng.normal(size=N_ROWS), rows, at, check_family(family), (values, scores))
+    return values[:count], scores.reshape(-1, count)
+
+
+@pytest.mark.parametrize("family", ["logistic", "probit", "cloglog", "poisson"])
+def test_rows_whose_label_is_certain_are_left_out_without_a_difference(family):
+    values, scores = found(family, 0, MANY)
+    parts = [found(family, begin, FEW) for begin in range(0, MANY, FEW)]  # of so few nodes that none is left out
+    for own, there in zip(
+        (values, scores), (np.concatenate(each, axis=-1) for each in zip(*parts, strict=True)), strict=True
+    ):
+        np.testing.assert_allclose(own, there, rtol=1e-10, atol=1e-12)
+    np.testing.assert_array_equal(found(family, 0, MANY, keep=False)[0], values)
+    left_out = (scores == 0.0).mean()
+    assert left_out == 0.0 if family == "poisson" else left_out > 0.2  # counts are never certain
