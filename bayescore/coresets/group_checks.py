@@ -94,7 +94,8 @@ def _look(block: WeightedData, asked: _Asked) -> _Found:
         seen[side[known], block.group[known, place]] = True
         found.labels.append(seen)
     for one, other in asked.pairs:
-        partner, (first, second) = np.full(asked.sizes[one], _UNSEEN), block.group[:, [one, other]].T
+        partner, both = np.full(asked.sizes[one], _UNSEEN), block.group[:, [one, other]]
+        first, second = both[(both >= 0).all(axis=1)].T
         partner[first] = second
         partner[first[partner[first] != second]] = _SEVERAL
         found.pairs.append(partner)
