@@ -49,10 +49,15 @@ class Dispersion:
         )
 
 
-def dispersion(counts: SampledCounts, predictor: Predictor, family: Family) -> Dispersion:
-    """Return the statistic of counts, given draws of their predictor's parameters; weights would multiply phi."""
+def dispersion(counts: SampledCounts, predictor: Predictor, family: Family) -> Dispersion | None:
+    """Return the statistic of counts, given draws of their predictor's parameters; weights would multiply phi.
+
+    None where no count is above 1: events that come once, such as deaths, end their exposure, which phi takes as given.
+    """
     rows, events = counts.responses.rows, counts.responses.events
     assert events is not None
+    if events.max() <= 1.0:
+        return None
     expected = rows.weights * predictor.average(rows, family.mean).mean(axis=1)
     n = len(rows)
     pearson = float(((events - expected) ** 2 / expected).mean())
