@@ -175,7 +175,7 @@ def test_other_methods_are_certified_too(method):
     found = bc.build_coreset(ROWS, method=method, random_state=1, **HOW)
     certificate = bc.certify(sample(found, random_seed=2, **QUIET), found, ROWS, **QUIET)
     assert certificate.trusted
-    assert np.isnan(certificate.elpd_loo)
+    assert -20_000.0 < certificate.elpd_loo < 0.0
 
 
 def test_the_default_is_condensed_where_that_is_within_the_tolerance(core):
@@ -303,11 +303,6 @@ def test_a_check_of_a_coresets_rows_is_refused(draws):
     found = bc.build_coreset(ROWS, method="calibrated", random_state=1, **HOW)
     with pytest.raises(DataError, match=r"events of row .* without their exposure"):
         bc.posterior_predictive(draws, found)
-
-
-def test_leaving_one_row_out_is_refused(core, draws):
-    with pytest.raises(DataError, match="a model of counts, whose rows are two each"):
-        bc.loo(draws, core, ROWS, **QUIET)
 
 
 def test_a_copy_of_rates_weighs_as_rates_do():

@@ -13,19 +13,14 @@ Reference: McCullagh and Nelder (1989), Generalized Linear Models, section 6.2.
 
 import math
 from dataclasses import dataclass
-from functools import partial
 
-from bayescore.coresets.sampling.draw import hash_uniforms
-from bayescore.data.counts import events_of
-from bayescore.data.dataset import Dataset
+from bayescore.diagnostics.responses import SampledCounts
 from bayescore.limits import MAX_DISPERSION
 from bayescore.models.families import Family
 from bayescore.models.predictor import Predictor
-from bayescore.types import FloatArray, WeightedData, stack
-from bayescore.validation import DataError
 
 ROWS = 20_000  # of the sample: phi of 1 is then known to 0.01 where counts are not rare
-_SEED = 1989  # of the sample: the same data give the same rows
+SEED = 1989  # of the sample: the same data give the same rows
 _SURE = 3.0  # standard errors under the model
 
 
@@ -54,33 +49,15 @@ class Dispersion:
         )
 
 
-def sampled_counts(dataset: Dataset, size: int, seed: int) -> tuple[WeightedData, FloatArray, int]:
-    """Return about `size` rows of counts with exposures as weights, their events, and the number of all rows; one pass.
+def dispersion(counts: SampledCounts, predictor: Predictor, family: Family) -> Dispersion | None:
+    """Return the statistic of counts, given draws of their predictor's parameters; weights would multiply phi.
 
-    Sides of a row are drawn together, by their index.
+    None where no count is above 1: events that come once, such as deaths, end their exposure, which phi takes as given.
     """
-    share = min(1.0, 2.0 * size / max(dataset.source.n_rows, 1))  # of sides, two of most rows
-    parts = list(dataset.map(partial(_drawn, share, seed), "drawing rows", canonical=True))
-    rows, events = events_of(stack([part for part, _ in parts]))
-    if not len(rows):
-        raise DataError("data has no rows of counts; give at least one")
-    return rows, events, sum(n for _, n in parts)
-
-
-def _drawn(share: float, seed: int, _start: int, block: WeightedData) -> tuple[WeightedData, int]:
-    first = int(block.index.min())
-    uniform = hash_uniforms(first, int(block.index.max()) - first + 1, seed)
-    return block.take(uniform[block.index - first] < share), int((block.y < 0).sum())
-
-
-def dispersion(dataset: Dataset, predictor: Predictor, family: Family) -> Dispersion:
-    """Return the statistic of rows in a design, given draws of their predictor's parameters; one pass."""
-    rows, events, _ = sampled_counts(dataset, ROWS, _SEED)
-    return dispersion_of(rows, events, predictor, family)
-
-
-def dispersion_of(rows: WeightedData, events: FloatArray, predictor: Predictor, family: Family) -> Dispersion:
-    """Return the statistic of rows whose weights are their exposures; weights of their own would multiply phi."""
+    rows, events = counts.responses.rows, counts.responses.events
+    assert events is not None
+    if events.max() <= 1.0:
+        return None
     expected = rows.weights * predictor.average(rows, family.mean).mean(axis=1)
     n = len(rows)
     pearson = float(((events - expected) ** 2 / expected).mean())

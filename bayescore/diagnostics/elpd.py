@@ -19,7 +19,8 @@ two cumulants of -log sum_s W_s / p_n(theta_s), a uniform sample of m rows gets 
 
 is unbiased for sum_n w_n e_n whatever c is. The weights W are known only after the pass, but the first cumulants add
 up to sum_s W_s L(theta_s), which they weight then; the variances stay those of the coreset's draws, or of a normal
-approximation to them where not all rows are evaluated at all draws (`row_sums`).
+approximation to them where not all rows are evaluated at all draws (`row_sums`). The two rows of a count (`responses`)
+add up to its first cumulant only: a larger sample tells the second.
 
 Where k-hat stays bad in more than 1 row of 100 there is no number: e_n of such a row is too large, by nobody knows how
 much (15 rows under N(0, 100): an elpd of -17.0 was told to be -7.5 ± 0.2).
@@ -40,6 +41,7 @@ import numpy as np
 from bayescore.coresets.sampling.draw import Draw, merge, uniform_rows
 from bayescore.diagnostics.leave_out import Density, moved_loo, psis_loo
 from bayescore.diagnostics.mcse import ess_mean
+from bayescore.diagnostics.responses import Responses, SampledCounts
 from bayescore.limits import FINITE_K, MAX_BAD_K_SHARE, MAX_K
 from bayescore.models.families import Family
 from bayescore.models.posterior import log_likelihood_tiles, moments_over_draws
@@ -85,6 +87,32 @@ class PassSums:
     sample: Draw
     laplace: Approximation | None = None
     error: float = 0.0
+    counts: SampledCounts | None = None
+
+    def of_counts(self, sampled: SampledCounts, moments: FloatArray) -> "PassSums":
+        """Return the sums of counts, whose second moments are no sums over sides; a sample tells them.
+
+        `moments`, shape (2, m), are `count_moments` of it. Some of its counts are those left out.
+        """
+        mean, var = moments
+        n, scale = sampled.n_rows, sampled.n_rows / len(mean)
+        sampling = 0.0 if scale == 1.0 else 0.25 * n * (scale - 1.0) * float(var.var(ddof=1))
+        return PassSums(
+            self.log_likelihood + sampled.constant,
+            scale * float(var.sum()),
+            scale * float(((mean - 0.5 * var) ** 2).sum()),
+            float(n),
+            self.sample,
+            error=math.sqrt(self.error**2 + sampling),
+            counts=sampled.some(ROWS),
+        )
+
+    @property
+    def left_out(self) -> tuple[Responses, int]:
+        """The sampled responses, and the number of all."""
+        if self.counts is None:
+            return Responses(self.sample.rows), self.sample.total
+        return self.counts.responses, self.counts.n_rows
 
     def moments(self, log_p: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the moments of the sampled rows that the sums have, given their log p at the draws, shape (n, S)."""
@@ -134,6 +162,12 @@ def expected_moments(derivatives: FloatArray, squares: FloatArray) -> tuple[Floa
     return log_p - 0.5 * spread, score**2 * squares + 0.5 * spread**2
 
 
+def count_moments(draws: FloatArray | Predictor, sampled: SampledCounts, family: Family) -> FloatArray:
+    """Return mean and variance over the draws of each sampled count's log density, shape (2, m)."""
+    tiles = sampled.responses.tiles(draws, family)
+    return np.concatenate([np.stack(moments_over_draws(log_p)) for _, log_p in tiles], axis=1)
+
+
 def rows_left_out(start: int, block: WeightedData) -> Draw:
     """Return the rows of a block that are left out, its first row at position `start` of the data."""
     return uniform_rows(start, block, ROWS, _SEED)
@@ -172,16 +206,19 @@ def elpd_loo(
     *,
     n_chains: int = 1,
     density: Density | None = None,
+    counts: SampledCounts | None = None,
 ) -> Elpd:
     """Return the full data's elpd; without figures where k-hat is bad in more than a few rows.
 
     `log_ratio` and `weights`, shape (S,), are r_s and the smoothed importance weights, which sum to 1. With `density`,
     the log density of the posterior that draws of beta, shape (S, D), come from, bad rows are integrated by moment
-    matching.
+    matching. Of counts a sample, `counts`, tells what the pass does not.
     """
-    rows, n_rows = sums.sample.rows, sums.sample.total
+    if counts is not None:
+        sums = sums.of_counts(counts, count_moments(draws, counts, family))
+    rows, n_rows = sums.left_out
     scale = n_rows / len(rows)
-    log_p = np.concatenate([tile for _, tile in log_likelihood_tiles(draws, rows, family)])
+    log_p = np.concatenate([tile for _, tile in rows.tiles(draws, family)])
     left = psis_loo(log_p, log_ratio)
     moved = 0
     if density is not None and isinstance(draws, np.ndarray) and np.count_nonzero(left.k > MAX_K) <= MOVED_ROWS:

@@ -27,9 +27,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from bayescore.diagnostics.psis import psislw
+from bayescore.diagnostics.responses import Responses
 from bayescore.limits import EQUAL_WEIGHTS_SD, FINITE_K, NEARLY_EQUAL_WEIGHTS_SD
 from bayescore.models.families import Family
-from bayescore.types import FloatArray, WeightedData
+from bayescore.types import FloatArray
 
 Density = Callable[[FloatArray], FloatArray]
 """Log density of the posterior that draws come from, up to a constant: draws of shape (S, D) to shape (S,)."""
@@ -62,22 +63,23 @@ def psis_loo(log_p: FloatArray, log_ratio: FloatArray) -> LeftOut:
     return _left_out(log_weights, log_p, k)
 
 
-def moved_loo(row: WeightedData, draws: FloatArray, log_ratio: FloatArray, family: Family, density: Density) -> LeftOut:
+def moved_loo(row: Responses, draws: FloatArray, log_ratio: FloatArray, family: Family, density: Density) -> LeftOut:
     """Leave out one row with draws, shape (S, D), moved to where they would be without it."""
-    eta, own = row.with_offset((draws @ row.X[0])[None])[0], density(draws)
-    side = row.y[0]
+    eta, own = row.rows.with_offset((draws @ row.rows.X[0])[None])[0], density(draws)
+
+    def log_p_at(eta: FloatArray) -> FloatArray:
+        return np.asarray(row.log_p(eta[None], family)[0])
+
     mean, sd = float(eta.mean()), float(eta.std())
     direction = (draws.T @ (eta - mean)) / (len(eta) * sd**2)
-    log_weights, k = psislw(log_ratio - family.log_p(eta, side))
+    log_weights, k = psislw(log_ratio - log_p_at(eta))
     best, least, at = (mean, sd), float(k), eta
     for _ in range(_ROUNDS):
         w = np.exp(log_weights)
         center = float(w @ at)
         to = center, math.sqrt(float(w @ (at - center) ** 2))
         at = to[0] + to[1] / sd * (eta - mean)
-        log_weights, k = psislw(
-            log_ratio + density(draws + np.outer(at - eta, direction)) - own - family.log_p(at, side)
-        )
+        log_weights, k = psislw(log_ratio + density(draws + np.outer(at - eta, direction)) - own - log_p_at(at))
         if not k < least:
             break
         best, least = to, float(k)
@@ -90,7 +92,7 @@ def moved_loo(row: WeightedData, draws: FloatArray, log_ratio: FloatArray, famil
     # densities of unmoved and of moved draws: their own, and of the two that they may come from
     log_q = np.stack([own, moved])
     either = np.logaddexp(log_q, np.stack([unmoved, own]) - math.log(slope))
-    log_p = family.log_p(np.stack([eta, there]), side)
+    log_p = np.stack([log_p_at(eta), log_p_at(there)])
     smoothed, k = psislw((log_ratio + log_q - either - log_p).ravel())
     both = _left_out(smoothed[None], log_p.reshape(1, -1), np.array([k]))
     return LeftOut(both.value, both.k, both.influence.reshape(1, 2, -1).sum(axis=1))

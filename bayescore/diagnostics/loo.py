@@ -12,12 +12,14 @@ from scipy.special import logsumexp
 
 from bayescore.compat import elpd_data
 from bayescore.data.coreset import Coreset
+from bayescore.data.counts import events_of
+from bayescore.data.passes.map import map_stream
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.diagnostics.full_pass import check_weight, full_rows
 from bayescore.diagnostics.leave_out import psis_loo
 from bayescore.diagnostics.loo_draws import loo_draws, too_far, weights_of
 from bayescore.diagnostics.loo_pass import loo_pass
-from bayescore.models.posterior import log_likelihood_tiles
+from bayescore.diagnostics.responses import Responses, whole_counts
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError, check_integer
 
@@ -33,6 +35,7 @@ def loo(
     offset: Any = None,
     groups: Any = None,
     trials: Any = None,
+    exposure: Any = None,
     missing: str = "raise",
     max_draws: int = 500,
     progressbar: bool = True,
@@ -52,9 +55,9 @@ def loo(
         Posterior of `core`, or draws that `certify` corrected (``certificate.idata``).
     core : Coreset
         The coreset that was sampled, of rows without weights of their own.
-    data, y, label, weights, offset, groups, trials, missing
+    data, y, label, weights, offset, groups, trials, exposure, missing
         The full data, as given to `build_coreset`. ArviZ knows no weights: rows must weigh 1 each, and a row of
-        `trials` would count as two.
+        `trials` would count as two. A count is left out with its exposure.
     max_draws : int
         Draws that are used, evenly spaced.
     progressbar : bool
@@ -88,8 +91,9 @@ def loo(
     True
     """
     check_integer(max_draws, "max_draws", low=100)
-    model = loo_draws("idata", idata, core, max_draws)
+    model = loo_draws("idata", idata, core, max_draws, weighted=weights is not None)
     beside = {"label": label, "weights": weights, "offset": offset, "groups": groups, "trials": trials}
+    beside["exposure"] = exposure
     dataset = full_rows(core, data, y, progress=progressbar, missing=missing, **beside)
     with one_blas_thread():
         sums = loo_pass([[model]], [dataset])
@@ -102,13 +106,19 @@ def loo(
             log_w = np.log(full.weights)
 
         def of_block(_: int, block: WeightedData) -> FloatArray:
-            if (block.weights != 1.0).any():
+            rows = Responses(*events_of(block)) if family.counts else Responses(block)
+            if (rows.weights != 1.0).any():
                 raise DataError("data has rows of weight other than 1, which ArviZ would count once; use loo_compare")
             tiles = []
-            for _rows, log_p in log_likelihood_tiles(draws, block, family):
+            for _rows, log_p in rows.tiles(draws, family):
                 left = psis_loo(log_p, log_ratio)
                 tiles.append(np.stack([left.value, left.k, logsumexp(log_p + log_w, axis=1)]))
             return np.concatenate(tiles, axis=1)
 
-        value, k, fitted = np.concatenate(list(dataset.map(of_block, "leaving out", canonical=True)), axis=1)
+        if family.counts:  # whose two sides no cut may part
+            blocks = map_stream(whole_counts(dataset.blocks()), of_block, None, dataset.cores)
+            found = list(dataset.tracked(blocks, "leaving out"))
+        else:
+            found = list(dataset.map(of_block, "leaving out", canonical=True))
+        value, k, fitted = np.concatenate(found, axis=1)
     return elpd_data(value, k, float((fitted - value).sum()), len(draws))

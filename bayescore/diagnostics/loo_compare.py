@@ -25,18 +25,22 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bayescore.data.coreset import Coreset
+from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design
 from bayescore.data.passes.threads import one_blas_thread
-from bayescore.diagnostics.elpd import PassSums, draws_variance
+from bayescore.diagnostics.elpd import PassSums, count_moments, draws_variance
 from bayescore.diagnostics.full_pass import check_weight, full_rows
 from bayescore.diagnostics.full_weights import FullWeights
 from bayescore.diagnostics.leave_out import psis_loo
 from bayescore.diagnostics.loo_draws import LooDraws, loo_draws, too_far, weights_of
 from bayescore.diagnostics.loo_pass import LooSums, loo_pass
+from bayescore.diagnostics.responses import sampled_counts
 from bayescore.limits import FINITE_K, MAX_BAD_K_SHARE, MAX_K
-from bayescore.models.posterior import log_likelihood_tiles
 from bayescore.types import FloatArray
 from bayescore.validation import DataError, check_integer, warn
+
+_COUNTS = 20_000  # sampled for their second moments
+_SEED = 2020  # of the sample: the same data give the same rows
 
 
 def loo_compare(
@@ -49,6 +53,7 @@ def loo_compare(
     offset: Any = None,
     groups: Any = None,
     trials: Any = None,
+    exposure: Any = None,
     missing: str = "raise",
     max_draws: int = 500,
     progressbar: bool = True,
@@ -60,7 +65,7 @@ def loo_compare(
     models : mapping of str to (InferenceData, Coreset)
         Posteriors and the coresets of `data` that they are of: other formulas, likelihoods or priors. Draws that
         `certify` corrected (``certificate.idata``) are taken as the full data's posterior, others are weighted.
-    data, y, label, weights, offset, groups, trials, missing
+    data, y, label, weights, offset, groups, trials, exposure, missing
         The full data, as given to `build_coreset`. With ``missing="drop"`` all models must use the same rows.
     max_draws : int
         Draws of each model that are used, evenly spaced.
@@ -114,7 +119,7 @@ def loo_compare(
     for name, given in models.items():
         if not isinstance(given, tuple) or len(given) != 2:
             raise TypeError(f"models[{name!r}] is a {type(given).__name__}; give (posterior, coreset)")
-        model = loo_draws(str(name), *given, max_draws)
+        model = loo_draws(str(name), *given, max_draws, weighted=weights is not None)
         designs.setdefault(model.core.design, []).append(model)
     by_design = list(designs.values())
     first = by_design[0][0]
@@ -125,7 +130,7 @@ def loo_compare(
                 f"{first.core.classes}, the second +1; build both with the same positive="
             )
     beside = {"label": label, "weights": weights, "offset": offset, "groups": groups}
-    beside |= {"trials": trials, "missing": missing}
+    beside |= {"trials": trials, "exposure": exposure, "missing": missing}
     dataset = [
         full_rows(models_of[0].core, data, y, progress=progressbar and models_of is by_design[0], **beside)
         for models_of in by_design
@@ -135,7 +140,28 @@ def loo_compare(
         for models_of in by_design:
             for model in models_of:
                 check_weight(model.core, sums.weight)
+        if first.family.counts:
+            sums = _of_counts(by_design, dataset, sums)
         return _table(by_design, sums)
+
+
+def _of_counts(designs: list[list[LooDraws]], dataset: list[Dataset], sums: LooSums) -> LooSums:
+    """Return the sums of models of counts, with samples of their rows; one pass for each design."""
+    counts = [
+        sampled_counts(rows, models[0].family, _COUNTS, _SEED) for models, rows in zip(designs, dataset, strict=True)
+    ]
+    if any(not np.array_equal(each.responses.rows.index, counts[0].responses.rows.index) for each in counts):
+        raise DataError(
+            "the models' designs take other rows of data; leave missing values out before coresets are built"
+        )
+    of_models = [each for models, each in zip(designs, counts, strict=True) for _ in models]
+    drawn = [(model.predictor, model.family) for models in designs for model in models]
+    moments = [count_moments(own[0], each, own[1]) for own, each in zip(drawn, of_models, strict=True)]
+    parts = zip(sums.models, of_models, moments, strict=True)
+    own = [each.of_counts(sampled, of_model) for each, sampled, of_model in parts]
+    first = np.array([mean - 0.5 * var for mean, var in moments])
+    n_rows = counts[0].n_rows
+    return LooSums(own, n_rows / first.shape[1] * first @ first.T, float(n_rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,13 +179,13 @@ class _Sampled:
 
 
 def _sampled(model: LooDraws, full: FullWeights, sums: PassSums) -> _Sampled:
-    sample, rows = sums.sample, sums.sample.rows
-    log_p = np.concatenate([tile for _, tile in log_likelihood_tiles(model.predictor, rows, model.family)])
+    rows, n_rows = sums.left_out
+    log_p = np.concatenate([tile for _, tile in rows.tiles(model.predictor, model.family)])
     left, w = psis_loo(log_p, full.log_ratio), full.weights
     mean, var = sums.moments(log_p)
     centre = log_p @ w
     change = rows.weights @ (left.influence - w * (log_p - centre[:, None]))
-    noise = draws_variance(sums.log_likelihood.reshape(*model.shape, 1), w, sample.total / len(rows) * change)
+    noise = draws_variance(sums.log_likelihood.reshape(*model.shape, 1), w, n_rows / len(rows) * change)
     rest = left.value - centre + 0.5 * var
     return _Sampled(left.value, mean - 0.5 * var, rest, left.k, noise + sums.error**2)
 
@@ -167,8 +193,8 @@ def _sampled(model: LooDraws, full: FullWeights, sums: PassSums) -> _Sampled:
 def _table(designs: list[list[LooDraws]], sums: LooSums) -> pd.DataFrame:
     """Return the table from what the pass found, in the same order."""
     models = [model for group in designs for model in group]
-    sample = sums.models[0].sample
-    w, n_rows = sample.rows.weights, sample.total
+    rows, n_rows = sums.models[0].left_out
+    w = rows.weights
     scale = n_rows / len(w)
     full = [weights_of(model, own.log_likelihood) for model, own in zip(models, sums.models, strict=True)]
     found = [_sampled(*each) for each in zip(models, full, sums.models, strict=True)]

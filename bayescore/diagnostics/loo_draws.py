@@ -36,21 +36,21 @@ class LooDraws:
     log_base: FloatArray
 
 
-def loo_draws(name: str, idata: Any, core: Coreset, max_draws: int) -> LooDraws:
+def loo_draws(name: str, idata: Any, core: Coreset, max_draws: int, *, weighted: bool) -> LooDraws:
     """Return at most `max_draws` draws of a posterior, evenly spaced.
 
     Raises
     ------
     TypeError, DataError
-        If they are no draws of the coreset's posterior.
+        If they are no draws of the coreset's posterior, or of counts that are `weighted`.
     """
     if not isinstance(core, Coreset):
         raise TypeError(f"{name}: a {type(core).__name__} stands for the coreset; give (posterior, coreset)")
     posterior = read_posterior(idata, name)
-    if core.counts:
+    if core.counts and (weighted or "weights" in dict(core.design.roles)):
         raise DataError(
-            f"{name} is a model of counts, whose rows are two each, count and exposure, that are not left out "
-            "together: compare models of counts by log_evidence"
+            f"{name} is a model of counts with weights, which cannot be told from exposures: leave rows of counts out "
+            "without weights, or compare models by log_evidence"
         )
     check_same_design(core, posterior.features, posterior.design, f"the coreset of {name}")
     if posterior.story and posterior.story["rows"] != core.rows_digest:

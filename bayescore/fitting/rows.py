@@ -15,7 +15,7 @@ from bayescore.data.design import Design
 from bayescore.data.sources.paired import two_rows_each
 from bayescore.data.tables import feature_matrix
 from bayescore.diagnostics.averages import AveragedRows
-from bayescore.diagnostics.dispersion import sampled_counts
+from bayescore.diagnostics.responses import sampled_counts
 from bayescore.fitting.given import Given
 from bayescore.fitting.parts import FitParts
 from bayescore.samplers.new_rows import groups_of, offset_of, positive_rows
@@ -108,8 +108,8 @@ def _sample(given: Given, fit: FitParts) -> RawRows:
     if opened.designed and not design.is_identity:
         raise DataError("the rows are those of a coreset, which do not tell the data's columns; give data, raw rows")
     if fit.coreset.counts:
-        rows, events, n_total = sampled_counts(opened.dataset, MAX_ROWS, _SEED)
-        return RawRows(rows, design, n_total, events)
+        found = sampled_counts(opened.dataset, fit.posterior().family, MAX_ROWS, _SEED)
+        return RawRows(found.responses.rows, design, found.n_rows, found.responses.events)
     one = partial(uniform_rows, size=MAX_ROWS, seed=_SEED)
     drawn = merge(list(opened.dataset.map(one, "drawing rows", canonical=True)), MAX_ROWS)
     return RawRows(drawn.rows, design, drawn.total)

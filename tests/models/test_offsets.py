@@ -15,6 +15,7 @@ from bayescore.coresets.calibration.totals import Totals
 from bayescore.data.design import append_offset
 from bayescore.diagnostics.errors import negative_log_likelihood
 from bayescore.diagnostics.leave_out import moved_loo
+from bayescore.diagnostics.responses import Responses
 from bayescore.models.families import FAMILIES
 from bayescore.models.posterior import WIDE, likelihood_terms, log_likelihoods, posterior
 from bayescore.models.prior_ratio import score
@@ -119,7 +120,7 @@ def test_errors_of_nodes_and_rows_left_out_know_them(family):
     def density(at):
         return -0.5 * ((at[:, :3] / 0.3) ** 2).sum(axis=1)
 
-    found = moved_loo(rows.take(slice(0, 1)), draws, flat, family, density)
+    found = moved_loo(Responses(rows.take(slice(0, 1))), draws, flat, family, density)
     eta = rows.with_offset(rows.X @ draws.T)[0]
     w = 1.0 / np.exp(family.log_p(eta, rows.y[0]))
     assert found.value[0] == pytest.approx(np.log(len(w) / w.sum()), abs=0.05)

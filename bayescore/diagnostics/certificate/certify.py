@@ -20,7 +20,8 @@ Draws that were made from all rows need no weights, and are judged by their own 
 the full data's expected log pointwise predictive density too, see `elpd`.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,30 +29,24 @@ from typing import Any
 import numpy as np
 
 from bayescore.data.coreset import Coreset
-from bayescore.data.dataset import Dataset
-from bayescore.data.design import Grouping, one_intercept
+from bayescore.data.design import Grouping
 from bayescore.data.passes.threads import one_blas_thread
-from bayescore.data.shortfall import Shortfall
 from bayescore.diagnostics.certificate.coefficients import bare_table
-from bayescore.diagnostics.certificate.joint import Joint
-from bayescore.diagnostics.certificate.marginal import Marginal
-from bayescore.diagnostics.certificate.moved import Moved
 from bayescore.diagnostics.certificate.provenance import altered
+from bayescore.diagnostics.certificate.strategy import strategy, weigher_of
 from bayescore.diagnostics.certificate.verdict import judge, verdict
 from bayescore.diagnostics.certificate.weigh import Weigher, corrected_idata
-from bayescore.diagnostics.certificate.whole import Whole
-from bayescore.diagnostics.dispersion import dispersion
+from bayescore.diagnostics.dispersion import ROWS, SEED, dispersion
 from bayescore.diagnostics.error_family import risk
 from bayescore.diagnostics.formatting import number, with_error
 from bayescore.diagnostics.full_pass import full_rows
 from bayescore.diagnostics.group_draws import scale_names
 from bayescore.diagnostics.health import Need, Remedy, unfit
 from bayescore.diagnostics.report import write_certificate
+from bayescore.diagnostics.responses import SampledCounts, sampled_counts
 from bayescore.diagnostics.results import CertificateData, Level
 from bayescore.limits import MAX_FAILURE_PROBABILITY
-from bayescore.models.families import Family, check_family
-from bayescore.models.prior_ratio import OfModel
-from bayescore.models.priors import Prior, prior_from_dict
+from bayescore.models.families import check_family
 from bayescore.samplers.inference_data import Posterior, of_own_model, read_posterior
 from bayescore.types import WeightedData
 from bayescore.validation import DataError, check_integer, shown_apart
@@ -202,49 +197,27 @@ def certify(
     beside |= {"groups": groups, "missing": missing}
     dataset = full_rows(core, data, y, progress=progressbar, **beside)
     with one_blas_thread():  # the matrices are small, and threads of BLAS would wait for each other
-        weigher = weigher_of(idata, posterior, core, dataset, model=model)
-        found = certified_by(idata, posterior, _for(core, weigher, posterior, family), max_draws)
+        weigher = strategy(core, weigher_of(idata, posterior, core, dataset, model=model), posterior, family)
         merged = isinstance(data, Coreset) and data.method != "full"  # rows of a coreset do not tell the dispersion
         merged = merged or weights is not None or "weights" in dict(core.design.roles)  # which would multiply it
-        if merged or not (family.counts and found.trusted):
-            return found
-        kept = read_posterior(idata if found.idata is None else found.idata, "idata")
-        said = dispersion(dataset, kept.predictor(_DISPERSION_DRAWS), family)
-        return replace(found, dispersion=said, n_passes=dataset.n_passes)
-
-
-def weigher_of(
-    idata: Any,
-    posterior: Posterior,
-    core: Coreset,
-    dataset: Dataset,
-    *,
-    model: Any = None,
-    carried: Shortfall | None = None,
-) -> Weigher:
-    """Return the strategy for the kind of model."""
-    if core.group is None:
-        family = check_family(posterior.attrs.get("family", core.family))
-        prior = prior_from_dict(posterior.story["prior"]) if posterior.story else None
-        given = None
-        if model is not None or (prior is not None and not prior.closed_form):
-            given = partial(_of_model, model, idata, core, (family, prior))
-        return Moved(posterior, core, dataset, family, given, carried)
-    if model is not None:
-        raise ValueError("model= of a coreset with groups cannot be certified; certify the draws of sample(core)")
-    strategy = Marginal if one_intercept(core.groups) else Joint
-    return strategy(idata, posterior, core, dataset)
-
-
-def _for(core: Coreset, weigher: Weigher, posterior: Posterior, family: Family) -> Weigher:
-    """Return the strategy for draws of all rows, where the coreset has them or their sums."""
-    return Whole(weigher, posterior, core, family) if core.lossless else weigher
+        counts = partial(sampled_counts, dataset, family, ROWS, SEED) if family.counts and not merged else None
+        elpd = counts is not None or not family.counts
+        return certified_by(idata, posterior, weigher, max_draws, elpd=elpd, counts=counts)
 
 
 def certified_by(
-    idata: Any, posterior: Posterior, weigher: Weigher, max_draws: int, *, elpd: bool = True
+    idata: Any,
+    posterior: Posterior,
+    weigher: Weigher,
+    max_draws: int,
+    *,
+    elpd: bool = True,
+    counts: Callable[[], SampledCounts] | None = None,
 ) -> Certificate:
-    """Return the certificate of draws whose coefficients were read as `posterior`."""
+    """Return the certificate of draws whose coefficients were read as `posterior`.
+
+    ``counts()`` samples the full data's counts, in one more pass, for elpd and dispersion.
+    """
     judged = weigher.posterior
     trouble, remedy = weigher.provenance(), Remedy(Need.ORIGIN)
     if not trouble and (few := unfit(judged)) is not None:
@@ -265,6 +238,12 @@ def certified_by(
         corrected = corrected_idata(idata, posterior, whole, found.kept)
     elif level is Level.CERTIFIED:  # too few to tell how good corrected ones are: those as they are
         corrected = idata
+    sampled = counts() if trusted and counts is not None else None
+    over = None
+    if sampled is not None:
+        kept = read_posterior(idata if corrected is None else corrected, "idata")
+        family = check_family(posterior.attrs.get("family", weigher.core.family))
+        over = dispersion(sampled, kept.predictor(_DISPERSION_DRAWS), family)
     return Certificate(
         level=level,
         text=text,
@@ -280,21 +259,7 @@ def certified_by(
         transported=whole.transport is not None,
         idata=corrected,
         remedy=asked,
-        **(found.first.elpd() if trusted and elpd and not weigher.core.counts else {}),
+        dispersion=over,
+        **(found.first.elpd(sampled) if trusted and elpd else {}),
         n_passes=weigher.dataset.n_passes,
     )
-
-
-def _of_model(model: Any, idata: Any, core: Coreset, drawn: tuple[Family, Prior | None]) -> OfModel:
-    """Return the prior that a user's model gives to its draws, or that of `sample` where it has no closed form."""
-    family, prior = drawn
-    if model is None:
-        from bayescore.models.pymc_model import model as model_of  # PyMC takes seconds to import
-
-        model = model_of(core, prior, family=family)
-    source = idata["posterior"]
-    ordered = {str(name): source[name].transpose("chain", "draw", ...) for name in source.data_vars}
-    draws = {name: each.values.reshape(-1, *each.shape[2:]) for name, each in ordered.items()}
-    found = OfModel(model, draws, core, family)
-    found.check()
-    return found

@@ -27,6 +27,7 @@ from bayescore.diagnostics.elpd import PassSums, elpd_loo, pass_sums
 from bayescore.diagnostics.full_pass import check_finite, check_weight
 from bayescore.diagnostics.full_weights import full_weights
 from bayescore.diagnostics.joint_sums import SAVES, JointSums, effects_at
+from bayescore.diagnostics.responses import SampledCounts
 from bayescore.models.families import Family
 from bayescore.models.group_priors import LKJ_ETA, log_sigma_terms
 from bayescore.models.posterior import log_likelihoods
@@ -51,10 +52,10 @@ class JointDraws(Weighed):
         """Return the table of all effects."""
         return effects_of(self.predictor, self.weights.weights, self.labels, slow)
 
-    def elpd(self) -> dict[str, Any]:
+    def elpd(self, counts: SampledCounts | None = None) -> dict[str, Any]:
         """Return the leave-one-out predictive density of the full data, given the effects of rows' groups."""
-        w = self.weights
-        return asdict(elpd_loo(self.sums, w.log_ratio, w.weights, self.predictor, self.family, n_chains=self.n_chains))
+        w, beside = self.weights, dict[str, Any](n_chains=self.n_chains, counts=counts)
+        return asdict(elpd_loo(self.sums, w.log_ratio, w.weights, self.predictor, self.family, **beside))
 
 
 @dataclass(frozen=True, eq=False)

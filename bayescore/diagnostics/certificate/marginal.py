@@ -31,6 +31,7 @@ from bayescore.diagnostics.certificate.scores import Scores, checked, scores
 from bayescore.diagnostics.certificate.weigh import Weighed, effects_table
 from bayescore.diagnostics.full_weights import full_weights
 from bayescore.diagnostics.psis import psislw
+from bayescore.diagnostics.responses import SampledCounts
 from bayescore.limits import MAX_BAD_K_SHARE, MAX_K
 from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.effect_draws import EffectDraws
@@ -60,8 +61,10 @@ class MarginalDraws(Weighed):
         moments = self.sums.core.effects, self.sums.full.effects
         return effects_table((self.grouping,), shares(self.weights.weights, self.sums), moments, self.sums.labels, slow)
 
-    def elpd(self) -> dict[str, Any]:
-        """Return the expected log predictive density of a left-out group, summed over groups."""
+    def elpd(self, counts: SampledCounts | None = None) -> dict[str, Any]:
+        """Return the expected log predictive density of a left-out group, summed over groups; none of counts."""
+        if counts is not None:  # whose constants are not known group by group
+            return {}
         w, log_p, sample = self.weights.log_ratio, self.sums.full.log_p[:, :-1], self.sums.sample
         looked_at = log_p.T if sample is None else sample.log_p.T
         smoothed, k = psislw(w - looked_at)

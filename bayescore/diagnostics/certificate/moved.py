@@ -37,6 +37,7 @@ from bayescore.diagnostics.elpd import PassSums, elpd_loo, pass_sums
 from bayescore.diagnostics.full_pass import check_finite, check_weight
 from bayescore.diagnostics.full_weights import full_weights
 from bayescore.diagnostics.leave_out import Density
+from bayescore.diagnostics.responses import SampledCounts
 from bayescore.diagnostics.row_sums import RowSums
 from bayescore.diagnostics.tail_estimates import tail_k, without_moments
 from bayescore.limits import MAX_LOG_RATIO_SD
@@ -74,14 +75,12 @@ class MovedDraws(Weighed):
         """What weighs all draws after the same move."""
         return partial(self.by.after, np.arange(len(self.by.draws)), self.from_drawn)
 
-    def elpd(self) -> dict[str, Any]:
+    def elpd(self, counts: SampledCounts | None = None) -> dict[str, Any]:
         """Return the leave-one-out predictive density of the full data."""
         by, weights, moved = self.by, self.weights, self.moved(self.by.posterior.flat[self.at])
         density, n_chains = by.density(self.from_drawn), len(by.posterior.draws)
-        found = elpd_loo(
-            self.sums, weights.log_ratio, weights.weights, moved, by.family, n_chains=n_chains, density=density
-        )
-        return asdict(found)
+        beside = dict[str, Any](n_chains=n_chains, density=density, counts=counts)
+        return asdict(elpd_loo(self.sums, weights.log_ratio, weights.weights, moved, by.family, **beside))
 
     def values(self, posterior: Posterior, kept: IntArray | None) -> dict[str, FloatArray]:
         """Return the moved coefficients; hyperparameters stay, and are resampled with them."""

@@ -7,7 +7,8 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.joined import joined
 from bayescore.data.passes.threads import one_blas_thread
-from bayescore.diagnostics.certificate.certify import Certificate, certified_by, weigher_of
+from bayescore.diagnostics.certificate.certify import Certificate, certified_by
+from bayescore.diagnostics.certificate.strategy import weigher_of
 from bayescore.samplers.inference_data import read_posterior
 
 

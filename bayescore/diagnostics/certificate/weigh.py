@@ -31,6 +31,7 @@ from bayescore.data.dataset import Dataset
 from bayescore.data.design import Grouping
 from bayescore.diagnostics.certificate.estimates import informed_sd
 from bayescore.diagnostics.full_weights import FullWeights
+from bayescore.diagnostics.responses import SampledCounts
 from bayescore.diagnostics.results import EFFECT_INDEX, no_effects
 from bayescore.models.gaussian import Transport
 from bayescore.samplers.inference_data import Posterior
@@ -65,8 +66,8 @@ class Weighed:
         """Return `CertificateData.effects`; numerical errors are multiplied by `slow`."""
         return no_effects()
 
-    def elpd(self) -> dict[str, Any]:
-        """Return the fields of `CertificateData` on predictive densities."""
+    def elpd(self, counts: SampledCounts | None = None) -> dict[str, Any]:  # noqa: ARG002
+        """Return the fields of `CertificateData` on predictive densities; of data of counts `counts` are a sample."""
         return {}
 
     def values(self, posterior: Posterior, kept: IntArray | None) -> dict[str, FloatArray]:  # noqa: ARG002

@@ -28,6 +28,7 @@ from bayescore.diagnostics.full_pass import check_finite, check_weight
 from bayescore.diagnostics.full_weights import full_weights
 from bayescore.diagnostics.joint_sums import JointSums
 from bayescore.diagnostics.leave_out import Density
+from bayescore.diagnostics.responses import SampledCounts
 from bayescore.models.families import Family
 from bayescore.models.joint_terms import joint_terms, largest_gap
 from bayescore.models.predictor import Predictor
@@ -62,14 +63,14 @@ class WholeDraws(Weighed):
         labels = label_weights(self.core, sizes_of(self.core.groups))
         return effects_of(self.predictor, self.weights.weights, labels, slow)
 
-    def elpd(self) -> dict[str, Any]:
+    def elpd(self, counts: SampledCounts | None = None) -> dict[str, Any]:
         """Return the predictive density of left-out groups, where that is cheap, or of left-out rows."""
         if self.by_group:
-            return {} if self.left_out is None else self.left_out.elpd()
+            return {} if self.left_out is None else self.left_out.elpd(counts)
         w, sums, density = self.weights, self.sums(), self.density
         draws = self.predictor if self.predictor.factors else self.predictor.beta
-        n = self.n_chains
-        return asdict(elpd_loo(sums, w.log_ratio, w.weights, draws, self.family, n_chains=n, density=density))
+        beside = dict[str, Any](n_chains=self.n_chains, density=density, counts=counts)
+        return asdict(elpd_loo(sums, w.log_ratio, w.weights, draws, self.family, **beside))
 
 
 @dataclass(frozen=True, eq=False)

@@ -114,6 +114,10 @@ class Family(ABC):
     def log_p_graph(self, eta: Any, side: Any) -> Any:
         """`log_p` as a PyTensor expression with finite value and gradient; PyTensor is imported here, not above."""
 
+    def log_constant(self, events: FloatArray, exposure: FloatArray) -> FloatArray:  # noqa: ARG002
+        """Return what log P(y) of counts has beside both sides, without parameters, shape (n,)."""
+        return np.zeros(np.shape(events))
+
     def variance(self, eta: FloatArray) -> FloatArray:
         """Variance of the label as 0 or 1, or of the count of an exposure of 1."""
         p = self.mean(eta)

@@ -3,8 +3,8 @@ r"""The Poisson likelihood of counts with a log link: y ~ Poisson(E t), t = exp(
 .. math:: \log P(y) = y \, \eta - E e^\eta + y \log E - \log y!
 
 The two sides are l+ = eta, weighed by the count, and l- = -t, weighed by the exposure: a row of data is two rows, as a
-binomial count is. Coefficients are log rate ratios. The last two terms have no parameters, and are left
-out.
+binomial count is. Coefficients are log rate ratios. The last two terms have no parameters; only
+elpds have them.
 
 l+ is linear, so that all counts together say one vector, sum w y x; -s = c = -l''' = t of l-. Proportional hazards of
 exponential times are the same likelihood, the event as the count and the time at risk as the exposure.
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from bayescore.compiled import jit
 from bayescore.data.passes.tiles import TILE
@@ -89,6 +90,10 @@ class Poisson(Family):
     def mean(self, eta: FloatArray) -> FloatArray:
         """Return the rate, the count that an exposure of 1 expects."""
         return _both(eta)[1]
+
+    def log_constant(self, events: FloatArray, exposure: FloatArray) -> FloatArray:
+        """Return y log E - log y!."""
+        return np.asarray(special.xlogy(events, exposure) - special.gammaln(events + 1.0))
 
     def variance(self, eta: FloatArray) -> FloatArray:
         """Return the variance of the count of an exposure of 1."""

@@ -15,6 +15,7 @@ COMPILED = ("rows", "derivatives", "higher")  # what kernels call
 
 _NEAR = np.array([-3.0, -0.5, 0.0, 0.5, 3.0])  # where derivatives are compared with differences
 _STEP = 1e-4  # of differences, whose error is about its square
+_COUNTS = np.arange(20_000.0)  # whose probabilities add up to 1 where the mean is not above 2
 _PARTS = ("log_p", "score", "curvature", "third")  # each the derivative of the one before, but for the curvature's sign
 
 
@@ -88,7 +89,7 @@ def _check_probabilities(family: Family) -> None:
 
 
 def _check_rates(family: Family) -> None:
-    """Raise unless the score of a count of the mean, and its exposure of 1, is 0."""
+    """Raise unless the score of a count of the mean, and its exposure of 1, is 0, and probabilities add up to 1."""
     mean = family.mean(_NEAR)
     total = mean * family.score(_NEAR, 1) + family.score(_NEAR, -1)
     if not (gap := np.abs(total) - 1e-9 * (1.0 + mean)).max() < 0.0:
@@ -96,6 +97,15 @@ def _check_rates(family: Family) -> None:
         raise ValueError(
             f"family {family.name!r}: mean(eta) is {mean[worst]:g} at eta = {_NEAR[worst]:g}, but a count of that has "
             f"the score {total[worst]:g}, not 0; mend the mean or the sides"
+        )
+    at = _NEAR[:-1, None]
+    log_p = _COUNTS * family.log_p(at, 1) + family.log_p(at, -1) + family.log_constant(_COUNTS, np.ones_like(_COUNTS))
+    whole = np.exp(np.minimum(log_p, 1.0)).sum(axis=1)  # where it is wrong it may overflow
+    if not (gap := np.abs(whole - 1.0)).max() < 1e-9:
+        worst = int(gap.argmax())
+        raise ValueError(
+            f"family {family.name!r}: the probabilities of all counts add up to {whole[worst]:g} at eta = "
+            f"{_NEAR[worst]:g}, not 1; mend log_constant"
         )
 
 

@@ -1,0 +1,155 @@
+"""Leave-one-out densities of counts: those of ArviZ on all rows, with the constant of each count."""
+
+import warnings
+
+import arviz as az
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import bayescore as bc
+from bayescore.data.dataset import Dataset
+from bayescore.diagnostics.responses import sampled_counts
+from bayescore.models.families import FAMILIES
+from bayescore.validation import DataError
+from tests.test_poisson import HOW, QUIET, counts
+
+POISSON = FAMILIES["poisson"]
+ROWS = counts(900, seed=2)
+Y, E = ROWS["n"].to_numpy(), ROWS["time"].to_numpy()
+
+
+def leave_out(beta, log_p):
+    """Return ArviZ's leave-one-out of draws, shape (chain, draw, D), and log probabilities of rows at them."""
+    parts = {"posterior": {"beta": beta}, "log_likelihood": {"y": log_p}}
+    own = az.from_dict(parts) if az.__version__ >= "1" else az.from_dict(**parts)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of some rows' k-hat
+        return az.loo(own, pointwise=True, reff=1.0)
+
+
+def elpd_of(found):
+    """Return the sum, which releases of ArviZ name otherwise."""
+    return float(found.elpd_loo if hasattr(found, "elpd_loo") else found.elpd)
+
+
+def values_of(found):
+    """Return the rows' own values."""
+    return np.asarray(found.loo_i if hasattr(found, "loo_i") else found.elpd_i)
+
+
+@pytest.fixture(scope="module")
+def full():
+    return bc.all_rows(ROWS, **HOW)
+
+
+@pytest.fixture(scope="module")
+def draws(full):
+    return bc.sample(full, random_seed=1, **QUIET)
+
+
+@pytest.fixture(scope="module")
+def arvizs(full, draws):
+    """Return ArviZ's leave-one-out of all draws, with scipy's log probabilities."""
+    beta = draws.posterior["beta"].values
+    return leave_out(beta, stats.poisson.logpmf(Y, E * np.exp(beta @ full.design.transform(ROWS).T)))
+
+
+def test_each_row_is_arvizs(full, draws, arvizs):
+    found = bc.loo(draws, full, ROWS, max_draws=4000, **QUIET)
+    wanted, value = values_of(arvizs), values_of(found)
+    np.testing.assert_allclose(value, wanted, atol=2e-3)
+    assert not np.allclose(value, np.roll(wanted, 1), atol=0.1)
+
+
+def test_a_certificate_has_the_sum(full, draws, arvizs):
+    found = bc.certify(draws, full, ROWS, max_draws=4000, **QUIET)
+    elpd = elpd_of(arvizs)
+    assert found.elpd_loo_rows == len(ROWS)
+    assert found.elpd_loo == pytest.approx(elpd, abs=0.05)
+    assert found.elpd_loo_se == pytest.approx(float(arvizs.se), rel=0.01)
+    assert "elpd_loo −" in repr(found)
+
+
+@pytest.mark.statistical(rate=1e-6)
+@pytest.mark.parametrize("method", ["condensed", "calibrated"])
+def test_a_coreset_and_a_sample_of_counts_give_the_same(method):
+    rows = counts(6000, seed=4)
+    everything = bc.all_rows(rows, **HOW)
+    known = bc.loo(bc.sample(everything, random_seed=1, **QUIET), everything, rows, **QUIET)
+    elpd = elpd_of(known)
+    core = bc.build_coreset(rows, method=method, random_state=1, **HOW)
+    drawn = bc.sample(core, random_seed=2, **QUIET)
+    found = bc.certify(drawn, core, rows, **QUIET)
+    assert 900 < found.elpd_loo_rows <= 1000
+    assert found.elpd_loo_mcse < 1.0
+    assert abs(found.elpd_loo - elpd) < 6.0 * np.hypot(found.elpd_loo_mcse, 0.35)
+    assert found.elpd_loo_se == pytest.approx(float(known.se), rel=0.02)
+    assert elpd_of(bc.loo(found.idata, core, rows, **QUIET)) == pytest.approx(elpd, abs=2.0)
+
+
+@pytest.mark.parametrize("size", [256, 257, 1001])
+def test_no_cut_of_the_rows_changes_the_constant_or_the_sample(full, size):
+    known = Dataset(full.as_source(), full.design, block_rows=size)
+    found = sampled_counts(known, POISSON, 300, 1)
+    wanted = (Y * np.log(E)).sum() - sum(float(np.log(np.arange(1, y + 1)).sum()) for y in Y)
+    assert found.constant == pytest.approx(wanted, rel=1e-12)
+    assert found.n_rows == len(ROWS)
+    index = found.responses.rows.index
+    np.testing.assert_array_equal(found.responses.events, Y[index])
+    np.testing.assert_allclose(found.responses.rows.weights, E[index])
+
+
+def test_two_models_of_counts_are_compared_by_all_rows():
+    rows = counts(3000, seed=6)
+    models, known = {}, {}
+    for formula in ("n ~ a + rare + b", "n ~ a"):
+        how = {**HOW, "formula": formula}
+        core = bc.build_coreset(rows, method="condensed", random_state=1, **how)
+        models[formula] = bc.sample(core, random_seed=2, **QUIET), core
+        known[formula] = bc.loo(*models[formula], rows, **QUIET)
+    table = bc.loo_compare(models, rows, **QUIET)
+    assert list(table.index) == ["n ~ a + rare + b", "n ~ a"]
+    values = [values_of(each) for each in known.values()]
+    apart = values[1] - values[0]
+    worse = table.iloc[1]
+    assert worse["elpd_diff"] == pytest.approx(apart.sum(), abs=6.0 * worse["diff_mcse"] + 1e-6)
+    assert worse["dse"] == pytest.approx(np.sqrt(len(apart)) * apart.std(), rel=0.02)
+    assert worse["elpd_diff"] < -3.0 * worse["dse"]
+
+
+def test_counts_with_weights_have_no_elpd():
+    X, w = ROWS[["a", "b"]].to_numpy(), np.full(len(ROWS), 2.0)
+    about = {"weights": w, "exposure": E}
+    core = bc.build_coreset(X, Y, family="poisson", random_state=1, **about, **QUIET)
+    drawn = bc.sample(core, random_seed=2, **QUIET)
+    assert np.isnan(bc.certify(drawn, core, X, Y, **about, **QUIET).elpd_loo)
+    with pytest.raises(DataError, match="a model of counts with weights, which cannot be told from exposures"):
+        bc.loo(drawn, core, X, Y, **about, **QUIET)
+
+
+def test_a_family_whose_constant_is_wrong_is_refused():
+    class Bare(type(POISSON)):
+        name = "bare"
+
+        def log_constant(self, events, exposure):
+            return np.zeros_like(events)
+
+    with pytest.raises(ValueError, match=r"'bare': the probabilities of all counts add up to .* mend log_constant"):
+        bc.families.register(Bare())
+
+
+def test_overdispersed_visits_have_arvizs_sum(shared_data):
+    """Real counts of a mean of 5.8 and a variance of 46: 6 visits too few or too many are nothing."""
+    rows = pd.read_parquet(shared_data("nmes1988.parquet"))
+    about = {"formula": "visits ~ hospital + chronic + age + gender + school", "family": "poisson", **QUIET}
+    everything = bc.all_rows(rows, **about)
+    beta = bc.sample(everything, random_seed=1, **QUIET).posterior["beta"].values[:, ::4]
+    log_p = stats.poisson.logpmf(rows["visits"], np.exp(beta @ everything.design.transform(rows).T))
+    wanted = leave_out(beta, log_p)
+    core = bc.build_coreset(rows, method="condensed", random_state=1, **about)
+    found = bc.certify(bc.sample(core, random_seed=2, **QUIET), core, rows, **QUIET)
+    assert found.elpd_loo_mcse < 3.0
+    assert found.elpd_loo == pytest.approx(elpd_of(wanted), abs=10.0)
+    assert found.elpd_loo_se == pytest.approx(float(wanted.se), rel=0.02)
