@@ -25,7 +25,7 @@ from bayescore.diagnostics.results import Level
 from bayescore.fitting.frames import Frame, moved_too_far
 from bayescore.fitting.given import Given
 from bayescore.fitting.parts import FitParts
-from bayescore.fitting.route import Route, called
+from bayescore.fitting.route import FAILURES, Route, called
 from bayescore.fitting.scaling import DEFAULT_SCALE
 from bayescore.models.families import check_family
 from bayescore.models.priors import MultivariateNormal, Normal, prior_from_dict
@@ -69,7 +69,10 @@ class NewRows(Given):
         self.before[:] = [replace(old, design=new.design)]
         rows = joined(self.before[0], new)
         method = Multilevel(Normal(0.0, DEFAULT_SCALE))
-        core = build_dataset(rows, method, None, options["random_state"], check_family(old.family))
+        try:
+            core = build_dataset(rows, method, None, options["random_state"], check_family(old.family))
+        except FAILURES:  # a centre that is not found
+            return self._union(old, **options)
         weight = old.weight_total + rows.scan.weight_total - float(old.weights.sum())
         return replace(core, label=old.label, n_total=old.n_total + new.source.n_rows, weight_total=weight)
 

@@ -9,7 +9,7 @@ from scipy import special
 
 import bayescore as bc
 from bayescore.coresets.build import build_dataset
-from bayescore.coresets.cells import condense
+from bayescore.coresets.cells import condense, settle
 from bayescore.coresets.multilevel import Multilevel
 from bayescore.data.designed import open_in
 from bayescore.data.joined import joined
@@ -216,15 +216,25 @@ def test_months_of_few_labels_are_condensed_one_after_another():
     assert core.params["effect_sds"][0] < 1.0
 
 
-@pytest.mark.parametrize("sd", [0.1, 2.0])
-def test_large_counts_in_groups_are_condensed(sd):
+@pytest.mark.parametrize(("sd", "intercept"), [(0.1, 2.0), (2.0, 2.0), (0.1, 5.0)])
+def test_large_counts_in_groups_are_condensed(sd, intercept):
     """Rates are exponentials: from 0, the first step's end is one of 1e300."""
     rng = np.random.default_rng(8)
     rows = pd.DataFrame({"x": rng.gamma(3.0, 12.0, 4000), "g": rng.integers(0, 20, 4000)})
     effect = rng.normal(0.0, sd, 20)[rows["g"]]
-    rows["y"] = rng.poisson(np.exp(0.03 * (rows["x"] - 36.0) + 2.0 + effect))
+    rows["y"] = rng.poisson(np.exp(0.03 * (rows["x"] - 36.0) + intercept + effect))
     core = bc.build_coreset(
         rows, formula="y ~ x + (1 | g)", family="poisson", method=Multilevel(), random_state=0, progressbar=False
     )
     assert core.params["mode_error"] < 0.05
     assert core.params["effect_sds"][0] == pytest.approx(np.hypot(np.std(effect), 0.5 / np.sqrt(20)), rel=0.1)
+
+
+def test_where_no_centre_is_found_builds_say_what_to_do_and_a_fit_takes_all_rows(monkeypatch):
+    monkeypatch.setattr(settle, "_LOST", 0.0)
+    rows = pd.concat([rare(k) for k in range(4)], ignore_index=True)
+    with pytest.raises(ArithmeticError, match=r"centre.* was not found: give a narrower prior=, or sample all_rows"):
+        bc.build_coreset(rows, formula="y ~ x + (1 | g)", method="multilevel", progressbar=False)
+    fit = bc.fit("y ~ x + (1 | g)", rows, random_state=0, progressbar=False)
+    assert fit.coreset.method == "full"
+    assert "the default build failed: the posterior's centre" in str(fit)

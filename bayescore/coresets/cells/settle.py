@@ -28,6 +28,7 @@ from bayescore.validation import DataError
 
 MAX_PASSES = 25
 NEAR = 0.3  # sds of a coefficient, or of the log sd of effects, of the last step
+_LOST = 100.0  # sds of the last step, from which the centre is not near anything
 _MAX_TURNS = 12  # of quadrature, three passes each
 _APART = 10.0  # times the smallest step, beyond which steps lead away
 _FURTHER = 2.0  # times the step before: a longer step says that the one before went too far,
@@ -110,7 +111,10 @@ def _by_quadrature(found: Centre) -> tuple[CellSums, Density]:
 def centre_of(
     dataset: Dataset, n_cells: int, columns: IntArray, family: Family, prior: Prior, *, most: FloatArray
 ) -> Centre:
-    """Return the density about which to condense, effects' sds at most `most`, shape (Q,); some ten passes."""
+    """Return the density about which to condense, effects' sds at most `most`, shape (Q,); some ten passes.
+
+    Raises `ArithmeticError` where it is not found.
+    """
     way = _Way(Density.start(dataset.n_features, n_cells, columns, _FIRST_SD))
     for _ in range(MAX_PASSES):
         if way.go(_ahead(sums_of(dataset, way.at, family), way.at, prior, most)) < NEAR:
@@ -119,18 +123,30 @@ def centre_of(
         way.back()
     at, best = way.at, None
     for _ in range(_MAX_TURNS):
-        points = Points.of(at, family)
-        values = points.values(dataset)
-        shares = points.shares(values)
-        found = Centre(points, sums_of(dataset, at, family), values, shares, points.excess(shares, dataset), math.inf)
-        there = _ahead(*_by_quadrature(found), prior, most)
+        try:
+            found = _about(dataset, at, family)
+            there = _ahead(*_by_quadrature(found), prior, most)
+        except np.linalg.LinAlgError:  # a variance with no inverse
+            break
         last = math.inf if there is None else _gap(at, there)
         best = replace(found, last=last) if best is None or last < best.last else best
         if there is None or last < NEAR or not last < _APART * best.last:
             break
         at = there
-    assert best is not None
+    if best is None or not best.last < _LOST:
+        raise ArithmeticError(
+            "the posterior's centre, about which groups are condensed, was not found: give a narrower prior=, or "
+            "sample all_rows(...)"
+        )
     return best
+
+
+def _about(dataset: Dataset, at: Density, family: Family) -> Centre:
+    """Return a density with its sums and values at its nodes; three passes."""
+    points = Points.of(at, family)
+    values = points.values(dataset)
+    shares = points.shares(values)
+    return Centre(points, sums_of(dataset, at, family), values, shares, points.excess(shares, dataset), math.inf)
 
 
 class _Way:

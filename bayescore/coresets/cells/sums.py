@@ -181,11 +181,14 @@ def _add_sums(
 def _of_block(density: Density, family: Family, _: int, block: WeightedData) -> tuple[IntArray, FloatArray, CellSums]:
     n_cells, Q, p = len(density.mean) - 1, len(density.columns), len(density.beta)
     found, places = local_codes(block, n_cells)
-    terms, X = density.derivatives(block, found[places], family), block.X
+    X = block.X
     table, entries = np.zeros((len(found), sum(_widths(Q, p)))), (np.array(_entries(Q, 3)), np.array(_entries(Q, 4)))
-    _add_sums((density.multipliers(X), X, places), terms, entries, table)
+    with np.errstate(over="ignore", invalid="ignore"):  # of counts, where a step leads too far and is then shortened
+        terms = density.derivatives(block, found[places], family)
+        _add_sums((density.multipliers(X), X, places), terms, entries, table)
+        gradient, precision = X.T @ terms[0], X.T @ (X * terms[1][:, None])
     empty = np.empty(0)
-    return found, table, CellSums(empty, empty, empty, empty, empty, X.T @ terms[0], X.T @ (X * terms[1][:, None]))
+    return found, table, CellSums(empty, empty, empty, empty, empty, gradient, precision)
 
 
 def _total(parts: Iterable[tuple[IntArray, FloatArray, CellSums]], density: Density) -> CellSums:
@@ -193,9 +196,10 @@ def _total(parts: Iterable[tuple[IntArray, FloatArray, CellSums]], density: Dens
     widths = _widths(Q, p)
     table, gradient, precision = np.zeros((C, sum(widths))), np.zeros(p), np.zeros((p, p))
     for found, own, sums in parts:
-        table[found] += own
-        gradient += sums.gradient
-        precision += sums.precision
+        with np.errstate(over="ignore", invalid="ignore"):
+            table[found] += own
+            gradient += sums.gradient
+            precision += sums.precision
     table[-1] = 0.0  # rows of no cell have no effect
     score, information, cross, third, fourth = np.split(table, np.cumsum(widths)[:-1], axis=1)
     half = 0.5 * (precision + precision.T)
