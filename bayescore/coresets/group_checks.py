@@ -31,8 +31,9 @@ class _Found(NamedTuple):
     """What rows show; lists in the order of `_Asked`."""
 
     slopes: list[tuple[IntArray, FloatArray]]  # levels, and the largest -x and x of each, shape (2, levels, columns)
-    labels: list[NDArray[np.bool_]]  # whether a level has label -1, and +1, shape (2, G)
-    pairs: list[IntArray]  # the level of the second factor that goes with each of the first, shape (G,)
+    labels: list[tuple[IntArray, NDArray[np.bool_]]]  # levels, and whether they have label -1, and +1, (2, levels)
+    pairs: list[tuple[IntArray, IntArray]]  # levels of the first factor, and the one of the second that goes with each
+    n_rows: int  # a count, or the outcomes of trials, is one
 
 
 def check_group_terms(dataset: Dataset) -> None:
@@ -41,24 +42,26 @@ def check_group_terms(dataset: Dataset) -> None:
     if not design.groups or design.classes is not None:
         return
     asked = _asked(dataset)
-    if any(asked[1:]):
-        total = _Found(
-            [(np.arange(0), np.full((2, asked.sizes[f], len(own)), -np.inf)) for f, own in asked.slopes],
-            [np.zeros((2, asked.sizes[f]), dtype=bool) for f in asked.labels],
-            [np.full(asked.sizes[f], _UNSEEN) for f, _ in asked.pairs],
-        )
-        for part in dataset.scan_beside(lambda _, block: _look(block, asked)):
-            _add(part, total)
-        for (place, columns), (_, (low, high)) in zip(asked.slopes, total.slopes, strict=True):
-            _check_slopes(design.groups[place], [design.names[d] for d in columns], low, high)
-        for place, seen in zip(asked.labels, total.labels, strict=True):
-            if not seen.all(axis=0).any():
-                _warn_of_labels(design.groups[place])
-        for (one, other), partner in zip(asked.pairs, total.pairs, strict=True):
-            if partner.min() >= 0 and len(np.unique(partner)) == len(partner):
-                _warn_of_alias(design.groups[one], design.groups[other])
+    total = _Found(
+        [(np.arange(0), np.full((2, asked.sizes[f], len(own)), -np.inf)) for f, own in asked.slopes],
+        [(np.arange(0), np.zeros((2, asked.sizes[f]), dtype=bool)) for f in asked.labels],
+        [(np.arange(0), np.full(asked.sizes[f], _UNSEEN)) for f, _ in asked.pairs],
+        0,
+    )
+    n_rows = 0
+    for part in dataset.scan_beside(lambda _, block: _look(block, asked)):
+        _add(part, total)
+        n_rows += part.n_rows
+    for (place, columns), (_, (low, high)) in zip(asked.slopes, total.slopes, strict=True):
+        _check_slopes(design.groups[place], [design.names[d] for d in columns], low, high)
+    for place, (_, seen) in zip(asked.labels, total.labels, strict=True):
+        if not seen.all(axis=0).any():
+            _warn_of_labels(design.groups[place])
+    for (one, other), (_, partner) in zip(asked.pairs, total.pairs, strict=True):
+        if partner.min() >= 0 and len(np.unique(partner)) == len(partner):
+            _warn_of_alias(design.groups[one], design.groups[other])
     for own in design.groups:
-        _warn_of_effects(own, dataset.scan.n_rows)
+        _warn_of_effects(own, n_rows)
 
 
 def _asked(dataset: Dataset) -> _Asked:
@@ -80,36 +83,40 @@ def _asked(dataset: Dataset) -> _Asked:
 
 def _look(block: WeightedData, asked: _Asked) -> _Found:
     assert block.group is not None
-    found = _Found([], [], [])
+    found = _Found([], [], [], 1 + int(np.count_nonzero(np.diff(block.index))))
     for place, columns in asked.slopes:
-        codes, places = np.unique(block.group[:, place], return_inverse=True)
+        known = block.group[:, place] >= 0
+        codes, places = np.unique(block.group[known, place], return_inverse=True)
         high = np.full((2, len(codes), len(columns)), -np.inf)
         for k, sign in enumerate((-1.0, 1.0)):
-            np.maximum.at(high[k], places, sign * block.X[:, list(columns)])
+            np.maximum.at(high[k], places, sign * block.X[known][:, list(columns)])
         found.slopes.append((codes, high))
     side = (block.y > 0).astype(np.int64)
     for place in asked.labels:
-        seen = np.zeros((2, asked.sizes[place]), dtype=bool)
         known = block.group[:, place] >= 0
-        seen[side[known], block.group[known, place]] = True
-        found.labels.append(seen)
+        codes, places = np.unique(block.group[known, place], return_inverse=True)
+        seen = np.zeros((2, len(codes)), dtype=bool)
+        seen[side[known], places] = True
+        found.labels.append((codes, seen))
     for one, other in asked.pairs:
-        partner, both = np.full(asked.sizes[one], _UNSEEN), block.group[:, [one, other]]
+        both = block.group[:, [one, other]]
         first, second = both[(both >= 0).all(axis=1)].T
-        partner[first] = second
-        partner[first[partner[first] != second]] = _SEVERAL
-        found.pairs.append(partner)
+        codes, places = np.unique(first, return_inverse=True)
+        partner = np.full(len(codes), _UNSEEN)
+        partner[places] = second
+        partner[places[partner[places] != second]] = _SEVERAL
+        found.pairs.append((codes, partner))
     return found
 
 
 def _add(part: _Found, total: _Found) -> None:
     for (codes, high), (_, whole) in zip(part.slopes, total.slopes, strict=True):
         whole[:, codes] = np.maximum(whole[:, codes], high)
-    for seen, known in zip(part.labels, total.labels, strict=True):
-        known |= seen
-    for new, partner in zip(part.pairs, total.pairs, strict=True):
-        several = (new != _UNSEEN) & (partner != _UNSEEN) & (new != partner)
-        partner[:] = np.where(several, _SEVERAL, np.where(partner == _UNSEEN, new, partner))
+    for (codes, seen), (_, known) in zip(part.labels, total.labels, strict=True):
+        known[:, codes] |= seen
+    for (codes, new), (_, partner) in zip(part.pairs, total.pairs, strict=True):
+        old = partner[codes]
+        partner[codes] = np.where(old == _UNSEEN, new, np.where(old == new, old, _SEVERAL))
 
 
 def _check_slopes(grouping: Grouping, effects: list[str], low: FloatArray, high: FloatArray) -> None:

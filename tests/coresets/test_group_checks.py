@@ -96,3 +96,11 @@ def test_rows_for_the_design_of_others_are_not_looked_at():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         bc.all_rows(rows.drop_duplicates("g"), design=core.design, progressbar=False)
+
+
+def test_more_effects_than_counts_are_warned_of_though_a_count_is_two_rows():
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"x": rng.normal(size=60), "g": np.arange(60) % 50, "y": 1 + rng.poisson(1.0, 60)})
+    found = words(rows, "y ~ x + (1 + x | g)", family="poisson")
+    assert has(found, r"has 100 effects, 2 for each of 50 levels.*have 60 rows")
+    assert not has(words(rows, "y ~ x + (1 | g)", family="poisson"), "effects, ")
