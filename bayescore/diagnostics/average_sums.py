@@ -68,7 +68,8 @@ def cell_sums(dataset: Dataset, cells: Cells, predictor: Predictor, family: Fami
     """Return the sums at the draws, from a sample of many rows where its error is small beside the figures' sds."""
     n_rows, last = dataset.source.n_rows, None
     if n_rows > EVERY_ROW:
-        for size in (SAMPLE_ROWS, 10 * SAMPLE_ROWS):
+        most = max(_FEWEST, _MOST_BYTES // (8 * len(cells) * dataset.n_features))
+        for size in dict.fromkeys(min(size, most) for size in (SAMPLE_ROWS, 10 * SAMPLE_ROWS)):
             last = sampled(dataset, cells, predictor, family, size=size)
             if last is None:
                 break
@@ -179,13 +180,12 @@ class _Look:
 
 
 def sampled(dataset: Dataset, cells: Cells, predictor: Predictor, family: Family, *, size: int) -> CellSums | None:
-    """Return the sums from a sample of `size` rows of each cell, fewer where there are many cells; one pass.
+    """Return the sums from a sample of `size` rows of each cell; one pass.
 
     None where the draws of a flat model, shape (S, D), are too few to have scales, or rows are of groups that are not
     known. The error is the RMS over draws of the standard error, from the sample.
     """
     mean, K = predictor.means(), len(cells)
-    size = min(size, max(_FEWEST, _MOST_BYTES // (8 * K * dataset.n_features)))
     near: LaplaceApproximation | DrawnApproximation
     if predictor.factors:
         near = DrawnApproximation.of(family, predictor)

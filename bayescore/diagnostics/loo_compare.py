@@ -60,6 +60,8 @@ def loo_compare(
 ) -> pd.DataFrame:
     """Compare models by the leave-one-out predictive density of the full data, in one pass over them, or two.
 
+    Counts take one more pass for each design.
+
     Parameters
     ----------
     models : mapping of str to (InferenceData, Coreset)

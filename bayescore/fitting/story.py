@@ -49,18 +49,22 @@ class Step:
 
 @contextmanager
 def overheard() -> Iterator[list[warnings.WarningMessage]]:
-    """Yield the warnings of the body as they come; they are given after it."""
+    """Yield bayescore's warnings of the body as they come; they are given after it, unless it raises."""
     caught: list[warnings.WarningMessage] = []
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            yield caught
-    finally:
-        for own in caught:
-            if own.category is UserWarning:
-                warn(str(own.message))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("always", category=UserWarning)
+        show = warnings.showwarning
+
+        def hear(message: Any, category: Any, *where: Any, **more: Any) -> None:
+            if category is UserWarning:
+                caught.append(warnings.WarningMessage(message, category, *where, **more))
             else:
-                warnings.warn_explicit(own.message, own.category, own.filename, own.lineno)
+                show(message, category, *where, **more)
+
+        warnings.showwarning = hear
+        yield caught
+    for own in caught:
+        warn(str(own.message))
 
 
 def words(caught: list[warnings.WarningMessage]) -> str:

@@ -195,10 +195,5 @@ class FitTables(FitPriors):
         >>> bool((fit.loo().pareto_k < 0.7).all())
         True
         """
-        if self.coreset.counts:
-            raise DataError(
-                "the fit is of counts, whose rows are two each, that are not left out together: compare models of "
-                "counts by bayescore.log_evidence"
-            )
         given = self.rows_given
         return loo(self.idata, self.coreset, given.data, given.y, **given.told())

@@ -9,7 +9,8 @@ import pytest
 from scipy import stats
 
 import bayescore as bc
-from bayescore.data.dataset import Dataset
+from bayescore.data import dataset
+from bayescore.data.dataset import MAX_BLOCK_ROWS, Dataset
 from bayescore.diagnostics.responses import sampled_counts
 from bayescore.models.families import FAMILIES
 from bayescore.validation import DataError
@@ -56,7 +57,9 @@ def arvizs(full, draws):
     return leave_out(beta, stats.poisson.logpmf(Y, E * np.exp(beta @ full.design.transform(ROWS).T)))
 
 
-def test_each_row_is_arvizs(full, draws, arvizs):
+@pytest.mark.parametrize("most", [1, 7, MAX_BLOCK_ROWS])
+def test_each_row_is_arvizs(full, draws, arvizs, monkeypatch, most):
+    monkeypatch.setattr(dataset, "MAX_BLOCK_ROWS", most)  # blocks that part the two rows of a count
     found = bc.loo(draws, full, ROWS, max_draws=4000, **QUIET)
     wanted, value = values_of(arvizs), values_of(found)
     np.testing.assert_allclose(value, wanted, atol=2e-3)
@@ -153,3 +156,9 @@ def test_overdispersed_visits_have_arvizs_sum(shared_data):
     assert found.elpd_loo_mcse < 3.0
     assert found.elpd_loo == pytest.approx(elpd_of(wanted), abs=10.0)
     assert found.elpd_loo_se == pytest.approx(float(wanted.se), rel=0.02)
+
+
+def test_a_fit_of_counts_leaves_them_out_without_roles():
+    fit = bc.fit(HOW["formula"], ROWS, family="poisson", exposure="time", random_state=1, **QUIET)
+    known = bc.loo(fit.idata, fit.coreset, ROWS, exposure="time", **QUIET)
+    np.testing.assert_allclose(values_of(fit.loo()), values_of(known), rtol=1e-12)

@@ -95,7 +95,10 @@ def test_moved_draws_are_refused_with_a_coreset_that_moves_them_otherwise(made, 
 def test_leave_one_out_weighs_moved_draws_by_where_they_came_from(made, moved):
     X, y, core = made
     raw = replace(core, shortfall=None)
-    draws = {"moved": loo_draws("moved", moved, core, 500), "raw": loo_draws("raw", drawn(raw), raw, 500)}
+    draws = {
+        "moved": loo_draws("moved", moved, core, 500, weighted=False),
+        "raw": loo_draws("raw", drawn(raw), raw, 500, weighted=False),
+    }
     data = bc.all_rows(X, y, design=core.design, progressbar=False)
     spread = {
         name: weights_of(each, log_likelihoods(each.predictor, data, LOGISTIC)).spread for name, each in draws.items()

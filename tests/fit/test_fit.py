@@ -1,6 +1,7 @@
 """`fit`: the route from rows to certified draws, its story, and what it refuses before work starts."""
 
 import time
+import warnings
 from dataclasses import replace
 
 import numba
@@ -12,6 +13,7 @@ import bayescore as bc
 from bayescore.diagnostics.health import Need, Remedy
 from bayescore.diagnostics.results import Level
 from bayescore.fitting import route as routes
+from bayescore.fitting.story import overheard
 
 
 @pytest.fixture(scope="module")
@@ -200,3 +202,12 @@ def test_what_is_expected_of_a_step_leaves_out_compiling(rows):
 def test_a_family_by_the_name_of_another_package_is_translated(rows, family):
     with pytest.raises(ValueError, match=f"family='{family}' is called 'logistic' here"):
         bc.fit("clicked ~ age", rows, family=family)
+
+
+def test_warnings_of_a_step_do_not_hide_its_error():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ZeroDivisionError), overheard():
+            warnings.warn("a word", UserWarning, stacklevel=1) or 1 / 0
+        with pytest.raises(UserWarning, match="a word"), overheard():
+            warnings.warn("a word", UserWarning, stacklevel=1)

@@ -50,7 +50,8 @@ class Family(ABC):
         Writes the fourth and fifth derivative to the rows of `out`, shape (2, TILE), given what `derivatives` wrote to
         `terms`; for the series below, so not needed where `near` is 0.
     counts : bool
-        Whether responses are counts with an exposure, not labels; then "label" below is the side, and "log p" its l.
+        Whether responses are counts with an exposure, not labels; then "label" below is the side, "log p" its l, and
+        `log_constant` the constant.
     exponential : bool
         Whether l+ = eta and l- = -exp(eta), for which pseudo-rows are known in closed form.
     symmetric : bool
