@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Grouping
 from bayescore.data.sources.paired import RATES
+from bayescore.models.group_sums import codes_among
 from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, warn
 
@@ -28,7 +29,7 @@ class _Asked(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """What rows show; lists in the order of `_Asked`."""
+    """What rows of a block show; lists in the order of `_Asked`, of the levels that the block has."""
 
     slopes: list[tuple[IntArray, FloatArray]]  # levels, and the largest -x and x of each, shape (2, levels, columns)
     labels: list[tuple[IntArray, NDArray[np.bool_]]]  # levels, and whether they have label -1, and +1, (2, levels)
@@ -41,23 +42,26 @@ def check_group_terms(dataset: Dataset) -> None:
     design = dataset.design
     if not design.groups or design.classes is not None:
         return
-    asked = _asked(dataset)
-    total = _Found(
-        [(np.arange(0), np.full((2, asked.sizes[f], len(own)), -np.inf)) for f, own in asked.slopes],
-        [(np.arange(0), np.zeros((2, asked.sizes[f]), dtype=bool)) for f in asked.labels],
-        [(np.arange(0), np.full(asked.sizes[f], _UNSEEN)) for f, _ in asked.pairs],
-        0,
-    )
-    n_rows = 0
+    asked, n_rows = _asked(dataset), 0
+    # of all levels, and last of rows whose level is not known
+    slopes = [np.full((2, asked.sizes[f] + 1, len(columns)), -np.inf) for f, columns in asked.slopes]
+    labels = [np.zeros((2, asked.sizes[f] + 1), dtype=bool) for f in asked.labels]
+    pairs = [np.full(asked.sizes[f], _UNSEEN) for f, _ in asked.pairs]
     for part in dataset.scan_beside(lambda _, block: _look(block, asked)):
-        _add(part, total)
         n_rows += part.n_rows
-    for (place, columns), (_, (low, high)) in zip(asked.slopes, total.slopes, strict=True):
-        _check_slopes(design.groups[place], [design.names[d] for d in columns], low, high)
-    for place, (_, seen) in zip(asked.labels, total.labels, strict=True):
-        if not seen.all(axis=0).any():
+        for (codes, high), highest in zip(part.slopes, slopes, strict=True):
+            highest[:, codes] = np.maximum(highest[:, codes], high)
+        for (codes, seen), known in zip(part.labels, labels, strict=True):
+            known[:, codes] |= seen
+        for (codes, new), partner in zip(part.pairs, pairs, strict=True):
+            old = partner[codes]
+            partner[codes] = np.where(old == _UNSEEN, new, np.where(old == new, old, _SEVERAL))
+    for (place, columns), (low, high) in zip(asked.slopes, slopes, strict=True):
+        _check_slopes(design.groups[place], [design.names[d] for d in columns], low[:-1], high[:-1])
+    for place, known in zip(asked.labels, labels, strict=True):
+        if not known[:, :-1].all(axis=0).any():
             _warn_of_labels(design.groups[place])
-    for (one, other), (_, partner) in zip(asked.pairs, total.pairs, strict=True):
+    for (one, other), partner in zip(asked.pairs, pairs, strict=True):
         if partner.min() >= 0 and len(np.unique(partner)) == len(partner):
             _warn_of_alias(design.groups[one], design.groups[other])
     for own in design.groups:
@@ -85,38 +89,26 @@ def _look(block: WeightedData, asked: _Asked) -> _Found:
     assert block.group is not None
     found = _Found([], [], [], 1 + int(np.count_nonzero(np.diff(block.index))))
     for place, columns in asked.slopes:
-        known = block.group[:, place] >= 0
-        codes, places = np.unique(block.group[known, place], return_inverse=True)
-        high = np.full((2, len(codes), len(columns)), -np.inf)
-        for k, sign in enumerate((-1.0, 1.0)):
-            np.maximum.at(high[k], places, sign * block.X[known][:, list(columns)])
+        codes, places = codes_among(block.group[:, place], asked.sizes[place])
+        high, x = np.full((2, len(codes), len(columns)), -np.inf), block.X[:, list(columns)]
+        np.maximum.at(high[0], places, -x)
+        np.maximum.at(high[1], places, x)
         found.slopes.append((codes, high))
     side = (block.y > 0).astype(np.int64)
     for place in asked.labels:
-        known = block.group[:, place] >= 0
-        codes, places = np.unique(block.group[known, place], return_inverse=True)
+        codes, places = codes_among(block.group[:, place], asked.sizes[place])
         seen = np.zeros((2, len(codes)), dtype=bool)
-        seen[side[known], places] = True
+        seen[side, places] = True
         found.labels.append((codes, seen))
     for one, other in asked.pairs:
         both = block.group[:, [one, other]]
         first, second = both[(both >= 0).all(axis=1)].T
-        codes, places = np.unique(first, return_inverse=True)
+        codes, places = codes_among(first, asked.sizes[one])
         partner = np.full(len(codes), _UNSEEN)
         partner[places] = second
         partner[places[partner[places] != second]] = _SEVERAL
         found.pairs.append((codes, partner))
     return found
-
-
-def _add(part: _Found, total: _Found) -> None:
-    for (codes, high), (_, whole) in zip(part.slopes, total.slopes, strict=True):
-        whole[:, codes] = np.maximum(whole[:, codes], high)
-    for (codes, seen), (_, known) in zip(part.labels, total.labels, strict=True):
-        known[:, codes] |= seen
-    for (codes, new), (_, partner) in zip(part.pairs, total.pairs, strict=True):
-        old = partner[codes]
-        partner[codes] = np.where(old == _UNSEEN, new, np.where(old == new, old, _SEVERAL))
 
 
 def _check_slopes(grouping: Grouping, effects: list[str], low: FloatArray, high: FloatArray) -> None:

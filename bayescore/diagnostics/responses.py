@@ -1,4 +1,4 @@
-r"""Whole responses and their log density: rows of labels, or counts, of which the data have two rows each.
+r"""Whole responses and their log density: rows of labels, or counts, which are two rows each.
 
 The two rows of a count y weigh y and its exposure E. Its log probability
 

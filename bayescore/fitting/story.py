@@ -48,26 +48,25 @@ class Step:
 
 
 @contextmanager
-def overheard() -> Iterator[list[warnings.WarningMessage]]:
+def overheard() -> Iterator[list[str]]:
     """Yield bayescore's warnings of the body as they come; they are given after it, unless it raises."""
-    caught: list[warnings.WarningMessage] = []
+    caught: list[str] = []
     with warnings.catch_warnings():
         warnings.filterwarnings("always", category=UserWarning)
         show = warnings.showwarning
 
         def hear(message: Any, category: Any, *where: Any, **more: Any) -> None:
             if category is UserWarning:
-                caught.append(warnings.WarningMessage(message, category, *where, **more))
+                caught.append(str(message))
             else:
                 show(message, category, *where, **more)
 
         warnings.showwarning = hear
         yield caught
-    for own in caught:
-        warn(str(own.message))
+    for text in caught:
+        warn(text)
 
 
-def words(caught: list[warnings.WarningMessage]) -> str:
-    """Return bayescore's warnings as the end of a step's words."""
-    found = dict.fromkeys(str(own.message) for own in caught if own.category is UserWarning)
-    return "".join(f"; warning: {text}" for text in found)
+def words(caught: list[str]) -> str:
+    """Return warnings as the end of a step's words."""
+    return "".join(f"; warning: {text}" for text in dict.fromkeys(caught))

@@ -215,11 +215,12 @@ def _pieces(theta: FloatArray, arguments: CollapsedArguments) -> Iterator[IntArr
 
     A few draws of large sigma would ask for nodes that the others have no use for.
     """
-    order, start, sigma = np.argsort(theta[:, -1], kind="stable"), 0, np.exp(theta[:, -1])
+    order, start = np.argsort(theta[:, -1], kind="stable"), 0
+    sigma = np.exp(theta[order, -1])
     n_groups = max(len(arguments.peak) - 1, 1)
     while start < len(order):
-        wide = np.searchsorted(sigma[order], _ALIKE * sigma[order[start]], side="right")
-        most = _CHUNK * N_NODES // n_nodes(float(sigma[order[wide - 1]]), arguments)
+        wide = np.searchsorted(sigma, _ALIKE * sigma[start], side="right")
+        most = _CHUNK * N_NODES // n_nodes(float(sigma[wide - 1]), arguments)
         stop = min(wide, start + max(1, min(most, _CHUNK // n_groups)))
         yield order[start:stop]
         start = stop

@@ -104,7 +104,11 @@ def _add_sums(rows: GroupRows, beta: FloatArray, nodes: Nodes, family: Family, s
 def local_codes(block: WeightedData, n_groups: int) -> tuple[IntArray, IntArray]:
     """Return the groups of a block, in order, and of each row the place of its own; rows of none have n_groups."""
     assert block.group is not None
-    own = block.group[:, 0]
+    return codes_among(block.group[:, 0], n_groups)
+
+
+def codes_among(own: IntArray, n_groups: int) -> tuple[IntArray, IntArray]:
+    """Return the groups among codes, in order, and of each code the place of its own; -1 counts as n_groups."""
     known = np.where(own < 0, n_groups, own)
     if n_groups > 4 * len(own):  # a table of all groups would be longer than the sort
         found, places = np.unique(known, return_inverse=True)

@@ -15,7 +15,7 @@ CERTAIN = 37.0
 """Eta beyond which labels are certain: log p and its score are below 1e-15."""
 
 _NOTHING = 1e-15
-_MANY = 128  # nodes of a group, of which labels are certain at most
+_MANY = 128  # nodes of a group; with more, labels are certain at most of them
 _CHUNK = 1024  # pairs of a row and a node evaluated at a time
 
 

@@ -195,7 +195,7 @@ def test_a_mode_that_is_off_is_warned_of(monkeypatch, error):
 
 
 def rare(k):
-    """Return a month of few rows in groups, one in fifty of which has the label."""
+    """Return a month of few rows in groups; one row in fifty has the label."""
     rng = np.random.default_rng([48, k])
     rows = pd.DataFrame({"x": rng.gamma(3.0, 12.0, 300), "g": rng.integers(2 * k, 20 + 2 * k, 300)})
     effect = np.random.default_rng(5).normal(0.0, 0.6, 60)[rows["g"]]
