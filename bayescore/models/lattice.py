@@ -26,6 +26,8 @@ _SHARE = 0.05  # of a group's part of `SUM_ERROR` if errors have random signs: t
 _STRAIGHT, _NARROW = 0.1, 0.3  # skewness and sd of an effect up to which nine nodes are right to 1e-6
 _SDS = 5.0  # of log sigma and of beta: how far from the mode steps and stretches hold
 _MOST_RISE = 2.0  # of log sigma
+_FLAT = 1.0  # nats below the largest likelihood, up to which the prior alone makes a stretch end
+_FURTHER = 8.0  # how much longer such a stretch is, for sigmas in the far tail
 _ASYMPTOTIC = 0.05  # error below which the formula holds
 _FIRST_STEP = 2.0  # of eta; shorter where effects are narrower
 _SEARCH_CUT = 18.0  # nats, of the stretch on which errors are measured
@@ -138,6 +140,10 @@ def _choose(
         rules.step[i] = h
         rules.low[i] = (origin + low - 1) * fine - doubtful.margin[i]
         rules.high[i] = (origin + high + 1) * fine + doubtful.margin[i]
+        if highest - phi[low] < _FLAT:
+            rules.low[i] *= _FURTHER
+        if highest - phi[high] < _FLAT:
+            rules.high[i] *= _FURTHER
         rules.mode[i], rules.slack[i] = (origin + k_top) * fine, highest - phi[k_top]
     return rules, integrals
 

@@ -62,6 +62,17 @@ def test_values_and_gradients_are_right_where_sigma_is_large(family, n, n_groups
     assert np.abs(np.sqrt(effects.variance[0]) / sd - 1.0).max() < 0.01
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_values_are_right_in_the_far_tail_of_sigma_where_every_group_has_one_label(family):
+    """Only the prior makes such integrands end. The last sigma is e^3 times that of the mode, 5 sds above it."""
+    rows, _ = grouped(150, 30, family, sigma=8.0, n_features=2)
+    rows = replace(rows, y=np.where(rows.group[:, 0] % 2, 1, -1).astype(np.int8))
+    target = CollapsedTarget.of(rows, check_family(family), PRIORS, 30)
+    for rise in (0.0, 2.0, 3.0):
+        theta = target.point.theta + rise * np.array([0.0, 0.0, 1.0])
+        assert gaps(target, rows, family, theta)[0] < 1e-3
+
+
 def test_groups_have_more_nodes_only_where_they_need_them():
     small = CollapsedTarget.of(grouped(2000, 100, sigma=0.3)[0], check_family("logistic"), PRIORS, 100)
     assert small.point.log_sigma < np.log(NORMAL_BELOW)
