@@ -103,16 +103,38 @@ def varying_effects(core: Coreset, place: int, beta: Any, family: Family, priors
     else:
         model.add_coord(f"{name}_effect", list(grouping.effects))
         model.add_coord(f"{name}_pair", [f"{a}, {b}" for a, b in combinations(grouping.effects, 2)])
-        factor, corr, sds = pm.LKJCholeskyCov(
-            f"cholesky_{name}", n=q, eta=LKJ_ETA, sd_dist=sd.dist(**parameters), compute_corr=True, store_in_trace=False
-        )
-        pm.Deterministic(f"sigma_{name}", sds, dims=f"{name}_effect")
-        pm.Deterministic(f"rho_{name}", corr[np.triu_indices(q, 1)], dims=f"{name}_pair")
+        sds = sd(f"sigma_{name}", dims=f"{name}_effect", **parameters)
+        root = correlated(f"rho_{name}_standardised", q)
+        factor = sds[:, None] * root
+        pairs = [root[i] @ root[j] for i, j in combinations(range(q), 2)]
+        pm.Deterministic(f"rho_{name}", pt.stack(pairs), dims=f"{name}_pair")
     dims = (name,) if q == 1 else (name, f"{name}_effect")
     z = pm.Normal(f"u_{name}_standardised", dims=dims)
     u, density = _placed(z if q > 1 else z[:, None], beta, factor, scales)
     pm.Potential(f"density_{name}", density)
     return pm.Deterministic(f"u_{name}", u if q > 1 else u[:, 0], dims=dims)
+
+
+def correlated(name: str, q: int) -> Any:
+    r"""Add correlations with an LKJ prior to the model of the `with` block; return their Cholesky factor, (q, q).
+
+    Partial correlations of j and i > j given those before j are independent, (1 + rho) / 2 ~ Beta(a, a) with
+    a = eta + (q - 2 - j) / 2, j from 0 (Lewandowski, Kurowicka and Joe 2009). They are free of the sds: entries of
+    the factor of S are not, and one of them narrows as an sd goes to 0.
+    """
+    shape = np.array([LKJ_ETA + 0.5 * (q - 2 - j) for i in range(q) for j in range(i)])
+    unit = pm.Beta(name, shape, shape)
+    partial = iter([2.0 * unit[k] - 1.0 for k in range(len(shape))])
+    rows = []
+    for i in range(q):
+        left: Any = 1.0
+        own = []
+        for _ in range(i):
+            rho = next(partial)
+            own.append(rho * pt.sqrt(left))
+            left = left * (1.0 - rho**2)
+        rows.append(pt.stack([*own, pt.sqrt(left), *[0.0] * (q - i - 1)]))
+    return pt.stack(rows)
 
 
 def _placed(z: Any, beta: Any, factor: Any, scales: EffectScales) -> tuple[Any, Any]:

@@ -147,7 +147,7 @@ def _of_groups(request: Request) -> Any:
 
 def _of_coordinates(name: str) -> bool:
     """Whether a variable is one that NUTS moves in the place of effects or their covariance."""
-    return name.endswith("_standardised") or name.startswith("cholesky_")
+    return name.endswith("_standardised")
 
 
 def _scaling(density: Any, points: dict[str, FloatArray], spread: FloatArray, data: Coreset) -> FloatArray:

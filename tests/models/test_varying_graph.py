@@ -8,6 +8,8 @@ from scipy import stats
 
 import bayescore as bc
 from bayescore.models.families import check_family
+from bayescore.models.group_priors import LKJ_ETA
+from bayescore.models.varying_graph import correlated
 from bayescore.validation import DataError
 from tests import group_draws
 from tests.coresets.celled import SLOPES, TWO, celled
@@ -28,12 +30,13 @@ def test_the_density_is_the_models(group_prior):
     model = bc.model(core, prior=bc.priors.Normal(0.0, 2.0), group_prior=group_prior)
     names = ["u_a", "sigma_a", "rho_a", "u_b", "sigma_b"]
     told = model.compile_fn(model.replace_rvs_by_values([model[name] for name in names]), inputs=model.value_vars)
-    prior = model.compile_logp(vars=[model["cholesky_a"], model["sigma_b"]])
+    prior = model.compile_logp(vars=[model["sigma_a"], model["rho_a_standardised"], model["sigma_b"]])
     rng, gaps = np.random.default_rng(0), []
     for _ in range(2):
         point = {
             "beta": rng.normal(size=4),
-            "cholesky_a_cholesky-cov-packed__": 0.3 * rng.normal(size=3),
+            "sigma_a_log__": 0.3 * rng.normal(size=2),
+            "rho_a_standardised_logodds__": 0.3 * rng.normal(size=1),
             "u_a_standardised": rng.normal(size=(6, 2)),
             "sigma_b_log__": 0.3 * rng.normal(),
             "u_b_standardised": rng.normal(size=18),
@@ -57,13 +60,27 @@ def test_the_density_is_the_models(group_prior):
     assert gaps[0] == pytest.approx(gaps[1], abs=1e-6)
 
 
+def test_correlations_have_the_lkj_prior():
+    """Each of three has (1 + rho) / 2 ~ Beta(eta + 1/2, eta + 1/2). False alarms: 1e-3. Control: another eta fails."""
+    with pm.Model():
+        root = correlated("partial", 3)
+        lower = pm.draw(root, 4000, random_seed=1)
+    rho = lower @ lower.transpose(0, 2, 1)
+    assert rho[:, [0, 1, 2], [0, 1, 2]] == pytest.approx(1.0)
+    for i, j in ((1, 0), (2, 0), (2, 1)):
+        share = 0.5 + 0.5 * rho[:, i, j]
+        assert stats.kstest(share, stats.beta(LKJ_ETA + 0.5, LKJ_ETA + 0.5).cdf).pvalue > 1e-3 / 3
+        assert stats.kstest(share, stats.beta(LKJ_ETA, LKJ_ETA).cdf).pvalue < 1e-3
+
+
 def test_an_sd_near_0_makes_no_ridge():
     """Chains whose step fits elsewhere were stuck there: slopes in the coordinates were 1 / sd^2."""
     _, core = built(BOTH, n_a=6, n_b=3, nested=True, median=15, slope=0.5)
     model = bc.model(core)
     rng = np.random.default_rng(0)
     point = model.initial_point() | {
-        "cholesky_a_cholesky-cov-packed__": np.array([-7.0, 0.5, 0.0]),  # an sd of 0.001, one of 1.1
+        "sigma_a_log__": np.array([-7.0, 0.1]),
+        "rho_a_standardised_logodds__": np.array([1.0]),
         "u_a_standardised": rng.normal(size=(6, 2)),
     }
     assert np.abs(model.compile_dlogp(vars=[model["u_a_standardised"]])(point)).max() < 30.0
