@@ -1,8 +1,9 @@
 """`fit` with its defaults on data sets of many kinds: the level that it ends on, its tries, rows and seconds.
 
 Published sets come from ../shared/data, the others are made. `seconds` is wall time of `fit` and `find_map` that of the
-mode of all rows in memory, reading included in neither; groups have none. `mean` and `sd` are the largest errors
-beside all rows' posterior, in its sds and relative, where one was drawn: sets of at most 6,000 rows.
+mode of all rows in memory, reading included in neither; groups have none. `mean` and `sd` are the largest errors of
+coefficients and log sds beside the posterior of all rows, in its sds and relative, `noise` the Monte Carlo error of a
+difference of means. All rows are sampled where there are at most 100,000, 20,000 with groups.
 """
 
 import time
@@ -14,10 +15,13 @@ import numpy as np
 import pandas as pd
 
 import bayescore as bc
+from bayescore.diagnostics.mcse import mcse_mean
 from benchmarks.problems import PROBLEMS, SHARED
+from benchmarks.several_terms import aggression
 from benchmarks.tables import known_rows, publish
 
-WHOLE = 6_000  # rows of which the whole posterior is drawn too
+WHOLE, WHOLE_GROUPED = 100_000, 20_000  # rows, without and with groups, of which the whole posterior is drawn too
+KINDS = ("beta", "sigma")
 
 
 def _rows(n: int, n_groups: int = 0, seed: int = 0, *, crossed: int = 0) -> pd.DataFrame:
@@ -35,6 +39,14 @@ def _separated() -> pd.DataFrame:
     rng = np.random.default_rng(5)
     rows = pd.DataFrame(rng.normal(size=(20_000, 3)), columns=list("abc"))
     return rows.assign(y=rows["a"] + 0.3 * rows["b"] > 0)
+
+
+def _wide() -> pd.DataFrame:
+    rng = np.random.default_rng(6)
+    share = rng.uniform(0.02, 0.5, 300)
+    X = (rng.random((100_000, 300)) < share).astype(float)
+    eta = -1.0 + (X - share) @ rng.normal(0.0, 0.3, 300)
+    return pd.DataFrame(X, columns=[f"x{d}" for d in range(300)]).assign(y=eta + rng.logistic(size=len(X)) > 0)
 
 
 def _read(name: str, columns: str = "") -> pd.DataFrame:
@@ -57,6 +69,10 @@ SETS: dict[str, tuple[Callable[[], pd.DataFrame], str | None, dict[str, Any]]] =
     "(1 | g), 10 groups": (lambda: _rows(20_000, 10), f"{FORMULA} + (1 | g)", {}),
     "(1 | g), 1,000 groups": (lambda: _rows(100_000, 1_000), f"{FORMULA} + (1 | g)", {}),
     "(1 | g), 20,000 groups": (lambda: _rows(200_000, 20_000), f"{FORMULA} + (1 | g)", {}),
+    "(1 | g), 100,000 groups": (lambda: _rows(1_000_000, 100_000), f"{FORMULA} + (1 | g)", {}),
+    "crossed, 1,000 x 50": (lambda: _rows(20_000, 1_000, crossed=50), f"{FORMULA} + (1 | g) + (1 | h)", {}),
+    "slopes": (lambda: aggression(crossed=False), "y ~ x + male + (1 + x | item)", {}),
+    "301 columns": (_wide, None, {}),
     "wells": (lambda: _read("posteriordb_wells"), None, {}),
     "nes": (lambda: _read("posteriordb_nes_logit"), None, {}),
     "dogs": (lambda: _read("posteriordb_dogs_2020", "n_avoid n_shock y"), None, {}),
@@ -72,6 +88,24 @@ SETS: dict[str, tuple[Callable[[], pd.DataFrame], str | None, dict[str, Any]]] =
 }
 
 
+def parameters(idata: Any) -> np.ndarray:
+    """Return draws of coefficients and log sds of effects, shape (chain, draw, k)."""
+    source = idata["posterior"]
+    parts = {str(name): own.transpose("chain", "draw", ...).values for name, own in source.data_vars.items()}
+    found = [np.log(own) if name.startswith("sigma_") else own for name, own in parts.items() if name.startswith(KINDS)]
+    return np.concatenate([own.reshape(*own.shape[:2], -1) for own in found], axis=2)
+
+
+def beside(own: np.ndarray, whole: np.ndarray) -> dict[str, float]:
+    """Return the largest differences of means and sds, and the Monte Carlo error of a mean, in sds."""
+    sd = whole.std(axis=(0, 1))
+    return {
+        "mean": float((np.abs(own.mean(axis=(0, 1)) - whole.mean(axis=(0, 1))) / sd).max()),
+        "sd": float(np.abs(own.std(axis=(0, 1)) / sd - 1.0).max()),
+        "noise": float((np.hypot(mcse_mean(own), mcse_mean(whole)) / sd).max()),
+    }
+
+
 def one(name: str) -> dict[str, Any]:
     """Return the row of a set."""
     load, formula, options = SETS[name]
@@ -83,24 +117,18 @@ def one(name: str) -> dict[str, Any]:
     seconds = time.perf_counter() - begin
     tries = sum(step.what == "certify" for step in fit.story)
     row = {"data": name, "rows": len(rows), "level": fit.level, "tries": tries, "coreset": len(fit.coreset)}
-    row |= {"method": fit.coreset.method, "seconds": seconds, "find_map": np.nan, "mean": np.nan, "sd": np.nan}
-    if fit.coreset.group is None:
-        known = {"formula": formula} if formula else {"intercept": True}
-        data = first[::-1] if formula else first
-        full = bc.all_rows(
-            data[0], None if formula else data[1], **known, standardize=True, progressbar=False, **options
-        )
+    row |= {"method": fit.coreset.method, "seconds": seconds, "find_map": np.nan}
+    if len(rows) > (WHOLE if fit.coreset.group is None else WHOLE_GROUPED):
+        return row | {"mean": np.nan, "sd": np.nan, "noise": np.nan}
+    told = {"label": "y", "design": fit.coreset.design, "progressbar": False, **options}
+    full = bc.all_rows(rows.assign(y=rows[label]), **told)
+    prior = bc.priors.Normal(0, 2.5)
+    if full.group is None:
         begin = time.perf_counter()
-        bc.find_map(full, prior=bc.priors.Normal(0, 2.5))
+        bc.find_map(full, prior=prior)
         row["find_map"] = time.perf_counter() - begin
-        if len(rows) <= WHOLE:
-            prior = bc.priors.Normal(0, 2.5)
-            whole = bc.sample(full, prior=prior, draws=4000, random_state=1, progressbar=False).posterior["beta"]
-            own = fit.idata.posterior["beta"]
-            mean, sd = (whole.mean(("chain", "draw")), whole.std(("chain", "draw")))
-            row["mean"] = float((abs(own.mean(("chain", "draw")) - mean) / sd).max())
-            row["sd"] = float(abs(own.std(("chain", "draw")) / sd - 1.0).max())
-    return row
+    whole = bc.sample(full, prior=prior, draws=2000, ess=4000, random_seed=1, progressbar=False)
+    return row | beside(parameters(fit.idata), parameters(whole))
 
 
 def main(only: list[str] | None = None) -> None:
