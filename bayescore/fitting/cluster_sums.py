@@ -180,8 +180,8 @@ def robust_map(point: FloatArray, sums: ClusterSums, prior: Prior) -> Transport:
     values, vectors = linalg.eigh(L.T @ sums.variance() @ L)
     if not values[0] > _LEAST * values[-1]:
         raise DataError(
-            "the scores of clusters do not vary along some combination of coefficients, as that of the intercept and a "
-            "column which tells one cluster from all others: leave such a column out, or name smaller clusters"
+            "the scores of clusters do not vary along some combination of coefficients, as where columns depend on "
+            "each other, or one tells a cluster from all others: leave such a column out, or name smaller clusters"
         )
     white = (vectors / np.sqrt(values)).T @ linalg.solve_triangular(L, np.eye(len(L)), lower=True)
     information = white.T @ white  # F J^-1 F

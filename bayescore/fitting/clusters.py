@@ -139,11 +139,11 @@ class Labels:
             check_alone_strata(strata)
         named = has_named_columns(given.data)
         if given.once:
-            raise DataError("cluster is given, and the rows came once and are gone; give a file, or a callable")
-        if isinstance(given.data, Coreset | Source | WeightedData):
+            raise DataError("cluster is given, and the rows came once and are gone; give a file or a table")
+        if isinstance(given.data, Coreset | Source | WeightedData) or callable(given.data):
             raise DataError(
                 f"cluster is given, and data is a {type(given.data).__name__}, whose rows do not tell their clusters; "
-                "fit the rows that it was made of"
+                "fit a file, a table or arrays"
             )
         both = {name: own for name, own in zip(ARGUMENTS, (cluster, strata), strict=True) if own is not None}
         for name, own in both.items():

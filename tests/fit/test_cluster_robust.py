@@ -154,6 +154,16 @@ def test_the_scale_of_weights_cancels(rows, maps):
     assert other.stretch.max() > 20 * one.stretch.max()  # the draws themselves are not of one scale
 
 
+@pytest.mark.filterwarnings("ignore:each cluster is one row")
+def test_trials_of_a_cluster_are_as_good_as_its_rows(rows, maps):
+    together = rows.groupby("school").agg(size=("size", "first"), k=("passed", "sum"), n=("passed", "size"))
+    bc.fit("passed ~ size", rows, cluster="school", **QUIET)
+    bc.fit("p(k, n) ~ size", together.reset_index(), cluster="school", **QUIET)
+    one, other = maps
+    sd = np.sqrt(np.diagonal(one.root @ one.root.T))
+    assert np.abs((one.root @ one.root.T - other.root @ other.root.T) / np.outer(sd, sd)).max() < 0.01
+
+
 def test_counts_are_summed_with_both_sides(rows, maps):
     rng = np.random.default_rng(3)
     counts = rows.assign(years=rng.uniform(0.5, 2.0, len(rows)))
@@ -386,8 +396,15 @@ def test_fits_that_cannot_be_moved_say_why(rows, fit):
     kinked = bc.fit("passed ~ size", rows, prior=bc.priors.Laplace(0, 1), **QUIET)
     with pytest.raises(DataError, match="no curvature"):
         kinked.cluster_robust("school")
-    core = bc.all_rows(rows, formula="passed ~ size", progressbar=False)
-    with pytest.raises(DataError, match="do not tell their clusters"):
-        bc.fit(core, **QUIET).cluster_robust("school")
+    core, X = bc.all_rows(rows, formula="passed ~ size", progressbar=False), rows[["size"]].to_numpy()
+    blocks = bc.fit(lambda: iter([(X, rows["passed"].to_numpy())]), **QUIET)
+    for found in (bc.fit(core, **QUIET), blocks):
+        with pytest.raises(DataError, match="do not tell their clusters"):
+            found.cluster_robust(rows["school"].to_numpy())
+    with pytest.raises(DataError, match="came once"):
+        bc.fit(iter([(X, rows["passed"].to_numpy())]), cluster=rows["school"].to_numpy(), **QUIET)
+    shares = bc.fit("passed ~ size", rows.assign(w=rows["w"] / rows["w"].sum()), weights="w", **QUIET)
+    with pytest.raises(DataError, match="divide them by their mean"):
+        shares.cluster_robust("school")
     with pytest.raises(DataError, match="the prior says so much"):
         fit.with_prior(bc.priors.Normal(0, 0.05)).cluster_robust("school")
