@@ -1,5 +1,6 @@
 """Draws of a fit with cluster-robust spread: labels of clusters and strata from any source, checks, and words."""
 
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from bayescore.types import WeightedData
 from bayescore.validation import DataError, warn
 
 ARGUMENTS = ("cluster", "strata")
+_ALONE = re.compile(r"(^|(?<=beside )|(?<=as )|(?<=and ))groups\b")  # of errors that name no column
 
 
 class FitClusters(FitPictures):
@@ -94,7 +96,7 @@ class FitClusters(FitPictures):
         True
         """
         if cluster is None:
-            check_alone_strata(strata)
+            _refuse_strata(strata)
             return replace(self, robust=None, story=tuple(step for step in self.story if step.what != "cluster"))
         begin, own = time.perf_counter(), self.cluster_robust(None)
         core, given, posterior = self.coreset, self.rows_given, own.posterior()
@@ -136,7 +138,7 @@ class Labels:
     def of(cls, cluster: Any, strata: Any, given: Given) -> Self:
         """Return the labels, or raise `DataError` where they do not go with the data."""
         if cluster is None:
-            check_alone_strata(strata)
+            _refuse_strata(strata)
         named = has_named_columns(given.data)
         if given.once:
             raise DataError("cluster is given, and the rows came once and are gone; give a file or a table")
@@ -169,9 +171,7 @@ class Labels:
                 text = text.replace(f"groups (column {name!r})", column)
                 for known in (f"groups[{name!r}]", f"groups[{place}]"):
                     text = text.replace(known, argument)
-            if text == str(error):
-                text = text.replace("groups", "cluster")
-            raise DataError(text) from None
+            raise DataError(_ALONE.sub("cluster", text)) from None
 
     def text(self, sums: ClusterSums) -> str:
         """Return what the spread is robust by."""
@@ -206,7 +206,7 @@ def check_labels(given: Given, cluster: Any, strata: Any, *, counts: bool) -> No
                 raise DataError(f"groups (column {name!r}) is missing in some rows; leave these out, or label them")
 
 
-def check_alone_strata(strata: Any) -> None:
+def _refuse_strata(strata: Any) -> None:
     """Raise if strata are given without clusters."""
     if strata is not None:
         raise DataError("strata is given without cluster; where rows were drawn one by one, give each its own label")
