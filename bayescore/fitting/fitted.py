@@ -128,7 +128,7 @@ class Fit(FitClusters):
         TypeError, ValueError
             If it is not a prior, or names a coefficient that is not there.
         DataError
-            If the fit was read from files, or updated, without all rows.
+            If the fit was read from files, or updated, without all rows, or its spread is cluster-robust.
 
         Examples
         --------
@@ -192,7 +192,8 @@ class Fit(FitClusters):
         Raises
         ------
         DataError
-            If new rows have other columns, labels or levels of a factor, or cannot be used.
+            If new rows have other columns, labels or levels of a factor, or cannot be used, or the fit's spread is
+            cluster-robust.
         TypeError
             If neither `new` nor `data` is given, or rows come once.
 

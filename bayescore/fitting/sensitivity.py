@@ -73,7 +73,8 @@ class FitPriors(FitParts):
         ValueError
             If a scale is not positive.
         DataError
-            If the prior has no scale that is a coefficient's own, as a multivariate one.
+            If the prior has no scale that is a coefficient's own, as a multivariate one, or the draws' spread is
+            cluster-robust.
 
         Examples
         --------
