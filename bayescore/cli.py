@@ -204,7 +204,7 @@ def fit(args: argparse.Namespace, console: Console) -> None:
     check_folder(args.output, "--output")
     prior = None if args.prior is None else parse_priors(args.prior)
     settings = {"prior": prior, **_roles(args)}
-    settings |= {name: getattr(args, name) for name in ("positive", "max_seconds", "family")}
+    settings |= {name: getattr(args, name) for name in ("positive", "max_seconds", "family", "cluster", "strata")}
     rows = [own for own in (args.formula, args.rows) if own is not None]
     _saved(fitted(*rows, random_state=args.seed, progressbar=not args.quiet, **settings), args.output, console)
 

@@ -79,6 +79,8 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("rows", type=_rows, help="Parquet file or folder of them, local or s3://..., or a CSV file")
     p.add_argument("formula", nargs="?", help="label and terms, such as 'clicked ~ age + (1 | county)'; or --label")
     _add_roles(p)
+    p.add_argument("--cluster", help="column of clusters of dependent rows, for a cluster-robust spread")
+    p.add_argument("--strata", help="column of the strata that the clusters were drawn from")
     p.add_argument("--family", default="logistic", help=f"{families} (default: %(default)s)")
     p.add_argument("--prior", help="prior in units of the columns, or by name (default: normal(0, 2.5 / sd of each))")
     p.add_argument("--max-seconds", type=float, default=600.0, help="limit of a further try (default: %(default)s)")

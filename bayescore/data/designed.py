@@ -68,7 +68,7 @@ def open_designed(
     roles = tuple((role, column) for role, column in named.items() if isinstance(column, str))
     if roles:
         dataset.design = replace(dataset.design, roles=roles)
-    if dataset.rereadable and not isinstance(data, WeightedData):
+    if dataset.rereadable and not isinstance(data, WeightedData) and not beside.get("clusters"):
         single = not any(beside.get(name) is not None for name in ("trials", "weights")) and not beside.get("counts")
         check_groupings(dataset.design, dataset.source.n_rows, single=single)
     levels: Levels = getattr(dataset.rows, "levels", ())
@@ -106,6 +106,7 @@ def open_in(
     groups: Any = None,
     new_groups: bool = False,
     learn_groups: bool = False,
+    clusters: Any = None,
     progress: bool = False,
     whose: str = "the design",
     **beside: Any,
@@ -114,7 +115,8 @@ def open_in(
 
     Raises `DataError` if features, levels, labels, offset or groups differ. Label, weights, trials, offset and groups
     of a table are by default the columns that they were. With `new_groups` a group that the design does not have gets
-    the code `NO_GROUP`; with `learn_groups` the design gets it, after those that it has.
+    the code `NO_GROUP`; with `learn_groups` the design gets it, after those that it has. `clusters`, given as groups
+    are, part the rows and are in no term of the design, which must have no groups; they may be features, too.
     """
     selection = None
     if isinstance(design, FormulaDesign):
@@ -128,7 +130,10 @@ def open_in(
         groups = groups if groups is not None else factors or None
         label = label if label is not None or y is not None else roles.get("label")
         beside |= {role: roles.get(role) for role in ("weights", "trials") if beside.get(role) is None}
-    if groups is not None and not factors:
+    if clusters is not None:
+        groups, beside["clusters"] = clusters, True
+        selection = Selection(design.raw_names) if selection is None else replace(selection, names=design.raw_names)
+    elif groups is not None and not factors:
         raise DataError(f"groups is given, but {whose} has none; leave it out")
     brings_labels = isinstance(data, Coreset | Source) or beside.get("trials") is not None
     counts = design.classes == RATES.classes and not isinstance(data, Coreset | Source)
@@ -161,7 +166,7 @@ def open_in(
     if names != design.raw_names:
         own, known = shown_apart(names, design.raw_names)
         raise DataError(f"data has the features {own}, {whose} {known}; give the same columns in the same order")
-    if len(dataset.design.groups) != len(factors):
+    if len(dataset.design.groups) != len(factors) and clusters is None:
         has = ", ".join(repr(grouping.name) for grouping in dataset.design.groups) or "none"
         raise DataError(f"data has the groups {has}, {whose} {', '.join(map(repr, factors)) or 'none'}; give the same")
     return Dataset(dataset.rows, design, progress=progress)

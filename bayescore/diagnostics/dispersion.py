@@ -45,7 +45,8 @@ class Dispersion:
             return f"{figure}: counts are no more spread than Poisson's"
         return (
             f"{figure}: counts are overdispersed, and intervals too narrow by a factor of about "
-            f"{math.sqrt(self.pearson):.2g}: add what makes rows differ, as columns or as a group term (1 | g)"
+            f"{math.sqrt(self.pearson):.2g}: add what makes rows differ, as columns or as a group term (1 | g), "
+            "or take a cluster-robust spread, fit(cluster=)"
         )
 
 

@@ -47,6 +47,11 @@ def loo_draws(name: str, idata: Any, core: Coreset, max_draws: int, *, weighted:
     if not isinstance(core, Coreset):
         raise TypeError(f"{name}: a {type(core).__name__} stands for the coreset; give (posterior, coreset)")
     posterior = read_posterior(idata, name)
+    if "spread" in posterior.attrs:
+        raise DataError(
+            f"{name}: the spread of its draws is {posterior.attrs['spread']}, of which no row can be left out; give "
+            "those of the model's own posterior, fit.cluster_robust(None).idata"
+        )
     if core.counts and (weighted or "weights" in dict(core.design.roles)):
         raise DataError(
             f"{name} is a model of counts with weights, which cannot be told from exposures: leave rows of counts out "

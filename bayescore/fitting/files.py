@@ -5,6 +5,7 @@ coreset.parquet        the coreset, as `Coreset.to_parquet` writes it
 drawn.nc, used.nc      the draws, and the certificate's corrected ones if there are any (netCDF)
 coordinates.parquet    the certificate's tables
 effects.parquet
+robust.nc              draws with cluster-robust spread, if there are any
 frames.npz             of an update: what is known of rows that are not read again
 fit.json               format, story, prior, roles, the certificate's figures, SHA-256 of all files
 =====================  =============================================================================
@@ -44,7 +45,8 @@ FORMAT = 1
 ABOUT = "fit.json"
 _TABLES = ("coordinates", "effects")
 _FRAMES = "frames.npz"
-_FILES = {ABOUT, "coreset.parquet", "drawn.nc", "used.nc", _FRAMES, *(f"{name}.parquet" for name in _TABLES)}
+_DRAWS = ("drawn.nc", "used.nc", "robust.nc")
+_FILES = {ABOUT, "coreset.parquet", _FRAMES, *_DRAWS, *(f"{name}.parquet" for name in _TABLES)}
 
 
 def save_fit(fit: FitParts, folder: str | Path) -> None:
@@ -91,6 +93,8 @@ def _write(fit: FitParts, folder: Path) -> None:
     found = fit.certificate
     if found.idata is not None:
         write_posterior(found.idata, folder / "used.nc")
+    if fit.robust is not None:
+        write_posterior(fit.robust, folder / "robust.nc")
     for name in _TABLES:
         getattr(found, name).to_parquet(folder / f"{name}.parquet")
     if fit.frames:
@@ -172,6 +176,7 @@ def read_parts(folder: str | Path, data: Any = None, y: Any = None, *, progressb
         "max_seconds": about["max_seconds"],
         "given": given,
         "frames": frames,
+        "robust": load_posterior(source / "robust.nc") if "robust.nc" in about["files"] else None,
     }
 
 

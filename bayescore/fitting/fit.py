@@ -7,6 +7,7 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.source import Source
 from bayescore.data.sources.blocks import is_stream
 from bayescore.data.tables import is_table
+from bayescore.fitting.clusters import check_labels
 from bayescore.fitting.fitted import Fit
 from bayescore.fitting.given import Given
 from bayescore.fitting.route import Route
@@ -30,6 +31,8 @@ def fit(
     trials: Any = None,
     exposure: Any = None,
     groups: Any = None,
+    cluster: Any = None,
+    strata: Any = None,
     positive: Any = None,
     missing: str = "raise",
     intercept: bool = True,
@@ -66,6 +69,9 @@ def fit(
         the standardised columns.
     label, weights, offset, trials, exposure, groups, positive, missing
         As in `build_coreset`; the fit remembers them.
+    cluster, strata : str or array, optional
+        Clusters of rows that depend on each other, and strata that these were drawn from: the spread of the draws is
+        cluster-robust, as `Fit.cluster_robust` makes it of a fit.
     intercept : bool
         Whether rows X get an intercept; a formula says so itself.
     max_seconds : float
@@ -114,7 +120,11 @@ def fit(
             raise ValueError(f"family={family!r} is called {_ELSEWHERE[family]!r} here; give that, or leave it out")
         check_family(family)
     known = Given(**given, positive=positive, roles=roles, progressbar=progressbar)
-    return fit_given(known, family, prior, max_seconds=max_seconds, random_state=random_state)
+    clustered = cluster is not None or strata is not None
+    if clustered:
+        check_labels(known, cluster, strata, counts=family is not None and check_family(family).counts)
+    found = fit_given(known, family, prior, max_seconds=max_seconds, random_state=random_state)
+    return found.cluster_robust(cluster, strata=strata) if clustered else found
 
 
 def fit_given(

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from bayescore.data.coreset import Coreset
-from bayescore.data.design import terms_text
+from bayescore.fitting.clusters import FitClusters
 from bayescore.fitting.draws import route_of_draws
 from bayescore.fitting.files import read_parts, save_fit
-from bayescore.fitting.pictures import FitPictures
+from bayescore.fitting.printed import printed_lines
 from bayescore.fitting.route import Route
 from bayescore.fitting.scaling import check_priors
 from bayescore.fitting.update import updated
@@ -18,7 +18,7 @@ from bayescore.models.priors import Prior
 from bayescore.validation import warn
 
 
-class Fit(FitPictures):
+class Fit(FitClusters):
     """What `fit` returns.
 
     Parameters
@@ -41,6 +41,8 @@ class Fit(FitPictures):
         The rows and the roles of their columns; None of a fit that was read from files, or updated without all rows.
     frames : tuple of Frame
         What is known of rows that are not read again, of a fit that was updated.
+    robust : InferenceData, optional
+        Draws with cluster-robust spread, of `cluster_robust`.
 
     Examples
     --------
@@ -126,7 +128,7 @@ class Fit(FitPictures):
         TypeError, ValueError
             If it is not a prior, or names a coefficient that is not there.
         DataError
-            If the fit was read from files, or updated, without all rows.
+            If the fit was read from files, or updated, without all rows, or its spread is cluster-robust.
 
         Examples
         --------
@@ -138,6 +140,7 @@ class Fit(FitPictures):
         >>> tight.level, bool(tight.summary()["mean"]["x0"] < 0.8 * fit.summary()["mean"]["x0"])
         ('certified', True)
         """
+        self._check_model_spread("with_prior")
         check_priors(prior)
         route = Route(self.rows_given, self.coreset.family, prior, self.seed, self.max_seconds)
         route.story = [step for step in self.story if step.what in ("build", "update")]
@@ -189,7 +192,8 @@ class Fit(FitPictures):
         Raises
         ------
         DataError
-            If new rows have other columns, labels or levels of a factor, or cannot be used.
+            If new rows have other columns, labels or levels of a factor, or cannot be used, or the fit's spread is
+            cluster-robust.
         TypeError
             If neither `new` nor `data` is given, or rows come once.
 
@@ -209,6 +213,7 @@ class Fit(FitPictures):
         >>> more.level, more.coreset.n_total, [step.what for step in more.story]
         ('certified', 9000, ['build', 'sample', 'certify', 'update', 'sample', 'certify'])
         """
+        self._check_model_spread("update")
         beside = {"weights": weights, "offset": offset, "trials": trials, "exposure": exposure, "groups": groups}
         beside["missing"] = missing
         found = updated(self, (new, y, beside), data, progressbar=progressbar)
@@ -232,30 +237,11 @@ class Fit(FitPictures):
         """
         save_fit(self, folder)
 
-    def _lines(self) -> list[str]:
-        advice = "these draws can be used"
-        if not self.certificate.trusted:
-            advice = self.certificate.text
-        core = self.coreset
-        model = self.formula or f"{core.label} ~ {core.n_features} columns"
-        terms = f" + {terms_text(core.groups)}" if core.groups and self.formula is None else ""
-        lines = [f"{self.level}: {advice}", f"  {core.family} regression of {model}{terms}"]
-        lines += [f"  {step}" for step in self.story]
-        if self.certificate.dispersion is not None:
-            lines.append(f"  {self.certificate.dispersion.text}")
-        where = "at their means" if core.design.center is not None else "where they are 0"
-        default = "default, Normal(0, 2.5 / sd) of each column"
-        if core.design.constant is not None:
-            default += f", Normal(0, 2.5) of the intercept {where}"
-        if "posterior_of" not in self.drawn.posterior.attrs:
-            default = "that of a model of your own"
-        return [*lines, f"  prior: {default if self.prior is None else self.prior}"]
-
     def __repr__(self) -> str:
-        return "\n".join([*self._lines(), "", self.summary().to_string(float_format=lambda x: f"{x:.4g}")])
+        return "\n".join([*printed_lines(self), "", self.summary().to_string(float_format=lambda x: f"{x:.4g}")])
 
     def _repr_html_(self) -> str:
-        lines = "<br>".join(html.escape(line.strip()) for line in self._lines())
+        lines = "<br>".join(html.escape(line.strip()) for line in printed_lines(self))
         return f"<div>{lines}</div>{self.summary().to_html(float_format=lambda x: f'{x:.4g}')}"
 
 

@@ -77,9 +77,9 @@ class Given:
         """Return the rows in the design of a coreset."""
         return full_rows(core, self.data, self.y, progress=self.progressbar, **self.roles)
 
-    def undesigned(self, *, counts: bool) -> Dataset:
+    def undesigned(self, *, counts: bool, **beside: Any) -> Dataset:
         """Return the rows in the design of the formula, not standardised."""
-        roles = {**self.roles, "counts": counts}
+        roles = {**self.roles, "counts": counts, **beside}
         return open_designed(self.data, self.y, formula=self.formula, positive=self.positive, **roles)
 
     def check_names(self, prior: Mapping[str, Prior], *, counts: bool) -> None:

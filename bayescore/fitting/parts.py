@@ -30,6 +30,7 @@ class FitParts:
     max_seconds: float = 600.0
     given: Given | None = None
     frames: tuple[Frame, ...] = ()
+    robust: Any = None
 
     @property
     def rows_given(self) -> Given:
@@ -50,8 +51,15 @@ class FitParts:
 
     @property
     def idata(self) -> Any:
-        """The draws to use: the certificate's corrected ones, or where it is not certified those that were drawn."""
+        """The draws to use: cluster-robust or else corrected ones; where it is not certified those that were drawn."""
+        if self.robust is not None:
+            return self.robust
         return self.drawn if self.certificate.idata is None else self.certificate.idata
+
+    @property
+    def spread(self) -> str:
+        """Whose spread the draws have, as "cluster-robust by 60 clusters of 'district'"; empty if the model's own."""
+        return "" if self.robust is None else str(self.robust.posterior.attrs["spread"])
 
     @property
     def formula(self) -> str | None:
@@ -62,8 +70,27 @@ class FitParts:
         """Return the draws to use as arrays."""
         return read_posterior(self.idata, "fit.idata")
 
+    @property
+    def _about(self) -> dict[str, str]:
+        """Return what every answer says of the draws behind it."""
+        return {"level": self.level, **({"spread": self.spread} if self.spread else {})}
+
+    @property
+    def _heading(self) -> str:
+        """Return the same in few words."""
+        short, clusters, _ = self.spread.partition(" clusters")
+        return self.level + f", {short}{clusters}" * bool(self.spread)
+
     def _labelled(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Return a table with the level in its attributes and above its columns."""
-        frame.attrs["level"] = self.level
-        frame.columns.name = self.level
+        frame.attrs.update(self._about)
+        frame.columns.name = self._heading
         return frame
+
+    def _check_model_spread(self, what: str) -> None:
+        """Raise if the draws are not those of the model's own posterior, which an answer is of."""
+        if self.spread:
+            raise DataError(
+                f"{what} is of the model's own posterior, and the spread of these draws is {self.spread}; ask "
+                "fit.cluster_robust(None), which has the model's own spread"
+            )

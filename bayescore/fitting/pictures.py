@@ -59,7 +59,7 @@ class FitPictures(FitAverages):
         """
         interval_names(prob)
         axes = self._forest(prob) if variable is None else self._curve(variable, raw_rows(self, data), prob)
-        axes.set_title(self.level, fontsize=9, loc="left", color="#555555")
+        axes.set_title(self._heading, fontsize=9, loc="left", color="#555555")
         drawing.clean(axes)
         return axes
 
@@ -84,10 +84,11 @@ class FitPictures(FitAverages):
         for step in self.story:
             steps.setdefault("build" if step.what == "update" else step.what, []).append(step)
         posterior, whole, sampler = self.posterior(), self.coreset.n_total, self.posterior().attrs.get("sampler")
+        drawn = f"{sampler} sampler" if sampler else "a model of your own"
         boxes = [
             (f"{whole:,} rows", "sides of all counts" if self.coreset.counts else "all data"),
             (f"{len(self.coreset):,} rows", f"coreset: {self.coreset.method}"),
-            (f"{len(posterior.flat):,} draws", f"{sampler} sampler" if sampler else "a model of your own"),
+            (f"{len(posterior.flat):,} draws", f"{drawn}\nspread by clusters" if self.spread else drawn),
             (str(self.level), "by new rows and what\nis known of earlier ones" if self.frames else "by all rows"),
         ]
         axes = drawing.canvas(plt.figure(), 9.0, 1.9).add_subplot()
@@ -188,5 +189,9 @@ class FitPictures(FitAverages):
         if self.coreset.pseudo.any():
             test = raw_rows(self, None).sides()
         story = {f"{place}. {step.what}": str(step) for place, step in enumerate(self.story, 1)}
-        title = f"{self.formula or self.coreset.label}: {self.level}"
-        write_certificate(self.certificate, self.drawn, self.coreset, path, test=test, title=title, story=story)
+        told = {
+            "title": f"{self.formula or self.coreset.label}: {self._heading}",
+            "story": story,
+            "robust": self.robust,
+        }
+        write_certificate(self.certificate, self.drawn, self.coreset, path, test=test, **told)

@@ -86,9 +86,8 @@ class FitPredictions(FitTables):
         values: Any = p.T
         if kind == "response":
             values = rng.poisson(p.T) if self.coreset.counts else rng.random(p.T.shape) < p.T
-        return xr.DataArray(
-            values, dims=("sample", "row"), attrs={"level": self.level, "positive": str(self.coreset.classes[1])}
-        )
+        attrs = {**self._about, "positive": str(self.coreset.classes[1])}
+        return xr.DataArray(values, dims=("sample", "row"), attrs=attrs)
 
     def poststratify(
         self, cells: Any, by: str | Sequence[str] = (), *, weights: str, prob: float = PROB, max_draws: int = 1000

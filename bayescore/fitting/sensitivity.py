@@ -73,7 +73,8 @@ class FitPriors(FitParts):
         ValueError
             If a scale is not positive.
         DataError
-            If the prior has no scale that is a coefficient's own, as a multivariate one.
+            If the prior has no scale that is a coefficient's own, as a multivariate one, or the draws' spread is
+            cluster-robust.
 
         Examples
         --------
@@ -85,6 +86,7 @@ class FitPriors(FitParts):
         >>> table[table["parameter"] == "x0"]["shift"].abs().round().tolist()
         [2.0, 0.0]
         """
+        self._check_model_spread("prior_sensitivity")
         interval_names(prob)
         if np.ndim(scales) != 1:
             raise TypeError(f"scales={scales!r} is no list; give factors of the prior's scale, such as [0.5, 1, 2]")

@@ -16,7 +16,7 @@ class Step:
     Parameters
     ----------
     what : str
-        "build", "update", "sample", "certify" or "stop".
+        "build", "update", "sample", "certify", "cluster" or "stop".
     rows : int
         Rows that the step worked on: those of the data where it read them, else those of the coreset.
     passes : int

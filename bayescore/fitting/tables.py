@@ -184,7 +184,7 @@ class FitTables(FitPriors):
         Raises
         ------
         DataError
-            If the rows have weights, or are not there.
+            If the rows have weights, or are not there, or the draws' spread is cluster-robust.
 
         Examples
         --------
@@ -195,5 +195,6 @@ class FitTables(FitPriors):
         >>> bool((fit.loo().pareto_k < 0.7).all())
         True
         """
+        self._check_model_spread("loo")
         given = self.rows_given
         return loo(self.idata, self.coreset, given.data, given.y, **given.told())

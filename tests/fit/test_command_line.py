@@ -40,11 +40,25 @@ def test_a_file_becomes_a_fit_and_predictions(folder, capsys):
         assert np.allclose(table["mean"], fit.predict(pd.read_csv("new.csv"))["mean"])
 
 
+def test_clusters_and_strata_are_columns(folder, capsys):
+    rows = pd.read_parquet("rows.parquet").assign(school=np.arange(2000) % 80, region=np.arange(2000) % 2)
+    rows.to_parquet("survey.parquet")
+    asked = ["fit", "survey.parquet", "y ~ age", "--cluster", "school", "--strata", "region", "-o", "model"]
+    status, out, err = run(*asked, capsys=capsys)
+    assert (status, err) == (0, "")
+    assert "spread: cluster-robust by 80 clusters of 'school' in 2 strata of 'region'" in out
+    assert bc.read_fit("model").spread.endswith("strata of 'region'")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (("fit", "rows.parquet", "y ~ height", "-o", "model"), "height"),
         (("fit", "rows.parquet", "-o", "model"), "data is missing"),
+        (
+            ("fit", "rows.parquet", "y ~ age", "--cluster", "absent", "-o", "model"),
+            "--cluster 'absent' is not a column",
+        ),
         (("fit", "rows.parquet", "y ~ age", "--prior", "flat", "-o", "model"), "flat"),
         (("fit", "absent.parquet", "y ~ age", "-o", "model"), "absent.parquet"),
         (("fit", "rows.parquet", "y ~ age", "--max-seconds", "0", "-o", "model"), "--max-seconds"),

@@ -42,7 +42,7 @@ class Columns:
     def names(self) -> list[str]:
         """All columns that are read."""
         beside = (self.weights, self.offset, self.beside, *self.groups)
-        return [*self.features, self.label, *(name for name in beside if name is not None)]
+        return list(dict.fromkeys([*self.features, self.label, *(name for name in beside if name is not None)]))
 
     @property
     def new_groups(self) -> tuple[str, ...]:
@@ -52,7 +52,8 @@ class Columns:
     @property
     def surveyed(self) -> list[str]:
         """The columns that a survey reads, the label first."""
-        return [self.label, *self.text, *self.new_groups, *([] if self.weights is None else [self.weights])]
+        weights = [] if self.weights is None else [self.weights]
+        return list(dict.fromkeys([self.label, *self.text, *self.new_groups, *weights]))
 
     def survey(self, rows: pa.Table | pa.RecordBatch) -> Survey:
         """Return the survey of rows, for which the columns `surveyed` are enough."""

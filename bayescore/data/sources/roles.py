@@ -34,6 +34,7 @@ class Roles:
     groupers: tuple[Grouper, ...] | None = (
         None  # those of `groups` whose levels are known; None: the source learns them
     )
+    clusters: bool = False  # whether `groups` part the rows and are in no term: they may be features, too
 
     def __post_init__(self) -> None:
         check_choice(self.missing, "missing", MISSING)
@@ -80,7 +81,9 @@ class Roles:
     def check_none(self, what: str, *allowed: str) -> None:
         """Raise `DataError` if more than what is `allowed` is given beside data that are `what` and have their own."""
         given = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in allowed}
-        check_alone(what, **{name: value for name, value in given.items() if name not in ("missing", "counts")})
+        check_alone(
+            what, **{name: value for name, value in given.items() if name not in ("missing", "counts", "clusters")}
+        )
         if self.drop:
             raise DataError(
                 f"missing='drop' is given, but data is {what}: leave rows that miss something out where they are made, "
@@ -162,7 +165,8 @@ def resolve(
     stored = _stored_index(schema)
     features = tuple(name for name in (names if only is None else only) if name not in (*taken, *stored))
     if selection is not None and selection.names is not None:
-        missing = [name for name in selection.names if name not in features]
+        own = groups if roles.clusters else ()
+        missing = [name for name in selection.names if name not in (*features, *own)]
         if missing and missing[0] in groups:
             raise DataError(
                 f"column {missing[0]!r} is a grouping factor and a feature too; leave one out, or give a copy of it "

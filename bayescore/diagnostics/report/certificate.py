@@ -38,12 +38,14 @@ def write_certificate(
     title: str = "Certificate",
     command: str | None = None,
     story: Mapping[str, str] | None = None,
+    robust: Any = None,
 ) -> None:
     """Write the page of what `certify` returned for `idata` and `core`: see `Certificate.to_html`.
 
-    `title` is its heading, `command` a command line that repeats it, `story` what was done, step by step. The model's
-    fit is checked on `test` rows of the same design, by default on the coreset's own, unless these are pseudo-rows. An
-    error leaves an earlier file untouched.
+    `title` is its heading, `command` a command line that repeats it, `story` what was done, step by step. `robust`
+    are draws with a spread that is not the model's, for the figures in units of the data. The model's fit is checked on
+    `test` rows of the same design, by default on the coreset's own, unless these are pseudo-rows. An error leaves an
+    earlier file untouched.
     """
     posterior = read_posterior(idata, "idata")
     judged = with_scales(posterior, core.groups)
@@ -61,8 +63,8 @@ def write_certificate(
         about += ", " + ", ".join(f"{len(own):,} groups of {own.name}" for own in core.groups)
     chains, facts_of_core, curve = health(judged), core.summary(), facts.size_curve(core.summary())
     parts = [
-        *_found(certificate, idata, core, judged, chains.text),
-        *_model(certificate, idata, core, test),
+        *_found(certificate, idata, core, judged, chains.text, spread=_spread(robust)),
+        *_model(certificate, idata, core, test, robust),
         sections.SamplerHealth(health={"posterior": chains}),
         sections.CoresetFacts(
             facts=facts.coreset_facts(facts_of_core, core.weights) | facts.parameters(facts_of_core),
@@ -94,7 +96,7 @@ def write_certificate(
 
 
 def _found(
-    certificate: CertificateData, idata: Any, core: Coreset, judged: Posterior, trouble: str
+    certificate: CertificateData, idata: Any, core: Coreset, judged: Posterior, trouble: str, *, spread: str
 ) -> Iterator[sections.Section]:
     """Yield what the certificate says: verdict, data, effects of groups and coefficients."""
     figures = tables.figures_of(core.groups)
@@ -107,7 +109,7 @@ def _found(
         trouble=trouble,
         labels=[figure.label for figure in figures],
         cells=[figure.text(certificate) for figure in figures],
-        notes=f"{elpd}From one pass over the full data, or a few; no posterior of them was sampled.",
+        notes=f"{spread}{elpd}From one pass over the full data, or a few; no posterior of them was sampled.",
     )
     data = facts.data_facts(core.summary(), _positive(certificate, core))
     if core.groups:
@@ -135,13 +137,14 @@ def _found(
 
 
 def _model(
-    certificate: CertificateData, idata: Any, core: Coreset, test: WeightedData | None
+    certificate: CertificateData, idata: Any, core: Coreset, test: WeightedData | None, robust: Any
 ) -> Iterator[sections.Section]:
     """Yield what the draws say of the data: coefficients in their units, priors, and the model's fit."""
     own = read_posterior(idata, "idata")
     best = own if certificate.idata is None else read_posterior(certificate.idata, "certificate.idata")
     scale = own.attrs.get("prior_scale", "")
-    yield tables.in_units(certificate, best, core.design)
+    shown = best if robust is None else read_posterior(robust, "robust")
+    yield tables.in_units(certificate, shown, core.design)
     priors = tables.priors(own)
     if core.groups and "group_prior" in own.attrs:
         group_prior = str(group_prior_from_dict(json.loads(own.attrs["group_prior"])))
@@ -167,6 +170,16 @@ def _model(
         rows=rows,
         positive=str(core.classes[1]),
         note=note,
+    )
+
+
+def _spread(robust: Any) -> str:
+    """Return sentences on draws whose spread is not the model's; empty where there are none."""
+    if robust is None:
+        return ""
+    return (
+        f"The spread in units of the data is {robust.posterior.attrs['spread']}; verdict and other figures are of the "
+        "model's own posterior, which takes rows for independent. "
     )
 
 

@@ -175,8 +175,11 @@ def in_units(certificate: CertificateData, best: Posterior, design: Design) -> T
                 ratios = [number(float(np.exp(value))) for value in (middle, low, high)]
             rows[name] += ["", ""] if d == design.constant else [ratios[0], f"{ratios[1]} to {ratios[2]}"]
     interval = f"{INTERVAL:.0%} interval"
-    note = f"{drawn_from(certificate)} A coefficient is the change of the linear predictor for one unit more of the "
-    note += f"column as the data have it{f'; the model is of {scale}' if scale else ''}."
+    spread = f" Their spread is {best.attrs['spread']}." if "spread" in best.attrs else ""
+    note = (
+        f"{drawn_from(certificate)}{spread} A coefficient is the change of the linear predictor for one unit more of "
+    )
+    note += f"the column as the data have it{f'; the model is of {scale}' if scale else ''}."
     return Table(
         key="effects",
         heading="In units of the data",

@@ -1,0 +1,203 @@
+r"""Cluster-robust spread: what rows that depend on each other within clusters tell of the coefficients.
+
+A posterior takes rows for independent. Where those of a cluster (a school, a district, a person) share what the model
+does not have, its spread is too small. The scores of clusters, at a point t near the mode, say by how much. Of cluster
+c in stratum h,
+
+.. math:: u_{hc} = \sum_{n \in c} w_n x_n \ell'_n - \frac{f_c}{f} g, \qquad
+          J = \sum_h \frac{G_h}{G_h - 1} \sum_{c \in h} (u_{hc} - \bar u_h)(u_{hc} - \bar u_h)',
+
+l'_n the derivative of a row's log-likelihood by its predictor, g the score of all rows, f_c / f the cluster's share of
+their curvatures, so that to first order the sums are those at the likelihood's maximum, and G_h the clusters of the
+stratum. From one sample of clusters to another the estimate varies by the sandwich F^{-1} J F^{-1}, F the curvature of
+the rows' log-likelihood at t. The likelihood is given that covariance in place of F^{-1}. The prior, with its gradient
+and its curvature P at t, stays as it is:
+
+.. math:: V = (F J^{-1} F + P)^{-1}, \qquad m = t + V (F J^{-1} g + \nabla \log \pi_0(t)).
+
+Draws are moved by the affine map that takes the posterior's mode and curvature to m and V. Under a prior that says
+little V is the sandwich. Draws stay where they are if J = F, as it is on average where rows are independent and the
+model holds. With c w for w neither V nor m changes: weights need not be normalised, unless they are so small that t,
+which has them, is far from m.
+
+The pass keeps a sum for each cluster: G D numbers.
+
+References
+----------
+Müller (2013), Risk of Bayesian inference in misspecified models, and the sandwich covariance matrix, Econometrica 81,
+1805-1849. Williams and Savitsky (2021), Uncertainty estimation for pseudo-Bayesian inference under complex sampling,
+International Statistical Review 89, 72-107. Binder (1983), On the variances of asymptotically normal estimators from
+complex surveys, International Statistical Review 51, 279-292.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import linalg
+from scipy.sparse import csr_array
+
+from bayescore.data.dataset import Dataset
+from bayescore.diagnostics.full_pass import check_finite
+from bayescore.limits import MAX_MOVE
+from bayescore.models.families import Family
+from bayescore.models.gaussian import Transport, factor_of_inverse
+from bayescore.models.group_sums import codes_among
+from bayescore.models.posterior import Derivatives, likelihood_terms, no_terms, prior_part
+from bayescore.models.priors import Prior
+from bayescore.models.row_kernels import derivatives_of
+from bayescore.types import FloatArray, IntArray, WeightedData
+from bayescore.validation import DataError
+
+_NONE = np.iinfo(np.int64).max
+_LEAST = 1e-10  # ratio of variances of combinations of coefficients, below which the rest is rounding
+
+
+class _Block(NamedTuple):
+    """Of a block: terms of the log-likelihood, weight, the k clusters in it, and of each the sums and both ends."""
+
+    terms: Derivatives
+    weight: float
+    found: IntArray  # shape (k,)
+    sums: FloatArray  # of scores, and of curvatures by the predictor, shape (k, D + 1)
+    least: IntArray  # of the rows' positions and strata, shape (k, 2)
+    most: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class ClusterSums:
+    """Sums over all rows at a point: `scores` of the G clusters that have rows, shape (G, D), and their strata."""
+
+    terms: Derivatives
+    weight: float
+    scores: FloatArray
+    strata: IntArray  # from 0 on, shape (G,)
+    single: bool  # whether every cluster is one row
+
+    @property
+    def sizes(self) -> IntArray:
+        """Clusters of each stratum."""
+        return np.bincount(self.strata)
+
+    @property
+    def freedom(self) -> int:
+        """Clusters less strata: the rank that J has at most."""
+        return int((self.sizes - (self.sizes > 0)).sum())
+
+    def variance(self) -> FloatArray:
+        """Return J, shape (D, D)."""
+        sizes = np.maximum(self.sizes, 2).astype(np.float64)  # of strata without clusters
+        means = np.zeros((len(sizes), self.scores.shape[1]))
+        np.add.at(means, self.strata, self.scores)
+        apart = self.scores - (means / sizes[:, None])[self.strata]
+        apart *= np.sqrt(sizes / (sizes - 1.0))[self.strata, None]
+        return np.asarray(apart.T @ apart)
+
+
+def cluster_sums(
+    dataset: Dataset, family: Family, point: FloatArray, levels: tuple[tuple[Any, ...], ...]
+) -> ClusterSums:
+    """Return the sums of rows whose groups are a cluster, and perhaps a stratum, of these `levels`; one pass.
+
+    Raises
+    ------
+    DataError
+        If a cluster is in two strata, a stratum has one cluster, or there is one cluster only.
+    """
+    G, D = len(levels[0]), len(point)
+    terms, weight, sums = no_terms(D), 0.0, np.zeros((G, D + 1))
+    least, most = np.full((G, 2), _NONE), np.full((G, 2), -1)
+    for one in dataset.map(partial(_of_block, point, family, G), "summing scores by cluster", canonical=True):
+        terms, weight = terms + one.terms, weight + one.weight
+        sums[one.found] += one.sums
+        least[one.found] = np.minimum(least[one.found], one.least)
+        most[one.found] = np.maximum(most[one.found], one.most)
+    check_finite(dataset, terms.precision)
+    there = np.flatnonzero(most[:, 0] >= 0)
+    _check_strata(levels, there, least[there, 1], most[there, 1])
+    single = bool((least[there, 0] == most[there, 0]).all())
+    share = sums[there, D] / sums[there, D].sum()
+    scores = sums[there, :D] - share[:, None] * terms.gradient
+    return ClusterSums(terms, weight, scores, least[there, 1], single)
+
+
+def _of_block(point: FloatArray, family: Family, n_clusters: int, _start: int, block: WeightedData) -> _Block:
+    assert block.group is not None
+    n, strata = len(block), block.group[:, 1] if block.group.shape[1] > 1 else np.zeros(len(block), dtype=np.int64)
+    found, places = codes_among(block.group[:, 0], n_clusters)
+    slope, curvature = derivatives_of(block.with_offset(block.X @ point), block.y, family)[1:3] * block.weights
+    by_cluster = csr_array((np.ones(n), places, np.arange(n + 1)), shape=(n, len(found))).T
+    sums = by_cluster @ np.column_stack([slope[:, None] * block.X, curvature])
+    least, most = np.full((len(found), 2), _NONE), np.full((len(found), 2), -1)
+    for column, values in enumerate((block.index, strata)):
+        np.minimum.at(least[:, column], places, values)
+        np.maximum.at(most[:, column], places, values)
+    terms = likelihood_terms(point, block, family)
+    return _Block(terms, float(block.weights.sum()), found, sums, least, most)
+
+
+def _check_strata(levels: tuple[tuple[Any, ...], ...], there: IntArray, least: IntArray, most: IntArray) -> None:
+    """Raise unless each cluster lies in one stratum, and each stratum has two clusters."""
+    if len(there) < 2:
+        raise DataError(
+            f"cluster has one level only, {levels[0][there[0]]!r}: how clusters differ cannot be told from one; name a "
+            "column of several"
+        )
+    if (apart := np.flatnonzero(least != most)).size:
+        place = apart[0]
+        one, other = levels[1][least[place]], levels[1][most[place]]
+        raise DataError(
+            f"{len(apart):,} of {len(there):,} clusters are in more than one stratum, such as the cluster "
+            f"{levels[0][there[place]]!r} in {one!r} and {other!r}: where strata number their clusters anew, give "
+            "cluster a column that has both, else strata a column that is constant within clusters"
+        )
+    sizes = np.bincount(least)
+    if (lonely := np.flatnonzero(sizes == 1)).size and len(levels) > 1:
+        raise DataError(
+            f"the stratum {levels[1][lonely[0]]!r} has one cluster, {levels[0][there[least == lonely[0]][0]]!r}, and "
+            f"{len(lonely):,} of {int((sizes > 0).sum()):,} strata have one: how clusters differ within it cannot be "
+            "told; join it with a stratum that is like it, or leave strata out"
+        )
+
+
+def robust_map(point: FloatArray, sums: ClusterSums, prior: Prior) -> Transport:
+    """Return the map of the posterior's draws to the cluster-robust mode and spread, given the sums at a point.
+
+    Raises
+    ------
+    DataError
+        If the rows do not determine the coefficients, clusters are too few, or the prior moves the mode too far.
+    """
+    if sums.freedom < len(point):
+        strata = int((sums.sizes > 0).sum())
+        raise DataError(
+            f"{len(sums.scores):,} clusters less {strata:,} {'stratum' if strata == 1 else 'strata'} are fewer than "
+            f"the {len(point)} coefficients, so that some combinations of these would have no spread at all: name "
+            "smaller clusters, or fit fewer coefficients"
+        )
+    L, own = factor_of_inverse(sums.terms.precision), prior_part(point, prior)  # F^-1 = L L'
+    values, vectors = linalg.eigh(L.T @ sums.variance() @ L)
+    if not values[0] > _LEAST * values[-1]:
+        raise DataError(
+            "the scores of clusters do not vary along some combination of coefficients, as where columns depend on "
+            "each other, or one tells a cluster from all others: leave such a column out, or name smaller clusters"
+        )
+    white = (vectors / np.sqrt(values)).T @ linalg.solve_triangular(L, np.eye(len(L)), lower=True)
+    information = white.T @ white  # F J^-1 F
+    gradient = information @ (L @ (L.T @ sums.terms.gradient)) + own.gradient
+    here, there = sums.terms + own, Derivatives(0.0, gradient, information + own.precision)
+    start, end = (point + _step(each) for each in (here, there))
+    if (moves := float(np.sqrt((end - start) @ there.precision @ (end - start)))) > MAX_MOVE:
+        raise DataError(
+            f"beside what clusters tell, the prior says so much that it moves the mode by {moves:.2g} of the "
+            f"cluster-robust sds (limit {MAX_MOVE:g}), further than scores at one point tell of: give a wider prior, "
+            "or where weights are far below 1 divide them by their mean"
+        )
+    return Transport.between(start, here.precision, end, there.precision)
+
+
+def _step(terms: Derivatives) -> FloatArray:
+    """Return Newton's step to the mode."""
+    L = factor_of_inverse(terms.precision)
+    return np.asarray(L @ (L.T @ terms.gradient))

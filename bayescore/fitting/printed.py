@@ -1,0 +1,27 @@
+"""What a fit prints above its table."""
+
+from bayescore.data.design import terms_text
+from bayescore.fitting.parts import FitParts
+
+
+def printed_lines(fit: FitParts) -> list[str]:
+    """Return the verdict, the model, what was done, and what else a reader should know, a line each."""
+    advice = "these draws can be used"
+    if not fit.certificate.trusted:
+        advice = fit.certificate.text
+    core = fit.coreset
+    model = fit.formula or f"{core.label} ~ {core.n_features} columns"
+    terms = f" + {terms_text(core.groups)}" if core.groups and fit.formula is None else ""
+    lines = [f"{fit.level}: {advice}", f"  {core.family} regression of {model}{terms}"]
+    lines += [f"  {step}" for step in fit.story]
+    if fit.certificate.dispersion is not None and not fit.spread:
+        lines.append(f"  {fit.certificate.dispersion.text}")
+    if fit.spread:
+        lines.append(f"  spread: {fit.spread}, not the model's own")
+    where = "at their means" if core.design.center is not None else "where they are 0"
+    default = "default, Normal(0, 2.5 / sd) of each column"
+    if core.design.constant is not None:
+        default += f", Normal(0, 2.5) of the intercept {where}"
+    if "posterior_of" not in fit.drawn.posterior.attrs:
+        default = "that of a model of your own"
+    return [*lines, f"  prior: {default if fit.prior is None else fit.prior}"]

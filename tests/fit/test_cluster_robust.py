@@ -1,0 +1,410 @@
+"""Cluster-robust draws: against R's survey and statsmodels, sums by hand, coverage, sources, words and errors."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from scipy import stats
+
+import bayescore as bc
+from bayescore.fitting import clusters
+from bayescore.fitting.cluster_sums import ClusterSums, cluster_sums, robust_map
+from bayescore.fitting.given import Given
+from bayescore.models.families import FAMILIES
+from bayescore.models.posterior import Derivatives
+from bayescore.validation import DataError
+from tests.published.survey_rows import CASES, rows_of
+
+PUBLISHED = Path(__file__).resolve().parents[1] / "published"
+FLAT = bc.priors.Normal(0, 100)
+QUIET = {"random_state": 1, "progressbar": False}
+
+
+@pytest.fixture
+def maps(monkeypatch):
+    """Return the list of maps that fits are moved by."""
+    found = []
+    monkeypatch.setattr(clusters, "robust_map", lambda *given: found.append(robust_map(*given)) or found[-1])
+    return found
+
+
+def in_units(core, transport):
+    """Return mode and covariance at the end of a map, in units of the data."""
+    design, D = core.design, len(transport.end)
+    A = (design.raw_coefficients(np.eye(D)) - design.raw_coefficients(np.zeros((D, D)))).T
+    return design.raw_coefficients(transport.end[None])[0], A @ transport.root @ transport.root.T @ A.T
+
+
+def made(n_clusters=60, each=20, seed=0, offset=0.0):
+    """Return rows whose labels are dependent within schools, each of one of three regions."""
+    rng = np.random.default_rng(seed)
+    school = np.repeat(np.arange(n_clusters), each)
+    region = np.array(["east", "north", "west"])[school % 3]
+    shared, size = rng.normal(size=n_clusters)[school], rng.normal(size=n_clusters)[school]
+    rows = pd.DataFrame({"size": size, "age": rng.normal(45, 12, len(school)), "school": school, "region": region})
+    eta = 0.5 * size + 0.03 * (rows["age"] - 45) + offset
+    rows["passed"] = stats.norm.cdf(0.6 * shared + 0.8 * rng.normal(size=len(school))) < 1 / (1 + np.exp(-eta))
+    return rows.assign(w=rng.uniform(0.5, 2.0, len(school)))
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return made()
+
+
+@pytest.fixture(scope="module")
+def fit(rows):
+    return bc.fit("passed ~ size + age", rows, **QUIET)
+
+
+@pytest.fixture(scope="module")
+def robust(fit):
+    return fit.cluster_robust("school")
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.filterwarnings("ignore:there are 13 clusters", "ignore:each cluster is one row")
+def test_standard_errors_are_those_of_svyglm_and_statsmodels(case, shared_data, maps):
+    told, rows = dict(CASES[case]), rows_of(case, shared_data(f"{case.partition(',')[0]}.parquet"))
+    fit = bc.fit(told.pop("formula"), rows, prior=FLAT, **told, **QUIET)
+    mode, covariance = in_units(fit.coreset, maps[0])
+    sd, names = np.sqrt(np.diagonal(covariance)), [name.replace("[", "").rstrip("]") for name in fit.summary().index]
+    for file in ("survey", "survey_statsmodels"):
+        known = json.loads((PUBLISHED / f"{file}.json").read_text()).get(case)
+        if known is None or (case, file) == ("contraception, probit", "survey"):  # R has the expected curvature there
+            continue
+        own = {name.replace("[T.", "").rstrip("]").strip("()"): k for k, name in enumerate(known["names"])}
+        places = [own[name] for name in names]
+        assert np.abs(sd / np.array(known["sd"])[places] - 1).max() < 0.01
+        assert np.abs((mode - np.array(known["mean"])[places]) / sd).max() < 0.01
+    draws = fit.summary()  # 4,000 draws of ESS above 2,000: 4 standard errors
+    assert np.abs(draws["sd"] / sd - 1).max() < 4 / np.sqrt(2 * 2000)
+    assert np.abs((draws["mean"] - mode) / sd).max() < 4 / np.sqrt(2000)
+
+
+def by_hand(rows, w, strata):
+    """Return the maximum of the likelihood and the sandwich there, summed by pandas."""
+    X, y, beta = np.column_stack([np.ones(len(rows)), rows[["size", "age"]]]), rows["passed"].to_numpy(), np.zeros(3)
+    for _ in range(30):
+        p = 1 / (1 + np.exp(-X @ beta))
+        F = X.T @ (X * (w * p * (1 - p))[:, None])
+        beta = beta + np.linalg.solve(F, X.T @ (w * (y - p)))
+    scores = pd.DataFrame(X * (w * (y - p))[:, None]).groupby(rows["school"].to_numpy()).sum()
+    stratum = np.zeros(len(scores)) if strata is None else rows.groupby("school")[strata].first().to_numpy()
+    each = [own.to_numpy() for _, own in scores.groupby(stratum)]
+    J = sum(len(own) * np.cov(own.T) for own in each)
+    return beta, np.linalg.inv(F) @ J @ np.linalg.inv(F)
+
+
+@pytest.mark.parametrize("strata", [None, "region"])
+@pytest.mark.parametrize("weights", [None, "w"])
+def test_the_covariance_is_the_sandwich_and_the_draws_have_it(rows, maps, weights, strata):
+    fit = bc.fit("passed ~ size + age", rows, prior=FLAT, weights=weights, **QUIET)
+    found = fit.cluster_robust("school", strata=strata)
+    beta, known = by_hand(rows, rows["w"].to_numpy() if weights else np.ones(len(rows)), strata)
+    mode, covariance = in_units(fit.coreset, maps[0])
+    sd = np.sqrt(np.diagonal(known))
+    assert np.abs((covariance - known) / np.outer(sd, sd)).max() < 0.01
+    assert np.abs((mode - beta) / sd).max() < 0.01
+    draws = found.idata.posterior["coef"].values.reshape(-1, 3)
+    assert np.abs(np.cov(draws.T) / np.outer(sd, sd) - known / np.outer(sd, sd)).max() < 0.1  # of 4,000 draws
+    own = fit.idata.posterior["coef"].values.reshape(-1, 3)
+    assert np.cov(own.T)[1, 1] < 0.5 * known[1, 1]  # as drawn
+
+
+def sums_of(F, score, half):
+    """Return sums whose scores of 40 clusters have the variance half half'."""
+    D = len(F)
+    scores = np.zeros((40, D))
+    scores[:D], scores[D : 2 * D] = half.T, -half.T
+    terms = Derivatives(0.0, np.array(score), F)
+    return ClusterSums(terms, 40.0, scores * np.sqrt(39 / 80), np.zeros(40, dtype=np.int64), single=False)
+
+
+def test_where_clusters_vary_as_the_model_says_draws_stay():
+    F = np.array([[50.0, 10.0], [10.0, 30.0]])
+    found = robust_map(np.array([0.3, -0.2]), sums_of(F, [1.0, 2.0], np.linalg.cholesky(F)), bc.priors.Normal(0, 0.2))
+    assert np.allclose(found.matrix, np.eye(2), atol=1e-12)
+    assert np.allclose(found.start, found.end, atol=1e-12)
+    wider = robust_map(np.array([0.3, -0.2]), sums_of(F, [1.0, 2.0], 2 * np.linalg.cholesky(F)), FLAT)
+    assert np.allclose(wider.matrix, 2 * np.eye(2), atol=1e-3)
+
+
+def test_a_prior_keeps_its_weight():
+    """Of a likelihood N(b, 2^2 / F) and a prior N(0, s^2): moments of the product."""
+    F, prior, point = np.array([[400.0]]), bc.priors.Normal(0, 0.2), np.array([0.5])
+    found = robust_map(point, sums_of(F, [12.0], 2 * np.sqrt(F)), prior)
+    information = np.array([F[0, 0] / 4, 1 / 0.2**2])
+    assert np.isclose(found.root[0, 0] ** 2, 1 / information.sum())
+    assert np.isclose(found.end[0], information @ [0.5 + 12 / 400, 0.0] / information.sum())
+
+
+def test_the_scale_of_weights_cancels(rows, maps):
+    for scale in (1.0, 1000.0):
+        bc.fit("passed ~ size + age", rows.assign(w=scale * rows["w"]), weights="w", cluster="school", **QUIET)
+    one, other = maps
+    sd = np.sqrt(np.diagonal(one.root @ one.root.T))
+    assert np.abs((one.end - other.end) / sd).max() < 0.01
+    assert np.abs((one.root @ one.root.T - other.root @ other.root.T) / np.outer(sd, sd)).max() < 0.01
+    assert other.stretch.max() > 20 * one.stretch.max()  # the draws themselves are not of one scale
+
+
+@pytest.mark.filterwarnings("ignore:each cluster is one row")
+def test_trials_of_a_cluster_are_as_good_as_its_rows(rows, maps):
+    together = rows.groupby("school").agg(size=("size", "first"), k=("passed", "sum"), n=("passed", "size"))
+    bc.fit("passed ~ size", rows, cluster="school", **QUIET)
+    bc.fit("p(k, n) ~ size", together.reset_index(), cluster="school", **QUIET)
+    one, other = maps
+    sd = np.sqrt(np.diagonal(one.root @ one.root.T))
+    assert np.abs((one.root @ one.root.T - other.root @ other.root.T) / np.outer(sd, sd)).max() < 0.01
+
+
+def test_counts_are_summed_with_both_sides(rows, maps):
+    rng = np.random.default_rng(3)
+    counts = rows.assign(years=rng.uniform(0.5, 2.0, len(rows)))
+    rate = np.exp(0.3 * counts["size"] - 1.0 + 0.7 * rng.normal(size=60)[counts["school"]])
+    counts["visits"] = rng.poisson(counts["years"] * rate)
+    fit = bc.fit("visits ~ size", counts, family="poisson", exposure="years", prior=FLAT, **QUIET)
+    assert "intervals too narrow" in repr(fit)
+    found = fit.cluster_robust("school")
+    assert "intervals too narrow" not in repr(found)
+    X, beta = np.column_stack([np.ones(len(rows)), counts["size"]]), np.array([0.0, 0.0])
+    for _ in range(30):
+        mu = counts["years"].to_numpy() * np.exp(X @ beta)
+        F = X.T @ (X * mu[:, None])
+        beta = beta + np.linalg.solve(F, X.T @ (counts["visits"] - mu))
+    scores = pd.DataFrame(X * (counts["visits"] - mu).to_numpy()[:, None]).groupby(counts["school"]).sum()
+    known = np.linalg.inv(F) @ (60 / 59 * scores.T @ scores) @ np.linalg.inv(F)
+    assert np.allclose(np.sqrt(np.diagonal(in_units(fit.coreset, maps[0])[1])), np.sqrt(np.diagonal(known)), rtol=0.01)
+
+
+def surveys(n_trials, n_clusters=80, each=12):
+    """Yield whether naive and robust 95% intervals cover the truth, (size, intercept), of made surveys."""
+    for trial in range(n_trials):
+        rows = made(n_clusters, each, seed=10_000 + trial)
+        given = Given(rows, formula="passed ~ size", progressbar=False)
+        core = bc.all_rows(rows, formula="passed ~ size", progressbar=False)
+        naive = bc.find_map(core, prior=FLAT)
+        dataset = clusters.full_rows(core, given.data, None, progress=False, clusters=["school"])
+        sums = cluster_sums(dataset, FAMILIES["logistic"], naive.beta, (tuple(range(n_clusters)),))
+        found = robust_map(naive.beta, sums, FLAT)
+        yield [np.abs(naive.beta - [0, 0.5]) < 1.96 * naive.sd, np.abs(found.end - [0, 0.5]) < 1.96 * _sd(found)]
+
+
+def _sd(found):
+    return np.sqrt(np.diagonal(found.root @ found.root.T))
+
+
+@pytest.mark.statistical(rate=1e-5)  # of 250 intervals a robust one covers with probability 0.93 to 0.96
+def test_robust_intervals_cover_where_naive_ones_do_not():
+    covered = np.array(list(surveys(250))).sum(axis=0)
+    low, high = stats.binom.ppf(1e-6, 250, 0.93), stats.binom.isf(1e-6, 250, 0.96)
+    assert (covered[1] >= low).all()
+    assert (covered[1] <= high).all()
+    assert (covered[0] < 0.85 * 250).all()  # the control
+
+
+SOURCES = {
+    "parquet": lambda rows, folder: rows.to_parquet(folder / "rows.parquet") or str(folder / "rows.parquet"),
+    "row groups": lambda rows, folder: (
+        rows.to_parquet(folder / "rows.parquet", row_group_size=170) or str(folder / "rows.parquet")
+    ),
+    "csv": lambda rows, folder: rows.to_csv(folder / "rows.csv", index=False) or str(folder / "rows.csv"),
+    "arrow": lambda rows, _: pa.Table.from_pandas(rows),
+    "lazy": lambda rows, _: pl.from_pandas(rows).lazy(),
+    "text": lambda rows, _: rows.assign(school=[f"school {k:03d}" for k in rows["school"]]),
+    "categories": lambda rows, _: rows.assign(region=pd.Categorical(rows["region"])),
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_every_source_gives_the_same_draws(rows, source, tmp_path):
+    formula = "passed ~ size + age"
+    known = bc.fit(formula, rows, cluster="school", strata="region", **QUIET)
+    found = bc.fit(formula, SOURCES[source](rows, tmp_path), cluster="school", strata="region", **QUIET)
+    assert np.allclose(found.idata.posterior["coef"], known.idata.posterior["coef"], rtol=0, atol=1e-9)
+
+
+def test_dask_gives_the_same_draws(rows):
+    frame = pytest.importorskip("dask.dataframe").from_pandas(rows, npartitions=5)
+    known, found = (bc.fit("passed ~ size", each, cluster="school", **QUIET) for each in (rows, frame))
+    assert np.allclose(found.idata.posterior["coef"], known.idata.posterior["coef"], rtol=0, atol=1e-9)
+
+
+def test_arrays_and_columns_are_alike(rows, fit, robust):
+    by_array = fit.cluster_robust(rows["school"].to_numpy())
+    assert by_array.spread == "cluster-robust by 60 clusters"
+    assert np.array_equal(by_array.idata.posterior["beta"], robust.idata.posterior["beta"])
+    X = rows[["size", "age"]].to_numpy()
+    found = bc.fit(X, rows["passed"].to_numpy(), cluster=rows["school"].to_numpy(), **QUIET)
+    assert np.allclose(found.summary()["sd"], robust.summary()["sd"], rtol=0.1)
+    both = fit.cluster_robust(rows["school"].to_numpy(), strata=rows["region"].to_numpy())
+    assert both.spread == "cluster-robust by 60 clusters in 3 strata"
+
+
+def test_clusters_and_strata_may_be_features(rows):
+    known = bc.fit("passed ~ size + region", rows, **QUIET).cluster_robust("school")
+    found = bc.fit("passed ~ size + region", rows, cluster="school", strata="region", **QUIET)
+    assert found.spread == "cluster-robust by 60 clusters of 'school' in 3 strata of 'region'"
+    assert found.idata.posterior.sizes == known.idata.posterior.sizes
+    whole = bc.fit("passed ~ size + school", rows, cluster="school", **QUIET)
+    assert whole.spread == "cluster-robust by 60 clusters of 'school'"
+
+
+def test_rows_of_weight_0_and_dropped_ones_are_in_no_cluster(rows):
+    holes = rows.copy()
+    holes.loc[::50, "w"] = 0.0
+    holes.loc[holes["school"] == 7, "w"] = 0.0
+    found = bc.fit("passed ~ size", holes, weights="w", cluster="school", **QUIET)
+    assert found.spread == "cluster-robust by 59 clusters of 'school'"
+    holes.loc[5, "age"] = np.nan
+    with pytest.warns(UserWarning, match="left out 1 of"):
+        found = bc.fit("passed ~ age", holes, missing="drop", cluster="school", **QUIET)
+    assert found.spread == "cluster-robust by 60 clusters of 'school'"
+
+
+def test_everything_says_so(fit, robust, tmp_path):
+    said, short = "cluster-robust by 60 clusters of 'school'", "certified, cluster-robust by 60 clusters"
+    assert [step.what for step in robust.story] == ["build", "sample", "certify", "cluster"]
+    assert f"spread: {said}" in repr(robust)
+    assert "cluster-robust" not in repr(fit)
+    new = pd.DataFrame({"size": [0.0], "age": [40.0]})
+    for table in (robust.summary(), robust.predict(new), robust.slopes("size"), robust.check()):
+        assert table.attrs == {"level": "certified", "spread": said}
+        assert table.columns.name == short
+    assert robust.predict(new, kind="draws").attrs["spread"] == said
+    assert robust.predict(new)["sd"][0] > 1.3 * fit.predict(new)["sd"][0]
+    assert robust.plot().get_title(loc="left") == short
+    assert "spread by clusters" in " ".join(text.get_text() for text in robust.plot_story().texts)
+    robust.report(tmp_path / "robust.html")
+    fit.report(tmp_path / "fit.html")
+    page = (tmp_path / "robust.html").read_text("utf-8").replace("&#39;", "'")
+    assert page.count(said) >= 3
+    assert "cluster-robust" not in (tmp_path / "fit.html").read_text("utf-8")
+    assert (robust.level, robust.certificate) == (fit.level, fit.certificate)
+
+
+def test_a_fit_of_draws_has_it_too(rows, robust):
+    core = bc.build_coreset(rows, formula="passed ~ size + age", **QUIET)
+    idata = bc.sample(core, random_seed=2, progressbar=False)
+    found = bc.Fit.of_draws(idata, core, rows, progressbar=False).cluster_robust("school")
+    assert np.allclose(found.summary()["sd"], robust.summary()["sd"], rtol=0.15)
+
+
+def test_a_fit_in_files_keeps_its_spread(rows, robust, tmp_path):
+    robust.save(tmp_path / "model")
+    found = bc.read_fit(tmp_path / "model")
+    assert found.spread == robust.spread
+    assert found.summary().equals(robust.summary())
+    with pytest.raises(DataError, match="does not have all its rows"):
+        found.cluster_robust("school")
+    again = bc.read_fit(tmp_path / "model", rows).cluster_robust("school", strata="region")
+    assert again.spread == "cluster-robust by 60 clusters of 'school' in 3 strata of 'region'"
+
+
+def test_the_model_s_own_spread_is_kept(fit, robust):
+    own = robust.cluster_robust(None)
+    assert (own.spread, own.story) == ("", fit.story)
+    assert own.summary().equals(fit.summary())
+    assert robust.cluster_robust("school").summary().equals(robust.summary())  # not moved twice
+
+
+def test_what_is_of_the_model_s_posterior_says_so(rows, robust):
+    for ask in (robust.loo, robust.prior_sensitivity, lambda: robust.with_prior(None), lambda: robust.update(rows)):
+        with pytest.raises(DataError, match=r"cluster_robust\(None\)"):
+            ask()
+    with pytest.raises(DataError, match="of which no row can be left out"):
+        bc.loo(robust.idata, robust.coreset, rows, progressbar=False)
+    certificate = bc.certify(robust.idata, robust.coreset, rows, progressbar=False)
+    assert certificate.level == "not certified"
+
+
+def test_few_clusters_and_clusters_of_one_row_are_said(rows, fit):
+    with pytest.warns(UserWarning, match="there are 20 clusters: .* uncertain by about 16%"):
+        found = fit.cluster_robust((rows["school"] % 20).to_numpy())
+    assert "warning: there are 20 clusters" in found.story[-1].why
+    with pytest.warns(UserWarning, match="each cluster is one row"):
+        fit.cluster_robust(np.arange(len(rows)))
+
+
+def test_a_column_of_one_cluster_is_said(rows):
+    one = rows.assign(first=(rows["school"] == 0).astype(int), w=1000.0 * rows["w"])
+    for weights in (None, "w"):
+        fit = bc.fit("passed ~ size + first", one, weights=weights, prior=FLAT, **QUIET)
+        with pytest.warns(UserWarning, match="tells one cluster from all others"):
+            fit.cluster_robust("school")
+
+
+BAD = {
+    "no such column": ({"cluster": "schol"}, r"cluster='schol' is not a column"),
+    "no such strata": ({"cluster": "school", "strata": "regio"}, r"strata='regio' is not a column"),
+    "missing": ({"cluster": "holes"}, r"cluster \(column 'holes'\) is missing"),
+    "strata missing": ({"cluster": "school", "strata": "holes"}, r"strata \(column 'holes'\) is missing"),
+    "fractions": ({"cluster": "age"}, r"cluster \(column 'age'\) holds numbers that are not whole"),
+    "length": ({"cluster": np.arange(7)}, r"cluster has shape \(7,\); it must be \(1200,\)"),
+    "missing in an array": ({"cluster": np.append(np.zeros(1199), np.nan)}, "cluster is missing in"),
+    "two strata": (
+        {"cluster": "region", "strata": "school"},
+        r"3 of 3 clusters are in more than one stratum, such as the cluster 'east' in 0 and 57",
+    ),
+    "one cluster": ({"cluster": "one"}, "cluster has one level only, 1"),
+    "lonely": ({"cluster": "school", "strata": "lonely"}, "the stratum 'alone' has one cluster, 5, and 1 of 2 strata"),
+    "too few": ({"cluster": "region"}, "3 clusters less 1 stratum are fewer than the 3 coefficients"),
+    "the same": ({"cluster": "school", "strata": "school"}, "both name the column 'school'"),
+    "a name and an array": ({"cluster": "school", "strata": np.zeros(1200)}, "one is a name and one an array"),
+    "strata alone": ({"cluster": None, "strata": "region"}, "strata is given without cluster"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+@pytest.mark.parametrize("verb", ["fit", "method"])
+def test_bad_labels_are_named(rows, case, verb):
+    asked, message = BAD[case]
+    holes = rows["school"].where(rows.index != 700)
+    bad = rows.assign(holes=holes, one=1, lonely=np.where(rows["school"] == 5, "alone", "others"))
+    found = None if verb == "fit" else bc.fit("passed ~ size + age", bad, **QUIET)
+    with pytest.raises(DataError, match=message):
+        _ = found.cluster_robust(**asked) if found else bc.fit("passed ~ size + age", bad, **asked, **QUIET)
+
+
+def test_columns_are_missed_before_any_work(rows, monkeypatch):
+    monkeypatch.setattr(
+        sys.modules["bayescore.fitting.fit"], "fit_given", lambda *_, **__: pytest.fail("the fit began")
+    )
+    for asked in ({"cluster": "schol"}, {"cluster": np.arange(3)}, {"cluster": "school", "strata": "school"}):
+        with pytest.raises(DataError, match="cluster"):
+            bc.fit("passed ~ size", rows, **asked, **QUIET)
+    with pytest.raises(DataError, match="is missing in some rows"):
+        bc.fit("passed ~ size", rows.assign(school=rows["school"].where(rows.index != 7)), cluster="school", **QUIET)
+    with pytest.raises(DataError, match="without a formula would be a feature"):
+        bc.fit(rows[["size", "school", "passed"]], label="passed", cluster="school", **QUIET)
+    with pytest.raises(DataError, match="those of data have no names"):
+        bc.fit(rows[["size"]].to_numpy(), rows["passed"], cluster="school", **QUIET)
+    with pytest.raises(DataError, match=r"has group terms.*group term \(1 \| school\) models"):
+        bc.fit("passed ~ size + (1 | school)", rows, cluster="school", **QUIET)
+
+
+def test_fits_that_cannot_be_moved_say_why(rows, fit):
+    grouped = bc.fit("passed ~ size + (1 | school)", rows, **QUIET)
+    with pytest.raises(DataError, match=r"the fit has \(1 \| school\)"):
+        grouped.cluster_robust("school")
+    kinked = bc.fit("passed ~ size", rows, prior=bc.priors.Laplace(0, 1), **QUIET)
+    with pytest.raises(DataError, match="no curvature"):
+        kinked.cluster_robust("school")
+    core, X = bc.all_rows(rows, formula="passed ~ size", progressbar=False), rows[["size"]].to_numpy()
+    blocks = bc.fit(lambda: iter([(X, rows["passed"].to_numpy())]), **QUIET)
+    for found in (bc.fit(core, **QUIET), blocks):
+        with pytest.raises(DataError, match="do not tell their clusters"):
+            found.cluster_robust(rows["school"].to_numpy())
+    with pytest.raises(DataError, match="came once"):
+        bc.fit(iter([(X, rows["passed"].to_numpy())]), cluster=rows["school"].to_numpy(), **QUIET)
+    shares = bc.fit("passed ~ size", rows.assign(w=rows["w"] / rows["w"].sum()), weights="w", **QUIET)
+    with pytest.raises(DataError, match="divide them by their mean"):
+        shares.cluster_robust("school")
+    with pytest.raises(DataError, match="the prior says so much"):
+        fit.with_prior(bc.priors.Normal(0, 0.05)).cluster_robust("school")
