@@ -15,7 +15,7 @@ from bayescore.data.design import Design
 from bayescore.data.designed import open_designed, open_in
 from bayescore.data.shortfall import of_union
 from bayescore.data.sources.blocks import Stream, is_stream
-from bayescore.models.families import Family, check_family
+from bayescore.models.families import Family, check_exposure, check_family
 from bayescore.validation import RandomState, check_integer, check_seed, one_seed, warn
 
 
@@ -137,6 +137,7 @@ def build_coreset(
     """
     chosen = method_of(method, options)
     known = _family_of(data, family, design)
+    check_exposure(known, exposure)
     seed = check_seed(one_seed(random_state, random_seed))
     wanted = None if size == "auto" else check_integer(size, "size", low=1)
     check_serves(chosen, known.name, METHODS)
@@ -176,6 +177,7 @@ def build_dataset(
     if isinstance(dataset.rows, Stream) and not family.symmetric:
         dataset.rows.with_sides()
     dataset = designed(dataset, intercept, standardize, partial(method.first_look, seed=seed))
+    check_exposure(family, dataset.design.exposure)  # which blocks bring
     built = method.named(dataset.design.names).build(dataset, size, seed, family)
     if built.caution:
         warn(built.caution)
@@ -253,6 +255,7 @@ def all_rows(
     ((5000, 2), 5000.0, 'full')
     """
     known = _family_of(data, family, design)
+    check_exposure(known, exposure)
     _check_design(data, intercept, standardize, formula)
     columns = {"label": label, "weights": weights, "offset": offset, "trials": trials, "exposure": exposure}
     columns |= {"groups": groups, "positive": positive, "missing": missing}
@@ -265,6 +268,7 @@ def all_rows(
         _check_no_columns(intercept=intercept, standardize=standardize, formula=formula)
         dataset = open_in(design, data, y, new_groups=new_groups, progress=progressbar, **columns)
     _ = dataset.scan  # checks the rows
+    check_exposure(known, dataset.design.exposure)
     rows = dataset.load()
     return _of(data, finish_dataset(rows, dataset, method="full", family=known.name, params={}, random_state=0))
 

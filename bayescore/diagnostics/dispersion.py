@@ -1,18 +1,27 @@
-r"""Are counts more spread than Poisson counts of the fitted rates? Pearson's statistic over the rows.
+r"""Are counts more spread than the model says, given the fitted rates? Pearson's statistic over the rows.
 
-.. math:: \phi = \frac1n \sum_n \frac{(y_n - \mu_n)^2}{\mu_n}, \qquad \mu_n = E_n \bar t_n
+.. math:: \phi = \frac1n \sum_n \frac{(y_n - \mu_n)^2}{V(\mu_n)}, \qquad \mu_n = E_n \bar t_n
 
-with the posterior mean of the rate t. If the model holds phi is 1, with the standard error sqrt(sum (2 + 1 / mu)) / n.
-Where it is larger the posterior of every coefficient is too narrow, by about sqrt(phi): rows of one rate differ by more
-than chance, and what makes them differ is not in the model.
+with the posterior mean of the rate t and the family's variance V, mu of Poisson counts. If the model holds phi is 1,
+with the standard error sqrt(sum (2 + k)) / n, k the excess kurtosis, 1 / mu of Poisson counts. Where it is larger the
+posterior of every coefficient is too narrow, by about sqrt(phi): rows of one rate differ by more than chance, and what
+makes them differ is not in the model.
 
-A sample of the rows tells phi: each row has its count and its exposure in it, chosen by a hash of its place.
+Where that is a gamma distribution of rates, counts are negative binomial, and of the size
+
+.. math:: r = \frac{\sum_n \mu_n^2}{\sum_n \{(y_n - \mu_n)^2 - \mu_n\}}
+
+by their moments, whatever size the means were fitted with.
+
+A sample of the rows tells both: each row has its count and its exposure in it, chosen by a hash of its place.
 
 Reference: McCullagh and Nelder (1989), Generalized Linear Models, section 6.2.
 """
 
 import math
 from dataclasses import dataclass
+
+import numpy as np
 
 from bayescore.diagnostics.responses import SampledCounts
 from bayescore.limits import MAX_DISPERSION
@@ -26,11 +35,15 @@ _SURE = 3.0  # standard errors under the model
 
 @dataclass(frozen=True)
 class Dispersion:
-    """Pearson's statistic of counts, `pearson`, its standard error if the model holds, and the rows that it is of."""
+    """Pearson's statistic of counts, `pearson`, its standard error if the model holds, and the rows that it is of.
+
+    `size` is the negative binomial's by the moments of these rows; None where counts spread no more than Poisson's.
+    """
 
     pearson: float
     se: float
     n_rows: int
+    size: float | None = None
 
     @property
     def over(self) -> bool:
@@ -38,14 +51,26 @@ class Dispersion:
         return self.pearson > MAX_DISPERSION and self.pearson > 1.0 + _SURE * self.se
 
     @property
+    def under(self) -> bool:
+        """Whether they are less spread, by as much."""
+        return self.pearson < 1.0 / MAX_DISPERSION and self.pearson < 1.0 - _SURE * self.se
+
+    @property
     def text(self) -> str:
         """What that means, and what to do."""
         figure = f"Pearson's dispersion {self.pearson:.3g} (1 ± {self.se:.2g} if the model holds)"
-        if not self.over:
-            return f"{figure}: counts are no more spread than Poisson's"
+        if not (self.over or self.under):
+            return f"{figure}: counts are as spread as the family says"
+        other = "" if self.size is None else f"family='negative_binomial({self.size:.2g})'"
+        if self.under:
+            return (
+                f"{figure}: counts are underdispersed, and intervals too wide by a factor of about "
+                f"{math.sqrt(1.0 / self.pearson):.2g}{f': give {other}' if other else ''}"
+            )
+        other = f", or give {other}" if other else ""
         return (
             f"{figure}: counts are overdispersed, and intervals too narrow by a factor of about "
-            f"{math.sqrt(self.pearson):.2g}: add what makes rows differ, as columns or as a group term (1 | g)"
+            f"{math.sqrt(self.pearson):.2g}: add what makes rows differ, as columns or as a group term (1 | g){other}"
         )
 
 
@@ -59,6 +84,8 @@ def dispersion(counts: SampledCounts, predictor: Predictor, family: Family) -> D
     if events.max() <= 1.0:
         return None
     expected = rows.weights * predictor.average(rows, family.mean).mean(axis=1)
-    n = len(rows)
-    pearson = float(((events - expected) ** 2 / expected).mean())
-    return Dispersion(pearson, math.sqrt(float((2.0 + 1.0 / expected).sum())) / n, n)
+    n, at, squares = len(rows), np.log(expected), (events - expected) ** 2
+    pearson = float((squares / family.variance(at)).mean())
+    beyond = float((squares - expected).sum())
+    size = float((expected**2).sum()) / beyond if beyond > 0.0 else None
+    return Dispersion(pearson, math.sqrt(float((2.0 + family.excess_kurtosis(at)).sum())) / n, n, size)

@@ -82,10 +82,12 @@ class FitPredictions(FitTables):
             columns = ["mean", "sd", *interval_names(prob)[:2]]
             index = new.index if isinstance(new, pd.DataFrame) else None
             return self._labelled(pd.DataFrame(found, columns=columns, index=index))
-        p = of_rows(self.posterior(), new, partial(probabilities, seed=seed), offset, groups)
+        posterior = self.posterior()
+        p = of_rows(posterior, new, partial(probabilities, seed=seed), offset, groups)
         values: Any = p.T
         if kind == "response":
-            values = rng.poisson(p.T) if self.coreset.counts else rng.random(p.T.shape) < p.T
+            counts = posterior.family.counts
+            values = posterior.family.draw(np.log(p.T), rng).astype(np.int64) if counts else rng.random(p.T.shape) < p.T
         return xr.DataArray(
             values, dims=("sample", "row"), attrs={"level": self.level, "positive": str(self.coreset.classes[1])}
         )
