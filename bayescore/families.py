@@ -3,6 +3,7 @@
 from bayescore.models.families import Family, Sized, Symmetric, register
 from bayescore.models.families.cloglog import Cloglog
 from bayescore.models.families.logistic import Logistic
+from bayescore.models.families.negative_binomial import NegativeBinomial
 from bayescore.models.families.poisson import Poisson
 from bayescore.models.families.probit import Probit
 
@@ -10,6 +11,7 @@ __all__ = [
     "Cloglog",
     "Family",
     "Logistic",
+    "NegativeBinomial",
     "Poisson",
     "Probit",
     "Sized",

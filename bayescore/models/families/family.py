@@ -209,6 +209,13 @@ class Sized(Family):
     ------
     ValueError, TypeError
         If `size` is not a finite number above 0.
+
+    Examples
+    --------
+    >>> import bayescore as bc
+    >>> family = bc.families.NegativeBinomial(2.5)
+    >>> family.name, family.given()
+    ('negative_binomial(2.5)', (2.5,))
     """
 
     size: float
