@@ -390,6 +390,8 @@ def test_a_family_of_ones_own_with_a_size_is_registered():
             r"'own\(2\)': mean\(eta\) is .* has the score .* mend the mean",
         ),
         ({"log_constant": lambda self, events, exposure: 0.0 * events}, "probabilities of all counts add up to"),
+        ({"variance": lambda self, eta: np.exp(eta)}, "variance is .* and that of its probabilities .*; mend it"),
+        ({"excess_kurtosis": lambda self, eta: np.exp(-eta)}, "excess_kurtosis is .* mend it"),
         ({"rows": staticmethod(lambda *_: None)}, "lacks the compiled rows"),
     ],
 )

@@ -87,5 +87,6 @@ def dispersion(counts: SampledCounts, predictor: Predictor, family: Family) -> D
     n, at, squares = len(rows), np.log(expected), (events - expected) ** 2
     pearson = float((squares / family.variance(at)).mean())
     beyond = float((squares - expected).sum())
-    size = float((expected**2).sum()) / beyond if beyond > 0.0 else None
+    less = beyond <= 0.0 or (family.exponential and pearson < 1.0)  # than Poisson's
+    size = None if less else float((expected**2).sum()) / beyond
     return Dispersion(pearson, math.sqrt(float((2.0 + family.excess_kurtosis(at)).sum())) / n, n, size)

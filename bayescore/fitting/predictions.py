@@ -86,8 +86,7 @@ class FitPredictions(FitTables):
         p = of_rows(posterior, new, partial(probabilities, seed=seed), offset, groups)
         values: Any = p.T
         if kind == "response":
-            counts = posterior.family.counts
-            values = posterior.family.draw(np.log(p.T), rng).astype(np.int64) if counts else rng.random(p.T.shape) < p.T
+            values = _counts(p.T, posterior.family, rng) if self.coreset.counts else rng.random(p.T.shape) < p.T
         return xr.DataArray(
             values, dims=("sample", "row"), attrs={"level": self.level, "positive": str(self.coreset.classes[1])}
         )
@@ -128,6 +127,11 @@ class FitPredictions(FitTables):
         interval_names(prob)
         found = poststratify(self.idata, self.coreset, cells, by, weights=weights, ci_prob=prob, max_draws=max_draws)
         return self._labelled(found)
+
+
+def _counts(mean: FloatArray, family: Family, rng: np.random.Generator) -> IntArray:
+    with np.errstate(divide="ignore"):  # of a rate of 0
+        return family.draw(np.log(mean), rng).astype(np.int64)
 
 
 def _figures(

@@ -205,6 +205,11 @@ class Sized(Family):
     A subclass has a `kind`, such as "negative_binomial"; `name` has the number too: "negative_binomial(2.5)". Kernels
     are compiled once for a kind, whatever the size.
 
+    Parameters
+    ----------
+    size : float
+        The number, above 0.
+
     Raises
     ------
     ValueError, TypeError

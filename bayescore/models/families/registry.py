@@ -118,6 +118,15 @@ def _check_rates(family: Family) -> None:
             f"family {family.name!r}: the probabilities of all counts add up to {whole[worst]:g} at eta = "
             f"{_NEAR[worst]:g}, not 1; mend log_constant"
         )
+    p, move = np.exp(log_p), _COUNTS - mean[:-1, None]
+    second, fourth = ((p * move**power).sum(axis=1) for power in (2, 4))
+    for part, known in (("variance", second), ("excess_kurtosis", fourth / second**2 - 3.0)):
+        own = getattr(family, part)(_NEAR[:-1])
+        if not np.allclose(own, known, rtol=1e-6):
+            raise ValueError(
+                f"family {family.name!r}: {part} is {own[0]:g} at eta = {_NEAR[0]:g}, and that of its "
+                f"probabilities {known[0]:g}; mend it"
+            )
 
 
 def _check_compiled(family: Family, side: int) -> None:
@@ -180,13 +189,14 @@ def find_family(name: object) -> Family | None:
     return own(rest.strip().removesuffix(")"))  # type: ignore[arg-type]
 
 
-def check_exposure(family: Family, exposure: object) -> None:
-    """Raise if exposures are given, not None, to a family of counts whose sides they do not weigh."""
+def check_exposure(family: Family, exposure: object) -> Family:
+    """Return the family; raise if exposures are given to one of counts whose sides they do not weigh."""
     if exposure is not None and family.counts and not family.exponential:
         raise DataError(
             f"exposure is given, and {family.name!r} has none, as its variance is not in proportion to it: give "
             "log(exposure) as offset, or family='poisson'"
         )
+    return family
 
 
 def check_family(family: "str | Family", name: str = "family", *, rows: object = None) -> Family:
