@@ -185,7 +185,7 @@ def test_certificates_state_dispersion_by_the_size(size):
         assert said[f"negative_binomial({0.2 * size:g})"].under
         assert "underdispersed" in said[f"negative_binomial({0.2 * size:g})"].text
         assert poisson.over
-        assert poisson.size == pytest.approx(size, rel=0.3)
+        assert poisson.size == pytest.approx(size, rel=0.2)
         assert f"or give family='negative_binomial({poisson.size:.2g})'" in poisson.text
         check_family(poisson.text.split("family='")[1].split("'")[0])
     else:

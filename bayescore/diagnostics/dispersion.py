@@ -7,37 +7,41 @@ with the standard error sqrt(sum (2 + k)) / n, k the excess kurtosis, 1 / mu of 
 posterior of every coefficient is too narrow, by about sqrt(phi): rows of one rate differ by more than chance, and what
 makes them differ is not in the model.
 
-Where that is a gamma distribution of rates, counts are negative binomial, and of the size
+Where that is a gamma distribution of rates, counts are negative binomial. Their size is about the r for which
 
-.. math:: r = \frac{\sum_n \mu_n^2}{\sum_n \{(y_n - \mu_n)^2 - \mu_n\}}
+.. math:: \frac1n \sum_n \frac{(y_n - \mu_n)^2}{\mu_n + \mu_n^2 / r} = 1
 
-by their moments, whatever size the means were fitted with.
+(Breslow 1984), whatever family the means were fitted with.
 
 A sample of the rows tells both: each row has its count and its exposure in it, chosen by a hash of its place.
 
-Reference: McCullagh and Nelder (1989), Generalized Linear Models, section 6.2.
+References: McCullagh and Nelder (1989), Generalized Linear Models, section 6.2. Breslow (1984), Extra-Poisson variation
+in log-linear models, Applied Statistics 33.
 """
 
 import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import optimize
 
 from bayescore.diagnostics.responses import SampledCounts
 from bayescore.limits import MAX_DISPERSION
 from bayescore.models.families import Family
 from bayescore.models.predictor import Predictor
+from bayescore.types import FloatArray
 
 ROWS = 20_000  # of the sample: phi of 1 is then known to 0.01 where counts are not rare
 SEED = 1989  # of the sample: the same data give the same rows
 _SURE = 3.0  # standard errors under the model
+_LOG_SIZES = (-14.0, 14.0)  # among which the size is sought
 
 
 @dataclass(frozen=True)
 class Dispersion:
     """Pearson's statistic of counts, `pearson`, its standard error if the model holds, and the rows that it is of.
 
-    `size` is the negative binomial's by the moments of these rows; None where counts spread no more than Poisson's.
+    `size` is the negative binomial's under which the statistic is 1; None where counts spread no more than Poisson's.
     """
 
     pearson: float
@@ -86,7 +90,13 @@ def dispersion(counts: SampledCounts, predictor: Predictor, family: Family) -> D
     expected = rows.weights * predictor.average(rows, family.mean).mean(axis=1)
     n, at, squares = len(rows), np.log(expected), (events - expected) ** 2
     pearson = float((squares / family.variance(at)).mean())
-    beyond = float((squares - expected).sum())
-    less = beyond <= 0.0 or (family.exponential and pearson < 1.0)  # than Poisson's
-    size = None if less else float((expected**2).sum()) / beyond
-    return Dispersion(pearson, math.sqrt(float((2.0 + family.excess_kurtosis(at)).sum())) / n, n, size)
+    se = math.sqrt(float((2.0 + family.excess_kurtosis(at)).sum())) / n
+    return Dispersion(pearson, se, n, _size(expected, squares))
+
+
+def _size(expected: FloatArray, squares: FloatArray) -> float | None:
+    def beyond(log_size: float) -> float:
+        return float((squares / (expected + expected**2 * math.exp(-log_size))).mean()) - 1.0
+
+    low, high = _LOG_SIZES
+    return math.exp(optimize.brentq(beyond, low, high, xtol=1e-6)) if beyond(low) < 0.0 < beyond(high) else None

@@ -10,8 +10,8 @@ A count is a Poisson one whose rate varies by a gamma distribution with mean 1 a
 share their columns differ by more than chance. Without bound of r it is the Poisson distribution. Coefficients are log
 ratios of means. A row's exposure E is log(E) as its offset: no weight of a side would be one.
 
-r must be given, because pseudo-rows average over eta alone. The moments of counts tell about what it is, see
-`diagnostics.dispersion`, and `loo_compare` which of some sizes predicts best.
+r must be given, because pseudo-rows average over eta alone. `diagnostics.dispersion` says about what it is, and
+`loo_compare` which of some sizes predicts best.
 
 Hilbe (2011), Negative Binomial Regression, 2nd edition.
 """
