@@ -99,6 +99,7 @@ BENCHMARKS = {
     "columns": columns.main,
     "cloglog": cloglog.main,
     "poisson": poisson.main,
+    "negative_binomial": poisson.negative_binomial,
     "condensed": condensed.main,
     "condensed_streams": condensed_streams.main,
     "posteriors": posteriors.main,

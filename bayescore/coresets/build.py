@@ -15,7 +15,7 @@ from bayescore.data.design import Design
 from bayescore.data.designed import open_designed, open_in
 from bayescore.data.shortfall import of_union
 from bayescore.data.sources.blocks import Stream, is_stream
-from bayescore.models.families import Family, check_family
+from bayescore.models.families import Family, check_exposure, check_family
 from bayescore.validation import RandomState, check_integer, check_seed, one_seed, warn
 
 
@@ -23,7 +23,7 @@ def build_coreset(
     data: Any,
     y: Any = None,
     *,
-    family: str | None = None,
+    family: str | Family | None = None,
     method: str | Method = "auto",
     size: int | str = "auto",
     label: str | None = None,
@@ -54,8 +54,8 @@ def build_coreset(
         weights), each time; such an iterator, read once; or a coreset, to shrink it further.
     y : array, shape (N,), optional
         Labels, any two classes; the second in sorted order is +1, of an ordered categorical the last. Or counts.
-    family : name of a registered family, such as "probit", optional
-        Model that the coreset is for; by default that of `data` where it is a coreset, else "logistic".
+    family : str or Family, optional
+        Such as "probit", "poisson" or "negative_binomial(2.5)"; by default that of a coreset `data`, else "logistic".
     method : str or Method
         {methods}
 
@@ -136,7 +136,7 @@ def build_coreset(
     ('Intercept', 'age', 'device[tablet]', 'age:device[tablet]')
     """
     chosen = method_of(method, options)
-    known = _family_of(data, family, design)
+    known = _family_of(data, family, design, exposure)
     seed = check_seed(one_seed(random_state, random_seed))
     wanted = None if size == "auto" else check_integer(size, "size", low=1)
     check_serves(chosen, known.name, METHODS)
@@ -200,7 +200,7 @@ def all_rows(
     data: Any,
     y: Any = None,
     *,
-    family: str | None = None,
+    family: str | Family | None = None,
     label: str | None = None,
     weights: Any = None,
     offset: Any = None,
@@ -252,7 +252,7 @@ def all_rows(
     >>> full.X.shape, full.weight_total, full.method
     ((5000, 2), 5000.0, 'full')
     """
-    known = _family_of(data, family, design)
+    known = _family_of(data, family, design, exposure)
     _check_design(data, intercept, standardize, formula)
     columns = {"label": label, "weights": weights, "offset": offset, "trials": trials, "exposure": exposure}
     columns |= {"groups": groups, "positive": positive, "missing": missing}
@@ -269,10 +269,10 @@ def all_rows(
     return _of(data, finish_dataset(rows, dataset, method="full", family=known.name, params={}, random_state=0))
 
 
-def _family_of(data: Any, family: str | None, design: Design | None) -> Family:
+def _family_of(data: Any, family: str | Family | None, design: Design | None, exposure: Any) -> Family:
     core = data if isinstance(data, Coreset) else None
     default = "logistic" if core is None else core.family
-    return check_family(default if family is None else family, rows=design or core)
+    return check_exposure(check_family(default if family is None else family, rows=design or core), exposure)
 
 
 def _check_design(data: Any, intercept: bool, standardize: bool, formula: str | None) -> None:

@@ -17,6 +17,7 @@ from bayescore.data.shortfall import Shortfall
 from bayescore.data.sources.blocks import Stream
 from bayescore.data.sources.groups import check_groupings
 from bayescore.data.sources.intake import Intake
+from bayescore.models.families import check_exposure, check_family
 from bayescore.types import INTERCEPT, WeightedData
 from bayescore.validation import DataError, warn
 
@@ -64,6 +65,7 @@ def designed(
 
 def finish(rows: WeightedData, **about: Any) -> Coreset:
     """Return `rows` as a coreset with the fields `about`; warn if they have one label only."""
+    check_exposure(check_family(about["family"]), about["design"].exposure)  # which blocks of rows bring
     if len(set(rows.y.tolist())) < 2:
         warn(
             f"all {len(rows)} rows of the coreset have one label; the posterior will be driven by the prior: "

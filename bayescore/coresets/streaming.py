@@ -25,7 +25,7 @@ from bayescore.data.passes.cutter import Cutter
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.sources.blocks import LABEL
 from bayescore.data.sources.intake import Block, Intake
-from bayescore.models.families import check_family
+from bayescore.models.families import Family, check_exposure, check_family
 from bayescore.validation import DataError, RandomState, check_integer, check_seed, one_seed, warn
 
 
@@ -56,7 +56,7 @@ class StreamingCoreset:
         self,
         method: Method,
         size: int,
-        family: str = "logistic",
+        family: str | Family = "logistic",
         random_state: RandomState = None,
         *,
         intercept: bool = False,
@@ -110,6 +110,7 @@ class StreamingCoreset:
         DataError
             If the block cannot be used; blocks and their rows are counted from 0. The stream is then as it was.
         """
+        check_exposure(check_family(self.family), trials)
         intake, raw = self._intake.take(Block(X, y, weights, offset, trials, groups))
         assert intake.names is not None
         if self._design is None:
@@ -247,7 +248,7 @@ def stream(
     method: str | Method = "merge_reduce",
     *,
     size: int,
-    family: str = "logistic",
+    family: str | Family = "logistic",
     intercept: bool = False,
     classes: Iterable[Any] | None = None,
     random_state: RandomState = None,
@@ -264,7 +265,7 @@ def stream(
         ``MergeReduce("condensed")``.
     size : int
         Rows of the coreset, at most.
-    family : name of a registered family
+    family : str or Family
         Model that the coreset is for.
     intercept : bool
         Put a column of ones, named "Intercept", first.

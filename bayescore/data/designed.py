@@ -156,6 +156,8 @@ def open_in(
         )
     if counts and dataset.design.exposure is None and design.exposure is not None:
         raise DataError(f"exposure is missing: {whose} had one, {design.exposure!r}; give one for each row")
+    if counts and dataset.design.exposure is not None and design.exposure is None:
+        raise DataError(f"exposure is given, but {whose} had none; leave it out")
     if (dataset.design.offset is None) != (design.offset is None):
         raise DataError(
             f"offset is given, but {whose} had none; leave it out"

@@ -232,9 +232,11 @@ def sampled(dataset: Dataset, cells: Cells, predictor: Predictor, family: Family
 
 
 def derivatives_of_mean(eta: FloatArray, family: Family) -> FloatArray:
-    """Return P(y = +1) and its first three derivatives at eta, shape (n,), as the rows of a matrix, shape (4, n)."""
+    """Return the mean and its first three derivatives at eta, shape (n,), as the rows of a matrix, shape (4, n)."""
+    if family.counts:  # exp(eta)
+        return np.tile(family.mean(eta), (4, 1))
     log_p, s, c, third = derivatives_of(eta, np.ones(len(eta), dtype=np.int8), family)
-    p = np.exp(np.minimum(log_p, family.reach))  # the log of a rate may be above 0
+    p = np.exp(log_p)
     return np.stack([p, p * s, p * (s**2 - c), p * (s**3 - 3.0 * s * c + third)])
 
 

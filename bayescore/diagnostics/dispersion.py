@@ -1,36 +1,53 @@
-r"""Are counts more spread than Poisson counts of the fitted rates? Pearson's statistic over the rows.
+r"""Are counts more spread than the model says, given the fitted rates? Pearson's statistic over the rows.
 
-.. math:: \phi = \frac1n \sum_n \frac{(y_n - \mu_n)^2}{\mu_n}, \qquad \mu_n = E_n \bar t_n
+.. math:: \phi = \frac1n \sum_n \frac{(y_n - \mu_n)^2}{V(\mu_n)}, \qquad \mu_n = E_n \bar t_n
 
-with the posterior mean of the rate t. If the model holds phi is 1, with the standard error sqrt(sum (2 + 1 / mu)) / n.
-Where it is larger the posterior of every coefficient is too narrow, by about sqrt(phi): rows of one rate differ by more
-than chance, and what makes them differ is not in the model.
+with the posterior mean of the rate t and the family's variance V, mu of Poisson counts. If the model holds phi is 1,
+with the standard error sqrt(sum (2 + k)) / n, k the excess kurtosis, 1 / mu of Poisson counts. Where it is larger the
+posterior of every coefficient is too narrow, by about sqrt(phi): rows of one rate differ by more than chance, and what
+makes them differ is not in the model.
 
-A sample of the rows tells phi: each row has its count and its exposure in it, chosen by a hash of its place.
+Where that is a gamma distribution of rates, counts are negative binomial. Their size is about the r for which
 
-Reference: McCullagh and Nelder (1989), Generalized Linear Models, section 6.2.
+.. math:: \frac1n \sum_n \frac{(y_n - \mu_n)^2}{\mu_n + \mu_n^2 / r} = 1
+
+(Breslow 1984), whatever family the means were fitted with.
+
+A sample of the rows tells both: each row has its count and its exposure in it, chosen by a hash of its place.
+
+References: McCullagh and Nelder (1989), Generalized Linear Models, section 6.2. Breslow (1984), Extra-Poisson variation
+in log-linear models, Applied Statistics 33.
 """
 
 import math
 from dataclasses import dataclass
 
+import numpy as np
+from scipy import optimize
+
 from bayescore.diagnostics.responses import SampledCounts
 from bayescore.limits import MAX_DISPERSION
 from bayescore.models.families import Family
 from bayescore.models.predictor import Predictor
+from bayescore.types import FloatArray
 
 ROWS = 20_000  # of the sample: phi of 1 is then known to 0.01 where counts are not rare
 SEED = 1989  # of the sample: the same data give the same rows
 _SURE = 3.0  # standard errors under the model
+_LOG_SIZES = (-14.0, 14.0)  # among which the size is sought
 
 
 @dataclass(frozen=True)
 class Dispersion:
-    """Pearson's statistic of counts, `pearson`, its standard error if the model holds, and the rows that it is of."""
+    """Pearson's statistic of counts, `pearson`, its standard error if the model holds, and the rows that it is of.
+
+    `size` is the negative binomial's under which the statistic is 1; None where counts spread no more than Poisson's.
+    """
 
     pearson: float
     se: float
     n_rows: int
+    size: float | None = None
 
     @property
     def over(self) -> bool:
@@ -38,14 +55,26 @@ class Dispersion:
         return self.pearson > MAX_DISPERSION and self.pearson > 1.0 + _SURE * self.se
 
     @property
+    def under(self) -> bool:
+        """Whether they are less spread, by as much."""
+        return self.pearson < 1.0 / MAX_DISPERSION and self.pearson < 1.0 - _SURE * self.se
+
+    @property
     def text(self) -> str:
         """What that means, and what to do."""
         figure = f"Pearson's dispersion {self.pearson:.3g} (1 ± {self.se:.2g} if the model holds)"
-        if not self.over:
-            return f"{figure}: counts are no more spread than Poisson's"
+        if not (self.over or self.under):
+            return f"{figure}: counts are as spread as the family says"
+        other = "" if self.size is None else f"family='negative_binomial({self.size:.2g})'"
+        if self.under:
+            return (
+                f"{figure}: counts are underdispersed, and intervals too wide by a factor of about "
+                f"{math.sqrt(1.0 / self.pearson):.2g}{f': give {other}' if other else ''}"
+            )
+        other = f", or give {other}" if other else ""
         return (
             f"{figure}: counts are overdispersed, and intervals too narrow by a factor of about "
-            f"{math.sqrt(self.pearson):.2g}: add what makes rows differ, as columns or as a group term (1 | g), "
+            f"{math.sqrt(self.pearson):.2g}: add what makes rows differ, as columns or as a group term (1 | g){other}, "
             "or take a cluster-robust spread, fit(cluster=)"
         )
 
@@ -60,6 +89,15 @@ def dispersion(counts: SampledCounts, predictor: Predictor, family: Family) -> D
     if events.max() <= 1.0:
         return None
     expected = rows.weights * predictor.average(rows, family.mean).mean(axis=1)
-    n = len(rows)
-    pearson = float(((events - expected) ** 2 / expected).mean())
-    return Dispersion(pearson, math.sqrt(float((2.0 + 1.0 / expected).sum())) / n, n)
+    n, at, squares = len(rows), np.log(expected), (events - expected) ** 2
+    pearson = float((squares / family.variance(at)).mean())
+    se = math.sqrt(float((2.0 + family.excess_kurtosis(at)).sum())) / n
+    return Dispersion(pearson, se, n, _size(expected, squares))
+
+
+def _size(expected: FloatArray, squares: FloatArray) -> float | None:
+    def beyond(log_size: float) -> float:
+        return float((squares / (expected + expected**2 * math.exp(-log_size))).mean()) - 1.0
+
+    low, high = _LOG_SIZES
+    return math.exp(optimize.brentq(beyond, low, high, xtol=1e-6)) if beyond(low) < 0.0 < beyond(high) else None

@@ -149,7 +149,8 @@ def log_evidence(
     r"""Estimate the log marginal likelihood of a coreset and, in a pass or two, of the full data.
 
     Differences between the ln E of two models of the same data are log Bayes factors. Only these have a
-    meaning for counts: ln E leaves out y log E - log y! of each row, which no parameter changes.
+    meaning for counts: ln E leaves out y log E - log y! of each row, which no parameter changes,
+    and of negative binomial counts what depends on their size, so that sizes are not compared by it.
 
     Parameters
     ----------

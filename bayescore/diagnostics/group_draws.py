@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from bayescore.data.design import Grouping
-from bayescore.models.families import FAMILIES, Family
+from bayescore.models.families import Family, find_family
 from bayescore.models.predictor import parameters
 from bayescore.samplers.inference_data import Posterior, is_posterior
 from bayescore.types import FloatArray
@@ -28,7 +28,7 @@ class GroupEffects:
     @property
     def scale(self) -> str:
         """What a linear predictor is called under the likelihood."""
-        family = FAMILIES.get(self.family)
+        family = find_family(self.family)
         return Family.scale if family is None else family.scale
 
 

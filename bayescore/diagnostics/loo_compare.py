@@ -34,7 +34,7 @@ from bayescore.diagnostics.full_weights import FullWeights
 from bayescore.diagnostics.leave_out import psis_loo
 from bayescore.diagnostics.loo_draws import LooDraws, loo_draws, too_far, weights_of
 from bayescore.diagnostics.loo_pass import LooSums, loo_pass
-from bayescore.diagnostics.responses import sampled_counts
+from bayescore.diagnostics.responses import SampledCounts, sampled_counts
 from bayescore.limits import FINITE_K, MAX_BAD_K_SHARE, MAX_K
 from bayescore.types import FloatArray
 from bayescore.validation import DataError, check_integer, warn
@@ -148,15 +148,19 @@ def loo_compare(
 
 
 def _of_counts(designs: list[list[LooDraws]], dataset: list[Dataset], sums: LooSums) -> LooSums:
-    """Return the sums of models of counts, with samples of their rows; one pass for each design."""
-    counts = [
-        sampled_counts(rows, models[0].family, _COUNTS, _SEED) for models, rows in zip(designs, dataset, strict=True)
-    ]
+    """Return the sums of models of counts, with samples of their rows; one pass for each design and family."""
+    found: dict[tuple[int, str], SampledCounts] = {}
+    of_models = []
+    for place, (models, rows) in enumerate(zip(designs, dataset, strict=True)):
+        for family in (model.family for model in models):
+            if (place, family.name) not in found:
+                found[place, family.name] = sampled_counts(rows, family, _COUNTS, _SEED)
+            of_models.append(found[place, family.name])
+    counts = list(found.values())
     if any(not np.array_equal(each.responses.rows.index, counts[0].responses.rows.index) for each in counts):
         raise DataError(
             "the models' designs take other rows of data; leave missing values out before coresets are built"
         )
-    of_models = [each for models, each in zip(designs, counts, strict=True) for _ in models]
     drawn = [(model.predictor, model.family) for models in designs for model in models]
     moments = [count_moments(own[0], each, own[1]) for own, each in zip(drawn, of_models, strict=True)]
     parts = zip(sums.models, of_models, moments, strict=True)

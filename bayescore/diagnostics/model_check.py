@@ -6,7 +6,7 @@ p(x . beta_s + o), one set for each of some draws (posterior predictive check). 
 of these. Rows of large weight make the interval wide, so that weighted rows of a coreset can serve. They are kinder to
 the model than test rows, because it was fitted to them.
 
-Of counts the share is the rate of a group, events by exposure, and replicated events are Poisson of their mean.
+Of counts the share is the rate of a group, events by exposure, and counts are replicated.
 
 Reference: Gelman, Meng and Stern (1996), Posterior predictive assessment of model fitness, Statistica Sinica 6.
 """
@@ -80,8 +80,9 @@ def check_model(
     def share(values: FloatArray) -> FloatArray:
         return np.asarray(np.bincount(group, w * values, len(used)) / total)
 
-    if events is not None:  # sums of Poisson counts are Poisson counts
-        replicated = np.stack([rng.poisson(total * share(p_of)) / total for p_of in each])
+    if events is not None:
+        with np.errstate(divide="ignore"):  # of a rate of 0
+            replicated = np.stack([share(family.draw(np.log(w * p_of), rng) / w) for p_of in each])
         low, high = np.quantile(replicated, [0.5 * (1.0 - INTERVAL), 0.5 * (1.0 + INTERVAL)], axis=0)
         return ModelCheck(share(p), share(events / w), low, high, p, (events > 0.0).astype(np.float64), w, counts=True)
     counts = w.astype(np.int64)  # a row of weight w is w rows

@@ -12,7 +12,7 @@ from bayescore.fitting.fitted import Fit
 from bayescore.fitting.given import Given
 from bayescore.fitting.route import Route
 from bayescore.fitting.scaling import check_priors
-from bayescore.models.families import check_family
+from bayescore.models.families import Family, check_family
 from bayescore.models.priors import Prior
 from bayescore.validation import DataError, RandomState, check_positive, check_seed
 
@@ -23,7 +23,7 @@ def fit(
     formula: Any,
     data: Any = None,
     *,
-    family: str | None = None,
+    family: str | Family | None = None,
     prior: Prior | Mapping[str, Prior] | None = None,
     label: str | None = None,
     weights: Any = None,
@@ -61,8 +61,9 @@ def fit(
         that `build_coreset` takes, with the labels as `data` or their column as `label`.
     data : rows, or labels
         Rows for a formula; labels, any two classes, for rows X.
-    family : str, optional
-        "logistic" (default), "probit", "cloglog", or "poisson" for counts, or another that is registered.
+    family : str or Family, optional
+        "logistic" (default), "probit", "cloglog", or for counts "poisson" or "negative_binomial(2.5)", of a given size,
+        or another that is registered.
     prior : prior or dict of str to prior, optional
         Of the coefficients in units of the data's columns, one for all or by their names (``{"age": Normal(0, 1)}``).
         "Intercept" is that at the columns' means, as in rstanarm and brms. A horseshoe or a multivariate prior is on
@@ -118,7 +119,7 @@ def fit(
     if family is not None:
         if family in _ELSEWHERE:
             raise ValueError(f"family={family!r} is called {_ELSEWHERE[family]!r} here; give that, or leave it out")
-        check_family(family)
+        family = check_family(family).name
     known = Given(**given, positive=positive, roles=roles, progressbar=progressbar)
     clustered = cluster is not None or strata is not None
     if clustered:

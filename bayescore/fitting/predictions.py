@@ -82,10 +82,11 @@ class FitPredictions(FitTables):
             columns = ["mean", "sd", *interval_names(prob)[:2]]
             index = new.index if isinstance(new, pd.DataFrame) else None
             return self._labelled(pd.DataFrame(found, columns=columns, index=index))
-        p = of_rows(self.posterior(), new, partial(probabilities, seed=seed), offset, groups)
+        posterior = self.posterior()
+        p = of_rows(posterior, new, partial(probabilities, seed=seed), offset, groups)
         values: Any = p.T
         if kind == "response":
-            values = rng.poisson(p.T) if self.coreset.counts else rng.random(p.T.shape) < p.T
+            values = _counts(p.T, posterior.family, rng) if self.coreset.counts else rng.random(p.T.shape) < p.T
         attrs = {**self._about, "positive": str(self.coreset.classes[1])}
         return xr.DataArray(values, dims=("sample", "row"), attrs=attrs)
 
@@ -125,6 +126,11 @@ class FitPredictions(FitTables):
         interval_names(prob)
         found = poststratify(self.idata, self.coreset, cells, by, weights=weights, ci_prob=prob, max_draws=max_draws)
         return self._labelled(found)
+
+
+def _counts(mean: FloatArray, family: Family, rng: np.random.Generator) -> IntArray:
+    with np.errstate(divide="ignore"):  # of a rate of 0
+        return family.draw(np.log(mean), rng).astype(np.int64)
 
 
 def _figures(

@@ -14,19 +14,22 @@ from hashlib import sha256
 from typing import Any
 
 from numba import types
+from numba.core import cgutils
 from numba.core.typing.templates import AttributeTemplate
 from numba.extending import (
     NativeValue,
     infer_getattr,
     lower_getattr_generic,
+    make_attribute_wrapper,
     models,
+    overload_method,
     register_model,
     typeof_impl,
     unbox,
 )
 
-_KINDS: dict[str, tuple[Mapping[str, Any], tuple[str, ...]]] = {}
-"""Registered objects by name, and the names of their compiled functions."""
+_KINDS: dict[str, tuple[Mapping[str, Any], tuple[str, ...], Mapping[str, Any]]] = {}
+"""Registered objects by name, the names of their compiled functions, and classes of objects with a size by name."""
 
 
 class CompiledArgument(types.Type):
@@ -37,18 +40,36 @@ class CompiledArgument(types.Type):
         super().__init__(f"{kind}({name}, {digest})")
 
 
+class SizedArgument(CompiledArgument):
+    """That of a kind of families with a size, which is what compiled code holds of one."""
+
+
 register_model(CompiledArgument)(models.OpaqueModel)
 
 
+@register_model(SizedArgument)
+class _SizedModel(models.StructModel):
+    def __init__(self, manager: Any, own: SizedArgument) -> None:
+        super().__init__(manager, own, [("size", types.float64)])
+
+
+make_attribute_wrapper(SizedArgument, "size", "size")
+
+
 def teach(
-    kind: type, known: Mapping[str, Any], functions: tuple[str, ...], own: Callable[[Any], tuple[str, Any]]
+    kind: type,
+    known: Mapping[str, Any],
+    functions: tuple[str, ...],
+    own: Callable[[Any], tuple[str, Any]],
+    *,
+    sized: Mapping[str, Any] | None = None,
 ) -> None:
     """Let kernels take instances of `kind` and call those of its compiled `functions` that it has.
 
-    `own` returns the name of an object among the `known` ones, and what holds its functions; it raises if the object
-    is not registered.
+    `own` returns the name of an object among the `known` ones, and what holds its functions; or the name of a class
+    among the `sized` ones, and the class. It raises if the object is not registered.
     """
-    _KINDS[kind.__name__] = known, functions
+    _KINDS[kind.__name__] = known, functions, {} if sized is None else sized
 
     @typeof_impl.register(kind)
     def _type_of(value: Any, _context: Any) -> CompiledArgument:
@@ -57,8 +78,10 @@ def teach(
 
 @cache
 def _type(kind: str, name: str, owner: Any) -> CompiledArgument:
-    held = [getattr(owner, function) for function in _KINDS[kind][1] if hasattr(owner, function)]
-    return CompiledArgument(kind, name, digest(function.py_func for function in held))
+    _known, functions, sized = _KINDS[kind]
+    held = [getattr(owner, function) for function in functions if hasattr(owner, function)]
+    argument = SizedArgument if name in sized else CompiledArgument
+    return argument(kind, name, digest(function.py_func for function in held))
 
 
 def digest(functions: Any) -> str:
@@ -73,14 +96,47 @@ def _unbox(_type: CompiledArgument, _value: Any, context: Any) -> NativeValue:
     return NativeValue(context.context.get_dummy_value())
 
 
+@unbox(SizedArgument)
+def _unbox_size(own_type: SizedArgument, value: Any, context: Any) -> NativeValue:
+    size = context.pyapi.object_getattr_string(value, "size")
+    own = cgutils.create_struct_proxy(own_type)(context.context, context.builder)
+    own.size = context.pyapi.float_as_double(size)
+    context.pyapi.decref(size)
+    return NativeValue(own._getvalue())
+
+
 @infer_getattr
 class _Functions(AttributeTemplate):
     key = CompiledArgument
 
     def generic_resolve(self, argument: CompiledArgument, name: str) -> Any:
         """Return the type of a compiled function; None if there is none of that name."""
-        known, functions = _KINDS[argument.kind]
-        return types.Dispatcher(getattr(known[argument.name_of_own], name)) if name in functions else None
+        if isinstance(argument, SizedArgument) or name not in _KINDS[argument.kind][1]:
+            return None
+        return types.Dispatcher(_function(argument, name))
+
+
+def _function(argument: CompiledArgument, name: str) -> Any:
+    known, _functions, sized = _KINDS[argument.kind]
+    return getattr((sized if isinstance(argument, SizedArgument) else known)[argument.name_of_own], name)
+
+
+@overload_method(SizedArgument, "rows", strict=False)
+def _rows(family: Any, eta: Any, side: Any, log_p: Any) -> Any:  # noqa: ARG001
+    function = _function(family, "rows")
+    return lambda family, eta, side, log_p: function(eta, side, log_p, family.size)
+
+
+@overload_method(SizedArgument, "derivatives", strict=False)
+def _derivatives(family: Any, eta: Any, side: Any, out: Any, scratch: Any) -> Any:  # noqa: ARG001
+    function = _function(family, "derivatives")
+    return lambda family, eta, side, out, scratch: function(eta, side, out, scratch, family.size)
+
+
+@overload_method(SizedArgument, "higher", strict=False)
+def _higher(family: Any, eta: Any, side: Any, terms: Any, out: Any) -> Any:  # noqa: ARG001
+    function = _function(family, "higher")
+    return lambda family, eta, side, terms, out: function(eta, side, terms, out, family.size)
 
 
 @lower_getattr_generic(CompiledArgument)

@@ -14,7 +14,7 @@ from bayescore.data.design import Design, Grouping
 from bayescore.models.collapsed import CollapsedArguments
 from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.effect_draws import EffectDraws, EffectSummary
-from bayescore.models.families import FAMILIES
+from bayescore.models.families import check_family
 from bayescore.models.group_priors import group_prior_from_dict
 from bayescore.models.priors import prior_from_dict
 from bayescore.types import IntArray
@@ -100,4 +100,4 @@ def _target(idata: Any, design: Design) -> CollapsedTarget:
         group_prior = group_prior_from_dict(json_object(attrs["group_prior"], _DAMAGED))
     except (KeyError, TypeError, ValueError):
         raise DataError(f"idata has effects of groups that cannot be drawn: {_DAMAGED}") from None
-    return CollapsedTarget.of(core, FAMILIES[attrs["family"]], (prior, group_prior), len(design.groups[0]))
+    return CollapsedTarget.of(core, check_family(attrs["family"]), (prior, group_prior), len(design.groups[0]))

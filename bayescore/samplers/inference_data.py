@@ -19,7 +19,7 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.design import Design
 from bayescore.data.formulas.design import read_design
 from bayescore.limits import MIN_DRAWS
-from bayescore.models.families import FAMILIES, Family
+from bayescore.models.families import FAMILIES, Family, find_family
 from bayescore.models.predictor import Factor, Predictor, parameters
 from bayescore.models.priors import prior_from_dict
 from bayescore.samplers.group_effects import unkept_effects
@@ -58,12 +58,12 @@ class Posterior:
     @property
     def family(self) -> Family:
         """Family of the rows that it was drawn from."""
-        if str(self.attrs.get("family")) not in FAMILIES:
+        if (found := find_family(self.attrs.get("family"))) is None:
             raise DataError(
                 f"{self.name} does not tell its family; set idata.posterior.attrs['family'] to one of "
                 f"{', '.join(map(repr, FAMILIES))}, or sample by bayescore.sample"
             )
-        return FAMILIES[self.attrs["family"]]
+        return found
 
     @property
     def design(self) -> Design | None:

@@ -23,7 +23,7 @@ def found(family, first_node, count, *, keep=True):
     return values[:count], scores.reshape(-1, count)
 
 
-@pytest.mark.parametrize("family", ["logistic", "probit", "cloglog", "poisson"])
+@pytest.mark.parametrize("family", ["logistic", "probit", "cloglog", "poisson", "negative_binomial(1.5)"])
 def test_rows_whose_label_is_certain_are_left_out_without_a_difference(family):
     values, scores = found(family, 0, MANY)
     parts = [found(family, begin, FEW) for begin in range(0, MANY, FEW)]  # of so few nodes that none is left out

@@ -2,7 +2,7 @@ r"""Binomial pseudo-rows with offsets: one for each direction, with given averag
 
 A pseudo-row along v, in whose direction a log-likelihood's averaged derivatives are g (score), 1 (minus the second),
 tau (third) and phi (fourth), has the covariates x = v / sqrt(D), the predictor o + x . (theta - t), a successes and b
-failures:
+failures. o is counted from the family's center:
 
 .. math:: a \mathrm E[s_+(o + e)] + b \mathrm E[s_-(o + e)] &= \sqrt D g \\
           a \mathrm E[c_+(o + e)] + b \mathrm E[c_-(o + e)] &= D \\
@@ -73,7 +73,9 @@ def _counts(
     """Return successes, failures and what the third derivative is over `wanted`, of the shape of `offset`."""
     sd = np.broadcast_to(np.sqrt(wanted.variance / size), offset.shape).ravel()
     (s, c, third, _), (s_, c_, third_, _) = (
-        averages(offset.ravel(), sd, np.full(offset.size, side, dtype=np.int8), family).reshape(4, *offset.shape)
+        averages(family.center + offset.ravel(), sd, np.full(offset.size, side, dtype=np.int8), family).reshape(
+            4, *offset.shape
+        )
         for side in (1, -1)
     )
     pull, cross = np.sqrt(size) * wanted.score, s * c_ - s_ * c
@@ -91,8 +93,8 @@ def solve(wanted: Wanted, family: Family, *, times: float = 1.0, size: FloatArra
     if size is not None:
         offset, _ = _offsets(wanted, size, family)
         a, b, _ = _counts(wanted, size, offset, family)
-        return Solved(size, offset, np.maximum(a, 0.0), np.maximum(b, 0.0), np.ones(len(size)))
-    at_zero = averages(np.zeros(1), np.full(1, 0.1), np.ones(1, dtype=np.int8), family)[:, 0]
+        return _solved(size, offset, (a, b), family)
+    at_zero = averages(np.full(1, family.center), np.full(1, 0.1), np.ones(1, dtype=np.int8), family)[:, 0]
     flat = max(float(at_zero[3] / at_zero[1]), 1e-3)
     first = times * np.minimum(
         flat / np.maximum(wanted.fourth, 1e-9), _SKEWNESS / np.maximum(wanted.third**2, np.finfo(float).tiny)
@@ -109,7 +111,12 @@ def solve(wanted: Wanted, family: Family, *, times: float = 1.0, size: FloatArra
         if not len(left):
             break
     a, b, _ = _counts(wanted, size, offset, family)
-    return Solved(size, offset, np.maximum(a, 0.0), np.maximum(b, 0.0), np.ones(len(size)))
+    return _solved(size, offset, (a, b), family)
+
+
+def _solved(size: FloatArray, offset: FloatArray, counts: tuple[FloatArray, FloatArray], family: Family) -> Solved:
+    a, b = counts
+    return Solved(size, family.center + offset, np.maximum(a, 0.0), np.maximum(b, 0.0), np.ones(len(size)))
 
 
 def _exponential(wanted: Wanted, size: FloatArray | None) -> Solved:

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from bayescore.diagnostics.group_draws import GroupEffects
 from bayescore.diagnostics.report import drawing
 from bayescore.diagnostics.report.drawing import Intervals
-from bayescore.models.families import FAMILIES
+from bayescore.models.families import FAMILIES, find_family
 from bayescore.types import FloatArray, IntArray
 from bayescore.validation import DataError
 
@@ -129,12 +129,12 @@ def _shares(effects: GroupEffects, shares: pd.DataFrame) -> tuple[FloatArray, Fl
 
 def _raw(effects: GroupEffects, share: FloatArray, weight: FloatArray) -> FloatArray:
     """Return linear predictors of shares, half a row of either label added, minus that of all rows."""
-    if effects.family not in FAMILIES:
+    if (family := find_family(effects.family)) is None:
         raise DataError(
             "idata does not tell its family, by which shares become linear predictors; set "
             f"idata.posterior.attrs['family'] to one of {', '.join(map(repr, FAMILIES))}"
         )
     overall = float(share @ weight / weight.sum())
     p = np.append((share * weight + 0.5) / (weight + 1.0), overall)
-    eta = np.interp(p, FAMILIES[effects.family].mean(_ETA), _ETA)
+    eta = np.interp(p, family.mean(_ETA), _ETA)
     return np.asarray(eta[:-1] - eta[-1])

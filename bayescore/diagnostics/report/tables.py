@@ -14,7 +14,7 @@ from bayescore.diagnostics.report.drawing import ENDS, INTERVAL
 from bayescore.diagnostics.report.sections import Certificates, Table
 from bayescore.diagnostics.results import CertificateData, ComparisonData
 from bayescore.limits import MAX_K
-from bayescore.models.families import FAMILIES
+from bayescore.models.families import find_family
 from bayescore.samplers.inference_data import Posterior
 from bayescore.samplers.prior_summary import described
 from bayescore.validation import DataError, shown_apart
@@ -164,7 +164,7 @@ def in_units(certificate: CertificateData, best: Posterior, design: Design) -> T
     """Return the section on the `best` draws' coefficients in units of the data, and the ratios that they stand for."""
     raw = design.raw_coefficients(best.flat)
     bounds = np.quantile(raw, [ENDS[0], 0.5, ENDS[1]], axis=0)
-    family, scale = FAMILIES.get(best.attrs.get("family", "")), best.attrs.get("prior_scale", "")
+    family, scale = find_family(best.attrs.get("family", "")), best.attrs.get("prior_scale", "")
     ratio = None if family is None else family.ratio
     rows = {}
     for d, name in enumerate(best.features):

@@ -9,12 +9,14 @@ When to use: to add a likelihood, see `bayescore.families.register`.
 """
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
 from bayescore.compiled import jit
 from bayescore.types import FloatArray
+from bayescore.validation import check_positive
 
 
 @jit
@@ -31,7 +33,7 @@ class Family(ABC):
 
     A subclass is a frozen dataclass without fields, in a file of its own, whose one instance is given to
     `bayescore.families.register`. Sampling, modes, coresets and diagnostics of a registered family need nothing
-    else. `Symmetric` is the base of those with l-(eta) = l+(-eta).
+    else. `Symmetric` is the base of those with l-(eta) = l+(-eta), `Sized` that of those with a number given.
 
     NumPy methods take eta and side, -1 or +1, of shapes that broadcast. Compiled functions are module-level ones,
     decorated with `bayescore.compiled.jit`; they agree with the methods, and take side as floats of the shape of eta.
@@ -50,12 +52,15 @@ class Family(ABC):
         Writes the fourth and fifth derivative to the rows of `out`, shape (2, TILE), given what `derivatives` wrote to
         `terms`; for the series below, so not needed where `near` is 0.
     counts : bool
-        Whether responses are counts with an exposure, not labels; then "label" below is the side, "log p" its l, and
+        Whether responses are counts with a log link, not labels; then "label" below is the side, "log p" its l, and
         `log_constant` the constant.
     exponential : bool
-        Whether l+ = eta and l- = -exp(eta), for which pseudo-rows are known in closed form.
+        Whether l+ = eta and l- = -exp(eta), for which pseudo-rows are known in closed form. Only then a row's exposure
+        is a weight of its side; the exposure of other counts is 1, and log(exposure) an offset.
     symmetric : bool
         Whether l-(eta) = l+(-eta), so that a stream may learn at its end which label is +1.
+    center : float
+        Eta about which both sides bend; pseudo-rows have theirs near it.
     near : float
         Moves of eta up to which the series of degree 5 is within 2e-10 of log p: (720 2e-10 / m)^(1/6), with m a bound
         of the sixth derivative. With 0, the default, log p over draws is evaluated anew at each, in three times the
@@ -78,14 +83,15 @@ class Family(ABC):
     array([-0.8])
     """
 
-    name: ClassVar[str]
-    rows: "ClassVar[staticmethod[[FloatArray, FloatArray, FloatArray], None]]"
-    derivatives: "ClassVar[staticmethod[[FloatArray, FloatArray, FloatArray, FloatArray], None]]"
-    higher: "ClassVar[staticmethod[[FloatArray, FloatArray, FloatArray, FloatArray], None]]" = staticmethod(_no_higher)
+    name: str
+    rows: "ClassVar[staticmethod[..., None]]"
+    derivatives: "ClassVar[staticmethod[..., None]]"
+    higher: "ClassVar[staticmethod[..., None]]" = staticmethod(_no_higher)
     counts: ClassVar[bool] = False
     exponential: ClassVar[bool] = False
     symmetric: ClassVar[bool] = False
-    near: ClassVar[float] = 0.0
+    center: float = 0.0
+    near: float = 0.0
     reach: ClassVar[float] = 1e4
     scale: ClassVar[str] = "linear predictor"
     ratio: ClassVar[str | None] = None
@@ -109,7 +115,7 @@ class Family(ABC):
 
     @abstractmethod
     def mean(self, eta: FloatArray) -> FloatArray:
-        """P(y = +1), or the mean of the count of an exposure of 1."""
+        """P(y = +1), or the mean of the count of an exposure of 1, exp(eta)."""
 
     @abstractmethod
     def log_p_graph(self, eta: Any, side: Any) -> Any:
@@ -123,6 +129,14 @@ class Family(ABC):
         """Variance of the label as 0 or 1, or of the count of an exposure of 1."""
         p = self.mean(eta)
         return np.asarray(p * (1.0 - p))
+
+    def excess_kurtosis(self, eta: FloatArray) -> FloatArray:
+        """Fourth moment over the squared variance, less 3; of the same response as `variance`."""
+        return 1.0 / self.variance(eta) - 6.0
+
+    def given(self) -> tuple[float, ...]:
+        """Return the numbers that compiled functions take after their other arguments: none, but of `Sized`."""
+        return ()
 
     def draw(self, eta: FloatArray, rng: np.random.Generator) -> FloatArray:
         """Return labels, 0.0 or 1.0, or counts of an exposure of 1, drawn at eta."""
@@ -182,3 +196,42 @@ class Symmetric(Family):
     def log_p_graph(self, eta: Any, side: Any) -> Any:
         """Return `log_p` as a PyTensor expression."""
         return self.upper_graph(side * eta)
+
+
+@dataclass(frozen=True)
+class Sized(Family):
+    """A family with a number given, `size`, which its compiled functions take as their last argument.
+
+    A subclass has a `kind`, such as "negative_binomial"; `name` has the number too: "negative_binomial(2.5)". Kernels
+    are compiled once for a kind, whatever the size.
+
+    Parameters
+    ----------
+    size : float
+        The number, above 0.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If `size` is not a finite number above 0.
+
+    Examples
+    --------
+    >>> import bayescore as bc
+    >>> family = bc.families.NegativeBinomial(2.5)
+    >>> family.name, family.given()
+    ('negative_binomial(2.5)', (2.5,))
+    """
+
+    size: float
+    name: str = field(init=False, repr=False, compare=False)
+    kind: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        size = check_positive(self.size, "size")
+        object.__setattr__(self, "size", size)
+        object.__setattr__(self, "name", f"{self.kind}({repr(size).removesuffix('.0')})")
+
+    def given(self) -> tuple[float, ...]:
+        """Return the size."""
+        return (self.size,)

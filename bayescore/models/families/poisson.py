@@ -99,6 +99,10 @@ class Poisson(Family):
         """Return the variance of the count of an exposure of 1."""
         return _both(eta)[1]
 
+    def excess_kurtosis(self, eta: FloatArray) -> FloatArray:
+        """Return 1 / t."""
+        return 1.0 / _both(eta)[1]
+
     def draw(self, eta: FloatArray, rng: np.random.Generator) -> FloatArray:
         """Return counts of an exposure of 1 drawn at eta; log(exposure) is added to eta for others."""
         t = _both(eta)[1]

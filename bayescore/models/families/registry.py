@@ -6,11 +6,12 @@ import numpy as np
 
 from bayescore.data.passes.tiles import TILE
 from bayescore.data.sources.paired import RATES
-from bayescore.models.families.family import Family
+from bayescore.models.families.family import Family, Sized
 from bayescore.types import FloatArray
 from bayescore.validation import DataError, check_choice
 
 FAMILIES: dict[str, Family] = {}
+SIZED: dict[str, type[Sized]] = {}  # kinds of families with a size
 COMPILED = ("rows", "derivatives", "higher")  # what kernels call
 
 _NEAR = np.array([-3.0, -0.5, 0.0, 0.5, 3.0])  # where derivatives are compared with differences
@@ -43,7 +44,8 @@ def register(family: Family) -> Family:
 
     Notes
     -----
-    Other processes, such as workers of Dask, must import the module that registers it.
+    Other processes, such as workers of Dask, must import the module that registers it. Of a kind of families with a
+    size one is registered, and all are known.
 
     Examples
     --------
@@ -60,18 +62,22 @@ def register(family: Family) -> Family:
     missing = [part for part in COMPILED if not hasattr(getattr(family, part, None), "py_func")]
     if missing:
         raise TypeError(f"family {name!r} lacks the compiled {', '.join(missing)}; see bayescore.families.Family")
-    if type(family)() != family:
+    if type(family)(*family.given()) != family:
         raise TypeError(
             f"family {name!r} is not the same as another {type(family).__name__}(), and would be unknown to "
-            "other processes; make its class a frozen dataclass without fields"
+            "other processes; make its class a frozen dataclass without fields, but for the size of a Sized one"
         )
-    if FAMILIES.get(name, family) != family:
-        raise ValueError(f"family {name!r} is registered already, as {FAMILIES[name]!r}; choose another name")
+    known = find_family(name)
+    if known not in (None, family):
+        raise ValueError(f"family {name!r} is registered already, as {known!r}; choose another name")
     (_check_rates if family.counts else _check_probabilities)(family)
     for side in (1, -1):
         _check_side(family, side)
         _check_compiled(family, side)
-    FAMILIES[name] = family
+    if isinstance(family, Sized):
+        SIZED[family.kind] = type(family)
+    else:
+        FAMILIES[name] = family
     return family
 
 
@@ -89,7 +95,7 @@ def _check_probabilities(family: Family) -> None:
 
 
 def _check_rates(family: Family) -> None:
-    """Raise unless the score of a count of the mean, and its exposure of 1, is 0, and probabilities add up to 1."""
+    """Raise unless the link is log, a count of the mean has the score 0, and probabilities add up to 1."""
     mean = family.mean(_NEAR)
     total = mean * family.score(_NEAR, 1) + family.score(_NEAR, -1)
     if not (gap := np.abs(total) - 1e-9 * (1.0 + mean)).max() < 0.0:
@@ -97,6 +103,11 @@ def _check_rates(family: Family) -> None:
         raise ValueError(
             f"family {family.name!r}: mean(eta) is {mean[worst]:g} at eta = {_NEAR[worst]:g}, but a count of that has "
             f"the score {total[worst]:g}, not 0; mend the mean or the sides"
+        )
+    if not np.allclose(mean, np.exp(_NEAR), rtol=1e-9):
+        raise ValueError(
+            f"family {family.name!r}: mean(eta) is {mean[0]:g} at eta = {_NEAR[0]:g}, not exp(eta); the link of counts "
+            "is the logarithm"
         )
     at = _NEAR[:-1, None]
     log_p = _COUNTS * family.log_p(at, 1) + family.log_p(at, -1) + family.log_constant(_COUNTS, np.ones_like(_COUNTS))
@@ -107,6 +118,15 @@ def _check_rates(family: Family) -> None:
             f"family {family.name!r}: the probabilities of all counts add up to {whole[worst]:g} at eta = "
             f"{_NEAR[worst]:g}, not 1; mend log_constant"
         )
+    p, move = np.exp(log_p), _COUNTS - mean[:-1, None]
+    second, fourth = ((p * move**power).sum(axis=1) for power in (2, 4))
+    for part, known in (("variance", second), ("excess_kurtosis", fourth / second**2 - 3.0)):
+        own = getattr(family, part)(_NEAR[:-1])
+        if not np.allclose(own, known, rtol=1e-6):
+            raise ValueError(
+                f"family {family.name!r}: {part} is {own[0]:g} at eta = {_NEAR[0]:g}, and that of its "
+                f"probabilities {known[0]:g}; mend it"
+            )
 
 
 def _check_compiled(family: Family, side: int) -> None:
@@ -114,8 +134,8 @@ def _check_compiled(family: Family, side: int) -> None:
     eta, sides = np.linspace(_NEAR[0], _NEAR[-1], TILE), np.full(TILE, float(side))
     wanted = [getattr(family, part)(eta, side) for part in _PARTS]
     derivatives, log_p, score = np.empty((4, TILE)), np.empty(TILE), eta.copy()
-    family.derivatives(eta.copy(), sides, derivatives, np.empty((3, TILE)))
-    family.rows(score, sides, log_p)
+    family.derivatives(eta.copy(), sides, derivatives, np.empty((3, TILE)), *family.given())
+    family.rows(score, sides, log_p, *family.given())
     names = [*(f"derivatives' {part}" for part in _PARTS), "rows' log_p", "rows' score"]
     for name, own, known in zip(names, [*derivatives, log_p, score], [*wanted, *wanted[:2]], strict=True):
         if not (gap := np.abs(own - known) - 1e-7 * (1.0 + np.abs(known))).max() < 0.0:
@@ -151,17 +171,47 @@ def _check_side(family: Family, side: int) -> None:
             )
 
 
+def find_family(name: object) -> Family | None:
+    """Return the family of that name, such as "logistic" or "negative_binomial(2.5)"; None if there is none.
+
+    Raises `ValueError` if a size is missing or out of range.
+    """
+    if not isinstance(name, str):
+        return None
+    kind, _, rest = name.partition("(")
+    if (own := SIZED.get(kind.strip())) is None:
+        return FAMILIES.get(name)
+    if not rest.strip(") "):
+        raise ValueError(
+            f"family={name!r} lacks its size: give it, as in '{own.kind}(2.5)'. A certificate of the fit with "
+            "family='poisson' names one beside the dispersion, and loo_compare says which size predicts best"
+        )
+    return own(rest.strip().removesuffix(")"))  # type: ignore[arg-type]
+
+
+def check_exposure(family: Family, exposure: object) -> Family:
+    """Return the family; raise if exposures are given to one of counts whose sides they do not weigh."""
+    if exposure is not None and family.counts and not family.exponential:
+        raise DataError(
+            f"exposure is given, and {family.name!r} has none, as its variance is not in proportion to it: give "
+            "log(exposure) as offset, or family='poisson'"
+        )
+    return family
+
+
 def check_family(family: "str | Family", name: str = "family", *, rows: object = None) -> Family:
     """Return the registered family of that name, or `family` itself if it is registered.
 
     Raises `DataError` if `rows` are a coreset of labels and the family takes counts, or the other way round.
     """
     if isinstance(family, Family):
-        if FAMILIES.get(family.name) != family:
+        if find_family(family.name) != family:
             raise TypeError(f"{name}={family!r} is not registered; call bayescore.families.register first")
         known = family
+    elif (found := find_family(family)) is not None:
+        known = found
     else:
-        known = FAMILIES[check_choice(family, name, FAMILIES)]
+        known = FAMILIES[check_choice(family, name, (*FAMILIES, *(f"{kind}(size)" for kind in SIZED)))]
     classes = getattr(rows, "classes", None)
     if classes is not None and known.counts != (tuple(classes) == RATES.classes):
         takes, has = ("counts", "labels") if known.counts else ("labels", "counts")
