@@ -68,9 +68,10 @@ def figures(idata: object) -> dict[str, np.ndarray]:
     """Return draws of beta, log sigmas and effects, shape (chain, draw, k) each."""
     source = idata["posterior"]  # type: ignore[index]
     parts: dict[str, list[np.ndarray]] = {"beta": [], "sigma": [], "u": []}
-    for name, own in source.data_vars.items():
+    for name in sorted(map(str, source.data_vars)):  # samplers have orders of their own
+        own = source[name]
         draws = own.transpose("chain", "draw", ...).values.reshape(*own.shape[:2], -1)
-        kind = str(name).split("_")[0]
+        kind = name.split("_")[0]
         if kind in parts:
             parts[kind].append(np.log(draws) if kind == "sigma" else draws)
     return {kind: np.concatenate(found, axis=2) for kind, found in parts.items()}
