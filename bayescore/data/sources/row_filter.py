@@ -118,6 +118,7 @@ class FilteredSource:
     classes: tuple[Any, Any]
     levels: Levels
     n_rows: int
+    n_given: int  # rows of the source
     parts: Division
     in_pieces: bool
 
@@ -153,6 +154,7 @@ def filtered_source(source: Source, *, drop: bool) -> FilteredSource:
         source.classes,
         getattr(source, "levels", ()),
         int(n_kept.sum()),
+        int(ends[-1]),
         Division(pieces, division.pool),
         in_pieces=own is not None,
     )
