@@ -19,6 +19,7 @@ import numpy as np
 
 from bayescore.coresets.calibration.search import check_one_mode, mode_prior
 from bayescore.coresets.cells.condense import MultilevelInfo, condense
+from bayescore.coresets.cells.settle import Start
 from bayescore.coresets.method import BuildResult, Method
 from bayescore.coresets.stream_state import rows_from_arrays, rows_to_arrays
 from bayescore.data.checkpoint import Arrays
@@ -32,6 +33,9 @@ from bayescore.models.priors import Prior
 from bayescore.types import WeightedData, stack
 from bayescore.validation import DataError
 
+_BLOCKS = 4  # condensed together, of 8 MB: earlier rows have errors of second order in how far the centre moves later
+_FAR = 4.0  # sds that no mean moves by as rows come in random order
+_OF_CENTRES = ("the posterior's centre was not reached", "the mean of the coreset's coefficients is")
 _OF_FEW = (".* of so few rows that condensing", ".* rows are kept as they are")
 
 
@@ -76,12 +80,12 @@ class Multilevel(Method):
     def build(self, dataset: Dataset, size: int | None, seed: int, family: Family) -> BuildResult[MultilevelInfo]:
         """Condense the rows by group, or by cell of all grouping factors."""
         self._check_groups(dataset.design)
-        if few := [own.name for own in dataset.design.groups if len(own) < 2]:
-            raise DataError(f"groups={few[0]!r} has one level; the sd of one effect is no fact of the data: drop it")
+        check_levels(dataset.design)
         prior = mode_prior(self.prior)
         prior.parts(dataset.n_features)  # shapes
         with one_blas_thread():
-            return BuildResult(*condense(dataset, prior, family), self)
+            rows, info, _ = condense(dataset, prior, family)
+        return BuildResult(rows, info, self)
 
     @staticmethod
     def _check_groups(design: Design) -> None:
@@ -92,13 +96,19 @@ class Multilevel(Method):
             )
 
     def stream_block(self, size: int, n_features: int) -> int:
-        """Return the rows of a canonical block."""
-        return block_rows(n_features)
+        """Return the rows that are condensed together."""
+        return _BLOCKS * block_rows(n_features)
 
     def begin(self, size: int, design: Design, seed: int, family: str) -> "MultilevelState":
         """Return the state before the first row; raise `DataError` without groups."""
         self._check_groups(design)
         return MultilevelState(self.named(design.names), design, family)
+
+
+def check_levels(design: Design) -> None:
+    """Raise if a grouping factor has one level."""
+    if few := [own.name for own in design.groups if len(own) < 2]:
+        raise DataError(f"groups={few[0]!r} has one level; the sd of one effect is no fact of the data: drop it")
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,24 +120,43 @@ class MultilevelState:
     family: str
     condensed: WeightedData | None = None
     last: WeightedData | None = None
+    start: Start | None = None  # where those that are condensed have their centre
 
     def absorbed(self, block: WeightedData) -> Self:
-        """Return the state with a block more; where no centre is found rows wait for those to come."""
+        """Return the state with a block more; where rows so far cannot be condensed well they wait for others."""
         if self.last is None:
             return replace(self, last=block)
-        rows = self._rows(None)
+        rows, start = self._rows(None), self.start
         try:
-            with _quiet(), one_blas_thread():
-                rows, _ = condense(self._dataset(rows), mode_prior(self.method.prior), FAMILIES[self.family])
-        except (ArithmeticError, np.linalg.LinAlgError):
+            with _quiet():
+                for text in _OF_CENTRES:
+                    warnings.filterwarnings("error", text, UserWarning)
+                rows, _, start = self._condense(rows)
+        except (ArithmeticError, np.linalg.LinAlgError, UserWarning):
             pass
-        return replace(self, condensed=rows, last=block)
+        return replace(self, condensed=rows, last=block, start=start)
 
     def answer(self, rest: WeightedData | None) -> BuildResult[MultilevelInfo]:
         """Return the rows of all blocks and the rest condensed."""
         rows = self._rows(rest)
+        check_levels(self._dataset(rows).design)
         with _quiet(shown=not rows.pseudo.any()):
-            return self.method.build(self._dataset(rows), None, 0, FAMILIES[self.family])
+            found, info, there = self._condense(rows)
+        if self.start is None or there is None:
+            return BuildResult(found, info, self.method)
+        moved = self.start.moved(there)
+        furthest = int(moved.argmax())
+        info, caution = replace(info, moved=float(moved[furthest])), None
+        if moved[furthest] > _FAR:
+            caution = (
+                f"the mean of {self.design.names[furthest]!r} has moved by {moved[furthest]:.2g} sds of the posterior "
+                "about which earlier rows were condensed (are the rows sorted?), and means may be off by 0.1 sd or "
+                "more: shuffle the rows, begin with rows of all kinds, or give build_coreset all rows"
+            )
+        return BuildResult(found, info, self.method, caution)
+
+    def _condense(self, rows: WeightedData) -> tuple[WeightedData, MultilevelInfo, Start | None]:
+        return condense(self._dataset(rows), mode_prior(self.method.prior), FAMILIES[self.family], self.start)
 
     def _rows(self, rest: WeightedData | None) -> WeightedData:
         return stack([part for part in (self.condensed, self.last, rest) if part is not None])
@@ -147,12 +176,16 @@ class MultilevelState:
         found: Arrays = {}
         for part, rows in (("condensed", self.condensed), ("last", self.last)):
             found |= {} if rows is None else rows_to_arrays(part, rows)
-        return found
+        return found | ({} if self.start is None else {f"start_{name}": own for name, own in vars(self.start).items()})
 
     def from_arrays(self, arrays: Arrays) -> Self:
         """Return the state of `to_arrays`."""
         parts = {part: rows_from_arrays(part, arrays) for part in ("condensed", "last") if f"{part}_X" in arrays}
-        return replace(self, condensed=parts.get("condensed"), last=parts.get("last"))
+        own = {name.removeprefix("start_"): array for name, array in arrays.items() if name.startswith("start_")}
+        start = Start(**own) if own else None
+        if start is not None:
+            start.check(len(self.design.names), len(self.design.groups))
+        return replace(self, condensed=parts.get("condensed"), last=parts.get("last"), start=start)
 
 
 @contextmanager

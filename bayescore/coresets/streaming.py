@@ -124,9 +124,10 @@ class StreamingCoreset:
         Parameters
         ----------
         X : array or data frame, shape (n, D)
-            Rows, at least one. A data frame names the columns.
+            Rows, at least one. A data frame names the columns. With a formula or a design whatever `build_coreset` takes
+            that can be read again, such as a table or the path of a Parquet file.
         y : array, shape (n,)
-            Labels.
+            Labels. With a formula or a design they may be a column of the table, as may what follows.
         weights, offset, trials : array, shape (n,), optional
             Weights, 1 by default, known parts of linear predictors, and binomial trials, or the exposures of counts.
             Which label is +1 must be known for an offset, and for a family whose sides differ: begin with a block that

@@ -146,7 +146,8 @@ def filtered_source(source: Source, *, drop: bool) -> FilteredSource:
     if not n_kept.any():
         raise DataError("no row is left: all weigh 0, or miss something; look at weights and missing values")
     beside = (source.label, "weights", design.offset or "offset", *(grouping.name for grouping in design.groups))
-    _warn_of_dropped(tallies, (*design.raw_names, *beside))
+    if drop:
+        _warn_of_dropped(tallies, (*design.raw_names, *beside))
     pieces = [FilteredPiece(piece, int(n), drop) for piece, n in zip(division.pieces, n_kept, strict=True)]
     return FilteredSource(
         design,
