@@ -84,7 +84,7 @@ class Multilevel(Method):
         prior = mode_prior(self.prior)
         prior.parts(dataset.n_features)  # shapes
         with one_blas_thread():
-            rows, info, _ = condense(dataset, prior, family)
+            rows, info, _ = condense(dataset, prior, family, getattr(dataset.rows, "start", None))
         return BuildResult(rows, info, self)
 
     @staticmethod

@@ -124,8 +124,8 @@ class StreamingCoreset:
         Parameters
         ----------
         X : array or data frame, shape (n, D)
-            Rows, at least one. A data frame names the columns. With a formula or a design whatever `build_coreset` takes
-            that can be read again, such as a table or the path of a Parquet file.
+            Rows, at least one. A data frame names the columns. With a formula or a design whatever `build_coreset`
+            takes that can be read again, such as a table or the path of a Parquet file.
         y : array, shape (n,)
             Labels. With a formula or a design they may be a column of the table, as may what follows.
         weights, offset, trials : array, shape (n,), optional

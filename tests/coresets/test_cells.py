@@ -32,7 +32,7 @@ def condensed(frame, formula, family):
 
 
 def density(dataset, family):
-    cells, columns = Cells.of(dataset), rooms.columns_of(dataset)
+    cells, columns = Cells.of(dataset), rooms.columns_of(dataset.design)
     seen, start = cells.seen(dataset), Density.start(dataset.n_features, len(cells), columns)
     found = centre_of(seen, start, check_family(family), PRIOR, most=np.full(len(columns), 15.0))
     return cells, seen, found.points.at

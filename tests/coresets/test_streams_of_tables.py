@@ -62,7 +62,7 @@ def fed(blocks, stream):
 def centre(rows, design, family):
     """Return mean and sds of the coefficients, and sds of cells' effects, of the density nearest the posterior."""
     data = MultilevelState(Multilevel(), design, family)._dataset(rows)
-    cells, columns = Cells.of(data), rooms.columns_of(data)
+    cells, columns = Cells.of(data), rooms.columns_of(data.design)
     start = Density.start(data.n_features, len(cells), columns)
     most = np.full(len(columns), settle.MOST_SD)
     found = settle.centre_of(cells.seen(data), start, FAMILIES[family], Normal(0.0, 4.0), most=most)

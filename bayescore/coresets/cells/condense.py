@@ -27,6 +27,7 @@ from bayescore.coresets.cells.sums import Density
 from bayescore.coresets.cells.within import Inside, rows_within
 from bayescore.coresets.method import BuildInfo
 from bayescore.data.dataset import Dataset
+from bayescore.data.design import Design
 from bayescore.models.families import Family
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, IntArray, WeightedData, stack
@@ -65,9 +66,8 @@ class MultilevelInfo(BuildInfo):
     moved: float | None = None
 
 
-def columns_of(dataset: Dataset) -> IntArray:
+def columns_of(design: Design) -> IntArray:
     """Return the columns that vary by some factor, the intercept's first; -1 for one that is no column."""
-    design = dataset.design
     asked = {effect: None for own in design.groups for effect in own.effects}
     if list(asked) == ["1"] and design.constant is None:
         return np.array([-1])
@@ -92,7 +92,7 @@ def condense(
 
     `start` is the centre of a part of the rows.
     """
-    columns, cells = columns_of(dataset), Cells.of(dataset)
+    columns, cells = columns_of(dataset.design), Cells.of(dataset)
     few = cells.counts <= 2 * len(columns)  # pseudo-rows would be as many rows
     n_rows, sizes = dataset.scan.n_rows, [len(own) for own in dataset.design.groups]
     if cells.counts[few].sum() > GAIN * n_rows:

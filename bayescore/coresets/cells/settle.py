@@ -129,6 +129,12 @@ class Start:
         betas, sds = np.vstack([known[0], at.beta]), np.vstack([known[1], at.sds])
         return cls(betas, sds, at.prior, cells.codes, at.mean[:-1])
 
+    @classmethod
+    def near(cls, beta: FloatArray, sds: FloatArray, codes: IntArray, mean: FloatArray) -> "Start":
+        """Return a place given means of coefficients and effects, as those of draws."""
+        prior = (mean.T @ mean + _LEAST_SD**2 * np.eye(mean.shape[1])) / len(mean)
+        return cls(beta[None], sds[None], prior, codes, mean)
+
     def check(self, n_columns: int, n_factors: int) -> None:
         """Raise `ValueError` if the arrays do not fit each other, the columns or the factors."""
         K, C, Q = len(self.betas), len(self.codes), len(self.prior)
