@@ -245,6 +245,17 @@ def test_a_centre_that_is_not_found_costs_rows_only(monkeypatch):
     assert off(core, bc.all_rows(ALL, formula=GROUPED, **QUIET), monkeypatch)[0] < 0.02
 
 
+def test_a_search_that_begins_at_the_last_centre_is_shorter(monkeypatch):
+    monkeypatch.setattr(Multilevel, "stream_block", lambda *_: ROWS)
+    state = fed(MONTHS, bc.stream(formula=GROUPED, random_state=1))._state
+    rows, starts, passes = state._rows(None), (None, state.start), []
+    for start in starts:
+        data = state._dataset(rows)
+        multilevel.condense(data, Normal(0.0, 4.0), FAMILIES["logistic"], start)
+        passes.append(data.n_passes)
+    assert passes[1] < passes[0]
+
+
 REFUSED = {
     "a column less": (lambda b: b.drop(columns="age"), "no feature 'age'"),
     "no label": (lambda b: b.drop(columns="y"), "label='y' is not a column"),
