@@ -7,7 +7,7 @@ from . import priors as priors
 from .coresets.build import all_rows as all_rows
 from .coresets.build import build_coreset as build_coreset
 from .coresets.streaming import StreamingCoreset as StreamingCoreset
-from .coresets.streaming import stream as stream
+from .coresets.streams import stream as stream
 from .data.coreset import Coreset as Coreset
 from .data.coreset_file import read_coreset as read_coreset
 from .diagnostics import compare as compare

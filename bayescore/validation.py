@@ -28,6 +28,10 @@ class DataError(ValueError):
     """The data cannot be used as they are; the message says where and what to do."""
 
 
+class OneOnlyError(DataError):
+    """Rows have one label, or one level of a factor, and others may have more."""
+
+
 class RowError(DataError):
     """One row cannot be used; `row` is its position, so that whoever knows the files can name one."""
 

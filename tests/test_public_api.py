@@ -22,7 +22,8 @@ PUBLIC = {name: getattr(bc, name) for name in bc.__all__ if name not in NAMESPAC
 }
 CALLED = {name: thing for name, thing in PUBLIC.items() if callable(thing) and not inspect.isclass(thing)}
 WITHOUT_EXAMPLE = {f"datasets.load_{name}": "downloads" for name in ("chemreact", "covtype", "webspam")}
-NONE_IS_MEANT = {f"datasets.load_{name}" for name in ("chemreact", "covtype", "webspam")}  # None: the cached download
+# None: the cached download, the method that fits the formula
+NONE_IS_MEANT = {f"datasets.load_{name}" for name in ("chemreact", "covtype", "webspam")} | {"stream"}
 
 POSTERIOR = inference_data({"posterior": {"beta": np.random.default_rng(0).normal(size=(2, 50, 2))}})
 X = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.0, 2.0]])

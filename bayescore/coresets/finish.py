@@ -12,6 +12,7 @@ from bayescore.coresets.method import Method
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design
+from bayescore.data.designed_blocks import DesignedIntake
 from bayescore.data.formulas.absent import warn_of_absent_levels
 from bayescore.data.shortfall import Shortfall
 from bayescore.data.sources.blocks import Stream
@@ -76,7 +77,12 @@ def finish(rows: WeightedData, **about: Any) -> Coreset:
 
 
 def finish_stream(
-    rows: WeightedData, known: Intake, design: Design, *, shortfall: Shortfall | None = None, **about: Any
+    rows: WeightedData,
+    known: Intake | DesignedIntake,
+    design: Design,
+    *,
+    shortfall: Shortfall | None = None,
+    **about: Any,
 ) -> Coreset:
     """Return rows of a stream as a coreset, with the labels, groups and totals of the stream so far."""
     return finish(

@@ -24,6 +24,7 @@ from bayescore.coresets.single import REDUCERS
 from bayescore.coresets.trees.tree import Tree, composed, node_delta, node_seed, reduced
 from bayescore.data.checkpoint import Arrays
 from bayescore.data.dataset import Dataset
+from bayescore.data.design import Design
 from bayescore.data.passes.cutter import block_rows, recut
 from bayescore.data.passes.map import map_pieces, map_stream
 from bayescore.data.passes.threads import one_blas_thread
@@ -183,9 +184,9 @@ class MergeReduce(Method):
         """Return the rows of a leaf."""
         return self.leaf_rows or leaf_size(size, block_rows(n_features))
 
-    def begin(self, size: int, n_features: int, seed: int, family: str) -> "TreeState":
+    def begin(self, size: int, design: Design, seed: int, family: str) -> "TreeState":
         """Return the tree before the first row."""
-        return TreeState(self, size, self.empty(size, n_features, seed, family))
+        return TreeState(self, size, self.empty(size, len(design.names), seed, family))
 
     def empty(self, size: int, n_features: int, seed: int, family: str) -> Tree:
         """Return the tree before the first row, for a coreset of `size` rows."""

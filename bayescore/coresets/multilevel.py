@@ -9,18 +9,34 @@ where they are few or have another shape. What rows say within cells becomes pse
 direction of beta (`cells.within`). Nearest published: Limpoco, Faes and Hens (2024), arXiv 2411.04002.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
+
+import numpy as np
 
 from bayescore.coresets.calibration.search import check_one_mode, mode_prior
 from bayescore.coresets.cells.condense import MultilevelInfo, condense
+from bayescore.coresets.cells.settle import Start
 from bayescore.coresets.method import BuildResult, Method
+from bayescore.coresets.stream_state import rows_from_arrays, rows_to_arrays
+from bayescore.data.checkpoint import Arrays
 from bayescore.data.dataset import Dataset
+from bayescore.data.design import Design
+from bayescore.data.passes.cutter import block_rows
 from bayescore.data.passes.threads import one_blas_thread
-from bayescore.models.families import Family
+from bayescore.data.sources import ArraySource
+from bayescore.models.families import FAMILIES, Family
 from bayescore.models.priors import Prior
+from bayescore.types import WeightedData, stack
 from bayescore.validation import DataError
+
+_BLOCKS = 4  # condensed together, of 8 MB: earlier rows have errors of second order in how far the centre moves later
+_FAR = 4.0  # sds that no mean moves by as rows come in random order
+_OF_CENTRES = ("the posterior's centre was not reached", "the mean of the coreset's coefficients is")
+_OF_FEW = (".* of so few rows that condensing", ".* rows are kept as they are")
 
 
 @dataclass(frozen=True)
@@ -63,14 +79,119 @@ class Multilevel(Method):
 
     def build(self, dataset: Dataset, size: int | None, seed: int, family: Family) -> BuildResult[MultilevelInfo]:
         """Condense the rows by group, or by cell of all grouping factors."""
-        if not (groups := dataset.design.groups):
-            raise DataError(
-                "method='multilevel' needs groups: give groups='column', or a term (1 | column) in the formula; "
-                "without groups method='calibrated' fits"
-            )
-        if few := [own.name for own in groups if len(own) < 2]:
-            raise DataError(f"groups={few[0]!r} has one level; the sd of one effect is no fact of the data: drop it")
+        self._check_groups(dataset.design)
+        check_levels(dataset.design)
         prior = mode_prior(self.prior)
         prior.parts(dataset.n_features)  # shapes
         with one_blas_thread():
-            return BuildResult(*condense(dataset, prior, family), self)
+            rows, info, _ = condense(dataset, prior, family, getattr(dataset.rows, "start", None))
+        return BuildResult(rows, info, self)
+
+    @staticmethod
+    def _check_groups(design: Design) -> None:
+        if not design.groups:
+            raise DataError(
+                "method='multilevel' needs groups: give groups='column', or a term (1 | column) in the formula; "
+                "without groups method='calibrated' fits, or 'merge_reduce' to a stream"
+            )
+
+    def stream_block(self, size: int, n_features: int) -> int:
+        """Return the rows that are condensed together."""
+        return _BLOCKS * block_rows(n_features)
+
+    def begin(self, size: int, design: Design, seed: int, family: str) -> "MultilevelState":
+        """Return the state before the first row; raise `DataError` without groups."""
+        self._check_groups(design)
+        return MultilevelState(self.named(design.names), design, family)
+
+
+def check_levels(design: Design) -> None:
+    """Raise if a grouping factor has one level."""
+    if few := [own.name for own in design.groups if len(own) < 2]:
+        raise DataError(f"groups={few[0]!r} has one level; the sd of one effect is no fact of the data: drop it")
+
+
+@dataclass(frozen=True, eq=False)
+class MultilevelState:
+    """The rows of a stream: those of earlier blocks condensed, and the last block, so that an answer has new rows."""
+
+    method: Multilevel
+    design: Design
+    family: str
+    condensed: WeightedData | None = None
+    last: WeightedData | None = None
+    start: Start | None = None  # where those that are condensed have their centre
+
+    def absorbed(self, block: WeightedData) -> Self:
+        """Return the state with a block more; where rows so far cannot be condensed well they wait for others."""
+        if self.last is None:
+            return replace(self, last=block)
+        rows, start = self._rows(None), self.start
+        try:
+            with _quiet():
+                for text in _OF_CENTRES:
+                    warnings.filterwarnings("error", text, UserWarning)
+                rows, _, start = self._condense(rows)
+        except (ArithmeticError, np.linalg.LinAlgError, UserWarning):
+            pass
+        return replace(self, condensed=rows, last=block, start=start)
+
+    def answer(self, rest: WeightedData | None) -> BuildResult[MultilevelInfo]:
+        """Return the rows of all blocks and the rest condensed."""
+        rows = self._rows(rest)
+        check_levels(self._dataset(rows).design)
+        with _quiet(shown=not rows.pseudo.any()):
+            found, info, there = self._condense(rows)
+        if self.start is None or there is None:
+            return BuildResult(found, info, self.method)
+        moved = self.start.moved(there)
+        furthest = int(moved.argmax())
+        info, caution = replace(info, moved=float(moved[furthest])), None
+        if moved[furthest] > _FAR:
+            caution = (
+                f"the mean of {self.design.names[furthest]!r} has moved by {moved[furthest]:.2g} sds of the posterior "
+                "about which earlier rows were condensed (are the rows sorted?), and means may be off by 0.1 sd or "
+                "more: shuffle the rows, begin with rows of all kinds, or give build_coreset all rows"
+            )
+        return BuildResult(found, info, self.method, caution)
+
+    def _condense(self, rows: WeightedData) -> tuple[WeightedData, MultilevelInfo, Start | None]:
+        return condense(self._dataset(rows), mode_prior(self.method.prior), FAMILIES[self.family], self.start)
+
+    def _rows(self, rest: WeightedData | None) -> WeightedData:
+        return stack([part for part in (self.condensed, self.last, rest) if part is not None])
+
+    def _dataset(self, rows: WeightedData) -> Dataset:
+        assert rows.group is not None
+        sizes = rows.group.max(axis=0, initial=0) + 1
+        groups = [
+            replace(own, levels=tuple(range(size)))
+            for own, size in zip(self.design.groups, sizes.tolist(), strict=True)
+        ]
+        design, beside = replace(self.design, groups=tuple(groups)), (rows.index, rows.offset)
+        return Dataset(ArraySource(rows.X, rows.y, rows.weights, (-1, 1), "y", design, *beside, group=rows.group))
+
+    def to_arrays(self) -> Arrays:
+        """Return the rows as arrays."""
+        found: Arrays = {}
+        for part, rows in (("condensed", self.condensed), ("last", self.last)):
+            found |= {} if rows is None else rows_to_arrays(part, rows)
+        return found | ({} if self.start is None else {f"start_{name}": own for name, own in vars(self.start).items()})
+
+    def from_arrays(self, arrays: Arrays) -> Self:
+        """Return the state of `to_arrays`."""
+        parts = {part: rows_from_arrays(part, arrays) for part in ("condensed", "last") if f"{part}_X" in arrays}
+        own = {name.removeprefix("start_"): array for name, array in arrays.items() if name.startswith("start_")}
+        start = Start(**own) if own else None
+        if start is not None:
+            start.check(len(self.design.names), len(self.design.groups))
+        return replace(self, condensed=parts.get("condensed"), last=parts.get("last"), start=start)
+
+
+@contextmanager
+def _quiet(*, shown: bool = False) -> Iterator[None]:
+    """Leave out, unless they are to be shown, warnings of few rows: pseudo-rows are few."""
+    with warnings.catch_warnings():
+        for text in () if shown else _OF_FEW:
+            warnings.filterwarnings("ignore", text, UserWarning)
+        yield

@@ -21,7 +21,7 @@ from bayescore.coresets.scores.factor import block_factor, joined_factor, whiten
 from bayescore.coresets.stream_state import rows_from_arrays, rows_to_arrays
 from bayescore.data.checkpoint import Arrays
 from bayescore.data.dataset import Dataset
-from bayescore.data.design import append_offset
+from bayescore.data.design import Design, append_offset
 from bayescore.data.passes.cutter import block_rows
 from bayescore.models.families import Family
 from bayescore.types import FloatArray, WeightedData
@@ -143,6 +143,6 @@ class Online(Method):
         """Return the rows of a canonical block."""
         return block_rows(n_features)
 
-    def begin(self, size: int, n_features: int, seed: int, family: str) -> OnlineState:
+    def begin(self, size: int, design: Design, seed: int, family: str) -> OnlineState:
         """Return the state before the first row."""
-        return OnlineState(size, seed, np.empty((0, n_features)))
+        return OnlineState(size, seed, np.empty((0, len(design.names))))

@@ -4,6 +4,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 
 from bayescore.coresets.method import BuildResult
 from bayescore.data.checkpoint import Arrays
+from bayescore.data.design import Design
 from bayescore.types import WeightedData
 
 _PARTS = ("X", "y", "weights", "index")
@@ -32,8 +33,8 @@ class Streamed(Protocol):
     def stream_block(self, size: int, n_features: int) -> int:
         """Return the rows of a canonical block."""
 
-    def begin(self, size: int, n_features: int, seed: int, family: str) -> StreamState:
-        """Return the state before the first row."""
+    def begin(self, size: int, design: Design, seed: int, family: str) -> StreamState:
+        """Return the state before the first row; `design` has the names of grouping factors, not yet all levels."""
 
 
 def rows_to_arrays(name: str, rows: WeightedData) -> Arrays:

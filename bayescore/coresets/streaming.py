@@ -1,10 +1,11 @@
-"""`stream` and `StreamingCoreset`: a coreset of rows that come in blocks.
+"""`StreamingCoreset`: a coreset of rows that come in blocks.
 
-Blocks are checked as they come and cut anew into canonical ones; labels are learnt on the way. The state of the method
-goes to a checkpoint and back, after which the coresets are the same to the last bit.
+Blocks are checked as they come and cut anew into canonical ones; labels are learnt on the way, or with a formula from
+the first block. The state of the method goes to a checkpoint and back, after which the coresets are the same to the
+last bit.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from copy import copy
 from importlib.metadata import version
 from pathlib import Path
@@ -14,19 +15,20 @@ import numpy as np
 
 from bayescore.coresets.finish import check_names, finish_stream, warn_if_groups_ignored
 from bayescore.coresets.method import Method, check_serves
-from bayescore.coresets.methods import METHODS, method_from_dict, method_of, method_to_dict
+from bayescore.coresets.methods import METHODS, method_from_dict, method_to_dict
 from bayescore.coresets.separation.separability import warn_if_separable
 from bayescore.coresets.stream_state import Streamed, StreamState, check_stored, rows_from_arrays, rows_to_arrays
 from bayescore.data.checkpoint import Arrays, read_checkpoint, write_checkpoint
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import Design
-from bayescore.data.labels import two_classes
+from bayescore.data.designed_blocks import DesignedIntake
+from bayescore.data.labels import Classes, two_classes
 from bayescore.data.passes.cutter import Cutter
 from bayescore.data.passes.threads import one_blas_thread
-from bayescore.data.sources.blocks import LABEL
 from bayescore.data.sources.intake import Block, Intake
 from bayescore.models.families import Family, check_exposure, check_family
-from bayescore.validation import DataError, RandomState, check_integer, check_seed, one_seed, warn
+from bayescore.types import WeightedData
+from bayescore.validation import DataError, RandomState, check_integer, check_seed, warn
 
 
 class StreamingCoreset:
@@ -34,8 +36,10 @@ class StreamingCoreset:
 
     Parameters
     ----------
-    method, size, family, random_state, intercept, classes
+    method, size, family, random_state, intercept, classes, formula, design
         As in `stream`; `method` is a `Method`.
+    roles : dict, optional
+        The other arguments of `stream`, such as the name of the weights' column, by name.
 
     Raises
     ------
@@ -55,19 +59,24 @@ class StreamingCoreset:
     def __init__(
         self,
         method: Method,
-        size: int,
+        size: int | None = None,
         family: str | Family = "logistic",
         random_state: RandomState = None,
         *,
         intercept: bool = False,
         classes: Iterable[Any] | None = None,
+        formula: str | None = None,
+        design: Design | None = None,
+        roles: Mapping[str, Any] | None = None,
     ) -> None:
         if not isinstance(method, Streamed):
             fit = " or ".join(kind.__name__ for kind in METHODS.values() if issubclass(kind, Streamed))
             raise ValueError(f"method={method!r} takes no stream; give {fit}, or build_coreset the rows")
         self._method, self._streamed = method, method
-        self.size = check_integer(size, "size", low=1)
-        known = check_family(family)
+        if size is None and method.takes_size:
+            raise TypeError(f"size is missing: method={method.name!r} keeps so many rows")
+        self.size = None if size is None else check_integer(size, "size", low=1)
+        known = check_family(family, rows=design)
         self.family = known.name
         self.random_state = check_seed(random_state)
         if not isinstance(intercept, bool | np.bool_):
@@ -75,12 +84,32 @@ class StreamingCoreset:
         self.intercept = bool(intercept)
         check_serves(method, self.family, METHODS)
         method.check(self.size, self.family)
-        _ = self._begun(1)  # raises errors that no rows are needed for
-        labels = () if classes is None else two_classes(classes, "classes")
-        self._intake = Intake.of_counts() if known.counts else Intake.knowing(labels, symmetric=known.symmetric)
+        if not method.knows_groups:
+            _ = self._begun(Design(("x",)))  # raises errors that no rows are needed for
+        labels = () if classes is None else two_classes(classes, "classes", (roles or {}).get("positive"))
+        self._intake: Intake | DesignedIntake
+        if formula is not None or design is not None:
+            self._check_designed(formula, design, classes)
+            own = {**(roles or {}), **({"positive": Classes(*labels)} if labels else {})}
+            self._intake = DesignedIntake(own, formula, known.counts, design)
+        else:
+            for name, value in (roles or {}).items():
+                raise TypeError(
+                    f"{name}={value!r} goes with a formula or a design: give one, or arrays in each partial_fit(X, y)"
+                )
+            self._intake = Intake.of_counts() if known.counts else Intake.knowing(labels, symmetric=known.symmetric)
         self._design: Design | None = None
         self._cutter: Cutter
         self._state: StreamState
+
+    def _check_designed(self, formula: str | None, design: Design | None, classes: object) -> None:
+        if formula is not None and design is not None:
+            raise TypeError(f"formula={formula!r} and design are both given; give one of them")
+        given = "design" if formula is None else f"formula={formula!r}"
+        if self.intercept:
+            raise ValueError(f"intercept=True is given beside {given}, which says whether there is one; leave it out")
+        if design is not None and design.classes is not None and classes is not None:
+            raise ValueError(f"classes={classes!r} is given beside design, which has {design.classes}; leave it out")
 
     @property
     def n_rows(self) -> int:
@@ -88,16 +117,17 @@ class StreamingCoreset:
         return self._intake.n_rows
 
     def partial_fit(
-        self, X: Any, y: Any, weights: Any = None, offset: Any = None, trials: Any = None, *, groups: Any = None
+        self, X: Any, y: Any = None, weights: Any = None, offset: Any = None, trials: Any = None, *, groups: Any = None
     ) -> Self:
         """Add a block of rows.
 
         Parameters
         ----------
         X : array or data frame, shape (n, D)
-            Rows, at least one. A data frame names the columns.
+            Rows, at least one. A data frame names the columns. With a formula or a design whatever `build_coreset`
+            takes that can be read again, such as a table or the path of a Parquet file.
         y : array, shape (n,)
-            Labels.
+            Labels. With a formula or a design they may be a column of the table, as may what follows.
         weights, offset, trials : array, shape (n,), optional
             Weights, 1 by default, known parts of linear predictors, and binomial trials, or the exposures of counts.
             Which label is +1 must be known for an offset, and for a family whose sides differ: begin with a block that
@@ -111,24 +141,34 @@ class StreamingCoreset:
             If the block cannot be used; blocks and their rows are counted from 0. The stream is then as it was.
         """
         check_exposure(check_family(self.family), trials)
-        intake, raw = self._intake.take(Block(X, y, weights, offset, trials, groups))
-        assert intake.names is not None
+        intake, design, blocks = self._taken(Block(X, y, weights, offset, trials, groups))
         if self._design is None:
-            design = intake.design(intercept=self.intercept)
-            check_names(design, LABEL, self.intercept)
-            n_features = len(design.names)
-            cutter = Cutter(self._streamed.stream_block(self.size, n_features))
-            state = self._begun(n_features)
+            check_names(design, intake.label, self.intercept)
+            cutter = Cutter(self._streamed.stream_block(self.size or 0, len(design.names)))
+            state = self._begun(design)
         else:
-            design, cutter, state = self._design, copy(self._cutter), self._state
+            cutter, state = copy(self._cutter), self._state
         with one_blas_thread():
-            for full in cutter.cut(design.rows(raw)) if len(raw) else []:
-                state = state.absorbed(full)
+            for block in blocks:
+                for full in cutter.cut(block) if len(block) else []:
+                    state = state.absorbed(full)
         self._intake, self._design, self._cutter, self._state = intake, design, cutter, state  # last, for interrupts
         return self
 
-    def _begun(self, n_features: int) -> StreamState:
-        return self._streamed.begin(self.size, n_features, self.random_state, self.family)
+    def _taken(self, block: Block) -> tuple[Intake | DesignedIntake, Design, Iterable[WeightedData]]:
+        """Return what is known after a block, the design, and the block's rows in it."""
+        if isinstance(self._intake, DesignedIntake):
+            known, rows = self._intake.take(block)
+            assert known.design is not None
+            return known, known.design, rows
+        if block.y is None:
+            raise DataError("y is missing: give the labels of the block, or stream(formula=...) and tables")
+        intake, raw = self._intake.take(block)
+        design = self._design or intake.design(intercept=self.intercept)
+        return intake, design, [design.rows(raw)]
+
+    def _begun(self, design: Design) -> StreamState:
+        return self._streamed.begin(self.size or 0, design, self.random_state, self.family)
 
     def coreset(self) -> Coreset:
         """Return the coreset of the rows so far; more rows may follow.
@@ -162,7 +202,7 @@ class StreamingCoreset:
             built.rows,
             known,
             self._design,
-            label=LABEL,
+            label=known.label,
             method=self._method.name,
             family=self.family,
             params=built.info.params(),
@@ -232,69 +272,21 @@ class StreamingCoreset:
     def _loaded(cls, header: dict[str, Any], arrays: Arrays) -> Self:
         """Return the stream of a checkpoint; content that does not fit raises one of many errors."""
         stream = cls(method_from_dict(header["method"]), **header["options"])
-        stream._intake = Intake.from_dict(header["intake"], like=stream._intake)
-        stream._design = Design.from_dict(header["design"])
-        if not isinstance(header["version"], str) or stream._design.raw_names != stream._intake.names:
+        known, design = header["intake"], header["design"]
+        if "formula" in known:
+            intake = DesignedIntake.from_dict(known, design, counts=check_family(stream.family).counts)
+            assert intake.design is not None
+            stream._intake, stream._design = intake, intake.design
+        else:
+            assert isinstance(stream._intake, Intake)
+            stream._intake, stream._design = Intake.from_dict(known, like=stream._intake), Design.from_dict(design)
+            if stream._design.raw_names != stream._intake.names:
+                raise ValueError
+        if not isinstance(header["version"], str):
             raise ValueError
-        check_stored(arrays, len(stream._design.names), len(stream._intake.groups))
+        check_stored(arrays, len(stream._design.names), len(stream._intake.groupings))
         stream._cutter = Cutter(check_integer(header["block_rows"], "block_rows", low=1))
         if "rest_X" in arrays:
             stream._cutter.cut(rows_from_arrays("rest", arrays))
-        stream._state = stream._begun(len(stream._design.names)).from_arrays(arrays)
+        stream._state = stream._begun(stream._design).from_arrays(arrays)
         return stream
-
-
-def stream(
-    method: str | Method = "merge_reduce",
-    *,
-    size: int,
-    family: str | Family = "logistic",
-    intercept: bool = False,
-    classes: Iterable[Any] | None = None,
-    random_state: RandomState = None,
-    random_seed: RandomState = None,
-    **options: Any,
-) -> StreamingCoreset:
-    """Return an empty coreset of a stream: feed it blocks of rows, ask for the coreset at any moment, and go on.
-
-    Parameters
-    ----------
-    method : {"merge_reduce", "online"} or Method
-        ``"merge_reduce"`` keeps a tree of reductions: a leaf of rows and log2(leaves) + 1 nodes of 4 `size` rows.
-        ``"online"`` draws rows, and keeps `size` of them and a block of about 8 MB. A method may come with its options,
-        ``MergeReduce("condensed")``.
-    size : int
-        Rows of the coreset, at most.
-    family : str or Family
-        Model that the coreset is for.
-    intercept : bool
-        Put a column of ones, named "Intercept", first.
-    classes : pair of labels, optional
-        The two labels; the second in sorted order is +1. By default they are learnt from the rows.
-    random_state, random_seed : int, Generator, SeedSequence or None
-        Seed, by either name, kept as ``core.random_state``.
-    **options
-        Options of a method that is given by its name, as in its class.
-
-    Returns
-    -------
-    StreamingCoreset
-        Its coreset is that of `build_coreset` over the rows so far, however they were cut into blocks.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an option is of the wrong kind or out of its range, or the method takes no stream.
-
-    Examples
-    --------
-    >>> import numpy as np, bayescore as bc
-    >>> rows = bc.stream(size=60, leaf_rows=1000, intercept=True, random_state=1)
-    >>> for X in np.random.default_rng(0).normal(size=(50, 100, 2)):
-    ...     rows = rows.partial_fit(X, X[:, 0] + np.sin(9 * X[:, 1]) > 0)
-    >>> core = rows.coreset()
-    >>> core.n_total, core.method, core.params["leaves"]
-    (5000, 'merge_reduce', 5)
-    """
-    seed = one_seed(random_state, random_seed)
-    return StreamingCoreset(method_of(method, options), size, family, seed, intercept=intercept, classes=classes)

@@ -33,12 +33,14 @@ def open_designed(
     formula: str | None = None,
     label: str | None = None,
     once: bool = False,
+    first: bool = False,
     progress: bool = False,
     **beside: Any,
 ) -> Dataset:
     """Open data and learn their design: by a formula, or with text coded against its first level.
 
-    A formula takes a pass where some term learns from the rows. Without one a later pass must check them.
+    A formula takes a pass where some term learns from the rows. Without one a later pass must check them. Where more
+    rows follow these `first` ones, their groups may be few.
 
     The other arguments are those of `open_rows`.
     """
@@ -68,7 +70,7 @@ def open_designed(
     roles = tuple((role, column) for role, column in named.items() if isinstance(column, str))
     if roles:
         dataset.design = replace(dataset.design, roles=roles)
-    if dataset.rereadable and not isinstance(data, WeightedData) and not beside.get("clusters"):
+    if dataset.rereadable and not (first or isinstance(data, WeightedData) or beside.get("clusters")):
         single = not any(beside.get(name) is not None for name in ("trials", "weights")) and not beside.get("counts")
         check_groupings(dataset.design, dataset.source.n_rows, single=single)
     levels: Levels = getattr(dataset.rows, "levels", ())

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from bayescore.limits import GROUP_BYTES, MAX_GROUPS_BYTES
 from bayescore.types import FloatArray
-from bayescore.validation import DataError, RowError
+from bayescore.validation import DataError, OneOnlyError, RowError
 
 Levels = tuple[tuple[str, tuple[Any, ...]], ...]
 """Columns of text and their levels."""
@@ -92,7 +92,7 @@ def check_levels(name: str, levels: Sequence[Any], limit: int) -> None:
     check_few(name, len(levels), limit)
     if len(levels) < 2:
         found = f"one level only, {levels[0]!r}" if levels else "no entries"
-        raise DataError(f"{name} has {found}; drop it")
+        raise OneOnlyError(f"{name} has {found}; drop it")
 
 
 def check_memory(name: str, n_levels: int) -> None:

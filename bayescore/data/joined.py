@@ -12,10 +12,14 @@ from bayescore.types import WeightedData
 
 @dataclass(frozen=True, eq=False)
 class Joined:
-    """A source of the rows of `before`, then of the rows of `new`, in the design of the latter."""
+    """A source of the rows of `before`, then of the rows of `new`, in the design of the latter.
+
+    `start`: where a method may begin to look for the mode of all, such as that of the rows of `before`.
+    """
 
     before: Coreset
     new: Dataset
+    start: Any = None
 
     @property
     def design(self) -> Design:
@@ -43,6 +47,6 @@ class Joined:
         yield from self.new.blocks()
 
 
-def joined(before: Coreset, new: Dataset) -> Dataset:
-    """Return the rows of a coreset and new ones as a data set."""
-    return Dataset(Joined(before, new), progress=new.progress)
+def joined(before: Coreset, new: Dataset, start: Any = None) -> Dataset:
+    """Return the rows of a coreset and new ones as a data set; `start` as in `Joined`."""
+    return Dataset(Joined(before, new, start), progress=new.progress)

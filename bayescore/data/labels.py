@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayescore.types import LabelArray
-from bayescore.validation import DataError, RowError
+from bayescore.validation import DataError, OneOnlyError, RowError
 
 SHOWN = 5
 """Labels that a message names."""
@@ -50,7 +50,7 @@ def two_classes(
             )
         return positive
     if len(labels) == 1:
-        raise DataError(
+        raise OneOnlyError(
             f"{name} has one class only, {labels[0]!r}; both classes are needed (is the data sorted by label and cut?)"
         )
     if len(labels) != 2:

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from bayescore.coresets.build import build_coreset, build_dataset
+from bayescore.coresets.cells.condense import columns_of
+from bayescore.coresets.cells.settle import Start
 from bayescore.coresets.multilevel import Multilevel
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
@@ -28,9 +30,10 @@ from bayescore.fitting.parts import FitParts
 from bayescore.fitting.route import FAILURES, Route, called
 from bayescore.fitting.scaling import DEFAULT_SCALE
 from bayescore.models.families import check_family
+from bayescore.models.predictor import Factor
 from bayescore.models.priors import MultivariateNormal, Normal, prior_from_dict
-from bayescore.samplers.inference_data import read_posterior
-from bayescore.types import NO_ROW
+from bayescore.samplers.inference_data import Posterior, read_posterior
+from bayescore.types import NO_GROUP, NO_ROW
 from bayescore.validation import DataError
 
 _REMEDY = "give all rows: fit.update(data=rows)."
@@ -67,7 +70,7 @@ class NewRows(Given):
                 return core
         new = open_in(old.design, self.data, self.y, learn_groups=True, progress=self.progressbar, **self.roles)
         self.before[:] = [replace(old, design=new.design)]
-        rows = joined(self.before[0], new)
+        rows = joined(self.before[0], new, _centre(self.fit.posterior(), old))
         method = Multilevel(Normal(0.0, DEFAULT_SCALE))
         try:
             core = build_dataset(rows, method, None, options["random_state"], check_family(old.family))
@@ -178,6 +181,19 @@ def updated(fit: FitParts, new: tuple[Any, Any, dict[str, Any]], data: Any, *, p
         raise DataError("new has no rows that count; give rows of positive weight")
     route.settle()
     return Updated(route, whole, frames)
+
+
+def _centre(posterior: Posterior, core: Coreset) -> Start:
+    """Return where the posterior so far is, by cell of its coreset's groups."""
+    assert core.group is not None
+    codes, columns = np.unique(core.group[core.group[:, 0] != NO_GROUP], axis=0), columns_of(core.design)
+    mean = np.zeros((len(codes), len(columns)))
+    for own, code in zip(core.groups, codes.T, strict=True):
+        effects = Factor.of(own, posterior.variables).mean(slice(None))
+        for q, effect in enumerate(own.effects):
+            at = core.design.constant if effect == "1" else core.design.names.index(effect)
+            mean[:, 0 if at is None else np.searchsorted(columns, at)] += effects[code, q]
+    return Start.near(posterior.flat.mean(axis=0), posterior.flat.std(axis=0), codes, mean)
 
 
 def _all_rows(core: Coreset, data: Any, roles: dict[str, Any], *, progressbar: bool) -> Given:

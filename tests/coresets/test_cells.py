@@ -27,17 +27,15 @@ N_POINTS = 400
 def condensed(frame, formula, family):
     dataset = open_designed(frame, formula=formula)
     dataset.scan  # noqa: B018 - as builders begin
-    return dataset, *rooms.condense(dataset, PRIOR, check_family(family))
+    rows, info, _ = rooms.condense(dataset, PRIOR, check_family(family))
+    return dataset, rows, info
 
 
 def density(dataset, family):
-    cells, columns = Cells.of(dataset), rooms.columns_of(dataset)
-    seen = cells.seen(dataset)
-    return (
-        cells,
-        seen,
-        centre_of(seen, len(cells), columns, check_family(family), PRIOR, most=np.full(len(columns), 15.0)).points.at,
-    )
+    cells, columns = Cells.of(dataset), rooms.columns_of(dataset.design)
+    seen, start = cells.seen(dataset), Density.start(dataset.n_features, len(cells), columns)
+    found = centre_of(seen, start, check_family(family), PRIOR, most=np.full(len(columns), 15.0))
+    return cells, seen, found.points.at
 
 
 def response(dataset, rows, family):

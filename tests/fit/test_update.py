@@ -6,6 +6,7 @@ import pytest
 
 import bayescore as bc
 from bayescore.cli import main
+from bayescore.fitting import update
 from bayescore.validation import DataError
 
 FORMULA = "y ~ age * device + log(price)"
@@ -68,6 +69,15 @@ def test_months_one_after_another_are_as_one_fit(formula, tmp_path):
     if "(1 | g)" in formula:
         assert len(fit.effects("g")) == 32  # two groups were new
         assert len(fit.coreset) < 150
+
+
+def test_the_search_for_the_centre_begins_at_the_posterior_so_far(monkeypatch):
+    fit, joined = fitted("y ~ age + device + (1 | g)", month(0)), update.joined
+    found = fit.update(month(1), progressbar=False).coreset
+    monkeypatch.setattr(update, "joined", lambda before, new, _: joined(before, new))
+    cold = fit.update(month(1), progressbar=False).coreset
+    assert found.params["passes"] < cold.params["passes"]
+    assert len(found) == len(cold)
 
 
 def test_an_update_says_that_the_mode_has_moved():

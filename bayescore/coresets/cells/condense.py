@@ -22,10 +22,12 @@ import numpy as np
 from bayescore.coresets.cells.matching import matched, several
 from bayescore.coresets.cells.occupied import Cells
 from bayescore.coresets.cells.pseudo import Directions, directions_of
-from bayescore.coresets.cells.settle import MOST_SD, NEAR, Centre, centre_of
+from bayescore.coresets.cells.settle import MOST_SD, NEAR, Centre, Start, centre_of
+from bayescore.coresets.cells.sums import Density
 from bayescore.coresets.cells.within import Inside, rows_within
 from bayescore.coresets.method import BuildInfo
 from bayescore.data.dataset import Dataset
+from bayescore.data.design import Design
 from bayescore.models.families import Family
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, IntArray, WeightedData, stack
@@ -45,7 +47,8 @@ class MultilevelInfo(BuildInfo):
     `merged_cells` are pseudo-rows, one for each effect; `kept_small` and `kept_shape` have kept their `kept_rows`
     because they are few, or because pseudo-rows do not tell their shape. `pseudo_rows` counts a row of successes and
     one of failures as one; `effect_sds` are those of cells' effects, about; `shape_error` is the largest in nats,
-    `bytes` the memory of sums by cell.
+    `bytes` the memory of sums by cell. `moved`: by how many sds of the posterior then the mean of a coefficient has
+    moved at most since earlier rows of a stream were condensed.
     """
 
     prior: str
@@ -60,11 +63,11 @@ class MultilevelInfo(BuildInfo):
     mode_error: float
     shape_error: float
     bytes: int
+    moved: float | None = None
 
 
-def columns_of(dataset: Dataset) -> IntArray:
+def columns_of(design: Design) -> IntArray:
     """Return the columns that vary by some factor, the intercept's first; -1 for one that is no column."""
-    design = dataset.design
     asked = {effect: None for own in design.groups for effect in own.effects}
     if list(asked) == ["1"] and design.constant is None:
         return np.array([-1])
@@ -82,9 +85,14 @@ def columns_of(dataset: Dataset) -> IntArray:
     return np.array(sorted(int(place) for place in found if place is not None), dtype=np.int64)
 
 
-def condense(dataset: Dataset, prior: Prior, family: Family) -> tuple[WeightedData, MultilevelInfo]:
-    """Return the condensed rows; all of them, and a warning, where there is nothing to gain."""
-    columns, cells = columns_of(dataset), Cells.of(dataset)
+def condense(
+    dataset: Dataset, prior: Prior, family: Family, start: Start | None = None
+) -> tuple[WeightedData, MultilevelInfo, Start | None]:
+    """Return the condensed rows, and their centre; all rows, and a warning, where there is nothing to gain.
+
+    `start` is the centre of a part of the rows.
+    """
+    columns, cells = columns_of(dataset.design), Cells.of(dataset)
     few = cells.counts <= 2 * len(columns)  # pseudo-rows would be as many rows
     n_rows, sizes = dataset.scan.n_rows, [len(own) for own in dataset.design.groups]
     if cells.counts[few].sum() > GAIN * n_rows:
@@ -97,9 +105,10 @@ def condense(dataset: Dataset, prior: Prior, family: Family) -> tuple[WeightedDa
         info = MultilevelInfo(
             repr(prior), sizes, len(cells), 0, n_few, len(cells) - n_few, n_rows, 0, None, 0.0, 0.0, 0
         )
-        return rows, info
+        return rows, info, start
     seen = cells.seen(dataset)
-    found = centre_of(seen, len(cells), columns, family, prior, most=_most(dataset, columns))
+    begin = Density.start(dataset.n_features, len(cells), columns) if start is None else start.density(cells, columns)
+    found = centre_of(seen, begin, family, prior, most=_most(dataset, columns))
     if not found.last < NEAR:
         warn(
             f"the posterior's centre was not reached, the last step was {found.last:.2g} sds: compare with "
@@ -134,7 +143,7 @@ def condense(dataset: Dataset, prior: Prior, family: Family) -> tuple[WeightedDa
             "cannot be condensed honestly; where all columns are discrete method='aggregate' is lossless"
         )
     assert rows.group is not None
-    return replace(rows, group=cells.groups_of(rows.group[:, 0])), info
+    return replace(rows, group=cells.groups_of(rows.group[:, 0])), info, Start.of(found.points.at, cells, start)
 
 
 def _most(dataset: Dataset, columns: IntArray) -> FloatArray:

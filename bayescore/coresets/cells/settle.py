@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bayescore.coresets.cells.occupied import Cells, key_of
 from bayescore.coresets.cells.points import Points
 from bayescore.coresets.cells.sums import CellSums, Density, sums_of
 from bayescore.data.dataset import Dataset
@@ -37,7 +38,6 @@ _EM_STEPS = 30  # a pass
 _STILL = 1e-3  # relative change of S at which EM steps end
 _LEAST_SD = 0.5  # of an effect
 MOST_SD = 15.0  # of an effect, on a row of root mean square: where cells have one label each the likelihood sets none
-_FIRST_SD = 0.5
 _LEAST_INFORMATION = 1e-6  # of a cell's rows on its effects, in units of the prior's
 
 
@@ -108,14 +108,62 @@ def _by_quadrature(found: Centre) -> tuple[CellSums, Density]:
     return own, replace(at, mean=mean)
 
 
-def centre_of(
-    dataset: Dataset, n_cells: int, columns: IntArray, family: Family, prior: Prior, *, most: FloatArray
-) -> Centre:
+@dataclass(frozen=True, eq=False)
+class Start:
+    """Where the centre of some of the rows was: S, and means of effects, shape (C, Q), of cells, (C, F) codes.
+
+    `betas` and `sds`, shape (K, p), are those of the coefficients whenever rows were condensed, the last time last.
+    Pseudo-rows are not nearly normal far from there, and a search that begins elsewhere may not come back.
+    """
+
+    betas: FloatArray
+    sds: FloatArray
+    prior: FloatArray
+    codes: IntArray
+    mean: FloatArray
+
+    @classmethod
+    def of(cls, at: Density, cells: Cells, before: "Start | None" = None) -> "Start":
+        """Return the place of a density, after those of rows condensed before."""
+        known = (np.empty((0, len(at.beta))),) * 2 if before is None else (before.betas, before.sds)
+        betas, sds = np.vstack([known[0], at.beta]), np.vstack([known[1], at.sds])
+        return cls(betas, sds, at.prior, cells.codes, at.mean[:-1])
+
+    @classmethod
+    def near(cls, beta: FloatArray, sds: FloatArray, codes: IntArray, mean: FloatArray) -> "Start":
+        """Return a place given means of coefficients and effects, as those of draws."""
+        prior = (mean.T @ mean + _LEAST_SD**2 * np.eye(mean.shape[1])) / len(mean)
+        return cls(beta[None], sds[None], prior, codes, mean)
+
+    def check(self, n_columns: int, n_factors: int) -> None:
+        """Raise `ValueError` if the arrays do not fit each other, the columns or the factors."""
+        K, C, Q = len(self.betas), len(self.codes), len(self.prior)
+        shapes = (K, n_columns), (K, n_columns), (Q, Q), (C, n_factors), (C, Q)
+        if not K or tuple(own.shape for own in vars(self).values()) != shapes:
+            raise ValueError
+
+    def moved(self, later: "Start") -> FloatArray:
+        """Return by how many sds each coefficient's mean has moved at most, shape (p,)."""
+        return np.asarray((np.abs(later.betas[-1] - self.betas) / self.sds).max(axis=0))
+
+    def density(self, cells: Cells, columns: IntArray) -> Density:
+        """Return the density to begin at; effects of cells that were not there are 0."""
+        beta = self.betas[-1]
+        at = Density.start(len(beta), len(cells), columns)
+        own = key_of(self.codes, cells.sizes)
+        places = np.minimum(np.searchsorted(cells.keys, own), len(cells) - 1)
+        there = cells.keys[places] == own
+        mean = at.mean.copy()
+        mean[places[there]] = self.mean[there]
+        return replace(at, beta=beta, prior=self.prior, mean=mean)
+
+
+def centre_of(dataset: Dataset, start: Density, family: Family, prior: Prior, *, most: FloatArray) -> Centre:
     """Return the density about which to condense, effects' sds at most `most`, shape (Q,); some ten passes.
 
     Raises `ArithmeticError` where it is not found.
     """
-    way = _Way(Density.start(dataset.n_features, n_cells, columns, _FIRST_SD))
+    way = _Way(start)
     for _ in range(MAX_PASSES):
         if way.go(_ahead(sums_of(dataset, way.at, family), way.at, prior, most)) < NEAR:
             break

@@ -5,7 +5,7 @@ Until all blocks are known, signs of labels and codes of groups follow the order
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -68,6 +68,8 @@ class Intake:
     def of_counts(cls, **known: Any) -> Self:
         """Return an intake of no blocks, for counts."""
         return cls.knowing(RATES.classes, counts=True, symmetric=False, **known)
+
+    label: ClassVar[str] = "y"  # name of the labels
 
     @property
     def labels(self) -> tuple[Any, ...]:

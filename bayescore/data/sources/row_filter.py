@@ -118,6 +118,7 @@ class FilteredSource:
     classes: tuple[Any, Any]
     levels: Levels
     n_rows: int
+    n_given: int  # rows of the source
     parts: Division
     in_pieces: bool
 
@@ -145,7 +146,8 @@ def filtered_source(source: Source, *, drop: bool) -> FilteredSource:
     if not n_kept.any():
         raise DataError("no row is left: all weigh 0, or miss something; look at weights and missing values")
     beside = (source.label, "weights", design.offset or "offset", *(grouping.name for grouping in design.groups))
-    _warn_of_dropped(tallies, (*design.raw_names, *beside))
+    if drop:
+        _warn_of_dropped(tallies, (*design.raw_names, *beside))
     pieces = [FilteredPiece(piece, int(n), drop) for piece, n in zip(division.pieces, n_kept, strict=True)]
     return FilteredSource(
         design,
@@ -153,6 +155,7 @@ def filtered_source(source: Source, *, drop: bool) -> FilteredSource:
         source.classes,
         getattr(source, "levels", ()),
         int(n_kept.sum()),
+        int(ends[-1]),
         Division(pieces, division.pool),
         in_pieces=own is not None,
     )

@@ -1,0 +1,348 @@
+"""Streams by a formula: tables block by block, with text and groups, as one build of all rows; input that is refused.
+
+Posteriors are compared by the normal density nearest each (`cells.settle`), to 1e-3 sds, so that nothing is random.
+"""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bayescore as bc
+from bayescore.coresets import multilevel
+from bayescore.coresets.cells import condense as rooms
+from bayescore.coresets.cells import settle
+from bayescore.coresets.cells.occupied import Cells
+from bayescore.coresets.cells.sums import Density
+from bayescore.coresets.multilevel import Multilevel, MultilevelState
+from bayescore.data.checkpoint import read_checkpoint, write_checkpoint
+from bayescore.models.families import FAMILIES
+from bayescore.models.priors import Normal
+from bayescore.validation import DataError
+
+FLAT, GROUPED = "y ~ age * device + log(price)", "y ~ age + device + (1 | g)"
+QUIET = {"progressbar": False}
+ROWS, BLOCKS = 6000, 5
+
+
+def month(seed, n=ROWS):
+    """Return rows; later months have groups that earlier ones lack."""
+    rng = np.random.default_rng([320, seed])
+    rows = pd.DataFrame(
+        {
+            "age": rng.gamma(3.0, 12.0, n),
+            "device": rng.choice(["phone", "tablet"], n),
+            "price": np.exp(rng.normal(size=n)),
+            "w": rng.integers(0, 3, n).astype(float),
+            "n": rng.integers(1, 6, n),
+            "t": rng.uniform(0.5, 2.0, n),
+            "off": rng.normal(0.0, 0.3, n),
+            "g": rng.integers(seed, 30 + seed, n),
+            "h": rng.integers(0, 5, n),
+        }
+    )
+    u = np.random.default_rng(99).normal(0.0, 0.5, 60)[rows["g"]]
+    eta = 0.03 * (rows["age"] - 36) - 0.8 * (rows["device"] == "tablet") + 0.4 * np.log(rows["price"]) - 1.0 + u
+    p = 1.0 / (1.0 + np.exp(-eta))
+    rows["k"], rows["c"] = rng.binomial(rows["n"], p), rng.poisson(rows["t"] * np.exp(0.5 * eta))
+    return rows.assign(y=np.where(rng.random(n) < p, "yes", "no"))
+
+
+MONTHS = [month(seed) for seed in range(BLOCKS)]
+ALL = pd.concat(MONTHS, ignore_index=True)
+
+
+def fed(blocks, stream):
+    for block in blocks:
+        stream = stream.partial_fit(block)
+    return stream
+
+
+def centre(rows, design, family):
+    """Return mean and sds of the coefficients, and sds of cells' effects, of the density nearest the posterior."""
+    data = MultilevelState(Multilevel(), design, family)._dataset(rows)
+    cells, columns = Cells.of(data), rooms.columns_of(data.design)
+    start = Density.start(data.n_features, len(cells), columns)
+    most = np.full(len(columns), settle.MOST_SD)
+    found = settle.centre_of(cells.seen(data), start, FAMILIES[family], Normal(0.0, 4.0), most=most)
+    at = found.points.at
+    return at.beta, at.sds, np.sqrt(np.diagonal(at.prior))
+
+
+def off(core, full, monkeypatch):
+    """Return the largest errors of means, in sds, of sds, and of sds of effects, relative."""
+    monkeypatch.setattr(settle, "NEAR", 1e-3)
+    (a, sd, s), (b, other, t) = (centre(rows, rows.design, rows.family) for rows in (core, full))
+    return np.abs((a - b) / other).max(), np.abs(sd / other - 1.0).max(), np.abs(s / t - 1.0).max()
+
+
+@pytest.mark.parametrize(
+    ("formula", "options"),
+    [(FLAT, {"size": 100}), (FLAT, {"method": "online", "size": 100}), (GROUPED, {})],
+    ids=["merge_reduce", "online", "multilevel"],
+)
+def test_a_stream_of_tables_is_a_build_of_all_rows(formula, options, tmp_path):
+    known = bc.build_coreset(ALL, formula=formula, weights="w", size=options.get("size", "auto"), **QUIET).design
+
+    def stream():
+        return bc.stream(design=known, random_state=3, **options)
+
+    method = {"method": options.get("method", "multilevel" if formula == GROUPED else "merge_reduce")}
+    size = {"size": options["size"]} if options else {}
+    whole = bc.build_coreset(ALL, design=known, random_state=3, **method, **size, **QUIET)
+    path = tmp_path / "rows.parquet"
+    ALL.to_parquet(path)
+    for blocks in (MONTHS, [ALL], [ALL[start : start + 777] for start in range(0, len(ALL), 777)], [path]):
+        core = fed(blocks, stream()).coreset()
+        assert core.rows_digest == whole.rows_digest
+        np.testing.assert_array_equal(core.index, whole.index)
+        assert (core.n_total, core.weight_total, core.label) == (whole.n_total, whole.weight_total, "y")
+        assert core.design == whole.design
+        assert core.design.roles == whole.design.roles
+        assert core.classes == ("no", "yes")
+    assert fed(MONTHS[1:], stream()).coreset().rows_digest != whole.rows_digest
+
+
+GROUP_TERMS = {
+    "(1 | g)": ("y ~ age + device + (1 | g)", "logistic", {"positive": "no"}),
+    "slopes": ("y ~ age + device + (1 + device | h)", "logistic", {}),
+    "crossed": ("y ~ age + (1 | g) + (1 | h)", "probit", {}),
+    "trials": ("k | trials(n) ~ age + device + (1 | g)", "logistic", {}),
+    "counts": ("c ~ age + device + (1 | g)", "poisson", {"exposure": "t"}),
+    "offset": ("y ~ age + device + (1 | g)", "cloglog", {"offset": "off"}),
+}
+
+
+@pytest.mark.parametrize("name", GROUP_TERMS)
+def test_blocks_that_are_condensed_one_after_another_are_as_all_rows(name, monkeypatch):
+    formula, family, roles = GROUP_TERMS[name]
+    monkeypatch.setattr(Multilevel, "stream_block", lambda *_: ROWS)
+
+    def streamed(blocks):
+        return fed(blocks, bc.stream(formula=formula, family=family, random_state=1, **roles)).coreset()
+
+    core = streamed(MONTHS)
+    full = bc.all_rows(ALL, formula=formula, family=family, **roles, **QUIET)
+    assert core.n_total == full.n_total
+    assert core.weight_total == full.weight_total
+    assert len(core) < 0.15 * len(full)
+    assert {*core.groups[0].levels} == {*full.groups[0].levels}
+    assert core.classes == full.classes
+    mean, sd, effects = off(core, full, monkeypatch)
+    assert mean < 0.05  # of blocks of 6,000 rows: of second order in how far the centre moves after the first
+    assert sd < 0.02
+    assert effects < 0.02
+    others = streamed(MONTHS[:-1])  # the control
+    assert off(others, full, monkeypatch)[0] > 0.2
+    cut = streamed([*MONTHS[:1], *(ALL[start : start + 1900] for start in range(ROWS, len(ALL), 1900))])
+    assert {*cut.groups[0].levels} == {*core.groups[0].levels}
+    turned = streamed([MONTHS[0], *MONTHS[:0:-1]])
+    assert off(turned, full, monkeypatch)[0] < 0.05
+    assert turned.rows_digest != core.rows_digest
+
+
+def test_the_cut_does_not_matter_where_the_groups_are_known(monkeypatch):
+    monkeypatch.setattr(Multilevel, "stream_block", lambda *_: ROWS)
+    known = bc.build_coreset(ALL, formula=GROUPED, **QUIET).design
+    cuts = (MONTHS, [ALL], [ALL[start : start + 1234] for start in range(0, len(ALL), 1234)])
+    digests = {fed(blocks, bc.stream(design=known, random_state=1)).coreset().rows_digest for blocks in cuts}
+    assert len(digests) == 1
+
+
+def test_arrays_with_groups(monkeypatch):
+    """Which label is +1 shows late: rows are mirrored in the end."""
+    monkeypatch.setattr(Multilevel, "stream_block", lambda *_: ROWS)
+    rows = pd.concat([ALL[ALL["y"] == "yes"][:50], ALL], ignore_index=True)
+    stream = bc.stream("multilevel", intercept=True, random_state=1)
+    for start in range(0, len(rows), 50):
+        block = rows[start : start + 50]
+        stream.partial_fit(block[["age", "price"]], block["y"], groups={"g": block["g"].to_numpy()})
+    full = bc.all_rows(rows, formula="y ~ age + price + (1 | g)", **QUIET)
+    core = stream.coreset()
+    assert core.classes == ("no", "yes")
+    assert core.groups == full.groups
+    mean, sd, effects = off(core, full, monkeypatch)
+    assert max(mean, sd, effects) < 0.02
+    with pytest.raises(DataError, match=r"method='multilevel' needs groups.*'merge_reduce' to a stream"):
+        bc.stream("multilevel").partial_fit(rows[["age"]], rows["y"])
+
+
+@pytest.mark.parametrize(("formula", "options"), [(FLAT, {"size": 60}), (GROUPED, {})])
+def test_a_checkpoint_goes_on_to_the_same_bits(formula, options, tmp_path, monkeypatch):
+    monkeypatch.setattr(Multilevel, "stream_block", lambda *_: 2000)
+    stream = fed(MONTHS[:4], bc.stream(formula=formula, weights="w", positive="no", random_state=1, **options))
+    stream.save(tmp_path / "half")
+    whole = fed(MONTHS[4:], stream).coreset()
+    resumed = bc.StreamingCoreset.load(tmp_path / "half")
+    assert resumed.n_rows == (pd.concat(MONTHS[:4])["w"] > 0).sum()
+    core = fed(MONTHS[4:], resumed).coreset()
+    assert core.rows_digest == whole.rows_digest
+    assert core.design == whole.design
+    assert core.design.roles == whole.design.roles == (("label", "y"), ("weights", "w"))
+    assert core.classes == whole.classes == ("yes", "no")
+    np.testing.assert_array_equal(core.index, whole.index)
+
+
+@pytest.mark.parametrize("part", ["start_mean", "start_codes", "start_betas", "start_prior"])
+def test_a_forged_start_is_refused(part, tmp_path, monkeypatch):
+    monkeypatch.setattr(Multilevel, "stream_block", lambda *_: 2000)
+    fed(MONTHS[:2], bc.stream(formula=GROUPED, random_state=1)).save(tmp_path / "whole")
+    header, arrays = read_checkpoint(tmp_path / "whole", "StreamingCoreset")
+    write_checkpoint(tmp_path / "whole", "StreamingCoreset", header, arrays)
+    bc.StreamingCoreset.load(tmp_path / "whole")
+    for forged in ({part: arrays[part][:-1]}, {part: np.zeros((2, 2, 2))}):
+        write_checkpoint(tmp_path / "forged", "StreamingCoreset", header, arrays | forged)
+        with pytest.raises(DataError, match="content that does not"):
+            bc.StreamingCoreset.load(tmp_path / "forged")
+
+
+def test_a_coreset_of_a_stream_is_as_any_other(tmp_path):
+    stream = fed(MONTHS[:2], bc.stream(formula=GROUPED, weights="w", random_state=1))
+    core = stream.coreset()
+    rows = pd.concat(MONTHS[:2], ignore_index=True)
+    idata = bc.sample(core, random_seed=1, **QUIET)
+    assert bc.certify(idata, core, rows, **QUIET).level == "certified"
+    core.to_parquet(tmp_path / "core.parquet")
+    again = bc.read_coreset(tmp_path / "core.parquet")
+    assert again.rows_digest == core.rows_digest
+    assert again.design.roles == core.design.roles
+    fit = bc.Fit.of_draws(idata, core, rows)
+    assert fit.level == "certified"
+    assert len(fit.effects("g")) == 31
+    assert fit.update(MONTHS[2], **QUIET).coreset.n_total == (ALL["w"][: 3 * ROWS] > 0).sum()
+    assert bc.predict(idata, MONTHS[2], new_groups="average")["mean"].between(0.0, 1.0).all()
+
+
+def test_blocks_that_few_groups_share_wait_for_others(monkeypatch):
+    """A block of one group, and one of one label, are no reason to stop."""
+    monkeypatch.setattr(Multilevel, "stream_block", lambda *_: 2000)
+    first = MONTHS[0].assign(g=0)
+    stream = bc.stream(formula=GROUPED, random_state=1).partial_fit(first)
+    with pytest.raises(DataError, match="groups='g' has one level"):
+        stream.coreset()
+    yes = MONTHS[1][MONTHS[1]["y"] == "yes"]
+    with pytest.warns(UserWarning, match="'Intercept' has moved by .* sds .*are the rows sorted"):
+        core = fed([yes, MONTHS[2]], stream).coreset()
+    assert core.n_total == 2 * ROWS + len(yes)
+    assert core.params["moved"] > 4.0
+    full = bc.all_rows(pd.concat([first, yes, MONTHS[2]], ignore_index=True), formula=GROUPED, **QUIET)
+    assert off(core, full, monkeypatch)[0] > 0.03
+
+
+def test_a_centre_that_is_not_found_costs_rows_only(monkeypatch):
+    monkeypatch.setattr(Multilevel, "stream_block", lambda *_: ROWS)
+    found = multilevel.condense
+
+    def sometimes(dataset, prior, family, start=None):
+        if start is None and len(dataset.rows.y) < 3 * ROWS:
+            raise ArithmeticError
+        return found(dataset, prior, family, start)
+
+    monkeypatch.setattr(multilevel, "condense", sometimes)
+    core = fed(MONTHS, bc.stream(formula=GROUPED, random_state=1)).coreset()
+    assert core.n_total == len(ALL)
+    assert off(core, bc.all_rows(ALL, formula=GROUPED, **QUIET), monkeypatch)[0] < 0.02
+
+
+def test_a_search_that_begins_at_the_last_centre_is_shorter(monkeypatch):
+    monkeypatch.setattr(Multilevel, "stream_block", lambda *_: ROWS)
+    state = fed(MONTHS, bc.stream(formula=GROUPED, random_state=1))._state
+    rows, starts, passes = state._rows(None), (None, state.start), []
+    for start in starts:
+        data = state._dataset(rows)
+        multilevel.condense(data, Normal(0.0, 4.0), FAMILIES["logistic"], start)
+        passes.append(data.n_passes)
+    assert passes[1] < passes[0]
+
+
+REFUSED = {
+    "a column less": (lambda b: b.drop(columns="age"), "no feature 'age'"),
+    "no label": (lambda b: b.drop(columns="y"), "label='y' is not a column"),
+    "no weights": (lambda b: b.drop(columns="w"), "weights='w' is not a column"),
+    "another level": (lambda b: b.assign(device="watch"), "the level 'watch' in row 0.*'phone', 'tablet'"),
+    "numbers for text": (lambda b: b.assign(device=1.0), "'device' is double, and held text before"),
+    "text for numbers": (lambda b: b.assign(age=b["age"].astype(str)), "'age' is .*string, and held numbers"),
+    "no rows": (lambda b: b[:0], "empty table"),
+    "another label": (lambda b: b.assign(y="maybe"), "label 'maybe'.*'no' and 'yes'"),
+    "a gap": (lambda b: b.assign(w=1.0, age=b["age"].where(b.index != 7)), "'age' is nan in row 7.*1 of 6,000"),
+    "negative weights": (lambda b: b.assign(w=-1.0), "weights must be positive"),
+    "no weight": (lambda b: b.assign(w=0.0), "no row is left: all weigh 0"),
+    "an array": (lambda b: b[["age"]].to_numpy(), "y is missing"),
+    "an iterator": (lambda b: iter([b]), "rows come once"),
+    "a coreset": (lambda b: bc.all_rows(b, formula=GROUPED, **QUIET), "the rows are a Coreset"),
+}
+OF_GROUPS = {
+    "no groups": (lambda b: b.drop(columns="g"), "groups='g' is not a column"),
+    "other groups": (lambda b: b.assign(g="a"), "'g'. is string, and its levels are int64"),
+    "parts of groups": (lambda b: b.assign(g=b["g"] + 0.5), "numbers that are not whole"),
+}
+
+
+@pytest.mark.parametrize(("formula", "options"), [(FLAT, {"size": 60}), (GROUPED, {})])
+def test_a_block_that_is_refused_changes_nothing(formula, options):
+    stream = bc.stream(formula=formula, weights="w", random_state=1, **options).partial_fit(MONTHS[0])
+    before = stream.coreset().rows_digest, stream.n_rows
+    for change, message in [*REFUSED.values(), *(OF_GROUPS.values() if formula == GROUPED else [])]:
+        with pytest.raises(DataError, match=f"^block 1: .*{message}"):
+            stream.partial_fit(change(MONTHS[1]))
+        assert (stream.coreset().rows_digest, stream.n_rows) == before
+    block = MONTHS[1].drop(columns=["y", "w"])
+    for given, message in (
+        ({"offset": block["off"]}, "offset is given, but the blocks before it had none"),
+        ({"weights": [1.0]}, "weights has shape"),
+    ):
+        with pytest.raises(DataError, match=message):
+            stream.partial_fit(block, MONTHS[1]["y"], **{"weights": MONTHS[1]["w"], **given})
+    assert (stream.coreset().rows_digest, stream.n_rows) == before
+    beside = stream.partial_fit(block, MONTHS[1]["y"], MONTHS[1]["w"]).coreset()
+    named = fed(MONTHS[:2], bc.stream(formula=formula, weights="w", random_state=1, **options)).coreset()
+    assert beside.rows_digest == named.rows_digest
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "error", "message"),
+    [
+        ({"y": "no"}, {}, DataError, r"block 0: .*one class only, 'no'.*\. The first block.*classes="),
+        ({"device": "phone"}, {}, DataError, "block 0: .*one level only, 'phone'.*begin with one that has them all"),
+        ({"y": range(ROWS)}, {}, DataError, "block 0: .*classes"),
+        ({}, {"formula": "y ~ nothing + (1 | g)"}, DataError, "block 0: .*'nothing'"),
+        ({}, {"formula": "y ~ (1 |"}, DataError, "bar outside a group term"),
+        ({}, {"positive": "perhaps"}, DataError, "block 0: positive='perhaps' is no class"),
+        ({}, {"classes": ("a", "b")}, DataError, "block 0: .*label 'no'"),
+        ({}, {"formula": FLAT}, TypeError, "size is missing: method='merge_reduce'"),
+        ({}, {"formula": FLAT, "method": "multilevel"}, DataError, "method='multilevel' needs groups"),
+        ({}, {"size": 50}, ValueError, "takes no size"),
+        ({}, {"intercept": True}, ValueError, "intercept=True is given beside formula="),
+        ({}, {"weights": np.ones(3)}, TypeError, "weights must be the name of a column"),
+        ({}, {"missing": "no"}, ValueError, "missing='no'"),
+        ({}, {"design": bc.build_coreset(MONTHS[0], formula=GROUPED, **QUIET).design}, TypeError, "both given"),
+        ({}, {"formula": None, "size": 9, "weights": "w"}, TypeError, "weights='w' goes with a formula or a design"),
+    ],
+)
+def test_a_beginning_that_is_refused(change, options, error, message):
+    with pytest.raises(error, match=message):
+        bc.stream(**{"formula": GROUPED, **options}).partial_fit(MONTHS[0].assign(**change))
+
+
+def test_labels_named_beforehand_need_not_be_in_the_first_block():
+    stream = bc.stream(formula=GROUPED, classes=("yes", "no"), positive="no", random_state=1)
+    core = fed([MONTHS[0][MONTHS[0]["y"] == "no"], MONTHS[1]], stream).coreset()
+    assert core.classes == ("yes", "no")
+    design = core.design
+    with pytest.raises(ValueError, match=re.escape("classes=('yes', 'no') is given beside design")):
+        bc.stream(design=design, classes=("yes", "no"))
+
+
+def test_rows_that_miss_something_are_left_out():
+    block = MONTHS[0].assign(age=MONTHS[0]["age"].where(MONTHS[0].index != 7))
+    stream = bc.stream(formula=FLAT, size=60, missing="drop", random_state=1)
+    with pytest.warns(UserWarning, match="left out 1 of 6,000 rows"):
+        stream.partial_fit(block)
+    assert stream.partial_fit(MONTHS[1]).n_rows == 2 * ROWS - 1
+
+
+def test_another_method_says_that_it_ignores_groups():
+    stream = bc.stream("merge_reduce", size=60, formula=GROUPED, random_state=1).partial_fit(MONTHS[0])
+    with pytest.warns(UserWarning, match="method='merge_reduce' chooses and weighs rows for the coefficients"):
+        stream.coreset()
