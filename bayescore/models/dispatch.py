@@ -121,19 +121,23 @@ def _function(argument: CompiledArgument, name: str) -> Any:
     return getattr((sized if isinstance(argument, SizedArgument) else known)[argument.name_of_own], name)
 
 
-@overload_method(SizedArgument, "rows", strict=False)
+# signatures of an overload and of what it returns may differ, as they do in annotations; numba's stubs do not know it
+_LOOSE: dict[str, Any] = {"strict": False}
+
+
+@overload_method(SizedArgument, "rows", **_LOOSE)
 def _rows(family: Any, eta: Any, side: Any, log_p: Any) -> Any:  # noqa: ARG001
     function = _function(family, "rows")
     return lambda family, eta, side, log_p: function(eta, side, log_p, family.size)
 
 
-@overload_method(SizedArgument, "derivatives", strict=False)
+@overload_method(SizedArgument, "derivatives", **_LOOSE)
 def _derivatives(family: Any, eta: Any, side: Any, out: Any, scratch: Any) -> Any:  # noqa: ARG001
     function = _function(family, "derivatives")
     return lambda family, eta, side, out, scratch: function(eta, side, out, scratch, family.size)
 
 
-@overload_method(SizedArgument, "higher", strict=False)
+@overload_method(SizedArgument, "higher", **_LOOSE)
 def _higher(family: Any, eta: Any, side: Any, terms: Any, out: Any) -> Any:  # noqa: ARG001
     function = _function(family, "higher")
     return lambda family, eta, side, terms, out: function(eta, side, terms, out, family.size)
