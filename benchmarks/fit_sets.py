@@ -120,8 +120,8 @@ def one(name: str) -> dict[str, Any]:
     row |= {"method": fit.coreset.method, "seconds": seconds, "find_map": np.nan}
     if len(rows) > (WHOLE if fit.coreset.group is None else WHOLE_GROUPED):
         return row | {"mean": np.nan, "sd": np.nan, "noise": np.nan}
-    told = {"label": "y", "design": fit.coreset.design, "progressbar": False, **options}
-    full = bc.all_rows(rows.assign(y=rows[label]), **told)
+    told = {"design": fit.coreset.design, "progressbar": False, **options}
+    full = bc.all_rows(rows, **(told if formula else told | {"label": label}))
     prior = bc.priors.Normal(0, 2.5)
     if full.group is None:
         begin = time.perf_counter()

@@ -34,6 +34,7 @@ from bayescore.types import FloatArray
 ROWS = 20_000  # of the sample: phi of 1 is then known to 0.01 where counts are not rare
 SEED = 1989  # of the sample: the same data give the same rows
 _SURE = 3.0  # standard errors under the model
+_NO_MORE_THAN_POISSON = "family='poisson', or where it is that a cluster-robust spread, fit(cluster=)"
 _LOG_SIZES = (-14.0, 14.0)  # among which the size is sought
 
 
@@ -62,6 +63,11 @@ class Dispersion:
     @property
     def text(self) -> str:
         """What that means, and what to do."""
+        if not math.isfinite(self.pearson + self.se):
+            return (
+                "Pearson's dispersion is not a number: fitted rates of some rows are 0 or beyond all numbers; an offset "
+                "of counts is the logarithm of an exposure"
+            )
         figure = f"Pearson's dispersion {self.pearson:.3g} (1 ± {self.se:.2g} if the model holds)"
         if not (self.over or self.under):
             return f"{figure}: counts are as spread as the family says"
@@ -69,7 +75,7 @@ class Dispersion:
         if self.under:
             return (
                 f"{figure}: counts are underdispersed, and intervals too wide by a factor of about "
-                f"{math.sqrt(1.0 / self.pearson):.2g}{f': give {other}' if other else ''}"
+                f"{math.sqrt(1.0 / self.pearson):.2g}: give {other or _NO_MORE_THAN_POISSON}"
             )
         other = f", or give {other}" if other else ""
         return (
@@ -89,10 +95,12 @@ def dispersion(counts: SampledCounts, predictor: Predictor, family: Family) -> D
     if events.max() <= 1.0:
         return None
     expected = rows.weights * predictor.average(rows, family.mean).mean(axis=1)
-    n, at, squares = len(rows), np.log(expected), (events - expected) ** 2
-    pearson = float((squares / family.variance(at)).mean())
-    se = math.sqrt(float((2.0 + family.excess_kurtosis(at)).sum())) / n
-    return Dispersion(pearson, se, n, _size(expected, squares))
+    n = len(rows)
+    with np.errstate(all="ignore"):  # rates of 0, or beyond all numbers: the text says so
+        at, squares = np.log(expected), (events - expected) ** 2
+        pearson = float((squares / family.variance(at)).mean())
+        se = math.sqrt(float((2.0 + family.excess_kurtosis(at)).sum())) / n
+        return Dispersion(pearson, se, n, _size(expected, squares))
 
 
 def _size(expected: FloatArray, squares: FloatArray) -> float | None:

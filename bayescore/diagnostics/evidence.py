@@ -40,7 +40,7 @@ from bayescore.models.families import check_family
 from bayescore.models.group_priors import GroupPrior, check_group_prior
 from bayescore.models.priors import Prior, names, prior_of
 from bayescore.types import FloatArray, WeightedData
-from bayescore.validation import DataError, RandomState, check_generator, check_integer, one_seed
+from bayescore.validation import DataError, RandomState, check_generator, check_integer, one_seed, warn
 
 CARRIED = 0.999  # share of either posterior that epsilon looks at
 
@@ -201,6 +201,8 @@ def log_evidence(
     True
     """
     known = check_family(own_family(core, family, "core"), rows=core)
+    if known.counts and not known.exponential:
+        warn(f"log_evidence leaves out what depends on the size of {known.name!r}: compare sizes by loo_compare")
     if core.group is not None and not (isinstance(core, Coreset) and one_intercept(core.groups)):
         terms = terms_text(core.groups) if isinstance(core, Coreset) else "groups without names"
         raise DataError(

@@ -53,9 +53,11 @@ def loo_draws(name: str, idata: Any, core: Coreset, max_draws: int, *, weighted:
             "those of the model's own posterior, fit.cluster_robust(None).idata"
         )
     if core.counts and (weighted or "weights" in dict(core.design.roles)):
+        exponential = posterior.family.exponential
+        why = ", which cannot be told from exposures" if exponential else ""
         raise DataError(
-            f"{name} is a model of counts with weights, which cannot be told from exposures: leave rows of counts out "
-            "without weights, or compare models by log_evidence"
+            f"{name} is a model of counts with weights{why}: leave rows of counts out without weights"
+            f"{', or compare models by log_evidence' if exponential else ''}"
         )
     check_same_design(core, posterior.features, posterior.design, f"the coreset of {name}")
     if posterior.story and posterior.story["rows"] != core.rows_digest:

@@ -82,7 +82,7 @@ def check_model(
 
     if events is not None:
         with np.errstate(divide="ignore"):  # of a rate of 0
-            replicated = np.stack([share(family.draw(np.log(w * p_of), rng) / w) for p_of in each])
+            replicated = np.stack([share(family.draw(np.log(p_of), rng, w) / w) for p_of in each])
         low, high = np.quantile(replicated, [0.5 * (1.0 - INTERVAL), 0.5 * (1.0 + INTERVAL)], axis=0)
         return ModelCheck(share(p), share(events / w), low, high, p, (events > 0.0).astype(np.float64), w, counts=True)
     counts = w.astype(np.int64)  # a row of weight w is w rows

@@ -158,7 +158,7 @@ def posterior_predictive(
         eta = at.eta(data)[:, 0]
         if new:
             eta += np.sqrt(at.variance(data)[:, 0]) * rng.standard_normal(len(data))
-        labels[place] = posterior.family.draw(eta + np.log(data.weights), rng)
+        labels[place] = posterior.family.draw(eta, rng, data.weights)
     drawn = labels.reshape(len(posterior.draws), -1, len(data))
     rows = {"row": data.index}
     used = posterior.positions(max_draws)[: drawn.shape[1]]  # of the first chain, as of all

@@ -31,9 +31,9 @@ class Family(ABC):
 
     of a response with two labels. Of a count y with exposure E, log P(y) = y l+(eta) + E l-(eta) + a constant.
 
-    A subclass is a frozen dataclass without fields, in a file of its own, whose one instance is given to
+    A subclass is a frozen dataclass without fields of its own, in a file of its own, whose one instance is given to
     `bayescore.families.register`. Sampling, modes, coresets and diagnostics of a registered family need nothing
-    else. `Symmetric` is the base of those with l-(eta) = l+(-eta), `Sized` that of those with a number given.
+    else. `Symmetric` is the base of those with l-(eta) = l+(-eta), `Sized` that of those with a number given, `size`.
 
     NumPy methods take eta and side, -1 or +1, of shapes that broadcast. Compiled functions are module-level ones,
     decorated with `bayescore.compiled.jit`; they agree with the methods, and take side as floats of the shape of eta.
@@ -138,8 +138,11 @@ class Family(ABC):
         """Return the numbers that compiled functions take after their other arguments: none, but of `Sized`."""
         return ()
 
-    def draw(self, eta: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """Return labels, 0.0 or 1.0, or counts of an exposure of 1, drawn at eta."""
+    def draw(self, eta: FloatArray, rng: np.random.Generator, exposure: Any = 1.0) -> FloatArray:  # noqa: ARG002
+        """Return labels, 0.0 or 1.0, or counts of exposures, drawn at eta.
+
+        An exposure that is no exponential family's is the weight of rows that share eta: their counts are added up.
+        """
         p = self.mean(eta)
         return np.asarray((rng.random(p.shape) < p).astype(np.float64))
 
@@ -228,6 +231,8 @@ class Sized(Family):
     kind: ClassVar[str]
 
     def __post_init__(self) -> None:
+        if isinstance(self.size, str | bool):
+            raise TypeError(f"size={self.size!r} must be a number")
         size = check_positive(self.size, "size")
         object.__setattr__(self, "size", size)
         object.__setattr__(self, "name", f"{self.kind}({repr(size).removesuffix('.0')})")

@@ -28,13 +28,13 @@ from bayescore.data.passes.tiles import TILE
 from bayescore.models.elementary import REACH
 from bayescore.models.families.family import Sized
 from bayescore.models.families.logistic import Logistic, logistic_derivatives, logistic_higher, logistic_rows
+from bayescore.models.families.poisson import LARGEST
 from bayescore.types import FloatArray
 
 LARGEST_SIZE = 1e7
 """A variance of t + t^2 / r with a larger r is that of Poisson counts, for all means that data have."""
 
 _LOGISTIC = Logistic()
-_LARGEST_MEAN = 1e18  # of a count that is drawn: NumPy refuses those beyond 64 bits
 
 
 @jit
@@ -166,10 +166,10 @@ class NegativeBinomial(Sized):
         size = self.size * np.asarray(exposure)
         return np.asarray(special.gammaln(events + size) - special.gammaln(size) - special.gammaln(events + 1.0))
 
-    def draw(self, eta: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """Return counts drawn at eta."""
-        rate = self.mean(eta) * (rng.standard_gamma(self.size, np.shape(eta)) / self.size)
-        return np.asarray(rng.poisson(np.minimum(rate, _LARGEST_MEAN)), dtype=np.float64)
+    def draw(self, eta: FloatArray, rng: np.random.Generator, exposure: Any = 1.0) -> FloatArray:
+        """Return counts drawn at eta; with an exposure, sums of so many counts."""
+        rate = self.mean(eta) * (rng.standard_gamma(self.size * np.broadcast_to(exposure, np.shape(eta))) / self.size)
+        return np.asarray(rng.poisson(np.minimum(rate, LARGEST)), dtype=np.float64)
 
     def log_p_graph(self, eta: Any, side: Any) -> Any:
         """Return `log_p` as a PyTensor expression."""

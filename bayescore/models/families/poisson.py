@@ -103,9 +103,9 @@ class Poisson(Family):
         """Return 1 / t."""
         return 1.0 / _both(eta)[1]
 
-    def draw(self, eta: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """Return counts of an exposure of 1 drawn at eta; log(exposure) is added to eta for others."""
-        t = _both(eta)[1]
+    def draw(self, eta: FloatArray, rng: np.random.Generator, exposure: Any = 1.0) -> FloatArray:
+        """Return counts of exposures drawn at eta."""
+        t = _both(eta)[1] * exposure
         return np.asarray(rng.poisson(np.minimum(t, LARGEST)), dtype=np.float64)
 
     def log_p_graph(self, eta: Any, side: Any) -> Any:

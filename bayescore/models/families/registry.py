@@ -174,11 +174,11 @@ def _check_side(family: Family, side: int) -> None:
 def find_family(name: object) -> Family | None:
     """Return the family of that name, such as "logistic" or "negative_binomial(2.5)"; None if there is none.
 
-    Raises `ValueError` if a size is missing or out of range.
+    Raises `ValueError` if a size is missing, no number or out of range.
     """
     if not isinstance(name, str):
         return None
-    kind, _, rest = name.partition("(")
+    kind, _, rest = name.strip().partition("(")
     if (own := SIZED.get(kind.strip())) is None:
         return FAMILIES.get(name)
     if not rest.strip(") "):
@@ -186,7 +186,11 @@ def find_family(name: object) -> Family | None:
             f"family={name!r} lacks its size: give it, as in '{own.kind}(2.5)'. A certificate of the fit with "
             "family='poisson' names one beside the dispersion, and loo_compare says which size predicts best"
         )
-    return own(rest.strip().removesuffix(")"))  # type: ignore[arg-type]
+    try:
+        size = float(rest.removesuffix(")").strip().removeprefix("size=") if rest.endswith(")") else "")
+    except ValueError:
+        raise ValueError(f"family={name!r} must be written as '{own.kind}(2.5)', with its size as a number") from None
+    return own(size)
 
 
 def check_exposure(family: Family, exposure: object) -> Family:
