@@ -118,8 +118,10 @@ html_theme = "pydata_sphinx_theme"
 html_title = "bayescore"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_search_scorer = "_static/scorer.js"
 html_copy_source = False
 html_show_sourcelink = False
+html_context = {"default_mode": "auto"}  # else the theme complains in the console of whoever comes first
 html_theme_options = {
     "logo": {"text": "bayescore"},
     "navbar_align": "left",

@@ -24,8 +24,8 @@ function overflow(page, width) {
     const name = `${element.tagName.toLowerCase()} "${element.textContent.trim().slice(0, 40)}"`;
     const box = element.getBoundingClientRect();
     if (box.width && box.right > width + 1 && !scrolls(element)) say(`${name} is cut off`);
-    const source = element.matches(".cell_input pre, div[class*=highlight-] pre");
-    if (source && width >= 1000 && element.scrollWidth > element.clientWidth + 1) say(`code is cut off: ${name}`);
+    const code = element.matches(".highlight > pre") && !element.closest(".cell_output");  // outputs may scroll
+    if (code && element.scrollWidth > element.clientWidth + 1) say(`${name} is cut off: code`);
   }
 }
 
@@ -46,8 +46,11 @@ async function see(page) {
 async function search(words, expected) {
   await open(`search.html?q=${encodeURIComponent(words)}`);
   const results = () => [...frame.contentDocument.querySelectorAll("#search-results li > a")];
-  for (let tries = 0; tries < 40 && results().length < 5; tries++) await pause(50);
-  const first = results().slice(0, 5).map((link) => new URL(link.href).pathname.slice(1));
+  for (let before = -1, tries = 0; results().length > before && tries < 50; tries++) {
+    before = results().length;
+    await pause(200);
+  }
+  const first = [...new Set(results().map((link) => new URL(link.href).pathname.slice(1)))].slice(0, 5);
   if (!first.includes(expected)) found.push(`search for ${words}: ${expected} is not among ${first.join(", ")}`);
 }
 

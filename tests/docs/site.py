@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from contextlib import suppress
 from functools import partial
 from html.parser import HTMLParser
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -81,6 +82,10 @@ class _Handler(SimpleHTTPRequestHandler):
         self.found += json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self._send("")
         self.done.set()
+
+    def handle_one_request(self) -> None:
+        with suppress(ConnectionError):  # a page that is left stops what it loads
+            super().handle_one_request()
 
     def log_message(self, *_: object) -> None:
         """Keep quiet."""
