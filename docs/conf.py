@@ -122,7 +122,7 @@ def describe_figures(_: Any, doctree: nodes.document) -> None:
     """Give figures of cells that have no description one: the title and the labels of axes that the code sets."""
     for cell in doctree.findall(lambda node: isinstance(node, nodes.container) and "cell" in node["classes"]):
         code = "\n".join(block.astext() for block in cell.findall(nodes.literal_block))
-        parts = re.findall(r'(title|xlabel|ylabel)(?:=|\(\s*)f?"([^"]+)"', code)
+        parts = re.findall(r'(title|xlabel|ylabel)(?:=|\(\s*)f?"([^"{]+)"', code)
         said = "; ".join(dict.fromkeys(f'{PARTS[kind]} "{text}"' for kind, text in parts))
         for image in cell.findall(nodes.image):
             if not image.get("alt"):
