@@ -57,10 +57,12 @@ docs: $(READY)
 	$(SPHINX) docs/_build/html
 	@echo "open docs/_build/html/index.html"
 
-# the same with notebooks in small sizes, without data, and without a network where there is one: to see that all runs
+# the same with notebooks in small sizes, without data, and without a network where there is one: to see that all runs;
+# then a browser opens every page, where Chromium is installed
 pages: $(READY)
 	BAYESCORE_QUICK=1 SCIKIT_LEARN_DATA=$(CURDIR)/docs/_build/empty \
 		http_proxy=$(UNREACHABLE) https_proxy=$(UNREACHABLE) no_proxy= NO_PROXY= $(SPHINX) docs/_build/quick
+	$(BIN)/python -m tests.docs.site docs/_build/quick
 
 # the lowest versions that pyproject.toml declares, on the oldest Python: they install and pass the quick tests
 lowest: $(READY)

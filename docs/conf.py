@@ -2,15 +2,18 @@
 
 import hashlib
 import os
+import re
 import shutil
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 sys.path.insert(0, str(ROOT))
 
+from docutils import nodes  # noqa: E402
 from numpydoc.xref import DEFAULT_LINKS  # noqa: E402
 
 import bayescore  # noqa: E402
@@ -90,6 +93,7 @@ nb_execution_raise_on_error = True
 nb_execution_timeout = 1800  # s for one cell: 1,000 coefficients take minutes
 nb_output_stderr = "error"  # a page that warns is mended
 nb_merge_streams = True
+nb_ipywidgets_js = {}  # progress bars of notebooks are not shown, and nothing is fetched from elsewhere
 os.environ["PYTHONWARNINGS"] = ",".join(  # notices of other packages, for the kernels
     (
         "ignore::FutureWarning",  # ArviZ 0.23 announces its successor at import
@@ -113,13 +117,35 @@ nb_execution_cache_path = str(DOCS / "_build" / "cache" / f"{sources_digest()}-{
 for notebook in (ROOT / "notebooks").glob("*.ipynb"):
     shutil.copy2(notebook, DOCS / "tutorials" / notebook.name)
 
+
+def describe_figures(_: Any, doctree: nodes.document) -> None:
+    """Give figures of cells that have no description one: the title and the labels of axes that the code sets."""
+    for cell in doctree.findall(lambda node: isinstance(node, nodes.container) and "cell" in node["classes"]):
+        code = "\n".join(block.astext() for block in cell.findall(nodes.literal_block))
+        parts = re.findall(r'(title|xlabel|ylabel)(?:=|\(\s*)f?"([^"{]+)"', code)
+        said = "; ".join(dict.fromkeys(f'{PARTS[kind]} "{text}"' for kind, text in parts))
+        for image in cell.findall(nodes.image):
+            if not image.get("alt"):
+                image["alt"] = f"Figure with {said}" if said else "Figure drawn by the code above"
+
+
+PARTS = {"title": "the title", "xlabel": "the horizontal axis", "ylabel": "the vertical axis"}
+
+
+def setup(app: Any) -> None:
+    """Connect what Sphinx calls."""
+    app.connect("doctree-read", describe_figures)
+
+
 # the look
 html_theme = "pydata_sphinx_theme"
 html_title = "bayescore"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_search_scorer = str(DOCS / "_static" / "scorer.js")
 html_copy_source = False
 html_show_sourcelink = False
+html_context = {"default_mode": "auto"}  # else the theme complains in the console of whoever comes first
 html_theme_options = {
     "logo": {"text": "bayescore"},
     "navbar_align": "left",

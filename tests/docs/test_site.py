@@ -5,21 +5,23 @@ The build here runs no page; `make docs` runs them all.
 
 import importlib
 import inspect
+import json
 import re
 import subprocess
 import sys
 from dataclasses import is_dataclass
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import pytest
+
+from tests.docs.site import ABSENT, CHROMIUM, SEARCHES, broken_links, faults
 
 pytest.importorskip("sphinx", reason="the documentation is NOT checked: install the extra `docs`, as make does")
 docscrape = pytest.importorskip(
     "numpydoc.docscrape", reason="the documentation is NOT checked: install the extra `docs`"
 )
+snowballstemmer = pytest.importorskip("snowballstemmer")  # comes with Sphinx
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -30,6 +32,8 @@ LISTED = sorted(
     for name in re.findall(r"^   ([\w.]+)$", block, re.MULTILINE)
 )
 MADE_BY_PAGES = "_static/reports/"  # which this build does not run
+STEM = snowballstemmer.stemmer("english").stemWord  # as Sphinx stems
+LONGEST_LINE = 75  # characters that a page shows at 1,000 px without breaking a line of code
 
 
 def named(name: str) -> Any:
@@ -62,37 +66,26 @@ def missing_sections(thing: Any) -> list[str]:
     return ["summary"] * (not found["Summary"]) + [section for section in needed if not found[section]]
 
 
-class Page(HTMLParser):
-    """The anchors of a page, and where it links to."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.anchors: set[str] = set()
-        self.families: list[str] = []
-        self.feed(path.read_text(encoding="utf-8"))
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = {name: value for name, value in attrs if value}
-        self.anchors |= {given[name] for name in ("id", "name") if name in given}
-        self.families += [given[name] for name in ("href", "src") if name in given]
+def search_index(path: Path) -> dict[str, Any]:
+    """Return what the site's search looks words up in."""
+    index: dict[str, Any] = json.loads(path.read_text(encoding="utf-8").removeprefix("Search.setIndex(")[:-1])
+    return index
 
 
-def broken_links(folder: Path) -> list[str]:
-    """Return the links between pages of a folder that lead nowhere."""
-    pages = {path.resolve(): Page(path) for path in folder.rglob("*.html") if "_static" not in path.parts}
-    broken = []
-    for path, page in pages.items():
-        for family in page.families:
-            parts = urlsplit(family)
-            if parts.scheme or parts.netloc or parts.path.startswith(MADE_BY_PAGES):
-                continue
-            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
-            lost = not target.exists()
-            if target in pages and parts.fragment:
-                lost = unquote(parts.fragment) not in pages[target].anchors
-            if lost:
-                broken.append(f"{path.relative_to(folder)}: {family}")
-    return broken
+def found(index: dict[str, Any], words: str) -> set[str]:
+    """Return the pages that have all words, by their stems."""
+    pages = []
+    for word in words.split():
+        known = [index[kind].get(STEM(word.lower()), []) for kind in ("terms", "titleterms")]
+        pages.append({each for some in known for each in ([some] if isinstance(some, int) else some)})
+    return {f"{index['docnames'][each]}.html" for each in set.intersection(*pages)}
+
+
+def long_lines(page: str) -> list[str]:
+    """Return the lines of a page's code that are longer than 75 characters."""
+    languages = r"\{code-cell\} python|python|r|sh|text|toml"
+    blocks = re.findall(rf"^( *)```(?:{languages})\n(---\n.*?---\n)?(.*?)^\1```", page, re.DOTALL | re.MULTILINE)
+    return [line for _, _, block in blocks for line in block.splitlines() if len(line) > LONGEST_LINE]
 
 
 @pytest.mark.slow
@@ -103,10 +96,12 @@ def test_builds_without_a_warning_and_no_link_is_broken(tmp_path: Path) -> None:
         [*command, "-b", "html", "-d", trees, DOCS, html], capture_output=True, text=True, check=False
     )
     assert built.returncode == 0, built.stderr
-    assert not (broken := broken_links(html.resolve())), broken
+    assert not (broken := broken_links(html.resolve(), MADE_BY_PAGES)), broken
     for name in LISTED:
         assert (html / "reference" / "generated" / f"bayescore.{name}.html").is_file(), name
-    assert '"offset"' in (html / "searchindex.js").read_text(encoding="utf-8")
+    index = search_index(html / "searchindex.js")
+    assert not (lost := [words for words, page in SEARCHES.items() if page not in found(index, words)]), lost
+    assert not found(index, "heteroskedasticity tobit")
 
 
 def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
@@ -114,7 +109,55 @@ def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
         '<p id="here"><a href="#here">1</a><a href="b.html#there">2</a><a href="c.html">3</a>'
     )
     (tmp_path / "b.html").write_text('<a href="a.html#here">4</a><a href="https://example.org/c.html">5</a>')
-    assert broken_links(tmp_path.resolve()) == ["a.html: b.html#there", "a.html: c.html"]
+    assert broken_links(tmp_path.resolve()) == ["a.html: dead link b.html#there", "a.html: dead link c.html"]
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason=ABSENT)
+def test_a_browser_finds_what_is_wrong_with_a_page(tmp_path: Path) -> None:
+    good = "<!doctype html><html><head></head><body style='margin: 0'><p>Good</p><img src='dot.svg' alt='A dot'>"
+    (tmp_path / "dot.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>')
+    (tmp_path / "good.html").write_text(
+        f"{good}<div style='overflow-x: auto'><table style='width: 2000px'><tr></table>"
+    )
+    assert not (wrong := faults(tmp_path, {})), wrong
+    bad = {
+        "wide": "<p style='width: 900px'>wide</p>",
+        "cut": "<div style='overflow: hidden'><table style='width: 1200px'><tr><td>cut</table></div>",
+        "code": f"<div class='highlight'><pre style='overflow: auto'>{'x' * 120}</pre></div>",
+        "error": "<script>console.error('a complaint')</script>",
+        "thrown": "<script>null.x</script>",
+        "lost": "<a href='nowhere.html'>lost</a>",
+        "unseen": "<img src='gone.svg' alt='Gone'>",
+        "mute": "<img src='dot.svg' alt='../dot.svg'>",
+    }
+    for name, body in bad.items():
+        (tmp_path / f"{name}.html").write_text(good + body)
+    wrong = faults(tmp_path, {})
+    expected = [
+        "lost.html: dead link nowhere.html",
+        "unseen.html: dead link gone.svg",
+        "code.html at 400 px: pre",
+        'cut.html at 400 px: table "cut" is cut off',
+        'cut.html at 1000 px: table "cut" is cut off',
+        "error.html: a complaint",
+        "mute.html: no alt text of",
+        "thrown.html: Uncaught TypeError",
+        "unseen.html: cannot load",
+        "wide.html at 400 px: is 900 px wide",
+    ]
+    assert len(wrong) == len(expected), wrong
+    assert not [text for text in expected if not any(text in each for each in wrong)], wrong
+
+
+@pytest.mark.parametrize("path", sorted(DOCS.rglob("*.md")), ids=lambda path: path.relative_to(DOCS).as_posix())
+def test_no_line_of_code_is_long(path: Path) -> None:
+    assert not (long := long_lines(path.read_text(encoding="utf-8"))), long
+
+
+def test_a_long_line_of_code_is_found() -> None:
+    short = "x" * LONGEST_LINE
+    page = "```{code-cell} python\n---\n" + "a" * 99 + "\n---\n" + short + "\n" + "y" * 76 + "\n```\n" + "z" * 99
+    assert long_lines(page) == ["y" * 76]
 
 
 def test_every_name_is_listed_once() -> None:
