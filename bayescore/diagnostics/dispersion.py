@@ -65,8 +65,8 @@ class Dispersion:
         """What that means, and what to do."""
         if not math.isfinite(self.pearson + self.se):
             return (
-                "Pearson's dispersion is not a number: fitted rates of some rows are 0 or beyond all numbers; an offset "
-                "of counts is the logarithm of an exposure"
+                "Pearson's dispersion is not a number: fitted rates of some rows are 0 or beyond all numbers; an "
+                "offset of counts is the logarithm of an exposure"
             )
         figure = f"Pearson's dispersion {self.pearson:.3g} (1 ± {self.se:.2g} if the model holds)"
         if not (self.over or self.under):
