@@ -1,4 +1,4 @@
-r"""Cluster-robust spread: what rows that depend on each other within clusters tell of the coefficients.
+r"""Cluster-robust spread: how sure coefficients are where rows of a cluster depend on each other.
 
 A posterior takes rows for independent. Where those of a cluster (a school, a district, a person) share what the model
 does not have, its spread is too small. The scores of clusters, at a point t near the mode, say by how much. Of cluster
@@ -30,6 +30,7 @@ International Statistical Review 89, 72-107. Binder (1983), On the variances of 
 complex surveys, International Statistical Review 51, 279-292.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -139,11 +140,7 @@ def _of_block(point: FloatArray, family: Family, n_clusters: int, _start: int, b
 
 def _check_strata(levels: tuple[tuple[Any, ...], ...], there: IntArray, least: IntArray, most: IntArray) -> None:
     """Raise unless each cluster lies in one stratum, and each stratum has two clusters."""
-    if len(there) < 2:
-        raise DataError(
-            f"cluster has one level only, {levels[0][there[0]]!r}: how clusters differ cannot be told from one; name a "
-            "column of several"
-        )
+    check_several([levels[0][place] for place in there])
     if (apart := np.flatnonzero(least != most)).size:
         place = apart[0]
         one, other = levels[1][least[place]], levels[1][most[place]]
@@ -156,8 +153,27 @@ def _check_strata(levels: tuple[tuple[Any, ...], ...], there: IntArray, least: I
     if (lonely := np.flatnonzero(sizes == 1)).size and len(levels) > 1:
         raise DataError(
             f"the stratum {levels[1][lonely[0]]!r} has one cluster, {levels[0][there[least == lonely[0]][0]]!r}, and "
-            f"{len(lonely):,} of {int((sizes > 0).sum()):,} strata have one: how clusters differ within it cannot be "
-            "told; join it with a stratum that is like it, or leave strata out"
+            f"{len(lonely):,} of {int((sizes > 0).sum()):,} strata have one: one cluster does not show how clusters of "
+            "a stratum differ; join it with a stratum that is like it, or leave strata out"
+        )
+
+
+def check_several(clusters: Sequence[Any]) -> None:
+    """Raise unless there are two clusters."""
+    if len(clusters) < 2:
+        raise DataError(
+            f"cluster has one level only, {clusters[0]!r}: one cluster does not show how clusters differ; name a "
+            "column of several"
+        )
+
+
+def check_freedom(n_clusters: int, n_strata: int, n_coefficients: int) -> None:
+    """Raise if clusters less strata are fewer than coefficients."""
+    if n_clusters - n_strata < n_coefficients:
+        raise DataError(
+            f"{n_clusters:,} clusters less {n_strata:,} {'stratum' if n_strata == 1 else 'strata'} are fewer than the "
+            f"{n_coefficients} coefficients, so that some combinations of these would have no spread at all: name "
+            "smaller clusters, or fit fewer coefficients"
         )
 
 
@@ -169,13 +185,7 @@ def robust_map(point: FloatArray, sums: ClusterSums, prior: Prior) -> Transport:
     DataError
         If the rows do not determine the coefficients, clusters are too few, or the prior moves the mode too far.
     """
-    if sums.freedom < len(point):
-        strata = int((sums.sizes > 0).sum())
-        raise DataError(
-            f"{len(sums.scores):,} clusters less {strata:,} {'stratum' if strata == 1 else 'strata'} are fewer than "
-            f"the {len(point)} coefficients, so that some combinations of these would have no spread at all: name "
-            "smaller clusters, or fit fewer coefficients"
-        )
+    check_freedom(len(sums.scores), int((sums.sizes > 0).sum()), len(point))
     L, own = factor_of_inverse(sums.terms.precision), prior_part(point, prior)  # F^-1 = L L'
     values, vectors = linalg.eigh(L.T @ sums.variance() @ L)
     if not values[0] > _LEAST * values[-1]:
@@ -190,9 +200,10 @@ def robust_map(point: FloatArray, sums: ClusterSums, prior: Prior) -> Transport:
     start, end = (point + _step(each) for each in (here, there))
     if (moves := float(np.sqrt((end - start) @ there.precision @ (end - start)))) > MAX_MOVE:
         raise DataError(
-            f"beside what clusters tell, the prior says so much that it moves the mode by {moves:.2g} of the "
-            f"cluster-robust sds (limit {MAX_MOVE:g}), further than scores at one point tell of: give a wider prior, "
-            "or where weights are far below 1 divide them by their mean"
+            f"the prior says so much beside the clusters that it moves the mode by {moves:.2g} of the cluster-robust "
+            f"sds (limit {MAX_MOVE:g}), too far for scores at one point. Give a wider prior, or where weights are far "
+            "below 1 divide them by their mean; or the labels are separated: drop the columns that separate them, "
+            "as a wider prior does not help there"
         )
     return Transport.between(start, here.precision, end, there.precision)
 
