@@ -10,12 +10,13 @@ from typing import Any, Self
 import numpy as np
 
 from bayescore.data.coreset import Coreset
+from bayescore.data.dataset import Dataset
 from bayescore.data.formulas.parsing import parsed
 from bayescore.data.source import Source
 from bayescore.data.sources import has_named_columns
 from bayescore.data.sources.groups import MISSING_HINT
 from bayescore.data.tables import is_table
-from bayescore.fitting.cluster_sums import ClusterSums, check_freedom, check_several
+from bayescore.fitting.cluster_sums import ClusterSums, check_freedom, check_several, strata_of
 from bayescore.fitting.given import Given
 from bayescore.models.priors import Prior
 from bayescore.types import WeightedData
@@ -122,10 +123,14 @@ def check_labels(given: Given, cluster: Any, strata: Any, *, counts: bool) -> No
         drop, n_rows = given.roles.get("missing") == "drop", dataset.source.n_rows
         if drop and given.undesigned(counts=counts).source.n_rows > n_rows:
             raise DataError(f"some rows miss a label of cluster or strata, and nothing else: {MISSING_HINT}")
-        clusters = dataset.rows.design.groups[0].levels
-        check_several(clusters)
+        levels = tuple(each.levels for each in dataset.rows.design.groups)
+        check_several(levels[0])
+        n_clusters, n_strata = len(levels[0]), 1
+        if strata is not None:
+            sizes = np.bincount(strata_of(Dataset(dataset.rows, progress=given.progressbar), levels))
+            n_clusters, n_strata = int(sizes.sum()), int((sizes > 0).sum())
         added = given.formula is None and given.intercept
-        check_freedom(len(clusters), 1, len(dataset.design.names) + added)
+        check_freedom(n_clusters, n_strata, len(dataset.design.names) + added)
 
 
 def refuse_strata(strata: Any) -> None:

@@ -351,9 +351,10 @@ BAD = {
     "length": ({"cluster": np.arange(7)}, r"cluster has shape \(7,\); it must be \(1200,\)"),
     "missing in an array": ({"cluster": np.append(np.zeros(1199), np.nan)}, "cluster is missing in"),
     "two strata": (
-        {"cluster": "district", "strata": "school"},
-        r"20 of 20 clusters are in more than one stratum, such as the cluster 0 in 0 and 40",
+        {"cluster": "region", "strata": "school"},
+        r"3 of 3 clusters are in more than one stratum, such as the cluster 'east' in 0 and 57",
     ),
+    "too few in strata": ({"cluster": "four", "strata": "two"}, "4 clusters less 2 strata are fewer than the 3"),
     "names": ({"cluster": ["school"]}, "cluster is a list of names; make one column of them"),
     "names of strata": ({"cluster": "school", "strata": ("region", "w")}, "strata is a list of names"),
     "one cluster": ({"cluster": "one"}, "cluster has one level only, 1"),
@@ -371,7 +372,7 @@ def test_bad_labels_are_named(rows, case, verb):
     asked, message = BAD[case]
     holes = rows["school"].where(rows.index != 700)
     bad = rows.assign(holes=holes, one=1, lonely=np.where(rows["school"] == 5, "alone", "others"))
-    bad = bad.assign(district=rows["school"] % 20)
+    bad = bad.assign(four=rows["school"] % 4, two=rows["school"] % 2)
     found = None if verb == "fit" else bc.fit("passed ~ size + age", bad, **QUIET)
     with pytest.raises(DataError, match=message):
         _ = found.cluster_robust(**asked) if found else bc.fit("passed ~ size + age", bad, **asked, **QUIET)
@@ -386,6 +387,11 @@ def test_columns_are_missed_before_any_work(rows, monkeypatch):
             bc.fit("passed ~ size", rows, **asked, **QUIET)
     with pytest.raises(DataError, match="3 clusters less 1 stratum are fewer than the 3 coefficients"):
         bc.fit("passed ~ size + age", rows, cluster="region", **QUIET)
+    lonely = rows.assign(lonely=np.where(rows["school"] == 5, "alone", "others"))
+    with pytest.raises(DataError, match="the stratum 'alone' has one cluster, 5"):
+        bc.fit("passed ~ size", lonely, cluster="school", strata="lonely", **QUIET)
+    with pytest.raises(DataError, match="3 of 3 clusters are in more than one stratum"):
+        bc.fit("passed ~ size", rows, cluster="region", strata="school", **QUIET)
     for prior in (bc.priors.Laplace(0, 1), bc.priors.Horseshoe(), {"size": bc.priors.Laplace(0, 1)}):
         with pytest.raises(DataError, match=r"prior.*=Laplace.*no curvature.*give another|Horseshoe.*give another"):
             bc.fit("passed ~ size", rows, cluster="school", prior=prior, **QUIET)
@@ -450,9 +456,8 @@ def test_labels_that_alone_are_missing_stop_the_fit_before_work(rows, monkeypatc
 
 
 def test_an_error_after_the_fit_names_the_way(rows):
-    lonely = rows.assign(lonely=np.where(rows["school"] == 5, "alone", "others"))
-    with pytest.raises(DataError, match=r"has one cluster.*fit without cluster and strata, then try .* cluster_robust"):
-        bc.fit("passed ~ size", lonely, cluster="school", strata="lonely", **QUIET)
+    with pytest.raises(DataError, match=r"the prior says so much.*fit without cluster and strata, then"):
+        bc.fit("passed ~ size", rows, cluster="school", prior=bc.priors.Normal(0, 0.02), **QUIET)
 
 
 def test_weights_beside_exposure_and_trials_give_no_false_warning(rows, recwarn):
