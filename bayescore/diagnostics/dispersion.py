@@ -61,25 +61,30 @@ class Dispersion:
         return self.pearson < 1.0 / MAX_DISPERSION and self.pearson < 1.0 - _SURE * self.se
 
     @property
-    def text(self) -> str:
-        """What that means, and what to do."""
+    def finding(self) -> str:
+        """What was found, without what it does to intervals."""
         if not math.isfinite(self.pearson + self.se):
             return (
                 "Pearson's dispersion is not a number: fitted rates of some rows are 0 or beyond all numbers; an "
                 "offset of counts is the logarithm of an exposure"
             )
-        figure = f"Pearson's dispersion {self.pearson:.3g} (1 ± {self.se:.2g} if the model holds)"
-        if not (self.over or self.under):
-            return f"{figure}: counts are as spread as the family says"
+        what = "overdispersed" if self.over else "underdispersed" if self.under else "as spread as the family says"
+        return f"Pearson's dispersion {self.pearson:.3g} (1 ± {self.se:.2g} if the model holds): counts are {what}"
+
+    @property
+    def text(self) -> str:
+        """What that means, and what to do."""
+        if not (math.isfinite(self.pearson + self.se) and (self.over or self.under)):
+            return self.finding
         other = "" if self.size is None else f"family='negative_binomial({self.size:.2g})'"
         if self.under:
             return (
-                f"{figure}: counts are underdispersed, and intervals too wide by a factor of about "
+                f"{self.finding}, and intervals too wide by a factor of about "
                 f"{math.sqrt(1.0 / self.pearson):.2g}: give {other or _NO_MORE_THAN_POISSON}"
             )
         other = f", or give {other}" if other else ""
         return (
-            f"{figure}: counts are overdispersed, and intervals too narrow by a factor of about "
+            f"{self.finding}, and intervals too narrow by a factor of about "
             f"{math.sqrt(self.pearson):.2g}: add what makes rows differ, as columns or as a group term (1 | g){other}, "
             "or take a cluster-robust spread, fit(cluster=)"
         )

@@ -1,4 +1,4 @@
-r"""Cluster-robust spread: what rows that depend on each other within clusters tell of the coefficients.
+r"""Cluster-robust spread: how sure coefficients are where rows of a cluster depend on each other.
 
 A posterior takes rows for independent. Where those of a cluster (a school, a district, a person) share what the model
 does not have, its spread is too small. The scores of clusters, at a point t near the mode, say by how much. Of cluster
@@ -30,6 +30,7 @@ International Statistical Review 89, 72-107. Binder (1983), On the variances of 
 complex surveys, International Statistical Review 51, 279-292.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -54,15 +55,22 @@ _NONE = np.iinfo(np.int64).max
 _LEAST = 1e-10  # ratio of variances of combinations of coefficients, below which the rest is rounding
 
 
+class _Ends(NamedTuple):
+    """The k clusters of a block, and the least and the most of their rows' positions and strata."""
+
+    found: IntArray  # shape (k,)
+    places: IntArray  # of each row's cluster among them
+    least: IntArray  # shape (k, 2)
+    most: IntArray
+
+
 class _Block(NamedTuple):
-    """Of a block: terms of the log-likelihood, weight, the k clusters in it, and of each the sums and both ends."""
+    """Of a block: terms of the log-likelihood, weight, the k clusters in it, and their sums."""
 
     terms: Derivatives
     weight: float
-    found: IntArray  # shape (k,)
+    ends: _Ends
     sums: FloatArray  # of scores, and of curvatures by the predictor, shape (k, D + 1)
-    least: IntArray  # of the rows' positions and strata, shape (k, 2)
-    most: IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,44 +114,62 @@ def cluster_sums(
         If a cluster is in two strata, a stratum has one cluster, or there is one cluster only.
     """
     G, D = len(levels[0]), len(point)
-    terms, weight, sums = no_terms(D), 0.0, np.zeros((G, D + 1))
-    least, most = np.full((G, 2), _NONE), np.full((G, 2), -1)
+    terms, weight, sums, ends = no_terms(D), 0.0, np.zeros((G, D + 1)), _no_ends(G)
     for one in dataset.map(partial(_of_block, point, family, G), "summing scores by cluster", canonical=True):
         terms, weight = terms + one.terms, weight + one.weight
-        sums[one.found] += one.sums
-        least[one.found] = np.minimum(least[one.found], one.least)
-        most[one.found] = np.maximum(most[one.found], one.most)
+        sums[one.ends.found] += one.sums
+        _join(ends, one.ends)
     check_finite(dataset, terms.precision)
-    there = np.flatnonzero(most[:, 0] >= 0)
-    _check_strata(levels, there, least[there, 1], most[there, 1])
-    single = bool((least[there, 0] == most[there, 0]).all())
+    there, strata = _strata(levels, ends)
+    single = bool((ends.least[there, 0] == ends.most[there, 0]).all())
     share = sums[there, D] / sums[there, D].sum()
     scores = sums[there, :D] - share[:, None] * terms.gradient
-    return ClusterSums(terms, weight, scores, least[there, 1], single)
+    return ClusterSums(terms, weight, scores, strata, single)
 
 
-def _of_block(point: FloatArray, family: Family, n_clusters: int, _start: int, block: WeightedData) -> _Block:
+def strata_of(dataset: Dataset, levels: tuple[tuple[Any, ...], ...]) -> IntArray:
+    """Return the stratum of each cluster that has rows; one pass. Raises as `cluster_sums` does."""
+    ends = _no_ends(len(levels[0]))
+    for one in dataset.map(partial(_ends_of, len(levels[0])), "checking strata"):
+        _join(ends, one)
+    return _strata(levels, ends)[1]
+
+
+def _no_ends(n_clusters: int) -> _Ends:
+    every = np.arange(n_clusters)
+    return _Ends(every, every, np.full((n_clusters, 2), _NONE), np.full((n_clusters, 2), -1))
+
+
+def _join(ends: _Ends, one: _Ends) -> None:
+    """Join the ends of a block to those of all rows, in place."""
+    ends.least[one.found] = np.minimum(ends.least[one.found], one.least)
+    ends.most[one.found] = np.maximum(ends.most[one.found], one.most)
+
+
+def _ends_of(n_clusters: int, _start: int, block: WeightedData) -> _Ends:
     assert block.group is not None
-    n, strata = len(block), block.group[:, 1] if block.group.shape[1] > 1 else np.zeros(len(block), dtype=np.int64)
+    strata = block.group[:, 1] if block.group.shape[1] > 1 else np.zeros(len(block), dtype=np.int64)
     found, places = codes_among(block.group[:, 0], n_clusters)
-    slope, curvature = derivatives_of(block.with_offset(block.X @ point), block.y, family)[1:3] * block.weights
-    by_cluster = csr_array((np.ones(n), places, np.arange(n + 1)), shape=(n, len(found))).T
-    sums = by_cluster @ np.column_stack([slope[:, None] * block.X, curvature])
     least, most = np.full((len(found), 2), _NONE), np.full((len(found), 2), -1)
     for column, values in enumerate((block.index, strata)):
         np.minimum.at(least[:, column], places, values)
         np.maximum.at(most[:, column], places, values)
-    terms = likelihood_terms(point, block, family)
-    return _Block(terms, float(block.weights.sum()), found, sums, least, most)
+    return _Ends(found, places, least, most)
 
 
-def _check_strata(levels: tuple[tuple[Any, ...], ...], there: IntArray, least: IntArray, most: IntArray) -> None:
-    """Raise unless each cluster lies in one stratum, and each stratum has two clusters."""
-    if len(there) < 2:
-        raise DataError(
-            f"cluster has one level only, {levels[0][there[0]]!r}: how clusters differ cannot be told from one; name a "
-            "column of several"
-        )
+def _of_block(point: FloatArray, family: Family, n_clusters: int, start: int, block: WeightedData) -> _Block:
+    n, ends = len(block), _ends_of(n_clusters, start, block)
+    slope, curvature = derivatives_of(block.with_offset(block.X @ point), block.y, family)[1:3] * block.weights
+    by_cluster = csr_array((np.ones(n), ends.places, np.arange(n + 1)), shape=(n, len(ends.found))).T
+    sums = by_cluster @ np.column_stack([slope[:, None] * block.X, curvature])
+    return _Block(likelihood_terms(point, block, family), float(block.weights.sum()), ends, sums)
+
+
+def _strata(levels: tuple[tuple[Any, ...], ...], ends: _Ends) -> tuple[IntArray, IntArray]:
+    """Return the clusters that have rows and their strata; raise unless each lies in one, and each has two clusters."""
+    there = np.flatnonzero(ends.most[:, 0] >= 0)
+    least, most = ends.least[there, 1], ends.most[there, 1]
+    check_several([levels[0][place] for place in there])
     if (apart := np.flatnonzero(least != most)).size:
         place = apart[0]
         one, other = levels[1][least[place]], levels[1][most[place]]
@@ -156,8 +182,28 @@ def _check_strata(levels: tuple[tuple[Any, ...], ...], there: IntArray, least: I
     if (lonely := np.flatnonzero(sizes == 1)).size and len(levels) > 1:
         raise DataError(
             f"the stratum {levels[1][lonely[0]]!r} has one cluster, {levels[0][there[least == lonely[0]][0]]!r}, and "
-            f"{len(lonely):,} of {int((sizes > 0).sum()):,} strata have one: how clusters differ within it cannot be "
-            "told; join it with a stratum that is like it, or leave strata out"
+            f"{len(lonely):,} of {int((sizes > 0).sum()):,} strata have one: one cluster does not show how clusters of "
+            "a stratum differ; join it with a stratum that is like it, or leave strata out"
+        )
+    return there, least
+
+
+def check_several(clusters: Sequence[Any]) -> None:
+    """Raise unless there are two clusters."""
+    if len(clusters) < 2:
+        raise DataError(
+            f"cluster has one level only, {clusters[0]!r}: one cluster does not show how clusters differ; name a "
+            "column of several"
+        )
+
+
+def check_freedom(n_clusters: int, n_strata: int, n_coefficients: int) -> None:
+    """Raise if clusters less strata are fewer than coefficients."""
+    if n_clusters - n_strata < n_coefficients:
+        raise DataError(
+            f"{n_clusters:,} clusters less {n_strata:,} {'stratum' if n_strata == 1 else 'strata'} are fewer than the "
+            f"{n_coefficients} coefficients, so that some combinations of these would have no spread at all: name "
+            "smaller clusters, or fit fewer coefficients"
         )
 
 
@@ -169,13 +215,7 @@ def robust_map(point: FloatArray, sums: ClusterSums, prior: Prior) -> Transport:
     DataError
         If the rows do not determine the coefficients, clusters are too few, or the prior moves the mode too far.
     """
-    if sums.freedom < len(point):
-        strata = int((sums.sizes > 0).sum())
-        raise DataError(
-            f"{len(sums.scores):,} clusters less {strata:,} {'stratum' if strata == 1 else 'strata'} are fewer than "
-            f"the {len(point)} coefficients, so that some combinations of these would have no spread at all: name "
-            "smaller clusters, or fit fewer coefficients"
-        )
+    check_freedom(len(sums.scores), int((sums.sizes > 0).sum()), len(point))
     L, own = factor_of_inverse(sums.terms.precision), prior_part(point, prior)  # F^-1 = L L'
     values, vectors = linalg.eigh(L.T @ sums.variance() @ L)
     if not values[0] > _LEAST * values[-1]:
@@ -190,9 +230,10 @@ def robust_map(point: FloatArray, sums: ClusterSums, prior: Prior) -> Transport:
     start, end = (point + _step(each) for each in (here, there))
     if (moves := float(np.sqrt((end - start) @ there.precision @ (end - start)))) > MAX_MOVE:
         raise DataError(
-            f"beside what clusters tell, the prior says so much that it moves the mode by {moves:.2g} of the "
-            f"cluster-robust sds (limit {MAX_MOVE:g}), further than scores at one point tell of: give a wider prior, "
-            "or where weights are far below 1 divide them by their mean"
+            f"the prior says so much beside the clusters that it moves the mode by {moves:.2g} of the cluster-robust "
+            f"sds (limit {MAX_MOVE:g}), too far for scores at one point. Give a wider prior, or where weights are far "
+            "below 1 divide them by their mean; or the labels are separated: drop the columns that separate them, "
+            "as a wider prior does not help there"
         )
     return Transport.between(start, here.precision, end, there.precision)
 

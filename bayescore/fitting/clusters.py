@@ -1,20 +1,16 @@
-"""Draws of a fit with cluster-robust spread: labels of clusters and strata from any source, checks, and words."""
+"""Draws of a fit with cluster-robust spread, and what is said of them."""
 
-import re
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+import warnings
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import terms_text
-from bayescore.data.formulas.parsing import parsed
-from bayescore.data.source import Source
-from bayescore.data.sources import has_named_columns
 from bayescore.diagnostics.full_pass import full_rows
+from bayescore.fitting.cluster_labels import Labels, check_curvature, of_groups, refuse_strata
 from bayescore.fitting.cluster_sums import ClusterSums, cluster_sums, robust_map
 from bayescore.fitting.given import Given
 from bayescore.fitting.pictures import FitPictures
@@ -24,11 +20,7 @@ from bayescore.models.gaussian import Transport
 from bayescore.models.priors import prior_from_dict
 from bayescore.progress import say
 from bayescore.samplers.inference_data import Posterior, read_posterior
-from bayescore.types import WeightedData
 from bayescore.validation import DataError, warn
-
-ARGUMENTS = ("cluster", "strata")
-_ALONE = re.compile(r"(^|(?<=beside )|(?<=as )|(?<=and ))groups\b")  # of errors that name no column
 
 
 class FitClusters(FitPictures):
@@ -42,9 +34,9 @@ class FitClusters(FitPictures):
         .. math:: F^{-1} J F^{-1}, \qquad J = \sum_h \frac{G_h}{G_h - 1} \sum_{c \in h} (u_{hc} - \bar u_h)
                   (u_{hc} - \bar u_h)',
 
-        F the curvature of all rows' log-likelihood and u_hc the sum of the scores of cluster c in stratum h. It takes
-        one pass, and G D numbers of memory for G clusters and D coefficients. A prior keeps its weight against
-        it, see `fitting.cluster_sums`.
+        F the curvature of all rows' log-likelihood and u_hc the sum of the scores of cluster c in stratum h. It reads
+        the levels of the labels, then all rows once, and keeps G D numbers for G clusters and D coefficients. A prior
+        keeps its weight against it, see `fitting.cluster_sums`.
 
         Weights of a survey (``weights=`` of `fit`) may be raw or have mean 1, as their scale cancels. Finite population
         corrections are left out: clusters count as drawn with replacement, so that intervals are too wide where a large
@@ -68,7 +60,8 @@ class FitClusters(FitPictures):
         ------
         DataError
             If the fit has group terms, or a prior without a curvature; if labels are missing, a cluster is in two
-            strata, a stratum has one cluster, clusters are fewer than coefficients, or the rows are not there.
+            strata, a stratum has one cluster, clusters less strata are fewer than coefficients, or the rows are not
+            there.
 
         Warns
         -----
@@ -96,23 +89,22 @@ class FitClusters(FitPictures):
         True
         """
         if cluster is None:
-            _refuse_strata(strata)
+            refuse_strata(strata)
             return replace(self, robust=None, story=tuple(step for step in self.story if step.what != "cluster"))
         begin, own = time.perf_counter(), self.cluster_robust(None)
-        core, given, posterior = self.coreset, self.rows_given, own.posterior()
+        core, given, posterior = self.coreset, self.rows_of_data, own.posterior()
         if core.groups:
-            raise DataError(_of_groups(terms_text(core.groups)))
+            raise DataError(of_groups(terms_text(core.groups)))
         if not (story := read_posterior(self.drawn, "fit.drawn").story):
             raise DataError("the draws are of a model of your own, whose prior the fit does not know; see with_prior")
         if not (prior := prior_from_dict(story["prior"])).smooth:
-            raise DataError(
-                f"prior={prior} has no curvature that says how wide it is, which the cluster-robust spread needs; see "
-                "with_prior for another, such as Normal or StudentT"
-            )
+            check_curvature(prior if self.prior is None else self.prior, "see with_prior for another")
         by = Labels.of(cluster, strata, given)
         with overheard() as caught, by.told():
             roles = {**given.roles, "clusters": by.groups}
-            dataset = full_rows(core, given.data, given.y, progress=given.progressbar, **roles)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the fit gave them
+                dataset = full_rows(core, given.data, given.y, progress=given.progressbar, **roles)
             levels = tuple(each.levels for each in dataset.rows.design.groups)
             point = posterior.flat.mean(axis=0)
             sums = cluster_sums(dataset, posterior.family, point, levels)
@@ -126,90 +118,6 @@ class FitClusters(FitPictures):
         if given.progressbar:
             say(str(step))
         return replace(own, robust=robust, story=(*own.story, step))
-
-
-@dataclass(frozen=True, eq=False)
-class Labels:
-    """Labels of clusters, and perhaps of strata, as sources take groups: names of columns, or arrays by name."""
-
-    groups: list[str] | dict[str, Any]
-
-    @classmethod
-    def of(cls, cluster: Any, strata: Any, given: Given) -> Self:
-        """Return the labels, or raise `DataError` where they do not go with the data."""
-        if cluster is None:
-            _refuse_strata(strata)
-        named = has_named_columns(given.data)
-        if given.once:
-            raise DataError("cluster is given, and the rows came once and are gone; give a file or a table")
-        if isinstance(given.data, Coreset | Source | WeightedData) or callable(given.data):
-            raise DataError(
-                f"cluster is given, and data is a {type(given.data).__name__}, whose rows do not tell their clusters; "
-                "fit a file, a table or arrays"
-            )
-        both = {name: own for name, own in zip(ARGUMENTS, (cluster, strata), strict=True) if own is not None}
-        for name, own in both.items():
-            if isinstance(own, str) and not named:
-                raise DataError(f"{name}={own!r} names a column, but those of data have no names; give an array")
-        if len({isinstance(own, str) for own in both.values()}) > 1:
-            raise DataError("of cluster and strata one is a name and one an array; give two names, or two arrays")
-        if not isinstance(cluster, str):
-            return cls(both)
-        if cluster == strata:
-            raise DataError(f"cluster and strata both name the column {cluster!r}; strata hold several clusters each")
-        return cls(list(both.values()))
-
-    @contextmanager
-    def told(self) -> Iterator[None]:
-        """In errors of the body call the arguments as the user does: sources know them as groups."""
-        try:
-            yield
-        except DataError as error:
-            text = str(error)
-            for place, (argument, name) in enumerate(zip(ARGUMENTS, self.groups, strict=False)):
-                column = argument if isinstance(self.groups, dict) else f"{argument} (column {name!r})"
-                text = text.replace(f"groups (column {name!r})", column)
-                for known in (f"groups[{name!r}]", f"groups[{place}]"):
-                    text = text.replace(known, argument)
-            raise DataError(_ALONE.sub("cluster", text)) from None
-
-    def text(self, sums: ClusterSums) -> str:
-        """Return what the spread is robust by."""
-        names = ["" if isinstance(self.groups, dict) else f" of {name!r}" for name in self.groups]
-        text = f"cluster-robust by {len(sums.scores):,} clusters{names[0]}"
-        return text if len(names) == 1 else f"{text} in {int((sums.sizes > 0).sum()):,} strata{names[1]}"
-
-    def check_weight(self, weight: float, core: Coreset) -> None:
-        """Raise unless the rows that have labels are those of the fit."""
-        if not np.isclose(weight, core.weight_total, rtol=1e-6, atol=0.0):
-            raise DataError(
-                f"rows with a cluster have the total weight {weight:,.10g}, those of the fit "
-                f"{core.weight_total:,.10g}: fit the rows whose cluster is known, or give the others a label"
-            )
-
-
-def check_labels(given: Given, cluster: Any, strata: Any, *, counts: bool) -> None:
-    """Raise before any work if labels of clusters cannot be those of the rows of a fit that is to be made."""
-    by = Labels.of(cluster, strata, given)
-    groups = () if given.formula is None else parsed(given.formula).groups
-    if groups or given.roles.get("groups") is not None:
-        raise DataError(_of_groups("group terms"))
-    if given.formula is None and isinstance(by.groups, list):
-        raise DataError(
-            f"cluster={cluster!r} names a column, which without a formula would be a feature too; give a formula, or "
-            "data without that column and the labels as an array"
-        )
-    with by.told():
-        survey = getattr(given.undesigned(counts=counts, groups=by.groups, clusters=True).rows, "survey", None)
-        for name in by.groups:
-            if survey is not None and survey.levels[name].missing:
-                raise DataError(f"groups (column {name!r}) is missing in some rows; leave these out, or label them")
-
-
-def _refuse_strata(strata: Any) -> None:
-    """Raise if strata are given without clusters."""
-    if strata is not None:
-        raise DataError("strata is given without cluster; where rows were drawn one by one, give each its own label")
 
 
 def moved(idata: Any, posterior: Posterior, transport: Transport, spread: str) -> Any:
@@ -231,17 +139,13 @@ def moved(idata: Any, posterior: Posterior, transport: Transport, spread: str) -
     return found
 
 
-def _of_groups(terms: str) -> str:
-    return (
-        f"cluster is given, and the fit has {terms}, whose effects would keep the model's spread: leave it out, as a "
-        "group term (1 | school) models what the rows of a school share, or fit without group terms"
-    )
-
-
 def _mean_weight(core: Coreset, given: Given) -> float:
-    """Return the mean weight of rows that have weights, by whose root the model's sds are too small; else 1."""
-    weighted = given.roles.get("weights") is not None or "weights" in dict(core.design.roles)
-    return core.weight_total / core.n_total if weighted else 1.0
+    """Return the mean weight of labels that have weights, by whose root the model's sds are too small; else 1.
+
+    The weights of trials and counts hold their numbers and exposures too: these have 1.
+    """
+    has = {role for role in ("weights", "trials") if given.roles.get(role) is not None} | set(dict(core.design.roles))
+    return core.weight_total / core.n_total if "weights" in has and "trials" not in has and not core.counts else 1.0
 
 
 def _warn(sums: ClusterSums, stretch: float) -> None:
@@ -261,5 +165,5 @@ def _warn(sums: ClusterSums, stretch: float) -> None:
         warn(
             f"the cluster-robust sd of some combination of coefficients is {stretch:.2g} of the model's: trust it only "
             "if rows of a cluster balance each other. A column that tells one cluster from all others has the same "
-            "effect, as no other cluster tells how its coefficient varies: leave it out"
+            "effect, as no other cluster shows how its coefficient varies: leave it out"
         )

@@ -7,7 +7,7 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.source import Source
 from bayescore.data.sources.blocks import is_stream
 from bayescore.data.tables import is_table
-from bayescore.fitting.clusters import check_labels
+from bayescore.fitting.cluster_labels import check_curvature, check_labels
 from bayescore.fitting.fitted import Fit
 from bayescore.fitting.given import Given
 from bayescore.fitting.route import Route
@@ -123,9 +123,19 @@ def fit(
     known = Given(**given, positive=positive, roles=roles, progressbar=progressbar)
     clustered = cluster is not None or strata is not None
     if clustered:
+        check_priors(prior)
+        check_curvature(prior, "give another")
         check_labels(known, cluster, strata, counts=family is not None and check_family(family).counts)
     found = fit_given(known, family, prior, max_seconds=max_seconds, random_state=random_state)
-    return found.cluster_robust(cluster, strata=strata) if clustered else found
+    if not clustered:
+        return found
+    try:
+        return found.cluster_robust(cluster, strata=strata)
+    except DataError as error:
+        raise DataError(
+            f"{error}. The fit was made and is gone: to keep it fit without cluster and strata, then try labels by "
+            "fit.cluster_robust, which does not sample again"
+        ) from None
 
 
 def fit_given(

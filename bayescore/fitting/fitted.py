@@ -213,7 +213,7 @@ class Fit(FitClusters):
         >>> more.level, more.coreset.n_total, [step.what for step in more.story]
         ('certified', 9000, ['build', 'sample', 'certify', 'update', 'sample', 'certify'])
         """
-        self._check_model_spread("update")
+        self._check_model_spread("update", "; on the command line fit again without --cluster")
         beside = {"weights": weights, "offset": offset, "trials": trials, "exposure": exposure, "groups": groups}
         beside["missing"] = missing
         found = updated(self, (new, y, beside), data, progressbar=progressbar)

@@ -35,10 +35,13 @@ class FitParts:
     @property
     def rows_given(self) -> Given:
         """The rows and their roles; those of a coreset that lost nothing are its own."""
+        return Given(self.coreset) if self.given is None and self.coreset.lossless else self.rows_of_data
+
+    @property
+    def rows_of_data(self) -> Given:
+        """The rows as they were given, with their roles."""
         if self.given is not None:
             return self.given
-        if self.coreset.lossless:
-            return Given(self.coreset)
         raise DataError(
             "the fit was read from files, or updated, and does not have all its rows: give them, read_fit(folder, "
             "data) or fit.update(data=rows)"
@@ -78,8 +81,10 @@ class FitParts:
     @property
     def _heading(self) -> str:
         """Return the same in few words."""
+        if not self.spread:
+            return self.level
         short, clusters, _ = self.spread.partition(" clusters")
-        return self.level + f", {short}{clusters}" * bool(self.spread)
+        return f"{self.level}, {short}{clusters}"
 
     def _labelled(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Return a table with the level in its attributes and above its columns."""
@@ -87,10 +92,10 @@ class FitParts:
         frame.columns.name = self._heading
         return frame
 
-    def _check_model_spread(self, what: str) -> None:
-        """Raise if the draws are not those of the model's own posterior, which an answer is of."""
+    def _check_model_spread(self, what: str, otherwise: str = "") -> None:
+        """Raise if the draws are not those of the model's own posterior, which an answer is of; name another way."""
         if self.spread:
             raise DataError(
                 f"{what} is of the model's own posterior, and the spread of these draws is {self.spread}; ask "
-                "fit.cluster_robust(None), which has the model's own spread"
+                f"fit.cluster_robust(None), which has the model's own spread{otherwise}"
             )

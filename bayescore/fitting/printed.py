@@ -14,8 +14,8 @@ def printed_lines(fit: FitParts) -> list[str]:
     terms = f" + {terms_text(core.groups)}" if core.groups and fit.formula is None else ""
     lines = [f"{fit.level}: {advice}", f"  {core.family} regression of {model}{terms}"]
     lines += [f"  {step}" for step in fit.story]
-    if fit.certificate.dispersion is not None and not fit.spread:
-        lines.append(f"  {fit.certificate.dispersion.text}")
+    if (dispersion := fit.certificate.dispersion) is not None:
+        lines.append(f"  {dispersion.finding if fit.spread else dispersion.text}")
     if fit.spread:
         lines.append(f"  spread: {fit.spread}, not the model's own")
     where = "at their means" if core.design.center is not None else "where they are 0"

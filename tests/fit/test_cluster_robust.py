@@ -173,6 +173,8 @@ def test_counts_are_summed_with_both_sides(rows, maps):
     assert "intervals too narrow" in repr(fit)
     found = fit.cluster_robust("school")
     assert "intervals too narrow" not in repr(found)
+    assert f"{found.certificate.dispersion.finding}\n" in repr(found)
+    assert "counts are overdispersed\n" in repr(found)
     X, beta = np.column_stack([np.ones(len(rows)), counts["size"]]), np.array([0.0, 0.0])
     for _ in range(30):
         mu = counts["years"].to_numpy() * np.exp(X @ beta)
@@ -352,6 +354,9 @@ BAD = {
         {"cluster": "region", "strata": "school"},
         r"3 of 3 clusters are in more than one stratum, such as the cluster 'east' in 0 and 57",
     ),
+    "too few in strata": ({"cluster": "four", "strata": "two"}, "4 clusters less 2 strata are fewer than the 3"),
+    "names": ({"cluster": ["school"]}, "cluster is a list of names; make one column of them"),
+    "names of strata": ({"cluster": "school", "strata": ("region", "w")}, "strata is a list of names"),
     "one cluster": ({"cluster": "one"}, "cluster has one level only, 1"),
     "lonely": ({"cluster": "school", "strata": "lonely"}, "the stratum 'alone' has one cluster, 5, and 1 of 2 strata"),
     "too few": ({"cluster": "region"}, "3 clusters less 1 stratum are fewer than the 3 coefficients"),
@@ -367,6 +372,7 @@ def test_bad_labels_are_named(rows, case, verb):
     asked, message = BAD[case]
     holes = rows["school"].where(rows.index != 700)
     bad = rows.assign(holes=holes, one=1, lonely=np.where(rows["school"] == 5, "alone", "others"))
+    bad = bad.assign(four=rows["school"] % 4, two=rows["school"] % 2)
     found = None if verb == "fit" else bc.fit("passed ~ size + age", bad, **QUIET)
     with pytest.raises(DataError, match=message):
         _ = found.cluster_robust(**asked) if found else bc.fit("passed ~ size + age", bad, **asked, **QUIET)
@@ -379,6 +385,16 @@ def test_columns_are_missed_before_any_work(rows, monkeypatch):
     for asked in ({"cluster": "schol"}, {"cluster": np.arange(3)}, {"cluster": "school", "strata": "school"}):
         with pytest.raises(DataError, match="cluster"):
             bc.fit("passed ~ size", rows, **asked, **QUIET)
+    with pytest.raises(DataError, match="3 clusters less 1 stratum are fewer than the 3 coefficients"):
+        bc.fit("passed ~ size + age", rows, cluster="region", **QUIET)
+    lonely = rows.assign(lonely=np.where(rows["school"] == 5, "alone", "others"))
+    with pytest.raises(DataError, match="the stratum 'alone' has one cluster, 5"):
+        bc.fit("passed ~ size", lonely, cluster="school", strata="lonely", **QUIET)
+    with pytest.raises(DataError, match="3 of 3 clusters are in more than one stratum"):
+        bc.fit("passed ~ size", rows, cluster="region", strata="school", **QUIET)
+    for prior in (bc.priors.Laplace(0, 1), bc.priors.Horseshoe(), {"size": bc.priors.Laplace(0, 1)}):
+        with pytest.raises(DataError, match=r"prior.*=Laplace.*no curvature.*give another|Horseshoe.*give another"):
+            bc.fit("passed ~ size", rows, cluster="school", prior=prior, **QUIET)
     with pytest.raises(DataError, match="is missing in some rows"):
         bc.fit("passed ~ size", rows.assign(school=rows["school"].where(rows.index != 7)), cluster="school", **QUIET)
     with pytest.raises(DataError, match="without a formula would be a feature"):
@@ -394,12 +410,12 @@ def test_fits_that_cannot_be_moved_say_why(rows, fit):
     with pytest.raises(DataError, match=r"the fit has \(1 \| school\)"):
         grouped.cluster_robust("school")
     kinked = bc.fit("passed ~ size", rows, prior=bc.priors.Laplace(0, 1), **QUIET)
-    with pytest.raises(DataError, match="no curvature"):
+    with pytest.raises(DataError, match=r"prior=Laplace\(mu=0, b=1\) has no curvature .* see with_prior"):
         kinked.cluster_robust("school")
     core, X = bc.all_rows(rows, formula="passed ~ size", progressbar=False), rows[["size"]].to_numpy()
     blocks = bc.fit(lambda: iter([(X, rows["passed"].to_numpy())]), **QUIET)
     for found in (bc.fit(core, **QUIET), blocks):
-        with pytest.raises(DataError, match="do not tell their clusters"):
+        with pytest.raises(DataError, match="has no clusters of its rows"):
             found.cluster_robust(rows["school"].to_numpy())
     with pytest.raises(DataError, match="came once"):
         bc.fit(iter([(X, rows["passed"].to_numpy())]), cluster=rows["school"].to_numpy(), **QUIET)
@@ -408,3 +424,61 @@ def test_fits_that_cannot_be_moved_say_why(rows, fit):
         shares.cluster_robust("school")
     with pytest.raises(DataError, match="the prior says so much"):
         fit.with_prior(bc.priors.Normal(0, 0.05)).cluster_robust("school")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_separated_labels_are_named(rows):
+    apart = rows.assign(passed=rows["size"] > 0)
+    with pytest.raises(DataError, match="the labels are separated: drop the columns that separate them"):
+        bc.fit("passed ~ size", apart, **QUIET).cluster_robust("school")
+
+
+def test_labels_that_alone_are_missing_stop_the_fit_before_work(rows, monkeypatch):
+    holes = rows.assign(school=rows["school"].where(rows.index != 7))
+    drop = {"missing": "drop", "cluster": "school", **QUIET}
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            sys.modules["bayescore.fitting.fit"], "fit_given", lambda *_, **__: pytest.fail("the fit began")
+        )
+        with pytest.raises(DataError, match="some rows miss a label of cluster or strata, and nothing else"):
+            bc.fit("passed ~ size", holes, **drop)
+    with pytest.raises(DataError, match="leave such rows out of the data") as told:
+        bc.fit("passed ~ size", rows, **QUIET).cluster_robust(holes["school"].to_numpy())
+    assert "missing='drop'" not in str(told.value)
+    holes.loc[7, "size"] = np.nan  # the fit leaves it out
+    with pytest.warns(UserWarning, match="left out 1 of") as one:
+        known = bc.fit("passed ~ size", holes, missing="drop", **QUIET)
+    with pytest.warns(UserWarning, match="left out 1 of") as other:
+        found = bc.fit("passed ~ size", holes, **drop)
+    assert found.spread == "cluster-robust by 60 clusters of 'school'"
+    assert found.coreset.n_total == known.coreset.n_total
+    assert len(other) == len(one)
+
+
+def test_an_error_after_the_fit_names_the_way(rows):
+    with pytest.raises(DataError, match=r"the prior says so much.*fit without cluster and strata, then"):
+        bc.fit("passed ~ size", rows, cluster="school", prior=bc.priors.Normal(0, 0.02), **QUIET)
+
+
+def test_weights_beside_exposure_and_trials_give_no_false_warning(rows, recwarn):
+    rng = np.random.default_rng(5)
+    counts = rows.assign(years=1000.0, visits=rng.poisson(1000.0 * np.exp(0.3 * rows["size"] - 6.0)))
+    own = {"weights": "w", "cluster": "school", **QUIET}
+    found = [bc.fit("visits ~ size", counts, family="poisson", exposure="years", **own)]
+    trials = rows.assign(n=1000, k=rng.binomial(1000, 1 / (1 + np.exp(6.0 - 0.3 * rows["size"]))))
+    found += [bc.fit("p(k, n) ~ size", trials, **own)]
+    for fit in found:
+        assert fit.coreset.weight_total > 100 * fit.coreset.n_total
+        assert "of the model's: trust it only" not in fit.story[-1].why
+
+
+def test_one_stratum_is_singular(rows, fit):
+    found = fit.cluster_robust(rows["school"].to_numpy(), strata=np.ones(len(rows)))
+    assert found.spread == "cluster-robust by 60 clusters in 1 stratum"
+
+
+def test_a_fit_updated_without_its_rows_asks_for_them(rows):
+    fit = bc.fit("passed ~ region", rows[:600], **QUIET).update(rows[600:], progressbar=False)
+    assert fit.coreset.lossless
+    with pytest.raises(DataError, match=r"does not have all its rows: .*fit.update\(data=rows\)"):
+        fit.cluster_robust("school")

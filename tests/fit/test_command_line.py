@@ -48,6 +48,11 @@ def test_clusters_and_strata_are_columns(folder, capsys):
     assert (status, err) == (0, "")
     assert "spread: cluster-robust by 80 clusters of 'school' in 2 strata of 'region'" in out
     assert bc.read_fit("model").spread.endswith("strata of 'region'")
+    _, out, _ = run("predict", "model", "new.csv", "-o", "p.csv", capsys=capsys)
+    assert out.startswith("certified, cluster-robust by 80 clusters: 20 rows")
+    status, _, err = run("update", "model", "survey.parquet", capsys=capsys)
+    assert status == 2
+    assert "on the command line fit again without --cluster" in err
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ def _found(
     figures = tables.figures_of(core.groups)
     elpd = f"The elpd: {certificate.elpd_text}. " if certificate.elpd_text else ""
     if certificate.dispersion is not None:
-        elpd += f"{certificate.dispersion.text}. "
+        elpd += f"{certificate.dispersion.finding if spread else certificate.dispersion.text}. "
     yield sections.Verdict(
         name=f"{core.method} {len(core):,}",
         certificate=certificate,
