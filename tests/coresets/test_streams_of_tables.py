@@ -346,6 +346,7 @@ def test_a_block_that_is_refused_changes_nothing(formula, options):
 @pytest.mark.parametrize(
     ("change", "options", "error", "message"),
     [
+        ({}, {"formula": None, "design": "y ~ x"}, TypeError, "design is a str; give core.design, or formula="),
         ({"y": "no"}, {}, DataError, r"block 0: .*one class only, 'no'.*\. The first block.*classes="),
         ({"device": "phone"}, {}, DataError, "block 0: .*one level only, 'phone'.*begin with one that has them all"),
         ({"y": range(ROWS)}, {}, DataError, "block 0: .*classes"),
@@ -366,6 +367,11 @@ def test_a_block_that_is_refused_changes_nothing(formula, options):
 def test_a_beginning_that_is_refused(change, options, error, message):
     with pytest.raises(error, match=message):
         bc.stream(**{"formula": GROUPED, **options}).partial_fit(MONTHS[0].assign(**change))
+
+
+def test_a_role_that_there_is_not():
+    with pytest.raises(TypeError, match="roles has 'nonsense'; the names are label, weights"):
+        bc.StreamingCoreset(Multilevel(), formula=GROUPED, roles={"nonsense": "a"})
 
 
 def test_labels_named_beforehand_need_not_be_in_the_first_block():
