@@ -9,17 +9,15 @@ where they are few or have another shape. What rows say within cells becomes pse
 direction of beta (`cells.within`). Nearest published: Limpoco, Faes and Hens (2024), arXiv 2411.04002.
 """
 
-import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 import numpy as np
 
 from bayescore.coresets.calibration.search import check_one_mode, mode_prior
-from bayescore.coresets.cells.condense import MultilevelInfo, condense
-from bayescore.coresets.cells.settle import Start
+from bayescore.coresets.cells.condense import Condensed, MultilevelInfo, columns_of, condense
+from bayescore.coresets.cells.start import Move, Start
 from bayescore.coresets.method import BuildResult, Method
 from bayescore.coresets.stream_state import rows_from_arrays, rows_to_arrays
 from bayescore.data.checkpoint import Arrays
@@ -28,15 +26,12 @@ from bayescore.data.design import Design
 from bayescore.data.passes.cutter import block_rows
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.sources import ArraySource
-from bayescore.models.families import FAMILIES, Family
+from bayescore.models.families import Family, check_family
 from bayescore.models.priors import Prior
 from bayescore.types import WeightedData, stack
-from bayescore.validation import DataError
+from bayescore.validation import DataError, warn
 
 _BLOCKS = 4  # condensed together, of 8 MB: earlier rows have errors of second order in how far the centre moves later
-_FAR = 4.0  # sds that no mean moves by as rows come in random order
-_OF_CENTRES = ("the posterior's centre was not reached", "the mean of the coreset's coefficients is")
-_OF_FEW = (".* of so few rows that condensing", ".* rows are kept as they are")
 
 
 @dataclass(frozen=True)
@@ -84,8 +79,10 @@ class Multilevel(Method):
         prior = mode_prior(self.prior)
         prior.parts(dataset.n_features)  # shapes
         with one_blas_thread():
-            rows, info, _ = condense(dataset, prior, family, getattr(dataset.rows, "start", None))
-        return BuildResult(rows, info, self)
+            found = condense(dataset, prior, family, getattr(dataset.rows, "start", None))
+        for text in found.cautions:
+            warn(text)
+        return BuildResult(found.rows, found.info, self)
 
     @staticmethod
     def _check_groups(design: Design) -> None:
@@ -94,6 +91,7 @@ class Multilevel(Method):
                 "method='multilevel' needs groups: give groups='column', or a term (1 | column) in the formula; "
                 "without groups method='calibrated' fits, or 'merge_reduce' to a stream"
             )
+        columns_of(design)  # raises where effects cannot be condensed
 
     def stream_block(self, size: int, n_features: int) -> int:
         """Return the rows that are condensed together."""
@@ -128,35 +126,42 @@ class MultilevelState:
             return replace(self, last=block)
         rows, start = self._rows(None), self.start
         try:
-            with _quiet():
-                for text in _OF_CENTRES:
-                    warnings.filterwarnings("error", text, UserWarning)
-                rows, _, start = self._condense(rows)
-        except (ArithmeticError, np.linalg.LinAlgError, UserWarning):
+            found = self._condense(rows)
+        except (ArithmeticError, np.linalg.LinAlgError):
             pass
+        else:
+            if found.centre is not None and not found.doubts:
+                rows, start = found.rows, found.centre
         return replace(self, condensed=rows, last=block, start=start)
 
     def answer(self, rest: WeightedData | None) -> BuildResult[MultilevelInfo]:
         """Return the rows of all blocks and the rest condensed."""
         rows = self._rows(rest)
         check_levels(self._dataset(rows).design)
-        with _quiet(shown=not rows.pseudo.any()):
-            found, info, there = self._condense(rows)
-        if self.start is None or there is None:
-            return BuildResult(found, info, self.method)
-        moved = self.start.moved(there)
-        furthest = int(moved.argmax())
-        info, caution = replace(info, moved=float(moved[furthest])), None
-        if moved[furthest] > _FAR:
-            caution = (
-                f"the mean of {self.design.names[furthest]!r} has moved by {moved[furthest]:.2g} sds of the posterior "
-                "about which earlier rows were condensed (are the rows sorted?), and means may be off by 0.1 sd or "
-                "more: shuffle the rows, begin with rows of all kinds, or give build_coreset all rows"
-            )
-        return BuildResult(found, info, self.method, caution)
+        found = self._condense(rows)
+        for text in found.doubts if rows.pseudo.any() else found.cautions:  # pseudo-rows are few
+            warn(text)
+        if self.start is None or found.centre is None:
+            return BuildResult(found.rows, found.info, self.method)
+        move = self.start.moved(found.centre, found.cells)
+        info = replace(found.info, moved=move.sds, moved_limit=move.limit)
+        return BuildResult(found.rows, info, self.method, self._caution(move) if move.sds > move.limit else None)
 
-    def _condense(self, rows: WeightedData) -> tuple[WeightedData, MultilevelInfo, Start | None]:
-        return condense(self._dataset(rows), mode_prior(self.method.prior), FAMILIES[self.family], self.start)
+    def _caution(self, move: Move) -> str:
+        if move.place is None:
+            what = "an effect of a group"
+        elif move.place < len(self.design.names):
+            what = f"the mean of {self.design.names[move.place]!r}"
+        else:
+            what = "the log sd of effects of groups"
+        return (
+            f"{what} has moved by {move.sds:.2g} sds (limit {move.limit:.2g}) of the posterior about which earlier "
+            "rows were condensed (are the rows sorted?), and means and effects may be off by sds: shuffle the rows, "
+            "begin with rows of all kinds, or give build_coreset all rows"
+        )
+
+    def _condense(self, rows: WeightedData) -> Condensed:
+        return condense(self._dataset(rows), mode_prior(self.method.prior), check_family(self.family), self.start)
 
     def _rows(self, rest: WeightedData | None) -> WeightedData:
         return stack([part for part in (self.condensed, self.last, rest) if part is not None])
@@ -186,12 +191,3 @@ class MultilevelState:
         if start is not None:
             start.check(len(self.design.names), len(self.design.groups))
         return replace(self, condensed=parts.get("condensed"), last=parts.get("last"), start=start)
-
-
-@contextmanager
-def _quiet(*, shown: bool = False) -> Iterator[None]:
-    """Leave out, unless they are to be shown, warnings of few rows: pseudo-rows are few."""
-    with warnings.catch_warnings():
-        for text in () if shown else _OF_FEW:
-            warnings.filterwarnings("ignore", text, UserWarning)
-        yield

@@ -30,6 +30,8 @@ from bayescore.models.families import Family, check_exposure, check_family
 from bayescore.types import WeightedData
 from bayescore.validation import DataError, RandomState, check_integer, check_seed, warn
 
+ROLES = ("label", "weights", "offset", "trials", "exposure", "positive", "missing")
+
 
 class StreamingCoreset:
     """A coreset of rows that come in blocks, as `stream` returns it; ``StreamingCoreset.load`` reads a checkpoint.
@@ -86,6 +88,9 @@ class StreamingCoreset:
         method.check(self.size, self.family)
         if not method.knows_groups:
             _ = self._begun(Design(("x",)))  # raises errors that no rows are needed for
+        for name in roles or {}:
+            if name not in ROLES:
+                raise TypeError(f"roles has {name!r}; the names are {', '.join(ROLES)}")
         labels = () if classes is None else two_classes(classes, "classes", (roles or {}).get("positive"))
         self._intake: Intake | DesignedIntake
         if formula is not None or design is not None:
@@ -175,8 +180,9 @@ class StreamingCoreset:
 
         Raises
         ------
-        RuntimeError, DataError
-            Before the first block; if all rows so far have one label and `classes` was not given, or every entry is 0.
+        RuntimeError, ArithmeticError, DataError
+            Before the first block; if the centre of a posterior of groups is not found; if all rows so far have one
+            label and `classes` was not given, or every entry is 0.
 
         Warns
         -----

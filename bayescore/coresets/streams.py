@@ -71,6 +71,7 @@ def stream(
         Its coreset is that of `build_coreset` over the rows so far, however they were cut into blocks. With a formula
         the first block tells the design. ``"multilevel"`` condenses some 260,000 rows, or 32 MB, at a time, about the
         posterior of the rows so far: means are off where that moves later, by 0.01 sd or so for rows in random order.
+        Groups of few rows, and blocks whose centre is not found, stay whole, so that memory grows with them.
 
     Raises
     ------
@@ -95,6 +96,8 @@ def stream(
     >>> core.n_total, core.method, len(core.groups[0])
     (1500, 'multilevel', 12)
     """
+    if design is not None and not isinstance(design, Design):
+        raise TypeError(f"design is a {type(design).__name__}; give core.design, or formula=")
     seed = one_seed(random_state, random_seed)
     if method is None:
         grouped = bool(parsed(formula).groups) if formula is not None else design is not None and bool(design.groups)

@@ -90,7 +90,7 @@ class DesignedIntake:
             n_given=self.n_given + getattr(dataset.rows, "n_given", dataset.source.n_rows),
             weight=self.weight + scan.weight,
         )
-        return known, _moved(dataset.blocks(), self.n_given)
+        return known, _numbered_from(dataset.blocks(), self.n_given)
 
     def _opened(self, data: Any, y: Any, roles: dict[str, Any]) -> Dataset:
         if isinstance(data, Coreset | WeightedData | Source):
@@ -119,7 +119,7 @@ class DesignedIntake:
         return cls(**own, design=known, counts=counts)
 
 
-def _moved(blocks: Iterable[WeightedData], start: int) -> Iterator[WeightedData]:
+def _numbered_from(blocks: Iterable[WeightedData], start: int) -> Iterator[WeightedData]:
     """Yield blocks whose rows are numbered from `start` on."""
     for block in blocks:
         index = block.index.copy()

@@ -8,7 +8,7 @@ import numpy as np
 
 from bayescore.coresets.build import build_coreset, build_dataset
 from bayescore.coresets.cells.condense import columns_of
-from bayescore.coresets.cells.settle import Start
+from bayescore.coresets.cells.start import Start
 from bayescore.coresets.multilevel import Multilevel
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
@@ -193,7 +193,7 @@ def _centre(posterior: Posterior, core: Coreset) -> Start:
         for q, effect in enumerate(own.effects):
             at = core.design.constant if effect == "1" else core.design.names.index(effect)
             mean[:, 0 if at is None else np.searchsorted(columns, at)] += effects[code, q]
-    return Start.near(posterior.flat.mean(axis=0), posterior.flat.std(axis=0), codes, mean)
+    return Start.near(posterior.flat.mean(axis=0), codes, mean)
 
 
 def _all_rows(core: Coreset, data: Any, roles: dict[str, Any], *, progressbar: bool) -> Given:

@@ -27,7 +27,7 @@ N_POINTS = 400
 def condensed(frame, formula, family):
     dataset = open_designed(frame, formula=formula)
     dataset.scan  # noqa: B018 - as builders begin
-    rows, info, _ = rooms.condense(dataset, PRIOR, check_family(family))
+    rows, info, *_ = rooms.condense(dataset, PRIOR, check_family(family))
     return dataset, rows, info
 
 

@@ -184,7 +184,9 @@ def test_a_checkpoint_goes_on_to_the_same_bits(formula, options, tmp_path, monke
     np.testing.assert_array_equal(core.index, whole.index)
 
 
-@pytest.mark.parametrize("part", ["start_mean", "start_codes", "start_betas", "start_prior"])
+@pytest.mark.parametrize(
+    "part", ["start_mean", "start_codes", "start_beta", "start_effects", "start_common", "start_prior"]
+)
 def test_a_forged_start_is_refused(part, tmp_path, monkeypatch):
     monkeypatch.setattr(Multilevel, "stream_block", lambda *_: 2000)
     fed(MONTHS[:2], bc.stream(formula=GROUPED, random_state=1)).save(tmp_path / "whole")
@@ -222,12 +224,53 @@ def test_blocks_that_few_groups_share_wait_for_others(monkeypatch):
     with pytest.raises(DataError, match="groups='g' has one level"):
         stream.coreset()
     yes = MONTHS[1][MONTHS[1]["y"] == "yes"]
-    with pytest.warns(UserWarning, match="'Intercept' has moved by .* sds .*are the rows sorted"):
+    with pytest.warns(UserWarning, match="has moved by .* sds .*are the rows sorted.*effects may be off by sds"):
         core = fed([yes, MONTHS[2]], stream).coreset()
     assert core.n_total == 2 * ROWS + len(yes)
     assert core.params["moved"] > 4.0
     full = bc.all_rows(pd.concat([first, yes, MONTHS[2]], ignore_index=True), formula=GROUPED, **QUIET)
     assert off(core, full, monkeypatch)[0] > 0.03
+
+
+def swinging(sorting, seed=0, n=24_000, n_groups=40):
+    """Return rows that come, with `sorting`, with successes of even groups, and failures of odd ones, last."""
+    rng = np.random.default_rng(seed)
+    rows = pd.DataFrame({"x": rng.normal(size=n), "g": rng.integers(0, n_groups, n)})
+    rows["y"] = rng.normal(0.0, 0.7, n_groups)[rows["g"]] + rng.logistic(size=n) > 0
+    late = np.where(rows["g"] % 2 == 0, rows["y"], ~rows["y"])
+    return rows.iloc[np.argsort(sorting * late + rng.normal(size=n), kind="stable")]
+
+
+def test_effects_that_move_are_warned_of_where_coefficients_do_not(monkeypatch):
+    """The control has the same rows in random order; there a warning has a probability of about 0.002."""
+    monkeypatch.setattr(Multilevel, "stream_block", lambda *_: 4000)
+
+    def streamed(rows):
+        return bc.stream(formula="y ~ x + (1 | g)", random_state=1).partial_fit(rows).coreset()
+
+    with pytest.warns(UserWarning, match="means and effects may be off by sds"):
+        core = streamed(swinging(3.0))
+    assert core.params["moved"] > core.params["moved_limit"]
+    full = bc.all_rows(swinging(3.0), formula="y ~ x + (1 | g)", **QUIET)
+    assert off(core, full, monkeypatch)[0] > 1.0
+    control = streamed(swinging(0.0))
+    assert control.params["moved"] < control.params["moved_limit"]
+    assert off(control, full, monkeypatch)[0] < 0.05
+
+
+def test_negative_binomial_counts_of_groups(monkeypatch):
+    monkeypatch.setattr(Multilevel, "stream_block", lambda *_: ROWS)
+    options = {"formula": "c ~ age + (1 | g)", "family": "negative_binomial(2.0)"}
+    core = fed(MONTHS, bc.stream(random_state=1, **options)).coreset()
+    assert core.n_total == bc.all_rows(ALL, **options, **QUIET).n_total
+    assert len(core) < 0.05 * core.n_total
+
+
+def test_effects_that_cannot_be_condensed_are_refused_at_the_first_block():
+    stream = bc.stream(formula="y ~ 0 + age + (1 + age | g)", random_state=1)
+    with pytest.raises(DataError, match="intercept and slopes vary by group"):
+        stream.partial_fit(MONTHS[0])
+    assert stream.n_rows == 0
 
 
 def test_a_centre_that_is_not_found_costs_rows_only(monkeypatch):
@@ -303,6 +346,7 @@ def test_a_block_that_is_refused_changes_nothing(formula, options):
 @pytest.mark.parametrize(
     ("change", "options", "error", "message"),
     [
+        ({}, {"formula": None, "design": "y ~ x"}, TypeError, "design is a str; give core.design, or formula="),
         ({"y": "no"}, {}, DataError, r"block 0: .*one class only, 'no'.*\. The first block.*classes="),
         ({"device": "phone"}, {}, DataError, "block 0: .*one level only, 'phone'.*begin with one that has them all"),
         ({"y": range(ROWS)}, {}, DataError, "block 0: .*classes"),
@@ -323,6 +367,11 @@ def test_a_block_that_is_refused_changes_nothing(formula, options):
 def test_a_beginning_that_is_refused(change, options, error, message):
     with pytest.raises(error, match=message):
         bc.stream(**{"formula": GROUPED, **options}).partial_fit(MONTHS[0].assign(**change))
+
+
+def test_a_role_that_there_is_not():
+    with pytest.raises(TypeError, match="roles has 'nonsense'; the names are label, weights"):
+        bc.StreamingCoreset(Multilevel(), formula=GROUPED, roles={"nonsense": "a"})
 
 
 def test_labels_named_beforehand_need_not_be_in_the_first_block():

@@ -16,13 +16,15 @@ Passes: one finds the cells, about ten the density, five condense. Memory: some 
 
 import math
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from bayescore.coresets.cells.matching import matched, several
 from bayescore.coresets.cells.occupied import Cells
 from bayescore.coresets.cells.pseudo import Directions, directions_of
-from bayescore.coresets.cells.settle import MOST_SD, NEAR, Centre, Start, centre_of
+from bayescore.coresets.cells.settle import MOST_SD, NEAR, Centre, centre_of
+from bayescore.coresets.cells.start import Start
 from bayescore.coresets.cells.sums import Density
 from bayescore.coresets.cells.within import Inside, rows_within
 from bayescore.coresets.method import BuildInfo
@@ -31,7 +33,7 @@ from bayescore.data.design import Design
 from bayescore.models.families import Family
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, IntArray, WeightedData, stack
-from bayescore.validation import DataError, warn
+from bayescore.validation import DataError
 
 SHAPE = 0.005  # sd, in nats over the effects given the data, by which pseudo-rows may differ from their cell's rows,
 TOGETHER = 0.3  # or this over the root of the number of cells if that is less: errors of cells may have one sign
@@ -47,8 +49,9 @@ class MultilevelInfo(BuildInfo):
     `merged_cells` are pseudo-rows, one for each effect; `kept_small` and `kept_shape` have kept their `kept_rows`
     because they are few, or because pseudo-rows do not tell their shape. `pseudo_rows` counts a row of successes and
     one of failures as one; `effect_sds` are those of cells' effects, about; `shape_error` is the largest in nats,
-    `bytes` the memory of sums by cell. `moved`: by how many sds of the posterior then the mean of a coefficient has
-    moved at most since earlier rows of a stream were condensed.
+    `bytes` the memory of sums by cell. In a stream `mode_error`, `cells`, what is kept and `pseudo_rows` are those of
+    the last condensing. `moved` is how far, in sds of the posterior then, a coefficient, an effect or the log sd of
+    effects has moved since earlier rows were condensed: the one that is furthest for its limit, `moved_limit`.
     """
 
     prior: str
@@ -64,6 +67,26 @@ class MultilevelInfo(BuildInfo):
     shape_error: float
     bytes: int
     moved: float | None = None
+    moved_limit: float | None = None
+
+
+class Condensed(NamedTuple):
+    """Rows, what is known about them, their cells, and their centre, None where all rows are kept.
+
+    `doubts` say that the centre is off; `notes` that little is gained.
+    """
+
+    rows: WeightedData
+    info: MultilevelInfo
+    cells: Cells
+    centre: Start | None
+    doubts: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """What the user of a build should know."""
+        return *self.doubts, *self.notes
 
 
 def columns_of(design: Design) -> IntArray:
@@ -85,10 +108,8 @@ def columns_of(design: Design) -> IntArray:
     return np.array(sorted(int(place) for place in found if place is not None), dtype=np.int64)
 
 
-def condense(
-    dataset: Dataset, prior: Prior, family: Family, start: Start | None = None
-) -> tuple[WeightedData, MultilevelInfo, Start | None]:
-    """Return the condensed rows, and their centre; all rows, and a warning, where there is nothing to gain.
+def condense(dataset: Dataset, prior: Prior, family: Family, start: Start | None = None) -> Condensed:
+    """Return the condensed rows, and their centre; all rows, and a note, where there is nothing to gain.
 
     `start` is the centre of a part of the rows.
     """
@@ -96,7 +117,7 @@ def condense(
     few = cells.counts <= 2 * len(columns)  # pseudo-rows would be as many rows
     n_rows, sizes = dataset.scan.n_rows, [len(own) for own in dataset.design.groups]
     if cells.counts[few].sum() > GAIN * n_rows:
-        warn(
+        note = (
             f"{cells.counts[few].sum():,} of {n_rows:,} rows lie in {few.sum():,} groups, or cells of groups, of so "
             "few rows that condensing them would save nothing: all rows are kept as they are; where all columns are "
             "discrete method='aggregate' merges those that repeat"
@@ -105,12 +126,13 @@ def condense(
         info = MultilevelInfo(
             repr(prior), sizes, len(cells), 0, n_few, len(cells) - n_few, n_rows, 0, None, 0.0, 0.0, 0
         )
-        return rows, info, start
+        return Condensed(rows, info, cells, None, notes=(note,))
     seen = cells.seen(dataset)
     begin = Density.start(dataset.n_features, len(cells), columns) if start is None else start.density(cells, columns)
     found = centre_of(seen, begin, family, prior, most=_most(dataset, columns))
+    doubts, notes = [], []
     if not found.last < NEAR:
-        warn(
+        doubts.append(
             f"the posterior's centre was not reached, the last step was {found.last:.2g} sds: compare with "
             "all_rows(...) on fewer rows, or give a narrower prior="
         )
@@ -133,17 +155,19 @@ def condense(
         bytes=8 * len(inside.merged) * len(columns) * (3 * dataset.n_features + 20),
     )
     if not info.mode_error <= FAR:
-        warn(
+        doubts.append(
             f"the mean of the coreset's coefficients is {info.mode_error:.2g} sds off the full data's: give narrower "
             "priors, or sample all_rows(...)"
         )
     if info.kept_rows > 0.5 * n_rows:
-        warn(
+        notes.append(
             f"{info.kept_rows:,} of {n_rows:,} rows are kept as they are: groups, or cells of groups, of few rows "
             "cannot be condensed honestly; where all columns are discrete method='aggregate' is lossless"
         )
     assert rows.group is not None
-    return replace(rows, group=cells.groups_of(rows.group[:, 0])), info, Start.of(found.points.at, cells, start)
+    rows = replace(rows, group=cells.groups_of(rows.group[:, 0]))
+    centre = Start.of(found.points.at, cells, inside.merged[:-1], start)
+    return Condensed(rows, info, cells, centre, tuple(doubts), tuple(notes))
 
 
 def _most(dataset: Dataset, columns: IntArray) -> FloatArray:

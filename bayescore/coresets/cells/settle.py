@@ -3,7 +3,7 @@ r"""The density of beta and the cells' effects about which rows are condensed: w
 Every effect is b_c ~ N(0, S). First the normal density nearest that posterior: averaged over it (`sums`), the
 log-likelihood has slopes and curvatures in beta and every b_c; where these and the priors' are in balance it stands
 (Opper and Archambeau 2009). A step goes there as if slopes were linear: a linear mixed model, whose effects are solved
-for cell by cell. S follows by the EM algorithm, held off 0 by one cell's worth of `_LEAST_SD`, its sds at most
+for cell by cell. S follows by the EM algorithm, held off 0 by one cell's worth of `LEAST_SD`, its sds at most
 `MOST_SD` on a row of root mean square.
 
 Where effects given their rows are far from normal, as of few rows or of one label, that density is biased, by many sds
@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bayescore.coresets.cells.occupied import Cells, key_of
 from bayescore.coresets.cells.points import Points
 from bayescore.coresets.cells.sums import CellSums, Density, sums_of
 from bayescore.data.dataset import Dataset
@@ -24,7 +23,7 @@ from bayescore.models.families import Family
 from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.posterior import Derivatives, prior_part
 from bayescore.models.priors import Prior
-from bayescore.types import FloatArray, IntArray
+from bayescore.types import FloatArray
 from bayescore.validation import DataError
 
 MAX_PASSES = 25
@@ -36,7 +35,7 @@ _FURTHER = 2.0  # times the step before: a longer step says that the one before 
 _SHORTER = 0.25  # and this share of it is taken
 _EM_STEPS = 30  # a pass
 _STILL = 1e-3  # relative change of S at which EM steps end
-_LEAST_SD = 0.5  # of an effect
+LEAST_SD = 0.5  # of an effect
 MOST_SD = 15.0  # of an effect, on a row of root mean square: where cells have one label each the likelihood sets none
 _LEAST_INFORMATION = 1e-6  # of a cell's rows on its effects, in units of the prior's
 
@@ -78,7 +77,7 @@ def _step(sums: CellSums, at: Density, prior: Prior, most: FloatArray) -> Densit
         there = _solved(sums, at, own, covariance)
         wide = there.slope @ there.factor
         square = there.mean.T @ there.mean + there.variance.sum(axis=0) + np.einsum("cqp,crp->qr", wide, wide)
-        before, covariance = covariance, (square + _LEAST_SD**2 * np.eye(len(square))) / len(there.mean)
+        before, covariance = covariance, (square + LEAST_SD**2 * np.eye(len(square))) / len(there.mean)
         within = np.minimum(1.0, most / np.sqrt(np.diagonal(covariance)))
         covariance = covariance * np.outer(within, within)
         if np.abs(covariance - before).max() < _STILL * np.abs(covariance).max():
@@ -106,56 +105,6 @@ def _by_quadrature(found: Centre) -> tuple[CellSums, Density]:
         precision=curvature,
     )
     return own, replace(at, mean=mean)
-
-
-@dataclass(frozen=True, eq=False)
-class Start:
-    """Where the centre of some of the rows was: S, and means of effects, shape (C, Q), of cells, (C, F) codes.
-
-    `betas` and `sds`, shape (K, p), are those of the coefficients whenever rows were condensed, the last time last.
-    Pseudo-rows are not nearly normal far from there, and a search that begins elsewhere may not come back.
-    """
-
-    betas: FloatArray
-    sds: FloatArray
-    prior: FloatArray
-    codes: IntArray
-    mean: FloatArray
-
-    @classmethod
-    def of(cls, at: Density, cells: Cells, before: "Start | None" = None) -> "Start":
-        """Return the place of a density, after those of rows condensed before."""
-        known = (np.empty((0, len(at.beta))),) * 2 if before is None else (before.betas, before.sds)
-        betas, sds = np.vstack([known[0], at.beta]), np.vstack([known[1], at.sds])
-        return cls(betas, sds, at.prior, cells.codes, at.mean[:-1])
-
-    @classmethod
-    def near(cls, beta: FloatArray, sds: FloatArray, codes: IntArray, mean: FloatArray) -> "Start":
-        """Return a place given means of coefficients and effects, as those of draws."""
-        prior = (mean.T @ mean + _LEAST_SD**2 * np.eye(mean.shape[1])) / len(mean)
-        return cls(beta[None], sds[None], prior, codes, mean)
-
-    def check(self, n_columns: int, n_factors: int) -> None:
-        """Raise `ValueError` if the arrays do not fit each other, the columns or the factors."""
-        K, C, Q = len(self.betas), len(self.codes), len(self.prior)
-        shapes = (K, n_columns), (K, n_columns), (Q, Q), (C, n_factors), (C, Q)
-        if not K or tuple(own.shape for own in vars(self).values()) != shapes:
-            raise ValueError
-
-    def moved(self, later: "Start") -> FloatArray:
-        """Return by how many sds each coefficient's mean has moved at most, shape (p,)."""
-        return np.asarray((np.abs(later.betas[-1] - self.betas) / self.sds).max(axis=0))
-
-    def density(self, cells: Cells, columns: IntArray) -> Density:
-        """Return the density to begin at; effects of cells that were not there are 0."""
-        beta = self.betas[-1]
-        at = Density.start(len(beta), len(cells), columns)
-        own = key_of(self.codes, cells.sizes)
-        places = np.minimum(np.searchsorted(cells.keys, own), len(cells) - 1)
-        there = cells.keys[places] == own
-        mean = at.mean.copy()
-        mean[places[there]] = self.mean[there]
-        return replace(at, beta=beta, prior=self.prior, mean=mean)
 
 
 def centre_of(dataset: Dataset, start: Density, family: Family, prior: Prior, *, most: FloatArray) -> Centre:

@@ -75,10 +75,10 @@ class Density:
 
     def spread(self, rows: FloatArray, own: IntArray) -> FloatArray:
         """Return the part of that variance that beta has, given which the effects have their means, shape (n,)."""
-        return np.asarray(_spread(rows @ self.factor, self.multipliers(rows), own, self._pull))
+        return np.asarray(_spread(rows @ self.factor, self.multipliers(rows), own, self.pull))
 
     @cached_property
-    def _pull(self) -> FloatArray:
+    def pull(self) -> FloatArray:
         """W L, shape (C + 1, Q, p)."""
         return np.asarray(self.slope @ self.factor)
 
