@@ -121,6 +121,8 @@ def open_in(
     are, part the rows and are in no term of the design, which must have no groups; they may be features, too.
     """
     selection = None
+    if not isinstance(design, Design):
+        raise TypeError(f"design is a {type(design).__name__}; give core.design, or formula=")
     if isinstance(design, FormulaDesign):
         selection = Selection(None if design.formula is None else design.raw_names, design.raw_levels)
         if design.formula is not None:

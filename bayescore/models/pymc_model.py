@@ -52,7 +52,8 @@ def model(
     -------
     pm.Model
         With `beta` and the weighted log-likelihood as a Potential. For each factor g also `sigma_g` and `u_g`, dims
-        "g"; of several effects dims "g_effect" too, and their correlations `rho_g`. NUTS moves `u_g_standardised`.
+        "g"; of several effects dims "g_effect" too, and their correlations `rho_g`. NUTS moves `u_g_standardised`, and
+        `rho_g_standardised`, partial correlations on (0, 1).
         `bc.sample(core)` samples this model, or integrates the effects of `(1 | g)` out, which is faster.
 
     Raises

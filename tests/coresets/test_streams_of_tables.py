@@ -395,3 +395,9 @@ def test_another_method_says_that_it_ignores_groups():
     stream = bc.stream("merge_reduce", size=60, formula=GROUPED, random_state=1).partial_fit(MONTHS[0])
     with pytest.warns(UserWarning, match="method='merge_reduce' chooses and weighs rows for the coefficients"):
         stream.coreset()
+
+
+@pytest.mark.parametrize("verb", [bc.build_coreset, bc.all_rows])
+def test_builds_refuse_a_design_that_is_none(verb):
+    with pytest.raises(TypeError, match="design is a str; give"):
+        verb(pd.DataFrame({"x": [0.0, 1.0], "y": [0, 1]}), design="y ~ x", progressbar=False)
