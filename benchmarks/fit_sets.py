@@ -16,12 +16,12 @@ import pandas as pd
 
 import bayescore as bc
 from bayescore.diagnostics.mcse import mcse_mean
+from benchmarks.multilevel_terms import figures
 from benchmarks.problems import PROBLEMS, SHARED
 from benchmarks.several_terms import aggression
 from benchmarks.tables import known_rows, publish
 
 WHOLE, WHOLE_GROUPED = 100_000, 20_000  # rows, without and with groups, of which the whole posterior is drawn too
-KINDS = ("beta", "sigma")
 
 
 def _rows(n: int, n_groups: int = 0, seed: int = 0, *, crossed: int = 0) -> pd.DataFrame:
@@ -90,10 +90,7 @@ SETS: dict[str, tuple[Callable[[], pd.DataFrame], str | None, dict[str, Any]]] =
 
 def parameters(idata: Any) -> np.ndarray:
     """Return draws of coefficients and log sds of effects, shape (chain, draw, k)."""
-    source = idata["posterior"]
-    parts = {str(name): own.transpose("chain", "draw", ...).values for name, own in source.data_vars.items()}
-    found = [np.log(own) if name.startswith("sigma_") else own for name, own in parts.items() if name.startswith(KINDS)]
-    return np.concatenate([own.reshape(*own.shape[:2], -1) for own in found], axis=2)
+    return np.concatenate([own for kind, own in figures(idata).items() if kind != "u"], axis=2)
 
 
 def beside(own: np.ndarray, whole: np.ndarray) -> dict[str, float]:

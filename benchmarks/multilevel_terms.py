@@ -65,7 +65,7 @@ def built(name: str, frame: pd.DataFrame, formula: str, family: str) -> tuple[bc
 
 
 def figures(idata: object) -> dict[str, np.ndarray]:
-    """Return draws of beta, log sigmas and effects, shape (chain, draw, k) each."""
+    """Return draws of beta, and where there are groups of log sigmas and effects, shape (chain, draw, k) each."""
     source = idata["posterior"]  # type: ignore[index]
     parts: dict[str, list[np.ndarray]] = {"beta": [], "sigma": [], "u": []}
     for name in sorted(map(str, source.data_vars)):  # samplers have orders of their own
@@ -74,7 +74,7 @@ def figures(idata: object) -> dict[str, np.ndarray]:
         kind = name.split("_")[0]
         if kind in parts:
             parts[kind].append(np.log(draws) if kind == "sigma" else draws)
-    return {kind: np.concatenate(found, axis=2) for kind, found in parts.items()}
+    return {kind: np.concatenate(found, axis=2) for kind, found in parts.items() if found}
 
 
 def beside(one: object, other: object) -> dict[str, float]:

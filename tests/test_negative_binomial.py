@@ -24,27 +24,22 @@ from bayescore.models.posterior import log_likelihoods, prior_part
 from bayescore.models.row_kernels import add_terms
 from bayescore.samplers.sample import sample
 from bayescore.validation import DataError
+from tests.counted import FORMULA, QUIET, covariates, fixtures
 from tests.diagnostics.test_loo_counts import elpd_of
 from tests.models.grouped_rows import PRIORS, brute_force, grouped
 
-QUIET = {"progressbar": False}
 SIZE = 1.5
 FAMILY = bc.families.NegativeBinomial(SIZE)
 TRUE = np.array([-0.5, 0.4, -0.5, 0.3])
-FORMULA = "n ~ a + rare + b"
 PRIOR = bc.priors.Normal(0.0, 4.0)
 
 
 def counts(n=6000, seed=0, size=SIZE):
     """Return rows of counts with log exposures, a skewed and a rare column."""
     rng = np.random.default_rng(seed)
-    rows = pd.DataFrame(
-        {"a": rng.normal(size=n), "rare": (rng.random(n) < 0.1).astype(float), "b": rng.exponential(size=n)}
-    )
-    rows["log_time"] = np.log(rng.gamma(2.0, 1.0, n))
-    eta = TRUE[0] + rows[["a", "rare", "b"]].to_numpy() @ TRUE[1:] + rows["log_time"].to_numpy()
-    rows["n"] = bc.families.NegativeBinomial(size).draw(eta, rng).astype(int)
-    return rows
+    rows, time, eta = covariates(rng, n, TRUE)
+    drawn = bc.families.NegativeBinomial(size).draw(eta + np.log(time), rng)
+    return rows.assign(log_time=np.log(time), n=drawn.astype(int))
 
 
 ROWS = counts()
@@ -57,19 +52,7 @@ def log_pmf(rows, X, beta, size=SIZE):
     return stats.nbinom.logpmf(rows["n"].to_numpy(), size, size / (size + mean))
 
 
-@pytest.fixture(scope="module")
-def everything():
-    return bc.all_rows(ROWS, **HOW)
-
-
-@pytest.fixture(scope="module")
-def core():
-    return bc.build_coreset(ROWS, method="condensed", random_state=1, **HOW)
-
-
-@pytest.fixture(scope="module")
-def draws(core):
-    return sample(core, random_seed=2, **QUIET)
+everything, core, draws = fixtures(ROWS, HOW)
 
 
 @pytest.mark.parametrize("size", [0.05, 1.0, 2.5, 3e4])

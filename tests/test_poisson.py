@@ -13,8 +13,8 @@ import bayescore as bc
 from bayescore.data.sources import paired
 from bayescore.samplers.sample import sample
 from bayescore.validation import DataError
+from tests.counted import FORMULA, QUIET, covariates, fixtures
 
-QUIET = {"progressbar": False}
 N = 6000
 TRUE = np.array([-2.0, 0.4, -0.5, 0.3])
 
@@ -22,33 +22,15 @@ TRUE = np.array([-2.0, 0.4, -0.5, 0.3])
 def counts(n=N, seed=0, spread=0.0):
     """Return rows of counts with exposure, a skewed and a rare column; `spread` is the sd of rows' log rates."""
     rng = np.random.default_rng(seed)
-    rows = pd.DataFrame(
-        {"a": rng.normal(size=n), "rare": (rng.random(n) < 0.1).astype(float), "b": rng.exponential(size=n)}
-    )
-    rows["time"] = rng.gamma(2.0, 1.0, n)
-    eta = TRUE[0] + rows[["a", "rare", "b"]].to_numpy() @ TRUE[1:] + spread * rng.normal(size=n)
-    rows["n"] = rng.poisson(rows["time"] * np.exp(eta))
-    return rows
+    rows, time, eta = covariates(rng, n, TRUE)
+    return rows.assign(time=time, n=rng.poisson(time * np.exp(eta + spread * rng.normal(size=n))))
 
 
 ROWS = counts()
-FORMULA = "n ~ a + rare + b"
 HOW = {"formula": FORMULA, "exposure": "time", "family": "poisson", **QUIET}
 
 
-@pytest.fixture(scope="module")
-def everything():
-    return bc.all_rows(ROWS, **HOW)
-
-
-@pytest.fixture(scope="module")
-def core():
-    return bc.build_coreset(ROWS, method="condensed", random_state=1, **HOW)
-
-
-@pytest.fixture(scope="module")
-def draws(core):
-    return sample(core, random_seed=2, **QUIET)
+everything, core, draws = fixtures(ROWS, HOW)
 
 
 def test_the_mode_is_that_of_scipys_likelihood(everything):

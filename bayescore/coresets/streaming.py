@@ -78,7 +78,7 @@ class StreamingCoreset:
         if size is None and method.takes_size:
             raise TypeError(f"size is missing: method={method.name!r} keeps so many rows")
         self.size = None if size is None else check_integer(size, "size", low=1)
-        known = check_family(family, rows=design)
+        known = check_exposure(check_family(family, rows=design), (roles or {}).get("exposure"))
         self.family = known.name
         self.random_state = check_seed(random_state)
         if not isinstance(intercept, bool | np.bool_):

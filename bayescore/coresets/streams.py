@@ -6,9 +6,9 @@ from typing import Any
 from bayescore.coresets.method import Method
 from bayescore.coresets.methods import method_of
 from bayescore.coresets.streaming import StreamingCoreset
-from bayescore.data.design import Design
+from bayescore.data.design import Design, check_design
 from bayescore.data.formulas.parsing import parsed
-from bayescore.models.families import Family, check_exposure, check_family
+from bayescore.models.families import Family
 from bayescore.validation import RandomState, one_seed
 
 
@@ -96,8 +96,8 @@ def stream(
     >>> core.n_total, core.method, len(core.groups[0])
     (1500, 'multilevel', 12)
     """
-    if design is not None and not isinstance(design, Design):
-        raise TypeError(f"design is a {type(design).__name__}; give core.design, or formula=")
+    if design is not None:
+        check_design(design)
     seed = one_seed(random_state, random_seed)
     if method is None:
         grouped = bool(parsed(formula).groups) if formula is not None else design is not None and bool(design.groups)
@@ -106,7 +106,6 @@ def stream(
     for name, value in named.items():
         if value is not None and not isinstance(value, str):
             raise TypeError(f"{name} must be the name of a column: give an array of a block's rows to partial_fit")
-    check_exposure(check_family(family), exposure)
     roles = {**named, "positive": positive, "missing": missing}
     return StreamingCoreset(
         method_of(method, options),

@@ -189,6 +189,12 @@ class OffsetColumnDesign(Design):
         return append_offset(self.base.rows(block))
 
 
+def check_design(design: object) -> None:
+    """Raise `TypeError` unless it is a design."""
+    if not isinstance(design, Design):
+        raise TypeError(f"design is a {type(design).__name__}; give core.design, or formula=")
+
+
 def append_offset(rows: WeightedData) -> WeightedData:
     """Append the offset, if there is one, as a last column."""
     if rows.offset is None:

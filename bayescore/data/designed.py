@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset, open_rows
-from bayescore.data.design import Design, Grouping
+from bayescore.data.design import Design, Grouping, check_design
 from bayescore.data.factors import Levels, Selection, check_levels
 from bayescore.data.formulas.design import FormulaDesign, formula_design
 from bayescore.data.formulas.learning import learner, learnt_design, varying
@@ -121,8 +121,7 @@ def open_in(
     are, part the rows and are in no term of the design, which must have no groups; they may be features, too.
     """
     selection = None
-    if not isinstance(design, Design):
-        raise TypeError(f"design is a {type(design).__name__}; give core.design, or formula=")
+    check_design(design)
     if isinstance(design, FormulaDesign):
         selection = Selection(None if design.formula is None else design.raw_names, design.raw_levels)
         if design.formula is not None:

@@ -125,7 +125,7 @@ def fit(
     if clustered:
         check_priors(prior)
         check_curvature(prior, "give another")
-        check_labels(known, cluster, strata, counts=family is not None and check_family(family).counts)
+        check_labels(known, cluster, strata, counts=_of_counts(family))
     found = fit_given(known, family, prior, max_seconds=max_seconds, random_state=random_state)
     if not clustered:
         return found
@@ -151,10 +151,14 @@ def fit_given(
     check_positive(max_seconds, "max_seconds")
     seed = check_seed(random_state)
     if isinstance(prior, Mapping) and not given.once:
-        given.check_names(prior, counts=family is not None and check_family(family).counts)
+        given.check_names(prior, counts=_of_counts(family))
     route = Route(given, family, prior, seed, max_seconds)
     route.run()
     return Fit.of(route)
+
+
+def _of_counts(family: str | None) -> bool:
+    return family is not None and check_family(family).counts
 
 
 def _given(formula: Any, data: Any, intercept: bool, label: str | None) -> dict[str, Any]:

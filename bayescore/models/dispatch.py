@@ -121,26 +121,18 @@ def _function(argument: CompiledArgument, name: str) -> Any:
     return getattr((sized if isinstance(argument, SizedArgument) else known)[argument.name_of_own], name)
 
 
-# signatures of an overload and of what it returns may differ, as they do in annotations; numba's stubs do not know it
-_LOOSE: dict[str, Any] = {"strict": False}
+def _method(name: str) -> Any:
+    """Return what compiles a call of one of the functions: that of the kind, with the size as its last argument."""
+
+    def compiled(family, *_arguments):  # type: ignore[no-untyped-def]
+        function = _function(family, name)
+        return lambda family, *_arguments: function(*_arguments, family.size)
+
+    return compiled
 
 
-@overload_method(SizedArgument, "rows", **_LOOSE)
-def _rows(family: Any, eta: Any, side: Any, log_p: Any) -> Any:  # noqa: ARG001
-    function = _function(family, "rows")
-    return lambda family, eta, side, log_p: function(eta, side, log_p, family.size)
-
-
-@overload_method(SizedArgument, "derivatives", **_LOOSE)
-def _derivatives(family: Any, eta: Any, side: Any, out: Any, scratch: Any) -> Any:  # noqa: ARG001
-    function = _function(family, "derivatives")
-    return lambda family, eta, side, out, scratch: function(eta, side, out, scratch, family.size)
-
-
-@overload_method(SizedArgument, "higher", **_LOOSE)
-def _higher(family: Any, eta: Any, side: Any, terms: Any, out: Any) -> Any:  # noqa: ARG001
-    function = _function(family, "higher")
-    return lambda family, eta, side, terms, out: function(eta, side, terms, out, family.size)
+for _name in ("rows", "derivatives", "higher"):
+    overload_method(SizedArgument, _name)(_method(_name))
 
 
 @lower_getattr_generic(CompiledArgument)

@@ -130,7 +130,7 @@ def _of_groups(request: Request) -> Any:
         raise TypeError(f"core is a {type(data).__name__}, whose groups have no names; give a coreset or all_rows(...)")
     with _in_c(), pymc_model.model(data, request.prior, group_prior=group_prior, family=request.family) as model:
         told = [str(each.name) for each in (*model.free_RVs, *model.deterministics)]
-        options.setdefault("var_names", [name for name in told if not _of_coordinates(name)])
+        options.setdefault("var_names", [name for name in told if not name.endswith("_standardised")])
         if not options.keys() & _OWN_START and options["nuts_sampler"] == "pymc":
             density = model.logp_dlogp_function(ravel_inputs=True)
             density.trust_input = True
@@ -143,11 +143,6 @@ def _of_groups(request: Request) -> Any:
         idata = _sampled(request, options)
     tell_groups(idata, data.groups, group_prior, sorted({*map(str, idata["posterior"].data_vars)} - {"beta"}))
     return idata
-
-
-def _of_coordinates(name: str) -> bool:
-    """Whether a variable is one that NUTS moves in the place of effects or their covariance."""
-    return name.endswith("_standardised")
 
 
 def _scaling(density: Any, points: dict[str, FloatArray], spread: FloatArray, data: Coreset) -> FloatArray:

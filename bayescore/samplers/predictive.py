@@ -144,7 +144,7 @@ def posterior_predictive(
     counts = posterior.family.counts
     data, observed = events_of(data) if counts else (data, (data.y > 0).astype(np.int8))
     other = np.flatnonzero(data.weights != 1.0)
-    if len(other) and not posterior.family.exponential:  # of which they are exposures
+    if len(other) and not posterior.family.exponential:  # whose weights are exposures
         raise DataError(
             f"data has rows of weight other than 1, row {data.index[other[0]]} of {data.weights[other[0]]:g}: a "
             "predictive check counts rows, so give unweighted ones, such as all_rows(rows, design=core.design)"

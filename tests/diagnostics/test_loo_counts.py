@@ -14,7 +14,8 @@ from bayescore.data.dataset import MAX_BLOCK_ROWS, Dataset
 from bayescore.diagnostics.responses import sampled_counts
 from bayescore.models.families import FAMILIES
 from bayescore.validation import DataError
-from tests.test_poisson import HOW, QUIET, counts
+from tests.counted import QUIET
+from tests.test_poisson import HOW, counts
 
 POISSON = FAMILIES["poisson"]
 ROWS = counts(900, seed=2)

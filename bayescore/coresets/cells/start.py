@@ -70,11 +70,7 @@ class Start:
         """Return the start at means of coefficients and effects, as those of draws."""
         if prior is None:
             prior = (mean.T @ mean + LEAST_SD**2 * np.eye(mean.shape[1])) / len(mean)
-        none = (
-            np.array([0.0, np.inf])[:, None] + np.zeros((2, 1, size)) for size in (len(beta) + len(prior), mean.size)
-        )
-        common, effects = none
-        return cls(beta, prior, codes, mean, common, effects.reshape(2, 2, *mean.shape))
+        return cls(beta, prior, codes, mean, _no_limits(len(beta) + len(prior)), _no_limits(*mean.shape))
 
     def check(self, n_columns: int, n_factors: int) -> None:
         """Raise `ValueError` if the arrays do not fit each other, the columns or the factors."""
@@ -113,6 +109,13 @@ class Start:
         mean = at.mean.copy()
         mean[places] = self.mean[there]
         return replace(at, beta=self.beta, prior=self.prior, mean=mean)
+
+
+def _no_limits(*shape: int) -> FloatArray:
+    """Return means and sds that limit nothing, shape (2, 2, ...)."""
+    found = np.zeros((2, 2, *shape))
+    found[:, 1] = np.inf
+    return found
 
 
 def _ends(known: FloatArray, mean: FloatArray, sd: FloatArray) -> FloatArray:
