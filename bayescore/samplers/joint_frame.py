@@ -2,7 +2,8 @@
 
 At the joint mode w = 1 - variance / sigma^2 of a level is how much its rows say beside the prior. That is the weight of
 its effect (`joint_target`), whose sd given sigma then hardly changes with sigma. An sd whose posterior reaches 0 has a
-sign, and all its effects are non-centred.
+sign, and all its effects are non-centred. The mean of a factor's effects, which rows do not tell from the coefficient
+of the same column, has a scale that follows sigma (`joint_means`).
 """
 
 import math
@@ -10,14 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy import linalg
 
 from bayescore.data.coreset import Coreset
 from bayescore.models.families import Family
 from bayescore.models.group_priors import LKJ_ETA, GroupPrior
+from bayescore.models.joint_means import Means, move, move_back, moved_density
 from bayescore.models.joint_mode import curvature_at, informed, joint_mode
-from bayescore.models.joint_rows import JointRows
-from bayescore.models.joint_target import JointArguments, scales
+from bayescore.models.joint_rows import JointRows, Solver
+from bayescore.models.joint_target import JointArguments, covariance_factors
 from bayescore.models.joint_whitening import Whitening, natural, whitened_density
 from bayescore.models.posterior import prior_part
 from bayescore.models.priors import Prior
@@ -27,6 +28,7 @@ from bayescore.types import NO_OFFSET, FloatArray, IntArray
 _REACHES_0 = 0.3  # sd of log sigma at the mode, from which the sd has a sign
 _ANGLE = 1.5  # of all steps of a transition
 _MOST_STEPS = 4
+_SECANT = 0.5  # sds of an sd, to either side, over which the mode of effects is followed
 _PRIOR_DRAWS = 10.0  # that count as much as the scale at the mode
 
 WHITENED = density("joint", whitened_density)
@@ -41,6 +43,7 @@ class JointFrame:
     prior: Prior
     orders: tuple[IntArray, ...]  # of each factor's effects
     arguments: JointArguments
+    means: Means
     whitening: Whitening
 
     @classmethod
@@ -86,9 +89,10 @@ class JointFrame:
             own, wide = _of_covariance(covariance[order][:, order], near_0, sd, w)
             last.append(own)
             spread.append(wide)
-        frame = cls(rows, family, prior, tuple(orders), arguments, None)  # type: ignore[arg-type]
-        scale = np.diag(np.concatenate(spread))
-        return frame._at(mode.beta, mode.effects, np.concatenate(last), scale)
+        center = np.concatenate(last)
+        means = Means.of(curvature, prior_part(mode.beta, prior).precision, orders, arguments, center)
+        frame = cls(rows, family, prior, tuple(orders), arguments, means, None)  # type: ignore[arg-type]
+        return frame._at(mode.beta, mode.effects, center, np.diag(np.concatenate(spread)))
 
     @property
     def shapes(self) -> list[tuple[int, int]]:
@@ -115,12 +119,12 @@ class JointFrame:
         return np.concatenate([*of_effects, *of_sds])
 
     def covariances(self, last: FloatArray) -> list[FloatArray]:
-        """Return the factor S C of each factor's covariance, shape (q, q), given coordinates of sds."""
+        """Return the factor S C of each factor's covariance, shape (n, q, q), given coordinates of sds, (n, k)."""
         found, at, t = [], 0, 0
         for _, q in self.shapes:
-            s, C, size = np.empty(q), np.empty((q, q)), q + q * (q - 1) // 2
-            scales(np.ascontiguousarray(last[at : at + size]), self.arguments.signed[t : t + q], s, C)
-            found.append(s[:, None] * C)
+            own, size = np.empty((len(last), q, q)), q + q * (q - 1) // 2
+            covariance_factors(np.ascontiguousarray(last[:, at : at + size]), self.arguments.signed[t : t + q], own)
+            found.append(own)
             at, t = at + size, t + q
         return found
 
@@ -137,7 +141,7 @@ class JointFrame:
                     wide[at + i] = size[at + i]
             wide[at + q : at + q + q * (q - 1) // 2][flat[at + q : at + q + q * (q - 1) // 2]] = 0.0
             at, t = at + q + q * (q - 1) // 2, t + q
-        factors = self.covariances(wide)
+        factors = [own[0] for own in self.covariances(wide[None])]
         curvature = curvature_at(self.rows, beta, effects, self.family)
         turns, priors, centres, e = [], [], [], 0
         for (G, q), order, C, u in zip(self.shapes, self.orders, factors, effects, strict=True):
@@ -153,7 +157,25 @@ class JointFrame:
         solver = curvature.moved(turns).solver(prior_part(beta, self.prior).precision, priors)
         center = np.concatenate([centres[0], beta, *centres[1:], last])
         center[even] = 0.0
-        return replace(self, whitening=Whitening.of(solver, center, scale))
+        means = self.means.at(last, len(center))
+        moves = self._moves(solver, means, center, size)
+        return replace(self, whitening=Whitening.of(solver, center, scale, moves), means=means)
+
+    def _moves(self, solver: Solver, means: Means, center: FloatArray, size: FloatArray) -> FloatArray:
+        """Return how the mode of effects and coefficients moves with sds and correlations, shape (D - k, k)."""
+        k, even = self.n_sds, self.even
+        slopes = np.empty((2, k, len(center)))
+        for i in range(k):
+            for sign in (0, 1):
+                point = center.copy()
+                point[i - k] += (2 * sign - 1) * _SECANT * size[i]
+                moved_density(point, slopes[sign, i], means, self.arguments)
+        cross = (slopes[1] - slopes[0]) / (2.0 * _SECANT * size[:, None])
+        cross[even[-k:]] = cross[:, even] = 0.0
+        (G, q) = self.shapes[0]
+        own = [solver.solve(each[: G * q].reshape(G, q), each[G * q : -k]) for each in cross]
+        moves = np.stack([np.concatenate([first.ravel(), rest]) for first, rest in own], axis=1)
+        return np.ascontiguousarray(moves)
 
     @property
     def center(self) -> FloatArray:
@@ -163,7 +185,7 @@ class JointFrame:
     @property
     def target(self) -> tuple[Density, Any]:
         """The density of x and its data."""
-        return WHITENED, (self.whitening, self.arguments)
+        return WHITENED, (self.whitening, self.means, self.arguments)
 
     @property
     def learnt(self) -> int:
@@ -177,18 +199,21 @@ class JointFrame:
     def watched(self, x: FloatArray) -> FloatArray:
         """Return beta, and coordinates of sds and correlations whatever their sign, shape (..., p + k)."""
         (G, q), p, k = self.shapes[0], self.rows.rows.n_features, self.n_sds
-        turn = linalg.solve_triangular(self.whitening.rest, np.eye(len(self.whitening.rest), p), lower=True)
-        last = x[..., -k:] @ self.whitening.sds.T + self.center[-k:]
-        last = np.where(self.even[-k:], np.abs(last), last)
-        return np.concatenate([x[..., G * q : -k] @ turn + self.center[G * q : G * q + p], last], axis=-1)
+        theta = self.theta(x)
+        last = np.where(self.even[-k:], np.abs(theta[..., -k:]), theta[..., -k:])
+        return np.concatenate([theta[..., G * q : G * q + p], last], axis=-1)
 
     def theta(self, x: FloatArray) -> FloatArray:
         """Return points at x, shape (..., D)."""
-        return self.whitening.points(x.reshape(-1, x.shape[-1])).reshape(x.shape)
+        points = self.whitening.points(x.reshape(-1, x.shape[-1]))
+        move(points, self.means, self.arguments)
+        return points.reshape(x.shape)
 
     def x(self, theta: FloatArray) -> FloatArray:
         """Return the coordinates of points, shape (..., D)."""
-        return self.whitening.inverse(theta.reshape(-1, theta.shape[-1])).reshape(theta.shape)
+        points = theta.reshape(-1, theta.shape[-1]).copy()
+        move_back(points, self.means, self.arguments)
+        return self.whitening.inverse(points).reshape(theta.shape)
 
     def learn(self, theta: FloatArray, effective: float) -> "JointFrame":
         """Return the frame whitened at the mean of draws, shape (n, D), with the sds' own covariance."""
@@ -216,13 +241,12 @@ class JointFrame:
             own[:, :, order] = u[:, at : at + H * r].reshape(-1, H, r)
             effects.append(own)
             at += (H + 1) * r
-        return theta[:, G * q : G * q + p], effects, values
+        return theta[:, G * q : G * q + p], effects, values - self.means.log_determinant(theta)
 
     def sds(self, theta: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
         """Return sds, shape (n, q), and correlations, (n, q, q), of each factor in the order of rows."""
-        lasts, found = theta[:, -self.n_sds :], []
-        factors = [np.stack(own) for own in zip(*[self.covariances(last) for last in lasts], strict=True)]
-        for C, order in zip(factors, self.orders, strict=True):
+        found = []
+        for C, order in zip(self.covariances(theta[:, -self.n_sds :]), self.orders, strict=True):
             S = C @ C.transpose(0, 2, 1)
             sd = np.sqrt(np.einsum("nqq->nq", S))
             R = S / (sd[:, :, None] * sd[:, None, :])

@@ -16,10 +16,12 @@ from bayescore.models.predictor import multipliers
 from bayescore.models.priors import Normal
 from bayescore.samplers.inference_data import draws_digest
 from bayescore.samplers.joint_frame import JointFrame
+from benchmarks.multilevel_terms import made
 from tests import group_draws
 from tests.coresets.celled import celled
 
 QUIET = {"progressbar": False}
+FEW = ("y ~ w + x + z + (1 + x | a) + (1 | b)", {"n_a": 6, "n_b": 4, "median": 80, "slope": 0.9})  # means are moved
 THREE = "y ~ w + x + z + (1 + x + z | a) + (1 | b)"
 
 
@@ -76,6 +78,7 @@ def test_several_terms_take_it_by_default(drawn):
         (THREE, {"n_a": 8, "n_b": 4, "median": 8, "slope": 0.5}),
         ("y ~ w + x + z + (1 | a) + (1 | b)", {"n_a": 5, "n_b": 4, "nested": True, "median": 6}),
         ("y ~ w + x + z + (1 + x | a)", {"n_a": 6, "n_b": 2, "median": 30, "slope": 0.0}),
+        FEW,
     ],
 )
 def test_the_density_is_the_models(formula, shape):
@@ -97,10 +100,18 @@ def test_lp_is_of_pseudo_rows_and_another_family_too():
     assert np.ptp(gap) < 1e-6
 
 
-@pytest.mark.parametrize("slope", [0.0, 0.7])
-def test_gradients_are_those_of_differences(slope):
-    core = rows_of(THREE, n_a=8, n_b=4, median=8, slope=slope)
+@pytest.mark.parametrize(
+    ("formula", "shape", "moved"),
+    [
+        (THREE, {"n_a": 8, "n_b": 4, "median": 8, "slope": 0.0}, 0),
+        (THREE, {"n_a": 8, "n_b": 4, "median": 8, "slope": 0.7}, 1),
+        (*FEW, 3),
+    ],
+)
+def test_gradients_are_those_of_differences(formula, shape, moved):
+    core = rows_of(formula, **shape)
     frame = JointFrame.of(core, check_family("probit"), Normal(0.0, 4.0), HalfStudentT())
+    assert len(frame.means.powers) == moved
     rng, (density, data) = np.random.default_rng(0), frame.target
     x, gradient, other = rng.normal(size=len(frame.center)), np.empty(len(frame.center)), np.empty(len(frame.center))
     density.at(x, gradient, data)
@@ -108,7 +119,16 @@ def test_gradients_are_those_of_differences(slope):
     numerical = [(density.at(x + e, other, data) - density.at(x - e, other, data)) / 2e-5 for e in steps]
     np.testing.assert_allclose(gradient, numerical, rtol=1e-4, atol=1e-4 * np.abs(gradient).max())
     np.testing.assert_allclose(frame.x(frame.theta(x)), x, atol=1e-8)
-    np.testing.assert_allclose(frame.watched(x)[:4], frame.theta(x)[8 * 3 : 8 * 3 + 4], atol=1e-6)
+
+
+def test_an_intercept_beside_few_levels_mixes():
+    """Of few levels of many rows each, intercept and sigma take few gradients (0.03 and 0.02 without `joint_means`)."""
+    frame = made(10, 10, True, 500, -3.0, "logistic")
+    told = {"formula": "y ~ x0 + x1 + x2 + x3 + (1 | a) + (1 | b)", "method": "multilevel", "random_state": 0, **QUIET}
+    idata = bc.sample(bc.build_coreset(frame, **told), thin=1, random_seed=1, **QUIET)
+    gradients = float(idata["sample_stats"]["n_steps"].sum())
+    for own in (idata["posterior"]["beta"].values[..., 0], np.log(idata["posterior"]["sigma_a"].values)):
+        assert float(ess(own[..., None], "bulk").min()) > 0.08 * gradients
 
 
 def test_draws_do_not_depend_on_cores(drawn):
