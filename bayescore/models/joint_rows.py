@@ -118,12 +118,6 @@ class Curvature:
     rest: FloatArray
     blocks: list[FloatArray]
 
-    def with_beta(self, p: int) -> list[FloatArray]:
-        """Return the curvature of each factor's effects with p coefficients, shape (G q, p)."""
-        ends = p + np.cumsum([0, *(own.shape[0] * own.shape[1] for own in self.blocks)])
-        first = self.cross[:, :p].toarray()
-        return [first, *(self.rest[start:stop, :p] for start, stop in pairwise(ends))]
-
     def moved(self, A: Sequence[FloatArray]) -> "Curvature":
         """Return the curvature in v, given du / dv of each factor's levels, shape (G, q, q)."""
         p = len(self.rest) - sum(own.shape[0] * own.shape[1] for own in self.blocks)

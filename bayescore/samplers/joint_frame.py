@@ -6,7 +6,7 @@ sign, and all its effects are non-centred. The mean of a factor's effects, which
 of the same column, has a scale that follows sigma (`joint_means`).
 """
 
-import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,9 +14,10 @@ import numpy as np
 
 from bayescore.data.coreset import Coreset
 from bayescore.models.families import Family
-from bayescore.models.group_priors import LKJ_ETA, GroupPrior
-from bayescore.models.joint_means import Means, move, move_back, moved_density
+from bayescore.models.group_priors import GroupPrior
+from bayescore.models.joint_means import Means, free_columns, move, move_back, moved_density
 from bayescore.models.joint_mode import curvature_at, informed, joint_mode
+from bayescore.models.joint_points import of_covariance, regressions, slopes_of
 from bayescore.models.joint_rows import JointRows, Solver
 from bayescore.models.joint_target import JointArguments, covariance_factors
 from bayescore.models.joint_whitening import Whitening, natural, whitened_density
@@ -29,6 +30,7 @@ _REACHES_0 = 0.3  # sd of log sigma at the mode, from which the sd has a sign
 _ANGLE = 1.5  # of all steps of a transition
 _MOST_STEPS = 4
 _SECANT = 0.5  # sds of an sd, to either side, over which the mode of effects is followed
+_PIECE = 256  # points at a time
 _PRIOR_DRAWS = 10.0  # that count as much as the scale at the mode
 
 WHITENED = density("joint", whitened_density)
@@ -51,21 +53,24 @@ class JointFrame:
         """Return the frame of the joint mode."""
         rows = JointRows.of(core)
         mode = joint_mode(rows, family, prior, group_prior)
+        curvature = curvature_at(rows, mode.beta, mode.effects, family)
+        free = free_columns(rows, curvature, prior_part(mode.beta, prior).precision, mode.covariances)
         orders, weights, signed, sds = [], [], [], []
-        for variance, covariance in zip(mode.variances, mode.covariances, strict=True):
+        for variance, covariance, columns in zip(mode.variances, mode.covariances, free, strict=True):
             w = informed(variance, covariance)
             of_log = 1.0 / np.sqrt(2.0 * (w**2).sum(axis=0) + 1.0)
             near_0 = (of_log > _REACHES_0) & (w.mean(axis=0) < 0.5)
             order = np.lexsort((w.mean(axis=0), ~near_0))
+            beside = len(w) / (len(w) - 1.0)  # what rows tell beside the mean, which is free
+            w = np.where(near_0, 0.0, np.where(columns < 0, w, np.minimum(1.0, beside * w)))
             orders.append(order)
-            weights.append(np.where(near_0, 0.0, w)[:, order])
+            weights.append(w[:, order])
             signed.append(near_0[order])
             sds.append(of_log[order])
-        curvature = curvature_at(rows, mode.beta, mode.effects, family)
         blocks = [curvature.first, *curvature.blocks]
         widest = max(q for _, q in rows.shapes)
         shifts = [
-            _regressions(own[:, order][:, :, order], w, widest)
+            regressions(own[:, order][:, :, order], w, widest)
             for own, order, w in zip(blocks, orders, weights, strict=True)
         ]
         data = rows.rows
@@ -86,13 +91,12 @@ class JointFrame:
         )
         last, spread = [], []
         for covariance, order, near_0, sd, w in zip(mode.covariances, orders, signed, sds, weights, strict=True):
-            own, wide = _of_covariance(covariance[order][:, order], near_0, sd, w)
+            own, wide = of_covariance(covariance[order][:, order], near_0, sd, w)
             last.append(own)
             spread.append(wide)
-        center = np.concatenate(last)
-        means = Means.of(curvature, prior_part(mode.beta, prior).precision, orders, arguments, center)
+        means = Means.of([columns[order] for columns, order in zip(free, orders, strict=True)], arguments)
         frame = cls(rows, family, prior, tuple(orders), arguments, means, None)  # type: ignore[arg-type]
-        return frame._at(mode.beta, mode.effects, center, np.diag(np.concatenate(spread)))
+        return frame._at(mode.beta, mode.effects, np.concatenate(last), np.diag(np.concatenate(spread)))
 
     @property
     def shapes(self) -> list[tuple[int, int]]:
@@ -147,7 +151,7 @@ class JointFrame:
         for (G, q), order, C, u in zip(self.shapes, self.orders, factors, effects, strict=True):
             w = self.arguments.centring[e : e + G * q].reshape(G, q)
             M = self.arguments.shift[e : e + G * q].reshape(G, q, -1)[:, :, :q]
-            of_u, of_z, centre = _slopes(C, w, M, u[:, order])
+            of_u, of_z, centre = slopes_of(C, w, M, u[:, order])
             turn = np.empty_like(of_u)
             turn[:, order] = of_u
             turns.append(turn)
@@ -157,25 +161,24 @@ class JointFrame:
         solver = curvature.moved(turns).solver(prior_part(beta, self.prior).precision, priors)
         center = np.concatenate([centres[0], beta, *centres[1:], last])
         center[even] = 0.0
-        means = self.means.at(last, len(center))
+        means = self.means.at(center)
         moves = self._moves(solver, means, center, size)
         return replace(self, whitening=Whitening.of(solver, center, scale, moves), means=means)
 
     def _moves(self, solver: Solver, means: Means, center: FloatArray, size: FloatArray) -> FloatArray:
         """Return how the mode of effects and coefficients moves with sds and correlations, shape (D - k, k)."""
-        k, even = self.n_sds, self.even
-        slopes = np.empty((2, k, len(center)))
-        for i in range(k):
-            for sign in (0, 1):
+        k, even, (G, q) = self.n_sds, self.even, self.shapes[0]
+        slopes, moves = np.empty((2, len(center))), np.zeros((len(center) - k, k))
+        for i in np.flatnonzero(~even[-k:]):
+            step = _SECANT * size[i]
+            for slope, sign in zip(slopes, (1.0, -1.0), strict=True):
                 point = center.copy()
-                point[i - k] += (2 * sign - 1) * _SECANT * size[i]
-                moved_density(point, slopes[sign, i], means, self.arguments)
-        cross = (slopes[1] - slopes[0]) / (2.0 * _SECANT * size[:, None])
-        cross[even[-k:]] = cross[:, even] = 0.0
-        (G, q) = self.shapes[0]
-        own = [solver.solve(each[: G * q].reshape(G, q), each[G * q : -k]) for each in cross]
-        moves = np.stack([np.concatenate([first.ravel(), rest]) for first, rest in own], axis=1)
-        return np.ascontiguousarray(moves)
+                point[i - k] += sign * step
+                moved_density(point, slope, means, self.arguments)
+            cross = np.where(even, 0.0, slopes[0] - slopes[1]) / (2.0 * step)
+            first, rest = solver.solve(cross[: G * q].reshape(G, q), cross[G * q : -k])
+            moves[:, i] = *first.ravel(), *rest
+        return moves
 
     @property
     def center(self) -> FloatArray:
@@ -199,15 +202,22 @@ class JointFrame:
     def watched(self, x: FloatArray) -> FloatArray:
         """Return beta, and coordinates of sds and correlations whatever their sign, shape (..., p + k)."""
         (G, q), p, k = self.shapes[0], self.rows.rows.n_features, self.n_sds
-        theta = self.theta(x)
-        last = np.where(self.even[-k:], np.abs(theta[..., -k:]), theta[..., -k:])
-        return np.concatenate([theta[..., G * q : G * q + p], last], axis=-1)
+        kept = [*range(G * q, G * q + p), *range(x.shape[-1] - k, x.shape[-1])]
+        found = np.concatenate([own[:, kept] for own in self._pieces(x)]).reshape(*x.shape[:-1], -1)
+        found[..., p:] = np.where(self.even[-k:], np.abs(found[..., p:]), found[..., p:])
+        return found
 
     def theta(self, x: FloatArray) -> FloatArray:
         """Return points at x, shape (..., D)."""
-        points = self.whitening.points(x.reshape(-1, x.shape[-1]))
-        move(points, self.means, self.arguments)
-        return points.reshape(x.shape)
+        return np.concatenate(list(self._pieces(x))).reshape(x.shape)
+
+    def _pieces(self, x: FloatArray) -> Iterator[FloatArray]:
+        """Yield some points at a time, shape (n, D): they take several times the memory while they are found."""
+        flat = x.reshape(-1, x.shape[-1])
+        for start in range(0, len(flat), _PIECE):
+            points = self.whitening.points(flat[start : start + _PIECE])
+            move(points, self.means, self.arguments)
+            yield points
 
     def x(self, theta: FloatArray) -> FloatArray:
         """Return the coordinates of points, shape (..., D)."""
@@ -253,47 +263,3 @@ class JointFrame:
             back = np.argsort(order)
             found.append((sd[:, back], R[:, back][:, :, back]))
         return found
-
-
-def _regressions(information: FloatArray, w: FloatArray, widest: int) -> FloatArray:
-    """Return M, shape (G, q, widest): what effects before it, less centred, add to a level's effect by its rows."""
-    G, q = w.shape
-    M = np.zeros((G, q, widest))
-    for i in range(1, q):
-        own = np.maximum(information[:, i, i], np.finfo(float).tiny)
-        M[:, i, :i] = information[:, i, :i] / own[:, None]
-    return M
-
-
-def _of_covariance(
-    covariance: FloatArray, signed: np.ndarray, of_log: FloatArray, w: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return coordinates of sds and correlations, and about their sds."""
-    q, sd = len(covariance), np.sqrt(np.diagonal(covariance))
-    C = np.linalg.cholesky(covariance / np.outer(sd, sd))
-    own, wide = list(np.where(signed, sd, np.log(sd))), list(np.where(signed, np.hypot(1.0, of_log) * sd, of_log))
-    for i in range(q):
-        left = 1.0
-        for j in range(i):
-            own.append(math.atanh(C[i, j] / left))
-            left *= math.sqrt(max(1.0 - (C[i, j] / left) ** 2, 1e-12))
-            wide.append(1.0 / math.sqrt(2.0 * (LKJ_ETA - 1.0) + 1.0 + float((w[:, i] * w[:, j]).sum())))
-    return np.array(own), np.array(wide)
-
-
-def _slopes(
-    factor: FloatArray, w: FloatArray, M: FloatArray, u: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return du / dv and dz / dv of each level, shape (G, q, q), and v of effects u, (G, q)."""
-    G, q = w.shape
-    of_u, of_z, v, z = np.zeros((G, q, q)), np.zeros((G, q, q)), np.empty((G, q)), np.zeros((G, q))
-    for i in range(q):
-        sigma, below = factor[i, i], factor[i, :i]
-        narrow = np.where(w[:, i] > 0.0, np.abs(sigma) ** -w[:, i], 1.0)
-        mean = np.einsum("j,gjk->gk", below, of_z[:, :i]) + np.einsum("gj,gjk->gk", M[:, i, :i], of_u[:, :i])
-        of_z[:, i] = -(w[:, i] * narrow)[:, None] * mean
-        of_z[:, i, i] += narrow
-        of_u[:, i] = np.einsum("j,gjk->gk", below, of_z[:, :i]) + sigma * of_z[:, i]
-        z[:, i] = (u[:, i] - z[:, :i] @ below) / sigma
-        v[:, i] = z[:, i] / narrow + w[:, i] * (z[:, :i] @ below + (M[:, i, :i] * u[:, :i]).sum(axis=1))
-    return of_u, of_z, v
