@@ -118,6 +118,18 @@ def scales(own: FloatArray, signed: NDArray[np.bool_], s: FloatArray, C: FloatAr
 
 
 @jit
+def covariance_factors(own: FloatArray, signed: NDArray[np.bool_], found: FloatArray) -> None:
+    """Write the factor S C of a factor's covariance, shape (n, q, q), given its last coordinates, (n, k)."""
+    q = signed.size
+    s, C = np.empty(q), np.empty((q, q))
+    for n in range(own.shape[0]):
+        scales(own[n], signed, s, C)
+        for i in range(q):
+            for j in range(q):
+                found[n, i, j] = s[i] * C[i, j]
+
+
+@jit
 def _log_prior(
     own: FloatArray, s: FloatArray, signed: NDArray[np.bool_], a: JointArguments, slope: FloatArray
 ) -> tuple[float, float]:

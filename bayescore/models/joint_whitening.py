@@ -5,8 +5,9 @@ D and L of the Schur complement E - B D^-1 B',
 
 .. math:: v_{rest} = c + L^{-\prime} x_{rest}, \qquad v_1 = c + K^{-\prime} x_1 - D^{-1} B' (v_{rest} - c),
 
-so that a point takes one triangular system and one sparse product. Log sds and correlations have a factor of their own.
-L and D^-1 B' are in single precision, as any matrices near these will do.
+so that a point takes one triangular system and one sparse product. Log sds and correlations have a factor of their own,
+and c moves with them as the mode of effects and coefficients does, on a line. L and D^-1 B' are in single precision, as
+any matrices near these will do. Between these v and those of `joint_target` stand those of `joint_means`.
 """
 
 from typing import NamedTuple
@@ -16,8 +17,9 @@ from numpy.typing import NDArray
 from scipy import linalg, sparse
 
 from bayescore.compiled import jit, jit_sums
+from bayescore.models.joint_means import Means, moved_density
 from bayescore.models.joint_rows import Solver
-from bayescore.models.joint_target import JointArguments, joint_density, joint_effects
+from bayescore.models.joint_target import JointArguments, joint_effects
 from bayescore.types import FloatArray
 
 Single = NDArray[np.float32]
@@ -34,9 +36,10 @@ class Whitening(NamedTuple):
     values: Single
     rest: Single  # (m, m)
     sds: FloatArray
+    moves: FloatArray  # of c with sds and correlations, (D - k, k)
 
     @classmethod
-    def of(cls, solver: Solver, center: FloatArray, sds: FloatArray) -> "Whitening":
+    def of(cls, solver: Solver, center: FloatArray, sds: FloatArray, moves: FloatArray) -> "Whitening":
         """Return the coordinates of a precision in v."""
         W = solver.W
         places = W.indptr.astype(np.int32), W.indices.astype(np.int32)
@@ -48,6 +51,7 @@ class Whitening(NamedTuple):
             W.data.astype(np.float32),
             factor,
             sds,
+            moves,
         )
 
     @property
@@ -66,19 +70,21 @@ class Whitening(NamedTuple):
         found = np.empty_like(x)
         found[:, rest] = linalg.solve_triangular(self.rest, x[:, rest].T, lower=True, trans="T").T
         own = x[:, first].reshape(len(x), *self.levels.shape[:2])
-        turned = np.einsum("gqr,ngq->ngr", np.linalg.inv(self.levels), own)
-        found[:, first] = turned.reshape(len(x), -1) - (self._cross @ found[:, rest].T).T
+        turned = own.transpose(1, 0, 2) @ np.linalg.inv(self.levels)
+        found[:, first] = turned.transpose(1, 0, 2).reshape(len(x), -1) - (self._cross @ found[:, rest].T).T
         found[:, last] = x[:, last] @ self.sds.T
+        found[:, : last.start] += found[:, last] @ self.moves.T
         return found + self.center
 
     def inverse(self, points: FloatArray) -> FloatArray:
         """Return x of parameters, shape (n, D)."""
         first, rest, last = self._parts
         moved = points - self.center
+        moved[:, : last.start] -= moved[:, last] @ self.moves.T
         found = np.empty_like(moved)
         found[:, rest] = moved[:, rest] @ self.rest.astype(np.float64)
         own = (moved[:, first] + (self._cross @ moved[:, rest].T).T).reshape(len(points), *self.levels.shape[:2])
-        found[:, first] = np.einsum("gqr,ngq->ngr", self.levels, own).reshape(len(points), -1)
+        found[:, first] = (own.transpose(1, 0, 2) @ self.levels).transpose(1, 0, 2).reshape(len(points), -1)
         found[:, last] = linalg.solve_triangular(self.sds, moved[:, last].T, lower=True).T
         return found
 
@@ -113,12 +119,19 @@ def _place(x: FloatArray, w: Whitening, point: FloatArray) -> None:
         for j in range(i + 1):
             total += w.sds[i, j] * x[first + m + j]
         point[first + m + i] = total
+        total -= w.center[first + m + i]
+        for at in range(first + m):
+            point[at] += w.moves[at, i] * total
 
 
 @jit_sums
 def _pull_back(slope: FloatArray, w: Whitening, gradient: FloatArray) -> None:
     G, q, m, k = w.levels.shape[0], w.levels.shape[1], w.rest.shape[0], w.sds.shape[0]
     first = G * q
+    for at in range(first + m):
+        own = slope[at]
+        for i in range(k):
+            slope[first + m + i] += w.moves[at, i] * own
     for at in range(first):
         own = slope[at]
         for e in range(w.start[at], w.start[at + 1]):
@@ -141,11 +154,11 @@ def _pull_back(slope: FloatArray, w: Whitening, gradient: FloatArray) -> None:
 
 
 @jit
-def whitened_density(x: FloatArray, gradient: FloatArray, own: tuple[Whitening, JointArguments]) -> float:
+def whitened_density(x: FloatArray, gradient: FloatArray, own: tuple[Whitening, Means, JointArguments]) -> float:
     """Return the log density at x, up to a constant, and write its gradient."""
     point, slope = np.empty(x.size), np.empty(x.size)
     _place(x, own[0], point)
-    value = joint_density(point, slope, own[1])
+    value = moved_density(point, slope, own[1], own[2])
     _pull_back(slope, own[0], gradient)
     return value
 

@@ -2,22 +2,24 @@
 
 At the joint mode w = 1 - variance / sigma^2 of a level is how much its rows say beside the prior. That is the weight of
 its effect (`joint_target`), whose sd given sigma then hardly changes with sigma. An sd whose posterior reaches 0 has a
-sign, and all its effects are non-centred.
+sign, and all its effects are non-centred. The mean of a factor's effects, which rows do not tell from the coefficient
+of the same column, has a scale that follows sigma (`joint_means`).
 """
 
-import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy import linalg
 
 from bayescore.data.coreset import Coreset
 from bayescore.models.families import Family
-from bayescore.models.group_priors import LKJ_ETA, GroupPrior
+from bayescore.models.group_priors import GroupPrior
+from bayescore.models.joint_means import Means, free_columns, move, move_back, moved_density
 from bayescore.models.joint_mode import curvature_at, informed, joint_mode
-from bayescore.models.joint_rows import JointRows
-from bayescore.models.joint_target import JointArguments, scales
+from bayescore.models.joint_points import of_covariance, regressions, slopes_of
+from bayescore.models.joint_rows import JointRows, Solver
+from bayescore.models.joint_target import JointArguments, covariance_factors
 from bayescore.models.joint_whitening import Whitening, natural, whitened_density
 from bayescore.models.posterior import prior_part
 from bayescore.models.priors import Prior
@@ -27,6 +29,8 @@ from bayescore.types import NO_OFFSET, FloatArray, IntArray
 _REACHES_0 = 0.3  # sd of log sigma at the mode, from which the sd has a sign
 _ANGLE = 1.5  # of all steps of a transition
 _MOST_STEPS = 4
+_SECANT = 0.5  # sds of an sd, to either side, over which the mode of effects is followed
+_PIECE = 256  # points at a time
 _PRIOR_DRAWS = 10.0  # that count as much as the scale at the mode
 
 WHITENED = density("joint", whitened_density)
@@ -41,6 +45,7 @@ class JointFrame:
     prior: Prior
     orders: tuple[IntArray, ...]  # of each factor's effects
     arguments: JointArguments
+    means: Means
     whitening: Whitening
 
     @classmethod
@@ -48,21 +53,24 @@ class JointFrame:
         """Return the frame of the joint mode."""
         rows = JointRows.of(core)
         mode = joint_mode(rows, family, prior, group_prior)
+        curvature = curvature_at(rows, mode.beta, mode.effects, family)
+        free = free_columns(rows, curvature, prior_part(mode.beta, prior).precision, mode.covariances)
         orders, weights, signed, sds = [], [], [], []
-        for variance, covariance in zip(mode.variances, mode.covariances, strict=True):
+        for variance, covariance, columns in zip(mode.variances, mode.covariances, free, strict=True):
             w = informed(variance, covariance)
             of_log = 1.0 / np.sqrt(2.0 * (w**2).sum(axis=0) + 1.0)
             near_0 = (of_log > _REACHES_0) & (w.mean(axis=0) < 0.5)
             order = np.lexsort((w.mean(axis=0), ~near_0))
+            beside = len(w) / (len(w) - 1.0)  # what rows tell beside the mean, which is free
+            w = np.where(near_0, 0.0, np.where(columns < 0, w, np.minimum(1.0, beside * w)))
             orders.append(order)
-            weights.append(np.where(near_0, 0.0, w)[:, order])
+            weights.append(w[:, order])
             signed.append(near_0[order])
             sds.append(of_log[order])
-        curvature = curvature_at(rows, mode.beta, mode.effects, family)
         blocks = [curvature.first, *curvature.blocks]
         widest = max(q for _, q in rows.shapes)
         shifts = [
-            _regressions(own[:, order][:, :, order], w, widest)
+            regressions(own[:, order][:, :, order], w, widest)
             for own, order, w in zip(blocks, orders, weights, strict=True)
         ]
         data = rows.rows
@@ -83,12 +91,12 @@ class JointFrame:
         )
         last, spread = [], []
         for covariance, order, near_0, sd, w in zip(mode.covariances, orders, signed, sds, weights, strict=True):
-            own, wide = _of_covariance(covariance[order][:, order], near_0, sd, w)
+            own, wide = of_covariance(covariance[order][:, order], near_0, sd, w)
             last.append(own)
             spread.append(wide)
-        frame = cls(rows, family, prior, tuple(orders), arguments, None)  # type: ignore[arg-type]
-        scale = np.diag(np.concatenate(spread))
-        return frame._at(mode.beta, mode.effects, np.concatenate(last), scale)
+        means = Means.of([columns[order] for columns, order in zip(free, orders, strict=True)], arguments)
+        frame = cls(rows, family, prior, tuple(orders), arguments, means, None)  # type: ignore[arg-type]
+        return frame._at(mode.beta, mode.effects, np.concatenate(last), np.diag(np.concatenate(spread)))
 
     @property
     def shapes(self) -> list[tuple[int, int]]:
@@ -115,12 +123,12 @@ class JointFrame:
         return np.concatenate([*of_effects, *of_sds])
 
     def covariances(self, last: FloatArray) -> list[FloatArray]:
-        """Return the factor S C of each factor's covariance, shape (q, q), given coordinates of sds."""
+        """Return the factor S C of each factor's covariance, shape (n, q, q), given coordinates of sds, (n, k)."""
         found, at, t = [], 0, 0
         for _, q in self.shapes:
-            s, C, size = np.empty(q), np.empty((q, q)), q + q * (q - 1) // 2
-            scales(np.ascontiguousarray(last[at : at + size]), self.arguments.signed[t : t + q], s, C)
-            found.append(s[:, None] * C)
+            own, size = np.empty((len(last), q, q)), q + q * (q - 1) // 2
+            covariance_factors(np.ascontiguousarray(last[:, at : at + size]), self.arguments.signed[t : t + q], own)
+            found.append(own)
             at, t = at + size, t + q
         return found
 
@@ -137,13 +145,13 @@ class JointFrame:
                     wide[at + i] = size[at + i]
             wide[at + q : at + q + q * (q - 1) // 2][flat[at + q : at + q + q * (q - 1) // 2]] = 0.0
             at, t = at + q + q * (q - 1) // 2, t + q
-        factors = self.covariances(wide)
+        factors = [own[0] for own in self.covariances(wide[None])]
         curvature = curvature_at(self.rows, beta, effects, self.family)
         turns, priors, centres, e = [], [], [], 0
         for (G, q), order, C, u in zip(self.shapes, self.orders, factors, effects, strict=True):
             w = self.arguments.centring[e : e + G * q].reshape(G, q)
             M = self.arguments.shift[e : e + G * q].reshape(G, q, -1)[:, :, :q]
-            of_u, of_z, centre = _slopes(C, w, M, u[:, order])
+            of_u, of_z, centre = slopes_of(C, w, M, u[:, order])
             turn = np.empty_like(of_u)
             turn[:, order] = of_u
             turns.append(turn)
@@ -153,7 +161,24 @@ class JointFrame:
         solver = curvature.moved(turns).solver(prior_part(beta, self.prior).precision, priors)
         center = np.concatenate([centres[0], beta, *centres[1:], last])
         center[even] = 0.0
-        return replace(self, whitening=Whitening.of(solver, center, scale))
+        means = self.means.at(center)
+        moves = self._moves(solver, means, center, size)
+        return replace(self, whitening=Whitening.of(solver, center, scale, moves), means=means)
+
+    def _moves(self, solver: Solver, means: Means, center: FloatArray, size: FloatArray) -> FloatArray:
+        """Return how the mode of effects and coefficients moves with sds and correlations, shape (D - k, k)."""
+        k, even, (G, q) = self.n_sds, self.even, self.shapes[0]
+        slopes, moves = np.empty((2, len(center))), np.zeros((len(center) - k, k))
+        for i in np.flatnonzero(~even[-k:]):
+            step = _SECANT * size[i]
+            for slope, sign in zip(slopes, (1.0, -1.0), strict=True):
+                point = center.copy()
+                point[i - k] += sign * step
+                moved_density(point, slope, means, self.arguments)
+            cross = np.where(even, 0.0, slopes[0] - slopes[1]) / (2.0 * step)
+            first, rest = solver.solve(cross[: G * q].reshape(G, q), cross[G * q : -k])
+            moves[:, i] = *first.ravel(), *rest
+        return moves
 
     @property
     def center(self) -> FloatArray:
@@ -163,7 +188,7 @@ class JointFrame:
     @property
     def target(self) -> tuple[Density, Any]:
         """The density of x and its data."""
-        return WHITENED, (self.whitening, self.arguments)
+        return WHITENED, (self.whitening, self.means, self.arguments)
 
     @property
     def learnt(self) -> int:
@@ -177,18 +202,28 @@ class JointFrame:
     def watched(self, x: FloatArray) -> FloatArray:
         """Return beta, and coordinates of sds and correlations whatever their sign, shape (..., p + k)."""
         (G, q), p, k = self.shapes[0], self.rows.rows.n_features, self.n_sds
-        turn = linalg.solve_triangular(self.whitening.rest, np.eye(len(self.whitening.rest), p), lower=True)
-        last = x[..., -k:] @ self.whitening.sds.T + self.center[-k:]
-        last = np.where(self.even[-k:], np.abs(last), last)
-        return np.concatenate([x[..., G * q : -k] @ turn + self.center[G * q : G * q + p], last], axis=-1)
+        kept = [*range(G * q, G * q + p), *range(x.shape[-1] - k, x.shape[-1])]
+        found = np.concatenate([own[:, kept] for own in self._pieces(x)]).reshape(*x.shape[:-1], -1)
+        found[..., p:] = np.where(self.even[-k:], np.abs(found[..., p:]), found[..., p:])
+        return found
 
     def theta(self, x: FloatArray) -> FloatArray:
         """Return points at x, shape (..., D)."""
-        return self.whitening.points(x.reshape(-1, x.shape[-1])).reshape(x.shape)
+        return np.concatenate(list(self._pieces(x))).reshape(x.shape)
+
+    def _pieces(self, x: FloatArray) -> Iterator[FloatArray]:
+        """Yield some points at a time, shape (n, D): they take several times the memory while they are found."""
+        flat = x.reshape(-1, x.shape[-1])
+        for start in range(0, len(flat), _PIECE):
+            points = self.whitening.points(flat[start : start + _PIECE])
+            move(points, self.means, self.arguments)
+            yield points
 
     def x(self, theta: FloatArray) -> FloatArray:
         """Return the coordinates of points, shape (..., D)."""
-        return self.whitening.inverse(theta.reshape(-1, theta.shape[-1])).reshape(theta.shape)
+        points = theta.reshape(-1, theta.shape[-1]).copy()
+        move_back(points, self.means, self.arguments)
+        return self.whitening.inverse(points).reshape(theta.shape)
 
     def learn(self, theta: FloatArray, effective: float) -> "JointFrame":
         """Return the frame whitened at the mean of draws, shape (n, D), with the sds' own covariance."""
@@ -216,60 +251,15 @@ class JointFrame:
             own[:, :, order] = u[:, at : at + H * r].reshape(-1, H, r)
             effects.append(own)
             at += (H + 1) * r
-        return theta[:, G * q : G * q + p], effects, values
+        return theta[:, G * q : G * q + p], effects, values - self.means.log_determinant(theta)
 
     def sds(self, theta: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
         """Return sds, shape (n, q), and correlations, (n, q, q), of each factor in the order of rows."""
-        lasts, found = theta[:, -self.n_sds :], []
-        factors = [np.stack(own) for own in zip(*[self.covariances(last) for last in lasts], strict=True)]
-        for C, order in zip(factors, self.orders, strict=True):
+        found = []
+        for C, order in zip(self.covariances(theta[:, -self.n_sds :]), self.orders, strict=True):
             S = C @ C.transpose(0, 2, 1)
             sd = np.sqrt(np.einsum("nqq->nq", S))
             R = S / (sd[:, :, None] * sd[:, None, :])
             back = np.argsort(order)
             found.append((sd[:, back], R[:, back][:, :, back]))
         return found
-
-
-def _regressions(information: FloatArray, w: FloatArray, widest: int) -> FloatArray:
-    """Return M, shape (G, q, widest): what effects before it, less centred, add to a level's effect by its rows."""
-    G, q = w.shape
-    M = np.zeros((G, q, widest))
-    for i in range(1, q):
-        own = np.maximum(information[:, i, i], np.finfo(float).tiny)
-        M[:, i, :i] = information[:, i, :i] / own[:, None]
-    return M
-
-
-def _of_covariance(
-    covariance: FloatArray, signed: np.ndarray, of_log: FloatArray, w: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return coordinates of sds and correlations, and about their sds."""
-    q, sd = len(covariance), np.sqrt(np.diagonal(covariance))
-    C = np.linalg.cholesky(covariance / np.outer(sd, sd))
-    own, wide = list(np.where(signed, sd, np.log(sd))), list(np.where(signed, np.hypot(1.0, of_log) * sd, of_log))
-    for i in range(q):
-        left = 1.0
-        for j in range(i):
-            own.append(math.atanh(C[i, j] / left))
-            left *= math.sqrt(max(1.0 - (C[i, j] / left) ** 2, 1e-12))
-            wide.append(1.0 / math.sqrt(2.0 * (LKJ_ETA - 1.0) + 1.0 + float((w[:, i] * w[:, j]).sum())))
-    return np.array(own), np.array(wide)
-
-
-def _slopes(
-    factor: FloatArray, w: FloatArray, M: FloatArray, u: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return du / dv and dz / dv of each level, shape (G, q, q), and v of effects u, (G, q)."""
-    G, q = w.shape
-    of_u, of_z, v, z = np.zeros((G, q, q)), np.zeros((G, q, q)), np.empty((G, q)), np.zeros((G, q))
-    for i in range(q):
-        sigma, below = factor[i, i], factor[i, :i]
-        narrow = np.where(w[:, i] > 0.0, np.abs(sigma) ** -w[:, i], 1.0)
-        mean = np.einsum("j,gjk->gk", below, of_z[:, :i]) + np.einsum("gj,gjk->gk", M[:, i, :i], of_u[:, :i])
-        of_z[:, i] = -(w[:, i] * narrow)[:, None] * mean
-        of_z[:, i, i] += narrow
-        of_u[:, i] = np.einsum("j,gjk->gk", below, of_z[:, :i]) + sigma * of_z[:, i]
-        z[:, i] = (u[:, i] - z[:, :i] @ below) / sigma
-        v[:, i] = z[:, i] / narrow + w[:, i] * (z[:, :i] @ below + (M[:, i, :i] * u[:, :i]).sum(axis=1))
-    return of_u, of_z, v

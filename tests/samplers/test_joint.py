@@ -2,6 +2,7 @@
 
 import json
 from copy import deepcopy
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -14,12 +15,15 @@ from bayescore.models.families import check_family
 from bayescore.models.group_priors import HalfStudentT
 from bayescore.models.predictor import multipliers
 from bayescore.models.priors import Normal
+from bayescore.samplers import joint_frame
 from bayescore.samplers.inference_data import draws_digest
 from bayescore.samplers.joint_frame import JointFrame
+from benchmarks.multilevel_terms import made
 from tests import group_draws
 from tests.coresets.celled import celled
 
 QUIET = {"progressbar": False}
+FEW = ("y ~ w + x + z + (1 + x | a) + (1 | b)", {"n_a": 6, "n_b": 4, "median": 80, "slope": 0.9})  # means are moved
 THREE = "y ~ w + x + z + (1 + x + z | a) + (1 | b)"
 
 
@@ -76,6 +80,7 @@ def test_several_terms_take_it_by_default(drawn):
         (THREE, {"n_a": 8, "n_b": 4, "median": 8, "slope": 0.5}),
         ("y ~ w + x + z + (1 | a) + (1 | b)", {"n_a": 5, "n_b": 4, "nested": True, "median": 6}),
         ("y ~ w + x + z + (1 + x | a)", {"n_a": 6, "n_b": 2, "median": 30, "slope": 0.0}),
+        FEW,
     ],
 )
 def test_the_density_is_the_models(formula, shape):
@@ -97,10 +102,18 @@ def test_lp_is_of_pseudo_rows_and_another_family_too():
     assert np.ptp(gap) < 1e-6
 
 
-@pytest.mark.parametrize("slope", [0.0, 0.7])
-def test_gradients_are_those_of_differences(slope):
-    core = rows_of(THREE, n_a=8, n_b=4, median=8, slope=slope)
+@pytest.mark.parametrize(
+    ("formula", "shape", "moved"),
+    [
+        (THREE, {"n_a": 8, "n_b": 4, "median": 8, "slope": 0.0}, 0),
+        (THREE, {"n_a": 8, "n_b": 4, "median": 8, "slope": 0.7}, 1),
+        (*FEW, 3),
+    ],
+)
+def test_gradients_are_those_of_differences(formula, shape, moved):
+    core = rows_of(formula, **shape)
     frame = JointFrame.of(core, check_family("probit"), Normal(0.0, 4.0), HalfStudentT())
+    assert len(frame.means.powers) == moved
     rng, (density, data) = np.random.default_rng(0), frame.target
     x, gradient, other = rng.normal(size=len(frame.center)), np.empty(len(frame.center)), np.empty(len(frame.center))
     density.at(x, gradient, data)
@@ -108,7 +121,39 @@ def test_gradients_are_those_of_differences(slope):
     numerical = [(density.at(x + e, other, data) - density.at(x - e, other, data)) / 2e-5 for e in steps]
     np.testing.assert_allclose(gradient, numerical, rtol=1e-4, atol=1e-4 * np.abs(gradient).max())
     np.testing.assert_allclose(frame.x(frame.theta(x)), x, atol=1e-8)
-    np.testing.assert_allclose(frame.watched(x)[:4], frame.theta(x)[8 * 3 : 8 * 3 + 4], atol=1e-6)
+    first = frame.shapes[0][0] * frame.shapes[0][1]
+    np.testing.assert_array_equal(frame.watched(x)[:4], frame.theta(x)[first : first + 4])
+    assert np.abs(frame.whitening.moves[:, ~frame.even[-frame.n_sds :]]).sum(axis=0).all()
+
+
+@pytest.mark.filterwarnings("ignore:the chains have not mixed")  # of the control
+@pytest.mark.parametrize(("shape", "moved"), [((10, 10, True, 500, -3.0), 1), ((3, 3, False, 600, -1.0), 2)])
+def test_an_intercept_beside_few_levels_mixes(shape, moved, monkeypatch):
+    """Of few levels of many rows each, intercept and sigma take few gradients; the control moves no mean."""
+    told = {"formula": "y ~ x0 + x1 + x2 + x3 + (1 | a) + (1 | b)", "method": "multilevel", "random_state": 0, **QUIET}
+    core = bc.build_coreset(made(*shape, "logistic"), **told)
+
+    def effective():
+        idata = bc.sample(core, thin=1, random_seed=1, **QUIET)
+        own = idata["posterior"]["beta"].values[..., :1], np.log(idata["posterior"]["sigma_a"].values)[..., None]
+        gradients = float(idata["sample_stats"]["n_steps"].sum())
+        return min(float(ess(each, "bulk").min()) for each in own) / gradients
+
+    assert effective() > 0.15
+    assert len(JointFrame.of(core, check_family("logistic"), Normal(0.0, 4.0), HalfStudentT()).means.powers) == moved
+    monkeypatch.setattr(joint_frame, "free_columns", lambda rows, *_: [np.full(q, -1) for _, q in rows.shapes])
+    assert effective() < 0.05
+
+
+@pytest.mark.parametrize(("prior_sd", "alone", "moved"), [(4.0, 0, 1), (0.01, 0, 0), (4.0, 400, 0)])
+def test_a_mean_that_else_is_held_is_not_moved(prior_sd, alone, moved):
+    """A narrow prior of the intercept holds it, or rows of no group."""
+    frame = celled(n_a=6, n_b=4, median=80, slope=0.0)
+    core = bc.all_rows(frame, formula="y ~ w + x + z + (1 | a)", **QUIET)
+    group = core.group.copy()
+    group[:alone] = -1
+    frame = JointFrame.of(replace(core, group=group), check_family("logistic"), Normal(0.0, prior_sd), HalfStudentT())
+    assert len(frame.means.powers) == moved
 
 
 def test_draws_do_not_depend_on_cores(drawn):
