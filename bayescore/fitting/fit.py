@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from bayescore.coresets.streaming import StreamingCoreset
 from bayescore.data.coreset import Coreset
 from bayescore.data.source import Source
 from bayescore.data.sources.blocks import is_stream
@@ -58,7 +59,9 @@ def fit(
     ----------
     formula : str, or rows
         Label and terms, "clicked ~ age * device + (1 | county)", with the rows as `data`. Or the rows X, of any kind
-        that `build_coreset` takes, with the labels as `data` or their column as `label`.
+        that `build_coreset` takes, with the labels as `data` or their column as `label`. Or a coreset, such as that of
+        a stream: if it misses a part of its rows the level is "not certified", and the text tells its own estimate of
+        its error.
     data : rows, or labels
         Rows for a formula; labels, any two classes, for rows X.
     family : str or Family, optional
@@ -150,6 +153,7 @@ def fit_given(
     check_priors(prior)
     check_positive(max_seconds, "max_seconds")
     seed = check_seed(random_state)
+    given.check_lossy(family, prior)
     if isinstance(prior, Mapping) and not given.once:
         given.check_names(prior, counts=_of_counts(family))
     route = Route(given, family, prior, seed, max_seconds)
@@ -173,11 +177,8 @@ def _given(formula: Any, data: Any, intercept: bool, label: str | None) -> dict[
         raise TypeError(f"data={data!r} is a formula, which comes first: fit(formula, rows)")
     if isinstance(formula, str) and is_table(data):
         raise TypeError(f"formula={formula!r} has no '~': give label and terms, 'y ~ x', or rows and labels, fit(X, y)")
-    if isinstance(formula, Coreset) and not formula.lossless:
-        raise DataError(
-            f"formula is a coreset of the method {formula.method!r}, which misses a part of its rows: give the rows, "
-            "or use sample(core) and certify(idata, core, rows)"
-        )
+    if isinstance(formula, StreamingCoreset):
+        raise TypeError("formula is a stream: give the coreset of its rows so far, fit(stream.coreset())")
     brings_labels = label is not None or is_stream(formula) or callable(formula)
     if data is None and not brings_labels and not isinstance(formula, Coreset | Source):
         raise TypeError(

@@ -38,7 +38,8 @@ class Fit(FitClusters):
     max_seconds : float
         As given to `fit`.
     given : Given, optional
-        The rows and the roles of their columns; None of a fit that was read from files, or updated without all rows.
+        The rows and the roles of their columns; None of a fit of a coreset that misses a part of them, or that was read
+        from files, or updated without all rows.
     frames : tuple of Frame
         What is known of rows that are not read again, of a fit that was updated.
     robust : InferenceData, optional
@@ -64,7 +65,7 @@ class Fit(FitClusters):
         found = route.certificate
         if not found.trusted:
             warn(f"the draws are not certified: {found.text} The story says what was tried (fit.story)")
-        settings = route.prior, route.seed, route.max_seconds, route.given
+        settings = route.prior, route.seed, route.max_seconds, None if route.given.lossy else route.given
         return cls(route.core, route.drawn, found, tuple(route.story), *settings)
 
     @classmethod

@@ -43,8 +43,8 @@ class FitParts:
         if self.given is not None:
             return self.given
         raise DataError(
-            "the fit was read from files, or updated, and does not have all its rows: give them, read_fit(folder, "
-            "data) or fit.update(data=rows)"
+            "the fit was made of a coreset, read from files, or updated, and does not have all its rows: give them, "
+            "read_fit(folder, data) or fit.update(data=rows)"
         )
 
     @property
