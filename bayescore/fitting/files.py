@@ -124,7 +124,7 @@ def _write(fit: FitParts, folder: Path) -> None:
     (folder / ABOUT).write_text(json.dumps({"sha256": _sha256(text.encode()), "fit": about}, indent=1), "utf-8")
 
 
-def read_parts(folder: str | Path, data: Any = None, y: Any = None, *, progressbar: bool = True) -> dict[str, Any]:
+def read_parts(folder: str | Path, data: Any, y: Any, *, progressbar: bool) -> dict[str, Any]:
     """Return the fields of the fit that `save_fit` wrote; raise `DataError` naming a file that was changed since."""
     source = check_path(folder, "folder")
     if not (source / ABOUT).is_file():

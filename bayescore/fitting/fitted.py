@@ -246,7 +246,7 @@ class Fit(FitClusters):
         return f"<div>{lines}</div>{self.summary().to_html(float_format=lambda x: f'{x:.4g}')}"
 
 
-def read_fit(folder: str | Path, data: Any = None, y: Any = None) -> Fit:
+def read_fit(folder: str | Path, data: Any = None, y: Any = None, *, progressbar: bool = True) -> Fit:
     """Read a fit that `Fit.save` wrote.
 
     Parameters
@@ -256,6 +256,8 @@ def read_fit(folder: str | Path, data: Any = None, y: Any = None) -> Fit:
     data, y : rows and labels, optional
         Those that the fit was made of, for answers that need them (another prior, averages over all rows, `loo`). The
         fit remembers which columns play which role; arrays of weights and the like are not kept.
+    progressbar : bool
+        Show progress of answers that read these rows, as `fit` does.
 
     Returns
     -------
@@ -281,4 +283,4 @@ def read_fit(folder: str | Path, data: Any = None, y: Any = None) -> Fit:
     >>> again.level, bool((again.summary() == fit.summary()).all(axis=None))
     ('certified', True)
     """
-    return Fit(**read_parts(folder, data, y))
+    return Fit(**read_parts(folder, data, y, progressbar=progressbar))
