@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bayescore.parser import parse_priors, parser
+from bayescore.parser import parse_group_prior, parse_priors, parser
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -72,19 +72,10 @@ def sample(args: argparse.Namespace, console: Console) -> None:
     from bayescore.samplers.sample import sample as draw
 
     check_output(args.output, args.core)
-    prior = parse_priors(args.prior)
+    prior, beside = parse_priors(args.prior), parse_group_prior(args.group_prior)
     core = read_coreset(args.core)
-    idata = draw(
-        core,
-        args.family,
-        prior,
-        sampler=args.sampler,
-        draws=args.draws,
-        tune=args.tune,
-        chains=args.chains,
-        random_seed=args.seed,
-        progressbar=not args.quiet,
-    )
+    settings = {name: getattr(args, name) for name in ("sampler", "draws", "tune", "chains")} | beside
+    idata = draw(core, args.family, prior, random_seed=args.seed, progressbar=not args.quiet, **settings)
     check_whole(idata, args.chains, args.draws)
     write_posterior(idata, args.output)
     state = health(read_posterior(idata, "posterior"))
@@ -203,7 +194,7 @@ def fit(args: argparse.Namespace, console: Console) -> None:
 
     check_folder(args.output, "--output")
     prior = None if args.prior is None else parse_priors(args.prior)
-    settings = {"prior": prior, **_roles(args)}
+    settings = {"prior": prior, **parse_group_prior(args.group_prior), **_roles(args)}
     settings |= {name: getattr(args, name) for name in ("positive", "max_seconds", "family", "cluster", "strata")}
     rows = [own for own in (args.formula, args.rows) if own is not None]
     _saved(fitted(*rows, random_state=args.seed, progressbar=not args.quiet, **settings), args.output, console)

@@ -14,6 +14,7 @@ from bayescore.fitting.given import Given
 from bayescore.fitting.route import Route
 from bayescore.fitting.scaling import check_priors
 from bayescore.models.families import Family, check_family
+from bayescore.models.group_priors import GroupPrior
 from bayescore.models.priors import Prior
 from bayescore.validation import DataError, RandomState, check_positive, check_seed
 
@@ -26,6 +27,7 @@ def fit(
     *,
     family: str | Family | None = None,
     prior: Prior | Mapping[str, Prior] | None = None,
+    group_prior: GroupPrior | None = None,
     label: str | None = None,
     weights: Any = None,
     offset: Any = None,
@@ -53,7 +55,7 @@ def fit(
     .. math:: c_d \sim N(0, (2.5 / \mathrm{sd}(x_d))^2), \qquad \alpha \sim N(0, 2.5^2)
 
     for the coefficient c_d of a column, sd(x) its sd over all rows, and the intercept \alpha where all columns are at
-    their means. The sd of a group term's effects has the prior HalfStudentT(3, 2.5).
+    their means. `Fit.prior_summary` states all priors.
 
     Parameters
     ----------
@@ -71,6 +73,8 @@ def fit(
         Of the coefficients in units of the data's columns, one for all or by their names (``{"age": Normal(0, 1)}``).
         "Intercept" is that at the columns' means, as in rstanarm and brms. A horseshoe or a multivariate prior is on
         the standardised columns.
+    group_prior : HalfStudentT or HalfNormal, default HalfStudentT(3, 2.5)
+        Of the sds of group terms' effects; those of slopes are of the standardised columns.
     label, weights, offset, trials, exposure, groups, positive, missing
         As in `build_coreset`; the fit remembers them.
     cluster, strata : str or array, optional
@@ -129,7 +133,7 @@ def fit(
         check_priors(prior)
         check_curvature(prior, "give another")
         check_labels(known, cluster, strata, counts=_of_counts(family))
-    found = fit_given(known, family, prior, max_seconds=max_seconds, random_state=random_state)
+    found = fit_given(known, family, prior, group_prior=group_prior, max_seconds=max_seconds, random_state=random_state)
     if not clustered:
         return found
     try:
@@ -146,6 +150,7 @@ def fit_given(
     family: str | None,
     prior: Prior | Mapping[str, Prior] | None,
     *,
+    group_prior: GroupPrior | None = None,
     max_seconds: float,
     random_state: RandomState,
 ) -> Fit:
@@ -153,10 +158,11 @@ def fit_given(
     check_priors(prior)
     check_positive(max_seconds, "max_seconds")
     seed = check_seed(random_state)
+    given.check_group_prior(group_prior)
     given.check_lossy(family, prior)
     if isinstance(prior, Mapping) and not given.once:
         given.check_names(prior, counts=_of_counts(family))
-    route = Route(given, family, prior, seed, max_seconds)
+    route = Route(given, family, prior, seed, max_seconds, group_prior=group_prior)
     route.run()
     return Fit.of(route)
 

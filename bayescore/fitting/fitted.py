@@ -117,7 +117,7 @@ class Fit(FitClusters):
         return cls.of(route_of_draws(idata, core, (data, y), roles, model=model, progressbar=progressbar))
 
     def with_prior(self, prior: Prior | Mapping[str, Prior] | None) -> Self:
-        """Return the fit under another prior, from the same coreset, certified anew.
+        """Return the fit under another prior of the coefficients, from the same coreset, certified anew.
 
         Parameters
         ----------
@@ -143,7 +143,8 @@ class Fit(FitClusters):
         """
         self._check_model_spread("with_prior")
         check_priors(prior)
-        route = Route(self.rows_given, self.coreset.family, prior, self.seed, self.max_seconds)
+        settings = self.coreset.family, prior, self.seed, self.max_seconds
+        route = Route(self.rows_given, *settings, group_prior=self.group_prior)
         route.story = [step for step in self.story if step.what in ("build", "update")]
         route.core = self.coreset
         route.design_prior()  # names of coefficients

@@ -10,12 +10,14 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.designed import open_designed
 from bayescore.data.formulas.parsing import parsed
+from bayescore.data.source import Source
 from bayescore.data.sources.blocks import is_stream
 from bayescore.diagnostics.certificate import Certificate, certify
 from bayescore.diagnostics.full_pass import full_rows
+from bayescore.models.group_priors import check_group_prior
 from bayescore.models.priors import Prior, prior_of
 from bayescore.models.priors.named import OTHERS
-from bayescore.types import INTERCEPT
+from bayescore.types import INTERCEPT, WeightedData
 from bayescore.validation import DataError, check_alone
 
 
@@ -103,6 +105,23 @@ class Given:
             f"The rows are a coreset of the method {self.data.method!r}, which misses a part of the data. {own}. No "
             "draws can be held against the data without them: fit.update(data=rows) certifies."
         )
+
+    def check_group_prior(self, prior: Any) -> None:
+        """Raise if a prior of the sds of effects is none, or there can be no groups."""
+        if prior is None:
+            return
+        check_group_prior(prior)
+        if self.formula is not None:
+            grouped = bool(parsed(self.formula).groups)
+        elif isinstance(self.data, WeightedData):
+            grouped = self.data.group is not None
+        else:  # blocks may bring groups of their own
+            grouped = self.once or callable(self.data) or isinstance(self.data, Source)
+        if not grouped and self.roles.get("groups") is None:
+            raise DataError(
+                f"group_prior={prior} is for effects of groups, and the model has none; give a term (1 | g), or leave "
+                "it out"
+            )
 
     def check_lossy(self, family: str | None, prior: Any) -> None:
         """Raise if arguments do not go with a coreset that misses a part of its rows."""

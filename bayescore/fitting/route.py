@@ -31,6 +31,7 @@ from bayescore.diagnostics.results import Level
 from bayescore.fitting.given import Given
 from bayescore.fitting.scaling import DEFAULT_SCALE, design_prior
 from bayescore.fitting.story import Step, overheard, words
+from bayescore.models.group_priors import GroupPrior
 from bayescore.models.priors import Normal, Prior
 from bayescore.progress import say, step
 from bayescore.samplers.inference_data import read_posterior
@@ -59,6 +60,7 @@ class Route:
     max_seconds: float
     story: list[Step] = field(default_factory=list)
     in_design: Prior | None = None  # the prior of the coreset's columns, where it is known
+    group_prior: GroupPrior | None = None
 
     def __post_init__(self) -> None:
         self.seeds = [int(each) for each in np.random.SeedSequence(self.seed).generate_state(2 + 2 * TRIES)]
@@ -121,6 +123,7 @@ class Route:
             "tune": self.tune,
             "sampler": self.sampler,
             "random_seed": self.next_seed(),
+            **({} if self.group_prior is None else {"group_prior": self.group_prior}),
         }
 
         def draw() -> Any:

@@ -165,6 +165,7 @@ def updated(fit: FitParts, new: tuple[Any, Any, dict[str, Any]], data: Any, *, p
         fit.max_seconds,
         story=list(fit.story),
         in_design=prior_from_dict(story["prior"]),
+        group_prior=fit.group_prior,
     )
     route.core, route.drawn = fit.coreset, fit.drawn
     if rows is None:
