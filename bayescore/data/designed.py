@@ -72,6 +72,8 @@ def open_designed(
     roles = tuple((role, column) for role, column in named.items() if isinstance(column, str))
     if roles:
         dataset.design = replace(dataset.design, roles=roles)
+    if beside.get("weights") is not None:
+        dataset.design = dataset.design.with_weights()
     if dataset.rereadable and not (first or isinstance(data, WeightedData) or beside.get("clusters")):
         single = not any(beside.get(name) is not None for name in ("trials", "weights")) and not beside.get("counts")
         check_groupings(dataset.design, dataset.source.n_rows, single=single)
@@ -131,7 +133,7 @@ def open_in(
     factors = [grouping.name for grouping in design.groups]
     given = {"offset": offset, "exposure": beside.get("exposure"), "groups": groups}
     if has_named_columns(data):
-        roles = dict(design.roles)
+        roles = design.role_columns
         offset = design.offset if offset is None else offset
         groups = groups if groups is not None else factors or None
         label = label if label is not None or y is not None else roles.get("label")
@@ -180,6 +182,8 @@ def open_in(
     if len(dataset.design.groups) != len(factors) and clusters is None:
         has = ", ".join(repr(grouping.name) for grouping in dataset.design.groups) or "none"
         raise DataError(f"data has the groups {has}, {whose} {', '.join(map(repr, factors)) or 'none'}; give the same")
+    if beside.get("weights") is not None or dataset.rows.design.weighted:
+        design = design.with_weights()
     return Dataset(dataset.rows, design, progress=progress)
 
 
