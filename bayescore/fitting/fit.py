@@ -16,7 +16,7 @@ from bayescore.fitting.scaling import check_priors
 from bayescore.models.families import Family, check_family
 from bayescore.models.group_priors import GroupPrior
 from bayescore.models.priors import Prior
-from bayescore.validation import DataError, RandomState, check_positive, check_seed
+from bayescore.validation import RandomState, check_positive, check_seed
 
 _ELSEWHERE = dict.fromkeys(("bernoulli", "binomial", "logit"), "logistic")  # in brms, rstanarm, bambi, statsmodels
 
@@ -79,7 +79,8 @@ def fit(
         As in `build_coreset`; the fit remembers them.
     cluster, strata : str or array, optional
         Clusters of rows that depend on each other, and strata that these were drawn from: the spread of the draws is
-        cluster-robust, as `Fit.cluster_robust` makes it of a fit.
+        cluster-robust, as `Fit.cluster_robust` makes it of a fit. An error of that last step, or an interrupt, has the
+        finished fit as its attribute ``fit``.
     intercept : bool
         Whether rows X get an intercept; a formula says so itself.
     max_seconds : float
@@ -138,11 +139,13 @@ def fit(
         return found
     try:
         return found.cluster_robust(cluster, strata=strata)
-    except DataError as error:
-        raise DataError(
-            f"{error}. The fit was made and is gone: to keep it fit without cluster and strata, then try labels by "
-            "fit.cluster_robust, which does not sample again"
-        ) from None
+    except (Exception, KeyboardInterrupt) as error:
+        error.fit = found  # type: ignore[union-attr]
+        error.add_note(
+            "The fit was made, and only its cluster-robust spread is missing: it is the attribute fit of this error "
+            "(in a session sys.last_value.fit), whose cluster_robust does not sample again"
+        )
+        raise
 
 
 def fit_given(
