@@ -205,10 +205,19 @@ def update(args: argparse.Namespace, console: Console) -> None:
     from bayescore.fitting import files, read_fit
 
     output = files.check_folder(args.output or args.model, "--output")
-    if args.rows is None and args.data is None:
-        raise ValueError("give a file of new rows, or --data with one of all rows")
-    settings = {"data": args.data, "missing": args.missing, "progressbar": not args.quiet}
-    _saved(read_fit(args.model).update(args.rows, **settings), output, console)
+    if not args.rows and args.data is None:
+        raise ValueError("give files of new rows, or --data with one of all rows")
+    if gone := [path for path in args.rows if isinstance(path, Path) and not path.exists()]:
+        raise FileNotFoundError(f"rows={str(gone[0])!r} does not exist; give files of new rows")
+    found, settings = read_fit(args.model), {"missing": args.missing, "progressbar": not args.quiet}
+    for path in args.rows[:-1]:
+        try:
+            found = found.update(path, **settings)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+        found.save(output)  # an error of a later file costs that one
+        console.print(f"{path}: {found.level}, {found.coreset.n_total:,} rows so far")
+    _saved(found.update(*args.rows[-1:], data=args.data, **settings), output, console)
 
 
 def predict(args: argparse.Namespace, console: Console) -> None:

@@ -100,7 +100,8 @@ def parser() -> argparse.ArgumentParser:
 
     p = commands.add_parser("update", parents=[common], help="more rows for a fit, without reading the old ones")
     p.add_argument("model", type=Path, help="folder that fit wrote")
-    p.add_argument("rows", type=_rows, nargs="?", help="file of new rows, with the columns of the old")
+    several = "files of new rows, with the columns of the old: each updates the fit in turn"
+    p.add_argument("rows", type=_rows, nargs="*", help=several)
     p.add_argument("--data", type=_rows, help="file of all rows, old and new, to certify by them")
     p.add_argument(
         "--missing", default="raise", choices=("raise", "drop"), help="rows that miss something (default: %(default)s)"
